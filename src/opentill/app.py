@@ -183,10 +183,10 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
         address, size = settings.database_url or "", settings.db_pool_size
         db = await patiently(lambda: Db.connect(address, size, prepared=settings.db_prepared))
         async with context.running(settings, db, adapters) as app:
-            gateways.initialize_metrics(adapters, orders.ENDS)
+            gateways.initialize_metrics(adapters, orders.ATTEMPT_ENDS)
             app.return_address = epay.return_address
             server.state.app = app
-            server.state.confirmations = callbacks.create_confirmations(app)
+            server.state.confirmations = callbacks.Confirmations(app)
             with contextlib.suppress(
                 asyncpg.UndefinedTableError
             ):  # not migrated yet; /readyz reports it

@@ -230,7 +230,7 @@ async def work(app: App, stop: asyncio.Event) -> None:
     books = Job("check_books", 5.0, check_books, is_cancelled_on_stop=True)
     mailer = Mailer(app.db, settings, app.clock) if settings.sends_mail else None
     jobs = (*JOBS, notices, history, books, *_per_gateway(app), *_for_mail(mailer))
-    gateways.initialize_metrics(app.gateways, orders.ENDS)
+    gateways.initialize_metrics(app.gateways, orders.ATTEMPT_ENDS)
     kinds = {job.name for job in jobs} | {"webhooks"}
     metrics.start_job_series(kinds, ("done", "unavailable", "failed"), get_args(Outcome))
     await asyncio.gather(dispatcher.run(stop), *(_repeat(job, app, stop) for job in jobs))

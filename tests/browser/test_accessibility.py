@@ -214,7 +214,7 @@ async def test_every_page_that_an_owner_gets_to_keeps_the_rules(
     )
 
     async def send_receipt(tx: Any) -> str:
-        newest = await orders.newest(tx, shop, 100)
+        newest = await orders.list_newest(tx, shop, 100)
         order = next(order for order in newest if order.status == "PAID" and order.customer_email)
         await mail.send_receipt(tx, app.settings, shop, order.id, "form", now_ms())
         return order.id

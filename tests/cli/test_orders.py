@@ -161,7 +161,7 @@ def test_a_duplicate_payment_that_the_gateway_does_not_refund_is_recorded_as_ret
             second = await world.paid_twice(tx, await world.opened(tx))
             if refused:
                 outcome = RefundOutcome(status="REFUSED", reason="closed account")
-                await orders.given_back(tx, second, outcome, world.NOW)
+                await orders.apply_duplicate_return(tx, second, outcome, world.NOW)
             return second
         finally:
             await tx.close()

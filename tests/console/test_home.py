@@ -148,7 +148,7 @@ async def _returned_payout(tx: Tx, merchant_id: str) -> Payout:
 async def test_a_second_payment_that_cannot_go_back_is_listed_since_it_came(tx: Tx) -> None:
     later = NOW + 2 * needs.GIVE_BACK_MS
     again = await world.paid_twice(tx, await world.opened(tx))
-    await orders.given_back(tx, again, RefundOutcome(status="REFUSED"), later)
+    await orders.apply_duplicate_return(tx, again, RefundOutcome(status="REFUSED"), later)
     need = next(one for one in needs.NEEDS if one.name == "duplicates")
     assert need.items is not None
     found = {one.subject: one.at for one in await need.items(tx, later)}

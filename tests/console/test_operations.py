@@ -72,12 +72,12 @@ async def test_gateways_show_what_they_refused_and_what_they_have_not_said(tx: T
     attempt = await world.submitted(tx, refused)
     await world.said(tx, attempt, "DECLINED", reason="insufficient funds")
     waiting = await world.submitted(tx, open_one)
-    found = [one for one in await order_jobs.last_refused(tx, 50) if one.id == attempt.id]
+    found = [one for one in await order_jobs.list_last_refused(tx, 50) if one.id == attempt.id]
     assert [(one.gateway, one.reason) for one in found] == [(attempt.gateway, "insufficient funds")]
-    assert not await order_jobs.last_refused(tx, 0)
-    unanswered = {one.gateway: one for one in await order_jobs.unanswered(tx, NOW)}
+    assert not await order_jobs.list_last_refused(tx, 0)
+    unanswered = {one.gateway: one for one in await order_jobs.count_unanswered(tx, NOW)}
     assert (unanswered[waiting.gateway].number, unanswered[waiting.gateway].since) == (1, NOW)
-    assert not await order_jobs.unanswered(tx, NOW - 1)
+    assert not await order_jobs.count_unanswered(tx, NOW - 1)
 
 
 def test_the_page_of_gateways_shows_rates_and_latency(shop: Shop) -> None:

@@ -318,7 +318,7 @@ def test_a_second_payment_that_a_gateway_keeps_is_recorded_as_given_back(shop: S
     assert second.status == "DUPLICATE"
     assert "given-back" not in forms(visitor.get(place))  # the worker tries by itself
     refusal = RefundOutcome(status="REFUSED", reason="closed account")
-    server.tx(lambda tx: orders.given_back(tx, second, refusal, now))
+    server.tx(lambda tx: orders.apply_duplicate_return(tx, second, refusal, now))
     form = forms(visitor.get(place))["given-back"]
     assert form["subject"] == second.id
     other = shop.order()["id"]

@@ -194,7 +194,7 @@ def test_what_comes_later_does_not_move_what_has_happened(shop: Shop, clock: Any
         again = await world.paid_twice(tx, order, next(times))
         await world.said(tx, declined, "SUCCEEDED", next(times), amount=Money(1, "USD"))
         outcome = RefundOutcome(status="REFUSED")
-        await orders.given_back(tx, again, outcome, next(times))
+        await orders.apply_duplicate_return(tx, again, outcome, next(times))
         await world.dispute_said(tx, order, "LOST", next(times))
         await world.dispute_said(tx, order, "RECOVERED", next(times))
         await orders.add_note(tx, order.merchant_id, order.id, "good", "ann", next(times))
@@ -224,9 +224,9 @@ def test_what_went_back_after_all_stands_where_it_did(shop: Shop, clock: Any) ->
         times = (start + number * MINUTE for number in itertools.count(1))
         again = await world.paid_twice(tx, order, next(times))
         for outcome in (RefundOutcome(status="SUCCEEDED"), RefundOutcome(status="REFUSED")):
-            await orders.given_back(tx, again, outcome, next(times))
+            await orders.apply_duplicate_return(tx, again, outcome, next(times))
         of = order.merchant_id, order.id, again.id, Actor(who="ann", reason="by a transfer")
-        await orders.given_back_manually(tx, *of, next(times), reporting=())
+        await orders.record_duplicate_return(tx, *of, next(times), reporting=())
         clock(next(times))
 
     shop.api_server.tx(live)

@@ -165,7 +165,7 @@ EXPLAINED: Final = frozenset(
         # of a number that nobody pays, as here, it says no: tests/epay/test_numbers_again.py
         "epay.queries   ": "IS_BEING_PAID",
         # who asks while somebody else may not yet: tests/gateways/test_query_frequency.py
-        "orders.payments.queries  ": "ASK_SOON",
+        "orders.payments.queries  ": "QUERY_SOON",
         # members, whose pages are walked role by role: tests/portal/test_permissions.py
         "people.queries": "MEMBERS MEMBER SET_ROLE WITHDRAW ALL_MEMBERS SET_MEMBER REMOVE_MEMBER"
         " OTHER_OWNERS WORKPLACES NOTE_VISIT INSERT_LINK LINK USE_LINK OPEN_RESET INVITATIONS",
@@ -176,13 +176,13 @@ EXPLAINED: Final = frozenset(
         # long exports: tests/orders/export/test_export.py
         "orders.export.queries": "EXPORT_EDGES",
         # a card that is reported after its payment: tests/orders/test_cards.py
-        "orders.queries   ": "KEEP_CARD INDEX_ANEW",
+        "orders.queries   ": "STORE_CARD REINDEX",
         # payments that are confirmed together: tests/orders/payments/test_confirmation.py
         "orders.payments.queries": "ATTEMPTS_OF_GATEWAYS",
         # tests/pages, tests/ledger
         "orders.queries": "MERCHANT_OF ANYWHERE FORGOTTEN OLD_HISTORY PRUNE_HISTORY LAST_ATTEMPT",
         "orders.settlement.queries": "DUE_MERCHANTS",
-        "orders.payments.queries   ": "UNCOUNTED_MERCHANTS ASK_NOW ASK_AGAIN SET_CUSTOMER",
+        "orders.payments.queries   ": "UNCOUNTED_MERCHANTS QUERY_NOW SCHEDULE_CHECK SET_CUSTOMER",
         # what is wrong in the books: tests/ledger/test_incremental.py
         "ledger.incremental_queries": "NEXT WRONG UNKNOWN",
     }.items()
@@ -282,7 +282,7 @@ class Business:
         )
         assert self.api_server.tx(lambda tx: checkouts.is_gateway_test(tx, self.id, test.order_id))
         assert self.api_server.tx(lambda tx: checkouts.find_sales(tx, self.id, [self.product]))
-        assert self.api_server.tx(lambda tx: orders.of_ids(tx, self.id, [over.id]))
+        assert self.api_server.tx(lambda tx: orders.find_many(tx, self.id, [over.id]))
         self.api_server.run(checkout_jobs.expire_due(self.app.db, self.now + 2 * DAY))
 
     def links(self) -> None:
@@ -336,7 +336,7 @@ class Business:
             for one in api_server.tx(lambda tx: world.attempts(tx, order))
             if one.status == "DUPLICATE"
         )
-        give_back = partial(duplicates.give_back, self.app.db)
+        give_back = partial(duplicates.return_duplicate, self.app.db)
         api_server.run(give_back(self.app.gateways, again, api_server.url, self.later()))
         with self.unreachable() as closed:
             api_server.run(give_back(closed, again, api_server.url, self.now))
@@ -362,7 +362,7 @@ class Business:
         attempt = self.api_server.tx(begin)
         assert attempt is not None
         page = PaymentOutcome(status="ACTION_REQUIRED", action_url="https://bank.example/1")
-        sent = payments.as_sent(order)
+        sent = payments.after_intent(order)
         accept = partial(
             payments.accept_sent, sent=sent, attempt=attempt, outcome=page, now=self.now
         )
@@ -393,7 +393,7 @@ class Business:
         for status in ("SUCCEEDED", "REFUSED"):
             outcome = RefundOutcome(status=status)
             self.api_server.tx(
-                partial(orders.given_back, attempt=again, outcome=outcome, now=self.now)
+                partial(orders.apply_duplicate_return, attempt=again, outcome=outcome, now=self.now)
             )
 
     def refunding(self) -> None:
@@ -429,7 +429,9 @@ class Business:
         api_server.tx(lambda tx: orders.notes_of(tx, first))
         api_server.tx(lambda tx: orders.settle_one(tx, self.id, first.id, self.now, "early"))
         at = (due.due_at or 0) + 1
-        api_server.tx(lambda tx: _all(settlement.settleable(tx, at, self.id, None, early=False)))
+        api_server.tx(
+            lambda tx: _all(settlement.preview_settlements(tx, at, self.id, None, early=False))
+        )
         api_server.tx(lambda tx: settlement.settle_batch(tx, self.id, at))
         api_server.run(settlement.settle_due(self.app.db, at, self.id))
         api_server.run(settlement.release_reserves(self.app.db, at + 400 * DAY))
@@ -628,7 +630,7 @@ class Business:
             attempt = self.api_server.tx(lambda tx, one=order: world.submitted(tx, one, self.now))
             self.api_server.tx(lambda tx, one=attempt: world.said(tx, one, "DECLINED", self.now))
             self.api_server.run(figures.read(self.app.db, self.id, UTC, self.now))
-            self.api_server.tx(lambda tx: orders.newest(tx, self.id, 10))
+            self.api_server.tx(lambda tx: orders.list_newest(tx, self.id, 10))
             self.api_server.run(figure_jobs.count_all(self.app.db))
             self.api_server.run(figures.read(self.app.db, self.id, UTC, self.later()))
 
@@ -786,8 +788,8 @@ class Business:
 
     async def local_file(self, query: orders.ExportQuery) -> None:
         """Export orders with the times of a zone."""
-        chosen = await orders.choose(self.app.db, self.id, query)
-        file = orders.counted_export(
+        chosen = await orders.resolve_query(self.app.db, self.id, query)
+        file = orders.export_csv_limited(
             self.app.exports, self.app.db, self.id, chosen, livemode=True, zone="Asia/Kathmandu"
         )
         assert len(b"".join([chunk async for chunk in file]).splitlines()) > 1

@@ -63,7 +63,7 @@ from opentill.core.settings import Settings
 from opentill.worker import JOBS
 names = ("stripe", "epay", "manual")
 settings = Settings(gateways=names, gateway_options=json.loads(sys.argv[2]))
-gateways.initialize_metrics(gateways.load(names, settings), orders.ENDS)
+gateways.initialize_metrics(gateways.load(names, settings), orders.ATTEMPT_ENDS)
 kinds = [job.name for job in JOBS]
 metrics.start_job_series(kinds, ("done", "failed"), ("delivered", "unreachable"))
 before = metrics.render().decode()

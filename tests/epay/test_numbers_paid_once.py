@@ -114,7 +114,7 @@ def start_late(epay_shop: EpayShop, placed_order: dict[str, Any]) -> orders.Paym
     async def insert(tx: Tx) -> orders.PaymentAttempt:
         order = await orders.find(tx, epay_shop.id, order_id)
         payer = orders.Payer(email="", name=None, ip="203.0.113.7", locale="zh")
-        new, _, _ = payments.to_send(order, "sandbox", "CREDIT_CARD", payer, order.created_at)
+        new, _, _ = payments.build_attempt(order, "sandbox", "CREDIT_CARD", payer, order.created_at)
         return await order_queries.INSERT_ATTEMPT.one(tx, new, now=order.created_at)
 
     return epay_shop.api_server.tx(insert)

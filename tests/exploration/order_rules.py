@@ -133,7 +133,7 @@ class OrderRules(HistoryState):
         duplicates = [n for n, a in enumerate(self.attempts) if a.status == "DUPLICATE"]
         seen = self.attempts[self.pick(duplicates, which)]
         outcome = RefundOutcome(status=word)
-        self.run(orders.given_back(self.tx, seen, outcome, self.now))
+        self.run(orders.apply_duplicate_return(self.tx, seen, outcome, self.now))
         after = self.run(orders.find_attempt(self.tx, seen.merchant_id, seen.id))
         assert after.status == ("GIVEN_BACK" if word == "SUCCEEDED" else "DUPLICATE")
         self.attempts[self.attempts.index(seen)] = after

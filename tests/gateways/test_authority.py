@@ -300,7 +300,7 @@ def test_a_batch_of_reports_ignores_the_foreign_ones_only(reports: Reports) -> N
         return [await waiting(tx, REPORTERS[n % 3]) for n in range(12)]
 
     subjects = reports.api_server.tx(crowd)
-    gathering = callbacks.create_confirmations(reports.api_server.app)
+    gathering = callbacks.Confirmations(reports.api_server.app)
 
     async def report() -> list[Any]:
         calls = []
@@ -310,7 +310,7 @@ def test_a_batch_of_reports_ignores_the_foreign_ones_only(reports: Reports) -> N
             outcome = PaymentOutcome(status="SUCCEEDED")
             gateway_event = GatewayPaymentEvent(attempt_id=subject.attempt.id, outcome=outcome)
             reporters = {0: [other], 1: [owner], 2: [other, owner], 3: [owner, other]}[number % 4]
-            calls += [(name == owner, gathering.take_in(name, gateway_event)) for name in reporters]
+            calls += [(name == owner, gathering.confirm(name, gateway_event)) for name in reporters]
         results = await asyncio.gather(*(work for _, work in calls), return_exceptions=True)
         return [(own, result) for (own, _), result in zip(calls, results, strict=True)]
 
@@ -327,7 +327,9 @@ def test_a_settlement_report_matches_payments_of_its_own_gateway_only(reports: R
         back, loss = await duplicate(tx, gateway), await disputed(tx, gateway)
         await world.refund_said(tx, await _refund(tx, refund), "SUCCEEDED")
         attempt = await orders.find_attempt(tx, back.order.merchant_id, back.attempt.id)
-        await orders.given_back(tx, attempt, world.RefundOutcome(status="SUCCEEDED"), world.NOW)
+        await orders.apply_duplicate_return(
+            tx, attempt, world.RefundOutcome(status="SUCCEEDED"), world.NOW
+        )
         ref = f"dispute of {loss.attempt.id}"
         await world.dispute_said(tx, loss.order, "LOST", ref=ref)
         return [

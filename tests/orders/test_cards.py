@@ -1,4 +1,4 @@
-"""The card of a payment: kept with its confirmation, found by its last digits, never in the way."""
+"""The card of a payment: stored with its confirmation, and found by its last digits."""
 
 import pytest
 
@@ -17,14 +17,14 @@ from support.list_connection import OneConnection
 VISA = Card(brand="visa", last4="4242")
 
 
-async def card_of(tx: Tx, order: Order) -> Card | None:
+async def find_card(tx: Tx, order: Order) -> Card | None:
     return await orders.card_of(tx, await orders.find(tx, order.merchant_id, order.id))
 
 
-async def paid_with(tx: Tx, order: Order, card: Card | None, *, together: bool) -> None:
+async def pay_with(tx: Tx, order: Order, card: Card | None, *, in_batch: bool) -> None:
     attempt = await world.submitted(tx, order)
     outcome = PaymentOutcome(status="SUCCEEDED", card=card)
-    if together:
+    if in_batch:
         event = GatewayPaymentEvent(attempt_id=attempt.id, outcome=outcome)
         report = orders.Report("sandbox", event)
         assert await orders.confirm_many(tx, [report], world.NOW) == {report.key}
@@ -33,41 +33,41 @@ async def paid_with(tx: Tx, order: Order, card: Card | None, *, together: bool) 
         await orders.apply_outcome(tx, *ids, outcome, world.NOW, gateway="sandbox")
 
 
-@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("in_batch", [True, False])
 @pytest.mark.parametrize(
-    ("reported", "kept"),
+    ("reported", "stored"),
     [
         (VISA, VISA),
         (Card(brand="Mastercard", last4="0069"), Card(brand="mastercard", last4="0069")),
         (Card(brand="<b>\x00", last4="4242"), Card(brand="", last4="4242")),
-        (Card(brand="visa", last4="4242424242424242"), None),  # never a whole number
+        (Card(brand="visa", last4="4242424242424242"), None),  # never a full card number
         (Card(brand="visa", last4="٤٢٤٢"), None),
         (None, None),
     ],
 )
-async def test_a_card_is_kept_as_far_as_it_is_one_and_the_payment_counts(
-    tx: Tx, reported: Card | None, kept: Card | None, together: bool
+async def test_only_valid_card_data_is_stored_and_the_payment_counts_anyway(
+    tx: Tx, reported: Card | None, stored: Card | None, in_batch: bool
 ) -> None:
     order = await world.opened(tx)
-    await paid_with(tx, order, reported, together=together)
+    await pay_with(tx, order, reported, in_batch=in_batch)
     assert (await orders.find(tx, order.merchant_id, order.id)).status == "PAID"
-    assert await card_of(tx, order) == kept
+    assert await find_card(tx, order) == stored
 
 
-async def test_a_later_report_adds_the_card_and_none_changes_it(tx: Tx) -> None:
+async def test_a_later_report_adds_a_missing_card_but_changes_none(tx: Tx) -> None:
     order = await world.opened(tx)
     attempt = await world.submitted(tx, order)
     amount = Money(order.amount_minor, order.currency)
-    for card, kept in ((None, None), (VISA, VISA), (Card(brand="jcb", last4="1111"), VISA)):
+    for card, stored in ((None, None), (VISA, VISA), (Card(brand="jcb", last4="1111"), VISA)):
         await world.said(tx, attempt, "SUCCEEDED", amount=amount, card=card)
-        assert await card_of(tx, order) == kept
+        assert await find_card(tx, order) == stored
     assert [row.event for row in await orders.history(tx, order.merchant_id, order.id)] == [
         "opened", "submitted", "confirmed",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("indexed_first", [True, False])
-async def test_an_order_is_found_by_the_last_digits_from_its_payment_on(
+async def test_an_order_is_found_by_its_cards_digits_as_soon_as_it_is_paid(
     tx: Tx, indexed_first: bool
 ) -> None:
     order = await world.opened(tx, price="4242.00")  # the amount is the same term
@@ -75,16 +75,16 @@ async def test_an_order_is_found_by_the_last_digits_from_its_payment_on(
     cheap = await orders.find(tx, order.merchant_id, other.order_id)
     if indexed_first:
         await indexing._index(tx, order.merchant_id, 1000, 2)
-    await paid_with(tx, order, VISA, together=True)
-    await paid_with(tx, cheap, Card(brand="visa", last4="0069"), together=True)
-    here = OneConnection(tx)
+    await pay_with(tx, order, VISA, in_batch=True)
+    await pay_with(tx, cheap, Card(brand="visa", last4="0069"), in_batch=True)
+    db = OneConnection(tx)
     for _ in range(3):
-        for text, wanted in (("4242", {order.id, cheap.id}), ("0069", {cheap.id}), ("69", set())):
-            found, total = await filters.page(here, order.merchant_id, OrdersQuery(query=text))
-            assert {one.id for one in found} == wanted
-            assert total == len(wanted)
-        found, _ = await filters.page(here, order.merchant_id, OrdersQuery(amount="4242"))
-        assert len(found) == 2  # a card is no amount, but this is the amount of both
+        for text, ids in (("4242", {order.id, cheap.id}), ("0069", {cheap.id}), ("69", set())):
+            page, total = await filters.list_page(db, order.merchant_id, OrdersQuery(query=text))
+            assert {row.id for row in page} == ids
+            assert total == len(ids)
+        page, _ = await filters.list_page(db, order.merchant_id, OrdersQuery(amount="4242"))
+        assert len(page) == 2  # both orders have this amount
         await indexing._index(tx, order.merchant_id, 1000, 2)
     assert not await search_queries.PENDING.all(tx, merchant_id=order.merchant_id)
     rows = await tx.fetch(
@@ -95,12 +95,12 @@ async def test_an_order_is_found_by_the_last_digits_from_its_payment_on(
     assert [row["place"] for row in rows] == ["amount", "amount\x1fcard"]
 
 
-def test_cards_are_shown_as_people_know_them() -> None:
-    for brand, shown in (
+def test_cards_are_displayed_with_the_usual_names_of_brands() -> None:
+    for brand, text in (
         ("visa", "Visa •••• 4242"),
         ("amex", "American Express •••• 4242"),
         ("", "•••• 4242"),
         ("unknown", "•••• 4242"),
         ("carte_rare", "Carte Rare •••• 4242"),
     ):
-        assert orders.show_card(Card(brand=brand, last4="4242")) == shown
+        assert orders.format_card(Card(brand=brand, last4="4242")) == text

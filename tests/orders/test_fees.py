@@ -1,4 +1,4 @@
-"""Fees by payment method and currency: frozen at opening, taken when the method is known."""
+"""Fees by payment method and currency: frozen at opening, applied once the method is known."""
 
 from decimal import Decimal
 
@@ -43,7 +43,7 @@ FEES = (
     ("9.99", "USD", PAYNOW, "0", "0.00", "9.99", 999, 999),
     ("9.99", "USD", BANK, "0.04", "0.40", "9.59", 999, 959),
     ("9.99", "EUR", CARD, "0.035", "0.60", "9.39", 1249, 1174),
-    ("9.99", "CNY", CARD, "0.029", "0.29", "9.70", 140, 136),  # no fixed part but in USD
+    ("9.99", "CNY", CARD, "0.029", "0.29", "9.70", 140, 136),  # the fixed part applies only in USD
     ("9.99", "CNY", "ALIPAY", "0.012", "0.12", "9.87", 140, 138),
     ("0.20", "USD", CARD, "0.029", "0.20", "0.00", 20, 0),  # never more than the amount
     ("0.31", "USD", CARD, "0.029", "0.31", "0.00", 31, 0),
@@ -53,7 +53,7 @@ FEES = (
 
 @pytest.fixture
 async def traded(tx: Tx) -> None:
-    """Rates of the tables here."""
+    """Store the exchange rates of the tables below."""
     for base, quote, rate in (
         ("EUR", "USD", "1.25"), ("CNY", "USD", "0.14"), ("JPY", "USD", "0.0067"),
         ("KWD", "USD", "3.25"), ("USD", "HKD", "7.8"), ("CNY", "HKD", "1.09"),
@@ -64,7 +64,7 @@ async def traded(tx: Tx) -> None:
         await rates.put(tx, base, quote, Decimal(rate), NOW)
 
 
-async def confirmed(tx: Tx, order: Order, method: str) -> Order:
+async def confirm_by(tx: Tx, order: Order, method: str) -> Order:
     attempt = await submitted(tx, order)
     await said(tx, attempt, "SUCCEEDED", method=method)
     return await orders.find(tx, order.merchant_id, order.id)
@@ -74,13 +74,13 @@ async def confirmed(tx: Tx, order: Order, method: str) -> Order:
 @pytest.mark.parametrize(
     ("amount", "currency", "method", "rate", "fee", "net", "gross", "settled"), FEES
 )
-async def test_the_method_that_was_used_says_the_fee(
+async def test_the_payment_method_decides_the_fee(
     tx: Tx, amount, currency, method, rate, fee, net, gross, settled
 ) -> None:
     order = await opened(tx, amount, currency, fee_changes=SCHEDULE)
-    assert order.platform_fee_rate == Decimal("0.04")  # as long as nobody knows the method
-    done = await confirmed(tx, order, method)
-    shown = OrderDetail.of(done)
+    assert order.platform_fee_rate == Decimal("0.04")  # until the method is known
+    done = await confirm_by(tx, order, method)
+    shown = OrderDetail.from_order(done)
     assert (shown.platform_fee_rate, shown.platform_fee, shown.net_amount) == (rate, fee, net)
     assert (done.gross_settled_minor, done.net_settled_minor) == (gross, settled)
     posted = [("PAYMENT", "gateway", "pending", gross)]
@@ -90,7 +90,7 @@ async def test_the_method_that_was_used_says_the_fee(
     await assert_books(tx)
 
 
-async def test_the_bank_says_which_method_was_really_used(tx: Tx) -> None:
+async def test_the_method_that_the_gateway_reports_decides_the_fee(tx: Tx) -> None:
     order = await opened(tx, fee_changes=("PAYNOW=0.01",))
     attempt = await submitted(tx, order)
     assert attempt.method == CARD
@@ -99,7 +99,7 @@ async def test_the_bank_says_which_method_was_really_used(tx: Tx) -> None:
     assert (done.payment_method, done.platform_fee_minor) == (PAYNOW, 10)
 
 
-async def test_money_confirmed_by_hand_has_the_fee_of_a_bank_transfer(tx: Tx) -> None:
+async def test_a_manual_confirmation_has_the_fee_of_a_bank_transfer(tx: Tx) -> None:
     order = await opened(tx, fee_changes=("BANK_TRANSFER=0+1.50",))
     key = (order.merchant_id, order.id)
     done = await orders.confirm_manually(tx, *key, "ann", "seen", NOW)
@@ -107,7 +107,7 @@ async def test_money_confirmed_by_hand_has_the_fee_of_a_bank_transfer(tx: Tx) ->
     assert done == await orders.find(tx, *key)
 
 
-async def test_money_that_comes_late_has_the_fee_of_its_method(tx: Tx) -> None:
+async def test_a_late_payment_has_the_fee_of_its_method(tx: Tx) -> None:
     order = await opened(tx, fee_changes=("CREDIT_CARD=0.01",))
     attempt = await submitted(tx, order)
     await said(tx, attempt, "REFUSED")
@@ -116,7 +116,7 @@ async def test_money_that_comes_late_has_the_fee_of_its_method(tx: Tx) -> None:
     assert (done.status, done.platform_fee_minor) == ("PAID", 10)
 
 
-async def test_an_order_keeps_the_terms_it_was_opened_with(tx: Tx) -> None:
+async def test_an_order_keeps_the_terms_of_its_opening(tx: Tx) -> None:
     shop = await merchant(tx, fee_changes=("CREDIT_CARD=0.01+0.10",))
     mug = await product(tx, shop.id)
     old = (await session(tx, shop.id, mug.id)).order_id
@@ -127,24 +127,24 @@ async def test_an_order_keeps_the_terms_it_was_opened_with(tx: Tx) -> None:
         reserve_days=9, dispute_fee_minor=1,
     )  # fmt: skip
     new = (await session(tx, shop.id, mug.id)).order_id
-    before = await confirmed(tx, await orders.find(tx, shop.id, old), CARD)
-    after = await confirmed(tx, await orders.find(tx, shop.id, new), CARD)
+    before = await confirm_by(tx, await orders.find(tx, shop.id, old), CARD)
+    after = await confirm_by(tx, await orders.find(tx, shop.id, new), CARD)
     fields = (
         "terms_version", "platform_fee_rate", "platform_fee_minor", "refund_fee_policy",
         "settlement_delay_days", "settlement_calendar", "reserve_rate", "reserve_days",
         "dispute_fee_minor",
     )  # fmt: skip
-    kept = [getattr(before, field) for field in fields]
-    assert kept == [1, Decimal("0.01"), 20, "KEPT", 7, "EVERY_DAY", 0, 180, 1500]
-    changed = [getattr(after, field) for field in fields]
-    assert changed == [2, Decimal("0.2"), 200, "RETURNED", 1, "WEEKDAYS", Decimal("0.1"), 9, 1]
+    old_terms = [getattr(before, field) for field in fields]
+    assert old_terms == [1, Decimal("0.01"), 20, "KEPT", 7, "EVERY_DAY", 0, 180, 1500]
+    new_terms = [getattr(after, field) for field in fields]
+    assert new_terms == [2, Decimal("0.2"), 200, "RETURNED", 1, "WEEKDAYS", Decimal("0.1"), 9, 1]
 
 
 HKD = (
-    # order    clears in  rate set on the order
+    # currency  clears in  rate of the order
     ("USD", "HKD", "7.8"),
     ("HKD", "HKD", "1"),
-    ("EUR", "HKD", None),  # nobody said what a euro is worth there
+    ("EUR", "HKD", None),  # no rate is known
     ("USD", "USD", None),
     ("USD", None, None),
 )
@@ -152,7 +152,7 @@ HKD = (
 
 @pytest.mark.usefixtures("traded")
 @pytest.mark.parametrize(("currency", "clearing", "expected"), HKD)
-async def test_the_rate_to_hkd_is_there_when_the_gateway_clears_in_it(
+async def test_an_order_has_the_rate_to_hkd_if_the_gateway_clears_in_it(
     tx: Tx, currency, clearing, expected
 ) -> None:
     order = await opened(tx, "10.00", currency)
@@ -161,16 +161,16 @@ async def test_the_rate_to_hkd_is_there_when_the_gateway_clears_in_it(
     attempt = await submitted(tx, order, NOW + 2)
     await said(tx, attempt, "SUCCEEDED", NOW + 2, clearing_currency=clearing)
     done = await orders.find(tx, order.merchant_id, order.id)
-    assert OrderDetail.of(done).hkd_exchange_rate == expected
+    assert OrderDetail.from_order(done).hkd_exchange_rate == expected
 
 
 @pytest.mark.usefixtures("traded")
-async def test_an_order_that_settles_in_hkd_shows_the_rate_that_it_settles_at(tx: Tx) -> None:
+async def test_an_order_that_settles_in_hkd_shows_the_rate_of_its_settlement(tx: Tx) -> None:
     order = await opened(tx, "10.00", "USD", settlement_currency="HKD")
-    await rates.put(tx, "USD", "HKD", Decimal(9), NOW)  # replaced within the same moment
+    await rates.put(tx, "USD", "HKD", Decimal(9), NOW)  # replaces the rate of the same time
     attempt = await submitted(tx, order, NOW + 2)
     await said(tx, attempt, "SUCCEEDED", NOW + 2, clearing_currency="HKD")
-    detail = OrderDetail.of(await orders.find(tx, order.merchant_id, order.id))
+    detail = OrderDetail.from_order(await orders.find(tx, order.merchant_id, order.id))
     assert detail.hkd_exchange_rate == detail.exchange_rate == "7.8"
 
 
@@ -194,7 +194,7 @@ MONEY = (
 @pytest.mark.usefixtures("traded")
 @pytest.mark.parametrize("policy", ["KEPT", "RETURNED"])
 @pytest.mark.parametrize(("amount", "base", "to", "fixed", "gross", "fee", "net"), MONEY)
-async def test_refunds_in_parts_debit_what_was_credited_in_every_exponent(
+async def test_partial_refunds_debit_the_credited_amount_in_every_exponent(
     tx: Tx, policy, amount, base, to, fixed, gross, fee, net
 ) -> None:
     schedule = f"CREDIT_CARD=0.029{'+' + fixed if fixed else ''}"
@@ -222,22 +222,22 @@ async def test_refunds_in_parts_debit_what_was_credited_in_every_exponent(
     await assert_books(tx)
 
 
-async def test_without_a_rate_nothing_is_opened(tx: Tx) -> None:
+async def test_a_session_without_an_exchange_rate_is_refused(tx: Tx) -> None:
     shop = await merchant(tx, settlement_currency="KWD")
-    thing = await product(tx, shop.id, "10", "JPY")
-    body = SessionBody(product_id=thing.id)
+    item = await product(tx, shop.id, "10", "JPY")
+    body = SessionBody(product_id=item.id)
     with pytest.raises(Invalid, match="none from JPY to KWD") as refused:
         await checkouts.open_session(tx, shop.id, body, NOW)
     assert refused.value.field == "productId"
     assert await tx.fetchval("select count(*) from orders") == 0
 
 
-async def test_a_price_of_nothing_in_the_settlement_currency_is_refused(tx: Tx) -> None:
+async def test_a_price_below_one_minor_unit_of_the_settlement_currency_is_refused(tx: Tx) -> None:
     await rates.put(tx, "JPY", "USD", Decimal("0.004"), NOW)
     shop = await merchant(tx)
-    thing = await product(tx, shop.id, "1", "JPY")
+    item = await product(tx, shop.id, "1", "JPY")
     with pytest.raises(Invalid, match="at least one minor unit of USD"):
-        await session(tx, shop.id, thing.id)
+        await session(tx, shop.id, item.id)
 
 
 currencies = st.sampled_from(["USD", "JPY", "KWD", "CNY", "ISK"])
@@ -246,7 +246,7 @@ shares = st.integers(0, 999_999).map(lambda part: Decimal(part).scaleb(-6))
 
 
 def grain(currency: str) -> int:
-    """The least amount that can be shown, in minor units."""
+    """Return the least amount that can be displayed, in minor units."""
     return 10 ** max(0, EXPONENTS[currency] - 2)
 
 
@@ -282,7 +282,7 @@ def test_fee_and_net_add_up_in_both_currencies(
     money.show(fee_settled, settled)
 
 
-async def test_partial_refunds_add_up_whatever_they_are(tx: Tx) -> None:
+async def test_any_partial_refunds_add_up(tx: Tx) -> None:
     template = await paid(tx, await opened(tx))
 
     @given(data=st.data())
@@ -304,22 +304,24 @@ async def test_partial_refunds_add_up_whatever_they_are(tx: Tx) -> None:
         whole = order.net_settled_minor if policy == "RETURNED" else order.gross_settled_minor
         accepted: list[tuple[int, int]] = []
         while order.refund_held_minor < amount:
-            left = (amount - order.refund_held_minor) // grain(currency)
-            part = data.draw(st.integers(1, left)) * grain(currency)
+            remainder = (amount - order.refund_held_minor) // grain(currency)
+            part = data.draw(st.integers(1, remainder)) * grain(currency)
             debit = share_of(order, part).debit_minor
             assert debit >= 0
             accepted.append((part, debit))
-            if len(accepted) > 1 and data.draw(st.integers(0, 5)) == 0:  # one of them fails
+            if len(accepted) > 1 and data.draw(st.integers(0, 5)) == 0:  # a refund fails
                 accepted.pop(data.draw(st.integers(0, len(accepted) - 1)))
-            held, taken = (sum(column) for column in zip(*accepted, strict=True))
-            assert taken <= whole
-            order = msgspec.structs.replace(order, refund_held_minor=held, refund_debit_minor=taken)
+            held, debited = (sum(column) for column in zip(*accepted, strict=True))
+            assert debited <= whole
+            order = msgspec.structs.replace(
+                order, refund_held_minor=held, refund_debit_minor=debited
+            )
         assert order.refund_debit_minor == whole
 
     check()
 
 
-def test_a_fee_shows_as_it_is_given() -> None:
+def test_a_fee_is_displayed_in_the_form_of_its_input() -> None:
     text = fees.apply_changes("[]", SCHEDULE, "USD")
     assert [str(row) for row in fees.parse_schedule(text)] == [
         "ALIPAY:CNY=0.012",

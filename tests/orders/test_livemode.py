@@ -1,4 +1,4 @@
-"""Whether an order's money is real, in answers, files and events."""
+"""Whether an order's money is real: in responses, files and events."""
 
 import csv
 import json
@@ -15,8 +15,7 @@ from opentill.orders.model import Order
 from support import world
 from support.export_lines import line
 
-# how it was paid ("": not at all; +: together with others), whether real money can be paid here,
-# what it is
+# Way of payment ("": not paid; +: in a batch), the deployment's livemode, the expected livemode.
 PAID = [
     ("", True, True),
     ("", False, False),
@@ -24,17 +23,17 @@ PAID = [
     ("sandbox", False, False),
     ("sandbox+", True, False),
     ("stripe", True, True),
-    ("stripe", False, True),  # paid before the deployment was for trying things out
+    ("stripe", False, True),  # paid before the deployment became a test deployment
     ("stripe+", False, True),
     ("by hand", True, True),
     ("by hand", False, False),
     ("by hand, in tests", False, False),
-    ("by hand, for real", False, True),  # confirmed before the deployment was for trying things out
+    ("by hand, for real", False, True),  # confirmed before that
 ]
 
 
-async def made(tx: Tx, how: str) -> Order:
-    """Make an order that was paid so."""
+async def create_order(tx: Tx, how: str) -> Order:
+    """Create an order that was paid in one of the ways of ``PAID``."""
     order = await world.opened(tx)
     key = (order.merchant_id, order.id)
     if how.startswith("by hand"):
@@ -53,28 +52,28 @@ async def made(tx: Tx, how: str) -> Order:
     return await orders.find(tx, *key)
 
 
-@pytest.mark.parametrize("noted", [True, False])
+@pytest.mark.parametrize("is_stored", [True, False])
 @pytest.mark.parametrize(("how", "deployment", "expected"), PAID)
-async def test_play_money_is_told_from_real_money(
-    tx: Tx, how: str, deployment: bool, expected: bool, noted: bool
+async def test_responses_and_files_say_whether_money_is_real(
+    tx: Tx, how: str, deployment: bool, expected: bool, is_stored: bool
 ) -> None:
-    """Also where the version before, which does not note it, has confirmed the payment."""
-    order = await made(tx, how)
-    if not noted:
-        if how.startswith("by hand"):  # then there is nothing else that says it
+    """Even if the version before the column confirmed the payment."""
+    order = await create_order(tx, how)
+    if not is_stored:
+        if how.startswith("by hand"):  # then only the deployment decides
             expected = deployment
         await tx.execute("update orders set livemode = null where id = $1", order.id)
         order = await orders.find(tx, order.merchant_id, order.id)
         assert order.livemode is None
     shown = await orders.with_livemode(tx, order, deployment=deployment)
-    assert OrderDetail.of(shown).livemode is expected
-    assert OrderOut.of(shown).livemode is expected
-    made_line = await export_queries.EXPORT.get(
+    assert OrderDetail.from_order(shown).livemode is expected
+    assert OrderOut.from_order(shown).livemode is expected
+    exported = await export_queries.EXPORT.get(
         tx, merchant_id=order.merchant_id, after_at=0, after_id="", until_at=2**62, until_id="",
         livemode=deployment,
     )  # fmt: skip
-    assert made_line == line(shown)
-    (cells,) = csv.reader([(made_line or b"").decode()])
+    assert exported == line(shown)
+    (cells,) = csv.reader([(exported or b"").decode()])
     names = [column.name for column in export_queries.COLUMNS]
     assert cells[names.index("livemode")] == ("true" if expected else "false")
 
@@ -87,7 +86,7 @@ async def _events(tx: Tx, order: Order, after: str = "") -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("how", "noted", "live"),
+    ("how", "is_stored", "live"),
     [
         ("sandbox", True, False),
         ("sandbox", False, False),
@@ -101,25 +100,25 @@ async def _events(tx: Tx, order: Order, after: str = "") -> dict[str, object]:
         ("by hand, for real", True, True),
     ],
 )
-async def test_events_of_what_was_paid_say_it_too(
-    tx: Tx, how: str, noted: bool, live: bool
+async def test_events_of_paid_orders_say_whether_money_is_real(
+    tx: Tx, how: str, is_stored: bool, live: bool
 ) -> None:
-    """Also where the version before, which does not note it, has confirmed the payment."""
-    order = await made(tx, how)
+    """Even if the version before the column confirmed the payment."""
+    order = await create_order(tx, how)
     after = ""
-    if not noted:  # and its events do not say it either
+    if not is_stored:  # the events of its payment lack it too
         await tx.execute("update orders set livemode = null where id = $1", order.id)
         after = await tx.fetchval("select max(id) from events")
     await world.refund_said(tx, await world.refunded(tx, order, "1.00"), "SUCCEEDED")
     await world.refund_said(tx, await world.refunded(tx, order, "1.00"), "REFUSED")
     settled = await world.settled(tx, order)
     await world.dispute_said(tx, settled, "OPENED")
-    confirmed = ("order.paid", "checkout.completed") if noted else ()
+    confirmed = ("order.paid", "checkout.completed") if is_stored else ()
     assert await _events(tx, order, after) == dict.fromkeys(
         (*confirmed, "order.refunded", "refund.failed", "order.settled", "dispute.created"), live
     )
 
 
-async def test_events_of_what_was_not_paid_do_not(tx: Tx) -> None:
+async def test_events_of_unpaid_orders_do_not_say_it(tx: Tx) -> None:
     order = await world.in_status(tx, "CLOSED")
     assert await _events(tx, order) == {"order.closed": None, "checkout.expired": None}

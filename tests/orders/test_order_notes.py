@@ -1,4 +1,4 @@
-"""Notes on orders: by whom, how long, how many, and never changed."""
+"""Notes on orders: author, length, number, and that they never change."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from support import world
 
 
 async def test_notes_are_appended_and_numbered_for_any_order(tx: Tx) -> None:
-    order = await world.opened(tx)  # that nobody has paid
+    order = await world.opened(tx)
     ids = (order.merchant_id, order.id)
     await orders.add_note(tx, *ids, " Rang:\r\nwill pay on Monday ", "bo", world.NOW)
     await orders.add_note(tx, *ids, "x" * LONGEST_NOTE, "ann", world.NOW, by_merchant=True)
@@ -33,7 +33,7 @@ async def test_notes_are_appended_and_numbered_for_any_order(tx: Tx) -> None:
                 await tx.execute(change)
 
 
-async def test_notes_at_once_are_all_there_and_no_more_than_may_be(db: Db) -> None:
+async def test_concurrent_notes_are_all_stored_up_to_the_maximum(db: Db) -> None:
     async with db.transaction() as tx:
         order = await world.opened(tx)
     ids = (order.merchant_id, order.id)
@@ -55,6 +55,6 @@ async def test_notes_at_once_are_all_there_and_no_more_than_may_be(db: Db) -> No
 
     assert sum(await asyncio.gather(*map(add, range(5)))) == 2
     async with db.connection() as tx:
-        assert [one.number for one in await orders.notes_of(tx, order)] == list(
+        assert [note.number for note in await orders.notes_of(tx, order)] == list(
             range(1, MOST_NOTES + 1)
         )

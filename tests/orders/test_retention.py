@@ -1,4 +1,4 @@
-"""What is pruned, in which steps, and what the database never lets go."""
+"""Pruning of old rows, in batches, and the rows that the database refuses to delete."""
 
 import time
 
@@ -20,14 +20,14 @@ YEAR_MS = 365 * 24 * HOUR_MS
 
 
 async def _aged(tx: Tx, age_ms: int, status: str = "SETTLED") -> tuple[str, str]:
-    """Make an order whose whole history is so old, which only a test may write."""
+    """Create an order whose whole history has an age; return its merchant and id."""
     order = await world.in_status(tx, status)
     await _set_times(tx, order.id, age_ms, {})
     return order.merchant_id, order.id
 
 
 async def _set_times(tx: Tx, order_id: str, age_ms: int, ages: dict[int, int]) -> None:
-    """Let an order be so old, and rows of its history of these numbers otherwise."""
+    """Set the age of an order's history; ``ages`` are those of rows with other ages, by number."""
     await tx.execute("alter table order_history disable trigger order_history_is_final")
     at = "update order_history set at = $1 where order_id = $2"
     await tx.execute(at, now_ms() - age_ms, order_id)
@@ -50,16 +50,16 @@ async def _numbers(db: Db, order_id: str) -> list[int]:
 
 
 async def _prune(db: Db, days: int, now: int | None = None) -> int:
-    """Prune what is old, from the first merchant to the last."""
+    """Prune the history of all merchants in one turn."""
     return await jobs.HistoryPruner(db, days).turn(now_ms() if now is None else now)
 
 
-async def test_old_history_goes_but_for_the_last_row(db: Db) -> None:
+async def test_old_history_is_deleted_except_the_last_row(db: Db) -> None:
     _, old = await db.run(lambda tx: _aged(tx, 3 * YEAR_MS))
     _, young = await db.run(lambda tx: _aged(tx, YEAR_MS + 60_000))
     before = await _numbers(db, young)
     assert len(before) > 2
-    assert await _prune(db, 0) == 0  # the default keeps all
+    assert await _prune(db, 0) == 0  # the default deletes nothing
     assert await _prune(db, 730) == len(before) - 1
     assert await _numbers(db, old) == before[-1:]
     assert await _numbers(db, young) == before
@@ -69,9 +69,9 @@ async def test_old_history_goes_but_for_the_last_row(db: Db) -> None:
 
 
 async def test_an_order_is_pruned_as_a_whole_once_its_last_row_is_old(db: Db) -> None:
-    """A session that was opened a year ago and expired a day later has its whole history."""
+    """A session that was opened over a year ago and expired a day later keeps its history."""
 
-    async def expired(tx: Tx, opened_at: int) -> str:
+    async def create_expired(tx: Tx, opened_at: int) -> str:
         shop = await world.merchant(tx)
         item = await world.product(tx, shop.id)
         session = await world.session(tx, shop.id, item.id, opened_at)
@@ -79,8 +79,8 @@ async def test_an_order_is_pruned_as_a_whole_once_its_last_row_is_old(db: Db) ->
         return session.order_id
 
     year_ago = now_ms() - YEAR_MS - HOUR_MS
-    young = await db.run(lambda tx: expired(tx, year_ago))
-    old = await db.run(lambda tx: expired(tx, year_ago - 24 * HOUR_MS))
+    young = await db.run(lambda tx: create_expired(tx, year_ago))
+    old = await db.run(lambda tx: create_expired(tx, year_ago - 24 * HOUR_MS))
     assert await _prune(db, 365) == 1
     assert await _numbers(db, young) == [1, 2]
     assert await _numbers(db, old) == [2]
@@ -88,9 +88,9 @@ async def test_an_order_is_pruned_as_a_whole_once_its_last_row_is_old(db: Db) ->
         await assert_books(tx)
 
 
-async def test_an_order_that_changes_after_a_year_is_pruned_once_that_is_old_too(db: Db) -> None:
+async def test_an_order_that_changes_after_a_year_is_pruned_once_the_change_is_old(db: Db) -> None:
     merchant_id, order_id = await db.run(lambda tx: _aged(tx, 3 * YEAR_MS))
-    kept = (await _numbers(db, order_id))[-1]
+    last = (await _numbers(db, order_id))[-1]
     assert await _prune(db, 730) > 0
 
     async def note(tx: Tx) -> None:
@@ -100,21 +100,21 @@ async def test_an_order_that_changes_after_a_year_is_pruned_once_that_is_old_too
     for _ in range(2):
         await db.run(note)
     assert await _prune(db, 730) == 0
-    assert await _numbers(db, order_id) == [kept, kept + 1, kept + 2]
+    assert await _numbers(db, order_id) == [last, last + 1, last + 2]
     async with db.snapshot() as tx:
         await assert_books(tx)
     await db.run(lambda tx: _set_times(tx, order_id, 3 * YEAR_MS, {}))
     assert await _prune(db, 730) == 2
-    assert await _numbers(db, order_id) == [kept + 2]
+    assert await _numbers(db, order_id) == [last + 2]
 
 
-async def test_each_turn_reads_some_and_the_next_goes_on(db: Db) -> None:
-    """Also past orders that are old and still change, of all merchants, and again and again."""
+async def test_each_turn_continues_where_the_last_one_ended(db: Db) -> None:
+    """It passes old orders that changed lately, and starts again after the last merchant."""
     pruner = jobs.HistoryPruner(db, 730, rows=7)
-    made = [await db.run(lambda tx: _aged(tx, 3 * YEAR_MS, "CLOSED")) for _ in range(5)]
-    merchant_id = made[0][0]
+    closed = [await db.run(lambda tx: _aged(tx, 3 * YEAR_MS, "CLOSED")) for _ in range(5)]
+    merchant_id = closed[0][0]
 
-    async def changing(tx: Tx) -> None:
+    async def create_changing(tx: Tx) -> None:
         item = await world.product(tx, merchant_id)
         for _ in range(9):
             session = await world.session(tx, merchant_id, item.id)
@@ -122,33 +122,31 @@ async def test_each_turn_reads_some_and_the_next_goes_on(db: Db) -> None:
             await world.paid(tx, order)
             await _set_times(tx, order.id, 3 * YEAR_MS, {3: HOUR_MS})
 
-    await db.run(changing)
+    await db.run(create_changing)
     turns = [await pruner.turn(now_ms()) for _ in range(12)]
     assert max(turns) < 5
     assert sum(turns) == 5
-    for _, order_id in made:
+    for _, order_id in closed:
         assert await _numbers(db, order_id) == [2]
     last = await db.run(lambda tx: _aged(tx, 3 * YEAR_MS, "CLOSED"))
     assert sum([await pruner.turn(now_ms()) for _ in range(12)]) == 1
     assert await _numbers(db, last[1]) == [2]
     async with db.connection() as tx:
         await tx.execute("analyze order_history, orders")
-        look = {"merchant_id": merchant_id, "after": "", "before": now_ms() - 2 * YEAR_MS}
-        assert await most_read(tx, queries.OLD_HISTORY, **look, limit=7) <= 7
+        values = {"merchant_id": merchant_id, "after": "", "before": now_ms() - 2 * YEAR_MS}
+        assert await most_read(tx, queries.OLD_HISTORY, **values, limit=7) <= 7
 
 
-async def test_a_process_may_begin_with_any_merchant(
-    db: Db, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = [await db.run(lambda tx: _aged(tx, 3 * YEAR_MS, "CLOSED")) for _ in range(3)]
+async def test_a_process_may_start_at_any_merchant(db: Db, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = [await db.run(lambda tx: _aged(tx, 3 * YEAR_MS, "CLOSED")) for _ in range(3)]
     monkeypatch.setattr("secrets.randbelow", lambda most: most - 1)
     pruner = jobs.HistoryPruner(db, 730, anywhere=True)
     assert [await pruner.turn(now_ms()) for _ in range(2)] == [1, 2]
-    assert await _numbers(db, made[2][1]) == [2]
+    assert await _numbers(db, closed[2][1]) == [2]
 
 
-async def test_what_older_versions_left_is_pruned_too(db: Db) -> None:
-    """They took each row when it was old, and looked for orders by their first row."""
+async def test_histories_without_their_first_row_are_pruned_too(db: Db) -> None:
+    """Older versions deleted each row by its own age, and found orders by their first row."""
     _, order_id = await db.run(lambda tx: _aged(tx, 3 * YEAR_MS))
 
     async def take_first(tx: Tx) -> None:
@@ -161,14 +159,14 @@ async def test_what_older_versions_left_is_pruned_too(db: Db) -> None:
     assert await _numbers(db, order_id) == before[-1:]
 
 
-async def test_time_moved_ahead_makes_nothing_old(db: Db) -> None:
+async def test_business_time_does_not_make_history_old(db: Db) -> None:
     _, order_id = await db.run(lambda tx: _aged(tx, YEAR_MS - HOUR_MS))
     assert await _prune(db, 365, now_ms() + 10 * YEAR_MS) == 0
     assert len(await _numbers(db, order_id)) > 2
 
 
 @pytest.mark.parametrize("word", ["no", "yes"])
-async def test_the_database_lets_only_old_rows_go_and_only_who_prunes(db: Db, word: str) -> None:
+async def test_the_database_lets_only_pruning_delete_and_only_old_rows(db: Db, word: str) -> None:
     async def drop(tx: Tx, order_id: str) -> None:
         await tx.execute(f"set local opentill.prunes_history = '{word}'")
         await tx.execute("delete from order_history where order_id = $1", order_id)
@@ -187,18 +185,18 @@ async def test_the_database_lets_only_old_rows_go_and_only_who_prunes(db: Db, wo
 async def test_a_gap_in_young_history_is_still_found(db: Db) -> None:
     _, order_id = await db.run(lambda tx: _aged(tx, YEAR_MS - 60_000))
 
-    async def look(tx: Tx) -> None:
+    async def check(tx: Tx) -> None:
         await tx.execute("alter table order_history disable trigger order_history_is_final")
         await tx.execute("delete from order_history where order_id = $1 and number = 1", order_id)
         with pytest.raises(AssertionError):
             await assert_books(tx)
-        raise LookupError  # taken back
+        raise LookupError  # rolls back
 
     with pytest.raises(LookupError):
-        await db.run(look)
+        await db.run(check)
 
 
-async def test_keys_and_windows_go_in_batches(db: Db) -> None:
+async def test_keys_and_windows_are_pruned_in_batches(db: Db) -> None:
     now = now_ms()
     async with db.connection() as tx:
         await tx.execute(
@@ -215,8 +213,8 @@ async def test_keys_and_windows_go_in_batches(db: Db) -> None:
         assert [await idempotency.prune(tx, now) for _ in range(3)] == [1000, 500, 0]
 
 
-async def test_a_window_of_a_time_to_come_neither_blocks_nor_stays(db: Db) -> None:
-    """The clock was set back, or was wrong for a while: nobody waits for it for days."""
+async def test_a_rate_limit_window_in_the_future_blocks_nobody_and_is_pruned(db: Db) -> None:
+    """As after the clock was set back, or was wrong for a while."""
     now = int(time.time() * 1000)
     async with db.connection() as tx:
         for _ in range(5):
@@ -225,7 +223,7 @@ async def test_a_window_of_a_time_to_come_neither_blocks_nor_stays(db: Db) -> No
         assert await rate_limits.hit(tx, "ip", "a", 5, now) is not None
         await rate_limits.hit(tx, "ip", "b", 5, now + 9 * 86_400_000)
         assert await rate_limits.prune(tx, now) == 1
-        for _ in range(4):  # clocks that differ by seconds are counted as one
+        for _ in range(4):  # clocks may differ by seconds
             await rate_limits.hit(tx, "ip", "a", 5, now + 3000)
         assert await rate_limits.hit(tx, "ip", "a", 5, now) is None
         assert 1 <= await rate_limits.retry_after_s(tx, "ip", "a", now) <= 61

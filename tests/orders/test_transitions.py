@@ -1,4 +1,4 @@
-"""The table of an order's life: every cell of it, and nothing else."""
+"""The table of an order's transitions: each row works, and no other transition does."""
 
 from decimal import Decimal
 
@@ -27,7 +27,7 @@ from support.world import (
 LATER = NOW + 5_000
 PAID = [("PAYMENT", "gateway", "pending", 999), ("FEE", "pending", "platform", 40)]
 
-# Until the money is there (contract.md#order-transitions). The session before and after.
+# Until the order is paid (contract.md#order-transitions), with the session's status afterwards.
 TABLE = (
     # from        event               to          posts  session
     ("PENDING", "submitted", "CREATING", [], "OPEN"),
@@ -43,8 +43,7 @@ TABLE = (
     ("CLOSED", "confirmed", "PAID", PAID, "EXPIRED"),
     ("FAILED", "confirmed", "PAID", PAID, "EXPIRED"),
 )
-# What happens to money that was received; tested in tests/refunds, test_settlement.py and
-# tests/disputes.
+# Transitions of paid orders; tested in tests/refunds, test_settlement.py and tests/disputes.
 AFTER = {
     ("PAID", "settled"): {"SETTLED"},
     ("REFUNDED", "carried_over"): {"REFUNDED"},
@@ -71,7 +70,7 @@ REFUSED = [
 
 
 async def take(tx: Tx, order: orders.Order, event: str) -> None:
-    """Take a step the way the product does; an attempt stands by for what a gateway says."""
+    """Take a transition as the product does: by a new attempt, expiry, or a gateway's report."""
     if event == "submitted":
         await submitted(tx, order, LATER)
     elif event == "expired":
@@ -84,7 +83,7 @@ async def take(tx: Tx, order: orders.Order, event: str) -> None:
 
 
 @pytest.mark.parametrize(("source", "event", "target", "posts", "ends"), TABLE)
-async def test_a_step_of_the_table(tx: Tx, source, event, target, posts, ends) -> None:
+async def test_a_transition_of_the_table(tx: Tx, source, event, target, posts, ends) -> None:
     order = await in_status(tx, source)
     if source == "PENDING" and event in {"refused", "confirmed", "voided"}:
         await said(tx, await submitted(tx, order), "ACTION_REQUIRED")
@@ -107,18 +106,18 @@ async def test_a_step_of_the_table(tx: Tx, source, event, target, posts, ends) -
     assert (after.payment_method is None) == (paid_at is None)
 
 
-def test_the_table_in_code_is_this_one() -> None:
+def test_the_table_in_the_code_is_the_same() -> None:
     table = {(source, event): {target} for source, event, target, _, _ in TABLE} | AFTER
     in_code: dict[tuple[str, str], set[str]] = {}
-    for step in TRANSITIONS:
-        in_code.setdefault((step.source, step.event), set()).add(step.target)
+    for row in TRANSITIONS:
+        in_code.setdefault((row.source, row.event), set()).add(row.target)
     assert in_code == table
     assert len(TRANSITIONS) == sum(map(len, table.values()))
     assert set(STATUSES) == set(REACHED)
 
 
 @pytest.mark.parametrize(("status", "event"), REFUSED)
-async def test_what_is_not_in_the_table_is_refused_and_changes_nothing(tx: Tx, status, event):
+async def test_any_other_transition_is_refused_and_changes_nothing(tx: Tx, status, event) -> None:
     order = await in_status(tx, status)
     before = await dump(tx)
     with pytest.raises(Invalid) as refused:
@@ -158,7 +157,7 @@ async def test_an_order_is_placed_with_its_session(tx: Tx) -> None:
 
 
 @pytest.mark.parametrize("status", ["CREATING", "PENDING", "CLOSED", "FAILED"])
-async def test_the_operator_confirms_what_a_gateway_could(tx: Tx, status) -> None:
+async def test_the_operator_confirms_an_unpaid_order(tx: Tx, status) -> None:
     order = await in_status(tx, status)
     after = await orders.confirm_manually(tx, order.merchant_id, order.id, "ann", "bank", LATER)
     assert (after.status, after.payment_method, after.paid_at) == ("PAID", "BANK_TRANSFER", LATER)
@@ -169,7 +168,7 @@ async def test_the_operator_confirms_what_a_gateway_could(tx: Tx, status) -> Non
 @pytest.mark.parametrize(
     "status", ["PAID", "SETTLED", "DISPUTED", "CHARGEBACK", "REFUNDED", "REVOKED"]
 )
-async def test_the_operator_confirms_nothing_twice(tx: Tx, status) -> None:
+async def test_the_operator_confirms_no_order_that_was_paid_or_revoked(tx: Tx, status) -> None:
     order = await in_status(tx, status)
     before = await dump(tx)
     with pytest.raises(Invalid):
@@ -179,7 +178,7 @@ async def test_the_operator_confirms_nothing_twice(tx: Tx, status) -> None:
 
 
 @pytest.mark.parametrize("status", REACHED)
-async def test_the_operator_revokes_what_is_unpaid(tx: Tx, status) -> None:
+async def test_the_operator_revokes_only_unpaid_orders(tx: Tx, status) -> None:
     order = await in_status(tx, status)
     before = await dump(tx)
     if status in {"CREATING", "PENDING"}:
@@ -193,7 +192,7 @@ async def test_the_operator_revokes_what_is_unpaid(tx: Tx, status) -> None:
 
 
 @pytest.mark.parametrize("status", REACHED)
-async def test_a_session_expires_only_while_nothing_is_on_its_way(tx: Tx, status) -> None:
+async def test_a_session_expires_only_without_a_payment_under_way(tx: Tx, status) -> None:
     order = await in_status(tx, status)
     before = await dump(tx)
     key = (order.merchant_id, order.checkout_id)
@@ -212,7 +211,7 @@ async def test_a_session_expires_only_while_nothing_is_on_its_way(tx: Tx, status
         assert await dump(tx) == before
 
 
-async def test_history_never_runs_backwards_although_the_clock_does(tx: Tx) -> None:
+async def test_the_history_stays_sorted_if_the_clock_is_set_back(tx: Tx) -> None:
     order = await opened(tx)
     attempt = await submitted(tx, order, NOW + 9_000)
     await said(tx, attempt, "ACTION_REQUIRED", NOW + 4_000)
@@ -221,9 +220,9 @@ async def test_history_never_runs_backwards_although_the_clock_does(tx: Tx) -> N
     assert [line.at for line in lines] == sorted(line.at for line in lines)
 
 
-async def test_the_fee_of_the_example(tx: Tx) -> None:
+async def test_the_fee_of_the_documented_example(tx: Tx) -> None:
     order = await in_status(tx, "PAID", price="9.99", platform_fee_rate="0.04")
-    shown = orders.OrderDetail.of(order)
+    shown = orders.OrderDetail.from_order(order)
     assert (shown.platform_fee, shown.net_amount, shown.settled_amount) == ("0.40", "9.59", "9.59")
 
 
@@ -236,7 +235,7 @@ async def test_half_of_ten_fils_is_rounded_up_in_a_fee(
     terms = {"settlement_currency": "KWD", "platform_fee_rate": "0.01"}
     await rates.put(tx, "KWD", "USD", Decimal("3.25"), NOW)
     order = await in_status(tx, "PAID", price=price, currency="KWD", **terms)
-    shown = orders.OrderDetail.of(order)
+    shown = orders.OrderDetail.from_order(order)
     assert (shown.platform_fee, shown.net_amount, shown.settled_amount) == (fee, net, net)
     posted = [amount for _, _, _, amount in await entries(tx, order.merchant_id)]
     assert posted == [order.amount_minor, int(fee.replace("0.0", "")) * 10]

@@ -1,4 +1,4 @@
-"""The statement of the transitions to CREATING and PENDING does all that they need."""
+"""The statement of the transitions to CREATING and PENDING writes all that they require."""
 
 import msgspec
 
@@ -9,15 +9,13 @@ from opentill.orders.model import TRANSITIONS, Order
 from support.world import NOW, opened
 
 
-def test_nothing_else_follows_from_the_transitions_that_have_a_statement_of_their_own() -> None:
+def test_the_transitions_to_creating_and_pending_change_nothing_else() -> None:
     rows = [row for row in TRANSITIONS if row.target in ("CREATING", "PENDING")]
     assert {row.event for row in rows} == {"submitted", "accepted", "declined"}
     assert not [row for row in rows if row.session or row.postings or row.emits]
 
 
-async def test_of_the_columns_of_an_order_a_submitted_payment_writes_those_of_the_payer(
-    tx: Tx,
-) -> None:
+async def test_a_submitted_payment_writes_only_the_columns_of_the_payer(tx: Tx) -> None:
     order = await opened(tx)
     payer = orders.Payer(email="eve@example.com", name="Eve", ip="203.0.113.9", locale="en")
     await orders.start_attempt(tx, order, "sandbox", "ALIPAY", payer, NOW + 5)

@@ -142,7 +142,7 @@ async def test_a_duplicate_that_was_given_back_is_a_payment_and_a_refund(db: Db)
     ]
     assert _found(await _compare(db, rows)) == []
     outcome = world.RefundOutcome(status="SUCCEEDED")
-    await db.run(lambda tx: world.orders.given_back(tx, again, outcome, NOW))
+    await db.run(lambda tx: world.orders.apply_duplicate_return(tx, again, outcome, NOW))
     assert _found(await _compare(db, rows)) == [("missing in report", "refund", first.id, None)]
     assert _found(await _compare(db, [*rows, f"refund,{first.id},9.99,USD,{NOW}"])) == []
 
@@ -152,7 +152,7 @@ async def test_a_second_payment_is_of_the_day_on_which_it_came(db: Db, end: str)
     order = await db.run(world.opened)
     again = await db.run(lambda tx: world.paid_twice(tx, order))
     outcome = world.RefundOutcome(status=end)
-    await db.run(lambda tx: world.orders.given_back(tx, again, outcome, NOW + DAY))
+    await db.run(lambda tx: world.orders.apply_duplicate_return(tx, again, outcome, NOW + DAY))
     back = [f"refund,{again.id},9.99,USD,{NOW + DAY}"] if end == "SUCCEEDED" else []
     assert _found(await _compare(db, back, since=NOW + DAY, until=NOW + 2 * DAY)) == []
     made = await db.read(lambda tx: world.attempts(tx, order))

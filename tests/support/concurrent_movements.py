@@ -136,7 +136,7 @@ class Hammer:
         """Be a gateway whose callbacks arrive at several servers at once, some of them twice."""
         await asyncio.gather(
             *(
-                _random.choice(self.servers).take_in(
+                _random.choice(self.servers).confirm(
                     attempt.gateway,
                     GatewayPaymentEvent(
                         attempt_id=attempt.id,
@@ -329,7 +329,7 @@ async def hammered(db: Db, database_url: str, seconds: float) -> Hammer:
         return App(settings=settings, db=pool, outgoing=outgoing, gateways=bank, clock=hammer.now)
 
     app = process(jobs)
-    hammer.servers = [callbacks.create_confirmations(process(pool)) for pool in pools]
+    hammer.servers = [callbacks.Confirmations(process(pool)) for pool in pools]
     patch = pytest.MonkeyPatch()
     patch.setattr(worker, "JOBS", [msgspec.structs.replace(job, rest_s=0.3) for job in worker.JOBS])
     working = asyncio.create_task(worker.work(app, stop))

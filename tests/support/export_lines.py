@@ -10,7 +10,7 @@ from opentill.orders.wire import OrderDetail
 
 def line(order: Order) -> bytes:
     """Write an order, whose ``livemode`` is known, as a line with the columns of the file."""
-    shown = OrderDetail.of(order)
+    shown = OrderDetail.from_order(order)
     values = {
         field.encode_name: getattr(shown, field.name) for field in msgspec.structs.fields(shown)
     }

@@ -1,4 +1,4 @@
-"""Manual actions of staff above a limit: one person asks for them, another one approves."""
+"""Manual actions of staff: above a limit, a second person must approve them."""
 
 from opentill.approvals.model import (
     ActionRequest,

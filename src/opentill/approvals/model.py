@@ -1,4 +1,4 @@
-"""Manual actions that can need a second person, and the rules of a deployment about them."""
+"""Manual actions that can need a second person, and a deployment's rules about them."""
 
 from collections.abc import Container
 from decimal import Decimal
@@ -29,9 +29,9 @@ _PAYOUTS: Final = ("payout-failed", "payout-returned")
 
 
 class RefundDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """A refund by staff: how much of the order, and whether although refunds are switched off.
+    """A refund by staff; ``forced``: even if the merchant's refunds are switched off.
 
-    ``reference`` is the provider's or bank's, of a refund that was made there and is recorded.
+    ``reference`` is that of the provider or bank, if the refund was made there and is recorded.
     """
 
     amount: str
@@ -41,17 +41,17 @@ class RefundDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReportLine(msgspec.Struct, frozen=True, kw_only=True):
-    """The line of the bank's report that says what became of a payout."""
+    """A line of the bank's report about a payout."""
 
     file_id: str
     line: int
 
 
 class ActionRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A manual action of somebody of the staff: ``subject`` is an order, refund, dispute or payout.
+    """A manual action of a member of staff; ``subject`` is the id of what it acts on.
 
-    ``refund`` is there for a refund, whose subject is the order; ``report`` if the bank's report
-    says it and not the actor.
+    The subject is an order, refund, dispute or payout, and for a refund, which has ``refund``, the
+    order. ``report`` is the line of the bank's report if the actor only submitted that report.
     """
 
     action: Action
@@ -70,16 +70,16 @@ class Rules(msgspec.Struct, frozen=True):
     reporting: Container[str]
 
     @classmethod
-    def of(cls, settings: Settings) -> Self:
-        """Read them from a deployment's settings."""
+    def from_settings(cls, settings: Settings) -> Self:
+        """Return the rules of a deployment's settings."""
         reporting = gateways.self_reporting(settings.gateways)
         return cls(settings.approval_above, settings.livemode, reporting)
 
 
 class WaitingAction(msgspec.Struct, frozen=True, kw_only=True):
-    """A request as it is stored; ``details`` is JSON, and the amount is what the merchant gains.
+    """A stored request; ``details`` is JSON.
 
-    Of a refund it is what the merchant loses.
+    The amount is the merchant's gain, or, for a refund, their loss.
     """
 
     merchant_id: str
@@ -98,32 +98,32 @@ class WaitingAction(msgspec.Struct, frozen=True, kw_only=True):
     decided_at: int | None
 
     @property
-    def described(self) -> str:
-        """What the audit log calls it."""
-        return f"{self.id}: {self.action} of {self.shown} for {self.subject}"
+    def description(self) -> str:
+        """The request as the audit log describes it."""
+        return f"{self.id}: {self.action} of {self.amount_text} for {self.subject}"
 
     @property
     def refund(self) -> RefundDetails | None:
-        """What is refunded, of a request for a refund."""
+        """The details of a request for a refund, None for another action."""
         if self.action not in _REFUNDS:
             return None
         return msgspec.json.decode(self.details, type=RefundDetails | None)
 
     @property
     def report(self) -> ReportLine | None:
-        """The line of the bank's report that asks for it, None if somebody did without one."""
+        """The line of the bank's report that caused the request, None if there is none."""
         if self.action not in _PAYOUTS:
             return None
         return msgspec.json.decode(self.details, type=ReportLine | None)
 
     @property
-    def shown(self) -> str:
+    def amount_text(self) -> str:
         """The amount with its currency."""
         return money.named(self.amount_minor, self.currency)
 
 
 class WaitingActionOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A request as the command line shows it."""
+    """A request in the output of the command line."""
 
     id: str
     merchant_id: str
@@ -140,8 +140,8 @@ class WaitingActionOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     decided_at: int | None
 
     @classmethod
-    def of(cls, request: WaitingAction) -> Self:
-        """Show a request."""
+    def from_request(cls, request: WaitingAction) -> Self:
+        """Convert a request."""
         amount = money.show(request.amount_minor, request.currency)
         return structs.convert(request, cls, amount=amount)
 

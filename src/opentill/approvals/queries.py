@@ -1,4 +1,4 @@
-"""All SQL about actions that wait for a second person."""
+"""SQL about requests that wait for a second person."""
 
 from opentill.approvals.model import WaitingAction
 from opentill.db.query import Query

@@ -8,29 +8,24 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from opentill import context, disputes, orders, refunds
+from opentill import context
 from opentill.callbacks import reading
+from opentill.callbacks.applying import apply_event
 from opentill.callbacks.confirmations import Confirmations
 from opentill.context import App
 from opentill.core import metrics
 from opentill.core.errors import MethodNotAllowed, NotFound
-from opentill.db.database import Tx, limit_lock_waits
 from opentill.gateways.model import (
     Gateway,
-    GatewayDisputeEvent,
     GatewayEvent,
     GatewayPaymentEvent,
-    GatewayRefundEvent,
-    GatewayRefundsEvent,
     OfAnotherGateway,
     is_notified,
 )
 from opentill.http.responses import send_json
-from opentill.orders import Report
 
-_TAKEN: Final = b'{"code":0,"message":"success"}'
-# How long an event waits for a locked row while others are queued; then the gateway repeats it.
-_PATIENCE: Final = "2s"
+__all__ = ["Confirmations", "apply_event", "routes"]
+_ACKNOWLEDGEMENT: Final = b'{"code":0,"message":"success"}'
 _log: Final = structlog.get_logger()
 
 
@@ -66,7 +61,7 @@ async def _acknowledge(gateway: Gateway, scope: Scope, receive: Receive, send: S
         response = Response(gateway.acknowledgement, headers={"content-type": "text/plain"})
         await response(scope, receive, send)
     else:
-        await send_json(send, HTTPStatus.OK, _TAKEN)
+        await send_json(send, HTTPStatus.OK, _ACKNOWLEDGEMENT)
 
 
 async def _apply_or_log(
@@ -84,7 +79,7 @@ async def _apply_or_log(
             isinstance(gateway_event, GatewayPaymentEvent)
             and gateway_event.outcome.status == "SUCCEEDED"
         ):
-            await confirmations.take_in(gateway, gateway_event)
+            await confirmations.confirm(gateway, gateway_event)
         else:
             await apply_event(app, gateway, gateway_event, app.clock())
     except OfAnotherGateway as error:
@@ -100,50 +95,6 @@ async def _apply_or_log(
         _log.error(
             "gateway event about nothing here", gateway=gateway, attempt=gateway_event.attempt_id
         )
-
-
-def create_confirmations(app: App) -> Confirmations:
-    """Create the batcher of confirmed payments, one for each server process."""
-
-    async def apply_one(report: Report) -> None:
-        await apply_event(
-            app, report.gateway, report.gateway_event, app.clock(), patience=_PATIENCE
-        )
-
-    return Confirmations(app.db, app.clock, apply_one)
-
-
-async def apply_event(
-    app: App, gateway: str, gateway_event: GatewayEvent, now: int, *, patience: str | None = None
-) -> None:
-    """Apply a gateway event to its order, refund or dispute.
-
-    ``gateway`` signed the event. ``patience`` is the longest wait for a locked row in PostgreSQL's
-    form (``2s``), None for no limit. Raises Contended after that time, NotFound if the event's
-    subject does not exist, and OfAnotherGateway.
-    """
-
-    async def work(tx: Tx) -> None:
-        if patience is not None:
-            await limit_lock_waits(tx, patience)
-        attempt_id = gateway_event.attempt_id
-        merchant_id = await orders.merchant_of(tx, attempt_id)
-        match gateway_event:
-            case GatewayPaymentEvent():
-                await orders.apply_outcome(
-                    tx, merchant_id, attempt_id, gateway_event.outcome, now, gateway=gateway
-                )
-            case GatewayRefundEvent(refund_id=refund_id) if refund_id == attempt_id:
-                attempt = await orders.attempt_of(tx, gateway, merchant_id, attempt_id)
-                await orders.given_back(tx, attempt, gateway_event.outcome, now)
-            case GatewayRefundEvent():
-                await refunds.apply_report(tx, merchant_id, gateway_event, now, gateway=gateway)
-            case GatewayRefundsEvent():
-                raise AssertionError  # reading.resolve_events has expanded it
-            case GatewayDisputeEvent():
-                await disputes.apply_outcome(tx, merchant_id, gateway_event, now, gateway=gateway)
-
-    await app.db.run(work)
 
 
 routes: Final = (Route("/gateways/{name}/callback", _Endpoint()),)

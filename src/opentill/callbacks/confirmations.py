@@ -1,37 +1,37 @@
 """Batches payments that gateways confirm concurrently into one transaction."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from opentill import orders
+from opentill.callbacks.applying import apply_event
+from opentill.context import App
 from opentill.core.errors import Contended, Unavailable
 from opentill.db.batcher import Batcher
-from opentill.db.database import Db
 from opentill.gateways.model import GatewayPaymentEvent
 from opentill.orders import Report
 
-ApplyOne = Callable[[Report], Awaitable[None]]
 # Fewer than the connections, so that reports that wait for one merchant leave some for others.
 _APPLIED_AT_ONCE: Final = 4
 # While one batch waits for its commit or a merchant's balance, another is prepared.
 _BATCHES_AT_ONCE: Final = 2
+# How long a report that is applied by itself waits for a locked row; then the gateway repeats it.
+_PATIENCE: Final = "2s"
 
 
 class Confirmations:
     """The batcher of a server process: confirms all waiting payments in one transaction."""
 
-    def __init__(self, db: Db, clock: Callable[[], int], apply_one: ApplyOne) -> None:
-        """``apply_one`` applies a gateway event in a separate transaction."""
-        self._db = db
-        self._clock = clock
-        self._apply_one = apply_one
+    def __init__(self, app: App) -> None:
+        """Create the batcher; each process needs only one."""
+        self._app = app
         self._slots = asyncio.Semaphore(_APPLIED_AT_ONCE)
         self._batcher = Batcher(
-            self._batch, most=orders.CONFIRMED_TOGETHER, at_once=_BATCHES_AT_ONCE
+            self._confirm_batch, most=orders.CONFIRMATION_BATCH, at_once=_BATCHES_AT_ONCE
         )
 
-    async def take_in(self, gateway: str, gateway_event: GatewayPaymentEvent) -> None:
+    async def confirm(self, gateway: str, gateway_event: GatewayPaymentEvent) -> None:
         """Return once the payment is confirmed and committed.
 
         ``gateway`` signed the event. Raises the exceptions of ``orders.apply_outcome``. Unusual
@@ -42,11 +42,15 @@ class Confirmations:
             async with self._slots:
                 await self._apply_one(report)
 
-    async def _batch(self, batch: Sequence[Report]) -> list[bool]:
+    async def _apply_one(self, report: Report) -> None:
+        now = self._app.clock()
+        await apply_event(self._app, report.gateway, report.gateway_event, now, patience=_PATIENCE)
+
+    async def _confirm_batch(self, batch: Sequence[Report]) -> list[bool]:
         """Confirm a batch; return for each report whether it was applied. Raises Unavailable."""
-        now = self._clock()
+        now = self._app.clock()
         try:
-            confirmed = await self._db.run(lambda tx: orders.confirm_many(tx, batch, now))
+            confirmed = await self._app.db.run(lambda tx: orders.confirm_many(tx, batch, now))
         except Contended:
             return [False] * len(batch)
         except Unavailable:

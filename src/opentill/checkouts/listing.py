@@ -51,7 +51,7 @@ class _Sessions(Paginator[Session]):
             total += await orders.count(tx, merchant_id, status, product_id, within)
         late = _LATE_FACTORS[self._status]
         if late:
-            total += late * await orders.count_late(tx, merchant_id, product_id, within)
+            total += late * await orders.count_late_payments(tx, merchant_id, product_id, within)
         return total
 
 
@@ -79,7 +79,7 @@ async def page(db: Db, merchant_id: str, query: queries.ListQuery) -> tuple[list
     if query.customer_email is None:
         rows = _Sessions(db, merchant_id, query.status, product_id)
         return await rows.page(query.page, query.size, (start, end))
-    page_orders, total = await orders.of_customer(
+    page_orders, total = await orders.list_customer_page(
         db,
         merchant_id,
         query.customer_email,

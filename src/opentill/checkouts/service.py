@@ -388,5 +388,5 @@ async def refresh_attempt(
     if attempt.order_id != seen.order.id:
         raise NotFound
     if attempt.status in UNDECIDED:
-        return await orders.ask(db, gateways, attempt, now)
+        return await orders.query_attempt(db, gateways, attempt, now)
     return attempt

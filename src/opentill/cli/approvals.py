@@ -56,7 +56,7 @@ def approve(request_id: str) -> output.Result:
     """Approve a request, as somebody else than the one who asked for it."""
     from opentill import approvals
 
-    who, rules = approver(), approvals.Rules.of(session.settings())
+    who, rules = approver(), approvals.Rules.from_settings(session.settings())
 
     async def work(tx: "Tx", now: int) -> object:
         return await approvals.approve(tx, request_id, who, rules, now)

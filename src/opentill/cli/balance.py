@@ -131,7 +131,7 @@ def approve(adjustment_id: str) -> output.Result:
     """Make a waiting adjustment, as another operator than the one who requested it."""
     from opentill import adjustments, approvals
 
-    who, rules = approver(), approvals.Rules.of(session.settings())
+    who, rules = approver(), approvals.Rules.from_settings(session.settings())
 
     async def work(tx: "Tx", now: int) -> "Adjustment":
         await adjustments.find_anywhere(tx, adjustment_id)

@@ -28,7 +28,7 @@ def export(
         async with session.database(settings) as db:
             async with db.connection() as tx:
                 merchant = await merchants.find(tx, merchant_id)
-            chosen = await orders.choose(db, merchant.id, query)
+            chosen = await orders.resolve_query(db, merchant.id, query)
             readers = asyncio.Semaphore(2)
             chunks = orders.export_csv(db, merchant.id, chosen, readers, livemode=settings.livemode)
             with inputs.target(to_file) as target:

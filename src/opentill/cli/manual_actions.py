@@ -45,10 +45,10 @@ async def perform_in(
     """Like ``perform``, in the caller's transaction."""
     from opentill import approvals
 
-    rules = approvals.Rules.of(session.settings())
+    rules = approvals.Rules.from_settings(session.settings())
     done = await approvals.perform(tx, request, rules, now)
     if isinstance(done, approvals.WaitingAction):
         identity.check_asker(waits=True)
         note = f"waits for a second person: opentill approvals approve {done.id}"
-        return output.Result(approvals.WaitingActionOut.of(done), note=note)
+        return output.Result(approvals.WaitingActionOut.from_request(done), note=note)
     return output.Result(await shown(tx, done))

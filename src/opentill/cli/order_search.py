@@ -156,7 +156,7 @@ async def _rows(
     matching, total = await orders.list_page(db, merchant.id, query)
     livemode = session.settings().livemode
     with_mode = await orders.all_with_livemode(db.read, matching, deployment=livemode)
-    shown = [output.plain(orders.OrderOut.of(order)) for order in with_mode]
+    shown = [output.plain(orders.OrderOut.from_order(order)) for order in with_mode]
     return [{"merchantId": merchant.id, **order} for order in shown], total
 
 

@@ -51,7 +51,7 @@ def show(order: _Any, *, as_json: Json = False) -> None:
     async def work(tx: "Tx") -> "tuple[str, OrderDetail, list[OrderNote]]":
         order_row = await orders.find_by_anything(tx, order)
         with_mode = await orders.with_livemode(tx, order_row, deployment=settings.livemode)
-        detail = orders.OrderDetail.of(with_mode, await orders.card_of(tx, order_row))
+        detail = orders.OrderDetail.from_order(with_mode, await orders.card_of(tx, order_row))
         return order_row.merchant_id, detail, await orders.notes_of(tx, order_row)
 
     merchant_id, detail, notes = session.query(work, settings)
@@ -114,7 +114,9 @@ def confirm(order_id: str, *, actor: "Actor") -> output.Result:
 
     async def shown(tx: "Tx", order: "Order") -> "OrderDetail":
         livemode = session.settings().livemode
-        return orders.OrderDetail.of(await orders.with_livemode(tx, order, deployment=livemode))
+        return orders.OrderDetail.from_order(
+            await orders.with_livemode(tx, order, deployment=livemode)
+        )
 
     return manual_actions.perform("confirm", order_id, actor, find, shown)
 
@@ -147,11 +149,11 @@ def given_back(
         ids = order.merchant_id, order.id
         attempt_id = attempt.strip()
         await merchants.record_audit(tx, actor, "orders given-back", ids[0], attempt_id, now)
-        await orders.given_back_manually(tx, *ids, attempt_id, actor, now, reporting=reporting)
+        await orders.record_duplicate_return(tx, *ids, attempt_id, actor, now, reporting=reporting)
         order_row = await orders.find(tx, *ids)
         return await orders.with_livemode(tx, order_row, deployment=settings.livemode)
 
-    return orders.OrderDetail.of(session.transact(work, settings))
+    return orders.OrderDetail.from_order(session.transact(work, settings))
 
 
 def _change(
@@ -167,4 +169,4 @@ def _change(
         changed = await change(tx, order.merchant_id, order_id, actor.who, actor.reason, now)
         return await orders.with_livemode(tx, changed, deployment=settings.livemode)
 
-    return orders.OrderDetail.of(session.transact(work, settings))
+    return orders.OrderDetail.from_order(session.transact(work, settings))

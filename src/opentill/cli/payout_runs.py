@@ -318,7 +318,7 @@ def report(
             with inputs.source(path) as opened, progress("reading the report"):
                 return await reconciliation.apply_bank_report(
                     db, opened, path.name, actor, now,
-                    rules=approvals.Rules.of(settings),
+                    rules=approvals.Rules.from_settings(settings),
                     check_asker=lambda: identity.check_asker(waits=True),
                 )  # fmt: skip
 

@@ -108,7 +108,7 @@ def approve(request_id: str) -> dict[str, Any]:
     """Make a payout that waits, as somebody else than the one who asked for it."""
     from opentill import approvals, payouts
 
-    who, rules = approver(), approvals.Rules.of(session.settings())
+    who, rules = approver(), approvals.Rules.from_settings(session.settings())
 
     async def work(tx: "Tx", now: int) -> "Payout":
         await payouts.find_request(tx, request_id)

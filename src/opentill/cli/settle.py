@@ -61,11 +61,13 @@ def settle(
                 ):
                     raise Invalid("order", "order must be one of the merchant's")
                 if dry_run or order is not None:
-                    async for settled in orders.settleable(tx, now, merchant, order, early=early):
+                    async for settled in orders.preview_settlements(
+                        tx, now, merchant, order, early=early
+                    ):
                         moved.add(settled)
                     due = {settled.merchant_id: moved.orders for settled in moved.first}
                 else:
-                    due_merchants = await orders.due_merchants(tx, now, merchant, early=early)
+                    due_merchants = await orders.list_due_merchants(tx, now, merchant, early=early)
                     due = {row.merchant_id: row.orders for row in due_merchants}
             if order is not None and not due:
                 raise Invalid("order", "order must be paid, not settled and due: see --now")

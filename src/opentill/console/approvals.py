@@ -63,7 +63,7 @@ def approver(request: PageRequest) -> Approver:
 
 async def approve(request: PageRequest) -> Response:
     """Approve something, as somebody else than who asked for it."""
-    wanted, rules = request.ids["approval"], approvals.Rules.of(request.app.settings)
+    wanted, rules = request.ids["approval"], approvals.Rules.from_settings(request.app.settings)
 
     async def work(tx: Tx) -> None:
         await approvals.approve(tx, wanted, approver(request), rules, request.now)

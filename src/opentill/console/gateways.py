@@ -67,9 +67,9 @@ async def show(request: PageRequest) -> Response:
         of_hour = await figures.sum_by_gateway(tx, until - _HOUR_MS, until)
         of_day = await figures.sum_by_gateway(tx, until - _DAY_MS, until)
         unanswered = {
-            one.gateway: one for one in await order_jobs.unanswered(tx, now - _RESPONSE_MS)
+            one.gateway: one for one in await order_jobs.count_unanswered(tx, now - _RESPONSE_MS)
         }
-        refused = {one.gateway: one for one in await order_jobs.last_refused(tx, NEWEST)}
+        refused = {one.gateway: one for one in await order_jobs.list_last_refused(tx, NEWEST)}
     behind = await figures.waiting(request.app.db)
     return render.page(
         request,

@@ -124,7 +124,7 @@ async def _duplicates(tx: Tx, now: int) -> list[Item]:
             money=Money(one.amount_minor, one.currency),
             detail=one.reason,
         )
-        for one in await order_jobs.not_given_back(tx, now - GIVE_BACK_MS, MOST)
+        for one in await order_jobs.list_unreturned_duplicates(tx, now - GIVE_BACK_MS, MOST)
     ]
 
 
@@ -150,7 +150,7 @@ async def _stuck(tx: Tx, now: int) -> list[Item]:
             at=one.updated_at,
             money=Money(one.amount_minor, one.currency),
         )
-        for one in await order_jobs.stuck(tx, now, MOST)
+        for one in await order_jobs.list_stuck(tx, now, MOST)
     ]
 
 

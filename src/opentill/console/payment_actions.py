@@ -102,7 +102,9 @@ async def _manual(tx: Tx, given: Given, *, action: ManualAction) -> object:
     asked = approvals.ActionRequest(
         action=action, merchant_id=merchant_id, subject=subject, actor=given.actor
     )
-    return await approvals.perform(tx, asked, approvals.Rules.of(given.settings), given.now)
+    return await approvals.perform(
+        tx, asked, approvals.Rules.from_settings(given.settings), given.now
+    )
 
 
 async def _revoke(tx: Tx, given: Given) -> object:
@@ -128,7 +130,7 @@ async def _given_back(tx: Tx, given: Given) -> None:
     attempt_id = given.form.get("subject", "")
     await given.record(tx, "orders given-back", attempt_id)
     reporting = gateways.self_reporting(given.settings.gateways)
-    await orders.given_back_manually(
+    await orders.record_duplicate_return(
         tx, *given.ids, attempt_id, given.actor, given.now, reporting=reporting
     )
 
@@ -218,7 +220,7 @@ def offers(payment: Payment, settings: Settings) -> Iterator[Offer]:
         yield Offer(action=REVOKE)
     yield from _of_refunds(payment, settings)
     reporting = gateways.self_reporting(settings.gateways)
-    for attempt in (one for one in payment.attempts if orders.is_kept(one, reporting)):
+    for attempt in (one for one in payment.attempts if orders.needs_manual_return(one, reporting)):
         moves = ((N_("The customer has got back"), Money(attempt.amount_minor, attempt.currency)),)
         yield Offer(action=GIVEN_BACK, subject=attempt.id, moves=moves)
     left = Money(order.amount_minor - order.refund_held_minor, order.currency)

@@ -17,7 +17,7 @@ from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.list_counts import FOREVER
 from opentill.merchants import Merchant
-from opentill.orders import Concerned, Order, OrdersQuery, Status
+from opentill.orders import Order, OrderRef, OrdersQuery, Status
 from opentill.portal import lists, render
 from opentill.portal.labels import ORDER_STATUS
 from opentill.portal.lists import Days, Pager
@@ -78,7 +78,7 @@ async def show(request: PageRequest) -> Response:
     )  # fmt: skip
 
 
-def _leads_straight(asked: Asked, led: list[Concerned], pager: Pager | None) -> bool:
+def _leads_straight(asked: Asked, led: list[OrderRef], pager: Pager | None) -> bool:
     """Return whether an id or a number leads to one order, and nothing else was found by it."""
     is_filtered = asked.status is not None or asked.days.first or asked.days.last
     return len(led) == 1 and not is_filtered and (pager is None or pager.total == 1)
@@ -100,7 +100,7 @@ async def _merchant(tx: Tx, asked: Asked) -> Merchant | None:
     return None
 
 
-async def _led(tx: Tx, asked: Asked, merchant: Merchant | None) -> list[Concerned]:
+async def _led(tx: Tx, asked: Asked, merchant: Merchant | None) -> list[OrderRef]:
     """Return the orders that an id or a number leads to."""
     if not asked.query or (asked.merchant and merchant is None):
         return []
@@ -108,7 +108,7 @@ async def _led(tx: Tx, asked: Asked, merchant: Merchant | None) -> list[Concerne
         searched = [merchant.id]
     else:
         searched = [one.id for one in await merchants.all_merchants(tx)]
-    return await orders.orders_of(tx, searched, asked.query)
+    return await orders.look_up(tx, searched, asked.query)
 
 
 async def _page(

@@ -73,7 +73,7 @@ async def _record(
         return await payouts.pay(tx, payout_id, reference, actor.reason, actor.who, now)
     merchant_id = (await payouts.find_anywhere(tx, payout_id)).merchant_id
     asked = ActionRequest(action=action, merchant_id=merchant_id, subject=payout_id, actor=actor)
-    done = await approvals.perform(tx, asked, Rules.of(request.app.settings), now)
+    done = await approvals.perform(tx, asked, Rules.from_settings(request.app.settings), now)
     if not isinstance(done, (Payout, WaitingAction)):
         raise TypeError  # it is an action of a payout
     return done

@@ -208,7 +208,7 @@ async def report(request: PageRequest) -> Response:
     try:
         done = await reconciliation.apply_bank_report(
             request.app.db, io.BytesIO(given.content), given.name, actor, request.now, _LINES,
-            rules=approvals.Rules.of(request.app.settings),
+            rules=approvals.Rules.from_settings(request.app.settings),
         )  # fmt: skip
     except Invalid:
         return await _all(

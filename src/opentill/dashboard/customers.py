@@ -70,7 +70,7 @@ async def show_one(request: PageRequest) -> Response:
     if not email:
         return render.see_other(request, f"/dashboard/{merchant_id}/customers")
     number = lists.page_number(request)
-    found, total = await orders.of_customer(
+    found, total = await orders.list_customer_page(
         here, merchant_id, email, number, lists.SIZE, since=0, until=FOREVER
     )
     real = request.app.settings.livemode

@@ -44,7 +44,7 @@ async def show(request: PageRequest) -> Response:
     access = request.access
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, access.merchant_id)
-        newest = await orders.newest(tx, merchant.id, _NEWEST)
+        newest = await orders.list_newest(tx, merchant.id, _NEWEST)
         todo = await _todo(tx, request)
     zone = ZoneInfo(merchant.time_zone)
     await figures.catch_up(request.app.db, merchant.id)

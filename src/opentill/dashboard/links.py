@@ -269,7 +269,7 @@ async def _link(
         used = await payment_links.find_usage(tx, merchant.id, [link.id])
         sold = await products.find_many(tx, merchant.id, [link.product_id or ""])
         ids = await payment_links.list_newest_paid(tx, merchant.id, link.id, _NEWEST)
-        by_id = await orders.of_ids(tx, merchant.id, ids)
+        by_id = await orders.find_many(tx, merchant.id, ids)
     real, zone = request.app.settings.livemode, ZoneInfo(merchant.time_zone)
     paid = await orders.all_with_livemode(
         request.app.db.read, [by_id[one] for one in ids], deployment=real

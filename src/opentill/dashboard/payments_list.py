@@ -183,7 +183,7 @@ async def _leads_straight(
         return False
     text = asked.filters["query"]
     async with request.app.db.connection() as tx:
-        led = await orders.orders_of(tx, [request.merchant_id], text)
+        led = await orders.look_up(tx, [request.merchant_id], text)
     return [one.order_id for one in led] == [found[0].id]
 
 
@@ -202,11 +202,11 @@ async def export(request: PageRequest) -> Response:
     if asked.errors:
         return _back(request)
     query = msgspec.convert(asked.filters, ExportQuery)
-    chunks = orders.counted_export(
+    chunks = orders.export_csv_limited(
         request.app.exports,
         here,
         merchant_id,
-        await orders.choose(here, merchant_id, query),
+        await orders.resolve_query(here, merchant_id, query),
         livemode=request.app.settings.livemode,
         zone=zone.key,
     )

@@ -81,7 +81,7 @@ async def show(request: PageRequest) -> Response:
     )
     found, total = await checkouts.list_page(request.app.db, merchant.id, query)
     async with request.app.db.connection() as tx:
-        placed = await orders.of_ids(tx, merchant.id, [one.order_id for one in found])
+        placed = await orders.find_many(tx, merchant.id, [one.order_id for one in found])
     return render.page(
         request,
         "sessions.html",

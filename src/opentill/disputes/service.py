@@ -196,7 +196,7 @@ async def apply_outcome(
     Returns the dispute, None if there is none. Raises NotFound for an unknown attempt, and
     OfAnotherGateway.
     """
-    attempt = await orders.attempt_of(tx, gateway, merchant_id, gateway_event.attempt_id)
+    attempt = await orders.find_reported_attempt(tx, gateway, merchant_id, gateway_event.attempt_id)
     order = await orders.lock(tx, merchant_id, attempt.order_id)
     ref = gateway_event.dispute_ref or attempt.id
     dispute = await queries.BY_REF.first(
@@ -380,7 +380,7 @@ async def _open(
 
 async def _emit(tx: Tx, order: Order, dispute: Dispute, transition: Transition, now: int) -> None:
     """Emit the event of a transition; ``order`` is as it was before."""
-    noted = await orders.with_noted_livemode(tx, order)
+    noted = await orders.with_paid_livemode(tx, order)
     await webhooks.emit(tx, [events.event_of(noted, dispute, transition, now)])
 
 

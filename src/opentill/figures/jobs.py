@@ -41,7 +41,7 @@ async def catch_up(db: Db, merchant_id: str) -> None:
     """
     async with db.connection() as tx:
         behind = await queries.BEHIND_OF.all(tx, merchant_id=merchant_id)
-        failed = await orders.uncounted_since(tx, merchant_id)
+        failed = await orders.find_uncounted_since(tx, merchant_id)
     for balance in behind:
         await db.run(partial(count_entries, balance=balance))
     if failed is not None:
@@ -83,7 +83,7 @@ async def _count_attempts(db: Db, batch: int) -> int:
     last = ""
     while True:
         async with db.connection() as tx:
-            merchants = await orders.with_uncounted(tx, last, _SCAN_LIMIT)
+            merchants = await orders.list_uncounted_merchants(tx, last, _SCAN_LIMIT)
         for merchant_id in merchants:
             count = partial(count_attempts, merchant_id=merchant_id, most=batch)
             while attempts := await db.run(count):

@@ -63,7 +63,7 @@ async def read(db: Db, merchant_id: str, zone: tzinfo, now: int) -> Figures:
         balances = await queries.BALANCES.all(tx, merchant_id=merchant_id)
         counts = await _counts(tx, merchant_id, _boundaries(days, compared))
         awaited = await _awaited(tx, merchant_id, coming_days, now)
-        behind = [await orders.uncounted_since(tx, merchant_id)]
+        behind = [await orders.find_uncounted_since(tx, merchant_id)]
     behind += [balance.behind_since for balance in balances]
     return Figures(
         as_of=min([now, *(at for at in behind if at is not None)]),

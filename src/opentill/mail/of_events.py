@@ -106,7 +106,7 @@ async def mails(
         settings,
         merchant_id,
         await preferences.of(tx, merchant_id),
-        await orders.of_ids(tx, merchant_id, sorted(ids)),
+        await orders.find_many(tx, merchant_id, sorted(ids)),
     )
     found = [mail for one in wanted for mail in await _READERS[one.type](tx, reading, one)]
     return _without_reversed(wanted, found)

@@ -1,8 +1,8 @@
-"""Orders: from the open session to the money received, and back."""
+"""Orders: from the open session to payment, settlement and refund."""
 
+from opentill.orders.cards import format_card
 from opentill.orders.cards import of_attempt as card_of_attempt
 from opentill.orders.cards import of_order as card_of
-from opentill.orders.cards import shown as show_card
 from opentill.orders.customers.model import CustomerOrder, CustomerSums
 from opentill.orders.customers.service import (
     MAX_SUMMED,
@@ -11,12 +11,9 @@ from opentill.orders.customers.service import (
     sums_of_customer,
 )
 from opentill.orders.events import livemode_of, metadata
-from opentill.orders.export.service import chunks as export_csv
-from opentill.orders.export.service import counted as counted_export
+from opentill.orders.export.service import export_csv, export_csv_limited
 from opentill.orders.fees import with_fee_of
-from opentill.orders.livemode import known as all_with_livemode
-from opentill.orders.livemode import known_one as with_livemode
-from opentill.orders.livemode import noted_one as with_noted_livemode
+from opentill.orders.livemode import all_with_livemode, with_livemode, with_paid_livemode
 from opentill.orders.model import (
     TRANSITIONS,
     Event,
@@ -36,41 +33,50 @@ from opentill.orders.order_history import (
     release_refund,
 )
 from opentill.orders.order_notes import add_note, notes_of
-from opentill.orders.payments.confirmation import ENDS, confirm_many
-from opentill.orders.payments.confirmation import MOST as CONFIRMED_TOGETHER
-from opentill.orders.payments.duplicates import given_back, given_back_manually, is_kept
-from opentill.orders.payments.failed_attempts import count_failed, uncounted_since, with_uncounted
+from opentill.orders.payments.confirmation import BATCH as CONFIRMATION_BATCH
+from opentill.orders.payments.confirmation import ENDS as ATTEMPT_ENDS
+from opentill.orders.payments.confirmation import confirm_many
+from opentill.orders.payments.duplicates import (
+    apply_duplicate_return,
+    needs_manual_return,
+    record_duplicate_return,
+)
+from opentill.orders.payments.failed_attempts import (
+    count_failed,
+    find_uncounted_since,
+    list_uncounted_merchants,
+)
 from opentill.orders.payments.manual import awaits_confirmation, confirm_manually, revoke_manually
 from opentill.orders.payments.model import FailedAttempts, Payer, PaymentIntent, Report
 from opentill.orders.payments.outcomes import apply_outcome
-from opentill.orders.payments.service import ask, callback_url, start_attempt, submit
+from opentill.orders.payments.service import callback_url, query_attempt, start_attempt, submit
 from opentill.orders.search.filters import (
     Email,
     ExportQuery,
     OrdersQuery,
-    choose,
     count,
-    count_late,
+    count_late_payments,
     count_of_products,
     has_product,
-    of_customer,
+    list_customer_page,
+    list_page,
+    resolve_query,
 )
-from opentill.orders.search.filters import page as list_page
-from opentill.orders.search.lookups import find_by_anything, orders_of
-from opentill.orders.search.model import Concerned
+from opentill.orders.search.lookups import find_by_anything, look_up
+from opentill.orders.search.model import OrderRef
 from opentill.orders.service import (
-    attempt_of,
     attempts,
     exists,
     find,
     find_anywhere,
     find_attempt,
+    find_many,
+    find_reported_attempt,
     history,
     last_attempt,
+    list_newest,
     lock,
     merchant_of,
-    newest,
-    of_ids,
     place,
     set_method,
     set_payment_link,
@@ -78,21 +84,20 @@ from opentill.orders.service import (
 )
 from opentill.orders.settlement.service import (
     Settled,
-    due_merchants,
+    list_due_merchants,
+    preview_settlements,
     settle_batch,
     settle_one,
-    settleable,
 )
 from opentill.orders.transitions import Change, can, reverse_refund, transition
 from opentill.orders.wire import OrderDetail, OrderOut
 
 __all__ = [
-    "CONFIRMED_TOGETHER",
-    "ENDS",
+    "ATTEMPT_ENDS",
+    "CONFIRMATION_BATCH",
     "MAX_SUMMED",
     "TRANSITIONS",
     "Change",
-    "Concerned",
     "CustomerOrder",
     "CustomerSums",
     "Email",
@@ -105,6 +110,7 @@ __all__ = [
     "OrderDetail",
     "OrderNote",
     "OrderOut",
+    "OrderRef",
     "OrdersQuery",
     "Payer",
     "PaymentAttempt",
@@ -115,70 +121,70 @@ __all__ = [
     "Transition",
     "add_note",
     "all_with_livemode",
+    "apply_duplicate_return",
     "apply_outcome",
-    "ask",
-    "attempt_of",
     "attempts",
     "awaits_confirmation",
     "callback_url",
     "can",
     "card_of",
     "card_of_attempt",
-    "choose",
     "complete_refund",
     "confirm_manually",
     "confirm_many",
     "count",
     "count_failed",
-    "count_late",
+    "count_late_payments",
     "count_of_products",
     "count_refund",
-    "counted_export",
-    "due_merchants",
     "exists",
     "export_csv",
+    "export_csv_limited",
     "find",
     "find_anywhere",
     "find_attempt",
     "find_by_anything",
     "find_customers",
-    "given_back",
-    "given_back_manually",
+    "find_many",
+    "find_reported_attempt",
+    "find_uncounted_since",
+    "format_card",
     "has_product",
     "history",
     "hold_refund",
-    "is_kept",
     "last_attempt",
+    "list_customer_page",
+    "list_due_merchants",
+    "list_newest",
     "list_page",
+    "list_uncounted_merchants",
     "livemode_of",
     "lock",
+    "look_up",
     "merchant_of",
     "metadata",
-    "newest",
+    "needs_manual_return",
     "note",
     "notes_of",
-    "of_customer",
-    "of_ids",
-    "orders_of",
     "place",
+    "preview_settlements",
+    "query_attempt",
     "recent_customers",
+    "record_duplicate_return",
     "release_refund",
+    "resolve_query",
     "reverse_refund",
     "revoke_manually",
     "set_method",
     "set_payment_link",
     "settle_batch",
     "settle_one",
-    "settleable",
     "settled_share",
-    "show_card",
     "start_attempt",
     "submit",
     "sums_of_customer",
     "transition",
-    "uncounted_since",
     "with_fee_of",
     "with_livemode",
-    "with_noted_livemode",
-    "with_uncounted",
+    "with_paid_livemode",
 ]

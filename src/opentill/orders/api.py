@@ -8,7 +8,7 @@ from opentill.http.paging import Listing, listing, page_example
 from opentill.http.responses import Download
 from opentill.orders import cards, livemode, service
 from opentill.orders.export import service as export
-from opentill.orders.model import named
+from opentill.orders.model import parse_order_id
 from opentill.orders.search import filters
 from opentill.orders.search.filters import ExportQuery, OrdersQuery
 from opentill.orders.wire import OrderDetail, OrderOut
@@ -17,24 +17,25 @@ from opentill.orders.wire import OrderDetail, OrderOut
 async def list_orders(request: ApiRequest[OrdersQuery, Nothing]) -> Listing[OrderOut]:
     """List orders, newest first."""
     query = request.query
-    here = request.app.replica.reading()
-    found, total = await filters.page(here, request.merchant_id, query)
+    db = request.app.replica.reading()
+    page, total = await filters.list_page(db, request.merchant_id, query)
     deployment = request.app.settings.livemode
-    orders = await livemode.known(here.read, found, deployment=deployment)
-    return listing([OrderOut.of(order) for order in orders], query.page, query.size, total)
+    orders = await livemode.all_with_livemode(db.read, page, deployment=deployment)
+    return listing([OrderOut.from_order(order) for order in orders], query.page, query.size, total)
 
 
 async def get(request: ApiRequest[Nothing, Nothing]) -> OrderDetail:
-    """Return an order with everything."""
+    """Return an order with all its fields."""
     async with request.app.db.connection() as tx:
         order = await service.find(tx, request.merchant_id, request.path["id"])
-        live = request.app.settings.livemode
-        known = await livemode.known_one(tx, order, deployment=live)
-        return OrderDetail.of(known, await cards.of_order(tx, order))
+        card = await cards.of_order(tx, order)
+        deployment = request.app.settings.livemode
+        order = await livemode.with_livemode(tx, order, deployment=deployment)
+        return OrderDetail.from_order(order, card)
 
 
 class FileQuery(ExportQuery, frozen=True, kw_only=True, rename="camel"):
-    """Which orders to export, and in which form."""
+    """The orders to export, and the form of the file."""
 
     bom: csvfile.WithBom = False
 
@@ -42,13 +43,13 @@ class FileQuery(ExportQuery, frozen=True, kw_only=True, rename="camel"):
 async def export_orders(request: ApiRequest[FileQuery, Nothing]) -> Download:
     """Export orders as CSV, oldest first."""
     query = request.query
-    here = request.app.replica.reading()
-    chosen = await filters.choose(here, request.merchant_id, query)
-    chunks = export.counted(
+    db = request.app.replica.reading()
+    selection = await filters.resolve_query(db, request.merchant_id, query)
+    chunks = export.export_csv_limited(
         request.app.exports,
-        here,
+        db,
         request.merchant_id,
-        chosen,
+        selection,
         livemode=request.app.settings.livemode,
     )
     return Download(
@@ -138,7 +139,7 @@ operations: Final = (
         summary="Get an order",
         description="Everything about an order, by its id or by the `trade_no` that Epay shops "
         "know it by. Deliver when its `status` is PAID or SETTLED.",
-        id_of=named,
+        id_of=parse_order_id,
         response=OrderDetail,
         read=get,
         response_example=_DETAIL,

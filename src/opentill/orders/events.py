@@ -10,7 +10,7 @@ from opentill.orders.model import Order
 from opentill.webhooks import Event, Type
 from opentill.webhooks.fields import Amount, Currency
 
-_SELDOM: Final = ("quantity", "client_reference", "payment_link_id")
+_OPTIONAL: Final = ("quantity", "client_reference", "payment_link_id")
 ClosedStatus = Literal["FAILED", "CLOSED", "REVOKED"]
 OrderId = Annotated[str, Meta(description="The order's id.")]
 ProductId = Annotated[str, Meta(description="The id of the product that the order is for.")]
@@ -147,23 +147,23 @@ PAYLOADS: Final[dict[Type, type[msgspec.Struct]]] = {
 
 
 def metadata(order: Order) -> msgspec.Raw:
-    """Return an order's metadata as the merchant sent it: the object itself."""
+    """Return an order's metadata as the JSON object that the merchant sent."""
     return msgspec.Raw(order.metadata.encode())
 
 
 def livemode_of(order: Order) -> bool | msgspec.UnsetType:
-    """Return whether a paid order's money is real; nothing where it was not noted."""
+    """Return whether a paid order's money is real; UNSET if that is not stored."""
     return msgspec.UNSET if order.livemode is None else order.livemode
 
 
-def _if_used(order: Order) -> dict[str, Any]:
-    """Return what only orders have whose session was opened with it."""
-    used = {name: getattr(order, name) for name in _SELDOM}
-    return {name: value for name, value in used.items() if value is not None}
+def _optional_fields(order: Order) -> dict[str, Any]:
+    """Return the optional fields that the order has."""
+    fields = {name: getattr(order, name) for name in _OPTIONAL}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def event_of(order: Order, type_: Type, reason: str, at: int) -> Event:
-    """Return the event of a transition that an order has taken; ``reason`` is why it was closed."""
+    """Return an event of an order's transition; ``reason`` says why the order was closed."""
     return Event(order.merchant_id, type_, _data(order, type_, reason, at), at)
 
 
@@ -175,7 +175,7 @@ def _data(order: Order, type_: Type, reason: str, at: int) -> msgspec.Struct:
         "currency": order.currency,
         "livemode": livemode_of(order),
         "metadata": metadata(order),
-        **_if_used(order),
+        **_optional_fields(order),
     }
     net = money.show(order.amount_minor - order.platform_fee_minor, order.currency)
     session = order.checkout_id
@@ -188,7 +188,7 @@ def _data(order: Order, type_: Type, reason: str, at: int) -> msgspec.Struct:
                 paid_at=at if order.paid_at is None else order.paid_at,
             )
         case "order.closed":
-            status = cast("ClosedStatus", order.status)  # by the transitions that emit it
+            status = cast("ClosedStatus", order.status)  # the table emits it for no other status
             return OrderClosedData(**base, status=status, reason=reason, closed_at=at)
         case "order.settled":
             settled = money.show(order.net_settled_minor, order.settled_currency)

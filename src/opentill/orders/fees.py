@@ -1,4 +1,4 @@
-"""The platform's fee of a payment: worked out at opening, and when the method is known."""
+"""The platform's fee of a payment: calculated at opening, and again once the method is known."""
 
 from decimal import Decimal
 
@@ -26,10 +26,10 @@ def price(
     fee_rate: Decimal,
     fixed_minor: int = 0,
 ) -> Priced:
-    """Work out an order's fee and what is settled of it, each rounded half up once.
+    """Calculate an order's fee, gross and net, each rounded half up once.
 
-    The fee is never more than the amount. What the ledger posts as the fee is the difference of
-    gross and net, so that the three always add up.
+    The fee is never more than the amount. The ledger posts the difference of gross and net as the
+    fee, so that the three always add up.
     """
     share = money.times(amount_minor, fee_rate, currency, currency)
     fee = min(amount_minor, share + fixed_minor)
@@ -39,9 +39,9 @@ def price(
 
 
 def with_fee_of(order: Order, payment: fees.Scope) -> Order:
-    """Return the order with the fee that its frozen schedule has for a payment.
+    """Return the order with the fee for a payment, by the order's frozen schedule.
 
-    The gross stays as it was frozen. Without a row for the payment, the order is returned as it is.
+    The gross stays. If the schedule has no row for the payment, the order is returned unchanged.
     """
     row = fees.pick(fees.parse_schedule(order.fees), payment)
     if row is None:

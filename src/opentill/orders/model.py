@@ -1,4 +1,4 @@
-"""What an order and a payment attempt are, and the table of an order's transitions."""
+"""Orders, payment attempts, and the table of an order's transitions."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -65,8 +65,8 @@ EVENTS: Final[tuple[Event, ...]] = get_args(Event)
 class Transition(msgspec.Struct, frozen=True):
     """One allowed transition of an order; ``session`` is the status that an open session gets.
 
-    ``postings`` says what it may post; which of them depends on the order: no fee where there is
-    none, no UNFREEZE where nothing was frozen. ``emits`` are the events that the merchant is sent.
+    ``postings`` are the types that it may post; which of them it posts depends on the order: no FEE
+    without a fee, no UNFREEZE if nothing was frozen. ``emits`` are the events for the merchant.
     """
 
     source: Status
@@ -78,7 +78,7 @@ class Transition(msgspec.Struct, frozen=True):
 
 
 _RECEIVED: Final = ("PAYMENT", "FEE")
-_CARRIED: Final = ("SETTLEMENT", "FREEZE", "UNFREEZE")  # see settlement() for a negative rest
+_CARRIED: Final = ("SETTLEMENT", "FREEZE", "UNFREEZE")  # see settlement() for a negative remainder
 _SETTLED: Final = (*_CARRIED, "ROLLING_RESERVE")
 _RECOVERED: Final = ("CHARGEBACK_RECOVERY", "ROLLING_RESERVE_RECOVERY")
 _LOST: Final = (
@@ -92,7 +92,7 @@ _LOST: Final = (
 _CLOSED: Final = ("order.closed", "checkout.expired")
 _PAID: Final = ("order.paid", "checkout.completed")
 
-# contract.md#order-transitions, contract.md#event-emitted. What is not here cannot happen.
+# contract.md#order-transitions, contract.md#event-emitted. No other transition can happen.
 TRANSITIONS: Final = (
     #    source      event               target      postings   session     emits
     Transition("PENDING", "submitted", "CREATING"),
@@ -112,7 +112,7 @@ TRANSITIONS: Final = (
     Transition("CHARGEBACK", "carried_over", "CHARGEBACK", _CARRIED),
     Transition("PAID", "refunded_in_full", "REFUNDED"),
     Transition("SETTLED", "refunded_in_full", "REFUNDED"),
-    # To SETTLED once what the order left in pending has been carried over; the event only then.
+    # To SETTLED, with the event, if the order's remainder in pending has been carried over.
     Transition("REFUNDED", "refund_reversed", "SETTLED", emits=("order.settled",)),
     Transition("REFUNDED", "refund_reversed", "PAID"),
     Transition("PAID", "disputed", "DISPUTED"),
@@ -124,15 +124,15 @@ TRANSITIONS: Final = (
     Transition("CHARGEBACK", "recovered", "SETTLED", _RECOVERED, emits=("order.settled",)),
 )
 BY_EVENT: Final = {(row.source, row.event): row for row in TRANSITIONS}
-# The events with two targets: they put the order back to where it was.
+# The events with two targets: they return the order to its earlier status.
 BACK: Final[dict[tuple[Event, Status], Transition]] = {
     (row.event, row.target): row
     for row in TRANSITIONS
     if row.event in ("dispute_won", "refund_reversed")
 }
 
-# A gateway reports in a response, by a callback or when it is asked. That money was received counts
-# until the attempt is FINAL, any other outcome while it is UNDECIDED: late reports change nothing.
+# A gateway reports in a response, by a callback or when it is queried. A report that money was
+# received counts until the attempt is FINAL, any other report while it is UNDECIDED.
 UNDECIDED: Final[tuple[AttemptStatus, ...]] = ("SUBMITTED", "ACTION_REQUIRED", "PENDING")
 FINAL: Final[tuple[AttemptStatus, ...]] = ("SUCCEEDED", "DUPLICATE", "GIVEN_BACK")
 
@@ -156,7 +156,7 @@ class Order(msgspec.Struct, frozen=True):
     platform_fee_minor: int
     settled_currency: str
     exchange_rate: Decimal
-    usd_exchange_rate: Decimal | None  # None: there was none; a refund takes what there is by then
+    usd_exchange_rate: Decimal | None  # None: unknown; a refund takes the rate of its day
     hkd_exchange_rate: Decimal | None
     gross_settled_minor: int
     net_settled_minor: int
@@ -188,34 +188,34 @@ class Order(msgspec.Struct, frozen=True):
     due_at: int | None
     settle_at: int | None
     livemode: bool | None = None  # whether its money is real; None: see orders/livemode.py
-    quantity: int | None = None  # None: one
+    quantity: int | None = None  # None: 1
     client_reference: str | None = None  # the shop's own number
-    payment_link_id: str | None = None  # that opened its session; None: no link did
+    payment_link_id: str | None = None  # of the link that opened its session, if a link did
 
     @property
     def unsettled_minor(self) -> int:
-        """The part of a paid order that is still in pending: minor units, settled currency.
+        """The part of a paid order that is still in pending, in the settled currency.
 
-        Below zero where refunds and losses took more than the payment net of its fee.
+        Below zero if refunds and losses took more than the payment net of its fee.
         """
         return self.net_settled_minor - self.refund_debit_minor - self.charged_back_minor
 
     @property
-    def stands_in(self) -> Literal["pending", "available"]:
-        """The account that has the order's money: refunds are taken from it and return to it."""
-        carried = self.status in ("REFUNDED", "CHARGEBACK") and self.settle_at is None
-        return "pending" if self.settled_at is None and not carried else "available"
+    def account(self) -> Literal["pending", "available"]:
+        """The account with the order's money: refunds are taken from it and return to it."""
+        is_carried = self.status in ("REFUNDED", "CHARGEBACK") and self.settle_at is None
+        return "pending" if self.settled_at is None and not is_carried else "available"
 
     @property
     def refund_status(self) -> RefundState:
-        """How much of the order is given back, counting refunds that succeeded."""
+        """How much of the order is refunded, counting refunds that succeeded."""
         if not self.refunded_minor:
             return "NONE"
         return "FULL" if self.refunded_minor == self.amount_minor else "PARTIAL"
 
 
 class NewOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """An order to be placed and the session that it is paid in, whose id is ``id``."""
+    """An order to be placed, and the session in which it is paid; the session's id is ``id``."""
 
     merchant_id: str
     id: str
@@ -250,8 +250,8 @@ class NewOrder(msgspec.Struct, frozen=True, kw_only=True):
     settlement_delay_days: int
     settlement_calendar: str
     dispute_fee_minor: int
-    quantity: int | None  # None: one
-    methods: Sequence[Method] | None  # that it may be paid by; None: all on offer
+    quantity: int | None  # None: 1
+    methods: Sequence[Method] | None  # the allowed methods; None: all on offer
     locale: str | None
     client_reference: str | None
 
@@ -277,23 +277,23 @@ class PaymentAttempt(msgspec.Struct, frozen=True, kw_only=True):
     checks: int
     created_at: int
     updated_at: int
-    asked_at: int | None = None  # when its gateway was last asked about it, Unix ms
-    counted_at: int | None = None  # the quarter hour that a failed attempt is counted in
-    card_brand: str | None = None  # of the card that it was paid with, if its gateway says so
+    asked_at: int | None = None  # when its gateway was last queried, Unix ms
+    counted_at: int | None = None  # the quarter hour in which a failed attempt is counted
+    card_brand: str | None = None  # of the card that paid, if its gateway reports it
     card_last4: str | None = None
 
     def waits_for_customer(self, method: str) -> bool:
-        """Whether the customer who chooses this method goes on with it, instead of with another.
+        """Whether a customer who chooses this method continues with this attempt.
 
-        Not without an address to go to or a code to scan, as where the gateway's response was lost:
-        nobody was given them, and money that comes by it all the same is given back.
+        They cannot without a page to open or a code to scan, as when the gateway's response was
+        lost. Money that arrives by such an attempt all the same is returned.
         """
-        there = bool(safe_url(self.action_url) or self.qr_text)
-        return self.status == "ACTION_REQUIRED" and self.method == method and there
+        has_action = bool(safe_url(self.action_url) or self.qr_text)
+        return self.status == "ACTION_REQUIRED" and self.method == method and has_action
 
 
 class NewAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """A payment attempt to be stored; ``check_at`` is when its gateway is first asked, Unix ms."""
+    """A payment attempt to be stored; ``check_at`` is when it is first queried, Unix ms."""
 
     merchant_id: str
     id: str
@@ -319,22 +319,14 @@ class HistoryRow(msgspec.Struct, frozen=True, kw_only=True):
     cause: str
 
 
-class SearchChange(msgspec.Struct, frozen=True):
-    """An order that is to be indexed anew; ``was``: the address that it was found by."""
-
-    merchant_id: str
-    order_id: str
-    was: str | None
-
-
 def due_at(paid_at: int, delay_days: int, calendar: Calendar) -> int:
     """Return when an order settles (Unix ms): ``delay_days`` days, or weekdays (UTC), after it."""
     if calendar == "EVERY_DAY":
         return paid_at + delay_days * DAY_MS
-    due, left = paid_at, delay_days
-    while left or _is_weekend(due):
+    due, days = paid_at, delay_days
+    while days or _is_weekend(due):
         due += DAY_MS
-        left -= left > 0 and not _is_weekend(due)
+        days -= days > 0 and not _is_weekend(due)
     return due
 
 
@@ -351,18 +343,18 @@ def trade_no(order_id: str) -> str:
 
 
 def order_id_of(number: str) -> str:
-    """Return the order id that a ``trade_no`` stands for, "" for text that is no ``trade_no``."""
-    rest = number.removeprefix(_PREFIX)
-    return f"{_PREFIX}_{rest}" if rest != number else ""
+    """Return the order id of a ``trade_no``, "" for text that is no ``trade_no``."""
+    suffix = number.removeprefix(_PREFIX)
+    return f"{_PREFIX}_{suffix}" if suffix != number else ""
 
 
-def named(text: str) -> str:
-    """Return the id of the order that is named by its id or its ``trade_no``."""
+def parse_order_id(text: str) -> str:
+    """Return the id of an order from its id or its ``trade_no``."""
     return text if "_" in text else order_id_of(text)
 
 
 class PaidThrough(msgspec.Struct, frozen=True):
-    """An attempt and the gateway that it went through."""
+    """An attempt and its gateway."""
 
     id: str
     gateway: str
@@ -383,16 +375,16 @@ class DueMerchant(msgspec.Struct, frozen=True):
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """An order that is CREATING while no gateway will be asked about any of its attempts."""
+    """An order that is CREATING though none of its attempts is to be queried."""
 
     merchant_id: str
     id: str
 
 
 class HistoryPart(msgspec.Struct, frozen=True):
-    """How many rows of a merchant's history were looked at, up to which order, and what is old.
+    """A part of a merchant's history: its number of rows, its last order, and its old orders.
 
-    ``old`` are orders that changed last before retention begins, and may have more than one row.
+    ``old`` are orders whose last change is older than retention. Each may have several rows.
     """
 
     rows: int
@@ -401,7 +393,7 @@ class HistoryPart(msgspec.Struct, frozen=True):
 
 
 class OrderNote(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody noted about an order, at ``at`` (Unix ms)."""
+    """A note about an order, written at ``at`` (Unix ms)."""
 
     merchant_id: str
     order_id: str

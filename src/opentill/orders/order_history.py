@@ -1,8 +1,8 @@
 """The history of orders, and the sums of refunds in an order's row.
 
-An event that keeps the status of an order, such as a partial refund, is recorded here. How much of
-an order its refunds hold and have returned stands in the order's row, which only this feature
-writes. The caller holds the order's lock.
+An event that keeps the status of an order, such as a partial refund, is recorded here. The order's
+row has the sums that its refunds hold and have returned; only this feature writes them. The caller
+must hold the order's lock.
 """
 
 from typing import Any
@@ -36,7 +36,7 @@ async def release_refund(
 async def count_refund(
     tx: Tx, order: Order, amount_minor: int, debit_minor: int, cause: str, now: int
 ) -> Order:
-    """Count a refund that was made at the provider: no amount was held for it before."""
+    """Count a refund that was made at the provider, for which no amount was held before."""
     sums = {"refund_held_minor": amount_minor, "refund_debit_minor": debit_minor}
     return await _note(
         tx, order, "refund_succeeded", cause, now, refunded_minor=amount_minor, **sums
@@ -54,7 +54,7 @@ async def uncount_refund(
 
 
 async def complete_refund(tx: Tx, order: Order, amount_minor: int, cause: str, now: int) -> Order:
-    """Count a refund that succeeded; ``amount_minor`` in minor units of the order."""
+    """Count a refund that succeeded; ``amount_minor`` is in the order's currency."""
     return await _note(tx, order, "refund_succeeded", cause, now, refunded_minor=amount_minor)
 
 

@@ -1,7 +1,6 @@
-"""Notes on orders: what the merchant's team and the operator write down about a payment.
+"""Notes on orders: remarks of the merchant's team and of the operator about a payment.
 
-A note is never changed or removed. What happens to an order by itself is in its history
-(``order_history.py``).
+A note is never changed or removed. Events are in the order's history (``order_history.py``).
 """
 
 from opentill.core.notes import MOST_NOTES, NotesFull, clean_note
@@ -31,7 +30,9 @@ async def add_note(
     NotesFull.
     """
     text = clean_note(text)
-    order = await service.lock(tx, merchant_id, order_id)  # which numbers its notes one by one
+    order = await service.lock(
+        tx, merchant_id, order_id
+    )  # so that its notes get consecutive numbers
     number = len(await notes_of(tx, order)) + 1
     if number > MOST_NOTES:
         raise NotesFull

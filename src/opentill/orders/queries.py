@@ -43,14 +43,13 @@ ANYWHERE = Query(
     """,
 )
 
-# A link opens its session in one transaction: nobody has seen the order before.
+# Needs no lock: the order was placed in this transaction.
 SET_PAYMENT_LINK = Command(
     """
     update orders set payment_link_id = :payment_link_id
     where merchant_id = :merchant_id and id = :id
     """,
 )
-# The only method that a session can be paid by; null: the customer chooses.
 SET_METHOD = Command(
     "update checkouts set method = :method where merchant_id = :merchant_id and id = :checkout_id"
 )
@@ -61,9 +60,6 @@ HISTORY = Query(
     where merchant_id = :merchant_id and order_id = :order_id order by number
     """,
 )
-
-
-# Its order is locked by whoever adds one.
 NOTES = Query(
     OrderNote,
     """
@@ -71,6 +67,7 @@ NOTES = Query(
     where merchant_id = :merchant_id and order_id = :order_id order by number
     """,
 )
+# The caller must hold the order's lock.
 ADD_NOTE = Command(
     """
     insert into order_notes (merchant_id, order_id, number, at, who, note, by_merchant)
@@ -119,7 +116,7 @@ INSERT_ATTEMPT = Query(
     returning *
     """,
 )
-# Through which gateways attempts of a merchant went.
+# The gateways of some attempts.
 PAID_THROUGH = Query(
     PaidThrough,
     """
@@ -144,21 +141,18 @@ ATTEMPTS = Query(
     where merchant_id = :merchant_id and order_id = :order_id order by created_at, id
     """,
 )
-# The card of an attempt, written once; the count says whether it was.
-KEEP_CARD = Command(
+# Writes the card of an attempt, once.
+STORE_CARD = Command(
     """
     update payment_attempts set card_brand = :brand, card_last4 = :last4
     where merchant_id = :merchant_id and id = :id and card_last4 is null
     """
 )
-# Have orders indexed anew, since what they are found by has changed: see `search/queries.py`.
-INDEX_ANEW = Command(
-    """
-    insert into search_changes (merchant_id, order_id, was)
-    select * from unnest(:merchant_id::text[], :order_id::text[], :was::text[])
-    """
+# Queues an order for the search index, since its search terms have changed (`search/queries.py`).
+REINDEX = Command(
+    "insert into search_changes (merchant_id, order_id, was) values (:merchant_id, :order_id, :was)"
 )
-# Orders that are CREATING for so long while no gateway will be asked about any attempt.
+# Orders that have been CREATING for long though none of their attempts is to be queried.
 FORGOTTEN = Query(
     Forgotten,
     """
@@ -184,33 +178,34 @@ STUCK_ORDERS = Query(
     """,
 )
 
-# Retention, see jobs.HistoryPruner. Business time may be ahead of what the trigger goes by.
+# Retention, see jobs.HistoryPruner. The trigger that guards history compares with real time, and
+# business time may be ahead of it.
 _OLD: Final = """
     o.updated_at < least(
         :before::bigint, floor(extract(epoch from now()) * 1000)::bigint - 365 * 86400000::bigint)
     """
 LAST_MERCHANT = Value(str, "select max(id) from merchants")
 MERCHANT_AFTER = Value(str, "select min(id) from merchants where id > :after")
-# A part of a merchant's history, in the order of its key. An order of which two rows are seen has
-# more than its last one, and the last order of the part may have.
+# A part of a merchant's history, sorted by its key. An order with two rows in the part has more
+# than its last row; the last order of the part may have more.
 OLD_HISTORY = Query(
     HistoryPart,
     f"""
-    with seen as materialized (
+    with part as materialized (
         select order_id from order_history
         where merchant_id = :merchant_id and order_id > :after
         order by order_id, number limit :limit
-    ), found as (
-        select order_id, count(*) as rows from seen group by order_id
+    ), counted as (
+        select order_id, count(*) as rows from part group by order_id
     )
     select
-        coalesce((select sum(rows) from found), 0)::bigint as rows,
-        coalesce((select max(order_id) from found), '') as last,
+        coalesce((select sum(rows) from counted), 0)::bigint as rows,
+        coalesce((select max(order_id) from counted), '') as last,
         array(
-            select order_id from found
-            where (rows > 1 or order_id = (select max(order_id) from found)) and (
+            select order_id from counted
+            where (rows > 1 or order_id = (select max(order_id) from counted)) and (
                 select {_OLD} from orders o
-                where o.merchant_id = :merchant_id and o.id = found.order_id)
+                where o.merchant_id = :merchant_id and o.id = counted.order_id)
             order by order_id
         ) as old
     """,  # noqa: S608 - constants of ours

@@ -15,35 +15,35 @@ async def find(tx: Tx, merchant_id: str, order_id: str) -> Order:
     return or_not_found(await queries.BY_ID.first(tx, merchant_id=merchant_id, id=order_id))
 
 
-async def of_ids(tx: Tx, merchant_id: str, ids: Sequence[str]) -> dict[str, Order]:
-    """Return those of some orders that a merchant has, by their ids."""
-    found = await queries.OF_IDS.all(tx, merchant_id=merchant_id, ids=list(ids))
-    return {order.id: order for order in found}
+async def find_many(tx: Tx, merchant_id: str, ids: Sequence[str]) -> dict[str, Order]:
+    """Return the merchant's orders among some ids, by id."""
+    orders = await queries.OF_IDS.all(tx, merchant_id=merchant_id, ids=list(ids))
+    return {order.id: order for order in orders}
 
 
-async def newest(tx: Tx, merchant_id: str, limit: int) -> list[Order]:
+async def list_newest(tx: Tx, merchant_id: str, limit: int) -> list[Order]:
     """Return the newest orders of a merchant, newest first."""
     return await queries.NEWEST.all(tx, merchant_id=merchant_id, limit=limit)
 
 
 async def exists(tx: Tx, merchant_id: str, order_id: str) -> bool:
-    """Return whether a merchant has an order."""
+    """Whether a merchant has an order."""
     return bool(await queries.EXISTS.get(tx, merchant_id=merchant_id, id=order_id))
 
 
 async def find_anywhere(tx: Tx, order_id: str) -> Order:
-    """Return an order of whichever merchant, for the operator. Raises NotFound."""
-    found = await queries.ANYWHERE.first(tx, id=order_id)
-    return or_not_found(found, f"there is no order {order_id}")
+    """Return an order of any merchant, for the operator. Raises NotFound."""
+    order = await queries.ANYWHERE.first(tx, id=order_id)
+    return or_not_found(order, f"there is no order {order_id}")
 
 
 async def history(tx: Tx, merchant_id: str, order_id: str) -> list[HistoryRow]:
-    """Return all that happened to an order, oldest first."""
+    """Return the history of an order, oldest row first."""
     return await queries.HISTORY.all(tx, merchant_id=merchant_id, order_id=order_id)
 
 
 async def last_attempt(tx: Tx, merchant_id: str, order_id: str) -> PaymentAttempt | None:
-    """Return the latest attempt to pay an order, None if nobody tried."""
+    """Return the latest attempt to pay an order, None if there is none."""
     return await queries.LAST_ATTEMPT.first(tx, merchant_id=merchant_id, order_id=order_id)
 
 
@@ -57,8 +57,10 @@ async def find_attempt(tx: Tx, merchant_id: str, attempt_id: str) -> PaymentAtte
     return or_not_found(await queries.ATTEMPT.first(tx, merchant_id=merchant_id, id=attempt_id))
 
 
-async def attempt_of(tx: Tx, gateway: str, merchant_id: str, attempt_id: str) -> PaymentAttempt:
-    """Return the attempt that a gateway reports about, if it went through that gateway.
+async def find_reported_attempt(
+    tx: Tx, gateway: str, merchant_id: str, attempt_id: str
+) -> PaymentAttempt:
+    """Return the attempt about which a gateway reports.
 
     Every report about a payment, refund or dispute is checked here (decision 0032). Raises
     NotFound, and OfAnotherGateway for an attempt that went through another gateway.
@@ -70,27 +72,27 @@ async def attempt_of(tx: Tx, gateway: str, merchant_id: str, attempt_id: str) ->
 
 
 async def lock(tx: Tx, merchant_id: str, order_id: str) -> Order:
-    """Return an order, locked until the end of ``tx``. Raises NotFound."""
+    """Lock an order until the end of ``tx`` and return it. Raises NotFound."""
     return or_not_found(await queries.LOCKED.first(tx, merchant_id=merchant_id, id=order_id))
 
 
 async def place(tx: Tx, new: NewOrder, now: int) -> bool:
-    """Place an order, PENDING, with the session that it is paid in, OPEN.
+    """Place an order, PENDING, with its session, OPEN.
 
-    Returns whether it did: not for a merchant that may not charge.
+    Returns False, and places nothing, if the merchant may not charge.
     """
     return bool(await transition_queries.PLACE.run(tx, new, now=now))
 
 
 async def set_payment_link(tx: Tx, merchant_id: str, order_id: str, link_id: str) -> None:
-    """Note which payment link opened the session of an order that was just placed."""
+    """Store which payment link opened the session of an order that was just placed."""
     await queries.SET_PAYMENT_LINK.run(
         tx, merchant_id=merchant_id, id=order_id, payment_link_id=link_id
     )
 
 
 async def set_method(tx: Tx, merchant_id: str, checkout_id: str, method: Method | None) -> None:
-    """Set the only method that a session can be paid by; None: the customer chooses."""
+    """Set the only method by which a session can be paid; None: the customer chooses."""
     await queries.SET_METHOD.run(
         tx, merchant_id=merchant_id, checkout_id=checkout_id, method=method
     )
@@ -102,6 +104,6 @@ async def merchant_of(tx: Tx, public_id: str) -> str:
 
 
 def settled_share(order: Order, amount_minor: int) -> int:
-    """Return what a part of an order is in the currency that it settles in, in minor units."""
+    """Convert a part of an order's amount to the settled currency, in minor units."""
     currencies = order.currency, order.settled_currency
     return money.times(amount_minor, order.exchange_rate, *currencies)

@@ -6,8 +6,7 @@ from typing import Final
 from opentill.db.query import Command, Query
 from opentill.orders.model import Order, PaymentAttempt, Transitioned
 
-# The columns of an order, beside its status, that a transition writes, with their types in
-# PostgreSQL.
+# The columns of an order that a transition writes besides its status, with their types.
 WRITTEN: Final = {
     "customer_email": "text",
     "customer_name": "text",
@@ -34,14 +33,14 @@ WRITTEN: Final = {
 
 
 def _each(piece: str, written: Iterable[str] = WRITTEN) -> str:
-    """Write a piece of SQL for each written column: ``{0}`` is its name, ``{1}`` its type."""
+    """Repeat a piece of SQL for each column: ``{0}`` is its name, ``{1}`` its type."""
     return ", ".join(piece.format(name, WRITTEN[name]) for name in written)
 
 
-# Place an order with its session, both as `model.NewOrder` says: two rows of one thing, so one
-# statement writes them, with the first line of the history and the directory's entry. Nothing is
-# written for a merchant that may not charge: its row is held as the foreign keys do anyway, so that
-# whoever suspends it waits for this statement, and this one for them (decision 0082).
+# Places an order with its session, the first line of its history and its directory entry, from a
+# `model.NewOrder`. Writes nothing for a merchant that may not charge. The lock of the merchant's
+# row is the one that foreign keys take anyway; it makes a suspension and this statement wait for
+# each other (decision 0082).
 PLACE = Command(
     """
     with allowed as materialized (
@@ -80,8 +79,8 @@ PLACE = Command(
     select merchant_id, :order_id, 1, :now, 'opened', 'PENDING', :id from allowed
     """
 )
-# What the transitions of one order have in common.
-_NOTED_OF_ONE: Final = """
+# The history of one order's transition.
+_HISTORY_OF_ONE: Final = """
         insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
             cause)
         select merchant_id, id, history_number, updated_at, :event, :source, :target, :cause
@@ -90,7 +89,7 @@ _NOTED_OF_ONE: Final = """
 
 
 def _moved(written: Iterable[str] = ()) -> str:
-    """Write the change of an unpaid order that is still as it was read, with these columns."""
+    """Build the update of an unpaid order that is still as it was read, with these columns."""
     columns = "".join(f", {name} = :{name}" for name in written)
     return f"""
         update orders set status = :target, history_number = history_number + 1,
@@ -101,14 +100,13 @@ def _moved(written: Iterable[str] = ()) -> str:
     """  # noqa: S608 - as above
 
 
-# Take the transition of a locked order; returns nothing where the order, or the attempt that paid
-# it, is no longer as it was read. One order by scalars, not as a batch of one: that is planned anew
-# each time, and reads much while statistics are old (decision 0048).
-
+# Takes the transition of one locked order; returns nothing if the order, or the attempt that paid
+# it, is no longer as it was read. It takes scalars, because a batch of one by arrays is planned
+# anew each time, and reads many rows while statistics are old (decision 0048).
 TRANSITION = Query(
     Transitioned,
     f"""
-    with taken as (
+    with paid as (
         update payment_attempts set status = 'SUCCEEDED', reason = :reason, check_at = null,
             provider_ref = case when :provider_ref::text = '' then provider_ref
                 else :provider_ref::text end,
@@ -121,26 +119,26 @@ TRANSITION = Query(
             updated_at = greatest(updated_at, :now::bigint), {_each("{0} = :{0}")}
         where merchant_id = :merchant_id and id = :order_id and status = :source
             and history_number = :history_number
-            and (:attempt_id::text is null or exists (select from taken))
+            and (:attempt_id::text is null or exists (select from paid))
         returning merchant_id, id, history_number, updated_at, source, checkout_id, customer_email
-    ), noted as ({_NOTED_OF_ONE}), followed as (
+    ), history as ({_HISTORY_OF_ONE}), session as (
         update checkouts set status = :session::text, updated_at = :now::bigint,
             expires_at = case when :event = 'expired' then least(expires_at, :now::bigint)
                 else expires_at end
         where merchant_id = :merchant_id and id = (select checkout_id from moved)
             and status = 'OPEN' and :session::text is not null
     ), notified as (
-        -- The shop that placed it through the Epay API is notified, see epay/jobs.py.
+        -- Shops of the Epay API are notified (epay/jobs.py).
         insert into epay_notifications (merchant_id, order_id, state, due_at, tries, answer,
             created_at, updated_at)
         select merchant_id, id, 'WAITING', :now::bigint, 0, '', :now::bigint, :now::bigint
         from moved where source = 'EPAY' and :event = 'confirmed'
     ), indexed as (
-        -- The last digits of its card are a term of it, see search/queries.py.
+        -- The card's last digits are a search term (search/queries.py).
         insert into search_changes (merchant_id, order_id, was)
         select merchant_id, id, customer_email from moved where :card_last4 is not null
     ), released as (
-        -- Nobody is to pay it elsewhere any more: the gateways are asked to close their pages.
+        -- Gateways are asked to close the pages of other attempts.
         update payment_attempts set check_at = :now::bigint, checks = 0
         where merchant_id = :merchant_id and order_id = (select id from moved)
             and id is distinct from :attempt_id::text
@@ -150,25 +148,25 @@ TRANSITION = Query(
     select merchant_id, id from moved
     """,  # noqa: S608 - as above
 )
-# The same for the transitions to CREATING and PENDING: no session, other attempt or notification
-# follows them, and of the columns only those of the payer change. Each part of a statement that
-# finds nothing to do costs PostgreSQL its preparation (decision 0112).
+# The same for the transitions to CREATING and PENDING, which change no session, no other attempt
+# and only the payer's columns. Each part of a statement costs PostgreSQL its preparation, even if
+# it changes nothing (decision 0112).
 OF_UNPAID: Final = ("customer_email", "customer_name", "payer_ip")
 UNPAID = Query(
     Transitioned,
     f"""
-    with moved as ({_moved(OF_UNPAID)}), noted as ({_NOTED_OF_ONE})
+    with moved as ({_moved(OF_UNPAID)}), history as ({_HISTORY_OF_ONE})
     select merchant_id, id from moved
     """,  # noqa: S608 - as above
 )
 # The two transitions of a payment form, each with its attempt in one statement, which is a
-# transaction of its own (decision 0119). Nothing is written to an order that is no longer as it was
-# read: who was faster has taken a transition of it or noted something, and so counted its history
-# on. An attempt is SUBMITTED for as long as its order is as the first of the two left it.
+# transaction of its own (decision 0119). Both write nothing if the order changed since it was read:
+# every change increments the number of its history. The attempt stays SUBMITTED as long as its
+# order is as the first of the two left it.
 SUBMITTED = Query(
     PaymentAttempt,
     f"""
-    with moved as ({_moved(OF_UNPAID)}), noted as ({_NOTED_OF_ONE}), listed as (
+    with moved as ({_moved(OF_UNPAID)}), history as ({_HISTORY_OF_ONE}), listed as (
         insert into directory (id, merchant_id) select :attempt_id, merchant_id from moved
     )
     insert into payment_attempts (merchant_id, id, order_id, gateway, method, status, amount_minor,
@@ -183,7 +181,7 @@ SUBMITTED = Query(
 ACCEPTED = Query(
     PaymentAttempt,
     f"""
-    with moved as ({_moved()}), noted as ({_NOTED_OF_ONE})
+    with moved as ({_moved()}), history as ({_HISTORY_OF_ONE})
     update payment_attempts set status = :status, provider_ref = :provider_ref,
         action_url = :action_url, qr_text = :qr_text, reason = :reason, check_at = :check_at,
         updated_at = greatest(updated_at, :now::bigint)
@@ -192,9 +190,9 @@ ACCEPTED = Query(
     returning *
     """,  # noqa: S608 - as above
 )
-# The same for many orders that are confirmed, or that settle: arrays of columns that such a batch
-# leaves as they are, and joins with tables that it does not concern, would cost much (decision
-# 0048). What belongs to an order is carried along, not joined again.
+# The same for a batch of confirmations or settlements. Each has only the columns that change, and
+# no joins with other tables, because further arrays and joins would cost much (decision 0048).
+# Values that belong to an order are carried along instead of being joined again.
 _OF_CONFIRMATIONS: Final = (
     "payer_ip",
     "payment_method",
@@ -214,16 +212,16 @@ _OF_SETTLEMENTS: Final = (
     "reserve_status",
     "reserve_release_at",
 )
-_NOTED: Final = """
+_HISTORY: Final = """
         insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
             cause)
         select merchant_id, id, history_number, updated_at, event, source, target, cause from moved
 """
-# Both are planned once for any number of orders (decision 0111).
+# Both have one plan for any number of orders (decision 0111).
 CONFIRMATIONS = Query(
     Transitioned,
     f"""
-    with wanted as (
+    with changes as (
         select * from unnest((select :merchant_id::text[]), :order_id::text[],
             :history_number::int[], :source::text[], :target::text[], :event::text[],
             :cause::text[], :session::text[], :attempt_id::text[], :attempt_before::text[],
@@ -232,43 +230,43 @@ CONFIRMATIONS = Query(
             as w (merchant_id, order_id, history_number, source, target, event, cause, session,
                 attempt_id, attempt_before, provider_ref, reason, card_brand, card_last4,
                 {_each("{0}", _OF_CONFIRMATIONS)})
-    ), taken as (
+    ), paid as (
         update payment_attempts a set status = 'SUCCEEDED', reason = w.reason, check_at = null,
             provider_ref = case when w.provider_ref = '' then a.provider_ref
                 else w.provider_ref end,
             card_brand = w.card_brand, card_last4 = w.card_last4,
             updated_at = greatest(a.updated_at, :now::bigint)
-        from wanted w
+        from changes w
         where a.merchant_id = w.merchant_id and a.id = w.attempt_id and a.status = w.attempt_before
         returning a.merchant_id, a.id
     ), moved as (
         update orders o set status = w.target, history_number = o.history_number + 1,
             updated_at = greatest(o.updated_at, :now::bigint),
             {_each("{0} = w.{0}", _OF_CONFIRMATIONS)}
-        from wanted w
+        from changes w
         where o.merchant_id = w.merchant_id and o.id = w.order_id and o.status = w.source
             and o.history_number = w.history_number
-            and (w.merchant_id, w.attempt_id) in (select merchant_id, id from taken)
+            and (w.merchant_id, w.attempt_id) in (select merchant_id, id from paid)
         returning o.merchant_id, o.id, o.history_number, o.updated_at, o.source as placed_by,
             o.checkout_id, o.customer_email, w.source, w.target, w.event, w.cause, w.session,
             w.attempt_id, w.card_last4
-    ), noted as ({_NOTED}), followed as (
+    ), history as ({_HISTORY}), session as (
         update checkouts c set status = m.session, updated_at = :now::bigint
         from moved m
         where c.merchant_id = m.merchant_id and c.id = m.checkout_id and c.status = 'OPEN'
             and m.session is not null
     ), notified as (
-        -- The shop that placed it through the Epay API is notified, see epay/jobs.py.
+        -- Shops of the Epay API are notified (epay/jobs.py).
         insert into epay_notifications (merchant_id, order_id, state, due_at, tries, answer,
             created_at, updated_at)
         select merchant_id, id, 'WAITING', :now::bigint, 0, '', :now::bigint, :now::bigint
         from moved where placed_by = 'EPAY'
     ), indexed as (
-        -- The last digits of its card are a term of it, see search/queries.py.
+        -- The card's last digits are a search term (search/queries.py).
         insert into search_changes (merchant_id, order_id, was)
         select merchant_id, id, customer_email from moved where card_last4 is not null
     ), released as (
-        -- Nobody is to pay it elsewhere any more: the gateways are asked to close their pages.
+        -- Gateways are asked to close the pages of other attempts.
         update payment_attempts a set check_at = :now::bigint, checks = 0
         from moved m
         where a.merchant_id = m.merchant_id and a.order_id = m.id and a.id <> m.attempt_id
@@ -294,21 +292,21 @@ SETTLEMENTS = Query(
             and o.history_number = w.history_number
         returning o.merchant_id, o.id, o.history_number, o.updated_at, w.source, w.target, w.event,
             w.cause
-    ), noted as ({_NOTED})
+    ), history as ({_HISTORY})
     select merchant_id, id from moved
     """,  # noqa: S608 - as above
 )
-# The transitions that are taken in batches, each batch by one of them.
+# The statement of each event whose transitions are taken in batches.
 MANY: Final[Mapping[str, Query[Transitioned]]] = {
     "confirmed": CONFIRMATIONS,
     "settled": SETTLEMENTS,
     "carried_over": SETTLEMENTS,
 }
-# Note what happened to an order that keeps its status. Amounts are added; null leaves the reserve.
+# Records an event of an order that keeps its status. Amounts are added; null leaves the reserve.
 NOTE = Query(
     Order,
     """
-    with noted as (
+    with changed as (
         update orders set history_number = history_number + 1,
             updated_at = greatest(updated_at, :now::bigint),
             refund_held_minor = refund_held_minor + :refund_held_minor::bigint,
@@ -317,12 +315,12 @@ NOTE = Query(
             reserve_status = coalesce(:reserve_status, reserve_status)
         where merchant_id = :merchant_id and id = :id
         returning *
-    ), written as (
+    ), history as (
         insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
             cause)
         select merchant_id, id, history_number, updated_at, :event, status, status, :cause
-        from noted
+        from changed
     )
-    select * from noted
+    select * from changed
     """,
 )

@@ -1,7 +1,7 @@
 """The one place that changes an order's status.
 
-A transition is a row of ``model.TRANSITIONS``. One order or many take theirs by a statement of
-``transition_queries``, in one transaction with the history, the session, the attempt that paid, the
+A transition is a row of ``model.TRANSITIONS``. A statement of ``transition_queries`` takes it, for
+one order or a batch, in one transaction with the history, the session, the attempt that paid, the
 events for the merchant and the postings.
 """
 
@@ -34,9 +34,9 @@ _NEVER_SETTLES: Final = ("settled", "carried_over", "disputed")
 
 
 class Payment(msgspec.Struct, frozen=True):
-    """The attempt that pays an order, its status before, and what its gateway reported.
+    """The attempt that pays an order, its status before, and its gateway's report.
 
-    The card is None where the gateway reported none (decision 0081).
+    The card is None if the gateway reported none (decision 0081).
     """
 
     attempt_id: str | None = None
@@ -50,13 +50,12 @@ class Payment(msgspec.Struct, frozen=True):
 class Change(msgspec.Struct, frozen=True):
     """A transition that a locked order is to take.
 
-    ``order`` holds what becomes known by the transition as well: the columns ``WRITTEN`` of
-    ``transition_queries`` are written as they are there. ``cause`` is for the history. ``posted``
-    are the postings, each of a type that the table's row allows. ``reason`` is what events report
-    of an order's end, if not the cause. ``back_to`` is where a won dispute or a reversed refund
-    puts the order.
-    ``payment`` is the attempt that pays the order, where that has to become SUCCEEDED by the same
-    statement; without one its fields are None.
+    ``order`` has the new values of the columns ``transition_queries.WRITTEN``, which the transition
+    writes. ``cause`` is for the history. ``posted`` are the postings, each of a type that the
+    table's row allows. ``reason`` is the reason in the events for an order's end, if not the cause.
+    ``back_to`` is the status to which a won dispute or a reversed refund returns the order.
+    ``payment`` is the attempt that pays the order and becomes SUCCEEDED by the same statement;
+    without one its fields are None.
     """
 
     order: Order
@@ -68,7 +67,7 @@ class Change(msgspec.Struct, frozen=True):
     payment: Payment = Payment()
 
 
-class _Taken(NamedTuple):
+class _Plan(NamedTuple):
     """A change, its row of the table, and the order as the transition leaves it."""
 
     change: Change
@@ -80,8 +79,8 @@ class _Taken(NamedTuple):
         return self.after.merchant_id, self.after.id
 
 
-def _take(change: Change, now: int) -> _Taken:
-    """Look the transition up. Raises Invalid on ``orderId`` where the table has none."""
+def _plan(change: Change, now: int) -> _Plan:
+    """Look up the transition. Raises Invalid on ``orderId`` where the table has none."""
     order, event = change.order, change.event
     row = BY_EVENT.get((order.status, event))
     if change.back_to is not None:
@@ -95,7 +94,7 @@ def _take(change: Change, now: int) -> _Taken:
     if event in _NEVER_SETTLES:
         settle_at = None
     elif row.target in ("PAID", "CHARGEBACK") and settled_at is None:
-        settle_at = order.due_at  # as from a won dispute, or a loss of what had not settled yet
+        settle_at = order.due_at  # even after a won dispute, or a loss before settlement
     if row.target == "SETTLED" and settled_at is None:
         settled_at = now
     after = msgspec.structs.replace(
@@ -106,10 +105,10 @@ def _take(change: Change, now: int) -> _Taken:
         settle_at=settle_at,
         settled_at=settled_at,
     )
-    return _Taken(change, row, after)
+    return _Plan(change, row, after)
 
 
-# Where a value of the statements comes from: the path of attributes from ``_Taken``, by name.
+# The source of each parameter of the statements: a path of attributes from a ``_Plan``.
 _PATHS: Final = {
     "merchant_id": "after.merchant_id",
     "order_id": "after.id",
@@ -126,56 +125,58 @@ _VALUES: Final = {name: attrgetter(path) for name, path in _PATHS.items()}
 
 
 async def take(tx: Tx, changes: Sequence[Change], now: int) -> list[Order]:
-    """Take the transitions of locked orders; return those that took theirs, as they are now.
+    """Take the transitions of locked orders; return the orders that took theirs, as they are now.
 
-    Several at once are confirmations or settlements. Left out is an order that changed since
-    ``Change.order`` was read, or whose attempt did. Raises Invalid on ``orderId`` for a transition
-    that is not in the table.
+    A batch of several orders contains only confirmations, or only settlements. An order is left out
+    if it, or the attempt that pays it, changed since ``Change.order`` was read. Raises Invalid on
+    ``orderId`` for a transition that is not in the table.
     """
-    planned = {taken.key: taken for taken in (_take(change, now) for change in changes)}
-    done = await _write(tx, list(planned.values()), now)
-    moved = [planned[one.merchant_id, one.id] for one in done]
+    plans = {plan.key: plan for plan in (_plan(change, now) for change in changes)}
+    rows = await _write(tx, list(plans.values()), now)
+    moved = [plans[row.merchant_id, row.id] for row in rows]
     await _emit(tx, moved, now)
     await _post(tx, moved, now)
-    return [taken.after for taken in moved]
+    return [plan.after for plan in moved]
 
 
-async def _write(tx: Tx, planned: Sequence[_Taken], now: int) -> list[Transitioned]:
-    """Write one transition, or several of one statement. Raises ValueError for others."""
-    if not planned:
+async def _write(tx: Tx, plans: Sequence[_Plan], now: int) -> list[Transitioned]:
+    """Write one transition, or a batch. Raises ValueError for a mixed batch."""
+    if not plans:
         return []
-    if len(planned) == 1:
-        (taken,) = planned
-        unpaid = taken.row.target in _UNPAID
-        one = transition_queries.UNPAID if unpaid else transition_queries.TRANSITION
-        return await one.all(tx, **_values(taken, one), now=now)
-    events_ = {taken.row.event for taken in planned}
-    statements = {transition_queries.MANY.get(event) for event in events_}
+    if len(plans) == 1:
+        (plan,) = plans
+        is_unpaid = plan.row.target in _UNPAID
+        single = transition_queries.UNPAID if is_unpaid else transition_queries.TRANSITION
+        return await single.all(tx, **_values(plan, single), now=now)
+    names = {plan.row.event for plan in plans}
+    statements = {transition_queries.MANY.get(name) for name in names}
     statement = statements.pop()
     if statement is None or statements:
-        msg = f"{sorted(events_)} are not taken together"
+        msg = f"{sorted(names)} are not taken together"
         raise ValueError(msg)
-    lists = {
-        name: [value(taken) for taken in planned]
+    columns = {
+        name: [value(plan) for plan in plans]
         for name, value in _VALUES.items()
         if name in statement.names
     }
-    return await statement.all(tx, **lists, now=now)
+    return await statement.all(tx, **columns, now=now)
 
 
-async def _emit(tx: Tx, moved: Sequence[_Taken], now: int) -> None:
-    emitting = [taken for taken in moved if taken.row.emits]
-    shown = await livemode.noted(lambda work: work(tx), [taken.after for taken in emitting])
+async def _emit(tx: Tx, moved: Sequence[_Plan], now: int) -> None:
+    emitting = [plan for plan in moved if plan.row.emits]
+    emitting_orders = await livemode.all_with_paid_livemode(
+        lambda work: work(tx), [plan.after for plan in emitting]
+    )
     emitted = [
         events.event_of(order, type_, change.cause if change.reason is None else change.reason, now)
-        for (change, row, _), order in zip(emitting, shown, strict=True)
+        for (change, row, _), order in zip(emitting, emitting_orders, strict=True)
         for type_ in row.emits
-        if type_ != "order.settled" or change.order.settled_at is None  # once
+        if type_ != "order.settled" or change.order.settled_at is None  # emitted once
     ]
     await webhooks.emit(tx, emitted)
 
 
-async def _post(tx: Tx, moved: Sequence[_Taken], now: int) -> None:
+async def _post(tx: Tx, moved: Sequence[_Plan], now: int) -> None:
     books: dict[tuple[str, str], list[Movement]] = {}
     for change, _, order in moved:
         if change.posted:
@@ -184,7 +185,7 @@ async def _post(tx: Tx, moved: Sequence[_Taken], now: int) -> None:
     if len(moved) > 1:
         await ledger.post_many(tx, books, now)
         return
-    for (merchant_id, currency), posted in books.items():  # whose row the posting itself locks
+    for (merchant_id, currency), posted in books.items():
         await ledger.post(tx, merchant_id, currency, posted, now)
 
 
@@ -193,11 +194,11 @@ async def transition(tx: Tx, change: Change, now: int) -> Order:
 
     Raises Invalid on ``orderId`` for a transition that is not in the table.
     """
-    moved = await take(tx, [change], now)
-    if not moved:
+    orders = await take(tx, [change], now)
+    if not orders:
         msg = f"{change.order.id} is not locked, or was read before it changed last"
         raise AssertionError(msg)
-    return moved[0]
+    return orders[0]
 
 
 async def submit(
@@ -205,33 +206,35 @@ async def submit(
 ) -> PaymentAttempt | None:
     """Take the transition ``submitted`` with the attempt, in one statement; return the attempt.
 
-    None, and nothing is written, where the order changed since it was read.
+    Writes nothing and returns None if the order changed since it was read.
     """
-    taken = _take(Change(order, "submitted", cause), now)
-    values = _values(taken, transition_queries.SUBMITTED)
-    made = msgspec.structs.asdict(attempt)
-    given = {name: made[name] for name in ("gateway", "method", "amount_minor", "currency")}
-    given |= {"locale": attempt.locale, "check_at": attempt.check_at, "attempt_id": attempt.id}
-    return await transition_queries.SUBMITTED.first(tx, **values | given, now=now)
+    statement = transition_queries.SUBMITTED
+    values = _values_with_attempt(Change(order, "submitted", cause), attempt, statement, now)
+    return await statement.first(tx, **values, now=now)
 
 
 async def accept(tx: Tx, order: Order, attempt: PaymentAttempt, now: int) -> PaymentAttempt | None:
-    """Take the transition ``accepted`` with what its SUBMITTED attempt becomes, as ``submit``."""
-    taken = _take(Change(order, "accepted", attempt.id), now)
-    values = _values(taken, transition_queries.ACCEPTED)
-    made = msgspec.structs.asdict(attempt)
-    names = ("status", "provider_ref", "action_url", "qr_text", "reason", "check_at")
-    given = {name: made[name] for name in names}
-    given = values | given | {"attempt_id": attempt.id}
-    return await transition_queries.ACCEPTED.first(tx, **given, now=now)
+    """Take the transition ``accepted`` and write its attempt's new values, as ``submit`` does."""
+    statement = transition_queries.ACCEPTED
+    values = _values_with_attempt(Change(order, "accepted", attempt.id), attempt, statement, now)
+    return await statement.first(tx, **values, now=now)
 
 
-def _values(taken: _Taken, statement: Statement) -> dict[str, Any]:
-    return {name: value(taken) for name, value in _VALUES.items() if name in statement.names}
+def _values(plan: _Plan, statement: Statement) -> dict[str, Any]:
+    return {name: value(plan) for name, value in _VALUES.items() if name in statement.names}
+
+
+def _values_with_attempt(
+    change: Change, attempt: NewAttempt | PaymentAttempt, statement: Statement, now: int
+) -> dict[str, Any]:
+    """Return a statement's values, from the attempt where it has the field."""
+    fields = [name for name in attempt.__struct_fields__ if name in statement.names]
+    of_attempt = {name: getattr(attempt, name) for name in fields} | {"attempt_id": attempt.id}
+    return _values(_plan(change, now), statement) | of_attempt
 
 
 def can(order: Order, event: Event) -> bool:
-    """Return whether the table has a transition by this event from the order's status."""
+    """Whether the table has a transition by this event from the order's status."""
     return (order.status, event) in BY_EVENT
 
 
@@ -240,8 +243,8 @@ async def reverse_refund(
 ) -> Order:
     """Reverse a refund that had succeeded, and return the order, which the caller has locked.
 
-    ``amount_minor`` is in minor units of the order, ``debit_minor`` of the settled currency. A
-    REFUNDED order is PAID again as long as its money is in pending, else SETTLED.
+    ``amount_minor`` is in the order's currency, ``debit_minor`` in the settled currency. A REFUNDED
+    order becomes PAID again while its money is in pending, else SETTLED.
     """
     if order.status != "REFUNDED":
         return await order_history.uncount_refund(tx, order, amount_minor, debit_minor, cause, now)
@@ -251,5 +254,5 @@ async def reverse_refund(
         refund_held_minor=order.refund_held_minor - amount_minor,
         refund_debit_minor=order.refund_debit_minor - debit_minor,
     )
-    back_to: Status = "PAID" if order.stands_in == "pending" else "SETTLED"
+    back_to: Status = "PAID" if order.account == "pending" else "SETTLED"
     return await transition(tx, Change(paid_again, "refund_reversed", cause, back_to=back_to), now)

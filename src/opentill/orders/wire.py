@@ -1,4 +1,4 @@
-"""The shapes of orders on the wire."""
+"""Orders in responses of the API."""
 
 from typing import Annotated, Any, Self
 
@@ -97,9 +97,9 @@ class OrderOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ]
 
     @classmethod
-    def of(cls, order: Order) -> Self:
-        """Show an order, whose ``livemode`` is known."""
-        return structs.convert(order, cls, **_listed(order))
+    def from_order(cls, order: Order) -> Self:
+        """Convert an order whose ``livemode`` is filled in."""
+        return structs.convert(order, cls, **_listed_fields(order))
 
 
 class OrderDetail(OrderOut, frozen=True, kw_only=True, rename="camel"):
@@ -157,19 +157,16 @@ class OrderDetail(OrderOut, frozen=True, kw_only=True, rename="camel"):
     ]
 
     @classmethod
-    def of(cls, order: Order, card: Card | None = None) -> Self:
-        """Show an order, whose ``livemode`` is known, with everything.
-
-        ``card`` is what it was paid with, None if that is not known.
-        """
-        shown = _listed(order)
+    def from_order(cls, order: Order, card: Card | None = None) -> Self:
+        """Convert an order whose ``livemode`` is filled in; ``card`` paid it, None if unknown."""
+        fields = _listed_fields(order)
         refunded = order.refunded_minor
         return structs.convert(
             order,
             cls,
-            **shown,
-            base_amount=shown["amount"],
-            payable_amount=shown["amount"],
+            **fields,
+            base_amount=fields["amount"],
+            payable_amount=fields["amount"],
             refunded_amount=money.show(refunded, order.currency) if refunded else "0",
             rolling_reserve_rate=money.rate_text(order.reserve_rate),
             rolling_reserve_amount=money.show(order.reserve_minor, order.settled_currency),
@@ -180,10 +177,10 @@ class OrderDetail(OrderOut, frozen=True, kw_only=True, rename="camel"):
         )
 
 
-def _listed(order: Order) -> dict[str, Any]:
-    """Return what a list shows otherwise than it is stored."""
+def _listed_fields(order: Order) -> dict[str, Any]:
+    """Return the fields of a listed order that differ from the stored ones."""
     if order.livemode is None:
-        raise AssertionError  # livemode.known comes first
+        raise AssertionError  # the caller must fill it in
     hkd = order.hkd_exchange_rate
     net = order.amount_minor - order.platform_fee_minor
     return {

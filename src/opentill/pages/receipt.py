@@ -48,7 +48,7 @@ async def _read(request: PageRequest, session_id: str) -> model.Receipt:
         refunds=done,
         shop_zone=shop_zone,
         own_zone=own_zone,
-        card=orders.show_card(card) if card else "",
+        card=orders.format_card(card) if card else "",
     )
 
 

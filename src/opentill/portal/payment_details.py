@@ -75,7 +75,7 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
         paid = (one for one in self.attempts if one.id == self.order.paid_attempt_id)
         attempt = next(paid, None)
         card = attempt and orders.card_of_attempt(attempt)
-        return orders.show_card(card) if card else ""
+        return orders.format_card(card) if card else ""
 
     @property
     def zone(self) -> ZoneInfo:

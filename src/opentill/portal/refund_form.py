@@ -130,7 +130,7 @@ async def create(request: PageRequest, way: Way) -> Response:
     async def work(tx: Tx) -> str:
         if not way.of_staff:
             return await _refund(tx, order, form, actor, request.now)
-        rules = approvals.Rules.of(request.app.settings)
+        rules = approvals.Rules.from_settings(request.app.settings)
         return await _refund_by_staff(tx, order, form, actor, rules, request.now)
 
     try:

@@ -50,7 +50,7 @@ async def apply_report(
 async def _apply_made_at_gateway(
     tx: Tx, merchant_id: str, report: GatewayRefundEvent, now: int, *, gateway: str
 ) -> Refund | None:
-    attempt = await orders.attempt_of(tx, gateway, merchant_id, report.attempt_id)
+    attempt = await orders.find_reported_attempt(tx, gateway, merchant_id, report.attempt_id)
     ref = report.outcome.provider_ref
     if report.amount is None or not ref:
         raise NotFound(reason=f"{gateway} reports a refund without its amount or its name")
@@ -87,14 +87,14 @@ async def _apply_to_second_payment(
     lines = await orders.history(tx, order.merchant_id, order.id)
     if any((line.event, line.cause) == ("payment_given_back", cause) for line in lines):
         if not has_succeeded:
-            await orders.given_back(tx, attempt, report.outcome, now)
+            await orders.apply_duplicate_return(tx, attempt, report.outcome, now)
         return True  # a success that is reported again may have failed since
     existing_case = await cases.find_unmatched(tx, attempt, ref)
     if not has_succeeded or report.amount != Money(attempt.amount_minor, attempt.currency):
         return False
     if existing_case is not None and not existing_case.waits:
         return False
-    await orders.given_back(tx, attempt, report.outcome, now, by_operator=True)
+    await orders.apply_duplicate_return(tx, attempt, report.outcome, now, by_operator=True)
     await cases.close_unmatched(tx, attempt, ref, "the second payment was given back", now)
     return True
 

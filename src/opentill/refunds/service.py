@@ -73,7 +73,7 @@ async def create(
             currency=order.currency,
             debit_minor=share.debit_minor,
             debit_currency=order.settled_currency,
-            held_from=order.stands_in,
+            held_from=order.account,
             user_refund_usd_minor=share.user_usd_minor,
             merchant_debit_usd_minor=share.debit_usd_minor,
             reason=body.reason or "",
@@ -113,8 +113,8 @@ async def quote(
         currency=order.currency,
         debit_minor=share.debit_minor,
         debit_currency=order.settled_currency,
-        held_from=order.stands_in,
-        balance_minor=getattr(balance, order.stands_in) if balance else 0,
+        held_from=order.account,
+        balance_minor=getattr(balance, order.account) if balance else 0,
         least_minor=least,
     )
 
@@ -199,7 +199,7 @@ async def apply_outcome(
     there, or not of that payment, and OfAnotherGateway.
     """
     seen = await find(tx, merchant_id, refund_id)
-    await orders.attempt_of(tx, gateway, merchant_id, seen.attempt_id)
+    await orders.find_reported_attempt(tx, gateway, merchant_id, seen.attempt_id)
     if attempt_id not in {None, seen.attempt_id}:
         raise NotFound
     status = TRANSITIONS.get(outcome.status)
@@ -231,7 +231,7 @@ async def apply_outcome(
         )
     if refund is None:  # it ended before: late and repeated events change nothing
         return await _ended_before(tx, seen, status, outcome)
-    noted = await orders.with_noted_livemode(tx, order)
+    noted = await orders.with_paid_livemode(tx, order)
     await webhooks.emit(tx, [events.event_of(noted, refund, now)])
     if status == "SUCCEEDED":
         await _succeeded(tx, order, refund, now)
@@ -330,14 +330,14 @@ async def record_made_at_gateway(
         currency=order.currency,
         debit_minor=share.debit_minor,
         debit_currency=order.settled_currency,
-        held_from=order.stands_in,
+        held_from=order.account,
         user_refund_usd_minor=share.user_usd_minor,
         merchant_debit_usd_minor=share.debit_usd_minor,
         reason=new.reason,
         provider_ref=new.provider_ref,
         now=now,
     )
-    noted = await orders.with_noted_livemode(tx, order)
+    noted = await orders.with_paid_livemode(tx, order)
     await webhooks.emit(tx, [events.event_of(noted, refund, now)])
     cause = f"{refund.id}: {refund.described}, made at {gateway}: {new.provider_ref}"
     order = await orders.count_refund(
@@ -355,14 +355,14 @@ async def _reversed(tx: Tx, order: Order, refund: Refund, now: int, *, gateway: 
     await orders.reverse_refund(tx, order, refund.amount_minor, refund.debit_minor, cause, now)
     # To where the order's money is now: the order may have settled since.
     await cases.open_reversed(tx, refund, gateway, now)
-    await _post(tx, refund, "REFUND", ("gateway", order.stands_in), "Refund reversed", now)
+    await _post(tx, refund, "REFUND", ("gateway", order.account), "Refund reversed", now)
 
 
 async def _failed(tx: Tx, order: Order, refund: Refund, now: int) -> None:
     cause = f"{refund.id}: {refund.error_message}"
     await orders.release_refund(tx, order, refund.amount_minor, refund.debit_minor, cause, now)
     # To where the order's money is now: the order may have settled since.
-    await _post(tx, refund, "UNFREEZE", ("frozen", order.stands_in), "Refund failed", now)
+    await _post(tx, refund, "UNFREEZE", ("frozen", order.account), "Refund failed", now)
 
 
 async def _post(

@@ -1,4 +1,4 @@
-"""Payment attempts in the metrics: each counted once, and only when that is committed."""
+"""Payment attempts in the metrics: each is counted once, after the commit."""
 
 from opentill.core import metrics
 from opentill.db.database import Db, Tx, once_committed
@@ -8,32 +8,30 @@ from support import world
 SUCCEEDED = 'opentill_payment_attempts_total{gateway="sandbox",method="CREDIT_CARD",outcome='
 
 
-def _counted(outcome: str) -> float:
+def _count(outcome: str) -> float:
     lines = metrics.render().decode().splitlines()
-    wanted = f'{SUCCEEDED}"{outcome}"}} '
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(wanted))
+    prefix = f'{SUCCEEDED}"{outcome}"}} '
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(prefix))
 
 
-async def _submitted(db: Db) -> PaymentAttempt:
+async def _submit(db: Db) -> PaymentAttempt:
     async def work(tx: Tx) -> PaymentAttempt:
         return await world.submitted(tx, await world.opened(tx))
 
     return await db.run(work)
 
 
-async def test_an_attempt_is_counted_once_it_is_committed_however_often_it_is_reported(
-    db: Db,
-) -> None:
-    attempt = await _submitted(db)
-    before = _counted("succeeded")
+async def test_an_attempt_that_is_reported_repeatedly_is_counted_once(db: Db) -> None:
+    attempt = await _submit(db)
+    before = _count("succeeded")
     for _ in range(3):
         await db.run(lambda tx: world.said(tx, attempt, "SUCCEEDED", provider_ref="p"))
-    assert _counted("succeeded") == before + 1
+    assert _count("succeeded") == before + 1
 
 
-async def test_an_end_that_is_rolled_back_is_not_counted(db: Db) -> None:
-    attempt = await _submitted(db)
-    before = _counted("declined")
+async def test_an_end_that_is_rolled_back_is_not_count(db: Db) -> None:
+    attempt = await _submit(db)
+    before = _count("declined")
 
     class Broken(Exception):
         pass
@@ -45,19 +43,19 @@ async def test_an_end_that_is_rolled_back_is_not_counted(db: Db) -> None:
     try:
         await db.run(work)
     except Broken:
-        assert _counted("declined") == before
+        assert _count("declined") == before
     await db.run(lambda tx: world.said(tx, attempt, "DECLINED", reason="insufficient_funds"))
-    assert _counted("declined") == before + 1
+    assert _count("declined") == before + 1
 
 
-async def test_what_is_to_be_done_once_committed_is_done_at_once_outside_a_transaction(
+async def test_a_callback_for_the_commit_runs_at_once_outside_a_transaction(
     db: Db,
 ) -> None:
-    done: list[str] = []
+    calls: list[str] = []
     async with db.transaction() as tx:
-        once_committed(tx, lambda: done.append("after the commit"))
-        assert done == []
-    assert done == ["after the commit"]
+        once_committed(tx, lambda: calls.append("after the commit"))
+        assert calls == []
+    assert calls == ["after the commit"]
     async with db.connection() as tx:
-        once_committed(tx, lambda: done.append("at once"))
-    assert done[1:] == ["at once"]
+        once_committed(tx, lambda: calls.append("at once"))
+    assert calls[1:] == ["at once"]

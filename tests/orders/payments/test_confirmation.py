@@ -1,4 +1,4 @@
-"""Payments confirmed together come to what each would have come to alone."""
+"""Payments confirmed in a batch, and the batcher of a server process."""
 
 import asyncio
 
@@ -32,21 +32,21 @@ from support.world import (
 LATER = NOW + 5_000
 
 
-def gateway_event(attempt: PaymentAttempt | str, **what: object) -> GatewayPaymentEvent:
+def gateway_event(attempt: PaymentAttempt | str, **fields: object) -> GatewayPaymentEvent:
     id_ = attempt if isinstance(attempt, str) else attempt.id
-    return GatewayPaymentEvent(attempt_id=id_, outcome=PaymentOutcome(status="SUCCEEDED", **what))
+    return GatewayPaymentEvent(attempt_id=id_, outcome=PaymentOutcome(status="SUCCEEDED", **fields))
 
 
-async def confirmed(tx: Tx, told: list[GatewayPaymentEvent]) -> set[str]:
-    """Take news in together; the attempts that were confirmed."""
-    reports = [orders.Report("sandbox", one) for one in told]
+async def confirm_batch(tx: Tx, events: list[GatewayPaymentEvent]) -> set[str]:
+    """Confirm payments in one batch; return the attempts that were confirmed."""
+    reports = [orders.Report("sandbox", event) for event in events]
     return {attempt_id for _, attempt_id in await orders.confirm_many(tx, reports, LATER)}
 
 
-async def waiting(
+async def start_payment(
     tx: Tx, status: str = "CREATING", **terms: object
 ) -> tuple[Order, PaymentAttempt]:
-    """Make an order in a status, and the attempt that is about to pay it."""
+    """Create an order in a status, and the attempt that is about to pay it."""
     order = await opened(tx, **terms)
     attempt = await submitted(tx, order)
     if status == "PENDING":
@@ -54,57 +54,59 @@ async def waiting(
     return order, attempt
 
 
-async def facts(tx: Tx, order: Order) -> tuple[object, ...]:
-    """Return all that a confirmation changes, without ids and times of its own."""
+async def read_effects(tx: Tx, order: Order) -> tuple[object, ...]:
+    """Return all that a confirmation writes, without ids."""
     after = await orders.find(tx, order.merchant_id, order.id)
     own = {"id", "checkout_id", "merchant_id", "product_id", "paid_attempt_id"}
-    kept = {k: getattr(after, k) for k in after.__struct_fields__ if k not in own}
+    fields = {k: getattr(after, k) for k in after.__struct_fields__ if k not in own}
     tried = [(a.status, a.reason, a.provider_ref, a.check_at) for a in await attempts(tx, order)]
     lines = [(line.event, line.from_status, line.to_status) for line in await history(tx, order)]
     moved = [row[:1] + row[2:] for row in await entries(tx, order.merchant_id)]
-    told = await tx.fetch(
+    events = await tx.fetch(
         "select type from events where merchant_id = $1 order by id", order.merchant_id
     )
     status = await tx.fetchval(
         "select status from checkouts where merchant_id = $1 and id = $2",
         order.merchant_id, order.checkout_id,
     )  # fmt: skip
-    return kept, tried, lines, moved, [row[0] for row in told], status, await balances(tx, order)
+    types = [row[0] for row in events]
+    return fields, tried, lines, moved, types, status, await balances(tx, order)
 
 
 @pytest.mark.parametrize("status", ["CREATING", "PENDING"])
-@pytest.mark.parametrize("what", [
+@pytest.mark.parametrize("fields", [
     {}, {"provider_ref": "pay_7", "reason": "ok"}, {"method": "ALIPAY"},
     {"amount": Money(999, "USD")},
 ])  # fmt: skip
-async def test_together_is_as_alone(tx: Tx, status, what) -> None:
+async def test_a_batch_has_the_effects_of_single_confirmations(tx: Tx, status, fields) -> None:
     terms = {"fee_changes": ("ALIPAY=0.1+0.30",)}
-    alone, attempt = await waiting(tx, status, **terms)
-    outcome = gateway_event(attempt, **what).outcome
-    await orders.apply_outcome(tx, alone.merchant_id, attempt.id, outcome, LATER, gateway="sandbox")
-    both = [await waiting(tx, status, **terms) for _ in range(2)]
-    done = await confirmed(tx, [gateway_event(a, **what) for _, a in both])
+    single, attempt = await start_payment(tx, status, **terms)
+    outcome = gateway_event(attempt, **fields).outcome
+    ids = (single.merchant_id, attempt.id)
+    await orders.apply_outcome(tx, *ids, outcome, LATER, gateway="sandbox")
+    both = [await start_payment(tx, status, **terms) for _ in range(2)]
+    done = await confirm_batch(tx, [gateway_event(a, **fields) for _, a in both])
     assert done == {a.id for _, a in both}
     for order, _ in both:
-        assert await facts(tx, order) == await facts(tx, alone)
+        assert await read_effects(tx, order) == await read_effects(tx, single)
 
 
-async def test_late_money_is_taken_too(tx: Tx) -> None:
-    order, attempt = await waiting(tx, "PENDING")
+async def test_a_batch_confirms_late_payments(tx: Tx) -> None:
+    order, attempt = await start_payment(tx, "PENDING")
     await checkouts.expire(tx, order.merchant_id, order.checkout_id, "time is over", NOW)
-    assert await confirmed(tx, [gateway_event(attempt)]) == {attempt.id}
+    assert await confirm_batch(tx, [gateway_event(attempt)]) == {attempt.id}
     assert (await orders.find(tx, order.merchant_id, order.id)).status == "PAID"
 
 
-async def test_what_is_not_usual_is_left_as_it_was(tx: Tx) -> None:
-    _, short = await waiting(tx)
-    _, foreign = await waiting(tx)
-    _, cleared = await waiting(tx)
-    paid, again = await waiting(tx)
+async def test_a_batch_leaves_unusual_reports_unchanged(tx: Tx) -> None:
+    _, short = await start_payment(tx)
+    _, foreign = await start_payment(tx)
+    _, cleared = await start_payment(tx)
+    paid, again = await start_payment(tx)
     await said(tx, again, "SUCCEEDED")
-    fine, usual = await waiting(tx)
+    fine, usual = await start_payment(tx)
     before = {a.id: a for a in (short, foreign, cleared)}
-    done = await confirmed(
+    done = await confirm_batch(
         tx,
         [
             gateway_event(short, amount=Money(998, "USD")),
@@ -125,77 +127,79 @@ async def test_what_is_not_usual_is_left_as_it_was(tx: Tx) -> None:
 
 
 async def test_two_attempts_of_one_order_pay_it_once(tx: Tx) -> None:
-    order, first = await waiting(tx, "PENDING")
+    order, first = await start_payment(tx, "PENDING")
     second = await submitted(tx, await orders.find(tx, order.merchant_id, order.id))
-    done = await confirmed(tx, [gateway_event(first), gateway_event(second)])
+    done = await confirm_batch(tx, [gateway_event(first), gateway_event(second)])
     assert done == {first.id}
 
 
-class Batcher:
-    """News on its way through the gathering of a server, and how often it was heard alone."""
+class Server:
+    """The batcher of a server process, which counts the reports that it applies individually."""
 
     def __init__(self, db: Db) -> None:
-        self.alone = 0
+        self.individual = 0
         settings = Settings()
         self.app = App(
             settings=settings, db=db, outgoing=merchant_client(settings), gateways={},
             clock=lambda: LATER,
         )  # fmt: skip
-        self.confirmations = callbacks.create_confirmations(self.app)
-        taking = self.confirmations._apply_one
+        self.confirmations = callbacks.Confirmations(self.app)
+        apply_one = self.confirmations._apply_one
 
-        async def counted(one: orders.Report) -> None:
-            self.alone += 1
-            await taking(one)
+        async def count(report: orders.Report) -> None:
+            self.individual += 1
+            await apply_one(report)
 
-        self.confirmations._apply_one = counted
+        self.confirmations._apply_one = count
 
-    async def take_in(self, one: GatewayPaymentEvent) -> None:
-        """Take news in as of the gateway that they are of."""
-        await self.confirmations.take_in("sandbox", one)
+    async def confirm(self, event: GatewayPaymentEvent) -> None:
+        """Confirm a payment as its own gateway reports it."""
+        await self.confirmations.confirm("sandbox", event)
 
 
-async def _shop(db: Db, count: int) -> list[tuple[Order, PaymentAttempt]]:
+async def _start_payments(db: Db, count: int) -> list[tuple[Order, PaymentAttempt]]:
+    """Create orders of one merchant with the attempts that are about to pay them."""
+
     async def work(tx: Tx) -> list[tuple[Order, PaymentAttempt]]:
         shop = await merchant(tx)
         mug = await product(tx, shop.id)
-        made = []
+        payments = []
         for _ in range(count):
             order_id = (await session(tx, shop.id, mug.id)).order_id
             order = await orders.find(tx, shop.id, order_id)
-            made.append((order, await submitted(tx, order)))
-        return made
+            payments.append((order, await submitted(tx, order)))
+        return payments
 
     return await db.run(work)
 
 
-async def test_each_caller_gets_its_own_answer(db: Db) -> None:
-    made = [one for _ in range(3) for one in await _shop(db, 20)]
-    run_all = Batcher(db)
-    told = [gateway_event(attempt) for _, attempt in made]
-    told += [
+async def test_each_caller_gets_the_result_of_its_report(db: Db) -> None:
+    payments = [payment for _ in range(3) for payment in await _start_payments(db, 20)]
+    server = Server(db)
+    events = [gateway_event(attempt) for _, attempt in payments]
+    events += [
         gateway_event("att_nobody"),
-        *told[:5],
-        gateway_event(made[0][1], amount=Money(1, "USD")),
+        *events[:5],
+        gateway_event(payments[0][1], amount=Money(1, "USD")),
     ]
-    results = await asyncio.gather(*map(run_all.take_in, told), return_exceptions=True)
+    results = await asyncio.gather(*map(server.confirm, events), return_exceptions=True)
     assert [type(r) for r in results if r is not None] == [NotFound]
     assert results[60] is not None
-    assert run_all.alone < 20
+    assert server.individual < 20
     async with db.connection() as tx:
-        for order, _ in made:
+        for order, _ in payments:
             assert (await orders.find(tx, order.merchant_id, order.id)).status == "PAID"
 
 
 async def test_a_payment_whose_attempt_changed_before_the_lock_is_not_acknowledged_unpaid(
     db: Db,
 ) -> None:
-    """The batch reads the attempt, waits for the order, and then finds the attempt declined."""
-    ((order, attempt),) = await _shop(db, 1)
-    server = Batcher(db)
+    """The batch reads the attempt, waits for the order, and by then the attempt is declined."""
+    ((order, attempt),) = await _start_payments(db, 1)
+    server = Server(db)
     async with db.transaction() as tx, db.connection() as observer:
         await orders.lock(tx, order.merchant_id, order.id)
-        acknowledged = asyncio.create_task(server.take_in(gateway_event(attempt)))
+        acknowledged = asyncio.create_task(server.confirm(gateway_event(attempt)))
         async with asyncio.timeout(20):
             while await waits(observer) is None:
                 await asyncio.sleep(0.005)
@@ -207,13 +211,13 @@ async def test_a_payment_whose_attempt_changed_before_the_lock_is_not_acknowledg
 
 
 async def test_a_batch_writes_its_events_in_the_transaction_of_its_payments(db: Db) -> None:
-    """What another transaction writes is lost where the process dies before it."""
-    made = await _shop(db, 5)
-    server = Batcher(db)
-    await asyncio.gather(*(server.take_in(gateway_event(attempt)) for _, attempt in made))
-    assert server.alone == 0
+    """Events of another transaction would be lost if the process died before it."""
+    payments = await _start_payments(db, 5)
+    server = Server(db)
+    await asyncio.gather(*(server.confirm(gateway_event(attempt)) for _, attempt in payments))
+    assert server.individual == 0
     async with db.connection() as tx:
-        for order, _ in made:
+        for order, _ in payments:
             ids = (order.merchant_id, order.id)
             transactions = await tx.fetch(
                 "select xmin::text from entries where (merchant_id, source_id) = ($1, $2)"
@@ -232,15 +236,15 @@ async def test_a_batch_writes_its_events_in_the_transaction_of_its_payments(db: 
 
 
 async def test_several_processes_confirm_the_same_hot_merchants(db: Db, database_url: str) -> None:
-    """Batches that meet on the same balances wait for each other, and never in a ring."""
-    made = [one for _ in range(4) for one in await _shop(db, 30)]
+    """Batches that need the same balances wait for each other, and never deadlock."""
+    payments = [payment for _ in range(4) for payment in await _start_payments(db, 30)]
     pools = [await Db.connect(database_url, 4, acquire_timeout_s=20) for _ in range(3)]
     try:
-        servers = [Batcher(pool) for pool in pools]
+        servers = [Server(pool) for pool in pools]
         jobs = [
-            servers[(n + again) % 3].take_in(gateway_event(attempt))
-            for again in range(2)
-            for n, (_, attempt) in enumerate(made)
+            servers[(n + repeat) % 3].confirm(gateway_event(attempt))
+            for repeat in range(2)
+            for n, (_, attempt) in enumerate(payments)
         ]
         await asyncio.gather(*jobs)
     finally:
@@ -248,61 +252,61 @@ async def test_several_processes_confirm_the_same_hot_merchants(db: Db, database
             await pool.close()
     async with db.connection() as tx:
         count = await tx.fetchval("select count(*) from entries where type = 'PAYMENT'")
-    assert count == len(made)
+    assert count == len(payments)
 
 
-async def test_a_merchant_whose_balance_is_locked_holds_up_nobody_else(
+async def test_a_merchant_with_a_locked_balance_delays_no_other_merchant(
     db: Db, database_url: str
 ) -> None:
-    """Though more is told of it than there are connections."""
-    stuck, free = await _shop(db, 25), await _shop(db, 9)
-    server = await Db.connect(database_url, 8, acquire_timeout_s=2)
-    run_all = Batcher(server)
+    """Even if more of its payments are reported than there are connections."""
+    stuck, free = await _start_payments(db, 25), await _start_payments(db, 9)
+    pool = await Db.connect(database_url, 8, acquire_timeout_s=2)
+    server = Server(pool)
     try:
-        for one in (stuck.pop(), free.pop()):
-            await run_all.take_in(gateway_event(one[1]))
+        for _, attempt in (stuck.pop(), free.pop()):
+            await server.confirm(gateway_event(attempt))
         async with db.transaction() as tx:
             await tx.fetch(
                 "select from balances where merchant_id = $1 for update", stuck[0][0].merchant_id
             )
-            waits = [asyncio.create_task(run_all.take_in(gateway_event(a))) for _, a in stuck]
-            await asyncio.sleep(1.5)  # all of them have gone on alone
+            waits = [asyncio.create_task(server.confirm(gateway_event(a))) for _, a in stuck]
+            await asyncio.sleep(1.5)  # all of them are applied individually by now
             for _, attempt in free:
-                await asyncio.wait_for(run_all.take_in(gateway_event(attempt)), 20)
-        told = await asyncio.gather(*waits, return_exceptions=True)
-        assert {type(one) for one in told} <= {type(None), Contended}
-        for _, attempt in stuck:  # gateways repeat what was not answered 200
-            await run_all.take_in(gateway_event(attempt))
+                await asyncio.wait_for(server.confirm(gateway_event(attempt)), 20)
+        results = await asyncio.gather(*waits, return_exceptions=True)
+        assert {type(result) for result in results} <= {type(None), Contended}
+        for _, attempt in stuck:  # gateways repeat a report whose response was not 200
+            await server.confirm(gateway_event(attempt))
     finally:
-        await server.close()
+        await pool.close()
 
 
-async def test_a_caller_that_went_away_spoils_nothing_for_the_others(db: Db) -> None:
-    made = await _shop(db, 12)
-    run_all = Batcher(db)
-    calls = [asyncio.create_task(run_all.take_in(gateway_event(a))) for _, a in made]
-    await asyncio.sleep(0.01)  # the first is on its way, the others wait for it
+async def test_a_cancelled_caller_does_not_affect_the_others(db: Db) -> None:
+    payments = await _start_payments(db, 12)
+    server = Server(db)
+    calls = [asyncio.create_task(server.confirm(gateway_event(a))) for _, a in payments]
+    await asyncio.sleep(0.01)  # the first batch runs, the others wait for it
     for call in calls[::3]:
         call.cancel()
     results = await asyncio.gather(*calls, return_exceptions=True)
     assert {type(r) for r in results[::3]} <= {asyncio.CancelledError, type(None)}
     assert [r for n, r in enumerate(results) if n % 3] == [None] * 8
-    await run_all.take_in(gateway_event(made[0][1]))  # the gathering goes on
+    await server.confirm(gateway_event(payments[0][1]))  # the batcher still works
     async with db.connection() as tx:
-        for order, _ in made:
+        for order, _ in payments:
             assert (await orders.find(tx, order.merchant_id, order.id)).status == "PAID"
 
 
-async def test_a_connection_that_dies_in_the_middle_of_a_batch_is_told_to_each(
+async def test_a_connection_that_dies_during_a_batch_is_reported_to_each_caller(
     db: Db, database_url: str
 ) -> None:
-    made = await _shop(db, 8)
-    server = await Db.connect(database_url, 1, acquire_timeout_s=20)
-    run_all = Batcher(server)
+    payments = await _start_payments(db, 8)
+    pool = await Db.connect(database_url, 1, acquire_timeout_s=20)
+    server = Server(pool)
     try:
         async with db.transaction() as holder:
-            await orders.lock(holder, made[-1][0].merchant_id, made[-1][0].id)
-            calls = [asyncio.create_task(run_all.take_in(gateway_event(a))) for _, a in made]
+            await orders.lock(holder, payments[-1][0].merchant_id, payments[-1][0].id)
+            calls = [asyncio.create_task(server.confirm(gateway_event(a))) for _, a in payments]
             async with db.connection() as other:
                 while (victim := await waits(other)) is None:
                     await asyncio.sleep(0.005)
@@ -311,41 +315,41 @@ async def test_a_connection_that_dies_in_the_middle_of_a_batch_is_told_to_each(
         assert Unavailable in {type(r) for r in results}
         assert {type(r) for r in results} <= {Unavailable, type(None)}
         async with db.connection() as tx:
-            for result, (order, attempt) in zip(results, made, strict=True):
+            for result, (order, attempt) in zip(results, payments, strict=True):
                 after = await orders.find(tx, order.merchant_id, order.id)
                 tried = await orders.find_attempt(tx, order.merchant_id, attempt.id)
-                paid = result is None
+                is_paid = result is None
                 assert (after.status, tried.status) == (
-                    ("PAID", "SUCCEEDED") if paid else ("CREATING", "SUBMITTED")
+                    ("PAID", "SUCCEEDED") if is_paid else ("CREATING", "SUBMITTED")
                 )
-        for _, attempt in made:  # a gateway repeats what was not answered 200
-            await run_all.take_in(gateway_event(attempt))
+        for _, attempt in payments:  # a gateway repeats a report whose response was not 200
+            await server.confirm(gateway_event(attempt))
         async with db.connection() as tx:
             assert await tx.fetchval("select count(*) from entries where type = 'PAYMENT'") == 8
     finally:
-        await server.close()
+        await pool.close()
 
 
-async def test_a_batch_s_impatience_ends_with_it(database_url: str) -> None:
-    """Whether it was committed, rolled back or stood outside a transaction."""
+async def test_the_lock_timeout_of_a_batch_ends_with_its_transaction(database_url: str) -> None:
+    """Whether it commits, rolls back, or runs outside a transaction."""
     db = await Db.connect(database_url, 1, acquire_timeout_s=20)
     try:
-        made = await _shop(db, 2)
+        payments = await _start_payments(db, 2)
         async with db.connection() as tx:
             before = await tx.fetchval("show lock_timeout")
-        await Batcher(db).take_in(gateway_event(made[0][1]))
+        await Server(db).confirm(gateway_event(payments[0][1]))
         async with db.connection() as tx:
             assert await tx.fetchval("show lock_timeout") == before
-            await queries.ATTEMPTS_OF_GATEWAYS.all(tx, gateway=["sandbox"], id=[made[1][1].id])
+            await queries.ATTEMPTS_OF_GATEWAYS.all(tx, gateway=["sandbox"], id=[payments[1][1].id])
             assert await tx.fetchval("show lock_timeout") == before
 
-        async def spoiled(tx: Tx) -> None:
-            await confirmed(tx, [gateway_event(made[1][1])])
+        async def fail(tx: Tx) -> None:
+            await confirm_batch(tx, [gateway_event(payments[1][1])])
             assert await tx.fetchval("show lock_timeout") == "500ms"
             raise NotFound
 
         with pytest.raises(NotFound):
-            await db.run(spoiled)
+            await db.run(fail)
         async with db.connection() as tx:
             assert await tx.fetchval("show lock_timeout") == before
     finally:

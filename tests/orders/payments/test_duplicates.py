@@ -1,4 +1,4 @@
-"""A second payment of one order goes back to who paid it, once, however often that is tried."""
+"""The second payment of an order is returned to its customer once, despite retries."""
 
 from typing import Any
 
@@ -14,17 +14,17 @@ from support import world
 
 
 class Provider:
-    """A provider that says what it is told to, and remembers what it was asked."""
+    """A provider with a fixed outcome, which stores the requests that it gets."""
 
     name = "sandbox"
 
     def __init__(self) -> None:
-        self.asked: list[RefundRequest] = []
-        self.says = "UNREACHABLE"
+        self.requests: list[RefundRequest] = []
+        self.status = "UNREACHABLE"
 
     async def refund(self, request: RefundRequest) -> RefundOutcome:
-        self.asked.append(request)
-        return RefundOutcome(status=self.says)  # type: ignore[arg-type]
+        self.requests.append(request)
+        return RefundOutcome(status=self.status)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -33,71 +33,71 @@ def provider() -> Provider:
 
 
 @pytest.fixture
-async def twice(db: Db) -> tuple[PaymentAttempt, PaymentAttempt]:
-    """The second payments of two orders of one merchant."""
-    return await _duplicate(db), await _duplicate(db)
+async def duplicates_of_two_orders(db: Db) -> tuple[PaymentAttempt, PaymentAttempt]:
+    """Return the second payments of two orders."""
+    return await _create_duplicate(db), await _create_duplicate(db)
 
 
-async def _duplicate(db: Db) -> PaymentAttempt:
+async def _create_duplicate(db: Db) -> PaymentAttempt:
     order = await db.run(world.opened)
     first = await db.run(lambda tx: world.submitted(tx, order))
     await db.run(lambda tx: world.said(tx, first, "DECLINED"))
     second = await db.run(lambda tx: world.submitted(tx, order, world.NOW + 1))
-    whole = world.Money(order.amount_minor, order.currency)
+    amount = world.Money(order.amount_minor, order.currency)
     for attempt in (second, first):
-        await db.run(lambda tx, one=attempt: world.said(tx, one, "SUCCEEDED", amount=whole))
-    return await _now(db, first)
+        await db.run(
+            lambda tx, attempt=attempt: world.said(tx, attempt, "SUCCEEDED", amount=amount)
+        )
+    return await _reread(db, first)
 
 
-async def _now(db: Db, attempt: PaymentAttempt) -> PaymentAttempt:
+async def _reread(db: Db, attempt: PaymentAttempt) -> PaymentAttempt:
     async with db.connection() as tx:
-        found = await queries.ATTEMPT.first(tx, merchant_id=attempt.merchant_id, id=attempt.id)
-    assert found is not None
-    return found
+        return await queries.ATTEMPT.one(tx, merchant_id=attempt.merchant_id, id=attempt.id)
 
 
-async def _give_back(db: Db, provider: Provider, attempt: PaymentAttempt) -> PaymentAttempt:
+async def _return(db: Db, provider: Provider, attempt: PaymentAttempt) -> PaymentAttempt:
     gateways: Any = {"sandbox": provider}
-    await duplicates.give_back(db, gateways, attempt, "http://127.0.0.1", world.NOW)
-    return await _now(db, attempt)
+    await duplicates.return_duplicate(db, gateways, attempt, "http://127.0.0.1", world.NOW)
+    return await _reread(db, attempt)
 
 
-async def test_what_surely_did_not_arrive_is_sent_as_the_first_time_again(
-    db: Db, provider: Provider, twice: tuple[PaymentAttempt, PaymentAttempt]
+async def test_a_return_that_surely_did_not_arrive_is_sent_as_a_first_one_again(
+    db: Db, provider: Provider, duplicates_of_two_orders: tuple[PaymentAttempt, PaymentAttempt]
 ) -> None:
-    attempt, other = twice
+    attempt, other = duplicates_of_two_orders
     assert attempt.status == other.status == "DUPLICATE"
-    before = await _now(db, other)
-    assert (await _give_back(db, provider, attempt)).reason == ""
-    provider.says = "UNKNOWN"  # it may have arrived
-    assert (await _give_back(db, provider, attempt)).reason == "giving_back"
-    provider.says = "UNREACHABLE"
-    assert (await _give_back(db, provider, attempt)).reason == "giving_back"
-    provider.says = "SUCCEEDED"
-    assert (await _give_back(db, provider, attempt)).status == "GIVEN_BACK"
-    assert [request.repeated for request in provider.asked] == [False, False, True, True]
-    assert {request.refund_id for request in provider.asked} == {attempt.id}
-    assert await _now(db, other) == before
+    before = await _reread(db, other)
+    assert (await _return(db, provider, attempt)).reason == ""
+    provider.status = "UNKNOWN"  # it may have arrived
+    assert (await _return(db, provider, attempt)).reason == "giving_back"
+    provider.status = "UNREACHABLE"
+    assert (await _return(db, provider, attempt)).reason == "giving_back"
+    provider.status = "SUCCEEDED"
+    assert (await _return(db, provider, attempt)).status == "GIVEN_BACK"
+    assert [request.repeated for request in provider.requests] == [False, False, True, True]
+    assert {request.refund_id for request in provider.requests} == {attempt.id}
+    assert await _reread(db, other) == before
 
 
-async def test_what_was_given_back_meanwhile_stays_as_it_is(
-    db: Db, provider: Provider, twice: tuple[PaymentAttempt, PaymentAttempt]
+async def test_a_payment_that_was_returned_meanwhile_stays_returned(
+    db: Db, provider: Provider, duplicates_of_two_orders: tuple[PaymentAttempt, PaymentAttempt]
 ) -> None:
-    attempt, _ = twice
-    provider.says = "SUCCEEDED"
-    done = await _give_back(db, provider, attempt)
+    attempt, _ = duplicates_of_two_orders
+    provider.status = "SUCCEEDED"
+    done = await _return(db, provider, attempt)
     assert done.status == "GIVEN_BACK"
-    provider.says = "UNREACHABLE"  # another worker, with what it claimed before that
-    assert await _give_back(db, provider, attempt) == done
-    assert [request.repeated for request in provider.asked] == [False, True]
+    provider.status = "UNREACHABLE"  # another worker, which claimed the attempt before
+    assert await _return(db, provider, attempt) == done
+    assert [request.repeated for request in provider.requests] == [False, True]
     async with db.connection() as tx:
         key = {"merchant_id": attempt.merchant_id, "id": attempt.id}
-        assert await attempt_queries.GIVING_BACK.run(tx, **key) == 0
-        assert await attempt_queries.NOT_GIVEN_BACK.run(tx, **key) == 0
-    assert await _now(db, attempt) == done
+        assert await attempt_queries.MARK_RETURN_SENT.run(tx, **key) == 0
+        assert await attempt_queries.UNMARK_RETURN_SENT.run(tx, **key) == 0
+    assert await _reread(db, attempt) == done
 
 
-async def test_what_waits_for_the_operator_is_never_asked_for(db: Db) -> None:
+async def test_an_attempt_that_waits_for_the_operator_is_never_queried(db: Db) -> None:
     order = await db.run(world.opened)
     attempt = await db.run(lambda tx: world.submitted(tx, order, gateway="manual"))
     shown = await db.run(lambda tx: world.said(tx, attempt, "ACTION_REQUIRED"))

@@ -1,4 +1,4 @@
-"""Intent and result by a statement each: the same as under the order's lock, or nothing."""
+"""Intent and result in one statement each write the same as under the order's lock, or nothing."""
 
 import re
 from typing import Final
@@ -21,7 +21,7 @@ OUTCOMES: Final = (
     PaymentOutcome(status="ACTION_REQUIRED", qr_text="wallet:1", reason="scan"),
     PaymentOutcome(status="PENDING"),
 )
-_MADE: Final = re.compile(r"att_[0-9a-z]+")
+_ATTEMPT_IDS: Final = re.compile(r"att_[0-9a-z]+")
 
 
 async def start(tx: Tx, order: Order) -> PaymentAttempt | None:
@@ -29,45 +29,47 @@ async def start(tx: Tx, order: Order) -> PaymentAttempt | None:
     return await payments.start_first_attempt(tx, order, "sandbox", "CREDIT_CARD", PAYER, NOW + 5)
 
 
-async def picture(tx: Tx) -> dict[str, list[str]]:
-    """Return all rows, those of an attempt whatever its id."""
+async def read_rows(tx: Tx) -> dict[str, list[str]]:
+    """Return all rows, without the ids of attempts."""
     rows = await dump(tx)
-    return {table: [_MADE.sub("made", line) for line in lines] for table, lines in rows.items()}
+    return {
+        table: [_ATTEMPT_IDS.sub("id", line) for line in lines] for table, lines in rows.items()
+    }
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
-async def test_a_statement_each_writes_what_is_written_under_the_lock(
+async def test_one_statement_each_writes_the_same_as_under_the_lock(
     tx: Tx, outcome: PaymentOutcome
 ) -> None:
     order = await opened(tx)
-    seen = []
-    for at_once in (True, False):
+    rows = []
+    for in_one_statement in (True, False):
         savepoint = tx.transaction()
         await savepoint.start()
-        if at_once:
+        if in_one_statement:
             attempt = await start(tx, order)
             assert attempt is not None
         else:
             attempt = await submitted(tx, order, NOW + 5)
-        begun = await picture(tx)
-        if at_once:
+        started = await read_rows(tx)
+        if in_one_statement:
             after = await payments.accept_sent(
-                tx, payments.as_sent(order), attempt, outcome, NOW + 9
+                tx, payments.after_intent(order), attempt, outcome, NOW + 9
             )
         else:
-            after = await outcomes.apply_to(tx, attempt, outcome, NOW + 9)
+            after = await outcomes.apply_to_attempt(tx, attempt, outcome, NOW + 9)
         assert after is not None
         assert after.status == outcome.status
-        seen.append((begun, await picture(tx)))
+        rows.append((started, await read_rows(tx)))
         await savepoint.rollback()
-    assert seen[0] == seen[1]
+    assert rows[0] == rows[1]
 
 
 async def test_an_order_that_changed_since_it_was_read_is_not_sent(tx: Tx) -> None:
     order = await opened(tx)
     first = await submitted(tx, order)
     assert await start(tx, order) is None
-    await said(tx, first, "DECLINED")  # it is PENDING again, and was tried
+    await said(tx, first, "DECLINED")  # it is PENDING again, and has an attempt
     before = await dump(tx)
     assert await start(tx, order) is None
     assert await dump(tx) == before
@@ -81,27 +83,27 @@ async def test_an_order_that_expired_since_it_was_read_is_not_sent(tx: Tx) -> No
     assert await dump(tx) == before
 
 
-@pytest.mark.parametrize("word", ["SUCCEEDED", "PENDING", "DECLINED", "REFUSED"])
-async def test_what_a_callback_said_before_the_response_stays(tx: Tx, word: str) -> None:
+@pytest.mark.parametrize("status", ["SUCCEEDED", "PENDING", "DECLINED", "REFUSED"])
+async def test_a_callback_before_the_response_takes_precedence(tx: Tx, status: str) -> None:
     order = await opened(tx)
     attempt = await start(tx, order)
     assert attempt is not None
-    await said(tx, attempt, word, NOW + 6)
+    await said(tx, attempt, status, NOW + 6)
     before = await dump(tx)
     late = PaymentOutcome(status="ACTION_REQUIRED", action_url="https://bank.example/1")
-    assert await payments.accept_sent(tx, payments.as_sent(order), attempt, late, NOW + 9) is None
+    assert (
+        await payments.accept_sent(tx, payments.after_intent(order), attempt, late, NOW + 9) is None
+    )
     assert await dump(tx) == before
-    found = await orders.find_attempt(tx, order.merchant_id, attempt.id)
-    assert found.status == word
+    assert (await orders.find_attempt(tx, order.merchant_id, attempt.id)).status == status
 
 
-async def test_an_outcome_that_ends_an_attempt_is_left_to_who_locks_the_order(tx: Tx) -> None:
+async def test_an_outcome_that_ends_an_attempt_is_not_applied_without_the_lock(tx: Tx) -> None:
     order = await opened(tx)
     attempt = await start(tx, order)
     assert attempt is not None
     for status in ("SUCCEEDED", "DECLINED", "UNKNOWN", "UNREACHABLE"):
         outcome = PaymentOutcome(status=status)
-        sent = payments.as_sent(order)
+        sent = payments.after_intent(order)
         assert await payments.accept_sent(tx, sent, attempt, outcome, NOW) is None
-    same = await orders.find_attempt(tx, order.merchant_id, attempt.id)
-    assert same == attempt
+    assert await orders.find_attempt(tx, order.merchant_id, attempt.id) == attempt

@@ -1,4 +1,4 @@
-"""Pages that wait for a customer whose order is over: their gateways hear of it at once."""
+"""Open pages at gateways are closed at once when their order is paid or closed."""
 
 import pytest
 
@@ -11,11 +11,11 @@ from support.world import HOUR, NOW, attempts, opened, said, submitted
 LATER = NOW + HOUR
 
 
-async def waiting(tx: Tx) -> tuple[Order, PaymentAttempt]:
-    """Make an order with a page that waits, not to be asked about for a while."""
+async def open_page(tx: Tx) -> tuple[Order, PaymentAttempt]:
+    """Create an order with an open page that is not due for a query for a while."""
     order = await opened(tx)
     attempt = await said(tx, await submitted(tx, order), "ACTION_REQUIRED")
-    await attempt_queries.ASK_AGAIN.run(
+    await attempt_queries.SCHEDULE_CHECK.run(
         tx,
         merchant_id=order.merchant_id,
         id=attempt.id,
@@ -26,61 +26,61 @@ async def waiting(tx: Tx) -> tuple[Order, PaymentAttempt]:
     return order, attempt
 
 
-async def another_pays(tx: Tx, order: Order) -> None:
+async def pay_by_another(tx: Tx, order: Order) -> None:
     await said(tx, await submitted(tx, order, LATER), "SUCCEEDED", LATER)
 
 
-async def another_is_refused(tx: Tx, order: Order) -> None:
+async def refuse_another(tx: Tx, order: Order) -> None:
     await said(tx, await submitted(tx, order, LATER), "REFUSED", LATER)
 
 
-async def time_is_over(tx: Tx, order: Order) -> None:
+async def expire(tx: Tx, order: Order) -> None:
     locked = await orders.lock(tx, order.merchant_id, order.id)
     await orders.transition(tx, orders.Change(locked, "expired", "24 hours are over"), LATER)
 
 
-async def the_operator_revokes(tx: Tx, order: Order) -> None:
+async def revoke(tx: Tx, order: Order) -> None:
     await orders.revoke_manually(tx, order.merchant_id, order.id, "ann", "fraud", LATER)
 
 
-async def the_operator_confirms(tx: Tx, order: Order) -> None:
+async def confirm(tx: Tx, order: Order) -> None:
     await orders.confirm_manually(tx, order.merchant_id, order.id, "ann", "seen", LATER)
 
 
-async def another_is_submitted(tx: Tx, order: Order) -> None:
+async def submit_another(tx: Tx, order: Order) -> None:
     await submitted(tx, order, LATER)
 
 
-async def another_is_declined(tx: Tx, order: Order) -> None:
+async def decline_another(tx: Tx, order: Order) -> None:
     await said(tx, await submitted(tx, order, LATER), "DECLINED", LATER)
 
 
-@pytest.mark.parametrize(("happens", "at_once"), [
-    (another_pays, True),
-    (another_is_refused, True),
-    (time_is_over, True),
-    (the_operator_revokes, True),
-    (the_operator_confirms, True),
-    (another_is_submitted, False),
-    (another_is_declined, False),
+@pytest.mark.parametrize(("change", "is_due"), [
+    (pay_by_another, True),
+    (refuse_another, True),
+    (expire, True),
+    (revoke, True),
+    (confirm, True),
+    (submit_another, False),
+    (decline_another, False),
 ])  # fmt: skip
-async def test_a_page_is_seen_to_at_once_when_its_order_is_over(tx: Tx, happens, at_once) -> None:
-    order, attempt = await waiting(tx)
-    await happens(tx, order)
+async def test_a_page_is_due_at_once_when_its_order_ends(tx: Tx, change, is_due) -> None:
+    order, attempt = await open_page(tx)
+    await change(tx, order)
     first = (await attempts(tx, order))[0]
     assert first.id == attempt.id
     assert first.status == "ACTION_REQUIRED"
-    assert first.check_at == (LATER if at_once else LATER + HOUR)
+    assert first.check_at == (LATER if is_due else LATER + HOUR)
 
 
-async def test_what_became_due_while_it_was_asked_about_stays_due(tx: Tx) -> None:
-    order, _ = await waiting(tx)
+async def test_an_attempt_that_becomes_due_during_its_query_stays_due(tx: Tx) -> None:
+    order, _ = await open_page(tx)
     lease = LATER + 3 * HOUR
     (claimed,) = await attempt_queries.CLAIM_ATTEMPTS.all(
         tx, now=LATER + 2 * HOUR, lease_until=lease, limit=50, gateways=None, included=True
     )
-    await time_is_over(tx, order)  # while the gateway is asked
-    await attempt_queries.ASK_AGAIN.run(
+    await expire(tx, order)  # while the gateway is queried
+    await attempt_queries.SCHEDULE_CHECK.run(
         tx, merchant_id=order.merchant_id, id=claimed.id, status=claimed.status,
         check_at=LATER + 9 * HOUR, claimed_until=claimed.check_at,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Searches: what they find is what reading every order finds, whatever is indexed already."""
+"""Searches return what reading every order returns, whatever part of the orders is indexed."""
 
 import itertools
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ VALUES: Final = ("ada@example.com", "7", "7.00", "Pro", "pro", "")
 emails = st.sampled_from(EMAILS)
 metadata = st.dictionaries(st.sampled_from("abc"), st.sampled_from(VALUES), max_size=3)
 STATUSES: Final = ("PENDING", "CREATING", "CLOSED")
-lives = st.lists(
+changes = st.lists(
     st.tuples(
         st.sampled_from(["new", "new", "new", "email", "status", "index", "index"]),
         emails,
@@ -48,7 +48,7 @@ queries = st.fixed_dictionaries(
     {},
     optional={
         "status": st.sampled_from(STATUSES),
-        "customer_email": st.sampled_from([one for one in EMAILS if one]),
+        "customer_email": st.sampled_from([email for email in EMAILS if email]),
         "amount": st.sampled_from(["7", "07.00", "9.99", "9.9"]),
         "metadata": st.dictionaries(
             st.sampled_from("ab"), st.sampled_from(VALUES), min_size=1, max_size=2
@@ -61,44 +61,44 @@ queries = st.fixed_dictionaries(
 )
 
 
-async def insert(tx: Tx, order: Order, **what: Any) -> str:
-    """Put in an order like another one."""
+async def insert(tx: Tx, order: Order, **columns: Any) -> str:
+    """Insert a copy of an order with other values in some columns; return its id."""
     row = dict(await tx.fetchrow("select * from orders where id = $1", order.id))
-    row |= {"id": f"order_{next(_numbers):026}", **what}
+    row |= {"id": f"order_{next(_numbers):026}", **columns}
     places = ", ".join(f"${number}" for number in range(1, len(row) + 1))
     await tx.execute(f"insert into orders ({', '.join(row)}) values ({places})", *row.values())
     return str(row["id"])
 
 
-async def live(tx: Tx, order: Order, steps: Sequence[Any]) -> None:
-    """Let orders come and change, and some be indexed in between."""
-    there: list[str] = [order.id]
-    for what, email, found, amount, at, number in steps:
-        one = there[number % len(there)]
-        text = msgspec.json.encode(found).decode()
-        if what == "new":
-            made = {"customer_email": email, "metadata": text, "amount_minor": amount}
-            made |= {"created_at": world.NOW + at, "platform_fee_minor": 0}
-            there.append(await insert(tx, order, **made))
-        elif what == "email":
-            await tx.execute("update orders set customer_email = $2 where id = $1", one, email)
-        elif what == "status":
+async def apply_changes(tx: Tx, order: Order, steps: Sequence[Any]) -> None:
+    """Insert and change orders, and index some in between."""
+    ids: list[str] = [order.id]
+    for change, email, values, amount, at, number in steps:
+        order_id = ids[number % len(ids)]
+        if change == "new":
+            text = msgspec.json.encode(values).decode()
+            columns = {"customer_email": email, "metadata": text, "amount_minor": amount}
+            columns |= {"created_at": world.NOW + at, "platform_fee_minor": 0}
+            ids.append(await insert(tx, order, **columns))
+        elif change == "email":
+            await tx.execute("update orders set customer_email = $2 where id = $1", order_id, email)
+        elif change == "status":
             status = STATUSES[number % 3]
-            await tx.execute("update orders set status = $2 where id = $1", one, status)
+            await tx.execute("update orders set status = $2 where id = $1", order_id, status)
         else:
             await index(tx, order.merchant_id, batch=1 + number // 4)
 
 
 async def index(tx: Tx, merchant_id: str, batch: int = 1000, many: int = 2) -> int:
-    """Index a batch of orders, and count terms that two orders have."""
+    """Index a batch of orders, and store the counts of terms that ``many`` orders have."""
     return await indexing._index(tx, merchant_id, batch, many)
 
 
-async def expected(tx: Tx, order: Order, query: OrdersQuery) -> list[str]:
-    """Return what reading every order finds, newest first."""
+async def read_matches(tx: Tx, order: Order, query: OrdersQuery) -> list[str]:
+    """Return the matching orders by reading every order, newest first."""
     rows = await tx.fetch("select * from orders where merchant_id = $1", order.merchant_id)
     start = query.start_date or 0
-    found = [
+    matches = [
         row
         for row in rows
         if row["created_at"] >= start
@@ -109,11 +109,12 @@ async def expected(tx: Tx, order: Order, query: OrdersQuery) -> list[str]:
         term = terms.term_of(query.query)
         exact = {row["id"] for row in rows if term in _terms(row)}
         if exact or len(term) < 3:
-            found = [row for row in found if row["id"] in exact]
+            matches = [row for row in matches if row["id"] in exact]
         else:
-            found = [row for row in found if terms.term_of(row["customer_email"]).startswith(term)]
-    found.sort(key=lambda row: (row["created_at"], row["id"]), reverse=True)
-    return [row["id"] for row in found]
+            emails = {row["id"]: terms.term_of(row["customer_email"]) for row in matches}
+            matches = [row for row in matches if emails[row["id"]].startswith(term)]
+    matches.sort(key=lambda row: (row["created_at"], row["id"]), reverse=True)
+    return [row["id"] for row in matches]
 
 
 def _terms(row: asyncpg.Record) -> set[str]:
@@ -123,50 +124,50 @@ def _terms(row: asyncpg.Record) -> set[str]:
 
 
 def _fits(row: asyncpg.Record, query: OrdersQuery) -> bool:
-    own = msgspec.json.decode(row["metadata"])
+    values = msgspec.json.decode(row["metadata"])
     email = query.customer_email
     return (
         (email is None or row["customer_email"].lower() == email.lower())
         and (query.amount is None or row["amount_minor"] == round(float(query.amount) * 100))
-        and all(own.get(key) == value != "" for key, value in (query.metadata or {}).items())
+        and all(values.get(key) == value != "" for key, value in (query.metadata or {}).items())
     )
 
 
 @settings(max_examples=examples(60))
-@given(steps=lives, asked=queries, size=st.integers(1, 4))
-def test_pages_totals_and_exports_are_those_of_reading_every_order(
-    each_rolled_back: Each, steps: Sequence[Any], asked: dict[str, Any], size: int
+@given(steps=changes, fields=queries, size=st.integers(1, 4))
+def test_pages_totals_and_exports_equal_those_of_reading_every_order(
+    each_rolled_back: Each, steps: Sequence[Any], fields: dict[str, Any], size: int
 ) -> None:
-    async def look(tx: Tx) -> None:
+    async def check(tx: Tx) -> None:
         order = await world.opened(tx)
-        await live(tx, order, steps)
-        here = OneConnection(tx)
-        query = OrdersQuery(**asked, size=size)
-        whole = await expected(tx, order, query)
-        pages = -(-len(whole) // size)
+        await apply_changes(tx, order, steps)
+        db = OneConnection(tx)
+        query = OrdersQuery(**fields, size=size)
+        matches = await read_matches(tx, order, query)
+        pages = -(-len(matches) // size)
         for number in range(1, pages + 2):
-            one = msgspec.structs.replace(query, page=number)
-            found, total = await filters.page(here, order.merchant_id, one)
-            assert total == len(whole)
-            assert [each.id for each in found] == whole[(number - 1) * size : number * size]
-        chosen = await filters.choose(here, order.merchant_id, ExportQuery(**asked))
-        assert chosen is not None
-        if chosen.is_everything:
+            page_query = msgspec.structs.replace(query, page=number)
+            page, total = await filters.list_page(db, order.merchant_id, page_query)
+            assert total == len(matches)
+            assert [row.id for row in page] == matches[(number - 1) * size : number * size]
+        selection = await filters.resolve_query(db, order.merchant_id, ExportQuery(**fields))
+        assert selection is not None
+        if selection.is_everything:
             return
         exported: list[str] = []
         cursor = ExportCursor(0, "")
-        while found_next := await search.after(here, chosen.wanted, chosen.text, cursor, size):
-            exported += [each.id for each in found_next]
-            cursor = ExportCursor(found_next[-1].created_at, found_next[-1].id)
-        assert exported == whole[::-1]
+        while rows := await search.list_after(db, selection.filters, selection.text, cursor, size):
+            exported += [row.id for row in rows]
+            cursor = ExportCursor(rows[-1].created_at, rows[-1].id)
+        assert exported == matches[::-1]
 
-    each_rolled_back(look)
+    each_rolled_back(check)
 
 
-def test_the_counts_of_terms_are_those_of_the_index(each_rolled_back: Each) -> None:
-    """However an e-mail came and went; and what few orders have is not counted."""
+def test_stored_counts_of_terms_equal_the_index(each_rolled_back: Each) -> None:
+    """Even after e-mails changed several times. Terms of few orders are not counted."""
 
-    async def look(tx: Tx) -> None:
+    async def check(tx: Tx) -> None:
         order = await world.opened(tx)
         for number in range(9):
             await insert(
@@ -181,23 +182,23 @@ def test_the_counts_of_terms_are_those_of_the_index(each_rolled_back: Each) -> N
             await index(tx, order.merchant_id, many=3)
         rows = await tx.fetch(
             """
-            select term, count(*) as there, (
+            select term, count(*) as indexed, (
                 select coalesce(sum(rows), -1) from search_counts c where c.merchant_id = $1
                     and c.term = t.term and c.place = t.place) as counted
             from search_terms t where merchant_id = $1 group by term, place order by term
             """,
             order.merchant_id,
         )  # fmt: skip
-        found = {row["term"]: (row["counted"], row["there"]) for row in rows}
-        assert found["9.99"] == (10, 10)
-        assert found["ada@example.com"] == (9, 9)
-        assert found["n1"] == (-1, 1)
-        assert "bob@x.org" not in found
+        counts = {row["term"]: (row["counted"], row["indexed"]) for row in rows}
+        assert counts["9.99"] == (10, 10)
+        assert counts["ada@example.com"] == (9, 9)
+        assert counts["n1"] == (-1, 1)
+        assert "bob@x.org" not in counts
 
-    each_rolled_back(look)
+    each_rolled_back(check)
 
 
-async def test_an_order_is_found_by_the_e_mail_that_its_customer_gives(tx: Tx) -> None:
+async def test_an_order_is_found_by_the_e_mail_that_its_customer_enters(tx: Tx) -> None:
     order = await world.opened(tx)
     await index(tx, order.merchant_id)
     await orders.start_attempt(
@@ -210,47 +211,50 @@ async def test_an_order_is_found_by_the_e_mail_that_its_customer_gives(tx: Tx) -
     )
     for _ in range(2):
         query = OrdersQuery(customer_email="eve@EXAMPLE.com")
-        found, total = await filters.page(OneConnection(tx), order.merchant_id, query)
-        assert [one.id for one in found] == [order.id]
+        page, total = await filters.list_page(OneConnection(tx), order.merchant_id, query)
+        assert [row.id for row in page] == [order.id]
         assert total == 1
         await index(tx, order.merchant_id)
     assert not await search_queries.PENDING.all(tx, merchant_id=order.merchant_id)
 
 
-def test_the_beginning_of_an_address_may_be_that_of_two_hundred(each_rolled_back: Each) -> None:
-    async def look(tx: Tx) -> None:
+def test_a_search_may_match_the_beginnings_of_two_hundred_addresses(
+    each_rolled_back: Each,
+) -> None:
+    async def check(tx: Tx) -> None:
         order = await world.opened(tx)
         for number in range(201):
             await insert(tx, order, customer_email=f"a{number:03}@example.com")
         await index(tx, order.merchant_id)
-        here = OneConnection(tx)
-        found, total = await filters.page(here, order.merchant_id, OrdersQuery(query="a10", size=3))
+        db = OneConnection(tx)
+        query = OrdersQuery(query="a10", size=3)
+        page, total = await filters.list_page(db, order.merchant_id, query)
         assert total == 10
-        assert [one.customer_email for one in found] == [f"a10{n}@example.com" for n in (9, 8, 7)]
+        assert [row.customer_email for row in page] == [f"a10{n}@example.com" for n in (9, 8, 7)]
         await insert(tx, order, customer_email="b@example.com")
         await index(tx, order.merchant_id)
         await tx.execute("update orders set customer_email = 'a1' || customer_email where true")
         await index(tx, order.merchant_id)
         with pytest.raises(Invalid, match="more than 200"):
-            await filters.page(here, order.merchant_id, OrdersQuery(query="a1a"))
+            await filters.list_page(db, order.merchant_id, OrdersQuery(query="a1a"))
 
-    each_rolled_back(look)
+    each_rolled_back(check)
 
 
-async def test_a_worker_indexes_what_is_worth_it_and_two_index_each_order_once(db: Db) -> None:
+async def test_workers_index_enough_changes_and_each_order_once(db: Db) -> None:
     async with db.transaction() as tx:
         order = await filled_database.shop(tx, 30)
         await search_queries.ADD_HEAD.run(tx, merchant_id=order.merchant_id)
     assert await indexing.index_orders(db) == 0
     async with db.transaction() as tx:
         assert await search_queries.LOCK_HEAD.get(tx, merchant_id=order.merchant_id)
-        assert await indexing.index_orders(db, at_least=1) == 0  # another one does it
+        assert await indexing.index_orders(db, at_least=1) == 0  # another worker has the lock
     assert await indexing.index_orders(db, at_least=1) == 31
-    wanted = search.Wanted(
+    order_filters = search.OrderFilters(
         merchant_id=order.merchant_id,
         since=0,
         until=FOREVER,
         conditions=(search.Condition("9.99", terms.AMOUNT),),
     )
-    _, total = await search.page(db, wanted, None, 1, 1)
+    _, total = await search.list_page(db, order_filters, None, 1, 1)
     assert total == 31

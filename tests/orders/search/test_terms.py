@@ -1,11 +1,11 @@
-"""The terms of an order, and where in it they stand."""
+"""The search terms of an order and their places."""
 
 import pytest
 
 from opentill.orders.search import terms
 
 SAME = [
-    # what stands in an order, and what finds it
+    # text of an order, search text
     ("Ada@Example.COM", "ada@example.com"),
     (" ada@example.com ", "ADA@EXAMPLE.COM"),
     ("42", "42.00"),
@@ -19,7 +19,7 @@ OTHER = [
     ("42.001", "42.00"),
     ("1e3", "1000"),
     ("-5", "5"),
-    ("É", "é"),  # ASCII letters alone are compared without case
+    ("É", "é"),  # only ASCII letters are compared without case
     ("x" * 101, "x" * 102),
     ("٤٢", "42"),
 ]
@@ -51,18 +51,19 @@ METADATA = [
 ]
 
 
-@pytest.mark.parametrize(("metadata", "found"), METADATA)
-def test_terms_of_metadata(metadata: str, found: dict[str, str]) -> None:
-    assert terms.of("", 999, "USD", metadata) == {"9.99": terms.AMOUNT, **found}
+@pytest.mark.parametrize(("metadata", "expected"), METADATA)
+def test_terms_of_metadata(metadata: str, expected: dict[str, str]) -> None:
+    assert terms.terms_of("", 999, "USD", metadata) == {"9.99": terms.AMOUNT, **expected}
 
 
 def test_an_order_has_each_term_once() -> None:
-    found = terms.of("Ada@example.com", 42, "JPY", '{"mail": "ada@example.com", "cart": "42"}')
-    assert found == {
+    metadata = '{"mail": "ada@example.com", "cart": "42"}'
+    places = terms.terms_of("Ada@example.com", 42, "JPY", metadata)
+    assert places == {
         "ada@example.com": "email\x1fmetadata.mail",
         "42.00": "amount\x1fmetadata.cart:42",
     }
-    place = found["42.00"]
-    assert terms.stands(place, terms.AMOUNT)
-    assert terms.stands(place, terms.metadata_place("cart", "42"))
-    assert not terms.stands(place, terms.metadata_place("cart", "42.00"))
+    place = places["42.00"]
+    assert terms.has_field(place, terms.AMOUNT)
+    assert terms.has_field(place, terms.metadata_place("cart", "42"))
+    assert not terms.has_field(place, terms.metadata_place("cart", "42.00"))

@@ -34,12 +34,13 @@ from support.world import (
 )
 
 
-async def found(tx: Tx, order: Order) -> Order:
+async def reread(tx: Tx, order: Order) -> Order:
+    """Return the order as it is now."""
     return await orders.find(tx, order.merchant_id, order.id)
 
 
 def ms(text: str) -> int:
-    """Unix ms of a time in UTC."""
+    """Convert a time in UTC to Unix ms."""
     return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
 
 
@@ -89,16 +90,16 @@ async def test_an_order_settles_when_it_is_due_and_once(tx: Tx) -> None:
         ("SETTLEMENT", "pending", "available", 959),
         ("ROLLING_RESERVE", "available", "reserve", 96),
     ]
-    after = await found(tx, order)
+    after = await reread(tx, order)
     assert (after.status, after.settled_at, after.settle_at) == ("SETTLED", due, None)
-    shown = orders.OrderDetail.of(after)
+    shown = orders.OrderDetail.from_order(after)
     assert (shown.rolling_reserve_status, shown.rolling_reserve_amount) == ("HELD", "0.96")
     assert shown.rolling_reserve_release_at == due + 30 * DAY
     line = (await history(tx, order))[-1]
     assert (line.event, line.from_status, line.to_status) == ("settled", "PAID", "SETTLED")
 
 
-# refund of 9.99 before settlement, what becomes of it then → pending, available, frozen at the end
+# amount, outcome before settlement, outcome after it, then pending, available and frozen
 REFUNDS = [
     ("4.00", "SUCCEEDED", None, (0, 559, 0)),
     ("4.00", "REFUSED", None, (0, 959, 0)),
@@ -112,7 +113,9 @@ REFUNDS = [
 
 
 @pytest.mark.parametrize(("amount", "before", "after", "ends"), REFUNDS)
-async def test_refunds_before_and_over_settlement(tx: Tx, amount, before, after, ends) -> None:
+async def test_refunds_that_end_before_or_after_settlement(
+    tx: Tx, amount, before, after, ends
+) -> None:
     order = await in_status(tx, "PAID")
     refund = await refunded(tx, order, amount)
     if before:
@@ -121,12 +124,12 @@ async def test_refunds_before_and_over_settlement(tx: Tx, amount, before, after,
     if after:
         await refund_said(tx, refund, after)
     assert (await balances(tx, order))[:3] == ends
-    full = amount == "9.99" and "SUCCEEDED" in (before, after)
-    assert (await found(tx, order)).status == ("REFUNDED" if full else "SETTLED")
+    is_full = amount == "9.99" and "SUCCEEDED" in (before, after)
+    assert (await reread(tx, order)).status == ("REFUNDED" if is_full else "SETTLED")
 
 
 @pytest.mark.parametrize("status", ["PENDING", "SETTLED", "DISPUTED", "CLOSED"])
-async def test_what_cannot_settle_is_refused_and_changes_nothing(tx: Tx, status) -> None:
+async def test_an_order_that_cannot_settle_is_refused_and_unchanged(tx: Tx, status) -> None:
     order = await in_status(tx, status)
     before = await dump(tx)
     with pytest.raises(Invalid) as refused:
@@ -142,35 +145,38 @@ async def test_only_the_merchants_own_orders_settle(tx: Tx) -> None:
     with pytest.raises(Invalid):
         await settlement.settle_one(tx, other.merchant_id, order.id, NOW, "test")
     await settlement.settle_batch(tx, other.merchant_id, NOW, early=True)
-    assert (await found(tx, order)).status == "PAID"
-    assert (await found(tx, other)).status == "SETTLED"
+    assert (await reread(tx, order)).status == "PAID"
+    assert (await reread(tx, other)).status == "SETTLED"
 
 
-async def test_what_would_move_is_said_and_does_not_move(tx: Tx) -> None:
+async def test_a_preview_shows_settlements_and_settles_nothing(tx: Tx) -> None:
     order = await in_status(tx, "PAID", reserve_rate="0.1")
     before = await dump(tx)
-    which = (order.merchant_id, None)
-    settleable = settlement.settleable
-    assert [one async for one in settleable(tx, NOW, *which, early=False)] == []
-    said = [one async for one in settleable(tx, NOW, *which, early=True)]
-    later = settleable(tx, NOW + 7 * DAY, None, order.id, early=False)
-    assert said == [one async for one in later]
-    assert await settlement.due_merchants(tx, NOW, which[0], early=False) == []
-    assert await settlement.due_merchants(tx, NOW, which[0], early=True) == [
+    shop = order.merchant_id
+
+    async def preview(now: int, *ids: str | None, early: bool) -> list[settlement.Settled]:
+        return [row async for row in settlement.preview_settlements(tx, now, *ids, early=early)]
+
+    assert await preview(NOW, shop, None, early=False) == []
+    previewed = await preview(NOW, shop, None, early=True)
+    assert previewed == await preview(NOW + 7 * DAY, None, order.id, early=False)
+    assert await settlement.list_due_merchants(tx, NOW, shop, early=False) == []
+    assert await settlement.list_due_merchants(tx, NOW, shop, early=True) == [
         DueMerchant(order.merchant_id, 1)
     ]
     assert await dump(tx) == before
-    assert await settlement.settle_batch(tx, order.merchant_id, NOW, early=True) == said
+    assert await settlement.settle_batch(tx, shop, NOW, early=True) == previewed
 
 
-async def test_a_clock_that_goes_back_does_not_turn_the_history_round(tx: Tx) -> None:
+async def test_a_clock_that_is_set_back_does_not_reorder_the_history(tx: Tx) -> None:
     order = await in_status(tx, "PAID")
     await settled(tx, order, NOW - HOUR)
     lines = await history(tx, order)
     assert [line.at for line in lines] == sorted(line.at for line in lines)
 
 
-async def make_many(db: Db, count: int, **terms: object) -> str:
+async def create_paid_orders(db: Db, count: int, **terms: object) -> str:
+    """Create paid orders of one merchant; return the merchant's id."""
     async with db.transaction() as tx:
         shop = await merchant(tx, **terms)
         mug = await product(tx, shop.id)
@@ -182,7 +188,7 @@ async def make_many(db: Db, count: int, **terms: object) -> str:
 
 async def test_many_workers_settle_each_order_once(db: Db, monkeypatch) -> None:
     monkeypatch.setattr(settlement, "BATCH", 4)
-    shops = [await make_many(db, 10, reserve_rate="0.1") for _ in range(2)]
+    shops = [await create_paid_orders(db, 10, reserve_rate="0.1") for _ in range(2)]
     due = NOW + 7 * DAY
     counts = await asyncio.gather(*(settlement.settle_due(db, due) for _ in range(6)))
     assert sum(counts) == 20
@@ -193,28 +199,28 @@ async def test_many_workers_settle_each_order_once(db: Db, monkeypatch) -> None:
             assert (types.count("SETTLEMENT"), types.count("ROLLING_RESERVE")) == (10, 10)
 
 
-async def test_an_order_settles_in_a_batch_as_it_does_alone(db: Db) -> None:
-    shop = await make_many(db, 3, reserve_rate="0.1")
+async def test_an_order_settles_in_a_batch_as_by_itself(db: Db) -> None:
+    shop = await create_paid_orders(db, 3, reserve_rate="0.1")
     due = NOW + 7 * DAY
     own = {"id", "checkout_id", "paid_attempt_id"}
     async with db.transaction() as tx:
         ids = [row["id"] for row in await tx.fetch("select id from orders")]
         await orders.settle_one(tx, shop, ids[0], due, "due")
         assert len(await settlement.settle_batch(tx, shop, due, "due")) == 2
-        alone, *many = [await orders.find(tx, shop, order_id) for order_id in ids]
-        lines = [(await history(tx, order))[-1] for order in (alone, *many)]
-    assert (alone.status, alone.reserve_minor, alone.reserve_status) == ("SETTLED", 96, "HELD")
-    for order in many:
-        other = msgspec.structs.asdict(order)
-        same = msgspec.structs.asdict(alone)
-        assert {name for name in same if same[name] != other[name]} <= own
+        single, *batch = [await orders.find(tx, shop, order_id) for order_id in ids]
+        lines = [(await history(tx, order))[-1] for order in (single, *batch)]
+    assert (single.status, single.reserve_minor, single.reserve_status) == ("SETTLED", 96, "HELD")
+    fields = msgspec.structs.asdict(single)
+    for order in batch:
+        others = msgspec.structs.asdict(order)
+        assert {name for name in fields if fields[name] != others[name]} <= own
     assert {(line.event, line.from_status, line.to_status, line.at) for line in lines} == {
         ("settled", "PAID", "SETTLED", due)
     }
 
 
-async def test_refunds_and_settlement_at_once(db: Db) -> None:
-    shop = await make_many(db, 8)
+async def test_concurrent_refunds_and_settlements(db: Db) -> None:
+    shop = await create_paid_orders(db, 8)
     async with db.connection() as tx:
         ids = [row["id"] for row in await tx.fetch("select id from orders")]
 
@@ -230,8 +236,8 @@ async def test_refunds_and_settlement_at_once(db: Db) -> None:
     async with db.transaction() as tx:
         order = await orders.find(tx, shop, ids[0])
         pending, available, frozen, _ = await balances(tx, order)
-        given = sum(500 for i in ids if i < ids[4])
-        assert (pending, available, frozen) == (0, 8 * 959 - given, 0)
+        refunded_minor = sum(500 for order_id in ids if order_id < ids[4])
+        assert (pending, available, frozen) == (0, 8 * 959 - refunded_minor, 0)
 
 
 async def test_a_reserve_is_released_when_its_time_is_over(db: Db) -> None:
@@ -243,19 +249,19 @@ async def test_a_reserve_is_released_when_its_time_is_over(db: Db) -> None:
     assert await settlement.release_reserves(db, due) == 0
     async with db.transaction() as tx:
         assert await balances(tx, order) == (0, 959, 0, 0)
-        after = await found(tx, order)
+        after = await reread(tx, order)
         assert (after.reserve_status, after.reserve_minor) == ("RELEASED", 96)
         assert (await entries(tx, order.merchant_id))[-1] == (
             "ROLLING_RESERVE_RELEASE", "reserve", "available", 96,
         )  # fmt: skip
         assert [line.event for line in await history(tx, order)].count("reserve_released") == 1
-        await dispute_said(tx, order, "LOST")  # comes too late for its reserve
+        await dispute_said(tx, order, "LOST")  # after the reserve was released
         assert await balances(tx, order) == (0, 959 - 999 - 1500, 0, 0)
-        assert (await found(tx, order)).reserve_status == "RELEASED"
+        assert (await reread(tx, order)).reserve_status == "RELEASED"
 
 
 async def test_a_reserve_that_a_dispute_takes_meanwhile_is_not_released(db: Db) -> None:
-    """The job reads what is due, waits for the order, and looks at it again under the lock."""
+    """The job reads due orders, waits for the lock of this one, and checks it again."""
     async with db.transaction() as tx:
         order = await settled(tx, await in_status(tx, "PAID", reserve_rate="0.1", reserve_days=0))
     async with db.transaction() as tx, db.connection() as observer:
@@ -267,7 +273,7 @@ async def test_a_reserve_that_a_dispute_takes_meanwhile_is_not_released(db: Db) 
         await dispute_said(tx, order, "OPENED")
     await asyncio.wait_for(releasing, 20)
     async with db.transaction() as tx:
-        assert (await found(tx, order)).reserve_status == "HELD"
+        assert (await reread(tx, order)).reserve_status == "HELD"
         posted = {type_ for type_, *_ in await entries(tx, order.merchant_id)}
         assert "ROLLING_RESERVE_RELEASE" not in posted
 
@@ -290,35 +296,35 @@ async def test_a_refunded_orders_reserve_is_held_to_its_end(db: Db) -> None:
         assert await balances(tx, order) == (0, -40, 0, 0)
 
 
-async def test_nothing_is_posted_for_an_order_that_does_not_move(tx: Tx) -> None:
+async def test_nothing_is_posted_for_an_order_that_does_not_settle(tx: Tx) -> None:
     order = await in_status(tx, "PAID")
     other = await in_status(tx, "PAID")
-    await settled(tx, order)  # and ``order`` still says PAID
+    await settled(tx, order)  # ``order`` is now out of date: its status is PAID
     before = await dump(tx)
-    with pytest.raises(AssertionError, match="1 orders of .* were to settle, and 0 did"):
+    with pytest.raises(AssertionError, match="only 0 of 1 locked orders of .* settled"):
         async with tx.transaction():
             await settlement._settle(tx, [order], NOW, "test")
     assert await dump(tx) == before
-    assert (await found(tx, other)).status == "PAID"
+    assert (await reread(tx, other)).status == "PAID"
 
 
 @pytest.mark.parametrize("job", ["settle", "release"])
-async def test_a_merchant_whose_turn_fails_holds_up_no_other(db: Db, monkeypatch, job) -> None:
+async def test_a_merchant_whose_settlement_fails_blocks_no_other(db: Db, monkeypatch, job) -> None:
     async with db.transaction() as tx:
         terms = {"reserve_rate": "0.1", "reserve_days": 1}
-        found = [await in_status(tx, "PAID", **terms) for _ in range(2)]
+        due = [await in_status(tx, "PAID", **terms) for _ in range(2)]
         if job == "release":
-            found = [await settled(tx, order) for order in found]
-    first, second = sorted(found, key=lambda order: order.merchant_id)
+            due = [await settled(tx, order) for order in due]
+    first, second = sorted(due, key=lambda order: order.merchant_id)
     post = settlement.ledger.post
 
-    async def broken(tx: Tx, merchant_id: str, *rest):
+    async def fail_for_first(tx: Tx, merchant_id: str, *values):
         if merchant_id == first.merchant_id:
             message = "a defect"
             raise RuntimeError(message)
-        return await post(tx, merchant_id, *rest)
+        return await post(tx, merchant_id, *values)
 
-    monkeypatch.setattr(settlement.ledger, "post", broken)
+    monkeypatch.setattr(settlement.ledger, "post", fail_for_first)
     work = settlement.settle_due if job == "settle" else settlement.release_reserves
     assert await work(db, NOW + 8 * DAY) == 1
     async with db.connection() as tx:

@@ -1,4 +1,4 @@
-"""What is known of a customer: orders under one e-mail, and sums of them."""
+"""A customer's newest order and sums: a customer is the orders of one e-mail address."""
 
 import msgspec
 
@@ -6,10 +6,7 @@ from opentill.orders.model import Status
 
 
 class CustomerOrder(msgspec.Struct, frozen=True):
-    """The newest order of a customer; amount in minor units, ``created_at`` Unix ms.
-
-    ``email`` is as the order has it.
-    """
+    """The newest order of a customer, with the e-mail address as in that order."""
 
     email: str
     order_id: str
@@ -20,10 +17,10 @@ class CustomerOrder(msgspec.Struct, frozen=True):
 
 
 class CustomerSums(msgspec.Struct, frozen=True):
-    """What a customer paid and got back in one currency, as presented to them: minor units.
+    """A customer's payments and refunds in one presentment currency, in minor units.
 
-    ``orders`` are all, ``payments`` those that were paid, ``disputed`` those with a dispute that is
-    open or lost. Times are Unix ms, None where nothing was paid.
+    ``orders`` counts all orders, ``payments`` the paid ones, ``disputed`` those with an open or
+    lost dispute. Times are Unix ms, None if nothing was paid.
     """
 
     currency: str

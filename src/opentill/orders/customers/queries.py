@@ -1,11 +1,11 @@
-"""SQL about customers: those who have orders under an e-mail. Beside orders they have no rows."""
+"""SQL about customers, who have no rows of their own besides orders with their e-mail address."""
 
 from typing import Final
 
 from opentill.db.query import Query
 from opentill.orders.customers.model import CustomerOrder, CustomerSums
 
-# The newest orders of a merchant, with the e-mails that they have.
+# The newest orders of a merchant, with their e-mail addresses.
 RECENT: Final = Query(
     CustomerOrder,
     """
@@ -14,7 +14,7 @@ RECENT: Final = Query(
     order by created_at desc, id desc limit :limit
     """,
 )
-# The newest order of each of some e-mails, by the index of terms; not those that are `apart`.
+# The newest order of each e-mail address, by the index of terms, without the orders `apart`.
 NEWEST_OF: Final = Query(
     CustomerOrder,
     """
@@ -30,8 +30,8 @@ NEWEST_OF: Final = Query(
     join orders o on o.merchant_id = :merchant_id and o.id = hit.order_id
     """,
 )
-# What one customer paid and got back, by currency: the newest orders that the index of terms has,
-# but those `apart`, and those `beside` it.
+# A customer's payments and refunds by currency, over the newest orders: those of the index of terms
+# without `apart`, and those `beside` the index.
 SUMS: Final = Query(
     CustomerSums,
     """
@@ -52,7 +52,7 @@ SUMS: Final = Query(
             ) hit
             union all
             select * from unnest(:id::text[], :created_at::bigint[]) as beside (id, created_at)
-        ) found
+        ) orders_of_customer
         order by created_at desc, id desc limit :limit
     ) newest
     join orders o on o.merchant_id = :merchant_id and o.id = newest.id

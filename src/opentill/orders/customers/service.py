@@ -1,6 +1,6 @@
-"""Customers as a view of orders by e-mail: found by the index of terms, as orders are (0060).
+"""Customers as a view of orders by e-mail address, found by the index of terms (decision 0060).
 
-Two e-mails that differ in the capitals of A to Z are one customer's, as they are for the filter.
+As in the filter of orders, addresses that differ only in capitals (A to Z) are the same customer.
 """
 
 from collections.abc import Iterable
@@ -19,15 +19,15 @@ MAX_SUMMED: Final = 10_000  # orders of one customer: some tens of milliseconds
 
 
 async def recent_customers(tx: Tx, merchant_id: str, orders: int) -> list[CustomerOrder]:
-    """Return the customers of a merchant's newest ``orders``, each with the newest of them."""
+    """Return the customers of a merchant's newest ``orders``, each with their newest order."""
     rows = await queries.RECENT.all(tx, merchant_id=merchant_id, limit=orders)
     return _newest_first(row for row in rows if row.email)
 
 
 async def find_customers(db: Db, merchant_id: str, beginning: str) -> list[CustomerOrder]:
-    """Return the customers whose e-mail begins so, the latest to order first, each with that order.
+    """Return the customers whose e-mail begins with a text, with their newest orders, newest first.
 
-    Raises Invalid where too many texts begin so.
+    Raises Invalid if too many addresses begin with it.
     """
     condition = _condition(beginning)
 
@@ -38,21 +38,21 @@ async def find_customers(db: Db, merchant_id: str, beginning: str) -> list[Custo
             tx,
             merchant_id=merchant_id,
             apart=apart,
-            term=[one.term for one in places],
-            place=[one.place for one in places],
+            term=[place.term for place in places],
+            place=[place.place for place in places],
         )
-        return [*rows, *(_order_of(one) for one in beside)]
+        return [*rows, *(_order_of(candidate) for candidate in beside)]
 
-    found = _newest_first(await db.read_snapshot(read))
-    if len(found) > search.MOST_ADDRESSES:
+    customers = _newest_first(await db.read_snapshot(read))
+    if len(customers) > search.MOST_ADDRESSES:
         raise Invalid("email", f"more than {search.MOST_ADDRESSES} addresses begin so")
-    return found
+    return customers
 
 
 async def sums_of_customer(
     db: Db, merchant_id: str, email: str, most: int = MAX_SUMMED
 ) -> list[CustomerSums]:
-    """Return sums over the newest ``most`` orders under an e-mail, by currency."""
+    """Return sums over the newest ``most`` orders of an e-mail address, by currency."""
     condition = Condition(terms.term_of(email), terms.EMAIL)
 
     async def read(tx: Tx) -> list[CustomerSums]:
@@ -62,10 +62,10 @@ async def sums_of_customer(
             tx,
             merchant_id=merchant_id,
             apart=apart,
-            id=[one.id for one in beside],
-            created_at=[one.created_at for one in beside],
-            term=[one.term for one in places],
-            place=[one.place for one in places],
+            id=[candidate.id for candidate in beside],
+            created_at=[candidate.created_at for candidate in beside],
+            term=[place.term for place in places],
+            place=[place.place for place in places],
             limit=most,
         )
 
@@ -73,19 +73,19 @@ async def sums_of_customer(
 
 
 def _condition(beginning: str) -> Condition:
-    """Return the condition that an e-mail begins so; of one too long for a term, that it is so."""
-    begins = terms.lower(beginning)
-    if len(begins) > terms.LONGEST:
+    """Return the condition that an e-mail begins with a text, or, for a long text, equals it."""
+    prefix = terms.lower(beginning)
+    if len(prefix) > terms.LONGEST:
         return Condition(terms.term_of(beginning), terms.EMAIL)
-    return Condition(begins, terms.EMAIL, begins=True)
+    return Condition(prefix, terms.EMAIL, begins=True)
 
 
 async def _not_indexed(
     tx: Tx, merchant_id: str, condition: Condition
 ) -> tuple[list[str], list[Candidate]]:
-    """Return the ids of orders that the index has under another e-mail, perhaps, than theirs.
+    """Return the pending orders: ids of those whose index rows may be outdated, and the matches.
 
-    And the orders that fulfil the condition while the index does not have them, or not as they are.
+    The matches are the pending orders that fulfil the condition as they are now.
     """
     apart: list[str] = []
     beside: list[Candidate] = []
@@ -97,16 +97,21 @@ async def _not_indexed(
     return apart, beside
 
 
-def _order_of(one: Candidate) -> CustomerOrder:
+def _order_of(order: Candidate) -> CustomerOrder:
     return CustomerOrder(
-        one.customer_email, one.id, one.created_at, one.status, one.amount_minor, one.currency
+        order.customer_email,
+        order.id,
+        order.created_at,
+        order.status,
+        order.amount_minor,
+        order.currency,
     )
 
 
 def _newest_first(rows: Iterable[CustomerOrder]) -> list[CustomerOrder]:
     """Return the newest order of each e-mail, the newest first."""
     ordered = sorted(rows, key=lambda row: (row.created_at, row.order_id), reverse=True)
-    found: dict[str, CustomerOrder] = {}
+    newest: dict[str, CustomerOrder] = {}
     for row in ordered:
-        found.setdefault(terms.term_of(row.email), row)
-    return list(found.values())
+        newest.setdefault(terms.term_of(row.email), row)
+    return list(newest.values())

@@ -1,4 +1,4 @@
-"""The CSV export as PostgreSQL writes it: the table of its columns, and the lines of a part."""
+"""The CSV export, written by PostgreSQL: its columns, and the statements for parts of the file."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -10,27 +10,27 @@ from opentill.http import csvfile
 from opentill.orders.model import OPERATOR
 from opentill.orders.search.model import ExportCursor
 
-# The cells of a line, written as ``http/csvfile.py`` writes them, byte for byte. These functions
-# take and return SQL; what goes in are names of columns, constants of ours.
+# The cells of a line, byte for byte as ``http/csvfile.py`` writes them. These functions take and
+# return SQL; their arguments are names of columns.
 
 
 def _quoted(text: str) -> str:
-    """Write a cell as RFC 4180 does: in quotes where it has to be."""
+    """Quote a cell if RFC 4180 requires it."""
     special = "position({} in {}) = 0"
     plain = " and ".join(special.format(c, text) for c in ("'\"'", "','", "e'\\n'", "e'\\r'"))
     return f"""case when {plain} then {text} else '"' || replace({text}, '"', '""') || '"' end"""
 
 
 def _inert(text: str) -> str:
-    """Write text of others as csvfile.format_cell does: an apostrophe before what would be run."""
+    """Put an apostrophe before formulas in user text, as csvfile.format_cell does."""
     return f"""case when {text} ~ '{csvfile.ANYWHERE}' then
         case when {text} ~ '{csvfile.AT_START}' then '''' else '' end
         || regexp_replace({text}, '{csvfile.AFTER_SEPARATOR}', '\\1''', 'g') else {text} end"""
 
 
 def _inert_json(text: str) -> str:
-    """Write JSON of others as csvfile.format_cell does."""
-    escaped = csvfile.JSON_SEMICOLON.replace("\\", "\\\\")  # a backslash of the replacement
+    """Escape formulas in user JSON, as csvfile.format_cell does."""
+    escaped = csvfile.JSON_SEMICOLON.replace("\\", "\\\\")  # a literal backslash in the replacement
     return f"""case when position(';' in {text}) = 0 then {text}
         else regexp_replace({text}, '{csvfile.IN_JSON}', '{escaped}', 'g') end"""
 
@@ -40,20 +40,20 @@ def _codes(decimals: int) -> str:
 
 
 def _unit(currency: str) -> str:
-    """Return what a minor unit is worth. Lists of constants are hashed by PostgreSQL."""
+    """Return the value of a minor unit. PostgreSQL hashes these lists of constants."""
     return f"""case when {currency} in ({_codes(2)}) then 0.01 when {currency} in ({_codes(3)})
         then 0.001 when {currency} in ({_codes(0)}) then 1.00 end"""
 
 
 def _utc(millis: str) -> str:
-    """Write a time as csvfile.format_utc does."""
+    """Format a time as csvfile.format_utc does."""
     return f"""trim('"' from to_json(timestamp '1970-01-01'
         + {millis} / 1000 * interval '1 second')::text)
         || '.' || right((1000 + {millis} % 1000)::text, 3) || 'Z'"""
 
 
 def _local(millis: str) -> str:
-    """Write a time to the second as `:zone` has it."""
+    """Format a time, to the second, in the time zone `:zone`."""
     return f"""to_char(to_timestamp({millis} / 1000) at time zone :zone::text,
         'YYYY-MM-DD HH24:MI:SS')"""
 
@@ -61,8 +61,8 @@ def _local(millis: str) -> str:
 class Column(NamedTuple):
     """A column of the file: its name, and the SQL of its cells, which are not null.
 
-    For what somebody typed, ``sql`` is a column, which may be null, and ``text`` the function that
-    makes it inert; such a cell is quoted, and its length counts for the size of a line.
+    For user text, ``sql`` is a column, which may be null, and ``text`` the function that makes it
+    inert; such a cell is quoted, and its length counts for the size of a line.
     """
 
     name: str
@@ -70,9 +70,9 @@ class Column(NamedTuple):
     text: Callable[[str], str] | None = None
 
 
-# New columns come last: those before keep their places. `unit` and `settled_unit` are what a minor
-# unit is worth; an amount of three decimals ends in a zero (money.show). `:livemode` is whether
-# real money can be paid in this deployment (livemode.known).
+# New columns come last, so that the others keep their positions. `unit` and `settled_unit` are the
+# values of a minor unit; an amount of three decimals ends in a zero (money.show). `:livemode` is
+# whether real money can be paid in this deployment (livemode.all_with_livemode).
 COLUMNS: Final = (
     Column("id", "id"),
     Column("checkoutSessionId", "checkout_id"),
@@ -119,7 +119,7 @@ COLUMNS: Final = (
     Column("clientReference", "client_reference", _inert),
     Column("paymentLinkId", "coalesce(payment_link_id, '')"),
 )
-# What a file for people has besides: times as the merchant's `:zone` has them.
+# Further columns of a file for people: times in the merchant's time zone.
 LOCAL_COLUMNS: Final = (
     Column("createdAtLocal", _local("created_at")),
     Column("paidAtLocal", f"coalesce({_local('paid_at')}, '')"),
@@ -130,13 +130,13 @@ _INERT_TEXTS: Final = ", ".join(
     for column in COLUMNS
     if column.text
 )
-# About how many bytes the line of an order has.
+# The approximate size of an order's line in bytes.
 SIZE: Final = "350 + " + " + ".join(
     f"coalesce(octet_length({column.sql}), 0)" for column in COLUMNS if column.text
 )
 
-# Where the parts of a list of orders end, each about `:bytes` long as CSV: the last order of each.
-# The sizes of long texts are known without reading them.
+# The last order of each part of a list of orders, if each part is about `:bytes` long as CSV.
+# PostgreSQL knows the sizes of long texts without reading them.
 EXPORT_EDGES = Query(
     ExportCursor,
     f"""
@@ -158,8 +158,8 @@ EXPORT_EDGES = Query(
 )
 
 
-def _lines(which: str, columns: tuple[Column, ...] = COLUMNS) -> Value[bytes]:
-    """Make the statement that writes the lines of some orders as CSV, oldest first."""
+def _lines(condition: str, columns: tuple[Column, ...] = COLUMNS) -> Value[bytes]:
+    """Build the statement that writes the lines of some orders as CSV, oldest first."""
     cells = ", ".join(
         _quoted(f"inert_{column.sql}") if column.text else column.sql for column in columns
     )
@@ -174,23 +174,23 @@ def _lines(which: str, columns: tuple[Column, ...] = COLUMNS) -> Value[bytes]:
                     {_unit("settled_currency")} as settled_unit,
                     {_INERT_TEXTS}
                 from orders
-                where merchant_id = :merchant_id and {which}
-                offset 0 -- or what it computes would be computed wherever it is used
+                where merchant_id = :merchant_id and {condition}
+                offset 0 -- so that PostgreSQL computes each of these values only once
             ) o
         ) as part
         """,  # noqa: S608 - columns of ours
     )
 
 
-# The lines of a part of the orders, and of those that filters left: of these what still has the
-# status that was asked for.
+# The lines of a range of orders, and those of orders that passed a search. The latter must still
+# have the status of the filter.
 _BETWEEN: Final = (
     "(created_at, id) > (:after_at::bigint, :after_id::text)"
     " and (created_at, id) <= (:until_at::bigint, :until_id::text)"
 )
-_OF: Final = "id = any (:ids::text[]) and (:status::text is null or status = :status)"
+_OF_IDS: Final = "id = any (:ids::text[]) and (:status::text is null or status = :status)"
 EXPORT = _lines(_BETWEEN)
-EXPORT_OF = _lines(_OF)
-# The same with the times of a zone.
+EXPORT_OF = _lines(_OF_IDS)
+# The same with the columns of local times.
 LOCAL_EXPORT = _lines(_BETWEEN, (*COLUMNS, *LOCAL_COLUMNS))
-LOCAL_EXPORT_OF = _lines(_OF, (*COLUMNS, *LOCAL_COLUMNS))
+LOCAL_EXPORT_OF = _lines(_OF_IDS, (*COLUMNS, *LOCAL_COLUMNS))

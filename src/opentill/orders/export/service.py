@@ -11,43 +11,41 @@ from opentill.db.query import Value
 from opentill.http import csvfile
 from opentill.orders.export import queries
 from opentill.orders.search import service as search
-from opentill.orders.search.filters import Chosen
+from opentill.orders.search.filters import Selection
 from opentill.orders.search.model import ExportCursor, Sized
 from opentill.server.export_limits import Exports, Readers
 
 _PART: Final = 128 * 1024  # bytes; quotes, which are doubled, are counted once
-_LOOKED_UP: Final = 20_000  # orders, to find where parts end; far more than one part has
-_FOUND: Final = 2_000  # orders that filters leave, looked up at once
-_AT_ONCE: Final = 2  # of one export: a file is not worth more of PostgreSQL's processors
-# A part: after one order until another, or the ids of its orders.
+_SCANNED: Final = 20_000  # orders that are scanned for the ends of parts; far more than a part has
+_SEARCHED: Final = 2_000  # orders of a search that are read at once
+_AT_ONCE: Final = 2  # parts of one export: more would take too much of PostgreSQL's processors
+# A part of the file: the orders after a cursor until another, or the ids of its orders.
 Part: TypeAlias = tuple[ExportCursor, ExportCursor] | list[str]
 
 
-class _Form(NamedTuple):
+class _Format(NamedTuple):
     """The columns of a file, and the statements that write the lines of its parts."""
 
     columns: tuple[queries.Column, ...]
-    between: Value[bytes]
-    of: Value[bytes]
+    for_range: Value[bytes]
+    for_ids: Value[bytes]
 
 
-def _form(*, local: bool) -> _Form:
-    columns = queries.COLUMNS
-    if local:
-        more = queries.LOCAL_COLUMNS
-        return _Form((*columns, *more), queries.LOCAL_EXPORT, queries.LOCAL_EXPORT_OF)
-    return _Form(columns, queries.EXPORT, queries.EXPORT_OF)
+_UTC: Final = _Format(queries.COLUMNS, queries.EXPORT, queries.EXPORT_OF)
+_LOCAL: Final = _Format(
+    (*queries.COLUMNS, *queries.LOCAL_COLUMNS), queries.LOCAL_EXPORT, queries.LOCAL_EXPORT_OF
+)
 
 
 def filename(start: int | None, end: int | None) -> str:
-    """Name the range: ``orders_2025-01-01_2025-01-31.csv``, ``all`` where a side is open."""
+    """Return a name such as ``orders_2025-01-01_2025-01-31.csv``; ``all`` for an open side."""
     return csvfile.range_filename("orders", start, end)
 
 
-async def chunks(
+async def export_csv(
     db: Db,
     merchant_id: str,
-    chosen: Chosen | None,
+    selection: Selection | None,
     readers: Readers,
     *,
     livemode: bool,
@@ -55,28 +53,27 @@ async def chunks(
 ) -> AsyncGenerator[bytes, None]:
     """Yield the file, oldest order first, in constant memory.
 
-    PostgreSQL writes the lines; here they are only passed on. They are read in parts of so many
-    bytes, however long the orders are, each a statement of its own and two at the same time, so
-    that PostgreSQL uses two processors: however slowly the file is fetched, no connection and no
-    snapshot is held meanwhile, and only two parts in memory. ``chosen``: which orders, None for
-    none. ``readers`` is entered for each statement, ``livemode`` is whether real money can be paid
-    in this deployment. ``zone``: its times are there too, as a time zone of this name has them.
-    Raises Invalid.
+    PostgreSQL writes the lines in parts of equal size, each by a statement of its own. Two parts
+    are read at a time, so that PostgreSQL uses two processors. However slowly a client fetches the
+    file, no connection and no snapshot is held meanwhile, and only two parts are in memory.
+    ``selection`` is None for no orders. ``readers`` is entered for each statement. ``livemode`` is
+    whether real money can be paid in this deployment. ``zone`` adds columns with times in this time
+    zone. Raises Invalid.
     """
-    merchant: dict[str, str | bool] = {"merchant_id": merchant_id, "livemode": livemode}
-    form = _form(local=zone is not None)
+    values: dict[str, str | bool] = {"merchant_id": merchant_id, "livemode": livemode}
+    form = _UTC
     if zone is not None:
-        merchant["zone"] = zone
+        values["zone"], form = zone, _LOCAL
 
-    async def lines(part: Part) -> bytes:
+    async def read_lines(part: Part) -> bytes:
         async def read(tx: Tx) -> bytes | None:
             if isinstance(part, list):
-                status = None if chosen is None else chosen.wanted.status
-                return await form.of.get(tx, **merchant, ids=part, status=status)
+                status = None if selection is None else selection.filters.status
+                return await form.for_ids.get(tx, **values, ids=part, status=status)
             after, until = part
-            return await form.between.get(
+            return await form.for_range.get(
                 tx,
-                **merchant,
+                **values,
                 after_at=after.created_at,
                 after_id=after.id,
                 until_at=until.created_at,
@@ -87,115 +84,120 @@ async def chunks(
             return await db.read(read) or b""
 
     ahead: deque[asyncio.Task[bytes]] = deque()
-    parts = _parts(db, chosen, readers)
+    parts = _parts(db, selection, readers)
     try:
-        first = await anext(parts, None)  # which refuses what is wrong in a search
+        first = await anext(parts, None)  # raises Invalid for a wrong search
         yield csvfile.encode_row([column.name for column in form.columns])
         if first is not None:
-            ahead.append(asyncio.create_task(lines(first)))
+            ahead.append(asyncio.create_task(read_lines(first)))
         async for part in parts:
-            ahead.append(asyncio.create_task(lines(part)))
+            ahead.append(asyncio.create_task(read_lines(part)))
             if len(ahead) == _AT_ONCE:
                 yield await ahead.popleft()
         while ahead:
             yield await ahead.popleft()
-    finally:  # whoever fetched it may have gone
+    finally:  # the client may have closed the connection
         await _stop(*ahead)
         await parts.aclose()
 
 
-async def counted(
+async def export_csv_limited(
     exports: Exports,
     db: Db,
     merchant_id: str,
-    chosen: Chosen | None,
+    selection: Selection | None,
     *,
     livemode: bool,
     zone: str | None = None,
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the file as one of the exports of a process. Raises TooManyAtOnce at its beginning."""
+    """Yield the file within the export limit. Raises TooManyAtOnce before the first chunk."""
     with exports.turn(merchant_id) as readers:
-        file = chunks(db, merchant_id, chosen, readers, livemode=livemode, zone=zone)
-        async with contextlib.aclosing(file) as made:
-            async for chunk in made:
+        chunks = export_csv(db, merchant_id, selection, readers, livemode=livemode, zone=zone)
+        async with contextlib.aclosing(chunks):
+            async for chunk in chunks:
                 yield chunk
 
 
 async def _stop(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel what is read ahead for nobody, and wait until it has given its connection back."""
+    """Cancel reading ahead, and wait until the connections are returned."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _parts(db: Db, chosen: Chosen | None, readers: Readers) -> AsyncGenerator[Part, None]:
+async def _parts(
+    db: Db, selection: Selection | None, readers: Readers
+) -> AsyncGenerator[Part, None]:
     """Yield the parts of the file. Raises Invalid before the first."""
-    if chosen is None:
+    if selection is None:
         return
-    parts = _ranges(db, chosen, readers) if chosen.is_everything else _lists(db, chosen, readers)
+    divide = _divide_range if selection.is_everything else _divide_search
+    parts = divide(db, selection, readers)
     async with contextlib.aclosing(parts):
         async for part in parts:
             yield part
 
 
-async def _ranges(
-    db: Db, chosen: Chosen, readers: Readers
+async def _divide_range(
+    db: Db, selection: Selection, readers: Readers
 ) -> AsyncGenerator[tuple[ExportCursor, ExportCursor], None]:
     """Yield the parts of the list of all orders: after one order, until another or the end."""
-    wanted = chosen.wanted
+    filters = selection.filters
 
-    async def edges(after: ExportCursor) -> list[ExportCursor]:
+    async def find_ends(after: ExportCursor) -> list[ExportCursor]:
         async with readers:
             return await db.read(
                 lambda tx: queries.EXPORT_EDGES.all(
                     tx,
-                    merchant_id=wanted.merchant_id,
+                    merchant_id=filters.merchant_id,
                     after_at=after.created_at,
                     after_id=after.id,
-                    until=wanted.until,
+                    until=filters.until,
                     bytes=_PART,
-                    limit=_LOOKED_UP,
+                    limit=_SCANNED,
                 )
             )
 
-    last = ExportCursor(wanted.since, "")
-    found = await edges(last)
-    while found:
-        ahead = asyncio.create_task(edges(found[-1]))
+    last = ExportCursor(filters.since, "")
+    ends = await find_ends(last)
+    while ends:
+        ahead = asyncio.create_task(find_ends(ends[-1]))
         try:
-            for edge in found:
-                yield last, edge
-                last = edge
-            found = await ahead
+            for end in ends:
+                yield last, end
+                last = end
+            ends = await ahead
         finally:
             await _stop(ahead)
-    yield last, ExportCursor(wanted.until + 1, "")
+    yield last, ExportCursor(filters.until + 1, "")
 
 
-async def _lists(db: Db, chosen: Chosen, readers: Readers) -> AsyncGenerator[list[str], None]:
-    """Yield the parts of what filters leave: the ids of their orders."""
+async def _divide_search(
+    db: Db, selection: Selection, readers: Readers
+) -> AsyncGenerator[list[str], None]:
+    """Yield the parts of a search: the ids of their orders."""
 
-    async def following(cursor: ExportCursor) -> list[Sized]:
+    async def read_after(cursor: ExportCursor) -> list[Sized]:
         async with readers:
-            return await search.after(db, chosen.wanted, chosen.text, cursor, _FOUND)
+            return await search.list_after(db, selection.filters, selection.text, cursor, _SEARCHED)
 
-    found = await following(ExportCursor(chosen.wanted.since, ""))
-    while found:
-        last = found[-1]
-        ahead = asyncio.create_task(following(ExportCursor(last.created_at, last.id)))
+    orders = await read_after(ExportCursor(selection.filters.since, ""))
+    while orders:
+        last = orders[-1]
+        ahead = asyncio.create_task(read_after(ExportCursor(last.created_at, last.id)))
         try:
-            for part in _divided(found):
+            for part in _divide(orders):
                 yield part
-            found = await ahead
+            orders = await ahead
         finally:
             await _stop(ahead)
 
 
-def _divided(found: Sequence[Sized]) -> Iterator[list[str]]:
-    """Divide orders into parts of so many bytes; one that is longer is a part by itself."""
+def _divide(orders: Sequence[Sized]) -> Iterator[list[str]]:
+    """Divide orders into parts of ``_PART`` bytes; a longer order is a part by itself."""
     part: list[str] = []
     size = 0
-    for order in found:
+    for order in orders:
         if part and size + order.size > _PART:
             yield part
             part, size = [], 0

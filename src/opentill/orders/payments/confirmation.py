@@ -1,21 +1,22 @@
-"""Confirming many payments in one transaction, for gateways that report many at once.
+"""Confirming payments: the transition by which a received payment pays its order.
 
-A usual report is confirmed in a batch: its attempt waits, its order can be paid, and the amount is
-the one that was due. Any other report (a second payment, another amount, money in HKD, an Epay
-order that shares its number) is applied in a transaction of its own, by ``outcomes.apply_outcome``.
-Locks are taken in the order of ids, orders before balances, so that batches of several processes
-cannot deadlock.
+Every payment that a gateway reports is confirmed by ``confirm``: by itself (``outcomes``), or in a
+batch with payments that gateways report at the same time (``confirm_many``). A batch takes usual
+reports only: the attempt is undecided, the order can be paid, and the amount is the one that was
+due. Any other report (a second payment, another amount, money in HKD, an Epay order that shares its
+number) is applied in a transaction of its own, by ``outcomes.apply_outcome``. Locks are taken in
+the order of ids, orders before balances, so that batches of several processes cannot deadlock.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from opentill.core import metrics
 from opentill.db.database import Tx, once_committed
-from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
+from opentill.gateways.model import PaymentOutcome
 from opentill.merchants.fees import Scope
 from opentill.orders.fees import with_fee_of
 from opentill.orders.livemode import of_gateway
@@ -25,17 +26,22 @@ from opentill.orders.payments.model import Report
 from opentill.orders.settlement.movements import received
 from opentill.orders.transitions import Change, Payment, can, take
 
-MOST: Final = 64  # of one transaction
+BATCH: Final = 64  # reports in one transaction
 ENDS: Final = ("SUCCEEDED", "DECLINED", "REFUSED", "VOIDED", "DUPLICATE")
+
+
+class ReceivedPayment(NamedTuple):
+    """A payment that its gateway reports as received: the locked order, its attempt, the report."""
+
+    order: Order
+    attempt: PaymentAttempt
+    outcome: PaymentOutcome
 
 
 def confirmation(
     order: Order, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
 ) -> Change:
-    """Return the transition by which a payment pays a locked order, with its method's fee.
-
-    The attempt is to be SUCCEEDED in the same transaction.
-    """
+    """Return the transition by which a payment pays a locked order, with its method's fee."""
     method = outcome.method or attempt.method
     payment = Scope(method=method, currency=order.currency)
     priced = with_fee_of(order, payment)
@@ -49,80 +55,94 @@ def confirmation(
         due_at=due_at(now, order.settlement_delay_days, order.settlement_calendar),
         livemode=order.livemode if live is None else live,
     )
-    cause = f"{attempt.id} confirmed by {attempt.gateway}"
-    return Change(order=paid, event="confirmed", cause=cause, posted=received(paid))
+    card = outcome.card
+    return Change(
+        order=paid,
+        event="confirmed",
+        cause=f"{attempt.id} confirmed by {attempt.gateway}",
+        posted=received(paid),
+        payment=Payment(
+            attempt_id=attempt.id,
+            attempt_before=attempt.status,
+            provider_ref=outcome.provider_ref,
+            reason=outcome.reason,
+            card_brand=None if card is None else card.brand,
+            card_last4=None if card is None else card.last4,
+        ),
+    )
+
+
+async def confirm(tx: Tx, payments: Collection[ReceivedPayment], now: int) -> list[PaymentAttempt]:
+    """Confirm payments, each of another order; return the attempts that paid, as they were before.
+
+    A payment whose order or attempt changed since it was read is left out.
+    """
+    orders = await take(tx, [confirmation(*payment, now) for payment in payments], now)
+    attempts = {(attempt.merchant_id, attempt.id): attempt for _, attempt, _ in payments}
+    paying = [attempts[order.merchant_id, order.paid_attempt_id or ""] for order in orders]
+    for attempt in paying:
+        count_ended(tx, attempt, "SUCCEEDED")
+    return paying
 
 
 async def confirm_many(tx: Tx, reports: Sequence[Report], now: int) -> set[tuple[str, str]]:
-    """Confirm the payments of usual reports; return the keys of the reports that are done.
+    """Confirm the payments of usual reports; return the keys of the confirmed reports.
 
-    The others have changed nothing and are to be applied one by one. Waits half a second for each
-    lock.
+    The other reports have changed nothing; the caller applies each by itself. The transaction waits
+    half a second for each lock.
     """
-    found = await queries.ATTEMPTS_OF_GATEWAYS.all(
+    attempts = await queries.ATTEMPTS_OF_GATEWAYS.all(
         tx,
         gateway=[report.gateway for report in reports],
         id=[report.gateway_event.attempt_id for report in reports],
     )
-    attempts = {(attempt.gateway, attempt.id): attempt for attempt in found}
-    wanted = sorted({(attempt.merchant_id, attempt.order_id) for attempt in found})
-    if not wanted:
-        return set()
-    locked = await queries.LOCK_MANY.all(
-        tx,
-        merchant_id=[merchant_id for merchant_id, _ in wanted],
-        id=[order_id for _, order_id in wanted],
-    )
-    shared = await epay_numbers.with_shared_numbers(tx, locked)
-    orders = {
-        (order.merchant_id, order.id): order
-        for order in locked
-        if (order.merchant_id, order.id) not in shared
-    }
-    usual: dict[tuple[str, str], tuple[PaymentAttempt, Change]] = {}
+    by_key = {(attempt.gateway, attempt.id): attempt for attempt in attempts}
+    orders = await _lock_orders(tx, attempts)
+    payments: dict[tuple[str, str], ReceivedPayment] = {}  # the first usual report of each order
     for report in reports:
-        gateway_event, attempt = report.gateway_event, attempts.get(report.key)
+        attempt = by_key.get(report.key)
         if attempt is None:
             continue
         key = (attempt.merchant_id, attempt.order_id)
-        order = orders.get(key)
-        if order is not None and key not in usual and _is_usual(gateway_event, attempt, order):
-            outcome = gateway_event.outcome
-            card = outcome.card
-            payment = Payment(
-                attempt_id=attempt.id,
-                attempt_before=attempt.status,
-                provider_ref=outcome.provider_ref,
-                reason=outcome.reason,
-                card_brand=None if card is None else card.brand,
-                card_last4=None if card is None else card.last4,
-            )
-            change = confirmation(order, attempt, outcome, now)
-            usual[key] = attempt, msgspec.structs.replace(change, payment=payment)
-    moved = await take(tx, [change for _, change in usual.values()], now)
-    paid = [usual[order.merchant_id, order.id][0] for order in moved]
-    for attempt in paid:
-        count_ended(tx, attempt, "SUCCEEDED")
-    return {(attempt.gateway, attempt.id) for attempt in paid}
+        if key in orders:
+            payment = ReceivedPayment(orders[key], attempt, report.gateway_event.outcome)
+            if _is_usual(payment):
+                payments.setdefault(key, payment)
+    paying = await confirm(tx, payments.values(), now)
+    return {(attempt.gateway, attempt.id) for attempt in paying}
+
+
+async def _lock_orders(tx: Tx, attempts: Sequence[PaymentAttempt]) -> dict[tuple[str, str], Order]:
+    """Lock the orders of attempts; return those that share no Epay number, by merchant and id."""
+    keys = sorted({(attempt.merchant_id, attempt.order_id) for attempt in attempts})
+    if not keys:
+        return {}
+    locked = await queries.LOCK_MANY.all(
+        tx,
+        merchant_id=[merchant_id for merchant_id, _ in keys],
+        id=[order_id for _, order_id in keys],
+    )
+    shared = await epay_numbers.find_shared(tx, locked)
+    orders = {(order.merchant_id, order.id): order for order in locked}
+    return {key: order for key, order in orders.items() if key not in shared}
 
 
 def count_ended(tx: Tx, attempt: PaymentAttempt, status: AttemptStatus) -> None:
-    """Count for the metrics that an attempt came to an end, once that is committed."""
+    """Count for the metrics that an attempt ended, once that is committed."""
     if status not in ENDS:
         return
     count = partial(metrics.count_ended_attempt, attempt.gateway, attempt.method, status)
     once_committed(tx, count)
 
 
-def _is_usual(gateway_event: GatewayPaymentEvent, attempt: PaymentAttempt, order: Order) -> bool:
-    outcome = gateway_event.outcome
+def _is_usual(payment: ReceivedPayment) -> bool:
+    order, attempt, outcome = payment
     amount = outcome.amount
-    asked = (attempt.amount_minor, attempt.currency)
+    due = (attempt.amount_minor, attempt.currency)
     return (
         outcome.status == "SUCCEEDED"
         and attempt.status in UNDECIDED
         and can(order, "confirmed")
-        and (amount is None or (amount.minor, amount.currency) == asked)
+        and (amount is None or (amount.minor, amount.currency) == due)
         and outcome.clearing_currency != "HKD"
-        and not (outcome.action_url or outcome.qr_text)
     )

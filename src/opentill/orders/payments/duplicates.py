@@ -1,6 +1,6 @@
-"""Duplicate payments: a second payment of an order is returned to its customer.
+"""Duplicate payments: the money of a second payment of an order is returned to its customer.
 
-Its gateway is asked to return it. If the gateway refuses for good, does not report the outcome, or
+The gateway is asked to return it. If the gateway refuses for good, does not report the outcome, or
 is no longer in use, an operator returns the money and records that here.
 """
 
@@ -26,16 +26,16 @@ from opentill.orders.queries import ATTEMPT
 _log: Final = structlog.get_logger()
 
 
-def is_kept(attempt: PaymentAttempt, reporting: Container[str]) -> bool:
-    """Return whether it paid an order a second time, and its gateway may keep the money for good.
+def needs_manual_return(attempt: PaymentAttempt, reporting: Container[str]) -> bool:
+    """Whether an attempt is a duplicate payment that its gateway may never return.
 
-    ``reporting`` are gateways that always say by themselves what became of a refund.
+    ``reporting`` are the gateways that always report the outcome of a refund by themselves.
     """
-    refused = attempt.check_at is None
-    return attempt.status == "DUPLICATE" and (refused or attempt.gateway not in reporting)
+    is_refused = attempt.check_at is None
+    return attempt.status == "DUPLICATE" and (is_refused or attempt.gateway not in reporting)
 
 
-async def given_back_manually(
+async def record_duplicate_return(
     tx: Tx,
     merchant_id: str,
     order_id: str,
@@ -45,34 +45,35 @@ async def given_back_manually(
     *,
     reporting: Container[str],
 ) -> None:
-    """Record as the operator that the money of a second payment was given back.
+    """Record as the operator that the money of a duplicate payment was returned.
 
-    Raises NotFound for an attempt that is not the order's, and Invalid for one whose money has been
-    given back, or may be by a gateway of ``reporting``, as in ``is_kept``.
+    Raises NotFound for an attempt of another order, and Invalid for one that does not need a manual
+    return; ``reporting`` is as in ``needs_manual_return``.
     """
     await service.lock(tx, merchant_id, order_id)
     attempt = await service.find_attempt(tx, merchant_id, attempt_id)
     if attempt.order_id != order_id:
         raise NotFound
-    if not is_kept(attempt, reporting):
-        why = "attempt must be one whose gateway refuses to give it back, or does not say if it did"
-        raise Invalid("attempt", why)
+    if not needs_manual_return(attempt, reporting):
+        reason = (
+            "attempt must be a second payment that its gateway refused to return, "
+            "or whose return it does not report"
+        )
+        raise Invalid("attempt", reason)
     outcome = RefundOutcome(status="SUCCEEDED", provider_ref=f"by {actor.who}: {actor.reason}")
-    await given_back(tx, attempt, outcome, now, by_operator=True)
+    await apply_duplicate_return(tx, attempt, outcome, now, by_operator=True)
 
 
-async def give_back(
+async def return_duplicate(
     db: Db, gateways: Mapping[str, Gateway], attempt: PaymentAttempt, public_url: str, now: int
 ) -> None:
-    """Give a duplicate payment back at the gateway; the attempt's id names the refund too."""
+    """Return a duplicate payment through its gateway; the attempt's id names the refund as well."""
     gateway = gateways.get(attempt.gateway)
     if gateway is None:
         _log.error("gateway gone", attempt=attempt.id, gateway=attempt.gateway)
         return
-    merchant_id, id_ = attempt.merchant_id, attempt.id
-    first = bool(
-        await db.run(lambda tx: queries.GIVING_BACK.run(tx, merchant_id=merchant_id, id=id_))
-    )
+    key = {"merchant_id": attempt.merchant_id, "id": attempt.id}
+    is_first = bool(await db.run(lambda tx: queries.MARK_RETURN_SENT.run(tx, **key)))
     request = RefundRequest(
         refund_id=attempt.id,
         attempt_id=attempt.id,
@@ -80,15 +81,15 @@ async def give_back(
         amount=Money(attempt.amount_minor, attempt.currency),
         reason="duplicate payment",
         callback_url=callback_url(public_url, attempt.gateway),
-        repeated=not first,
+        repeated=not is_first,
     )
     outcome = await observe_call(attempt.gateway, "refund", gateway.refund(request))
-    if first and outcome.status == "UNREACHABLE":
-        await db.run(lambda tx: queries.NOT_GIVEN_BACK.run(tx, merchant_id=merchant_id, id=id_))
-    await db.run(lambda tx: given_back(tx, attempt, outcome, now))
+    if is_first and outcome.status == "UNREACHABLE":
+        await db.run(lambda tx: queries.UNMARK_RETURN_SENT.run(tx, **key))
+    await db.run(lambda tx: apply_duplicate_return(tx, attempt, outcome, now))
 
 
-async def given_back(
+async def apply_duplicate_return(
     tx: Tx,
     attempt: PaymentAttempt,
     outcome: RefundOutcome,
@@ -96,47 +97,45 @@ async def given_back(
     *,
     by_operator: bool = False,
 ) -> None:
-    """Apply the outcome of giving a duplicate payment back, from a response or a callback.
+    """Apply the outcome of returning a duplicate payment. Idempotent.
 
-    A gateway that refuses for good is not asked again: the operator sees it in the order's history.
-    So it is where the gateway says afterwards that giving back has failed, such as for a customer's
-    account that is closed. Then only the operator says that it was given back all the same.
-    Repeated and late outcomes change nothing.
+    A gateway that refuses for good is not called again; the operator sees the refusal in the
+    order's history. The same holds if the gateway reports later that the return failed, for example
+    because the customer's account is closed: from then on only the operator can record the return.
     """
     order = await service.lock(tx, attempt.merchant_id, attempt.order_id)
     current = await ATTEMPT.first(tx, merchant_id=attempt.merchant_id, id=attempt.id)
     if current is None or current.status not in ("DUPLICATE", "GIVEN_BACK"):
         return
-    is_back = current.status == "GIVEN_BACK"
-    if outcome.status == "SUCCEEDED" and not is_back:
+    is_returned = current.status == "GIVEN_BACK"
+    if outcome.status == "SUCCEEDED" and not is_returned:
         if current.check_at is None and not by_operator:
-            # It may be late, and have failed since. If not, somebody has given it back elsewhere.
+            # The report may be older than the failure, or somebody returned the money elsewhere.
             _log.error(
                 "duplicate said to be given back", attempt=attempt.id, by=outcome.provider_ref
             )
             return
         cause = f"{attempt.id} {outcome.provider_ref}".strip()
-        done = PaymentOutcome(status="SUCCEEDED")
-        await write_attempt(tx, current, "GIVEN_BACK", done, None, now)
+        success = PaymentOutcome(status="SUCCEEDED")
+        await write_attempt(tx, current, "GIVEN_BACK", success, None, now)
         await note(tx, order, "payment_given_back", cause, now)
-    elif outcome.status == "REFUSED" and (is_back or current.check_at is not None):
-        if is_back and await _is_noted(tx, order, "payment_not_given_back", attempt.id):
-            return  # the operator has given it back since
+    elif outcome.status == "REFUSED" and (is_returned or current.check_at is not None):
+        if is_returned and await _has_event(tx, order, "payment_not_given_back", attempt.id):
+            return  # the operator has returned the money since
         _log.error(
             "duplicate not given back",
             attempt=attempt.id, was=current.status, reason=outcome.reason,
         )  # fmt: skip
         reason = outcome.reason or "refused"
         key = {"merchant_id": attempt.merchant_id, "id": attempt.id}
-        if is_back:
-            await queries.CAME_BACK.run(tx, **key, reason=reason, now=now)
+        if is_returned:
+            await queries.REOPEN_RETURN.run(tx, **key, reason=reason, now=now)
         else:
-            await queries.STOP_GIVING_BACK.run(tx, **key, reason=reason)
-        cause = f"{attempt.id}: {reason}"
-        await note(tx, order, "payment_not_given_back", cause, now)
+            await queries.STOP_RETURN.run(tx, **key, reason=reason)
+        await note(tx, order, "payment_not_given_back", f"{attempt.id}: {reason}", now)
 
 
-async def _is_noted(tx: Tx, order: Order, event: str, beginning: str) -> bool:
-    """Return whether the order's history has an event whose cause begins so."""
-    lines = await service.history(tx, order.merchant_id, order.id)
-    return any(line.event == event and line.cause.startswith(beginning) for line in lines)
+async def _has_event(tx: Tx, order: Order, event: str, beginning: str) -> bool:
+    """Whether the order's history has an event whose cause begins with ``beginning``."""
+    rows = await service.history(tx, order.merchant_id, order.id)
+    return any(row.event == event and row.cause.startswith(beginning) for row in rows)

@@ -1,7 +1,7 @@
-"""Orders under one number of an Epay shop: the first that is paid counts (decision 0143).
+"""Orders that share a number of an Epay shop: the first one that is paid counts (decision 0143).
 
-A number has several orders where its session ended unpaid and the shop submitted it again
-(decision 0125). The payment of a second one goes back like any second payment.
+A number has several orders if its session ended unpaid and the shop submitted the number again
+(decision 0125). The payment of a second order is returned like any second payment.
 """
 
 from collections.abc import Collection
@@ -12,31 +12,32 @@ from opentill.orders.payments import queries
 
 
 async def lock_number(tx: Tx, merchant_id: str, order_id: str) -> None:
-    """Lock every order under the number of an order, oldest first, as a new submission does.
+    """Lock every order that shares an order's number, oldest first, as a new submission does.
 
-    To be called before any of them is locked alone. Locks nothing for an order of another API.
+    Call this before locking any of these orders by itself. Locks nothing for an order of another
+    API.
     """
     await queries.LOCK_NUMBER.all(tx, merchant_id=merchant_id, id=order_id)
 
 
 async def find_paid_beside(tx: Tx, order: Order) -> str | None:
-    """Return the id of another order under the number that was paid, refunded or not.
+    """Return the id of another order of the number that was paid, even if it is refunded by now.
 
-    The number is locked.
+    The caller must have locked the number.
     """
     if order.source != "EPAY":
         return None
     return await queries.PAID_BESIDE.get(tx, merchant_id=order.merchant_id, id=order.id)
 
 
-async def with_shared_numbers(tx: Tx, orders: Collection[Order]) -> set[tuple[str, str]]:
-    """Return the merchants and ids of those of some locked orders whose number has several."""
-    of_epay = [order for order in orders if order.source == "EPAY"]
-    if not of_epay:
+async def find_shared(tx: Tx, orders: Collection[Order]) -> set[tuple[str, str]]:
+    """Return merchant and id of each locked order whose number other orders have too."""
+    epay_orders = [order for order in orders if order.source == "EPAY"]
+    if not epay_orders:
         return set()
     shared = await queries.SHARED_NUMBERS.all(
         tx,
-        merchant_id=[order.merchant_id for order in of_epay],
-        id=[order.id for order in of_epay],
+        merchant_id=[order.merchant_id for order in epay_orders],
+        id=[order.id for order in epay_orders],
     )
     return {(row.merchant_id, row.id) for row in shared}

@@ -1,7 +1,7 @@
 """Counting failed payment attempts, each once, in the quarter hour in which it ended.
 
 The attempt's row says in which quarter hour it is counted, and is marked in the transaction that
-counts it. An index finds attempts of any server, whenever their transactions commit. An attempt
+counts it. An index finds uncounted attempts, whenever their transactions commit. An attempt
 whose money arrives after all is removed from the count.
 """
 
@@ -13,19 +13,19 @@ from opentill.orders.payments.model import FailedAttempts
 
 
 async def count_failed(tx: Tx, merchant_id: str, most: int) -> Sequence[FailedAttempts]:
-    """Mark up to ``most`` of a merchant's attempts as counted; return by how many counts change.
+    """Mark up to ``most`` of a merchant's attempts as counted; return the changes of the counts.
 
     The caller adds the changes to its counts in the same transaction.
     """
     return await queries.COUNT_FAILED.all(tx, merchant_id=merchant_id, limit=most)
 
 
-async def with_uncounted(tx: Tx, after: str, most: int) -> list[str]:
-    """Return up to ``most`` merchants after one that have attempts to be counted."""
-    found = await queries.UNCOUNTED_MERCHANTS.all(tx, after=after, limit=most)
-    return [merchant.merchant_id for merchant in found]
+async def list_uncounted_merchants(tx: Tx, after: str, most: int) -> list[str]:
+    """Return up to ``most`` merchants, by id and after one, that have uncounted attempts."""
+    merchants = await queries.UNCOUNTED_MERCHANTS.all(tx, after=after, limit=most)
+    return [merchant.merchant_id for merchant in merchants]
 
 
-async def uncounted_since(tx: Tx, merchant_id: str) -> int | None:
-    """Return when a merchant's first attempt ended that is to be counted (Unix ms), or None."""
+async def find_uncounted_since(tx: Tx, merchant_id: str) -> int | None:
+    """Return when a merchant's first uncounted attempt ended (Unix ms), None if all are counted."""
     return await queries.UNCOUNTED_SINCE.get(tx, merchant_id=merchant_id)

@@ -1,5 +1,7 @@
 """Orders that an operator confirms or revokes, because no gateway reports on their money."""
 
+from typing import Final
+
 import msgspec
 
 from opentill.core.errors import Invalid
@@ -8,17 +10,18 @@ from opentill.db.database import Tx
 from opentill.gateways.model import PaymentOutcome
 from opentill.orders.model import OPERATOR, NewAttempt, Order
 from opentill.orders.payments import epay_numbers, queries
-from opentill.orders.payments.confirmation import confirmation
-from opentill.orders.payments.outcomes import write_attempt
+from opentill.orders.payments.confirmation import confirmation, count_ended
 from opentill.orders.queries import INSERT_ATTEMPT
 from opentill.orders.service import lock
 from opentill.orders.transitions import Change, can, transition
 
+_BY_TRANSFER: Final = PaymentOutcome(status="SUCCEEDED", method="BANK_TRANSFER")
+
 
 async def awaits_confirmation(tx: Tx, order: Order) -> bool:
-    """Return whether a customer says that they have sent all of an order's amount by themselves.
+    """Whether a customer says that they have sent the whole amount, such as by bank transfer.
 
-    Such as by bank transfer: an attempt that only the operator can confirm.
+    Their attempt is one that only the operator can confirm.
     """
     attempt = await queries.MANUAL_ATTEMPT.first(
         tx, merchant_id=order.merchant_id, order_id=order.id
@@ -50,30 +53,25 @@ async def confirm_manually(
     if paid_beside := await epay_numbers.find_paid_beside(tx, order):
         reason = f"{paid_beside} was paid under the same out_trade_no: return this payment"
         raise Invalid("orderId", f"orderId must be the first paid order of its number: {reason}")
-    waiting = await queries.MANUAL_ATTEMPT.first(tx, merchant_id=merchant_id, order_id=order.id)
-    if waiting is not None:
-        arrived = PaymentOutcome(status="SUCCEEDED")
-        attempt = await write_attempt(tx, waiting, "SUCCEEDED", arrived, None, now)
-    else:
-        attempt = await INSERT_ATTEMPT.one(
-            tx,
-            NewAttempt(
-                merchant_id=merchant_id,
-                id=new_id("att"),
-                order_id=order.id,
-                gateway=OPERATOR,
-                method="BANK_TRANSFER",
-                status="SUCCEEDED",
-                amount_minor=order.amount_minor,
-                currency=order.currency,
-                locale="en",
-                payer_ip=order.payer_ip,
-                check_at=None,
-            ),
-            now=now,
+    attempt = await queries.MANUAL_ATTEMPT.first(tx, merchant_id=merchant_id, order_id=order.id)
+    if attempt is None:
+        new = NewAttempt(
+            merchant_id=merchant_id,
+            id=new_id("att"),
+            order_id=order.id,
+            gateway=OPERATOR,
+            method="BANK_TRANSFER",
+            status="SUBMITTED",
+            amount_minor=order.amount_minor,
+            currency=order.currency,
+            locale="en",
+            payer_ip=order.payer_ip,
+            check_at=None,
         )
-    outcome = PaymentOutcome(status="SUCCEEDED", method="BANK_TRANSFER")
-    change = confirmation(order, attempt, outcome, now)
+        attempt = await INSERT_ATTEMPT.one(tx, new, now=now)
+    else:
+        count_ended(tx, attempt, "SUCCEEDED")
+    change = confirmation(order, attempt, _BY_TRANSFER, now)
     paid = msgspec.structs.replace(change.order, payer_ip=order.payer_ip, livemode=livemode)
     cause = f"confirmed by {who}: {reason}"
     return await transition(tx, msgspec.structs.replace(change, order=paid, cause=cause), now)

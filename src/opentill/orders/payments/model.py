@@ -6,10 +6,10 @@ from opentill.gateways.model import GatewayPaymentEvent, Method
 
 
 class FailedAttempts(msgspec.Struct, frozen=True):
-    """How many attempts failed in the quarter hour from ``since`` (Unix ms): below zero, fewer.
+    """By how much a count of failed attempts changes: those of a gateway, method and currency.
 
-    Of one gateway, method and currency.
-    ``attempts`` is how many were looked at.
+    ``since`` is the beginning of the quarter hour (Unix ms). ``failed`` is below zero if attempts
+    are removed from the count. ``attempts`` is how many attempts the change stands for.
     """
 
     since: int
@@ -21,28 +21,28 @@ class FailedAttempts(msgspec.Struct, frozen=True):
 
 
 class UncountedMerchant(msgspec.Struct, frozen=True):
-    """A merchant with attempts to be counted."""
+    """A merchant with failed attempts that are not counted yet."""
 
     merchant_id: str
 
 
 class Payer(msgspec.Struct, frozen=True, kw_only=True):
-    """Who pays, as entered on the payment page."""
+    """The person who pays, as entered on the payment page."""
 
     email: str
     name: str | None
-    prefilled: str | None = None  # the name that the merchant gave, where the payer enters none
+    prefilled: str | None = None  # the merchant's name for the customer, if the payer enters none
     ip: str
     locale: str
 
     @property
-    def known_name(self) -> str | None:
-        """The name that the order keeps."""
+    def order_name(self) -> str | None:
+        """The name that is stored in the order."""
         return self.name or self.prefilled or None
 
 
 class PaymentIntent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a customer is about to pay, and how; ``expires_at`` (Unix ms) is the last moment."""
+    """A payment that a customer is about to make; ``expires_at`` (Unix ms) is its deadline."""
 
     merchant_id: str
     order_id: str
@@ -53,7 +53,7 @@ class PaymentIntent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnansweredAttempts(msgspec.Struct, frozen=True):
-    """How many attempts at a gateway have no known outcome, and since when the oldest (Unix ms)."""
+    """How many attempts of a gateway have an unknown outcome; ``since``: the oldest, Unix ms."""
 
     gateway: str
     number: int
@@ -68,12 +68,12 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, str]:
-        """The gateway and the attempt."""
+        """The gateway and the attempt's id."""
         return self.gateway, self.gateway_event.attempt_id
 
 
 class SharedNumber(msgspec.Struct, frozen=True):
-    """An order of an Epay shop whose number other orders have, too."""
+    """An order of an Epay shop whose number other orders have too."""
 
     merchant_id: str
     id: str

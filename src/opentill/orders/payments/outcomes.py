@@ -21,26 +21,17 @@ from opentill.orders.model import (
 )
 from opentill.orders.order_history import note
 from opentill.orders.payments import epay_numbers, queries
-from opentill.orders.payments.confirmation import confirmation, count_ended
-from opentill.orders.service import attempt_of, find_attempt, lock
-from opentill.orders.transitions import Change, can, take, transition
+from opentill.orders.payments.confirmation import ReceivedPayment, confirm, count_ended
+from opentill.orders.service import find_attempt, find_reported_attempt, lock
+from opentill.orders.transitions import Change, can, transition
 
 _log: Final = structlog.get_logger()
 
 FIRST_CHECK_MS: Final = 15_000  # longer than any call to a gateway lasts
-
-
-ACTION_CHECK_MS: Final = 60_000
-
-
-PENDING_CHECK_MS: Final = 2_000
-
-
-WAITS: Final = {"ACTION_REQUIRED": ACTION_CHECK_MS, "PENDING": PENDING_CHECK_MS}
-
-
-# The status of an attempt that failed, and the event of its order, by the outcome.
-_ENDS: Final[dict[PaymentStatus, tuple[AttemptStatus, Event]]] = {
+# After how many milliseconds the gateway is queried again, by the attempt's new status.
+CHECK_AFTER_MS: Final = {"ACTION_REQUIRED": 60_000, "PENDING": 2_000}
+# The status of a failed attempt and the event of its order, by the outcome.
+_FAILURES: Final[dict[PaymentStatus, tuple[AttemptStatus, Event]]] = {
     "DECLINED": ("DECLINED", "declined"),
     "UNREACHABLE": ("DECLINED", "declined"),
     "NOT_FOUND": ("DECLINED", "declined"),
@@ -52,21 +43,20 @@ _ENDS: Final[dict[PaymentStatus, tuple[AttemptStatus, Event]]] = {
 async def apply_outcome(
     tx: Tx, merchant_id: str, attempt_id: str, outcome: PaymentOutcome, now: int, *, gateway: str
 ) -> PaymentAttempt:
-    """Apply the outcome of an attempt: from a response, a callback or a query, however often.
+    """Apply the outcome of an attempt, from a response, a callback or a query. Idempotent.
 
-    ``gateway`` is the one that reports it. Raises NotFound for an unknown attempt, and
-    OfAnotherGateway.
+    ``gateway`` reports the outcome. Raises NotFound for an unknown attempt, and OfAnotherGateway.
     """
-    seen = await attempt_of(tx, gateway, merchant_id, attempt_id)
-    return await apply_to(tx, seen, outcome, now)
+    attempt = await find_reported_attempt(tx, gateway, merchant_id, attempt_id)
+    return await apply_to_attempt(tx, attempt, outcome, now)
 
 
-async def apply_to(
+async def apply_to_attempt(
     tx: Tx, seen: PaymentAttempt, outcome: PaymentOutcome, now: int
 ) -> PaymentAttempt:
-    """Apply the outcome that an attempt's own gateway reports of it, as ``apply_outcome`` does.
+    """Apply the outcome that an attempt's own gateway reports, as ``apply_outcome`` does.
 
-    ``seen`` may be out of date: the attempt is read again with the order's lock.
+    ``seen`` may be out of date: the attempt is read again once its order is locked.
     """
     if outcome.status == "SUCCEEDED":
         await epay_numbers.lock_number(tx, seen.merchant_id, seen.order_id)
@@ -74,25 +64,25 @@ async def apply_to(
     attempt = await find_attempt(tx, seen.merchant_id, seen.id)
     match outcome.status:
         case "SUCCEEDED":
-            return await _received(tx, order, attempt, outcome, now)
+            return await _apply_payment(tx, order, attempt, outcome, now)
         case "ACTION_REQUIRED" | "PENDING" as status:
-            return await _accepted(tx, order, attempt, outcome, status, now)
-        case _ if _ends(attempt, outcome, now):
-            return await _ended(tx, order, attempt, outcome, now)
-        case _:  # UNKNOWN, or NOT_FOUND though the gateway has known the attempt: ask again
+            return await _apply_acceptance(tx, order, attempt, outcome, status, now)
+        case _ if _is_failure(attempt, outcome, now):
+            return await _apply_failure(tx, order, attempt, outcome, now)
+        case _:  # UNKNOWN, or NOT_FOUND though the gateway has known the attempt: query again
             _log.warning("attempt unknown", attempt=attempt.id, reason=outcome.reason)
             return attempt
 
 
-def _ends(attempt: PaymentAttempt, outcome: PaymentOutcome, now: int) -> bool:
-    """Return whether an attempt failed by an outcome.
+def _is_failure(attempt: PaymentAttempt, outcome: PaymentOutcome, now: int) -> bool:
+    """Whether an outcome means that the attempt failed.
 
-    NOT_FOUND counts only once the call to the gateway has surely ended: before, the request may
+    NOT_FOUND counts only once the call to the gateway has surely ended: until then the request may
     still arrive.
     """
     if outcome.status == "NOT_FOUND":
         return attempt.status == "SUBMITTED" and now - attempt.created_at >= FIRST_CHECK_MS
-    return outcome.status in _ENDS
+    return outcome.status in _FAILURES
 
 
 async def write_attempt(
@@ -103,7 +93,7 @@ async def write_attempt(
     check_at: int | None,
     now: int,
 ) -> PaymentAttempt:
-    """Write the status of an attempt, with what its outcome says, and return it."""
+    """Write the status of an attempt and the fields of its outcome; return the attempt."""
     written = await queries.UPDATE_ATTEMPT.first(
         tx,
         merchant_id=attempt.merchant_id,
@@ -121,43 +111,39 @@ async def write_attempt(
     return written or attempt
 
 
-async def _received(
+async def _apply_payment(
     tx: Tx, order: Order, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
 ) -> PaymentAttempt:
-    """Apply that money was received: it pays the order, or it is to be given back."""
-    card = outcome.card
+    """Apply that money was received: it pays the order, or it is to be returned."""
     if attempt.status in FINAL:
-        if card and attempt.status == "SUCCEEDED" and attempt.card_last4 is None:
-            await cards.keep(tx, order, attempt, card)  # another report has confirmed it without
+        if outcome.card and attempt.status == "SUCCEEDED" and attempt.card_last4 is None:
+            await cards.store_card(tx, order, attempt, outcome.card)  # confirmed without the card
         return attempt
     amount = outcome.amount
     if amount and (amount.minor, amount.currency) != (attempt.amount_minor, attempt.currency):
-        got = money.named(amount.minor, amount.currency)
-        _log.error("amount differs", attempt=attempt.id, got=got)
+        reported = money.named(amount.minor, amount.currency)
+        _log.error("amount differs", attempt=attempt.id, got=reported)
         if attempt.reason != "amount_differs":
-            cause = f"{attempt.id}: {got} instead of the amount due"
+            cause = f"{attempt.id}: {reported} instead of the amount due"
             await note(tx, order, "amount_differs", cause, now)
         differs = PaymentOutcome(status="UNKNOWN", reason="amount_differs")
         return await write_attempt(tx, attempt, attempt.status, differs, None, now)
     paid_beside = await epay_numbers.find_paid_beside(tx, order)
     if paid_beside is None and can(order, "confirmed"):
-        paid = await write_attempt(tx, attempt, "SUCCEEDED", outcome, None, now)
-        hkd = await _hkd_rate(tx, order, outcome)
+        hkd = await _find_hkd_rate(tx, order, outcome)
         order = msgspec.structs.replace(order, hkd_exchange_rate=hkd)
-        await take(tx, [confirmation(order, attempt, outcome, now)], now)
-        if card:
-            await cards.keep(tx, order, attempt, card)
-        return paid
+        await confirm(tx, [ReceivedPayment(order, attempt, outcome)], now)
+        return await find_attempt(tx, attempt.merchant_id, attempt.id)
     cause = f"{attempt.id} is given back"
     if paid_beside is not None:
         cause += f": {paid_beside} was paid under the same out_trade_no"
-        order = await _close_beside(tx, order, paid_beside, now)
+        order = await _close_unpaid(tx, order, paid_beside, now)
     await note(tx, order, "duplicate_payment", cause, now)
     return await write_attempt(tx, attempt, "DUPLICATE", outcome, now, now)
 
 
-async def _close_beside(tx: Tx, order: Order, paid_order_id: str, now: int) -> Order:
-    """Close and return an order whose number another one paid: nobody is to pay it again."""
+async def _close_unpaid(tx: Tx, order: Order, paid_order_id: str, now: int) -> Order:
+    """Close an order whose Epay number another order paid, so that it is not paid too."""
     reason = f"{paid_order_id} was paid under the same out_trade_no"
     if can(order, "accepted"):
         order = await transition(tx, Change(order, "accepted", reason), now)
@@ -166,10 +152,10 @@ async def _close_beside(tx: Tx, order: Order, paid_order_id: str, now: int) -> O
     return order
 
 
-async def _hkd_rate(tx: Tx, order: Order, outcome: PaymentOutcome) -> Decimal | None:
-    """Return the order's rate to HKD when it was opened, if the payment is cleared in HKD.
+async def _find_hkd_rate(tx: Tx, order: Order, outcome: PaymentOutcome) -> Decimal | None:
+    """Return the order's rate to HKD at its opening if the payment clears in HKD, else None.
 
-    It is only shown: None where no rate was known.
+    The rate is for display only: None as well if there was none.
     """
     if outcome.clearing_currency != "HKD":
         return None
@@ -178,7 +164,7 @@ async def _hkd_rate(tx: Tx, order: Order, outcome: PaymentOutcome) -> Decimal | 
     return await rates.find(tx, order.currency, "HKD", order.created_at)
 
 
-async def _accepted(
+async def _apply_acceptance(
     tx: Tx,
     order: Order,
     attempt: PaymentAttempt,
@@ -186,27 +172,28 @@ async def _accepted(
     status: Literal["ACTION_REQUIRED", "PENDING"],
     now: int,
 ) -> PaymentAttempt:
-    """Apply that the customer must act, or that the outcome comes later."""
-    stale = attempt.status == "PENDING" and status == "ACTION_REQUIRED"
-    if attempt.status not in UNDECIDED or stale or attempt.status == status:
+    """Apply that the customer must act, or that the gateway will decide later."""
+    is_stale = attempt.status == "PENDING" and status == "ACTION_REQUIRED"
+    if attempt.status not in UNDECIDED or is_stale or attempt.status == status:
         return attempt
-    written = await write_attempt(tx, attempt, status, outcome, now + WAITS[status], now)
+    check_at = now + CHECK_AFTER_MS[status]
+    written = await write_attempt(tx, attempt, status, outcome, check_at, now)
     if attempt.status == "SUBMITTED" and order.status == "CREATING":
         await transition(tx, Change(order, "accepted", attempt.id), now)
     return written
 
 
-async def _ended(
+async def _apply_failure(
     tx: Tx, order: Order, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
 ) -> PaymentAttempt:
-    """Apply that the attempt failed: the order can be paid by another one, or is closed."""
+    """Apply that the attempt failed: another attempt may pay the order, or the order is closed."""
     if attempt.status not in UNDECIDED:
         return attempt
-    status, event = _ENDS[outcome.status]
+    status, event = _FAILURES[outcome.status]
     written = await write_attempt(tx, attempt, status, outcome, None, now)
     reason = outcome.reason or outcome.status.lower()
     cause = f"{attempt.id}: {reason}"
-    # While another attempt is on its way to its gateway, a decline of this one leaves the order.
+    # A decline changes nothing while another attempt is on its way to its gateway.
     waits_for_other = order.status == "CREATING" and attempt.status != "SUBMITTED"
     if can(order, event) and not (waits_for_other and event == "declined"):
         await transition(tx, Change(order, event, cause, reason=reason), now)

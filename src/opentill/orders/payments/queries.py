@@ -9,28 +9,28 @@ from opentill.orders.payments.model import (
     UncountedMerchant,
 )
 
-# Attempts of any merchants, each if it went through the gateway that speaks of it. The
-# transaction then waits half a second for a lock, lest one merchant's hold up the others'. One plan
-# serves for any number (decision 0111).
+# The attempts of any merchants that went through the gateways that report on them. From here on
+# the transaction waits at most half a second for a lock, so that one merchant does not hold up the
+# others. One plan serves for any number of attempts (decision 0111).
 ATTEMPTS_OF_GATEWAYS = Query(
     PaymentAttempt,
     """
     with patience as materialized (select set_config('lock_timeout', '500ms', true))
     select a.* from patience
-    cross join unnest((select :gateway::text[]), :id::text[]) as wanted (gateway, id)
-    join directory d on d.id = wanted.id
+    cross join unnest((select :gateway::text[]), :id::text[]) as report (gateway, id)
+    join directory d on d.id = report.id
     join payment_attempts a on a.merchant_id = d.merchant_id and a.id = d.id
-        and a.gateway = wanted.gateway
+        and a.gateway = report.gateway
     """,
 )
-# Many orders, in the order in which everybody locks them. The subquery hides how many they are from
-# PostgreSQL, so that it keeps one plan (decision 0111).
+# Locks many orders, sorted by id as every transaction does. The subquery hides the length of the
+# arrays from PostgreSQL, so that it keeps one plan (decision 0111).
 LOCK_MANY = Query(
     Order,
     """
     select o.*
-    from unnest((select :merchant_id::text[]), :id::text[]) as wanted (merchant_id, id)
-    join orders o on o.merchant_id = wanted.merchant_id and o.id = wanted.id
+    from unnest((select :merchant_id::text[]), :id::text[]) as locked (merchant_id, id)
+    join orders o on o.merchant_id = locked.merchant_id and o.id = locked.id
     order by o.merchant_id, o.id for update of o
     """,
 )
@@ -42,9 +42,7 @@ SET_CUSTOMER = Command(
     where merchant_id = :merchant_id and id = :id
     """,
 )
-
-
-# The latest attempt that the operator is to confirm: its gateway is `manual`.
+# The latest attempt that the operator may confirm: its gateway is `manual`.
 MANUAL_ATTEMPT = Query(
     PaymentAttempt,
     """
@@ -53,8 +51,6 @@ MANUAL_ATTEMPT = Query(
     order by created_at desc, id desc limit 1
     """,
 )
-
-
 UPDATE_ATTEMPT = Query(
     PaymentAttempt,
     """
@@ -67,10 +63,8 @@ UPDATE_ATTEMPT = Query(
     returning *
     """,
 )
-
-
-# Claim attempts whose gateway is to be asked: whoever claims has them until `:lease_until`. With
-# `:gateways` only those of these, or, if they are not `:included`, of all others.
+# Claims attempts that are due for a query, until `:lease_until`. `:gateways` limits them to these
+# gateways, or, if `:included` is false, to all other gateways; null does not limit them.
 CLAIM_ATTEMPTS = Query(
     PaymentAttempt,
     """
@@ -85,29 +79,23 @@ CLAIM_ATTEMPTS = Query(
     returning a.*
     """,
 )
-
-
-# Duplicates: committed before the gateway is asked to give one back, so that it is known whether it
-# may have been; taken back only if the request surely did not reach it.
-GIVING_BACK = Command(
+# Marks a duplicate payment before its gateway is asked to return it, so that a later request knows
+# that an earlier one may have arrived. The mark is removed only if the request surely did not.
+MARK_RETURN_SENT = Command(
     """
     update payment_attempts set reason = 'giving_back'
     where merchant_id = :merchant_id and id = :id and status = 'DUPLICATE'
         and reason <> 'giving_back'
     """,
 )
-
-
-NOT_GIVEN_BACK = Command(
+UNMARK_RETURN_SENT = Command(
     """
     update payment_attempts set reason = ''
     where merchant_id = :merchant_id and id = :id and status = 'DUPLICATE'
     """,
 )
-
-
-# Second payments of all merchants that have not gone back, the oldest first: an attempt that has
-# become one was changed last when it did.
+# Duplicate payments of all merchants that are not returned, the oldest first: `updated_at` is when
+# the attempt became a duplicate.
 DUPLICATES = Query(
     PaymentAttempt,
     """
@@ -115,27 +103,21 @@ DUPLICATES = Query(
     order by updated_at, id limit :limit
     """,
 )
-
-
-# Not if it became something else, or another time was set, since it was claimed.
-ASK_AGAIN = Command(
+# Writes nothing if the status or the time of the check changed since the attempt was claimed.
+SCHEDULE_CHECK = Command(
     """
     update payment_attempts set check_at = :check_at
     where merchant_id = :merchant_id and id = :id and status = :status and check_at = :claimed_until
     """,
 )
-
-
-STOP_GIVING_BACK = Command(
+STOP_RETURN = Command(
     """
     update payment_attempts set check_at = null, reason = :reason
     where merchant_id = :merchant_id and id = :id
     """,
 )
-
-
-# The money of a second payment that had gone back came back: as STOP_GIVING_BACK.
-CAME_BACK = Command(
+# The return of a duplicate payment failed after it had succeeded: as STOP_RETURN.
+REOPEN_RETURN = Command(
     """
     update payment_attempts
     set status = 'DUPLICATE', check_at = null, reason = :reason,
@@ -143,41 +125,33 @@ CAME_BACK = Command(
     where merchant_id = :merchant_id and id = :id and status = 'GIVEN_BACK'
     """,
 )
-
-
-# Take the turn to ask a gateway about an attempt, unless the last one was taken less than
-# `:every_ms` ago. A time further ahead than that is from before the clock was set back.
-TAKE_TURN = Command(
+# Claims the right to query an attempt now, unless it was claimed less than `:every_ms` ago. A time
+# that is further ahead was written before the clock was set back.
+CLAIM_QUERY = Command(
     """
     update payment_attempts set asked_at = :now::bigint
     where merchant_id = :merchant_id and id = :id
         and (asked_at is null or abs(:now::bigint - asked_at) >= :every_ms::bigint)
     """,
 )
-
-
-# Have the worker ask at the next turn, since something may have happened after the last one; not
-# about an attempt that is not to be asked about any more. The coalesce keeps PostgreSQL from the
-# index of all attempts that are due: the row is found by its id.
-ASK_SOON = Command(
+# Makes the worker query an attempt as soon as it may, since the payment may have changed after the
+# last query. An attempt that is no longer queried stays so. The coalesce keeps PostgreSQL from the
+# index of due attempts, so that it finds the row by its id.
+QUERY_SOON = Command(
     """
     update payment_attempts set check_at = asked_at + :every_ms::bigint
     where merchant_id = :merchant_id and id = :id
         and coalesce(check_at, 0) - asked_at > :every_ms::bigint
     """,
 )
-
-
-ASK_NOW = Command(
+QUERY_NOW = Command(
     """
     update payment_attempts set check_at = :now, updated_at = greatest(updated_at, :now)
     where merchant_id = :merchant_id and id = :id and check_at is null
     """,
 )
-
-
-# Mark failed attempts as counted in the quarter hour of their end, and take the mark from those
-# whose money arrived after all; see `failed_attempts.py`. Changes are returned with their sign.
+# Marks failed attempts as counted in the quarter hour of their end, and removes the mark from those
+# whose money arrived after all; see `failed_attempts.py`. Returns the signed changes of the counts.
 COUNT_FAILED = Query(
     FailedAttempts,
     """
@@ -198,9 +172,7 @@ COUNT_FAILED = Query(
     from marked group by since, gateway, method, currency order by since
     """,
 )
-
-
-# The next merchants after one that have attempts to be counted: a look into the index for each.
+# The next merchants after one that have uncounted attempts: one index lookup for each.
 UNCOUNTED_MERCHANTS = Query(
     UncountedMerchant,
     """
@@ -217,9 +189,7 @@ UNCOUNTED_MERCHANTS = Query(
     select id as merchant_id from merchant where id is not null limit :limit
     """,
 )
-
-
-# When the first attempt of a merchant ended that is not counted, or whose count is out of date.
+# When the first attempt of a merchant ended that is uncounted, or whose count is out of date.
 UNCOUNTED_SINCE = Value(
     int,
     """
@@ -227,33 +197,25 @@ UNCOUNTED_SINCE = Value(
         and (status in ('DECLINED', 'REFUSED', 'VOIDED')) <> (counted_at is not null)
     """,
 )
-
-
 MAKE_DUE = Command("update payment_attempts set check_at = :now where check_at > :now")
-
-
 COUNT_DUE = Value(
     int,
     "select count(*) from (select 1 from payment_attempts where check_at <= :now limit 10000) due",
 )
-
-
-# The oldest row of each queue: one look into its index.
+# The oldest row of the queue: one index lookup.
 OLDEST_CHECK = Value(int, "select min(check_at) from payment_attempts where check_at is not null")
 
-# Attempts whose gateway has not said what became of them, among those that it is to be asked about.
+# Attempts with an unknown outcome, among those that are to be queried.
 UNANSWERED = Query(
     UnansweredAttempts,
     """
     select gateway, count(*) as number, min(created_at) as since from (
         select gateway, status, created_at from payment_attempts
         where check_at is not null order by check_at limit 10000
-    ) asked
+    ) queried
     where status = 'SUBMITTED' and created_at <= :until group by gateway
     """,
 )
-
-
 # Each gateway's last refusal among the newest attempts of every merchant.
 LAST_REFUSED = Query(
     PaymentAttempt,
@@ -274,7 +236,7 @@ _OF_NUMBER = """
     join orders o on o.merchant_id = b.merchant_id and o.id = b.order_id
     where e.merchant_id = :merchant_id and e.order_id = :id
 """
-# Oldest first, as `epay.queries.ORDERS_OF_NUMBER` has them: two that lock cannot deadlock.
+# Oldest first, as in `epay.queries.ORDERS_OF_NUMBER`, so that two transactions cannot deadlock.
 LOCK_NUMBER = Query(
     SharedNumber,
     f"select o.merchant_id, o.id {_OF_NUMBER} order by b.submission for update of o",
@@ -287,8 +249,8 @@ SHARED_NUMBERS = Query(
     SharedNumber,
     """
     select e.merchant_id, e.order_id as id
-    from unnest(:merchant_id::text[], :id::text[]) as wanted (merchant_id, id)
-    join epay_orders e on e.merchant_id = wanted.merchant_id and e.order_id = wanted.id
+    from unnest(:merchant_id::text[], :id::text[]) as locked (merchant_id, id)
+    join epay_orders e on e.merchant_id = locked.merchant_id and e.order_id = locked.id
     where exists (
         select from epay_orders b
         where b.merchant_id = e.merchant_id and b.out_trade_no = e.out_trade_no

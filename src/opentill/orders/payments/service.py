@@ -1,9 +1,9 @@
 """Paying an order through a gateway: intent committed, gateway called, result committed.
 
-The first attempt of an order, and its usual result, are one statement each (decision 0119): a
-transaction of its own, in place of one that locks the order, reads it and its last attempt, and
-writes. If the order has changed since it was read, nothing is written, and the order is read again
-under its lock.
+The first attempt of an order, and its usual result, take one statement each (decision 0119), which
+is a transaction of its own. It replaces a transaction that locks the order, reads it and its last
+attempt, and writes. If the order has changed since it was read, the statement writes nothing, and
+the order is read again under its lock.
 """
 
 import time
@@ -37,28 +37,29 @@ from opentill.orders.model import (
 )
 from opentill.orders.payments import queries
 from opentill.orders.payments.model import Payer, PaymentIntent
-from opentill.orders.payments.outcomes import FIRST_CHECK_MS, WAITS, apply_to
+from opentill.orders.payments.outcomes import CHECK_AFTER_MS, FIRST_CHECK_MS, apply_to_attempt
 from opentill.orders.queries import INSERT_ATTEMPT
 from opentill.orders.transitions import Change, transition
 
-# An order, the attempt to pay it if there is one, and whether that is new.
-_Begun: TypeAlias = tuple[Order, PaymentAttempt | None, bool]
+# An order, its attempt if there is one, and whether that attempt is new.
+_Start: TypeAlias = tuple[Order, PaymentAttempt | None, bool]
 _log: Final = structlog.get_logger()
 _LONGEST_WAIT_MS: Final = 3_600_000
-_MOST_GATEWAYS: Final = 3  # that one payment is sent to, while its customer waits
-_PATIENCE_MS: Final = 12_000  # after which no further gateway is tried
-# The age of an attempt from which on it is not sent: the call could outlast the first check.
-_LATEST_MS: Final = FIRST_CHECK_MS - 11_000  # calls last up to ten seconds
+_MOST_GATEWAYS: Final = 3  # gateways that are tried for one payment while its customer waits
+_PATIENCE_MS: Final = 12_000  # after this time no further gateway is tried
+# An older attempt is not sent: the call could outlast the first check. Calls last up to 10 seconds.
+_LATEST_MS: Final = FIRST_CHECK_MS - 11_000
+QUERY_INTERVAL_MS: Final = 2_000
 
 
 def return_url(public_url: str, attempt: PaymentAttempt, session_id: str) -> str:
-    """Return where a gateway sends the customer back to."""
+    """Return the address to which a gateway sends the customer back."""
     lang = f"?lang={attempt.locale}" if attempt.locale else ""
     return f"{public_url}/checkout/{session_id}/return/{attempt.id}{lang}"
 
 
 def callback_url(public_url: str, gateway: str) -> str:
-    """Return where a gateway reports to."""
+    """Return the address to which a gateway reports."""
     return f"{public_url}/gateways/{gateway}/callback"
 
 
@@ -71,26 +72,26 @@ async def submit(
     *,
     untried: Order | None = None,
 ) -> PaymentAttempt | None:
-    """Start to pay an order, and return its attempt; None if nobody can pay the order any more.
+    """Start to pay an order, and return its attempt; None if the order can no longer be paid.
 
-    Harmless when it comes twice: while an attempt is on its way to the gateway or waits there,
-    that one is returned. A gateway that surely was not reached is followed by the next that takes
-    the method, in an attempt of its own; an unknown outcome never is. An attempt that took too long
-    to be stored is not sent: the request could arrive after the worker has asked the gateway, which
-    did not know the payment then. ``untried`` is the order as the caller has just read it, without
-    an attempt: then intent and result are a statement each, as long as nothing else happens to the
-    order. Raises Invalid on ``method`` for one that no gateway takes.
+    Idempotent: an attempt that is on its way to the gateway, or waits there for its customer, is
+    returned. If a gateway was surely not reached, the next gateway that takes the method is tried,
+    in an attempt of its own; after an unknown outcome no other gateway is tried. An attempt that
+    took too long to be stored is not sent: the request could arrive after the worker has queried
+    the gateway, which did not know the payment then. ``untried`` is the order as the caller has
+    just read it, without an attempt: then intent and result take one statement each, unless the
+    order changes meanwhile. Raises Invalid on ``method`` if no gateway takes it.
     """
     started_ns = time.monotonic_ns()
-    begun: _Begun | None = None
+    start: _Start | None = None
     if untried is not None:
-        begun = await _begin_untried(db, gateways, intent, untried, now)
-    if begun is None:
-        begun = await db.run(lambda tx: _begin(tx, gateways, intent, now))
-    order, attempt, fresh = begun
-    sent: Order | None = as_sent(order)
+        start = await _start_untried(db, gateways, intent, untried, now)
+    if start is None:
+        start = await db.run(lambda tx: _start(tx, gateways, intent, now))
+    order, attempt, is_new = start
+    sent: Order | None = after_intent(order)
     tried: tuple[str, ...] = ()
-    while attempt is not None and fresh:
+    while attempt is not None and is_new:
         waited_ms = (time.monotonic_ns() - started_ns) // 1_000_000
         if now + waited_ms - attempt.created_at > _LATEST_MS:
             late = PaymentOutcome(status="UNREACHABLE", reason="not_sent")
@@ -105,23 +106,30 @@ async def submit(
         if outcome.status != "UNREACHABLE" or waited_ms > _PATIENCE_MS:
             return await _apply(db, attempt, outcome, now, sent)
         sent = None
-        at = max(now + waited_ms, attempt.created_at + 1)
-        go_on = partial(_go_on, before=attempt, outcome=outcome, tried=tried, now=at)
-        attempt, fresh = await db.run(partial(go_on, gateways=gateways, intent=intent))
+        try_next = partial(
+            _try_next_gateway,
+            gateways=gateways,
+            intent=intent,
+            unreached=attempt,
+            outcome=outcome,
+            tried=tried,
+            now=max(now + waited_ms, attempt.created_at + 1),
+        )
+        attempt, is_new = await db.run(try_next)
     return attempt
 
 
-async def _last(tx: Tx, intent: PaymentIntent) -> tuple[Order, PaymentAttempt | None]:
-    """Return an order, locked, and the latest attempt to pay it."""
+async def _lock_with_attempt(tx: Tx, intent: PaymentIntent) -> tuple[Order, PaymentAttempt | None]:
+    """Lock an order; return it and its latest attempt."""
     order = await service.lock(tx, intent.merchant_id, intent.order_id)
     return order, await service.last_attempt(tx, order.merchant_id, order.id)
 
 
-async def _begin(
+async def _start(
     tx: Tx, gateways: Mapping[str, Gateway], intent: PaymentIntent, now: int
-) -> _Begun:
-    """Record the first attempt, unless one is under way; the last value says whether it is new."""
-    order, last = await _last(tx, intent)
+) -> _Start:
+    """Record an attempt, unless one is under way."""
+    order, last = await _lock_with_attempt(tx, intent)
     if order.status != "PENDING":
         return order, last, False
     if last is not None and (last.status == "PENDING" or last.waits_for_customer(intent.method)):
@@ -130,53 +138,52 @@ async def _begin(
             merchant_id=order.merchant_id,
             id=order.id,
             customer_email=intent.payer.email,
-            customer_name=intent.payer.known_name,
+            customer_name=intent.payer.order_name,
         )
         return order, last, False
-    able = candidates(gateways, intent.method, order.currency)
-    if not able:
+    names = candidates(gateways, intent.method, order.currency)
+    if not names:
         raise Invalid("method", "method must be one of the payment methods on offer")
-    first = await start_attempt(tx, order, able[0], intent.method, intent.payer, now)
-    return order, first, True
+    attempt = await start_attempt(tx, order, names[0], intent.method, intent.payer, now)
+    return order, attempt, True
 
 
-async def _begin_untried(
-    db: Db, gateways: Mapping[str, Gateway], intent: PaymentIntent, seen: Order, now: int
-) -> _Begun | None:
-    """Record the first attempt of an order as ``_begin``; None where that is to look closer."""
-    able = candidates(gateways, intent.method, seen.currency)
-    if seen.status != "PENDING" or not able:
+async def _start_untried(
+    db: Db, gateways: Mapping[str, Gateway], intent: PaymentIntent, order: Order, now: int
+) -> _Start | None:
+    """Record the first attempt of an order in one statement; None if ``_start`` must decide."""
+    names = candidates(gateways, intent.method, order.currency)
+    if order.status != "PENDING" or not names:
         return None
-    first = await db.autocommit(
-        lambda tx: start_first_attempt(tx, seen, able[0], intent.method, intent.payer, now)
+    attempt = await db.autocommit(
+        lambda tx: start_first_attempt(tx, order, names[0], intent.method, intent.payer, now)
     )
-    return None if first is None else (seen, first, True)
+    return None if attempt is None else (order, attempt, True)
 
 
-async def _go_on(
+async def _try_next_gateway(
     tx: Tx,
     *,
     gateways: Mapping[str, Gateway],
     intent: PaymentIntent,
-    before: PaymentAttempt,
+    unreached: PaymentAttempt,
     outcome: PaymentOutcome,
     tried: Sequence[str],
     now: int,
 ) -> tuple[PaymentAttempt, bool]:
     """End an attempt that never arrived, and record one through the next gateway if there is one.
 
-    None is recorded if the customer, in another tab, or a callback was faster. The last value says
-    whether the attempt is new.
+    No attempt is recorded if a callback, or the customer in another tab, was faster. The second
+    value says whether the returned attempt is new.
     """
-    ended = await apply_to(tx, before, outcome, now)
-    order, last = await _last(tx, intent)
-    overtaken = last is None or last.id != ended.id or order.status != "PENDING"
-    able = candidates(gateways, intent.method, order.currency)
-    others = [name for name in able if name not in tried]
-    if ended.status != "DECLINED" or overtaken or not others or len(tried) >= _MOST_GATEWAYS:
+    ended = await apply_to_attempt(tx, unreached, outcome, now)
+    order, last = await _lock_with_attempt(tx, intent)
+    is_overtaken = last is None or last.id != ended.id or order.status != "PENDING"
+    names = candidates(gateways, intent.method, order.currency)
+    others = [name for name in names if name not in tried]
+    if ended.status != "DECLINED" or is_overtaken or not others or len(tried) >= _MOST_GATEWAYS:
         return ended, False
-    following = await start_attempt(tx, order, others[0], intent.method, intent.payer, now)
-    return following, True
+    return await start_attempt(tx, order, others[0], intent.method, intent.payer, now), True
 
 
 def _request(
@@ -207,59 +214,57 @@ async def _apply(
 ) -> PaymentAttempt:
     """Apply the outcome that the attempt's own gateway reported.
 
-    ``sent`` is the order as the intent left it, where the outcome is that of the call itself.
+    ``sent`` is the order as the intent left it, if the outcome is the response to that intent.
     """
     if sent is not None and outcome.status in ("ACTION_REQUIRED", "PENDING"):
         accepted = await db.autocommit(lambda tx: accept_sent(tx, sent, attempt, outcome, now))
         if accepted is not None:
             return accepted
-    return await db.run(lambda tx: apply_to(tx, attempt, outcome, now))
+    return await db.run(lambda tx: apply_to_attempt(tx, attempt, outcome, now))
 
 
-async def ask(
+async def query_attempt(
     db: Db, gateways: Mapping[str, Gateway], attempt: PaymentAttempt, now: int
 ) -> PaymentAttempt:
-    """Ask the gateway what became of an attempt, apply the outcome and return the attempt.
+    """Query the gateway about an attempt, apply the outcome and return the attempt.
 
-    At most once in two seconds over all processes; in between, the attempt is returned as it is.
+    Within two seconds of the last query, by any process, the attempt is returned as it is.
     """
     gateway = gateways.get(attempt.gateway)
     if gateway is None:
         _log.error("gateway gone", attempt=attempt.id, gateway=attempt.gateway)
         return attempt
-    if _for_the_operator(attempt):
+    if _awaits_operator(attempt) or not await may_query(db, attempt, now):
         return attempt
-    if not await may_ask(db, attempt, now):
-        return attempt
-    asking = gateway.find_payment(attempt.id, attempt.provider_ref)
-    outcome = await observe_call(attempt.gateway, "find_payment", asking)
-    return await _apply(db, attempt, _asked(outcome), now)
+    querying = gateway.find_payment(attempt.id, attempt.provider_ref)
+    outcome = await observe_call(attempt.gateway, "find_payment", querying)
+    return await _apply(db, attempt, _query_outcome(outcome), now)
 
 
-def _asked(outcome: PaymentOutcome) -> PaymentOutcome:
-    """Return UNKNOWN for UNREACHABLE: a failed enquiry says nothing about the payment itself."""
+def _query_outcome(outcome: PaymentOutcome) -> PaymentOutcome:
+    """Return UNKNOWN for UNREACHABLE: a failed query says nothing about the payment itself."""
     if outcome.status == "UNREACHABLE":
         return PaymentOutcome(status="UNKNOWN", reason=outcome.reason)
     return outcome
 
 
-async def close(
+async def close_page(
     db: Db, gateways: Mapping[str, Gateway], attempt: PaymentAttempt, now: int
 ) -> PaymentAttempt:
-    """Close the gateway's page of an attempt whose order is paid or closed; ask about any other.
+    """Close the gateway's page of an attempt whose order is paid or closed; query any other.
 
-    So nobody pays late. A payment that arrives all the same counts, or is given back.
+    Thus nobody pays late. A payment that arrives all the same counts, or is returned.
     """
     gateway = gateways.get(attempt.gateway)
     if (
-        not _for_the_operator(attempt)
+        not _awaits_operator(attempt)
         and isinstance(gateway, Expires)
         and await _is_over(db, attempt)
     ):
         closing = gateway.expire(attempt.id, attempt.provider_ref)
         outcome = await observe_call(attempt.gateway, "expire", closing)
-        return await _apply(db, attempt, _asked(outcome), now)
-    return await ask(db, gateways, attempt, now)
+        return await _apply(db, attempt, _query_outcome(outcome), now)
+    return await query_attempt(db, gateways, attempt, now)
 
 
 async def _is_over(db: Db, attempt: PaymentAttempt) -> bool:
@@ -269,27 +274,27 @@ async def _is_over(db: Db, attempt: PaymentAttempt) -> bool:
 
 
 def next_check(attempt: PaymentAttempt, now: int) -> int | None:
-    """Return when to ask about an attempt again (Unix ms), at growing intervals; None: never.
+    """Return when to query an attempt again (Unix ms), at growing intervals; None: never.
 
-    The gateway is asked about an unknown outcome until it is known, and about an attempt that waits
-    for its customer daily after two days and never after 30: no provider keeps a page open for so
-    long. Nobody is asked about a payment that the operator confirms.
+    An attempt with an unknown outcome is queried until the outcome is known. One that waits for its
+    customer is queried daily after two days, and never after 30: no provider keeps a page open for
+    so long. A payment that the operator confirms is not queried at all.
     """
-    if _for_the_operator(attempt):
+    if _awaits_operator(attempt):
         return None
     age = now - attempt.created_at
     if attempt.status == "ACTION_REQUIRED" and age > 2 * DAY_MS:
         return now + DAY_MS if age <= 30 * DAY_MS else None
-    first = {"ACTION_REQUIRED": 60_000, "SUBMITTED": 5_000, "DUPLICATE": 5_000}
-    wait = first.get(attempt.status, 2_000) << min(attempt.checks, 12)
+    first_wait = {"ACTION_REQUIRED": 60_000, "SUBMITTED": 5_000, "DUPLICATE": 5_000}
+    wait = first_wait.get(attempt.status, 2_000) << min(attempt.checks, 12)
     return now + min(wait, _LONGEST_WAIT_MS)
 
 
-def _for_the_operator(attempt: PaymentAttempt) -> bool:
+def _awaits_operator(attempt: PaymentAttempt) -> bool:
     return attempt.gateway == OPERATOR and attempt.status == "ACTION_REQUIRED"
 
 
-def to_send(
+def build_attempt(
     order: Order, gateway: str, method: Method, payer: Payer, now: int
 ) -> tuple[NewAttempt, Order, str]:
     """Return an attempt to be stored, the order with its payer, and the cause for its history."""
@@ -306,10 +311,10 @@ def to_send(
         payer_ip=payer.ip,
         check_at=now + FIRST_CHECK_MS,
     )
-    of_payer = msgspec.structs.replace(
-        order, customer_email=payer.email, customer_name=payer.known_name, payer_ip=payer.ip
+    with_payer = msgspec.structs.replace(
+        order, customer_email=payer.email, customer_name=payer.order_name, payer_ip=payer.ip
     )
-    return attempt, of_payer, f"{attempt.id} by {method} through {gateway}"
+    return attempt, with_payer, f"{attempt.id} by {method} through {gateway}"
 
 
 async def start_attempt(
@@ -317,12 +322,12 @@ async def start_attempt(
 ) -> PaymentAttempt:
     """Record the intent to pay a locked order through a gateway: the attempt, SUBMITTED.
 
-    To be committed before the gateway is called: whatever becomes of the call, the worker asks the
+    Commit this before you call the gateway: whatever becomes of the call, the worker queries the
     gateway by the attempt's id until the outcome is known.
     """
-    new, of_payer, cause = to_send(order, gateway, method, payer, now)
+    new, with_payer, cause = build_attempt(order, gateway, method, payer, now)
     attempt = await INSERT_ATTEMPT.one(tx, new, now=now)
-    await transition(tx, Change(of_payer, "submitted", cause), now)
+    await transition(tx, Change(with_payer, "submitted", cause), now)
     once_committed(tx, partial(metrics.count_started_attempt, gateway, method))
     return attempt
 
@@ -330,20 +335,20 @@ async def start_attempt(
 async def start_first_attempt(
     tx: Tx, order: Order, gateway: str, method: Method, payer: Payer, now: int
 ) -> PaymentAttempt | None:
-    """Record the intent as ``start_attempt`` does, of an order that nobody tried to pay.
+    """Record the intent to pay an order that has no attempt, as ``start_attempt`` does.
 
-    The order is not locked: None, and nothing is written, if it changed since it was read. By one
-    statement, which may be a transaction of its own.
+    The order is not locked. One statement, which may be a transaction of its own, writes it all;
+    it writes nothing and returns None if the order changed since it was read.
     """
-    new, of_payer, cause = to_send(order, gateway, method, payer, now)
-    attempt = await transitions.submit(tx, of_payer, new, cause, now)
+    new, with_payer, cause = build_attempt(order, gateway, method, payer, now)
+    attempt = await transitions.submit(tx, with_payer, new, cause, now)
     if attempt is not None:
         once_committed(tx, partial(metrics.count_started_attempt, gateway, method))
     return attempt
 
 
-def as_sent(order: Order) -> Order:
-    """Return an order as the intent to pay it leaves it."""
+def after_intent(order: Order) -> Order:
+    """Return an order as the recorded intent to pay it leaves it."""
     return msgspec.structs.replace(
         order, status="CREATING", history_number=order.history_number + 1
     )
@@ -352,10 +357,10 @@ def as_sent(order: Order) -> Order:
 async def accept_sent(
     tx: Tx, sent: Order, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
 ) -> PaymentAttempt | None:
-    """Apply that the customer must act, or that the outcome comes later, as ``outcomes.apply_to``.
+    """Apply that the customer must act, or that the gateway will decide later, in one statement.
 
-    ``sent`` is the order as the intent left it, not locked: None, and nothing is written, if it
-    changed since, or if the outcome is another one.
+    ``sent`` is the order as the intent left it, not locked. Writes nothing and returns None if the
+    order changed since, or if the outcome is another one.
     """
     match outcome.status:
         case "ACTION_REQUIRED" | "PENDING" as status:
@@ -366,27 +371,22 @@ async def accept_sent(
                 action_url=outcome.action_url,
                 qr_text=outcome.qr_text,
                 reason=outcome.reason,
-                check_at=now + WAITS[status],
+                check_at=now + CHECK_AFTER_MS[status],
             )
             return await transitions.accept(tx, sent, accepted, now)
         case _:
             return None
 
 
-EVERY_MS: Final = 2_000
+async def may_query(db: Db, attempt: PaymentAttempt, now: int) -> bool:
+    """Whether to query an attempt's gateway now; then nobody else may for the next two seconds.
 
-
-async def may_ask(db: Db, attempt: PaymentAttempt, now: int) -> bool:
-    """Return whether to ask an attempt's gateway now; nobody else may for the next two seconds.
-
-    Where somebody has asked within the last two seconds, the worker asks when they are over.
+    If somebody queried it within the last two seconds, the worker queries it once they are over.
     """
+    key = {"merchant_id": attempt.merchant_id, "id": attempt.id}
+    interval = {"every_ms": QUERY_INTERVAL_MS}
     async with db.connection() as tx:
-        if await queries.TAKE_TURN.run(
-            tx, merchant_id=attempt.merchant_id, id=attempt.id, now=now, every_ms=EVERY_MS
-        ):
+        if await queries.CLAIM_QUERY.run(tx, **key, now=now, **interval):
             return True
-        await queries.ASK_SOON.run(
-            tx, merchant_id=attempt.merchant_id, id=attempt.id, every_ms=EVERY_MS
-        )
+        await queries.QUERY_SOON.run(tx, **key, **interval)
     return False

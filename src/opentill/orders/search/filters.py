@@ -1,4 +1,4 @@
-"""The filters of orders: what lists, exports and searches take, and what they mean."""
+"""The filters of lists, exports and searches of orders, and their meaning."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ from opentill.http.paging import Millis
 from opentill.orders import queries
 from opentill.orders.model import Order, Status
 from opentill.orders.search import service, terms
-from opentill.orders.search.model import Condition, Wanted
+from opentill.orders.search.model import Condition, OrderFilters
 
-_STORABLE: Final = r"^[^\x00]*$"  # by PostgreSQL
+_STORABLE: Final = r"^[^\x00]*$"  # PostgreSQL stores no NUL
 Email: TypeAlias = Annotated[
     str,
     Meta(
@@ -80,7 +80,7 @@ _Found: TypeAlias = Annotated[
 
 
 class ExportQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which orders to export; times are inclusive."""
+    """The orders to export; times are inclusive."""
 
     start_date: Annotated[
         Millis | None, meaning("Only orders that were made at this time or later, Unix ms.")
@@ -104,7 +104,7 @@ class ExportQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class OrdersQuery(queries.ListQuery, frozen=True, rename="camel"):
-    """Which orders to list or search."""
+    """The orders to list or search."""
 
     customer_email: _OfCustomer = None
     amount: _OfAmount = None
@@ -122,15 +122,15 @@ def period(query: OrdersQuery | ExportQuery) -> tuple[int, int]:
 
 
 def conditions(query: OrdersQuery | ExportQuery) -> tuple[Condition, ...]:
-    """Return what a query asks of the terms of orders, its search box aside."""
-    made: list[Condition] = []
+    """Return the conditions of a query's filters on terms, without its search box."""
+    result: list[Condition] = []
     if query.customer_email is not None:
-        made.append(Condition(terms.term_of(query.customer_email), terms.EMAIL))
+        result.append(Condition(terms.term_of(query.customer_email), terms.EMAIL))
     if query.amount is not None:
-        made.append(Condition(terms.term_of(_plain(query.amount)), terms.AMOUNT))
+        result.append(Condition(terms.term_of(_plain(query.amount)), terms.AMOUNT))
     for key, value in (query.metadata or {}).items():
-        made.append(Condition(terms.term_of(value), terms.metadata_place(key, value)))
-    return tuple(made)
+        result.append(Condition(terms.term_of(value), terms.metadata_place(key, value)))
+    return tuple(result)
 
 
 def _plain(amount: str) -> str:
@@ -139,28 +139,30 @@ def _plain(amount: str) -> str:
     return f"{whole.lstrip('0') or '0'}{dot}{fraction}"
 
 
-Range: TypeAlias = tuple[int, int]  # inclusive Unix ms; 0 and FOREVER where a side is open
+Range: TypeAlias = tuple[int, int]  # inclusive Unix ms; 0 and FOREVER for an open side
 
 
-class Chosen(msgspec.Struct, frozen=True):
-    """Which orders a query asks for: those wanted, and what stands in the search box."""
+class Selection(msgspec.Struct, frozen=True):
+    """The orders that a query selects: by its filters, and by the text of the search box."""
 
-    wanted: Wanted
+    filters: OrderFilters
     text: str | None
 
     @property
     def is_searched(self) -> bool:
-        """Whether the index of terms is asked."""
-        return bool(self.wanted.conditions) or self.text is not None
+        """Whether the query needs the index of terms."""
+        return bool(self.filters.conditions) or self.text is not None
 
     @property
     def is_everything(self) -> bool:
-        """Whether it is all orders of the range of time."""
-        return not self.is_searched and not self.wanted.columns
+        """Whether the query selects all orders of its range of time."""
+        return not self.is_searched and not self.filters.columns
 
 
-async def choose(here: Db, merchant_id: str, query: OrdersQuery | ExportQuery) -> Chosen | None:
-    """Return which orders a query asks for, None for none. Raises Invalid."""
+async def resolve_query(
+    db: Db, merchant_id: str, query: OrdersQuery | ExportQuery
+) -> Selection | None:
+    """Return the selection of a query, None if no order can match. Raises Invalid."""
     since, until = period(query)
     text = (query.query or "").strip(" ") or None
     product_id = query.product_id
@@ -168,9 +170,9 @@ async def choose(here: Db, merchant_id: str, query: OrdersQuery | ExportQuery) -
         if product_id not in {None, text}:
             return None
         product_id, text = text, None
-    if product_id is not None and not await has_product(here, merchant_id, product_id):
+    if product_id is not None and not await has_product(db, merchant_id, product_id):
         return None
-    wanted = Wanted(
+    filters = OrderFilters(
         merchant_id=merchant_id,
         since=since,
         until=until,
@@ -178,71 +180,70 @@ async def choose(here: Db, merchant_id: str, query: OrdersQuery | ExportQuery) -
         status=query.status,
         product_id=product_id,
     )
-    return Chosen(wanted, text)
+    return Selection(filters, text)
 
 
-async def has_product(here: Db, merchant_id: str, product_id: str) -> bool:
-    """Return whether a merchant has a product."""
+async def has_product(db: Db, merchant_id: str, product_id: str) -> bool:
+    """Whether a merchant has a product."""
 
-    async def read(tx: Tx) -> bool:
-        found = await queries.HAS_PRODUCT.get(tx, merchant_id=merchant_id, product_id=product_id)
-        return bool(found)
+    async def read(tx: Tx) -> bool | None:
+        return await queries.HAS_PRODUCT.get(tx, merchant_id=merchant_id, product_id=product_id)
 
-    return is_id(product_id) and await here.read(read)
+    return is_id(product_id) and bool(await db.read(read))
 
 
-async def page(here: Db, merchant_id: str, query: OrdersQuery) -> tuple[list[Order], int]:
-    """Return the page that a query asks for, newest first, and how many orders there are.
+async def list_page(db: Db, merchant_id: str, query: OrdersQuery) -> tuple[list[Order], int]:
+    """Return a page of the selected orders, newest first, and their total number.
 
     Raises Invalid.
     """
-    chosen = await choose(here, merchant_id, query)
-    if chosen is None:
+    selection = await resolve_query(db, merchant_id, query)
+    if selection is None:
         return [], 0
-    wanted = chosen.wanted
-    if chosen.is_searched:
-        return await service.page(here, wanted, chosen.text, query.page, query.size)
-    counts = list_counts.ListKey(merchant_id, "orders", wanted.product_id or "", wanted.status)
-    rows = list_counts.Paginator(here, queries.LISTS, merchant_id, wanted.columns, counts)
-    return await rows.page(query.page, query.size, (wanted.since, wanted.until))
+    filters = selection.filters
+    if selection.is_searched:
+        return await service.list_page(db, filters, selection.text, query.page, query.size)
+    counts = list_counts.ListKey(merchant_id, "orders", filters.product_id or "", filters.status)
+    paginator = list_counts.Paginator(db, queries.LISTS, merchant_id, filters.columns, counts)
+    return await paginator.page(query.page, query.size, (filters.since, filters.until))
 
 
-async def of_customer(
-    here: Db, merchant_id: str, email: str, number: int, size: int, **more: Any
+async def list_customer_page(
+    db: Db, merchant_id: str, email: str, number: int, size: int, **more: Any
 ) -> tuple[list[Order], int]:
-    """Return a page of a customer's orders, newest first, and how many there are.
+    """Return a page of a customer's orders, newest first, and their total number.
 
-    ``more`` is of ``Wanted``: the range of time and other filters.
+    ``more`` are further fields of ``OrderFilters``, such as the range of time.
     """
     condition = Condition(terms.term_of(email), terms.EMAIL)
-    wanted = Wanted(merchant_id=merchant_id, conditions=(condition,), **more)
-    return await service.page(here, wanted, None, number, size)
+    filters = OrderFilters(merchant_id=merchant_id, conditions=(condition,), **more)
+    return await service.list_page(db, filters, None, number, size)
 
 
 async def count(
     tx: Tx, merchant_id: str, status: Status | None, product_id: str | None, within: Range
 ) -> int:
-    """Return how many orders there are, exact in the snapshot of ``tx``, without reading them."""
+    """Return the exact number of orders in the snapshot of ``tx``, without reading them."""
     filters = {"status": status, "product_id": product_id}
-    given = {name: value for name, value in filters.items() if value is not None}
+    columns = {name: value for name, value in filters.items() if value is not None}
     key = list_counts.ListKey(merchant_id, "orders", product_id or "", status)
-    return await list_counts.count(tx, queries.LISTS, merchant_id, given, key, within)
+    return await list_counts.count(tx, queries.LISTS, merchant_id, columns, key, within)
 
 
 async def count_of_products(
     tx: Tx, merchant_id: str, product_ids: Sequence[str]
 ) -> dict[str, Counter[Status]]:
-    """Return how many orders of each status some products have, exact, without reading orders."""
-    found: dict[str, Counter[Status]] = {one: Counter() for one in product_ids}
-    for one in await list_counts.count_parts(tx, merchant_id, "orders", product_ids):
-        found[one.part][cast("Status", one.kind)] = one.rows
-    return found
+    """Return the exact number of orders of each product and status, without reading orders."""
+    counts: dict[str, Counter[Status]] = {product_id: Counter() for product_id in product_ids}
+    for row in await list_counts.count_parts(tx, merchant_id, "orders", product_ids):
+        counts[row.part][cast("Status", row.kind)] = row.rows
+    return counts
 
 
-async def count_late(tx: Tx, merchant_id: str, product_id: str | None, within: Range) -> int:
+async def count_late_payments(
+    tx: Tx, merchant_id: str, product_id: str | None, within: Range
+) -> int:
     """Return how many orders were paid after their sessions had expired."""
     since, until = within
-    found = await queries.COUNT_LATE.get(
-        tx, merchant_id=merchant_id, product_id=product_id, since=since, until=until
-    )
-    return found or 0
+    values = {"merchant_id": merchant_id, "product_id": product_id, "since": since, "until": until}
+    return await queries.COUNT_LATE.get(tx, **values) or 0

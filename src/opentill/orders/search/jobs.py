@@ -1,4 +1,4 @@
-"""What the worker does for searches: writes the terms of orders into the index, in batches."""
+"""The worker's job for searches: writing the terms of orders into the index, in batches."""
 
 import itertools
 from collections import Counter
@@ -13,33 +13,33 @@ from opentill.orders.model import DAY_MS
 from opentill.orders.search import queries
 from opentill.orders.search.model import ChangedOrder, IndexRow
 
-WORTH_IT: Final = 200  # changes; fewer cost a search less than writing the index would
-MANY: Final = 1000  # rows of a term in a place, from which on they are counted beforehand
-_MERCHANTS: Final = 200  # looked at in one statement
-# How often it is looked whether a term has become one of many rows where a batch has one row of it.
-# Always would cost as much as the row; so it is found before it has some hundreds more.
+WORTH_IT: Final = 200  # changes; reading fewer in each search costs less than indexing them
+MANY: Final = 1000  # rows of a term in a place; from so many on, their count is stored
+_MERCHANTS: Final = 200  # of one statement
+# If a batch has only one row of a term, it checks once in so many times whether the term now has
+# MANY rows. A check costs as much as the row; this way the term has at most some hundred rows more.
 _ONE_OF: Final = 8
 _turn: Final = itertools.count()
 _Day: TypeAlias = tuple[str, str, int]  # a term, its place, and when a day begins
 
 
 async def index_orders(db: Db, at_least: int = WORTH_IT) -> int:
-    """Index the orders of merchants with ``at_least`` so many changes; return how many orders."""
-    done = 0
+    """Index orders of merchants with ``at_least`` so many changes; return the number of orders."""
+    indexed = 0
     last = ""
     while True:
         async with db.connection() as tx:
-            seen = await queries.WAITING.all(tx, after=last, limit=_MERCHANTS, most=at_least)
-        for merchant in seen:
+            waiting = await queries.WAITING.all(tx, after=last, limit=_MERCHANTS, most=at_least)
+        for merchant in waiting:
             if merchant.changes >= at_least:
-                done += await index_merchant(db, merchant.merchant_id)
-        if len(seen) < _MERCHANTS:
-            return done
-        last = seen[-1].merchant_id
+                indexed += await index_merchant(db, merchant.merchant_id)
+        if len(waiting) < _MERCHANTS:
+            return indexed
+        last = waiting[-1].merchant_id
 
 
 async def index_merchant(db: Db, merchant_id: str, batch: int = 1000, many: int = MANY) -> int:
-    """Index the orders of a merchant that wait; return how many. 0 while another worker does it."""
+    """Index a merchant's changed orders; return their number, 0 while another worker does it."""
 
     async def work(tx: Tx) -> int:
         await queries.ADD_HEAD.run(tx, merchant_id=merchant_id)
@@ -47,16 +47,16 @@ async def index_merchant(db: Db, merchant_id: str, batch: int = 1000, many: int 
             return 0
         return await _index(tx, merchant_id, batch, many)
 
-    done = 0
+    total = 0
     while True:
         indexed = await db.run(work)
-        done += indexed
+        total += indexed
         if indexed < batch:
-            return done
+            return total
 
 
 async def _index(tx: Tx, merchant_id: str, batch: int, many: int) -> int:
-    """Index a batch of orders, as they are now; the merchant's head is locked."""
+    """Index a batch of orders as they are now; the caller must have locked the merchant's head."""
     changed = await queries.TAKE.all(tx, merchant_id=merchant_id, limit=batch)
     new = [order for order in changed if order.is_new]
     others = [order for order in changed if not order.is_new]
@@ -82,13 +82,13 @@ async def _index(tx: Tx, merchant_id: str, batch: int, many: int) -> int:
 async def _add(
     tx: Tx, merchant_id: str, new: Sequence[ChangedOrder], counts: Counter[_Day]
 ) -> bool:
-    """Add the rows of new orders; False if some were there, which nothing of ours does."""
-    found = [
+    """Add the rows of new orders; False if some exist, which only a foreign change can cause."""
+    rows = [
         (term, place, order.created_at, order.id)
         for order in new
         for term, place in order.terms(order.customer_email, order.card_last4).items()
     ]
-    term, place, created_at, order_id = zip(*found, strict=True)
+    term, place, created_at, order_id = zip(*rows, strict=True)
     try:
         async with tx.transaction():
             await queries.ADD.run(
@@ -109,23 +109,24 @@ async def _add(
 async def _replace(
     tx: Tx, merchant_id: str, orders: Sequence[ChangedOrder], counts: Counter[_Day]
 ) -> None:
-    """Replace the rows of orders that are in the index, under some e-mail, maybe without card."""
+    """Replace the rows of orders that the index has, for every e-mail and card that they had."""
     new: list[IndexRow] = []
     old: set[IndexRow] = set()
     for order in orders:
-        now = _rows(order, order.customer_email, order.card_last4)
-        new += now
+        current = _rows(order, order.customer_email, order.card_last4)
+        new += current
         for email in order.were:
             for card in {None, order.card_last4}:
-                old |= set(_rows(order, email, card)).difference(now)
-    removed = {f"old_{name}": values for name, values in columns(IndexRow, old).items()}
-    given: dict[str, Any] = {**columns(IndexRow, new), **removed}
-    for change in await queries.REPLACE.all(tx, merchant_id=merchant_id, **given):
+                old |= set(_rows(order, email, card)).difference(current)
+    values: dict[str, Any] = columns(IndexRow, new)
+    values |= {f"old_{name}": column for name, column in columns(IndexRow, old).items()}
+    for change in await queries.REPLACE.all(tx, merchant_id=merchant_id, **values):
         counts[change.term, change.place, change.since] += change.rows
 
 
 def _rows(order: ChangedOrder, email: str, card_last4: str | None) -> list[IndexRow]:
-    """Return the rows of an order in the index, with an e-mail and a card."""
-    at, order_id = order.created_at, order.id
-    found = order.terms(email, card_last4)
-    return [IndexRow(term, place, at, order_id) for term, place in found.items()]
+    """Return the index rows of an order, for an e-mail and a card."""
+    return [
+        IndexRow(term, place, order.created_at, order.id)
+        for term, place in order.terms(email, card_last4).items()
+    ]

@@ -1,6 +1,6 @@
-"""Which orders an id or a number concerns (contract.md#order-search): a table of the forms.
+"""Looking up orders by an id or a number (contract.md#order-search): a table of their forms.
 
-What each form is recognised by, and the statement that looks it up by one index.
+For each form, the table has how to recognise it, and a statement that looks it up by one index.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,21 +14,21 @@ from opentill.db.query import Query
 from opentill.orders.model import Order, order_id_of
 from opentill.orders.queries import BY_ID
 from opentill.orders.search import queries
-from opentill.orders.search.model import Concerned
+from opentill.orders.search.model import OrderRef
 
 _Reads = Callable[[str], Mapping[str, object] | None]
 _TIME_DIGITS: Final = 12  # of an entry's id, hexadecimal
 
 
 class Form(NamedTuple):
-    """A kind of id or number: what it is called, and how an order is found by it.
+    """A form of id or number: its name, and the statement that finds orders by it.
 
-    ``reads`` returns the values that the statement takes for a text, None for one of another form.
+    ``reads`` returns the statement's values for a text, None if the text has another form.
     """
 
     name: str
     reads: _Reads
-    found_by: Query[Concerned]
+    found_by: Query[OrderRef]
 
 
 def _prefix(prefix: str) -> _Reads:
@@ -36,18 +36,18 @@ def _prefix(prefix: str) -> _Reads:
 
 
 def _entry(text: str) -> Mapping[str, object] | None:
-    """Read the id of an entry, which also says when it was posted."""
+    """Parse the id of an entry, which contains the time of its posting."""
     if not (text.startswith("txn_") and is_id(text)):
         return None
     try:
         return {"id": text, "created_at": int(text.partition("_")[2][:_TIME_DIGITS], 16)}
-    except ValueError:  # none of ours
+    except ValueError:  # not an id of ours
         return None
 
 
 def _trade_no(text: str) -> Mapping[str, object] | None:
-    found = order_id_of(text)
-    return {"id": found} if is_id(found) else None
+    order_id = order_id_of(text)
+    return {"id": order_id} if is_id(order_id) else None
 
 
 def _number(longest: int) -> _Reads:
@@ -55,7 +55,7 @@ def _number(longest: int) -> _Reads:
 
 
 FORMS: Final = (
-    #    name            recognised by        found by
+    #    name             reads                found_by
     Form("order", _prefix("order"), queries.ORDER),
     Form("session", _prefix("cs"), queries.SESSION),
     Form("attempt", _prefix("att"), queries.ATTEMPT),
@@ -69,30 +69,30 @@ FORMS: Final = (
 )
 
 
-async def orders_of(tx: Tx, merchant_ids: Sequence[str], text: str) -> list[Concerned]:
-    """Return the orders of some merchants that an id or a number leads to, each once."""
-    found: dict[Concerned, None] = {}
+async def look_up(tx: Tx, merchant_ids: Sequence[str], text: str) -> list[OrderRef]:
+    """Return the orders of some merchants to which an id or a number belongs, each once."""
+    refs: dict[OrderRef, None] = {}
     for form in FORMS:
         values = form.reads(text)
         if values is not None:
-            orders = await form.found_by.all(tx, merchant_id=list(merchant_ids), **values)
-            found |= dict.fromkeys(orders)
-    return list(found)
+            rows = await form.found_by.all(tx, merchant_id=list(merchant_ids), **values)
+            refs |= dict.fromkeys(rows)
+    return list(refs)
 
 
 async def find_by_anything(tx: Tx, text: str) -> Order:
-    """Return the order of whichever merchant that an id or a number leads to, for the operator.
+    """Return the order of any merchant to which an id or a number belongs, for the operator.
 
-    Raises NotFound, and Invalid on ``order`` where it leads to several.
+    Raises NotFound, and Invalid on ``order`` if it belongs to several orders.
     """
     text = text.strip()
-    everybody = [merchant.id for merchant in await merchants.all_merchants(tx)]
-    found = await orders_of(tx, everybody, text)
-    if not found:
+    merchant_ids = [merchant.id for merchant in await merchants.all_merchants(tx)]
+    refs = await look_up(tx, merchant_ids, text)
+    if not refs:
         raise NotFound(reason=f"there is no order {text}")
-    if len(found) > 1:
-        several = ", ".join(f"{one.order_id} of {one.merchant_id}" for one in found)
+    if len(refs) > 1:
+        several = ", ".join(f"{ref.order_id} of {ref.merchant_id}" for ref in refs)
         raise Invalid("order", f"order must be an id of one order: {text} leads to {several}")
-    (one,) = found
-    order = await BY_ID.first(tx, merchant_id=one.merchant_id, id=one.order_id)
+    (ref,) = refs
+    order = await BY_ID.first(tx, merchant_id=ref.merchant_id, id=ref.order_id)
     return or_not_found(order, f"there is no order {text}")

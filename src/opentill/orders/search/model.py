@@ -1,4 +1,4 @@
-"""What a search for orders asks for, and the rows that it works on."""
+"""The conditions of a search for orders, and the rows that it reads."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -12,10 +12,10 @@ SessionStatus = Literal["OPEN", "COMPLETE", "EXPIRED"]
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """What an order must have: a term, in a certain field or in any.
+    """A term that an order must have, in ``field`` or in any field.
 
-    ``begins``: an e-mail that begins with the term instead. ``ids`` are orders that fulfil it
-    whatever their terms are.
+    ``begins``: instead, the order's e-mail address must begin with the term. Orders of ``ids``
+    fulfil the condition whatever their terms are.
     """
 
     term: str
@@ -23,21 +23,21 @@ class Condition(msgspec.Struct, frozen=True):
     ids: frozenset[str] = frozenset()
     begins: bool = False
 
-    def holds(self, order_id: str, found: terms.Terms) -> bool:
-        """Return whether an order with these terms fulfils it."""
+    def holds(self, order_id: str, order_terms: terms.Terms) -> bool:
+        """Whether an order with these terms fulfils the condition."""
         if order_id in self.ids:
             return True
         if self.begins:
             return any(
-                term.startswith(self.term) and terms.stands(place, terms.EMAIL)
-                for term, place in found.items()
+                term.startswith(self.term) and terms.has_field(place, terms.EMAIL)
+                for term, place in order_terms.items()
             )
-        place = found.get(self.term)
-        return place is not None and (self.field is None or terms.stands(place, self.field))
+        place = order_terms.get(self.term)
+        return place is not None and (self.field is None or terms.has_field(place, self.field))
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Which orders of a merchant are searched: all conditions hold. Times are inclusive Unix ms."""
+class OrderFilters(msgspec.Struct, frozen=True, kw_only=True):
+    """The orders of a merchant that fulfil all conditions; times are inclusive Unix ms."""
 
     merchant_id: str
     since: int
@@ -48,7 +48,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     session_status: SessionStatus | None = None
 
     def fits(self, candidate: "Candidate") -> bool:
-        """Return whether an order is what is wanted, its terms aside."""
+        """Whether an order passes the filter, apart from the conditions on its terms."""
         return (
             self.since <= candidate.created_at <= self.until
             and self.status in {None, candidate.status}
@@ -59,12 +59,12 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def columns(self) -> Mapping[str, str]:
         """The filters that are columns of orders, with their values."""
-        given = {"status": self.status, "product_id": self.product_id}
-        return {name: value for name, value in given.items() if value is not None}
+        columns = {"status": self.status, "product_id": self.product_id}
+        return {name: value for name, value in columns.items() if value is not None}
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """What a search looks at of an order; ``is_new``: it is not in the index of terms."""
+    """The columns of an order that a search reads; ``is_new``: the index of terms lacks it."""
 
     id: str
     created_at: int
@@ -81,8 +81,8 @@ class Candidate(msgspec.Struct, frozen=True):
 
     @property
     def terms(self) -> terms.Terms:
-        """Its terms as they are now."""
-        return terms.of(
+        """Terms of the order as it is now."""
+        return terms.terms_of(
             self.customer_email,
             self.amount_minor,
             self.currency,
@@ -93,9 +93,9 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class ChangedOrder(msgspec.Struct, frozen=True):
-    """An order to be indexed, and the e-mails that it had since it was last indexed.
+    """An order to be indexed, and the e-mail addresses that it has had since it was last indexed.
 
-    It had no card then, or the one that it has. ``is_new``: none of its rows is in the index.
+    Its card then was unknown or the same. ``is_new``: the index has no row of it.
     """
 
     id: str
@@ -110,8 +110,8 @@ class ChangedOrder(msgspec.Struct, frozen=True):
     is_new: bool
 
     def terms(self, email: str, card_last4: str | None) -> terms.Terms:
-        """Return its terms with an e-mail and a card."""
-        return terms.of(
+        """Return the order's terms for an e-mail address and a card."""
+        return terms.terms_of(
             email,
             self.amount_minor,
             self.currency,
@@ -131,7 +131,7 @@ class IndexRow(msgspec.Struct, frozen=True):
 
 
 class CountChange(msgspec.Struct, frozen=True):
-    """How many rows more, or fewer, a term in a place has of the orders of a day."""
+    """By how much the number of rows of a term in a place changes, for the orders of a day."""
 
     term: str
     place: str
@@ -140,14 +140,14 @@ class CountChange(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A term and a place where some order has it."""
+    """A term, and a place in which orders have it."""
 
     term: str
     place: str
 
 
 class Bucket(msgspec.Struct, frozen=True):
-    """A term, a place, and how many orders have the one in the other."""
+    """A term, a place, and how many orders have the term in that place."""
 
     term: str
     place: str
@@ -155,29 +155,29 @@ class Bucket(msgspec.Struct, frozen=True):
 
 
 class SearchedMerchant(msgspec.Struct, frozen=True):
-    """A merchant with orders to be indexed, and how many rows say so."""
+    """A merchant with orders to be indexed, and the number of their changes."""
 
     merchant_id: str
     changes: int
 
 
 class Sized(msgspec.Struct, frozen=True):
-    """An order in an export, and about how many bytes its line has."""
+    """An order in an export, and the approximate size of its line in bytes."""
 
     created_at: int
     id: str
     size: int
 
 
-class Concerned(msgspec.Struct, frozen=True):
-    """An order that an id or number leads to."""
+class OrderRef(msgspec.Struct, frozen=True):
+    """The key of an order to which an id or a number belongs."""
 
     merchant_id: str
     order_id: str
 
 
 class ExportCursor(msgspec.Struct, frozen=True):
-    """A place in the list of orders, oldest first: right after the order of this time and id."""
+    """A position in the list of orders, oldest first: after the order with this time and id."""
 
     created_at: int
     id: str

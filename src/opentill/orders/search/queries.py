@@ -9,8 +9,8 @@ from opentill.orders.search.model import (
     Bucket,
     Candidate,
     ChangedOrder,
-    Concerned,
     CountChange,
+    OrderRef,
     Place,
     SearchedMerchant,
     Sized,
@@ -18,7 +18,7 @@ from opentill.orders.search.model import (
 
 # ── Indexing ──────────────────────────────────────────────────────────────────────────────────
 
-# The next merchants after one with orders to be indexed, and how many rows wait, up to `:most`.
+# The next merchants after one with orders to be indexed, and their changes, counted up to `:most`.
 WAITING = Query(
     SearchedMerchant,
     """
@@ -41,14 +41,14 @@ WAITING = Query(
 ADD_HEAD = Command(
     "insert into search_heads (merchant_id) values (:merchant_id) on conflict do nothing"
 )
-# One worker at a time indexes the orders of a merchant; nothing where another one does.
+# One worker at a time indexes the orders of a merchant: returns nothing while another one does.
 LOCK_HEAD = Value(
     str,
     """
     select merchant_id from search_heads where merchant_id = :merchant_id for update skip locked
     """,
 )
-# Take all that waits of some orders, and return these as they are now.
+# Removes all changes of some orders from the queue, and returns these orders as they are now.
 TAKE = Query(
     ChangedOrder,
     """
@@ -78,18 +78,18 @@ ADD = Command(
     order by term, place, created_at, order_id
     """,
 )
-# Remove and add rows of orders that may be in the index; returns by day what came and went.
+# Removes and adds index rows of orders; returns the change of the number of rows by day.
 REPLACE = Query(
     CountChange,
     """
-    with gone as (
+    with removed as (
         delete from search_terms t
         using unnest(:old_term::text[], :old_place::text[], :old_created_at::bigint[],
             :old_order_id::text[]) as old (old_term, old_place, old_created_at, old_order_id)
         where t.merchant_id = :merchant_id and t.term = old_term and t.place = old_place
             and t.created_at = old_created_at and t.order_id = old_order_id
         returning t.term, t.place, t.created_at
-    ), come as (
+    ), added as (
         insert into search_terms (merchant_id, term, place, created_at, order_id)
         select :merchant_id, new.* from unnest(:term::text[], :place::text[],
             :created_at::bigint[], :order_id::text[]) as new (term, place, created_at, order_id)
@@ -98,14 +98,14 @@ REPLACE = Query(
     )
     select term, place, created_at / 86400000 * 86400000 as since, sum(rows)::bigint as rows
     from (
-        select term, place, created_at, 1 as rows from come
-        union all select term, place, created_at, -1 from gone
+        select term, place, created_at, 1 as rows from added
+        union all select term, place, created_at, -1 from removed
     ) change
     group by 1, 2, 3
     """,
 )
-# Count by day what came and went of terms and places that are counted, and begin to count those of
-# the `:looked_at` that have `:many` rows by now.
+# Adds changes to the stored counts by day, if a term in a place is counted. Starts to count a term
+# with `:many` rows or more, if `:looked_at` says to check it.
 COUNT = Command(
     """
     with change as (
@@ -136,7 +136,7 @@ COUNT = Command(
 
 # ── Searching by terms ────────────────────────────────────────────────────────────────────────
 
-# Orders of a merchant whose terms are not in the index, or not all of them.
+# The pending orders of a merchant: the index lacks some of their terms.
 PENDING = Query(
     Candidate,
     """
@@ -169,39 +169,39 @@ NAMED = Query(
 PLACES = Query(
     Place,
     """
-    with recursive found (place) as (
+    with recursive scan (place) as (
         (select place from search_terms where merchant_id = :merchant_id and term = :term
             order by place limit 1)
         union all
         select (select t.place from search_terms t
-            where t.merchant_id = :merchant_id and t.term = :term and t.place > found.place
+            where t.merchant_id = :merchant_id and t.term = :term and t.place > scan.place
             order by t.place limit 1)
-        from found where found.place is not null
+        from scan where scan.place is not null
     )
-    select :term as term, place from found where place is not null
+    select :term as term, place from scan where place is not null
     """,
 )
-# The terms from one on and before another, each with its places: up to `:limit` pairs of them.
+# The terms from `:term` until before `:before` with their places: at most `:limit` pairs.
 BEGINNING = Query(
     Place,
     """
-    with recursive found (term, place) as (
+    with recursive scan (term, place) as (
         (select term, place from search_terms
             where merchant_id = :merchant_id and term >= :term and term < :before
             order by term, place limit 1)
         union all
-        select next.term, next.place from found cross join lateral (
+        select next.term, next.place from scan cross join lateral (
             select t.term, t.place from search_terms t
-            where t.merchant_id = :merchant_id and (t.term, t.place) > (found.term, found.place)
+            where t.merchant_id = :merchant_id and (t.term, t.place) > (scan.term, scan.place)
                 and t.term < :before
             order by t.term, t.place limit 1
         ) next
     )
-    select term, place from found limit :limit
+    select term, place from scan limit :limit
     """,
 )
-# How many rows some terms and places have from `:since` until `:until`: whole days, from `:day` to
-# before `:days_end`, by the counts where there are any, and the edges before and after.
+# How many rows some terms and places have from `:since` until `:until`. If a term is counted, whole
+# days, from `:day` until before `:days_end`, come from the stored counts, and the rest from rows.
 COUNTS = Query(
     Bucket,
     """
@@ -227,7 +227,7 @@ COUNTS = Query(
     where rows > 0
     """,
 )
-# How many of some orders are in the index under some terms and places.
+# How many index rows some orders have for some terms and places.
 INDEXED_OF = Value(
     int,
     """
@@ -241,21 +241,21 @@ INDEXED_OF = Value(
 )
 
 # ── Pages, counts and exports ─────────────────────────────────────────────────────────────────
-# Orders are found from one side, the driver: the rows of a term, or the orders of a status or
-# product, whichever are fewer. The other conditions are looked up for each of its rows. Orders that
-# were looked at themselves (`beside`) are added, and not taken from the index (`apart`).
+# A statement reads the rows of the driver: a term, or a status or product, whichever has the fewest
+# orders. It looks up the other conditions for each of these rows. Matches among the pending orders
+# (`beside`) are added, and the index rows of pending orders (`apart`) are ignored.
 
 
 class SearchStatements(NamedTuple):
-    """How to read what a search finds, from one driver."""
+    """The statements that read the orders of a search, for one driver."""
 
     newest: Query[Order]
     oldest: Query[Order]
-    after: Query[Sized]  # the next ones after an order, oldest first
+    after: Query[Sized]  # the orders after a cursor, oldest first
     counted: Value[int]
 
 
-# The orders of a status, a product or a session's status, where these are given.
+# Only orders of a status, a product or a session's status; null allows any.
 _FITS: Final = """
     and exists (
         select from orders o where o.merchant_id = :merchant_id and o.id = t.order_id
@@ -265,7 +265,7 @@ _FITS: Final = """
                 select s.status from checkouts s
                 where s.merchant_id = :merchant_id and s.id = o.checkout_id)))
 """
-# The orders that are under one of the terms and places of each of so many conditions.
+# Only orders with one of the terms and places of each of the `:conditions` other conditions.
 _ALSO: Final = """
     and (select count(distinct also.number)
         from unnest(:number::int[], :also_term::text[], :also_place::text[])
@@ -296,7 +296,7 @@ _BESIDE: Final = """
 
 
 def _statements(source: str, names: dict[str, str], more: str) -> SearchStatements:
-    """Make the statements of a driver; ``names`` are those of its time and id."""
+    """Build the statements of a driver; ``names`` are its columns for the time and id of orders."""
 
     def rows(direction: str, after: str = "") -> str:
         order = "order by {created_at} {0}, {id} {0} limit :limit".format(direction, **names)
@@ -331,10 +331,10 @@ def _statements(source: str, names: dict[str, str], more: str) -> SearchStatemen
 
 _OF_TERM: Final = {"created_at": "t.created_at", "id": "t.order_id"}
 _OF_ORDER: Final = {"created_at": "o.created_at", "id": "o.id"}
-# By one condition alone, and with others.
+# For one condition, and for several.
 BY_TERM: Final = _statements(_BUCKETS, _OF_TERM, "")
 BY_TERM_AND_MORE: Final = _statements(_BUCKETS, _OF_TERM, _FITS + _ALSO)
-# By the filters that are columns of orders.
+# For the filters that are columns of orders.
 BY_COLUMNS: Final[dict[tuple[str, ...], SearchStatements]] = {
     columns: _statements(
         _ORDERS.replace("{columns}", "".join(f" and o.{name} = :{name}" for name in columns)),
@@ -349,44 +349,44 @@ COUNT_WAITING = Value(
 
 
 # ── Looking up orders by ids and numbers ──────────────────────────────────────────────────────
-# Each statement takes the merchants and an id or a number: one index lookup for each merchant.
+# Each statement takes merchants and an id or a number: one index lookup for each merchant.
 
 
-def _by(found: str) -> Query[Concerned]:
-    """Make the statement that looks for an order in each of the merchants."""
+def _look_up(select: str) -> Query[OrderRef]:
+    """Build the statement that looks up an order of each of the merchants."""
     return Query(
-        Concerned,
+        OrderRef,
         f"""
-        select m.merchant_id, found.order_id
-        from unnest(:merchant_id::text[]) as m (merchant_id) cross join lateral ({found}) found
+        select m.merchant_id, hit.order_id
+        from unnest(:merchant_id::text[]) as m (merchant_id) cross join lateral ({select}) hit
         """,  # noqa: S608 - constants of ours
     )
 
 
-ORDER: Final = _by(
+ORDER: Final = _look_up(
     "select o.id as order_id from orders o where o.merchant_id = m.merchant_id and o.id = :id"
 )
-SESSION: Final = _by(
+SESSION: Final = _look_up(
     "select c.order_id from checkouts c where c.merchant_id = m.merchant_id and c.id = :id"
 )
-ATTEMPT: Final = _by(
+ATTEMPT: Final = _look_up(
     "select a.order_id from payment_attempts a where a.merchant_id = m.merchant_id and a.id = :id"
 )
-REFUND: Final = _by(
+REFUND: Final = _look_up(
     "select r.order_id from refunds r where r.merchant_id = m.merchant_id and r.id = :id"
 )
-DISPUTE: Final = _by(
+DISPUTE: Final = _look_up(
     "select d.order_id from disputes d where d.merchant_id = m.merchant_id and d.id = :id"
 )
-EVENT: Final = _by(
+EVENT: Final = _look_up(
     """
     select e.body::json -> 'data' ->> 'order_id' as order_id from events e
     where e.merchant_id = m.merchant_id and e.id = :id
         and e.body::json -> 'data' ->> 'order_id' is not null
     """
 )
-# Of an entry, whose id holds its time (decision 0011).
-ENTRY: Final = _by(
+# An entry's id contains its time (decision 0011).
+ENTRY: Final = _look_up(
     """
     select case e.source_type when 'order' then e.source_id
         when 'refund' then (
@@ -400,10 +400,10 @@ ENTRY: Final = _by(
         and e.source_type in ('order', 'refund', 'dispute')
     """,
 )
-REFUND_NO: Final = _by(
+REFUND_NO: Final = _look_up(
     "select r.order_id from refunds r where r.merchant_id = m.merchant_id and r.refund_no = :id"
 )
-OUT_TRADE_NO: Final = _by(
+OUT_TRADE_NO: Final = _look_up(
     "select e.order_id from epay_orders e"
     " where e.merchant_id = m.merchant_id and e.out_trade_no = :id"
 )

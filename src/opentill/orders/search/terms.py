@@ -1,11 +1,11 @@
-"""The terms of an order: what it is found by beside its ids, and where in it they stand.
+"""The search terms of an order, by which it is found besides its ids.
 
 A term is a text in the form in which texts are compared: without spaces around it, ASCII letters
-in lower case, and a plain number with two decimals, so that ``42`` finds the amount ``42.00``. A
-place is the field that has the text: ``email``, ``amount``, ``card``, ``clientReference``, or
-``metadata.`` and a key. Where the field's own text differs from the term, the place ends in a colon
-and that text, so that a filter by metadata is exact. An order has each of its terms once: where a
-text stands in several fields, its place is all of theirs.
+in lower case, and a plain number with two decimals, so that ``42`` finds the amount ``42.00``. Its
+place is the field that contains it: ``email``, ``amount``, ``card``, ``clientReference``, or
+``metadata.`` and a key. If the field's own text differs from the term, the place ends in a colon
+and that text, so that a filter by metadata is exact. An order has each of its terms once: if
+several fields contain the same text, the place joins theirs.
 """
 
 import hashlib
@@ -21,8 +21,8 @@ LONGEST: Final = 100  # characters of a term; a longer text is a digest
 EMAIL: Final = "email"
 AMOUNT: Final = "amount"
 REFERENCE: Final = "clientReference"
-CARD: Final = "card"  # the last four digits of the one that it was paid with
-_BETWEEN: Final = "\x1f"  # the fields of a place that is several
+CARD: Final = "card"  # the last four digits of the card that paid
+_SEPARATOR: Final = "\x1f"  # between the fields of a place
 _NUMBER: Final = re.compile(r"(0|[1-9][0-9]{0,14})(?:\.([0-9]{1,2}))?", re.ASCII)
 _LOWER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 _DECODER: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -32,15 +32,15 @@ Terms = Mapping[str, str]  # the place of each term
 
 
 def term_of(text: str) -> str:
-    """Return a text as texts are compared."""
+    """Return a text in the form in which texts are compared."""
     text = text.strip(" ")
-    if found := _NUMBER.fullmatch(text):
-        return f"{found[1]}.{(found[2] or '').ljust(2, '0')}"
+    if number := _NUMBER.fullmatch(text):
+        return f"{number[1]}.{(number[2] or '').ljust(2, '0')}"
     return _short(lower(text))
 
 
 def lower(text: str) -> str:
-    """Return a text without spaces around it and with A to Z as small letters."""
+    """Return a text without spaces around it and with A to Z in lower case."""
     return text.strip(" ").translate(_LOWER)
 
 
@@ -52,12 +52,12 @@ def _short(text: str) -> str:
 
 def metadata_place(key: str, text: str) -> str:
     """Return the place of a metadata key whose value is the text."""
-    place = f"metadata.{key}".replace(_BETWEEN, " ")
-    own = _short(text).replace(_BETWEEN, " ")
+    place = f"metadata.{key}".replace(_SEPARATOR, " ")
+    own = _short(text).replace(_SEPARATOR, " ")
     return place if own == term_of(text) else f"{place}:{own}"
 
 
-def of(
+def terms_of(
     email: str,
     amount_minor: int,
     currency: str,
@@ -68,7 +68,7 @@ def of(
 ) -> dict[str, str]:
     """Return the terms of an order, each with its place; ``metadata`` is JSON text.
 
-    Of the metadata, texts, numbers, true and false count; what is nested does not.
+    Terms of the metadata are its texts, numbers and booleans, but not nested values.
     """
     places: dict[str, list[str]] = {}
     if email:
@@ -80,26 +80,26 @@ def of(
         places.setdefault(term_of(card_last4), []).append(CARD)
     for key, text in _texts(metadata):
         places.setdefault(term_of(text), []).append(metadata_place(key, text))
-    return {term: _BETWEEN.join(sorted(found)) for term, found in places.items()}
+    return {term: _SEPARATOR.join(sorted(fields)) for term, fields in places.items()}
 
 
-def stands(place: str, field: str) -> bool:
-    """Return whether a field is among those of a place."""
-    return place == field or field in place.split(_BETWEEN)
+def has_field(place: str, field: str) -> bool:
+    """Whether a field is among those of a place."""
+    return place == field or field in place.split(_SEPARATOR)
 
 
 def _texts(metadata: str) -> list[tuple[str, str]]:
-    """Return the keys of metadata whose value is single, each with it as text."""
+    """Return the keys of metadata with a text, number or boolean, and that value as text."""
     try:
         values = _DECODER.decode(metadata)
-    except (msgspec.DecodeError, UnicodeError):  # no JSON object: written by somebody in SQL
+    except (msgspec.DecodeError, UnicodeError):  # no JSON object: somebody wrote it in SQL
         return []
-    found = ((key, _text(bytes(value))) for key, value in values.items())
-    return [(key, text) for key, text in found if text.strip(" ")]
+    texts = ((key, _text(bytes(value))) for key, value in values.items())
+    return [(key, text) for key, text in texts if text.strip(" ")]
 
 
 def _text(value: bytes) -> str:
-    """Return a single value as text, a number as it was sent; "" for null and what is nested."""
+    """Return a value as text, a number as it was sent; "" for null and nested values."""
     if value.startswith(b'"'):
         return _TEXT.decode(value)
     return "" if value.startswith((b"{", b"[", b"null")) else value.decode()

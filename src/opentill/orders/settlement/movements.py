@@ -1,4 +1,4 @@
-"""What an order's payment, settlement and reserve post (contract.md#postings)."""
+"""The postings of an order's payment, settlement and reserve (contract.md#postings)."""
 
 from opentill.ledger import Account, Movement
 from opentill.ledger import Type as PostingType
@@ -6,38 +6,44 @@ from opentill.orders.model import Order
 
 
 def received(order: Order) -> list[Movement]:
-    """Return what a confirmed payment posts; the fee only where there is one."""
+    """Return the postings of a confirmed payment, and of its fee if there is one."""
     fee = order.gross_settled_minor - order.net_settled_minor
-    made = [_move(order, "PAYMENT", "gateway", "pending", order.gross_settled_minor, "Payment")]
+    movements = [
+        _move(order, "PAYMENT", "gateway", "pending", order.gross_settled_minor, "Payment")
+    ]
     if fee:
-        made.append(_move(order, "FEE", "pending", "platform", fee, "Platform fee"))
-    return made
+        movements.append(_move(order, "FEE", "pending", "platform", fee, "Platform fee"))
+    return movements
 
 
 def settlement(order: Order, reserve_minor: int) -> list[Movement]:
-    """Return what moves an order's money out of pending, and what of it is held in reserve.
+    """Return the postings that move an order's money out of pending, and a part into reserve.
 
-    Where refunds or a loss took more than the payment net of its fee, the rest is below zero. It is
-    carried over from available to pending through frozen, since no posting goes there directly.
+    If refunds or a loss took more than the payment net of its fee, the remainder is below zero. It
+    is carried over from available to pending through frozen, since no posting goes there directly.
     """
-    left = order.unsettled_minor
-    if left < 0:
+    remainder = order.unsettled_minor
+    if remainder < 0:
         text = "Remainder below zero carried over"
         return [
-            _move(order, "FREEZE", "available", "frozen", -left, text),
-            _move(order, "UNFREEZE", "frozen", "pending", -left, text),
+            _move(order, "FREEZE", "available", "frozen", -remainder, text),
+            _move(order, "UNFREEZE", "frozen", "pending", -remainder, text),
         ]
-    made: list[Movement] = []
-    if left:
-        made.append(_move(order, "SETTLEMENT", "pending", "available", left, "Settlement"))
+    movements: list[Movement] = []
+    if remainder:
+        movements.append(
+            _move(order, "SETTLEMENT", "pending", "available", remainder, "Settlement")
+        )
     if reserve_minor:
         text = "Rolling reserve"
-        made.append(_move(order, "ROLLING_RESERVE", "available", "reserve", reserve_minor, text))
-    return made
+        movements.append(
+            _move(order, "ROLLING_RESERVE", "available", "reserve", reserve_minor, text)
+        )
+    return movements
 
 
 def reserve_release(order: Order) -> list[Movement]:
-    """Return what releasing an order's rolling reserve posts."""
+    """Return the posting that releases an order's rolling reserve."""
     kind: PostingType = "ROLLING_RESERVE_RELEASE"
     text = "Rolling reserve released"
     return [_move(order, kind, "reserve", "available", order.reserve_minor, text)]

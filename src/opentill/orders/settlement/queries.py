@@ -1,4 +1,4 @@
-"""SQL about settlement and rolling reserves: what is due, and how much waits."""
+"""SQL about orders that are due to settle and reserves that are due for release."""
 
 from opentill.db.query import Query, Value
 from opentill.orders.model import DueMerchant, Order
@@ -24,8 +24,6 @@ DUE_MERCHANTS = Query(
     group by merchant_id order by merchant_id
     """,
 )
-
-
 LOCK_DUE = Query(
     Order,
     """
@@ -33,9 +31,7 @@ LOCK_DUE = Query(
     order by settle_at limit :limit for update skip locked
     """,
 )
-
-
-# What there is to settle, of all merchants or one, all orders or one.
+# The orders to settle, of all merchants or one; null for all.
 SETTLEABLE = Query(
     Order,
     """
@@ -45,8 +41,6 @@ SETTLEABLE = Query(
     order by merchant_id, settle_at, id
     """,
 )
-
-
 LOCK_SETTLEABLE = Query(
     Order,
     """
@@ -54,8 +48,6 @@ LOCK_SETTLEABLE = Query(
     where merchant_id = :merchant_id and id = :id and settle_at is not null for update
     """,
 )
-
-
 RESERVES_DUE = Query(
     Order,
     """
@@ -64,11 +56,7 @@ RESERVES_DUE = Query(
     order by reserve_release_at limit :limit
     """,
 )
-
-
 OLDEST_SETTLEMENT = Value(int, "select min(settle_at) from orders where settle_at is not null")
-
-
 OLDEST_RELEASE = Value(
     int,
     """

@@ -1,8 +1,8 @@
 """Settlement: paid orders that are due move from pending to available, a batch at a time.
 
-For orders that were refunded or charged back before they settled, what they left in pending (a kept
-fee, a dispute's fee) is carried over on the day they would have settled, so that pending holds the
-money of orders that are yet to settle, and nothing else.
+An order that was refunded or charged back before it settled can leave a remainder in pending, such
+as a fee that is not returned. The remainder is carried over on the day on which the order would
+have settled, so that pending holds only the money of orders that are yet to settle.
 """
 
 from collections.abc import AsyncIterator
@@ -29,14 +29,15 @@ from opentill.orders.settlement import queries
 from opentill.orders.settlement.movements import reserve_release, settlement
 from opentill.orders.transitions import Change, take
 
-BATCH: Final = 1000  # orders; a payment of the same merchant waits for the batch, some 0.1 s
-# Batches of one merchant at once: while one waits for the balance or its commit, one is prepared.
+BATCH: Final = 1000  # orders; a payment of the same merchant waits for the batch, about 0.1 s
+# Batches of one merchant at once: one is prepared while another waits for the balance or its
+# commit.
 _AT_ONCE: Final = 2
 _EVER: Final = 2**62
 
 
 class Settled(msgspec.Struct, frozen=True, rename="camel"):
-    """What settling did, or would do, to one order; minor units of the settled currency."""
+    """The effect of a settlement on one order; amounts in minor units of the settled currency."""
 
     merchant_id: str
     order_id: str
@@ -47,77 +48,77 @@ class Settled(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def settle_due(db: Db, now: int, merchant_id: str | None = None) -> int:
-    """Settle every order that is due, and return how many. Safe beside other workers."""
+    """Settle every order that is due; return their number. Safe to run in several workers."""
     async with db.connection() as tx:
         due = await queries.DUE_MERCHANTS.all(tx, now=now, merchant_id=merchant_id)
-    done = 0
+    settled = 0
 
-    async def batches(merchant_id: str) -> None:
-        nonlocal done
+    async def settle_batches(merchant_id: str) -> None:
+        nonlocal settled
         batch = BATCH
         while batch == BATCH:
             batch = len(await db.run(partial(settle_batch, merchant_id=merchant_id, now=now)))
-            done += batch
+            settled += batch
 
-    async def one(merchant: DueMerchant) -> None:
+    async def settle(merchant: DueMerchant) -> None:
         at_once = min(_AT_ONCE, -(-merchant.orders // BATCH))
-        await jobs.run_all(*(batches(merchant.merchant_id) for _ in range(at_once)))
+        await jobs.run_all(*(settle_batches(merchant.merchant_id) for _ in range(at_once)))
 
-    await jobs.each(due, one, lambda merchant: merchant.merchant_id)
-    return done
+    await jobs.each(due, settle, lambda merchant: merchant.merchant_id)
+    return settled
 
 
 async def settle_batch(
     tx: Tx, merchant_id: str, now: int, cause: str = "due", *, early: bool = False
 ) -> list[Settled]:
-    """Settle up to a batch of a merchant's orders: those that are due, or all with ``early``."""
+    """Settle a batch of a merchant's orders: the due ones, or any with ``early``."""
     due = await queries.LOCK_DUE.all(
         tx, merchant_id=merchant_id, until=_EVER if early else now, limit=BATCH
     )
     return await _settle(tx, due, now, cause)
 
 
-async def due_merchants(
+async def list_due_merchants(
     tx: Tx, now: int, merchant_id: str | None, *, early: bool
 ) -> list[DueMerchant]:
-    """Return merchants with orders to settle, and how many; ``early``: also what is not due."""
+    """Return the merchants with orders that are due to settle; ``early``: or will be."""
     until = _EVER if early else now
     return await queries.DUE_MERCHANTS.all(tx, now=until, merchant_id=merchant_id)
 
 
-async def settleable(
+async def preview_settlements(
     tx: Tx, now: int, merchant_id: str | None, order_id: str | None, *, early: bool
 ) -> AsyncIterator[Settled]:
-    """Yield what settling would do now, and change nothing; ``early``: also what is not due.
+    """Yield the settlements that are due, without settling; ``early``: also those to come.
 
-    In constant memory: ``tx`` must be inside a transaction.
+    Needs constant memory; ``tx`` must be inside a transaction.
     """
     until = _EVER if early else now
-    found = queries.SETTLEABLE.each(tx, until=until, merchant_id=merchant_id, order_id=order_id)
-    async for order in found:
+    orders = queries.SETTLEABLE.each(tx, until=until, merchant_id=merchant_id, order_id=order_id)
+    async for order in orders:
         yield plan(order)
 
 
 async def settle_one(
     tx: Tx, merchant_id: str, order_id: str, now: int, cause: str
 ) -> list[Settled]:
-    """Settle one order, even before it is due. Raises Invalid for one that cannot settle."""
-    found = await queries.LOCK_SETTLEABLE.all(tx, merchant_id=merchant_id, id=order_id)
-    if not found:
+    """Settle one order, even before it is due. Raises Invalid if it cannot settle."""
+    orders = await queries.LOCK_SETTLEABLE.all(tx, merchant_id=merchant_id, id=order_id)
+    if not orders:
         reason = "orderId must be an order that is PAID and not settled yet"
         raise Invalid("orderId", reason)
-    return await _settle(tx, found, now, cause)
+    return await _settle(tx, orders, now, cause)
 
 
 def plan(order: Order) -> Settled:
-    """Return what settling an order moves."""
-    left = order.unsettled_minor
+    """Return the effect of settling an order."""
+    remainder = order.unsettled_minor
     currency = order.settled_currency
     reserve = 0
-    if order.status == "PAID" and left > 0:
-        reserve = money.times(left, order.reserve_rate, currency, currency)
+    if order.status == "PAID" and remainder > 0:
+        reserve = money.times(remainder, order.reserve_rate, currency, currency)
     status: Status = "SETTLED" if order.status == "PAID" else order.status
-    return Settled(order.merchant_id, order.id, status, left, reserve, currency)
+    return Settled(order.merchant_id, order.id, status, remainder, reserve, currency)
 
 
 def _change(order: Order, planned: Settled, now: int, cause: str) -> Change:
@@ -139,10 +140,8 @@ async def _settle(tx: Tx, orders: list[Order], now: int, cause: str) -> list[Set
         _change(order, planned, now, cause) for order, planned in zip(orders, plans, strict=True)
     ]
     moved = await take(tx, changes, now)
-    if len(moved) != len(orders):  # they are locked
-        msg = (
-            f"{len(orders)} orders of {orders[0].merchant_id} were to settle, and {len(moved)} did"
-        )
+    if len(moved) != len(orders):
+        msg = f"only {len(moved)} of {len(orders)} locked orders of {orders[0].merchant_id} settled"
         raise AssertionError(msg)
     return plans
 
@@ -154,15 +153,15 @@ async def release_reserves(db: Db, now: int, batch: int = 200) -> int:
 
     async def release(tx: Tx, seen: Order) -> None:
         order = await LOCKED.first(tx, merchant_id=seen.merchant_id, id=seen.id)
-        ready = order is not None and order.reserve_status == "HELD" and order.status != "DISPUTED"
-        if order is None or not ready:
+        is_due = order is not None and order.reserve_status == "HELD" and order.status != "DISPUTED"
+        if order is None or not is_due:
             return
         await order_history.release_reserve(tx, order, now)
         await ledger.post(
             tx, order.merchant_id, order.settled_currency, reserve_release(order), now
         )
 
-    async def one(order: Order) -> None:
+    async def release_one(order: Order) -> None:
         await db.run(partial(release, seen=order))
 
-    return await jobs.each(due, one, lambda order: order.id)
+    return await jobs.each(due, release_one, lambda order: order.id)
