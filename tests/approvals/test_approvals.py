@@ -1,4 +1,4 @@
-"""What staff do by hand is done by two persons above the limit, in sum over 24 hours."""
+"""Manual actions of staff need a second person above the limit, summed over 24 hours."""
 
 import asyncio
 from decimal import Decimal
@@ -27,7 +27,7 @@ ANN: Final = Actor("ann", "the bank says so")
 BOB: Final = Approver("bob", lambda _account: False)
 
 
-def asked(order: Order, action: Action, subject: str, actor: Actor = ANN) -> ActionRequest:
+def build_request(order: Order, action: Action, subject: str, actor: Actor = ANN) -> ActionRequest:
     details = None
     if action in {"refund", "refund-recorded"}:
         reference = "B-1" if action == "refund-recorded" else None
@@ -46,8 +46,8 @@ async def perform(tx: Tx, request: ActionRequest, above: str | None, now: int = 
     return await approvals.perform(tx, request, Rules(limit, True, frozenset()), now)
 
 
-async def prepared(tx: Tx, action: Action) -> tuple[Order, str]:
-    """Return an order and the subject of an action that can be done about it."""
+async def create_subject(tx: Tx, action: Action) -> tuple[Order, str]:
+    """Create an order on which an action is possible; return it and the action's subject."""
     if action == "confirm":
         order = await world.opened(tx)
         return order, order.id
@@ -71,103 +71,105 @@ async def prepared(tx: Tx, action: Action) -> tuple[Order, str]:
             )
         return order, dispute.id
     order = await world.in_status(tx, "SETTLED")
-    wanted = PayoutRequest(amount_minor=None, reference="W", reason="weekly", by="ann")
-    payout = await payouts.create(tx, order.merchant_id, wanted, None, NOW)
+    request = PayoutRequest(amount_minor=None, reference="W", reason="weekly", by="ann")
+    payout = await payouts.create(tx, order.merchant_id, request, None, NOW)
     if action == "payout-returned":
         await payouts.pay(tx, payout.id, "TRN-1", "sent", "ann", NOW)
     return order, payout.id
 
 
-async def state(tx: Tx, order: Order) -> tuple[Any, ...]:
-    """Return what an action could change."""
+async def read_state(tx: Tx, order: Order) -> tuple[Any, ...]:
+    """Return the rows that an action could change."""
     current = await orders.find(tx, order.merchant_id, order.id)
     entries = await world.entries(tx, order.merchant_id)
-    sent = [one.status for one in await payouts.search(tx, order.merchant_id)]
-    return current, entries, sent
+    payout_statuses = [payout.status for payout in await payouts.search(tx, order.merchant_id)]
+    return current, entries, payout_statuses
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-async def test_above_the_limit_it_waits_for_a_second_person(tx: Tx, action: Action) -> None:
-    order, subject = await prepared(tx, action)
-    before = await state(tx, order)
-    request = asked(order, action, subject)
+async def test_an_action_above_the_limit_waits_for_a_second_person(tx: Tx, action: Action) -> None:
+    order, subject = await create_subject(tx, action)
+    before = await read_state(tx, order)
+    request = build_request(order, action, subject)
     held = await perform(tx, request, "5")
     assert isinstance(held, WaitingAction)
     assert (held.status, held.asked_by, held.action) == ("WAITING", "ann", action)
     assert held.currency == "USD"
     assert held.amount_minor > 500
-    assert await state(tx, order) == before
-    assert await perform(tx, request, "5") == held  # asked for again, it is the same request
-    assert [one.id for one in await approvals.waiting(tx)] == [held.id]
+    assert await read_state(tx, order) == before
+    assert await perform(tx, request, "5") == held  # repeating the request returns the same one
+    assert [row.id for row in await approvals.waiting(tx)] == [held.id]
     rules = Rules(Decimal(5), True, frozenset())
-    for own in ("ann", "ANN"):
+    for name in ("ann", "ANN"):
         with pytest.raises(Invalid) as refused:
-            await approvals.approve(tx, held.id, Approver(own, lambda _: False), rules, NOW)
+            await approvals.approve(tx, held.id, Approver(name, lambda _: False), rules, NOW)
         assert refused.value.field == "by"
     await approvals.approve(tx, held.id, BOB, rules, NOW)
-    assert await state(tx, order) != before
+    assert await read_state(tx, order) != before
     assert await approvals.waiting(tx) == []
     with pytest.raises(Invalid):
         await approvals.approve(tx, held.id, BOB, rules, NOW)
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-async def test_up_to_the_limit_and_without_one_it_is_done(tx: Tx, action: Action) -> None:
+async def test_an_action_up_to_the_limit_or_without_a_limit_is_performed(
+    tx: Tx, action: Action
+) -> None:
     for above in ("100", None):
-        order, subject = await prepared(tx, action)
-        before = await state(tx, order)
-        done = await perform(tx, asked(order, action, subject), above)
+        order, subject = await create_subject(tx, action)
+        before = await read_state(tx, order)
+        done = await perform(tx, build_request(order, action, subject), above)
         assert not isinstance(done, WaitingAction)
-        assert await state(tx, order) != before
+        assert await read_state(tx, order) != before
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-async def test_what_is_rejected_is_not_done(tx: Tx, action: Action) -> None:
-    order, subject = await prepared(tx, action)
-    before = await state(tx, order)
-    held = await perform(tx, asked(order, action, subject), "5")
+async def test_a_rejected_action_is_not_performed(tx: Tx, action: Action) -> None:
+    order, subject = await create_subject(tx, action)
+    before = await read_state(tx, order)
+    held = await perform(tx, build_request(order, action, subject), "5")
     await approvals.reject(tx, held.id, Actor("ann", "a mistake"), NOW)
-    assert await state(tx, order) == before
+    assert await read_state(tx, order) == before
     with pytest.raises(Invalid):
         await approvals.approve(tx, held.id, BOB, RULES, NOW)
-    again = await perform(tx, asked(order, action, subject), "5")
+    again = await perform(tx, build_request(order, action, subject), "5")
     assert again.id != held.id
 
 
-# ── what somebody moves is added up ──
+# ── the limit applies to the sum of a person's movements ──
 
 
-async def orders_of_one_merchant(tx: Tx, count: int) -> list[Order]:
-    """Return unpaid orders over 9.99 of one merchant."""
+async def create_orders(tx: Tx, count: int) -> list[Order]:
+    """Create unpaid orders over 9.99 of one merchant."""
     first = await world.opened(tx)
-    found = [first]
-    while len(found) < count:
+    created = [first]
+    while len(created) < count:
         product = await world.product(tx, first.merchant_id)
         session = await world.session(tx, first.merchant_id, product.id)
-        found.append(await orders.find(tx, first.merchant_id, session.order_id))
-    return found
+        created.append(await orders.find(tx, first.merchant_id, session.order_id))
+    return created
 
 
 async def confirm(tx: Tx, order: Order, actor: Actor = ANN, now: int = NOW) -> bool:
-    """Confirm an order; return whether it waits."""
-    done = await perform(tx, asked(order, "confirm", order.id, actor), "10", now)
+    """Confirm an order; return whether the confirmation waits."""
+    done = await perform(tx, build_request(order, "confirm", order.id, actor), "10", now)
     return isinstance(done, WaitingAction)
 
 
-async def test_splitting_does_not_help(tx: Tx) -> None:
-    first, second, third = await orders_of_one_merchant(tx, 3)
+async def test_splitting_an_amount_does_not_avoid_the_limit(tx: Tx) -> None:
+    first, second, third = await create_orders(tx, 3)
     assert not await confirm(tx, first)
     assert await confirm(tx, second)
     recharge = AdjustmentRequest(
         kind="recharge", amount_minor=2, reference="R", reason="sent", by="Ann"
     )
-    made = await adjustments.request(tx, first.merchant_id, recharge, LIMIT, NOW)
-    assert made.status == "WAITING"  # 9.99 and 0.02, of whichever kind
-    assert not await confirm(tx, third, Actor("bob", "of another person"))
+    adjustment = await adjustments.request(tx, first.merchant_id, recharge, LIMIT, NOW)
+    assert adjustment.status == "WAITING"  # 9.99 and 0.02: movements of all kinds count
+    assert not await confirm(tx, third, Actor("bob", "another person"))
 
 
-async def test_of_another_merchant_or_after_a_day_it_does_not_count(tx: Tx) -> None:
-    first, second = await orders_of_one_merchant(tx, 2)
+async def test_movements_of_another_merchant_or_of_yesterday_do_not_count(tx: Tx) -> None:
+    first, second = await create_orders(tx, 2)
     assert not await confirm(tx, first)
     assert not await confirm(tx, await world.opened(tx))
     assert await confirm(tx, second, now=NOW + 24 * HOUR - 1)
@@ -176,9 +178,9 @@ async def test_of_another_merchant_or_after_a_day_it_does_not_count(tx: Tx) -> N
     assert not await confirm(tx, second, now=NOW + 24 * HOUR)
 
 
-async def test_what_two_persons_did_does_not_count(tx: Tx) -> None:
-    first, second, third = await orders_of_one_merchant(tx, 3)
-    held = await perform(tx, asked(first, "confirm", first.id), "5")
+async def test_movements_by_two_persons_do_not_count(tx: Tx) -> None:
+    first, second, third = await create_orders(tx, 3)
+    held = await perform(tx, build_request(first, "confirm", first.id), "5")
     await approvals.approve(tx, held.id, BOB, RULES, NOW)
     assert not await confirm(tx, second)
     assert await confirm(tx, third)
@@ -189,11 +191,11 @@ async def test_payouts_count_with_their_fee(tx: Tx) -> None:
     shop = order.merchant_id
 
     async def pay(minor: int, reference: str, now: int = NOW) -> bool:
-        wanted = PayoutRequest(
+        request = PayoutRequest(
             amount_minor=minor, fee_minor=1, reference=reference, reason="weekly", by="ann"
         )
-        made = await payouts.request(tx, shop, wanted, Decimal(5), now)
-        return isinstance(made, payouts.WaitingPayout)
+        payout = await payouts.request(tx, shop, request, Decimal(5), now)
+        return isinstance(payout, payouts.WaitingPayout)
 
     assert not await pay(399, "A")
     assert not await pay(99, "B")
@@ -201,75 +203,73 @@ async def test_payouts_count_with_their_fee(tx: Tx) -> None:
     assert not await pay(1, "D", NOW + 24 * HOUR)
 
 
-async def test_whoever_is_the_machines_owner_is_one_person(tx: Tx) -> None:
-    first, second = await orders_of_one_merchant(tx, 2)
+async def test_everybody_who_acts_as_root_counts_as_one_person(tx: Tx) -> None:
+    first, second = await create_orders(tx, 2)
     assert not await confirm(tx, first, Actor("root (ann)", "why"))
     assert await confirm(tx, second, Actor("root (bob)", "why"))
 
 
-async def test_a_person_is_one_by_whichever_address(tx: Tx) -> None:
-    first, second = await orders_of_one_merchant(tx, 2)
+async def test_a_person_who_changes_their_address_stays_the_same_person(tx: Tx) -> None:
+    first, second = await create_orders(tx, 2)
     person = "(per_01m7y0m0jzefzv5n8efcf1hqw1)"
     assert not await confirm(tx, first, Actor(f"ann@example.com {person}", "why"))
     assert await confirm(tx, second, Actor(f"anna@example.com {person}", "why"))
 
 
-async def test_of_two_at_once_one_waits(db: Db, database_url: str) -> None:
-    found = await db.run(lambda tx: orders_of_one_merchant(tx, 8))
-    many = await Db.connect(database_url, 8, acquire_timeout_s=60)
+async def test_only_one_of_concurrent_confirmations_stays_below_the_limit(
+    db: Db, database_url: str
+) -> None:
+    pending = await db.run(lambda tx: create_orders(tx, 8))
+    pool = await Db.connect(database_url, 8, acquire_timeout_s=60)
     try:
         waits = await asyncio.gather(
-            *(many.run(lambda tx, order=one: confirm(tx, order)) for one in found)
+            *(pool.run(lambda tx, order=order: confirm(tx, order)) for order in pending)
         )
     finally:
-        await many.close()
+        await pool.close()
     assert sorted(waits) == [False] + [True] * 7
 
 
 # ── confirming ──
 
 
-async def wait_for_transfer(tx: Tx, order: Order, gateway: str, minor: int | None = None) -> None:
+async def start_transfer(tx: Tx, order: Order, gateway: str) -> None:
     method: Method = "BANK_TRANSFER"
     payer = Payer(email="eve@example.com", name="", ip="192.0.2.1", locale="en")
-    if minor is not None:
-        await tx.execute("update orders set amount_minor = amount_minor where id = $1", order.id)
     await orders.start_attempt(tx, order, gateway, method, payer, NOW)
 
 
-async def test_what_a_customer_says_to_have_sent_is_no_credit(tx: Tx) -> None:
+async def test_confirming_a_transfer_that_the_customer_announced_needs_one_person(tx: Tx) -> None:
     order = await world.opened(tx)
-    await wait_for_transfer(tx, order, "manual")
-    done = await perform(tx, asked(order, "confirm", order.id), "5")
+    await start_transfer(tx, order, "manual")
+    done = await perform(tx, build_request(order, "confirm", order.id), "5")
     assert isinstance(done, Order)
     assert done.status == "PAID"
 
 
-async def test_an_attempt_at_a_gateway_that_reports_by_itself_is_no_payment(tx: Tx) -> None:
+async def test_confirming_despite_a_gateway_that_reports_needs_two_persons(tx: Tx) -> None:
     order = await world.opened(tx)
-    await wait_for_transfer(tx, order, "sandbox")
-    held = await perform(tx, asked(order, "confirm", order.id), "5")
+    await start_transfer(tx, order, "sandbox")
+    held = await perform(tx, build_request(order, "confirm", order.id), "5")
     assert isinstance(held, WaitingAction)
     assert (held.amount_minor, held.currency) == (999, "USD")
 
 
-async def test_an_order_that_was_paid_meanwhile_goes_on_waiting_until_it_is_rejected(
-    tx: Tx,
-) -> None:
+async def test_a_request_for_an_order_that_was_paid_meanwhile_can_only_be_rejected(tx: Tx) -> None:
     order = await world.opened(tx)
-    held = await perform(tx, asked(order, "confirm", order.id), "5")
+    held = await perform(tx, build_request(order, "confirm", order.id), "5")
     await world.paid(tx, order)
     with pytest.raises(Invalid):
         async with tx.transaction():
             await approvals.approve(tx, held.id, BOB, RULES, NOW)
-    assert [one.id for one in await approvals.waiting(tx)] == [held.id]
+    assert [row.id for row in await approvals.waiting(tx)] == [held.id]
     await approvals.reject(tx, held.id, Actor("bob", "paid by card"), NOW)
     assert await approvals.waiting(tx) == []
 
 
 async def test_history_and_audit_log_name_both_persons(tx: Tx) -> None:
     order = await world.opened(tx)
-    held = await perform(tx, asked(order, "confirm", order.id), "5")
+    held = await perform(tx, build_request(order, "confirm", order.id), "5")
     await approvals.approve(tx, held.id, BOB, RULES, NOW)
     rows = await tx.fetch(
         "select who, action from audit_log where merchant_id = $1 and action not like 'merchants%'"
@@ -285,9 +285,9 @@ async def test_history_and_audit_log_name_both_persons(tx: Tx) -> None:
     assert "confirmed by ann and bob: the bank says so" in causes
 
 
-async def test_only_one_refund_of_an_order_waits(tx: Tx) -> None:
+async def test_only_one_refund_of_an_order_can_wait(tx: Tx) -> None:
     order = await world.in_status(tx, "PAID")
-    await perform(tx, asked(order, "refund", order.id), "5")
+    await perform(tx, build_request(order, "refund", order.id), "5")
     request = ActionRequest(
         action="refund",
         merchant_id=order.merchant_id,

@@ -1,4 +1,8 @@
-"""Whatever moves a merchant's money on somebody's word goes through ``approvals``."""
+"""Only ``approvals`` takes the manual transitions that move a merchant's money.
+
+The rule of the second person (decision 0141) is in ``approvals.perform``. These tests read the
+source, so that no other module can pass it by.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -8,7 +12,7 @@ from typing import Final
 import opentill
 
 SOURCE: Final = Path(opentill.__file__).parent
-# The transitions that a person takes for a gateway or bank, as the packages export them.
+# The functions by which staff take a transition that no gateway or bank reported, by package.
 TRANSITIONS: Final = {
     ("orders", "confirm_manually"),
     ("refunds", "end_manually"),
@@ -18,9 +22,9 @@ TRANSITIONS: Final = {
     ("payouts", "fail"),
     ("payouts", "record_return"),
 }
-# What takes one of them and gives the merchant nothing: a refund is ended as done, whose money is
-# held already, and a dispute is ended as lost.
-OTHERS: Final = {
+# The modules that call one of them directly, because these calls give the merchant nothing: they
+# end a refund as SUCCEEDED, whose money is held already, or a dispute as lost.
+EXEMPT: Final = {
     ("cli/refunds.py", "refunds.end_manually"),
     ("cli/disputes.py", "disputes.decide"),
     ("console/payment_actions.py", "refunds.end_manually"),
@@ -28,7 +32,8 @@ OTHERS: Final = {
 }
 
 
-def _taken(tree: ast.AST) -> Iterator[str]:
+def _find_uses(tree: ast.AST) -> Iterator[str]:
+    """Yield the manual transitions that a module uses, as ``package.function``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             if (node.value.id, node.attr) in TRANSITIONS:
@@ -42,14 +47,14 @@ def _taken(tree: ast.AST) -> Iterator[str]:
             )
 
 
-def test_transitions_that_move_money_are_taken_by_approvals_alone() -> None:
-    taken = {
+def test_only_approvals_takes_manual_transitions_that_move_money() -> None:
+    uses = {
         (path.relative_to(SOURCE).as_posix(), name)
         for path in SOURCE.rglob("*.py")
-        for name in _taken(ast.parse(path.read_text()))
-        # a package's own modules import what it exports
+        for name in _find_uses(ast.parse(path.read_text()))
+        # the package itself may use its function
         if path.relative_to(SOURCE).parts[0] != name.partition(".")[0]
     }
-    assert {place for place in taken if place[0] != "approvals/actions.py"} == OTHERS
-    through_approvals = {name for place, name in taken if place == "approvals/actions.py"}
-    assert through_approvals == {f"{package}.{name}" for package, name in TRANSITIONS}
+    assert {use for use in uses if use[0] != "approvals/actions.py"} == EXEMPT
+    by_approvals = {name for path, name in uses if path == "approvals/actions.py"}
+    assert by_approvals == {f"{package}.{name}" for package, name in TRANSITIONS}

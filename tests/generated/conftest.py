@@ -1,4 +1,4 @@
-"""A server with the sandbox bank, its document, and the tools; all tests here need the latter."""
+"""A server with the sandbox bank, its API document, and the tools of the generators."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ def api_server(
     tmp_path_factory: pytest.TempPathFactory,
     through: Callable[[str], str],
 ) -> Iterator[ApiServer]:
-    """A server whose customers pay at the sandbox bank."""
+    """Start a server whose customers pay at the sandbox bank."""
     with clone(postgres_url, template) as url:
         settings = Settings(
             database_url=through(url),
@@ -38,7 +38,7 @@ def api_server(
 
 @pytest.fixture(scope="session")
 def document(api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The document as the running server gives it."""
+    """Download the document of the running server."""
     path = tmp_path_factory.mktemp("document") / "openapi.json"
     path.write_bytes(api_server.http.get("/openapi.json").raise_for_status().content)
     return path
@@ -46,7 +46,7 @@ def document(api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="session")
 def node_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the programs of the pinned npm packages are."""
+    """Install the pinned npm packages, and return the folder of their programs."""
     return toolchain.install_node_modules(tmp_path_factory.mktemp("node"))
 
 

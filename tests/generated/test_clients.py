@@ -1,4 +1,4 @@
-"""Clients that generators make of the running server's document compile, buy and refund."""
+"""Clients generated from the running server's document compile, buy and refund."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from typing import Any, Final
 import httpx2
 import pytest
 
-from generated.toolchain import PYTHON, VENV, copied, generate, run
+from generated.toolchain import PYTHON, VENV, copy_files, generate, run
 from opentill.refunds import jobs
 from support.api_server import ApiServer, Shop
 from support.sandbox_bank import wait_until
@@ -19,21 +19,21 @@ pytestmark = pytest.mark.clients
 def _go(document: Path, place: Path, node_programs: Path, *options: str) -> list[str | Path]:
     names = ("--git-host", "example.com", "--git-user-id", "opentill", "--git-repo-id", "till")
     generate("go", document, place, *names, "--package-name", "till", *options)
-    copied(place / "buy", "go/main.go")
+    copy_files(place / "buy", "go/main.go")
     run("go", "vet", "./...", cwd=place)
     run("go", "build", "-o", "built", "./buy", cwd=place)
     return [place / "built"]
 
 
 def _go_tolerant(document: Path, place: Path, node_programs: Path) -> list[str | Path]:
-    """With the option that docs/recipes/generate-a-client.md advises."""
+    """Generate with the option that docs/recipes/generate-a-client.md recommends."""
     option = "disallowAdditionalPropertiesIfNotPresent=false"
     return _go(document, place, node_programs, "--additional-properties", option)
 
 
 def _typescript(document: Path, place: Path, node_programs: Path) -> list[str | Path]:
     generate("typescript-fetch", document, place / "till")
-    copied(place, "typescript/buy.ts", "typescript/tsconfig.json")
+    copy_files(place, "typescript/buy.ts", "typescript/tsconfig.json")
     run(node_programs / "tsc", "-p", ".", cwd=place)
     return ["node", place / "built" / "buy.js"]
 
@@ -46,7 +46,7 @@ def _python(document: Path, place: Path, node_programs: Path) -> list[str | Path
         *("--config", place / "settings.yml", "--fail-on-warning"),
         cwd=place,
     )
-    copied(place, "python/buy.py")
+    copy_files(place, "python/buy.py")
     run(PYTHON, "-W", "error", "-m", "compileall", "-q", "till", "buy.py", cwd=place)
     return [PYTHON, place / "buy.py"]
 
@@ -63,9 +63,9 @@ def pay(api_server: ApiServer, session_id: str) -> None:
     """Pay a session at the sandbox bank, as a browser does."""
     with httpx2.Client(trust_env=False, timeout=30) as browser:
         form = {"email": "ann@example.com", "name": "Ann", "method": "CREDIT_CARD"}
-        begun = browser.post(f"{api_server.url}/checkout/{session_id}", data=form)
-        attempt = re.search(r"/continue/(att_\w+)", begun.headers["location"])
-        assert attempt, begun.headers["location"]
+        response = browser.post(f"{api_server.url}/checkout/{session_id}", data=form)
+        attempt = re.search(r"/continue/(att_\w+)", response.headers["location"])
+        assert attempt, response.headers["location"]
         card = {"number": "4242424242424242", "exp": "12/34", "csc": "123"}
         bank_page = f"{api_server.settings.sandbox_url}/pay/{attempt[1]}"
         assert browser.post(bank_page, data=card).is_redirect
@@ -73,15 +73,15 @@ def pay(api_server: ApiServer, session_id: str) -> None:
 
 
 def send_refund(api_server: ApiServer, shop: Shop, refund_id: str) -> dict[str, Any]:
-    """Send what is due to the bank, as the worker does, and return the refund once it is done."""
+    """Send due refunds to the bank, as the worker does; return the refund once it succeeded."""
 
-    def done() -> dict[str, Any] | None:
-        found: dict[str, Any] = shop.data("GET", f"/v1/refunds/{refund_id}")
-        return found if found["status"] == "SUCCEEDED" else None
+    def find_succeeded() -> dict[str, Any] | None:
+        current: dict[str, Any] = shop.data("GET", f"/v1/refunds/{refund_id}")
+        return current if current["status"] == "SUCCEEDED" else None
 
     app = api_server.app
     api_server.run(jobs.send_due(app.db, app.gateways, api_server.url, app.clock()))
-    refund: dict[str, Any] = wait_until(done, 30)
+    refund: dict[str, Any] = wait_until(find_succeeded, 30)
     return refund
 
 
@@ -96,10 +96,10 @@ def test_a_generated_client_compiles_buys_and_refunds(
 ) -> None:
     program = CLIENTS[client](document, tmp_path, node_programs)
 
-    def buy(*words: str) -> dict[str, Any]:
-        printed = run(*program, *words, cwd=tmp_path, TILL_URL=api_server.url, TILL_KEY=shop.key)
-        seen: dict[str, Any] = json.loads(printed)
-        return seen
+    def buy(*arguments: str) -> dict[str, Any]:
+        environment = {"TILL_URL": api_server.url, "TILL_KEY": shop.key}
+        output: dict[str, Any] = json.loads(run(*program, *arguments, cwd=tmp_path, **environment))
+        return output
 
     opened = buy("open")
     session = shop.data("GET", f"/v1/checkouts/{opened['session']}")
@@ -111,9 +111,9 @@ def test_a_generated_client_compiles_buys_and_refunds(
     pay(api_server, opened["session"])
     wait_until(lambda: shop.read_order(opened["order"])["status"] == "PAID", 30)
     order = shop.read_order(opened["order"])
-    seen = buy("refund", order["id"])
+    output = buy("refund", order["id"])
     (refund,) = shop.data("GET", f"/v1/orders/{order['id']}/refunds")["items"]
-    assert seen == {
+    assert output == {
         "status": "PAID",
         "paidAt": order["paidAt"],
         "method": "CREDIT_CARD",
@@ -123,7 +123,7 @@ def test_a_generated_client_compiles_buys_and_refunds(
         "refund": refund["id"],
     }
     (event,) = shop.data("GET", "/v1/events", params={"type": "order.paid"})["items"]
-    assert buy("hear", json.dumps(event)) == {
+    assert buy("event", json.dumps(event)) == {
         "event": event["id"],
         "createdAt": event["created_at"],
         "order": order["id"],
@@ -131,14 +131,14 @@ def test_a_generated_client_compiles_buys_and_refunds(
         "paidAt": order["paidAt"],
     }
     succeeded = send_refund(api_server, shop, refund["id"])
-    moves = shop.data("GET", "/v1/balance/transactions")["items"]
-    seen = buy("look", refund["id"])
-    assert order["id"] in seen.pop("csv")
-    assert seen == {
+    transactions = shop.data("GET", "/v1/balance/transactions")["items"]
+    output = buy("read", refund["id"])
+    assert order["id"] in output.pop("csv")
+    assert output == {
         "status": "SUCCEEDED",
         "amount": "2.00",
         "succeededAt": succeeded["succeededAt"],
-        "types": [move["type"] for move in moves],
+        "types": [row["type"] for row in transactions],
         "unknown": 40401,
     }
-    assert {"PAYMENT", "FEE", "REFUND"} <= set(seen["types"])
+    assert {"PAYMENT", "FEE", "REFUND"} <= set(output["types"])

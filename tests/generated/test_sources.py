@@ -1,4 +1,4 @@
-"""Java's and C#'s generated sources hold times in 64 bits; Java's compile."""
+"""Generated sources in Java and C# store times in 64 bits, and those in Java compile."""
 
 import json
 import re
@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import pytest
 
-from generated.toolchain import copied, generate, jar, run
+from generated.toolchain import copy_files, generate, jar, run
 
 pytestmark = pytest.mark.clients
-# A field of a model: its type and name, in each language.
+# The pattern of a model's field, with its type and name.
 FIELDS: Final = {
     "java": r"private (Integer|Long|BigDecimal|Object) (\w+);",
     "csharp": r"public (int|long|decimal|Object)\?? (\w+)\s*\{",
@@ -27,26 +27,26 @@ WIDE: Final = {"Long", "long"}
 def test_whole_numbers_that_may_be_large_have_64_bits(
     document: Path, tmp_path: Path, language: str
 ) -> None:
-    generate(language, document, tmp_path / "made", *OPTIONS[language])
-    found: dict[str, set[str]] = {}
-    for path in (tmp_path / "made").rglob("*"):
+    generate(language, document, tmp_path / "generated", *OPTIONS[language])
+    types: dict[str, set[str]] = {}
+    for path in (tmp_path / "generated").rglob("*"):
         if path.suffix in {".java", ".cs"}:
             for kind, name in re.findall(FIELDS[language], path.read_text()):
-                found.setdefault(name[0].lower() + name[1:], set()).add(kind)
+                types.setdefault(name[0].lower() + name[1:], set()).add(kind)
     wide = dict(_integers(json.loads(document.read_text())["components"]["schemas"]))
     assert len(wide) > 20
     for name, is_wide in wide.items():
-        assert (found[name] <= WIDE) == is_wide, (name, found[name])
+        assert (types[name] <= WIDE) == is_wide, (name, types[name])
     if language == "java":
-        copied(tmp_path, "java/Generated.java")
-        sources = [str(path) for path in (tmp_path / "made/src/main").rglob("*.java")]
+        copy_files(tmp_path, "java/Generated.java")
+        sources = [str(path) for path in (tmp_path / "generated/src/main").rglob("*.java")]
         (tmp_path / "sources").write_text("\n".join([*sources, "Generated.java"]))
-        # The generator's jar holds the libraries of the client too.
+        # The generator's jar contains the libraries of the client.
         run("javac", "-nowarn", "-d", "built", "-cp", jar(), "@sources", cwd=tmp_path)
 
 
 def _integers(schemas: dict[str, Any]) -> Iterator[tuple[str, bool]]:
-    """Name the whole numbers of all components in camelCase, and whether they need 64 bits."""
+    """Yield the integer fields of all components in camelCase, and whether they need 64 bits."""
     for schema in schemas.values():
         for name, field in schema.get("properties", {}).items():
             if "integer" in field.get("type", ()):

@@ -1,4 +1,4 @@
-"""A shop's program on the client of openapi-python-client: one stage of a purchase for each run."""
+"""A shop's program on the client of openapi-python-client: one stage of a purchase per run."""
 
 import json
 import os
@@ -30,71 +30,71 @@ CLIENT = AuthenticatedClient(
 )
 
 
-def done(answer: Any) -> Any:
-    """Return the data of an answer."""
-    if answer is None or isinstance(answer, Failure):
-        sys.exit(f"refused: {answer}")
-    return answer.data
+def data_of(response: Any) -> Any:
+    """Return the data of a response; exit if it is an error."""
+    if response is None or isinstance(response, Failure):
+        sys.exit(f"refused: {response}")
+    return response.data
 
 
-def opened() -> dict[str, Any]:
-    """Make a product and open a session."""
+def open_session() -> dict[str, Any]:
+    """Create a product and open a session."""
     metadata = ProductBodyMetadataType0.from_dict({"sku": "TEA"})
     body = ProductBody(name="Tea", price="9.99", currency="USD", metadata=metadata)
-    product = done(create_product.sync(client=CLIENT, body=body))
-    wanted = SessionBody(
+    product = data_of(create_product.sync(client=CLIENT, body=body))
+    session_body = SessionBody(
         product_id=product.id,
         success_url="https://shop.example.com/thanks",
         display_merchant_name="The tea shop",
     )
-    session = done(
-        create_checkout_session.sync(client=CLIENT, body=wanted, idempotency_key=product.id)
+    session = data_of(
+        create_checkout_session.sync(client=CLIENT, body=session_body, idempotency_key=product.id)
     )
-    read = done(get_checkout_session.sync(session.id, client=CLIENT))
-    return {"session": session.id, "order": read.order_id, "expiresAt": session.expires_at}
+    stored = data_of(get_checkout_session.sync(session.id, client=CLIENT))
+    return {"session": session.id, "order": stored.order_id, "expiresAt": session.expires_at}
 
 
-def refunded(order_id: str) -> dict[str, Any]:
-    """Read and list the order, and give some of it back."""
-    order = done(get_order.sync(order_id, client=CLIENT))
-    found = list_orders.sync(
+def refund_order(order_id: str) -> dict[str, Any]:
+    """Read and list the order, and refund a part of it."""
+    order = data_of(get_order.sync(order_id, client=CLIENT))
+    page = list_orders.sync(
         client=CLIENT,
         status=OrderStatus.PAID,
         start_date=order.created_at,
         end_date=order.created_at,
         size=10,
     )
-    listed = done(found)
+    listed = data_of(page)
     body = RefundBody(amount="2.00", reason="One was broken")
-    given = done(create_refund.sync(order_id, client=CLIENT, body=body))
+    refund = data_of(create_refund.sync(order_id, client=CLIENT, body=body))
     return {
         "status": order.status,
         "paidAt": order.paid_at,
         "method": order.payment_method,
         "settledAt": order.settled_at,
-        "listed": [one.id for one in listed.items],
+        "listed": [order.id for order in listed.items],
         "total": listed.pagination.total,
-        "refund": given.id,
+        "refund": refund.id,
     }
 
 
-def looked(refund_id: str) -> dict[str, Any]:
-    """See what became of the refund, what moved on the balance, and what is refused."""
-    refund = done(get_refund.sync(refund_id, client=CLIENT))
-    moves = done(list_balance_transactions.sync(client=CLIENT))
+def read_results(refund_id: str) -> dict[str, Any]:
+    """Read the refund, the balance transactions, the export, and an unknown order."""
+    refund = data_of(get_refund.sync(refund_id, client=CLIENT))
+    transactions = data_of(list_balance_transactions.sync(client=CLIENT))
     unknown = get_order.sync("order_unknown", client=CLIENT)
     return {
         "status": refund.status,
         "amount": refund.amount,
         "succeededAt": refund.succeeded_at,
-        "types": [one.type_ for one in moves.items],
+        "types": [row.type_ for row in transactions.items],
         "csv": export_orders.sync(client=CLIENT),
         "unknown": unknown.code if isinstance(unknown, Failure) else None,
     }
 
 
-def heard(body: str) -> dict[str, Any]:
-    """Read the body of an event."""
+def parse_event(body: str) -> dict[str, Any]:
+    """Parse the body of an event."""
     event = OrderPaidEvent.from_dict(json.loads(body))
     return {
         "event": event.id,
@@ -105,5 +105,10 @@ def heard(body: str) -> dict[str, Any]:
     }
 
 
-STAGES = {"open": opened, "refund": refunded, "look": looked, "hear": heard}
+STAGES = {
+    "open": open_session,
+    "refund": refund_order,
+    "read": read_results,
+    "event": parse_event,
+}
 json.dump(STAGES[sys.argv[1]](*sys.argv[2:]), sys.stdout)
