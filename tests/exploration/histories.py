@@ -1,9 +1,10 @@
 """Random histories of merchants, orders, refunds, disputes and payouts, driven by Hypothesis.
 
-Every event of every table of contract.md#transitions through the services, against
-``exploration.reference_model``. After each step the books are right and are the model's; a step
-that the model refuses is refused, and changes nothing. At the end of a history everything that is
-under way is brought to its end, and every order's entries come to what the model says.
+The histories take every event of every table of contract.md#transitions through the services, and
+compare with ``exploration.reference_model``. After each step the books must be right and agree with
+the model; the product must refuse each step that the model refuses, and change nothing. At the end
+of a history all that is under way ends, and the sums of every order's entries must agree with the
+model.
 """
 
 from decimal import Decimal
@@ -21,7 +22,7 @@ from opentill.payouts import PayoutRequest
 from support import world
 from support.world import fresh
 
-WAYS: Final = {  # what a gateway says of a dispute, and the way that leads there
+PATHS: Final = {  # the statuses up to the one that a gateway reports of a dispute
     "OPENED": ("OPEN",),
     "WON": ("OPEN", "WON"),
     "LOST": ("OPEN", "LOST"),
@@ -45,25 +46,25 @@ SUM: Final = """
 
 
 class Histories(OrderRules):
-    """Disputes, payouts and adjustments too, and the end of a history."""
+    """Adds disputes, payouts and adjustments, and the end of a history."""
 
     # ── disputes ──
 
     @precondition(lambda self: any(tracked.model.paid for tracked in self.orders))
     @rule(
         which=ANY,
-        word=st.sampled_from(["OPENED", "OPENED", "OPENED", *WAYS]),
+        word=st.sampled_from(["OPENED", "OPENED", "OPENED", *PATHS]),
         percent=st.sampled_from([None, None, 100, 40, 1, 200]),
     )
     def a_gateway_disputes(self, which: int, word: str, percent: int | None) -> None:
-        """It may name a part, more than there is, or say how it ended before that it began."""
+        """A gateway reports a dispute: of a part, of too much, or with its end first."""
         tracked = self.pick([tracked for tracked in self.orders if tracked.model.paid], which)
         order = tracked.model
         named = order.price - order.held()
         if percent is not None:
             unit = reference_model.grain(order.currency)
             named = max(unit, order.price * percent // 100 // unit * unit)
-        ref = world.fresh()  # those that fit no order have a name of their own, too
+        ref = world.fresh()  # disputes that fit no order have their own references as well
         fresh = self.find(tracked)
         work = world.dispute_said(self.tx, fresh, word, self.now, ref=ref, minor=named)
         model = order.open_dispute(named)
@@ -72,19 +73,19 @@ class Histories(OrderRules):
         if done is None or model is None:
             return
         self.disputes.append(Tracked(done.id, tracked.shop_id, model, order=tracked, ref=ref))
-        self._on(self.disputes[-1], word)
+        self._follow(self.disputes[-1], word)
 
-    def _on(self, tracked: Tracked, word: str) -> None:
-        """Take the steps from where a dispute stands to what is heard of it."""
-        way = WAYS[word]
-        if tracked.model.status in way:
-            for status in way[way.index(tracked.model.status) + 1 :]:
+    def _follow(self, tracked: Tracked, word: str) -> None:
+        """Take the transitions from a dispute's status to the reported one, in the model."""
+        path = PATHS[word]
+        if tracked.model.status in path:
+            for status in path[path.index(tracked.model.status) + 1 :]:
                 assert tracked.order.model.decide(tracked.model, status.lower(), self.now)
 
     @precondition(lambda self: any(tracked.ref for tracked in self.disputes))
-    @rule(which=ANY, word=st.sampled_from(sorted(WAYS)))
+    @rule(which=ANY, word=st.sampled_from(sorted(PATHS)))
     def a_gateway_goes_on(self, which: int, word: str) -> None:
-        """Repeated news and news against what was heard change nothing."""
+        """Repeated and contradictory reports change nothing."""
         tracked = self.pick([tracked for tracked in self.disputes if tracked.ref], which)
         work = world.dispute_said(
             self.tx,
@@ -95,7 +96,7 @@ class Histories(OrderRules):
             minor=tracked.model.amount,
         )
         self.take(f"dispute: {word} {tracked.model.status}", work, fine=True)
-        self._on(tracked, word)
+        self._follow(tracked, word)
 
     @precondition(lambda self: self.orders)
     @rule(which=ANY, percent=st.sampled_from([None, 100, 40, 0, 101]))
@@ -130,7 +131,7 @@ class Histories(OrderRules):
     # ── payouts and adjustments ──
 
     def _amount(self, shop: reference_model.Shop, account: str, percent: int) -> int:
-        """So much of what an account has; a whole unit where that is nothing."""
+        """Return a percentage of an account, at least one unit."""
         unit = reference_model.grain(shop.currency)
         has = shop.sum_frozen_manually if account == "frozen" else abs(shop.accounts[account])
         return max(unit, has * percent // 100 // unit * unit)
@@ -230,7 +231,7 @@ class Histories(OrderRules):
             self.loop.run_until_complete(self.transaction.rollback())
 
     def closing_time(self) -> None:
-        """End all that is on its way, let years pass, and reckon up."""
+        """End all that is under way, let years pass, and compare the sums."""
         for number, refund in enumerate(self.refunds):
             self._refund_ends(refund, "REFUSED" if number % 3 == 2 else "SUCCEEDED")
         for number, dispute in enumerate(self.disputes):

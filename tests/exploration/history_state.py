@@ -1,6 +1,6 @@
-"""Merchants, their terms and rates, and what must hold after each step of a random history.
+"""Merchants, their terms and rates, and the checks after each step of a random history.
 
-``HistoryState`` has what is in the database beside what ``exploration.reference_model`` expects.
+``HistoryState`` compares the rows of the database with ``exploration.reference_model``.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ TERMS: Final = {
 
 
 class OneConnection:
-    """A pool that lends one connection inside one transaction, for jobs that want a pool."""
+    """A pool with one connection in one transaction, for jobs that need a pool."""
 
     def __init__(self, tx: asyncpg.Connection) -> None:
         self.tx, self.lock = tx, asyncio.Lock()
@@ -124,7 +124,7 @@ class HistoryState(RuleBasedStateMachine):
         return self.loop.run_until_complete(work)
 
     def take(self, name: str, work: Coroutine[Any, Any, T], *, fine: bool) -> T | None:
-        """Take a step; one that is not ``fine`` is refused and leaves the database as it was."""
+        """Take a step; if it is not ``fine``, it must be refused and change nothing."""
         what = f"{name}{'' if fine else ' refused'}"
         self.tally[what] = self.tally.get(what, 0) + 1
         event(what)
@@ -145,7 +145,7 @@ class HistoryState(RuleBasedStateMachine):
         return self.run(inside())
 
     async def dump(self) -> str:
-        """Return what all rows of all tables come to, in one question."""
+        """Return a digest of all rows of all tables, by one statement."""
         if not self.tables:
             names = await self.tx.fetch(
                 "select tablename from pg_tables where schemaname = 'public' order by 1"
@@ -160,7 +160,7 @@ class HistoryState(RuleBasedStateMachine):
 
     @staticmethod
     def pick(items: list[T], which: int) -> T:
-        """Pick one, the latest most often."""
+        """Pick an item, most often one of the latest."""
         return items[-1 - which % len(items)] if which % 3 else items[which % len(items)]
 
     def order_of(self, which: int) -> Tracked:
@@ -198,7 +198,7 @@ class HistoryState(RuleBasedStateMachine):
 
     @staticmethod
     def _round(terms: dict[str, Any], currency: str) -> dict[str, Any]:
-        """Make amounts such as can be written with two decimals."""
+        """Round amounts so that two decimals can express them."""
         unit = reference_model.grain(currency)
         return {k: v // unit * unit if k.endswith("_minor") else v for k, v in terms.items()}
 
@@ -214,7 +214,7 @@ class HistoryState(RuleBasedStateMachine):
 
     @rule(which=ANY, term=st.sampled_from(sorted(TERMS)), data=st.data())
     def terms_change(self, which: int, term: str, data: st.DataObject) -> None:
-        """New terms are for orders to come, but for overdraft and payout minimum."""
+        """New terms apply to new orders only, except overdraft and payout minimum."""
         shop_id = list(self.shops)[which % len(self.shops)]
         shop = self.shops[shop_id]
         value = data.draw(TERMS[term])
@@ -244,7 +244,7 @@ class HistoryState(RuleBasedStateMachine):
         self._rate(*(pair[::-1] if turned else pair), text, self.now)
 
     def _worth(self, base: str, quote: str) -> Fraction | None:
-        """The rate that counts now: the newest, as given before turned round."""
+        """Return the current rate: the newest one, a direct one before an inverted one."""
         if base == quote:
             return Fraction(1)
         pairs = ((1, (base, quote)), (0, (quote, base)))
@@ -261,7 +261,7 @@ class HistoryState(RuleBasedStateMachine):
 
     @staticmethod
     def _turned(rate: Fraction) -> Fraction:
-        """One over a rate, with 12 significant digits."""
+        """Return the inverse of a rate, with 12 significant digits."""
         whole, places = 1 / rate, 0
         while whole >= 10:
             whole, places = whole / 10, places + 1
@@ -275,14 +275,14 @@ class HistoryState(RuleBasedStateMachine):
 
     @rule()
     def the_clock_is_put_right(self) -> None:
-        """A minute back."""
+        """Set the clock back by a minute."""
         self.now -= 60_000
 
-    # ── what must hold ──
+    # ── checks ──
 
     @invariant()
     def all_is_well(self) -> None:
-        """The books are right, and everything is as the model has it."""
+        """Check the books, and compare all rows with the model."""
         self.run(assert_books(self.tx))
         self._as_the_model_has_it()
         self.sound = True

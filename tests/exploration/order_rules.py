@@ -16,7 +16,7 @@ from support import world
 
 
 class OrderRules(HistoryState):
-    """All that happens to an order but disputes."""
+    """All events of an order except disputes."""
 
     # ── orders ──
 
@@ -91,7 +91,7 @@ class OrderRules(HistoryState):
         wrong=st.sampled_from([False, False, False, True]),
     )  # fmt: skip
     def says(self, which: int, word: str, method: str | None, wrong: bool) -> None:
-        """A gateway says something of any attempt there ever was."""
+        """A gateway reports an outcome of any attempt, even of an old one."""
         place = self.attempts.index(self.pick(self.attempts, which))
         self._says(place, word, method, wrong)
 
@@ -129,7 +129,7 @@ class OrderRules(HistoryState):
     @precondition(lambda self: any(a.status == "DUPLICATE" for a in self.attempts))
     @rule(which=ANY, word=st.sampled_from(["SUCCEEDED", "REFUSED", "UNKNOWN", "PENDING"]))
     def a_duplicate_is_given_back(self, which: int, word: str) -> None:
-        """It posts nothing."""
+        """Returning a duplicate posts nothing."""
         duplicates = [n for n, a in enumerate(self.attempts) if a.status == "DUPLICATE"]
         seen = self.attempts[self.pick(duplicates, which)]
         outcome = RefundOutcome(status=word)
@@ -156,7 +156,7 @@ class OrderRules(HistoryState):
     @precondition(lambda self: self.orders)
     @rule(which=ANY)
     def expires(self, which: int) -> None:
-        """Expiring what is over already is harmless."""
+        """Expiring a session that has expired already changes nothing."""
         tracked = self.order_of(which)
         fine = tracked.model.end("CLOSED") or tracked.model.session == "EXPIRED"
         work = checkouts.expire(self.tx, tracked.shop_id, tracked.session, "over", self.now)
@@ -178,7 +178,7 @@ class OrderRules(HistoryState):
         cents=st.booleans(),
     )
     def refunds_(self, which: int, part: int | None, cents: bool) -> None:
-        """``part`` is hundredths of the order, or just so many cents or units."""
+        """Refund ``part`` hundredths of the order, or, with ``cents``, ``part`` cents or units."""
         tracked = self.order_of(which)
         order = tracked.model
         text = None
@@ -199,7 +199,7 @@ class OrderRules(HistoryState):
     @precondition(lambda self: self.refunds)
     @rule(which=ANY, word=st.sampled_from(["SUCCEEDED", "SUCCEEDED", "REFUSED", "PENDING"]))
     def refund_ends(self, which: int, word: str) -> None:
-        """A gateway says something of a refund, also of one that ended."""
+        """A gateway reports an outcome of a refund, even of one that ended."""
         self._refund_ends(self.pick(self.refunds, which), word)
 
     def _refund_ends(self, tracked: Tracked, word: str) -> None:
@@ -211,7 +211,7 @@ class OrderRules(HistoryState):
     @precondition(lambda self: self.refunds)
     @rule(which=ANY)
     def a_refund_is_reversed(self, which: int) -> None:
-        """A gateway reports that a refund has failed: one that succeeded, or any other."""
+        """A gateway reports that any refund failed, even one that had succeeded."""
         tracked = self.pick(self.refunds, which)
         order = self.run(orders.find(self.tx, tracked.shop_id, tracked.row.order_id))
         work = world.refund_reported(
@@ -229,7 +229,7 @@ class OrderRules(HistoryState):
     @precondition(lambda self: any(tracked.model.paid for tracked in self.orders))
     @rule(which=ANY, percent=st.sampled_from([1, 30, 50, 100, 120]))
     def somebody_refunds_at_the_gateway(self, which: int, percent: int) -> None:
-        """A part, all of the order, or more than there is."""
+        """Somebody refunds a part, all, or more than all of the order at the provider."""
         tracked = self.pick([tracked for tracked in self.orders if tracked.model.paid], which)
         order = tracked.model
         unit = reference_model.grain(order.currency)
@@ -250,7 +250,7 @@ class OrderRules(HistoryState):
     @precondition(lambda self: self.orders)
     @rule(which=ANY)
     def one_settles(self, which: int) -> None:
-        """Due or not."""
+        """Settle an order, even before it is due."""
         tracked = self.order_of(which)
         fine = tracked.model.settle(self.now)
         work = orders.settle_one(self.tx, tracked.shop_id, tracked.key, self.now, "why")

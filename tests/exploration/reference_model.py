@@ -1,7 +1,7 @@
-"""A small pure model of the books, written from contract.md#transitions; it uses nothing of ours.
+"""A small pure model of the books, written from contract.md#transitions without the product's code.
 
-Whole minor units, fractions and one rounding. A method that answers False has changed nothing: the
-step is refused. ``due`` and the like are Unix ms.
+It uses whole minor units, fractions and one rounding. A method that returns False or None has
+refused the event and changed nothing. Times are Unix ms.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -22,7 +22,7 @@ def half_up(value: Fraction) -> int:
 
 
 def grain(currency: str) -> int:
-    """The least amount that is moved: a hundredth, or a whole unit."""
+    """Return the least amount that moves, in minor units: a hundredth or a whole unit."""
     return 10 ** max(0, EXPONENTS[currency] - 2)
 
 
@@ -32,7 +32,7 @@ def convert(minor: int, rate: Fraction, source: str, target: str) -> int:
 
 
 def part(minor: int, share: int, whole: int, currency: str) -> int:
-    """The share ``of / whole`` of an amount, in whole grains."""
+    """Return the share ``share / whole`` of an amount, in whole grains."""
     return half_up(Fraction(minor // grain(currency) * share, whole)) * grain(currency)
 
 
@@ -41,7 +41,7 @@ def minor(text: str, currency: str) -> int:
 
 
 def due(paid_at: int, days: int, calendar: str) -> int:
-    """So many days later; with weekdays, Saturdays and Sundays do not count and settle nothing."""
+    """Return the due time after some days; WEEKDAYS skips Saturdays and Sundays."""
     at = datetime.fromtimestamp(paid_at / 1000, UTC)
     while days or (calendar == "WEEKDAYS" and at.weekday() > 4):
         at += timedelta(days=1)
@@ -50,14 +50,14 @@ def due(paid_at: int, days: int, calendar: str) -> int:
 
 
 class Refund:
-    """What a refund gives and takes."""
+    """A refund: the customer's amount, and the merchant's debit."""
 
     def __init__(self, amount: int, debit: int, source: str = "REQUEST") -> None:
         self.amount, self.debit, self.source, self.status = amount, debit, source, "PROCESSING"
 
 
 class Dispute:
-    """What a dispute takes if it is lost; ``frozen`` if it was opened after settlement."""
+    """A dispute, with its costs if it is lost; ``frozen`` if it was opened after settlement."""
 
     def __init__(self, amount: int, debit: int, fee: int, frozen: bool, refunded: int) -> None:
         self.amount, self.debit, self.fee, self.frozen, self.refunded = (
@@ -67,7 +67,7 @@ class Dispute:
 
 
 class Payout:
-    """What left for the bank."""
+    """A payout to the merchant's bank."""
 
     def __init__(self, amount: int, fee: int) -> None:
         self.amount, self.fee, self.status = amount, fee, "PENDING"
@@ -106,7 +106,7 @@ class Shop:
         return True
 
     def adjust(self, kind: str, amount: int, account: str) -> bool:
-        """Move what an operator says; see decision 0013 for how far each may go."""
+        """Adjust a balance as the operator, within the limits of decision 0013."""
         has, limit = self.accounts[account], -self.terms["overdraft_minor"]
         ways = {
             "freeze": ("available", "frozen", amount <= has),
@@ -124,9 +124,9 @@ class Shop:
 
 
 class Order:
-    """What an order is worth, and what became of it. It keeps the terms it was opened with.
+    """An order and its money, under the terms of its opening.
 
-    ``carried``: its money has left pending, by settlement or whatever else.
+    ``carried``: its money has left pending, by settlement or otherwise.
     """
 
     def __init__(self, shop: Shop, price: int, currency: str, rate: Fraction) -> None:
@@ -178,14 +178,14 @@ class Order:
         return True
 
     def end(self, status: str) -> bool:
-        """Refused for good, voided or expired."""
+        """End an unpaid order: refused for good, voided or expired."""
         if self.status not in ({"PENDING"} if status == "CLOSED" else {"PENDING", "CREATING"}):
             return False
         self.status, self.session = status, "EXPIRED"
         return True
 
     def confirm(self, method: str, now: int) -> bool:
-        """Money came in, late or not. The fee is that of the method, from the schedule."""
+        """Apply a payment, late or not, with the fee of its method from the schedule."""
         if self.status not in PAYABLE:
             return False
         fees = {row[:2]: row for row in self.terms["fees"]}
@@ -204,7 +204,7 @@ class Order:
         return True
 
     def waits(self) -> bool:
-        """Whether there is something to settle or to carry over, due or not."""
+        """Whether money is still to settle or to be carried over, even if it is not due."""
         return self.paid and not self.carried and self.status != "DISPUTED"
 
     def settle(self, now: int) -> bool:
@@ -232,7 +232,7 @@ class Order:
         return True
 
     def debit_of(self, amount: int) -> int:
-        """What a refund takes: what all accepted ones are worth together, less what they took."""
+        """Return a refund's debit: the value of all accepted refunds minus their earlier debits."""
         held = self.held() + amount
         worth = convert(held, self.rate, self.currency, self.shop.currency)
         if held == self.price:
@@ -262,7 +262,7 @@ class Order:
         self._mark_if_refunded()
 
     def refund_at_gateway(self, amount: int) -> Refund | None:
-        """Money that has left at the provider: whatever the balance, if it fits the order."""
+        """Apply a refund made at the provider, whatever the balance, if it fits the order."""
         if self.status not in {"PAID", "SETTLED"} or not 0 < amount <= self.price - self.held():
             return None
         refund = Refund(amount, self.debit_of(amount), "GATEWAY")
@@ -273,7 +273,7 @@ class Order:
         return refund
 
     def reverse_refund(self, refund: Refund) -> None:
-        """The provider reports that a refund has failed, whether it had succeeded or not."""
+        """Apply the provider's report that a refund failed, even if it had succeeded before."""
         if refund.status != "SUCCEEDED":
             self.refund_ends(refund, "REFUSED")
             return
@@ -287,7 +287,7 @@ class Order:
             self.status = "REFUNDED"
 
     def open_dispute(self, named: int | None) -> Dispute | None:
-        """``named``: what the gateway disputes; what no refund holds, if it says nothing."""
+        """Open a dispute of the amount ``named``; None: of all that no refund holds."""
         if self.status not in {"PAID", "SETTLED"}:
             return None
         left, shop = self.price - self.held(), self.shop
@@ -322,7 +322,7 @@ class Order:
             shop.move(self.place, "platform", dispute.fee)
             loss = dispute.debit + dispute.fee
             if self.reserve_status == "HELD" and loss:
-                # What the loss leaves of the reserve is given back: there is nothing left to hold.
+                # The part of the reserve that the loss does not use is released.
                 dispute.offset = min(self.reserve, loss)
                 shop.move("reserve", "available", self.reserve)
                 self.reserve_status = "OFFSET"
@@ -339,7 +339,7 @@ class Order:
         return True
 
     def closed(self) -> bool:
-        """Whether nothing is on its way any more, whatever still may happen to it."""
+        """Whether nothing about the order is under way."""
         flying = any(r.status == "PROCESSING" for r in self.refunds)
         if not self.paid:
             return self.status in {"FAILED", "CLOSED", "REVOKED"}
@@ -347,7 +347,7 @@ class Order:
         return done and self.status != "DISPUTED"
 
     def comes_to(self) -> dict[str, int]:
-        """What the entries of a closed order come to, by its terms and its ending alone."""
+        """Return the sums of a closed order's entries, from its terms and its ending alone."""
         keeps_fee = self.terms["refund_fee_policy"] == "KEPT"
         fees = sum(d.fee for d in self.disputes if d.status in {"LOST", "RECOVERED"})
         lost, debits = self.dispute("LOST"), self.debits()
@@ -362,7 +362,7 @@ class Order:
                 assert lost is not None
                 gateway, platform = -self.gross + debits + lost.debit, self.fee + fees
                 if lost.amount == self.price - self.held() and lost.refunded == self.held():
-                    # All that no refund had: the bank has everything again.
+                    # The dispute took all that no refund had: the whole payment went back.
                     unit = self.shop.currency
                     returned = 0 if keeps_fee else part(self.fee, self.held(), self.price, unit)
                     gateway = max(-returned, debits - self.gross)

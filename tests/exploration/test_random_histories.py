@@ -15,7 +15,7 @@ from opentill.db import connection
 from support import pooler
 from support.examples import examples
 
-# What the deep version must have seen: every event of every table, and its refusal if it has one.
+# The deep version must reach every event of every table, and its refusal if it can be refused.
 _BOTH = (
     "open", "submit", "confirm", "revoke", "expire", "refund", "settle", "dispute by hand",
     "dispute won by hand", "dispute lost by hand", "dispute recovered by hand", "payout",
@@ -47,10 +47,10 @@ TERMS_OF_SHOP: Final[dict[str, Any]] = {
 
 @contextmanager
 def histories_in(url: str) -> Iterator[None]:
-    """Let histories happen in a database, on one loop and one connection."""
+    """Prepare histories in a database, on one event loop and one connection."""
     with asyncio.Runner() as runner:
         Histories.url, Histories.loop, Histories.tally = url, runner.get_loop(), {}
-        # The books' questions are planned once, and not compiled for a handful of rows.
+        # The checks of the books are planned once, and not compiled, since there are few rows.
         settled = {"jit": "off", "plan_cache_mode": "force_generic_plan"}
         Histories.tx = runner.run(
             asyncpg.connect(url, statement_cache_size=1000, server_settings=settled)
@@ -64,11 +64,9 @@ def histories_in(url: str) -> Iterator[None]:
 
 
 def explore(url: str, number: int, steps: int, *, fixed: bool) -> dict[str, int]:
-    """Run so many histories of so many steps, on one loop, one database and one connection.
+    """Run ``number`` histories of up to ``steps`` steps; ``fixed``: the same histories each time.
 
-    ``fixed``: the same histories each time.
-
-    Returns how often each event happened, or was refused, and each ending.
+    Returns how often each event happened or was refused, and how often each ending.
     """
     with histories_in(url):
         run_state_machine_as_test(
@@ -77,7 +75,7 @@ def explore(url: str, number: int, steps: int, *, fixed: bool) -> dict[str, int]
                 max_examples=number,
                 stateful_step_count=steps,
                 derandomize=fixed,
-                # A step costs a question to a database: shrinking would take minutes.
+                # Each step queries a database: shrinking would take minutes.
                 phases=[Phase.generate],
                 suppress_health_check=list(HealthCheck),
             ),
@@ -85,15 +83,15 @@ def explore(url: str, number: int, steps: int, *, fixed: bool) -> dict[str, int]
     return Histories.tally
 
 
-def test_random_histories_come_to_what_the_model_says(rollback_database_url: str) -> None:
+def test_random_histories_agree_with_the_model(rollback_database_url: str) -> None:
     fixed = settings.default.derandomize
     explore(rollback_database_url, examples(6, at_night=150), 40, fixed=fixed)
 
 
-def test_a_dispute_that_was_ignored_does_not_stand_in_the_way_of_the_next(
+def test_an_ignored_dispute_does_not_block_the_next_dispute(
     rollback_database_url: str,
 ) -> None:
-    """A gateway names each dispute anew: what it reports late of an ignored one opens none."""
+    """Each dispute has a new reference: a late event about an ignored one opens no dispute."""
 
     @settings(max_examples=1, database=None, phases=[Phase.generate])
     @given(st.just(0))
