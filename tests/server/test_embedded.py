@@ -14,6 +14,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+import yaml
 
 from opentill.server.embedded import datadir, programs, sysuser
 from opentill.server.embedded.cluster import STOP_TIMEOUT_S, Cluster
@@ -27,6 +28,7 @@ from opentill.server.embedded.datadir import (
 )
 from opentill.server.embedded.postgres import EmbeddedPostgres
 
+COMPOSE = Path(__file__).parents[2] / "compose.yaml"
 PR_CAPBSET_DROP = 24  # linux/prctl.h
 CAP_SYS_PTRACE = 19  # linux/capability.h
 _PRCTL = ctypes.CDLL(None).prctl
@@ -148,6 +150,18 @@ async def test_the_server_is_durable_has_checksums_and_listens_on_a_socket_only(
         assert socket_dir.stat().st_mode & 0o077 == 0
         server.release()
         server.release()
+
+
+def test_initdb_accepts_the_options_in_compose_yaml(data_dir: Path) -> None:
+    database = yaml.safe_load(COMPOSE.read_text())["services"]["database"]
+    options = database["environment"]["POSTGRES_INITDB_ARGS"].split()
+    ids = sysuser.user_ids(data_dir)
+    data_dir.mkdir()
+    if ids is not None:
+        os.chown(data_dir, *ids)
+        sysuser.allow_path(data_dir, ids[0])
+    process = programs.Programs(ids).run("initdb", *options, "--no-sync", f"--pgdata={data_dir}")
+    assert process.returncode == 0, process.stderr.decode()
 
 
 async def test_a_long_data_directory_has_a_short_socket_path(data_dir: Path) -> None:
