@@ -24,14 +24,14 @@ BANNED_FILES: Final = frozenset({
     "aside", "asking", "composing", "contents", "following", "letters", "looking", "noting",
     "parts", "reminding", "trial", "wording", "words",
 })  # fmt: skip
+# ``Query.one`` returns exactly one row, like the method of this name in SQLAlchemy.
+ALLOWED: Final = frozenset({("src/opentill/db/query.py", "one")})
 UNCHECKED: Final = (
     "src/opentill/auth",
     "src/opentill/console",
     "src/opentill/dashboard",
-    "src/opentill/db",
     "src/opentill/disputes",
     "src/opentill/mail",
-    "src/opentill/pages",
     "src/opentill/payouts",
     "src/opentill/portal",
     "src/opentill/reconciliation",
@@ -45,7 +45,6 @@ UNCHECKED: Final = (
     "tests/disputes",
     "tests/image",
     "tests/mail",
-    "tests/pages",
     "tests/payouts",
     "tests/portal",
     "tests/reconciliation",
@@ -126,7 +125,7 @@ def banned_names(source: str, file: str) -> list[Finding]:
     return [
         Finding(file, line, name)
         for line, name in sorted(visitor.bindings)
-        if name.lstrip("_") in BANNED
+        if name.lstrip("_") in BANNED and (file, name) not in ALLOWED
     ]
 
 

@@ -34,7 +34,7 @@ from opentill.core import tracing
 from opentill.core.settings import SANDBOX, Settings
 from opentill.dashboard import api as dashboard_api
 from opentill.db import replica
-from opentill.db.database import Db, patiently
+from opentill.db.database import Db, retry_while_away
 from opentill.disputes import api as disputes_api
 from opentill.disputes import events as dispute_events
 from opentill.epay import api as epay_api
@@ -181,7 +181,9 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
     @contextlib.asynccontextmanager
     async def serving() -> AsyncIterator[None]:
         address, size = settings.database_url or "", settings.db_pool_size
-        db = await patiently(lambda: Db.connect(address, size, prepared=settings.db_prepared))
+        db = await retry_while_away(
+            lambda: Db.connect(address, size, prepared=settings.db_prepared)
+        )
         async with context.running(settings, db, adapters) as app:
             gateways.initialize_metrics(adapters, orders.ATTEMPT_ENDS)
             app.return_address = epay.return_address
@@ -190,14 +192,14 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
             with contextlib.suppress(
                 asyncpg.UndefinedTableError
             ):  # not migrated yet; /readyz reports it
-                await patiently(lambda: _check_epay(db, settings))
+                await retry_while_away(lambda: _check_epay(db, settings))
             working = _working(app) if run_worker else contextlib.nullcontext()
             async with (
                 working,
                 key_uses.writing(db),
                 refused.writing(db),
                 accepted.writing(db),
-                replica.beside(db, settings) as app.read_from,
+                replica.open_replica(db, settings) as app.read_from,
             ):
                 yield
 

@@ -47,7 +47,7 @@ async def running(settings: Settings, db: Db, gateways: Mapping[str, Any]) -> As
     """
     clock, outgoing = Clock(db, settings.gateways), merchant_client(settings)
     try:
-        async with clock.following():
+        async with clock.polling():
             yield App(
                 settings=settings, db=db, gateways=gateways, outgoing=outgoing, clock=clock.now
             )

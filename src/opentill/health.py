@@ -122,10 +122,10 @@ class Reader:
             return
         replica = await Replica.open(db, self._settings)
         if self._positions is not None:
-            replica.seen = self._positions
-        self._positions = replica.seen
+            replica.primary_positions = self._positions
+        self._positions = replica.primary_positions
         try:
-            await replica.look()
+            await replica.check()
             yield replica
         finally:
             await replica.close()

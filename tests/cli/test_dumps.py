@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from opentill.cli import dumps
-from opentill.cli.backup import _check_contents
+from opentill.cli.backup import _check_row_counts
 from opentill.core.errors import ConfigurationError
-from opentill.db.contents import Contents
+from opentill.db.row_counts import RowCounts
 from opentill.server.embedded.programs import Programs, find_programs
 
 
@@ -116,8 +116,8 @@ def test_a_program_that_cannot_be_run_is_named(tmp_path: Path) -> None:
 
 def test_a_dump_with_missing_rows_is_no_backup() -> None:
     rows = {"schema_migrations": 3, "merchants": 1, "orders": 5, "entries": 10}
-    contents = Contents(migrations=3, merchants=1, orders=5, entries=10)
-    _check_contents(rows | {"entries": 11}, contents)  # an entry was added during the dump
+    row_counts = RowCounts(migrations=3, merchants=1, orders=5, entries=10)
+    _check_row_counts(rows | {"entries": 11}, row_counts)  # an entry was added during the dump
     for spoiled, text in (
         ({}, "0 of 3 rows of schema_migrations"),
         (rows | {"entries": 9}, "9 of 10 rows of entries"),
@@ -127,7 +127,7 @@ def test_a_dump_with_missing_rows_is_no_backup() -> None:
         ),
     ):
         with pytest.raises(ConfigurationError, match=text):
-            _check_contents(spoiled, contents)
+            _check_row_counts(spoiled, row_counts)
 
 
 def test_rows_in_the_output_of_pg_restore_are_counted() -> None:

@@ -28,19 +28,19 @@ def _near(moment: int, ahead_ms: int) -> bool:
 
 async def test_a_running_process_follows_within_a_second(db: Db) -> None:
     first, second = Clock(db, ("sandbox",)), Clock(db, ("sandbox",))
-    async with first.following(), second.following():
+    async with first.polling(), second.polling():
         assert _near(first.now(), 0)
         await _ahead(db, 8 * DAY)
         begin = time.monotonic()
         while not (_near(first.now(), 8 * DAY) and _near(second.now(), 8 * DAY)):
-            assert time.monotonic() - begin < 100 * clock.FOLLOW_S  # the machine may be busy
+            assert time.monotonic() - begin < 100 * clock.POLL_S  # the machine may be busy
             await asyncio.sleep(0.05)
 
 
 async def test_the_first_time_is_right_at_once(db: Db) -> None:
     await _ahead(db, DAY)
     followed = Clock(db, ("sandbox",))
-    async with followed.following():
+    async with followed.polling():
         assert _near(followed.now(), DAY)
 
 
@@ -71,7 +71,7 @@ async def test_the_worker_inside_a_server_begins_with_business_time(
 async def test_another_gateway_means_real_time(db: Db, gateways: tuple[str, ...]) -> None:
     await _ahead(db, DAY)
     followed = Clock(db, gateways)
-    async with followed.following(), db.connection() as tx:
+    async with followed.polling(), db.connection() as tx:
         assert _near(followed.now(), 0)
         assert _near(await clock.business_now(tx, gateways), 0)
         assert _near(await clock.business_now(tx, ("sandbox",)), DAY)
@@ -80,12 +80,12 @@ async def test_another_gateway_means_real_time(db: Db, gateways: tuple[str, ...]
 async def test_time_goes_on_while_the_database_is_away(
     db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clock, "FOLLOW_S", 0.05)
+    monkeypatch.setattr(clock, "POLL_S", 0.05)
     await _ahead(db, DAY)
     own = await Db.connect(database_url, 2, acquire_timeout_s=2)
     followed = Clock(own, ("sandbox",))
     try:
-        async with followed.following():
+        async with followed.polling():
             own._pool.terminate()
             before = followed.now()
             await asyncio.sleep(0.3)

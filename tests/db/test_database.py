@@ -12,7 +12,7 @@ import pytest
 
 from opentill.core.errors import Unavailable
 from opentill.db import connection
-from opentill.db.database import Db, patiently
+from opentill.db.database import Db, retry_while_away
 from opentill.db.pool import Pool
 from opentill.db.query import Query
 
@@ -193,8 +193,8 @@ async def test_a_start_waits_for_a_database_that_is_busy_for_a_while(
     name = f".s.PGSQL.{query['port']}"
     url = postgres_url.split("?", maxsplit=1)[0] + "?" + urlencode(query | {"host": str(tmp_path)})
     with pytest.raises(Unavailable):
-        await patiently(lambda: Db.connect(url, 1), patience_s=0.3)
-    starting = asyncio.create_task(patiently(lambda: Db.connect(url, 1)))
+        await retry_while_away(lambda: Db.connect(url, 1), patience_s=0.3)
+    starting = asyncio.create_task(retry_while_away(lambda: Db.connect(url, 1)))
     await asyncio.sleep(0.3)
     assert not starting.done()
     (tmp_path / name).symlink_to(Path(query["host"]) / name)

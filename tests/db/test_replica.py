@@ -52,7 +52,7 @@ def api_server(
     pair: tuple[str, Standby], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[ApiServer]:
     """A server that reads from the replica, and looks at it often."""
-    monkeypatch.setattr(replica, "FOLLOW_S", 0.1)
+    monkeypatch.setattr(replica, "POLL_S", 0.1)
     settings = Settings(
         database_url=pair[0], database_read_url=pair[1].url, data_dir=tmp_path, read_lag_s=LAG_S,
         limit_ip_per_minute=0, metrics_token=TOKEN, **SECRETS,
@@ -93,7 +93,7 @@ def test_lists_are_the_replicas_while_it_keeps_up(
     _until(lambda: _ids(shop) == {old})
     beside = api_server.app.read_from
     assert isinstance(beside, Replica)
-    assert beside.most_lag_s == LAG_S
+    assert beside.max_lag_s == LAG_S
     standby.sql(standby.url, "select pg_wal_replay_pause()")
     try:
         new = shop.product()["id"]
@@ -109,7 +109,7 @@ def test_lists_are_the_replicas_while_it_keeps_up(
         ):
             answer = shop.get(path, **query)  # the replica knows neither: the primary decides
             assert answer.status_code == 200, answer.text
-        beside.most_lag_s = SOON_S
+        beside.max_lag_s = SOON_S
         _until(lambda: _state(api_server) == "behind")
         assert _ids(shop) == {old, new}
         assert order["id"] in shop.get("/v1/orders/export").text
@@ -118,7 +118,7 @@ def test_lists_are_the_replicas_while_it_keeps_up(
         assert "\nopentill_replica_usable 0\n" in metrics
         assert float(metrics.split("\nopentill_replica_lag_seconds ")[1].split()[0]) > SOON_S
     finally:
-        beside.most_lag_s = LAG_S
+        beside.max_lag_s = LAG_S
         standby.sql(standby.url, "select pg_wal_replay_resume()")
     _until(lambda: _state(api_server) == "used")
     _until(lambda: _ids(shop) == {old, new})  # used again while a little behind is allowed
@@ -198,7 +198,7 @@ async def _used(beside: Replica) -> None:
     async with asyncio.timeout(40):
         while not beside.usable:
             await asyncio.sleep(0.05)
-            await beside.look()
+            await beside.check()
 
 
 async def test_a_replica_that_was_behind_before_the_process_began_is_not_read(
@@ -210,7 +210,7 @@ async def test_a_replica_that_was_behind_before_the_process_began_is_not_read(
         _write(standby, primary_url)  # perhaps hours ago
         async with _looking(primary_url, standby.url) as beside:
             for _ in range(3):
-                await beside.look()
+                await beside.check()
                 assert (beside.state, beside.lag_s) == ("behind", None)
             standby.sql(standby.url, "select pg_wal_replay_resume()")
             await _used(beside)
@@ -237,12 +237,12 @@ async def test_a_replica_that_has_what_the_primary_never_wrote_is_not_read(
                 primary, beside.primary = beside.primary, after_a_start.primary
                 for _ in range(2):
                     for looking in (beside, after_a_start):
-                        await looking.look()
+                        await looking.check()
                         assert (looking.state, looking.lag_s) == ("away", None)
                 for _ in range(4):  # as far as the replica, and further
                     _write(standby, promoted.url)
                     for looking in (beside, after_a_start):
-                        await looking.look()
+                        await looking.check()
                         assert looking.state == "away"
                 beside.primary = primary
 
@@ -252,7 +252,7 @@ async def test_a_replica_of_another_primary_is_not_read(
 ) -> None:
     async with _looking(database_url, pair[1].url) as beside:
         for _ in range(2):
-            await beside.look()
+            await beside.check()
             assert (beside.state, beside.lag_s) == ("away", None)
 
 
@@ -332,11 +332,11 @@ async def test_a_replica_whose_address_cannot_be_read_is_away_and_said_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, db: Db, end: str
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))  # where no certificate is
-    monkeypatch.setattr(replica, "FOLLOW_S", 0.01)
+    monkeypatch.setattr(replica, "POLL_S", 0.01)
     host = "" if end.startswith("host") else "127.0.0.1"
     url = f"postgresql://u:hunter2@{host}/x?{end}"
     with capture_logs() as logged:
-        async with replica.beside(db, Settings(database_read_url=url)) as other:
+        async with replica.open_replica(db, Settings(database_read_url=url)) as other:
             assert other is not None
             assert await other.read(lambda tx: tx.fetchval("select 1")) == 1
             await asyncio.sleep(0.2)
@@ -398,7 +398,7 @@ async def test_what_the_replica_cannot_do_the_primary_does(
         other.lag_s = 0.0
         assert await other.read(lambda tx: tx.fetchval("select count(*) from orders")) == 0
         assert not other.usable
-        await other.look()
+        await other.check()
         assert other.state == "away"  # it replays nothing: it is no replica
     finally:
         await other.close()

@@ -1,4 +1,4 @@
-"""How often the payment form may be sent: from one address, and for one order (decision 0030)."""
+"""Limits of the payment form: for one address, and for one order (decision 0030)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,7 +34,7 @@ def _limited(page_server: Starlette, limit: int) -> Iterator[None]:
         running.settings = before
 
 
-async def test_an_address_may_send_so_many_forms_a_minute(
+async def test_forms_over_the_limit_of_an_address_are_refused(
     page_server: Starlette, open_session: Open
 ) -> None:
     url = page_server.state.settings.public_url
@@ -53,7 +53,7 @@ async def test_an_address_may_send_so_many_forms_a_minute(
                 assert refused.status_code == 429
                 assert f"<h1>{title}</h1>" in refused.text
                 assert 1 <= int(refused.headers["retry-after"]) <= 61
-            assert (await client.get(pages[0])).status_code == 200  # looking is free
+            assert (await client.get(pages[0])).status_code == 200  # the limit is for forms
         with _limited(page_server, 0):
             assert (await client.post(pages[0], data=FORM)).status_code == 303
     attempts = "select count(*) from payment_attempts where merchant_id = $1"
@@ -61,7 +61,7 @@ async def test_an_address_may_send_so_many_forms_a_minute(
         assert await tx.fetchval(attempts, sessions[0].merchant_id) == 2
 
 
-async def test_an_order_may_be_tried_so_many_times(
+async def test_attempts_over_the_limit_of_an_order_are_refused(
     page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
@@ -89,6 +89,6 @@ async def test_an_order_may_be_tried_so_many_times(
         last = await orders.last_attempt(tx, session.merchant_id, session.order_id)
     assert last is not None
     await served.db.run(lambda tx: said(tx, last, "SUCCEEDED", served.clock()))
-    async with served.db.connection() as tx:  # what was begun counts, whatever the number
+    async with served.db.connection() as tx:  # an attempt that was started can succeed
         order = await orders.find(tx, session.merchant_id, session.order_id)
     assert order.status == "PAID"

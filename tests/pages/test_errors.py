@@ -1,4 +1,4 @@
-"""Errors outside the payment page and the API, and the language that a reader chose before."""
+"""Errors outside the payment page and the API, and remembering a reader's language."""
 
 import httpx2
 import pytest
@@ -27,14 +27,14 @@ ERRORS = [
 
 async def test_a_browser_gets_a_page_and_a_program_the_error_body(page_server: Starlette) -> None:
     async with httpx2.AsyncClient(base_url=page_server.state.settings.public_url) as client:
-        for method, path, headers, status, paged in ERRORS:
-            found = await client.request(method, path, headers=headers)
-            assert found.status_code == status, path
-            kind = "text/html; charset=utf-8" if paged else "application/json"
-            assert found.headers["content-type"] == kind, path
-            assert ("content-security-policy" in found.headers) == paged, path
-            assert ("allow" in found.headers) == (status == 405), path
-            assert found.headers["x-request-id"].startswith("req_"), path
+        for method, path, headers, status, is_page in ERRORS:
+            response = await client.request(method, path, headers=headers)
+            assert response.status_code == status, path
+            media_type = "text/html; charset=utf-8" if is_page else "application/json"
+            assert response.headers["content-type"] == media_type, path
+            assert ("content-security-policy" in response.headers) == is_page, path
+            assert ("allow" in response.headers) == (status == 405), path
+            assert response.headers["x-request-id"].startswith("req_"), path
 
 
 @pytest.mark.parametrize("tag", ["en", "zh-Hans", "zh-Hant"])
@@ -42,13 +42,13 @@ async def test_the_page_of_an_error_is_in_its_reader_s_language(
     page_server: Starlette, tag: language.Language
 ) -> None:
     async with httpx2.AsyncClient(base_url=page_server.state.settings.public_url) as client:
-        found = await client.get("/nowhere", headers={**BROWSER, "accept-language": tag})
-    assert f'<html lang="{tag}"' in found.text
-    assert translate("customer", tag, "We cannot find this page") in found.text
-    assert translate("customer", tag, "Test mode – no real money") in found.text
+        response = await client.get("/nowhere", headers={**BROWSER, "accept-language": tag})
+    assert f'<html lang="{tag}"' in response.text
+    assert translate("customer", tag, "We cannot find this page") in response.text
+    assert translate("customer", tag, "Test mode – no real money") in response.text
 
 
-async def test_a_language_that_was_chosen_is_remembered_on_every_page(
+async def test_a_chosen_language_is_remembered_on_every_page(
     page_server: Starlette, open_session: Open
 ) -> None:
     url = page_server.state.settings.public_url

@@ -1,4 +1,4 @@
-"""The language that customers read, and amounts and texts in it."""
+"""The choice of a customer's language, and amounts and texts in it."""
 
 import re
 from decimal import Decimal
@@ -24,7 +24,7 @@ def test_every_method_state_trouble_and_decline_has_its_texts() -> None:
     assert set(labels.TROUBLE_TITLE) == set(labels.TROUBLE_TEXT) == set(get_args(model.Trouble))
 
 
-# wanted, Accept-Language, language, 9.99 USD, 1000 JPY
+# requested, Accept-Language, language, 9.99 USD, 1000 JPY
 LANGUAGE_CASES = [
     (None, None, "en", "$9.99", "¥1,000"),
     (None, "", "en", "$9.99", "¥1,000"),
@@ -51,11 +51,11 @@ LANGUAGE_CASES = [
 ]
 
 
-@pytest.mark.parametrize(("wanted", "header", "language", "dollars", "yen"), LANGUAGE_CASES)
-def test_the_customer_reads_the_language_and_the_amounts_they_are_used_to(
-    wanted: str | None, header: str | None, language: str, dollars: str, yen: str
+@pytest.mark.parametrize(("requested", "header", "language", "dollars", "yen"), LANGUAGE_CASES)
+def test_customers_read_their_language_and_their_format_of_amounts(
+    requested: str | None, header: str | None, language: str, dollars: str, yen: str
 ) -> None:
-    localizer = choose("customer", wanted, header)
+    localizer = choose("customer", requested, header)
     assert localizer.language == language
     assert localizer.amount(Money(999, "USD")) == dollars
     assert localizer.amount(Money(1000, "JPY")) == yen
@@ -70,7 +70,7 @@ def test_the_customer_reads_the_language_and_the_amounts_they_are_used_to(
         (None, "zh-TW", "de", "zh-Hant"),
     ],
 )
-def test_merchants_read_another_language_where_theirs_has_no_catalogue_for_them(
+def test_merchants_get_their_next_language_if_the_first_has_no_catalogue(
     requested: str | None, header: str, remembered: str | None, language: str
 ) -> None:
     assert choose("merchant", requested, header, remembered=remembered).language == language
@@ -86,7 +86,7 @@ def test_the_payment_page_is_in_german() -> None:
 
 
 @pytest.mark.parametrize("language", offered("customer"))
-def test_amounts_have_the_decimals_of_iso_4217_and_not_others(language: Language) -> None:
+def test_amounts_have_the_decimals_of_iso_4217(language: Language) -> None:
     for currency, decimals in EXPONENTS.items():
         shown = Localizer("customer", language).amount(Money(1_234_567, currency))
         expected = f"{1_234_567 / 10**decimals:.{decimals}f}"
@@ -96,12 +96,12 @@ def test_amounts_have_the_decimals_of_iso_4217_and_not_others(language: Language
         assert parse_decimal(number, locale=locale) == Decimal(expected), currency
 
 
-def test_a_value_cannot_bring_markup_or_placeholders_along() -> None:
-    said = Localizer("customer", "en").gettext("Back to {merchant}", merchant="<b>{merchant}</b>&")
-    assert said == "Back to &lt;b&gt;{merchant}&lt;/b&gt;&amp;"
+def test_a_value_cannot_insert_markup_or_placeholders() -> None:
+    text = Localizer("customer", "en").gettext("Back to {merchant}", merchant="<b>{merchant}</b>&")
+    assert text == "Back to &lt;b&gt;{merchant}&lt;/b&gt;&amp;"
 
 
-def test_time_left_is_told_in_one_unit() -> None:
+def test_a_duration_is_written_in_one_unit() -> None:
     english, chinese = Localizer("customer", "en"), Localizer("customer", "zh-Hans")
     assert english.duration(86_399_000) == "24 hours"
     assert english.duration(15 * 60_000) == "15 minutes"

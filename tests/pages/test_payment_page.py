@@ -15,7 +15,7 @@ from support.api_server import ApiServer, Shop
 from support.page_server import Open, opening, running
 
 
-def _address(page_server: Starlette, session: checkouts.Session) -> str:
+def _url(page_server: Starlette, session: checkouts.Session) -> str:
     return f"{page_server.state.settings.public_url}/checkout/{session.id}"
 
 
@@ -45,10 +45,10 @@ POSTS = [
 ]
 
 
-async def test_a_form_is_taken_from_our_own_page_and_checked(
+async def test_the_form_is_accepted_from_our_own_page_only_and_checked(
     page_server: Starlette, open_session: Open
 ) -> None:
-    address = _address(page_server, await open_session())
+    address = _url(page_server, await open_session())
     async with httpx2.AsyncClient() as client:
         for headers, form, status in POSTS:
             sent = {"content-type": TYPE, **headers}
@@ -70,7 +70,7 @@ async def test_sending_the_form_twice_at_once_starts_one_payment(
     session = await open_session()
     async with httpx2.AsyncClient() as client:
         answers = await asyncio.gather(
-            *(client.post(_address(page_server, session), data=FORM) for _ in range(5))
+            *(client.post(_url(page_server, session), data=FORM) for _ in range(5))
         )
     assert {answer.status_code for answer in answers} == {303}
     async with page_server.state.app.db.connection() as tx:
@@ -78,7 +78,7 @@ async def test_sending_the_form_twice_at_once_starts_one_payment(
         assert await tx.fetchval(attempts, session.merchant_id) == 1
 
 
-# method, path, status: everything below /checkout is answered with a page
+# method, path, status
 PATHS = [
     ("GET", "/checkout", 404),
     ("GET", "/checkout/", 404),
@@ -97,7 +97,7 @@ PATHS = [
 ]
 
 
-async def test_whatever_is_asked_below_checkout_is_answered_with_a_page(
+async def test_every_response_below_checkout_is_a_page(
     page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
@@ -120,7 +120,7 @@ async def test_without_the_database_there_is_a_page_that_asks_for_patience(
     settings: Settings, tmp_path: Path
 ) -> None:
     async with running(settings, tmp_path / "bank") as server, httpx2.AsyncClient() as client:
-        address = _address(server, await (await opening(server))())
+        address = _url(server, await (await opening(server))())
         await server.state.app.db.close()
         answer = await client.get(address, headers={"accept-language": "zh-CN"})
     assert answer.status_code == 503
@@ -128,17 +128,17 @@ async def test_without_the_database_there_is_a_page_that_asks_for_patience(
     assert "我们马上回来" in answer.text
 
 
-async def test_every_method_on_offer_is_on_the_form(
+async def test_the_form_lists_the_methods_of_the_gateways(
     page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
     async with httpx2.AsyncClient() as client:
-        answer = await client.get(_address(page_server, session))
+        answer = await client.get(_url(page_server, session))
     offered = [method for method in METHODS if f'value="{method}"' in answer.text]
     assert offered == ["CREDIT_CARD", "ALIPAY", "WECHAT_PAY", "CRYPTO", "BANK_TRANSFER"]
 
 
-async def test_static_files_are_kept_for_a_year_by_their_version(page_server: Starlette) -> None:
+async def test_static_files_are_cached_for_a_year_by_their_version(page_server: Starlette) -> None:
     url = page_server.state.settings.public_url
     async with httpx2.AsyncClient() as client:
         versioned = await client.get(url + assets.address("pages.css"))
@@ -151,11 +151,11 @@ async def test_static_files_are_kept_for_a_year_by_their_version(page_server: St
     assert missing.json()["code"] == 40401
 
 
-async def test_a_code_to_scan_is_drawn_by_us_and_waits_on_our_page(
+async def test_the_payment_page_shows_a_qr_code_that_this_server_draws(
     page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
-    address = _address(page_server, session)
+    address = _url(page_server, session)
     async with httpx2.AsyncClient() as client:
         sent = await client.post(address, data={**FORM, "method": "ALIPAY", "lang": "zh-Hans"})
         async with page_server.state.app.db.connection() as tx:
@@ -187,7 +187,7 @@ async def test_a_code_to_scan_is_drawn_by_us_and_waits_on_our_page(
     )
 
 
-async def test_pages_for_everyone_have_the_strict_policy_and_know_only_get(
+async def test_public_pages_have_the_strict_policy_and_accept_get_only(
     page_server: Starlette,
 ) -> None:
     url = page_server.state.settings.public_url
@@ -203,11 +203,11 @@ async def test_pages_for_everyone_have_the_strict_policy_and_know_only_get(
             assert (await client.post(url + path)).json()["code"] == 40501, path
 
 
-async def test_the_bank_speaks_the_language_that_the_page_was_read_in(
+async def test_the_bank_shows_the_language_of_the_payment_page(
     page_server: Starlette, open_session: Open
 ) -> None:
     for language in ("zh-Hans", "zh-Hant", "en"):
-        address = _address(page_server, await open_session())
+        address = _url(page_server, await open_session())
         async with httpx2.AsyncClient() as client:
             sent = await client.post(address, data={**FORM, "lang": language})
             attempt = sent.headers["location"].rpartition("/")[2].partition("?")[0]

@@ -1,4 +1,4 @@
-"""What a payer typed is shown to that browser again, and to nobody else who has the address."""
+"""The form repeats a payer's entries for the same browser, not for others with the address."""
 
 from http.cookies import SimpleCookie
 from urllib.parse import urlsplit
@@ -33,25 +33,28 @@ async def _declined(page_server: Starlette, session: checkouts.Session) -> None:
     await page_server.state.app.db.run(step)
 
 
-async def _prefilled(page_server: Starlette, session: checkouts.Session) -> checkouts.Session:
-    """Open another session of the same product, with what the merchant knows of the customer."""
-    wanted = SessionBody(
+async def _open_prefilled(page_server: Starlette, session: checkouts.Session) -> checkouts.Session:
+    """Open another session of the same product, with a customer whom the merchant knows."""
+    body = SessionBody(
         product_id=session.product_id,
         customer_email="known@example.com",
         customer_name="Known To Shop",
     )
-    made: checkouts.Session = await page_server.state.app.db.run(
-        lambda tx: checkouts.open_session(tx, session.merchant_id, wanted, now_ms())
+    prefilled: checkouts.Session = await page_server.state.app.db.run(
+        lambda tx: checkouts.open_session(tx, session.merchant_id, body, now_ms())
     )
-    return made
+    return prefilled
 
 
-async def test_after_a_decline_only_the_payers_own_browser_sees_what_was_typed(
+async def test_after_a_decline_only_the_payers_own_browser_sees_the_entries_again(
     page_server: Starlette, open_session: Open
 ) -> None:
     plain = await open_session()
-    for session, known in ((plain, ("", "")), (await _prefilled(page_server, plain), None)):
-        email, name = known or ("known@example.com", "Known To Shop")
+    prefilled = await _open_prefilled(page_server, plain)
+    for session, email, name in (
+        (plain, "", ""),
+        (prefilled, "known@example.com", "Known To Shop"),
+    ):
         address = f"{page_server.state.settings.public_url}/checkout/{session.id}"
         async with (
             httpx2.AsyncClient() as ann, httpx2.AsyncClient() as bob, httpx2.AsyncClient() as eve
@@ -74,7 +77,7 @@ async def test_after_a_decline_only_the_payers_own_browser_sees_what_was_typed(
             assert await shown(eve) == (email, name)
             own = {"cookie": f"{prefill.COOKIE}={'0' * 64}"}
             assert "ann@" not in (await eve.get(address, headers=own)).text.lower()
-            # Another payer: what the first one typed is nobody's any more.
+            # After another payer's form nobody sees the first one's entries any more.
             assert (await bob.post(address, data=BOB)).status_code == 303
             await _declined(page_server, session)
             assert await shown(bob) == (BOB["email"], name)
@@ -82,20 +85,21 @@ async def test_after_a_decline_only_the_payers_own_browser_sees_what_was_typed(
 
 
 @pytest.mark.parametrize("declined", [True, False], ids=["a new attempt", "the same attempt"])
-async def test_who_tells_no_name_is_not_called_by_somebody_elses(
+async def test_a_payer_without_a_name_does_not_get_that_of_an_earlier_payer(
     page_server: Starlette, open_session: Open, declined: bool
 ) -> None:
-    """The merchant's own word of its customer stands."""
+    """The name that the merchant has prefilled stays."""
     plain = await open_session()
-    for session, known in ((plain, None), (await _prefilled(page_server, plain), "Known To Shop")):
+    prefilled = await _open_prefilled(page_server, plain)
+    for session, shop_name in ((plain, None), (prefilled, "Known To Shop")):
         address = f"{page_server.state.settings.public_url}/checkout/{session.id}"
         async with httpx2.AsyncClient() as client:
-            for typed, expected in ((ANN, ANN["name"]), (BOB, known), (ANN, ANN["name"])):
-                assert (await client.post(address, data=typed)).status_code == 303
+            for form, name in ((ANN, ANN["name"]), (BOB, shop_name), (ANN, ANN["name"])):
+                assert (await client.post(address, data=form)).status_code == 303
                 view = await checkouts.find_page_view(page_server.state.app.db, session.id)
                 assert view is not None
                 order = view.order
-                assert (order.customer_email, order.customer_name) == (typed["email"], expected)
+                assert (order.customer_email, order.customer_name) == (form["email"], name)
                 if declined:
                     await _declined(page_server, session)
 
@@ -159,13 +163,13 @@ def test_a_token_is_of_all_that_it_stands_for_and_of_the_deployments_key() -> No
                "a=b; opentill_payer=zzz; opentill_payer=yyy", "opentill_payer=" + "0" * 5000]
 )  # fmt: skip
 def test_any_cookie_that_is_not_ours_shows_nothing(header: str) -> None:
-    given = prefill.given({b"cookie": header.encode("latin-1")})
-    assert not prefill.proves(given, "k" * 32, "cs_1", "a@example.com", "")
+    cookie_value = prefill.token_in({b"cookie": header.encode("latin-1")})
+    assert not prefill.proves(cookie_value, "k" * 32, "cs_1", "a@example.com", "")
 
 
 def test_ours_is_found_among_others() -> None:
     token = prefill.token("k" * 32, "cs_1", "a@example.com", "")
-    given = prefill.given({b"cookie": f"a=b; {prefill.COOKIE}={token}; c=d".encode()})
-    assert prefill.proves(given, "k" * 32, "cs_1", "a@example.com", "")
-    assert not prefill.proves(given, "k" * 32, "cs_2", "a@example.com", "")
+    cookie_value = prefill.token_in({b"cookie": f"a=b; {prefill.COOKIE}={token}; c=d".encode()})
+    assert prefill.proves(cookie_value, "k" * 32, "cs_1", "a@example.com", "")
+    assert not prefill.proves(cookie_value, "k" * 32, "cs_2", "a@example.com", "")
     assert msgspec.json.encode(token)

@@ -1,4 +1,4 @@
-"""The receipt of a paid session: a page that whoever has its address may see, and a PDF."""
+"""The receipt of a paid session: a page that anybody with its address can see, and a PDF."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from opentill.db.database import Tx
 from opentill.gateways.model import Card
 from opentill.pages import pdf
 from opentill.pages.pdf import NoFont, Sheet
-from opentill.pages.press import Failed, Limits, Press, Shelf
+from opentill.pages.pdf_workers import Failed, Limits, PdfCache, PdfWorkers
 from support import world
 from support.api_server import ApiServer, Shop
 from support.people import TESTER
@@ -33,12 +33,14 @@ def _path(order: dict[str, Any]) -> str:
     return f"/receipt/{order['checkoutSessionId']}"
 
 
-def _paid(shop: Shop, **changes: Any) -> dict[str, Any]:
+def _create_paid_order(shop: Shop, **changes: Any) -> dict[str, Any]:
     return shop.paid(**{"customerEmail": "annabel@example.com"} | changes)
 
 
-def test_a_receipt_says_what_was_paid_and_no_more(api_server: ApiServer, shop: Shop) -> None:
-    order = _paid(shop)
+def test_a_receipt_shows_the_payment_and_masks_the_e_mail(
+    api_server: ApiServer, shop: Shop
+) -> None:
+    order = _create_paid_order(shop)
     refund = shop.refund(order["id"], amount="1.00")
     shop.end_refund(refund["id"])
     response = api_server.http.get(_path(order))
@@ -60,7 +62,7 @@ def test_times_are_in_the_shops_zone_and_the_customers(api_server: ApiServer, sh
             tx, shop.id, {"time_zone": "Asia/Kathmandu"}, now, actor=TESTER
         )
     )
-    order = _paid(shop)
+    order = _create_paid_order(shop)
 
     def zones(query: str = "", language: str = "en") -> set[str]:
         got = api_server.http.get(_path(order) + query, headers={"accept-language": language})
@@ -74,28 +76,28 @@ def test_times_are_in_the_shops_zone_and_the_customers(api_server: ApiServer, sh
     assert 'value="Mars/Base"' in wrong
 
 
-def test_the_card_is_on_it_by_its_last_digits(api_server: ApiServer, shop: Shop) -> None:
-    made = shop.order()
+def test_the_receipt_shows_the_last_digits_of_the_card(api_server: ApiServer, shop: Shop) -> None:
+    order = shop.order()
 
     async def pay(tx: Tx) -> None:
-        attempt = await world.submitted(tx, await orders.find(tx, shop.id, made["id"]))
+        attempt = await world.submitted(tx, await orders.find(tx, shop.id, order["id"]))
         await world.said(tx, attempt, "SUCCEEDED", card=Card(brand="visa", last4="0005"))
 
     api_server.tx(pay)
-    assert "<bdi>Visa •••• 0005</bdi>" in api_server.http.get(_path(made)).text
-    assert api_server.http.get(f"{_path(made)}.pdf?lang=en").content.startswith(b"%PDF-")
+    assert "<bdi>Visa •••• 0005</bdi>" in api_server.http.get(_path(order)).text
+    assert api_server.http.get(f"{_path(order)}.pdf?lang=en").content.startswith(b"%PDF-")
 
 
-@pytest.mark.parametrize("end", ["", ".pdf"])
-def test_there_is_no_receipt_of_what_nobody_paid(
-    api_server: ApiServer, shop: Shop, end: str
+@pytest.mark.parametrize("suffix", ["", ".pdf"])
+def test_an_unpaid_or_unknown_session_has_no_receipt(
+    api_server: ApiServer, shop: Shop, suffix: str
 ) -> None:
     for path in (_path(shop.order()), "/receipt/cs_" + "0" * 32):
-        assert api_server.http.get(path + end).status_code == 404
+        assert api_server.http.get(path + suffix).status_code == 404
 
 
-def test_the_pdf_is_drawn_by_a_process_of_its_own(api_server: ApiServer, shop: Shop) -> None:
-    order = _paid(shop)
+def test_the_pdf_shows_the_order_and_masks_the_e_mail(api_server: ApiServer, shop: Shop) -> None:
+    order = _create_paid_order(shop)
     response = api_server.http.get(_path(order) + ".pdf")
     assert response.status_code == 200
     assert response.headers["content-type"] == "application/pdf"
@@ -107,7 +109,7 @@ def test_the_pdf_is_drawn_by_a_process_of_its_own(api_server: ApiServer, shop: S
 
 
 def test_a_receipt_is_in_german_as_a_page_and_as_a_pdf(api_server: ApiServer, shop: Shop) -> None:
-    order = _paid(shop)
+    order = _create_paid_order(shop)
     german = {"accept-language": "de-DE,de;q=0.9"}
     page = api_server.http.get(_path(order), headers=german)
     assert page.headers["content-language"] == "de"
@@ -124,7 +126,7 @@ def test_without_a_font_the_page_says_so(api_server: ApiServer, shop: Shop) -> N
     app.settings = msgspec.structs.replace(before, receipt_font=app.settings.data_dir / "none.ttf")
     try:
         product = shop.product(name="茶")["id"]
-        order = _paid(shop, product_id=product)
+        order = _create_paid_order(shop, product_id=product)
         response = api_server.http.get(_path(order) + ".pdf", follow_redirects=True)
     finally:
         app.settings = before
@@ -132,7 +134,8 @@ def test_without_a_font_the_page_says_so(api_server: ApiServer, shop: Shop) -> N
     assert "There is no PDF of this receipt" in response.text
 
 
-# Notes in a file who draws, and how many beside it; then hangs. Without a file it draws at once.
+# A worker that hangs if the sheet is the path of a file, after it has written its process id there
+# and how many others were running. Other sheets are drawn immediately.
 HANGS = """
 import os, pathlib, sys, time
 source, target = sys.stdin.buffer, sys.stdout.buffer
@@ -141,8 +144,8 @@ while length := source.read(4):
     if sheet.startswith("/"):
         with pathlib.Path(sheet).open("a+") as file:
             file.seek(0)
-            beside = sum(os.path.exists(f"/proc/{line.split()[0]}") for line in file)
-            file.write(f"{os.getpid()} {beside}\\n")
+            others = sum(os.path.exists(f"/proc/{line.split()[0]}") for line in file)
+            file.write(f"{os.getpid()} {others}\\n")
         time.sleep(60)
     if sheet == "dies":
         sys.exit("no paper")
@@ -153,87 +156,89 @@ while length := source.read(4):
 COMMAND = [sys.executable, "-I", "-S", "-c", HANGS]
 
 
-async def test_what_hangs_is_killed_and_who_is_too_many_comes_again(tmp_path: Path) -> None:
-    press = Press(COMMAND, Limits(at_once=2, most=3, each=3, timeout_s=5))
+async def test_a_worker_that_hangs_is_killed_and_sheets_over_the_limit_are_refused(
+    tmp_path: Path,
+) -> None:
+    workers = PdfWorkers(COMMAND, Limits(at_once=2, most=3, each=3, timeout_s=5))
     pids = tmp_path / "pids"
-    draws = [press.draw("cs_1", str(pids).encode()) for _ in range(5)]
+    draws = [workers.draw("cs_1", str(pids).encode()) for _ in range(5)]
     results = await asyncio.gather(*draws, return_exceptions=True)
     assert [type(one) for one in results] == [Unavailable] * 5
     assert sum("too many receipts" in str(one) for one in results) == 2
-    # The time of the one that waited may end a moment after that of the others.
-    ran = [line.split() for line in pids.read_text().splitlines()]
-    assert ran
-    assert {beside for _, beside in ran} <= {"0", "1"}, "two at a time"
+    # The third sheet may time out a moment after the others, and so get a worker.
+    runs = [line.split() for line in pids.read_text().splitlines()]
+    assert runs
+    assert {others for _, others in runs} <= {"0", "1"}, "two at a time"
     async with asyncio.timeout(30):
-        while any(Path(f"/proc/{pid}").exists() for pid, _ in ran):
+        while any(Path(f"/proc/{pid}").exists() for pid, _ in runs):
             await asyncio.sleep(0.01)
-        press._limits = Limits()
-        code, _ = await press.draw("cs_1", b"at once")
+        workers._limits = Limits()
+        code, _ = await workers.draw("cs_1", b"at once")
     assert code == 0
-    press.close()
+    workers.close()
 
 
-async def test_a_process_draws_one_sheet_after_the_other_until_it_is_idle() -> None:
-    press = Press(COMMAND)
-    first = await press.draw("cs_1", b"one")
-    assert await press.draw("cs_2", b"two") == first  # the same process
-    press.close()
-    again = await press.draw("cs_3", b"three")
+async def test_a_worker_draws_one_sheet_after_the_other_until_it_is_idle() -> None:
+    workers = PdfWorkers(COMMAND)
+    first = await workers.draw("cs_1", b"one")
+    assert await workers.draw("cs_2", b"two") == first  # the same process
+    workers.close()
+    again = await workers.draw("cs_3", b"three")
     assert again != first
     os.kill(int(again[1]), signal.SIGKILL)  # as a machine that has no memory left does
     async with asyncio.timeout(10):
-        while press._idle[0].is_running():
+        while workers._idle[0].is_running():
             await asyncio.sleep(0.01)
-    assert (await press.draw("cs_4", b"four"))[0] == 0
-    press.close()
+    assert (await workers.draw("cs_4", b"four"))[0] == 0
+    workers.close()
 
 
 @pytest.mark.parametrize("sheet", [b"dies", b"fails"])
-async def test_a_process_that_fails_says_why_and_the_next_sheet_is_drawn(sheet: bytes) -> None:
-    press = Press(COMMAND)
+async def test_a_worker_that_fails_says_why_and_the_next_sheet_is_drawn(sheet: bytes) -> None:
+    workers = PdfWorkers(COMMAND)
     with pytest.raises(Failed) as failure:
-        await press.draw("cs_1", sheet)
+        await workers.draw("cs_1", sheet)
     assert str(failure.value)
-    assert (await press.draw("cs_1", b"another"))[0] == 0
-    press.close()
+    assert (await workers.draw("cs_1", b"another"))[0] == 0
+    workers.close()
 
 
 async def test_one_receipt_leaves_room_for_others(tmp_path: Path) -> None:
-    """Whoever asks for one receipt in every zone fills no queue that others wait in."""
-    press = Press(COMMAND, Limits(at_once=2, most=16, each=1, timeout_s=3))
-    hangs = asyncio.create_task(press.draw("cs_1", str(tmp_path / "pids").encode()))
+    """Requests for one receipt in every zone must not fill the queue."""
+    workers = PdfWorkers(COMMAND, Limits(at_once=2, most=16, each=1, timeout_s=3))
+    hangs = asyncio.create_task(workers.draw("cs_1", str(tmp_path / "pids").encode()))
     await asyncio.sleep(0)
     with pytest.raises(Unavailable):
-        await press.draw("cs_1", b"another zone")
-    assert (await press.draw("cs_2", b"another receipt"))[0] == 0
+        await workers.draw("cs_1", b"another zone")
+    assert (await workers.draw("cs_2", b"another receipt"))[0] == 0
     with pytest.raises(Unavailable):
         await hangs
-    press.close()
+    workers.close()
 
 
-def test_the_shelf_keeps_what_was_used_last_within_its_size() -> None:
-    shelf = Shelf(most_bytes=10, each=2)
+def test_the_cache_drops_the_least_recently_used_pdfs() -> None:
+    cache = PdfCache(most_bytes=10, each=2)
     for number in range(3):
-        shelf.keep("cs_1", bytes([number]), b"123")
-    assert [shelf.find("cs_1", bytes([number])) for number in range(3)] == [None, b"123", b"123"]
-    shelf.keep("cs_2", b"x", b"1234")
-    assert shelf.find("cs_1", b"\x02") == b"123"
-    shelf.keep("cs_3", b"y", b"1")
-    assert shelf.find("cs_2", b"x") is None  # the one that was used longest ago
-    assert shelf.find("cs_1", b"\x02") == b"123"
-    shelf.keep("cs_4", b"z", b"12345678901")
-    assert shelf.find("cs_4", b"z") is None  # larger than the shelf
+        cache.add("cs_1", bytes([number]), b"123")
+    assert [cache.find("cs_1", bytes([number])) for number in range(3)] == [None, b"123", b"123"]
+    cache.add("cs_2", b"x", b"1234")
+    assert cache.find("cs_1", b"\x02") == b"123"
+    cache.add("cs_3", b"y", b"1")
+    assert cache.find("cs_2", b"x") is None  # the one that was used longest ago
+    assert cache.find("cs_1", b"\x02") == b"123"
+    cache.add("cs_4", b"z", b"12345678901")
+    assert cache.find("cs_4", b"z") is None  # larger than the cache
 
 
 def test_a_receipt_is_drawn_once_until_its_order_changes(
     api_server: ApiServer, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    order = _paid(shop)
+    order = _create_paid_order(shop)
     first = api_server.http.get(_path(order) + ".pdf")
     assert first.status_code == 200
     with monkeypatch.context() as broken:
-        broken.setattr(pdf, "_PRESS", Press([sys.executable], Limits(most=0)))
-        for _ in range(40):  # what is kept counts against no limit
+        broken.setattr(pdf, "_WORKERS", PdfWorkers([sys.executable], Limits(most=0)))
+        for _ in range(40):  # cached PDFs do not count towards the limit
             assert api_server.http.get(_path(order) + ".pdf").content == first.content
         shop.end_refund(shop.refund(order["id"], amount="1.00")["id"])
         assert api_server.http.get(_path(order) + ".pdf").status_code == 503
@@ -242,23 +247,25 @@ def test_a_receipt_is_drawn_once_until_its_order_changes(
     assert changed.content != first.content
 
 
-def test_a_receipt_for_which_there_is_no_turn_is_asked_for_again(
+def test_a_receipt_over_the_limit_is_to_be_requested_again(
     api_server: ApiServer, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pdf, "_PRESS", Press([sys.executable], Limits(most=0)))
-    response = api_server.http.get(_path(_paid(shop)) + ".pdf")
+    monkeypatch.setattr(pdf, "_WORKERS", PdfWorkers([sys.executable], Limits(most=0)))
+    response = api_server.http.get(_path(_create_paid_order(shop)) + ".pdf")
     assert (response.status_code, response.headers["retry-after"]) == (503, "2")
     assert "back in a moment" in response.text
 
 
-def test_what_is_no_letter_does_not_keep_a_receipt_from_being_drawn() -> None:
-    fonts = pdf.places(None)
+def test_an_emoji_that_no_font_has_does_not_prevent_the_pdf() -> None:
+    fonts = pdf.font_files(None)
     tea = msgspec.structs.replace(SHEET, facts=[("Item", "茶 🍵"), ("Łódź", "żółw")], fonts=fonts)
     try:
-        drawn = pdf.made(tea)
+        drawn = pdf.draw_in_process(tea)
     except NoFont:
         pytest.skip("this machine has no font with Chinese")
     assert drawn.startswith(b"%PDF-")
     with pytest.raises(NoFont):
-        pdf.made(msgspec.structs.replace(tea, fonts=[]))
-    assert pdf.made(msgspec.structs.replace(SHEET, total=("Payé", "9,99 €"))).startswith(b"%PDF-")
+        pdf.draw_in_process(msgspec.structs.replace(tea, fonts=[]))
+    assert pdf.draw_in_process(msgspec.structs.replace(SHEET, total=("Payé", "9,99 €"))).startswith(
+        b"%PDF-"
+    )

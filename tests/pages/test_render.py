@@ -102,7 +102,7 @@ def test_every_page_is_sound_markup_in_its_language(name: str, language: Languag
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_nothing_on_a_page_comes_from_elsewhere_or_has_a_card_field(name: str) -> None:
+def test_pages_load_nothing_from_other_origins_and_have_no_card_field(name: str) -> None:
     html = made(ENGLISH)[name].html
     reader = Reader(html)
     loaded = [attrs.get("src") for attrs in reader.all("img")]
@@ -128,7 +128,7 @@ def test_hostile_text_stays_text(name: str, language: Language) -> None:
         assert "49" not in reader.text
 
 
-def test_marks_that_turn_text_do_not_get_into_titles() -> None:
+def test_titles_contain_no_bidirectional_overrides() -> None:
     for html in (one.html for one in made(ENGLISH, HOSTILE_PAYMENT).values()):
         title = re.search("<title>(.*?)</title>", html, re.DOTALL)
         assert title
@@ -136,7 +136,7 @@ def test_marks_that_turn_text_do_not_get_into_titles() -> None:
         assert title[1].count("\u2068") == title[1].count("\u2069")
 
 
-def test_the_open_form_asks_for_what_it_needs_and_no_more() -> None:
+def test_the_form_has_fields_for_e_mail_name_and_method_only() -> None:
     reader = Reader(made(ENGLISH)["open"].html)
     fields = {attrs["name"]: attrs for attrs in reader.all("input") if attrs["type"] != "radio"}
     assert set(fields) == {"lang", "email", "name"}
@@ -159,7 +159,7 @@ def test_without_a_cancel_address_there_is_no_cancel_link() -> None:
     assert "Cancel" not in open_page(payment, Visit(localizer=ENGLISH, now=NOW)).html
 
 
-def test_wrong_entries_are_named_on_top_and_at_the_field() -> None:
+def test_errors_are_shown_on_top_and_at_the_field() -> None:
     html = made(ENGLISH)["errors"].html
     reader = Reader(html)
     assert "<title>Error:" in html
@@ -170,7 +170,7 @@ def test_wrong_entries_are_named_on_top_and_at_the_field() -> None:
     assert email["aria-describedby"] == "email-error email-hint"
 
 
-# state, refresh after seconds, where to, as far as it is told
+# page, seconds until it refreshes, address
 REFRESHES = [
     ("continue", 0, "https://bank.example/pay/abc"),
     ("waiting", 2, f"/checkout/{PAYMENT.session_id}?lang=en&amp;n=1"),
@@ -181,31 +181,31 @@ REFRESHES = [
 
 
 @pytest.mark.parametrize(("name", "after_s", "address"), REFRESHES)
-def test_only_these_pages_move_on_by_themselves(
+def test_only_these_pages_refresh_automatically(
     name: str, after_s: int | None, address: str | None
 ) -> None:
-    found = re.findall(r'http-equiv="refresh" content="(.*?)"', made(ENGLISH)[name].html)
-    assert found == ([] if address is None else [f"{after_s};url={address}"])
+    refreshes = re.findall(r'http-equiv="refresh" content="(.*?)"', made(ENGLISH)[name].html)
+    assert refreshes == ([] if address is None else [f"{after_s};url={address}"])
 
 
-def test_a_page_can_be_told_to_stay() -> None:
+def test_automatic_refreshes_can_be_stopped() -> None:
     visit = Visit(localizer=ENGLISH, now=NOW, hold=True)
     assert "refresh" not in status_page(PAYMENT, visit, "waiting").html
     assert "refresh" not in status_page(PAYMENT, visit, "paid").html
 
 
-def test_waiting_asks_ever_more_seldom() -> None:
+def test_the_waiting_page_reloads_less_and_less_often() -> None:
     delays = []
     for checks in (*range(20), 9999):
         visit = Visit(localizer=ENGLISH, now=NOW, checks=checks)
-        found = re.search(r'content="(\d+);', status_page(PAYMENT, visit, "waiting").html)
-        assert found
-        delays.append(int(found[1]))
+        refresh = re.search(r'content="(\d+);', status_page(PAYMENT, visit, "waiting").html)
+        assert refresh
+        delays.append(int(refresh[1]))
     assert delays == sorted(delays)
     assert (delays[0], delays[-1]) == (2, POLLS_S[-1])
 
 
-# image, public address, what the policy then allows beside 'self'
+# image, public address, what the policy then allows besides 'self'
 PICTURES = [
     (None, "https://pay.example", ""),
     ("https://cdn.example/a.png", "https://pay.example", " https://cdn.example"),
@@ -228,7 +228,7 @@ PICTURES = [
 
 
 @pytest.mark.parametrize(("image", "public_url", "allowed"), PICTURES)
-def test_the_policy_lets_one_picture_in_and_nothing_else(
+def test_the_policy_allows_the_origin_of_the_picture_only(
     image: str | None, public_url: str, allowed: str
 ) -> None:
     payment = msgspec.structs.replace(PAYMENT, item=Item("Tea", "", image))
@@ -289,7 +289,7 @@ def test_each_status_has_its_page(
 
 @pytest.mark.parametrize("language", offered("customer"))
 @pytest.mark.parametrize("code", [*declines.DECLINES, "never_heard_of", ""])
-def test_each_decline_is_said_in_plain_words(code: str, language: Language) -> None:
+def test_each_decline_has_a_text_in_every_language(code: str, language: Language) -> None:
     tried = msgspec.structs.replace(ATTEMPT, status="DECLINED", reason=code)
     payment = msgspec.structs.replace(PAYMENT, attempt=tried)
     text = Reader(
@@ -348,7 +348,7 @@ def test_a_service_below_a_path_links_below_it() -> None:
     assert all((address or "").startswith("/pay/") for address in own)
 
 
-def test_a_merchant_s_logo_colour_and_contact_stand_on_every_page_of_a_payment() -> None:
+def test_every_page_of_a_payment_shows_the_merchant_s_branding() -> None:
     brand = model.Brand(
         logo="/logos/mer_x/5d",
         accent="#0d5c49",
@@ -381,7 +381,7 @@ def test_a_partial_refund_stands_on_the_receipt() -> None:
 
 
 @pytest.mark.parametrize("language", offered("customer"))
-def test_play_money_is_marked_on_every_page_and_nowhere_else(language: Language) -> None:
+def test_pages_of_test_mode_are_marked_and_others_are_not(language: Language) -> None:
     badge, localizer = (
         translate("customer", language, "Test mode – no real money"),
         Localizer("customer", language),
@@ -400,14 +400,14 @@ def test_play_money_is_marked_on_every_page_and_nowhere_else(language: Language)
                 assert shown.html.index('class="skip"') < shown.html.index("<aside")
 
 
-def test_what_was_paid_with_real_money_is_not_marked_where_one_tries_things_out_now() -> None:
+def test_a_payment_of_live_mode_is_not_marked_after_a_change_to_test_mode() -> None:
     visit = Visit(localizer=ENGLISH, now=NOW, test_mode=True)
     real = msgspec.structs.replace(PAYMENT, livemode=True)
     assert "Test mode – no real money" not in status_page(real, visit, "paid").html
 
 
 def test_chinese_fonts_draw_chinese_pages_only() -> None:
-    """Theirs are the apostrophes and dots as wide as a sign: they tear English words apart."""
+    """Their apostrophes and dots are as wide as a Chinese character and split English words."""
     style = assets.ASSETS["pages.css"].body.decode()
     chinese = re.compile("CJK|PingFang|YaHei|JhengHei")
     for rule, fonts in re.findall(r"([^{}]+)\{[^{}]*?--sans:([^;]+);", style):

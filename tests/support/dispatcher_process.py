@@ -17,7 +17,7 @@ async def main(url: str, timeout_s: float, lease_s: float) -> None:
 
     db = await Db.connect(url, 4, prepared=pooler.prepared(url), acquire_timeout_s=20)
     clock = Clock(db, ("sandbox",))
-    async with clock.following():
+    async with clock.polling():
         options = Options(timeout_s=timeout_s, lease_s=lease_s)
         dispatcher = Dispatcher(db, Outgoing(LOOPBACK), SECRET_KEY, clock.now, options)
         await dispatcher.run(asyncio.Event())

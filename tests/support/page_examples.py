@@ -9,12 +9,12 @@ from opentill.pages.model import (
     METHODS,
     Attempt,
     Brand,
-    GivenBack,
     Item,
     Link,
     LinkEntries,
     Payment,
     Receipt,
+    SucceededRefund,
 )
 from opentill.pages.render import (
     Page,
@@ -161,7 +161,7 @@ def made(localizer: Localizer, payment: Payment = PAYMENT, public_url: str = "")
         "receipt": receipt_page(
             Receipt(
                 payment=msgspec.structs.replace(paid, refunded=Money(100, payment.amount.currency)),
-                refunds=[GivenBack(Money(-100, payment.amount.currency), NOW)],
+                refunds=[SucceededRefund(Money(-100, payment.amount.currency), NOW)],
                 shop_zone=ZoneInfo("Asia/Shanghai"),
                 own_zone=ZoneInfo("Europe/Brussels"),
             ),

@@ -18,8 +18,8 @@ from opentill.core.settings import Settings
 
 if TYPE_CHECKING:
     from opentill.cli import dumps
-    from opentill.db.contents import Contents
     from opentill.db.database import Tx
+    from opentill.db.row_counts import RowCounts
 
 _KEYS: Final = (
     "What is stored encrypted needs the key, which is not in the file: keep {} as well, elsewhere."
@@ -81,11 +81,11 @@ def backup(
         _file(file, "written"),
         atomic_write.open_part(file) as (part, target),
     ):
-        tools, contents = _tools(settings, ready)
+        tools, row_counts = _tools(settings, ready)
         tools.dump(target)
         with part.open("rb") as dump:
             rows = tools.count_rows(dump)
-        _check_contents(rows, contents)
+        _check_row_counts(rows, row_counts)
         backup_file.finish(part, target)
         if overwrite:
             part.replace(file)
@@ -119,25 +119,25 @@ def _describe(file: Path, rows: Mapping[str, int]) -> dict[str, object]:
     }
 
 
-def _tools(settings: Settings, ready: Settings) -> "tuple[dumps.Tools, Contents]":
-    """Return the programs for a running database, and its contents."""
+def _tools(settings: Settings, ready: Settings) -> "tuple[dumps.Tools, RowCounts]":
+    """Return the programs for a running database, and its row counts."""
     from opentill.cli import dumps
 
-    version, contents = session.run(_look_at_server(ready, counts=True))
+    version, row_counts = session.run(_look_at_server(ready, counts=True))
     if settings.database_url is None:
-        return dumps.Tools.embedded(settings.data_dir, ready.database_url or ""), contents
-    return dumps.Tools.own(settings, version), contents
+        return dumps.Tools.embedded(settings.data_dir, ready.database_url or ""), row_counts
+    return dumps.Tools.own(settings, version), row_counts
 
 
-async def _look_at_server(ready: Settings, *, counts: bool) -> "tuple[int, Contents]":
-    """Return the server's major version and, with ``counts``, the database's contents.
+async def _look_at_server(ready: Settings, *, counts: bool) -> "tuple[int, RowCounts]":
+    """Return the server's major version and, with ``counts``, the database's row counts.
 
     Without ``counts`` the database must be empty. Raises ConfigurationError.
     """
     import asyncpg
 
     from opentill.db import connection as connections
-    from opentill.db import contents
+    from opentill.db import row_counts
     from opentill.db.database import AWAY
 
     url = ready.database_url or ""
@@ -147,11 +147,11 @@ async def _look_at_server(ready: Settings, *, counts: bool) -> "tuple[int, Conte
             if not await connections.is_direct(connection):
                 raise ConfigurationError(_POOLER)
             if counts:
-                counted = await contents.count(connection)
-            elif not await contents.is_empty(connection):
+                counted = await row_counts.count(connection)
+            elif not await row_counts.is_empty(connection):
                 raise ConfigurationError(_NOT_EMPTY)
             else:
-                counted = contents.Contents(0, 0, 0, 0)
+                counted = row_counts.RowCounts(0, 0, 0, 0)
             return connection.get_server_version().major, counted
         finally:
             connection.terminate()
@@ -160,13 +160,13 @@ async def _look_at_server(ready: Settings, *, counts: bool) -> "tuple[int, Conte
         raise ConfigurationError(message) from None
 
 
-def _check_contents(rows: Mapping[str, int], contents: "Contents") -> None:
-    """Check that a dump has at least the database's earlier contents. Raises ConfigurationError."""
+def _check_row_counts(rows: Mapping[str, int], row_counts: "RowCounts") -> None:
+    """Check that a dump has at least the database's earlier rows. Raises ConfigurationError."""
     tables = {
-        "schema_migrations": contents.migrations,
-        "merchants": contents.merchants,
-        "orders": contents.orders,
-        "entries": contents.entries,
+        "schema_migrations": row_counts.migrations,
+        "merchants": row_counts.merchants,
+        "orders": row_counts.orders,
+        "entries": row_counts.entries,
     }
     missing = [
         f"{rows.get(table, 0)} of {count} rows of {table}"
@@ -224,21 +224,21 @@ def restore(
     settings = session.settings(creates=True, keys=False)
     with inputs.source(file) as source:
         if settings.database_url is None:
-            contents = _restore_embedded(settings, source)
+            row_counts = _restore_embedded(settings, source)
             place = str(settings.data_dir.absolute())
         else:
-            contents = _restore_own(settings, source)
+            row_counts = _restore_own(settings, source)
             place = "the database of OPENTILL_DATABASE_URL"
     done = {
         "restored": place,
-        "merchants": contents.merchants,
-        "orders": contents.orders,
-        "ledgerEntries": contents.entries,
+        "merchants": row_counts.merchants,
+        "orders": row_counts.orders,
+        "ledgerEntries": row_counts.entries,
     }
     return output.Result(done, note=_THEN)
 
 
-def _restore_embedded(settings: Settings, source: IO[bytes]) -> "Contents":
+def _restore_embedded(settings: Settings, source: IO[bytes]) -> "RowCounts":
     import msgspec
 
     from opentill.cli import dumps
@@ -251,21 +251,21 @@ def _restore_embedded(settings: Settings, source: IO[bytes]) -> "Contents":
         with EmbeddedPostgres.start(restoring.path) as server:
             tools = dumps.Tools.embedded(restoring.path, server.url)
             ready = msgspec.structs.replace(settings, database_url=server.url)
-            contents = _restore(tools, ready, source)
+            row_counts = _restore(tools, ready, source)
         restoring.finish()
     finally:
         restoring.release()
-    return contents
+    return row_counts
 
 
-def _restore_own(settings: Settings, source: IO[bytes]) -> "Contents":
+def _restore_own(settings: Settings, source: IO[bytes]) -> "RowCounts":
     from opentill.cli import dumps
 
     version, _ = session.run(_look_at_server(settings, counts=False))
     return _restore(dumps.Tools.own(settings, version), settings, source)
 
 
-def _restore(tools: "dumps.Tools", ready: Settings, source: IO[bytes]) -> "Contents":
+def _restore(tools: "dumps.Tools", ready: Settings, source: IO[bytes]) -> "RowCounts":
     """Restore a deployment's dump and migrate the schema."""
     from opentill.db import migrations
 
@@ -273,8 +273,8 @@ def _restore(tools: "dumps.Tools", ready: Settings, source: IO[bytes]) -> "Conte
         raise ConfigurationError(_NOT_OURS)
     tools.restore(source)
     session.run(migrations.migrate(ready.database_url or ""))
-    _, contents = session.run(_look_at_server(ready, counts=True))
-    return contents
+    _, row_counts = session.run(_look_at_server(ready, counts=True))
+    return row_counts
 
 
 @commands.acting()

@@ -1,11 +1,11 @@
-"""Gathers what concurrent callers ask for into batches, each of which is one transaction.
+"""Combines the work of concurrent callers in batches, each of which is one transaction.
 
-A commit costs the same for one change as for fifty, and a change of a busy merchant's balance waits
-for the change before it. So what is asked for while a batch runs waits, and is the next batch. A
-caller that comes when no batch runs is served at once.
+A commit costs the same for one change as for fifty, and changes of one merchant's balance wait for
+each other. So items that arrive while a batch runs form the next batch. An item that arrives while
+no batch runs starts one immediately.
 
-Once enough items wait, a second batch runs beside the first: while one waits for its commit, the
-other is prepared. Each takes its share of all items, so that concurrent batches are of one size.
+When enough items wait, a second batch runs at the same time: one is prepared while the other waits
+for its commit. Each takes its share of all items, so that concurrent batches have the same size.
 """
 
 import asyncio
@@ -16,36 +16,35 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-# How many items must wait before a batch begins beside one that runs: a batch costs as much as
-# so many items.
+# This many items must wait before a second batch starts: a batch itself costs as much as they do.
 MIN_BATCH: Final = 8
-# After a batch its callers are likely to ask again. Items are gathered for as long as each pause
-# brings more of them, and for at most so many pauses.
+# The callers of a batch often come back with another item. After a batch the next one waits as long
+# as each pause brings more items, and for at most PAUSES pauses.
 PAUSE_S: Final = 0.0005
 PAUSES: Final = 4
 
 
 class Batcher(Generic[T, R]):
-    """Gathers the items of concurrent callers into batches; each caller gets its own result."""
+    """Combines the items of concurrent callers in batches; each caller gets its own result."""
 
     def __init__(
         self, run: Callable[[Sequence[T]], Awaitable[Sequence[R]]], *, most: int, at_once: int
     ) -> None:
         """``run`` takes at most ``most`` items and returns a result for each, in their order.
 
-        At most ``at_once`` batches run at the same time. What ``run`` raises is raised to every
-        caller of the batch.
+        At most ``at_once`` batches run at the same time. Every caller of a batch gets the exception
+        that ``run`` raises.
         """
         self._run = run
         self._most = most
         self._at_once = at_once
         self._waiting: deque[tuple[T, asyncio.Future[R]]] = deque()
-        self._unfinished = 0  # items that wait, or whose batch runs
+        self._unfinished = 0  # items that wait or are in a running batch
         self._running = 0  # batches
-        self._tasks: set[asyncio.Task[None]] = set()  # the loop itself keeps no task alive
+        self._tasks: set[asyncio.Task[None]] = set()  # the event loop has only weak references
 
     async def do(self, item: T) -> R:
-        """Do an item in a batch with others that wait, and return or raise its result."""
+        """Run an item in a batch, and return or raise its result."""
         result: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, result))
         self._unfinished += 1
@@ -59,9 +58,9 @@ class Batcher(Generic[T, R]):
         return await result
 
     async def _work(self) -> None:
-        """Run batches, until no item waits or another task can take the few that do.
+        """Run batches until no item waits, or so few that the other task can take them.
 
-        It is a task of its own, so that no caller who is cancelled ends it.
+        It is a task of its own, so that the cancellation of a caller does not stop it.
         """
         try:
             while self._waiting and (self._running == 1 or len(self._waiting) >= MIN_BATCH):
@@ -69,16 +68,16 @@ class Batcher(Generic[T, R]):
                 count = min(self._most, max(share, MIN_BATCH), len(self._waiting))
                 batch = [self._waiting.popleft() for _ in range(count)]
                 try:
-                    await self._one(batch)
+                    await self._run_batch(batch)
                 finally:
                     self._unfinished -= count
                 if count > 1:
-                    await self._gather()
+                    await self._wait_for_items()
         finally:
             self._running -= 1
 
-    async def _gather(self) -> None:
-        """Wait a moment for the next items, longer if there are more and more."""
+    async def _wait_for_items(self) -> None:
+        """Wait for the next items while more and more arrive."""
         before = -1
         for _ in range(PAUSES):
             if len(self._waiting) == before or len(self._waiting) >= self._most:
@@ -86,15 +85,15 @@ class Batcher(Generic[T, R]):
             before = len(self._waiting)
             await asyncio.sleep(PAUSE_S)
 
-    async def _one(self, batch: list[tuple[T, asyncio.Future[R]]]) -> None:
-        waiting = [future for _, future in batch]
+    async def _run_batch(self, batch: list[tuple[T, asyncio.Future[R]]]) -> None:
+        futures = [future for _, future in batch]
         try:
             results = await self._run([item for item, _ in batch])
         except BaseException as error:  # noqa: BLE001 - raised to each caller
-            for future in waiting:
-                if not future.done():  # its caller may have gone away
+            for future in futures:
+                if not future.done():  # done if its caller was cancelled
                     future.set_exception(error)
             return
-        for future, result in zip(waiting, results, strict=True):
+        for future, result in zip(futures, results, strict=True):
             if not future.done():
                 future.set_result(result)

@@ -1,8 +1,8 @@
-"""Business time: the real one or, with the sandbox bank only, moved ahead to try things out.
+"""Business time: real time or, with the sandbox bank only, moved ahead for trying things out.
 
-``business_clock`` says how far it is ahead. Every process follows that row, so that servers,
-workers and commands agree within a second. Real time (``now_ms``) is only for what is compared
-with the clock of another machine, such as the age of a callback's signature.
+The row of ``business_clock`` says how far it is ahead. Every process polls that row, so that
+servers, workers and commands agree within a second. Use real time (``now_ms``) only to compare with
+the clock of another machine, such as for the age of a callback's signature.
 """
 
 import time
@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from opentill.db import queries
-from opentill.db.database import Db, Tx, patiently
-from opentill.db.following import following
+from opentill.db.database import Db, Tx, retry_while_away
+from opentill.db.polling import poll_in_background
 
-FOLLOW_S: Final = 0.5
+POLL_S: Final = 0.5
 FURTHEST_MS: Final = 20 * 366 * 86_400_000  # so that years keep four digits
 
 
@@ -24,17 +24,17 @@ def now_ms() -> int:
 
 
 def movable(gateways: tuple[str, ...]) -> bool:
-    """Return whether business time may be moved: no gateway but the sandbox bank is switched on."""
+    """Whether business time may be moved: the sandbox bank is the only gateway switched on."""
     return gateways == ("sandbox",)
 
 
 async def ahead_ms(tx: Tx) -> int:
-    """Return how far business time is ahead of the real one, in milliseconds."""
+    """Return how far business time is ahead of real time, in milliseconds."""
     return await queries.AHEAD.get(tx) or 0
 
 
 async def advance(tx: Tx, by_ms: int) -> bool:
-    """Move business time ahead; False if that would lead further than ``FURTHEST_MS``."""
+    """Move business time ahead; False if it would be more than ``FURTHEST_MS`` ahead."""
     return await queries.ADVANCE.run(tx, by_ms=by_ms, furthest_ms=FURTHEST_MS) > 0
 
 
@@ -44,15 +44,15 @@ async def reset(tx: Tx) -> None:
 
 
 async def business_now(tx: Tx, gateways: tuple[str, ...]) -> int:
-    """Return business time in Unix ms, read once; real time where it must not be moved."""
+    """Return business time in Unix ms, read once; real time if other gateways are on."""
     return now_ms() + (await ahead_ms(tx) if movable(gateways) else 0)
 
 
 class Clock:
-    """Business time for a process that runs on: ``now`` is what it hands to everything."""
+    """Business time for a long-running process, which passes ``now`` to its functions."""
 
     def __init__(self, db: Db, gateways: tuple[str, ...]) -> None:
-        """Follow the row of ``db``, unless another gateway than the sandbox bank is on."""
+        """``gateways``: those switched on; with any but the sandbox bank it is real time."""
         self._db = db
         self._movable = movable(gateways)
         self._ahead_ms = 0
@@ -67,12 +67,12 @@ class Clock:
             self._ahead_ms = await ahead_ms(tx)
 
     @asynccontextmanager
-    async def following(self) -> AsyncIterator[None]:
-        """Follow the row while the block runs; the first time is right when it begins."""
+    async def polling(self) -> AsyncIterator[None]:
+        """Read the row before the block begins, and repeatedly while it runs."""
         if not self._movable:
             yield
             return
-        await patiently(self.refresh)
-        # While the database is away, time goes on as it was.
-        async with following(self.refresh, FOLLOW_S, "business time cannot be read"):
+        await retry_while_away(self.refresh)
+        # While the database is away, the last offset stays in use.
+        async with poll_in_background(self.refresh, POLL_S, "business time cannot be read"):
             yield

@@ -1,8 +1,8 @@
-"""One connection to PostgreSQL, perhaps with a pooler in between, and what makes it try again.
+"""A connection to PostgreSQL, directly or through a pooler, that retries statements.
 
-A statement outside a transaction is a transaction of its own: where PostgreSQL says that it
-collided with another (40001, 40P01), it had no effect, and it is run again here. Inside a
-transaction only the whole can be run again, see ``Db.run``.
+A statement outside a transaction is a transaction of its own. If PostgreSQL reports a collision
+with another one (40001, 40P01), it had no effect and is run again. Inside a transaction, only the
+whole transaction can be run again: see ``Db.run``.
 """
 
 import asyncio
@@ -23,47 +23,44 @@ T = TypeVar("T")
 COLLIDED: Final = (
     asyncpg.SerializationError,
     asyncpg.DeadlockDetectedError,
-    asyncpg.InvalidCachedStatementError,  # a migration of a later version ran meanwhile
+    asyncpg.InvalidCachedStatementError,  # a migration of a later version ran in the meantime
 )
-# What a prepared statement meets behind a pooler that hands out connections for a transaction.
+# Errors of prepared statements behind a pooler in transaction mode.
 _POOLED: Final = (asyncpg.DuplicatePreparedStatementError, asyncpg.InvalidSQLStatementNameError)
-_LOOK_S: Final = 3.0
-_PATIENCE_S: Final = 10.0
+_POOLER_CHECK_S: Final = 3.0
+_RETRY_S: Final = 10.0
 _LONGEST_PAUSE_S: Final = 0.2
 POOLER_HINT: Final = (
     "the database is behind a pooler that keeps no prepared statements;"
     " set OPENTILL_DB_PREPARED=no, or max_prepared_statements in PgBouncer 1.21 or newer"
 )
-# What asyncpg raises for an address that it cannot read. Only texts of ClientConfigurationError, a
-# ValueError too, say what is wrong; some of them end with a part of the address.
+# The errors of asyncpg for an address that it cannot parse. Only ClientConfigurationError, a
+# ValueError too, has texts that say what is wrong; some of them end with a part of the address.
 UNREADABLE: Final = (ValueError, IndexError)
 _QUOTED: Final = re.compile(r"(?:, got | in the connection URI: |(?<= TLS version): ).*")
 _UNREADABLE: Final = (
     "its address cannot be read: a host, a port or a parameter after ? is wrong, or the password"
     " has a character that must be percent-encoded, or be in OPENTILL_DATABASE_PASSWORD"
 )
-# What PgBouncer says of a wrong address. All its own errors have the code 08P01, also those that
-# pass by themselves, such as query_wait_timeout while PostgreSQL is away.
+# PgBouncer's errors for a wrong address. All its errors have the code 08P01, also temporary ones
+# such as query_wait_timeout while PostgreSQL is away.
 _REFUSED_BY_POOLER: Final = re.compile("no such (database|user)|authentication failed")
 
-# The method behind asyncpg's fetch… and execute with parameters. To override it alone costs one
-# frame for each statement; tests/db/test_serializable.py holds that they still call it.
+# asyncpg's fetch… and its execute with parameters all call this method, so overriding it adds only
+# one frame to each statement. tests/db/test_serializable.py checks that they still call it.
 _plain: Final[Callable[..., Awaitable[Any]]] = vars(asyncpg.Connection)["_execute"]
 
 
-class Tries:
-    """How often and for how long something that collided is tried again."""
+class Backoff:
+    """The pauses between retries after collisions, and when to give up."""
 
     def __init__(self) -> None:
-        """Begin now."""
-        self._end = time.monotonic() + _PATIENCE_S
+        """The time for retries begins now."""
+        self._end = time.monotonic() + _RETRY_S
         self._number = 0
 
     async def pause(self, error: Exception) -> None:
-        """Wait a moment, longer each time and never the same as others that collided with us.
-
-        Raises Contended where it has taken too long.
-        """
+        """Wait for a random time, longer with each retry. Raises Contended after ``_RETRY_S``."""
         if time.monotonic() > self._end:
             raise Contended(reason="too many collisions, try again") from error
         longest = min(_LONGEST_PAUSE_S, 0.004 * 2**self._number)
@@ -72,17 +69,17 @@ class Tries:
 
 
 class Connection(asyncpg.Connection):
-    """asyncpg's connection whose single statements try again after a collision."""
+    """asyncpg's connection, but statements outside a transaction are retried after a collision."""
 
-    # What is to be done once the running transaction is committed; None outside ``Db.transaction``.
-    once_committed: list[Callable[[], None]] | None = None
+    # Callbacks after the commit of the running transaction; None outside ``Db.transaction``.
+    after_commit: list[Callable[[], None]] | None = None
 
     async def execute(self, query: str, *args: Any, **options: Any) -> str:
         """Run a statement; without parameters it may be several, and is not prepared."""
         run = partial(super().execute, query, *args, **options)
         if args or self.is_in_transaction():
             return await run()
-        return await _again(run)
+        return await _retry(run)
 
     async def _execute(self, *statement: Any, **options: Any) -> Any:
         """Run a statement with parameters, or one that returns rows."""
@@ -92,46 +89,46 @@ class Connection(asyncpg.Connection):
         except (*COLLIDED, *_POOLED) as error:
             if not autocommit:
                 raise
-            return await _again(partial(_plain, self, *statement, **options), error)
+            return await _retry(partial(_plain, self, *statement, **options), error)
 
 
 class Unprepared(Connection):
-    """A connection through a pooler in transaction mode: nothing outlives a transaction.
+    """A connection through a pooler in transaction mode, whose sessions end with a transaction.
 
-    asyncpg parses a statement and runs it in two messages, between which such a pooler may change
-    the connection behind; inside a transaction it may not.
+    asyncpg sends one message to parse a statement and another to run it. Between the two, such a
+    pooler may switch to another connection of PostgreSQL, except inside a transaction.
     """
 
     async def _execute(self, *statement: Any, **options: Any) -> Any:
-        """Run a statement that stands by itself in a transaction of its own."""
+        """Run a statement inside a transaction."""
         if self.is_in_transaction():
             return await _plain(self, *statement, **options)
-        return await _again(partial(self._in_transaction, *statement, **options))
+        return await _retry(partial(self._in_transaction, *statement, **options))
 
     async def _in_transaction(self, *statement: Any, **options: Any) -> Any:
         async with self.transaction():
             return await _plain(self, *statement, **options)
 
     def _get_unique_id(self, prefix: str) -> str:
-        """Name cursors and savepoints, on a connection that other processes named theirs on."""
+        """Return a unique name for a cursor or savepoint, as processes share connections."""
         return f"opentill_{prefix}_{uuid4().hex}"
 
 
-async def _again(run: Callable[[], Awaitable[T]], error: Exception | None = None) -> T:
+async def _retry(run: Callable[[], Awaitable[T]], error: Exception | None = None) -> T:
     """Run a statement that is its own transaction until it does not collide.
 
-    ``error`` is what it raised when it ran already.
+    ``error`` is the exception of its first run, if it was run already.
     """
-    tries = Tries()
+    backoff = Backoff()
     while True:
         if isinstance(error, _POOLED):
             raise Unavailable(reason=POOLER_HINT) from error
         if error is not None:
-            await tries.pause(error)
+            await backoff.pause(error)
         try:
             return await run()
-        except (*COLLIDED, *_POOLED) as found:
-            error = found
+        except (*COLLIDED, *_POOLED) as raised:
+            error = raised
 
 
 def options(*, prepared: bool = True) -> dict[str, Any]:
@@ -141,40 +138,41 @@ def options(*, prepared: bool = True) -> dict[str, Any]:
 
 
 async def connect(url: str, *, prepared: bool = True, timeout_s: float = 10) -> asyncpg.Connection:
-    """Open a connection by itself. Raises what asyncpg raises."""
+    """Open a connection outside a pool. Raises the exceptions of asyncpg."""
     return await asyncpg.connect(url, timeout=timeout_s, **options(prepared=prepared))
 
 
 def why(error: Exception) -> str:
-    """Say why a connection could not be opened, without any part of its address's password."""
+    """Describe why a connection could not be opened, without any part of the password."""
     if isinstance(error, asyncpg.ClientConfigurationError):
-        return _QUOTED.sub("", str(error).partition("\n")[0])  # without hints on further lines
+        return _QUOTED.sub("", str(error).partition("\n")[0])  # the other lines are hints
     if isinstance(error, UNREADABLE):
         return _UNREADABLE
     return str(error) or type(error).__name__
 
 
 def is_refused_by_pooler(error: Exception) -> bool:
-    """Return whether a pooler knows no such database or user, or another password."""
+    """Whether a pooler does not have this database or user, or has another password."""
     violation = isinstance(error, asyncpg.ProtocolViolationError)
     return violation and bool(_REFUSED_BY_POOLER.search(str(error)))
 
 
 async def is_direct(connection: asyncpg.Connection) -> bool:
-    """Return whether a connection is PostgreSQL's own, without a pooler in between."""
+    """Whether a connection leads to PostgreSQL without a pooler in between.
+
+    PostgreSQL names its process when a connection begins. A pooler then does not know yet which
+    process it will be.
+    """
     return bool(connection.get_server_pid() == await queries.SESSION.get(connection))
 
 
 async def loses_statements(url: str, first: asyncpg.Connection) -> bool:
-    """Return whether the address is of a pooler that forgets prepared statements.
+    """Whether the address leads to a pooler that loses prepared statements.
 
-    ``first``: an open connection to it, not ``prepared``. PostgreSQL names its session's process
-    when a connection begins; a pooler does not know yet which session it will be.
-
-    Two connections that are open at once and share a session of PostgreSQL show a pooler in
-    transaction mode; PgBouncer 1.21 or newer may keep the statements all the same. A busy pooler
-    may give each connection a session: then the first statement that is lost raises an error with
-    the same advice.
+    ``first`` is an open connection to it that is not ``prepared``. If two open connections share a
+    session of PostgreSQL, the pooler is in transaction mode; PgBouncer 1.21 or newer may keep the
+    statements even so. A busy pooler may give each connection its own session, which hides this:
+    then the first lost statement raises an error with the same advice.
     """
     if await is_direct(first):
         return False
@@ -182,12 +180,12 @@ async def loses_statements(url: str, first: asyncpg.Connection) -> bool:
     try:
         statement = await first.prepare(queries.SESSION.sql, name=f"opentill_{uuid4().hex}")
         async with first.transaction():
-            here = await queries.SESSION.get(first)
+            session = await queries.SESSION.get(first)
         async with second.transaction():
-            if await queries.SESSION.get(second) != here:
+            if await queries.SESSION.get(second) != session:
                 return False
-            # The second holds that session: the first is given another one now.
-            await statement.fetchval(timeout=_LOOK_S)
+            # The second connection occupies that session, so the first gets another one.
+            await statement.fetchval(timeout=_POOLER_CHECK_S)
     except (*_POOLED, TimeoutError):
         return True
     finally:

@@ -1,7 +1,8 @@
-"""PostgreSQL through asyncpg: the pool, and transactions that retry. Statements: see query.py.
+"""Transactions with retries on a pool of connections; ``query.py`` has statements.
 
-The first parameter of a function is its permit. ``tx`` is work inside the caller's transaction: it
-never commits. ``db`` owns its transactions and may call the outside between them, never inside one.
+The first parameter of a function says what it may do. With ``tx`` it works inside the caller's
+transaction and never commits. With ``db`` it opens its own transactions, and may call other servers
+between them, never inside one.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from opentill.core import tracing
 from opentill.core.errors import Contended, Unavailable
 from opentill.db import connection as connections
 from opentill.db import queries
-from opentill.db.connection import COLLIDED, Tries
+from opentill.db.connection import COLLIDED, Backoff
 from opentill.db.pool import Pool
 from opentill.db.query import Tx as Tx  # noqa: PLC0414 - every feature imports it from here
 
@@ -27,11 +28,11 @@ T = TypeVar("T")
 _log: Final = structlog.get_logger()
 
 START_PATIENCE_S: Final = 30.0
-_AGAIN_S: Final = 0.2
-_PATIENCE_S: Final = 10.0  # for a free connection, while the database is alive
-# Errors that say that the database is away, shuts down or has no connection, memory or disk left
-# (53…), and not that a statement is wrong. One whose disk is full still serves what only reads;
-# ``/readyz`` says 503 until it takes writes again.
+_START_PAUSE_S: Final = 0.2
+_PATIENCE_S: Final = 10.0  # for a free connection, while the database responds
+# The errors of a database that is away, shuts down or has no connection, memory or disk space left
+# (53…), as opposed to those of a wrong statement. With a full disk it still serves reads; /readyz
+# returns 503 until writes succeed again.
 AWAY: Final = (
     OSError,
     TimeoutError,
@@ -43,11 +44,10 @@ AWAY: Final = (
     asyncpg.InternalClientError,  # the server has announced the end of the connection
     asyncpg.ReadOnlySQLTransactionError,
 )
-# PostgreSQL runs and refuses what writes.
 _NO_WRITES: Final = (asyncpg.DiskFullError, asyncpg.ReadOnlySQLTransactionError)
-# After these a connection is of no use: what it waits for may never come, or it leads to a server
-# that is not the primary any more.
-_HOPELESS: Final = (
+# After these errors a connection is useless: its response may never arrive, or its server is not
+# the primary any more.
+_FATAL: Final = (
     TimeoutError,
     asyncio.CancelledError,
     asyncpg.InternalClientError,
@@ -55,16 +55,16 @@ _HOPELESS: Final = (
 )
 
 
-class Lent:
-    """A connection on loan: ``async with db.connection() as tx``."""
+class PooledConnection:
+    """A connection of the pool for the length of a block: ``async with db.connection() as tx``."""
 
-    __slots__ = ("_alarm", "_connection", "_db", "_within_s")
+    __slots__ = ("_connection", "_db", "_timer", "_within_s")
 
     def __init__(self, db: "Db", within_s: float | None) -> None:
-        """Nothing is taken before the block begins."""
+        """The connection is taken when the block begins."""
         self._db = db
         self._within_s = within_s
-        self._alarm: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Tx:
         """Take a connection. Raises Unavailable."""
@@ -75,9 +75,9 @@ class Lent:
         except AWAY as error:
             raise Unavailable(reason=_why(error)) from error
         if end is not None:
-            # When the time is over the connection is cut, and the statement that waits on it
-            # fails. This costs a sixth of what asyncio.timeout costs.
-            self._alarm = loop.call_at(end, self._connection.terminate)
+            # The timer closes the connection, which makes the running statement fail. It costs a
+            # sixth of asyncio.timeout.
+            self._timer = loop.call_at(end, self._connection.terminate)
         return self._connection
 
     async def __aexit__(
@@ -86,31 +86,30 @@ class Lent:
         error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        """Give it back, fit for the next. Raises Unavailable if the database is away."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-        away = isinstance(error, AWAY) or _ended(self._connection, error)
-        if isinstance(error, _HOPELESS):
+        """Give the connection back. Raises Unavailable if the database is away."""
+        if self._timer is not None:
+            self._timer.cancel()
+        away = isinstance(error, AWAY) or _is_cut(self._connection, error)
+        if isinstance(error, _FATAL):
             self._connection.terminate()
         self._db.give_back(self._connection)
         if isinstance(error, _NO_WRITES):
             self._db.refuses_writes = True
         if isinstance(error, asyncpg.InsufficientResourcesError):
-            # Unlike an absence it may stay, and be of one statement: nobody else would see it.
+            # It may last and affect a single statement, so that no other check reports it.
             _log.error("the database has too little for a statement", error=str(error))
         if away and error is not None:
             raise Unavailable(reason=_why(error)) from error
 
 
-def _ended(connection: asyncpg.Connection, error: BaseException | None) -> bool:
-    """Return whether asyncpg refused something because the connection is gone.
+def _is_cut(connection: asyncpg.Connection, error: BaseException | None) -> bool:
+    """Whether asyncpg raised an error because the connection was cut.
 
-    It has one class of errors for that and for defects of ours, such as a parameter too few. Where
-    the connection was cut after a statement was prepared and before it ran, it fails at an
-    attribute that is gone.
+    InterfaceError may also be a defect of ours, such as a missing parameter. AttributeError occurs
+    if the connection was cut between preparing and running a statement.
     """
-    refused = isinstance(error, (asyncpg.InterfaceError, AttributeError))
-    return refused and connection.is_closed()
+    is_possible = isinstance(error, (asyncpg.InterfaceError, AttributeError))
+    return is_possible and connection.is_closed()
 
 
 async def limit_lock_waits(tx: Tx, longest: str) -> None:
@@ -118,22 +117,24 @@ async def limit_lock_waits(tx: Tx, longest: str) -> None:
     await queries.LIMIT_LOCK_WAITS.get(tx, longest=longest)
 
 
-def once_committed(tx: Tx, work: Callable[[], None]) -> None:
-    """Do ``work``, which must not fail, when the transaction is committed; never if it is not.
+def after_commit(tx: Tx, work: Callable[[], None]) -> None:
+    """Run ``work``, which must not fail, after the commit of the transaction, if it commits.
 
-    Where no ``Db.transaction`` runs, each statement is its own: then it is done at once.
+    Outside ``Db.transaction``, where each statement commits, it runs immediately.
     """
-    waiting: list[Callable[[], None]] | None = getattr(tx, "once_committed", None)
-    if waiting is None:
+    callbacks: list[Callable[[], None]] | None = getattr(tx, "after_commit", None)
+    if callbacks is None:
         work()
     else:
-        waiting.append(work)
+        callbacks.append(work)
 
 
-async def patiently(work: Callable[[], Awaitable[T]], patience_s: float = START_PATIENCE_S) -> T:
-    """Run what a start needs again while the database is away; raises Unavailable in the end.
+async def retry_while_away(
+    work: Callable[[], Awaitable[T]], patience_s: float = START_PATIENCE_S
+) -> T:
+    """Retry ``work`` while the database is away; raises Unavailable after ``patience_s``.
 
-    A request is refused after two seconds; a server that starts beside a busy disk is to come up.
+    For the start of a process, which should succeed on a busy machine where a request may fail.
     """
     end = asyncio.get_running_loop().time() + patience_s
     while True:
@@ -142,19 +143,20 @@ async def patiently(work: Callable[[], Awaitable[T]], patience_s: float = START_
         except Unavailable:
             if asyncio.get_running_loop().time() >= end:
                 raise
-            await asyncio.sleep(_AGAIN_S)
+            await asyncio.sleep(_START_PAUSE_S)
 
 
 class Db:
     """A pool of connections to one PostgreSQL."""
 
     def __init__(self, pool: Pool, acquire_timeout_s: float) -> None:
-        """Use ``connect``; this only keeps what it is given."""
+        """Use ``connect`` to open a pool."""
         self._pool = pool
         self._acquire_timeout_s = acquire_timeout_s
-        # Whether PostgreSQL refused a write, for want of disk or as a standby. ``try_write`` looks.
+        # Whether PostgreSQL refused a write because its disk is full or it is a standby;
+        # ``try_write`` resets it.
         self.refuses_writes = False
-        self._alive_at = 0.0  # when a connection was taken last, on the loop's clock
+        self._taken_at = 0.0  # when a connection was last taken, on the loop's clock
 
     @classmethod
     async def connect(
@@ -166,9 +168,9 @@ class Db:
         prepared: bool = True,
         eager: bool = True,
     ) -> Self:
-        """Open the pool. Raises Unavailable if the database does not respond and it is ``eager``.
+        """Open the pool; ``eager`` raises Unavailable if the database does not respond.
 
-        ``prepared``: statements stay prepared on their connection, unless a pooler stands between.
+        ``prepared``: keep prepared statements, which not every pooler supports.
         """
         session = {"application_name": "opentill", "timezone": "UTC"}
         if not eager and prepared:  # a replica cannot be serializable, whatever the primary is
@@ -198,36 +200,36 @@ class Db:
         return db
 
     async def try_write(self) -> None:
-        """Write what needs room on the disk, and take it back. Raises Unavailable.
+        """Check by a write that is rolled back whether writes succeed; set ``refuses_writes``.
 
-        ``refuses_writes`` says afterwards whether that was refused.
+        Raises Unavailable.
         """
         async with self.connection() as tx:
-            undone = tx.transaction()
-            await undone.start()
+            transaction = tx.transaction()
+            await transaction.start()
             try:
-                await queries.WRITE_FOR_TRIAL.run(tx, subject=uuid4().hex)
+                await queries.WRITE_TO_DISK.run(tx, subject=uuid4().hex)
             finally:
-                await undone.rollback()
+                await transaction.rollback()
         self.refuses_writes = False
 
     async def close(self) -> None:
-        """Close all connections, waiting a moment for those in use."""
+        """Close all connections, after waiting up to five seconds for those in use."""
         await self._pool.close(5)
 
     def connection(self, within_s: float | None = None) -> AbstractAsyncContextManager[Tx]:
         """Lend a connection on which each statement is a transaction of its own.
 
-        Raises Unavailable if the database is away, or if all of it takes longer than ``within_s``.
+        Raises Unavailable if the database is away, or if the block takes longer than ``within_s``.
         """
-        return Lent(self, within_s)
+        return PooledConnection(self, within_s)
 
     async def borrow(self, until: float | None = None) -> asyncpg.Connection:
         """Take a connection, which the caller gives back; wait for one while all are in use.
 
-        A database that is away and one whose connections are all busy look the same: none becomes
-        free. As long as other callers get connections this one waits, but no longer than ``until``
-        on the loop's clock. Raises TimeoutError, and what opening a connection raises.
+        If no connection becomes free, the database may be away, or all of them may be busy. So this
+        waits as long as other callers get connections, but not longer than ``until`` on the loop's
+        clock. Raises TimeoutError, and the exceptions of opening a connection.
         """
         connection = self._pool.take_now()
         clock = asyncio.get_running_loop().time
@@ -239,60 +241,60 @@ class Db:
                     connection = await self._pool.take(wait)
                 except TimeoutError:
                     now = clock()
-                    if now - self._alive_at > self._acquire_timeout_s or now >= end:
+                    if now - self._taken_at > self._acquire_timeout_s or now >= end:
                         raise
-        self._alive_at = clock()
+        self._taken_at = clock()
         return connection
 
     def give_back(self, connection: asyncpg.Connection) -> None:
-        """Take a borrowed connection back."""
+        """Return a borrowed connection to the pool."""
         self._pool.give_back(connection)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
         """Lend a connection inside a transaction, committed unless the block raises."""
-        waiting: list[Callable[[], None]] = []
-        async with self.connection() as lent:
-            connection = cast("connections.Connection", lent)
-            connection.once_committed = waiting
+        callbacks: list[Callable[[], None]] = []
+        async with self.connection() as tx:
+            connection = cast("connections.Connection", tx)
+            connection.after_commit = callbacks
             try:
                 async with connection.transaction():
                     yield connection
             finally:
-                connection.once_committed = None
-            for work in waiting:
+                connection.after_commit = None
+            for work in callbacks:
                 work()
 
     @asynccontextmanager
     async def snapshot(self, other: Tx | None = None) -> AsyncIterator[Tx]:
-        """Lend a connection that sees the database of one moment, and cannot change it.
+        """Lend a connection inside a read-only transaction that sees one snapshot of the database.
 
-        The moment is now, or that of another snapshot, whose block must still run.
+        It is a new snapshot, or that of ``other``, whose block must still run.
         """
         async with (
             self.connection() as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
             if other is not None:
-                moment = await queries.EXPORT_SNAPSHOT.get(other)
+                snapshot_id = await queries.EXPORT_SNAPSHOT.get(other)
                 # It must be the first statement of the transaction.
-                await connection.execute(queries.IMPORT_SNAPSHOT.format(moment))
+                await connection.execute(queries.IMPORT_SNAPSHOT.format(snapshot_id))
             yield connection
 
     async def run(self, work: Callable[[Tx], Awaitable[T]]) -> T:
-        """Run ``work`` in a transaction, again if PostgreSQL says that it collided with another.
+        """Run ``work`` in a transaction, and again if it collides with another transaction.
 
-        40001, 40P01 and a plan that a migration outdated are retried with a short growing pause,
-        since nothing was committed. A lost connection is not: whether the commit arrived is
-        unknown, and the caller gets a 503.
+        After 40001, 40P01 or a plan that a migration made outdated nothing was committed, so it is
+        retried after a pause. A lost connection is not retried, because the commit may have
+        arrived: the caller gets a 503.
         """
-        tries = Tries()
+        backoff = Backoff()
         while True:
             try:
                 async with self.transaction() as tx:
                     return await work(tx)
             except COLLIDED as error:
-                await tries.pause(error)
+                await backoff.pause(error)
             except asyncpg.LockNotAvailableError as error:
                 raise Contended(reason="somebody keeps a row locked, try again") from error
 
@@ -302,17 +304,17 @@ class Db:
             return await work(tx)
 
     async def read_snapshot(self, work: Callable[[Tx], Awaitable[T]]) -> T:
-        """Run statements that only read, all of which see the database of one moment."""
+        """Run statements that only read, all in one snapshot of the database."""
         async with self.snapshot() as tx:
             return await work(tx)
 
     async def autocommit(self, work: Callable[[Tx], Awaitable[T]]) -> T:
-        """Run work whose last statement is the only one that writes, and so its transaction."""
+        """Run ``work`` without a transaction; only its last statement may write."""
         async with self.connection() as tx:
             return await work(tx)
 
     def reading(self) -> "Db":
-        """Return where one list or export is read from beginning to end: here."""
+        """Return the database from which to read one whole list or export: this one."""
         return self
 
 

@@ -1,10 +1,9 @@
-"""Indexes that are built and removed while others write, for migrations (decision 0103).
+"""Migrations that create and drop indexes without blocking writers (decision 0103).
 
-A plain ``create index`` keeps everybody from writing its table until it is done. PostgreSQL builds
-one beside writers with ``concurrently``, outside a transaction: then no transaction takes it back,
-and who is killed meanwhile leaves an index that is not valid. So each statement of such a file is
-one that can be done again: an index that is there and valid stays, one that is not is dropped and
-built anew.
+A plain ``create index`` blocks all writes to its table. With ``concurrently`` it does not, but it
+must run outside a transaction, so that an interrupted migration leaves an invalid index behind.
+Therefore each statement of such a file must be repeatable: a valid index is kept, an invalid one is
+dropped and built again.
 """
 
 import re
@@ -15,100 +14,101 @@ import asyncpg
 import msgspec
 
 from opentill.db import queries
-from opentill.db.connection import COLLIDED, Tries
+from opentill.db.connection import COLLIDED, Backoff
 from opentill.db.database import Tx
 
 MARK: Final = "-- concurrently"  # the first line of a file
 _COMMENT: Final = re.compile(r"--[^\n]*")
 _STATEMENT: Final = re.compile(
     r"(?:create (?P<unique>unique )?index concurrently (?P<new>\w+) on (?P<table>\w+)"
-    r" (?P<rest>\(.+)"
+    r" (?P<definition>\(.+)"
     r"|drop index concurrently (?P<old>\w+))"
 )
 
 
-class Index(msgspec.Struct, frozen=True):
-    """An index that is to be there, or one that is to be gone: then ``table`` is ""."""
+class IndexChange(msgspec.Struct, frozen=True):
+    """A statement of such a file: an index to create or, with ``table`` "", to drop."""
 
     name: str
     table: str = ""
-    rest: str = ""  # what follows the table: columns and conditions
+    definition: str = ""  # columns and conditions
     unique: bool = False
 
     @classmethod
-    def of(cls, statement: str) -> Self:
-        """Read a statement. Raises ValueError for one that cannot be done again."""
-        found = _STATEMENT.fullmatch(" ".join(statement.split()))
-        if found is None:
+    def parse(cls, statement: str) -> Self:
+        """Parse a statement. Raises ValueError for one that is not repeatable."""
+        match = _STATEMENT.fullmatch(" ".join(statement.split()))
+        if match is None:
             message = (
                 "a file with the mark `-- concurrently` has only `create index concurrently NAME"
                 f" on TABLE (…)` and `drop index concurrently NAME`, not: {statement.strip()[:80]}"
             )
             raise ValueError(message)
-        if found["old"]:
-            return cls(found["old"])
-        return cls(found["new"], found["table"], found["rest"], bool(found["unique"]))
+        if match["old"]:
+            return cls(match["old"])
+        return cls(match["new"], match["table"], match["definition"], bool(match["unique"]))
 
-    def sql(self, name: str, table: str, *, concurrently: bool = True) -> str:
-        """Write the statement that builds it, perhaps for a part of its table."""
+    def create_sql(self, name: str, table: str, *, concurrently: bool = True) -> str:
+        """Write the statement that creates the index, on its table or one partition."""
         return queries.CREATE_INDEX.format(
             unique="unique " if self.unique else "",
-            way="concurrently " if concurrently else "",
+            concurrently="concurrently " if concurrently else "",
             name=name,
             table=table,
-            rest=self.rest,
+            definition=self.definition,
         )
 
 
-def listed(sql: str) -> list[Index] | None:
-    """Return what a file does, None if it has no mark. Raises ValueError."""
+def parse_file(sql: str) -> list[IndexChange] | None:
+    """Return a file's statements, None if it does not begin with the mark. Raises ValueError."""
     if sql.partition("\n")[0].strip() != MARK:
         return None
-    return [Index.of(one) for one in _COMMENT.sub("", sql).split(";") if one.strip()]
+    return [IndexChange.parse(s) for s in _COMMENT.sub("", sql).split(";") if s.strip()]
 
 
-async def do(connection: Tx, wanted: Sequence[Index], longest: str) -> None:
-    """Build and remove indexes, on a connection without a transaction; safe to repeat.
+async def apply(connection: Tx, changes: Sequence[IndexChange], lock_timeout: str) -> None:
+    """Create and drop indexes, on a connection without a transaction. Can be repeated.
 
-    It waits for as long as others have transactions open, and keeps nobody waiting meanwhile. Only
-    on a table in partitions, which PostgreSQL cannot do beside writers, it takes a lock for a
-    moment, and waits no longer than ``longest`` for it. Raises what asyncpg raises.
+    PostgreSQL waits for the transactions of others and blocks nobody. Only a partitioned table
+    needs a short lock, for which this waits ``lock_timeout`` at most. Raises the exceptions of
+    asyncpg.
     """
-    for one in wanted:
-        if not one.table:
-            await _remove(connection, one.name, longest)
-        elif await queries.IS_PARTITIONED.get(connection, name=one.table):
-            await _build_in_parts(connection, one, longest)
+    for change in changes:
+        if not change.table:
+            await _drop(connection, change.name, lock_timeout)
+        elif await queries.IS_PARTITIONED.get(connection, name=change.table):
+            await _create_on_partitions(connection, change, lock_timeout)
         else:
-            await _build(connection, one, one.name, one.table)
+            await _create(connection, change, change.name, change.table)
 
 
-async def _build(connection: Tx, index: Index, name: str, table: str) -> None:
-    tries = Tries()
+async def _create(connection: Tx, index: IndexChange, name: str, table: str) -> None:
+    backoff = Backoff()
     while not await queries.IS_VALID_INDEX.get(connection, name=name):
         try:
-            # It waits for whoever still builds it: the server does so after its client is gone.
+            # This waits for another session that still builds the index, such as that of a killed
+            # process, which continues without its client.
             await connection.execute(queries.DROP_INDEX.format(name))
-            await connection.execute(index.sql(name, table))
+            await connection.execute(index.create_sql(name, table))
         except (*COLLIDED, asyncpg.DuplicateTableError) as error:
-            await tries.pause(error)
+            await backoff.pause(error)
 
 
-async def _build_in_parts(connection: Tx, index: Index, longest: str) -> None:
-    """Build an index in each partition; the one of the whole table then takes them as its own."""
-    for part in await queries.PARTITIONS.all(connection, name=index.table):
-        await _build(connection, index, f"{index.name}_{part.oid}", part.name)
+async def _create_on_partitions(connection: Tx, index: IndexChange, lock_timeout: str) -> None:
+    """Create an index on each partition, then the table's, to which PostgreSQL attaches them."""
+    for partition in await queries.PARTITIONS.all(connection, name=index.table):
+        await _create(connection, index, f"{index.name}_{partition.oid}", partition.name)
     if await queries.IS_VALID_INDEX.get(connection, name=index.name):
         return
     async with connection.transaction():
-        await queries.LIMIT_LOCK_WAITS.get(connection, longest=longest)
-        await connection.execute(index.sql(index.name, index.table, concurrently=False))
+        await queries.LIMIT_LOCK_WAITS.get(connection, longest=lock_timeout)
+        await connection.execute(index.create_sql(index.name, index.table, concurrently=False))
 
 
-async def _remove(connection: Tx, name: str, longest: str) -> None:
+async def _drop(connection: Tx, name: str, lock_timeout: str) -> None:
     if not await queries.IS_PARTITIONED.get(connection, name=name):
         await connection.execute(queries.DROP_INDEX.format(name))
         return
     async with connection.transaction():
-        await queries.LIMIT_LOCK_WAITS.get(connection, longest=longest)
-        await connection.execute(queries.DROP_INDEX_IN_PARTS.format(name))
+        await queries.LIMIT_LOCK_WAITS.get(connection, longest=lock_timeout)
+        await connection.execute(queries.DROP_PARTITIONED_INDEX.format(name))

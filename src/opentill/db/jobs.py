@@ -1,7 +1,7 @@
-"""How jobs work through a batch: several rows at once, and each for itself.
+"""Jobs process the rows of a batch concurrently and independently of each other.
 
-A row whose handling fails holds up no other: the failure is logged with the row's id, and the row
-comes again when the lease that its claim took is over.
+A row that fails does not affect the others: the failure is logged with the row's id, and the row is
+claimed again when its lease has expired.
 """
 
 import asyncio
@@ -20,10 +20,10 @@ _log: Final = structlog.get_logger()
 
 
 class GatewayFilter(msgspec.Struct, frozen=True):
-    """Which gateways' rows a batch has: those of ``gateways``, or of all others; None: of all.
+    """Selects the gateways whose rows a job processes; ``gateways`` None means all of them.
 
-    Each gateway's rows are worked through by themselves, so that one that responds slowly, or not
-    at all, holds up no other.
+    Each gateway has a batch of its own, so that a slow gateway does not delay the others. With
+    ``included=False`` the batch contains the rows of all gateways but ``gateways``.
     """
 
     gateways: tuple[str, ...] | None = None
@@ -36,24 +36,24 @@ EVERY_GATEWAY: Final = GatewayFilter()
 async def each(
     rows: Iterable[R], work: Callable[[R], Awaitable[object]], name: Callable[[R], str]
 ) -> int:
-    """Run ``work`` for every row and return how many went well; ``name`` is a row's id.
+    """Run ``work`` for every row and return how many succeeded; ``name`` returns a row's id.
 
     Raises Unavailable at the end if the database was away for one of them.
     """
     slots = asyncio.Semaphore(AT_ONCE)
 
-    async def one(row: R) -> Unavailable | bool:
+    async def process(row: R) -> Unavailable | bool:
         async with slots:
             try:
                 await work(row)
             except Unavailable as error:
                 return error
-            except Exception:  # noqa: BLE001 - it is logged, and the others go on
+            except Exception:  # noqa: BLE001 - logged, and the other rows continue
                 _log.exception("job failed for a row", row=name(row))
                 return False
             return True
 
-    results = await asyncio.gather(*map(one, rows))
+    results = await asyncio.gather(*map(process, rows))
     for result in results:
         if isinstance(result, Unavailable):
             raise result
@@ -61,7 +61,7 @@ async def each(
 
 
 async def run_all(*works: Awaitable[object]) -> None:
-    """Do all at the same time and to their end; raises what the first of them raised."""
+    """Run all concurrently until each has ended; then raise the first exception, if any."""
     for outcome in await asyncio.gather(*works, return_exceptions=True):
         if isinstance(outcome, BaseException):
             raise outcome

@@ -1,8 +1,8 @@
-"""Connections to one PostgreSQL, lent and taken back.
+"""A pool of connections to one PostgreSQL.
 
-It stands in for asyncpg's own pool, whose timers, shields and proxies made a round trip a quarter
-slower (benchmarks/README.md). It can do without them: no session state is kept, so nothing has to
-be reset, and a connection on which something went wrong is closed and not used again.
+It replaces asyncpg's pool, whose timers, shields and proxies made a round trip a quarter slower
+(benchmarks/README.md). OpenTill needs none of them: it keeps no session state that would have to be
+reset, and a connection on which something failed is closed and not used again.
 """
 
 import asyncio
@@ -13,29 +13,29 @@ from typing import Final
 
 import asyncpg
 
-IDLE_S: Final = 300.0  # a connection that was not used for so long is closed
+IDLE_S: Final = 300.0  # a connection that was not used for this long is closed
 Open = Callable[[], Awaitable[asyncpg.Connection]]
-Place = asyncio.Future[asyncpg.Connection | None]  # of one who waits; None: look again
+# The future of a waiting caller. The result None means: there may be room for a new connection.
+Waiter = asyncio.Future[asyncpg.Connection | None]
 
 
 class Pool:
-    """At most ``size`` connections; who asks while all are lent waits in turn."""
+    """At most ``size`` connections; while all are in use, callers wait in order of arrival."""
 
     def __init__(self, open_: Open, size: int) -> None:
-        """``open_`` opens a connection; it is awaited when one is wanted, not before."""
+        """``open_`` opens a connection; it is called when a caller needs one, not before."""
         self._open = open_
         self._size = size
-        self._idle: deque[tuple[float, asyncpg.Connection]] = (
-            deque()
-        )  # the one that was used last is at the end
+        # With the times of their last use, the latest at the end.
+        self._idle: deque[tuple[float, asyncpg.Connection]] = deque()
         self._lent: set[asyncpg.Connection] = set()
         self._opening = 0
-        self._waiting: deque[Place] = deque()
+        self._waiters: deque[Waiter] = deque()
         self._closed = False
         self._all_back = asyncio.Event()
 
     def take_now(self) -> asyncpg.Connection | None:
-        """Return a connection that is at hand, None if there is none."""
+        """Return an idle connection, None if there is none."""
         while self._idle:
             _, connection = self._idle.pop()
             if not connection.is_closed():
@@ -44,9 +44,9 @@ class Pool:
         return None
 
     async def take(self, timeout_s: float) -> asyncpg.Connection:
-        """Return a connection: one at hand, a new one, or the next that comes back.
+        """Return an idle connection, a new one, or the next one that is given back.
 
-        Raises TimeoutError after ``timeout_s``, and what opening one raises.
+        Raises TimeoutError after ``timeout_s``, and what opening a connection raises.
         """
         end = asyncio.get_running_loop().time() + timeout_s
         while True:
@@ -55,45 +55,49 @@ class Pool:
                 return connection
 
     async def _open_or_wait(self, end: float) -> asyncpg.Connection | None:
-        """Open one if there may be more, otherwise wait; None: look again."""
+        """Open a connection if the pool may grow, otherwise wait; None: try again."""
         if self._closed:
             msg = "the pool is closed"
             raise asyncpg.ConnectionDoesNotExistError(msg)
         if len(self._lent) + self._opening < self._size:
             async with asyncio.timeout_at(end):
-                return await self._opened()
+                return await self._open_connection()
         loop = asyncio.get_running_loop()
-        place: Place = loop.create_future()
-        self._waiting.append(place)
-        alarm = loop.call_at(end, _too_late, place)  # a sixth of what asyncio.timeout costs
+        waiter: Waiter = loop.create_future()
+        self._waiters.append(waiter)
+        timer = loop.call_at(end, _time_out, waiter)  # a sixth of the cost of asyncio.timeout
         try:
-            return await place
+            return await waiter
         except asyncio.CancelledError:
-            if place.done() and not place.cancelled() and not place.exception():
-                self._hand_on(place.result())  # it was handed over in the same moment
+            if waiter.done() and not waiter.cancelled() and not waiter.exception():
+                # It got its result in the moment in which it was cancelled.
+                if (connection := waiter.result()) is None:
+                    self._resume_next(None)
+                else:
+                    self.give_back(connection)
             raise
         finally:
-            alarm.cancel()
+            timer.cancel()
 
-    async def _opened(self) -> asyncpg.Connection:
+    async def _open_connection(self) -> asyncpg.Connection:
         self._opening += 1
         try:
             connection = await self._open()
         except BaseException:
             self._opening -= 1
-            self._hand_over(None)
+            self._resume_next(None)
             raise
         self._opening -= 1
         self._lent.add(connection)
         return connection
 
     def give_back(self, connection: asyncpg.Connection) -> None:
-        """Take a connection back that was lent; one that is closed makes room for a new one."""
+        """Return a connection to the pool, or drop it if it is closed or in a transaction."""
         if connection.is_closed() or connection.is_in_transaction() or self._closed:
             self._lent.discard(connection)
             connection.terminate()
-            self._hand_over(None)
-        elif not self._hand_over(connection):
+            self._resume_next(None)
+        elif not self._resume_next(connection):
             self._lent.discard(connection)
             now = time.monotonic()
             self._idle.append((now, connection))
@@ -102,29 +106,19 @@ class Pool:
         if self._closed and not self._lent:
             self._all_back.set()
 
-    def _hand_on(self, connection: asyncpg.Connection | None) -> None:
-        """Give to the next who waits what was handed to one that was cancelled meanwhile."""
-        if connection is None:
-            self._hand_over(None)
-        else:
-            self.give_back(connection)
-
-    def _hand_over(self, connection: asyncpg.Connection | None) -> bool:
-        """Hand a connection to the first who waits, or with None let it look again.
-
-        Returns False if nobody waits.
-        """
-        while self._waiting:
-            place = self._waiting.popleft()
-            if not place.done():
-                place.set_result(connection)
+    def _resume_next(self, connection: asyncpg.Connection | None) -> bool:
+        """Give the first waiter a connection, or let it try again (None); False if none waits."""
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(connection)
                 return True
         return False
 
     async def close(self, within_s: float) -> None:
-        """Close all connections, after waiting a moment for those that are lent."""
+        """Close all connections, after waiting up to ``within_s`` for those in use."""
         self._closed = True
-        while self._hand_over(None):
+        while self._resume_next(None):
             pass
         idle = [connection for _, connection in self._idle]
         self._idle.clear()
@@ -140,11 +134,11 @@ class Pool:
                 connection.terminate()
 
     def terminate(self) -> None:
-        """Cut all connections, also those that are lent."""
+        """Cut all connections, also those in use."""
         for connection in [*self._lent, *(idle for _, idle in self._idle)]:
             connection.terminate()
 
 
-def _too_late(place: Place) -> None:
-    if not place.done():
-        place.set_exception(TimeoutError())
+def _time_out(waiter: Waiter) -> None:
+    if not waiter.done():
+        waiter.set_exception(TimeoutError())

@@ -11,7 +11,7 @@ from opentill.db.query import Command, Query, Value
 SESSION: Final = Value(int, "select pg_backend_pid()")
 LIMIT_LOCK_WAITS: Final = Value(str, "select set_config('lock_timeout', :longest, true)")
 EXPORT_SNAPSHOT: Final = Value(str, "select pg_export_snapshot()")
-# Plain text to be formatted: the statement takes no parameter.
+# Plain text to be formatted, because the statement takes no parameter.
 IMPORT_SNAPSHOT: Final = "set transaction snapshot '{}'"
 
 # ── business time ──────────────────────────────────────────────────────────────────────────────
@@ -29,10 +29,10 @@ RESET_CLOCK: Final = Command("update business_clock set ahead_ms = 0")
 
 
 class Window(msgspec.Struct, frozen=True):
-    """How full a window is: requests used, and the time (Unix ms) of the oldest one in it."""
+    """A rate limit's window: how many requests it contains, and the time of the oldest one."""
 
     used: int
-    oldest: int
+    oldest: int  # Unix ms
 
 
 _TIME: Final = "case when :limit::bigint > 1000 then (:now::bigint / 1000 + 1) * 1000 else :now end"
@@ -42,7 +42,8 @@ DAY_MS: Final = 24 * HOUR_MS
 
 
 def _live(window_ms: int) -> str:
-    # Clocks of servers differ a little; a time further ahead is from before the clock was set back.
+    # Clocks of servers differ a little. A time further ahead was stored before the clock was set
+    # back.
     return f"""unnest(w.hits, w.counts) as live (hit, count)
     where hit > :now::bigint - {window_ms} and hit <= :now::bigint + {MINUTE_MS}"""
 
@@ -62,21 +63,21 @@ def _hit(window_ms: int) -> str:
             last_at = :now::bigint
         where (select coalesce(sum(count), 0) from {live}) < :limit
     returning (select sum(count)::bigint from unnest(counts) count) as used, hits[1] as oldest
-"""  # noqa: S608 - put together from constants of ours
+"""  # noqa: S608 - composed of our own constants
 
 
 def _window(window_ms: int) -> str:
     return f"""
     select coalesce(sum(count), 0)::bigint as used, coalesce(min(hit), :now::bigint) as oldest
     from rate_limit_windows w, {_live(window_ms)} and w.scope = :scope and w.subject = :subject
-    """  # noqa: S608 - likewise
+    """  # noqa: S608 - composed of our own constants
 
 
-# Also a part of the statement that authenticates, through ``rate_limits``.
+# The statement that authenticates a request contains it as well, see ``rate_limits``.
 HIT_SQL: Final = _hit(MINUTE_MS)
 HIT: Final = Query(Window, HIT_SQL)
 WINDOW: Final = Query(Window, _window(MINUTE_MS))
-# Of scopes whose name says so.
+# For scopes whose names begin with "hourly" and "daily".
 HIT_HOURLY: Final = Query(Window, _hit(HOUR_MS))
 WINDOW_HOURLY: Final = Query(Window, _window(HOUR_MS))
 HIT_DAILY: Final = Query(Window, _hit(DAY_MS))
@@ -91,8 +92,9 @@ PRUNE_WINDOWS: Final = Command(
         limit 1000 for update skip locked)
     """
 )
-# To be rolled back: random numbers of eight kilobytes, which cannot be compressed and need a page.
-WRITE_FOR_TRIAL: Final = Command(
+# Eight kilobytes of random numbers, which cannot be compressed and so need a new page on the disk.
+# The caller rolls it back.
+WRITE_TO_DISK: Final = Command(
     """
     insert into rate_limit_windows (scope, subject, hits, counts, last_at)
     select 'trial', :subject, array_agg((random() * 9e18)::bigint), array[]::int[], 0
@@ -104,8 +106,8 @@ DELETE_WINDOWS: Final = Command("delete from rate_limit_windows")
 # ── backups ────────────────────────────────────────────────────────────────────────────────────
 
 
-class Contents(msgspec.Struct, frozen=True):
-    """How many rows a database has of what is never deleted."""
+class RowCounts(msgspec.Struct, frozen=True):
+    """How many rows a database has in tables from which nothing is ever deleted."""
 
     migrations: int
     merchants: int
@@ -113,8 +115,8 @@ class Contents(msgspec.Struct, frozen=True):
     entries: int
 
 
-CONTENTS: Final = Query(
-    Contents,
+ROW_COUNTS: Final = Query(
+    RowCounts,
     """
     select (select count(*) from schema_migrations) as migrations,
         (select count(*) from merchants) as merchants,
@@ -122,7 +124,7 @@ CONTENTS: Final = Query(
         (select count(*) from entries) as entries
     """,
 )
-# Tables, views, sequences and functions of somebody's; extensions bring their own.
+# Tables, views, sequences and functions, except those of PostgreSQL and its extensions.
 OBJECTS: Final = Value(
     int,
     """
@@ -157,7 +159,7 @@ REPLACE_KEY: Final = Command(
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """A migration that the database has: its number, name and the digest of its file."""
+    """A migration that the database has applied; ``sha256`` is the digest of its file."""
 
     version: int
     name: str
@@ -165,8 +167,7 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 HAS_MIGRATIONS: Final = Value(bool, "select to_regclass('schema_migrations') is not null")
-# Plain text, as neither has a plan. The lock is not "access exclusive": /readyz of a running server
-# reads the table meanwhile.
+# DDL and locks are plain text, because PostgreSQL does not plan them.
 CREATE_MIGRATIONS: Final = """
 create table if not exists schema_migrations (
     version    int    primary key,
@@ -175,11 +176,11 @@ create table if not exists schema_migrations (
     applied_at bigint not null
 )
 """
+# Not "access exclusive": /readyz of running servers reads the table at the same time.
 LOCK_MIGRATIONS: Final = "lock table schema_migrations in exclusive mode"
-# The transaction may stand open without a statement for as long as it takes. Plain text as well:
-# sent by itself it also closes what the statement before has left open, a snapshot that whoever
-# builds an index would wait for.
-STAND_OPEN: Final = "set local idle_in_transaction_session_timeout = 0"
+# For a transaction that stays open while another connection builds an index. As plain text it also
+# releases the snapshot of the previous statement, for which the index would wait.
+ALLOW_IDLE_TRANSACTION: Final = "set local idle_in_transaction_session_timeout = 0"
 MIGRATIONS: Final = Query(
     Applied, "select version, name, sha256 from schema_migrations order by version"
 )
@@ -190,11 +191,11 @@ RECORD_MIGRATION: Final = Command(
     """
 )
 
-# Plain text to be formatted, as names are no parameters.
-CREATE_INDEX: Final = "create {unique}index {way}{name} on {table} {rest}"
+# Plain text to be formatted, because names cannot be parameters.
+CREATE_INDEX: Final = "create {unique}index {concurrently}{name} on {table} {definition}"
 DROP_INDEX: Final = "drop index concurrently if exists {}"
-DROP_INDEX_IN_PARTS: Final = "drop index {}"
-# Of an index or a table that may not be there: then it is neither.
+DROP_PARTITIONED_INDEX: Final = "drop index {}"
+# Both are false for an index or a table that does not exist.
 IS_VALID_INDEX: Final = Value(
     bool,
     "select exists (select from pg_index where indexrelid = to_regclass(:name) and indisvalid)",
@@ -208,9 +209,9 @@ IS_PARTITIONED: Final = Value(
 
 
 class Partition(msgspec.Struct, frozen=True):
-    """A part of a table in partitions that holds rows: its name as it stands in statements."""
+    """A leaf partition, which contains rows."""
 
-    name: str
+    name: str  # quoted as statements need it
     oid: int
 
 

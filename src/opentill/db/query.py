@@ -1,7 +1,7 @@
-"""SQL statements with named parameters, and statements whose rows are structs.
+"""SQL statements with named parameters, whose rows are returned as structs.
 
-SQL says ``:name``; PostgreSQL wants ``$1``. A statement is compiled once, when its module is
-imported. Its values come by name as well, so that two of them cannot change places unseen.
+SQL contains ``:name``, PostgreSQL expects ``$1``. A statement is compiled once, when its module is
+imported. Callers pass values by name as well, so that they cannot swap two by mistake.
 """
 
 import operator
@@ -15,13 +15,13 @@ import msgspec
 
 S = TypeVar("S", bound=msgspec.Struct)
 V = TypeVar("V")
-Tx = asyncpg.Connection  # what a statement runs on; see database.py
+Tx = asyncpg.Connection  # on which a statement runs; see database.py
 _Picker = Callable[[Any], tuple[Any, ...]]
-# For what reads all that there is, however much. To asyncpg None is the connection's own limit.
-WHOLE_S: Final = 86_400.0
+# For statements that read a whole table of any size. To asyncpg, None means the connection's limit.
+WHOLE_TABLE_S: Final = 86_400.0
 
-# What may stand in SQL with a colon or a dollar in it that is no parameter, and then what is one.
-# A colon right after an operand belongs to an array slice, such as ``days[1:2]`` or ``days[a:b]``.
+# First the tokens of SQL that may contain a colon or a dollar without being a parameter, then
+# parameters. A colon right after an operand is part of a slice: ``days[1:2]``, ``days[a:b]``.
 _TOKEN: Final = re.compile(
     r"""
       [eE]'(?:[^'\\]|\\.|'')*'               # a string with backslashes
@@ -46,7 +46,7 @@ class NotOneRow(Exception):
 
 
 class Compiled(NamedTuple):
-    """What PostgreSQL is sent, and the names of ``$1``, ``$2`` and so on."""
+    """The SQL that PostgreSQL gets, and the names of ``$1``, ``$2`` and so on."""
 
     sql: str
     names: tuple[str, ...]
@@ -55,68 +55,69 @@ class Compiled(NamedTuple):
 def compile_sql(text: str) -> Compiled:
     """Replace each ``:name`` by ``$n``, numbered by the first appearance of the name.
 
-    Raises ValueError for SQL that has ``$1`` in it, or a string or comment without an end.
+    Raises ValueError for SQL that contains ``$1``, or a string or comment without an end.
     """
     numbers: dict[str, int] = {}
     parts: list[str] = []
-    copied = at = 0
-    while (found := _TOKEN.search(text, at)) is not None:
-        at = found.end()
-        if found["comment"]:
-            at = _end_of_comment(text, at)
-        elif found["position"]:
-            msg = f"{found['position']} instead of a named parameter in: {text}"
+    copied_to = position = 0
+    while (token := _TOKEN.search(text, position)) is not None:
+        position = token.end()
+        if token["comment"]:
+            position = _end_of_comment(text, position)
+        elif token["position"]:
+            msg = f"{token['position']} instead of a named parameter in: {text}"
             raise ValueError(msg)
-        elif found["open"]:
+        elif token["open"]:
             msg = f"a string without an end in: {text}"
             raise ValueError(msg)
-        elif name := found["name"]:
+        elif name := token["name"]:
             number = numbers.setdefault(name, len(numbers) + 1)
-            parts += (text[copied : found.start()], f"${number}")
-            copied = at
-    return Compiled("".join(parts) + text[copied:], tuple(numbers))
+            parts += (text[copied_to : token.start()], f"${number}")
+            copied_to = position
+    return Compiled("".join(parts) + text[copied_to:], tuple(numbers))
 
 
-def _end_of_comment(text: str, at: int) -> int:
-    """Return where a comment ends that began before ``at``; comments of SQL may hold others."""
+def _end_of_comment(text: str, start: int) -> int:
+    """Return the end of the comment whose contents begin at ``start``; SQL comments nest."""
     depth = 1
+    position = start
     while depth:
-        edge = _COMMENT_EDGE.search(text, at)
+        edge = _COMMENT_EDGE.search(text, position)
         if edge is None:
             msg = f"a comment without an end in: {text}"
             raise ValueError(msg)
         depth += 1 if edge[0] == "/*" else -1
-        at = edge.end()
-    return at
+        position = edge.end()
+    return position
 
 
 def _picker(names: tuple[str, ...]) -> _Picker:
-    """Return what takes the values of these names out of a mapping or a row."""
+    """Return a function that reads the values of these names from a mapping or a row."""
     match names:
         case ():
             return lambda _: ()
-        case (name,):  # of one name, itemgetter returns no tuple
+        case (name,):  # itemgetter of a single name returns no tuple
             return lambda mapping: (mapping[name],)
         case _:
             return cast("_Picker", operator.itemgetter(*names))
 
 
 def columns(struct: type[S], rows: Iterable[S]) -> dict[str, list[Any]]:
-    """Turn rows into a list for each field, for a statement that reads them by ``unnest``."""
+    """Turn rows into one list for each field, for a statement that reads them with ``unnest``."""
     names = struct.__struct_fields__
     lists = [list(column) for column in zip(*map(msgspec.structs.astuple, rows), strict=True)]
     return dict(zip(names, lists or [[] for _ in names], strict=True))
 
 
 def like(text: str) -> str:
-    """Return the pattern, for LIKE, of what has a text anywhere in it."""
+    """Return the pattern for LIKE that matches strings which contain a text."""
     for special in ("\\", "%", "_"):
         text = text.replace(special, f"\\{special}")
     return f"%{text}%"
 
 
 class Statement:
-    """What every statement has: the SQL for PostgreSQL, and the names of its parameters."""
+    """The base of all statements: the SQL for PostgreSQL, and the names of its parameters."""
 
     def __init__(self, sql: str) -> None:
         """``sql`` names its parameters ``:name``."""
@@ -124,96 +125,100 @@ class Statement:
         self.sql, self.names = compile_sql(sql)
         self._pick = _picker(self.names)
 
-    def values(self, given: msgspec.Struct | None, named: Mapping[str, Any]) -> Sequence[Any]:
-        """Return the values in PostgreSQL's order, out of a struct's fields and the named ones.
+    def values(self, params: msgspec.Struct | None, named: Mapping[str, Any]) -> Sequence[Any]:
+        """Return the values in PostgreSQL's order, from the fields of a struct and from ``named``.
 
         Raises TypeError unless these are exactly the statement's parameters, each of them once.
         """
         count = len(named)
         values = named
-        if given is not None:
-            fields = msgspec.structs.asdict(given)
+        if params is not None:
+            fields = msgspec.structs.asdict(params)
             count += len(fields)
             values = {**fields, **named}
         if count == len(self.names):
             try:
                 return self._pick(values)
             except KeyError:
-                pass  # as many as there should be, but others
-        raise self._refused(given, named)
+                pass  # the right number of parameters, but others
+        raise self._parameter_error(params, named)
 
-    def _refused(self, given: msgspec.Struct | None, named: Mapping[str, Any]) -> TypeError:
-        fields = () if given is None else given.__struct_fields__
-        got = {*fields, *named}
-        wrong = [
-            *(f"{name} is missing" for name in self.names if name not in got),
-            *(f"{name} is none of them" for name in sorted(got.difference(self.names))),
+    def _parameter_error(
+        self, params: msgspec.Struct | None, named: Mapping[str, Any]
+    ) -> TypeError:
+        fields = () if params is None else params.__struct_fields__
+        names = {*fields, *named}
+        problems = [
+            *(f"{name} is missing" for name in self.names if name not in names),
+            *(f"{name} is none of them" for name in sorted(names.difference(self.names))),
             *(f"{name} is given twice" for name in fields if name in named),
         ]
-        takes = ", ".join(self.names) or "nothing"
-        return TypeError(f"the statement takes {takes}: {'; '.join(wrong)}")
+        parameters = ", ".join(self.names) or "nothing"
+        return TypeError(f"the statement takes {parameters}: {'; '.join(problems)}")
 
 
 class Query(Statement, Generic[S]):
-    """A statement whose rows are structs: every column is a field of the same name.
+    """A statement whose rows are structs: each field is a column of the same name.
 
-    A struct without keyword-only fields is made twice as fast: so are those of the busiest rows.
-    Columns that this version does not know are left out: while versions change, the next one
-    migrates ahead of those that still serve.
+    A struct without keyword-only fields is built twice as fast, so use those for the busiest rows.
+    Columns without a field are ignored: during an upgrade the next version migrates the database
+    while this one still serves.
     """
 
     def __init__(self, struct: type[S], sql: str, *, timeout_s: float | None = None) -> None:
-        """``sql`` returns exactly the struct's fields; ``timeout_s``: None is the connection's."""
+        """``sql`` returns the struct's fields; without ``timeout_s`` the connection's applies."""
         super().__init__(sql)
         self.struct = struct
         self.timeout_s = timeout_s
         self._fields = struct.__struct_fields__
         self._cells = _picker(self._fields)
-        self._by_place = struct.__match_args__ == self._fields  # no field is keyword-only
+        self._is_positional = struct.__match_args__ == self._fields  # no field is keyword-only
 
-    def _made(self, record: asyncpg.Record) -> S:
+    def _struct_of(self, record: asyncpg.Record) -> S:
         cells = self._cells(record)
-        if self._by_place:
+        if self._is_positional:
             return self.struct(*cells)
         return self.struct(**dict(zip(self._fields, cells, strict=True)))
 
-    async def first(self, tx: Tx, given: msgspec.Struct | None = None, /, **named: Any) -> S | None:
+    async def first(
+        self, tx: Tx, params: msgspec.Struct | None = None, /, **named: Any
+    ) -> S | None:
         """Return the first row, or None."""
-        record = await tx.fetchrow(self.sql, *self.values(given, named), timeout=self.timeout_s)
-        return None if record is None else self._made(record)
+        record = await tx.fetchrow(self.sql, *self.values(params, named), timeout=self.timeout_s)
+        return None if record is None else self._struct_of(record)
 
-    async def one(self, tx: Tx, given: msgspec.Struct | None = None, /, **named: Any) -> S:
+    async def one(self, tx: Tx, params: msgspec.Struct | None = None, /, **named: Any) -> S:
         """Return the only row. Raises NotOneRow if there is none, or more than one."""
-        records = await tx.fetch(self.sql, *self.values(given, named), timeout=self.timeout_s)
+        records = await tx.fetch(self.sql, *self.values(params, named), timeout=self.timeout_s)
         if len(records) != 1:
             msg = f"{len(records)} rows instead of one: {self.text}"
             raise NotOneRow(msg)
-        return self._made(records[0])
+        return self._struct_of(records[0])
 
-    async def all(self, tx: Tx, given: msgspec.Struct | None = None, /, **named: Any) -> list[S]:
+    async def all(self, tx: Tx, params: msgspec.Struct | None = None, /, **named: Any) -> list[S]:
         """Return every row."""
-        records = await tx.fetch(self.sql, *self.values(given, named), timeout=self.timeout_s)
-        return [self._made(record) for record in records]
+        records = await tx.fetch(self.sql, *self.values(params, named), timeout=self.timeout_s)
+        return [self._struct_of(record) for record in records]
 
     async def each(
-        self, tx: Tx, given: msgspec.Struct | None = None, /, **named: Any
+        self, tx: Tx, params: msgspec.Struct | None = None, /, **named: Any
     ) -> AsyncIterator[S]:
         """Yield every row in constant memory; ``tx`` must be inside a transaction."""
-        values = self.values(given, named)
+        values = self.values(params, named)
         async for record in tx.cursor(self.sql, *values, prefetch=500, timeout=self.timeout_s):
-            yield self._made(record)
+            yield self._struct_of(record)
 
 
 def part(name: str, table: str, fields: Iterable[str]) -> str:
-    """Write the columns of a table that are the fields of a part, for ``Joined``."""
+    """Write a table's columns for the part ``name`` of a ``Joined`` statement."""
     return ", ".join(f'{table}.{field} as "{name}.{field}"' for field in fields)
 
 
 class Joined(Query[S]):
     """A statement that joins tables: each field of its structs is a struct itself, a part.
 
-    The columns are named ``"part.field"``, as ``part`` writes them. A part that may be None is None
-    where its first column is null, as in an outer join.
+    The columns are named ``"part.field"``, as ``part`` writes them. An optional part is None if its
+    first column is null, as after an outer join.
     """
 
     def __init__(self, struct: type[S], sql: str) -> None:
@@ -228,33 +233,33 @@ class Joined(Query[S]):
 
     @staticmethod
     def kind_of(annotation: Any) -> type[msgspec.Struct]:
-        """Return the struct of a part, which may be None."""
+        """Return the struct in the annotation of a part, which may be optional."""
         kinds: list[type[msgspec.Struct]] = [
             kind for kind in get_args(annotation) or (annotation,) if kind is not NoneType
         ]
         return kinds[0]
 
-    def _made(self, record: asyncpg.Record) -> S:
-        made: list[msgspec.Struct | None] = []
+    def _struct_of(self, record: asyncpg.Record) -> S:
+        parts: list[msgspec.Struct | None] = []
         for kind, fields, pick, optional in self._parts:
             cells = pick(record)
-            there = not optional or cells[0] is not None
-            made.append(kind(**dict(zip(fields, cells, strict=True))) if there else None)
-        return self.struct(*made)
+            is_null = optional and cells[0] is None
+            parts.append(None if is_null else kind(**dict(zip(fields, cells, strict=True))))
+        return self.struct(*parts)
 
 
 class Value(Statement, Generic[V]):
     """A statement that returns one value of type ``V``, or None where there is no row."""
 
     def __init__(self, kind: type[V], sql: str, *, timeout_s: float | None = None) -> None:
-        """``sql`` returns one column; ``timeout_s``: None is the connection's."""
+        """``sql`` returns one column; without ``timeout_s`` the connection's applies."""
         super().__init__(sql)
         self.kind = kind
         self.timeout_s = timeout_s
 
-    async def get(self, tx: Tx, given: msgspec.Struct | None = None, /, **named: Any) -> V | None:
+    async def get(self, tx: Tx, params: msgspec.Struct | None = None, /, **named: Any) -> V | None:
         """Return the first row's value."""
-        values = self.values(given, named)
+        values = self.values(params, named)
         value: V | None = await tx.fetchval(self.sql, *values, timeout=self.timeout_s)
         return value
 
@@ -262,8 +267,8 @@ class Value(Statement, Generic[V]):
 class Command(Statement):
     """A statement that changes rows and returns none."""
 
-    async def run(self, tx: Tx, given: msgspec.Struct | None = None, /, **named: Any) -> int:
+    async def run(self, tx: Tx, params: msgspec.Struct | None = None, /, **named: Any) -> int:
         """Run it and return how many rows it changed."""
-        tag: str = await tx.execute(self.sql, *self.values(given, named))
+        tag: str = await tx.execute(self.sql, *self.values(params, named))
         count = tag.rpartition(" ")[2]
         return int(count) if count.isdigit() else 0

@@ -1,7 +1,7 @@
-"""Reading from a replica: lists and exports, which may be a little behind; never anything else.
+"""Reads lists and exports, which may be a little behind, from a replica.
 
-A replica that does not respond, or is further behind than the deployment allows, is not used: the
-primary is read instead. No request gets a 503 because of a replica.
+If the replica does not respond or lags more than the deployment allows, the primary is read
+instead. No request gets a 503 because of a replica.
 """
 
 import time
@@ -18,49 +18,49 @@ from opentill.core.settings import Settings
 from opentill.db import connection as connections
 from opentill.db import queries
 from opentill.db.database import Db, Tx
-from opentill.db.following import following
+from opentill.db.polling import poll_in_background
 
 T = TypeVar("T")
-FOLLOW_S: Final = 1.0
-_LOOK_S: Final = 2.0  # for asking a server for its position
-_KEPT: Final = 4000  # positions of the primary: those of more than an hour
+POLL_S: Final = 1.0
+_CHECK_TIMEOUT_S: Final = 2.0
+_POSITIONS: Final = 4000  # of the primary: those of more than an hour
 
-# No connection, a refused password, a schema that is not there yet: the primary is read instead.
-_TROUBLE: Final = (Unavailable, asyncpg.PostgresError)
+# No connection, a refused password, a schema that is not replayed yet: the primary is read instead.
+_FAILURES: Final = (Unavailable, asyncpg.PostgresError)
 _log: Final = structlog.get_logger()
 
 
 class Replica(Db):
-    """A pool of connections to a replica, and the primary for when that is not usable."""
+    """A pool of connections to a replica, which falls back to the primary."""
 
     primary: Db
-    most_lag_s: float
-    seen: deque[tuple[float, int]]  # at which time the primary was at which position
+    max_lag_s: float
+    primary_positions: deque[tuple[float, int]]  # times and positions at these times
     lag_s: float | None = None  # None: unknown
     follows: bool = False  # whether it responds and is a replica of this primary
-    same_cluster: bool = False  # whether its primary's cluster was found to be this one
-    never_written: int | None = None  # a position of it that the primary had not reached
-    why: str = ""  # why it did not respond when it was looked at last
+    same_cluster: bool = False  # whether it is known to belong to this primary's cluster
+    foreign_position: int | None = None  # one that the primary had not reached yet
+    why: str = ""  # why it did not respond to the last check
 
     @classmethod
     async def open(cls, primary: Db, settings: Settings) -> Self:
-        """Open the pool; the replica need not be there yet. It is used once it was looked at."""
-        made = await cls.connect(
+        """Open the pool; the replica may still be away. It is used after the first check."""
+        replica = await cls.connect(
             settings.database_read_url or "",
             settings.db_pool_size,
             acquire_timeout_s=1.0,
             prepared=settings.db_prepared,
             eager=False,
         )
-        made.primary = primary
-        made.most_lag_s = settings.read_lag_s
-        made.seen = deque(maxlen=_KEPT)
-        return made
+        replica.primary = primary
+        replica.max_lag_s = settings.read_lag_s
+        replica.primary_positions = deque(maxlen=_POSITIONS)
+        return replica
 
     @property
     def usable(self) -> bool:
-        """Whether it responds and is not too far behind."""
-        return self.lag_s is not None and self.lag_s <= self.most_lag_s
+        """Whether it responds and does not lag too far behind."""
+        return self.lag_s is not None and self.lag_s <= self.max_lag_s
 
     @property
     def state(self) -> str:
@@ -70,9 +70,10 @@ class Replica(Db):
         return "behind" if self.follows else "away"
 
     async def borrow(self, until: float | None = None) -> asyncpg.Connection:
-        """Take a connection. Raises Unavailable too, for an address that cannot be read.
+        """Take a connection. Raises Unavailable also for an address that cannot be parsed.
 
-        A start refuses such an address; later a certificate's file may be away for a while.
+        A process does not start with such an address, but later the file of a certificate may be
+        missing for a while.
         """
         try:
             return await super().borrow(until)
@@ -80,166 +81,174 @@ class Replica(Db):
             raise Unavailable(reason=connections.why(error)) from error
 
     def reading(self) -> Db:
-        """Return where one list or export is read from beginning to end."""
-        return _Reading(self)
+        """Return the database from which to read one whole list or export."""
+        return _FallbackReader(self)
 
     async def read(self, work: Callable[[Tx], Awaitable[T]]) -> T:
         """Run statements that only read, on the primary if the replica is not usable."""
         return await self.reading().read(work)
 
     async def read_snapshot(self, work: Callable[[Tx], Awaitable[T]]) -> T:
-        """Run statements that read one moment, on the primary if the replica is not usable."""
+        """Run statements that read one snapshot, on the primary if the replica is not usable."""
         return await self.reading().read_snapshot(work)
 
-    async def look(self) -> None:
-        """Find out how far behind it is: how long ago the primary was at the replica's position.
+    async def check(self) -> None:
+        """Measure the lag: how long ago the primary was at the replica's position.
 
-        Raises Unavailable if the primary does not respond: then nothing is known.
+        Raises Unavailable if the primary does not respond: then the lag stays unknown.
         """
-        written = await self._written()
+        written = await self._primary_position()
         now = time.monotonic()
-        if self.seen and written < self.seen[-1][1]:
-            self.seen.clear()  # another one is the primary now, with a log of its own
-        self.seen.append((now, written))
-        why = self.why
-        replayed = await self._replayed()
-        if replayed is not None and written < replayed and await self._written() < replayed:
-            self.never_written = replayed  # and not a moment ago
-            self.seen.clear()  # nor does it follow when the primary has come so far
-        before = self.usable
-        self.lag_s, self.follows = None, False
-        if replayed is not None and replayed != self.never_written:
-            self.lag_s, self.follows = self._behind_s(now, replayed), True
-        if before != self.usable or why != self.why:
+        if self.primary_positions and written < self.primary_positions[-1][1]:
+            self.primary_positions.clear()  # a new primary has its own log
+        self.primary_positions.append((now, written))
+        previous_why, was_usable = self.why, self.usable
+        replayed = await self._replayed_position()
+        if (
+            replayed is not None
+            and written < replayed
+            and await self._primary_position() < replayed  # it may have written in between
+        ):
+            # The replica follows another primary, also if this one reaches the position later.
+            self.foreign_position = replayed
+            self.primary_positions.clear()
+        self._mark_unusable()
+        if replayed is not None and replayed != self.foreign_position:
+            self.lag_s, self.follows = self._measure_lag_s(now, replayed), True
+        if was_usable != self.usable or previous_why != self.why:
             _log.warning("replica", usable=self.usable, lag_s=self.lag_s, why=self.why)
 
-    async def _written(self) -> int:
+    async def _primary_position(self) -> int:
         """Return the position of the primary. Raises Unavailable."""
-        async with self.primary.connection(_LOOK_S) as tx:
+        async with self.primary.connection(_CHECK_TIMEOUT_S) as tx:
             return await queries.WRITTEN.get(tx) or 0
 
-    async def _replayed(self) -> int | None:
-        """Return its position, None if it does not respond or is of another primary."""
-        theirs = None if self.same_cluster else await _cluster(self.primary)
+    async def _replayed_position(self) -> int | None:
+        """Return its position, None if it does not respond or belongs to another cluster."""
+        primary_cluster = None if self.same_cluster else await _cluster_id(self.primary)
         self.why = ""
         try:
-            async with self.connection(_LOOK_S) as tx:
+            async with self.connection(_CHECK_TIMEOUT_S) as tx:
                 replayed = await queries.REPLAYED.get(tx)
-            own = None if theirs is None else await _cluster(self)
-        except _TROUBLE as error:
+            own_cluster = None if primary_cluster is None else await _cluster_id(self)
+        except _FAILURES as error:
             self.why = str(error)
             return None
         if replayed is not None:
-            self.same_cluster = theirs is None or own is None or own == theirs
+            self.same_cluster = own_cluster is None or own_cluster == primary_cluster
         return replayed if self.same_cluster else None
 
-    def _behind_s(self, now: float, replayed: int) -> float | None:
-        """Return the seconds since the primary was first seen beyond the position ``replayed``.
+    def _measure_lag_s(self, now: float, replayed: int) -> float | None:
+        """Return the seconds since the primary was first known to be beyond ``replayed``.
 
-        None where it was never seen before that: then it may have passed it at any time.
+        None if all known positions are: then it may have passed ``replayed`` at any earlier time.
         """
-        passed = [at for at, written in self.seen if written > replayed]
-        if len(passed) == len(self.seen):
+        times = [time_s for time_s, written in self.primary_positions if written > replayed]
+        if len(times) == len(self.primary_positions):
             return None
-        return now - passed[0] if passed else 0.0
+        return now - times[0] if times else 0.0
 
     @asynccontextmanager
-    async def following(self) -> AsyncIterator[None]:
-        """Look again and again while the block runs."""
+    async def polling(self) -> AsyncIterator[None]:
+        """Check it before the block begins, and repeatedly while the block runs."""
         with suppress(Unavailable):
-            await self.look()
-        async with following(self._look_again, FOLLOW_S, "the replica cannot be looked at"):
+            await self.check()
+        async with poll_in_background(self._poll, POLL_S, "the replica cannot be looked at"):
             yield
 
-    async def _look_again(self) -> None:
-        """Look; whatever else goes wrong, the replica is not used until it is seen again."""
+    async def _poll(self) -> None:
+        """Check it; after an unexpected error it is not used until a check succeeds."""
         try:
-            await self.look()
+            await self.check()
         except Unavailable:
             raise
         except Exception:
-            self.lag_s, self.follows = None, False
+            self._mark_unusable()
             raise
 
+    def _mark_unusable(self) -> None:
+        """Do not use the replica until the next check."""
+        self.lag_s, self.follows = None, False
 
-async def _cluster(db: Db) -> int | None:
-    """Return what a primary and its replicas share, None if the server does not say it."""
+
+async def _cluster_id(db: Db) -> int | None:
+    """Return the id that a primary and its replicas share, None if the server keeps it secret."""
     try:
-        async with db.connection(_LOOK_S) as tx:
+        async with db.connection(_CHECK_TIMEOUT_S) as tx:
             return await queries.CLUSTER.get(tx)
-    except asyncpg.PostgresError:  # such as for want of permission
+    except asyncpg.PostgresError:  # such as a missing permission
         return None
 
 
 @asynccontextmanager
-async def beside(primary: Db, settings: Settings) -> AsyncIterator[Replica | None]:
-    """Lend the replica that the settings name, None if they name none, while the block runs."""
+async def open_replica(primary: Db, settings: Settings) -> AsyncIterator[Replica | None]:
+    """Open the replica of the settings while the block runs; None if they have none."""
     if settings.database_read_url is None:
         yield None
         return
     replica = await Replica.open(primary, settings)
     try:
-        async with replica.following():
+        async with replica.polling():
             yield replica
     finally:
         await replica.close()
 
 
-class _Reading(Db):
-    """One list or export: read from the replica, and after its first failure from the primary.
+class _FallbackReader(Db):
+    """Reads one list or export from the replica, and after its first failure from the primary.
 
-    It never goes back: the replica may not have yet what was read from the primary. Of a connection
-    or a snapshot that is lent, the primary can take the place only before the block begins.
+    It never returns to the replica, which may lack rows that the primary returned before. Once the
+    block of a connection or snapshot has begun, the primary cannot replace it.
     """
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        self._here = replica.usable
+        self._uses_replica = replica.usable
 
     @asynccontextmanager
     async def connection(self, within_s: float | None = None) -> AsyncIterator[Tx]:
-        """Lend a connection of the replica if it has one, otherwise one of the primary."""
-        lent = False
-        if self._here:
+        """Lend a connection of the replica if possible, otherwise one of the primary."""
+        has_begun = False
+        if self._uses_replica:
             try:
                 async with self._replica.connection(within_s) as tx:
-                    lent = True
+                    has_begun = True
                     yield tx
                     return
             except Unavailable:
-                self._leave()
-                if lent:
+                self._leave_replica()
+                if has_begun:
                     raise
         async with self._replica.primary.connection(within_s) as tx:
             yield tx
 
     async def read(self, work: Callable[[Tx], Awaitable[T]]) -> T:
-        """Run statements that only read; what the replica refuses is asked of the primary."""
-        return await self._first_here(Db.read, work)
+        """Run statements that only read, all again on the primary if the replica fails."""
+        return await self._read_with_fallback(Db.read, work)
 
     async def read_snapshot(self, work: Callable[[Tx], Awaitable[T]]) -> T:
-        """Run statements that read one moment, all of them again where the replica refuses one."""
-        return await self._first_here(Db.read_snapshot, work)
+        """Run statements that read one snapshot, all again on the primary if the replica fails."""
+        return await self._read_with_fallback(Db.read_snapshot, work)
 
-    async def _first_here(
+    async def _read_with_fallback(
         self,
         read: Callable[[Db, Callable[[Tx], Awaitable[T]]], Awaitable[T]],
         work: Callable[[Tx], Awaitable[T]],
     ) -> T:
-        """Run ``work`` on the replica, and again on the primary if that does not succeed.
+        """Run ``work`` on the replica, and on the primary if that fails.
 
-        The replica may not have the product yet whose orders are listed.
+        A Problem is a failure too: the replica may lack the product whose orders are listed.
         """
-        if self._here:
+        if self._uses_replica:
             try:
                 return await read(self._replica, work)
-            except _TROUBLE:
-                self._leave()
+            except _FAILURES:
+                self._leave_replica()
             except Problem:
-                self._here = False
+                self._uses_replica = False
         return await read(self._replica.primary, work)
 
-    def _leave(self) -> None:
-        """Use the replica for no other list or export before the next look."""
-        self._here = False
-        self._replica.lag_s, self._replica.follows = None, False
+    def _leave_replica(self) -> None:
+        """Read the rest from the primary, and so all lists and exports until the next check."""
+        self._uses_replica = False
+        self._replica._mark_unusable()  # noqa: SLF001 - of this module

@@ -1,7 +1,7 @@
-"""Which key this database's secrets are encrypted with, by its fingerprint.
+"""The fingerprint of the key with which this database's secrets are encrypted.
 
-A key that was lost or mixed up is thus noticed when something starts, and not when the first
-notification cannot be signed; and no secret is encrypted with a key that cannot decrypt the others.
+With it every process notices a lost or wrong key when it starts, and not when it cannot sign the
+first notification. It also prevents secrets of one database from being encrypted with two keys.
 """
 
 import hashlib
@@ -13,8 +13,8 @@ from opentill.core.settings import KEY_IS_LOST
 from opentill.db import queries
 from opentill.db.database import Tx
 
-Opens = Callable[[Tx, str], Awaitable[bool]]
-"""Returns whether what is encrypted can be decrypted with a key."""
+CanDecrypt = Callable[[Tx, str], Awaitable[bool]]
+"""Returns whether a key decrypts the secrets of the database."""
 
 
 class WrongSecretKey(ConfigurationError):
@@ -22,24 +22,26 @@ class WrongSecretKey(ConfigurationError):
 
 
 def fingerprint(secret_key: str) -> bytes:
-    """Return what identifies a key without showing anything of it."""
+    """Return a hash that identifies a key and reveals nothing about it."""
     return hmac.digest(secret_key.encode(), b"opentill fingerprint 1", hashlib.sha256)
 
 
-async def check(tx: Tx, secret_key: str, given_by: str, opens: Opens) -> None:
-    """See that the key is the database's; one that knows none yet remembers it.
+async def check(tx: Tx, secret_key: str, key_source: str, can_decrypt: CanDecrypt) -> None:
+    """Check that the key is the database's. Raises ``WrongSecretKey``.
 
-    ``given_by`` says where the key is from: a variable or a file. ``opens`` is asked where none is
-    known, as in a database that an earlier version made. Raises ``WrongSecretKey``.
+    ``key_source`` names the variable or file of the key, for the error. A database without a
+    fingerprint, such as one of an earlier version, stores that of the key if the key decrypts its
+    secrets.
     """
-    ours = fingerprint(secret_key)
-    known = await queries.FINGERPRINT.get(tx)
-    if known is None and await opens(tx, secret_key):
-        await queries.REMEMBER_KEY.run(tx, fingerprint=ours)
-        known = await queries.FINGERPRINT.get(tx)  # another process may have been faster
-    if known != ours:
+    own_fingerprint = fingerprint(secret_key)
+    stored_fingerprint = await queries.FINGERPRINT.get(tx)
+    if stored_fingerprint is None and await can_decrypt(tx, secret_key):
+        await queries.REMEMBER_KEY.run(tx, fingerprint=own_fingerprint)
+        # Another process may have stored one in between.
+        stored_fingerprint = await queries.FINGERPRINT.get(tx)
+    if stored_fingerprint != own_fingerprint:
         message = (
-            f"the key in {given_by} is not the one that the Epay keys and webhook secrets in this"
+            f"the key in {key_source} is not the one that the Epay keys and webhook secrets in this"
             " database are encrypted with, and without that one none of them can be read: set it"
             f" back, or restore it from the backup. {KEY_IS_LOST}"
         )
@@ -47,5 +49,5 @@ async def check(tx: Tx, secret_key: str, given_by: str, opens: Opens) -> None:
 
 
 async def replace(tx: Tx, secret_key: str) -> bool:
-    """Make the key the database's from now on; ``False`` if it is already."""
+    """Store the key's fingerprint as the database's; ``False`` if it is that already."""
     return await queries.REPLACE_KEY.run(tx, fingerprint=fingerprint(secret_key)) > 0

@@ -77,7 +77,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     scope: str = ""  # every operation with an API key has one
     admit: Admit | None = None
     permission: str = ""
-    per_merchant_limit: rate_limits.OfMerchant | None = None
+    per_merchant_limit: rate_limits.PerMerchant | None = None
     secret: bool = False  # the response holds a secret, so it is stored encrypted
     description: str = ""
     forbidden: str = ""  # what is refused with 40301 although the key is valid

@@ -16,7 +16,7 @@ import structlog
 
 from opentill.core.errors import Unavailable
 from opentill.db.database import Db, Tx
-from opentill.db.following import following
+from opentill.db.polling import poll_in_background
 
 Batch = TypeVar("Batch")
 
@@ -65,7 +65,7 @@ class WriteBuffer(ABC, Generic[Batch]):
         """Write every two seconds while the block runs, and once more when it ends."""
         write = partial(self.write, db)
         try:
-            async with following(write, _EVERY_S, f"{self.label} cannot be written"):
+            async with poll_in_background(write, _EVERY_S, f"{self.label} cannot be written"):
                 yield
         finally:
             try:

@@ -9,7 +9,7 @@ from typing import Final
 
 from opentill import figures
 from opentill.adjustments.model import MOVES
-from opentill.db.query import WHOLE_S, Query, Value
+from opentill.db.query import WHOLE_TABLE_S, Query, Value
 from opentill.integrity import event_queries
 from opentill.ledger import Violation, rule_sql
 
@@ -428,7 +428,7 @@ def _rule(holds: str, sql: str, *, one_merchant: bool = False) -> Query[Violatio
     """Return the statement of a rule; PostgreSQL takes the condition down into it where it can."""
     of_merchant = " where merchant_id = :merchant_id" if one_merchant else ""
     text = rule_sql(holds, sql, of_merchant)
-    return Query(Violation, text, timeout_s=_OF_MERCHANT_S if one_merchant else WHOLE_S)
+    return Query(Violation, text, timeout_s=_OF_MERCHANT_S if one_merchant else WHOLE_TABLE_S)
 
 
 _ALL: Final = {**_RULES, **figures.RULES}

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from opentill.db.query import WHOLE_S, Command, Query, Value
+from opentill.db.query import WHOLE_TABLE_S, Command, Query, Value
 from opentill.http.paging import PageQuery
 from opentill.ledger.model import (
     Balance,
@@ -200,7 +200,7 @@ class ListQuery(PageQuery, frozen=True, rename="camel"):
 
 LISTS = lists(Entry, "entries", ListQuery)
 CURRENCY = Value(str, "select settlement_currency from merchants where id = :merchant_id")
-ENTRIES = Value(int, "select count(*) from entries", timeout_s=WHOLE_S)
+ENTRIES = Value(int, "select count(*) from entries", timeout_s=WHOLE_TABLE_S)
 
 
 def rule_sql(holds: str, violations: str, condition: str = "") -> str:
@@ -234,7 +234,7 @@ RULES = (
         ) as checked where wrong
             """,  # noqa: S608 - as above
         ),
-        timeout_s=WHOLE_S,
+        timeout_s=WHOLE_TABLE_S,
     ),
     Query(
         Violation,
@@ -252,7 +252,7 @@ RULES = (
             is distinct from (e.entries, e.last_at, {each("e.{0}")})
             """,  # noqa: S608 - as above
         ),
-        timeout_s=WHOLE_S,
+        timeout_s=WHOLE_TABLE_S,
     ),
     Query(
         Violation,
@@ -264,7 +264,7 @@ RULES = (
         where {each("{0}", between=" + ")} <> 0
             """,  # noqa: S608 - as above
         ),
-        timeout_s=WHOLE_S,
+        timeout_s=WHOLE_TABLE_S,
     ),
     Query(
         Violation,
@@ -276,7 +276,7 @@ RULES = (
         where b.merchant_id is null group by e.merchant_id, e.currency
             """,
         ),
-        timeout_s=WHOLE_S,
+        timeout_s=WHOLE_TABLE_S,
     ),
 )
 UNKNOWN_MOVES = Query(
@@ -289,7 +289,7 @@ UNKNOWN_MOVES = Query(
     from entries e where {IS_UNKNOWN}
         """,  # noqa: S608 - as above
     ),
-    timeout_s=WHOLE_S,
+    timeout_s=WHOLE_TABLE_S,
 )
 # 0 if no pass was finished; null if an older version checked and the end is unknown.
 _FINISHED: Final = (

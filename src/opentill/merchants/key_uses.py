@@ -15,7 +15,7 @@ import structlog
 
 from opentill.core.errors import Unavailable
 from opentill.db.database import Db
-from opentill.db.following import following
+from opentill.db.polling import poll_in_background
 from opentill.merchants import queries
 
 _EVERY_S: Final = 60.0
@@ -55,7 +55,7 @@ class KeyUses:
         """Write once a minute while the block runs, and once more when it ends."""
         write = partial(self.write, db)
         try:
-            async with following(write, _EVERY_S, "uses of keys cannot be written"):
+            async with poll_in_background(write, _EVERY_S, "uses of keys cannot be written"):
                 yield
         finally:
             try:

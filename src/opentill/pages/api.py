@@ -1,4 +1,4 @@
-"""The routes of all pages for people."""
+"""The routes of customers' and public pages."""
 
 from typing import Final
 

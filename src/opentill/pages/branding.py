@@ -1,4 +1,4 @@
-"""How merchants present themselves on their customers' pages: logo, colour, whom to ask."""
+"""Merchants' branding on their customers' pages: logo, accent colour and contact."""
 
 import re
 from typing import Final
@@ -16,7 +16,7 @@ from opentill.pages.model import Brand
 from opentill.web import accent
 from opentill.web.responses import GUARDS, matches_etag
 
-# What is at one of these addresses never changes.
+# A changed logo or colour gets another address.
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 _DIGEST: Final = re.compile("[0-9a-f]{64}", re.ASCII)
@@ -28,10 +28,7 @@ _ACCENTS: Final = {
 
 
 def brand_of(merchant: Merchant | PublicSession) -> Brand:
-    """Return what the payment page shows of a merchant beside its name.
-
-    A session as its page finds it has that too.
-    """
+    """Return the branding of a merchant; ``PublicSession`` has the same fields."""
     return Brand(
         logo=merchant.logo_path,
         accent=merchant.accent_color,
@@ -42,28 +39,28 @@ def brand_of(merchant: Merchant | PublicSession) -> Brand:
 
 
 async def logo(request: Request) -> Response:
-    """Serve a logo. The address has the digest of the file, which is its entity tag too."""
+    """Serve a logo. Its address contains the digest of the file, which is also its ETag."""
     merchant_id, digest = (request.path_params[name] for name in ("merchant", "digest"))
     if not is_id(merchant_id) or not _DIGEST.fullmatch(digest):
         raise NotFound
     async with context.app_of(request.scope).db.connection() as tx:
-        found = await merchants.find_logo(tx, merchant_id, digest)
-    own = {**_headers(), "etag": f'"{digest}"', "content-type": found.media_type}
-    if matches_etag(request, own["etag"]):
-        return Response(status_code=304, headers=own)
-    return Response(found.content, 200, own)
+        image = await merchants.find_logo(tx, merchant_id, digest)
+    headers = {**_headers(), "etag": f'"{digest}"', "content-type": image.media_type}
+    if matches_etag(request, headers["etag"]):
+        return Response(status_code=304, headers=headers)
+    return Response(image.content, 200, headers)
 
 
 async def accent_file(request: Request) -> Response:
-    """Serve the style sheet or the drawing of a colour."""
-    found = _ACCENT.fullmatch(request.path_params["name"])
-    if found is None:
+    """Serve the style sheet or the SVG of an accent colour."""
+    match = _ACCENT.fullmatch(request.path_params["name"])
+    if match is None:
         raise NotFound
-    make, media_type = _ACCENTS[found[2]]
-    own = {**_headers(), "content-type": media_type}
+    write, media_type = _ACCENTS[match[2]]
+    headers = {**_headers(), "content-type": media_type}
     if request.scope["query_string"] != f"v={accent.VERSION}".encode():
-        own["cache-control"] = "no-cache"
-    return Response(make(f"#{found[1]}").encode(), 200, own)
+        headers["cache-control"] = "no-cache"
+    return Response(write(f"#{match[1]}").encode(), 200, headers)
 
 
 def _headers() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The pages of errors outside the payment page, for browsers: other clients get the error body."""
+"""Error pages for browsers outside the payment page; other clients get the JSON body."""
 
 from typing import Final
 
@@ -12,8 +12,8 @@ _HTML: Final = b"text/html"
 
 
 def error_page(scope: Scope, receive: Receive, error: Exception) -> Response | None:
-    """Return the page of an error in the reader's language; None if no page was asked for."""
+    """Return the page of an error in the reader's language; None if the client is no browser."""
     request = PageRequest(scope, receive)
     if _HTML not in request.headers.get(b"accept", b"").lower():
         return None
-    return request.remembering(trouble(error, request.visit(), None))
+    return request.remember_language(trouble(error, request.visit(), None))

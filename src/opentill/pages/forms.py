@@ -1,4 +1,4 @@
-"""What customers enter in the payment form, and what is wrong with it."""
+"""The entries of the payment form, and their errors."""
 
 import re
 from collections.abc import Mapping
@@ -14,20 +14,20 @@ _UNPRINTABLE: Final = re.compile("[\u0000-\u001f\u007f-\u009f\ud800-\udfff]")
 
 
 def entries(form: Mapping[str, str]) -> Entries:
-    """Take the customer's entries out of a form, trimmed."""
+    """Read the customer's entries from a form, trimmed."""
     return Entries(*(form.get(name, "").strip() for name in ("email", "name", "method")))
 
 
-def errors(typed: Entries, payment: Payment) -> dict[str, str]:
-    """Check entries: field → the text that says what would be accepted."""
-    found: dict[str, str] = {}
-    if typed.email or not payment.email_optional:
+def errors(entries: Entries, payment: Payment) -> dict[str, str]:
+    """Check entries; return field → a text that says which input would be accepted."""
+    texts: dict[str, str] = {}
+    if entries.email or not payment.email_optional:
         try:
-            inputs.check_email("email", typed.email)
+            inputs.check_email("email", entries.email)
         except Invalid:
-            found["email"] = N_("Enter an e-mail address such as name@example.com")
-    if len(typed.name) > _MAX_NAME or _UNPRINTABLE.search(typed.name):
-        found["name"] = N_("Enter a name of at most 200 characters, or leave it empty")
-    if typed.method not in payment.methods:
-        found["method"] = N_("Choose one of the payment methods")
-    return found
+            texts["email"] = N_("Enter an e-mail address such as name@example.com")
+    if len(entries.name) > _MAX_NAME or _UNPRINTABLE.search(entries.name):
+        texts["name"] = N_("Enter a name of at most 200 characters, or leave it empty")
+    if entries.method not in payment.methods:
+        texts["method"] = N_("Choose one of the payment methods")
+    return texts

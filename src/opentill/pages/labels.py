@@ -1,4 +1,4 @@
-"""Texts that the customer's pages choose by a value: statuses, kinds, fields in error."""
+"""Texts of customers' pages by status, method, reason of a decline or kind of error."""
 
 from typing import Final
 
@@ -48,7 +48,7 @@ STATE_TEXT: Final = {
     ),
     "paid": N_("Thank you. {merchant} has been notified of your payment."),
     "refunded": N_(
-        "Your payment of {amount} has been given back. It can take "
+        "Your payment of {amount} has been refunded. It can take "
         "some days until your bank shows it."
     ),
     "stopped": N_("Nothing has been charged. Please ask {merchant}, or try again later."),
@@ -63,7 +63,7 @@ STATE_TEXT: Final = {
 STATE_TITLE: Final = {
     "waiting": N_("Waiting for the bank"),
     "paid": N_("Payment received"),
-    "refunded": N_("Payment given back"),
+    "refunded": N_("Payment refunded"),
     "stopped": N_("This shop cannot take payments right now"),
     "expired": N_("This payment page has expired"),
     "closed": N_("This payment is closed"),

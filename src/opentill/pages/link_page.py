@@ -1,7 +1,7 @@
-"""``/pay/…``: the page of a payment link, from which customers go on to sessions of their own.
+"""``/pay/…``: the page of a payment link, where customers open sessions of their own.
 
-Looking at it opens nothing, so that previews and prefetching take no use. The form (POST) opens a
-session once, however often it is sent, and leads to its payment page.
+Opening the page creates nothing, so that previews and prefetching do not count as uses. The form
+(POST) opens one session, however often it is sent, and redirects to its payment page.
 """
 
 import re
@@ -35,16 +35,16 @@ _NUMBER: Final = re.compile(r"[0-9]{1,3}", re.ASCII)
 _COOKIE: Final = "opentill_link"
 _GONE: Final = 410
 _TOO_MANY: Final = 429
-_MADE: Final = 303
-_LONGEST: Final = 16  # characters that are shown again
+_SEE_OTHER: Final = 303
+_MAX_ENTRY: Final = 16  # characters of an entry that are shown again
 
 
-class _Over(Exception):
-    """The form has opened a session before, which can no longer be paid."""
+class _SessionEnded(Exception):
+    """The session that the form has opened before can no longer be paid."""
 
 
-async def _offered(request: PageRequest, slug: str) -> LinkOffer:
-    """Return what the link at an address offers. Raises NotFound."""
+async def _find_offer(request: PageRequest, slug: str) -> LinkOffer:
+    """Find the offer of a link. Raises NotFound."""
     if _SLUG.fullmatch(slug) is None:
         raise NotFound
     async with request.app.db.connection() as tx:
@@ -63,15 +63,15 @@ async def _page(
     entries: model.LinkEntries | None = None,
     errors: dict[str, str] | None = None,
 ) -> Response:
-    """Show the page of a link; ``state`` is why it cannot be used, where that is known better."""
+    """Show the page of a link; ``state`` replaces that of the offer."""
     link, state = offer.link, state or offer.state
-    kept = cookies.read_cookie(request.headers, _COOKIE).decode("latin-1")
+    session_id = cookies.read_cookie(request.headers, _COOKIE).decode("latin-1")
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, link.merchant_id)
-        unfinished = await payment_links.find_open_session(tx, link, kept, request.now)
+        unfinished = await payment_links.find_open_session(tx, link, session_id, request.now)
     if merchant.charge_off is not None:
         state, unfinished = "INACTIVE", None
-    shown = model.Link(
+    view = model.Link(
         slug=link.slug,
         state=state,
         merchant=merchant.display_name or merchant.name,
@@ -88,33 +88,32 @@ async def _page(
         status = _GONE
     entries = msgspec.structs.replace(entries or model.LinkEntries(), form_id=secrets.token_hex(16))
     visit = request.visit(lang)
-    made = render.link_page(shown, visit, entries, errors)
-    return page(made, visit.localizer.language, status)
+    html = render.link_page(view, visit, entries, errors)
+    return page(html, visit.localizer.language, status)
 
 
 async def show(request: PageRequest, slug: str) -> Response:
-    """Show what the link offers, or why it cannot be used."""
-    return await _page(request, await _offered(request, slug))
+    """Show the offer of the link, or why it cannot be used."""
+    return await _page(request, await _find_offer(request, slug))
 
 
-async def go_on(request: PageRequest, slug: str) -> Response:
-    """Take the form: open a session, once for each form, and go on to its payment page."""
+async def submit(request: PageRequest, slug: str) -> Response:
+    """Open a session, once for each form, and redirect to its payment page."""
     check_origin(request.headers, request.app.settings.public_url)
     await count_form(request, "link")
     form = await read(request.headers, request.receive)
-    offer = await _offered(request, slug)
+    offer = await _find_offer(request, slug)
     entries = model.LinkEntries(
-        quantity=form.get("quantity", "1").strip()[:_LONGEST],
-        amount=form.get("amount", "").strip()[:_LONGEST],
+        quantity=form.get("quantity", "1").strip()[:_MAX_ENTRY],
+        amount=form.get("amount", "").strip()[:_MAX_ENTRY],
         form_id=form.get("form_id", ""),
     )
     lang = form.get("lang")
     visit = request.visit(lang)
-    here = f"{visit.base}/pay/{slug}?lang={visit.localizer.language}"
     try:
-        session = await _opened(request, offer, entries)
-    except _Over:
-        return see_other(here)
+        session = await _open_session(request, offer, entries)
+    except _SessionEnded:
+        return see_other(f"{visit.base}/pay/{slug}?lang={visit.localizer.language}")
     except (Unusable, TooManyHeld) as refused:
         status = _TOO_MANY if isinstance(refused, TooManyHeld) else 200
         return await _page(request, offer, lang, state=refused.state, status=status)
@@ -126,93 +125,97 @@ async def go_on(request: PageRequest, slug: str) -> Response:
             return await _page(request, offer, lang, status=400, entries=entries, errors=errors)
         _log.warning("payment link refused", link=offer.link.id, reason=problem.reason)
         return await _page(request, offer, lang, state="INACTIVE", status=400)
-    settings, left_ms = request.app.settings, max(0, session.expires_at - request.now)
     cookie = cookies.cookie_header(
         _COOKIE,
         session.id,
-        public_url=settings.public_url,
+        public_url=request.app.settings.public_url,
         path=f"/pay/{slug}",
-        age_s=left_ms // 1000,
+        age_s=max(0, session.expires_at - request.now) // 1000,
     )
     address = f"{visit.base}/checkout/{session.id}?lang={visit.localizer.language}"
     return see_other(address, {"set-cookie": cookie})
 
 
 def _errors(problem: Invalid, entries: model.LinkEntries, offer: LinkOffer) -> dict[str, str]:
-    """Return the field that the customer can put right, and the key of what it accepts."""
+    """Return the field that the customer can correct and its text, or nothing."""
     if problem.field == "amount":
         return {"amount": N_("Enter an amount from {least} to {most}")}
     if problem.field == "quantity":
-        fits = 1 <= _quantity(entries) <= offer.link.max_quantity
+        is_in_range = 1 <= _quantity(entries) <= offer.link.max_quantity
         return {
             "quantity": N_("Enter a smaller number: the total is too large")
-            if fits
+            if is_in_range
             else N_("Enter a whole number from 1 to {most}")
         }
     return {}
 
 
 def _quantity(entries: model.LinkEntries) -> int:
-    """Return how many the customer wants, 0 for what is no number."""
+    """Return the quantity as a number, 0 if it is none."""
     return int(entries.quantity) if _NUMBER.fullmatch(entries.quantity) else 0
 
 
-async def _opened(request: PageRequest, offer: LinkOffer, entries: model.LinkEntries) -> Session:
-    """Open a session, or return the one that this very form has opened. Raises _Over."""
+async def _open_session(
+    request: PageRequest, offer: LinkOffer, entries: model.LinkEntries
+) -> Session:
+    """Open a session, or return the one that this form has opened. Raises _SessionEnded."""
     app, link, now = request.app, offer.link, request.now
     limited = app.settings.limit_payments_per_minute
-    wanted = Selection(
+    selection = Selection(
         quantity=_quantity(entries),
         amount=entries.amount,
         visitor=merchants.limit_subject(request.client_ip) if limited else None,
     )
 
     async def work(tx: Tx) -> Session:
-        return await payment_links.open_session(tx, app.gateways, link, wanted, app.settings, now)
+        return await payment_links.open_session(
+            tx, app.gateways, link, selection, app.settings, now
+        )
 
     if _FORM_ID.fullmatch(entries.form_id) is None:
         return await app.db.run(work)
-    sent = msgspec.json.encode([entries.form_id, entries.quantity, entries.amount])
-    digest = idempotency.fingerprint("POST", f"/pay/{link.slug}", sent)
+    body = msgspec.json.encode([entries.form_id, entries.quantity, entries.amount])
+    digest = idempotency.fingerprint("POST", f"/pay/{link.slug}", body)
     key = f"link {digest.hex()}"
 
-    async def once(tx: Tx) -> Session:
+    async def work_once(tx: Tx) -> Session:
         stored = await idempotency.claim(tx, link.merchant_id, key, digest, now)
         if stored is not None:
-            return await _again(tx, link.merchant_id, stored.body.decode(), now)
+            return await _find_session(tx, link.merchant_id, stored.body.decode(), now)
         session = await work(tx)
-        await idempotency.store(tx, link.merchant_id, key, _MADE, session.id.encode())
+        await idempotency.store(tx, link.merchant_id, key, _SEE_OTHER, session.id.encode())
         return session
 
-    return await app.db.run(once)
+    return await app.db.run(work_once)
 
 
-async def _again(tx: Tx, merchant_id: str, session_id: str, now: int) -> Session:
+async def _find_session(tx: Tx, merchant_id: str, session_id: str, now: int) -> Session:
+    """Find a session that was opened before. Raises _SessionEnded."""
     session = await checkouts.find(tx, merchant_id, session_id)
     if session.status == "EXPIRED" or (session.status == "OPEN" and session.expires_at <= now):
-        raise _Over
+        raise _SessionEnded
     return session
 
 
 async def _address(request: PageRequest, slug: str) -> str:
-    offer = await _offered(request, slug)
+    offer = await _find_offer(request, slug)
     return offer.link.address(request.app.settings.public_url)
 
 
 async def qr_svg(request: PageRequest, slug: str) -> Response:
-    """Draw the code of the link's address."""
+    """Draw the QR code of the link's address."""
     return drawing(qr.svg(await _address(request, slug)))
 
 
 async def qr_png(request: PageRequest, slug: str) -> Response:
-    """Draw the code of the link's address for programs that take no SVG."""
+    """Draw the QR code of the link's address for programs that cannot read SVG."""
     content = qr.png(await _address(request, slug))
     return Response(content, 200, {**GUARDS, "cache-control": "no-store"}, "image/png")
 
 
 _LINK: Final = "/pay/{slug}"
 routes: Final = (
-    Route(_LINK, Endpoint({"GET": show, "POST": go_on})),
+    Route(_LINK, Endpoint({"GET": show, "POST": submit})),
     Route(f"{_LINK}/qr.svg", Endpoint({"GET": qr_svg})),
     Route(f"{_LINK}/qr.png", Endpoint({"GET": qr_png})),
     Route("/pay", Endpoint({})),

@@ -1,7 +1,7 @@
-"""What a customer's page shows, as plain structs, and which page a payment is at.
+"""The data of customers' pages as plain structs, and the page of each status of a payment.
 
-Pages are made from these alone, so that each can be drawn and tested without a database. The tables
-below say which page belongs to which status; a status that is not in them cannot be shown.
+Pages are rendered from these alone, so that tests can render each without a database. A status that
+is missing in the tables below cannot be shown.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ METHODS: Final[tuple[Method, ...]] = (
 
 
 class Item(msgspec.Struct, frozen=True):
-    """What is bought, as the merchant describes it; ``image`` is an http(s) address or None."""
+    """The product, as the merchant describes it; ``image`` is an http(s) address or None."""
 
     name: str
     description: str
@@ -40,9 +40,9 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class Brand(msgspec.Struct, frozen=True):
-    """How the merchant presents itself beside its name; what is not there is not shown."""
+    """The merchant's branding; the page leaves out fields that are None."""
 
-    logo: str | None = None  # a path of ours
+    logo: str | None = None  # a path on this server
     accent: str | None = None  # #rrggbb
     email: str | None = None
     url: str | None = None
@@ -50,7 +50,7 @@ class Brand(msgspec.Struct, frozen=True):
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """The last try to pay: where it stands and where the customer has to go for it."""
+    """The last payment attempt: its status, and where the customer has to continue."""
 
     id: str
     status: str
@@ -74,13 +74,13 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     success_url: str | None = None
     cancel_url: str | None = None
     email: str = ""
-    email_optional: bool = False  # the customer came by Epay, whose shops ask for none
+    email_optional: bool = False  # for orders of the Epay API
     name: str = ""
     paid_at: int | None = None
     method: Method | None = None
     refunded: Money | None = None
     livemode: bool = True  # whether its money is real
-    stopped: bool = False  # its merchant may not take payments now
+    stopped: bool = False  # its merchant may not take payments at present
     methods: tuple[Method, ...] = ()
     attempt: Attempt | None = None
     brand: Brand = Brand()
@@ -89,22 +89,22 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def price(self) -> Money:
-        """What one costs."""
+        """The price of a single item."""
         return Money(self.amount.minor // self.quantity, self.amount.currency)
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """A payment link, as its customer may see it; the amounts are of one."""
+    """A payment link, as the customer may see it; the amounts are prices of a single item."""
 
     slug: str
     state: str  # ACTIVE, or why it cannot be used
     merchant: str
     item: Item
     least: Money
-    most: Money  # equal to the least unless the customer enters the amount
+    most: Money  # equal to ``least`` unless the customer enters the amount
     most_at_once: int = 1
     reference: str | None = None
-    unfinished: str | None = None  # a session of it that this browser has opened
+    unfinished: str | None = None  # a session that this browser has opened with the link
     livemode: bool = True
     brand: Brand = Brand()
 
@@ -115,17 +115,17 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def amount(self) -> Money:
-        """What one costs, the least where the customer enters it."""
+        """The price of a single item, or the least that the customer may enter."""
         return self.least
 
     @property
     def quantity(self) -> int:
-        """One: the customer has not said how many."""
+        """One, because the customer has not entered a quantity yet."""
         return 1
 
 
 class LinkEntries(msgspec.Struct, frozen=True, kw_only=True):
-    """What the customer has entered on a link's page."""
+    """The input of the form on a link's page."""
 
     quantity: str = "1"
     amount: str = ""
@@ -133,37 +133,37 @@ class LinkEntries(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entries(msgspec.Struct, frozen=True):
-    """What the customer has typed and chosen; shown again when something is wrong with it."""
+    """The input of the payment form, which is shown again if it has errors."""
 
     email: str = ""
     name: str = ""
     method: str = ""
 
 
-class GivenBack(msgspec.Struct, frozen=True):
-    """A refund that succeeded, as what it took off the payment; ``at`` is Unix ms."""
+class SucceededRefund(msgspec.Struct, frozen=True):
+    """A refund on a receipt: its amount, which is negative, and its time in Unix ms."""
 
     amount: Money
     at: int
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """A paid session: what was paid, what was given back, and the zones that its times are in."""
+    """A paid session with its refunds, and the time zones in which to show its times."""
 
     payment: Payment
-    refunds: list[GivenBack]  # oldest first
+    refunds: list[SucceededRefund]  # oldest first
     shop_zone: ZoneInfo
     own_zone: ZoneInfo  # the customer's
-    card: str = ""  # that it was paid with, as people know it
+    card: str = ""  # brand and last digits
 
     @property
-    def kept(self) -> Money:
-        """What is left of the payment."""
-        given_back = self.payment.refunded.minor if self.payment.refunded else 0
-        return Money(self.payment.amount.minor - given_back, self.payment.amount.currency)
+    def net(self) -> Money:
+        """The amount of the payment without its refunds."""
+        refunded_minor = self.payment.refunded.minor if self.payment.refunded else 0
+        return Money(self.payment.amount.minor - refunded_minor, self.payment.amount.currency)
 
 
-# order status → page, once a payment has left the open form behind
+# order status → page, once the payment form is no longer shown
 PAGES: Final[Mapping[str, State]] = {
     "CREATING": "waiting",
     "PAID": "paid",
@@ -176,25 +176,25 @@ PAGES: Final[Mapping[str, State]] = {
     "REVOKED": "revoked",
 }
 
-# attempt statuses with which the bank, not the customer, has the next word
+# attempt statuses in which the customer waits for the bank
 AT_THE_BANK: Final = frozenset({"SUBMITTED", "PENDING", "SUCCEEDED"})
 DECLINED: Final = frozenset({"DECLINED", "REFUSED", "VOIDED"})
 
 
 def state_of(payment: Payment, now: int) -> State:
-    """Say which page the payment is at; ``now`` is Unix ms."""
+    """Return which page shows the payment; ``now`` is Unix ms."""
     if payment.order_status == "PENDING":
         if payment.attempt is not None and payment.attempt.status in AT_THE_BANK:
             return "waiting"
-        over = payment.session_status != "OPEN" or payment.expires_at <= now
-        return "expired" if over else "stopped" if payment.stopped else "open"
+        has_ended = payment.session_status != "OPEN" or payment.expires_at <= now
+        return "expired" if has_ended else "stopped" if payment.stopped else "open"
     if payment.order_status == "CLOSED" and payment.session_status == "EXPIRED":
         return "expired"
     return PAGES[payment.order_status]
 
 
 def decline_of(payment: Payment) -> str | None:
-    """Return the text that says why the last attempt did not go through, or None."""
+    """Return why the last attempt was declined, as a text, or None."""
     attempt = payment.attempt
     if attempt is None or attempt.status not in DECLINED:
         return None
@@ -202,7 +202,7 @@ def decline_of(payment: Payment) -> str | None:
 
 
 def unfinished(payment: Payment) -> Attempt | None:
-    """Return the attempt that the customer has started and can still go on with, or None."""
+    """Return the attempt that the customer has started and can still continue, or None."""
     attempt = payment.attempt
     if attempt is None or attempt.status != "ACTION_REQUIRED":
         return None

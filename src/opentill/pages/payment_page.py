@@ -1,8 +1,8 @@
 """``/checkout/…``: the payment page, from the open form to the receipt.
 
-The customer's way: the form (POST) → 303 → the page to the bank (GET, a link and a refresh) → the
-bank → ``return`` (asks the gateway) → 303 → the page again, in whatever state it is by then. Each
-of them reads what is true now, so that going back, reloading and paying in two tabs are harmless.
+A payment goes through these pages: the form (POST) → 303 → the page that leads to the bank (GET, a
+link and a refresh) → the bank → ``return`` (queries the gateway) → 303 → the payment page in its
+new state. Each reads the current state, so that going back, reloading and two tabs are harmless.
 """
 
 import asyncio
@@ -32,12 +32,13 @@ from opentill.web.responses import drawing, see_other
 from opentill.web.translations import N_
 
 _log: Final = structlog.get_logger()
-_ASK_GATEWAY_S: Final = 3.0
+_GATEWAY_TIMEOUT_S: Final = 3.0
+# field of a problem → field of the form and its text
 _REFUSED: Final = {
     "attempts": {
         "method": N_("This payment has been tried too often. Please start again at the shop.")
     }
-}  # field of a problem → of the form
+}
 _COUNT: Final = re.compile(r"\d{1,4}", re.ASCII)
 
 
@@ -45,7 +46,7 @@ class PageRequest:
     """A request for a page below /checkout."""
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
-        """Read the head; a malformed query counts as empty."""
+        """Read the headers and the query; a malformed query counts as empty."""
         self.app = context.app_of(scope)
         self.now = self.app.clock()
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
@@ -57,10 +58,10 @@ class PageRequest:
             pairs = []
         self.query = dict(pairs)
         self.default_language: Language = "en"
-        self.locale: Language | None = None  # as the shop has asked for
+        self.locale: Language | None = None  # the shop's choice for the session
 
     def visit(self, lang: str | None = None) -> render.Visit:
-        """Return who looks at the page, in the language of the form, the query or the browser."""
+        """Return the visit, in the language of the form (``lang``), the query or the browser."""
         checks = self.query.get("n", "")
         return render.Visit(
             localizer=self._localizer(lang or self.query.get("lang")),
@@ -71,27 +72,27 @@ class PageRequest:
             test_mode=not self.app.settings.livemode,
         )
 
-    def _localizer(self, wanted: str | None) -> language.Localizer:
+    def _localizer(self, lang: str | None) -> language.Localizer:
         accepted = self.headers.get(b"accept-language", b"").decode("latin-1")
-        before = language.cookie_language("customer", self.headers) or self.locale
-        return language.choose("customer", wanted, accepted, self.default_language, before)
+        remembered = language.cookie_language("customer", self.headers) or self.locale
+        return language.choose("customer", lang, accepted, self.default_language, remembered)
 
-    def remembering(self, response: Response) -> Response:
-        """Let the browser remember a language that its reader chose on the page before."""
+    def remember_language(self, response: Response) -> Response:
+        """Set a cookie if the query has another language than the browser's, and return it."""
         chosen = language.supported("customer", self.query.get("lang"))
         if chosen is not None and chosen != self._localizer(None).language:
-            made = language.cookie(chosen, self.app.settings.public_url)
-            response.headers.append("set-cookie", made)
+            cookie = language.cookie(chosen, self.app.settings.public_url)
+            response.headers.append("set-cookie", cookie)
         return response
 
     async def payment(self, session_id: str) -> model.Payment:
-        """Look a session up as its customer sees it. Raises NotFound."""
-        return (await self.looked_up(session_id))[1]
+        """Find a session as the customer sees it. Raises NotFound."""
+        return (await self.find_payment(session_id))[1]
 
-    async def looked_up(self, session_id: str) -> tuple[checkouts.PageView, model.Payment]:
-        """Look a session up: as it is, and as its customer sees it. Raises NotFound.
+    async def find_payment(self, session_id: str) -> tuple[checkouts.PageView, model.Payment]:
+        """Find a session, and the payment as the customer sees it. Raises NotFound.
 
-        Orders of the Epay API get a page in Chinese, unless the browser asks for another language.
+        Orders of the Epay API get a page in Chinese unless the browser prefers another language.
         """
         view = await checkouts.find_page_view(self.app.db, session_id)
         if view is None:
@@ -104,12 +105,12 @@ class PageRequest:
         view = msgspec.structs.replace(view, order=order)
         self.locale = view.session.locale
         payment = _payment(view, self.app)
-        if model.state_of(payment, self.now) == "open":  # elsewhere the e-mail is masked
+        if model.state_of(payment, self.now) == "open":  # other pages mask the e-mail
             email, name = self._prefilled(view)
             payment = msgspec.structs.replace(payment, email=email, name=name)
         if view.order.source == "EPAY":
             self.default_language = "zh-Hans"
-            if model.state_of(payment, self.now) == "paid":  # never before: it is signed
+            if model.state_of(payment, self.now) == "paid":  # not before, because it is signed
                 address = await self.app.return_address(
                     self.app, view.order.merchant_id, view.order.id
                 )
@@ -117,16 +118,16 @@ class PageRequest:
         return view, payment
 
     def _prefilled(self, view: checkouts.PageView) -> tuple[str, str]:
-        """Return the first e-mail and name: what this browser has sent, or the merchant's."""
+        """Return e-mail and name for the form: as this browser sent them, or the merchant's."""
         session, order, key = view.session, view.order, self.app.settings.secret_key
-        shown, name = prefill.given(self.headers), order.customer_name or ""
+        token, name = prefill.token_in(self.headers), order.customer_name or ""
         prefilled = session.customer_email, session.customer_name or ""
-        if not shown:
+        if not token:
             return prefilled
-        if prefill.proves(shown, key, session.id, order.customer_email, name):
+        if prefill.proves(token, key, session.id, order.customer_email, name):
             return order.customer_email, name
-        if prefill.proves(shown, key, session.id, order.customer_email, ""):
-            return order.customer_email, prefilled[1]  # the name is an earlier payer's
+        if prefill.proves(token, key, session.id, order.customer_email, ""):
+            return order.customer_email, prefilled[1]  # the order's name is an earlier payer's
         return prefilled
 
 
@@ -151,7 +152,7 @@ def _payment(view: checkouts.PageView, app: App) -> model.Payment:
         paid_at=order.paid_at,
         method=order.payment_method,
         refunded=Money(order.refunded_minor, order.currency),
-        livemode=bool(order.livemode),  # never None for a page: all_with_livemode
+        livemode=bool(order.livemode),  # not None, thanks to all_with_livemode
         stopped=session.charge_off is not None,
         methods=tuple(
             method for method in model.METHODS if method in offered and session.accepts(method)
@@ -173,23 +174,23 @@ def _payment(view: checkouts.PageView, app: App) -> model.Payment:
 
 
 async def show(request: PageRequest, session_id: str) -> Response:
-    """Show the page of the state that the payment is in."""
+    """Show the page for the payment's state."""
     payment = await request.payment(session_id)
     visit = request.visit()
     state = model.state_of(payment, request.now)
     if state == "open":
-        made = render.open_page(payment, visit)
+        html = render.open_page(payment, visit)
     else:
-        made = render.status_page(payment, visit, state)
-    return page(made, visit.localizer.language)
+        html = render.status_page(payment, visit, state)
+    return page(html, visit.localizer.language)
 
 
 async def submit(request: PageRequest, session_id: str) -> Response:
-    """Take the form: start an attempt and go on to it, or show what is wrong with the entries."""
+    """Start an attempt with the form's entries and redirect to it, or show their errors."""
     check_origin(request.headers, request.app.settings.public_url)
     await count_form(request, "pay")
     form = await read(request.headers, request.receive)
-    view, payment = await request.looked_up(session_id)
+    view, payment = await request.find_payment(session_id)
     visit = request.visit(form.get("lang"))
     if model.state_of(payment, request.now) != "open":
         return see_other(render.path(payment, visit))
@@ -220,59 +221,63 @@ async def submit(request: PageRequest, session_id: str) -> Response:
                 {"email": N_("The payment could not be started. Please try once more.")},
             )
     if errors:
-        made = render.open_page(payment, visit, entries, errors)
-        return page(made, visit.localizer.language, 400)
-    settings, left_ms = request.app.settings, payment.expires_at - request.now
-    typed = (entries.email, entries.name)
-    own = {
+        html = render.open_page(payment, visit, entries, errors)
+        return page(html, visit.localizer.language, 400)
+    settings, ttl_ms = request.app.settings, payment.expires_at - request.now
+    payer = (entries.email, entries.name)
+    headers = {
         "set-cookie": prefill.cookie(
-            settings.secret_key, settings.public_url, session_id, typed, left_ms
+            settings.secret_key, settings.public_url, session_id, payer, ttl_ms
         )
     }
     if attempt is not None and attempt.status == "ACTION_REQUIRED":
-        return see_other(render.path(payment, visit, "continue", attempt.id), own)
-    return see_other(render.path(payment, visit), own)
+        return see_other(render.path(payment, visit, "continue", attempt.id), headers)
+    return see_other(render.path(payment, visit), headers)
 
 
-async def count_form(request: PageRequest, what: str) -> None:
-    """Count a form against its address, by what it is. Raises TooManyRequests (decision 0030)."""
-    limit = request.app.settings.limit_payments_per_minute
+async def count_form(request: PageRequest, form: str) -> None:
+    """Count a form towards the limit of its address. Raises TooManyRequests (decision 0030)."""
+    await count_request(request, form, request.app.settings.limit_payments_per_minute)
+
+
+async def count_request(request: PageRequest, scope: str, limit: int) -> None:
+    """Count a request towards the limit of its address, if any. Raises TooManyRequests."""
     if not limit:
         return
     subject = merchants.limit_subject(request.client_ip)
     async with request.app.db.connection() as tx:
-        if await rate_limits.hit(tx, what, subject, limit, request.now) is None:
-            wait = await rate_limits.retry_after_s(tx, what, subject, request.now)
+        if await rate_limits.hit(tx, scope, subject, limit, request.now) is None:
+            wait = await rate_limits.retry_after_s(tx, scope, subject, request.now)
             raise TooManyRequests(limit, wait)
 
 
 async def proceed(request: PageRequest, session_id: str, attempt_id: str) -> Response:
-    """Show the way to the bank, as long as the attempt waits for the customer."""
+    """Show how to get to the bank while the attempt waits for the customer."""
     payment = await request.payment(session_id)
     visit = request.visit()
     attempt = _waiting_for_customer(payment, attempt_id, request.now)
     if attempt is None:
         return see_other(render.path(payment, visit))
-    made = render.continue_page(payment, visit, attempt)
-    return page(made, visit.localizer.language)
+    html = render.continue_page(payment, visit, attempt)
+    return page(html, visit.localizer.language)
 
 
 async def come_back(request: PageRequest, session_id: str, attempt_id: str) -> Response:
-    """Ask the gateway what became of the attempt, for a moment, and show the page."""
-    view, payment = await request.looked_up(session_id)
+    """Query the gateway for the attempt's outcome, briefly, and redirect to the page."""
+    view, payment = await request.find_payment(session_id)
     visit = request.visit()
     try:
-        async with asyncio.timeout(_ASK_GATEWAY_S):
+        async with asyncio.timeout(_GATEWAY_TIMEOUT_S):
             await checkouts.refresh_attempt(
                 request.app.db, request.app.gateways, view, attempt_id, request.now
             )
     except TimeoutError:
-        _log.warning("gateway slow", attempt=attempt_id)  # the worker goes on asking
+        _log.warning("gateway slow", attempt=attempt_id)  # the worker will query again
     return see_other(render.path(payment, visit))
 
 
 async def qr_code(request: PageRequest, session_id: str, attempt_id: str) -> Response:
-    """Draw the code that the wallet scans."""
+    """Draw the QR code for the customer's wallet."""
     payment = await request.payment(session_id)
     attempt = _waiting_for_customer(payment, attempt_id, request.now)
     if attempt is None or not attempt.qr_text:
@@ -293,10 +298,10 @@ _Handler = Callable[..., Awaitable[Response]]
 
 
 class Endpoint:
-    """A path of customers' pages as an ASGI application: whatever goes wrong gets a page too."""
+    """A path of customers' pages as an ASGI application, with pages for errors."""
 
     def __init__(self, handlers: Mapping[str, _Handler]) -> None:
-        """Take the handlers by method; none means that there is no such page."""
+        """``handlers`` by method; without any, the path is not found."""
         self._handlers = handlers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -308,9 +313,9 @@ class Endpoint:
             again = f"{visit.base}/checkout/{ids['session']}?lang={visit.localizer.language}"
         try:
             response = await self._handler(scope["method"])(request, *ids.values())
-        except Exception as error:  # noqa: BLE001 - the customer gets a page, the log the rest
+        except Exception as error:  # noqa: BLE001 - logged by trouble()
             response = trouble(error, visit, again)
-        await request.remembering(response)(scope, receive, send)
+        await request.remember_language(response)(scope, receive, send)
 
     def _handler(self, method: str) -> _Handler:
         if not self._handlers:

@@ -1,12 +1,12 @@
-"""Receipts as PDF, drawn by processes of their own: ``python -m opentill.pages.pdf``.
+"""Receipts as PDF, drawn by worker processes: ``python -m opentill.pages.pdf``.
 
-Fonts with Chinese are large, and reading one would stay in the memory of every server process. The
-program reads each ``Sheet`` as JSON and writes its PDF, until it has read a font or there is none
-left to draw; ``press`` runs two of them.
+Fonts with Chinese are large and would stay in the memory of every server process. A worker reads
+each ``Sheet`` as JSON and writes its PDF, until it has read a font or its input ends;
+``pdf_workers`` runs two of them.
 
-The standard fonts of PDF are enough for Western European text. For anything else a font of the
-machine is taken (decision 0086): that of the setting, or the first of ``PLACES`` that has all
-letters. Where none has, there is no PDF, and the page says so.
+The standard fonts of PDF are enough for Western European text. Other text needs a font of the
+machine (decision 0086): that of the setting, or the first of ``FONT_FILES`` that has all letters.
+Without one there is no PDF, and the page says so.
 """
 
 import logging
@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from opentill.pages.press import LENGTH_BYTES, NO_FONT, Press, Shelf
+from opentill.pages.pdf_workers import LENGTH_BYTES, NO_FONT, PdfCache, PdfWorkers
 
 if TYPE_CHECKING:
     from fpdf import FPDF
 
-PLACES: Final = (
+FONT_FILES: Final = (
     "/usr/share/fonts/truetype/wqy/wqy-microhei.ttc",
     "/usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc",
     "/usr/share/fonts/noto-cjk/NotoSansCJK-Regular.ttc",
@@ -34,9 +34,8 @@ PLACES: Final = (
 )
 _ERROR: Final = 1  # code of a result
 _STANDARD: Final = "helvetica"
-_ENCODING: Final = "windows-1252"  # of the standard fonts, with the sign of the euro
-_BODY: Final = "body"
-_INSTEAD: Final = "□"  # of a symbol that no font has, such as an emoji
+_ENCODING: Final = "windows-1252"  # of the standard fonts, including the euro sign
+_REPLACEMENT: Final = "□"  # for a symbol that no font has, such as an emoji
 _GREY: Final = 90
 _MARGIN_MM: Final = 20
 _LABEL_MM: Final = 55
@@ -48,60 +47,60 @@ class NoFont(Exception):
 
 
 class Sheet(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands on a page: lines of the shop, a title, facts, and lines at the end."""
+    """The contents of a page, from top to bottom."""
 
     language: str
     title: str
     shop: str
     contact: list[str]
-    mark: str  # that money is not real; "" where it is
+    mark: str  # that it is of test mode; "" in live mode
     facts: list[tuple[str, str]]
     total: tuple[str, str]
     notes: list[str]
-    fonts: list[str]  # files to look at, in this order
+    fonts: list[str]  # files in the order of preference
 
     @property
     def text(self) -> str:
-        """Everything that is written."""
+        """All of its text."""
         pairs = [*self.facts, self.total]
         parts = [self.title, self.shop, self.mark, *self.contact, *self.notes]
         return "".join((*parts, *(part for pair in pairs for part in pair)))
 
 
-def places(chosen: Path | None) -> list[str]:
-    """Return the files of fonts to look at: the one of the setting, or those of the machine."""
-    return [str(chosen)] if chosen is not None else list(PLACES)
+def font_files(setting: Path | None) -> list[str]:
+    """Return the fonts to try: that of the setting, or the usual ones of the machine."""
+    return [str(setting)] if setting is not None else list(FONT_FILES)
 
 
-_PRESS: Final = Press([sys.executable, "-P", "-m", __name__])
-_SHELF: Final = Shelf()
+_WORKERS: Final = PdfWorkers([sys.executable, "-P", "-m", __name__])
+_CACHE: Final = PdfCache()
 
 
-def kept(receipt: str, sheet: Sheet) -> bytes | None:
-    """Return the PDF of a receipt that was drawn before and has not changed since."""
-    return _SHELF.find(receipt, msgspec.json.encode(sheet))
+def find_cached(receipt: str, sheet: Sheet) -> bytes | None:
+    """Return the PDF of a receipt from the cache if it has not changed since."""
+    return _CACHE.find(receipt, msgspec.json.encode(sheet))
 
 
 async def draw(receipt: str, sheet: Sheet) -> bytes:
-    """Return the sheet of a receipt as PDF, and keep it.
+    """Have a worker draw the sheet of a receipt, and cache the PDF.
 
-    Raises NoFont, and Unavailable if too many are drawn or it hangs.
+    Raises NoFont, and Unavailable if there are too many sheets or the worker hangs.
     """
     encoded = msgspec.json.encode(sheet)
-    code, drawn = await _PRESS.draw(receipt, encoded)
+    code, pdf = await _WORKERS.draw(receipt, encoded)
     if code == NO_FONT:
         raise NoFont
-    _SHELF.keep(receipt, encoded, drawn)
-    return drawn
+    _CACHE.add(receipt, encoded, pdf)
+    return pdf
 
 
 def close() -> None:
-    """End the processes that draw."""
-    _PRESS.close()
+    """End the idle workers."""
+    _WORKERS.close()
 
 
-def made(sheet: Sheet) -> bytes:
-    """Draw a sheet, here. Raises NoFont."""
+def draw_in_process(sheet: Sheet) -> bytes:
+    """Draw a sheet in this process. Raises NoFont."""
     from fpdf import FPDF
 
     pdf = FPDF(format="A4")
@@ -115,35 +114,35 @@ def made(sheet: Sheet) -> bytes:
 
 
 def _font(pdf: "FPDF", sheet: Sheet) -> tuple[str, frozenset[int] | None]:
-    """Return the font to write with, and the characters that it has (None: all of the text).
+    """Return the font's family, and the characters that can be written (None: all of them).
 
-    Where no font has all letters, one after the other stands in for those before.
+    If no single font has all letters, further fonts are added as fallbacks.
     """
     if _is_western(sheet):
         return _STANDARD, None
     missing = {ord(character) for character in sheet.text if _is_letter(character)}
     families: list[str] = []
-    found: set[int] = set()
-    for number, place in enumerate(sheet.fonts):
+    available: set[int] = set()
+    for number, file in enumerate(sheet.fonts):
         if not missing:
             break
-        if not Path(place).is_file():
+        if not Path(file).is_file():
             continue
-        family = f"{_BODY}{number}"
-        pdf.add_font(family, fname=place)
-        has = set(pdf.fonts[family].cmap)  # type: ignore[union-attr] # one of a file has it
-        if has & missing:
+        family = f"body{number}"
+        pdf.add_font(family, fname=file)
+        characters = set(pdf.fonts[family].cmap)  # type: ignore[union-attr] # fonts of files have it
+        if characters & missing:
             families.append(family)
-            found |= has
-            missing -= has
+            available |= characters
+            missing -= characters
     if missing:
         raise NoFont
     pdf.set_fallback_fonts(families[1:])
-    return families[0], frozenset(found)
+    return families[0], frozenset(available)
 
 
 def _is_western(sheet: Sheet) -> bool:
-    """Return whether the standard fonts have everything that is written."""
+    """Whether the standard fonts have all characters of the text."""
     try:
         sheet.text.encode(_ENCODING)
     except UnicodeEncodeError:
@@ -152,17 +151,17 @@ def _is_western(sheet: Sheet) -> bool:
 
 
 def _is_letter(character: str) -> bool:
-    """Return whether a text says something else without a character: not so for an emoji."""
+    """Whether a text would lose meaning without the character, as opposed to an emoji."""
     return unicodedata.category(character)[0] in "LNPZ" and not character.isspace()
 
 
 class _Writer:
     """Writes a sheet from top to bottom."""
 
-    def __init__(self, pdf: "FPDF", family: str, has: frozenset[int] | None) -> None:
+    def __init__(self, pdf: "FPDF", family: str, available: frozenset[int] | None) -> None:
         self._pdf = pdf
         self._family = family
-        self._has = has
+        self._available = available
 
     def write(self, sheet: Sheet) -> None:
         if sheet.mark:
@@ -180,21 +179,24 @@ class _Writer:
         for line in sheet.notes:
             self._line(line, 9, color=(_GREY,) * 3)
 
-    def _shown(self, text: str) -> str:
+    def _writable(self, text: str) -> str:
+        """Replace characters that no font has, and drop those that are invisible anyway."""
         text = " ".join(text.split())
-        if self._has is None:
+        available = self._available
+        if available is None:
             return text
+        replacement = _REPLACEMENT if ord(_REPLACEMENT) in available else " "
         return "".join(
-            one if one == " " or ord(one) in self._has else _INSTEAD
-            for one in text
-            if unicodedata.category(one) not in {"Cf", "Mn", "Cc"} or ord(one) in self._has
-        ).replace(_INSTEAD, _INSTEAD if ord(_INSTEAD) in self._has else " ")
+            c if c == " " or ord(c) in available else replacement
+            for c in text
+            if ord(c) in available or unicodedata.category(c) not in {"Cf", "Mn", "Cc"}
+        )
 
     def _line(self, text: str, size: int, color: Sequence[int] = (0, 0, 0)) -> None:
         self._pdf.set_font(self._family, size=size)
         self._pdf.set_text_color(*color)
         height = size * 0.5
-        self._pdf.multi_cell(0, height, self._shown(text), new_x="LMARGIN", new_y="NEXT")
+        self._pdf.multi_cell(0, height, self._writable(text), new_x="LMARGIN", new_y="NEXT")
 
     def _fact(self, name: str, value: str, size: int) -> None:
         pdf = self._pdf
@@ -204,36 +206,36 @@ class _Writer:
         pdf.ln(2)
         top = pdf.get_y()
         pdf.set_text_color(_GREY)
-        pdf.multi_cell(_LABEL_MM, _LINE_MM, self._shown(name), align="L", new_y="NEXT")
+        pdf.multi_cell(_LABEL_MM, _LINE_MM, self._writable(name), align="L", new_y="NEXT")
         left_end = pdf.get_y()
         pdf.set_xy(pdf.l_margin + _LABEL_MM, top)
         pdf.set_text_color(0)
-        pdf.multi_cell(0, _LINE_MM, self._shown(value), align="R", new_x="LMARGIN", new_y="NEXT")
+        pdf.multi_cell(0, _LINE_MM, self._writable(value), align="R", new_x="LMARGIN", new_y="NEXT")
         pdf.set_y(max(left_end, pdf.get_y()))
 
 
 def main() -> int:
     """Read sheets from the standard input and write their PDFs to the standard output.
 
-    After a result stands "+" where another sheet may follow.
+    A "+" after a result means that the worker takes another sheet.
     """
-    logging.disable()  # nobody reads what a library says of a font
+    logging.disable()  # fpdf logs every defect of a font
     source, target = sys.stdin.buffer, sys.stdout.buffer
     while len(head := source.read(LENGTH_BYTES)) == LENGTH_BYTES:
-        code, drawn, goes_on = _result(source.read(int.from_bytes(head)))
-        target.write(bytes([code]) + len(drawn).to_bytes(LENGTH_BYTES) + drawn)
-        target.write(b"+" if goes_on else b"-")
+        code, result, is_reusable = _draw_encoded(source.read(int.from_bytes(head)))
+        target.write(bytes([code]) + len(result).to_bytes(LENGTH_BYTES) + result)
+        target.write(b"+" if is_reusable else b"-")
         target.flush()
-        if not goes_on:
+        if not is_reusable:
             break
     return 0
 
 
-def _result(encoded: bytes) -> tuple[int, bytes, bool]:
-    """Return the code of a result, the result, and whether no font has been read for it."""
+def _draw_encoded(encoded: bytes) -> tuple[int, bytes, bool]:
+    """Return code, result, and whether the worker has read no font and so can be reused."""
     try:
         sheet = msgspec.json.decode(encoded, type=Sheet)
-        return 0, made(sheet), _is_western(sheet)
+        return 0, draw_in_process(sheet), _is_western(sheet)
     except NoFont:
         return NO_FONT, b"", False
     except Exception:  # noqa: BLE001 - the caller and the log get it

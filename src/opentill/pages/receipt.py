@@ -1,7 +1,7 @@
-"""``/receipt/{cs_…}``: what a customer paid, to be kept: a page that prints well, and a PDF.
+"""``/receipt/{cs_…}``: the receipt of a paid session, as a page that prints well and as a PDF.
 
-Whoever has the address sees it, as with the payment page, and no more than the customer was shown:
-the e-mail is masked. There is none of a session that nobody has paid.
+Anybody who has the address can see it, as with the payment page. So it shows no more than that page
+did, and masks the e-mail.
 """
 
 from typing import Final
@@ -13,60 +13,61 @@ from starlette.routing import Route
 
 from opentill import merchants, orders, refunds
 from opentill.core import settingvalues
-from opentill.core.errors import NotFound, TooManyRequests
+from opentill.core.errors import NotFound
 from opentill.core.money import Money
-from opentill.db import rate_limits
 from opentill.pages import model, pdf, render
 from opentill.pages.labels import PAYMENT_METHOD
-from opentill.pages.payment_page import Endpoint, PageRequest
+from opentill.pages.payment_page import Endpoint, PageRequest, count_request
 from opentill.pages.pdf import NoFont, Sheet
 from opentill.pages.responses import page
 from opentill.refunds import Refund
 from opentill.web.responses import attachment, see_other
 from opentill.web.translations import N_
 
-MOST_REFUNDS: Final = 100  # that are listed, the newest
-_PER_MINUTE: Final = 30  # PDFs of one address
+MOST_REFUNDS: Final = 100  # the newest, which a receipt lists
+_PER_MINUTE: Final = 30  # PDFs for one address
 _PAID: Final[tuple[model.State, ...]] = ("paid", "refunded")
 
 
-async def _read(request: PageRequest, session_id: str) -> model.Receipt:
-    """Look up what was paid. Raises NotFound if nothing was."""
-    view, payment = await request.looked_up(session_id)
+async def _find_receipt(request: PageRequest, session_id: str) -> model.Receipt:
+    """Find the receipt of a session. Raises NotFound if it was not paid."""
+    view, payment = await request.find_payment(session_id)
     if model.state_of(payment, request.now) not in _PAID or payment.paid_at is None:
         raise NotFound
     merchant_id = view.order.merchant_id
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, merchant_id)
-        found = await refunds.of_order(tx, merchant_id, payment.order_id, MOST_REFUNDS)
+        newest_refunds = await refunds.of_order(tx, merchant_id, payment.order_id, MOST_REFUNDS)
         card = await orders.card_of(tx, view.order)
     shop_zone = ZoneInfo(merchant.time_zone)
-    done = [_given_back(one) for one in reversed(found) if one.status == "SUCCEEDED"]
-    own_zone = _chosen(request) or _guessed(request) or shop_zone
     return model.Receipt(
         payment=payment,
-        refunds=done,
+        refunds=[
+            _succeeded_refund(refund)
+            for refund in reversed(newest_refunds)
+            if refund.status == "SUCCEEDED"
+        ],
         shop_zone=shop_zone,
-        own_zone=own_zone,
+        own_zone=_chosen_zone(request) or _guess_zone(request) or shop_zone,
         card=orders.format_card(card) if card else "",
     )
 
 
-def _given_back(refund: Refund) -> model.GivenBack:
+def _succeeded_refund(refund: Refund) -> model.SucceededRefund:
     amount = Money(-refund.amount_minor, refund.currency)
-    return model.GivenBack(amount, refund.succeeded_at or refund.updated_at)
+    return model.SucceededRefund(amount, refund.succeeded_at or refund.updated_at)
 
 
-def _chosen(request: PageRequest) -> ZoneInfo | None:
-    """Return the zone that the reader has asked for."""
+def _chosen_zone(request: PageRequest) -> ZoneInfo | None:
+    """Return the zone that the reader has entered, None if there is none of this name."""
     try:
         return ZoneInfo(settingvalues.time_zone(request.query.get("zone", "").strip()))
     except ValueError:
         return None
 
 
-def _guessed(request: PageRequest) -> ZoneInfo | None:
-    """Return the zone of the region that the browser names first, if that has only one."""
+def _guess_zone(request: PageRequest) -> ZoneInfo | None:
+    """Return the zone of the region of the browser's first language, if that has only one."""
     accepted = request.headers.get(b"accept-language", b"").decode("latin-1")
     first = accepted.partition(",")[0].partition(";")[0].strip()
     region = first.replace("_", "-").rpartition("-")[2].upper()
@@ -76,42 +77,33 @@ def _guessed(request: PageRequest) -> ZoneInfo | None:
 
 async def show(request: PageRequest, session_id: str) -> Response:
     """Show the receipt."""
-    receipt = await _read(request, session_id)
+    receipt = await _find_receipt(request, session_id)
     visit = request.visit()
-    asked = request.query.get("zone", "").strip()
-    made = render.receipt_page(
+    zone = request.query.get("zone", "").strip()
+    html = render.receipt_page(
         receipt,
         visit,
-        zone=asked,
-        zone_error=bool(asked) and _chosen(request) is None,
+        zone=zone,
+        zone_error=bool(zone) and _chosen_zone(request) is None,
         no_pdf=request.query.get("pdf") == "no",
     )
-    return page(made, visit.localizer.language)
+    return page(html, visit.localizer.language)
 
 
 async def as_pdf(request: PageRequest, session_id: str) -> Response:
-    """Return the receipt as a PDF, or lead to the page where no font has its letters."""
-    receipt = await _read(request, session_id)
+    """Return the receipt as a PDF, or redirect to its page if no font has its letters."""
+    receipt = await _find_receipt(request, session_id)
     visit = request.visit()
     sheet = _sheet(receipt, visit, request)
-    drawn = pdf.kept(session_id, sheet)
+    content = pdf.find_cached(session_id, sheet)
     try:
-        if drawn is None:
-            await _count(request)
-            drawn = await pdf.draw(session_id, sheet)
+        if content is None:
+            await count_request(request, "receipt", _PER_MINUTE)  # it costs more than a page
+            content = await pdf.draw(session_id, sheet)
     except NoFont:
         query = f"?lang={visit.localizer.language}&pdf=no"
         return see_other(f"{visit.base}/receipt/{session_id}{query}")
-    return attachment(drawn, "application/pdf", f"receipt-{receipt.payment.order_id}.pdf")
-
-
-async def _count(request: PageRequest) -> None:
-    """Count a PDF that is drawn: it costs more than a page. Raises TooManyRequests."""
-    subject = merchants.limit_subject(request.client_ip)
-    async with request.app.db.connection() as tx:
-        if await rate_limits.hit(tx, "receipt", subject, _PER_MINUTE, request.now) is None:
-            wait = await rate_limits.retry_after_s(tx, "receipt", subject, request.now)
-            raise TooManyRequests(_PER_MINUTE, wait)
+    return attachment(content, "application/pdf", f"receipt-{receipt.payment.order_id}.pdf")
 
 
 def _sheet(receipt: model.Receipt, visit: render.Visit, request: PageRequest) -> Sheet:
@@ -139,9 +131,9 @@ def _sheet(receipt: model.Receipt, visit: render.Visit, request: PageRequest) ->
     ]
     if payment.email:
         facts.append((_("Receipt for"), render.masked(payment.email).replace("•", "*")))
-    for one in receipt.refunds:
-        at = when(one.at, receipt.own_zone)
-        facts.append((_("Given back on {time}", time=at), amount(one.amount)))
+    for refund in receipt.refunds:
+        time = when(refund.at, receipt.own_zone)
+        facts.append((_("Refunded on {time}", time=time), amount(refund.amount)))
     brand = payment.brand
     notes = [visit.public_url.rstrip("/") + f"/receipt/{payment.session_id}"]
     if payment.reference:
@@ -154,11 +146,11 @@ def _sheet(receipt: model.Receipt, visit: render.Visit, request: PageRequest) ->
         mark="" if payment.livemode else _("Test mode – no real money"),
         facts=facts,
         total=(
-            _(N_("Paid, less what was given back") if receipt.refunds else N_("Total paid")),
-            amount(receipt.kept),
+            _(N_("Paid after refunds") if receipt.refunds else N_("Total paid")),
+            amount(receipt.net),
         ),
         notes=notes,
-        fonts=pdf.places(request.app.settings.receipt_font),
+        fonts=pdf.font_files(request.app.settings.receipt_font),
     )
 
 

@@ -1,4 +1,4 @@
-"""The page of an Epay submission that was refused, for a customer's browser."""
+"""The page of a refused Epay submission, for a customer's browser."""
 
 from starlette.responses import Response
 
@@ -10,10 +10,10 @@ from opentill.web import language
 def submission_refused(
     settings: Settings, accept_language: str, now: int, code: int, message: str
 ) -> Response:
-    """Show code and message of a refusal, which other clients get in JSON, with HTTP 200.
+    """Show code and message of a refusal with HTTP 200; other clients get them as JSON.
 
-    The page is in Chinese unless the browser asks for another language; the message, which is for
-    the shop, always is.
+    The page is in Chinese unless the browser prefers another language. The message is for the shop
+    and always in Chinese.
     """
     localizer = language.choose("customer", None, accept_language, "zh-Hans")
     visit = render.Visit(

@@ -1,7 +1,7 @@
-"""Pages out of structs: the only place that fills templates in.
+"""Renders customers' pages from structs with Jinja2.
 
-Every value is escaped by Jinja2's autoescape; an unknown name in a template is an error and never
-an empty space. The functions are pure, so that each page of each state can be made in a test.
+Autoescape escapes every value, and an undefined name in a template is an error. The functions are
+pure, so that tests can render the page of each state.
 """
 
 from functools import partial
@@ -16,41 +16,41 @@ from opentill.pages import labels, model
 from opentill.web import accent, assets, language, pictures, templates
 from opentill.web.language import Localizer
 
-# seconds until the waiting page asks again: soon at first, seldom later
+# seconds until the waiting page reloads, longer each time
 POLLS_S: Final = (2, 2, 2, 3, 3, 4, 5, 6, 8, 10, 15, 20, 30)
 _LEAVE_AFTER_S: Final = 5
 
 
 class Visit(msgspec.Struct, frozen=True, kw_only=True):
-    """Who looks at the page and when: language, time (Unix ms), where the service is reached."""
+    """One view of a page: its language, time (Unix ms) and the service's public address."""
 
     localizer: Localizer
     now: int
     public_url: str = ""
-    checks: int = 0  # how often a waiting page has checked already
-    hold: bool = False  # the customer has asked the page not to move on by itself
-    test_mode: bool = False  # no real money can be paid in this deployment
+    checks: int = 0  # how often the waiting page has reloaded
+    hold: bool = False  # the customer has stopped automatic reloads and redirects
+    test_mode: bool = False  # the deployment takes no real money
 
     @property
     def base(self) -> str:
-        """The path that the public address puts before every path of ours."""
+        """The path of the public address, a prefix of all paths."""
         return templates.base_path(self.public_url)
 
     @property
     def secure(self) -> bool:
-        """Whether the customer's browser speaks HTTPS with us."""
+        """Whether the customer's browser uses HTTPS."""
         return self.public_url.startswith("https:")
 
 
 class Refresh(msgspec.Struct, frozen=True):
-    """Where the browser goes by itself, and after how many seconds."""
+    """An automatic redirect or reload of the browser after some seconds."""
 
     after_s: int
     address: str
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A page as HTML and, if it shows a picture from elsewhere, the origin of that picture."""
+    """A page as HTML and, if it shows a picture of another origin, that origin."""
 
     html: str
     picture_origin: str | None = None
@@ -62,7 +62,7 @@ def open_page(
     entries: model.Entries | None = None,
     errors: dict[str, str] | None = None,
 ) -> Page:
-    """Draw the payment form. ``errors``: field → the text that says what is wrong."""
+    """Render the payment form. ``errors``: field → text."""
     if entries is None:
         first = payment.methods[0] if payment.methods else ""
         entries = model.Entries(payment.email, payment.name, first)
@@ -79,7 +79,7 @@ def open_page(
 
 
 def status_page(payment: model.Payment, visit: Visit, state: model.State) -> Page:
-    """Draw the page of any state but the open one."""
+    """Render the page of any state but the open one."""
     success, cancel = (
         _shop_address(payment, url) for url in (payment.success_url, payment.cancel_url)
     )
@@ -105,10 +105,10 @@ def status_page(payment: model.Payment, visit: Visit, state: model.State) -> Pag
 
 
 def continue_page(payment: model.Payment, visit: Visit, attempt: model.Attempt) -> Page:
-    """Draw the way to the bank: an address to go to, a code to scan, or how to transfer.
+    """Render the page that leads to the bank: by a link, a QR code or transfer details.
 
-    It is a GET page and never the response to the form's POST, because ``form-action 'self'``
-    rightly stops a form whose response leads elsewhere.
+    It must not be the response to the form's POST, because ``form-action 'self'`` blocks a form
+    whose response redirects to another origin.
     """
     action_url = safe_url(attempt.action_url)
     kind, refresh = "transfer", None
@@ -140,11 +140,11 @@ def receipt_page(
     zone_error: bool = False,
     no_pdf: bool = False,
 ) -> Page:
-    """Draw the receipt of a paid session.
+    """Render the receipt of a paid session.
 
-    ``zone`` is what its reader typed, perhaps no zone. ``no_pdf``: there could be no PDF of it.
+    ``zone`` is the reader's input, and may be invalid. ``no_pdf``: its PDF could not be drawn.
     """
-    here = f"{visit.base}/receipt/{receipt.payment.session_id}"
+    own_path = f"{visit.base}/receipt/{receipt.payment.session_id}"
     return _payment_page(
         "receipt.html",
         receipt.payment,
@@ -153,13 +153,13 @@ def receipt_page(
         zone=zone,
         zone_error=zone_error,
         no_pdf=no_pdf,
-        here=here,
-        pdf=f"{here}.pdf?{urlencode({'lang': visit.localizer.language})}",
+        own_path=own_path,
+        pdf=f"{own_path}.pdf?{urlencode({'lang': visit.localizer.language})}",
     )
 
 
 def trouble_page(trouble: model.Trouble, visit: Visit, again: str | None = None) -> Page:
-    """Draw a page that has no payment to show; ``again`` is the path to try once more."""
+    """Render an error page; ``again`` is the path of its link to try again."""
     return _page("trouble.html", visit, refresh=None, trouble=trouble, again=again)
 
 
@@ -169,11 +169,11 @@ def link_page(
     entries: model.LinkEntries,
     errors: dict[str, str] | None = None,
 ) -> Page:
-    """Draw the page of a payment link. ``errors``: field → the text about it."""
-    here = f"{visit.base}/pay/{link.slug}?{urlencode({'lang': visit.localizer.language})}"
-    going_on = None
+    """Render the page of a payment link. ``errors``: field → text."""
+    own_path = f"{visit.base}/pay/{link.slug}?{urlencode({'lang': visit.localizer.language})}"
+    unfinished_path = None
     if link.unfinished is not None:
-        going_on = f"{visit.base}/checkout/{link.unfinished}?lang={visit.localizer.language}"
+        unfinished_path = f"{visit.base}/checkout/{link.unfinished}?lang={visit.localizer.language}"
     return _shop_page(
         "link.html",
         link,
@@ -181,20 +181,20 @@ def link_page(
         payment=link,
         entries=entries,
         errors=errors or {},
-        here=here,
-        going_on=going_on,
+        own_path=own_path,
+        unfinished_path=unfinished_path,
     )
 
 
 def refusal_page(visit: Visit, code: int, message: str) -> Page:
-    """Draw the page of a submission that was refused, of which there is no payment."""
+    """Render the page of a refused Epay submission, which has no payment."""
     return _page("refusal.html", visit, refresh=None, code=code, message=message)
 
 
 def path(payment: model.Payment, visit: Visit, *parts: str, **query: str) -> str:
-    """Return a path below the payment's page; the language goes along in the query."""
-    place = "/".join((visit.base, "checkout", payment.session_id, *parts))
-    return f"{place}?{urlencode({'lang': visit.localizer.language, **query})}"
+    """Return a path below the payment's page, with the language in the query."""
+    url_path = "/".join((visit.base, "checkout", payment.session_id, *parts))
+    return f"{url_path}?{urlencode({'lang': visit.localizer.language, **query})}"
 
 
 def _payment_page(
@@ -216,14 +216,15 @@ def _payment_page(
 
 
 def _shop_page(
-    template: str, of: model.Payment | model.Link, visit: Visit, **values: object
+    template: str, offer: model.Payment | model.Link, visit: Visit, **values: object
 ) -> Page:
-    picture, brand = pictures.displayable_address(of.item.image, secure=visit.secure), of.brand
+    picture = pictures.displayable_address(offer.item.image, secure=visit.secure)
+    brand = offer.brand
     return _page(
         template,
         visit,
         picture_origin=picture and pictures.origin_of(picture),
-        test_mode=not of.livemode,
+        test_mode=not offer.livemode,
         picture=picture,
         logo=brand.logo and visit.base + brand.logo,
         accent=brand.accent and visit.base + accent.address(brand.accent),
@@ -258,12 +259,11 @@ def _page(
 
 def _shop_address(payment: model.Payment, address: str | None) -> str | None:
     """Return the merchant's address with the session's id in place of the placeholder."""
-    filled = (address or "").replace("{CHECKOUT_SESSION_ID}", payment.session_id)
-    return safe_url(filled)
+    return safe_url((address or "").replace("{CHECKOUT_SESSION_ID}", payment.session_id))
 
 
 def masked(email: str) -> str:
-    """Return enough of an address to know it by; receipts get passed on."""
+    """Mask an e-mail address so that its owner recognizes it, because receipts are passed on."""
     local, _, domain = email.rpartition("@")
     return f"{local[:1]}•••@{domain}"
 

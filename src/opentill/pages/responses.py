@@ -1,4 +1,4 @@
-"""The responses of the customer's pages, also where something went wrong."""
+"""Responses with customers' pages, including error pages."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -18,7 +18,7 @@ from opentill.pages.model import Trouble
 from opentill.web import responses
 
 _log: Final = structlog.get_logger()
-# status → page; what is not listed is "refused"
+# status → page; any other status gets "refused"
 _TROUBLES: Final[Mapping[int, Trouble]] = {
     404: "missing",
     429: "busy",
@@ -29,15 +29,15 @@ _RETRY_S: Final = 2
 
 
 def page(
-    made: render.Page, language: str, status: int = 200, headers: Mapping[str, str] | None = None
+    html: render.Page, language: str, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return a page for one customer."""
-    origins = () if made.picture_origin is None else (made.picture_origin,)
-    return responses.page(made.html, language, status, headers, picture_origins=origins)
+    """Return the response with a page."""
+    origins = () if html.picture_origin is None else (html.picture_origin,)
+    return responses.page(html.html, language, status, headers, picture_origins=origins)
 
 
 def trouble(error: Exception, visit: render.Visit, again: str | None) -> Response:
-    """Return the page of a problem; any other exception is a defect of ours, and logged."""
+    """Return the page of an error; log it unless it is a Problem. ``again``: path to try again."""
     if not isinstance(error, Problem):
         _log.error("internal error", exc_info=error)
     status = error.status if isinstance(error, Problem) else 500
@@ -53,5 +53,5 @@ def trouble(error: Exception, visit: render.Visit, again: str | None) -> Respons
             again = None
         case _:
             pass
-    made = render.trouble_page(_TROUBLES.get(status, "refused"), visit, again)
-    return page(made, visit.localizer.language, status, headers)
+    html = render.trouble_page(_TROUBLES.get(status, "refused"), visit, again)
+    return page(html, visit.localizer.language, status, headers)

@@ -1,4 +1,4 @@
-"""The pages that are for everyone: the front page and the agreement."""
+"""The public pages: the front page and the agreement."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -22,7 +22,7 @@ _PUBLIC: Final[Mapping[str, str]] = {
 
 
 async def front_page(request: Request) -> Response:
-    """Show what this service is, and nothing about the deployment."""
+    """Show what kind of service this is, and nothing about the deployment."""
     values = {"agreement_path": agreement.PAGE_PATH, "test_mode": _badge(request)}
     return _html("landing.html", _base(request), **values)
 
@@ -41,7 +41,7 @@ def _html(template: str, base: str, **values: object) -> Response:
 
 
 def _badge(request: Request) -> str:
-    """Return what a page says where no money is real, empty where some is."""
+    """Return the text that marks pages of a test deployment, empty in live mode."""
     livemode = context.app_of(request.scope).settings.livemode
     return "" if livemode else N_("Test mode – no real money")
 

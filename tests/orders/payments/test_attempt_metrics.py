@@ -1,7 +1,7 @@
 """Payment attempts in the metrics: each is counted once, after the commit."""
 
 from opentill.core import metrics
-from opentill.db.database import Db, Tx, once_committed
+from opentill.db.database import Db, Tx, after_commit
 from opentill.orders import PaymentAttempt
 from support import world
 
@@ -53,9 +53,9 @@ async def test_a_callback_for_the_commit_runs_at_once_outside_a_transaction(
 ) -> None:
     calls: list[str] = []
     async with db.transaction() as tx:
-        once_committed(tx, lambda: calls.append("after the commit"))
+        after_commit(tx, lambda: calls.append("after the commit"))
         assert calls == []
     assert calls == ["after the commit"]
     async with db.connection() as tx:
-        once_committed(tx, lambda: calls.append("at once"))
+        after_commit(tx, lambda: calls.append("at once"))
     assert calls[1:] == ["at once"]

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from opentill.core import metrics
-from opentill.db.database import Tx, once_committed
+from opentill.db.database import Tx, after_commit
 from opentill.gateways.model import PaymentOutcome
 from opentill.merchants.fees import Scope
 from opentill.orders.fees import with_fee_of
@@ -132,7 +132,7 @@ def count_ended(tx: Tx, attempt: PaymentAttempt, status: AttemptStatus) -> None:
     if status not in ENDS:
         return
     count = partial(metrics.count_ended_attempt, attempt.gateway, attempt.method, status)
-    once_committed(tx, count)
+    after_commit(tx, count)
 
 
 def _is_usual(payment: ReceivedPayment) -> bool:

@@ -18,7 +18,7 @@ from opentill.core import metrics
 from opentill.core.errors import Invalid
 from opentill.core.ids import new_id
 from opentill.core.money import Money
-from opentill.db.database import Db, Tx, once_committed
+from opentill.db.database import Db, Tx, after_commit
 from opentill.gateways import Gateways, candidates, observe_call
 from opentill.gateways.model import (
     Expires,
@@ -328,7 +328,7 @@ async def start_attempt(
     new, with_payer, cause = build_attempt(order, gateway, method, payer, now)
     attempt = await INSERT_ATTEMPT.one(tx, new, now=now)
     await transition(tx, Change(with_payer, "submitted", cause), now)
-    once_committed(tx, partial(metrics.count_started_attempt, gateway, method))
+    after_commit(tx, partial(metrics.count_started_attempt, gateway, method))
     return attempt
 
 
@@ -343,7 +343,7 @@ async def start_first_attempt(
     new, with_payer, cause = build_attempt(order, gateway, method, payer, now)
     attempt = await transitions.submit(tx, with_payer, new, cause, now)
     if attempt is not None:
-        once_committed(tx, partial(metrics.count_started_attempt, gateway, method))
+        after_commit(tx, partial(metrics.count_started_attempt, gateway, method))
     return attempt
 
 
