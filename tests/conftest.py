@@ -1,7 +1,7 @@
-"""What all tests share, each once for an xdist worker.
+"""Fixtures of all tests, and the set-up of a run.
 
-A real PostgreSQL, fresh migrated databases, a transaction that is rolled back, a running server,
-the sandbox bank.
+Each xdist worker has a PostgreSQL of its own, with migrated databases, and a running server and
+sandbox bank. The set-up has a few measures that make runs faster; each says how much it saves.
 """
 
 import asyncio
@@ -11,14 +11,14 @@ import itertools
 import os
 import random
 import shutil
-import ssl
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import httpcore2
 import hypothesis
@@ -65,15 +65,14 @@ __all__ = [
 ]
 
 TEMPLATE: Final = "opentill_template"
-# Switches for whole runs, see docs/testing.md: every transaction in this isolation, and everything
-# of ours through a PgBouncer in transaction mode.
-# A whole number here has modules, and the tests in each, run in an order of chance: the same for
-# the same number.
+# Options of whole runs, see docs/testing.md. ORDER is a number: files, and the tests in each, run
+# in a random order that is the same for the same number. ISOLATION is that of all transactions.
 ORDER: Final = os.environ.get("OPENTILL_TEST_ORDER", "")
 ISOLATION: Final = os.environ.get("OPENTILL_TEST_ISOLATION", "read committed")
-# Files of a server that has the first of the migrations, for a run inside another run.
-BEGUN: Final = os.environ.get("OPENTILL_TEST_POSTGRES", "")
-# The files whose tests last longest, in this order; the browser's all in one worker.
+# The recipes' tests start pytest in a copy of the project: the directory of a PostgreSQL whose
+# template has the migrations of the project already.
+POSTGRES_FILES: Final = os.environ.get("OPENTILL_TEST_POSTGRES", "")
+# Files with long tests, which run first: at the end of a run, other workers would wait for them.
 LONG: Final = (
     "tests/browser/",
     "tests/test_recipes.py",
@@ -99,18 +98,18 @@ LONG: Final = (
     "tests/exploration/",
     "tests/epay/test_clients.py",
 )
-TESTS: Final = Path(__file__).parent
-# Tests make and remove files by the ten thousand, of which none has to outlive them.
-MEMORY: Final = Path("/dev/shm")  # noqa: S108 - only the parent of directories of chance names
-ROOM: Final = 4 << 30  # bytes: a whole run takes less
+# A run creates and removes tens of thousands of files, which takes most file systems longer than
+# the tests. So they are in memory where there is enough of it.
+MEMORY: Final = Path("/dev/shm")  # noqa: S108 - the directories in it have random names
+MEMORY_BYTES: Final = 4 << 30  # more than a whole run needs
 DAY_S: Final = 86_400
 _numbers: Final = itertools.count(1)
-_MADE: Final = pytest.StashKey[Path]()
-pytest.register_assert_rewrite("exploration")  # a history that fails says what differs
+_BASETEMP: Final = pytest.StashKey[Path]()
+pytest.register_assert_rewrite("exploration")  # so that its assertions show the values
 
 
-# `make test` tries the same examples each time, `make test-nightly` more and others each time.
-# How long an example takes says nothing on a machine that has other work.
+# `make test` tries the same examples each time, `make test-nightly` more of them and new ones each
+# time. There is no deadline, because other processes may slow an example down.
 _PROFILE: Final = hypothesis.settings(
     deadline=None,
     database=None,
@@ -123,8 +122,8 @@ hypothesis.settings.register_profile("suite", _PROFILE, max_examples=100, derand
 hypothesis.settings.register_profile("nightly", _PROFILE, max_examples=1000)
 hypothesis.settings.load_profile("suite")
 
-# structlog draws a traceback with the local variables of each frame unless it is told otherwise:
-# a second of work for each of the errors that tests bring about.
+# structlog's default traceback contains the local variables of each frame, which takes a second for
+# each error that a test causes.
 structlog.configure(
     processors=[
         structlog.processors.add_log_level,
@@ -135,137 +134,101 @@ structlog.configure(
 )
 _LOG: Final = structlog.get_config()
 
-# To read the system's certificates takes a moment, and every client makes a context with them: here
-# all of a process have the same one. Where the environment names others, they are read.
-_MAKE_CONTEXT: Final = ssl.create_default_context
-_SHARED_CONTEXT: Final = functools.cache(_MAKE_CONTEXT)
-ssl.create_default_context = lambda *given, **named: (
-    _MAKE_CONTEXT(*given, **named)
-    if given or named or {"SSL_CERT_FILE", "SSL_CERT_DIR"} & os.environ.keys()
-    else _SHARED_CONTEXT()
-)
+# A client reads the system's certificates for 20 ms of CPU time, and tests create thousands: here
+# all clients of a process share one context.
 httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 
-cluster.SETTINGS = dict(  # type: ignore[misc] # of every server that a test starts in its process
+cluster.SETTINGS = dict(  # type: ignore[misc] # of each server that a test starts in this process
     cluster.SETTINGS, default_transaction_isolation=ISOLATION
 )
 if POOLED:
     _options = connection.options
-    connection.options = lambda *, prepared=True: _options(prepared=False)  # whatever is asked
+    connection.options = lambda *, prepared=True: _options(
+        prepared=False
+    )  # whatever the caller says
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Give each run a temporary directory of its own, unless it was told one.
+    """Give each run its own temporary directory, and all workers one fork server.
 
-    pytest closes the directory that all its runs share to other users whenever one begins. If we
-    are root, the embedded PostgreSQL is another user, and could not start under it at that moment.
+    pytest's default directory is shared by all runs, and each new run makes it private for a
+    moment. Tests of root run PostgreSQL as another user, which cannot start below it then.
     """
     if hasattr(config, "workerinput"):
-        config.args = _turned(config.args, config.workerinput)
         return
-    if "TMPDIR" not in os.environ and _takes_programs_and_databases(MEMORY):
-        os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)  # and that of all that is started
-        _forget_killed_runs()
+    if "TMPDIR" not in os.environ and _has_room(MEMORY):
+        os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+        _remove_directories_of_killed_runs()
     if config.option.basetemp is None:
         config.option.basetemp = tempfile.mkdtemp(prefix="opentill-tests-")
-        config.stash[_MADE] = Path(config.option.basetemp)
-    os.environ.pop(commands.SHARED, None)  # that of a run that has started this one
+        config.stash[_BASETEMP] = Path(config.option.basetemp)
+    os.environ.pop(commands.SHARED, None)  # of an outer run
     if config.getoption("numprocesses", None):
-        shared = ExitStack()
-        os.environ[commands.SHARED] = shared.enter_context(commands.forking())
-        config.add_cleanup(shared.close)
+        stack = ExitStack()
+        os.environ[commands.SHARED] = stack.enter_context(commands.forking())
+        config.add_cleanup(stack.close)
 
 
-def _turned(args: list[str], worker: dict[str, Any]) -> list[str]:
-    """Let each worker import another part of the tests first, and the other parts after it.
-
-    pytest compiles a test file that nobody has compiled before. All would compile all of them if
-    they came to the same ones at the same time. They end with the tests in the same order.
-    """
-    if args != [str(TESTS)] and args != [TESTS.name]:
-        return args
-    places = sorted(str(path) for path in TESTS.iterdir() if path.is_dir() or _is_test(path))
-    first = int(worker["workerid"].removeprefix("gw")) * len(places) // worker["workercount"]
-    return places[first:] + places[:first]
-
-
-def _is_test(path: Path) -> bool:
-    return path.name.startswith("test_") and path.suffix == ".py"
-
-
-def _takes_programs_and_databases(folder: Path) -> bool:
+def _has_room(folder: Path) -> bool:
+    """Whether a run can write its files to a folder, and execute programs there."""
     if not os.access(folder, os.W_OK):
         return False
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize >= ROOM and not found.f_flag & os.ST_NOEXEC
+    status = os.statvfs(folder)
+    is_large = status.f_bavail * status.f_frsize >= MEMORY_BYTES
+    return is_large and not status.f_flag & os.ST_NOEXEC
 
 
-def _forget_killed_runs() -> None:
-    """Give back the memory of what nobody has looked at for a day."""
-    for left in MEMORY.glob("opentill-test*"):
-        with suppress(OSError):  # somebody else's, or just removed
-            if left.stat().st_mtime < time.time() - DAY_S:
-                shutil.rmtree(left, ignore_errors=True)
+def _remove_directories_of_killed_runs() -> None:
+    """Free the memory of directories that are older than a day."""
+    for directory in MEMORY.glob("opentill-test*"):
+        with suppress(OSError):  # another user's, or just removed
+            if directory.stat().st_mtime < time.time() - DAY_S:
+                shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Remove the directory of a run that went well; that of another is left to be looked at."""
-    made = session.config.stash.get(_MADE, None)
-    if made is not None and exitstatus == pytest.ExitCode.OK:
-        shutil.rmtree(made, ignore_errors=True)
+    """Remove the directory of a successful run; that of a failed one may help to find the cause."""
+    basetemp = session.config.stash.get(_BASETEMP, None)
+    if basetemp is not None and exitstatus == pytest.ExitCode.OK:
+        shutil.rmtree(basetemp, ignore_errors=True)
 
 
-@pytest.hookimpl(trylast=True)  # pytest has put asynchronous tests first, of all files
+@pytest.hookimpl(trylast=True)  # after pytest-asyncio, which moves asynchronous tests to the front
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first, or shuffle; every xdist worker comes to the same order."""
-    modules: dict[str, list[pytest.Item]] = {}
-    for item in sorted(items, key=lambda item: item.nodeid.partition("::")[0]):
-        modules.setdefault(item.nodeid.partition("::")[0], []).append(item)
-    if ORDER:
-        chance = random.Random(int(ORDER))
-        shuffled = list(modules.values())
-        chance.shuffle(shuffled)
-        for module in shuffled:
-            chance.shuffle(module)
-        items[:] = itertools.chain.from_iterable(shuffled)
-    elif workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
-        items[:] = _longest_first(modules, workers)
+    """Order tests by file: the long ones first, or all of them randomly.
 
-
-def _longest_first(modules: dict[str, list[pytest.Item]], workers: int) -> list[pytest.Item]:
-    """Order tests by their files, so that each worker begins with some of the longest.
-
-    A worker begins with one of as many equal parts of the list as there are workers, and takes from
-    the others' ends when it is done: what is long may not be left to the end.
+    xdist gives each worker an equal part of this list; a worker that is done takes tests from the
+    ends of the others' parts.
     """
-    long: dict[str, list[pytest.Item]] = {name: [] for name in LONG}
-    rest: list[pytest.Item] = []
-    for file in sorted(modules):
-        name = next((name for name in LONG if file.startswith(name)), "")
-        long.get(name, rest).extend(modules[file])
-    count = sum(map(len, modules.values()))
-    parts: list[list[pytest.Item]] = [[] for _ in range(workers)]
-    for number, found in enumerate(long.values()):
-        parts[number % workers] += found
-    for number, part in enumerate(parts):
-        size = count * (number + 1) // workers - count * number // workers
-        room = max(0, size - len(part))
-        part.extend(rest[:room])
-        del rest[:room]
-    return [*itertools.chain.from_iterable(parts), *rest]
+    files: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    names = sorted(files, key=lambda file: (_rank(file), file))
+    if ORDER:
+        rng = random.Random(int(ORDER))
+        rng.shuffle(names)
+        for name in names:
+            rng.shuffle(files[name])
+    items[:] = itertools.chain.from_iterable(files[name] for name in names)
+
+
+def _rank(file: str) -> int:
+    """Return the file's place in ``LONG``, or one after all of them."""
+    return next((n for n, name in enumerate(LONG) if file.startswith(name)), len(LONG))
 
 
 def pytest_sessionstart() -> None:
-    """Collect no garbage while tests are collected: nearly all that is made then stays."""
+    """Switch the garbage collector off while pytest imports tests: nearly all objects stay."""
     gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """Leave what was made until here out of every collection of garbage, and collect seldom.
+    """Exempt the objects of the imports from garbage collection, and run it less often.
 
-    As often as an interpreter does it by itself, it takes a tenth of a worker's time.
+    With Python's defaults it takes a tenth of a worker's time, because it visits the objects of
+    8,000 tests again and again.
     """
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
@@ -278,52 +241,53 @@ def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEv
 
 
 @pytest.fixture(autouse=True)
-def log_as_before() -> Iterator[None]:
-    """Take back what a test does to the log of its process."""
+def restore_logging() -> Iterator[None]:
+    """Undo a test's changes of the logging configuration."""
     yield
     structlog.configure(**_LOG)
 
 
 @pytest.fixture(scope="session")
 def postgres_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files of a server with a migrated database, which each worker copies."""
+    """The directory of a PostgreSQL with a migrated database, which each worker copies."""
     return once(tmp_path_factory, "postgres", _make_template) / "postgres"
 
 
 @pytest.fixture(scope="session")
 def postgres_url(postgres_files: Path) -> Iterator[str]:
-    """Address of the database ``opentill`` of an empty server that lasts as long as the worker.
+    """Address of the database ``opentill`` of the worker's PostgreSQL.
 
-    Writes are not synced: no test of the worker survives a power cut. Tests that do kill servers
-    start an ``EmbeddedPostgres`` of their own.
+    It does not sync its writes. Tests that kill servers start an ``EmbeddedPostgres`` of their own.
     """
-    # Not in pytest's own directory: every pytest that starts closes that to other users, and
-    # PostgreSQL runs as another user if we are root.
+    # Not in pytest's directory, which only its owner can search: PostgreSQL may be another user.
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
         copy(postgres_files, Path(directory) / "postgres")
         with (
             EmbeddedPostgres.start(Path(directory), durable=False) as server,
-            _tethered(int((Path(directory) / "postgres/postmaster.pid").read_text().split()[0])),
+            _stopped_with_us(
+                int((Path(directory) / "postgres/postmaster.pid").read_text().split()[0])
+            ),
         ):
             yield server.url
 
 
-def _make_template(place: Path) -> None:
+def _make_template(folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
-        if BEGUN:
-            copy(Path(BEGUN), Path(directory) / "postgres")
+        if POSTGRES_FILES:
+            copy(Path(POSTGRES_FILES), Path(directory) / "postgres")
         with EmbeddedPostgres.start(Path(directory), durable=False) as server:
             url = server.url
-            if not BEGUN:
+            if not POSTGRES_FILES:
                 _sql(url, f"create database {TEMPLATE}")
             # In a thread: a browser test may have left a running event loop in this one.
-            _in_thread(lambda: asyncio.run(migrations.migrate(named(url, TEMPLATE))))
-        copy(Path(directory) / "postgres", place / "postgres")
+            with ThreadPoolExecutor(1) as executor:
+                executor.submit(asyncio.run, migrations.migrate(named(url, TEMPLATE))).result()
+        copy(Path(directory) / "postgres", folder / "postgres")
 
 
 @pytest.fixture(scope="session")
 def through(postgres_url: str) -> Iterator[Callable[[str], str]]:
-    """Lead the address of a database through a PgBouncer, if the run is to; else leave it."""
+    """Turn the address of a database into that of the run's PgBouncer, if it has one."""
     if not POOLED:
         yield lambda url: url
         return
@@ -332,8 +296,8 @@ def through(postgres_url: str) -> Iterator[Callable[[str], str]]:
 
 
 @contextmanager
-def _tethered(process: int) -> Iterator[None]:
-    """Stop a server even if this process is killed: a shell waits for its end of the pipe."""
+def _stopped_with_us(process: int) -> Iterator[None]:
+    """Stop a server even if this process is killed: then a shell reads the end of its input."""
     command = ["sh", "-c", 'read -r done || kill -INT "$0"', str(process)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as shell:
         yield
@@ -342,42 +306,42 @@ def _tethered(process: int) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def template(postgres_url: str) -> str:
-    """Name of a migrated database that nobody connects to."""
+    """Name of a migrated database without connections, to be cloned."""
     return TEMPLATE
 
 
 @pytest.fixture(scope="session")
 def databases(postgres_url: str, template: str) -> Iterator[Databases]:
-    """Migrated databases, used again and again."""
-    with Databases(postgres_url, template) as made:
-        yield made
+    """The worker's migrated databases, which tests use one after the other."""
+    with Databases(postgres_url, template) as databases:
+        yield databases
 
 
 @pytest.fixture
 def make_database(
     databases: Databases, through: Callable[[str], str]
 ) -> Iterator[Callable[[], str]]:
-    """Make fresh migrated databases; each call gives the address of one. Gone after the test."""
-    made: list[str] = []
+    """A function that returns the address of an empty migrated database for this test."""
+    urls: list[str] = []
 
     def make() -> str:
-        made.append(databases.take())
-        return through(made[-1])
+        urls.append(databases.take())
+        return through(urls[-1])
 
     yield make
-    for url in made:
+    for url in urls:
         databases.give_back(url)
 
 
 @pytest.fixture
 def database_url(make_database: Callable[[], str]) -> str:
-    """Address of a fresh migrated database that only this test uses."""
+    """Address of an empty migrated database for this test."""
     return make_database()
 
 
 @pytest.fixture
 def empty_database_url(postgres_url: str, through: Callable[[str], str]) -> Iterator[str]:
-    """Address of a fresh database without any table."""
+    """Address of a database without any table."""
     name = f"empty_{next(_numbers)}"
     _sql(postgres_url, f"create database {name}")
     yield through(named(postgres_url, name))
@@ -386,7 +350,7 @@ def empty_database_url(postgres_url: str, through: Callable[[str], str]) -> Iter
 
 @pytest.fixture
 def settings(database_url: str, tmp_path: Path) -> Settings:
-    """Settings of a deployment on a fresh database, with test secrets and without rate limits."""
+    """Settings of a deployment on an empty database, with test secrets, without rate limits."""
     return Settings(
         database_url=database_url,
         data_dir=tmp_path,
@@ -407,10 +371,3 @@ def _sql(url: str, statement: str) -> None:
         check=True,
         capture_output=True,
     )
-
-
-def _in_thread(run: Callable[[], object]) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(1) as executor:
-        executor.submit(run).result()

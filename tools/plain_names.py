@@ -38,7 +38,6 @@ UNCHECKED: Final = (
     "src/opentill/refunds",
     "tests/auth",
     "tests/browser",
-    "tests/conftest.py",
     "tests/console",
     "tests/dashboard",
     "tests/deploy",
