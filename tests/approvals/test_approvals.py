@@ -118,8 +118,8 @@ async def test_an_action_up_to_the_limit_or_without_a_limit_is_performed(
     for above in ("100", None):
         order, subject = await create_subject(tx, action)
         before = await read_state(tx, order)
-        done = await perform(tx, build_request(order, action, subject), above)
-        assert not isinstance(done, WaitingAction)
+        result = await perform(tx, build_request(order, action, subject), above)
+        assert not isinstance(result, WaitingAction)
         assert await read_state(tx, order) != before
 
 
@@ -132,8 +132,8 @@ async def test_a_rejected_action_is_not_performed(tx: Tx, action: Action) -> Non
     assert await read_state(tx, order) == before
     with pytest.raises(Invalid):
         await approvals.approve(tx, held.id, BOB, RULES, NOW)
-    again = await perform(tx, build_request(order, action, subject), "5")
-    assert again.id != held.id
+    second = await perform(tx, build_request(order, action, subject), "5")
+    assert second.id != held.id
 
 
 # ── the limit applies to the sum of a person's movements ──
@@ -152,8 +152,8 @@ async def create_orders(tx: Tx, count: int) -> list[Order]:
 
 async def confirm(tx: Tx, order: Order, actor: Actor = ANN, now: int = NOW) -> bool:
     """Confirm an order; return whether the confirmation waits."""
-    done = await perform(tx, build_request(order, "confirm", order.id, actor), "10", now)
-    return isinstance(done, WaitingAction)
+    result = await perform(tx, build_request(order, "confirm", order.id, actor), "10", now)
+    return isinstance(result, WaitingAction)
 
 
 async def test_splitting_an_amount_does_not_avoid_the_limit(tx: Tx) -> None:
@@ -242,9 +242,9 @@ async def start_transfer(tx: Tx, order: Order, gateway: str) -> None:
 async def test_confirming_a_transfer_that_the_customer_announced_needs_one_person(tx: Tx) -> None:
     order = await world.opened(tx)
     await start_transfer(tx, order, "manual")
-    done = await perform(tx, build_request(order, "confirm", order.id), "5")
-    assert isinstance(done, Order)
-    assert done.status == "PAID"
+    result = await perform(tx, build_request(order, "confirm", order.id), "5")
+    assert isinstance(result, Order)
+    assert result.status == "PAID"
 
 
 async def test_confirming_despite_a_gateway_that_reports_needs_two_persons(tx: Tx) -> None:

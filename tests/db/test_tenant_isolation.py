@@ -364,7 +364,7 @@ class Business:
         page = PaymentOutcome(status="ACTION_REQUIRED", action_url="https://bank.example/1")
         sent = payments.after_intent(order)
         accept = partial(
-            payments.accept_sent, sent=sent, attempt=attempt, outcome=page, now=self.now
+            payments.accept_sent, sent_order=sent, attempt=attempt, outcome=page, now=self.now
         )
         assert self.api_server.tx(accept) is not None
 

@@ -79,14 +79,14 @@ async def test_the_payment_method_decides_the_fee(
 ) -> None:
     order = await opened(tx, amount, currency, fee_changes=SCHEDULE)
     assert order.platform_fee_rate == Decimal("0.04")  # until the method is known
-    done = await confirm_by(tx, order, method)
-    shown = OrderDetail.from_order(done)
+    paid_order = await confirm_by(tx, order, method)
+    shown = OrderDetail.from_order(paid_order)
     assert (shown.platform_fee_rate, shown.platform_fee, shown.net_amount) == (rate, fee, net)
-    assert (done.gross_settled_minor, done.net_settled_minor) == (gross, settled)
+    assert (paid_order.gross_settled_minor, paid_order.net_settled_minor) == (gross, settled)
     posted = [("PAYMENT", "gateway", "pending", gross)]
     if gross > settled:
         posted.append(("FEE", "pending", "platform", gross - settled))
-    assert await entries(tx, done.merchant_id) == posted
+    assert await entries(tx, paid_order.merchant_id) == posted
     await assert_books(tx)
 
 
@@ -95,16 +95,16 @@ async def test_the_method_that_the_gateway_reports_decides_the_fee(tx: Tx) -> No
     attempt = await submitted(tx, order)
     assert attempt.method == CARD
     await said(tx, attempt, "SUCCEEDED", method=PAYNOW)
-    done = await orders.find(tx, order.merchant_id, order.id)
-    assert (done.payment_method, done.platform_fee_minor) == (PAYNOW, 10)
+    paid_order = await orders.find(tx, order.merchant_id, order.id)
+    assert (paid_order.payment_method, paid_order.platform_fee_minor) == (PAYNOW, 10)
 
 
 async def test_a_manual_confirmation_has_the_fee_of_a_bank_transfer(tx: Tx) -> None:
     order = await opened(tx, fee_changes=("BANK_TRANSFER=0+1.50",))
     key = (order.merchant_id, order.id)
-    done = await orders.confirm_manually(tx, *key, "ann", "seen", NOW)
-    assert (done.platform_fee_rate, done.platform_fee_minor) == (0, 150)
-    assert done == await orders.find(tx, *key)
+    paid_order = await orders.confirm_manually(tx, *key, "ann", "seen", NOW)
+    assert (paid_order.platform_fee_rate, paid_order.platform_fee_minor) == (0, 150)
+    assert paid_order == await orders.find(tx, *key)
 
 
 async def test_a_late_payment_has_the_fee_of_its_method(tx: Tx) -> None:
@@ -112,8 +112,8 @@ async def test_a_late_payment_has_the_fee_of_its_method(tx: Tx) -> None:
     attempt = await submitted(tx, order)
     await said(tx, attempt, "REFUSED")
     await said(tx, attempt, "SUCCEEDED")
-    done = await orders.find(tx, order.merchant_id, order.id)
-    assert (done.status, done.platform_fee_minor) == ("PAID", 10)
+    paid_order = await orders.find(tx, order.merchant_id, order.id)
+    assert (paid_order.status, paid_order.platform_fee_minor) == ("PAID", 10)
 
 
 async def test_an_order_keeps_the_terms_of_its_opening(tx: Tx) -> None:
@@ -160,8 +160,8 @@ async def test_an_order_has_the_rate_to_hkd_if_the_gateway_clears_in_it(
     await rates.put(tx, "USD", "HKD", Decimal(9), NOW + 1)  # after it was opened
     attempt = await submitted(tx, order, NOW + 2)
     await said(tx, attempt, "SUCCEEDED", NOW + 2, clearing_currency=clearing)
-    done = await orders.find(tx, order.merchant_id, order.id)
-    assert OrderDetail.from_order(done).hkd_exchange_rate == expected
+    paid_order = await orders.find(tx, order.merchant_id, order.id)
+    assert OrderDetail.from_order(paid_order).hkd_exchange_rate == expected
 
 
 @pytest.mark.usefixtures("traded")
@@ -202,23 +202,23 @@ async def test_partial_refunds_debit_the_credited_amount_in_every_exponent(
         tx, amount, base, settlement_currency=to, fee_changes=(schedule,),
         refund_fee_policy=policy, overdraft_minor=10**9,
     )  # fmt: skip
-    done = await paid(tx, order)
-    posted = await entries(tx, done.merchant_id)
+    paid_order = await paid(tx, order)
+    posted = await entries(tx, paid_order.merchant_id)
     assert posted == [
         ("PAYMENT", "gateway", "pending", gross),
         ("FEE", "pending", "platform", fee),
     ]
-    assert done.net_settled_minor == net
+    assert paid_order.net_settled_minor == net
     parts = ["1.00", "3.00", None] if EXPONENTS[base] == 0 else ["0.01", "3.33", "0.02", None]
     for part in parts:
-        refund = await refunded(tx, done, part)
+        refund = await refunded(tx, paid_order, part)
         await refund_said(tx, refund, "SUCCEEDED")
-        done = await orders.find(tx, done.merchant_id, done.id)
-    assert done.status == "REFUNDED"
+        paid_order = await orders.find(tx, paid_order.merchant_id, paid_order.id)
+    assert paid_order.status == "REFUNDED"
     sql = "select pending from balances where merchant_id = $1"
-    pending = await tx.fetchval(sql, done.merchant_id)
+    pending = await tx.fetchval(sql, paid_order.merchant_id)
     assert pending == (-fee if policy == "KEPT" else 0)
-    assert done.refund_debit_minor == (gross if policy == "KEPT" else net)
+    assert paid_order.refund_debit_minor == (gross if policy == "KEPT" else net)
     await assert_books(tx)
 
 

@@ -32,17 +32,17 @@ PAID = [
 ]
 
 
-async def create_order(tx: Tx, how: str) -> Order:
+async def create_order(tx: Tx, payment: str) -> Order:
     """Create an order that was paid in one of the ways of ``PAID``."""
     order = await world.opened(tx)
     key = (order.merchant_id, order.id)
-    if how.startswith("by hand"):
-        live = {"by hand": None, "by hand, in tests": False, "by hand, for real": True}[how]
+    if payment.startswith("by hand"):
+        live = {"by hand": None, "by hand, in tests": False, "by hand, for real": True}[payment]
         await orders.confirm_manually(tx, *key, "ann", "seen", world.NOW, livemode=live)
-    elif how:
-        attempt = await world.submitted(tx, order, gateway=how.rstrip("+"))
+    elif payment:
+        attempt = await world.submitted(tx, order, gateway=payment.rstrip("+"))
         amount = Money(order.amount_minor, order.currency)
-        if how.endswith("+"):
+        if payment.endswith("+"):
             outcome = PaymentOutcome(status="SUCCEEDED", amount=amount)
             gateway_event = GatewayPaymentEvent(attempt_id=attempt.id, outcome=outcome)
             report = orders.Report(attempt.gateway, gateway_event)
@@ -53,14 +53,14 @@ async def create_order(tx: Tx, how: str) -> Order:
 
 
 @pytest.mark.parametrize("is_stored", [True, False])
-@pytest.mark.parametrize(("how", "deployment", "expected"), PAID)
+@pytest.mark.parametrize(("payment", "deployment", "expected"), PAID)
 async def test_responses_and_files_say_whether_money_is_real(
-    tx: Tx, how: str, deployment: bool, expected: bool, is_stored: bool
+    tx: Tx, payment: str, deployment: bool, expected: bool, is_stored: bool
 ) -> None:
     """Even if the version before the column confirmed the payment."""
-    order = await create_order(tx, how)
+    order = await create_order(tx, payment)
     if not is_stored:
-        if how.startswith("by hand"):  # then only the deployment decides
+        if payment.startswith("by hand"):  # then only the deployment decides
             expected = deployment
         await tx.execute("update orders set livemode = null where id = $1", order.id)
         order = await orders.find(tx, order.merchant_id, order.id)
@@ -86,7 +86,7 @@ async def _events(tx: Tx, order: Order, after: str = "") -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("how", "is_stored", "live"),
+    ("payment", "is_stored", "live"),
     [
         ("sandbox", True, False),
         ("sandbox", False, False),
@@ -101,10 +101,10 @@ async def _events(tx: Tx, order: Order, after: str = "") -> dict[str, object]:
     ],
 )
 async def test_events_of_paid_orders_say_whether_money_is_real(
-    tx: Tx, how: str, is_stored: bool, live: bool
+    tx: Tx, payment: str, is_stored: bool, live: bool
 ) -> None:
     """Even if the version before the column confirmed the payment."""
-    order = await create_order(tx, how)
+    order = await create_order(tx, payment)
     after = ""
     if not is_stored:  # the events of its payment lack it too
         await tx.execute("update orders set livemode = null where id = $1", order.id)

@@ -165,17 +165,19 @@ async def test_business_time_does_not_make_history_old(db: Db) -> None:
     assert len(await _numbers(db, order_id)) > 2
 
 
-@pytest.mark.parametrize("word", ["no", "yes"])
-async def test_the_database_lets_only_pruning_delete_and_only_old_rows(db: Db, word: str) -> None:
+@pytest.mark.parametrize("setting", ["no", "yes"])
+async def test_the_database_lets_only_pruning_delete_and_only_old_rows(
+    db: Db, setting: str
+) -> None:
     async def drop(tx: Tx, order_id: str) -> None:
-        await tx.execute(f"set local opentill.prunes_history = '{word}'")
+        await tx.execute(f"set local opentill.prunes_history = '{setting}'")
         await tx.execute("delete from order_history where order_id = $1", order_id)
 
     _, young = await db.run(lambda tx: _aged(tx, YEAR_MS - 60_000))
     _, old = await db.run(lambda tx: _aged(tx, YEAR_MS + 60_000))
     with pytest.raises(asyncpg.IntegrityConstraintViolationError):
         await db.run(lambda tx: drop(tx, young))
-    if word == "no":
+    if setting == "no":
         with pytest.raises(asyncpg.IntegrityConstraintViolationError):
             await db.run(lambda tx: drop(tx, old))
     with pytest.raises(asyncpg.IntegrityConstraintViolationError):

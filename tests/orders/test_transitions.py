@@ -77,9 +77,11 @@ async def take(tx: Tx, order: orders.Order, event: str) -> None:
         await checkouts.expire(tx, order.merchant_id, order.checkout_id, "time is over", LATER)
     else:
         last = await orders.last_attempt(tx, order.merchant_id, order.id)
-        word = {"accepted": "ACTION_REQUIRED", "confirmed": "SUCCEEDED"}.get(event, event.upper())
+        outcome = {"accepted": "ACTION_REQUIRED", "confirmed": "SUCCEEDED"}.get(
+            event, event.upper()
+        )
         assert last is not None
-        await said(tx, last, word, LATER)
+        await said(tx, last, outcome, LATER)
 
 
 @pytest.mark.parametrize(("source", "event", "target", "posts", "ends"), TABLE)
@@ -94,8 +96,8 @@ async def test_a_transition_of_the_table(tx: Tx, source, event, target, posts, e
     before = await history(tx, order)
     await take(tx, order, event)
     after = await orders.find(tx, order.merchant_id, order.id)
-    line, *more = (await history(tx, order))[len(before) :]
-    assert (after.status, more) == (target, [])
+    line, *further = (await history(tx, order))[len(before) :]
+    assert (after.status, further) == (target, [])
     assert (line.number, line.event, line.at) == (len(before) + 1, event, LATER)
     assert (line.from_status, line.to_status) == (source, target)
     assert await entries(tx, order.merchant_id) == posts

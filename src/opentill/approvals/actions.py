@@ -33,8 +33,8 @@ class Row(NamedTuple):
     apply: Callable[[Tx, ActionRequest, Rules, int], Awaitable[Done]]
 
 
-async def _record(tx: Tx, request: ActionRequest, action: str, now: int, more: str = "") -> None:
-    subject = f"{request.subject}{more}"
+async def _record(tx: Tx, request: ActionRequest, action: str, now: int, suffix: str = "") -> None:
+    subject = f"{request.subject}{suffix}"
     await merchants.record_audit(tx, request.actor, action, request.merchant_id, subject, now)
 
 
@@ -89,8 +89,8 @@ async def _refund(tx: Tx, request: ActionRequest, _rules: Rules, now: int) -> Re
     off = (await merchants.find(tx, merchant_id)).refund_off
     if not details.forced:
         await merchants.require(tx, merchant_id, "refund")
-    more = f", forced: refund is off ({off})" if details.forced and off is not None else ""
-    await _record(tx, request, "orders refund", now, more)
+    suffix = f", forced: refund is off ({off})" if details.forced and off is not None else ""
+    await _record(tx, request, "orders refund", now, suffix)
     order = await orders.lock(tx, merchant_id, request.subject)
     return await refunds.create(
         tx, merchant_id, order.id, _body(request), now, source=order.source, forced=details.forced

@@ -49,14 +49,14 @@ async def perform(tx: Tx, request: ActionRequest, rules: Rules, now: int) -> Don
         tx, merchant_id, actor.who, amount, rules.above, now
     ):
         return await _store(tx, request, amount, now)
-    done = await row.apply(tx, request, rules, now)
+    result = await row.apply(tx, request, rules, now)
     if rules.above is not None:
         moved = merchants.SoloMovement(
-            merchant_id=merchant_id, id=done.id, kind=request.action, who=actor.who,
+            merchant_id=merchant_id, id=result.id, kind=request.action, who=actor.who,
             amount_minor=minor, currency=currency,
         )  # fmt: skip
         await approval_limits.record(tx, moved, now)
-    return done
+    return result
 
 
 async def _store(
@@ -167,12 +167,12 @@ async def reject(tx: Tx, request_id: str, actor: Actor, now: int) -> object:
 
 async def _lock_request(tx: Tx, request_id: str) -> WaitingAction:
     """Lock the merchant of a waiting request and return it. Raises NotFound and Invalid."""
-    seen = or_not_found(
+    request = or_not_found(
         await queries.ANYWHERE.first(tx, id=request_id), f"nothing waits as {request_id}"
     )
-    await merchants.lock(tx, seen.merchant_id)
+    await merchants.lock(tx, request.merchant_id)
     await merchants.lock_audit_log(tx)
-    request = await queries.BY_ID.one(tx, merchant_id=seen.merchant_id, id=seen.id)
+    request = await queries.BY_ID.one(tx, merchant_id=request.merchant_id, id=request.id)
     if request.status != "WAITING":
         raise Invalid("movement", f"request must be WAITING: this one is {request.status}")
     return request

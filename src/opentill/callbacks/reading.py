@@ -42,11 +42,11 @@ async def _read_notice(
     gateway: Notified, scope: Scope, receive: Receive
 ) -> tuple[GatewayEvent, ...]:
     """Read the signed part: the query of a GET or the form of a POST."""
-    sent = scope["query_string"]
+    content = scope["query_string"]
     if scope["method"] == "POST":
-        sent = await read_body(dict(scope["headers"]), receive)
+        content = await read_body(dict(scope["headers"]), receive)
     try:
-        text = sent.decode("ascii")
+        text = content.decode("ascii")
         pairs = parse_qsl(
             text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS
         )

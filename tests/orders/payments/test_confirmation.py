@@ -57,8 +57,8 @@ async def start_payment(
 async def read_effects(tx: Tx, order: Order) -> tuple[object, ...]:
     """Return all that a confirmation writes, without ids."""
     after = await orders.find(tx, order.merchant_id, order.id)
-    own = {"id", "checkout_id", "merchant_id", "product_id", "paid_attempt_id"}
-    fields = {k: getattr(after, k) for k in after.__struct_fields__ if k not in own}
+    ids = {"id", "checkout_id", "merchant_id", "product_id", "paid_attempt_id"}
+    fields = {k: getattr(after, k) for k in after.__struct_fields__ if k not in ids}
     tried = [(a.status, a.reason, a.provider_ref, a.check_at) for a in await attempts(tx, order)]
     lines = [(line.event, line.from_status, line.to_status) for line in await history(tx, order)]
     moved = [row[:1] + row[2:] for row in await entries(tx, order.merchant_id)]
@@ -85,8 +85,8 @@ async def test_a_batch_has_the_effects_of_single_confirmations(tx: Tx, status, f
     ids = (single.merchant_id, attempt.id)
     await orders.apply_outcome(tx, *ids, outcome, LATER, gateway="sandbox")
     both = [await start_payment(tx, status, **terms) for _ in range(2)]
-    done = await confirm_batch(tx, [gateway_event(a, **fields) for _, a in both])
-    assert done == {a.id for _, a in both}
+    confirmed = await confirm_batch(tx, [gateway_event(a, **fields) for _, a in both])
+    assert confirmed == {a.id for _, a in both}
     for order, _ in both:
         assert await read_effects(tx, order) == await read_effects(tx, single)
 
@@ -102,25 +102,25 @@ async def test_a_batch_leaves_unusual_reports_unchanged(tx: Tx) -> None:
     _, short = await start_payment(tx)
     _, foreign = await start_payment(tx)
     _, cleared = await start_payment(tx)
-    paid, again = await start_payment(tx)
-    await said(tx, again, "SUCCEEDED")
-    fine, usual = await start_payment(tx)
+    paid, paying = await start_payment(tx)
+    await said(tx, paying, "SUCCEEDED")
+    payable, usual = await start_payment(tx)
     before = {a.id: a for a in (short, foreign, cleared)}
-    done = await confirm_batch(
+    confirmed = await confirm_batch(
         tx,
         [
             gateway_event(short, amount=Money(998, "USD")),
             gateway_event(foreign, amount=Money(999, "EUR")),
             gateway_event(cleared, clearing_currency="HKD"),
-            gateway_event(again),
+            gateway_event(paying),
             gateway_event("att_nobody"),
             gateway_event(usual),
             gateway_event(usual),
             GatewayPaymentEvent(attempt_id=short.id, outcome=PaymentOutcome(status="DECLINED")),
         ],
     )
-    assert done == {usual.id}
-    assert (await orders.find(tx, fine.merchant_id, fine.id)).status == "PAID"
+    assert confirmed == {usual.id}
+    assert (await orders.find(tx, payable.merchant_id, payable.id)).status == "PAID"
     for attempt in before.values():
         assert await orders.find_attempt(tx, attempt.merchant_id, attempt.id) == attempt
     assert len(await entries(tx, paid.merchant_id)) == 2
@@ -129,8 +129,8 @@ async def test_a_batch_leaves_unusual_reports_unchanged(tx: Tx) -> None:
 async def test_two_attempts_of_one_order_pay_it_once(tx: Tx) -> None:
     order, first = await start_payment(tx, "PENDING")
     second = await submitted(tx, await orders.find(tx, order.merchant_id, order.id))
-    done = await confirm_batch(tx, [gateway_event(first), gateway_event(second)])
-    assert done == {first.id}
+    confirmed = await confirm_batch(tx, [gateway_event(first), gateway_event(second)])
+    assert confirmed == {first.id}
 
 
 class Server:
@@ -307,10 +307,10 @@ async def test_a_connection_that_dies_during_a_batch_is_reported_to_each_caller(
         async with db.transaction() as holder:
             await orders.lock(holder, payments[-1][0].merchant_id, payments[-1][0].id)
             calls = [asyncio.create_task(server.confirm(gateway_event(a))) for _, a in payments]
-            async with db.connection() as other:
-                while (victim := await waits(other)) is None:
+            async with db.connection() as observer:
+                while (victim := await waits(observer)) is None:
                     await asyncio.sleep(0.005)
-                await other.execute(f"select pg_terminate_backend({victim})")
+                await observer.execute(f"select pg_terminate_backend({victim})")
             results = await asyncio.gather(*calls, return_exceptions=True)
         assert Unavailable in {type(r) for r in results}
         assert {type(r) for r in results} <= {Unavailable, type(None)}

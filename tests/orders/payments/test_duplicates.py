@@ -85,16 +85,16 @@ async def test_a_payment_that_was_returned_meanwhile_stays_returned(
 ) -> None:
     attempt, _ = duplicates_of_two_orders
     provider.status = "SUCCEEDED"
-    done = await _return(db, provider, attempt)
-    assert done.status == "GIVEN_BACK"
+    returned = await _return(db, provider, attempt)
+    assert returned.status == "GIVEN_BACK"
     provider.status = "UNREACHABLE"  # another worker, which claimed the attempt before
-    assert await _return(db, provider, attempt) == done
+    assert await _return(db, provider, attempt) == returned
     assert [request.repeated for request in provider.requests] == [False, True]
     async with db.connection() as tx:
         key = {"merchant_id": attempt.merchant_id, "id": attempt.id}
         assert await attempt_queries.MARK_RETURN_SENT.run(tx, **key) == 0
         assert await attempt_queries.UNMARK_RETURN_SENT.run(tx, **key) == 0
-    assert await _reread(db, attempt) == done
+    assert await _reread(db, attempt) == returned
 
 
 async def test_an_attempt_that_waits_for_the_operator_is_never_queried(db: Db) -> None:

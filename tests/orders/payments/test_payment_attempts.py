@@ -151,22 +151,22 @@ async def open_two_pages(
 ) -> tuple[orders.PaymentAttempt, orders.PaymentAttempt]:
     """Start two attempts of an order whose pages are both open."""
     first = await said(tx, await submitted(tx, order), "ACTION_REQUIRED")
-    other = await said(tx, await submitted(tx, order), "ACTION_REQUIRED")
-    return first, other
+    second = await said(tx, await submitted(tx, order), "ACTION_REQUIRED")
+    return first, second
 
 
 async def test_the_second_of_two_payments_is_returned_once(tx: Tx) -> None:
     order = await opened(tx)
-    first, other = await open_two_pages(tx, order)
-    await said(tx, other, "SUCCEEDED", THEN)
+    first, second = await open_two_pages(tx, order)
+    await said(tx, second, "SUCCEEDED", THEN)
     late = await said(tx, first, "SUCCEEDED", THEN)
     assert (late.status, late.check_at) == ("DUPLICATE", THEN)
     for _ in range(3):
         await said(tx, first, "SUCCEEDED", THEN)
-        await said(tx, other, "SUCCEEDED", THEN)
+        await said(tx, second, "SUCCEEDED", THEN)
         await orders.apply_duplicate_return(tx, first, RefundOutcome(status="SUCCEEDED"), THEN)
     paid = await orders.find(tx, order.merchant_id, order.id)
-    assert (paid.status, paid.paid_attempt_id) == ("PAID", other.id)
+    assert (paid.status, paid.paid_attempt_id) == ("PAID", second.id)
     assert [a.status for a in await attempts(tx, order)] == ["GIVEN_BACK", "SUCCEEDED"]
     events = [line.event for line in await history(tx, order)]
     assert events.count("duplicate_payment") == events.count("payment_given_back") == 1
@@ -176,26 +176,26 @@ async def test_the_second_of_two_payments_is_returned_once(tx: Tx) -> None:
 @pytest.mark.parametrize("status", ["PENDING", "UNKNOWN", "UNREACHABLE", "NOT_FOUND"])
 async def test_a_duplicate_waits_until_it_is_returned(tx: Tx, status) -> None:
     order = await opened(tx)
-    first, other = await open_two_pages(tx, order)
+    first, second = await open_two_pages(tx, order)
     await said(tx, first, "SUCCEEDED", THEN)
-    await said(tx, other, "SUCCEEDED", THEN)
+    await said(tx, second, "SUCCEEDED", THEN)
     before = await dump(tx)
-    await orders.apply_duplicate_return(tx, other, RefundOutcome(status=status), THEN)
+    await orders.apply_duplicate_return(tx, second, RefundOutcome(status=status), THEN)
     assert await dump(tx) == before
 
 
 async def test_a_duplicate_whose_return_is_refused_is_left_to_the_operator(tx: Tx) -> None:
     order = await opened(tx)
-    first, other = await open_two_pages(tx, order)
+    first, second = await open_two_pages(tx, order)
     await said(tx, first, "SUCCEEDED", THEN)
-    await said(tx, other, "SUCCEEDED", THEN)
+    await said(tx, second, "SUCCEEDED", THEN)
     for _ in range(2):
         refused = RefundOutcome(status="REFUSED", reason="account closed")
-        await orders.apply_duplicate_return(tx, other, refused, THEN)
+        await orders.apply_duplicate_return(tx, second, refused, THEN)
     duplicate = (await attempts(tx, order))[1]
     assert (duplicate.status, duplicate.check_at) == ("DUPLICATE", None)
     notes = [line for line in await history(tx, order) if line.event == "payment_not_given_back"]
-    assert [note.cause for note in notes] == [f"{other.id}: account closed"]
+    assert [note.cause for note in notes] == [f"{second.id}: account closed"]
 
 
 RETURNED = RefundOutcome(status="SUCCEEDED", provider_ref="re_1")
@@ -211,57 +211,59 @@ async def assert_left_to_the_operator(tx: Tx, duplicate: orders.PaymentAttempt) 
 async def test_a_second_payment_whose_return_fails_later_is_left_to_the_operator(
     tx: Tx, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    again = await paid_twice(tx, await opened(tx))
-    order = await orders.find(tx, again.merchant_id, again.order_id)
+    duplicate = await paid_twice(tx, await opened(tx))
+    order = await orders.find(tx, duplicate.merchant_id, duplicate.order_id)
     for outcome in (RETURNED, FAILED, FAILED, RETURNED):
-        await orders.apply_duplicate_return(tx, again, outcome, THEN)
+        await orders.apply_duplicate_return(tx, duplicate, outcome, THEN)
     assert capsys.readouterr().out.count("duplicate not given back") == 1
-    await assert_left_to_the_operator(tx, again)
-    by = Actor(who="ann", reason="by a transfer")
+    await assert_left_to_the_operator(tx, duplicate)
+    actor = Actor(who="ann", reason="by a transfer")
     await orders.record_duplicate_return(
-        tx, order.merchant_id, order.id, again.id, by, THEN, reporting=REPORTING
+        tx, order.merchant_id, order.id, duplicate.id, actor, THEN, reporting=REPORTING
     )
     for outcome in (FAILED, RETURNED):
-        await orders.apply_duplicate_return(tx, again, outcome, THEN)
-    assert (await orders.find_attempt(tx, again.merchant_id, again.id)).status == "GIVEN_BACK"
+        await orders.apply_duplicate_return(tx, duplicate, outcome, THEN)
+    assert (
+        await orders.find_attempt(tx, duplicate.merchant_id, duplicate.id)
+    ).status == "GIVEN_BACK"
     lines = [(line.event, line.cause) for line in await history(tx, order)]
     assert [line for line in lines if "given_back" in line[0]] == [
-        ("payment_given_back", f"{again.id} re_1"),
-        ("payment_not_given_back", f"{again.id}: lost_or_stolen_card"),
-        ("payment_given_back", f"{again.id} by ann: by a transfer"),
+        ("payment_given_back", f"{duplicate.id} re_1"),
+        ("payment_not_given_back", f"{duplicate.id}: lost_or_stolen_card"),
+        ("payment_given_back", f"{duplicate.id} by ann: by a transfer"),
     ]
 
 
 async def test_the_operator_records_a_return_that_its_gateway_does_not_report(
     tx: Tx,
 ) -> None:
-    again = await paid_twice(tx, await opened(tx))
+    duplicate = await paid_twice(tx, await opened(tx))
     unknown = RefundOutcome(status="UNKNOWN", reason="lost")
-    await orders.apply_duplicate_return(tx, again, unknown, THEN)
-    by = Actor(who="ann", reason="by a transfer")
-    arguments = tx, again.merchant_id, again.order_id, again.id, by, THEN
+    await orders.apply_duplicate_return(tx, duplicate, unknown, THEN)
+    actor = Actor(who="ann", reason="by a transfer")
+    arguments = tx, duplicate.merchant_id, duplicate.order_id, duplicate.id, actor, THEN
     with pytest.raises(Invalid):
         await orders.record_duplicate_return(*arguments, reporting=REPORTING)
     await orders.record_duplicate_return(*arguments, reporting=())
-    returned = await orders.find_attempt(tx, again.merchant_id, again.id)
+    returned = await orders.find_attempt(tx, duplicate.merchant_id, duplicate.id)
     assert (returned.status, returned.check_at) == ("GIVEN_BACK", None)
 
 
 async def test_a_late_success_report_does_not_undo_a_failed_return(tx: Tx) -> None:
-    again = await paid_twice(tx, await opened(tx))
+    duplicate = await paid_twice(tx, await opened(tx))
     for outcome in (FAILED, RETURNED):
-        await orders.apply_duplicate_return(tx, again, outcome, THEN)
-    await assert_left_to_the_operator(tx, again)
+        await orders.apply_duplicate_return(tx, duplicate, outcome, THEN)
+    await assert_left_to_the_operator(tx, duplicate)
 
 
 async def test_the_end_of_the_first_attempt_does_not_affect_the_second(tx: Tx) -> None:
     order = await opened(tx)
     first = await said(tx, await submitted(tx, order), "ACTION_REQUIRED")
-    other = await submitted(tx, order)
+    second = await submitted(tx, order)
     await said(tx, first, "DECLINED", THEN)
     assert (await orders.find(tx, order.merchant_id, order.id)).status == "CREATING"
-    await said(tx, other, "SUCCEEDED", THEN)
-    assert (await orders.find(tx, order.merchant_id, order.id)).paid_attempt_id == other.id
+    await said(tx, second, "SUCCEEDED", THEN)
+    assert (await orders.find(tx, order.merchant_id, order.id)).paid_attempt_id == second.id
 
 
 @pytest.mark.parametrize("status", ["CLOSED", "FAILED"])

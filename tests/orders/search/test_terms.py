@@ -25,15 +25,15 @@ OTHER = [
 ]
 
 
-@pytest.mark.parametrize(("text", "other"), SAME)
-def test_texts_that_are_one_term(text: str, other: str) -> None:
-    assert terms.term_of(text) == terms.term_of(other)
+@pytest.mark.parametrize(("text", "query"), SAME)
+def test_texts_that_are_one_term(text: str, query: str) -> None:
+    assert terms.term_of(text) == terms.term_of(query)
     assert len(terms.term_of(text)) <= terms.LONGEST
 
 
-@pytest.mark.parametrize(("text", "other"), OTHER)
-def test_texts_that_are_two_terms(text: str, other: str) -> None:
-    assert terms.term_of(text) != terms.term_of(other)
+@pytest.mark.parametrize(("text", "query"), OTHER)
+def test_texts_that_are_two_terms(text: str, query: str) -> None:
+    assert terms.term_of(text) != terms.term_of(query)
 
 
 METADATA = [

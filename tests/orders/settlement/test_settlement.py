@@ -83,8 +83,8 @@ async def test_an_order_settles_when_it_is_due_and_once(tx: Tx) -> None:
     order = await in_status(tx, "PAID", reserve_rate="0.1", reserve_days=30)
     due = NOW + 7 * DAY
     assert await settlement.settle_batch(tx, order.merchant_id, due - 1) == []
-    (done,) = await settlement.settle_batch(tx, order.merchant_id, due)
-    assert (done.settled_minor, done.reserve_minor, done.status) == (959, 96, "SETTLED")
+    (effect,) = await settlement.settle_batch(tx, order.merchant_id, due)
+    assert (effect.settled_minor, effect.reserve_minor, effect.status) == (959, 96, "SETTLED")
     assert await settlement.settle_batch(tx, order.merchant_id, due + DAY) == []
     assert (await entries(tx, order.merchant_id))[2:] == [
         ("SETTLEMENT", "pending", "available", 959),
@@ -202,7 +202,7 @@ async def test_many_workers_settle_each_order_once(db: Db, monkeypatch) -> None:
 async def test_an_order_settles_in_a_batch_as_by_itself(db: Db) -> None:
     shop = await create_paid_orders(db, 3, reserve_rate="0.1")
     due = NOW + 7 * DAY
-    own = {"id", "checkout_id", "paid_attempt_id"}
+    unique = {"id", "checkout_id", "paid_attempt_id"}
     async with db.transaction() as tx:
         ids = [row["id"] for row in await tx.fetch("select id from orders")]
         await orders.settle_one(tx, shop, ids[0], due, "due")
@@ -213,7 +213,7 @@ async def test_an_order_settles_in_a_batch_as_by_itself(db: Db) -> None:
     fields = msgspec.structs.asdict(single)
     for order in batch:
         others = msgspec.structs.asdict(order)
-        assert {name for name in fields if fields[name] != others[name]} <= own
+        assert {name for name in fields if fields[name] != others[name]} <= unique
     assert {(line.event, line.from_status, line.to_status, line.at) for line in lines} == {
         ("settled", "PAID", "SETTLED", due)
     }
@@ -225,8 +225,8 @@ async def test_concurrent_refunds_and_settlements(db: Db) -> None:
         ids = [row["id"] for row in await tx.fetch("select id from orders")]
 
     async def refund(tx: Tx, order_id: str) -> None:
-        done = await refunded(tx, await orders.find(tx, shop, order_id), "5.00")
-        await refund_said(tx, done, "SUCCEEDED" if order_id < ids[4] else "REFUSED")
+        refund = await refunded(tx, await orders.find(tx, shop, order_id), "5.00")
+        await refund_said(tx, refund, "SUCCEEDED" if order_id < ids[4] else "REFUSED")
 
     await asyncio.gather(
         *(db.run(partial(refund, order_id=each)) for each in ids),
@@ -278,11 +278,11 @@ async def test_a_reserve_that_a_dispute_takes_meanwhile_is_not_released(db: Db) 
         assert "ROLLING_RESERVE_RELEASE" not in posted
 
 
-@pytest.mark.parametrize(("word", "released"), [("OPENED", 0), ("WON", 1), ("RECOVERED", 1)])
-async def test_a_disputed_orders_reserve_waits(db: Db, word, released) -> None:
+@pytest.mark.parametrize(("status", "released"), [("OPENED", 0), ("WON", 1), ("RECOVERED", 1)])
+async def test_a_disputed_orders_reserve_waits(db: Db, status, released) -> None:
     async with db.transaction() as tx:
         order = await settled(tx, await in_status(tx, "PAID", reserve_rate="0.1", reserve_days=0))
-        await dispute_said(tx, order, word)
+        await dispute_said(tx, order, status)
     assert await settlement.release_reserves(db, NOW + DAY) == released
 
 

@@ -52,16 +52,16 @@ async def apply_outcome(
 
 
 async def apply_to_attempt(
-    tx: Tx, seen: PaymentAttempt, outcome: PaymentOutcome, now: int
+    tx: Tx, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
 ) -> PaymentAttempt:
     """Apply the outcome that an attempt's own gateway reports, as ``apply_outcome`` does.
 
-    ``seen`` may be out of date: the attempt is read again once its order is locked.
+    ``attempt`` may be out of date: it is read again once its order is locked.
     """
     if outcome.status == "SUCCEEDED":
-        await epay_numbers.lock_number(tx, seen.merchant_id, seen.order_id)
-    order = await lock(tx, seen.merchant_id, seen.order_id)
-    attempt = await find_attempt(tx, seen.merchant_id, seen.id)
+        await epay_numbers.lock_number(tx, attempt.merchant_id, attempt.order_id)
+    order = await lock(tx, attempt.merchant_id, attempt.order_id)
+    attempt = await find_attempt(tx, attempt.merchant_id, attempt.id)
     match outcome.status:
         case "SUCCEEDED":
             return await _apply_payment(tx, order, attempt, outcome, now)

@@ -89,7 +89,7 @@ async def submit(
     if start is None:
         start = await db.run(lambda tx: _start(tx, gateways, intent, now))
     order, attempt, is_new = start
-    sent: Order | None = after_intent(order)
+    sent_order: Order | None = after_intent(order)
     tried: tuple[str, ...] = ()
     while attempt is not None and is_new:
         waited_ms = (time.monotonic_ns() - started_ns) // 1_000_000
@@ -104,8 +104,8 @@ async def submit(
         waited_ms = (time.monotonic_ns() - started_ns) // 1_000_000
         tried = (*tried, attempt.gateway)
         if outcome.status != "UNREACHABLE" or waited_ms > _PATIENCE_MS:
-            return await _apply(db, attempt, outcome, now, sent)
-        sent = None
+            return await _apply(db, attempt, outcome, now, sent_order)
+        sent_order = None
         try_next = partial(
             _try_next_gateway,
             gateways=gateways,
@@ -210,14 +210,17 @@ async def _apply(
     attempt: PaymentAttempt,
     outcome: PaymentOutcome,
     now: int,
-    sent: Order | None = None,
+    sent_order: Order | None = None,
 ) -> PaymentAttempt:
     """Apply the outcome that the attempt's own gateway reported.
 
-    ``sent`` is the order as the intent left it, if the outcome is the response to that intent.
+    ``sent_order`` is the order as the intent left it, if the outcome is the response to that
+    intent.
     """
-    if sent is not None and outcome.status in ("ACTION_REQUIRED", "PENDING"):
-        accepted = await db.autocommit(lambda tx: accept_sent(tx, sent, attempt, outcome, now))
+    if sent_order is not None and outcome.status in ("ACTION_REQUIRED", "PENDING"):
+        accepted = await db.autocommit(
+            lambda tx: accept_sent(tx, sent_order, attempt, outcome, now)
+        )
         if accepted is not None:
             return accepted
     return await db.run(lambda tx: apply_to_attempt(tx, attempt, outcome, now))
@@ -355,12 +358,12 @@ def after_intent(order: Order) -> Order:
 
 
 async def accept_sent(
-    tx: Tx, sent: Order, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
+    tx: Tx, sent_order: Order, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
 ) -> PaymentAttempt | None:
     """Apply that the customer must act, or that the gateway will decide later, in one statement.
 
-    ``sent`` is the order as the intent left it, not locked. Writes nothing and returns None if the
-    order changed since, or if the outcome is another one.
+    ``sent_order`` is the order as the intent left it, not locked. Writes nothing and returns None
+    if the order changed since, or if the outcome is another one.
     """
     match outcome.status:
         case "ACTION_REQUIRED" | "PENDING" as status:
@@ -373,7 +376,7 @@ async def accept_sent(
                 reason=outcome.reason,
                 check_at=now + CHECK_AFTER_MS[status],
             )
-            return await transitions.accept(tx, sent, accepted, now)
+            return await transitions.accept(tx, sent_order, accepted, now)
         case _:
             return None
 

@@ -135,8 +135,8 @@ def conditions(query: OrdersQuery | ExportQuery) -> tuple[Condition, ...]:
 
 def _plain(amount: str) -> str:
     """Return an amount without leading zeros."""
-    whole, dot, fraction = amount.partition(".")
-    return f"{whole.lstrip('0') or '0'}{dot}{fraction}"
+    units, dot, fraction = amount.partition(".")
+    return f"{units.lstrip('0') or '0'}{dot}{fraction}"
 
 
 Range: TypeAlias = tuple[int, int]  # inclusive Unix ms; 0 and FOREVER for an open side
@@ -209,14 +209,14 @@ async def list_page(db: Db, merchant_id: str, query: OrdersQuery) -> tuple[list[
 
 
 async def list_customer_page(
-    db: Db, merchant_id: str, email: str, number: int, size: int, **more: Any
+    db: Db, merchant_id: str, email: str, number: int, size: int, **fields: Any
 ) -> tuple[list[Order], int]:
     """Return a page of a customer's orders, newest first, and their total number.
 
-    ``more`` are further fields of ``OrderFilters``, such as the range of time.
+    ``fields`` are further fields of ``OrderFilters``, such as the range of time.
     """
     condition = Condition(terms.term_of(email), terms.EMAIL)
-    filters = OrderFilters(merchant_id=merchant_id, conditions=(condition,), **more)
+    filters = OrderFilters(merchant_id=merchant_id, conditions=(condition,), **fields)
     return await service.list_page(db, filters, None, number, size)
 
 

@@ -59,12 +59,12 @@ async def _index(tx: Tx, merchant_id: str, batch: int, many: int) -> int:
     """Index a batch of orders as they are now; the caller must have locked the merchant's head."""
     changed = await queries.TAKE.all(tx, merchant_id=merchant_id, limit=batch)
     new = [order for order in changed if order.is_new]
-    others = [order for order in changed if not order.is_new]
+    existing = [order for order in changed if not order.is_new]
     counts: Counter[_Day] = Counter()
     if new and not await _add(tx, merchant_id, new, counts):
-        others = changed
-    if others:
-        await _replace(tx, merchant_id, others, counts)
+        existing = changed
+    if existing:
+        await _replace(tx, merchant_id, existing, counts)
     if counts:
         await queries.COUNT.run(
             tx,

@@ -150,13 +150,13 @@ class Search:
         filters, conditions = self._filters, self._filters.conditions
         self._pending = _PendingMatches(keep, after)
         ids = {order_id for condition in conditions for order_id in condition.ids}
-        seen: set[str] = set()
+        pending_ids: set[str] = set()
 
         def examine(candidate: Candidate) -> None:
             if not candidate.is_new:
                 self._outdated.append((candidate.created_at, candidate.id))
             if candidate.id in ids:
-                seen.add(candidate.id)
+                pending_ids.add(candidate.id)
             if filters.fits(candidate):
                 order_terms = candidate.terms
                 if all(condition.holds(candidate.id, order_terms) for condition in conditions):
@@ -166,7 +166,7 @@ class Search:
             async for candidate in queries.PENDING.each(self._tx, merchant_id=filters.merchant_id):
                 examine(candidate)
         for candidate in await queries.NAMED.all(
-            self._tx, merchant_id=filters.merchant_id, id=sorted(ids - seen)
+            self._tx, merchant_id=filters.merchant_id, id=sorted(ids - pending_ids)
         ):
             examine(candidate)
 
@@ -225,8 +225,8 @@ class Search:
     def _is_plain(self) -> bool:
         """Whether the driver's rows are the result, because there is no other condition."""
         filters = self._filters
-        more = filters.columns or filters.session_status or len(filters.conditions) > 1
-        return self._driven_by >= 0 and not more
+        is_narrowed = filters.columns or filters.session_status or len(filters.conditions) > 1
+        return self._driven_by >= 0 and not is_narrowed
 
     @property
     def _statements(self) -> queries.SearchStatements:
@@ -273,7 +273,7 @@ class Search:
         values = self._values(query, limit=most, after_at=cursor.created_at, after_id=cursor.id)
         return await query.all(self._tx, **values)
 
-    def _values(self, statement: Any, **more: Any) -> Mapping[str, Any]:
+    def _values(self, statement: Any, **paging: Any) -> Mapping[str, Any]:
         """Return the values of a statement's parameters."""
         filters, also = self._filters, self._other_places()
         values = {
@@ -289,7 +289,7 @@ class Search:
             "apart": [order_id for _, order_id in self._outdated],
             "created_at": [at for at, _ in self._pending.positions],
             "id": [order_id for _, order_id in self._pending.positions],
-            **more,
+            **paging,
         }
         return {name: values[name] for name in statement.names}
 

@@ -53,8 +53,8 @@ def _short(text: str) -> str:
 def metadata_place(key: str, text: str) -> str:
     """Return the place of a metadata key whose value is the text."""
     place = f"metadata.{key}".replace(_SEPARATOR, " ")
-    own = _short(text).replace(_SEPARATOR, " ")
-    return place if own == term_of(text) else f"{place}:{own}"
+    value = _short(text).replace(_SEPARATOR, " ")
+    return place if value == term_of(text) else f"{place}:{value}"
 
 
 def terms_of(

@@ -151,8 +151,8 @@ async def release_reserves(db: Db, now: int, batch: int = 200) -> int:
     async with db.connection() as tx:
         due = await queries.RESERVES_DUE.all(tx, now=now, limit=batch)
 
-    async def release(tx: Tx, seen: Order) -> None:
-        order = await LOCKED.first(tx, merchant_id=seen.merchant_id, id=seen.id)
+    async def release(tx: Tx, due_order: Order) -> None:
+        order = await LOCKED.first(tx, merchant_id=due_order.merchant_id, id=due_order.id)
         is_due = order is not None and order.reserve_status == "HELD" and order.status != "DISPUTED"
         if order is None or not is_due:
             return
@@ -162,6 +162,6 @@ async def release_reserves(db: Db, now: int, batch: int = 200) -> int:
         )
 
     async def release_one(order: Order) -> None:
-        await db.run(partial(release, seen=order))
+        await db.run(partial(release, due_order=order))
 
     return await jobs.each(due, release_one, lambda order: order.id)
