@@ -283,7 +283,7 @@ def test_a_number_paid_twice_is_notified_and_shown_to_staff(
     assert {message["out_trade_no"] for message in messages.values()} == {form["out_trade_no"]}
     assert [item.subject for item in paid_twice(epay_shop)] == [form["out_trade_no"]]
     (item,) = paid_twice(epay_shop)
-    assert item.below == f"/payments/{epay_shop.order_id(second)}"
+    assert item.page == f"/payments/{epay_shop.order_id(second)}"
     assert epay_shop.order_id(first) in item.detail
     done = epay_shop.act("refund", trade_no=first["trade_no"], money="10.5")
     epay_shop.shop.end_refund(refund_id(epay_shop, done))

@@ -1,1 +1,1 @@
-"""The console of the operator's staff: every merchant, what needs somebody, people and settings."""
+"""Pages of the operator's staff: all merchants, what needs attention, people and settings."""

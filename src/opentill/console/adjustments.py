@@ -1,7 +1,7 @@
-"""Adjusting a merchant's balance: what that moves, then, once it is confirmed, the adjustment.
+"""Adjusting a merchant's balance in two steps: a quote of its effect, then the adjustment.
 
-What ``opentill balance freeze|unfreeze|recharge|correct|fee`` does, through the same service. The
-entries stand in the address of the page that shows it, so that nothing that was typed is lost.
+It does the same as ``opentill balance freeze|unfreeze|recharge|correct|fee``, by the same service.
+The quote is a GET, so that its address keeps the input.
 """
 
 from collections.abc import Mapping
@@ -10,8 +10,8 @@ from typing import Final, get_args
 from starlette.responses import Response
 
 from opentill import adjustments, ledger, merchants, people
-from opentill.adjustments import KINDS, Adjustment, AdjustmentRequest, Kind, Quote
-from opentill.console.labels import ADJUSTMENT_ERROR
+from opentill.adjustments import KINDS, AdjustmentRequest, Kind, Quote
+from opentill.console.labels import ADJUSTMENT_ERROR, FORM_REUSED
 from opentill.console.merchants import PLACE
 from opentill.console.zone import ZONE
 from opentill.core import money
@@ -23,69 +23,68 @@ from opentill.ledger import Held
 from opentill.portal import form_ids, render
 from opentill.portal.model import Page
 from opentill.portal.request import PageRequest
-from opentill.web.translations import N_
 
 _FIELDS: Final = ("kind", "amount", "account", "order", "reference", "reason")
-_HELD: Final[tuple[Held, ...]] = get_args(Held)
-_NEWEST: Final = 20  # that are listed
+_ACCOUNTS: Final[tuple[Held, ...]] = get_args(Held)
+_NEWEST: Final = 20  # adjustments in the list
 
 
-async def show(request: PageRequest) -> Response:
-    """Show the form and, once it is filled in, what it would move. Raises NotFound."""
-    typed = {name: request.query.get(name, "").strip() for name in _FIELDS}
+async def show_adjustments(request: PageRequest) -> Response:
+    """Show the form with the quote of its input, and the newest adjustments. Raises NotFound."""
+    values = {name: request.query.get(name, "").strip() for name in _FIELDS}
     if "kind" not in request.query:
-        return await _page(request, typed)
+        return await _page(request, values)
     try:
         async with request.app.db.snapshot() as tx:
-            quote = await _quote(tx, request, typed)
+            quote = await _quote(tx, request, values)
     except Invalid as problem:
-        return await _page(request, typed, _said(problem), 400)
-    return await _page(request, typed, quote=quote)
+        return await _page(request, values, _error(problem), 400)
+    return await _page(request, values, quote=quote)
 
 
-async def _quote(tx: Tx, request: PageRequest, typed: Mapping[str, str]) -> Quote:
-    asked = await _read(tx, request, typed)
+async def _quote(tx: Tx, request: PageRequest, values: Mapping[str, str]) -> Quote:
+    adjustment = await _parse(tx, request, values)
     above = request.app.settings.approval_above
-    return await adjustments.quote(tx, request.merchant_id, asked, above, request.now)
+    return await adjustments.quote(tx, request.merchant_id, adjustment, above, request.now)
 
 
-async def _read(tx: Tx, request: PageRequest, typed: Mapping[str, str]) -> AdjustmentRequest:
-    """Read what is asked for out of the form. Raises NotFound and Invalid."""
+async def _parse(tx: Tx, request: PageRequest, values: Mapping[str, str]) -> AdjustmentRequest:
+    """Parse the input of the form. Raises NotFound and Invalid."""
     currency = (await merchants.find(tx, request.merchant_id)).settlement_currency
-    kind: Kind | None = next((one for one in KINDS if one == typed["kind"]), None)
-    account: Held | None = next((one for one in _HELD if one == typed["account"]), None)
+    kind: Kind | None = next((name for name in KINDS if name == values["kind"]), None)
+    account: Held | None = next((name for name in _ACCOUNTS if name == values["account"]), None)
     if kind is None:
         raise Invalid("kind", f"kind must be one of {', '.join(KINDS)}")
     if account is None:
-        raise Invalid("account", f"account must be one of {', '.join(_HELD)}")
-    text, order_id = typed["amount"], typed["order"]
-    takes = kind == "correct" and text.startswith("-")
+        raise Invalid("account", f"account must be one of {', '.join(_ACCOUNTS)}")
+    text, order_id = values["amount"], values["order"]
+    is_negative = kind == "correct" and text.startswith("-")
     try:
-        minor = money.parse(text.removeprefix("-") if takes else text, currency)
+        minor = money.parse(text.removeprefix("-") if is_negative else text, currency)
     except ValueError as error:
         raise Invalid("amount", f"amount {error}") from None
     if order_id and not is_id(order_id):
         raise Invalid("order", "order must be the id of an order")
-    actor = people.actor_of(request.login, typed["reason"])
+    actor = people.actor_of(request.login, values["reason"])
     return AdjustmentRequest(
         kind=kind,
-        amount_minor=-minor if takes else minor,
+        amount_minor=-minor if is_negative else minor,
         reason=actor.reason,
         by=actor.who,
-        reference=typed["reference"],
+        reference=values["reference"],
         account=account,
         order_id=order_id or None,
     )
 
 
-def _said(problem: Invalid) -> dict[str, str]:
-    """Return the field that is wrong, and the text that says what it accepts."""
+def _error(problem: Invalid) -> dict[str, str]:
+    """Return the error text of a refusal by its field."""
     return {str(problem.field): ADJUSTMENT_ERROR[str(problem.field)]}
 
 
 async def _page(
     request: PageRequest,
-    typed: Mapping[str, str],
+    values: Mapping[str, str],
     errors: Mapping[str, str] | None = None,
     status: int = 200,
     quote: Quote | None = None,
@@ -93,11 +92,11 @@ async def _page(
     async with request.app.db.snapshot() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         currency = merchant.settlement_currency
-        held = await ledger.find_balance(tx, merchant.id, currency)
+        balance = await ledger.find_balance(tx, merchant.id, currency)
         frozen = await adjustments.sum_frozen_manually(tx, merchant.id, currency)
         newest = await adjustments.list_newest(tx, merchant.id, _NEWEST)
 
-    def shown(minor: int) -> str:
+    def write_amount(minor: int) -> str:
         return request.localizer.amount(Money(minor, currency))
 
     return render.page(
@@ -106,17 +105,23 @@ async def _page(
         status,
         merchant=merchant,
         balances=[
-            (one, shown(getattr(held, one) if held else 0)) for one in ledger.MERCHANT_ACCOUNTS
+            (account, write_amount(getattr(balance, account) if balance else 0))
+            for account in ledger.MERCHANT_ACCOUNTS
         ],
-        frozen=shown(frozen),
-        overdraft=shown(merchant.overdraft_minor),
-        newest=[(one, _amount(request, one)) for one in newest],
+        frozen=write_amount(frozen),
+        overdraft=write_amount(merchant.overdraft_minor),
+        newest=[
+            (row, request.localizer.amount(Money(row.amount_minor, row.currency))) for row in newest
+        ],
         done=request.query.get("done"),
         kinds=KINDS,
-        accounts=_HELD,
-        typed=typed,
+        accounts=_ACCOUNTS,
+        values=values,
         quote=quote,
-        moved=[(name, shown(old), shown(new)) for name, old, new in quote.moved] if quote else [],
+        moves=[
+            (account, write_amount(before), write_amount(after))
+            for account, before, after in (quote.moved if quote else ())
+        ],
         manages=request.may("balance.adjust"),
         most=_NEWEST,
         form_id=form_ids.new_form_id(),
@@ -125,57 +130,41 @@ async def _page(
     )
 
 
-def _amount(request: PageRequest, one: Adjustment) -> str:
-    return request.localizer.amount(Money(one.amount_minor, one.currency))
-
-
-async def make(request: PageRequest) -> Response:
-    """Make the adjustment, or have it wait for a second person; the same form again does nothing.
+async def adjust_balance(request: PageRequest) -> Response:
+    """Adjust the balance, or request approval above the limit, once for each form.
 
     Raises NotFound.
     """
     form = await request.form()
-    typed = {name: form.get(name, "").strip() for name in _FIELDS}
+    values = {name: form.get(name, "").strip() for name in _FIELDS}
     above = request.app.settings.approval_above
     try:
         async with request.app.db.snapshot() as tx:
-            await _quote(tx, request, typed)
+            await _quote(tx, request, values)
     except Invalid as problem:
-        return await _page(request, typed, _said(problem), 400)
+        return await _page(request, values, _error(problem), 400)
 
     async def work(tx: Tx) -> str:
-        asked = await _read(tx, request, typed)
-        made = await adjustments.request(tx, request.merchant_id, asked, above, request.now)
-        return made.id
+        adjustment = await _parse(tx, request, values)
+        stored = await adjustments.request(tx, request.merchant_id, adjustment, above, request.now)
+        return stored.id
 
     try:
-        made = await form_ids.run_once(request, work)
+        adjustment_id = await form_ids.run_once(request, work)
     except KeyReused:
-        return await _page(
-            request,
-            typed,
-            {
-                "kind": N_(
-                    "This form was sent before, with other entries, and has done "
-                    "its work. Send it again if you want another one"
-                )
-            },
-            422,
-        )
+        return await _page(request, values, {"kind": FORM_REUSED}, 422)
     except Invalid as problem:
-        # What was typed is fine, as was just seen: the balance does not allow it.
-        balance = problem.field == "amount"
-        errors = (
-            {"amount": N_("The balance does not allow this amount: see what it has now")}
-            if balance
-            else _said(problem)
-        )
-        return await _page(request, typed, errors, 409)
-    return render.see_other(request, f"{PLACE}/{request.merchant_id}/adjustments?done={made}")
+        errors = _error(problem)
+        if problem.field == "amount":  # the quote has accepted it: only the balance is too low
+            errors = {"amount": ADJUSTMENT_ERROR["balance"]}
+        return await _page(request, values, errors, 409)
+    return render.see_other(
+        request, f"{PLACE}/{request.merchant_id}/adjustments?done={adjustment_id}"
+    )
 
 
 _PLACE: Final = f"{PLACE}/{{merchant:id}}/adjustments"
 pages: Final = (
-    Page("GET", _PLACE, "balance.read", show),
-    Page("POST", _PLACE, "balance.adjust", make),
+    Page("GET", _PLACE, "balance.read", show_adjustments),
+    Page("POST", _PLACE, "balance.adjust", adjust_balance),
 )

@@ -1,7 +1,7 @@
 """The table of all pages of the console, and their routes.
 
-A page is a module with its rows: ``Page(method, path, permission, handler, menu=…)``, whose path is
-below ``/console`` and whose permission is one of staff (``people/permissions.py``).
+Each module has rows ``Page(method, path, permission, handler, menu=…)``: the path is below
+``/console``, the permission is one of staff (``people/permissions.py``).
 """
 
 from pathlib import Path
@@ -41,7 +41,7 @@ from opentill.portal import endpoint
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.portal import Portal
 
-# The menu has the order of this table.
+# The menu has this order.
 PAGES: Final[tuple[Page, ...]] = (
     *home.pages,
     *needs.pages,

@@ -1,7 +1,7 @@
-"""The approvals that wait for a second person: what moves money above a limit.
+"""Approvals by a second person: movements of money above the limit, approved or rejected.
 
-Whoever asked for something cannot approve it, but may withdraw it by rejecting it. Deciding takes
-a step-up; a decision that somebody else has taken meanwhile is said, and nothing is done twice.
+The requester cannot approve a request, but may reject and so withdraw it. A decision requires a
+step-up. A request that somebody else has decided meanwhile is not decided again; the page says so.
 """
 
 from functools import partial
@@ -10,6 +10,7 @@ from typing import Final
 from starlette.responses import Response
 
 from opentill import approvals, merchants, people, reconciliation
+from opentill.console.labels import GIVE_A_REASON
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.money import Money
@@ -20,102 +21,92 @@ from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-_BY_APPROVALS: Final = ("preq_", "areq_")  # how ids begin of what ``approvals`` rejects
+_REQUEST_PREFIXES: Final = ("preq_", "areq_")  # other ids are those of adjustments
 
 
-async def show(request: PageRequest) -> Response:
-    """List everything that waits."""
-    return await _all(request)
+async def list_approvals(request: PageRequest) -> Response:
+    """List the requests that wait for approval."""
+    return await _page(request)
 
 
-async def _all(
+async def _page(
     request: PageRequest,
     status: int = 200,
     errors: dict[str, str] | None = None,
-    typed: dict[str, str] | None = None,
+    reasons: dict[str, str] | None = None,
 ) -> Response:
     async with request.app.db.connection() as tx:
-        found = await approvals.waiting(tx)
-        names = await merchants.names(tx, (one.merchant_id for one in found))
+        waiting = await approvals.waiting(tx)
+        names = await merchants.names(tx, (one.merchant_id for one in waiting))
 
-    def amount(minor: int, currency: str) -> str:
+    def write_amount(minor: int, currency: str) -> str:
         return request.localizer.amount(Money(minor, currency))
 
     return render.page(
         request,
         "approvals.html",
         status,
-        found=found,
+        waiting=waiting,
         names=names,
-        money=amount,
+        amount=write_amount,
         me=people.actor_of(request.login, "").who,
         errors=errors or {},
-        typed=typed or {},
+        reasons=reasons or {},
         zone=ZONE,
     )
 
 
 def approver(request: PageRequest) -> Approver:
-    """Return who approves, and in a browser of whom."""
+    """Return the person who approves, and how to tell who has logged in in their browser."""
     knows = partial(login_cookies.knows, request.app.settings, request.headers)
     return Approver(people.actor_of(request.login, "").who, knows)
 
 
-async def approve(request: PageRequest) -> Response:
-    """Approve something, as somebody else than who asked for it."""
-    wanted, rules = request.ids["approval"], approvals.Rules.from_settings(request.app.settings)
+async def approve_request(request: PageRequest) -> Response:
+    """Approve a request of another person."""
+    request_id, rules = request.ids["approval"], approvals.Rules.from_settings(request.app.settings)
 
     async def work(tx: Tx) -> None:
-        await approvals.approve(tx, wanted, approver(request), rules, request.now)
+        await approvals.approve(tx, request_id, approver(request), rules, request.now)
 
     try:
         await request.app.db.run(work)
     except Invalid as problem:
-        return await _all(
-            request,
-            400,
-            {
-                wanted: _KEYS.get(
-                    problem.field or "", N_("This could not be done. Nothing was moved.")
-                )
-            },
-        )
+        return await _page(request, 400, {request_id: _error_text(problem)})
     except merchants.CapabilityOff:
-        return await _all(
-            request,
-            400,
-            {wanted: N_("This merchant's payouts are switched off. It goes on waiting.")},
-        )
+        error = N_("This merchant's payouts are switched off. It goes on waiting.")
+        return await _page(request, 400, {request_id: error})
     return render.see_other(request, f"{PLACE}?done=approved")
 
 
-async def reject(request: PageRequest) -> Response:
-    """Reject something, with a reason."""
+async def reject_request(request: PageRequest) -> Response:
+    """Reject a request with a reason."""
     form = await request.form()
-    wanted, reason = request.ids["approval"], form.get("reason", "").strip()
+    request_id, reason = request.ids["approval"], form.get("reason", "").strip()
     if not reason:
-        return await _all(request, 400, {wanted: N_("Say why, in a few words.")})
+        return await _page(request, 400, {request_id: GIVE_A_REASON})
     actor = people.actor_of(request.login, reason)
 
     async def work(tx: Tx) -> None:
-        if wanted.startswith(_BY_APPROVALS):
-            await approvals.reject(tx, wanted, actor, request.now)
+        if request_id.startswith(_REQUEST_PREFIXES):
+            await approvals.reject(tx, request_id, actor, request.now)
         else:
-            await reconciliation.reject_adjustment(tx, wanted, actor.who, actor.reason, request.now)
+            await reconciliation.reject_adjustment(
+                tx, request_id, actor.who, actor.reason, request.now
+            )
 
     try:
         await request.app.db.run(work)
     except Invalid as problem:
-        error = _KEYS.get(problem.field or "", N_("This could not be done. Nothing was moved."))
-        return await _all(request, 400, {wanted: error}, {wanted: reason})
+        error = _error_text(problem)
+        return await _page(request, 400, {request_id: error}, {request_id: reason})
     except NotFound:
-        return await _all(request, 404, {wanted: N_("Somebody has decided about this already.")})
+        return await _page(request, 404, {request_id: _DECIDED})
     return render.see_other(request, f"{PLACE}?done=rejected")
 
 
-# What a refusal is about, by its field.
-_KEYS: Final = {
-    "by": N_("Somebody else than who asked for it must approve."),
+# Error texts for a person who must not be the second person, by the field of the refusal.
+NOT_SECOND_PERSON: Final = {
     "invited": N_(
         "Whoever asked for this has invited this person or given them "
         "a new password within the last 72 hours. Somebody else must "
@@ -124,15 +115,26 @@ _KEYS: Final = {
     "browser": N_(
         "Whoever asked for this has logged in in this browser. Approve it in a browser of your own."
     ),
-    "movement": N_("Somebody has decided about this already."),
-    "payout": N_("Somebody has decided about this already."),
+}
+_DECIDED: Final = N_("Somebody has decided about this already.")
+_ERRORS: Final = {
+    **NOT_SECOND_PERSON,
+    "by": N_("Somebody else than who asked for it must approve."),
+    "movement": _DECIDED,
+    "payout": _DECIDED,
     "amount": N_("The balance does not allow this amount now. It goes on waiting."),
     "merchant": N_("The merchant was closed after this was asked for: reject it."),
-    "reason": N_("Say why, in a few words."),
+    "reason": GIVE_A_REASON,
 }
+
+
+def _error_text(problem: Invalid) -> str:
+    return _ERRORS.get(problem.field or "", N_("This could not be done. Nothing was moved."))
+
+
 PLACE: Final = f"{CONSOLE_PATH}/approvals"
 pages: Final = (
-    Page("GET", PLACE, "balance.read", show, menu=N_("Approvals")),
-    Page("POST", f"{PLACE}/{{approval:id}}/approve", "approvals.decide", approve),
-    Page("POST", f"{PLACE}/{{approval:id}}/reject", "approvals.decide", reject),
+    Page("GET", PLACE, "balance.read", list_approvals, menu=N_("Approvals")),
+    Page("POST", f"{PLACE}/{{approval:id}}/approve", "approvals.decide", approve_request),
+    Page("POST", f"{PLACE}/{{approval:id}}/reject", "approvals.decide", reject_request),
 )

@@ -1,16 +1,15 @@
-"""The audit log: what operators and staff did, searched, as a file, and verified."""
+"""The audit log of operators and staff: its list with a search, its file and its verification."""
 
 import re
 from collections.abc import AsyncGenerator
 from typing import Final
-from urllib.parse import urlencode
 
 import msgspec
 from starlette.responses import Response
 
 from opentill import merchants
+from opentill.console import filters
 from opentill.console.zone import ZONE
-from opentill.core.ids import is_id
 from opentill.http import csvfile
 from opentill.merchants import AuditHead, AuditQuery, AuditRow
 from opentill.portal import downloads, lists, render
@@ -32,105 +31,93 @@ _COLUMNS: Final = (
     "reason",
     "hash",
 )
-_OF_FILE: Final = 1000  # rows that are read at once
+_FILE_PAGE: Final = 1000  # rows that each query of the file reads
 
 
-def _sought(request: PageRequest) -> tuple[AuditQuery, Days]:
-    days = lists.days(request, ZONE)
-    merchant_id, before = lists.text(request, "merchant"), request.query.get("before", "")
-    sought = AuditQuery(
+def _read_query(request: PageRequest) -> tuple[AuditQuery, Days, dict[str, str]]:
+    """Read the filters and the cursor; also the days, and the errors of the filters by field."""
+    days, (merchant_id, errors) = lists.days(request, ZONE), filters.merchant_id(request)
+    query = AuditQuery(
         text=lists.text(request, "query"),
-        merchant_id=merchant_id if is_id(merchant_id) else "",
+        merchant_id="" if errors else merchant_id,
         since=days.since,
         until=days.until,
     )
+    before = request.query.get("before", "")
     if _NUMBER.fullmatch(before):
-        sought = msgspec.structs.replace(sought, before=int(before))
-    return sought, days
+        query = msgspec.structs.replace(query, before=int(before))
+    return query, days, errors | days.errors
 
 
-def _errors(request: PageRequest, days: Days) -> dict[str, str]:
-    merchant_id, errors = lists.text(request, "merchant"), dict(days.errors)
-    if merchant_id and not is_id(merchant_id):
-        errors["merchant"] = N_("Enter the id of a merchant, such as mer_…, or nothing")
-    return errors
-
-
-async def show(request: PageRequest) -> Response:
-    """List what was done, newest first."""
-    sought, days = _sought(request)
+async def list_audit_rows(request: PageRequest) -> Response:
+    """List the rows of the audit log, newest first."""
+    query, days, errors = _read_query(request)
     async with request.app.db.connection() as tx:
-        found = await merchants.search_audit(tx, sought, lists.SIZE + 1)
-        names = await merchants.names(tx, (one.merchant_id for one in found if one.merchant_id))
-    shown = found[: lists.SIZE]
+        page = await merchants.search_audit(tx, query, lists.SIZE + 1)
+        names = await merchants.names(tx, (row.merchant_id for row in page if row.merchant_id))
+    rows = page[: lists.SIZE]
     return render.page(
         request,
         "audit.html",
-        rows=shown,
+        rows=rows,
         names=names,
-        next=shown[-1].number if len(found) > lists.SIZE else None,
-        newest=request.console("audit") + _query(request),
-        file=request.console("audit.csv") + _query(request),
-        text=sought.text,
+        next=rows[-1].number if len(page) > lists.SIZE else None,
+        newest=request.console("audit") + filters.query_string(request),
+        file=request.console("audit.csv") + filters.query_string(request),
+        text=query.text,
         merchant=lists.text(request, "merchant"),
         days=days,
-        errors=_errors(request, days),
+        errors=errors,
         zone=ZONE,
     )
 
 
-def _query(request: PageRequest) -> str:
-    """Return the filters of the list as they stand in its address."""
-    filters = {name: text for name, text in request.query.items() if name not in {"before", "lang"}}
-    return f"?{urlencode(filters)}" if filters else ""
-
-
-async def file(request: PageRequest) -> Response:
-    """Send what the list would show on all of its pages, newest first."""
-    sought, days = _sought(request)
-    if _errors(request, days):  # the page says what is wrong
-        return render.see_other(request, f"{PLACE}{_query(request)}")
+async def export_audit_rows(request: PageRequest) -> Response:
+    """Stream all pages of the list as CSV. Errors in the filters are shown by the list."""
+    query, _, errors = _read_query(request)
+    if errors:
+        return render.see_other(request, f"{PLACE}{filters.query_string(request)}")
 
     async def rows() -> AsyncGenerator[tuple[str, ...], None]:
-        before = sought.before
+        before = query.before
         while True:
-            part = msgspec.structs.replace(sought, before=before)
+            next_query = msgspec.structs.replace(query, before=before)
             async with request.app.db.connection() as tx:
-                found = await merchants.search_audit(tx, part, _OF_FILE)
-            for row in found:
-                yield _line(row)
-            if len(found) < _OF_FILE:
+                page = await merchants.search_audit(tx, next_query, _FILE_PAGE)
+            for row in page:
+                yield _cells(row)
+            if len(page) < _FILE_PAGE:
                 return
-            before = found[-1].number or 0
+            before = page[-1].number or 0
 
     chunks = csvfile.encode_rows(_COLUMNS, rows())
     return await downloads.table("audit.csv", chunks)
 
 
-def _line(row: AuditRow) -> tuple[str, ...]:
+def _cells(row: AuditRow) -> tuple[str, ...]:
     cells = (row.number, row.at, csvfile.format_utc(row.at), row.who, row.action, row.merchant_id)
     return tuple(map(csvfile.format_cell, (*cells, row.subject, row.reason, row.hash)))
 
 
-async def verify(request: PageRequest) -> Response:
-    """Read the whole chain and say what was changed in it, beginning with a place noted earlier."""
-    given, errors = lists.text(request, "expect"), dict[str, str]()
-    noted = _HEAD.fullmatch(given)
-    if given and noted is None:
+async def verify_audit_log(request: PageRequest) -> Response:
+    """Verify the chain of hashes, also against the head that an earlier verification has shown."""
+    text, errors = lists.text(request, "expect"), dict[str, str]()
+    head = _HEAD.fullmatch(text)
+    if text and head is None:
         errors["expect"] = N_("Enter it as NUMBER:HASH, or nothing")
     verdict = None
     if request.query.get("now") and not errors:
-        expected = None if noted is None else AuditHead(int(noted[1]), noted[2])
+        expected = None if head is None else AuditHead(int(head[1]), head[2])
         async with request.app.db.snapshot() as tx:
             verdict = await merchants.verify_audit(tx, expected)
     return render.page(
-        request, "verify.html", expect=given, verdict=verdict, errors=errors, most=100
+        request, "verify.html", expect=text, verdict=verdict, errors=errors, most=100
     )
 
 
 PLACE: Final = f"{CONSOLE_PATH}/audit"
 pages: Final = (
-    Page("GET", PLACE, "audit.read", show, menu=N_("Audit log")),
-    Page("GET", f"{PLACE}.csv", "audit.read", file),
-    Page("GET", f"{PLACE}/verify", "audit.read", verify),
+    Page("GET", PLACE, "audit.read", list_audit_rows, menu=N_("Audit log")),
+    Page("GET", f"{PLACE}.csv", "audit.read", export_audit_rows),
+    Page("GET", f"{PLACE}/verify", "audit.read", verify_audit_log),
 )

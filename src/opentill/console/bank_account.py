@@ -1,4 +1,4 @@
-"""The bank account that a merchant's payouts go to, as staff see, change and confirm it."""
+"""Staff see, change and confirm the bank account of a merchant's payouts."""
 
 from functools import partial
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from starlette.responses import Response
 
 from opentill import merchants, payouts, people
-from opentill.console.labels import BANK_ACCOUNT_ERROR
+from opentill.console.labels import GIVE_A_REASON
 from opentill.console.merchants import PLACE
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid
@@ -16,46 +16,35 @@ from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 _PLACE: Final = f"{PLACE}/{{merchant:id}}/bank-account"
-_HERE: Final = bank_account.Place("payouts.manage", ZONE)
+_CONSOLE: Final = bank_account.Place("payouts.manage", ZONE)
+_CHANGED: Final = N_(
+    "Nothing was confirmed: the account or its payouts have changed since you opened this page."
+)
 
 
-async def confirm(request: PageRequest) -> Response:
-    """Let payouts go to the account again after the bank returned one. Raises NotFound."""
+async def confirm_bank_account(request: PageRequest) -> Response:
+    """Resume payouts to the account after the bank has returned one. Raises NotFound."""
     form = await request.form()
     actor = people.actor_of(request.login, form.get("confirmation", "").strip())
-    version, held_since = form.get("version", ""), form.get("held", "")
     try:
-        seen = int(version), int(held_since)
+        seen = int(form.get("version", "")), int(form.get("held", ""))
     except ValueError:
-        seen = 0, 0  # no form of ours
+        seen = 0, 0  # not a form of this page: no account has these values
     merchant_id, now = request.merchant_id, request.now
     try:
         await request.app.db.run(
             lambda tx: payouts.confirm_account(tx, merchant_id, actor, now, seen)
         )
     except merchants.Stale:
-        return await bank_account.show(
-            request,
-            _HERE,
-            409,
-            {
-                "confirmation": N_(
-                    "Nothing was confirmed: the account or its payouts have "
-                    "changed since you opened this page."
-                )
-            },
-        )
+        return await bank_account.show(request, _CONSOLE, 409, {"confirmation": _CHANGED})
     except Invalid as problem:
-        field = "reason" if problem.field == "reason" else "held"
-        return await bank_account.show(
-            request, _HERE, 400, {"confirmation": BANK_ACCOUNT_ERROR[field]}
-        )
-    place = request.path.removesuffix("/confirm")
-    return render.see_other(request, f"{place}?confirmed=1")
+        error = GIVE_A_REASON if problem.field == "reason" else _CHANGED
+        return await bank_account.show(request, _CONSOLE, 400, {"confirmation": error})
+    return render.see_other(request, f"{request.path.removesuffix('/confirm')}?confirmed=1")
 
 
 pages: Final = (
-    Page("GET", _PLACE, "payouts.read", partial(bank_account.show, place=_HERE)),
-    Page("POST", _PLACE, "payouts.manage", partial(bank_account.save, place=_HERE)),
-    Page("POST", f"{_PLACE}/confirm", "payouts.manage", confirm),
+    Page("GET", _PLACE, "payouts.read", partial(bank_account.show, place=_CONSOLE)),
+    Page("POST", _PLACE, "payouts.manage", partial(bank_account.save, place=_CONSOLE)),
+    Page("POST", f"{_PLACE}/confirm", "payouts.manage", confirm_bank_account),
 )

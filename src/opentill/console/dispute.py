@@ -1,6 +1,6 @@
-"""One dispute of whichever merchant: its deadline, the evidence of the merchant's, and the notes.
+"""The page of a dispute of any merchant: its deadline, the merchant's evidence, and the notes.
 
-How it ends is said on the page of its payment, where the money that this moves is shown.
+Staff decide a dispute on the page of its payment, which shows the money that a decision moves.
 """
 
 from collections.abc import Mapping
@@ -10,10 +10,12 @@ from typing import Final
 from starlette.responses import Response
 
 from opentill import disputes, merchants, people
+from opentill.console import notes
+from opentill.console.labels import GIVE_A_REASON_255
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, KeyReused, or_not_found
 from opentill.core.money import Money
-from opentill.core.notes import LONGEST_NOTE, MOST_NOTES, NotesFull
+from opentill.core.notes import LONGEST_NOTE, MOST_NOTES
 from opentill.db.database import Tx
 from opentill.disputes import Dispute
 from opentill.figures.model import day_bounds, local
@@ -24,7 +26,7 @@ from opentill.web import responses
 from opentill.web.translations import N_
 
 _LONGEST_REASON: Final = 255
-_FURTHEST: Final = timedelta(days=366)  # that a bank leaves for evidence
+_LATEST_DEADLINE: Final = timedelta(days=366)  # from today
 _FIELDS: Final = ("until", "reason", "note")
 
 
@@ -32,13 +34,13 @@ class _Stale(Exception):
     """The deadline has changed since the form was shown."""
 
 
-async def show(request: PageRequest) -> Response:
+async def show_dispute(request: PageRequest) -> Response:
     """Show a dispute. Raises NotFound."""
     return await _page(request)
 
 
-async def _found(request: PageRequest) -> Dispute:
-    """Find the dispute in the path, and note the visit at its merchant. Raises NotFound."""
+async def _visit(request: PageRequest) -> Dispute:
+    """Find the dispute in the path and record the visit in the audit log. Raises NotFound."""
     async with request.app.db.connection() as tx:
         dispute = await disputes.find_anywhere(tx, request.ids["dispute"])
     await people.visit(request.app.db, request.login, dispute.merchant_id, request.now)
@@ -49,15 +51,14 @@ async def _page(
     request: PageRequest,
     status: int = 200,
     errors: dict[str, str] | None = None,
-    typed: Mapping[str, str] | None = None,
+    values: Mapping[str, str] | None = None,
 ) -> Response:
-    merchant_id = (await _found(request)).merchant_id
+    merchant_id = (await _visit(request)).merchant_id
     async with request.app.db.snapshot() as tx:
         dispute = await disputes.find(tx, merchant_id, request.ids["dispute"])
         merchant = await merchants.find(tx, merchant_id)
-        notes = await disputes.notes(tx, dispute)
+        dispute_notes = await disputes.notes(tx, dispute)
         files = await disputes.list_evidence(tx, dispute)
-    debit = Money(dispute.debit_minor, dispute.debit_currency)
     return render.page(
         request,
         "dispute.html",
@@ -65,131 +66,111 @@ async def _page(
         dispute=dispute,
         merchant=merchant,
         amount=Money(dispute.amount_minor, dispute.currency),
-        debit=debit,
+        debit=Money(dispute.debit_minor, dispute.debit_currency),
         fee=Money(dispute.fee_minor, dispute.debit_currency),
-        notes=notes,
+        notes=dispute_notes,
         files=files,
         decides=request.may("disputes.decide"),
-        full=len(notes) >= MOST_NOTES,
+        is_full=len(dispute_notes) >= MOST_NOTES,
         longest_note=LONGEST_NOTE,
-        values={name: (typed or {}).get(name, "") for name in _FIELDS},
-        seen=_seen(dispute),
+        values={name: (values or {}).get(name, "") for name in _FIELDS},
+        seen=_state_token(dispute),
         errors=errors or {},
         form_id=form_ids.new_form_id,
-        late=dispute.respond_by is not None and dispute.respond_by < request.now,
+        is_late=dispute.respond_by is not None and dispute.respond_by < request.now,
         zone=ZONE,
     )
 
 
-def _seen(dispute: Dispute) -> str:
-    """Return what the form of the deadline was made of: as long as that is so, it may be sent."""
+def _state_token(dispute: Dispute) -> str:
+    """Return the token of a dispute's state. A form with another token is stale."""
     return f"{dispute.status}.{dispute.respond_by or 0}"
 
 
 async def set_deadline(request: PageRequest) -> Response:
-    """Name the last day on which evidence counts, once for each form."""
-    form, found = await request.form(), await _found(request)
+    """Set the last day on which the bank accepts evidence, once for each form."""
+    form, dispute = await request.form(), await _visit(request)
     reason = form.get("reason", "").strip()
-    last, errors = _last_day(request, form.get("until", "").strip()), dict[str, str]()
-    if last is None:
+    last_day, errors = _parse_deadline(request, form.get("until", "").strip()), dict[str, str]()
+    if last_day is None:
         errors["until"] = N_("Enter a day from today on, at most a year ahead")
     if not 0 < len(reason) <= _LONGEST_REASON:
-        errors["reason"] = N_("Say why, in 1 to 255 characters")
-    if last is None or errors:
+        errors["reason"] = GIVE_A_REASON_255
+    if last_day is None or errors:
         return await _page(request, 400, errors, form)
-    until, actor = day_bounds(last, ZONE).until - 1, people.actor_of(request.login, reason)
-    ids = (found.merchant_id, found.id)
+    until, actor = day_bounds(last_day, ZONE).until - 1, people.actor_of(request.login, reason)
+    ids = merchant_id, dispute_id = dispute.merchant_id, dispute.id
 
     async def work(tx: Tx) -> str:
-        subject = f"{found.id} until {last} UTC"
+        subject = f"{dispute_id} until {last_day} UTC"
         await merchants.record_audit(
-            tx, actor, "disputes deadline", found.merchant_id, subject, request.now
+            tx, actor, "disputes deadline", merchant_id, subject, request.now
         )
-        dispute = await disputes.find(tx, *ids)
-        if _seen(dispute) != form.get("seen"):
+        if _state_token(await disputes.find(tx, *ids)) != form.get("seen"):
             raise _Stale
         await disputes.set_deadline(tx, *ids, until, request.now)
-        return found.id
+        return dispute_id
 
     try:
         await form_ids.run_once(request, work)
-    except (Invalid, KeyReused, _Stale):  # it is decided, or somebody has named another
-        return await _page(
-            request,
-            409,
-            {
-                "until": N_(
-                    "The dispute has changed since this was shown, or this form "
-                    "was used already. Nothing was done by it. Look at the "
-                    "deadline above, then send it again"
-                )
-            },
-            form,
+    except (Invalid, KeyReused, _Stale):  # Invalid: the dispute is decided
+        error = N_(
+            "The dispute has changed since this was shown, or this form "
+            "was used already. Nothing was done by it. Look at the "
+            "deadline above, then send it again"
         )
-    return _back(request, "deadline")
+        return await _page(request, 409, {"until": error}, form)
+    return _redirect(request, "deadline")
 
 
-def _last_day(request: PageRequest, text: str) -> date | None:
-    """Read a day from today on, None for any other text."""
+def _parse_deadline(request: PageRequest, text: str) -> date | None:
+    """Parse a day from today on, at most a year ahead; return None for any other text."""
     today = local(request.now, ZONE).date()
     try:
-        found = date.fromisoformat(text)
+        day = date.fromisoformat(text)
     except ValueError:
         return None
-    return found if today <= found <= today + _FURTHEST else None
+    return day if today <= day <= today + _LATEST_DEADLINE else None
 
 
 async def add_note(request: PageRequest) -> Response:
-    """Add a note that the merchant's team reads too, once however often the form is sent."""
-    form, found = await request.form(), await _found(request)
-    text, ids = form.get("note", ""), (found.merchant_id, found.id)
-    actor = people.actor_of(request.login, text.strip()[:_LONGEST_REASON])
+    """Add a note, which the merchant's team can read, once for each form."""
+    form, dispute = await request.form(), await _visit(request)
+    text, ids = form.get("note", ""), (dispute.merchant_id, dispute.id)
+    actor = notes.author(request, text)
 
     async def work(tx: Tx) -> str:
-        await merchants.lock_audit_log(tx)  # the note is checked before the reason that it makes
+        # Lock first, since the audit log is written last: an invalid note must be reported as such.
+        await merchants.lock_audit_log(tx)
         await disputes.add_note(tx, *ids, text, actor.who, request.now)
         await merchants.record_audit(tx, actor, "disputes note", *ids, request.now)
-        return found.id
+        return dispute.id
 
-    try:
-        await form_ids.run_once(request, work)
-    except KeyReused:
-        status, error = (
-            422,
-            N_(
-                "This form was sent before, with other entries, and has done "
-                "its work. Send it again if you want another one"
-            ),
-        )
-    except NotesFull:
-        status, error = 409, N_("A dispute has at most 100 notes, so this one was not added")
-    except Invalid:
-        status, error = 400, N_("Enter plain text of 1 to 5,000 characters")
-    else:
-        return _back(request, "note")
-    return await _page(request, status, {"note": error}, form)
+    if refusal := await notes.add_once(request, work):
+        status, error = refusal
+        return await _page(request, status, {"note": error}, form)
+    return _redirect(request, "note")
 
 
-async def download(request: PageRequest) -> Response:
-    """Send a file of evidence as an attachment, which no browser shows or runs as a page."""
-    dispute = await _found(request)
+async def download_evidence(request: PageRequest) -> Response:
+    """Send a file of evidence as an attachment, so that no browser renders it as a page."""
+    dispute = await _visit(request)
     async with request.app.db.connection() as tx:
         files = await disputes.list_evidence(tx, dispute)
-        wanted = (one for one in files if one.id == request.ids["file"])
-        file = or_not_found(next(wanted, None))
+        file = or_not_found(next((f for f in files if f.id == request.ids["file"]), None))
         content = await disputes.read_evidence(tx, dispute.merchant_id, file.id)
     return responses.attachment(content, file.kind, file.name)
 
 
-def _back(request: PageRequest, done: str) -> Response:
+def _redirect(request: PageRequest, done: str) -> Response:
     return render.see_other(request, f"{PLACE}/{request.ids['dispute']}?done={done}")
 
 
 PLACE: Final = f"{CONSOLE_PATH}/disputes"
-_ONE: Final = f"{PLACE}/{{dispute:id}}"
+_DISPUTE: Final = f"{PLACE}/{{dispute:id}}"
 pages: Final = (
-    Page("GET", _ONE, "disputes.read", show),
-    Page("POST", f"{_ONE}/deadline", "disputes.decide", set_deadline),
-    Page("POST", f"{_ONE}/notes", "disputes.decide", add_note),
-    Page("GET", f"{_ONE}/evidence/{{file:id}}", "disputes.read", download),
+    Page("GET", _DISPUTE, "disputes.read", show_dispute),
+    Page("POST", f"{_DISPUTE}/deadline", "disputes.decide", set_deadline),
+    Page("POST", f"{_DISPUTE}/notes", "disputes.decide", add_note),
+    Page("GET", f"{_DISPUTE}/evidence/{{file:id}}", "disputes.read", download_evidence),
 )

@@ -1,7 +1,7 @@
-"""A test payment through one gateway: the form that opens it, and the address to pay it at.
+"""Test payments through a gateway: the form that opens one, the link to pay it, and the list.
 
-It is an ordinary payment of a merchant, so that it shows what customers of that gateway get; staff
-give it back with the refund of its page.
+A test payment is an ordinary payment of a merchant, so that it takes the same way as those of
+customers. Staff refund it on its page.
 """
 
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from opentill import checkouts, merchants, orders, people
 from opentill.checkouts import GatewayTest, OpenedTest
+from opentill.console.labels import FORM_REUSED
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, KeyReused, NotFound, NotPermitted, Problem
 from opentill.core.ids import is_id
@@ -27,65 +28,65 @@ from opentill.web.translations import N_
 
 _FIELDS: Final = ("gateway", "merchant", "amount", "currency", "method")
 _REASON: Final = "on the page of gateways"
-_SIZE: Final = 20  # test payments of a page
+_PAGE_SIZE: Final = 20
 
 
-class Tested(msgspec.Struct, frozen=True):
-    """A test payment in the list, with what became of it; ``through`` is "" before an attempt."""
+class Row(msgspec.Struct, frozen=True):
+    """A test payment in the list."""
 
-    opened: OpenedTest
+    test: OpenedTest
     order: Order
     amount: str
-    through: str
+    gateway: str  # of the last attempt, "" if there is none
 
 
-async def _listed(tx: Tx, request: PageRequest) -> tuple[list[Tested], str | None]:
-    """Return a page of test payments, newest first, and the order before which there are more."""
-    rows = await checkouts.list_gateway_tests(tx, lists.before(request), _SIZE + 1)
-    found: list[Tested] = []
-    for one in rows[:_SIZE]:
-        order = await orders.find(tx, one.merchant_id, one.order_id)
-        last = await orders.last_attempt(tx, one.merchant_id, one.order_id)
+async def _read_rows(tx: Tx, request: PageRequest) -> tuple[list[Row], str | None]:
+    """Return a page of test payments, newest first, and the cursor of the next page if any."""
+    tests = await checkouts.list_gateway_tests(tx, lists.before(request), _PAGE_SIZE + 1)
+    rows: list[Row] = []
+    for test in tests[:_PAGE_SIZE]:
+        order = await orders.find(tx, test.merchant_id, test.order_id)
+        attempt = await orders.last_attempt(tx, test.merchant_id, test.order_id)
         amount = request.localizer.amount(Money(order.amount_minor, order.currency))
-        found.append(Tested(one, order, amount, last.gateway if last else ""))
-    return found, found[-1].order.id if len(rows) > _SIZE else None
+        rows.append(Row(test, order, amount, attempt.gateway if attempt else ""))
+    return rows, rows[-1].order.id if len(tests) > _PAGE_SIZE else None
 
 
-async def show(request: PageRequest) -> Response:
-    """Show the form, a page of test payments, and where to pay one that was just opened."""
+async def show_gateway_tests(request: PageRequest) -> Response:
+    """Show the form, a page of test payments, and the link to pay one that was just opened."""
     return await _page(request, {name: request.query.get(name, "") for name in _FIELDS})
 
 
 async def _page(
     request: PageRequest,
-    typed: Mapping[str, str],
+    values: Mapping[str, str],
     errors: Mapping[str, str] | None = None,
     status: int = 200,
     *,
     wait: str = "",
 ) -> Response:
     gateways = request.app.gateways
-    name = typed["gateway"] if typed["gateway"] in gateways else next(iter(gateways))
-    offered = {one for code in EXPONENTS for one in methods_of(gateways, name, code)}
+    gateway = values["gateway"] if values["gateway"] in gateways else next(iter(gateways))
+    offered = {method for code in EXPONENTS for method in methods_of(gateways, gateway, code)}
     opened = await checkouts.find_page_view(request.app.db, request.query.get("opened", ""))
     async with request.app.db.connection() as tx:
-        found, older = await _listed(tx, request)
-        names = await merchants.names(tx, (one.opened.merchant_id for one in found))
+        rows, older = await _read_rows(tx, request)
+        names = await merchants.names(tx, (row.test.merchant_id for row in rows))
         if opened and not await checkouts.is_gateway_test(
             tx, opened.session.merchant_id, opened.order.id
         ):
-            opened = None  # some other session
+            opened = None  # the session is not a test payment
     return render.page(
         request,
         "gateway_test.html",
         status,
-        gateway=name,
-        found=found,
+        gateway=gateway,
+        rows=rows,
         older=older,
         names=names,
         manages=request.may("orders.decide"),
-        methods=[one for one in METHODS if one in offered],
-        typed=typed,
+        methods=[method for method in METHODS if method in offered],
+        values=values,
         opened=opened,
         link=f"{request.app.settings.public_url}/checkout/{opened.session.id}" if opened else "",
         form_id=form_ids.new_form_id(),
@@ -95,85 +96,65 @@ async def _page(
     )
 
 
-async def open_one(request: PageRequest) -> Response:
+async def open_test_payment(request: PageRequest) -> Response:
     """Open a test payment, once for each form."""
     form = await request.form()
-    typed = {name: form.get(name, "").strip() for name in _FIELDS}
+    values = {name: form.get(name, "").strip() for name in _FIELDS}
     settings, actor = request.app.settings, people.actor_of(request.login, _REASON)
-    typed["currency"] = typed["currency"].upper()
+    values["currency"] = values["currency"].upper()
 
     async def work(tx: Tx) -> str:
-        if not is_id(typed["merchant"]):
+        if not is_id(values["merchant"]):
             raise NotFound
-        made = await checkouts.open_gateway_test(
+        session = await checkouts.open_gateway_test(
             tx,
             request.app.gateways,
-            typed["merchant"],
-            GatewayTest(**{name: typed[name] for name in GatewayTest.__struct_fields__}),
+            values["merchant"],
+            GatewayTest(**{name: values[name] for name in GatewayTest.__struct_fields__}),
             actor,
             request.now,
             settings,
         )
-        return made.id
+        return session.id
 
     try:
-        made = await form_ids.run_once(request, work)
+        session_id = await form_ids.run_once(request, work)
     except (Invalid, KeyReused, NotFound, NotPermitted) as problem:
-        status, errors, wait = _refused(problem)
-        return await _page(request, typed, errors, status, wait=wait)
-    return render.see_other(request, f"{PLACE}?gateway={typed['gateway']}&opened={made}")
+        status, errors, wait = _explain(problem)
+        return await _page(request, values, errors, status, wait=wait)
+    return render.see_other(request, f"{PLACE}?gateway={values['gateway']}&opened={session_id}")
 
 
-def _refused(problem: Problem) -> tuple[int, dict[str, str], str]:
-    """Return the status, the field with its text, and a value that this names."""
+def _explain(problem: Problem) -> tuple[int, dict[str, str], str]:
+    """Return the status, the error text by field, and the value of {wait} in the text."""
     match problem:
         case KeyReused():
-            return (
-                422,
-                {
-                    "gateway": N_(
-                        "This form was sent before, with other entries, and has done "
-                        "its work. Send it again if you want another one"
-                    )
-                },
-                "",
-            )
+            return 422, {"gateway": FORM_REUSED}, ""
         case NotFound():
             return 400, {"merchant": N_("Enter the id of a merchant, such as mer_…")}, ""
         case checkouts.NotPreferred(first=first):
-            return (
-                409,
-                {
-                    "gateway": N_(
-                        "Payments of this method and currency go to {wait} first, and "
-                        "this one would too. Choose another method or currency, or put "
-                        "this gateway first for it with OPENTILL_ROUTES or "
-                        "OPENTILL_GATEWAYS; one that was not reached within 30 seconds "
-                        "comes last"
-                    )
-                },
-                first,
+            error = N_(
+                "Payments of this method and currency go to {wait} first, and "
+                "this one would too. Choose another method or currency, or put "
+                "this gateway first for it with OPENTILL_ROUTES or "
+                "OPENTILL_GATEWAYS; one that was not reached within 30 seconds "
+                "comes last"
             )
+            return 409, {"gateway": error}, first
         case merchants.CapabilityOff(why=why):
             return 403, {"merchant": N_("This merchant may not take payments: {wait}")}, why
         case Invalid(field=name):
-            field, key = _ERRORS.get(
-                name or "",
-                (
-                    "currency",
-                    N_(
-                        "There is no exchange rate from this currency to the "
-                        "merchant's, or the amount is worth too little or too much in "
-                        "it"
-                    ),
-                ),
-            )
-            return 400, {field: key}, ""
+            field, error = _ERRORS.get(name or "", ("currency", _NO_RATE))
+            return 400, {field: error}, ""
         case _:
             return 403, {"merchant": N_("This merchant has not accepted the agreement yet")}, ""
 
 
-# field of the service → field of the form, and the text that says what it accepts
+_NO_RATE: Final = N_(
+    "There is no exchange rate from this currency to the "
+    "merchant's, or the amount is worth too little or too much in it"
+)
+# Field of the service → field of the form and error text.
 _ERRORS: Final = {
     "gateway": ("gateway", N_("Choose one of the gateways of this deployment")),
     "price": ("amount", N_("Enter an amount above 0, such as 1.00")),
@@ -182,6 +163,6 @@ _ERRORS: Final = {
 }
 PLACE: Final = f"{CONSOLE_PATH}/gateways/test"
 pages: Final = (
-    Page("GET", PLACE, "deployment.read", show),
-    Page("POST", PLACE, "orders.decide", open_one),
+    Page("GET", PLACE, "deployment.read", show_gateway_tests),
+    Page("POST", PLACE, "orders.decide", open_test_payment),
 )

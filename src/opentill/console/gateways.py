@@ -1,6 +1,6 @@
-"""How the gateways do: attempts, success, latency, the last refusal, and what they have not said.
+"""The state of the gateways: attempts, success rate, latency, last refusal, unknown outcomes.
 
-Nothing is called here: each leads to a test payment (``gateway_tests.py``).
+The page calls no gateway; each has a link to a test payment (``gateway_tests.py``).
 """
 
 from collections.abc import Sequence
@@ -27,28 +27,28 @@ from opentill.web.translations import N_, NC_
 _QUARTER_MS: Final = 900_000
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
-_RESPONSE_MS: Final = 15_000  # after which an attempt without a response is asked for
-NEWEST: Final = 50  # attempts of each merchant among which the last refusal is looked for
+_RESPONSE_MS: Final = 15_000  # older attempts without an outcome are counted
+NEWEST: Final = 50  # the last refusal is searched in so many newest attempts of each merchant
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """One gateway as the page shows it."""
+class GatewayState(msgspec.Struct, frozen=True, kw_only=True):
+    """A gateway on the page."""
 
     name: str
-    away: bool
-    spans: list[tuple[str, str, str]]  # of the last hour and day: key, attempts, success rate
-    calls: list[tuple[str, str, str]]  # operation, how many, mean duration in ms
+    is_unreachable: bool
+    periods: list[tuple[str, str, str]]  # text of the period, attempts, success rate
+    calls: list[tuple[str, str, str]]  # operation, number of calls, mean duration in ms
     unanswered: UnansweredAttempts | None
-    refused: PaymentAttempt | None
+    refusal: PaymentAttempt | None
 
 
-def _span(
-    localizer: Localizer, key: str, name: str, sums: Sequence[GatewaySums]
+def _period(
+    localizer: Localizer, text: str, name: str, sums: Sequence[GatewaySums]
 ) -> tuple[str, str, str]:
-    mine = [one for one in sums if one.gateway == name]
-    paid, failed = sum(one.payments for one in mine), sum(one.failed for one in mine)
-    share = paid / (paid + failed) if paid + failed else None
-    return key, localizer.number(paid + failed), charts.percent(localizer, share).text
+    paid = sum(row.payments for row in sums if row.gateway == name)
+    attempts = paid + sum(row.failed for row in sums if row.gateway == name)
+    success_rate = paid / attempts if attempts else None
+    return text, localizer.number(attempts), charts.percent(localizer, success_rate).text
 
 
 def _calls(localizer: Localizer, name: str) -> list[tuple[str, str, str]]:
@@ -59,32 +59,32 @@ def _calls(localizer: Localizer, name: str) -> list[tuple[str, str, str]]:
     ]
 
 
-async def show(request: PageRequest) -> Response:
-    """Show each configured gateway, in the order of preference."""
+async def show_gateways(request: PageRequest) -> Response:
+    """Show each configured gateway in the order of preference."""
     localizer, gateways, now = request.localizer, request.app.gateways, request.now
     until = now - now % _QUARTER_MS + _QUARTER_MS
     async with request.app.db.connection() as tx:
-        of_hour = await figures.sum_by_gateway(tx, until - _HOUR_MS, until)
-        of_day = await figures.sum_by_gateway(tx, until - _DAY_MS, until)
+        last_hour = await figures.sum_by_gateway(tx, until - _HOUR_MS, until)
+        last_day = await figures.sum_by_gateway(tx, until - _DAY_MS, until)
         unanswered = {
-            one.gateway: one for one in await order_jobs.count_unanswered(tx, now - _RESPONSE_MS)
+            row.gateway: row for row in await order_jobs.count_unanswered(tx, now - _RESPONSE_MS)
         }
-        refused = {one.gateway: one for one in await order_jobs.list_last_refused(tx, NEWEST)}
+        refusals = {row.gateway: row for row in await order_jobs.list_last_refused(tx, NEWEST)}
     behind = await figures.waiting(request.app.db)
     return render.page(
         request,
         "gateways.html",
         gateways=[
-            Shown(
+            GatewayState(
                 name=name,
-                away=isinstance(gateways, Gateways) and gateways.is_unreachable(name),
-                spans=[
-                    _span(localizer, N_("Last hour"), name, of_hour),
-                    _span(localizer, NC_("gateway figures", "Last day"), name, of_day),
+                is_unreachable=isinstance(gateways, Gateways) and gateways.is_unreachable(name),
+                periods=[
+                    _period(localizer, N_("Last hour"), name, last_hour),
+                    _period(localizer, NC_("gateway figures", "Last day"), name, last_day),
                 ],
                 calls=_calls(localizer, name),
                 unanswered=unanswered.get(name),
-                refused=refused.get(name),
+                refusal=refusals.get(name),
             )
             for name in gateways
         ],
@@ -95,5 +95,5 @@ async def show(request: PageRequest) -> Response:
 
 
 pages: Final = (
-    Page("GET", f"{CONSOLE_PATH}/gateways", "deployment.read", show, menu=N_("Gateways")),
+    Page("GET", f"{CONSOLE_PATH}/gateways", "deployment.read", show_gateways, menu=N_("Gateways")),
 )

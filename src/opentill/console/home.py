@@ -1,4 +1,4 @@
-"""The first page of the console: what needs somebody, what came in, and whose money it is."""
+"""The home page of the console: what needs attention, the volume and where the money is."""
 
 from datetime import timedelta
 from typing import Final
@@ -11,7 +11,7 @@ from opentill.console.needs import Need
 from opentill.console.zone import ZONE
 from opentill.core.money import Money
 from opentill.figures.model import local
-from opentill.ledger import TrialBalance
+from opentill.ledger import MERCHANT_ACCOUNTS, TrialBalance
 from opentill.portal import lists, render
 from opentill.portal.lists import Days
 from opentill.portal.model import CONSOLE_PATH, Page
@@ -20,78 +20,81 @@ from opentill.web import charts
 from opentill.web.language import Localizer
 from opentill.web.translations import N_
 
-_DAYS: Final = 30  # of the range that is shown unasked
+_DEFAULT_DAYS: Final = 30
 
 
-def period(request: PageRequest) -> Days:
-    """Return the days that are asked for: the last thirty, unless others are."""
+def _read_days(request: PageRequest) -> Days:
+    """Read the range of days from the query. The default is the last 30 days."""
     today = local(request.now, ZONE).date()
-    return lists.days(request, ZONE, (today - timedelta(days=_DAYS - 1), today))
+    return lists.days(request, ZONE, (today - timedelta(days=_DEFAULT_DAYS - 1), today))
 
 
-async def show(request: PageRequest) -> Response:
-    """Show what needs somebody, the volume of a range of days, and all balances."""
-    days, localizer = period(request), request.localizer
+async def show_home(request: PageRequest) -> Response:
+    """Show what needs attention, the volume of a range of days, and the sums of all balances."""
+    days, localizer = _read_days(request), request.localizer
     async with request.app.db.connection() as tx:
-        found = await needs.counted(tx, request)
-        sums = await figures.sum_range(tx, None, days.since, days.until + 1)
-        by_gateway = await figures.sum_by_gateway(tx, days.since, days.until + 1)
+        open_needs = await needs.count_all(tx, request)
+        volumes = await figures.sum_range(tx, None, days.since, days.until + 1)
+        gateways = await figures.sum_by_gateway(tx, days.since, days.until + 1)
         balances = await ledger.trial_balance(tx)
     behind = await figures.waiting(request.app.db)
     return render.page(
         request,
         "home.html",
         behind=localizer.number(behind) if behind else "",
-        needs=[(one, _number(localizer, one, number)) for one, number in found],
+        needs=[(need, _need_count(localizer, need, count)) for need, count in open_needs],
         days=days,
         errors=days.errors,
         zone=ZONE,
-        volume=[
-            (one.currency, _of_sums(localizer, one))
-            for one in sums
-            if one.payments or one.refunds or one.fees_minor
+        volumes=[
+            (volume.currency, _volume_cells(localizer, volume))
+            for volume in volumes
+            if volume.payments or volume.refunds or volume.fees_minor
         ],
-        gateways=[(one, _of_gateway(localizer, one)) for one in by_gateway],
-        money=[(one.currency, _accounts(localizer, one)) for one in balances],
+        gateways=[(gateway, _gateway_cells(localizer, gateway)) for gateway in gateways],
+        balances=[(balance.currency, _amounts(localizer, balance)) for balance in balances],
     )
 
 
-def _number(localizer: Localizer, need: Need, number: int) -> str:
-    shown = localizer.number(number)
-    return f"{shown}+" if number == need.most else shown
+def _need_count(localizer: Localizer, need: Need, count: int) -> str:
+    """Write a count, with a plus if it has reached the limit of its query."""
+    text = localizer.number(count)
+    return f"{text}+" if count == need.limit else text
 
 
-def _of_gateway(localizer: Localizer, one: figures.GatewaySums) -> tuple[str, ...]:
+def _gateway_cells(localizer: Localizer, sums: figures.GatewaySums) -> tuple[str, ...]:
     return (
-        localizer.number(one.payments),
-        localizer.number(one.failed),
-        charts.percent(localizer, one.success_rate).text,
-        localizer.amount(Money(one.volume_minor, one.currency)),
+        localizer.number(sums.payments),
+        localizer.number(sums.failed),
+        charts.percent(localizer, sums.success_rate).text,
+        localizer.amount(Money(sums.volume_minor, sums.currency)),
     )
 
 
-def _of_sums(localizer: Localizer, one: figures.CurrencySums) -> tuple[str, ...]:
-    minors = (one.paid_minor, one.refunded_minor, one.fees_minor)
-    amounts = (localizer.amount(Money(minor, one.currency)) for minor in minors)
-    return (localizer.number(one.payments), *amounts)
+def _volume_cells(localizer: Localizer, sums: figures.CurrencySums) -> tuple[str, ...]:
+    minors = (sums.paid_minor, sums.refunded_minor, sums.fees_minor)
+    amounts = (localizer.amount(Money(minor, sums.currency)) for minor in minors)
+    return (localizer.number(sums.payments), *amounts)
 
 
-def _accounts(localizer: Localizer, one: TrialBalance) -> list[tuple[str, str]]:
-    """Return whose money there is: what gateways took in is owed, paid out, or earned.
+def _amounts(localizer: Localizer, balance: TrialBalance) -> list[tuple[str, str]]:
+    """Return the amounts that gateways collected, and where that money is now.
 
-    The three make up the first, since the accounts of every posting add up to zero.
+    What gateways collected equals what is owed, paid out and earned, since each posting adds up to
+    zero.
     """
     minors = {
-        N_("Taken in by gateways"): -one.gateway,
-        N_("Owed to merchants"): one.pending + one.available + one.frozen + one.reserve,
-        N_("Pending"): one.pending,
-        N_("Available"): one.available,
-        N_("Frozen"): one.frozen,
-        N_("In reserve"): one.reserve,
-        N_("Paid out"): one.bank,
-        N_("Earned"): one.platform,
+        N_("Taken in by gateways"): -balance.gateway,
+        N_("Owed to merchants"): sum(getattr(balance, name) for name in MERCHANT_ACCOUNTS),
+        N_("Pending"): balance.pending,
+        N_("Available"): balance.available,
+        N_("Frozen"): balance.frozen,
+        N_("In reserve"): balance.reserve,
+        N_("Paid out"): balance.bank,
+        N_("Earned"): balance.platform,
     }
-    return [(name, localizer.amount(Money(minor, one.currency))) for name, minor in minors.items()]
+    currency = balance.currency
+    return [(name, localizer.amount(Money(minor, currency))) for name, minor in minors.items()]
 
 
-pages: Final = (Page("GET", CONSOLE_PATH, "console.read", show, menu=N_("Home")),)
+pages: Final = (Page("GET", CONSOLE_PATH, "console.read", show_home, menu=N_("Home")),)

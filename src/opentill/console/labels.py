@@ -1,10 +1,16 @@
-"""Texts that the console chooses by a value: statuses, kinds, fields in error."""
+"""Texts that pages choose by a value: statuses, kinds, fields in error; and shared error texts."""
 
 from typing import Final
 
 from opentill.mail import labels as mail_labels
 from opentill.web.translations import N_, NC_
 
+FORM_REUSED: Final = N_(
+    "This form was sent before, with other entries, and has done "
+    "its work. Send it again if you want another one"
+)
+GIVE_A_REASON: Final = N_("Say why, in a few words.")
+GIVE_A_REASON_255: Final = N_("Say why, in 1 to 255 characters")
 MOVEMENT_KIND: Final = mail_labels.MOVEMENT_KIND
 ABOUT_DIFFERENCE: Final = {
     "missing_in_ledger": N_("The report has something that nobody here knows."),
@@ -147,31 +153,6 @@ AUDIT_FINDING: Final = {
     "removed": N_("Row {number} was removed:"),
     "inserted": N_("Row {number} was inserted:"),
 }
-BANK_ACCOUNT_ERROR: Final = {
-    "street": N_("Enter at most 70 characters."),
-    "building": N_("Enter at most 16 characters."),
-    "postcode": N_("Enter at most 16 characters."),
-    "town": N_("Enter the town, at most 35 characters."),
-    "addresscountry": N_("Enter the two letters of the country, such as DE."),
-    "reason": N_("Say why, in a few words."),
-    "holder": N_("Enter the account holder’s name, at most 70 characters."),
-    "account": N_(
-        "Enter an IBAN whose check digits are right, or an account "
-        "number of 3 to 34 letters and digits."
-    ),
-    "country": N_("Enter the two letters of the bank’s country, such as US."),
-    "clearing": N_(
-        "Enter the bank’s code with as many digits as its country has, or the BIC instead."
-    ),
-    "bic": N_("Enter the BIC: 8 or 11 letters and digits, such as COBADEFFXXX."),
-    "stale": N_(
-        "Somebody else has changed the account since you opened this "
-        "page. Nothing was saved; above is the account now."
-    ),
-    "held": N_(
-        "Nothing was confirmed: the account or its payouts have changed since you opened this page."
-    ),
-}
 CAPABILITY: Final = {
     "charge": N_("Take payments"),
     "refund": N_("Refund"),
@@ -184,17 +165,13 @@ DIFFERENCE: Final = {
     "different": N_("Not the same"),
 }
 DIFFERENCE_ERROR: Final = {
-    "reason": N_("Say why, in a few words."),
+    "reason": GIVE_A_REASON,
     "adjust": N_("Choose an adjustment, or leave amount and order empty. Nothing was moved."),
     "amount": N_("Enter an amount that this merchant’s balance allows, such as 25.00."),
     "merchant": N_("Enter the id of the merchant whose balance is adjusted."),
     "order": N_("Enter the order that the correction is about; other adjustments have none."),
     "account": N_("This adjustment must be positive."),
     "difference": N_("Somebody else has resolved this difference already. Nothing was moved."),
-    "gateway": N_("Choose a gateway."),
-    "file": N_("The file is no report with the columns that are needed. Nothing was recorded."),
-    "size": N_("Choose a file of at most 2 MB, or use the command line."),
-    "none": N_("Choose a file."),
 }
 DISPUTE_RESULT: Final = {
     "deadline": N_("The deadline is named."),
@@ -401,7 +378,6 @@ TERM: Final = {
     "ip_allowlist": N_("Addresses that may call"),
 }
 TERM_ERROR: Final = {
-    "reason": N_("Say why, in a few words"),
     "percent": N_("Enter a number from 0 to below 100 with at most four decimals, such as 2.9"),
     "amount": N_("Enter an amount such as 15.00"),
     "days": N_("Enter a whole number of days: at most 365 until settlement, 3650 for the reserve"),
@@ -410,11 +386,6 @@ TERM_ERROR: Final = {
         "Enter rows such as CREDIT_CARD:EUR=0.014+0.25, with a method and a currency that exist"
     ),
     "addresses": N_("Enter addresses or networks such as 192.0.2.0/24"),
-    "terms": N_("The terms could not be set like this"),
-    "stale": N_(
-        "The terms were changed meanwhile. Compare what you entered "
-        "with what holds now, then send it again"
-    ),
 }
 TERM_HINT: Final = {
     "percent": N_("A number from 0 to below 100, such as 2.9"),

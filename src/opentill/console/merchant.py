@@ -1,7 +1,7 @@
-"""One merchant: who it is, its money, its terms with their versions, its agreement and members."""
+"""The page of a merchant: profile, balances, terms with their versions, agreement and members."""
 
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 from starlette.responses import Response
@@ -21,8 +21,8 @@ from opentill.portal.request import PageRequest
 from opentill.web.language import Localizer
 from opentill.web.translations import N_, NC_
 
-# The merchant's own pages, as staff see them: key of the name, path below, permission.
-_ITS_PAGES: Final[tuple[tuple[str, str, Permission], ...]] = (
+# Pages of the merchant's dashboard that staff may open: text, path below it, permission.
+_DASHBOARD_PAGES: Final[tuple[tuple[str, str, Permission], ...]] = (
     (N_("Home"), "/", "home.read"),
     (NC_("menu", "Payments"), "/payments", "payments.read"),
     (N_("Customers"), "/customers", "customers.read"),
@@ -40,72 +40,75 @@ _ITS_PAGES: Final[tuple[tuple[str, str, Permission], ...]] = (
 _ACCOUNTS: Final = ("available", "pending", "frozen", "reserve")
 
 
-class Changed(msgspec.Struct, frozen=True):
-    """A version of the terms, and what it changed: key of the term, before, after."""
+class VersionChanges(msgspec.Struct, frozen=True):
+    """A version of the terms and its changes: text of the term, old value, new value."""
 
     version: TermsVersion
     changes: list[tuple[str, str, str]]
 
 
-async def show(request: PageRequest) -> Response:
+async def show_merchant(request: PageRequest) -> Response:
     """Show a merchant. Raises NotFound."""
     merchant_id, localizer = request.merchant_id, request.localizer
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, merchant_id)
         balances = await ledger.trial_balance(tx, merchant_id)
         versions = await merchants.history(tx, merchant_id)
-        accepted = await agreement.acceptances(tx, merchant_id)
+        acceptances = await agreement.acceptances(tx, merchant_id)
         members = await people.members(tx, merchant_id)
-    status = agreement.status(agreement.current(request.app.settings), accepted)
     return render.page(
         request,
         "merchant.html",
         merchant=merchant,
         zone=ZONE,
-        balances=[(one.currency, _amounts(localizer, one)) for one in balances],
+        balances=[(balance.currency, _amounts(localizer, balance)) for balance in balances],
         terms=_terms(localizer, merchant),
         versions=_versions(localizer, versions, merchant.settlement_currency),
-        agreement=status,
-        accepted=accepted[0] if accepted else None,
+        agreement=agreement.status(agreement.current(request.app.settings), acceptances),
+        acceptance=acceptances[0] if acceptances else None,
         members=members,
-        its_pages=[
-            (name, f"{request.base}/dashboard/{merchant_id}{below}")
-            for name, below, permission in _ITS_PAGES
+        dashboard_pages=[
+            (name, f"{request.base}/dashboard/{merchant_id}{path}")
+            for name, path, permission in _DASHBOARD_PAGES
             if request.may(permission)
         ],
     )
 
 
-def _amounts(localizer: Localizer, one: TrialBalance) -> list[tuple[str, str]]:
-    amounts = {name: Money(getattr(one, name), one.currency) for name in _ACCOUNTS}
+def _amounts(localizer: Localizer, balance: TrialBalance) -> list[tuple[str, str]]:
+    amounts = {name: Money(getattr(balance, name), balance.currency) for name in _ACCOUNTS}
     return [(ACCOUNT[name], localizer.amount(amount)) for name, amount in amounts.items()]
 
 
 def _terms(localizer: Localizer, merchant: Merchant) -> list[tuple[str, str]]:
     currency = merchant.settlement_currency
     return [
-        (TERM[name], _text(localizer, name, getattr(merchant, name), currency))
+        (TERM[name], _write_term(localizer, name, getattr(merchant, name), currency))
         for name in Terms.__struct_fields__
     ]
 
 
 def _versions(
     localizer: Localizer, versions: Sequence[TermsVersion], currency: str
-) -> list[Changed]:
-    """Return the versions, newest first."""
-    made: list[Changed] = []
-    for version, before in zip(versions, [None, *versions], strict=False):
-        pairs = {} if before is None else merchants.differences(before, version)
+) -> list[VersionChanges]:
+    """Return the versions with their changes, newest first."""
+    history: list[VersionChanges] = []
+    for version, previous in zip(versions, [None, *versions], strict=False):
+        pairs = {} if previous is None else merchants.differences(previous, version)
         changes = [
-            (TERM[name], *(_text(localizer, name, value, currency) for value in pair))
-            for name, pair in pairs.items()
+            (
+                TERM[name],
+                _write_term(localizer, name, old, currency),
+                _write_term(localizer, name, new, currency),
+            )
+            for name, (old, new) in pairs.items()
         ]
-        made.append(Changed(version, cast("list[tuple[str, str, str]]", changes)))
-    return made[::-1]
+        history.append(VersionChanges(version, changes))
+    return history[::-1]
 
 
-def _text(localizer: Localizer, name: str, value: Any, currency: str) -> str:
-    """Write a term for people."""
+def _write_term(localizer: Localizer, name: str, value: Any, currency: str) -> str:
+    """Write the value of a term in the reader's language."""
     if name.endswith("_minor"):
         return localizer.amount(Money(value, currency))
     if name == "fees":
@@ -119,4 +122,4 @@ def _text(localizer: Localizer, name: str, value: Any, currency: str) -> str:
     )
 
 
-pages: Final = (Page("GET", f"{PLACE}/{{merchant:id}}", "merchants.read", show),)
+pages: Final = (Page("GET", f"{PLACE}/{{merchant:id}}", "merchants.read", show_merchant),)

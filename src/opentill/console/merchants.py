@@ -1,4 +1,4 @@
-"""All merchants, found by a part of their name, by their id, or by their status."""
+"""The list of merchants, searched by name, id or status; also as a file."""
 
 from collections.abc import AsyncGenerator
 from typing import Final, get_args
@@ -30,16 +30,16 @@ _COLUMNS: Final = (
     "createdAt",
     "createdAtUtc",
 )
-_OF_FILE: Final = 1000  # rows that are read at once
+_FILE_PAGE: Final = 1000  # rows that each query of the file reads
 
 
-async def show(request: PageRequest) -> Response:
-    """List merchants, newest first."""
+async def list_merchants(request: PageRequest) -> Response:
+    """List merchants, newest first. A search for an id leads to the page of its merchant."""
     text, number = lists.text(request, "query"), lists.page_number(request)
     status = lists.choice(request, "status", _STATUSES)
     async with request.app.db.connection() as tx:
-        found, total = await merchants.search(tx, text, number, lists.SIZE, status)
-    if total == 1 and found and found[0].id == text:
+        page, total = await merchants.search(tx, text, number, lists.SIZE, status)
+    if total == 1 and page and page[0].id == text:
         return render.see_other(request, f"{PLACE}/{text}")
     filters = {"query": text, "status": status or ""}
     query = urlencode({name: value for name, value in filters.items() if value})
@@ -47,46 +47,47 @@ async def show(request: PageRequest) -> Response:
         request,
         "merchants.html",
         text=text,
-        chosen=status,
-        statuses=[(one, request.localizer.gettext(MERCHANT_STATUS[one])) for one in _STATUSES],
-        merchants=found,
+        status_filter=status,
+        statuses=[(s, request.localizer.gettext(MERCHANT_STATUS[s])) for s in _STATUSES],
+        merchants=page,
         pager=Pager(number, total),
         file=request.console("merchants.csv") + (f"?{query}" if query else ""),
         zone=ZONE,
     )
 
 
-async def file(request: PageRequest) -> Response:
-    """Send what the list shows on all of its pages, newest first."""
+async def export_merchants(request: PageRequest) -> Response:
+    """Stream all pages of the list as CSV, newest first."""
     text = lists.text(request, "query")
     status = lists.choice(request, "status", _STATUSES)
 
     async def rows() -> AsyncGenerator[tuple[str, ...], None]:
-        sent, number, total = set[str](), 0, 1
-        while number * _OF_FILE < total:
+        written_ids, number, total = set[str](), 0, 1
+        while number * _FILE_PAGE < total:
             number += 1
             async with request.app.db.connection() as tx:
-                found, total = await merchants.search(tx, text, number, _OF_FILE, status)
-            for one in found:
-                if one.id not in sent:  # a new merchant has moved it to this page
-                    sent.add(one.id)
-                    yield _line(one)
+                page, total = await merchants.search(tx, text, number, _FILE_PAGE, status)
+            for merchant in page:
+                # A merchant created meanwhile moves rows of the previous page to this one.
+                if merchant.id not in written_ids:
+                    written_ids.add(merchant.id)
+                    yield _cells(merchant)
 
     chunks = csvfile.encode_rows(_COLUMNS, rows())
     return await downloads.table("merchants.csv", chunks)
 
 
-def _line(one: Merchant) -> tuple[str, ...]:
+def _cells(merchant: Merchant) -> tuple[str, ...]:
     cells = (
-        one.id, one.name, one.display_name, one.status, one.settlement_currency,
-        one.charge_off, one.refund_off, one.payout_off, one.created_at,
-        csvfile.format_utc(one.created_at),
+        merchant.id, merchant.name, merchant.display_name, merchant.status,
+        merchant.settlement_currency, merchant.charge_off, merchant.refund_off,
+        merchant.payout_off, merchant.created_at, csvfile.format_utc(merchant.created_at),
     )  # fmt: skip
     return tuple(map(csvfile.format_cell, cells))
 
 
 PLACE: Final = f"{CONSOLE_PATH}/merchants"
 pages: Final = (
-    Page("GET", PLACE, "merchants.read", show, menu=N_("Merchants")),
-    Page("GET", f"{PLACE}.csv", "merchants.read", file),
+    Page("GET", PLACE, "merchants.read", list_merchants, menu=N_("Merchants")),
+    Page("GET", f"{PLACE}.csv", "merchants.read", export_merchants),
 )

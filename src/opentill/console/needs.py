@@ -1,7 +1,7 @@
-"""What needs somebody of the staff: a table of kinds, each counted on the home page.
+"""Matters that need the attention of staff: a table of kinds, each counted on the home page.
 
-A kind is a row of ``NEEDS``. It has a list here, or a page of its own (``page``) where it is dealt
-with. Its statement is bounded and finds its rows by an index, however many orders there are.
+A kind is a row of ``NEEDS``. It has a list here or another page of the console. Its statement is
+bounded and reads an index, however many orders there are.
 """
 
 from collections.abc import Awaitable, Callable
@@ -32,42 +32,40 @@ from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.refunds import jobs as refund_jobs
 
-MOST: Final = 200  # of a kind that are listed
+MOST: Final = 200  # items of a kind that are listed
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
-SOON_MS: Final = 3 * _DAY_MS  # before a dispute's deadline
-GIVE_BACK_MS: Final = _HOUR_MS  # in which a second payment goes back by itself
-REPORT_MS: Final = _DAY_MS  # in which a gateway reports a refund
-RETURNED_MS: Final = 90 * _DAY_MS  # for so long a payout that the bank returned is shown
-NOTICES_MS: Final = 14 * _DAY_MS  # for so long a notice that was given up is shown
-TWICE_MS: Final = 90 * _DAY_MS  # for so long an order that was paid besides another is shown
+SOON_MS: Final = 3 * _DAY_MS  # a dispute is listed so long before its deadline
+GIVE_BACK_MS: Final = _HOUR_MS  # within this time the worker gives a second payment back
+REPORT_MS: Final = _DAY_MS  # within this time a gateway reports a refund
+RETURNED_MS: Final = 90 * _DAY_MS  # a returned payout is listed for this time
+NOTICES_MS: Final = 14 * _DAY_MS  # a failed notification is listed for this time
+TWICE_MS: Final = 90 * _DAY_MS  # an Epay number that was paid twice is listed for this time
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that needs somebody; ``below`` is its page below the merchant's, ``at`` Unix ms."""
+    """A matter that needs attention."""
 
     merchant_id: str
-    subject: str  # an id, or what it is called
-    below: str
-    at: int
+    subject: str  # an id or a name
+    page: str  # the path of its page below the merchant's dashboard
+    at: int  # Unix ms; ``NEED_TIME`` says what happened then
     money: Money | None = None
-    detail: str = ""  # as a gateway or an endpoint said it
+    detail: str = ""  # the text that a gateway or an endpoint has reported
 
     @property
     def path(self) -> str:
-        """Where it is looked at: in the console, if something can be done to it there."""
-        if self.below.startswith(("/payments/", "/disputes/", "/payout/")):
-            return CONSOLE_PATH + self.below
-        return f"/dashboard/{self.merchant_id}{self.below}"
+        """The path of its page: in the console if staff can act on it there."""
+        if self.page.startswith(("/payments/", "/disputes/", "/payout/")):
+            return CONSOLE_PATH + self.page
+        return f"/dashboard/{self.merchant_id}{self.page}"
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind of thing that needs somebody.
+    """A kind of matter that needs attention.
 
-    ``NEED`` has its text, with a ``{number}``. ``page`` is where it is
-    dealt with, below /console; without one it has a list, by ``items``, with
-    its texts in ``NEED_TITLE``, ``NEED_TEXT`` and ``NEED_TIME``, which says what the time is.
-    ``most``: the count that stands for more too, None where each is counted.
+    It has a list by ``items``, or another page of the console, ``page``. Its texts are in ``NEED``
+    and, for a list, ``NEED_TITLE``, ``NEED_TEXT`` and ``NEED_TIME`` of ``labels.py``.
     """
 
     name: str
@@ -75,11 +73,11 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     count: Callable[[Tx, int], Awaitable[int]]
     items: Callable[[Tx, int], Awaitable[list[Item]]] | None = None
     page: str = ""
-    most: int | None = None
+    limit: int | None = None  # the count stops here: there may be more
 
     @property
     def place(self) -> str:
-        """Its page, below /console."""
+        """The path of its page below /console."""
         return self.page or f"/needs/{self.name}"
 
 
@@ -89,20 +87,20 @@ def _listed(
     async def count(tx: Tx, now: int) -> int:
         return len(await items(tx, now))
 
-    return Need(name=name, permission=permission, count=count, items=items, most=MOST)
+    return Need(name=name, permission=permission, count=count, items=items, limit=MOST)
 
 
 async def _disputes(tx: Tx, now: int) -> list[Item]:
     return [
         Item(
-            merchant_id=one.merchant_id,
-            subject=one.id,
-            below=f"/disputes/{one.id}",
-            at=one.respond_by or one.created_at,
-            money=Money(one.amount_minor, one.currency),
-            detail=one.reason,
+            merchant_id=dispute.merchant_id,
+            subject=dispute.id,
+            page=f"/disputes/{dispute.id}",
+            at=dispute.respond_by or dispute.created_at,
+            money=Money(dispute.amount_minor, dispute.currency),
+            detail=dispute.reason,
         )
-        for one in await disputes.of_all(tx, disputes.Sought(due=now + SOON_MS), MOST)
+        for dispute in await disputes.of_all(tx, disputes.Sought(due=now + SOON_MS), MOST)
     ]
 
 
@@ -117,40 +115,40 @@ async def _refund_cases(tx: Tx, _now: int) -> int:
 async def _duplicates(tx: Tx, now: int) -> list[Item]:
     return [
         Item(
-            merchant_id=one.merchant_id,
-            subject=one.id,
-            below=f"/payments/{one.order_id}",
-            at=one.updated_at,
-            money=Money(one.amount_minor, one.currency),
-            detail=one.reason,
+            merchant_id=attempt.merchant_id,
+            subject=attempt.id,
+            page=f"/payments/{attempt.order_id}",
+            at=attempt.updated_at,
+            money=Money(attempt.amount_minor, attempt.currency),
+            detail=attempt.reason,
         )
-        for one in await order_jobs.list_unreturned_duplicates(tx, now - GIVE_BACK_MS, MOST)
+        for attempt in await order_jobs.list_unreturned_duplicates(tx, now - GIVE_BACK_MS, MOST)
     ]
 
 
 async def _refunds(tx: Tx, now: int) -> list[Item]:
     return [
         Item(
-            merchant_id=one.merchant_id,
-            subject=one.id,
-            below=f"/payments/{one.order_id}",
-            at=one.created_at,
-            money=Money(one.amount_minor, one.currency),
+            merchant_id=refund.merchant_id,
+            subject=refund.id,
+            page=f"/payments/{refund.order_id}",
+            at=refund.created_at,
+            money=Money(refund.amount_minor, refund.currency),
         )
-        for one in await refund_jobs.unreported(tx, now - REPORT_MS, MOST)
+        for refund in await refund_jobs.unreported(tx, now - REPORT_MS, MOST)
     ]
 
 
 async def _stuck(tx: Tx, now: int) -> list[Item]:
     return [
         Item(
-            merchant_id=one.merchant_id,
-            subject=one.id,
-            below=f"/payments/{one.id}",
-            at=one.updated_at,
-            money=Money(one.amount_minor, one.currency),
+            merchant_id=order.merchant_id,
+            subject=order.id,
+            page=f"/payments/{order.id}",
+            at=order.updated_at,
+            money=Money(order.amount_minor, order.currency),
         )
-        for one in await order_jobs.list_stuck(tx, now, MOST)
+        for order in await order_jobs.list_stuck(tx, now, MOST)
     ]
 
 
@@ -159,7 +157,7 @@ async def _returned(tx: Tx, now: int) -> list[Item]:
         Item(
             merchant_id=payout.merchant_id,
             subject=payout.id,
-            below=f"/payout/{payout.id}",
+            page=f"/payout/{payout.id}",
             at=payout.failed_at or payout.updated_at,
             money=Money(payout.amount_minor, payout.currency),
             detail=payout.failure_reason,
@@ -171,26 +169,26 @@ async def _returned(tx: Tx, now: int) -> list[Item]:
 async def _endpoints(tx: Tx, _now: int) -> list[Item]:
     return [
         Item(
-            merchant_id=one.merchant_id,
-            subject=one.url,
-            below=f"/developers/webhooks/{one.id}",
-            at=one.updated_at,
-            detail=one.disabled_reason,
+            merchant_id=endpoint.merchant_id,
+            subject=endpoint.url,
+            page=f"/developers/webhooks/{endpoint.id}",
+            at=endpoint.updated_at,
+            detail=endpoint.disabled_reason,
         )
-        for one in await webhooks.list_disabled(tx, MOST)
+        for endpoint in await webhooks.list_disabled(tx, MOST)
     ]
 
 
 async def _notices(tx: Tx, now: int) -> list[Item]:
     return [
         Item(
-            merchant_id=one.merchant_id,
-            subject=one.order_id,
-            below=f"/payments/{one.order_id}",
-            at=one.updated_at,
-            detail=one.result,
+            merchant_id=notice.merchant_id,
+            subject=notice.order_id,
+            page=f"/payments/{notice.order_id}",
+            at=notice.updated_at,
+            detail=notice.result,
         )
-        for one in await epay.list_failed_notices(tx, now - NOTICES_MS, MOST)
+        for notice in await epay.list_failed_notices(tx, now - NOTICES_MS, MOST)
     ]
 
 
@@ -199,7 +197,7 @@ async def _paid_twice(tx: Tx, now: int) -> list[Item]:
         Item(
             merchant_id=twice.merchant_id,
             subject=twice.out_trade_no,
-            below=f"/payments/{twice.order_id}",
+            page=f"/payments/{twice.order_id}",
             at=twice.paid_at,
             money=Money(twice.amount_minor, twice.currency),
             detail=f"{twice.order_before}, {twice.order_id}",
@@ -232,7 +230,7 @@ NEEDS: Final = (
         page="/applications",
     ),
     Need(name="approvals", permission="balance.read", count=_approvals, page="/approvals"),
-    Need(name="books", permission="balance.read", count=_books, page="/books", most=MOST),
+    Need(name="books", permission="balance.read", count=_books, page="/books", limit=MOST),
     Need(
         name="differences",
         permission="balance.read",
@@ -245,14 +243,14 @@ NEEDS: Final = (
         permission="disputes.read",
         count=_unmatched,
         page="/needs/unmatched",
-        most=MOST,
+        limit=MOST,
     ),
     Need(
         name="refund_cases",
         permission="payments.read",
         count=_refund_cases,
         page="/needs/refund-cases",
-        most=MOST,
+        limit=MOST,
     ),
     _listed("duplicates", "payments.read", _duplicates),
     _listed("paid_twice", "payments.read", _paid_twice),
@@ -264,27 +262,27 @@ NEEDS: Final = (
 )
 
 
-async def counted(tx: Tx, request: PageRequest) -> list[tuple[Need, int]]:
-    """Return the kinds of which there is something, and that this person may see."""
-    seen = [one for one in NEEDS if request.may(one.permission)]
-    numbers = [(one, await one.count(tx, request.now)) for one in seen]
-    return [(one, number) for one, number in numbers if number]
+async def count_all(tx: Tx, request: PageRequest) -> list[tuple[Need, int]]:
+    """Count each kind that the person may see; return the kinds that have items."""
+    visible = [need for need in NEEDS if request.may(need.permission)]
+    counts = [(need, await need.count(tx, request.now)) for need in visible]
+    return [(need, count) for need, count in counts if count]
 
 
-async def _show(request: PageRequest, need: Need) -> Response:
-    """List what there is of a kind."""
+async def _list_items(request: PageRequest, need: Need) -> Response:
+    """List the items of a kind."""
     if need.items is None:
-        raise AssertionError  # it has a page of its own
+        raise AssertionError  # only kinds with items have a row in ``pages``
     async with request.app.db.connection() as tx:
         items = await need.items(tx, request.now)
-        names = await merchants.names(tx, (one.merchant_id for one in items))
+        names = await merchants.names(tx, (item.merchant_id for item in items))
     return render.page(
         request, "need.html", need=need.name, items=items, names=names, zone=ZONE, most=MOST
     )
 
 
 pages: Final = tuple(
-    Page("GET", CONSOLE_PATH + need.place, need.permission, partial(_show, need=need))
+    Page("GET", CONSOLE_PATH + need.place, need.permission, partial(_list_items, need=need))
     for need in NEEDS
     if need.items is not None
 )

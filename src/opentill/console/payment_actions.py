@@ -1,10 +1,10 @@
-"""What staff can do to a payment: a table of actions, and what each moves.
+"""Actions of staff on a payment: a table of them, and the offers with the amounts that they move.
 
-An action calls the service that the command line calls, and names the person with their reason in
-the audit log.
+An action calls the same service as its command of the command line. Person and reason are written
+to the audit log.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Final, Literal, get_args
 
@@ -31,8 +31,8 @@ ManualAction = Literal[
 ]
 
 
-class Given(msgspec.Struct, frozen=True):
-    """What an action is given: the order, locked, the fields of the form, and who acts."""
+class ActionCall(msgspec.Struct, frozen=True):
+    """Arguments of an action: the locked order, the fields of the form, and who acts."""
 
     settings: Settings
     order: Order
@@ -42,142 +42,138 @@ class Given(msgspec.Struct, frozen=True):
 
     @property
     def ids(self) -> tuple[str, str]:
-        """The merchant's id and the order's."""
+        """The ids of merchant and order."""
         return self.order.merchant_id, self.order.id
 
     async def record(self, tx: Tx, action: str, subject: str) -> None:
-        """Write the audit log."""
+        """Write a row of the audit log."""
         await merchants.record_audit(
             tx, self.actor, action, self.order.merchant_id, subject, self.now
         )
 
 
 class Action(msgspec.Struct, frozen=True):
-    """One thing that can be done; ``apply`` raises Invalid where it cannot be any more.
-
-    ``command`` does the same, for the same roles. ``payment_do_NAME``, ``payment_text_NAME`` and
-    ``payment_done_NAME`` are its sentences.
-    """
+    """An action. Its texts are in ``PAYMENT_ACTION`` and the tables about it in ``labels.py``."""
 
     name: str
-    command: str
-    apply: Callable[[Tx, Given], Awaitable[object]]
+    command: str  # of the command line, which does the same and has the same permission
+    apply: Callable[[Tx, ActionCall], Awaitable[object]]  # raises Invalid if it is not allowed now
 
     @property
     def permission(self) -> Permission:
-        """What it takes."""
+        """The permission that the action requires."""
         return command_permission(self.command)
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
-    """An action that a payment allows now, of the refund or dispute ``subject``, "" for itself.
-
-    ``moves`` says what it moves: pairs of a sentence's key and an amount. With ``most`` the form
-    asks for an amount up to that.
-    """
+    """An action that a payment allows now."""
 
     action: Action
-    subject: str = ""
-    moves: tuple[tuple[str, Money], ...] = ()
-    most: Money | None = None
+    subject: str = ""  # the id of the refund, dispute or attempt, "" for the payment itself
+    moves: tuple[tuple[str, Money], ...] = ()  # the amounts that it moves, each with its text
+    most: Money | None = None  # the form has an amount, at most this
 
     @property
     def anchor(self) -> str:
-        """What its form is called on the page."""
+        """The id of its form on the page."""
         return f"{self.action.name}-{self.subject}" if self.subject else self.action.name
 
 
-async def _manual(tx: Tx, given: Given, *, action: ManualAction) -> object:
-    """Do what needs a second person above the limit: of the order, or of its refund or dispute."""
-    subject = given.form.get("subject", "") or given.order.id
-    merchant_id = given.order.merchant_id
+def _check_order(order_id: str, call: ActionCall) -> None:
+    """Raise NotFound unless the form's subject belongs to the order of the page."""
+    if order_id != call.order.id:
+        raise NotFound
+
+
+async def _perform_manually(tx: Tx, call: ActionCall, *, action: ManualAction) -> object:
+    """Perform an action that needs a second person above the limit."""
+    subject = call.form.get("subject", "") or call.order.id
+    merchant_id = call.order.merchant_id
     if action in {"refund-failed", "refund-reversed"}:
         order_id = (await refunds.find(tx, merchant_id, subject)).order_id
     elif action in {"dispute-won", "dispute-recovered"}:
         order_id = (await disputes.find(tx, merchant_id, subject)).order_id
     else:
         order_id = subject
-    if order_id != given.order.id:
-        raise NotFound
-    asked = approvals.ActionRequest(
-        action=action, merchant_id=merchant_id, subject=subject, actor=given.actor
+    _check_order(order_id, call)
+    action_request = approvals.ActionRequest(
+        action=action, merchant_id=merchant_id, subject=subject, actor=call.actor
     )
-    return await approvals.perform(
-        tx, asked, approvals.Rules.from_settings(given.settings), given.now
-    )
+    rules = approvals.Rules.from_settings(call.settings)
+    return await approvals.perform(tx, action_request, rules, call.now)
 
 
-async def _revoke(tx: Tx, given: Given) -> object:
-    await given.record(tx, "orders revoke", given.order.id)
-    who, why = given.actor.who, given.actor.reason
-    return await orders.revoke_manually(tx, *given.ids, who, why, given.now)
+async def _revoke(tx: Tx, call: ActionCall) -> object:
+    await call.record(tx, "orders revoke", call.order.id)
+    who, why = call.actor.who, call.actor.reason
+    return await orders.revoke_manually(tx, *call.ids, who, why, call.now)
 
 
-async def _refund_done(tx: Tx, given: Given) -> object:
-    merchant_id, refund_id = given.order.merchant_id, given.form.get("subject", "")
+async def _end_refund(tx: Tx, call: ActionCall) -> object:
+    merchant_id, refund_id = call.order.merchant_id, call.form.get("subject", "")
     refund = await refunds.find(tx, merchant_id, refund_id)
-    if refund.order_id != given.order.id:
-        raise NotFound
+    _check_order(refund.order_id, call)
     outcome = RefundOutcome(status="SUCCEEDED")
-    await given.record(tx, "refund succeeded", refund_id)
-    reporting = gateways.self_reporting(given.settings.gateways)
+    await call.record(tx, "refund succeeded", refund_id)
+    reporting = gateways.self_reporting(call.settings.gateways)
     return await refunds.end_manually(
-        tx, merchant_id, refund_id, outcome, given.now, reporting=reporting
+        tx, merchant_id, refund_id, outcome, call.now, reporting=reporting
     )
 
 
-async def _given_back(tx: Tx, given: Given) -> None:
-    attempt_id = given.form.get("subject", "")
-    await given.record(tx, "orders given-back", attempt_id)
-    reporting = gateways.self_reporting(given.settings.gateways)
+async def _record_given_back(tx: Tx, call: ActionCall) -> None:
+    attempt_id = call.form.get("subject", "")
+    await call.record(tx, "orders given-back", attempt_id)
+    reporting = gateways.self_reporting(call.settings.gateways)
     await orders.record_duplicate_return(
-        tx, *given.ids, attempt_id, given.actor, given.now, reporting=reporting
+        tx, *call.ids, attempt_id, call.actor, call.now, reporting=reporting
     )
 
 
-async def _open_dispute(tx: Tx, given: Given) -> object:
-    await given.record(tx, "disputes open", given.order.id)
+async def _open_dispute(tx: Tx, call: ActionCall) -> object:
+    await call.record(tx, "disputes open", call.order.id)
     try:
-        minor = money.parse(given.form.get("amount", "").strip(), given.order.currency)
+        minor = money.parse(call.form.get("amount", "").strip(), call.order.currency)
     except ValueError as error:
         raise Invalid("amount", f"amount {error}") from None
     return await disputes.open_manually(
-        tx, *given.ids, who=given.actor.who, reason=given.actor.reason, now=given.now,
+        tx, *call.ids, who=call.actor.who, reason=call.actor.reason, now=call.now,
         amount_minor=minor,
     )  # fmt: skip
 
 
-async def _lose(tx: Tx, given: Given) -> object:
-    merchant_id, dispute_id = given.order.merchant_id, given.form.get("subject", "")
+async def _lose_dispute(tx: Tx, call: ActionCall) -> object:
+    merchant_id, dispute_id = call.order.merchant_id, call.form.get("subject", "")
     dispute = await disputes.find(tx, merchant_id, dispute_id)
-    if dispute.order_id != given.order.id:
-        raise NotFound
-    await given.record(tx, "disputes lose", dispute_id)
+    _check_order(dispute.order_id, call)
+    await call.record(tx, "disputes lose", dispute_id)
     return await disputes.decide(
         tx, merchant_id, dispute_id, "lost",
-        who=given.actor.who, reason=given.actor.reason, now=given.now,
+        who=call.actor.who, reason=call.actor.reason, now=call.now,
     )  # fmt: skip
 
 
-async def _notify(tx: Tx, given: Given) -> object:
-    return await epay.resend(tx, *given.ids, given.now, actor=given.actor)
+async def _notify(tx: Tx, call: ActionCall) -> object:
+    return await epay.resend(tx, *call.ids, call.now, actor=call.actor)
 
 
-CONFIRM: Final = Action("confirm", "orders confirm", partial(_manual, action="confirm"))
+CONFIRM: Final = Action("confirm", "orders confirm", partial(_perform_manually, action="confirm"))
 REVOKE: Final = Action("revoke", "orders revoke", _revoke)
-REFUND_DONE: Final = Action("refund-done", "refunds done", _refund_done)
+REFUND_DONE: Final = Action("refund-done", "refunds done", _end_refund)
 REFUND_FAILED: Final = Action(
-    "refund-failed", "refunds failed", partial(_manual, action="refund-failed")
+    "refund-failed", "refunds failed", partial(_perform_manually, action="refund-failed")
 )
 REFUND_REVERSED: Final = Action(
-    "refund-reversed", "refunds reversed", partial(_manual, action="refund-reversed")
+    "refund-reversed", "refunds reversed", partial(_perform_manually, action="refund-reversed")
 )
-GIVEN_BACK: Final = Action("given-back", "orders given-back", _given_back)
+GIVEN_BACK: Final = Action("given-back", "orders given-back", _record_given_back)
 DISPUTE_OPEN: Final = Action("dispute-open", "disputes open", _open_dispute)
-DISPUTE_WON: Final = Action("dispute-won", "disputes win", partial(_manual, action="dispute-won"))
-DISPUTE_LOST: Final = Action("dispute-lost", "disputes lose", _lose)
+DISPUTE_WON: Final = Action(
+    "dispute-won", "disputes win", partial(_perform_manually, action="dispute-won")
+)
+DISPUTE_LOST: Final = Action("dispute-lost", "disputes lose", _lose_dispute)
 DISPUTE_RECOVERED: Final = Action(
-    "dispute-recovered", "disputes recover", partial(_manual, action="dispute-recovered")
+    "dispute-recovered", "disputes recover", partial(_perform_manually, action="dispute-recovered")
 )
 NOTIFY: Final = Action("notify", "epay resend", _notify)
 ACTIONS: Final = (
@@ -193,59 +189,58 @@ ACTIONS: Final = (
     DISPUTE_RECOVERED,
     NOTIFY,
 )
-# What a dispute's status allows.
+# The actions that a dispute's status allows.
 _DECISIONS: Final[Mapping[str, tuple[Action, ...]]] = {
     "OPEN": (DISPUTE_WON, DISPUTE_LOST),
     "LOST": (DISPUTE_RECOVERED,),
 }
 
 
-def seen(order: Order) -> str:
-    """Return what a form was made of: as long as the order is so, it may be sent."""
+def state_token(order: Order) -> str:
+    """Return the token of an order's state. A form with another token is stale."""
     return f"{order.status}.{order.updated_at}"
 
 
-def status_of(shown: str) -> Status | None:
-    """Return the status of ``seen``'s text, None for any other text."""
-    status = shown.partition(".")[0]
-    return next((one for one in get_args(Status) if one == status), None)
+def status_of_token(token: str) -> Status | None:
+    """Return the status in a ``state_token``, None for any other text."""
+    text = token.partition(".")[0]
+    return next((status for status in get_args(Status) if status == text), None)
 
 
-def offers(payment: Payment, settings: Settings) -> Iterator[Offer]:
-    """Yield what a payment allows now, whoever asks."""
+def list_offers(payment: Payment, settings: Settings) -> Iterator[Offer]:
+    """Yield the actions that a payment allows now, without regard to permissions."""
     order = payment.order
     if orders.can(order, "confirmed"):
-        yield _confirmation(order)
+        yield _offer_confirmation(order)
     if orders.can(order, "voided"):
         yield Offer(action=REVOKE)
-    yield from _of_refunds(payment, settings)
     reporting = gateways.self_reporting(settings.gateways)
-    for attempt in (one for one in payment.attempts if orders.needs_manual_return(one, reporting)):
+    yield from _offer_for_refunds(payment, reporting)
+    for attempt in (a for a in payment.attempts if orders.needs_manual_return(a, reporting)):
         moves = ((N_("The customer has got back"), Money(attempt.amount_minor, attempt.currency)),)
         yield Offer(action=GIVEN_BACK, subject=attempt.id, moves=moves)
-    left = Money(order.amount_minor - order.refund_held_minor, order.currency)
-    if orders.can(order, "disputed") and left.minor > 0:
-        yield Offer(action=DISPUTE_OPEN, most=left)
+    unrefunded = Money(order.amount_minor - order.refund_held_minor, order.currency)
+    if orders.can(order, "disputed") and unrefunded.minor > 0:
+        yield Offer(action=DISPUTE_OPEN, most=unrefunded)
     for dispute in payment.disputes:
         for action in _DECISIONS.get(dispute.status, ()):
-            yield _of_dispute(action, dispute)
+            yield _offer_for_dispute(action, dispute)
     if payment.notice is not None and order.paid_at is not None:
         yield Offer(action=NOTIFY)
 
 
-def _of_refunds(payment: Payment, settings: Settings) -> Iterator[Offer]:
-    reporting = gateways.self_reporting(settings.gateways)
+def _offer_for_refunds(payment: Payment, reporting: Collection[str]) -> Iterator[Offer]:
     gateway_of = {attempt.id: attempt.gateway for attempt in payment.attempts}
     for refund in payment.refunds:
         if refund.status == "PROCESSING" and gateway_of.get(refund.attempt_id) not in reporting:
-            yield from _of_refund(refund)
+            yield from _offer_for_refund(refund)
         elif refund.status == "SUCCEEDED":
             debit = Money(refund.debit_minor, refund.debit_currency)
             moves = ((N_("Returns to the merchant’s balance"), debit),)
             yield Offer(action=REFUND_REVERSED, subject=refund.id, moves=moves)
 
 
-def _confirmation(unpaid: Order) -> Offer:
+def _offer_confirmation(unpaid: Order) -> Offer:
     order = orders.with_fee_of(unpaid, Scope(method="BANK_TRANSFER", currency=unpaid.currency))
     settled = order.settled_currency
     fee = order.gross_settled_minor - order.net_settled_minor
@@ -257,16 +252,16 @@ def _confirmation(unpaid: Order) -> Offer:
     return Offer(action=CONFIRM, moves=moves)
 
 
-def _of_refund(refund: Refund) -> Iterator[Offer]:
+def _offer_for_refund(refund: Refund) -> Iterator[Offer]:
     held = Money(refund.debit_minor, refund.debit_currency)
-    back = (N_("The customer has got back"), Money(refund.amount_minor, refund.currency))
-    left = (N_("Leaves the merchant’s frozen balance"), held)
-    yield Offer(action=REFUND_DONE, subject=refund.id, moves=(back, left))
-    returned = (N_("Returns to the merchant’s balance"), held)
-    yield Offer(action=REFUND_FAILED, subject=refund.id, moves=(returned,))
+    paid_back = (N_("The customer has got back"), Money(refund.amount_minor, refund.currency))
+    unfrozen = (N_("Leaves the merchant’s frozen balance"), held)
+    yield Offer(action=REFUND_DONE, subject=refund.id, moves=(paid_back, unfrozen))
+    released = (N_("Returns to the merchant’s balance"), held)
+    yield Offer(action=REFUND_FAILED, subject=refund.id, moves=(released,))
 
 
-def _of_dispute(action: Action, dispute: Dispute) -> Offer:
+def _offer_for_dispute(action: Action, dispute: Dispute) -> Offer:
     debit = Money(dispute.debit_minor, dispute.debit_currency)
     moves: dict[str, tuple[tuple[str, Money], ...]] = {
         DISPUTE_WON.name: ((N_("The merchant keeps"), debit),),

@@ -1,7 +1,7 @@
-"""Refunding a payment as the operator: ``portal/refund_form.py``.
+"""Refunding a payment as staff, by the shared form (``portal/refund_form.py``).
 
-As on the merchant's page, but with a reason, for the audit log; and where the merchant's refunds
-are switched off, only if that is overridden in so many words.
+Unlike members, staff give a reason for the audit log, and may override the merchant's capability
+to refund if it is switched off.
 """
 
 from functools import partial
@@ -40,12 +40,12 @@ _WAY: Final = Way(
 )
 
 
-async def show(request: PageRequest) -> Response:
-    """Show what a refund would move, and note the visit at its merchant. Raises NotFound."""
+async def show_refund_form(request: PageRequest) -> Response:
+    """Show the form, and record the visit in the audit log. Raises NotFound."""
     async with request.app.db.connection() as tx:
         merchant_id = (await _find(tx, request)).merchant_id
     await people.visit(request.app.db, request.login, merchant_id, request.now)
     return await refund_form.show(request, _WAY)
 
 
-create: Final = partial(refund_form.create, way=_WAY)
+create_refund: Final = partial(refund_form.create, way=_WAY)

@@ -1,8 +1,7 @@
-"""Payments of all merchants: one search box, and the newest of a merchant that is chosen.
+"""Payments of all merchants: one search box, and the list of a chosen merchant's payments.
 
-An id or a number leads straight to its payment, of whichever merchant. Texts, such as an e-mail,
-a reference of the shop's or the digits of a card, are searched within one merchant, since the
-index is kept by merchant.
+An id or a number of any merchant's payment leads to its page. Other texts, such as an e-mail
+address or the digits of a card, are searched within one merchant, since the index is by merchant.
 """
 
 from typing import Any, Final, get_args
@@ -25,11 +24,11 @@ from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_, NC_
 
-_LONGEST: Final = 500  # characters of the search box
+_LONGEST_QUERY: Final = 500  # characters
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """What the address asks for; ``errors`` are texts by field."""
+class Filters(msgspec.Struct, frozen=True):
+    """The filters in the address, and their error texts by field."""
 
     query: str
     merchant: str
@@ -38,10 +37,10 @@ class Asked(msgspec.Struct, frozen=True):
     errors: dict[str, str]
 
 
-def _asked(request: PageRequest) -> Asked:
+def _read_filters(request: PageRequest) -> Filters:
     days = lists.days(request, ZONE)
-    return Asked(
-        query=lists.text(request, "query", _LONGEST),
+    return Filters(
+        query=lists.text(request, "query", _LONGEST_QUERY),
         merchant=lists.text(request, "merchant"),
         status=lists.choice(request, "status", get_args(Status)),
         days=days,
@@ -49,94 +48,91 @@ def _asked(request: PageRequest) -> Asked:
     )
 
 
-async def show(request: PageRequest) -> Response:
-    """Lead to the payment of an id, or list what is found of a merchant."""
-    asked = _asked(request)
+async def list_payments(request: PageRequest) -> Response:
+    """List a merchant's payments, or redirect to the one payment that has the id in the search."""
+    filters = _read_filters(request)
     async with request.app.db.connection() as tx:
-        merchant = await _merchant(tx, asked)
-        led = await _led(tx, asked, merchant)
-        names = await merchants.names(tx, [one.merchant_id for one in led])
-    found, pager = list[Order](), Pager(1, 0)
+        merchant = await _find_merchant(tx, filters)
+        matches = await _find_by_number(tx, filters, merchant)
+        names = await merchants.names(tx, [match.merchant_id for match in matches])
+    rows, pager = list[Order](), Pager(1, 0)
     if merchant is not None:
         await people.visit(request.app.db, request.login, merchant.id, request.now)
-        found, pager = await _page(request, merchant, asked)
-    if _leads_straight(asked, led, pager if merchant else None):
-        return render.see_other(request, f"{PLACE}/{led[0].order_id}")
+        rows, pager = await _list_page(request, merchant, filters)
+    if _is_single_match(filters, matches, pager if merchant else None):
+        return render.see_other(request, f"{PLACE}/{matches[0].order_id}")
+    localizer = request.localizer
     return render.page(
         request,
         "payments.html",
-        asked=asked,
-        errors=asked.errors,
+        filters=filters,
+        errors=filters.errors,
         merchant=merchant,
         names=names,
-        led=led if merchant is None else [],
-        found=[(one, request.localizer.amount(Money(one.amount_minor, one.currency)))
-               for one in found],
+        matches=matches if merchant is None else [],
+        rows=[(row, localizer.amount(Money(row.amount_minor, row.currency))) for row in rows],
         pager=pager,
-        statuses=[(one, request.localizer.gettext(ORDER_STATUS[one])) for one in get_args(Status)],
+        statuses=[(status, localizer.gettext(ORDER_STATUS[status])) for status in get_args(Status)],
         zone=ZONE,
-    )  # fmt: skip
+    )
 
 
-def _leads_straight(asked: Asked, led: list[OrderRef], pager: Pager | None) -> bool:
-    """Return whether an id or a number leads to one order, and nothing else was found by it."""
-    is_filtered = asked.status is not None or asked.days.first or asked.days.last
-    return len(led) == 1 and not is_filtered and (pager is None or pager.total == 1)
+def _is_single_match(filters: Filters, matches: list[OrderRef], pager: Pager | None) -> bool:
+    """Whether the search is the id or number of one order and the list has no other order."""
+    is_filtered = filters.status is not None or filters.days.first or filters.days.last
+    return len(matches) == 1 and not is_filtered and (pager is None or pager.total == 1)
 
 
-async def _merchant(tx: Tx, asked: Asked) -> Merchant | None:
-    """Return the merchant that is chosen, by its id or by all of its name."""
-    if not asked.merchant:
+async def _find_merchant(tx: Tx, filters: Filters) -> Merchant | None:
+    """Find the merchant of the filter by its id or name. Adds an error if it is not unique."""
+    if not filters.merchant:
         return None
-    found, _ = await merchants.search(tx, asked.merchant, 1, 2)
-    exact = [one for one in found if asked.merchant in {one.id, one.name}]
-    if len(exact) == 1 or len(found) == 1:
-        return (exact or found)[0]
-    asked.errors["merchant"] = (
+    candidates, _ = await merchants.search(tx, filters.merchant, 1, 2)
+    exact = [one for one in candidates if filters.merchant in {one.id, one.name}]
+    if len(exact) == 1 or len(candidates) == 1:
+        return (exact or candidates)[0]
+    filters.errors["merchant"] = (
         N_("Several merchants have this in their name. Enter all of the name, or the id")
-        if found
+        if candidates
         else N_("No merchant has this id or name")
     )
     return None
 
 
-async def _led(tx: Tx, asked: Asked, merchant: Merchant | None) -> list[OrderRef]:
-    """Return the orders that an id or a number leads to."""
-    if not asked.query or (asked.merchant and merchant is None):
+async def _find_by_number(tx: Tx, filters: Filters, merchant: Merchant | None) -> list[OrderRef]:
+    """Find the orders that have the id or number in the search box."""
+    if not filters.query or (filters.merchant and merchant is None):
         return []
-    if merchant is not None:
-        searched = [merchant.id]
-    else:
-        searched = [one.id for one in await merchants.all_merchants(tx)]
-    return await orders.look_up(tx, searched, asked.query)
+    candidates = [merchant] if merchant else await merchants.all_merchants(tx)
+    return await orders.look_up(tx, [one.id for one in candidates], filters.query)
 
 
-async def _page(
-    request: PageRequest, merchant: Merchant, asked: Asked
+async def _list_page(
+    request: PageRequest, merchant: Merchant, filters: Filters
 ) -> tuple[list[Order], Pager]:
-    """Return the orders of the page. What the search box finds too much of is said at it."""
-    here, number = request.app.replica.reading(), lists.page_number(request)
-    wanted: dict[str, Any] = {"page": number, "size": lists.SIZE}
-    if asked.query:
-        wanted["query"] = asked.query
-    if asked.status is not None:
-        wanted["status"] = asked.status
-    if asked.days.since > 0:
-        wanted["startDate"] = asked.days.since
-    if asked.days.until < FOREVER:
-        wanted["endDate"] = asked.days.until
+    """Read a page of the merchant's orders. Adds an error if the search has too many results."""
+    replica, number = request.app.replica.reading(), lists.page_number(request)
+    query: dict[str, Any] = {"page": number, "size": lists.SIZE}
+    if filters.query:
+        query["query"] = filters.query
+    if filters.status is not None:
+        query["status"] = filters.status
+    if filters.days.since > 0:
+        query["startDate"] = filters.days.since
+    if filters.days.until < FOREVER:
+        query["endDate"] = filters.days.until
     try:
-        found, total = await orders.list_page(
-            here, merchant.id, msgspec.convert(wanted, OrdersQuery)
+        rows, total = await orders.list_page(
+            replica, merchant.id, msgspec.convert(query, OrdersQuery)
         )
     except (Invalid, msgspec.ValidationError):
-        asked.errors["query"] = N_(
+        filters.errors["query"] = N_(
             "Too much is found by this, or it is too long. Enter more of "
             "what you look for, or add days"
         )
         return [], Pager(1, 0)
-    return found, Pager(number, total)
+    return rows, Pager(number, total)
 
 
 PLACE: Final = f"{CONSOLE_PATH}/payments"
-pages: Final = (Page("GET", PLACE, "payments.read", show, menu=NC_("menu", "Payments")),)
+pages: Final = (Page("GET", PLACE, "payments.read", list_payments, menu=NC_("menu", "Payments")),)

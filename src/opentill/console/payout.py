@@ -1,4 +1,4 @@
-"""A payout of any merchant: its facts, and forms that record how its transfer ended."""
+"""The page of a payout of any merchant, with forms that record the result of its transfer."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -8,6 +8,7 @@ from starlette.responses import Response
 from opentill import approvals, merchants, payouts, people
 from opentill.approvals import ActionRequest, Rules, WaitingAction
 from opentill.approvals.model import Action
+from opentill.console.labels import GIVE_A_REASON
 from opentill.console.payout_labels import PAYOUT_ERROR
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid
@@ -18,20 +19,19 @@ from opentill.payouts import Payout, Status
 from opentill.portal import render
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
-from opentill.web.translations import N_
 
 _FIELDS: Final = ("reference", "reason")
-# What can be recorded of a payout with a status: the forms of its page, in their order.
+# The events that staff can record of a payout with a status, in the order of their forms.
 _EVENTS: Final[Mapping[Status, tuple[str, ...]]] = {
     "PENDING": ("paid", "failed"),
     "PAID": ("returned",),
     "FAILED": (),
 }
-# The field of the form that a refusal is about.
+# Field of a refusal → field of the form; any other refusal is about the payout.
 _FIELD_OF: Final = {"bank-reference": "reference", "reason": "reason"}
 
 
-async def show(request: PageRequest) -> Response:
+async def show_payout(request: PageRequest) -> Response:
     """Show a payout. Raises NotFound."""
     return await _page(request)
 
@@ -41,30 +41,33 @@ async def _page(
     status: int = 200,
     event: str = "",
     errors: Mapping[str, str] | None = None,
-    typed: Mapping[str, str] | None = None,
+    values: Mapping[str, str] | None = None,
 ) -> Response:
     async with request.app.db.connection() as tx:
         payout = await payouts.find_anywhere(tx, request.ids["payout"])
         merchant = await merchants.find(tx, payout.merchant_id)
-    say_amount = request.localizer.amount
+
+    def write_amount(minor: int) -> str:
+        return request.localizer.amount(Money(minor, payout.currency))
+
     return render.page(
         request,
         "payout_transfer.html",
         status,
         payout=payout,
         merchant=merchant,
-        amount=say_amount(Money(payout.amount_minor, payout.currency)),
-        fee=say_amount(Money(payout.fee_minor, payout.currency)),
-        moved=say_amount(Money(payout.amount_minor + payout.fee_minor, payout.currency)),
+        amount=write_amount(payout.amount_minor),
+        fee=write_amount(payout.fee_minor),
+        total=write_amount(payout.amount_minor + payout.fee_minor),
         events=_EVENTS[payout.status] if request.may("payouts.manage") else (),
         event=event,
-        errors={f"{event}-{name}": key for name, key in (errors or {}).items()},
-        values={name: (typed or {}).get(name, "") for name in _FIELDS},
+        errors={f"{event}-{name}": text for name, text in (errors or {}).items()},
+        values={name: (values or {}).get(name, "") for name in _FIELDS},
         zone=ZONE,
     )
 
 
-async def _record(
+async def _apply_event(
     tx: Tx, request: PageRequest, event: str, reference: str, actor: Actor
 ) -> Payout | WaitingAction:
     payout_id, now = request.ids["payout"], request.now
@@ -72,41 +75,47 @@ async def _record(
     if action is None:
         return await payouts.pay(tx, payout_id, reference, actor.reason, actor.who, now)
     merchant_id = (await payouts.find_anywhere(tx, payout_id)).merchant_id
-    asked = ActionRequest(action=action, merchant_id=merchant_id, subject=payout_id, actor=actor)
-    done = await approvals.perform(tx, asked, Rules.from_settings(request.app.settings), now)
-    if not isinstance(done, (Payout, WaitingAction)):
-        raise TypeError  # it is an action of a payout
-    return done
+    action_request = ActionRequest(
+        action=action, merchant_id=merchant_id, subject=payout_id, actor=actor
+    )
+    result = await approvals.perform(
+        tx, action_request, Rules.from_settings(request.app.settings), now
+    )
+    if not isinstance(result, (Payout, WaitingAction)):
+        raise TypeError  # actions of payouts return nothing else
+    return result
 
 
-# What gives the merchant money back, which above the limit needs a second person.
+# These events return money to the merchant: above the limit they need a second person.
 _ACTIONS: Final[Mapping[str, Action]] = {"failed": "payout-failed", "returned": "payout-returned"}
 
 
-async def record(request: PageRequest) -> Response:
-    """Record how a transfer ended; the same form again finds it ended. Raises NotFound."""
+async def record_result(request: PageRequest) -> Response:
+    """Record the result of a payout's transfer. Raises NotFound.
+
+    The same form sent again is refused, since the payout has another status by then.
+    """
     form = await request.form()
-    typed = {name: form.get(name, "").strip() for name in _FIELDS}
+    values = {name: form.get(name, "").strip() for name in _FIELDS}
     event = form.get("event", "")
     if event != "paid" and event not in _ACTIONS:
         return await _page(request, 400)
-    actor = people.actor_of(request.login, typed["reason"])
-    if not typed["reason"]:
-        return await _page(request, 400, event, {"reason": N_("Say why, in a few words.")}, typed)
+    actor = people.actor_of(request.login, values["reason"])
+    if not values["reason"]:
+        return await _page(request, 400, event, {"reason": GIVE_A_REASON}, values)
     try:
-        done = await request.app.db.run(
-            lambda tx: _record(tx, request, event, typed["reference"], actor)
+        result = await request.app.db.run(
+            lambda tx: _apply_event(tx, request, event, values["reference"], actor)
         )
     except Invalid as problem:
         field = _FIELD_OF.get(str(problem.field), "payout")
-        error = {field: PAYOUT_ERROR[field]}
-        return await _page(request, 400, event, error, typed)
-    waits = isinstance(done, WaitingAction)
-    return render.see_other(request, f"{request.path}?{'waits' if waits else 'done'}={event}")
+        return await _page(request, 400, event, {field: PAYOUT_ERROR[field]}, values)
+    state = "waits" if isinstance(result, WaitingAction) else "done"
+    return render.see_other(request, f"{request.path}?{state}={event}")
 
 
 PLACE: Final = f"{CONSOLE_PATH}/payout/{{payout:id}}"
 pages: Final = (
-    Page("GET", PLACE, "payouts.read", show),
-    Page("POST", PLACE, "payouts.manage", record),
+    Page("GET", PLACE, "payouts.read", show_payout),
+    Page("POST", PLACE, "payouts.manage", record_result),
 )

@@ -1,4 +1,4 @@
-"""Texts that the console's payout pages choose by a value: statuses, kinds, fields in error."""
+"""Texts that pages of payouts choose by a value: statuses, kinds, fields in error."""
 
 from typing import Final
 
@@ -42,12 +42,6 @@ RUN_ERROR: Final = {
     "reference": N_("Enter a reference of 1 to 64 characters that no other run has."),
     "on": N_("Choose a day from today on."),
     "reason": N_("Say why, in a few words."),
-    "report": N_(
-        "The file is no camt report and no CSV with the columns that "
-        "are needed. Nothing was changed."
-    ),
-    "report_size": N_("Choose a file of at most 2 MB, or use the command line."),
-    "report_none": N_("Choose a file."),
 }
 RUN_FILE: Final = {
     "xml": N_("Take as XML (pain.001)"),

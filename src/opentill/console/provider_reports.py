@@ -1,6 +1,6 @@
-"""Reports of providers that fit no order, of each kind: listed until staff dismiss them.
+"""Reports of providers that fit no order: each kind has a list, from which staff dismiss reports.
 
-The kinds have the same page, at an address of their own; a new kind is a row of ``KINDS``.
+A new kind is a row of ``KINDS``.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,6 +11,7 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import disputes, merchants, people, refunds
+from opentill.console.labels import GIVE_A_REASON_255
 from opentill.console.zone import ZONE
 from opentill.core import money
 from opentill.core.errors import Invalid, KeyReused, NotFound
@@ -26,18 +27,18 @@ from opentill.refunds import RefundCase
 from opentill.web import refund_failures
 from opentill.web.translations import N_
 
-MOST: Final = 200  # that are listed
+MOST: Final = 200  # reports of a list
 _LONGEST_REASON: Final = 255
 Report = Unmatched | RefundCase
 
 
 class ReportKind(NamedTuple):
-    """A kind of report; ``name`` is its need's."""
+    """A kind of report."""
 
-    name: str
+    name: str  # of its row in ``needs.NEEDS``
     place: str
-    label: str  # the field that says what happened
-    command: str  # whose permission and entry in the audit log dismissing has
+    label: str  # the field whose value is a key of ``PROVIDER_REPORT``
+    command: str  # dismissing has the permission of this command, and its name in the audit log
     read: Permission
     list_open: Callable[[Tx], Awaitable[Sequence[Report]]]
     dismiss: Callable[[Tx, str, str, str, str, int], Awaitable[Report]]
@@ -54,8 +55,8 @@ REFUND_CASES: Final = ReportKind(
 KINDS: Final = (REFUND_CASES, UNMATCHED)
 
 
-class Typed(msgspec.Struct, frozen=True):
-    """What was typed into the form of a report, and the sentence of what is wrong with it."""
+class FormInput(msgspec.Struct, frozen=True):
+    """The input of the form of a report, and its error text."""
 
     key: tuple[str, str, str] = ("", "", "")
     reason: str = ""
@@ -63,58 +64,56 @@ class Typed(msgspec.Struct, frozen=True):
 
 
 def key_of(report: Report) -> tuple[str, str, str]:
-    """Return the key of a report: merchant, gateway, the gateway's reference."""
+    """Return the key of a report: the merchant's id, the gateway and its reference."""
     return report.merchant_id, report.gateway, report.gateway_ref
 
 
-async def show(request: PageRequest, kind: ReportKind) -> Response:
+async def list_reports(request: PageRequest, kind: ReportKind) -> Response:
     """List the open reports of a kind, newest first."""
-    return await _list(request, kind)
+    return await _page(request, kind)
 
 
-async def _list(
-    request: PageRequest, kind: ReportKind, status: int = 200, typed: Typed | None = None
+async def _page(
+    request: PageRequest, kind: ReportKind, status: int = 200, form_input: FormInput | None = None
 ) -> Response:
     async with request.app.db.connection() as tx:
         reports = (await kind.list_open(tx))[:MOST]
         names = await merchants.names(tx, (report.merchant_id for report in reports))
-    shown = typed or Typed()
+    form_input = form_input or FormInput()
     return render.page(
         request,
         "provider_reports.html",
         status,
         kind=kind,
-        reports=[(report, _amount(request, report)) for report in reports],
+        reports=[(report, _write_amount(request, report)) for report in reports],
         reason_of=refund_failures.text_of,
         names=names,
-        typed=shown,
-        is_there=shown.key in {key_of(report) for report in reports},
+        form_input=form_input,
+        is_listed=form_input.key in {key_of(report) for report in reports},
         may_dismiss=request.may(command_permission(kind.command)),
         key_of=key_of,
-        errors={"reason": shown.error} if shown.error else {},
+        errors={"reason": form_input.error} if form_input.error else {},
         form_id=form_ids.new_form_id,
         most=MOST,
         zone=ZONE,
     )
 
 
-def _amount(request: PageRequest, report: Report) -> str:
-    """Write an amount as the reader's language does, if the gateway names one of ours."""
+def _write_amount(request: PageRequest, report: Report) -> str:
+    """Write the amount; in the reader's language if OpenTill supports its currency."""
     minor, currency = report.amount_minor, report.currency
     if money.shown(minor, currency) is None:
         return money.named(minor, currency)
     return request.localizer.amount(Money(minor, currency))
 
 
-async def dismiss(request: PageRequest, kind: ReportKind) -> Response:
-    """Close a report with a reason, unless the gateway has reported something new about it."""
+async def dismiss_report(request: PageRequest, kind: ReportKind) -> Response:
+    """Dismiss a report with a reason, unless its status has changed since it was shown."""
     form = await request.form()
     key = (form.get("merchant", ""), form.get("gateway", ""), form.get("ref", ""))
     reason = form.get("reason", "").strip()
     if not 0 < len(reason) <= _LONGEST_REASON:
-        return await _list(
-            request, kind, 400, Typed(key, reason, N_("Say why, in 1 to 255 characters"))
-        )
+        return await _page(request, kind, 400, FormInput(key, reason, GIVE_A_REASON_255))
     actor = people.actor_of(request.login, reason)
 
     async def work(tx: Tx) -> str:
@@ -124,36 +123,28 @@ async def dismiss(request: PageRequest, kind: ReportKind) -> Response:
         await merchants.record_audit(
             tx, actor, kind.command, merchant_id, f"{gateway} {ref}", request.now
         )
-        closed = await kind.dismiss(tx, merchant_id, gateway, ref, actor.who, request.now)
-        if closed.status != form.get("seen"):
+        dismissed = await kind.dismiss(tx, merchant_id, gateway, ref, actor.who, request.now)
+        if dismissed.status != form.get("seen"):
             raise Invalid("report", "report must be as it was shown")
         return merchant_id
 
     try:
         await form_ids.run_once(request, work)
     except (Invalid, KeyReused, NotFound):
-        return await _list(
-            request,
-            kind,
-            409,
-            Typed(
-                key,
-                reason,
-                N_(
-                    "It has changed since this was shown: somebody has dismissed "
-                    "it, it was applied to its order, or the gateway has reported "
-                    "more."
-                ),
-            ),
+        error = N_(
+            "It has changed since this was shown: somebody has dismissed "
+            "it, it was applied to its order, or the gateway has reported "
+            "more."
         )
+        return await _page(request, kind, 409, FormInput(key, reason, error))
     return render.see_other(request, f"{kind.place}?done=1")
 
 
-def _pages(kind: ReportKind) -> tuple[Page, ...]:
-    return (
-        Page("GET", kind.place, kind.read, partial(show, kind=kind)),
-        Page("POST", kind.place, command_permission(kind.command), partial(dismiss, kind=kind)),
-    )
-
-
-pages: Final = tuple(page for kind in KINDS for page in _pages(kind))
+pages: Final = (
+    *(Page("GET", kind.place, kind.read, partial(list_reports, kind=kind)) for kind in KINDS),
+    *(
+        Page("POST", kind.place, command_permission(kind.command),
+             partial(dismiss_report, kind=kind))
+        for kind in KINDS
+    ),
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""What is due for the worker, how much of it and for how long; and what it has put aside."""
+"""The queues of the worker: their length and age; and the events that mail has put aside."""
 
 from typing import Final
 
@@ -12,37 +12,36 @@ from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-LATE_MS: Final = 300_000  # as the alert OpenTillQueueLate in deploy/prometheus/alerts.yml
-_ASIDE: Final = 50  # events put aside that are listed
+LATE_MS: Final = 300_000  # like the alert OpenTillQueueLate in deploy/prometheus/alerts.yml
+_MOST_EVENTS: Final = 50  # of those put aside
 _REREAD: Final = Markup("<code>opentill mail reread</code>")
 
 
-async def show(request: PageRequest) -> Response:
-    """List every queue with how much waits and how long the oldest has been due.
-
-    Below: what no mail could be made of, if there is anything.
-    """
+async def show_queues(request: PageRequest) -> Response:
+    """List the queues, and below them the events that could not be turned into mail."""
     localizer = request.localizer
-    found = await queues.read(request.app.db, request.now)
+    rows = await queues.read(request.app.db, request.now)
     async with request.app.db.connection() as tx:
-        aside = await mail.events_put_aside(tx, _ASIDE)
-        names = await merchants.names(tx, (one.merchant_id for one in aside if one.merchant_id))
+        events = await mail.events_put_aside(tx, _MOST_EVENTS)
+        names = await merchants.names(tx, (e.merchant_id for e in events if e.merchant_id))
 
-    def number(waiting: int) -> str:
+    def write_length(waiting: int) -> str:
         return localizer.number(waiting) + ("+" if waiting >= queues.MOST else "")
 
     return render.page(
         request,
         "queues.html",
-        rows=[(one, number(one.waiting)) for one in found],
+        rows=[(row, write_length(row.waiting)) for row in rows],
         late=LATE_MS,
         most=localizer.number(queues.MOST),
-        aside=aside,
-        aside_most=_ASIDE,
+        events=events,
+        most_events=_MOST_EVENTS,
         reread=_REREAD,
         names=names,
         zone=ZONE,
     )
 
 
-pages: Final = (Page("GET", f"{CONSOLE_PATH}/queues", "deployment.read", show, menu=N_("Queues")),)
+pages: Final = (
+    Page("GET", f"{CONSOLE_PATH}/queues", "deployment.read", show_queues, menu=N_("Queues")),
+)

@@ -1,4 +1,4 @@
-"""Exchange rates: what holds now, what is missing, setting one, and the ECB's file."""
+"""Exchange rates: the list of current and missing rates, setting one, and importing an ECB file."""
 
 import asyncio
 from decimal import Decimal, InvalidOperation
@@ -20,140 +20,121 @@ from opentill.rates.model import DAY_MS
 from opentill.web.translations import N_
 
 _FIELDS: Final = ("base", "quote", "rate")
-_MOST_BYTES: Final = 8 * 1024 * 1024  # all days since 1999 are some 3 MB
-_NEWEST_MS: Final = 90 * DAY_MS  # what is imported here; the command takes all of a file
+_MOST_BYTES: Final = 8 * 1024 * 1024  # the file of all days since 1999 has about 3 MB
+_IMPORT_MS: Final = 90 * DAY_MS  # older days of a file are skipped; the command imports all
+_RATE_ERROR: Final = N_("Enter a positive decimal number of at most 18 digits, such as 1.08")
+_CURRENCY_ERROR: Final = N_("Enter an ISO 4217 code such as USD")
 
 
-async def show(request: PageRequest) -> Response:
-    """List the rate of each pair that holds now, perhaps of one currency only."""
-    return await _rates(request)
+async def show_rates(request: PageRequest) -> Response:
+    """List the current rate of each pair of currencies, or of the pairs of one currency."""
+    return await _page(request)
 
 
-async def _rates(
+async def _page(
     request: PageRequest,
     form: dict[str, str] | None = None,
     errors: dict[str, str] | None = None,
 ) -> Response:
     settings, now = request.app.settings, request.now
     code = lists.text(request, "currency", 3).upper()
-    problems = dict(errors or {})
-    known = code in money.EXPONENTS
-    if code and not known:
-        problems["currency"] = N_("Enter an ISO 4217 code such as USD")
+    all_errors = dict(errors or {})
+    currency = code if code in money.EXPONENTS else None
+    if code and currency is None:
+        all_errors["currency"] = _CURRENCY_ERROR
     oldest = rates.oldest_valid_from(now, settings.rates_max_age_days)
     async with request.app.db.connection() as tx:
-        found = await rates.list_current(tx, now, code if known else None)
-        lacking = await rates.list_missing(tx, now, oldest)
+        current = await rates.list_current(tx, now, currency)
+        missing = await rates.list_missing(tx, now, oldest)
         expiring = await rates.list_expiring(tx, now, settings.rates_max_age_days)
-    pager = Pager(lists.page_number(request), len(found))
+    pager = Pager(lists.page_number(request), len(current))
     return render.page(
         request,
         "rates.html",
         400 if errors else 200,
         rates=[
-            (one, money.rate_text(one.rate), _state(one, oldest))
-            for one in found[(pager.number - 1) * pager.size : pager.number * pager.size]
+            (rate, money.rate_text(rate.rate), _state(rate, oldest))
+            for rate in current[(pager.number - 1) * pager.size : pager.number * pager.size]
         ],
-        lacking=lacking,
+        missing=missing,
         expiring=expiring,
         pager=pager,
         currency=code,
         form={name: (form or {}).get(name, "") for name in _FIELDS},
-        errors=problems,
+        errors=all_errors,
         form_id=form_ids.new_form_id(),
         zone=ZONE,
     )
 
 
 def _state(rate: rates.ListedRate, oldest: int) -> str:
-    """Return whether a rate is used, and if not why: a key of ``RATE_STATE``."""
+    """Return the key of ``RATE_STATE`` that says whether a rate is used or why it is not."""
     if rate.counts(oldest):
         return "counts"
     return "dropped" if rate.is_dropped else "too_old"
 
 
-async def put(request: PageRequest) -> Response:
-    """Set a rate from now on."""
+async def set_rate(request: PageRequest) -> Response:
+    """Set a rate that is valid from now on."""
     form = await request.form()
     base, quote = (form.get(name, "").strip().upper() for name in ("base", "quote"))
     try:
         rate = Decimal(form.get("rate", "").strip())
     except InvalidOperation:
-        return await _rates(
-            request,
-            form,
-            {"rate": N_("Enter a positive decimal number of at most 18 digits, such as 1.08")},
-        )
+        return await _page(request, form, {"rate": _RATE_ERROR})
     actor = people.actor_of(request.login, "on the page of exchange rates")
 
     async def work(tx: Tx) -> str:
-        made = await rates.put(tx, base, quote, rate, request.now)
-        subject = f"{base} {quote} {money.rate_text(made.rate)} from {made.valid_from}"
+        stored = await rates.put(tx, base, quote, rate, request.now)
+        subject = f"{base} {quote} {money.rate_text(stored.rate)} from {stored.valid_from}"
         await merchants.record_audit(tx, actor, "rates set", "", subject, request.now)
-        return new_id("mov")  # of what was done, though nobody asks for it again
+        return new_id("mov")  # a rate has no id, but a form that works once needs one
 
     try:
         await form_ids.run_once(request, work)
     except Invalid as problem:
-        same = problem.field == "quote" and base == quote
-        error = (
-            N_("Enter a positive decimal number of at most 18 digits, such as 1.08")
-            if problem.field == "rate"
-            else N_("Enter an ISO 4217 code such as USD")
-        )
-        return await _rates(
-            request,
-            form,
-            {
-                problem.field or "rate": N_("Enter another currency than the first one")
-                if same
-                else error
-            },
-        )
+        field = problem.field or "rate"
+        error = _RATE_ERROR if field == "rate" else _CURRENCY_ERROR
+        if field == "quote" and base == quote:
+            error = N_("Enter another currency than the first one")
+        return await _page(request, form, {field: error})
     except KeyReused:
-        return await _rates(
-            request,
-            form,
-            {"rate": N_("This form has set a rate already. Look at the list, then send it again")},
-        )
+        error = N_("This form has set a rate already. Look at the list, then send it again")
+        return await _page(request, form, {"rate": error})
     return render.see_other(request, f"{PLACE}?currency={base}&done=1")
 
 
-async def bring_in(request: PageRequest) -> Response:
-    """Import the newest days of a file of the ECB's reference rates; twice is as once."""
+async def import_rates(request: PageRequest) -> Response:
+    """Import the newest days of a file of the ECB's reference rates. Idempotent."""
     try:
         files = await request.files()
     except PayloadTooLarge:
-        return await _rates(request, errors={"file": N_("Choose a file of at most 8 MB")})
+        return await _page(request, errors={"file": N_("Choose a file of at most 8 MB")})
     file = files.get("file")
     if file is None or not file.content:
-        return await _rates(request, errors={"file": N_("Choose the file")})
+        return await _page(request, errors={"file": N_("Choose the file")})
     actor = people.actor_of(request.login, f"import of {file.name[:100]}")
 
     async def work(tx: Tx) -> None:
-        made = await rates.import_sheet(tx, sheet, request.now, request.now - _NEWEST_MS)
-        subject = f"{made.rates} rates of {len(made.currencies)} currencies, {made.days} days"
+        result = await rates.import_sheet(tx, sheet, request.now, request.now - _IMPORT_MS)
+        subject = f"{result.rates} rates of {len(result.currencies)} currencies, {result.days} days"
         await merchants.record_audit(tx, actor, "rates import", "", subject, request.now)
 
     try:
         sheet = await asyncio.to_thread(rates.read_file, file.content)
         await request.app.db.run(work)
     except Invalid:
-        return await _rates(
-            request,
-            errors={
-                "file": N_(
-                    "Choose a file of reference rates of the European Central "
-                    "Bank, with days of the last three months and none to come"
-                )
-            },
+        error = N_(
+            "Choose a file of reference rates of the European Central "
+            "Bank, with days of the last three months and none to come"
         )
+        return await _page(request, errors={"file": error})
     return render.see_other(request, f"{PLACE}?done=1")
 
 
 PLACE: Final = f"{CONSOLE_PATH}/rates"
 pages: Final = (
-    Page("GET", PLACE, "rates.read", show, menu=N_("Exchange rates")),
-    Page("POST", f"{PLACE}/set", "rates.manage", put),
-    Page("POST", f"{PLACE}/import", "rates.manage", bring_in, files=_MOST_BYTES),
+    Page("GET", PLACE, "rates.read", show_rates, menu=N_("Exchange rates")),
+    Page("POST", f"{PLACE}/set", "rates.manage", set_rate),
+    Page("POST", f"{PLACE}/import", "rates.manage", import_rates, files=_MOST_BYTES),
 )

@@ -1,4 +1,4 @@
-"""The inbox of differences, each resolved once; and settlement reports that are compared."""
+"""The inbox of differences, each resolved once; and the comparison of settlement reports."""
 
 import io
 from typing import Final
@@ -7,10 +7,11 @@ from starlette.responses import Response
 
 from opentill import merchants, people, reconciliation
 from opentill.adjustments import KINDS, AdjustmentRequest, Kind
-from opentill.console.labels import DIFFERENCE_ERROR
+from opentill.console.labels import DIFFERENCE_ERROR, GIVE_A_REASON
+from opentill.console.report_uploads import ReportRefused, read_report
 from opentill.console.zone import ZONE
 from opentill.core import money
-from opentill.core.errors import Invalid, NotFound, PayloadTooLarge
+from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
 from opentill.portal import lists, render
 from opentill.portal.model import CONSOLE_PATH, Page
@@ -18,37 +19,39 @@ from opentill.portal.request import PageRequest
 from opentill.reconciliation import Report
 from opentill.web.translations import N_
 
-_MOST: Final = 200
-_FILE: Final = 2 * 1024 * 1024
+_MOST_ROWS: Final = 200  # of differences, and of bookings
+_MOST_BYTES: Final = 2 * 1024 * 1024
 _FIELDS: Final = ("reason", "adjust", "amount", "merchant", "order")
 
 
-async def show(request: PageRequest) -> Response:
-    """List the differences that wait, or those that are resolved."""
-    return await _all(request)
+async def list_differences(request: PageRequest) -> Response:
+    """List open or resolved differences."""
+    return await _list_page(request)
 
 
-async def _all(
+async def _list_page(
     request: PageRequest, status: int = 200, errors: dict[str, str] | None = None
 ) -> Response:
-    which = lists.choice(request, "which", ("open", "resolved")) or "open"
+    state = lists.choice(request, "which", ("open", "resolved")) or "open"
     source = lists.text(request, "source", 32)
     async with request.app.db.connection() as tx:
-        found = await reconciliation.opened(tx, source or None, _MOST, resolved=which == "resolved")
-        number = await reconciliation.count_open(tx)
+        differences = await reconciliation.opened(
+            tx, source or None, _MOST_ROWS, resolved=state == "resolved"
+        )
+        open_count = await reconciliation.count_open(tx)
         files = await reconciliation.files(tx, 20)
-        bookings = await reconciliation.bookings(tx, _MOST)
+        bookings = await reconciliation.bookings(tx, _MOST_ROWS)
     return render.page(
         request,
         "inbox.html",
         status,
-        which=which,
+        state=state,
         source=source,
-        sources=[(one, one) for one in (*request.app.settings.gateways, reconciliation.BANK)],
+        sources=[(name, name) for name in (*request.app.settings.gateways, reconciliation.BANK)],
         gateways=request.app.settings.gateways,
-        found=found,
-        number=number,
-        most=_MOST,
+        differences=differences,
+        open_count=open_count,
+        most=_MOST_ROWS,
         files=files,
         bookings=bookings,
         errors=errors or {},
@@ -56,103 +59,96 @@ async def _all(
     )
 
 
-async def compare(request: PageRequest) -> Response:
+async def compare_report(request: PageRequest) -> Response:
     """Compare a gateway's settlement report with the ledger."""
     try:
-        form, files = await request.form(), await request.files()
-    except PayloadTooLarge:
-        return await _all(
-            request, 413, {"file": N_("Choose a file of at most 2 MB, or use the command line.")}
-        )
-    gateway, given = form.get("gateway", ""), files.get("file")
+        file = await read_report(request, "file")
+    except ReportRefused as refusal:
+        return await _list_page(request, refusal.status, {"file": refusal.error})
+    form = await request.form()
+    gateway = form.get("gateway", "")
     if gateway not in request.app.settings.gateways:
-        return await _all(request, 400, {"gateway": N_("Choose a gateway.")})
-    if given is None or not given.content:
-        return await _all(request, 400, {"file": N_("Choose a file.")})
+        return await _list_page(request, 400, {"gateway": N_("Choose a gateway.")})
     actor = people.actor_of(request.login, "uploaded in the console")
-    report = Report(gateway=gateway, file=io.BytesIO(given.content), name=given.name)
+    report = Report(gateway=gateway, file=io.BytesIO(file.content), name=file.name)
     try:
-        done = await reconciliation.reconcile_file(request.app.db, report, actor, request.now)
+        result = await reconciliation.reconcile_file(request.app.db, report, actor, request.now)
     except Invalid:
-        return await _all(
-            request,
-            400,
-            {
-                "file": N_(
-                    "The file is no report with the columns that are needed. Nothing was recorded."
-                )
-            },
-        )
+        error = N_("The file is no report with the columns that are needed. Nothing was recorded.")
+        return await _list_page(request, 400, {"file": error})
     return render.see_other(
-        request, f"{PLACE}?rows={done.rows}&matched={done.matched}&found={done.found}"
+        request, f"{PLACE}?rows={result.rows}&matched={result.matched}&found={result.found}"
     )
 
 
-async def show_one(request: PageRequest) -> Response:
+async def show_difference(request: PageRequest) -> Response:
     """Show a difference, with a form that resolves it. Raises NotFound."""
-    return await _one(request)
+    return await _page(request)
 
 
-async def _one(
+async def _page(
     request: PageRequest,
     status: int = 200,
     errors: dict[str, str] | None = None,
-    typed: dict[str, str] | None = None,
+    values: dict[str, str] | None = None,
 ) -> Response:
     async with request.app.db.connection() as tx:
-        one = await reconciliation.find_difference(tx, request.ids["difference"])
-        names = await merchants.names(tx, [one.merchant_id] if one.merchant_id else [])
+        difference = await reconciliation.find_difference(tx, request.ids["difference"])
+        merchant_ids = [difference.merchant_id] if difference.merchant_id else []
+        names = await merchants.names(tx, merchant_ids)
     return render.page(
         request,
         "difference.html",
         status,
-        one=one,
+        difference=difference,
         names=names,
         kinds=KINDS,
-        values={name: (typed or {}).get(name, "") for name in _FIELDS},
+        values={name: (values or {}).get(name, "") for name in _FIELDS},
         errors=errors or {},
         zone=ZONE,
     )
 
 
-async def resolve(request: PageRequest) -> Response:
-    """Resolve a difference, perhaps by an adjustment."""
+async def resolve_difference(request: PageRequest) -> Response:
+    """Resolve a difference, with or without an adjustment."""
     form = await request.form()
-    typed = {name: form.get(name, "").strip() for name in _FIELDS}
+    values = {name: form.get(name, "").strip() for name in _FIELDS}
     difference_id = request.ids["difference"]
-    if not typed["reason"]:
-        return await _one(request, 400, {"reason": N_("Say why, in a few words.")}, typed)
-    actor = people.actor_of(request.login, typed["reason"])
+    if not values["reason"]:
+        return await _page(request, 400, {"reason": GIVE_A_REASON}, values)
+    actor = people.actor_of(request.login, values["reason"])
     above = request.app.settings.approval_above
 
     async def work(tx: Tx) -> None:
-        seen = await reconciliation.find_difference(tx, difference_id)
-        whose = seen.merchant_id or typed["merchant"]
-        adjust = await _adjustment(tx, typed, whose, difference_id, actor)
-        await reconciliation.resolve(tx, difference_id, actor, request.now, adjust, whose, above)
+        difference = await reconciliation.find_difference(tx, difference_id)
+        merchant_id = difference.merchant_id or values["merchant"]
+        adjustment = await _read_adjustment(tx, values, merchant_id, difference_id, actor)
+        await reconciliation.resolve(
+            tx, difference_id, actor, request.now, adjustment, merchant_id, above
+        )
 
     try:
         await request.app.db.run(work)
     except Invalid as problem:
         field = str(problem.field)
-        return await _one(request, 400, {field: DIFFERENCE_ERROR[field]}, typed)
+        return await _page(request, 400, {field: DIFFERENCE_ERROR[field]}, values)
     return render.see_other(request, f"{PLACE}?done=1")
 
 
-async def _adjustment(
-    tx: Tx, typed: dict[str, str], whose: str, reference: str, actor: merchants.Actor
+async def _read_adjustment(
+    tx: Tx, values: dict[str, str], merchant_id: str, reference: str, actor: merchants.Actor
 ) -> AdjustmentRequest | None:
-    """Read what is to be moved, None for nothing. Raises Invalid."""
-    kind: Kind | None = next((one for one in KINDS if one == typed["adjust"]), None)
+    """Read the adjustment from the form, None if it has none. Raises Invalid."""
+    kind: Kind | None = next((name for name in KINDS if name == values["adjust"]), None)
     if kind is None:
-        if typed["adjust"] or typed["amount"] or typed["order"]:
+        if values["adjust"] or values["amount"] or values["order"]:
             raise Invalid("adjust", "adjust must be given together with amount")
         return None
     try:
-        currency = (await merchants.find(tx, whose)).settlement_currency
+        currency = (await merchants.find(tx, merchant_id)).settlement_currency
     except NotFound:
         raise Invalid("merchant", "merchant must be the id of one") from None
-    text = typed["amount"]
+    text = values["amount"]
     try:
         minor = money.parse(text.removeprefix("-"), currency)
     except ValueError as error:
@@ -163,14 +159,14 @@ async def _adjustment(
         reason=actor.reason,
         by=actor.who,
         reference=reference,
-        order_id=typed["order"] or None,
+        order_id=values["order"] or None,
     )
 
 
 PLACE: Final = f"{CONSOLE_PATH}/reconciliation"
 pages: Final = (
-    Page("GET", PLACE, "balance.read", show, menu=N_("Reconciliation")),
-    Page("POST", f"{PLACE}/compare", "balance.adjust", compare, files=_FILE),
-    Page("GET", f"{PLACE}/{{difference:id}}", "balance.read", show_one),
-    Page("POST", f"{PLACE}/{{difference:id}}/resolve", "balance.adjust", resolve),
+    Page("GET", PLACE, "balance.read", list_differences, menu=N_("Reconciliation")),
+    Page("POST", f"{PLACE}/compare", "balance.adjust", compare_report, files=_MOST_BYTES),
+    Page("GET", f"{PLACE}/{{difference:id}}", "balance.read", show_difference),
+    Page("POST", f"{PLACE}/{{difference:id}}/resolve", "balance.adjust", resolve_difference),
 )

@@ -1,4 +1,4 @@
-"""The settings of the deployment as they are; what is secret is not shown."""
+"""The page of the deployment's settings. Secrets are masked."""
 
 from typing import Final
 
@@ -11,11 +11,11 @@ from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 
-async def show(request: PageRequest) -> Response:
-    """Show every setting, its value here, and what it does."""
+async def show_settings(request: PageRequest) -> Response:
+    """Show each setting with its value and its description."""
     return render.page(request, "settings.html", settings=masked_rows(request.app.settings))
 
 
 pages: Final = (
-    Page("GET", f"{CONSOLE_PATH}/settings", "deployment.read", show, menu=N_("Settings")),
+    Page("GET", f"{CONSOLE_PATH}/settings", "deployment.read", show_settings, menu=N_("Settings")),
 )

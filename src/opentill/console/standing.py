@@ -1,7 +1,7 @@
-"""A merchant's standing: status, capabilities, notes and history; and applications to decide.
+"""A merchant's standing: status, capabilities, notes and history; and the open applications.
 
-Each change is a form with a reason, which the merchant reads, and notes, which only staff do. A
-form whose merchant has changed meanwhile is shown again with what is so now; nothing is done.
+Each form has a reason, which the merchant reads, and notes, which only staff read. If the merchant
+has changed since the form was shown, nothing is stored and the form is shown again.
 """
 
 from collections.abc import Mapping
@@ -24,43 +24,43 @@ from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-# What a status allows: the forms of its page, in their order.
+# The events that a status allows, in the order of their forms.
 _EVENTS: Final[Mapping[Status, tuple[StatusEvent, ...]]] = {
-    status: tuple(one.event for one in merchants.TRANSITIONS if one.source == status)
+    status: tuple(t.event for t in merchants.TRANSITIONS if t.source == status)
     for status in merchants.STATUSES
 }
-_BY_NAME: Final[Mapping[str, StatusEvent]] = {one.event: one.event for one in merchants.TRANSITIONS}
-_CAPABILITIES: Final[Mapping[str, Capability]] = {one: one for one in merchants.CAPABILITIES}
-_SHOWN: Final = 200  # lines of a history
+_BY_NAME: Final[Mapping[str, StatusEvent]] = {t.event: t.event for t in merchants.TRANSITIONS}
+_CAPABILITIES: Final[Mapping[str, Capability]] = {name: name for name in merchants.CAPABILITIES}
+_MOST_EVENTS: Final = 200  # of the history, newest first
 
 
-class Typed(msgspec.Struct, frozen=True):
-    """What was typed into one form of the page, by the form's name, and what is wrong with it."""
+class FormInput(msgspec.Struct, frozen=True):
+    """The input of one form of the page, and its error texts by field."""
 
     form: str = ""
     reason: str = ""
     notes: str = ""
     confirm: str = ""
     errors: Mapping[str, str] = {}
-    wait: str = ""  # a value that a sentence names
+    wait: str = ""  # the value of {wait} in an error text
 
 
-class _Made(msgspec.Struct, frozen=True):
-    """The invitation that an approval made."""
+class _Invitation(msgspec.Struct, frozen=True):
+    """The invitation of the applicant whose application was approved."""
 
     email: str
-    path: str  # "" where the link is mailed
+    path: str  # "" if the link is mailed
 
 
 class _Refused(Exception):
-    """A form is not to be taken; ``typed`` says why."""
+    """A field of the form has a wrong value."""
 
-    def __init__(self, typed: Typed, status: int) -> None:
-        super().__init__(typed.errors)
-        self.typed, self.status = typed, status
+    def __init__(self, field: str, error: str) -> None:
+        super().__init__(field)
+        self.errors = {field: error}
 
 
-async def show(request: PageRequest) -> Response:
+async def show_standing(request: PageRequest) -> Response:
     """Show a merchant's standing. Raises NotFound."""
     return await _page(request)
 
@@ -68,16 +68,18 @@ async def show(request: PageRequest) -> Response:
 async def _page(
     request: PageRequest,
     status: int = 200,
-    typed: Typed | None = None,
-    invitation: _Made | None = None,
+    form_input: FormInput | None = None,
+    invitation: _Invitation | None = None,
 ) -> Response:
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         application = await merchants.application_of(tx, merchant.id)
-        lines = await merchants.status_history(tx, merchant.id, _SHOWN)
-        switched = await merchants.switched_off(tx, merchant.id)
-        left = await onboarding.unfinished(tx, merchant) if merchant.status == "SUSPENDED" else None
-    shown = typed or Typed()
+        history = await merchants.status_history(tx, merchant.id, _MOST_EVENTS)
+        switched_off = await merchants.switched_off(tx, merchant.id)
+        unfinished = (
+            await onboarding.unfinished(tx, merchant) if merchant.status == "SUSPENDED" else None
+        )
+    form_input = form_input or FormInput()
     return render.page(
         request,
         "standing.html",
@@ -85,17 +87,17 @@ async def _page(
         merchant=merchant,
         capabilities=merchants.CAPABILITIES,
         switchable=merchant.status in {"ACTIVE", "SUSPENDED"},
-        switched=switched,
+        switched_off=switched_off,
         events=_EVENTS[merchant.status],
         manages=request.may("merchants.manage"),
         application=application,
-        lines=lines,
-        most=_SHOWN,
-        left=left,
+        history=history,
+        most=_MOST_EVENTS,
+        unfinished=unfinished,
         money=Money,
-        typed=shown,
-        errors={f"{shown.form}-{name}": key for name, key in shown.errors.items()},
-        wait=shown.wait,
+        form_input=form_input,
+        errors={f"{form_input.form}-{name}": text for name, text in form_input.errors.items()},
+        wait=form_input.wait,
         invitation=invitation,
         public_url=request.app.settings.public_url.rstrip("/"),
         form_id=form_ids.new_form_id,
@@ -103,8 +105,8 @@ async def _page(
     )
 
 
-async def take(request: PageRequest) -> Response:
-    """Take a transition of the status, once for each form."""
+async def change_status(request: PageRequest) -> Response:
+    """Change the status by an event, once for each form."""
     form = await request.form()
     event = _BY_NAME.get(form.get("event", ""))
     if event is None:
@@ -112,17 +114,17 @@ async def take(request: PageRequest) -> Response:
     actor = people.actor_of(request.login, form.get("reason", ""))
     merchant_id, notes, now = request.merchant_id, form.get("notes", ""), request.now
 
-    async def invited(tx: Tx) -> _Made:
+    async def approve(tx: Tx) -> _Invitation:
         language, settings = mail_language.chosen(request, form), request.app.settings
         if language is None:
-            raise _Refused(Typed(errors={"language": N_("Choose one of the languages")}), 400)
+            raise _Refused("language", N_("Choose one of the languages"))
         approved = await onboarding.approve(
             tx, settings, merchant_id, actor, now, notes=notes, language=language
         )
-        made = approved.invitation
-        return _Made(made.link.email, made.path if made.is_shown else "")
+        link = approved.invitation
+        return _Invitation(link.link.email, link.path if link.is_shown else "")
 
-    async def taken(tx: Tx) -> str:
+    async def apply_event(tx: Tx) -> str:
         if event == "closed":
             await _check_confirmed(tx, merchant_id, form)
             await onboarding.close(tx, merchant_id, actor, now, notes=notes)
@@ -132,29 +134,23 @@ async def take(request: PageRequest) -> Response:
 
     try:
         if event == "approved":
-            made = await form_ids.create_secret(request, invited, _Made)
-            return await _page(request, invitation=made)
-        await form_ids.run_once(request, taken)
+            invitation = await form_ids.create_secret(request, approve, _Invitation)
+            return await _page(request, invitation=invitation)
+        await form_ids.run_once(request, apply_event)
     except (Invalid, KeyReused, _Refused) as problem:
-        return await _again(request, event, form, problem)
+        return await _refuse(request, event, form, problem)
     return render.see_other(request, f"{_path(merchant_id)}?done={event}")
 
 
 async def _check_confirmed(tx: Tx, merchant_id: str, form: Mapping[str, str]) -> None:
-    """Raise _Refused unless the merchant's name was typed."""
+    """Raise _Refused unless the form contains the merchant's name."""
     merchant = await merchants.find(tx, merchant_id)
     if form.get("confirm", "").strip() != merchant.name:
-        raise _Refused(
-            Typed(
-                errors={
-                    "confirm": N_("Type the merchant's name as it stands at the top of this page")
-                }
-            ),
-            400,
-        )
+        error = N_("Type the merchant's name as it stands at the top of this page")
+        raise _Refused("confirm", error)
 
 
-async def switch(request: PageRequest) -> Response:
+async def switch_capability(request: PageRequest) -> Response:
     """Switch a capability on or off, once for each form."""
     form = await request.form()
     capability = _CAPABILITIES.get(form.get("capability", ""))
@@ -163,7 +159,7 @@ async def switch(request: PageRequest) -> Response:
     actor = people.actor_of(request.login, form.get("reason", ""))
 
     async def work(tx: Tx) -> str:
-        made = await merchants.set_capability(
+        merchant = await merchants.set_capability(
             tx,
             request.merchant_id,
             capability,
@@ -172,16 +168,16 @@ async def switch(request: PageRequest) -> Response:
             now=request.now,
             notes=form.get("notes", ""),
         )
-        return made.id
+        return merchant.id
 
     try:
         await form_ids.run_once(request, work)
     except (Invalid, KeyReused) as problem:
-        return await _again(request, capability, form, problem)
+        return await _refuse(request, capability, form, problem)
     return render.see_other(request, f"{_path(request.merchant_id)}?done=switched")
 
 
-async def note(request: PageRequest) -> Response:
+async def add_note(request: PageRequest) -> Response:
     """Add a note, once for each form."""
     form = await request.form()
     actor = people.actor_of(request.login, "a note on the page of the standing")
@@ -193,49 +189,43 @@ async def note(request: PageRequest) -> Response:
     try:
         await form_ids.run_once(request, work)
     except (Invalid, KeyReused) as problem:
-        return await _again(request, "noted", form, problem)
+        return await _refuse(request, "noted", form, problem)
     return render.see_other(request, f"{_path(request.merchant_id)}?done=noted")
 
 
-async def _again(
+async def _refuse(
     request: PageRequest, name: str, form: Mapping[str, str], problem: Exception
 ) -> Response:
-    """Show a form again with what was typed, and why it was not taken."""
-    status, errors, wait = 400, dict[str, str](), ""
+    """Show a refused form again with its input and the reason of the refusal."""
+    status, wait = 400, ""
     match problem:
         case _Refused():
-            status, errors = problem.status, dict(problem.typed.errors)
+            errors = problem.errors
         case NotClosable():
-            status, errors = (
-                409,
-                {"reason": N_("The merchant still has money or something under way, see below")},
-            )
+            error = N_("The merchant still has money or something under way, see below")
+            status, errors = 409, {"reason": error}
         case Invalid(field="reason"):
             errors = {"reason": N_("Give a reason: up to 500 characters on one line")}
         case Invalid(field="notes"):
             errors = {"notes": N_("Notes may have up to 2,000 printable characters")}
-        case _:  # somebody else was faster, or the form was used for something else
-            async with request.app.db.connection() as tx:
-                now = (await merchants.find(tx, request.merchant_id)).status
-            status, errors = (
-                409,
-                {
-                    "reason": N_(
-                        "Somebody else has changed this merchant meanwhile: {wait}. "
-                        "Look again, and send the form anew if it still makes sense"
-                    )
-                },
+        case _:  # the status has changed meanwhile, or the form was sent with other entries before
+            error = N_(
+                "Somebody else has changed this merchant meanwhile: {wait}. "
+                "Look again, and send the form anew if it still makes sense"
             )
-            wait = request.localizer.gettext(MERCHANT_STATUS[now])
-    kept = {field: form.get(field, "") for field in ("reason", "notes", "confirm")}
-    return await _page(request, status, Typed(form=name, errors=errors, wait=wait, **kept))
+            status, errors = 409, {"reason": error}
+            async with request.app.db.connection() as tx:
+                merchant = await merchants.find(tx, request.merchant_id)
+            wait = request.localizer.gettext(MERCHANT_STATUS[merchant.status])
+    values = {field: form.get(field, "") for field in ("reason", "notes", "confirm")}
+    return await _page(request, status, FormInput(form=name, errors=errors, wait=wait, **values))
 
 
-async def applications(request: PageRequest) -> Response:
-    """List the applications that wait, the oldest first."""
+async def list_applications(request: PageRequest) -> Response:
+    """List the open applications, oldest first."""
     async with request.app.db.connection() as tx:
-        waiting = await merchants.waiting_applications(tx)
-    return render.page(request, "applications.html", waiting=waiting, zone=ZONE)
+        applications = await merchants.waiting_applications(tx)
+    return render.page(request, "applications.html", applications=applications, zone=ZONE)
 
 
 def _path(merchant_id: str) -> str:
@@ -244,10 +234,10 @@ def _path(merchant_id: str) -> str:
 
 _STANDING: Final = f"{PLACE}/{{merchant:id}}/standing"
 pages: Final = (
-    Page("GET", f"{CONSOLE_PATH}/applications", "merchants.read", applications,
+    Page("GET", f"{CONSOLE_PATH}/applications", "merchants.read", list_applications,
          menu=N_("Applications")),
-    Page("GET", _STANDING, "merchants.read", show),
-    Page("POST", _STANDING, "merchants.manage", take),
-    Page("POST", f"{_STANDING}/capability", "merchants.manage", switch),
-    Page("POST", f"{_STANDING}/notes", "merchants.manage", note),
+    Page("GET", _STANDING, "merchants.read", show_standing),
+    Page("POST", _STANDING, "merchants.manage", change_status),
+    Page("POST", f"{_STANDING}/capability", "merchants.manage", switch_capability),
+    Page("POST", f"{_STANDING}/notes", "merchants.manage", add_note),
 )  # fmt: skip

@@ -1,7 +1,7 @@
-"""Changing a merchant's terms: a form with every term as it is, and why it is changed.
+"""Changing a merchant's terms: a form with the current terms and a reason for the change.
 
-The form brings along the version that it was made of. If there is a newer one by then, nothing is
-changed, and the page shows both: what was typed, and what each term is now.
+The form carries the version of the terms that it shows. If they have changed since, nothing is
+stored, and the page shows the input beside the current terms.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ Kind = Literal["percent", "amount", "days", "choice", "rows", "addresses"]
 
 
 class Field(msgspec.Struct, frozen=True):
-    """A term in the form: its name, how it is written, and between what can be chosen."""
+    """A field of the form: the name of the term, its notation and the values of a choice."""
 
     name: str
     kind: Kind
@@ -55,8 +55,8 @@ class _Stale(Exception):
     """The terms have changed since the form was shown."""
 
 
-def written(field: Field, merchant: Merchant) -> str:
-    """Write a term as its field in the form has it."""
+def _field_text(field: Field, merchant: Merchant) -> str:
+    """Write a merchant's term in the notation of its field."""
     value: Any = getattr(merchant, field.name)
     match field.kind:
         case "percent":
@@ -71,13 +71,13 @@ def written(field: Field, merchant: Merchant) -> str:
             return str(value)
 
 
-def _read(field: Field, text: str, currency: str) -> Any:
-    """Read a term out of its field. Raises ValueError."""
+def _parse(field: Field, text: str, currency: str) -> Any:
+    """Parse the text of a field. Raises ValueError."""
     match field.kind:
         case "percent":
             try:
                 return Decimal(text) / 100
-            except ArithmeticError:  # no number, or one beyond all bounds
+            except ArithmeticError:  # not a number, or an exponent that Decimal cannot hold
                 raise ValueError from None
         case "amount":
             return money.parse(text, currency)
@@ -93,16 +93,18 @@ def _read(field: Field, text: str, currency: str) -> Any:
             return text.split()
 
 
-def changes(merchant: Merchant, typed: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the terms that are other than the merchant's, and what is wrong, by field."""
+def _changed_terms(
+    merchant: Merchant, values: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the terms that differ from the merchant's, and error texts by field."""
     terms: dict[str, Any] = {}
     errors: dict[str, str] = {}
     for field in FIELDS:
-        text = typed[field.name].replace("\r\n", "\n").strip()
-        if text == written(field, merchant):
+        text = values[field.name].replace("\r\n", "\n").strip()
+        if text == _field_text(field, merchant):
             continue
         try:
-            value = _read(field, text, merchant.settlement_currency)
+            value = _parse(field, text, merchant.settlement_currency)
         except ValueError:
             errors[field.name] = TERM_ERROR[field.kind]
             continue
@@ -114,13 +116,16 @@ def changes(merchant: Merchant, typed: Mapping[str, str]) -> tuple[dict[str, Any
 
 
 def _fee_changes(merchant: Merchant, rows: list[str]) -> tuple[str, ...]:
-    """Return what makes the schedule have just these rows: one without a rate takes a row away."""
-    kept = {row.partition("=")[0] for row in rows}
-    before = [str(fee).partition("=")[0] for fee in merchants.read_fees(merchant.fees)]
-    return (*(f"{scope}=" for scope in before if scope not in kept), *rows)
+    """Return the changes after which the schedule has exactly these rows.
+
+    ``SCOPE=`` without a rate deletes a row.
+    """
+    scopes = {row.partition("=")[0] for row in rows}
+    current = [str(fee).partition("=")[0] for fee in merchants.read_fees(merchant.fees)]
+    return (*(f"{scope}=" for scope in current if scope not in scopes), *rows)
 
 
-async def show(request: PageRequest) -> Response:
+async def show_terms(request: PageRequest) -> Response:
     """Show the form. Raises NotFound."""
     return await _page(request)
 
@@ -133,28 +138,28 @@ async def _page(
 ) -> Response:
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
-    now = {field.name: written(field, merchant) for field in FIELDS}
+    current = {field.name: _field_text(field, merchant) for field in FIELDS}
     return render.page(
         request,
         "terms.html",
         status,
         merchant=merchant,
         fields=FIELDS,
-        held=now,
-        typed=now if form is None else {name: form.get(name, "") for name in now},
+        current=current,
+        values=current if form is None else {name: form.get(name, "") for name in current},
         reason="" if form is None else form.get("reason", ""),
         form_id=form_ids.new_form_id(),
         errors=errors or {},
     )
 
 
-async def save(request: PageRequest) -> Response:
-    """Change the terms, for sessions that are opened from now on."""
+async def change_terms(request: PageRequest) -> Response:
+    """Change the terms of sessions that are opened from now on."""
     form, merchant_id = await request.form(), request.merchant_id
-    typed = {field.name: form.get(field.name, "") for field in FIELDS}
+    values = {field.name: form.get(field.name, "") for field in FIELDS}
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, merchant_id)
-    terms, errors = changes(merchant, typed)
+    terms, errors = _changed_terms(merchant, values)
     reason = form.get("reason", "").strip()
     if not reason:
         errors["reason"] = N_("Say why, in a few words")
@@ -164,8 +169,8 @@ async def save(request: PageRequest) -> Response:
 
     async def work(tx: Tx) -> str:
         await merchants.lock(tx, merchant_id)
-        before = await merchants.find(tx, merchant_id)
-        if str(before.terms_version) != form.get("version", ""):
+        current = await merchants.find(tx, merchant_id)
+        if str(current.terms_version) != form.get("version", ""):
             raise _Stale
         if terms:
             who, why = actor.who, actor.reason
@@ -175,37 +180,27 @@ async def save(request: PageRequest) -> Response:
     try:
         await form_ids.run_once(request, work)
     except (_Stale, KeyReused):
-        return await _page(
-            request,
-            409,
-            {
-                "terms": N_(
-                    "The terms were changed meanwhile. Compare what you entered "
-                    "with what holds now, then send it again"
-                )
-            },
-            form,
+        error = N_(
+            "The terms were changed meanwhile. Compare what you entered "
+            "with what holds now, then send it again"
         )
+        return await _page(request, 409, {"terms": error}, form)
     except Invalid as problem:
-        return await _page(request, 400, {_name(problem.field): _error(problem)}, form)
+        return await _page(request, 400, _error(problem), form)
     return render.see_other(request, f"{PLACE}/{merchant_id}")
 
 
-def _name(refused: str | None) -> str:
-    """Return the field of the form that a refusal of the service is about."""
-    if refused == "fee":
-        return "fees"
-    names = [field.name for field in FIELDS if field.name.removesuffix("_minor") == refused]
-    return names[0] if names else "terms"
-
-
-def _error(problem: Invalid) -> str:
-    kind = next((one.kind for one in FIELDS if one.name == _name(problem.field)), None)
-    return TERM_ERROR[kind] if kind else N_("The terms could not be set like this")
+def _error(problem: Invalid) -> dict[str, str]:
+    """Return the error text by the field of the form that the service has refused."""
+    name = "fees" if problem.field == "fee" else problem.field
+    for field in FIELDS:
+        if name in {field.name, field.name.removesuffix("_minor")}:
+            return {field.name: TERM_ERROR[field.kind]}
+    return {"terms": N_("The terms could not be set like this")}
 
 
 _PLACE: Final = f"{PLACE}/{{merchant:id}}/terms"
 pages: Final = (
-    Page("GET", _PLACE, "merchants.read", show),
-    Page("POST", _PLACE, "terms.manage", save),
+    Page("GET", _PLACE, "merchants.read", show_terms),
+    Page("POST", _PLACE, "terms.manage", change_terms),
 )

@@ -1,4 +1,4 @@
-"""The time zone of the console's pages, which are about merchants in many: UTC, named on each."""
+"""The time zone of the console: UTC, since its merchants are in many zones. Each page names it."""
 
 from typing import Final
 from zoneinfo import ZoneInfo

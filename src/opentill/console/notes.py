@@ -1,0 +1,36 @@
+"""Notes that staff add to payments and disputes: a form that works once, and its errors."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from opentill.console.labels import FORM_REUSED
+from opentill.core.errors import Invalid, KeyReused
+from opentill.core.notes import NotesFull
+from opentill.db.database import Tx
+from opentill.merchants import Actor
+from opentill.people import actor_of
+from opentill.portal import form_ids
+from opentill.portal.request import PageRequest
+from opentill.web.translations import N_
+
+_LONGEST_REASON: Final = 255
+
+
+def author(request: PageRequest, note: str) -> Actor:
+    """Return who adds a note. The reason in the audit log is the beginning of the note."""
+    return actor_of(request.login, note.strip()[:_LONGEST_REASON])
+
+
+async def add_once(
+    request: PageRequest, work: Callable[[Tx], Awaitable[str]]
+) -> tuple[int, str] | None:
+    """Run ``work`` once for each form. Returns status and error text if the note is refused."""
+    try:
+        await form_ids.run_once(request, work)
+    except KeyReused:
+        return 422, FORM_REUSED
+    except NotesFull:
+        return 409, N_("There are as many notes as there may be, so this one was not added")
+    except Invalid:
+        return 400, N_("Enter plain text of 1 to 5,000 characters")
+    return None
