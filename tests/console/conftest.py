@@ -1,4 +1,4 @@
-"""Nobody has tried to log in when a test begins."""
+"""Each test starts with an empty count of attempts to log in."""
 
 from support.people import unlimited
 

@@ -1,32 +1,23 @@
-"""A merchant's balance is adjusted in the console: shown first, then made once."""
+"""Adjusting a merchant's balance in the console: a quote, then one adjustment for each form."""
 
 import re
 from decimal import Decimal
-from typing import Any, Final
 
+import httpx2
 import msgspec
 
 from opentill import adjustments, ledger
 from support.api_server import Shop
+from support.console_pages import audit_rows, hidden_fields, visible_text
 from support.people import Visitor, person
 
-_HIDDEN: Final = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')
 
-
-def held(shop: Shop) -> tuple[int, int]:
-    """Return what is available, and what is frozen."""
+def available_and_frozen(shop: Shop) -> tuple[int, int]:
     balance = shop.api_server.tx(lambda tx: ledger.find_balance(tx, shop.id, "USD"))
     return (balance.available, balance.frozen) if balance else (0, 0)
 
 
-def words(page: Any) -> str:
-    """Return the words of a page's main part."""
-    text = re.sub(r"<[^>]+>", " ", page.text.partition("<main")[2])
-    return re.sub(r"[\s\u2068\u2069]+", " ", text)
-
-
-def filled(**changes: str) -> dict[str, str]:
-    """Return the entries of the form."""
+def form_values(**changes: str) -> dict[str, str]:
     return {
         "kind": "recharge",
         "amount": "25.00",
@@ -37,50 +28,45 @@ def filled(**changes: str) -> dict[str, str]:
     } | changes
 
 
-def asked(visitor: Visitor, place: str, **changes: str) -> Any:
-    """Fill in the form, and look at what it would move."""
-    query = "&".join(f"{name}={value}" for name, value in filled(**changes).items())
+def get_quote(visitor: Visitor, place: str, **changes: str) -> httpx2.Response:
+    """Send the form, and return the page with the quote."""
+    query = "&".join(f"{name}={value}" for name, value in form_values(**changes).items())
     return visitor.get(f"{place}?{query}")
 
 
-def confirming(page: Any) -> dict[str, str]:
-    """Return the fields of the form that confirms."""
-    return dict(_HIDDEN.findall(page.text.partition('id="moves"')[2]))
+def confirmation_form(page: httpx2.Response) -> dict[str, str]:
+    return hidden_fields(page.text.partition('id="moves"')[2])
 
 
-def test_an_adjustment_is_shown_then_made_once(shop: Shop) -> None:
+def test_an_adjustment_is_quoted_then_made_once(shop: Shop) -> None:
     finance = person(shop.api_server, None, staff_role="finance")
     place = f"/console/merchants/{shop.id}/adjustments"
     assert f'href="{place}"' in finance.get(f"/console/merchants/{shop.id}").text
-    shown = asked(finance, place)
-    assert "Available $0.00 before, $25.00 after" in words(shown)
-    assert held(shop) == (0, 0)
-    form = confirming(shown)
+    quote = get_quote(finance, place)
+    assert "Available $0.00 before, $25.00 after" in visible_text(quote.text)
+    assert available_and_frozen(shop) == (0, 0)
+    form = confirmation_form(quote)
     places = [finance.post(place, form).headers["location"] for _ in range(2)]  # a double click
     assert places[0] == places[1]
-    assert held(shop) == (2500, 0)
-    assert "Recharge of $25.00: done." in words(finance.get(places[0]))
-    rows = shop.api_server.sql(
-        "select who, reason from audit_log where merchant_id = $1 and action = 'balance recharge'",
-        shop.id,
-    )
-    who = f"{finance.email} ({finance.person_id})"
-    assert [tuple(row.values()) for row in rows] == [(who, "wired on Monday")]
+    assert available_and_frozen(shop) == (2500, 0)
+    assert "Recharge of $25.00: done." in visible_text(finance.get(places[0]).text)
+    assert audit_rows(shop, "balance recharge") == [(finance.audit_name, "wired on Monday")]
     other = finance.post(place, form | {"amount": "26.00", "reference": "R-2"})
     assert (other.status_code, 'value="26.00"' in other.text) == (422, True)
-    frozen = asked(finance, place, kind="freeze", amount="10.00", reference="F-1")
-    assert "Available $25.00 before, $15.00 after Frozen $0.00 before, $10.00" in words(frozen)
-    assert finance.post(place, confirming(frozen)).status_code == 303
-    assert held(shop) == (1500, 1000)
+    freeze = get_quote(finance, place, kind="freeze", amount="10.00", reference="F-1")
+    moves = "Available $25.00 before, $15.00 after Frozen $0.00 before, $10.00"
+    assert moves in visible_text(freeze.text)
+    assert finance.post(place, confirmation_form(freeze)).status_code == 303
+    assert available_and_frozen(shop) == (1500, 1000)
 
 
-def test_what_cannot_be_is_refused_at_its_field_and_nothing_typed_is_lost(shop: Shop) -> None:
+def test_a_wrong_adjustment_is_refused_at_its_field_with_its_input(shop: Shop) -> None:
     finance = person(shop.api_server, None, staff_role="finance")
     place = f"/console/merchants/{shop.id}/adjustments"
     for field, changes in (
         ("kind", {"kind": "x"}),
         ("amount", {"amount": "1.005"}),
-        ("amount", {"amount": "-5"}),  # only a correction takes
+        ("amount", {"amount": "-5"}),  # only a correction may be negative
         ("amount", {"amount": "0"}),
         ("account", {"account": "pending"}),
         ("order", {"kind": "correct"}),
@@ -89,52 +75,54 @@ def test_what_cannot_be_is_refused_at_its_field_and_nothing_typed_is_lost(shop: 
         ("reference", {"reference": ""}),
         ("reason", {"reason": " "}),
     ):
-        refused = asked(finance, place, **changes)
+        refused = get_quote(finance, place, **changes)
         assert refused.status_code == 400, changes
         assert re.findall(r'id="(\w+)-error"', refused.text) == [field], changes
-        assert confirming(refused) == {}
+        assert confirmation_form(refused) == {}
     for kind in ("freeze", "unfreeze", "fee"):
-        too_much = finance.post(place, filled(kind=kind, reference=kind))
+        too_much = finance.post(place, form_values(kind=kind, reference=kind))
         assert too_much.status_code == 409, kind
         assert "does not allow this amount" in too_much.text
         assert 'value="wired on Monday"' in too_much.text
-    assert held(shop) == (0, 0)
+    assert available_and_frozen(shop) == (0, 0)
     nobody = "/console/merchants/mer_00000000000000000000000/adjustments"
-    assert asked(finance, nobody).status_code == 404
+    assert get_quote(finance, nobody).status_code == 404
 
 
-def test_above_the_limit_it_waits_for_somebody_else(shop: Shop) -> None:
+def test_an_adjustment_above_the_limit_waits_for_a_second_person(shop: Shop) -> None:
     server = shop.api_server
     finance = person(server, None, staff_role="finance")
     place = f"/console/merchants/{shop.id}/adjustments"
     before = server.app.settings
     server.app.settings = msgspec.structs.replace(before, approval_above=Decimal(10))
     try:
-        shown = asked(finance, place, reference="W-1")
-        assert "nothing moves before somebody else approves" in words(shown)
-        made = finance.post(place, confirming(shown)).headers["location"]
+        quote = get_quote(finance, place, reference="W-1")
+        assert "nothing moves before somebody else approves" in visible_text(quote.text)
+        result_url = finance.post(place, confirmation_form(quote)).headers["location"]
     finally:
         server.app.settings = before
-    assert "waits for a second person" in words(finance.get(made))
-    (waits,) = server.tx(lambda tx: adjustments.list_waiting(tx, shop.id))
-    assert (held(shop), made.endswith(f"?done={waits.id}")) == ((0, 0), True)
-    boss = person(server, None, staff_role="admin")
-    assert boss.post(f"/console/approvals/{waits.id}/approve").status_code == 303
-    assert held(shop) == (2500, 0)
+    assert "waits for a second person" in visible_text(finance.get(result_url).text)
+    (waiting,) = server.tx(lambda tx: adjustments.list_waiting(tx, shop.id))
+    assert available_and_frozen(shop) == (0, 0)
+    assert result_url.endswith(f"?done={waiting.id}")
+    admin = person(server, None, staff_role="admin")
+    assert admin.post(f"/console/approvals/{waiting.id}/approve").status_code == 303
+    assert available_and_frozen(shop) == (2500, 0)
 
 
-def test_only_finance_and_administrators_adjust_with_a_fresh_proof(shop: Shop) -> None:
+def test_adjusting_needs_a_permission_and_a_recent_proof_of_identity(shop: Shop) -> None:
     server = shop.api_server
     place = f"/console/merchants/{shop.id}/adjustments"
     for role in ("support", "auditor"):
-        looks = person(server, None, staff_role=role)
-        assert looks.post(place, filled()).status_code == 403
-        assert 'name="kind"' not in looks.get(place).text
-    old = person(server, None, staff_role="finance")
+        reader = person(server, None, staff_role=role)
+        assert reader.post(place, form_values()).status_code == 403
+        assert 'name="kind"' not in reader.get(place).text
+    unproven = person(server, None, staff_role="finance")
     server.tx(
         lambda tx: tx.execute(
-            "update logins set proved_at = proved_at - 660000 where person_id = $1", old.person_id
+            "update logins set proved_at = proved_at - 660000 where person_id = $1",
+            unproven.person_id,
         )
     )
-    assert 'name="proof_password"' in old.post(place, filled()).text
-    assert held(shop) == (0, 0)
+    assert 'name="proof_password"' in unproven.post(place, form_values()).text
+    assert available_and_frozen(shop) == (0, 0)

@@ -1,4 +1,4 @@
-"""The console's pages of payout runs, reconciliation and the trial balance."""
+"""Payout runs, reconciliation, bank accounts and the trial balance in the console."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ REASON = {"reason": "weekly"}
 
 @pytest.fixture
 def finance(api_server: ApiServer) -> Iterator[Visitor]:
-    """Somebody of the finance staff, where the operator has an account in euro."""
+    """A member of the finance staff, where the operator has a bank account in euros."""
     before = api_server.app.settings
     own = f"EUR:{OWN.number}:{OWN.bic}"
     api_server.app.settings = msgspec.structs.replace(before, payout_accounts=own)
@@ -33,19 +33,21 @@ def _upload(visitor: Visitor, path: str, name: str, content: str, **form: str) -
     return visitor.http.post(path, data=form, files={name: ("report.csv", content.encode())})
 
 
-LOST = "po_01m7y0m0jzefzv5n8efcf1hqw5"  # an id of ours that nobody has
+UNKNOWN_PAYOUT = "po_01m7y0m0jzefzv5n8efcf1hqw5"
 
 
-def test_a_run_from_who_is_due_to_the_banks_report(shop: Shop, finance: Visitor) -> None:
+def test_a_run_from_the_list_of_due_merchants_to_the_bank_report(
+    shop: Shop, finance: Visitor
+) -> None:
     rule = payouts.HoldRule(shop.api_server.app.settings.secret_key, 3)
     merchant = shop.api_server.tx(lambda tx: payee(tx, rule=rule))
     other = shop.api_server.tx(lambda tx: payee(tx, minor=777, rule=rule))
     page = finance.get("/console/payouts")
     assert "···· 3000" in page.text
     form = {"currency": "EUR", "reference": "W-48 <b>", "on": "", **REASON}
-    begun = [finance.post("/console/payouts/run", form) for _ in range(2)]  # a double click
-    # The first may add that accounts of other tests could not be read.
-    (place,) = {one.headers["location"].partition("?")[0] for one in begun}
+    responses = [finance.post("/console/payouts/run", form) for _ in range(2)]  # a double click
+    # The first may report that accounts of other tests could not be read.
+    (place,) = {response.headers["location"].partition("?")[0] for response in responses}
     page = finance.get(place)
     assert "W-48 &lt;b&gt;" in page.text
     assert "Ready" in page.text
@@ -68,22 +70,18 @@ def test_a_run_from_who_is_due_to_the_banks_report(shop: Shop, finance: Visitor)
     assert IBAN.number not in finance.get(place).text
     lines = (
         "end_to_end_id,status,amount,currency,bank_reference,reason\n"
-        f"{payout.id},paid,100.00,EUR,B-1,\n{LOST},paid,7.00,EUR,B-2,\n"
+        f"{payout.id},paid,100.00,EUR,B-1,\n{UNKNOWN_PAYOUT},paid,7.00,EUR,B-2,\n"
         "rent,paid,1250.00,EUR,B-3,\n"
     )
     done = _upload(finance, "/console/payouts/report", "report", lines)
     assert "sent=1&returned=0&known=0&found=1" in done.headers["location"]
-    assert (
-        "was read before"
-        in finance.get(
-            _upload(finance, "/console/payouts/report", "report", lines).headers["location"]
-        ).text
-    )
+    again = _upload(finance, "/console/payouts/report", "report", lines)
+    assert "was read before" in finance.get(again.headers["location"]).text
     assert "B-1" in finance.get(place).text
     _mark_a_run_as_paid(shop, finance)
     wrong = _upload(finance, "/console/payouts/report", "report", "a,b\n1,2\n")
     assert (wrong.status_code, "Nothing was changed" in wrong.text) == (400, True)
-    _resolve_what_is_left(shop, finance, merchant.id)
+    _resolve_the_difference(shop, finance, merchant.id)
 
 
 def _mark_a_run_as_paid(shop: Shop, finance: Visitor) -> None:
@@ -107,18 +105,15 @@ def _mark_a_run_as_paid(shop: Shop, finance: Visitor) -> None:
     assert "Mark all as paid" not in finance.get(place).text
 
 
-def _resolve_what_is_left(shop: Shop, finance: Visitor, merchant_id: str) -> None:
+def _resolve_the_difference(shop: Shop, finance: Visitor, merchant_id: str) -> None:
     assert "Differences between reports and books" in finance.get("/console").text
     inbox = finance.get("/console/reconciliation?source=bank").text
     folded = inbox.partition('<details class="card more" id="bookings">')[2].partition("</details>")
     assert "Bookings that concern no payout" in folded[0]
     assert "1250.00 EUR debit, B-3" in folded[0]
     assert "1250.00" not in inbox.replace(folded[0], "")
-    found = re.findall(r"/console/reconciliation/(dif_\w+)", inbox)
-    (difference,) = [
-        one for one in found if LOST in finance.get(f"/console/reconciliation/{one}").text
-    ]
-    path = f"/console/reconciliation/{difference}"
+    paths = re.findall(r"/console/reconciliation/dif_\w+", inbox)
+    (path,) = [path for path in paths if UNKNOWN_PAYOUT in finance.get(path).text]
     for form, field in (
         ({}, "reason"),
         ({**REASON, "adjust": "recharge", "amount": "7"}, "merchant"),
@@ -135,14 +130,14 @@ def _resolve_what_is_left(shop: Shop, finance: Visitor, merchant_id: str) -> Non
     late = finance.post(f"{path}/resolve", form)
     assert "has resolved this difference already" in late.text
     page = finance.get(path).text
-    assert f"{finance.email} ({finance.person_id})" in page
+    assert finance.audit_name in page
     assert "<form" not in page.partition("<main")[2]
     assert shop.api_server.sql(
         "select available from balances where merchant_id = $1", merchant_id
     ) == [{"available": 700}]
 
 
-def test_staff_record_how_a_transfer_ended_and_see_what_came_back(
+def test_staff_record_the_result_of_a_transfer_and_see_returned_payouts(
     shop: Shop, finance: Visitor
 ) -> None:
     payout, other = shop.payout(1100), shop.payout(2200)
@@ -177,7 +172,7 @@ def test_staff_record_how_a_transfer_ended_and_see_what_came_back(
     assert "Mark as" not in page
     assert "Payouts that banks returned" in finance.get("/console").text
     assert f'href="/console/payout/{payout.id}"' in finance.get(needs).text
-    # What the staff can do about it: ask for another account.
+    # Another account of the merchant resolves it.
     rule = payouts.HoldRule(shop.api_server.app.settings.secret_key, 3)
     now = shop.api_server.app.clock() + 1
     shop.api_server.tx(lambda tx: payouts.change_account(tx, shop.id, IBAN, ANN, rule, now))
@@ -191,7 +186,7 @@ def _payouts(shop: Shop, payout_id: str) -> list[dict[str, object]]:
     return shop.api_server.sql("select status from payouts where id = $1", payout_id)
 
 
-def test_a_line_above_the_limit_is_listed_until_somebody_else_approves_it(
+def test_a_line_of_a_report_above_the_limit_waits_for_a_second_person(
     shop: Shop, finance: Visitor
 ) -> None:
     server = shop.api_server
@@ -222,13 +217,13 @@ def test_a_line_above_the_limit_is_listed_until_somebody_else_approves_it(
     assert payout.id not in finance.get("/console/payouts").text.partition('id="lines"')[2]
 
 
-def test_staff_confirm_an_account_after_a_return(shop: Shop, finance: Visitor) -> None:
+def test_staff_confirm_a_bank_account_after_a_returned_payout(shop: Shop, finance: Visitor) -> None:
     server = shop.api_server
     rule = payouts.HoldRule(server.app.settings.secret_key, 3)
     now = server.app.clock()
     merchant = server.tx(lambda tx: payee(tx, rule=rule))
-    asked = payouts.PayoutRequest(amount_minor=100, reference="W", reason="weekly", by="ann")
-    payout = server.tx(lambda tx: payouts.create(tx, merchant.id, asked, None, now))
+    request = payouts.PayoutRequest(amount_minor=100, reference="W", reason="weekly", by="ann")
+    payout = server.tx(lambda tx: payouts.create(tx, merchant.id, request, None, now))
     server.tx(lambda tx: payouts.pay(tx, payout.id, "TRN-1", "sent", "ann", now))
     server.tx(lambda tx: payouts.record_return(tx, payout.id, "AC04 closed", "ann", now))
     assert "Bank returned a payout" in finance.get("/console/payouts").text
@@ -278,9 +273,7 @@ def test_staff_enter_a_bank_account_with_a_reason(shop: Shop, finance: Visitor) 
     assert support.post(path, form).status_code == 403
 
 
-def test_a_wrong_run_is_refused_at_its_field_with_what_was_typed(
-    shop: Shop, finance: Visitor
-) -> None:
+def test_a_wrong_run_is_refused_at_its_field(shop: Shop, finance: Visitor) -> None:
     good = {"currency": "EUR", "reference": "W-49", "on": "", **REASON}
     for change, field in (
         ({"currency": "USD"}, "currency"), ({"reference": " "}, "reference"),
@@ -310,10 +303,10 @@ def test_a_settlement_report_is_compared(shop: Shop, finance: Visitor) -> None:
 
 
 def test_the_trial_balance_and_the_general_ledger(shop: Shop, finance: Visitor) -> None:
-    async def recharged(tx: Tx) -> str:
+    async def create_payee(tx: Tx) -> str:
         return (await payee(tx, 12_345)).id
 
-    merchant_id = shop.api_server.tx(recharged)
+    merchant_id = shop.api_server.tx(create_payee)
     page = finance.get(f"/console/trial-balance?merchant={merchant_id}").text
     assert "€123.45" in page
     assert "-€123.45" in page.replace("\u2212", "-")
@@ -323,9 +316,9 @@ def test_the_trial_balance_and_the_general_ledger(shop: Shop, finance: Visitor) 
     assert 'id="to-error"' in wrong
     assert 'id="merchant-error"' in wrong
     backwards = {"from": "2026-03-02", "to": "2026-03-01"}
-    said = finance.get("/console/trial-balance/ledger.csv", params=backwards).headers["location"]
-    assert said.startswith("/console/trial-balance?")
-    assert 'id="ledger-to-error"' in finance.get(said).text
+    refused = finance.get("/console/trial-balance/ledger.csv", params=backwards)
+    assert refused.headers["location"].startswith("/console/trial-balance?")
+    assert 'id="ledger-to-error"' in finance.get(refused.headers["location"]).text
     file = finance.get(f"/console/trial-balance/ledger.csv?merchant={merchant_id}")
     rows = rows_of(file)
     assert [(row["account"], row["amount"]) for row in rows] == [
@@ -343,8 +336,8 @@ def test_the_general_ledger_of_wrong_days_is_refused_at_its_form(finance: Visito
     ):
         refused = finance.get(f"{place}/ledger.csv?{query}")
         assert refused.status_code == 303, query
-        page, _, same = refused.headers["location"].partition("?")
-        assert (page, sorted(same.split("&"))) == (place, sorted(query.split("&")))
+        page, _, page_query = refused.headers["location"].partition("?")
+        assert (page, sorted(page_query.split("&"))) == (place, sorted(query.split("&")))
         page = finance.get(refused.headers["location"]).text
         assert re.findall(r'id="([\w-]+)-error"', page) == [field], query
         assert f'href="#{field}"' in page

@@ -1,80 +1,62 @@
-"""Disputes in the console: the deadline, the merchant's evidence, notes, and dismissing."""
+"""Disputes in the console: list, deadline, evidence, notes, and dismissing unmatched disputes."""
 
 import re
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from html import unescape
 from typing import Final
 
 from opentill import disputes, orders
 from opentill.core.money import Money
 from opentill.db.database import Tx
-from opentill.disputes import Dispute
 from opentill.gateways import GatewayDisputeEvent
 from support import world
 from support.api_server import Shop
-from support.people import TESTER, Visitor, person, title
+from support.console_pages import audit_rows, hidden_fields
+from support.people import TESTER, person, title
 from support.spreadsheets import rows_of
 
-HIDDEN: Final = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')
 DAY_MS: Final = 86_400_000
 PDF: Final = b"%PDF-1.7\ntrailer\n<<>>\n%%EOF\n"
 
 
-def hidden(page: str, action: str) -> dict[str, str]:
-    """Return the hidden fields of the form that is sent to a path."""
-    form = page.partition(f'action="{action}"')[2].partition("</form>")[0]
-    return {name: unescape(value) for name, value in HIDDEN.findall(form)}
+def fields_of_form(page: str, action: str) -> dict[str, str]:
+    """Return the hidden fields of the form with an action."""
+    return hidden_fields(page.partition(f'action="{action}"')[2].partition("</form>")[0])
 
 
-def audited(shop: Shop, action: str) -> list[tuple[str, str]]:
-    rows = shop.api_server.sql(
-        "select who, reason from audit_log where merchant_id = $1 and action = $2", shop.id, action
-    )
-    return [(row["who"], row["reason"]) for row in rows]
-
-
-def who(visitor: Visitor) -> str:
-    return f"{visitor.email} ({visitor.person_id})"
-
-
-def current(shop: Shop, dispute: Dispute) -> Dispute:
-    return shop.api_server.tx(lambda tx: disputes.find(tx, shop.id, dispute.id))
-
-
-def test_staff_name_a_deadline_once_and_are_reminded_of_it(shop: Shop) -> None:
+def test_staff_set_a_deadline_once_and_are_reminded_of_it(shop: Shop) -> None:
     agent = person(shop.api_server, None, staff_role="support")
     dispute = shop.dispute(shop.paid()["id"])
     place = f"/console/disputes/{dispute.id}"
     assert f'href="{place}"' in agent.get(f"/console/payments/{dispute.order_id}").text
     page = agent.get(place)
     assert (title(page), "none named" in page.text) == ("Dispute of $9.99", True)
-    form = hidden(page.text, f"{place}/deadline") | {"reason": "the <bank> says so"}
+    form = fields_of_form(page.text, f"{place}/deadline") | {"reason": "the <bank> says so"}
     today = datetime.fromtimestamp(shop.api_server.app.clock() // 1000, UTC).date()
     day = str(today + timedelta(days=1))
-    for until, why, wrong in (
+    for until, reason, error in (
         (str(today - timedelta(days=1)), "late", "Enter a day from today on"),
         ("soon", "late", "Enter a day from today on"),
         (day, " ", "Say why"),
     ):
-        refused = agent.post(f"{place}/deadline", form | {"until": until, "reason": why})
-        assert (refused.status_code, wrong in refused.text) == (400, True), until
+        refused = agent.post(f"{place}/deadline", form | {"until": until, "reason": reason})
+        assert (refused.status_code, error in refused.text) == (400, True), until
         assert f'value="{until}"' in refused.text
     for _ in range(2):  # a double click
         done = agent.post(f"{place}/deadline", form | {"until": day})
         assert done.headers["location"].endswith(f"{place}?done=deadline")
-    until = current(shop, dispute).respond_by or 0
-    last = datetime.fromtimestamp(until / 1000, UTC)
-    assert (last.date(), f"{last:%T}") == (date.fromisoformat(day), "23:59:59")
-    assert audited(shop, "disputes deadline") == [(who(agent), "the <bank> says so")]
-    other = hidden(page.text, f"{place}/deadline") | {"form_id": "0" * 32, "until": day}
+    stored = shop.api_server.tx(lambda tx: disputes.find(tx, shop.id, dispute.id))
+    deadline = datetime.fromtimestamp((stored.respond_by or 0) / 1000, UTC)
+    assert (deadline.date(), f"{deadline:%T}") == (date.fromisoformat(day), "23:59:59")
+    assert audit_rows(shop, "disputes deadline") == [(agent.audit_name, "the <bank> says so")]
+    other = fields_of_form(page.text, f"{place}/deadline") | {"form_id": "0" * 32, "until": day}
     stale = agent.post(f"{place}/deadline", other | {"reason": "an old page"})
     assert (stale.status_code, "has changed since" in stale.text) == (409, True)
     assert 'value="an old page"' in stale.text
     assert f'href="{place}"' in agent.get("/console/needs/disputes").text
 
 
-def test_disputes_of_all_merchants_are_listed_filtered_and_sent_as_a_file(shop: Shop) -> None:
+def test_disputes_of_all_merchants_are_listed_filtered_and_exported(shop: Shop) -> None:
     server, auditor = shop.api_server, person(shop.api_server, None, staff_role="auditor")
     other = server.shop()
     soon, lost = shop.dispute(shop.paid()["id"]), shop.dispute(shop.paid()["id"])
@@ -82,8 +64,7 @@ def test_disputes_of_all_merchants_are_listed_filtered_and_sent_as_a_file(shop: 
     now = server.app.clock()
 
     async def decide(tx: Tx) -> None:
-        how = {"who": "op", "reason": "the bank", "now": now}
-        await disputes.decide(tx, shop.id, lost.id, "lost", **how)
+        await disputes.decide(tx, shop.id, lost.id, "lost", who="op", reason="the bank", now=now)
         until = now + 2 * DAY_MS
         await tx.execute("update disputes set respond_by = $2 where id = $1", soon.id, until)
 
@@ -92,8 +73,8 @@ def test_disputes_of_all_merchants_are_listed_filtered_and_sent_as_a_file(shop: 
 
     def listed(query: str = "") -> list[str]:
         page = auditor.get(place + query).text
-        known = (soon.id, lost.id, theirs.id)
-        return [one for one in re.findall(rf'href="{place}/(dp_\w+)"', page) if one in known]
+        ids = re.findall(rf'href="{place}/(dp_\w+)"', page)
+        return [dispute_id for dispute_id in ids if dispute_id in {soon.id, lost.id, theirs.id}]
 
     assert listed() == [theirs.id, lost.id, soon.id]
     assert listed("?status=OPEN") == [theirs.id, soon.id]
@@ -103,8 +84,8 @@ def test_disputes_of_all_merchants_are_listed_filtered_and_sent_as_a_file(shop: 
     assert listed("?status=SOON") == [theirs.id, soon.id], "the first deadline first"
     assert listed(f"?status=SOON&before={theirs.id}") == [soon.id]
     due = rows_of(auditor.get(f"{place}.csv?status=SOON"))
-    known = (theirs.id, soon.id)
-    assert [row["id"] for row in due if row["id"] in known] == [theirs.id, soon.id]
+    exported_ids = [row["id"] for row in due if row["id"] in {theirs.id, soon.id}]
+    assert exported_ids == [theirs.id, soon.id]
     assert listed("?status=LOST") == [lost.id]
     assert listed("?status=WON") == []
     assert listed(f"?before={theirs.id}") == [lost.id, soon.id]
@@ -122,17 +103,17 @@ def test_staff_read_the_evidence_and_write_notes_that_the_merchant_reads(shop: S
     server, agent = shop.api_server, person(shop.api_server, None, staff_role="support")
     dispute = shop.dispute(shop.paid()["id"])
     place = f"/console/disputes/{dispute.id}"
-    kept = server.run(
+    evidence = server.run(
         disputes.add_evidence(
             server.app.db, shop.id, dispute.id, "r.pdf", PDF, actor=TESTER, now=server.app.clock()
         )
     )
     page = agent.get(place).text
-    assert f'href="{place}/evidence/{kept.id}"' in page
-    file = agent.get(f"{place}/evidence/{kept.id}")
+    assert f'href="{place}/evidence/{evidence.id}"' in page
+    file = agent.get(f"{place}/evidence/{evidence.id}")
     assert (file.content, file.headers["content-type"]) == (PDF, "application/pdf")
     assert file.headers["content-disposition"].startswith("attachment")
-    form = hidden(page, f"{place}/notes")
+    form = fields_of_form(page, f"{place}/notes")
     assert agent.post(f"{place}/notes", form | {"note": " "}).status_code == 400
     for _ in range(2):
         done = agent.post(f"{place}/notes", form | {"note": "The bank wants\nproof."})
@@ -141,12 +122,12 @@ def test_staff_read_the_evidence_and_write_notes_that_the_merchant_reads(shop: S
     assert (changed.status_code, "was sent before" in changed.text) == (422, True)
     assert ">\nAnother.</textarea>" in changed.text
     owner = person(server, shop.id, "owner")
-    its = owner.get(f"/dashboard/{shop.id}/disputes/{dispute.id}").text
-    assert its.count("The bank wants\nproof.") == 1
-    assert [by for by, _ in audited(shop, "disputes note")] == [who(agent)]
+    merchants_page = owner.get(f"/dashboard/{shop.id}/disputes/{dispute.id}").text
+    assert merchants_page.count("The bank wants\nproof.") == 1
+    assert [who for who, _ in audit_rows(shop, "disputes note")] == [agent.audit_name]
 
 
-def test_an_unmatched_dispute_is_dismissed_with_a_reason_as_it_was_shown(shop: Shop) -> None:
+def test_an_unmatched_dispute_is_dismissed_only_in_the_state_that_was_shown(shop: Shop) -> None:
     server, agent = shop.api_server, person(shop.api_server, None, staff_role="support")
     dispute, now = shop.dispute(shop.paid()["id"]), server.app.clock()
     ids = {"merchant_id": shop.id, "order_id": dispute.order_id}
@@ -156,9 +137,9 @@ def test_an_unmatched_dispute_is_dismissed_with_a_reason_as_it_was_shown(shop: S
 
     def form() -> dict[str, str]:
         for inner in agent.get(place).text.split("<form ")[1:]:
-            found = {name: unescape(value) for name, value in HIDDEN.findall(inner)}
-            if found.get("merchant") == shop.id:
-                return found
+            fields = hidden_fields(inner)
+            if fields.get("merchant") == shop.id:
+                return fields
         raise AssertionError
 
     first = form()
@@ -171,7 +152,7 @@ def test_an_unmatched_dispute_is_dismissed_with_a_reason_as_it_was_shown(shop: S
     done = agent.post(place, form() | {"reason": "as the letter says"})
     assert done.headers["location"].endswith(f"{place}?done=1")
     assert shop.id not in agent.get(place).text
-    assert audited(shop, "disputes dismiss") == [(who(agent), "as the letter says")]
+    assert audit_rows(shop, "disputes dismiss") == [(agent.audit_name, "as the letter says")]
     again = agent.post(place, first | {"reason": "twice"})
     assert (again.status_code, "twice" in again.text) == (409, True)
 
@@ -179,8 +160,7 @@ def test_an_unmatched_dispute_is_dismissed_with_a_reason_as_it_was_shown(shop: S
 def test_unmatched_disputes_of_any_amount_are_shown(shop: Shop) -> None:
     server, agent = shop.api_server, person(shop.api_server, None, staff_role="support")
     dispute, now = shop.dispute(shop.paid()["id"]), server.app.clock()
-    named = {"USD": 12345, "KWD": 9991, "ANG": 7771}
-    for currency, minor in named.items():
+    for currency, minor in {"USD": 12345, "KWD": 9991, "ANG": 7771}.items():
         event = GatewayDisputeEvent(
             attempt_id=dispute.attempt_id,
             dispute_ref=f"ref {currency}",

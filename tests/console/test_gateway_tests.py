@@ -1,25 +1,19 @@
-"""A test payment is opened in the console, for a gateway that it will go through."""
+"""Test payments through a gateway, opened in the console."""
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from opentill import merchants
 from opentill.db.database import Tx
 from opentill.gateways import Gateways
 from support.api_server import Shop
+from support.console_pages import visible_text
 from support.people import TESTER, person
 
 PLACE: Final = "/console/gateways/test"
 
 
-def words(page: Any) -> str:
-    """Return the words of a page's main part."""
-    text = re.sub(r"<[^>]+>", " ", page.text.partition("<main")[2])
-    return re.sub(r"[\s\u2068\u2069]+", " ", text)
-
-
-def filled(shop: Shop, **changes: str) -> dict[str, str]:
-    """Return the entries of the form."""
+def form_values(shop: Shop, **changes: str) -> dict[str, str]:
     return {
         "gateway": "sandbox",
         "merchant": shop.id,
@@ -34,65 +28,64 @@ def test_a_test_payment_is_an_ordinary_session_that_is_opened_once(shop: Shop) -
     server, finance = shop.api_server, person(shop.api_server, None, staff_role="finance")
     assert f'href="{PLACE}?gateway=sandbox"' in finance.get("/console/gateways").text
     (form_id,) = re.findall(r'name="form_id" value="(\w+)"', finance.get(PLACE).text)
-    form = filled(shop, form_id=form_id)
+    form = form_values(shop, form_id=form_id)
     places = [finance.post(PLACE, form).headers["location"] for _ in range(2)]  # a double click
     assert places[0] == places[1]
     page = finance.get(places[0])
     (session_id,) = re.findall(r'href="[^"]*/checkout/(cs_\w+)"', page.text)
-    found = shop.data("GET", f"/v1/checkouts/{session_id}")
-    assert (found["amount"], found["paymentMethods"]) == ("1.50", ["CREDIT_CARD"])
-    order = shop.read_order(found["orderId"])
+    session = shop.data("GET", f"/v1/checkouts/{session_id}")
+    assert (session["amount"], session["paymentMethods"]) == ("1.50", ["CREDIT_CARD"])
+    order = shop.read_order(session["orderId"])
     assert (order["status"], order["metadata"]) == ("PENDING", {"testPayment": "sandbox"})
     rows = server.sql("select who, subject from audit_log where action = 'gateways test'"
                       " and merchant_id = $1", shop.id)  # fmt: skip
-    who = f"{finance.email} ({finance.person_id})"
-    assert [tuple(row.values()) for row in rows] == [(who, f"{order['id']}: sandbox")]
+    assert rows == [{"who": finance.audit_name, "subject": f"{order['id']}: sandbox"}]
     other = finance.post(PLACE, form | {"amount": "2.00"})
     assert (other.status_code, 'value="2.00"' in other.text) == (422, True)
     shop.confirm(order["id"])
-    listed = words(finance.get(PLACE))
-    assert re.search(r"sandbox (→ \w+ )?Harbour Books \$1\.50 Paid", listed), listed
-    body = {"metadata": {"testPayment": "sandbox"}}
-    strange = finance.get(f"{PLACE}?opened={shop.session(**body)['id']}")
-    assert "/checkout/cs_" not in strange.text  # not every session is a test payment
+    text = visible_text(finance.get(PLACE).text)
+    assert re.search(r"sandbox (→ \w+ )?Harbour Books \$1\.50 Paid", text), text
+    other_session = shop.session(metadata={"testPayment": "sandbox"})
+    page = finance.get(f"{PLACE}?opened={other_session['id']}")
+    assert "/checkout/cs_" not in page.text  # only links of test payments are shown
 
 
-def test_test_payments_are_listed_whatever_else_the_audit_log_says_of_them(shop: Shop) -> None:
+def test_test_payments_are_listed_however_many_other_rows_the_audit_log_has(shop: Shop) -> None:
     server, finance = shop.api_server, person(shop.api_server, None, staff_role="finance")
     (form_id,) = re.findall(r'name="form_id" value="(\w+)"', finance.get(PLACE).text)
-    finance.post(PLACE, filled(shop, form_id=form_id))
+    finance.post(PLACE, form_values(shop, form_id=form_id))
     (row,) = server.sql("select order_id from gateway_tests where merchant_id = $1", shop.id)
     place, order_id = f"/console/payments/{row['order_id']}", row["order_id"]
 
-    async def talk(tx: Tx) -> None:
+    async def record_notes(tx: Tx) -> None:
         for _ in range(200):
             now = server.app.clock()
             await merchants.record_audit(tx, TESTER, "orders note", shop.id, "gateways test", now)
 
-    server.tx(talk)
+    server.tx(record_notes)
     assert f'href="{place}"' in finance.get(PLACE).text
     older = finance.get(f"{PLACE}?gateway=sandbox&before={order_id}").text
     assert f'href="{place}"' not in older
 
 
-def test_a_test_payment_that_would_go_elsewhere_is_refused(shop: Shop) -> None:
+def test_a_test_payment_that_would_take_another_gateway_is_refused(shop: Shop) -> None:
     server, finance = shop.api_server, person(shop.api_server, None, staff_role="finance")
     before = server.app.gateways
     two = {"sandbox": before["sandbox"], "second": before["sandbox"]}
     try:
         server.app.gateways = Gateways(two, {}, {})
-        refused = finance.post(PLACE, filled(shop, gateway="second"))
+        refused = finance.post(PLACE, form_values(shop, gateway="second"))
         assert refused.status_code == 409
-        assert "go to sandbox first" in words(refused)
+        assert "go to sandbox first" in visible_text(refused.text)
         assert 'value="1.50"' in refused.text
         server.app.gateways = Gateways(two, {"CREDIT_CARD": ("second",)}, {})
-        assert finance.post(PLACE, filled(shop, gateway="second")).status_code == 303
-        assert finance.post(PLACE, filled(shop)).status_code == 409
+        assert finance.post(PLACE, form_values(shop, gateway="second")).status_code == 303
+        assert finance.post(PLACE, form_values(shop)).status_code == 409
     finally:
         server.app.gateways = before
 
 
-def test_what_cannot_be_is_refused_at_its_field(shop: Shop) -> None:
+def test_a_wrong_test_payment_is_refused_at_its_field(shop: Shop) -> None:
     server, finance = shop.api_server, person(shop.api_server, None, staff_role="finance")
     for field, changes in (
         ("merchant", {"merchant": "mer_00000000000000000000000"}),
@@ -103,19 +96,19 @@ def test_what_cannot_be_is_refused_at_its_field(shop: Shop) -> None:
         ("currency", {"currency": "MAD"}),  # no exchange rate
         ("method", {"method": "CASH"}),
     ):
-        refused = finance.post(PLACE, filled(shop, **changes))
+        refused = finance.post(PLACE, form_values(shop, **changes))
         assert refused.status_code == 400, changes
         assert re.findall(r'id="(\w+)-error"', refused.text) == [field], changes
-    assert finance.post(PLACE, filled(shop, gateway="x")).status_code == 400
+    assert finance.post(PLACE, form_values(shop, gateway="x")).status_code == 400
     now = server.app.clock()
     server.tx(
         lambda tx: merchants.set_capability(
             tx, shop.id, "charge", on=False, actor=TESTER, now=now, notes=""
         )
     )
-    off = finance.post(PLACE, filled(shop))
-    assert (off.status_code, TESTER.reason in words(off)) == (403, True)
+    off = finance.post(PLACE, form_values(shop))
+    assert (off.status_code, TESTER.reason in visible_text(off.text)) == (403, True)
     assert server.sql("select 1 from orders where merchant_id = $1", shop.id) == []
-    looks = person(server, None, staff_role="support")
-    assert looks.post(PLACE, filled(shop)).status_code == 403
-    assert 'name="merchant"' not in looks.get(PLACE).text
+    reader = person(server, None, staff_role="support")
+    assert reader.post(PLACE, form_values(shop)).status_code == 403
+    assert 'name="merchant"' not in reader.get(PLACE).text

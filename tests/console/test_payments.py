@@ -1,8 +1,7 @@
-"""Payments of all merchants in the console: found, looked at, and what staff do to them."""
+"""Payments of all merchants in the console: the search, the page, and the actions of staff."""
 
 import re
 from functools import partial
-from html import unescape
 from typing import Any, Final
 
 import httpx2
@@ -23,13 +22,13 @@ from opentill.people import StaffRole
 from opentill.portal import form_ids
 from support import world
 from support.api_server import Shop
+from support.console_pages import hidden_fields
 from support.epay_shop import EpayShop, Inbox
 from support.people import Visitor, person, title
 
 REASON: Final = {"reason": "seen on the <bank> statement"}
 PLACE: Final = "/console/payments"
 FORM: Final = re.compile(r'<form [^>]*method="post" action="([^"]+)">(.*?)</form>', re.DOTALL)
-HIDDEN: Final = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')
 
 
 def staff(shop: Shop, role: StaffRole = "finance") -> Visitor:
@@ -37,10 +36,9 @@ def staff(shop: Shop, role: StaffRole = "finance") -> Visitor:
 
 
 def forms(page: httpx2.Response) -> dict[str, dict[str, str]]:
-    """Return the hidden fields of the page's forms, by the last part of their addresses."""
+    """Return the hidden fields of the page's forms, by the last part of their paths."""
     return {
-        path.rpartition("/")[2]: {name: unescape(value) for name, value in HIDDEN.findall(inner)}
-        for path, inner in FORM.findall(page.text)
+        path.rpartition("/")[2]: hidden_fields(inner) for path, inner in FORM.findall(page.text)
     }
 
 
@@ -50,26 +48,26 @@ def status_of(shop: Shop, order_id: str) -> str:
 
 
 def audited(shop: Shop, visitor: Visitor) -> list[tuple[str, str]]:
-    """Return what a person did at the merchant, and why; the visits aside."""
+    """Return a person's actions at the merchant except visits, with their reasons."""
     rows = shop.api_server.sql(
         "select action, reason from audit_log where merchant_id = $1 and who = $2 order by number",
         shop.id,
-        f"{visitor.email} ({visitor.person_id})",
+        visitor.audit_name,
     )
-    return [(one["action"], one["reason"]) for one in rows if one["action"] != "people visit"]
+    return [(row["action"], row["reason"]) for row in rows if row["action"] != "people visit"]
 
 
 def test_any_id_leads_to_the_payment_and_texts_are_searched_within_a_merchant(shop: Shop) -> None:
     agent, order = staff(shop, "auditor"), shop.order()
-    found = shop.api_server.tx(partial(orders.find, merchant_id=shop.id, order_id=order["id"]))
-    shop.api_server.tx(lambda tx: world.paid(tx, found))
+    unpaid = shop.api_server.tx(partial(orders.find, merchant_id=shop.id, order_id=order["id"]))
+    shop.api_server.tx(lambda tx: world.paid(tx, unpaid))
     place = f"{PLACE}/{order['id']}"
     for text in (order["id"], order["checkoutSessionId"], f" {order['id']} "):
-        led = agent.get(PLACE, params={"query": text})
-        assert led.headers.get("location") == place, text
-    nothing = agent.get(PLACE, params={"query": "ann@example.com"}).text
-    assert "choose a merchant too" in nothing
-    assert 'href="/console/merchants"' in nothing
+        redirect = agent.get(PLACE, params={"query": text})
+        assert redirect.headers.get("location") == place, text
+    no_merchant = agent.get(PLACE, params={"query": "ann@example.com"}).text
+    assert "choose a merchant too" in no_merchant
+    assert 'href="/console/merchants"' in no_merchant
     by_text = agent.get(PLACE, params={"query": "ann@example.com", "merchant": shop.id})
     assert f'href="{place}"' in by_text.text
     assert audited(shop, agent) == []
@@ -77,45 +75,44 @@ def test_any_id_leads_to_the_payment_and_texts_are_searched_within_a_merchant(sh
     assert 'id="merchant-error"' in wrong
     paid = {"merchant": shop.id, "status": "PAID"}
     assert order["id"] in agent.get(PLACE, params=paid).text
-    none = agent.get(PLACE, params=paid | {"to": "2001-01-01"}).text
-    assert order["id"] not in none
+    assert order["id"] not in agent.get(PLACE, params=paid | {"to": "2001-01-01"}).text
 
 
-def test_an_id_of_two_merchants_shows_both(shop: Shop) -> None:
+def test_a_number_that_two_merchants_use_lists_both_payments(shop: Shop) -> None:
     other, number = shop.api_server.shop(), world.fresh()
-    for one in (shop, other):
-        one.refund(one.paid()["id"], amount="1.00", refundNo=number)
+    for merchant in (shop, other):
+        merchant.refund(merchant.paid()["id"], amount="1.00", refundNo=number)
     page = staff(shop).get(PLACE, params={"query": number}).text
     assert len(set(re.findall(r"/console/payments/(order_\w+)", page))) == 2
 
 
-def test_the_page_is_the_merchants_with_a_mark_and_the_visit_is_audited(shop: Shop) -> None:
+def test_the_page_shows_the_merchants_view_with_a_mark_and_records_the_visit(shop: Shop) -> None:
     order = shop.paid()
     auditor = staff(shop, "auditor")
     page = auditor.get(f"{PLACE}/{order['id']}")
     assert "Event order.paid" in page.text
     assert "You see this as staff" in page.text
-    own = f"/dashboard/{shop.id}/payments/{order['id']}"
-    assert f'href="{own}"' in page.text
-    assert f'href="{PLACE}/{order["id"]}"' in auditor.get(own).text
+    merchants_page = f"/dashboard/{shop.id}/payments/{order['id']}"
+    assert f'href="{merchants_page}"' in page.text
+    assert f'href="{PLACE}/{order["id"]}"' in auditor.get(merchants_page).text
     assert set(forms(page)) <= {"logout"}
     visits = "select count(*) from audit_log where action = 'people visit' and who like $1"
     assert shop.api_server.sql(visits, f"{auditor.email}%") == [{"count": 1}]
     assert auditor.post(f"{PLACE}/{order['id']}/confirm", REASON).status_code == 403
     support = staff(shop, "support")
     assert support.post(f"{PLACE}/{order['id']}/confirm", REASON).status_code == 403
-    nowhere = auditor.get(f"{PLACE}/order_0000000000000000000000000a")
-    assert (nowhere.status_code, title(nowhere)) == (404, "We cannot find this page")
+    missing = auditor.get(f"{PLACE}/order_0000000000000000000000000a")
+    assert (missing.status_code, title(missing)) == (404, "We cannot find this page")
 
 
-def test_a_payment_is_confirmed_once_with_what_it_moves_and_why(shop: Shop) -> None:
+def test_a_payment_is_confirmed_once_with_the_amounts_that_move_and_a_reason(shop: Shop) -> None:
     order, agent = shop.order(), staff(shop)
     place = f"{PLACE}/{order['id']}"
     page = agent.get(place)
     assert "The merchant’s pending balance gains" in page.text
     form, other = forms(page)["confirm"], forms(agent.get(place))["revoke"]
-    silent = agent.post(f"{place}/confirm", form | {"reason": " "})
-    assert (silent.status_code, 'id="confirm-reason-error"' in silent.text) == (400, True)
+    refused = agent.post(f"{place}/confirm", form | {"reason": " "})
+    assert (refused.status_code, 'id="confirm-reason-error"' in refused.text) == (400, True)
     assert status_of(shop, order["id"]) == "PENDING"
     for _ in range(2):  # a double click
         done = agent.post(f"{place}/confirm", form | REASON)
@@ -135,20 +132,20 @@ def test_an_unpaid_payment_is_revoked(shop: Shop) -> None:
     form = forms(agent.get(place))["revoke"]
     assert agent.post(f"{place}/revoke", form | REASON).status_code == 303
     assert status_of(shop, order["id"]) == "REVOKED"
-    assert agent.post(f"{place}/revoke", REASON).status_code == 409  # made of nothing
+    assert agent.post(f"{place}/revoke", REASON).status_code == 409  # a form without a state
     assert audited(shop, agent) == [("orders revoke", REASON["reason"])]
 
 
-def ask(agent: Visitor, order_id: str, amount: str) -> dict[str, str]:
-    """Go the first step of a refund; return the form of the second, confirmed."""
+def quote_refund(agent: Visitor, order_id: str, amount: str) -> dict[str, str]:
+    """Quote a refund; return the fields of the form that confirms it."""
     page = agent.get(f"{PLACE}/{order_id}/refund", params={"amount": amount})
     return forms(page)["refund"] | {"confirm": amount} | REASON
 
 
-def test_a_refund_is_made_once_and_only_as_it_was_shown(shop: Shop) -> None:
+def test_a_refund_is_made_once_and_only_as_quoted(shop: Shop) -> None:
     order, agent = shop.paid(), staff(shop)
     place = f"{PLACE}/{order['id']}"
-    form, late = (ask(agent, order["id"], "1.00") for _ in range(2))
+    form, late = (quote_refund(agent, order["id"], "1.00") for _ in range(2))
     for change, field in (({"reason": ""}, "reason"), ({"confirm": "2.00"}, "confirm")):
         refused = agent.post(f"{place}/refund", form | change)
         assert (refused.status_code, f'id="{field}-error"' in refused.text) == (400, True)
@@ -161,18 +158,18 @@ def test_a_refund_is_made_once_and_only_as_it_was_shown(shop: Shop) -> None:
     assert audited(shop, agent) == [("orders refund", REASON["reason"])]
 
 
-def test_while_the_outcome_of_a_refund_is_unknown_its_form_asks_again(
+def test_a_form_whose_commit_was_not_confirmed_can_be_sent_again(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order, agent = shop.paid(), staff(shop)
-    form, place = ask(agent, order["id"], "1.00"), f"{PLACE}/{order['id']}/refund"
-    made = form_ids.run_once
+    form, place = quote_refund(agent, order["id"], "1.00"), f"{PLACE}/{order['id']}/refund"
+    run_once = form_ids.run_once
 
-    async def lost(request: Any, step: Any) -> str:
-        await made(request, step)
+    async def lose_connection(request: Any, work: Any) -> str:
+        await run_once(request, work)
         raise Unavailable  # the connection ended before the commit was confirmed
 
-    monkeypatch.setattr(form_ids, "run_once", lost)
+    monkeypatch.setattr(form_ids, "run_once", lose_connection)
     unknown = agent.post(place, form)
     assert unknown.status_code == 503
     monkeypatch.undo()
@@ -180,11 +177,11 @@ def test_while_the_outcome_of_a_refund_is_unknown_its_form_asks_again(
     assert len(shop.data("GET", f"/v1/orders/{order['id']}/refunds")["items"]) == 1
 
 
-def test_a_refund_that_is_switched_off_has_to_be_forced(shop: Shop) -> None:
+def test_a_refund_needs_an_override_while_the_capability_is_off(shop: Shop) -> None:
     order, agent, server = shop.paid(), staff(shop), shop.api_server
     off: dict[str, Any] = {"on": False, "actor": Actor("op", "chargebacks"), "now": world.NOW}
     server.tx(lambda tx: merchants.set_capability(tx, shop.id, "refund", **off))
-    form, place = ask(agent, order["id"], "1.00"), f"{PLACE}/{order['id']}/refund"
+    form, place = quote_refund(agent, order["id"], "1.00"), f"{PLACE}/{order['id']}/refund"
     refused = agent.post(place, form)
     assert (refused.status_code, 'id="force-error"' in refused.text) == (403, True)
     assert "chargebacks" in refused.text
@@ -194,24 +191,24 @@ def test_a_refund_that_is_switched_off_has_to_be_forced(shop: Shop) -> None:
     assert row["subject"] == f"{order['id']}, forced: refund is off (chargebacks)"
 
 
-@pytest.mark.parametrize(("end", "status"), [("done", "SUCCEEDED"), ("failed", "FAILED")])
-def test_a_refund_that_no_gateway_reports_is_ended(shop: Shop, end: str, status: str) -> None:
+@pytest.mark.parametrize(("result", "status"), [("done", "SUCCEEDED"), ("failed", "FAILED")])
+def test_a_refund_that_no_gateway_reports_is_ended(shop: Shop, result: str, status: str) -> None:
     order, agent = shop.paid(), staff(shop)
     refund = shop.refund(order["id"], amount="1.00")
     place = f"{PLACE}/{order['id']}"
-    form = forms(agent.get(place))[f"refund-{end}"]
-    elsewhere = form | {"subject": shop.refund(shop.paid()["id"])["id"]} | REASON
-    assert agent.post(f"{place}/refund-{end}", elsewhere).status_code == 404
+    form = forms(agent.get(place))[f"refund-{result}"]
+    other_order = form | {"subject": shop.refund(shop.paid()["id"])["id"]} | REASON
+    assert agent.post(f"{place}/refund-{result}", other_order).status_code == 404
     for _ in range(2):
-        assert agent.post(f"{place}/refund-{end}", form | REASON).status_code == 303
+        assert agent.post(f"{place}/refund-{result}", form | REASON).status_code == 303
     ids = {"merchant_id": shop.id, "refund_id": refund["id"]}
     assert shop.api_server.tx(partial(refunds.find, **ids)).status == status
-    action = "refund succeeded" if end == "done" else "refund refused"
+    action = "refund succeeded" if result == "done" else "refund refused"
     assert audited(shop, agent) == [(action, REASON["reason"])]
     assert "refund-done" not in forms(agent.get(place))
 
 
-def test_a_dispute_is_opened_lost_and_recovered_by_whoever_may(shop: Shop) -> None:
+def test_a_dispute_is_opened_lost_and_recovered_with_the_permission(shop: Shop) -> None:
     order, agent, finance = shop.paid(), staff(shop, "support"), staff(shop)
     place = f"{PLACE}/{order['id']}"
     assert "dispute-open" not in forms(finance.get(place))
@@ -219,21 +216,19 @@ def test_a_dispute_is_opened_lost_and_recovered_by_whoever_may(shop: Shop) -> No
     form = forms(agent.get(place))["dispute-open"] | REASON
     for amount in ("", "1000000"):
         refused = agent.post(f"{place}/dispute-open", form | {"amount": amount})
-        assert (refused.status_code, 'id="dispute-open-amount-error"' in refused.text) == (
-            400,
-            True,
-        )
+        assert refused.status_code == 400
+        assert 'id="dispute-open-amount-error"' in refused.text
     assert agent.post(f"{place}/dispute-open", form | {"amount": "5.00"}).status_code == 303
-    # Deciding moves money: it takes a step-up.
+    # A decision moves money, so it requires a step-up.
     sql = "update logins set proved_at = proved_at + $1 where person_id = $2 returning 1"
     shop.api_server.sql(sql, -660_000, agent.person_id)
     form = forms(agent.get(place))["dispute-lost"] | REASON
     assert 'name="proof_password"' in agent.post(f"{place}/dispute-lost", form).text
     shop.api_server.sql(sql, 660_000, agent.person_id)
     won = forms(agent.get(place))["dispute-won"] | REASON
-    for end in ("lost", "recovered"):
-        form = forms(agent.get(place))[f"dispute-{end}"] | REASON
-        assert agent.post(f"{place}/dispute-{end}", form).status_code == 303
+    for decision in ("lost", "recovered"):
+        form = forms(agent.get(place))[f"dispute-{decision}"] | REASON
+        assert agent.post(f"{place}/dispute-{decision}", form).status_code == 303
         late = agent.post(f"{place}/dispute-won", won | {"form_id": ""})
         assert (late.status_code, "Nothing was done" in late.text) == (409, True)
     ids = {"merchant_id": shop.id, "order_id": order["id"]}
@@ -259,17 +254,17 @@ def test_the_notification_of_an_epay_shop_is_sent_again(shop: Shop) -> None:
     form = forms(agent.get(place))["notify"] | REASON
     for _ in range(2):
         assert agent.post(f"{place}/notify", form).status_code == 303
-    now = "select state from epay_notifications where order_id = $1"
-    assert server.sql(now, order_id) == [{"state": "WAITING"}]
+    state = "select state from epay_notifications where order_id = $1"
+    assert server.sql(state, order_id) == [{"state": "WAITING"}]
     server.sql(ended, order_id)
     rows = "select action, reason from audit_log where merchant_id = $1 and who like $2"
-    found = server.sql(rows, epay_shop.id, f"{agent.email}%")
-    assert [one for one in found if one["action"] != "people visit"] == [
+    actions = server.sql(rows, epay_shop.id, f"{agent.email}%")
+    assert [row for row in actions if row["action"] != "people visit"] == [
         {"action": "epay resend", "reason": REASON["reason"]}
     ]
 
 
-def test_a_note_and_an_event_sent_again_are_in_the_audit_log(shop: Shop) -> None:
+def test_adding_a_note_and_resending_an_event_are_in_the_audit_log(shop: Shop) -> None:
     shop.endpoint()
     order, agent = shop.paid(), staff(shop)
     place = f"{PLACE}/{order['id']}"
@@ -291,12 +286,12 @@ def test_a_note_and_an_event_sent_again_are_in_the_audit_log(shop: Shop) -> None
         ("orders note", "called <b>"),
         ("webhooks resend", "on the page of a payment"),
     ]
-    elsewhere = again | {"event": "evt_0000000000000000000000000a"}
-    assert agent.post(f"{place}/resend", elsewhere).status_code == 404
+    unknown = again | {"event": "evt_0000000000000000000000000a"}
+    assert agent.post(f"{place}/resend", unknown).status_code == 404
 
 
 def test_a_member_who_is_staff_too_acts_in_the_console_as_staff(shop: Shop) -> None:
-    """What they may not see as a developer, they see there."""
+    """A developer may not see fees in the dashboard; an auditor sees them in the console."""
     both = person(shop.api_server, shop.id, "developer")
     shop.api_server.sql(
         "insert into staff (person_id, role, created_at) values ($1, 'auditor', 0)", both.person_id
@@ -310,21 +305,21 @@ def test_a_second_payment_that_a_gateway_keeps_is_recorded_as_given_back(shop: S
     server, visitor = shop.api_server, staff(shop)
     order_id, now = shop.order()["id"], server.app.clock()
 
-    async def twice(tx: Tx) -> orders.PaymentAttempt:
+    async def pay_twice(tx: Tx) -> orders.PaymentAttempt:
         return await world.paid_twice(tx, await orders.find(tx, shop.id, order_id))
 
-    second = server.tx(twice)
+    second = server.tx(pay_twice)
     place = f"{PLACE}/{order_id}"
     assert second.status == "DUPLICATE"
-    assert "given-back" not in forms(visitor.get(place))  # the worker tries by itself
+    assert "given-back" not in forms(visitor.get(place))  # the worker gives it back first
     refusal = RefundOutcome(status="REFUSED", reason="closed account")
     server.tx(lambda tx: orders.apply_duplicate_return(tx, second, refusal, now))
     form = forms(visitor.get(place))["given-back"]
     assert form["subject"] == second.id
     other = shop.order()["id"]
-    elsewhere = forms(visitor.get(f"{PLACE}/{other}"))["revoke"] | REASON
-    wrong = visitor.post(f"{PLACE}/{other}/given-back", elsewhere | {"subject": second.id})
-    assert wrong.status_code == 404
+    other_form = forms(visitor.get(f"{PLACE}/{other}"))["revoke"] | REASON
+    refused = visitor.post(f"{PLACE}/{other}/given-back", other_form | {"subject": second.id})
+    assert refused.status_code == 404
     for _ in range(2):  # a double click
         done = visitor.post(f"{place}/given-back", form | REASON)
         assert done.headers["location"].endswith("?done=given-back")
@@ -334,7 +329,7 @@ def test_a_second_payment_that_a_gateway_keeps_is_recorded_as_given_back(shop: S
     assert status_of(shop, order_id) == "PAID"
 
 
-def test_a_note_that_was_sent_with_other_words_before_is_refused_with_them(shop: Shop) -> None:
+def test_a_form_that_has_added_another_note_is_refused_with_its_input(shop: Shop) -> None:
     visitor, order_id = staff(shop, "support"), shop.paid()["id"]
     form = forms(visitor.get(f"{PLACE}/{order_id}"))["notes"]
     visitor.post(f"{PLACE}/{order_id}/notes", form | {"note": "One."})
@@ -343,6 +338,6 @@ def test_a_note_that_was_sent_with_other_words_before_is_refused_with_them(shop:
     assert "Another.</textarea>" in again.text
 
 
-def test_no_sentence_of_an_action_is_missing() -> None:
+def test_every_action_has_its_texts() -> None:
     for table in (PAYMENT_ACTION, ABOUT_PAYMENT_ACTION, PAYMENT_ACTION_RESULT):
-        assert {one.name for one in ACTIONS} <= set(table)
+        assert {action.name for action in ACTIONS} <= set(table)

@@ -1,4 +1,4 @@
-"""Exchange rates and settings in the console."""
+"""Exchange rates and the deployment's settings in the console."""
 
 import re
 from collections.abc import Callable
@@ -27,13 +27,13 @@ def test_a_rate_is_set_once_and_shown(shop: Shop) -> None:
         assert done.headers["location"] == "/console/rates?currency=NOK&done=1"
     assert "1.0725" in finance.get("/console/rates?currency=NOK").text
     rows = shop.api_server.sql("select who from audit_log where subject like 'NOK SEK 1.0725 %'")
-    assert [row["who"] for row in rows] == [f"{finance.email} ({finance.person_id})"]
+    assert [row["who"] for row in rows] == [finance.audit_name]
     other = finance.post("/console/rates/set", form | {"rate": "2"})
     assert "has set a rate already" in other.text
     assert 'value="2"' in other.text
 
 
-def test_a_wrong_rate_is_refused_at_its_field_with_what_was_typed(shop: Shop) -> None:
+def test_a_wrong_rate_is_refused_with_its_input(shop: Shop) -> None:
     finance = person(shop.api_server, None, staff_role="finance")
     for form, sentence in (
         ({"base": "NOK", "quote": "NOK", "rate": "1"}, "another currency"),
@@ -46,12 +46,8 @@ def test_a_wrong_rate_is_refused_at_its_field_with_what_was_typed(shop: Shop) ->
         refused = finance.post("/console/rates/set", form)
         assert (refused.status_code, sentence in refused.text) == (400, True), form
         assert f'value="{form["rate"]}"' in refused.text
-    assert (
-        person(shop.api_server, None, staff_role="support")
-        .post("/console/rates/set", form)
-        .status_code
-        == 403
-    )
+    support = person(shop.api_server, None, staff_role="support")
+    assert support.post("/console/rates/set", form).status_code == 403
 
 
 def test_the_newest_days_of_a_file_of_reference_rates_are_imported(shop: Shop) -> None:
@@ -70,14 +66,14 @@ def test_the_newest_days_of_a_file_of_reference_rates_are_imported(shop: Shop) -
         "select rate from exchange_rates where base = 'EUR' and quote = 'USD' and rate > 1.19"
         " and rate < 1.23 order by valid_from"
     )
-    assert [str(row["rate"]) for row in rows] == ["1.21", "1.20"]  # not that of 200 days ago
-    assert "7.925" in finance.get("/console/rates?currency=USD").text  # a cross: 9.51 / 1.20
+    assert [str(row["rate"]) for row in rows] == ["1.21", "1.20"]  # the day 200 days ago is skipped
+    assert "7.925" in finance.get("/console/rates?currency=USD").text  # the cross rate 9.51 / 1.20
     for wrong, sentence in ((b"", "Choose the file"), (b"Name\nTea\n", "Choose a file of refer")):
         refused = send(wrong)
         assert (refused.status_code, sentence in refused.text) == (400, True), wrong
 
 
-def test_rates_that_are_too_old_or_will_be_are_named(
+def test_rates_that_are_or_will_soon_be_too_old_are_shown(
     shop: Shop, clock: Callable[[int], None]
 ) -> None:
     server = shop.api_server
@@ -97,45 +93,48 @@ def test_rates_that_are_too_old_or_will_be_are_named(
         return finance.get("/console/rates?currency=ISK").text
 
     assert "Rates will soon be too old" not in page(4)
-    seen = page(6)
-    assert "Rates will soon be too old" in seen
-    assert "ISK to USD: in two days at the latest, no checkout session can be" in seen
-    assert "ISK to USD: no session opens in it</li>" not in seen
-    seen = page(8)
-    assert "ISK to USD: no session opens in it</li>" in seen
-    assert "Too old" in seen
+    text = page(6)
+    assert "Rates will soon be too old" in text
+    assert "ISK to USD: in two days at the latest, no checkout session can be" in text
+    assert "ISK to USD: no session opens in it</li>" not in text
+    text = page(8)
+    assert "ISK to USD: no session opens in it</li>" in text
+    assert "Too old" in text
     server.tx(lambda tx: rates.put(tx, "ISK", "USD", Decimal("0.007"), server.app.clock()))
     assert '<span class="small">set manually</span>' in page(400)
     assert "ISK to USD: no session opens in it" not in page(400)
 
 
-def test_a_file_outlives_the_step_up(shop: Shop, clock: Callable[[int], None]) -> None:
+def test_an_uploaded_file_is_kept_during_the_step_up(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
     finance, now = person(shop.api_server, None, staff_role="finance"), shop.api_server.app.clock()
     day = datetime.fromtimestamp(now / 1000, UTC) - timedelta(days=1)
     content = f"Date,USD,\n{day:%Y-%m-%d},1.3377,\n".encode()
-    path, kept = "/console/rates/import", re.compile(r'name="(kept_file\.\w+)" value="([^"]*)"')
+    path = "/console/rates/import"
+    kept_file = re.compile(r'name="(kept_file\.\w+)" value="([^"]*)"')
 
     def send(content: bytes, **fields: str) -> Any:
         files = {"file": ("Kurse ä.csv", content, "text/csv")}
         return finance.http.post(path, data=fields, files=files)
 
-    def go_on(fields: dict[str, str]) -> Any:
-        # In parts, as the page's form says.
+    def prove(fields: dict[str, str]) -> Any:
+        # As multipart, like the form of the page.
         return finance.http.post(path, files={name: (None, text) for name, text in fields.items()})
 
     clock(now + 11 * 60_000)
-    asked = send(content)
-    assert 'name="proof_password"' in asked.text
-    assert 'enctype="multipart/form-data"' in asked.text
-    fields = dict(kept.findall(asked.text))
-    again = go_on(fields | {"proof_password": "wrong"})
-    assert (again.status_code, dict(kept.findall(again.text))) == (403, fields)
-    broken = go_on({"kept_file.file": "a:not base64", "proof_password": PASSWORD})
+    proof_page = send(content)
+    assert 'name="proof_password"' in proof_page.text
+    assert 'enctype="multipart/form-data"' in proof_page.text
+    fields = dict(kept_file.findall(proof_page.text))
+    again = prove(fields | {"proof_password": "wrong"})
+    assert (again.status_code, dict(kept_file.findall(again.text))) == (403, fields)
+    broken = prove({"kept_file.file": "a:not base64", "proof_password": PASSWORD})
     assert broken.status_code == 400
     large = send(b"x" * (7 * 1024 * 1024))
     assert "The file is too large to be kept" in large.text
-    assert kept.search(large.text) is None
-    done = go_on(fields | {"proof_password": PASSWORD})
+    assert kept_file.search(large.text) is None
+    done = prove(fields | {"proof_password": PASSWORD})
     assert done.headers["location"] == "/console/rates?done=1"
     assert shop.api_server.sql("select from exchange_rates where rate = 1.3377")
 

@@ -1,4 +1,4 @@
-"""Changing a merchant's terms in the console: each field, what is refused, two at once."""
+"""Changing a merchant's terms in the console: each field, errors, and concurrent changes."""
 
 import re
 from html import unescape
@@ -13,26 +13,25 @@ AREA: Final = re.compile(r'<textarea[^>]* name="(\w+)"[^>]*>([^<]*)<')
 CHOICE: Final = re.compile(r'<select[^>]* name="(\w+)".*?value="(\w+)" selected', re.DOTALL)
 
 
-def shown(page: str) -> dict[str, str]:
+def form_values(page: str) -> dict[str, str]:
     """Return the fields of the form as a browser would send them."""
-    form = page.partition('<form method="post" action="/console/merchants')[2].partition("</form>")[
-        0
-    ]
-    found = [*FIELD.findall(form), *AREA.findall(form), *CHOICE.findall(form)]
-    return {name: unescape(value) for name, value in found}
+    form = page.partition('<form method="post" action="/console/merchants')[2]
+    form = form.partition("</form>")[0]
+    fields = [*FIELD.findall(form), *AREA.findall(form), *CHOICE.findall(form)]
+    return {name: unescape(value) for name, value in fields}
 
 
-def of(shop: Shop) -> merchants.Merchant:
+def find_merchant(shop: Shop) -> merchants.Merchant:
     return shop.api_server.tx(lambda tx: merchants.find(tx, shop.id))
 
 
-def admin_of(shop: Shop) -> tuple[Visitor, str]:
+def admin_and_path(shop: Shop) -> tuple[Visitor, str]:
     return person(shop.api_server, None, staff_role="admin"), f"/console/merchants/{shop.id}/terms"
 
 
-def test_every_term_is_changed_by_its_field_and_the_reason_is_kept(shop: Shop) -> None:
-    admin, path = admin_of(shop)
-    form = shown(admin.get(path).text)
+def test_every_term_is_changed_by_its_field_and_the_reason_is_stored(shop: Shop) -> None:
+    admin, path = admin_and_path(shop)
+    form = form_values(admin.get(path).text)
     assert form["platform_fee_rate"] == "4"
     form |= {
         "platform_fee_rate": "2.95",
@@ -51,35 +50,34 @@ def test_every_term_is_changed_by_its_field_and_the_reason_is_kept(shop: Shop) -
     for _ in range(2):  # a double click
         done = admin.post(path, form)
         assert done.headers["location"] == f"/console/merchants/{shop.id}"
-    now = of(shop)
-    assert now.terms_version == 2
-    assert (str(now.platform_fee_rate), str(now.reserve_rate)) == ("0.0295", "0.1")
-    assert [str(fee) for fee in merchants.read_fees(now.fees)] == [
+    merchant = find_merchant(shop)
+    assert merchant.terms_version == 2
+    assert (str(merchant.platform_fee_rate), str(merchant.reserve_rate)) == ("0.0295", "0.1")
+    assert [str(fee) for fee in merchants.read_fees(merchant.fees)] == [
         "ALIPAY=0.02",
         "CREDIT_CARD:EUR=0.014+0.25",
     ]
-    assert (now.overdraft_minor, now.dispute_fee_minor, now.payout_minimum_minor) == (
-        25_000, 2_000, 5_050,
-    )  # fmt: skip
-    assert (now.settlement_delay_days, now.settlement_calendar) == (3, "WEEKDAYS")
-    assert (now.refund_fee_policy, now.reserve_days) == ("RETURNED", 90)
-    assert now.ip_allowlist == ["192.0.2.0/24", "2001:db8::/32"]
+    assert (merchant.overdraft_minor, merchant.dispute_fee_minor) == (25_000, 2_000)
+    assert merchant.payout_minimum_minor == 5_050
+    assert (merchant.settlement_delay_days, merchant.settlement_calendar) == (3, "WEEKDAYS")
+    assert (merchant.refund_fee_policy, merchant.reserve_days) == ("RETURNED", 90)
+    assert merchant.ip_allowlist == ["192.0.2.0/24", "2001:db8::/32"]
     (version,) = shop.api_server.sql(
         "select who, reason from merchant_terms where merchant_id = $1 and version = 2", shop.id
     )
     assert version == {
-        "who": f"{admin.email} ({admin.person_id})",
+        "who": admin.audit_name,
         "reason": "a year without disputes",
     }
-    form = shown(admin.get(path).text) | {"fees": "ALIPAY=0.021", "reason": "less"}
+    form = form_values(admin.get(path).text) | {"fees": "ALIPAY=0.021", "reason": "less"}
     assert admin.post(path, form).status_code == 303
-    assert [str(fee) for fee in merchants.read_fees(of(shop).fees)] == ["ALIPAY=0.021"]
+    assert [str(fee) for fee in merchants.read_fees(find_merchant(shop).fees)] == ["ALIPAY=0.021"]
 
 
-def test_what_is_wrong_is_said_at_its_field_and_what_was_typed_stays(shop: Shop) -> None:
-    admin, path = admin_of(shop)
-    good = shown(admin.get(path).text) | {"reason": "why not"}
-    for field, typed, sentence in (
+def test_a_wrong_term_is_refused_at_its_field_with_its_input(shop: Shop) -> None:
+    admin, path = admin_and_path(shop)
+    good = form_values(admin.get(path).text) | {"reason": "why not"}
+    for field, text, error in (
         ("platform_fee_rate", "100", "from 0 to below 100"),
         ("platform_fee_rate", "NaN", "from 0 to below 100"),
         ("platform_fee_rate", "1e999999999", "from 0 to below 100"),
@@ -91,18 +89,18 @@ def test_what_is_wrong_is_said_at_its_field_and_what_was_typed_stays(shop: Shop)
         ("ip_allowlist", "192.0.2.0/99", "Enter addresses"),
         ("reason", " ", "Say why"),
     ):
-        refused = admin.post(path, good | {field: typed, "form_id": ""})
+        refused = admin.post(path, good | {field: text, "form_id": ""})
         assert refused.status_code == 400, field
-        assert sentence in refused.text, field
+        assert error in refused.text, field
         assert f'id="{field}-error"' in refused.text
         if field not in {"refund_fee_policy", "reason"}:
-            assert shown(refused.text)[field] == typed
-    assert of(shop).terms_version == 1
+            assert form_values(refused.text)[field] == text
+    assert find_merchant(shop).terms_version == 1
 
 
-def test_of_two_that_change_terms_at_once_the_second_sees_both(shop: Shop) -> None:
-    admin, path = admin_of(shop)
-    first, second = (shown(admin.get(path).text) for _ in range(2))
+def test_of_two_concurrent_changes_the_second_sees_both_values(shop: Shop) -> None:
+    admin, path = admin_and_path(shop)
+    first, second = (form_values(admin.get(path).text) for _ in range(2))
     change = {"dispute_fee_minor": "20.00", "reason": "first"}
     assert admin.post(path, first | change).status_code == 303
     other = second | {"dispute_fee_minor": "30.00", "reason": "second"}
@@ -110,10 +108,10 @@ def test_of_two_that_change_terms_at_once_the_second_sees_both(shop: Shop) -> No
     assert stale.status_code == 409
     assert "The terms were changed meanwhile" in stale.text
     assert "It is now: 20.00" in stale.text
-    assert of(shop).dispute_fee_minor == 2_000
-    again = shown(stale.text)
-    assert again["dispute_fee_minor"] == "30.00"
-    assert admin.post(path, again).status_code == 303
-    assert of(shop).dispute_fee_minor == 3_000
+    assert find_merchant(shop).dispute_fee_minor == 2_000
+    resent = form_values(stale.text)
+    assert resent["dispute_fee_minor"] == "30.00"
+    assert admin.post(path, resent).status_code == 303
+    assert find_merchant(shop).dispute_fee_minor == 3_000
     auditor = person(shop.api_server, None, staff_role="auditor")
     assert "Only an administrator changes terms" in auditor.get(path).text

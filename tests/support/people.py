@@ -39,6 +39,11 @@ class Visitor:
         """The token in the cookie of the login."""
         return str(self.http.cookies.get("opentill", domain="127.0.0.1"))
 
+    @property
+    def audit_name(self) -> str:
+        """The name of the person in the audit log."""
+        return f"{self.email} ({self.person_id})"
+
     def keep(self, token: str) -> None:
         """Put a token into the cookie of the login."""
         self.http.cookies.clear()

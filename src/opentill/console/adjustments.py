@@ -1,4 +1,4 @@
-"""Adjusting a merchant's balance in two steps: a quote of its effect, then the adjustment.
+"""Adjusting a merchant's balance: first a quote of the effect, then the adjustment.
 
 It does the same as ``opentill balance freeze|unfreeze|recharge|correct|fee``, by the same service.
 The quote is a GET, so that its address keeps the input.

@@ -57,7 +57,7 @@ async def _page(
 
 
 def approver(request: PageRequest) -> Approver:
-    """Return the person who approves, and how to tell who has logged in in their browser."""
+    """Return the person who approves, with a check of who has logged in in their browser."""
     knows = partial(login_cookies.knows, request.app.settings, request.headers)
     return Approver(people.actor_of(request.login, "").who, knows)
 

@@ -1,5 +1,6 @@
 """Filters that several lists of the console have."""
 
+from typing import Final
 from urllib.parse import urlencode
 
 from opentill.core.ids import is_id
@@ -7,7 +8,7 @@ from opentill.portal import lists
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-_NO_FILTERS = frozenset({"before", "lang"})
+_NO_FILTERS: Final = frozenset({"before", "lang"})
 
 
 def merchant_id(request: PageRequest) -> tuple[str, dict[str, str]]:
