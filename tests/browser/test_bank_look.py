@@ -1,4 +1,4 @@
-"""The sandbox bank's pages as a browser draws them, in each language: readable, and they fit."""
+"""The sandbox bank's pages in each language: they are readable and fit the window."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -20,29 +20,29 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 LOOKS: Final[tuple[tuple[int, Scheme], ...]] = ((1280, "dark"), (320, "light"))
 
 
-def staying(app: Any) -> Any:
-    """Wrap the bank so that its pages stay, however long looking at them takes."""
+def without_refresh(app: Any) -> Any:
+    """Wrap the bank so that its pages do not reload themselves while they are checked."""
 
-    async def stay(scope: Any, receive: Any, send: Any) -> None:
-        async def sent(message: Any) -> None:
+    async def call(scope: Any, receive: Any, send: Any) -> None:
+        async def send_changed(message: Any) -> None:
             if message["type"] == "http.response.body":
                 body = message.get("body", b"")
-                body = body.replace(b'http-equiv="refresh"', b'http-equiv="stay-on"')
+                body = body.replace(b'http-equiv="refresh"', b'http-equiv="x-refresh"')
                 message = message | {"body": body}
             await send(message)
 
-        await app(scope, receive, sent)
+        await app(scope, receive, send_changed)
 
-    return stay
+    return call
 
 
 @pytest.fixture(scope="module")
 def bank_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Run a bank of these tests' own."""
+    """Run a sandbox bank for the tests of this module."""
     sock = free_socket()
     url = url_of(sock)
     app = create_app(data_dir=tmp_path_factory.mktemp("bank"), secret=SECRET, public_url=url)
-    with serving(staying(app), sock):
+    with serving(without_refresh(app), sock):
         yield url
 
 
@@ -52,35 +52,35 @@ async def test_the_bank_is_readable_in_every_language(
 ) -> None:
     context = await browser.new_context(locale=language)
     page = await context.new_page()
-    wrong: list[str] = []
-    page.on("pageerror", lambda error: wrong.append(f"script: {error}"))
+    script_errors: list[str] = []
+    page.on("pageerror", lambda error: script_errors.append(str(error)))
     card = shop.start(locale="")
     wallet, transfer = (shop.start(locale="", method=m) for m in ("ALIPAY", "BANK_TRANSFER"))
 
-    async def looks_well() -> None:
+    async def check_page() -> None:
         await page.wait_for_load_state("load")
         assert await page.evaluate("document.documentElement.lang") == language
         for width, scheme in LOOKS:
             await look(page, scheme, width, 700, place=(page.url, width))
 
     await page.goto(f"{shop.bank_url}/pay/{card}")
-    await looks_well()
+    await check_page()
     await page.click("button")
     await page.wait_for_selector("[role=alert]")
-    await looks_well()
+    await check_page()
     for name, text in (("number", "4000002500003155"), ("exp", "12/34"), ("csc", "123")):
         await page.fill(f"#{name}", text)
     await page.click("button")
     await page.wait_for_url("**/3ds/**")
-    await looks_well()
+    await check_page()
     for path in (f"pay/{wallet}", f"phone/{wallet}", f"pay/{transfer}", "pay/none"):
         await page.goto(f"{shop.bank_url}/{path}")
-        await looks_well()
+        await check_page()
     await page.goto(f"{shop.bank_url}/phone/{wallet}")
     await page.click("button >> nth=1")
     await page.wait_for_selector("h1.bad")
-    await looks_well()
+    await check_page()
     await page.goto(f"{shop.bank_url}/done/{wallet}")
-    await looks_well()
-    assert wrong == []
+    await check_page()
+    assert script_errors == []
     await context.close()

@@ -1,4 +1,4 @@
-"""An Epay order in a browser: from submit.php over the bank to the signed return."""
+"""An Epay order in a browser: from submit.php through the bank to the signed return."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from support.deployment import Deployment
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 
-async def test_a_customer_who_comes_by_epay_returns_with_a_sign(
+async def test_a_customer_of_an_epay_shop_returns_with_a_signature(
     browser: Browser, page_server: Starlette
 ) -> None:
     state = page_server.state.app
@@ -26,9 +26,11 @@ async def test_a_customer_who_comes_by_epay_returns_with_a_sign(
             tx, name="Harbour Books", settlement_currency="USD", now=now_ms()
         )
     )
-    door = await state.db.run(lambda tx: epay.enable(tx, state.settings, merchant.id, now_ms()))
+    credentials = await state.db.run(
+        lambda tx: epay.enable(tx, state.settings, merchant.id, now_ms())
+    )
     form = {
-        "pid": str(door.pid),
+        "pid": str(credentials.pid),
         "out_trade_no": "B-1",
         "notify_url": "https://shop.example/notify",
         "return_url": "https://shop.example/back?lang=zh",
@@ -37,13 +39,13 @@ async def test_a_customer_who_comes_by_epay_returns_with_a_sign(
         "money_type": "USD",
         "param": "uid=7",
     }
-    signed = form | {"sign": signature.sign(form, door.key), "sign_type": "MD5"}
+    signed = form | {"sign": signature.sign(form, credentials.key), "sign_type": "MD5"}
     context = await browser.new_context(locale="zh-CN")
     page = await context.new_page()
-    back: list[Request] = []
+    requests: list[Request] = []
 
     async def shop(route: Route) -> None:
-        back.append(route.request)
+        requests.append(route.request)
         await route.fulfill(body="thank you", content_type="text/plain")
 
     await page.route("https://shop.example/**", shop)
@@ -59,20 +61,22 @@ async def test_a_customer_who_comes_by_epay_returns_with_a_sign(
     await page.fill("[autocomplete=cc-csc]", "123")
     await page.click("button")
     await page.wait_for_url("https://shop.example/**", timeout=60_000)
-    got = dict(parse_qsl(urlsplit(page.url).query))
-    assert got.pop("lang") == "zh"
-    assert signature.verify(got, door.key)
-    told = {name: got[name] for name in ("type", "money", "name", "param", "trade_status")}
-    assert told == {
+    message = dict(parse_qsl(urlsplit(page.url).query))
+    assert message.pop("lang") == "zh"
+    assert signature.verify(message, credentials.key)
+    fields = ("type", "money", "name", "param", "trade_status")
+    assert {name: message[name] for name in fields} == {
         "type": "creditcard",
         "money": "9.99",
         "name": "VIP会员",
         "param": "uid=7",
         "trade_status": "TRADE_SUCCESS",
     }
-    assert "referer" not in back[0].headers  # the page's address is the customer's secret
+    assert "referer" not in requests[0].headers  # the address of the payment page is secret
     await context.close()
-    for _ in range(150):  # the worker has tried the notice, which must not leave for nowhere
+    for _ in range(
+        150
+    ):  # until the worker has attempted the notification, which must fail: the host is blocked
         async with state.db.connection() as tx:
             rows = await epay.list_notices(tx, merchant.id)
         if rows and rows[0].tries:
@@ -82,14 +86,14 @@ async def test_a_customer_who_comes_by_epay_returns_with_a_sign(
 
 
 @pytest.fixture
-def real_time_again(deployment: Deployment) -> Iterator[None]:
-    """Afterwards, for whoever is next."""
+def reset_clock(deployment: Deployment) -> Iterator[None]:
+    """Reset the business clock after the test."""
     yield
     deployment.done("clock", "reset")
 
 
-@pytest.mark.usefixtures("real_time_again")
-async def test_an_invoice_that_a_customer_opens_again_after_two_days_can_be_paid(
+@pytest.mark.usefixtures("reset_clock")
+async def test_an_invoice_link_can_be_paid_after_its_first_session_has_expired(
     browser: Browser, deployment: Deployment
 ) -> None:
     def command(*words: str) -> dict[str, str]:
@@ -114,16 +118,16 @@ async def test_an_invoice_that_a_customer_opens_again_after_two_days_can_be_paid
     await page.route("https://shop.example/**", lambda route: route.fulfill(body="thank you"))
     await page.goto(invoice)
     await expect(page.locator("body")).to_contain_text("发票 INV-2026-7")
-    first = page.url
+    first_url = page.url
     await asyncio.to_thread(command, "clock", "advance", "2d", "--yes")
-    for _ in range(150):  # the server follows within a second, and ends the session
-        await page.goto(first)
+    for _ in range(150):  # until the server has read the clock and expired the session
+        await page.goto(first_url)
         if await page.locator("button[type=submit]").count() == 0:
             break
         await asyncio.sleep(0.1)
     await expect(page.locator("h1")).to_contain_text("过期")
     await page.goto(invoice)
-    assert page.url != first
+    assert page.url != first_url
     assert "/checkout/" in page.url
     await page.click("button[type=submit]")
     await page.fill("[autocomplete=cc-number]", "4242 4242 4242 4242")
@@ -134,6 +138,6 @@ async def test_an_invoice_that_a_customer_opens_again_after_two_days_can_be_paid
     message = dict(parse_qsl(urlsplit(page.url).query))
     assert signature.verify(message, credentials["key"])
     assert (message["out_trade_no"], message["trade_status"]) == ("INV-2026-7", "TRADE_SUCCESS")
-    await page.goto(invoice)  # the customer comes by the invoice once more
+    await page.goto(invoice)  # the customer opens the paid invoice again
     await expect(page.locator("body")).to_contain_text("已支付")
     await context.close()

@@ -1,8 +1,8 @@
-"""The month of a platform, worked off in the console to clean books and an empty inbox.
+"""A month of a platform, which staff finish in the console with clean books and an empty inbox.
 
-Five merchants, three currencies of different exponents, a hundred payments. What merchants,
-customers and the bank do goes by the API and the pages; what staff do, all of it, by the pages of
-the console. After each step the auditor reads the trial balance: every currency adds up to zero.
+It has five merchants, three currencies of different exponents and a hundred payments. Merchants,
+customers and the bank use the API and the pages; staff use only the console. After each step the
+auditor reads the trial balance: every currency adds up to zero.
 """
 
 import csv
@@ -42,7 +42,7 @@ pytestmark = [
 ]
 HOUR: Final = 3_600_000
 DAY: Final = 24 * HOUR
-OWN: Final = (
+OWN_ACCOUNTS: Final = (
     "EUR:GB29NWBK60161331926819:NWBKGB2L,JPY:7654321:JP0009001,KWD:KW81CBKU0000000000001234560101"
 )
 PDF: Final = b"%PDF-1.7\ntrailer\n<<>>\n%%EOF\n"
@@ -56,13 +56,13 @@ async def platform(
     tmp_path_factory: pytest.TempPathFactory,
     through: Callable[[str], str],
 ) -> AsyncIterator[Starlette]:
-    """A server with worker and sandbox bank that takes applications and pays out."""
+    """A server with worker and sandbox bank that accepts applications and makes payouts."""
     directory = tmp_path_factory.mktemp("month")
     with clone(postgres_url, template) as url:
         settings = Settings(
             database_url=through(url), data_dir=directory, limit_ip_per_minute=0,
             limit_checkouts_per_minute=0, limit_payments_per_minute=0, applications=True,
-            approval_above=Decimal(10), payout_accounts=OWN, operator_name="The Till Ltd",
+            approval_above=Decimal(10), payout_accounts=OWN_ACCOUNTS, operator_name="The Till Ltd",
             **SECRETS,
         )  # fmt: skip
         async with running(settings, directory / "bank") as server:
@@ -82,17 +82,17 @@ async def test_a_month_ends_with_clean_books_and_an_empty_inbox(
         await step(month)
         if month.staff:
             await month.balanced()
-    everybody = [*month.staff.values(), month.owner]
-    assert [(one.email, one.wrong) for one in everybody if one.wrong] == []
+    people = [*month.staff.values(), month.owner]
+    assert [(person.email, person.wrong) for person in people if person.wrong] == []
     async with month.app.db.snapshot() as tx:
         assert await assert_books(tx) > len(month.shops) * PAYMENTS * 3
     await month.http.aclose()
-    for one in everybody:
-        await one.page.context.close()
+    for person in people:
+        await person.page.context.close()
 
 
-async def _paid_twice(month: Month, card: str) -> tuple[str, str]:
-    """Have a customer pay by a wallet and by card; return the order and the attempt by card."""
+async def _pay_twice(month: Month, card: str) -> tuple[str, str]:
+    """Pay an order by wallet and by card; return the ids of the order and the card's attempt."""
     books = month["Harbour Books"]
     session_id, order_id = await month.open(books)
     attempts = [await month.begin(session_id, method) for method in ("CREDIT_CARD", "ALIPAY")]
@@ -107,20 +107,20 @@ async def _paid_twice(month: Month, card: str) -> tuple[str, str]:
 
 
 async def _the_bank_does_not_answer(month: Month) -> None:
-    """Second payments and a refund go to the bank, whose answers are lost: each is done once."""
+    """Refunds are made once although the bank's responses to them are lost."""
     books, fin = month["Harbour Books"], month.staff["fin"]
     fault = {"operation": "refund", "kind": "reset_after", "times": 100_000}
     await month.at_bank("POST", "/faults", fault)
     await month.at_bank("POST", "/faults", {**fault, "operation": "find_refund"})
     await month.at_bank("POST", "/faults", {**fault, "operation": "callback", "kind": "drop"})
-    twice, second = await _paid_twice(month, CARD)
-    kept, _ = await _paid_twice(month, REFUNDS_FAIL)
+    duplicate_order, duplicate_attempt = await _pay_twice(month, CARD)
+    refused_order, _ = await _pay_twice(month, REFUNDS_FAIL)
     order_id = books.paid[1]
     await fin.go(f"/console/payments?query={order_id}")
     await fin.follow('a[href$="/refund"]')
     await fin.send("main form[method=get]", amount="10.00")
-    said = await fin.send("main form[method=post]", reason="a torn page", confirm="10.00")
-    assert "The refund is on its way" in said, said
+    text = await fin.send("main form[method=post]", reason="a torn page", confirm="10.00")
+    assert "The refund is on its way" in text, text
     await month.later(26 * HOUR)
     await month.until_home("Second payments not given back: 2")
     await month.until_home("Refunds that no gateway reports: 1")
@@ -128,20 +128,21 @@ async def _the_bank_does_not_answer(month: Month) -> None:
     assert "Harbour Books" in await fin.words()
     await month.balanced()
     await month.at_bank("DELETE", "/faults")
-    await month.later(2 * HOUR)  # each waits for an hour at most between two tries
+    await month.later(2 * HOUR)  # longer than the longest time between two attempts
     await month.until_home("Refunds that", there=False)
 
     async def given_back() -> bool:
-        await fin.go(f"/console/payments/{twice}")
+        await fin.go(f"/console/payments/{duplicate_order}")
         return "The second payment was given back" in await fin.words()
 
     await eventually(given_back, "the second payment is not given back")
-    for attempt_id, back in ((second, 2450), (await month.attempt_of(order_id), 1000)):
+    refunded = ((duplicate_attempt, 2450), (await month.attempt_of(order_id), 1000))
+    for attempt_id, minor in refunded:
         payment = await month.at_bank("GET", f"/payments/{attempt_id}")
-        assert payment["refunded_minor"] == back
+        assert payment["refunded_minor"] == minor
 
     async def refused() -> bool:
-        await fin.go(f"/console/payments/{kept}")
+        await fin.go(f"/console/payments/{refused_order}")
         return await fin.page.locator('form[action$="/given-back"]').count() > 0
 
     await eventually(refused, "the bank does not refuse to give the other one back")
@@ -149,9 +150,9 @@ async def _the_bank_does_not_answer(month: Month) -> None:
     await month.until_home("Second payments not given back: 1")
     await fin.go("/console/needs/duplicates")
     await fin.follow("table a[href*='/payments/']")
-    await fin.page.wait_for_url(f"**/console/payments/{kept}")
-    said = await fin.send('form[action$="/given-back"]', reason="by a transfer of ours")
-    assert "the second payment went back is recorded" in said, said
+    await fin.page.wait_for_url(f"**/console/payments/{refused_order}")
+    text = await fin.send('form[action$="/given-back"]', reason="by a transfer of ours")
+    assert "the second payment went back is recorded" in text, text
 
 
 async def _report(month: Month) -> list[dict[str, str]]:
@@ -160,82 +161,83 @@ async def _report(month: Month) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def _file(rows: list[dict[str, str]], name: str) -> dict[str, Any]:
-    """Return a report as a file to upload."""
-    written = io.StringIO(newline="")
-    writer = csv.DictWriter(written, list(rows[0]))
+def _csv_upload(rows: list[dict[str, str]], name: str) -> dict[str, Any]:
+    """Return rows as a CSV file to upload."""
+    buffer = io.StringIO(newline="")
+    writer = csv.DictWriter(buffer, list(rows[0]))
     writer.writeheader()
     writer.writerows(rows)
-    return {"name": name, "mimeType": "text/csv", "buffer": written.getvalue().encode()}
+    return {"name": name, "mimeType": "text/csv", "buffer": buffer.getvalue().encode()}
 
 
 COMPARE: Final = 'form[method=post][action$="/reconciliation/compare"]'
 
 
 async def _the_report_is_wrong(month: Month) -> None:
-    """A wrong amount, two lines that are missing, one that nobody knows: each is worked off."""
+    """Staff resolve a wrong amount, two missing lines and a line of an unknown payment."""
     fin, gus, books = month.staff["fin"], month.staff["gus"], month["Harbour Books"]
-    names = [await month.attempt_of(order_id) for order_id in books.paid[2:5]]
-    wrong, lost, late = names
+    attempts = [await month.attempt_of(order_id) for order_id in books.paid[2:5]]
+    wrong, lost, late = attempts
     rows = [row for row in await _report(month) if row["reference"] not in (lost, late)]
-    assert rows[-1]["reference"] not in names  # both are within the report's time
+    # The missing lines are older than the last line, so the report should have them.
+    assert rows[-1]["reference"] not in attempts
     for row in rows:
         if row["reference"] == wrong:
             row["amount"] = "12.25"
     unknown = {**rows[-1], "reference": "att_nobody", "amount": "3.00"}
     await fin.go("/console/reconciliation")
-    said = await fin.send(COMPARE, file=_file([*rows, unknown], "november.csv"))
-    assert "4 differ" in said, said
+    text = await fin.send(COMPARE, file=_csv_upload([*rows, unknown], "november.csv"))
+    assert "4 differ" in text, text
     assert "Differences between reports and books: 4" in await month.home()
-    why = {"Not the same": "they owe us 12.25", "Missing in the books": "another shop’s"}
-    for what, reason in why.items():
+    reasons = {"Not the same": "they owe us 12.25", "Missing in the books": "another shop’s"}
+    for difference, reason in reasons.items():
         await fin.go("/console/reconciliation?which=open")
-        await fin.follow(f'table a:has-text("{what}")')
-        moved = {}
-        if what == "Not the same":
-            moved = {"adjust": "correct", "amount": "-12.25", "order": books.paid[2]}
-        said = await fin.send('form[action$="/resolve"]', reason=reason, **moved)
-        assert "The difference is resolved" in said, said
+        await fin.follow(f'table a:has-text("{difference}")')
+        adjustment = {}
+        if difference == "Not the same":
+            adjustment = {"adjust": "correct", "amount": "-12.25", "order": books.paid[2]}
+        text = await fin.send('form[action$="/resolve"]', reason=reason, **adjustment)
+        assert "The difference is resolved" in text, text
     await fin.go("/console/reconciliation?which=open")
     await fin.follow(f'tr:has-text("{lost}") a')
-    said = await fin.send('form[action$="/resolve"]', reason="on the next report, they say")
-    assert "1 wait for somebody" in said, said
+    text = await fin.send('form[action$="/resolve"]', reason="on the next report, they say")
+    assert "1 wait for somebody" in text, text
     assert "Waiting for a second person: 1" in await month.home()
     page = await fin.go("/console/approvals")
     assert "You asked for this" in await fin.words()
     assert await page.locator('form[action$="/approve"]').count() == 0
     await gus.go("/console/approvals")
-    await month.later(11 * 60_000)  # so that the approval asks for proof
+    await month.later(11 * 60_000)  # the approval requires a new proof of identity
     assert "Approved." in await gus.send('form[action$="/approve"]')
     await month.balanced()
     late_row = [row for row in await _report(month) if row["reference"] == late]
     await fin.go("/console/reconciliation")
-    await fin.send(COMPARE, file=_file(late_row, "late.csv"))
-    if "Choose" in await fin.words():  # the file does not outlive the question who one is
-        await fin.send(COMPARE, file=_file(late_row, "late.csv"))
+    await fin.send(COMPARE, file=_csv_upload(late_row, "late.csv"))
+    if "Choose" in await fin.words():  # the step-up has not kept the file
+        await fin.send(COMPARE, file=_csv_upload(late_row, "late.csv"))
     assert "0 wait for somebody" in await fin.words(), await fin.words()
 
 
-async def _disputed(month: Month, shop: Shop, order_id: str) -> tuple[str, str]:
-    """Have the bank open a dispute; return its id there, and ours."""
+async def _open_dispute(month: Month, shop: Shop, order_id: str) -> tuple[str, str]:
+    """Open a dispute at the bank; return its id there and in OpenTill."""
     payment = await month.attempt_of(order_id)
     opened = await month.at_bank(
         "POST", f"/payments/{payment}/disputes", {"reason": "not received"}
     )
     await month.status(shop, order_id, "DISPUTED")
-    found = await month.api(shop, "GET", "/v1/disputes?orderId=" + order_id)
-    return opened["id"], found["items"][0]["id"]
+    disputes = await month.api(shop, "GET", "/v1/disputes?orderId=" + order_id)
+    return opened["id"], disputes["items"][0]["id"]
 
 
 async def _payments_settle_and_are_disputed(month: Month) -> None:
-    """One is won with the merchant's evidence, one is lost, of which a reserve is held."""
+    """One dispute is won with the merchant's evidence; one with a reserve is lost."""
     books, tea, sue = month["Harbour Books"], month["Kyoto Tea"], month.staff["sue"]
     await month.later(8 * DAY)
     for shop in month.shops:
         for order_id in shop.paid:
             await month.status(shop, order_id, "SETTLED")
     await month.balanced()
-    at_bank, ours = await _disputed(month, books, books.paid[5])
+    at_bank, ours = await _open_dispute(month, books, books.paid[5])
     await sue.go(f"/console/payments?query={books.paid[5]}")
     await sue.follow(f'a:has-text("{ours}")')
     until = await sue.page.evaluate(f"new Date({month.app.clock() + 2 * DAY}).toISOString()")
@@ -256,21 +258,21 @@ async def _payments_settle_and_are_disputed(month: Month) -> None:
     await month.at_bank("POST", f"/disputes/{at_bank}/won")
     await month.status(books, books.paid[5], "SETTLED")
     assert "Disputes near" not in await month.home("sue")
-    at_bank, ours = await _disputed(month, tea, tea.paid[0])
+    at_bank, ours = await _open_dispute(month, tea, tea.paid[0])
     await sue.go(f"/console/payments/{tea.paid[0]}")
-    said = await sue.send('form[action$="/dispute-lost"]', reason="no tracking number")
-    assert "ended as lost" in said, said
+    text = await sue.send('form[action$="/dispute-lost"]', reason="no tracking number")
+    assert "ended as lost" in text, text
     await month.at_bank("POST", f"/disputes/{at_bank}/lost")
     await month.status(tea, tea.paid[0], "CHARGEBACK")
 
 
 async def _a_dispute_without_an_order(month: Month) -> None:
-    """A letter opens a dispute; what the bank reports of the same one is dismissed."""
+    """Staff open a dispute by a letter, and dismiss the bank's reports of the same dispute."""
     dates, sue = month["Gulf Dates"], month.staff["sue"]
     order_id = dates.paid[0]
     await sue.go(f"/console/payments/{order_id}")
-    said = await sue.send('form[action$="/dispute-open"]', amount="7.25", reason="a letter")
-    assert "The dispute is open" in said, said
+    text = await sue.send('form[action$="/dispute-open"]', amount="7.25", reason="a letter")
+    assert "The dispute is open" in text, text
     payment = await month.attempt_of(order_id)
     opened = await month.at_bank(
         "POST", f"/payments/{payment}/disputes", {"reason": "not received"}
@@ -278,41 +280,41 @@ async def _a_dispute_without_an_order(month: Month) -> None:
     await month.until_home("Disputes without an order: 1")
     await month.balanced()
     await sue.go("/console/needs/unmatched")
-    said = await sue.send('form[action$="/needs/unmatched"]', reason="the letter's dispute")
-    assert "It is dismissed" in said, said
+    text = await sue.send('form[action$="/needs/unmatched"]', reason="the letter's dispute")
+    assert "It is dismissed" in text, text
     await sue.go(f"/console/payments/{order_id}")
-    said = await sue.send('form[action$="/dispute-won"]', reason="the bank says so")
-    assert "ended as won" in said, said
+    text = await sue.send('form[action$="/dispute-won"]', reason="the bank says so")
+    assert "ended as won" in text, text
     await month.at_bank("POST", f"/disputes/{opened['id']}/won")
     await month.until_home("Disputes without an order: 1")
     await sue.go("/console/needs/unmatched")
     assert "an earlier report was closed" in await sue.words()
-    said = await sue.send('form[action$="/needs/unmatched"]', reason="won here too")
-    assert "It is dismissed" in said, said
+    text = await sue.send('form[action$="/needs/unmatched"]', reason="won here too")
+    assert "It is dismissed" in text, text
     await month.status(dates, order_id, "SETTLED")
-    found = await month.api(dates, "GET", "/v1/disputes?orderId=" + order_id)
-    assert [one["status"] for one in found["items"]] == ["WON"]
+    disputes = await month.api(dates, "GET", "/v1/disputes?orderId=" + order_id)
+    assert [dispute["status"] for dispute in disputes["items"]] == ["WON"]
     assert NOTHING in await month.home()
 
 
-async def _run(month: Month, currency: str, reference: str) -> dict[str, str]:
-    """Begin a run as one person and take its file as another; the amounts by end-to-end id."""
+async def _pay_out(month: Month, currency: str, reference: str) -> dict[str, str]:
+    """Start a run and download its file as another person; return amounts by end-to-end id."""
     fin, gus = month.staff["fin"], month.staff["gus"]
     await fin.go("/console/payouts")
-    said = await fin.send(
+    text = await fin.send(
         'form[action$="/payouts/run"]', currency=currency, reference=reference, reason="monthly"
     )
-    assert "Ready" in said, said
-    taking = 'form[action$="/file"]:has([value=csv])'
-    assert "somebody else" in (await fin.send(taking)).lower()
+    assert "Ready" in text, text
+    file_form = 'form[action$="/file"]:has([value=csv])'
+    assert "somebody else" in (await fin.send(file_form)).lower()
     await gus.go(re.sub(r"^https?://[^/]+|/file$", "", fin.page.url))
-    file = (await gus.download(taking)).decode()
+    file = (await gus.download(file_form)).decode()
     rows = list(csv.DictReader(io.StringIO(file)))
     return {row["endToEndId"]: row["amount"] for row in rows}
 
 
-async def _bank_says(month: Month, currency: str, lines: list[tuple[str, str, str]]) -> str:
-    """Upload the bank's report of payouts: end-to-end id, status and amount; what is said."""
+async def _upload_report(month: Month, currency: str, lines: list[tuple[str, str, str]]) -> str:
+    """Upload a bank report of payouts (end-to-end id, status, amount); return the page's text."""
     rows = [
         {
             "end_to_end_id": id_, "status": status, "amount": amount, "currency": currency,
@@ -323,27 +325,27 @@ async def _bank_says(month: Month, currency: str, lines: list[tuple[str, str, st
     gus = month.staff["gus"]
     await gus.go("/console/payouts")
     return await gus.send(
-        'form[action$="/payouts/report"]', report=_file(rows, f"bank-{now_ms()}.csv")
+        'form[action$="/payouts/report"]', report=_csv_upload(rows, f"bank-{now_ms()}.csv")
     )
 
 
 async def _payouts(month: Month) -> None:
-    """A run for each currency; one payout comes back, and is paid to another account."""
+    """Each currency has a run. One payout is returned and paid to another account."""
     soap, fin = month["Alpine Soap"], month.staff["fin"]
     for currency in ("JPY", "KWD"):
-        amounts = await _run(month, currency, f"2026-11 {currency}")
+        amounts = await _pay_out(month, currency, f"2026-11 {currency}")
         assert len(amounts) == sum(shop.currency == currency for shop in month.shops)
         sent = [(id_, "sent", amount) for id_, amount in amounts.items()]
-        assert f"{len(sent)} sent, 0 came back" in await _bank_says(month, currency, sent)
-    amounts = await _run(month, "EUR", "2026-11")
+        assert f"{len(sent)} sent, 0 came back" in await _upload_report(month, currency, sent)
+    amounts = await _pay_out(month, "EUR", "2026-11")
     async with month.app.db.connection() as tx:
         sql = "select id from payouts where merchant_id = $1"
         payout = str(await tx.fetchval(sql, soap.id))
-    back = next(id_ for id_ in amounts if payout.removeprefix("po_") in id_.lower())
+    returned = next(id_ for id_ in amounts if payout.removeprefix("po_") in id_.lower())
     lines = [
-        (id_, "returned" if id_ == back else "sent", amount) for id_, amount in amounts.items()
+        (id_, "returned" if id_ == returned else "sent", amount) for id_, amount in amounts.items()
     ]
-    assert "1 sent, 1 came back" in await _bank_says(month, "EUR", lines)
+    assert "1 sent, 1 came back" in await _upload_report(month, "EUR", lines)
     await month.balanced()
     await fin.go(f"/console/merchants/{soap.id}/bank-account")
     account = {"account": "NL91ABNA0417164300", "holder": soap.name, "reason": "new bank"}
@@ -351,14 +353,14 @@ async def _payouts(month: Month) -> None:
     await fin.go("/console/payouts")
     assert "Account changed" in await fin.words()
     await month.later(4 * DAY)
-    again = await _run(month, "EUR", "2026-11 again")
-    assert list(again.values()) == [amounts[back]]
+    again = await _pay_out(month, "EUR", "2026-11 again")
+    assert list(again.values()) == [amounts[returned]]
     sent = [(id_, "sent", amount) for id_, amount in again.items()]
-    assert "1 sent, 0 came back" in await _bank_says(month, "EUR", sent)
+    assert "1 sent, 0 came back" in await _upload_report(month, "EUR", sent)
 
 
 async def _the_month_ends(month: Month) -> None:
-    """Reserves are released, the last report agrees, nothing waits, and the books are clean."""
+    """Reserves are released, the last report agrees, nothing is open, and the books are clean."""
     fin, ada, auditor = month.staff["fin"], month.staff["admin"], month.staff["auditor"]
     await month.later(15 * DAY)
 
@@ -368,9 +370,9 @@ async def _the_month_ends(month: Month) -> None:
 
     await eventually(released, "reserves are still held")
     await fin.go("/console/reconciliation")
-    said = await fin.send(COMPARE, file=_file(await _report(month), "december.csv"))
-    assert "0 differ" in said, said
-    assert "There are no differences" in said, said
+    text = await fin.send(COMPARE, file=_csv_upload(await _report(month), "december.csv"))
+    assert "0 differ" in text, text
+    assert "There are no differences" in text, text
     for who in month.staff:
         assert NOTHING in await month.home(who), (who, await month.home(who))
 

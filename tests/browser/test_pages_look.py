@@ -1,4 +1,4 @@
-"""Pages as a browser draws them, from made-up payments: contrast, sizes, no overflow, no errors."""
+"""Payment pages of example payments in a browser: contrast, sizes, overflow, console errors."""
 
 from collections.abc import AsyncIterator
 from functools import cache
@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from opentill.core.languages import Language, offered
 from opentill.pages.render import Page as RenderedPage
-from opentill.pages.responses import page as answer
+from opentill.pages.responses import page as page_response
 from opentill.web import assets
 from opentill.web.language import Localizer
 from support.page_checks import LOOKS, WIDER, Scheme, looked_at
@@ -30,47 +30,51 @@ PICTURE = b"<svg xmlns='http://www.w3.org/2000/svg'/>"
 def _pages(language: Language) -> dict[str, RenderedPage]:
     localizer = Localizer("customer", language)
     return made(localizer) | {
-        f"hostile-{name}": one for name, one in made(localizer, HOSTILE_PAYMENT).items()
+        f"hostile-{name}": page for name, page in made(localizer, HOSTILE_PAYMENT).items()
     }
 
 
-async def _shown(request: Request) -> Response:
-    """Answer with a page; with a picture where there is none."""
+async def _serve_page(request: Request) -> Response:
+    """Return a page, or a picture for any other path."""
     language, name = (request.path_params.get(part, "") for part in ("language", "name"))
     if language not in offered("customer") or name not in _pages(language):
         return Response(PICTURE, media_type="image/svg+xml")
-    sent = answer(_pages(language)[name], language)
-    headers = {key: value for key, value in sent.headers.items() if key != "content-length"}
-    body = bytes(sent.body).replace(b'http-equiv="refresh"', b'http-equiv="x-refresh"')
+    response = page_response(_pages(language)[name], language)
+    headers = {key: value for key, value in response.headers.items() if key != "content-length"}
+    body = bytes(response.body).replace(b'http-equiv="refresh"', b'http-equiv="x-refresh"')
     return Response(body, headers=headers)
 
 
-ROUTES = [*assets.routes, *(Route(path, _shown) for path in ("/{language}/{name}", "/{rest:path}"))]
+ROUTES = [
+    *assets.routes,
+    *(Route(path, _serve_page) for path in ("/{language}/{name}", "/{path:path}")),
+]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def host() -> AsyncIterator[str]:
-    """Address of a server of the pages, below their language, and of what they are drawn with."""
+    """The URL of a server that has the pages at /LANGUAGE/NAME, and their assets."""
     listener = free_socket()
     async with serving(Starlette(routes=ROUTES), listener):
         yield url_of(listener)
 
 
-def _watched(page: Page, host: str) -> list[str]:
-    """Return a list that gathers what goes wrong."""
-    wrong: list[str] = []
-    page.on("request", lambda sent: sent.url.startswith(host) or wrong.append(f"asked {sent.url}"))
-    page.on("console", lambda message: wrong.append(f"console: {message.text}"))
-    page.on("pageerror", lambda error: wrong.append(f"script: {error}"))
-    page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
-    return wrong
+def _collect_problems(page: Page, host: str) -> list[str]:
+    """Return a list to which requests to other hosts, messages, errors and dialogs are added."""
+    problems: list[str] = []
+    page.on("request", lambda request: request.url.startswith(host) or problems.append(request.url))
+    page.on("console", lambda message: problems.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: problems.append(f"script: {error}"))
+    page.on("dialog", lambda dialog: problems.append(f"dialog: {dialog.message}"))
+    return problems
 
 
 async def test_every_page_is_readable_and_fits(browser: Browser, host: str) -> None:
-    # Loaded once for all looks; what moves would show colours on their way from one to another.
+    # Each page is loaded once for all looks. Without reduced motion, a transition of colours could
+    # still be running.
     context = await browser.new_context(reduced_motion="reduce")
     page = await context.new_page()
-    wrong = _watched(page, host)
+    problems = _collect_problems(page, host)
     for name in [
         *made(Localizer("customer", "en")),
         "hostile-open",
@@ -80,12 +84,12 @@ async def test_every_page_is_readable_and_fits(browser: Browser, host: str) -> N
         await page.goto(f"{host}/en/{name}")
         assert await page.evaluate("document.documentElement.lang") == "en"
         assert await looked_at(page) == []
-    assert wrong == []
+    assert problems == []
     await context.close()
 
 
 async def look(page: Page, scheme: Scheme, width: int, height: int, place: object) -> None:
-    """Show a page that is loaded in another size and scheme of colours, and look at it."""
+    """Check a loaded page in another size and colour scheme."""
     await page.set_viewport_size({"width": width, "height": height})
     await page.emulate_media(color_scheme=scheme)
     assert await page.evaluate(LOOKS) == {
@@ -93,35 +97,35 @@ async def look(page: Page, scheme: Scheme, width: int, height: int, place: objec
     }, place  # fmt: skip
 
 
-@pytest.mark.parametrize("language", [one for one in offered("customer") if one != "en"])
+@pytest.mark.parametrize("language", [name for name in offered("customer") if name != "en"])
 async def test_every_language_fits_on_a_phone(
     browser: Browser, host: str, language: Language
 ) -> None:
     context = await browser.new_context(viewport={"width": 320, "height": 568})
     page = await context.new_page()
-    wrong = _watched(page, host)
+    problems = _collect_problems(page, host)
     for name in made(Localizer("customer", language)):
         await page.goto(f"{host}/{language}/{name}")
         assert await page.evaluate(WIDER) <= 0, name
         assert await page.evaluate("document.documentElement.lang") == language
-    assert wrong == []
+    assert problems == []
     await context.close()
 
 
-async def test_the_form_is_used_with_the_keyboard_alone(browser: Browser, host: str) -> None:
+async def test_the_form_can_be_used_with_the_keyboard_alone(browser: Browser, host: str) -> None:
     page = await browser.new_page()
     await page.goto(f"{host}/en/open")
-    reached = []
+    focused = []
     for _ in range(6):
         await page.keyboard.press("Tab")
-        reached.append(
+        focused.append(
             await page.evaluate("document.activeElement.name || document.activeElement.className")
         )
-    assert reached == ["skip", "email", "name", "method", "button", ""]
+    assert focused == ["skip", "email", "name", "method", "button", ""]
     await page.close()
 
 
-async def test_the_summary_of_errors_has_the_focus_and_leads_to_the_field(
+async def test_the_error_summary_has_the_focus_and_links_to_the_field(
     browser: Browser, host: str
 ) -> None:
     page = await browser.new_page()
@@ -132,7 +136,7 @@ async def test_the_summary_of_errors_has_the_focus_and_leads_to_the_field(
     await page.close()
 
 
-async def test_nothing_turns_for_those_who_want_no_motion(browser: Browser, host: str) -> None:
+async def test_nothing_is_animated_with_reduced_motion(browser: Browser, host: str) -> None:
     context = await browser.new_context(reduced_motion="reduce")
     page = await context.new_page()
     await page.goto(f"{host}/en/waiting")

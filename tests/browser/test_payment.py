@@ -1,4 +1,4 @@
-"""Paying in a browser, from the form through the bank to the receipt."""
+"""Paying in a browser, from the payment page through the sandbox bank to the receipt."""
 
 from collections.abc import AsyncIterator
 from decimal import Decimal
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
-    """One context for all tests of a worker: to make another costs as much as to pay."""
+    """One context for all tests of a worker process: creating one takes as long as a payment."""
     context = await browser.new_context(locale="en-US")
     yield context
     await context.close()
@@ -27,23 +27,23 @@ async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def page(context: BrowserContext, page_server: Starlette) -> AsyncIterator[Page]:
-    """A page that fails the test for any console message and any request to somewhere else."""
+    """A page. The test fails on any console message and any request to another host."""
     tab = await context.new_page()
     settings = page_server.state.settings
-    ours = {urlsplit(url).netloc for url in (settings.public_url, settings.sandbox_url)}
-    wrong: list[str] = []
-    tab.on("console", lambda message: wrong.append(message.text))
-    tab.on("pageerror", lambda error: wrong.append(str(error)))
+    own_hosts = {urlsplit(url).netloc for url in (settings.public_url, settings.sandbox_url)}
+    problems: list[str] = []
+    tab.on("console", lambda message: problems.append(message.text))
+    tab.on("pageerror", lambda error: problems.append(str(error)))
     tab.on(
         "request",
-        lambda request: urlsplit(request.url).netloc in ours or wrong.append(request.url),
+        lambda request: urlsplit(request.url).netloc in own_hosts or problems.append(request.url),
     )
     yield tab
-    for each in context.pages:
-        await each.close()
+    for open_page in context.pages:
+        await open_page.close()
     await context.clear_cookies()
     statuses = ("400 (Bad Request)", "404 (Not Found)", "422 (Unprocessable")
-    assert [text for text in wrong if not any(status in text for status in statuses)] == []
+    assert [text for text in problems if not any(status in text for status in statuses)] == []
 
 
 def _address(page_server: Starlette, session: checkouts.Session) -> str:
@@ -70,8 +70,8 @@ async def _enter_card(page: Page, number: str) -> None:
     await page.click("button")
 
 
-# card, what the page says then, the order's status; all cards: sandbox/test_cards.py, and one that
-# is declined below
+# Card, text of the page after the payment, status of the order. tests/sandbox/test_cards.py has all
+# cards.
 CARDS = [
     ("4242 4242 4242 4242", "Payment received", "PAID"),
     ("4000 0000 0000 9987", "The payment was refused", "FAILED"),
@@ -96,7 +96,7 @@ async def test_each_outcome_of_a_card_has_its_page(
         assert await ledger_violations(tx) == []
 
 
-async def test_after_the_receipt_the_customer_is_taken_back_to_the_shop(
+async def test_the_receipt_redirects_the_customer_to_the_shop(
     page: Page, page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
@@ -108,7 +108,7 @@ async def test_after_the_receipt_the_customer_is_taken_back_to_the_shop(
     await page.wait_for_url(f"**/?paid={session.id}", timeout=60_000)
 
 
-async def test_a_declined_customer_tries_again_with_another_card(
+async def test_after_a_decline_the_customer_pays_with_another_card(
     page: Page, page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
@@ -125,19 +125,19 @@ async def test_a_declined_customer_tries_again_with_another_card(
 
 
 @pytest.mark.parametrize(
-    ("answer", "text"), [("Complete", "Payment received"), ("Fail", "not confirmed")]
+    ("button", "text"), [("Complete", "Payment received"), ("Fail", "not confirmed")]
 )
-async def test_the_bank_may_ask_whether_it_is_really_you(
-    page: Page, page_server: Starlette, open_session: Open, answer: str, text: str
+async def test_the_bank_asks_for_3d_secure(
+    page: Page, page_server: Starlette, open_session: Open, button: str, text: str
 ) -> None:
     session = await open_session()
     await _start(page, _address(page_server, session))
     await _enter_card(page, "4000 0025 0000 3155")
-    await page.click(f"button:has-text('{answer}')")
+    await page.click(f"button:has-text('{button}')")
     await expect(page.locator("main")).to_contain_text(text, timeout=60_000)
 
 
-# currency, price, what the receipt says. Pages of all methods: pages/test_render.py
+# Method, currency, price, amount on the receipt. tests/pages/test_render.py has all methods.
 WALLETS = [
     ("ALIPAY", "USD", "9.99", "$9.99 USD"),
     ("WECHAT_PAY", "JPY", "1000", "¥1,000 JPY"),
@@ -183,7 +183,7 @@ async def test_a_bank_transfer_is_confirmed_at_the_bank(
     await expect(page.locator("h1")).to_have_text("Payment received", timeout=60_000)
 
 
-async def test_the_language_goes_along_through_the_bank_and_back(
+async def test_the_bank_and_the_way_back_have_the_chosen_language(
     page: Page, page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
@@ -197,7 +197,7 @@ async def test_the_language_goes_along_through_the_bank_and_back(
     assert await page.evaluate("document.documentElement.lang") == "zh-Hant"
 
 
-async def test_coming_back_without_paying_offers_to_go_on(
+async def test_a_customer_who_returns_without_paying_can_continue(
     page: Page, page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
@@ -210,7 +210,7 @@ async def test_coming_back_without_paying_offers_to_go_on(
     await expect(page.locator("h1")).to_have_text("Payment received", timeout=60_000)
 
 
-async def test_going_back_and_reloading_the_receipt_is_harmless(
+async def test_going_back_and_reloading_the_receipt_changes_nothing(
     page: Page, page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
@@ -245,7 +245,7 @@ async def test_two_tabs_pay_once(page: Page, page_server: Starlette, open_sessio
     assert entries == 1
 
 
-async def test_wrong_entries_come_back_with_what_was_typed(
+async def test_a_refused_form_keeps_its_input(
     page: Page, page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
@@ -260,7 +260,7 @@ async def test_wrong_entries_come_back_with_what_was_typed(
     assert (await page.title()).startswith("Error:")
 
 
-async def test_an_expired_session_says_so_and_leads_back(
+async def test_an_expired_session_has_a_page_with_a_link_to_the_shop(
     page: Page, page_server: Starlette, open_session: Open
 ) -> None:
     session = await open_session()
@@ -273,16 +273,14 @@ async def test_an_expired_session_says_so_and_leads_back(
     assert page.url.endswith("/?cancelled")
 
 
-async def test_an_unknown_session_is_a_page_that_says_so(
-    page: Page, page_server: Starlette
-) -> None:
-    answer = await page.goto(f"{page_server.state.settings.public_url}/checkout/cs_{'0' * 32}")
-    assert answer
-    assert answer.status == 404
+async def test_an_unknown_session_has_a_404_page(page: Page, page_server: Starlette) -> None:
+    response = await page.goto(f"{page_server.state.settings.public_url}/checkout/cs_{'0' * 32}")
+    assert response
+    assert response.status == 404
     await expect(page.locator("h1")).to_have_text("We cannot find this page")
 
 
-async def test_reference_and_agreement_and_front_page_open_without_a_complaint(
+async def test_reference_agreement_and_front_page_open_without_errors(
     page: Page, page_server: Starlette
 ) -> None:
     for path, heading in (

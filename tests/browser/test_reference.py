@@ -1,4 +1,4 @@
-"""The reference in a browser: how it looks, quick search, copying, trying an operation out."""
+"""The API reference in a browser: its look, quick search, copying a sample, trying an operation."""
 
 from collections.abc import AsyncIterator
 from typing import Any, Final
@@ -14,9 +14,10 @@ from support.page_checks import looked_at
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
-# One of each kind.
+# One page of each kind.
 PATHS: Final = ("", "/guides/webhooks", "/guides/errors", "/checkouts", "/search?q=refund")
-KEPT: Final = """() => [location.href, document.cookie, JSON.stringify({...localStorage}),
+# Returns everything that a page could have stored the key in.
+STORED: Final = """() => [location.href, document.cookie, JSON.stringify({...localStorage}),
   JSON.stringify({...sessionStorage}), document.documentElement.outerHTML].join('\\n')"""
 
 
@@ -27,39 +28,41 @@ def docs(page_server: Starlette) -> str:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def page(browser: Browser, docs: str) -> AsyncIterator[Page]:
-    """A page that fails the test for any complaint and any request to somewhere else."""
+    """A page. The test fails on any console message and any request to another host."""
     context = await browser.new_context(reduced_motion="reduce")
     await context.grant_permissions(["clipboard-read", "clipboard-write"])
     tab = await context.new_page()
-    wrong: list[str] = []
-    tab.on("console", lambda message: wrong.append(message.text))
-    tab.on("pageerror", lambda error: wrong.append(str(error)))
+    problems: list[str] = []
+    tab.on("console", lambda message: problems.append(message.text))
+    tab.on("pageerror", lambda error: problems.append(str(error)))
     host = docs.removesuffix("docs")
-    tab.on("request", lambda sent: sent.url.startswith(host) or wrong.append(sent.url))
+    tab.on("request", lambda request: request.url.startswith(host) or problems.append(request.url))
     yield tab
     await context.close()
-    assert [text for text in wrong if "404 (Not Found)" not in text] == []
+    assert [text for text in problems if "404 (Not Found)" not in text] == []
 
 
-async def _key(page_server: Starlette) -> str:
-    async def make(tx: Any) -> merchants.NewKey:
+async def _create_key(page_server: Starlette) -> str:
+    async def create(tx: Any) -> merchants.NewKey:
         merchant = await merchants.create(tx, name="Harbour Books", now=now_ms())
         environment = page_server.state.settings.environment
         return await merchants.create_key(tx, merchant.id, environment, now_ms())
 
-    made: merchants.NewKey = await page_server.state.app.db.run(make)
-    return made.key
+    new_key: merchants.NewKey = await page_server.state.app.db.run(create)
+    return new_key.key
 
 
 async def test_every_kind_of_page_is_readable_and_fits(page: Page, docs: str) -> None:
     for path in PATHS:
         await page.goto(docs + path)
         for boxes in (".contents > details", "details.trial, details.failures"):
-            await page.eval_on_selector_all(boxes, "all => all.forEach(one => one.open = true)")
+            await page.eval_on_selector_all(
+                boxes, "all => all.forEach(details => details.open = true)"
+            )
         assert await looked_at(page) == []
 
 
-async def test_everything_but_the_box_is_there_without_javascript(
+async def test_without_javascript_only_trying_and_copying_are_missing(
     browser: Browser, docs: str
 ) -> None:
     context = await browser.new_context(
@@ -79,7 +82,7 @@ async def test_everything_but_the_box_is_there_without_javascript(
     await context.close()
 
 
-async def test_the_search_shows_places_while_one_types(page: Page, docs: str) -> None:
+async def test_the_quick_search_shows_results_while_typing(page: Page, docs: str) -> None:
     await page.goto(docs)
     await page.keyboard.press("/")
     await page.keyboard.type("40901")
@@ -93,7 +96,7 @@ async def test_the_search_shows_places_while_one_types(page: Page, docs: str) ->
     await expect(page.locator(".quick")).to_be_hidden()
 
 
-async def test_a_sample_is_copied_and_its_language_remembered(page: Page, docs: str) -> None:
+async def test_a_sample_is_copied_and_its_language_is_remembered(page: Page, docs: str) -> None:
     await page.goto(f"{docs}/orders")
     await page.click("#getOrder summary >> text=Python")
     await expect(page.locator("details[data-language=Python][open]")).to_have_count(
@@ -101,30 +104,30 @@ async def test_a_sample_is_copied_and_its_language_remembered(page: Page, docs: 
     )
     await page.click("#listOrders details[open] .copy")
     await expect(page.locator("#listOrders details[open] .copy")).to_have_text("Copied")
-    copied = await page.evaluate("navigator.clipboard.readText()")
-    assert "client.orders.list()" in copied
+    clipboard = await page.evaluate("navigator.clipboard.readText()")
+    assert "client.orders.list()" in clipboard
     await page.goto(f"{docs}/refunds")
     await expect(page.locator("#getRefund details[data-language=Python]")).to_have_attribute(
         "open", ""
     )
 
 
-async def test_an_operation_is_tried_out_with_a_key_that_is_kept_nowhere(
+async def test_an_operation_is_tried_with_a_key_that_is_stored_nowhere(
     page: Page, page_server: Starlette, docs: str
 ) -> None:
-    key = await _key(page_server)
-    sent: list[Any] = []
-    page.on("request", lambda request: "/v1/" in request.url and sent.append(request))
+    key = await _create_key(page_server)
+    requests: list[Any] = []
+    page.on("request", lambda request: "/v1/" in request.url and requests.append(request))
     await page.goto(f"{docs}/products")
     create, read = page.locator("#createProduct .trial"), page.locator("#getProduct .trial")
 
     await create.locator("summary").click()
     await create.locator("[data-key]").fill(key)
-    await expect(create.locator(".send")).to_be_disabled()  # it changes something
+    await expect(create.locator(".send")).to_be_disabled()  # a change needs the user's agreement
     await create.locator("[data-agreed]").check()
     await create.locator(".send").click()
     await expect(create.locator(".outcome .status")).to_have_text("201")
-    await expect(create.locator(".send")).to_be_disabled()  # once is not twice
+    await expect(create.locator(".send")).to_be_disabled()  # and an agreement for each request
 
     await read.locator("summary").click()
     await expect(read.locator("[data-key]")).to_have_value(key)
@@ -134,10 +137,10 @@ async def test_an_operation_is_tried_out_with_a_key_that_is_kept_nowhere(
     await read.locator(".send").click()
     await expect(read.locator(".outcome .status")).to_have_text("404")
 
-    assert [request.method for request in sent] == ["POST", "GET"]
-    assert sent[0].headers["idempotency-key"]
-    assert sent[1].url.endswith("/v1/products/..%2Forders%3Fx%3D")
-    assert key not in await page.evaluate(KEPT)
+    assert [request.method for request in requests] == ["POST", "GET"]
+    assert requests[0].headers["idempotency-key"]
+    assert requests[1].url.endswith("/v1/products/..%2Forders%3Fx%3D")
+    assert key not in await page.evaluate(STORED)
     assert key not in str(await page.context.storage_state())
     await page.reload()
     await create.locator("summary").click()

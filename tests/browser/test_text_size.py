@@ -1,4 +1,4 @@
-"""Text twice as large: no word of a payment method breaks, nor the price, within their places."""
+"""Text at twice the size: neither names of payment methods nor the price break or overflow."""
 
 from typing import Final
 from urllib.parse import urlsplit
@@ -14,8 +14,8 @@ from support.page_examples import made
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 WIDTHS: Final = (320, 900, 1280)
-# Words that stand on several lines or reach out of their tile, and how much wider the page is than
-# its window, with text of twice the size.
+# Returns words that break or overflow their tile at twice the text size, by how much the page is
+# wider than the window, and the number of tiles.
 BROKEN: Final = """() => {
   document.documentElement.style.fontSize = '200%';
   const broken = [];

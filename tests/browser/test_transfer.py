@@ -1,4 +1,4 @@
-"""A bank transfer by hand in a browser: the instructions, in each language, theme and size."""
+"""A bank transfer that the operator confirms, in each language, colour scheme and size."""
 
 from collections.abc import AsyncIterator, Callable
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 INSTRUCTIONS = "IBAN XX00 1234 5678\nOpenTill & <script>alert(1)</script> Ltd"
 LOOKS = [
-    #  language   scheme   size         says
+    # language, colour scheme, size, text
     ("en-US", "light", (1280, 800), "Payment reference"),
     ("zh-CN", "dark", (390, 844), "付款附言"),
     ("zh-TW", "light", (320, 568), "付款附言"),
@@ -27,14 +27,14 @@ LOOKS = [
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def by_hand(
+async def manual_server(
     postgres_url: str,
     template: str,
     tmp_path_factory: pytest.TempPathFactory,
     through: Callable[[str], str],
 ) -> AsyncIterator[Starlette]:
-    """A server whose one gateway is a person."""
-    directory = tmp_path_factory.mktemp("by-hand")
+    """A server whose only gateway is ``manual``."""
+    directory = tmp_path_factory.mktemp("manual")
     with clone(postgres_url, template) as url:
         settings = Settings(
             database_url=through(url), data_dir=directory, limit_ip_per_minute=0,
@@ -45,44 +45,44 @@ async def by_hand(
             yield server
 
 
-@pytest.mark.parametrize(("locale", "scheme", "size", "says"), LOOKS)
-async def test_a_transfer_is_explained_and_paid_when_the_operator_says_so(
+@pytest.mark.parametrize(("locale", "scheme", "size", "text"), LOOKS)
+async def test_a_transfer_shows_instructions_and_is_paid_when_the_operator_confirms_it(
     browser: Browser,
-    by_hand: Starlette,
+    manual_server: Starlette,
     locale: str,
     scheme: str,
     size: tuple[int, int],
-    says: str,
+    text: str,
 ) -> None:
-    session = await (await opening(by_hand))()
-    url = f"{by_hand.state.settings.public_url}/checkout/{session.id}"
+    session = await (await opening(manual_server))()
+    url = f"{manual_server.state.settings.public_url}/checkout/{session.id}"
     context = await browser.new_context(
         locale=locale, color_scheme=scheme, viewport={"width": size[0], "height": size[1]}
     )
     page = await context.new_page()
-    wrong: list[str] = []
-    page.on("console", lambda message: wrong.append(message.text))
+    messages: list[str] = []
+    page.on("console", lambda message: messages.append(message.text))
     await page.goto(url)
     await page.fill("[autocomplete=email]", "maria@example.com")
     await page.check("[value=BANK_TRANSFER]")
     await page.click("button[type=submit]")
     await expect(page.locator(".instructions")).to_have_text(INSTRUCTIONS)
-    await expect(page.locator(".receipt")).to_contain_text(says)
+    await expect(page.locator(".receipt")).to_contain_text(text)
     await expect(page.locator(".receipt")).to_contain_text(session.order_id)
     await expect(page.locator(".receipt")).to_contain_text("9.99")
     overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert await page.evaluate(overflow) <= 0
-    shown = page.url
-    await page.goto(url)  # who comes back finds the instructions again
-    await page.goto(shown)
+    instructions_url = page.url
+    await page.goto(url)
+    await page.goto(instructions_url)  # the instructions can be opened again
     await expect(page.locator(".instructions")).to_be_visible()
-    db = by_hand.state.app.db
+    db = manual_server.state.app.db
     await db.run(
         lambda tx: orders.confirm_manually(
             tx, session.merchant_id, session.order_id, "ann", "statement 7", now_ms()
         )
     )
-    await page.goto(shown)
+    await page.goto(instructions_url)
     await expect(page.locator(".sign")).to_be_visible()
     assert session.id in page.url
     assert "/continue/" not in page.url
@@ -90,5 +90,5 @@ async def test_a_transfer_is_explained_and_paid_when_the_operator_says_so(
         order = await orders.find(tx, session.merchant_id, session.order_id)
     assert order.status == "PAID"
     assert msgspec.structs.asdict(order)["payment_method"] == "BANK_TRANSFER"
-    assert wrong == []
+    assert messages == []
     await context.close()
