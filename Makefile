@@ -29,7 +29,7 @@ help:
 	@echo 'make test-deploy        chart, manifests, units and SBOM, by Helm, Kubernetes and systemd'
 	@echo 'make check              formatting, lint, workflow files, layers, types, known vulnerabilities'
 	@echo 'make fix                apply the fixes that ruff can make, and format'
-	@echo 'make client             write what of the clients is generated: operations, models, events'
+	@echo 'make client             write what is generated of both clients, and the tables of fields in the contract'
 	@echo 'make messages           write the texts of the source into the catalogues of translators'
 	@echo 'make python-shop        a shop of examples/ beside `make demo`; also node-shop, php-shop'
 	@echo 'make manifests          write the Kubernetes manifests, which are made of the chart'
@@ -113,6 +113,7 @@ client: .venv/stamp-dev
 	$(BIN)/python -m tools.python_client
 	$(BIN)/python tools/blocking_client.py
 	$(BIN)/python tools/javascript_client.py
+	$(BIN)/python -m tools.contract_tables
 
 messages: .venv/stamp-dev
 	$(BIN)/python -m tools.messages

@@ -6,6 +6,7 @@ recorded statements are run through asyncpg on one connection, the last row beco
 """
 
 import hashlib
+import operator
 import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,12 +21,18 @@ from opentill.checkouts.model import LIFETIME_MS
 from opentill.core.ids import new_id, new_session_id
 from opentill.core.settings import Settings
 from opentill.db.pool import Pool
+from opentill.orders import Order, OrderDetail
 from opentill.server import http_server
 
 Traces = Mapping[str, list[Statement]]  # by operation: create, read, pay
 Row = Mapping[str, Any]
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
+_STORED_FIELDS: Final = [
+    field for field in msgspec.structs.fields(OrderDetail) if field.name in Order.__struct_fields__
+]
+_SHOWN_AS_STORED: Final = tuple(field.encode_name for field in _STORED_FIELDS)
+_stored_values: Final = operator.itemgetter(*(field.name for field in _STORED_FIELDS))
 _DONE: Final = b'{"code":0,"message":"success"}'
 
 
@@ -179,42 +186,27 @@ def _session(offer: Row, roles: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _order(row: Row) -> dict[str, Any]:
+    """Show an order. What is not computed here is shown as it is stored."""
     amount = _money(row["amount_minor"])
-    data = {
-        "id": row["id"],
+    data = dict(zip(_SHOWN_AS_STORED, _stored_values(row), strict=True)) | {
         "checkoutSessionId": row["checkout_id"],
-        "productId": row["product_id"],
-        "customerEmail": row["customer_email"],
-        "customerName": row["customer_name"],
         "amount": amount,
-        "currency": row["currency"],
         "platformFeeRate": _rate(row["platform_fee_rate"]),
         "platformFee": _money(row["platform_fee_minor"]),
         "netAmount": _money(row["amount_minor"] - row["platform_fee_minor"]),
         "settledAmount": _money(row["net_settled_minor"]),
-        "settledCurrency": row["settled_currency"],
         "exchangeRate": _rate(row["exchange_rate"]),
-        "hkdExchangeRate": row["hkd_exchange_rate"],
-        "paymentMethod": row["payment_method"],
-        "status": row["status"],
-        "paidAt": row["paid_at"],
-        "settledAt": row["settled_at"],
         "metadata": msgspec.Raw(row["metadata"].encode()),
-        "createdAt": row["created_at"],
         "baseAmount": amount,
         "payableAmount": amount,
         "refundStatus": "NONE",
         "refundedAmount": "0",
-        "payerIp": row["payer_ip"],
-        "updatedAt": row["updated_at"],
         "rollingReserveRate": _rate(row["reserve_rate"]),
         "rollingReserveAmount": _money(row["reserve_minor"]),
         "rollingReserveStatus": row["reserve_status"],
         "rollingReserveReleaseAt": row["reserve_release_at"],
         "livemode": bool(row["livemode"]),
         "quantity": row["quantity"] or 1,
-        "clientReference": row["client_reference"],
-        "paymentLinkId": row["payment_link_id"],
         "cardBrand": None,
         "cardLast4": None,
     }

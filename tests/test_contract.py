@@ -6,6 +6,7 @@ from typing import Final, get_args
 
 import msgspec
 import pytest
+from tools import contract_tables
 
 from opentill import adjustments, app, config, orders, payouts, refunds
 from opentill.checkouts.queries import ListQuery as SessionsQuery
@@ -17,13 +18,10 @@ from opentill.epay import model as epay
 from opentill.gateways.registry import OPTIONS
 from opentill.ledger.postings import POSTINGS
 from opentill.merchants.model import PREFIXES
-from opentill.orders import OrderOut
 from opentill.orders.model import STATUSES
 from opentill.orders.search.filters import ExportQuery, OrdersQuery
 from opentill.orders.search.lookups import FORMS
-from opentill.refunds.model import RefundOut
 from opentill.sandbox.cards import TEST_CARDS
-from opentill.webhooks.model import SENT_TYPES
 from opentill.webhooks.schedule import WAITS_MS
 
 TEXT: Final = (Path(__file__).parents[1] / "docs" / "contract.md").read_text()
@@ -88,11 +86,6 @@ def test_adjustments() -> None:
     assert told == {(move.kind, move.posting) for move in adjustments.MOVES}
 
 
-# What a rule of the contract says are all fields, and the struct on the wire.
-FIELDS: Final = (
-    ("order-fields", OrderOut),
-    ("refund-fields", RefundOut),
-)
 PAGING: Final = frozenset({"page", "size"})
 
 
@@ -100,10 +93,8 @@ def _names(struct: type[msgspec.Struct]) -> set[str]:
     return {field.encode_name for field in msgspec.structs.fields(struct)}
 
 
-@pytest.mark.parametrize(("anchor", "struct"), FIELDS)
-def test_fields(anchor: str, struct: type[msgspec.Struct]) -> None:
-    told = re.findall("`([A-Za-z]+)`", section(anchor))
-    assert sorted(told) == sorted(_names(struct))
+def test_tables_of_fields_are_those_of_the_api_document() -> None:
+    assert contract_tables.written(TEXT) == TEXT, "run `make client`"
 
 
 def test_filters_of_orders() -> None:
@@ -145,21 +136,6 @@ def test_transitions_of_refunds_and_payouts() -> None:
         for row in rows("payout-transitions")
     }
     assert told == {(s.source, s.target, *s.postings) for s in payouts.model.TRANSITIONS}
-
-
-def test_types_of_events_and_their_fields() -> None:
-    told = []
-    for types, data in rows("event-types"):
-        named = re.findall("`([a-z.]+)`", types)
-        fields = [
-            field.name
-            for type_ in named
-            for field in msgspec.structs.fields(app.PAYLOADS[type_])
-            if field.name != "livemode"
-        ]
-        assert set(re.findall("[a-z_]+", data)) - {"or", "and"} == set(fields), named
-        told += named
-    assert sorted(told) == sorted(SENT_TYPES)
 
 
 def test_retries_of_deliveries() -> None:

@@ -1,4 +1,7 @@
-"""The bodies of requests and responses, as pydantic models."""
+"""The bodies of requests and responses, as pydantic models.
+
+Fields that are null in all that is measured are left out, which spares the peer their cost.
+"""
 
 from typing import Any
 
@@ -57,12 +60,7 @@ class OrderOut(BaseModel):
     rollingReserveStatus: str
     rollingReserveReleaseAt: int | None
     livemode: bool
-    # Nothing that is measured has any of these: the peer is spared reading them.
     quantity: int = 1
-    clientReference: str | None = None
-    paymentLinkId: str | None = None
-    cardBrand: str | None = None
-    cardLast4: str | None = None
 
 
 class SessionResponse(BaseModel):

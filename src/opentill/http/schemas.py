@@ -8,7 +8,8 @@ rewritten schemas mean the same, except that alternative spellings of fields are
 import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, cast
+from types import NoneType
+from typing import Any, Final, cast, get_args, get_type_hints
 
 import msgspec
 
@@ -117,6 +118,16 @@ def without_null(schema: Schema) -> Schema:
 def readable(docstring: str) -> str:
     """Convert a docstring to Markdown, without the citations that only maintainers need."""
     return _CITATION.sub("", inspect.cleandoc(docstring)).replace("``", "`")
+
+
+def nullable_fields(struct: type[msgspec.Struct]) -> dict[str, None]:
+    """Return null for each field that may be null, by its name in JSON: a base for examples."""
+    hints = get_type_hints(struct)
+    return {
+        field.encode_name: None
+        for field in msgspec.structs.fields(struct)
+        if NoneType in get_args(hints[field.name])
+    }
 
 
 def types(schema: Schema) -> list[str]:

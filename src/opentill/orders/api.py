@@ -6,6 +6,7 @@ from opentill.http import csvfile
 from opentill.http.operations import ApiRequest, Nothing, Operation
 from opentill.http.paging import Listing, listing, page_example
 from opentill.http.responses import Download
+from opentill.http.schemas import nullable_fields
 from opentill.orders import cards, livemode, service
 from opentill.orders.export import service as export
 from opentill.orders.model import parse_order_id
@@ -60,11 +61,11 @@ async def export_orders(request: ApiRequest[FileQuery, Nothing]) -> Download:
 
 
 _ORDER: Final[dict[str, Any]] = {
+    **nullable_fields(OrderOut),
     "id": "order_01m7y0m0jzefzv5n8efcf1hqw2",
     "checkoutSessionId": "cs_rqdceb7m99yhnfshefk9760251e2xjd2",
     "productId": "prod_01m7y0m0jzefzv5n8efcf1hqw1",
     "customerEmail": "ada@example.com",
-    "customerName": None,
     "amount": "9.99",
     "currency": "USD",
     "platformFeeRate": "0.04",
@@ -73,19 +74,17 @@ _ORDER: Final[dict[str, Any]] = {
     "settledAmount": "9.59",
     "settledCurrency": "USD",
     "exchangeRate": "1",
-    "hkdExchangeRate": None,
     "paymentMethod": "CREDIT_CARD",
     "status": "PAID",
     "paidAt": 1736932560000,
-    "settledAt": None,
     "metadata": {"cart": "42"},
     "createdAt": 1736932500000,
     "livemode": True,
     "quantity": 1,
     "clientReference": "INV-2025-0042",
-    "paymentLinkId": None,
 }
 _DETAIL: Final[dict[str, Any]] = {
+    **nullable_fields(OrderDetail),
     **_ORDER,
     "baseAmount": "9.99",
     "payableAmount": "9.99",
@@ -96,7 +95,6 @@ _DETAIL: Final[dict[str, Any]] = {
     "rollingReserveRate": "0",
     "rollingReserveAmount": "0.00",
     "rollingReserveStatus": "NONE",
-    "rollingReserveReleaseAt": None,
     "cardBrand": "visa",
     "cardLast4": "4242",
 }

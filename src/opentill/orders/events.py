@@ -1,16 +1,17 @@
 """Event payloads about orders and sessions (contract.md#event-types)."""
 
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
-from opentill.core import money
+from opentill.core import money, structs
 from opentill.orders.model import Order
 from opentill.webhooks import Event, Type
 from opentill.webhooks.fields import Amount, Currency
 
-_OPTIONAL: Final = ("quantity", "client_reference", "payment_link_id")
+# Fields that are absent from a payload where the order has no value for them.
+_OPTIONAL: Final = ("livemode", "quantity", "client_reference", "payment_link_id")
 ClosedStatus = Literal["FAILED", "CLOSED", "REVOKED"]
 OrderId = Annotated[str, Meta(description="The order's id.")]
 ProductId = Annotated[str, Meta(description="The id of the product that the order is for.")]
@@ -156,53 +157,42 @@ def livemode_of(order: Order) -> bool | msgspec.UnsetType:
     return msgspec.UNSET if order.livemode is None else order.livemode
 
 
-def _optional_fields(order: Order) -> dict[str, Any]:
-    """Return the optional fields that the order has."""
-    fields = {name: getattr(order, name) for name in _OPTIONAL}
-    return {name: value for name, value in fields.items() if value is not None}
-
-
 def event_of(order: Order, type_: Type, reason: str, at: int) -> Event:
     """Return an event of an order's transition; ``reason`` says why the order was closed."""
     return Event(order.merchant_id, type_, _data(order, type_, reason, at), at)
 
 
 def _data(order: Order, type_: Type, reason: str, at: int) -> msgspec.Struct:
-    base: dict[str, Any] = {
-        "order_id": order.id,
-        "product_id": order.product_id,
-        "amount": money.show(order.amount_minor, order.currency),
-        "currency": order.currency,
-        "livemode": livemode_of(order),
-        "metadata": metadata(order),
-        **_optional_fields(order),
+    """Build a payload. Fields that are not computed here are the order's fields of that name."""
+    optional = {
+        name: msgspec.UNSET if getattr(order, name) is None else getattr(order, name)
+        for name in _OPTIONAL
     }
+    computed: dict[str, Any] = {
+        **optional,
+        "order_id": order.id,
+        "amount": money.show(order.amount_minor, order.currency),
+        "metadata": metadata(order),
+        **_fields_of_type(order, type_, reason, at),
+    }
+    return structs.convert(order, PAYLOADS[type_], **computed)
+
+
+def _fields_of_type(order: Order, type_: Type, reason: str, at: int) -> dict[str, Any]:
+    """Compute the fields that only payloads of this type have."""
     net = money.show(order.amount_minor - order.platform_fee_minor, order.currency)
-    session = order.checkout_id
     match type_:
         case "order.paid":
-            return OrderPaidData(
-                **base,
-                customer_email=order.customer_email,
-                net_amount=net,
-                paid_at=at if order.paid_at is None else order.paid_at,
-            )
+            return {"net_amount": net, "paid_at": at if order.paid_at is None else order.paid_at}
         case "order.closed":
-            status = cast("ClosedStatus", order.status)  # the table emits it for no other status
-            return OrderClosedData(**base, status=status, reason=reason, closed_at=at)
+            return {"reason": reason, "closed_at": at}
         case "order.settled":
             settled = money.show(order.net_settled_minor, order.settled_currency)
-            return OrderSettledData(
-                **base,
-                net_amount=net,
-                settled_amount=settled,
-                settled_currency=order.settled_currency,
-                settled_at=at,
-            )
+            return {"net_amount": net, "settled_amount": settled, "settled_at": at}
         case "checkout.completed":
-            return CheckoutCompletedData(**base, checkout_session_id=session, completed_at=at)
+            return {"checkout_session_id": order.checkout_id, "completed_at": at}
         case "checkout.expired":
-            return CheckoutExpiredData(**base, checkout_session_id=session, expired_at=at)
+            return {"checkout_session_id": order.checkout_id, "expired_at": at}
         case _:
             msg = f"{type_} is another feature's event"
             raise ValueError(msg)

@@ -137,19 +137,16 @@ UNDECIDED: Final[tuple[AttemptStatus, ...]] = ("SUBMITTED", "ACTION_REQUIRED", "
 FINAL: Final[tuple[AttemptStatus, ...]] = ("SUCCEEDED", "DUPLICATE", "GIVEN_BACK")
 
 
-class Order(msgspec.Struct, frozen=True):
-    """An order as it is stored; amounts in minor units."""
+class PlacedOrder(msgspec.Struct, frozen=True):
+    """What an order has from the start and keeps; amounts in minor units."""
 
     merchant_id: str
     id: str
-    checkout_id: str
     product_id: str
     product_name: str
     product_description: str
     product_image: str | None
     source: Source
-    status: Status
-    history_number: int
     currency: str
     amount_minor: int
     platform_fee_rate: Decimal
@@ -157,40 +154,48 @@ class Order(msgspec.Struct, frozen=True):
     settled_currency: str
     exchange_rate: Decimal
     usd_exchange_rate: Decimal | None  # None: unknown; a refund takes the rate of its day
-    hkd_exchange_rate: Decimal | None
     gross_settled_minor: int
     net_settled_minor: int
     refund_fee_policy: Literal["KEPT", "RETURNED"]
-    payment_method: Method | None
-    paid_attempt_id: str | None
     customer_email: str
     customer_name: str | None
+    reserve_rate: Decimal
+    reserve_days: int
+    metadata: str
+    terms_version: int
+    fees: str
+    settlement_delay_days: int
+    settlement_calendar: Calendar
+    dispute_fee_minor: int
+    quantity: int | None  # None: one
+    client_reference: str | None  # the shop's own number
+
+
+class Order(PlacedOrder, frozen=True):
+    """An order as it is stored; amounts in minor units."""
+
+    checkout_id: str
+    status: Status
+    history_number: int
+    hkd_exchange_rate: Decimal | None
+    payment_method: Method | None
+    paid_attempt_id: str | None
     payer_ip: str
     paid_at: int | None
     settled_at: int | None
     refunded_minor: int
     refund_held_minor: int
     refund_debit_minor: int
-    reserve_rate: Decimal
     reserve_minor: int
     reserve_status: ReserveStatus
     reserve_release_at: int | None
-    metadata: str
     created_at: int
     updated_at: int
-    terms_version: int
-    fees: str
-    settlement_delay_days: int
-    settlement_calendar: Calendar
-    reserve_days: int
-    dispute_fee_minor: int
     charged_back_minor: int
     due_at: int | None
     settle_at: int | None
-    livemode: bool | None = None  # whether its money is real; None: see orders/livemode.py
-    quantity: int | None = None  # None: 1
-    client_reference: str | None = None  # the shop's own number
-    payment_link_id: str | None = None  # of the link that opened its session, if a link did
+    livemode: bool | None  # whether its money is real; None: see orders/livemode.py
+    payment_link_id: str | None  # of the link that opened its session, if a link did
 
     @property
     def unsettled_minor(self) -> int:
@@ -214,46 +219,17 @@ class Order(msgspec.Struct, frozen=True):
         return "FULL" if self.refunded_minor == self.amount_minor else "PARTIAL"
 
 
-class NewOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """An order to be placed, and the session in which it is paid; the session's id is ``id``."""
+class NewOrder(PlacedOrder, frozen=True, kw_only=True):
+    """An order to be placed and the session that it is paid in, whose id is ``id``."""
 
-    merchant_id: str
-    id: str
-    product_id: str
     order_id: str
-    amount_minor: int
-    currency: str
     success_url: str | None
     cancel_url: str | None
-    customer_email: str
-    customer_name: str | None
     display_merchant_name: str
     expires_at: int
     method: Method | None
-    product_name: str
-    product_description: str
-    product_image: str | None
-    source: str
-    platform_fee_rate: Decimal
-    platform_fee_minor: int
-    settled_currency: str
-    exchange_rate: Decimal
-    usd_exchange_rate: Decimal | None
-    gross_settled_minor: int
-    net_settled_minor: int
-    refund_fee_policy: str
-    reserve_rate: Decimal
-    reserve_days: int
-    metadata: str
-    terms_version: int
-    fees: str
-    settlement_delay_days: int
-    settlement_calendar: str
-    dispute_fee_minor: int
-    quantity: int | None  # None: 1
-    methods: Sequence[Method] | None  # the allowed methods; None: all on offer
+    methods: Sequence[Method] | None  # that it may be paid by; None: all on offer
     locale: str | None
-    client_reference: str | None
 
 
 class PaymentAttempt(msgspec.Struct, frozen=True, kw_only=True):
