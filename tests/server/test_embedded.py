@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from opentill.server.embedded import datadir, programs, sysuser
-from opentill.server.embedded.cluster import STOP_TIMEOUT_S, Cluster
+from opentill.server.embedded.cluster import STOP_TIMEOUT_S, Cluster, last_problem
 from opentill.server.embedded.datadir import (
     DataDirError,
     Lock,
@@ -532,3 +532,13 @@ def test_a_database_created_during_a_restore_is_kept(data_dir: Path) -> None:
         restoring.finish()
     restoring.release()
     assert (data_dir / "postgres" / "PG_VERSION").exists()
+
+
+def test_a_failed_initdb_is_reported_by_its_error_and_not_by_its_last_line() -> None:
+    output = (
+        b"creating configuration files ... ok\n"
+        b"initdb: error: could not write file: No space left on device\n"
+        b'initdb: removing contents of data directory "/data/postgres.new-1"\n'
+    )
+    reported = last_problem(output)
+    assert reported == "initdb: error: could not write file: No space left on device"

@@ -7,6 +7,7 @@ no committed data: fsync, full page writes, synchronous commit and page checksum
 
 import hashlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -171,7 +172,7 @@ class Cluster:
         shutil.rmtree(names, ignore_errors=True)
         if process.returncode != 0 or b"ERROR" in process.stderr:
             shutil.rmtree(fresh, ignore_errors=True)
-            message = f"the embedded database cannot be made: {_last_line(process.stderr)}"
+            message = f"the embedded database cannot be made: {last_problem(process.stderr)}"
             raise DataDirError(message)
         if self.path.exists():
             self.path.rmdir()
@@ -225,7 +226,7 @@ class Cluster:
             if self._child.poll() is not None:
                 with log_path.open("rb") as log:
                     log.seek(begin)
-                    return _last_line(log.read())
+                    return last_problem(log.read())
             if time.monotonic() > deadline:
                 return f"not ready after {START_TIMEOUT_S:.0f} s, see {log_path}"
             time.sleep(POLL_S)
@@ -317,7 +318,8 @@ def _is_utf8(path: bytes) -> bool:
     return True
 
 
-def _last_line(log: bytes) -> str:
+def last_problem(log: bytes) -> str:
+    """Return the last error in the output of a server or of ``initdb``, else its last line."""
     lines = [line for line in log.decode(errors="replace").splitlines() if line.strip()]
-    fatal = [line for line in lines if "FATAL" in line or "ERROR" in line]
-    return (fatal or lines or ["no message"])[-1].strip()
+    problems = [line for line in lines if re.search(r"FATAL|ERROR|\berror:", line)]
+    return (problems or lines or ["no message"])[-1].strip()
