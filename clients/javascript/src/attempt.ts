@@ -1,11 +1,12 @@
-// One attempt at a request: it ends when the server is silent for too long, or its caller says so.
+// One attempt at a request. It ends when the server sends nothing for too long, or when the caller
+// aborts.
 
 import type { RetriedRequest } from "./retries.js";
 
-const LONGEST_MS = 2 ** 31 - 1; // of a timer
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-/** What came of an attempt: a response, read or not, or the failure without one. */
-export type Came =
+/** The result of an attempt: a response, or the failure that prevented one. */
+export type AttemptResult =
   | { response: Response; body: Uint8Array; failure?: undefined }
   | { response?: undefined; failure: unknown };
 
@@ -14,31 +15,31 @@ export class Attempt {
   readonly #caller: AbortSignal | undefined;
   readonly #onAbort = (): void => this.#controller.abort(this.#caller?.reason);
 
-  /** `caller` is the signal of who waits. */
+  /** `caller` is the signal with which the caller may abort. */
   constructor(caller: AbortSignal | undefined) {
     this.#caller = caller;
     caller?.addEventListener("abort", this.#onAbort, { once: true });
   }
 
-  /** Send, and read the whole body of the response: of a success only if `whole`. */
+  /** Send the request and read the response's body; the body of a success only if `readsBody`. */
   async send(
-    fetched: (signal: AbortSignal) => Promise<Response>,
+    fetchResponse: (signal: AbortSignal) => Promise<Response>,
     retried: RetriedRequest,
-    whole: boolean,
-  ): Promise<Came> {
+    readsBody: boolean,
+  ): Promise<AttemptResult> {
     try {
-      const response = await this.#within(retried.timeoutMs, fetched);
-      if (response.ok && !whole) return { response, body: new Uint8Array() };
-      const parts: Uint8Array[] = [];
-      for await (const part of this.chunks(response, () => timeLeft(retried))) parts.push(part);
-      return { response, body: joined(parts) };
+      const response = await this.#within(retried.timeoutMs, fetchResponse);
+      if (response.ok && !readsBody) return { response, body: new Uint8Array() };
+      const chunks: Uint8Array[] = [];
+      for await (const chunk of this.chunks(response, () => timeLeft(retried))) chunks.push(chunk);
+      return { response, body: concatenate(chunks) };
     } catch (failure) {
       this.close();
       return { failure };
     }
   }
 
-  /** The body of a response. The server may be silent for as long as `limitMs` says. */
+  /** Yield the body of a response. Fails when nothing arrives for `limitMs()` milliseconds. */
   async *chunks(
     response: Response,
     limitMs: () => number,
@@ -55,16 +56,16 @@ export class Attempt {
     }
   }
 
-  /** Be done with it: what is not read yet is not wanted. */
+  /** Abort the request and drop what has not been read. */
   close(): void {
     this.#caller?.removeEventListener("abort", this.#onAbort);
     this.#controller.abort();
   }
 
   async #within<T>(ms: number, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    const silence = (): void =>
+    const abortForSilence = (): void =>
       this.#controller.abort(new Error(`the server was silent for ${Math.round(ms)} ms`));
-    const timer = setTimeout(silence, Math.min(ms, LONGEST_MS));
+    const timer = setTimeout(abortForSilence, Math.min(ms, LONGEST_TIMER_MS));
     try {
       return await work(this.#controller.signal);
     } finally {
@@ -74,21 +75,21 @@ export class Attempt {
 }
 
 function timeLeft(retried: RetriedRequest): number {
-  if (!retried.hasTime) throw new Error("the response was not whole in time");
+  if (!retried.hasTime) throw new Error("the response was not complete in time");
   return retried.timeoutMs;
 }
 
-function joined(parts: Uint8Array[]): Uint8Array {
-  const whole = new Uint8Array(parts.reduce((size, part) => size + part.byteLength, 0));
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.byteLength;
+function concatenate(chunks: Uint8Array[]): Uint8Array {
+  const bytes = new Uint8Array(chunks.reduce((size, chunk) => size + chunk.byteLength, 0));
+  let offset = 0;
+  for (const chunk of chunks) {
+    bytes.set(chunk, offset);
+    offset += chunk.byteLength;
   }
-  return whole;
+  return bytes;
 }
 
-/** Wait; no longer than until the signal. */
+/** Wait for `ms` milliseconds, or until the signal aborts. */
 export function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve) => {
     const end = (): void => {

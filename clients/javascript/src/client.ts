@@ -1,4 +1,4 @@
-// The client: where requests go, and what all of them have.
+// The client: the server's address, the key and the options of all requests.
 
 import { Resources } from "./resources.js";
 import { DEFAULT_RETRIES, type Retries } from "./retries.js";
@@ -7,22 +7,22 @@ import { refuseBrowsers, userAgent } from "./server.js";
 
 const TIMEOUT_MS = 30_000;
 
-/** What may differ from the defaults. */
+/** Options of a client. */
 export interface ClientOptions {
-  /** For how long the server may be silent: 30,000. */
+  /** How long the server may send nothing, in milliseconds: 30,000. */
   timeoutMs?: number;
   retries?: Partial<Retries>;
-  /** Headers of every request, beside the client's own. */
+  /** Headers that every request has in addition to the client's own. */
   headers?: Record<string, string>;
-  /** In place of the global `fetch`: for a proxy, or in a test. */
+  /** Used instead of the global `fetch`, for a proxy or in a test. */
   fetch?: typeof fetch;
 }
 
 /**
  * The API of one OpenTill server with one key.
  *
- * `baseUrl` is the server's address without `/v1`. Throws TypeError for what cannot be sent, and
- * an Error in a browser, where a key would be secret no longer.
+ * `baseUrl` is the server's address without `/v1`. Throws TypeError for invalid values, and Error
+ * in a browser, where the key would not stay secret.
  */
 export class Client extends Resources {
   constructor(baseUrl: string, apiKey = "", options: ClientOptions = {}) {
@@ -44,7 +44,7 @@ function address(text: string): string {
   try {
     url = new URL(text);
   } catch {
-    // said below
+    // reported below
   }
   const isWeb = url?.protocol === "https:" || url?.protocol === "http:";
   if (!url || !isWeb || url.search || url.hash || url.username || url.password) {
@@ -55,19 +55,19 @@ function address(text: string): string {
   return url.href.replace(/\/+$/, "");
 }
 
-function headers(apiKey: string, more: Record<string, string> = {}): Headers {
+function headers(apiKey: string, additional: Record<string, string> = {}): Headers {
   const key = typeof apiKey === "string" ? apiKey.replace(/^[ \t\r\n]+|[ \t\r\n]+$/g, "") : null;
   if (key === null || !/^[!-~]*$/.test(key)) {
     throw new TypeError("apiKey must be a key as `opentill keys create` prints it");
   }
-  const found = new Headers({ "user-agent": userAgent(), accept: "application/json" });
-  if (key !== "") found.set("x-api-key", key);
-  for (const [name, value] of Object.entries(more)) found.set(name, value);
-  return found;
+  const result = new Headers({ "user-agent": userAgent(), accept: "application/json" });
+  if (key !== "") result.set("x-api-key", key);
+  for (const [name, value] of Object.entries(additional)) result.set(name, value);
+  return result;
 }
 
-function retries(given: Partial<Retries> = {}): Retries {
-  const { attempts, totalMs, firstDelayMs, longestDelayMs } = { ...DEFAULT_RETRIES, ...given };
+function retries(options: Partial<Retries> = {}): Retries {
+  const { attempts, totalMs, firstDelayMs, longestDelayMs } = { ...DEFAULT_RETRIES, ...options };
   if (!Number.isInteger(attempts) || attempts < 1) {
     throw new TypeError("retries.attempts must be a whole number from 1");
   }

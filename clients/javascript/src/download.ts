@@ -1,4 +1,4 @@
-// Files, streamed in constant memory.
+// Downloads files as streams, in constant memory.
 
 import type { ApiRequest, OpenResponse, RequestOptions, Sender } from "./send.js";
 
@@ -10,14 +10,14 @@ export class Download implements AsyncIterable<Uint8Array> {
   readonly #request: ApiRequest;
   readonly #options: RequestOptions;
 
-  /** Made by the `export` methods of a client. */
+  /** Created by the `export` methods of a client. */
   constructor(sender: Sender, request: ApiRequest, options: RequestOptions) {
     this.#sender = sender;
     this.#request = request;
     this.#options = options;
   }
 
-  /** Request the file. Iterate what it resolves to, or `close` it. */
+  /** Request the file. The returned file must be iterated or closed. */
   async open(): Promise<OpenFile> {
     const open = await this.#sender.open(this.#request, this.#options);
     if (!open.response.headers.get("content-type")?.startsWith("text/csv")) {
@@ -27,12 +27,12 @@ export class Download implements AsyncIterable<Uint8Array> {
     return new OpenFile(open);
   }
 
-  /** The file chunk by chunk. Throws ConnectionFailed if it breaks off. */
+  /** Yield the file chunk by chunk. Throws ConnectionFailed if the connection is cut. */
   async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array, void, undefined> {
     yield* await this.open();
   }
 
-  /** Write the file and return its size in bytes; the path gets the whole file or nothing. */
+  /** Write the file and return its size in bytes. The path gets the complete file or stays as it was. */
   async save(path: string | URL): Promise<number> {
     const { open, rename, rm } = await import("node:fs/promises");
     const part = path instanceof URL ? new URL(`${path.href}.part`) : `${path}.part`;
@@ -41,7 +41,7 @@ export class Download implements AsyncIterable<Uint8Array> {
       const file = await open(part, "w");
       try {
         for await (const chunk of this) {
-          await file.writeFile(chunk); // goes on where the last one ended
+          await file.writeFile(chunk); // appends, since the file is open
           size += chunk.byteLength;
         }
       } finally {
@@ -59,17 +59,17 @@ export class Download implements AsyncIterable<Uint8Array> {
 /** A file whose response has begun. It can be read once. */
 export class OpenFile implements AsyncIterable<Uint8Array> {
   readonly #open: OpenResponse;
-  /** As the server names it, "" without a name. */
+  /** The name that the server gives the file, "" if it gives none. */
   readonly filename: string;
 
-  /** Made by `Download`. */
+  /** Created by `Download`. */
   constructor(open: OpenResponse) {
     this.#open = open;
     const disposition = open.response.headers.get("content-disposition") ?? "";
     this.filename = FILENAME.exec(disposition)?.[1] ?? "";
   }
 
-  /** The file chunk by chunk. Throws ConnectionFailed if it breaks off. */
+  /** Yield the file chunk by chunk. Throws ConnectionFailed if the connection is cut. */
   async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array, void, undefined> {
     yield* this.#open.chunks();
   }

@@ -1,6 +1,6 @@
-// The errors of this client: one class for each business code, and one for no response at all.
+// The errors of this client: a class for each business code, and one for a missing response.
 
-/** What an error knows of the request that failed. */
+/** Details of the request that failed. */
 export interface ErrorDetails {
   status?: number | undefined;
   code?: number | undefined;
@@ -20,15 +20,15 @@ export class OpenTillError extends Error {
   readonly status: number | undefined;
   /** The business code, if the response had one. */
   readonly code: number | undefined;
-  /** Finds the request in the log of the server. */
+  /** Identifies the request in the server's log. */
   readonly requestId: string;
-  /** What a refusal is about, if the server says. */
+  /** The field that was refused, if the response names one. */
   field = "";
-  /** Why, or what would be accepted. */
+  /** Why it was refused, or what would be accepted. */
   reason = "";
-  /** Whether the request may have had its effect all the same. */
+  /** Whether the request may have had its effect although it failed. */
   maybeDone = false;
-  /** Of a POST: what it was sent with. */
+  /** The Idempotency-Key that a POST was sent with. */
   idempotencyKey: string | undefined;
 
   constructor(message: string, details: ErrorDetails = {}) {
@@ -49,7 +49,7 @@ export class Unauthorized extends OpenTillError {
   override name = "Unauthorized";
 }
 
-/** The merchant has nothing with this id (40401). */
+/** The merchant has no object with this id (40401). */
 export class NotFound extends OpenTillError {
   override name = "NotFound";
 }
@@ -67,7 +67,7 @@ export class IdempotencyKeyReused extends OpenTillError {
 /** Too many requests (42901). */
 export class RateLimited extends OpenTillError {
   override name = "RateLimited";
-  /** Milliseconds until the next request passes, if the server says. */
+  /** Milliseconds until the next request is accepted, if the response says so. */
   retryAfterMs: number | undefined;
 }
 
@@ -77,8 +77,8 @@ export class RequestRefused extends OpenTillError {
 }
 
 /**
- * The merchant or its key may not do this (40301). `field` is `scope` where the key lacks one, and
- * `reason` names it; else the capability that is switched off, or the agreement.
+ * The merchant or its key lacks permission (40301). `field` is `scope` if the key lacks one, which
+ * `reason` names; otherwise it is the disabled capability, or the agreement.
  */
 export class NotPermitted extends RequestRefused {
   override name = "NotPermitted";
@@ -89,22 +89,22 @@ export class ServerError extends OpenTillError {
   override name = "ServerError";
 }
 
-/** A response that is not in the API's form: most often of another server. */
+/** A response that is not in the API's form. It usually comes from another server. */
 export class UnexpectedResponse extends OpenTillError {
   override name = "UnexpectedResponse";
 }
 
-/** No whole response came: the connection was refused, cut, or too slow. */
+/** There is no complete response: the connection was refused, cut, or too slow. */
 export class ConnectionFailed extends OpenTillError {
   override name = "ConnectionFailed";
 }
 
-/** The caller's `signal` ended the request; `cause` is the signal's reason. */
+/** The caller's `signal` aborted the request; `cause` is the signal's reason. */
 export class Aborted extends OpenTillError {
   override name = "Aborted";
 }
 
-/** A webhook that is not genuine, too old, or not in its form. Respond with 400. */
+/** A webhook that is not genuine, is too old or is malformed. Respond with 400. */
 export class WebhookInvalid extends Error {
   override name = "WebhookInvalid";
 }

@@ -1,10 +1,10 @@
-// Lists, fetched page by page while they are iterated.
+// Lists that are fetched page by page while they are iterated.
 
 import type { ApiRequest, RequestOptions, Sender } from "./send.js";
 import type { Pagination } from "./types.js";
 
-const SIZE = 100;
-const REMEMBERED = 1000; // ids of a list: ten pages of the greatest size
+const PAGE_SIZE = 100;
+const REMEMBERED_IDS = 1000; // ten pages of the largest size
 
 /** One page of a list, newest first. */
 export interface Page<T> {
@@ -12,37 +12,37 @@ export interface Page<T> {
   pagination: Pagination;
 }
 
-/** A list: `for await` gives its items, page by page, only as far as you go. */
+/** A list. `for await` yields its items and fetches pages as they are needed. */
 export class Pages<T> implements AsyncIterable<T> {
   readonly #sender: Sender;
   readonly #request: ApiRequest;
   readonly #query: Record<string, unknown>;
   readonly #options: RequestOptions;
 
-  /** Made by the `list` methods of a client. */
+  /** Created by the `list` methods of a client. */
   constructor(sender: Sender, request: ApiRequest, options: RequestOptions) {
     this.#sender = sender;
     this.#request = request;
-    this.#query = { page: 1, size: SIZE, ...given(request.query) };
+    this.#query = { page: 1, size: PAGE_SIZE, ...withoutNulls(request.query) };
     this.#options = options;
   }
 
-  /** Every item once, from the requested page to the last. Each loop begins anew. */
+  /** Yield each item once, from the requested page to the last. Every loop starts again. */
   async *[Symbol.asyncIterator](): AsyncGenerator<T, void, undefined> {
     const seen = new Set<string>();
     for await (const page of this.pages()) {
       for (const item of page.items) {
-        // A new item moves the others on: the last of one page is then the first of the next.
+        // A new item shifts the others: the last one of a page is then also first on the next.
         const id = idOf(item);
         if (seen.has(id)) continue;
         seen.add(id);
-        if (seen.size > REMEMBERED) seen.delete(seen.values().next().value as string);
+        if (seen.size > REMEMBERED_IDS) seen.delete(seen.values().next().value as string);
         yield item;
       }
     }
   }
 
-  /** Page after page, each with its pagination. */
+  /** Yield pages with their pagination. */
   async *pages(): AsyncGenerator<Page<T>, void, undefined> {
     for (let number = Number(this.#query["page"]); ; number += 1) {
       const page = await this.#page(number);
@@ -51,7 +51,7 @@ export class Pages<T> implements AsyncIterable<T> {
     }
   }
 
-  /** The requested page alone. */
+  /** Return only the requested page. */
   page(): Promise<Page<T>> {
     return this.#page(Number(this.#query["page"]));
   }
@@ -62,13 +62,13 @@ export class Pages<T> implements AsyncIterable<T> {
   }
 }
 
-function given(query: object = {}): Record<string, unknown> {
+function withoutNulls(query: object = {}): Record<string, unknown> {
   return Object.fromEntries(Object.entries(query).filter(([, value]) => value != null));
 }
 
 function idOf(item: unknown): string {
-  const found = item as { id?: string; eventId?: string };
-  return found.id ?? found.eventId ?? "";
+  const object = item as { id?: string; eventId?: string };
+  return object.id ?? object.eventId ?? "";
 }
 
 function isPage(data: object): boolean {

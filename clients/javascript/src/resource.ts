@@ -1,4 +1,4 @@
-// What the methods of all resources are made of.
+// The base class of all resources.
 
 import { Download } from "./download.js";
 import { Pages } from "./pages.js";

@@ -1,9 +1,8 @@
-// When a request is sent again, when not, and which error its caller gets then.
+// Decides whether a request is retried, and which error its caller gets otherwise. Does no I/O.
 //
-// Nothing here does I/O. Nothing is repeated that could have a second effect: a POST carries one
-// Idempotency-Key through all its attempts, GET and DELETE are idempotent by themselves, and a
-// PATCH is repeated only when it surely had no effect. What a DELETE finds gone after an attempt
-// without a response is deleted.
+// No retry can have a second effect: a POST carries one Idempotency-Key through all its attempts,
+// GET and DELETE are idempotent, and a PATCH is retried only when it certainly had no effect. A
+// DELETE that gets 404 after an attempt without a response has succeeded.
 
 import {
   Aborted,
@@ -21,11 +20,11 @@ import {
   ValidationFailed,
 } from "./errors.js";
 
-/** How often and how long to try. Each delay doubles, and up to half of it is random. */
+/** Limits of retries. Delays double from attempt to attempt, and up to half of each is random. */
 export interface Retries {
-  /** How often a request is sent at most: 6. */
+  /** The maximum number of attempts: 6. */
   attempts: number;
-  /** Over all attempts and delays: 150,000. No new attempt begins in the last tenth of it. */
+  /** The time for all attempts and delays: 150,000. No attempt starts in its last tenth. */
   totalMs: number;
   firstDelayMs: number;
   longestDelayMs: number;
@@ -33,7 +32,7 @@ export interface Retries {
 
 export const DEFAULT_RETRIES: Readonly<Retries> = Object.freeze({
   attempts: 6,
-  totalMs: 150_000, // two windows of the rate limit, and more
+  totalMs: 150_000, // more than two windows of the rate limit
   firstDelayMs: 250,
   longestDelayMs: 8_000,
 });
@@ -48,9 +47,9 @@ interface Envelope {
   data?: unknown;
 }
 
-type Kind = new (message: string, details?: ConstructorParameters<typeof OpenTillError>[1]) => OpenTillError;
+type ErrorClass = new (message: string, details?: ConstructorParameters<typeof OpenTillError>[1]) => OpenTillError;
 
-const ERRORS: Readonly<Record<number, Kind>> = {
+const ERRORS: Readonly<Record<number, ErrorClass>> = {
   400: ValidationFailed,
   401: Unauthorized,
   403: NotPermitted,
@@ -60,15 +59,15 @@ const ERRORS: Readonly<Record<number, Kind>> = {
   429: RateLimited,
 };
 const RETRIED = new Set([429, 502, 503, 504]);
-const STILL_RUNNING = 40901; // the first attempt still runs: its response will be there soon
-const LAST_BEGIN = 0.9; // of the total: an attempt that begins later would have hardly any time
-// Sent before the server looks for an earlier attempt with the same key: they decide nothing about
-// an earlier attempt that got no response.
-const UNDECIDED = new Set([401, 409, 429]);
+const STILL_RUNNING = 40901; // the first attempt is still running; its response follows soon
+const LAST_START = 0.9; // of the total time: a later attempt would have hardly any time left
+// The server returns these before it looks for an earlier attempt with the same key, so they say
+// nothing about the effect of an earlier attempt that got no response.
+const INCONCLUSIVE = new Set([401, 409, 429]);
 // RFC 9110, section 5.6.7.
 const DATE = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/;
 
-/** One request until it has a response, or until another attempt is of no use. */
+/** A request with its retries, from the first attempt to a response or an error. */
 export class RetriedRequest {
   readonly method: Method;
   readonly path: string;
@@ -77,11 +76,11 @@ export class RetriedRequest {
   readonly #retries: Retries;
   readonly #timeoutMs: number;
   readonly #end: number;
-  readonly #lastBegin: number;
+  readonly #lastStart: number;
   #attempts = 0;
-  #uncertain = false; // an earlier attempt may have had its effect
+  #maybeDone = false; // an earlier attempt may have had its effect
 
-  /** Begins; the clock of `retries.totalMs` runs from now. */
+  /** `retries.totalMs` counts from here. */
   constructor(
     request: { method: Method; path: string; key: string | undefined },
     retries: Retries,
@@ -92,87 +91,87 @@ export class RetriedRequest {
     this.key = request.key;
     this.#retries = retries;
     this.#timeoutMs = timeoutMs;
-    const begun = performance.now();
-    this.#end = begun + retries.totalMs;
-    this.#lastBegin = begun + LAST_BEGIN * retries.totalMs;
+    const start = performance.now();
+    this.#end = start + retries.totalMs;
+    this.#lastStart = start + LAST_START * retries.totalMs;
   }
 
-  /** For how long the server may be silent now. */
+  /** How long the server may send nothing from now on, in milliseconds. */
   get timeoutMs(): number {
     return Math.max(1, Math.min(this.#timeoutMs, this.#end - performance.now()));
   }
 
-  /** Whether there is time left to read on. */
+  /** Whether there is time left to continue reading. */
   get hasTime(): boolean {
     return performance.now() <= this.#end;
   }
 
-  /** Return the delay after no whole response came. Throws ConnectionFailed. */
+  /** Return the delay after an attempt without a complete response. Throws ConnectionFailed. */
   delayAfterFailure(failure: unknown): number {
-    const never = wasNeverSent(failure);
-    this.#mayHaveHappened(!never);
-    const message = `${this.#name} got no response: ${why(failure)}`;
+    const neverSent = wasNeverSent(failure);
+    this.#recordAttempt(!neverSent);
+    const message = `${this.#name} got no response: ${reasonOf(failure)}`;
     const error = new ConnectionFailed(message, { cause: failure });
-    if (!never && this.method === "PATCH") throw this.#finished(error);
+    if (!neverSent && this.method === "PATCH") throw this.#withOutcome(error);
     return this.#delay(error, undefined);
   }
 
-  /** Return the delay after a response that is no success. Throws OpenTillError. */
+  /** Return the delay after an error response. Throws OpenTillError if it is final. */
   delayAfterRefusal(response: Response, body: Uint8Array): number {
     const { status } = response;
     const problem = envelope(body);
     const error = this.#error(response, problem);
-    if (status >= 500) this.#mayHaveHappened(true);
-    else if (this.key !== undefined && problem !== undefined && !UNDECIDED.has(status)) {
-      this.#uncertain = false; // one key: this is the response to all attempts
+    if (status >= 500) this.#recordAttempt(true);
+    else if (this.key !== undefined && problem !== undefined && !INCONCLUSIVE.has(status)) {
+      this.#maybeDone = false; // with one key, this is the response to all attempts
     }
-    const running = problem?.code === STILL_RUNNING && this.key !== undefined;
-    const once = this.method === "PATCH" && status !== 429;
-    if (once || !(running || RETRIED.has(status))) throw this.#finished(error);
+    const stillRunning = problem?.code === STILL_RUNNING && this.key !== undefined;
+    const isFinal = this.method === "PATCH" && status !== 429;
+    if (isFinal || !(stillRunning || RETRIED.has(status))) throw this.#withOutcome(error);
     return this.#delay(error, retryAfterMs(response));
   }
 
-  /** Whether a response is a success: 2xx, or what an earlier attempt deleted. */
+  /** Whether a response is a success: 2xx, or 404 after an earlier attempt deleted the object. */
   succeeded(response: Response, body: Uint8Array): boolean {
     if (response.ok) return true;
     if (this.method !== "DELETE" || response.status !== 404) return false;
-    return this.#uncertain && envelope(body) !== undefined;
+    return this.#maybeDone && envelope(body) !== undefined;
   }
 
-  /** Return the envelope of a success. Throws UnexpectedResponse for another form. */
+  /** Return the envelope of a success. Throws UnexpectedResponse if the body has another shape. */
   read(response: Response, body: Uint8Array): Envelope {
-    const found = envelope(body);
-    if (found === undefined) throw this.unexpected(response, "is not in the API's form");
-    return found;
+    const parsed = envelope(body);
+    if (parsed === undefined) throw this.unexpected(response, "is not in the API's form");
+    return parsed;
   }
 
-  /** Return the error for a response that the API does not give. */
-  unexpected(response: Response, what: string): UnexpectedResponse {
-    const message = `the response to ${this.#name} ${what}`;
-    this.#mayHaveHappened(true);
-    return this.#finished(
+  /** Return the error for a response that the API never sends. */
+  unexpected(response: Response, problem: string): UnexpectedResponse {
+    const message = `the response to ${this.#name} ${problem}`;
+    this.#recordAttempt(true);
+    return this.#withOutcome(
       new UnexpectedResponse(message, { status: response.status, requestId: requestId(response) }),
     );
   }
 
-  /** Return the error for a file that ended before its end. */
-  brokeOff(failure: unknown): ConnectionFailed {
-    const message = `${this.path} broke off: ${why(failure)}`;
-    return this.#finished(new ConnectionFailed(message, { cause: failure }));
+  /** Return the error for a file whose connection was cut. */
+  interrupted(failure: unknown): ConnectionFailed {
+    const message = `${this.path} broke off: ${reasonOf(failure)}`;
+    return this.#withOutcome(new ConnectionFailed(message, { cause: failure }));
   }
 
-  /** Return the error for a caller who waits no longer. */
+  /** Return the error for a caller who aborted the request. */
   aborted(reason: unknown, inFlight: boolean): Aborted {
-    this.#mayHaveHappened(inFlight);
-    return this.#finished(new Aborted(`${this.#name} was aborted`, { cause: reason }));
+    this.#recordAttempt(inFlight);
+    return this.#withOutcome(new Aborted(`${this.#name} was aborted`, { cause: reason }));
   }
 
   get #name(): string {
     return `${this.method} ${this.path}`;
   }
 
-  #mayHaveHappened(sent: boolean): void {
-    this.#uncertain ||= sent && this.method !== "GET";
+  #recordAttempt(wasSent: boolean): void {
+    this.#maybeDone ||= wasSent && this.method !== "GET";
   }
 
   #delay(error: OpenTillError, retryAfter: number | undefined): number {
@@ -181,26 +180,26 @@ export class RetriedRequest {
     let delay = Math.min(firstDelayMs * 2 ** (this.#attempts - 1), longestDelayMs);
     delay *= 0.5 + Math.random() / 2;
     delay = Math.max(delay, retryAfter ?? 0);
-    const late = performance.now() + delay >= this.#lastBegin;
-    if (late || this.#attempts >= attempts) throw this.#finished(error);
+    const isLate = performance.now() + delay >= this.#lastStart;
+    if (isLate || this.#attempts >= attempts) throw this.#withOutcome(error);
     return delay;
   }
 
-  #finished<E extends OpenTillError>(error: E): E {
-    error.maybeDone = this.#uncertain;
+  #withOutcome<E extends OpenTillError>(error: E): E {
+    error.maybeDone = this.#maybeDone;
     error.idempotencyKey = this.key;
     return error;
   }
 
   #error(response: Response, problem: Envelope | undefined): OpenTillError {
     const { status } = response;
-    let kind: Kind = ERRORS[status] ?? RequestRefused;
-    if (status >= 500) kind = ServerError;
-    else if (problem === undefined && status !== 429) kind = UnexpectedResponse; // not our 404
+    let errorClass: ErrorClass = ERRORS[status] ?? RequestRefused;
+    if (status >= 500) errorClass = ServerError;
+    else if (problem === undefined && status !== 429) errorClass = UnexpectedResponse; // not the API's own 404
     const field = text(problem?.error?.field);
     const reason = text(problem?.error?.reason);
-    const what = problem === undefined ? `HTTP ${status}` : `${problem.message} (${problem.code})`;
-    const error = new kind(`${this.#name}: ${reason === "" ? what : `${what}: ${reason}`}`, {
+    const summary = problem === undefined ? `HTTP ${status}` : `${problem.message} (${problem.code})`;
+    const error = new errorClass(`${this.#name}: ${reason === "" ? summary : `${summary}: ${reason}`}`, {
       status,
       code: problem?.code,
       requestId: requestId(response),
@@ -211,14 +210,14 @@ export class RetriedRequest {
   }
 }
 
-/** Return the API's body of a response; undefined for what a proxy sends. */
+/** Parse the API's envelope; undefined if the body is not one, as with a proxy's error page. */
 function envelope(body: Uint8Array): Envelope | undefined {
   try {
-    const found: unknown = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body));
-    const { code, message } = (found ?? {}) as Partial<Envelope>;
-    return Number.isInteger(code) && typeof message === "string" ? (found as Envelope) : undefined;
+    const parsed: unknown = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body));
+    const { code, message } = (parsed ?? {}) as Partial<Envelope>;
+    return Number.isInteger(code) && typeof message === "string" ? (parsed as Envelope) : undefined;
   } catch {
-    return undefined; // no JSON
+    return undefined; // not JSON
   }
 }
 
@@ -230,14 +229,14 @@ function requestId(response: Response): string {
   return response.headers.get("x-request-id") ?? "";
 }
 
-/** The milliseconds of a Retry-After, which may also be a date (RFC 9110, section 10.2.3). */
+/** Return Retry-After in milliseconds. It may be seconds or a date (RFC 9110, section 10.2.3). */
 function retryAfterMs(response: Response): number | undefined {
-  const said = (response.headers.get("retry-after") ?? "").trim();
-  if (/^\d+$/.test(said)) return Number(said.slice(0, 9)) * 1000;
-  return DATE.test(said) ? Math.max(0, Date.parse(said) - Date.now()) : undefined;
+  const value = (response.headers.get("retry-after") ?? "").trim();
+  if (/^\d+$/.test(value)) return Number(value.slice(0, 9)) * 1000;
+  return DATE.test(value) ? Math.max(0, Date.parse(value) - Date.now()) : undefined;
 }
 
-// Codes of failures before anything of the request was sent, as Node.js and Bun name them.
+// Error codes of Node.js and Bun for failures before anything was sent.
 const NEVER_SENT = new Set([
   "ECONNREFUSED",
   "ENOTFOUND",
@@ -253,7 +252,7 @@ const NEVER_SENT = new Set([
   "FailedToOpenSocket",
 ]);
 
-/** Whether a failure of `fetch` surely came before the request; in doubt it did not. */
+/** Whether `fetch` certainly failed before anything was sent. False in doubt. */
 function wasNeverSent(failure: unknown): boolean {
   const { code, syscall, cause, errors, message } = (failure ?? {}) as {
     code?: unknown;
@@ -269,7 +268,7 @@ function wasNeverSent(failure: unknown): boolean {
   return cause === undefined || cause === failure ? false : wasNeverSent(cause);
 }
 
-function why(failure: unknown): string {
+function reasonOf(failure: unknown): string {
   const { cause, message } = (failure ?? {}) as { cause?: unknown; message?: unknown };
   const inner = (cause ?? {}) as { message?: unknown; code?: unknown };
   return text(inner.message) || text(inner.code) || text(message) || String(failure);

@@ -1,24 +1,24 @@
-// Sends requests, again where `RetriedRequest` says so.
+// Sends requests and retries them as `RetriedRequest` decides.
 
 import { Attempt, pause } from "./attempt.js";
 import { NotFound } from "./errors.js";
 import { RetriedRequest, type Method, type Retries } from "./retries.js";
 import { randomText } from "./server.js";
 
-const ID = /^\w{1,100}$/; // ids and a trade_no: what leaves the path as it is
+const ID = /^\w{1,100}$/; // ids and a trade_no, which need no escaping in a path
 const KEY = /^[ -~]{1,255}$/;
 
-/** What every method takes. */
+/** Options of every method. */
 export interface RequestOptions {
-  /** Ends the request: the method then throws `Aborted`. */
+  /** Aborts the request; the method then throws `Aborted`. */
   signal?: AbortSignal | undefined;
 }
 
-/** What a method that sends a POST takes. */
+/** Options of methods that send a POST. */
 export interface PostOptions extends RequestOptions {
   /**
-   * The same key is one effect, however often it is sent: 1 to 255 printable ASCII characters.
-   * Without one a new key is made, and kept for all attempts of this call.
+   * A request that is sent again with the same key has no second effect. 1 to 255 printable ASCII
+   * characters. Without one, a new key is generated and used for all attempts of this call.
    */
   idempotencyKey?: string | undefined;
 }
@@ -26,16 +26,16 @@ export interface PostOptions extends RequestOptions {
 /** One request of the API. */
 export interface ApiRequest {
   method: Method;
-  /** With `{id}` where the id stands. */
+  /** With `{id}` as the placeholder of the id. */
   path: string;
   id?: string;
   query?: object;
   body?: object;
-  /** Names of fields that are amounts, which are text and never numbers. */
+  /** Names of the fields with amounts, which must be strings. */
   amounts?: readonly string[];
 }
 
-/** Where requests go, and what all of them have. */
+/** The server's address and what all requests have in common. */
 export interface Settings {
   baseUrl: string;
   headers: Headers;
@@ -44,7 +44,7 @@ export interface Settings {
   fetch: typeof fetch;
 }
 
-/** A response whose body is not read yet. */
+/** A response whose body has not been read yet. */
 export interface OpenResponse {
   response: Response;
   chunks(): AsyncGenerator<Uint8Array, void, undefined>;
@@ -65,7 +65,7 @@ interface Exchange {
 export class Sender {
   readonly #settings: Settings;
 
-  /** Made by `Client`. */
+  /** Created by `Client`. */
   constructor(settings: Settings) {
     this.#settings = settings;
   }
@@ -74,21 +74,21 @@ export class Sender {
   async data<T>(
     request: ApiRequest,
     options: PostOptions,
-    isRight: (data: object) => boolean = () => true,
+    isValid: (data: object) => boolean = () => true,
   ): Promise<T> {
     const { retried, response, body } = await this.#exchange(request, options, true);
     const { data } = retried.read(response, body);
-    if (typeof data === "object" && data !== null && isRight(data)) return data as T;
+    if (typeof data === "object" && data !== null && isValid(data)) return data as T;
     throw retried.unexpected(response, "has no data in the API's form");
   }
 
-  /** Wait for a response without data. Throws OpenTillError. */
+  /** Send a request whose response has no data. Throws OpenTillError. */
   async done(request: ApiRequest, options: PostOptions): Promise<void> {
     const { retried, response, body } = await this.#exchange(request, options, true);
     retried.read(response, body);
   }
 
-  /** Return a response whose body is not read yet. Throws OpenTillError. */
+  /** Return a response whose body has not been read yet. Throws OpenTillError. */
   async open(request: ApiRequest, options: RequestOptions): Promise<OpenResponse> {
     const { retried, attempt, response } = await this.#exchange(request, options, false);
     const { timeoutMs } = this.#settings;
@@ -101,45 +101,45 @@ export class Sender {
           yield* attempt.chunks(response, () => timeoutMs);
         } catch (failure) {
           if (options.signal?.aborted) throw retried.aborted(options.signal.reason, true);
-          throw retried.brokeOff(failure);
+          throw retried.interrupted(failure);
         }
       },
     };
   }
 
-  async #exchange(request: ApiRequest, options: PostOptions, whole: boolean): Promise<Exchange> {
+  async #exchange(request: ApiRequest, options: PostOptions, readsBody: boolean): Promise<Exchange> {
     const { retries, timeoutMs } = this.#settings;
     const { method } = request;
     const { signal } = options;
     const path = pathOf(request);
     const url = this.#settings.baseUrl + path + queryOf(request);
-    const sent = bodyOf(request);
+    const requestBody = bodyOf(request);
     const key = method === "POST" ? await keyOf(options) : undefined;
     const headers = new Headers(this.#settings.headers);
     if (key !== undefined) headers.set("idempotency-key", key);
-    if (sent !== null) headers.set("content-type", "application/json");
-    // A key goes to no other address: redirects are not followed.
-    const init = { method, headers, body: sent, redirect: "manual" } as const;
+    if (requestBody !== null) headers.set("content-type", "application/json");
+    // Redirects are not followed, because they would send the API key to another address.
+    const init = { method, headers, body: requestBody, redirect: "manual" } as const;
     const retried = new RetriedRequest({ method, path, key }, retries, timeoutMs);
     for (;;) {
       if (signal?.aborted) throw retried.aborted(signal.reason, false);
       const attempt = new Attempt(signal);
-      const fetched = (ended: AbortSignal): Promise<Response> =>
-        this.#settings.fetch(url, { ...init, signal: ended });
-      const came = await attempt.send(fetched, retried, whole);
-      if (came.response && retried.succeeded(came.response, came.body)) {
-        return { retried, attempt, ...came };
+      const fetchResponse = (attemptSignal: AbortSignal): Promise<Response> =>
+        this.#settings.fetch(url, { ...init, signal: attemptSignal });
+      const result = await attempt.send(fetchResponse, retried, readsBody);
+      if (result.response && retried.succeeded(result.response, result.body)) {
+        return { retried, attempt, ...result };
       }
       if (signal?.aborted) throw retried.aborted(signal.reason, true);
-      const delayMs = came.response
-        ? retried.delayAfterRefusal(came.response, came.body)
-        : retried.delayAfterFailure(came.failure);
+      const delayMs = result.response
+        ? retried.delayAfterRefusal(result.response, result.body)
+        : retried.delayAfterFailure(result.failure);
       await pause(delayMs, signal);
     }
   }
 }
 
-/** Return the path with its id. Throws NotFound, without a request, for what cannot be an id. */
+/** Return the path with its id. Throws NotFound, without a request, for text that is never an id. */
 function pathOf({ path, id }: ApiRequest): string {
   if (!path.includes("{id}")) return path;
   if (typeof id !== "string" || !ID.test(id)) {
@@ -149,11 +149,11 @@ function pathOf({ path, id }: ApiRequest): string {
 }
 
 /**
- * Return the query string; objects become `name[key]=value`. Throws TypeError for an empty text:
- * left out, it would list what it was to exclude.
+ * Return the query string; objects become `name[key]=value`. Throws TypeError for an empty string:
+ * leaving it out would list the objects that the filter was meant to exclude.
  */
 function queryOf({ query = {}, amounts }: ApiRequest): string {
-  const given = new URLSearchParams();
+  const parameters = new URLSearchParams();
   for (const [name, value] of fields(query, amounts)) {
     if (value === undefined || value === null) continue;
     const entries: [string, unknown][] =
@@ -162,10 +162,10 @@ function queryOf({ query = {}, amounts }: ApiRequest): string {
         : Object.entries(value).map(([key, entry]) => [`${name}[${key}]`, entry]);
     for (const [parameter, entry] of entries) {
       if (entry === "") throw new TypeError(`${parameter} must not be empty: leave it out`);
-      given.append(parameter, String(entry));
+      parameters.append(parameter, String(entry));
     }
   }
-  const text = given.toString();
+  const text = parameters.toString();
   return text === "" ? "" : `?${text}`;
 }
 
@@ -174,23 +174,23 @@ function bodyOf({ body, amounts }: ApiRequest): string | null {
   return JSON.stringify(Object.fromEntries(fields(body, amounts)));
 }
 
-/** Yield the fields as they are sent. Throws TypeError for an amount that is no text. */
-function* fields(given: object, amounts: readonly string[] = []): Generator<[string, unknown]> {
+/** Yield the fields as they are sent. Throws TypeError for an amount that is not a string. */
+function* fields(values: object, amounts: readonly string[] = []): Generator<[string, unknown]> {
   for (const name of amounts) {
-    const value = name.split(".").reduce<unknown>((found, key) => (found as Fields)?.[key], given);
+    const value = name.split(".").reduce<unknown>((parent, key) => (parent as Fields)?.[key], values);
     if (value !== undefined && value !== null && typeof value !== "string") {
       throw new TypeError(`${name} must be text such as "9.99": a number cannot hold 0.10`);
     }
   }
-  for (const [name, value] of Object.entries(given)) {
-    yield [name, value instanceof Date ? millis(name, value) : value];
+  for (const [name, value] of Object.entries(values)) {
+    yield [name, value instanceof Date ? unixMs(name, value) : value];
   }
 }
 
-function millis(name: string, moment: Date): number {
-  const found = moment.getTime();
-  if (Number.isNaN(found)) throw new TypeError(`${name} must be a valid Date or Unix ms`);
-  return found;
+function unixMs(name: string, date: Date): number {
+  const time = date.getTime();
+  if (Number.isNaN(time)) throw new TypeError(`${name} must be a valid Date or Unix ms`);
+  return time;
 }
 
 async function keyOf({ idempotencyKey }: PostOptions): Promise<string> {

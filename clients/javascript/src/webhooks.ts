@@ -1,9 +1,9 @@
-// Verifies webhooks: signed with the endpoint's secret, and not long ago.
+// Verifies that a webhook was signed with the endpoint's secret, and recently.
 //
 // Every delivery carries two sets of headers. `X-Svc-Signature` (a deployment may have another
-// prefix) is keyed with the secret's text; `webhook-signature` (Standard Webhooks) with the
-// secret's decoded base64. Either proves the sender, so one valid signature is enough: while a
-// secret is rotated, only some are made with the old one.
+// prefix) is keyed with the secret's text, `webhook-signature` (Standard Webhooks) with its decoded
+// base64. Either proves the sender, so one valid signature is enough: during a rotation, only some
+// signatures are made with the old secret.
 
 import { WebhookInvalid } from "./errors.js";
 import { refuseBrowsers, webCrypto, type Key, type WebCrypto } from "./server.js";
@@ -17,7 +17,7 @@ const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$
 const OWN = /^sha256=([0-9a-f]{64})$/;
 const STANDARD = /^v1,([A-Za-z0-9+/]{43}=)$/;
 
-/** The headers of a request: of `fetch`, or as Node.js has them. */
+/** The headers of a request, as `fetch` or Node.js represent them. */
 export type WebhookHeaders =
   | Pick<Headers, "get">
   | Readonly<Record<string, string | readonly string[] | undefined>>;
@@ -40,9 +40,9 @@ interface Keys {
 /**
  * Return the event of a genuine delivery. Throws WebhookInvalid for any other.
  *
- * `body` is the request's body as it came, before anything parsed it. Several secrets are given
- * during a rotation. Delivery is at least once: store `event.id`. An event of a type that this
- * version does not know is returned too.
+ * `body` is the raw body of the request, before anything parsed it. Pass several secrets during a
+ * rotation. Delivery is at least once: store `event.id`. Events of a type that this version does
+ * not know are returned as well.
  */
 export async function verifyWebhook(
   body: string | Uint8Array | ArrayBuffer,
@@ -55,11 +55,11 @@ export async function verifyWebhook(
   const raw = bytesOf(body);
   const crypto = await webCrypto();
   const secrets = typeof secret === "string" ? [secret] : (secret ?? []);
-  if (secrets.length === 0 || !secrets.every((one) => typeof one === "string" && one !== "")) {
+  if (secrets.length === 0 || !secrets.every((text) => typeof text === "string" && text !== "")) {
     throw new TypeError("secret must be the secret of the endpoint, such as whsec_…");
   }
-  const keys = await Promise.all(secrets.map((one) => keysOf(crypto, one)));
-  const times = await genuine(crypto, raw, readerOf(headers), keys, headerPrefix.toLowerCase());
+  const keys = await Promise.all(secrets.map((text) => keysOf(crypto, text)));
+  const times = await signedTimes(crypto, raw, readerOf(headers), keys, headerPrefix.toLowerCase());
   if (times.length === 0) throw new WebhookInvalid("no signature fits the body and the secret");
   if (times.every((time) => Math.abs(now - time) > toleranceMs)) {
     throw new WebhookInvalid(`the signature is not from the last ${toleranceMs / 1000} seconds`);
@@ -67,8 +67,8 @@ export async function verifyWebhook(
   return eventOf(raw);
 }
 
-/** Return the time (Unix ms) of each set of headers whose signature fits. */
-async function genuine(
+/** Return the time (Unix ms) of each set of headers with a valid signature. */
+async function signedTimes(
   crypto: WebCrypto,
   raw: Uint8Array,
   header: (name: string) => string,
@@ -78,34 +78,34 @@ async function genuine(
   const times: number[] = [];
   const millis = header(`${prefix}timestamp`);
   const own = [header(`${prefix}signature`), ...words(header(`${prefix}signature-old`))];
-  const signatures = own.map((one) => fromHex(OWN.exec(one)?.[1]));
+  const signatures = own.map((text) => fromHex(OWN.exec(text)?.[1]));
   const signed = concat(`${millis}.`, raw);
-  if (MILLIS.test(millis) && (await fits(crypto, signatures, keys.map((key) => key.own), signed))) {
+  if (MILLIS.test(millis) && (await isSigned(crypto, signatures, keys.map((key) => key.own), signed))) {
     times.push(Number(millis));
   }
   const seconds = header("webhook-timestamp");
-  const theirs = words(header("webhook-signature")).map((one) => fromBase64(STANDARD.exec(one)?.[1]));
+  const theirs = words(header("webhook-signature")).map((text) => fromBase64(STANDARD.exec(text)?.[1]));
   const standard = concat(`${header("webhook-id")}.${seconds}.`, raw);
   const standardKeys = keys.map((key) => key.standard);
-  if (SECONDS.test(seconds) && (await fits(crypto, theirs, standardKeys, standard))) {
+  if (SECONDS.test(seconds) && (await isSigned(crypto, theirs, standardKeys, standard))) {
     times.push(Number(seconds) * 1000);
   }
   return times;
 }
 
-/** Compare each signature with each key's. Web Crypto does it in constant time. */
-async function fits(
+/** Whether any signature was made with any key. Web Crypto compares in constant time. */
+async function isSigned(
   crypto: WebCrypto,
   signatures: readonly (Uint8Array | undefined)[],
   keys: readonly Key[],
   signed: Uint8Array,
 ): Promise<boolean> {
-  const given = signatures.filter((one) => one !== undefined);
-  const pairs = given.flatMap((one) => keys.map((key) => [one, key] as const));
-  const same = await Promise.all(
-    pairs.map(([one, key]) => crypto.subtle.verify("HMAC", key, one, signed)),
+  const present = signatures.filter((signature) => signature !== undefined);
+  const pairs = present.flatMap((signature) => keys.map((key) => [signature, key] as const));
+  const results = await Promise.all(
+    pairs.map(([signature, key]) => crypto.subtle.verify("HMAC", key, signature, signed)),
   );
-  return same.includes(true);
+  return results.includes(true);
 }
 
 async function keysOf(crypto: WebCrypto, secret: string): Promise<Keys> {
@@ -114,25 +114,25 @@ async function keysOf(crypto: WebCrypto, secret: string): Promise<Keys> {
   if (bytes === undefined || bytes.byteLength === 0) {
     throw new TypeError("secret must be the secret of the endpoint, such as whsec_…");
   }
-  const made = (key: Uint8Array): Promise<Key> =>
+  const importKey = (key: Uint8Array): Promise<Key> =>
     crypto.subtle.importKey("raw", key, { name: "HMAC", hash: "SHA-256" }, false, ["verify"]);
-  return { own: await made(utf8(secret)), standard: await made(bytes) };
+  return { own: await importKey(utf8(secret)), standard: await importKey(bytes) };
 }
 
 function eventOf(raw: Uint8Array): Event {
-  let found: unknown;
+  let parsed: unknown;
   try {
-    found = JSON.parse(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(raw));
+    parsed = JSON.parse(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(raw));
   } catch {
     throw new WebhookInvalid("the body is not an event: it is not JSON");
   }
-  const { id, type, created_at, data } = (found ?? {}) as Partial<Record<string, unknown>>;
+  const { id, type, created_at, data } = (parsed ?? {}) as Partial<Record<string, unknown>>;
   const isObject = typeof data === "object" && data !== null && !Array.isArray(data);
   const isNamed = typeof id === "string" && typeof type === "string";
   if (!isNamed || !Number.isInteger(created_at) || !isObject) {
     throw new WebhookInvalid("the body is not an event: it has no id, type, created_at and data");
   }
-  return found as Event;
+  return parsed as Event;
 }
 
 function bytesOf(body: string | Uint8Array | ArrayBuffer): Uint8Array {
@@ -147,11 +147,11 @@ function readerOf(headers: WebhookHeaders): (name: string) => string {
     const { get } = headers as Headers;
     return (name) => get.call(headers, name) ?? "";
   }
-  const found = new Map<string, string>();
+  const values = new Map<string, string>();
   for (const [name, value] of Object.entries(headers)) {
-    if (value !== undefined) found.set(name.toLowerCase(), [value].flat().join(" "));
+    if (value !== undefined) values.set(name.toLowerCase(), [value].flat().join(" "));
   }
-  return (name) => found.get(name) ?? "";
+  return (name) => values.get(name) ?? "";
 }
 
 function words(text: string): string[] {
@@ -164,10 +164,10 @@ function utf8(text: string): Uint8Array {
 
 function concat(head: string, tail: Uint8Array): Uint8Array {
   const start = utf8(head);
-  const whole = new Uint8Array(start.byteLength + tail.byteLength);
-  whole.set(start);
-  whole.set(tail, start.byteLength);
-  return whole;
+  const bytes = new Uint8Array(start.byteLength + tail.byteLength);
+  bytes.set(start);
+  bytes.set(tail, start.byteLength);
+  return bytes;
 }
 
 function fromHex(text: string | undefined): Uint8Array | undefined {
