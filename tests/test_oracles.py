@@ -1,6 +1,6 @@
 """Each check that the suite relies on sees a planted defect: one that cannot fail proves nothing.
 
-The integrity rules have theirs in ``support/corruptions.py``.
+The integrity rules have theirs in ``tests/ledger/corruptions.py``.
 """
 
 import contextlib

@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page, Route
 
+from browser import chart_examples
 from opentill.core.languages import Language, offered
 from opentill.web import assets, translations
 from opentill.web.language import Localizer
 from opentill.web.responses import page as answer
-from support import chart_examples
 from support.page_checks import DEVICES, LOOKS, SCHEMES, WIDER
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]

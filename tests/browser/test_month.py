@@ -17,15 +17,7 @@ import pytest_asyncio
 from playwright.async_api import Browser
 from starlette.applications import Starlette
 
-from opentill.core.settings import Settings
-from opentill.db.clock import now_ms
-from support.api_server import SECRETS
-from support.books import assert_books
-from support.cluster import CARD, REFUNDS_FAIL
-from support.console_staff import eventually, number
-from support.databases import clone
-from support.page_server import running
-from support.platform_month import (
+from browser.platform_month import (
     PAYMENTS,
     Month,
     Shop,
@@ -34,6 +26,14 @@ from support.platform_month import (
     staff_join,
     terms_rates_and_accounts,
 )
+from opentill.core.settings import Settings
+from opentill.db.clock import now_ms
+from support.api_server import SECRETS
+from support.books import assert_books
+from support.cluster import CARD, REFUNDS_FAIL
+from support.console_staff import eventually, number
+from support.databases import clone
+from support.page_server import running
 
 pytestmark = [
     pytest.mark.stress,

@@ -87,7 +87,7 @@ class Place:
             ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode()
         )
 
-    def run_really(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    def run_unforked(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run a command in a new interpreter and wait for its end."""
         return subprocess.run(
             [sys.executable, "-m", "opentill", *words],
@@ -270,7 +270,7 @@ def test_a_second_demo_shows_the_merchant_of_the_running_one(place: Place) -> No
 
 
 def test_doctor_gives_advice(place: Place, migrated: Path) -> None:
-    nothing = place.run_really("doctor", "--json")
+    nothing = place.run_unforked("doctor", "--json")
     assert nothing.returncode == 1
     ill_at = {one["subject"]: one["text"] for one in json.loads(nothing.stdout)}["database"]
     assert f"no OpenTill database in {place.data_dir}/postgres" in ill_at
@@ -381,11 +381,11 @@ def test_migrate_waits_for_the_database_and_needs_no_data_directory(
 
 @pytest.mark.usefixtures("with_database")
 def test_health_reports_readiness_and_is_not_logged(place: Place) -> None:
-    away = place.run_really("health")
+    away = place.run_unforked("health")
     assert (away.returncode, away.stderr) == (1, "")
     assert f"http://127.0.0.1:{place.port}/readyz: no response" in away.stdout
     process = place.start("serve")
-    there = place.run_really("health")
+    there = place.run_unforked("health")
     assert there.returncode == 0
     assert there.stdout == f'http://127.0.0.1:{place.port}/readyz: {{"status":"ready"}}\n'
     report = json.loads(place.run("health", "--json").stdout)

@@ -1,5 +1,5 @@
 """A server whose statements are examined, for the test of tenant isolation."""
 
-from support.tenant_examiner import examined, inbox
+from db.tenant_examiner import examined, inbox
 
 __all__ = ["examined", "inbox"]

@@ -2,7 +2,7 @@
 
 One merchant does everything there is to do, through the API, the Epay door, the worker's jobs and
 the operator's steps. Meanwhile each statement is held against merchants with the same ids
-(``support.tenant_examiner``). A statement about merchants' rows that nothing here runs fails the
+(``db.tenant_examiner``). A statement about merchants' rows that nothing here runs fails the
 test, so that none is forgotten.
 """
 
@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from db.tenant_examiner import NAMES, Examiner
 from opentill import (
     adjustments,
     checkouts,
@@ -63,7 +64,6 @@ from support.epay_shop import EpayShop, Inbox
 from support.people import TESTER
 from support.pictures import PICTURE
 from support.statements import EVERYWHERE, LISTS
-from support.tenant_examiner import NAMES, Examiner
 from support.webhook_harness import until
 
 TRIED: Final = "select exists (select from delivery_attempts where merchant_id = $1)"

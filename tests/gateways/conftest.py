@@ -1,7 +1,7 @@
 """Fixtures of the sandbox bank and of a server with several gateways."""
 
+from gateways.several_gateways import several
 from support.sandbox_bank import calm_bank_url, calm_shop, receiver, shop
-from support.several_gateways import several
 
 __all__ = [
     "calm_bank_url",

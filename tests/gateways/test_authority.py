@@ -15,6 +15,7 @@ import msgspec
 import pytest
 import structlog
 
+from gateways.several_gateways import NAMES, Several
 from opentill import callbacks, orders, refunds
 from opentill.core import metrics
 from opentill.core.ids import new_id
@@ -26,7 +27,6 @@ from opentill.reconciliation.service import reconcile
 from opentill.sandbox.callbacks import sign
 from support import epay_gateway_server, world
 from support.api_server import SECRETS
-from support.several_gateways import NAMES, Several
 
 REPORTERS: Final = ("sandbox", "stripe", "epay")
 OWNERS: Final = NAMES

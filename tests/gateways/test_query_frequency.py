@@ -3,11 +3,11 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from gateways.several_gateways import Several
 from gateways.test_authority import epay_notice, waiting
 from opentill.db.clock import now_ms
 from opentill.orders import jobs
 from support.sandbox_bank import wait_until
-from support.several_gateways import Several
 
 FORM = {"email": "ann@example.com", "name": "Ann", "method": "CREDIT_CARD"}
 

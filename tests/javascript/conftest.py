@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from javascript.client_control import controlling
 from support.api_server import ApiServer
-from support.client_control import controlling
 from support.javascript import javascript_client
 
 

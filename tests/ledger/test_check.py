@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
+from ledger.corruptions import ATTEMPT, HISTORY, MOVE, OF_ORDERS, RUNNING, SESSION, SUM
 from opentill import webhooks
 from opentill.core.ids import creation_time, first_id
 from opentill.db import connection as connections
@@ -16,7 +17,6 @@ from opentill.integrity.rules import check_all, check_books, event_values, state
 from opentill.ledger import Violation, incremental_queries, rule_sql
 from opentill.orders import Order
 from support.books import assert_books
-from support.corruptions import ATTEMPT, HISTORY, MOVE, OF_ORDERS, RUNNING, SESSION, SUM
 from support.world import DAY, in_status, refund_said, refunded, submitted
 
 

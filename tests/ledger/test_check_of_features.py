@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from ledger.corruptions import OF_FEATURES, OF_ORDERS
 from opentill import adjustments, payouts
 from opentill.adjustments import AdjustmentRequest
 from opentill.db.database import Db, Tx
@@ -15,7 +16,6 @@ from opentill.figures import jobs as figure_jobs
 from opentill.integrity.rules import check_books, statements
 from opentill.payouts import PayoutRequest
 from support.books import assert_books
-from support.corruptions import OF_FEATURES, OF_ORDERS
 from support.world import (
     NOW,
     dispute_said,

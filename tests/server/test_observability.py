@@ -23,11 +23,11 @@ from opentill.core import tracing
 from opentill.core.settings import Settings
 from opentill.db.database import Db
 from opentill.figures.jobs import count_all
+from server.trace_receiver import Received, TraceReceiver, receiving_traces
 from support import pooler
 from support.cluster import CARD, DECLINED, Client, Cluster, eventually, make_shop
 from support.commands import ForkServer, clean
 from support.ports import free_port
-from support.trace_receiver import Received, TraceReceiver, receiving_traces
 from support.webhook_receiver import Receiver, receiving
 
 TOKEN: Final = "a token for the metrics"

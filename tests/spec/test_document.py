@@ -14,8 +14,7 @@ from schemathesis.specs.openapi import definitions
 from opentill.app import OPERATIONS, PEOPLE_OPERATIONS, create_app, openapi_document
 from opentill.core.settings import Settings
 from opentill.http.operations import Operation
-from support.api_server import ApiServer, Shop, refused
-from support.document_cases import (
+from spec.document_cases import (
     CHECKED,
     CHECKS_OF_THEIRS,
     DOCUMENT,
@@ -26,6 +25,7 @@ from support.document_cases import (
     fill,
     is_json,
 )
+from support.api_server import ApiServer, Shop, refused
 from support.examples import examples
 from support.people import unlimited
 

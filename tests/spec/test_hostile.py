@@ -14,9 +14,9 @@ import pytest
 
 from opentill.app import OPERATIONS
 from opentill.http.operations import Nothing, Operation
+from spec.kept_connection import keep_connection
 from support.api_server import TEA, Shop, error_of, raw
 from support.examples import is_night
-from support.kept_connection import keep_connection
 
 ID: Final = "prod_01m7y0m0jzefzv5n8efcf1hqw1"
 

@@ -9,8 +9,8 @@ from schemathesis import GenerationMode
 
 from opentill.app import PEOPLE_OPERATIONS
 from opentill.people import MERCHANT_ROLES, MerchantRole, member_may
+from spec.document_cases import CHECKED, CHECKS_OF_THEIRS, Caller, connected, fill
 from support.api_server import ApiServer
-from support.document_cases import CHECKED, CHECKS_OF_THEIRS, Caller, connected, fill
 from support.examples import examples
 from support.people import unlimited
 

@@ -23,11 +23,11 @@ import pytest
 
 import opentill
 from opentill.server.embedded.postgres import EmbeddedPostgres
+from stress.upgrading import Load, all_announced, durations, run
 from support.balancer import Balancer
 from support.cluster import Cluster, Process, wait_for
 from support.mail_server import MailServer
 from support.ports import free_port
-from support.upgrading import Load, all_announced, durations, run
 from support.webhook_receiver import Receiver, receiving
 
 pytestmark = pytest.mark.stress

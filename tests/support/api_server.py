@@ -1,14 +1,13 @@
-"""A real server on loopback for tests of the API, and merchants to call it with.
+"""A server on loopback for tests of the API, and merchants that call it.
 
-The server runs in a thread with an event loop of its own, so that plain tests can use it. Books are
-only written through the services, so that no test can show what cannot happen; when a server is
-stopped, its ledger is checked.
+The server runs in a thread with its own event loop, so that synchronous tests can use it. Tests
+write only through services and requests, so that they show only states that can occur. The ledger
+is checked when the server stops.
 """
 
 import asyncio
 import contextlib
 import itertools
-import json
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future
@@ -47,7 +46,7 @@ BUSY: Final = 503
 
 
 class Shop:
-    """A merchant with a key, and the calls it makes."""
+    """A merchant with an API key, and its requests."""
 
     def __init__(self, api_server: "ApiServer", merchant_id: str, key: merchants.NewKey) -> None:
         """Use ``ApiServer.shop``."""
@@ -57,47 +56,47 @@ class Shop:
         self.key_id = key.id
 
     def call(self, method: str, path: str, **options: Any) -> httpx2.Response:
-        """Send a request with the key; ``headers`` given as None are left out."""
+        """Send a request with the key; ``headers`` that are None are left out."""
         headers = {"x-api-key": self.key} | (options.pop("headers", None) or {})
-        shown = {name: value for name, value in headers.items() if value is not None}
-        return self.api_server.http.request(method, path, headers=shown, **options)
+        headers = {name: value for name, value in headers.items() if value is not None}
+        return self.api_server.http.request(method, path, headers=headers, **options)
 
     def get(self, path: str, **query: Any) -> httpx2.Response:
         """GET with query parameters."""
         return self.call("GET", path, params=query or None)
 
     def post(self, path: str, body: Any = None, key: str | None = None) -> httpx2.Response:
-        """POST a JSON body, perhaps with an Idempotency-Key."""
+        """POST a JSON body; ``key`` is the idempotency key."""
         return self.call("POST", path, json=body, headers={"idempotency-key": key})
 
     def post_until_decided(self, path: str, body: Any = None, key: str | None = None) -> Any:
-        """POST, again after each 503: nothing was changed then, and the client is to repeat.
+        """POST, and repeat it after each 503, as clients should.
 
-        For many requests at once, which a busy machine may keep from the database for two seconds.
+        For many concurrent requests, which on a busy machine may wait too long for a connection.
         """
         while (response := self.post(path, body, key)).status_code == BUSY:
             assert response.headers["retry-after"]
         return response
 
     def data(self, method: str, path: str, **options: Any) -> Any:
-        """Send a request that must be taken and return ``data``."""
-        answer = self.call(method, path, **options)
-        assert answer.status_code in TAKEN, answer.text
-        return answer.json()["data"]
+        """Send a request that must succeed and return ``data``."""
+        response = self.call(method, path, **options)
+        assert response.status_code in TAKEN, response.text
+        return response.json()["data"]
 
     def product(self, **changes: Any) -> dict[str, Any]:
-        """Make a product."""
+        """Create a product."""
         product: dict[str, Any] = self.data("POST", "/v1/products", json=TEA | changes)
         return product
 
     def session(self, product_id: str | None = None, **changes: Any) -> dict[str, Any]:
-        """Open a session, of a new product if none is given."""
+        """Open a session; without ``product_id`` for a new product."""
         body = {"productId": product_id or self.product()["id"]} | changes
         session: dict[str, Any] = self.data("POST", "/v1/checkouts", json=body)
         return session
 
     def order(self, product_id: str | None = None, **changes: Any) -> dict[str, Any]:
-        """Open a session and return its order, PENDING."""
+        """Open a session and return its PENDING order."""
         session = self.session(product_id, **changes)
         order_id = self.data("GET", f"/v1/checkouts/{session['id']}")["orderId"]
         return self.read_order(order_id)
@@ -108,13 +107,13 @@ class Shop:
         return order
 
     def paid(self, product_id: str | None = None, **changes: Any) -> dict[str, Any]:
-        """Open a session, have the operator confirm its money, and return the order, PAID."""
+        """Open a session, confirm its payment as the operator, and return the PAID order."""
         order = self.order(product_id, **changes)
         self.confirm(order["id"])
         return self.read_order(order["id"])
 
     def confirm(self, order_id: str) -> None:
-        """Confirm an order's money as the operator."""
+        """Confirm an order's payment as the operator."""
         now = self.api_server.app.clock()
         self.api_server.tx(
             lambda tx: orders.confirm_manually(tx, self.id, order_id, "tester", "seen", now)
@@ -128,12 +127,12 @@ class Shop:
         )
 
     def refund(self, order_id: str, **body: Any) -> dict[str, Any]:
-        """Refund an order, all that is left if nothing is said."""
+        """Refund an order, in full unless the body has an amount."""
         refund: dict[str, Any] = self.data("POST", f"/v1/orders/{order_id}/refunds", json=body)
         return refund
 
     def end_refund(self, refund_id: str, status: str = "SUCCEEDED", reason: str = "") -> None:
-        """Let the gateway say how a refund ended."""
+        """Apply the gateway's final outcome of a refund."""
         outcome = RefundOutcome(status=status, reason=reason)
         now = self.api_server.app.clock()
 
@@ -156,7 +155,7 @@ class Shop:
         )
 
     def payout(self, amount_minor: int = 100) -> payouts.Payout:
-        """Put money on the balance and pay it out as the operator."""
+        """Add money to the balance and pay it out as the operator."""
         now = self.api_server.app.clock()
         adjustment = adjustments.AdjustmentRequest(
             kind="recharge",
@@ -172,7 +171,7 @@ class Shop:
         return self.api_server.tx(lambda tx: payouts.create(tx, self.id, payout_request, None, now))
 
     def endpoint(self, **changes: Any) -> dict[str, Any]:
-        """Make a webhook endpoint; nothing is sent there, since no worker runs."""
+        """Create a webhook endpoint; nothing is sent to it, because no worker runs."""
         body = {"url": "https://shop.example.com/hook"} | changes
         endpoint: dict[str, Any] = self.data("POST", "/v1/webhook-endpoints", json=body)
         return endpoint
@@ -190,13 +189,13 @@ class ApiServer:
             base_url=url,
             timeout=30,
             trust_env=False,
-            event_hooks={"response": [_always]},
+            event_hooks={"response": [check_response]},
             limits=httpx2.Limits(max_connections=60),
         )
 
     @property
     def app(self) -> App:
-        """What the server hands to its operations; the clock may be changed."""
+        """The server's context, whose clock tests may replace."""
         app: App = self._server.state.app
         return app
 
@@ -206,15 +205,15 @@ class ApiServer:
         return self.app.settings
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something on the server's loop."""
+        """Run a coroutine on the server's event loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     def tx(self, step: Callable[[Tx], Awaitable[T]]) -> T:
-        """Run a step of the services in a transaction."""
+        """Run ``step`` in a transaction."""
         return self.run(self.app.db.run(step))
 
     def sql(self, statement: str, *values: Any) -> list[dict[str, Any]]:
-        """Look something up. Never to write what the services would not."""
+        """Run a statement that reads; tests must not write rows that services would not write."""
 
         async def read(tx: Tx) -> list[dict[str, Any]]:
             return [dict(row) for row in await tx.fetch(statement, *values)]
@@ -222,15 +221,15 @@ class ApiServer:
         return self.tx(read)
 
     def shop(self, **terms: Any) -> Shop:
-        """Make a merchant with a key."""
+        """Create a merchant with a key."""
         now = self.app.clock()
 
-        async def make(tx: Tx) -> tuple[str, merchants.NewKey]:
+        async def create(tx: Tx) -> tuple[str, merchants.NewKey]:
             merchant = await merchants.create(tx, now=now, **({"name": "Harbour Books"} | terms))
             key = await merchants.create_key(tx, merchant.id, self.settings.environment, now)
             return merchant.id, key
 
-        return Shop(self, *self.tx(make))
+        return Shop(self, *self.tx(create))
 
     def rate(self, base: str, quote_: str, rate: Any) -> None:
         """Set an exchange rate."""
@@ -238,46 +237,46 @@ class ApiServer:
         self.tx(lambda tx: rates.put(tx, base, quote_, rate, now))
 
     def check_books(self) -> None:
-        """See that the ledger holds."""
+        """Check the ledger's own rules."""
         assert self.tx(ledger_violations) == []
 
 
-def _always(answer: httpx2.Response) -> None:
-    """What holds for every answer whatsoever."""
-    assert answer.headers["x-request-id"].startswith("req_")
-    assert answer.headers["x-content-type-options"] == "nosniff"
-    request = answer.request
+def check_response(response: httpx2.Response) -> None:
+    """Check the properties that all responses have."""
+    assert response.headers["x-request-id"].startswith("req_")
+    assert response.headers["x-content-type-options"] == "nosniff"
+    request = response.request
     if "/v1" in request.url.path:
-        assert answer.headers.get_list("cache-control") == ["no-store"]
-    if answer.status_code >= 400 and request.method != "HEAD" and "/v1" in request.url.path:
-        answer.read()
-        error_of(answer)
+        assert response.headers.get_list("cache-control") == ["no-store"]
+    if response.status_code >= 400 and request.method != "HEAD" and "/v1" in request.url.path:
+        response.read()
+        error_of(response)
 
 
-def error_of(answer: httpx2.Response) -> dict[str, Any]:
-    """Return the error body after checking its form, which every refusal has."""
-    assert answer.headers["content-type"] == "application/json"
-    body: dict[str, Any] = answer.json()
+def error_of(response: httpx2.Response) -> dict[str, Any]:
+    """Return the error body after checking its fields."""
+    assert response.headers["content-type"] == "application/json"
+    body: dict[str, Any] = response.json()
     assert set(body) <= {"code", "message", "error"}
     assert type(body["code"]) is int
     assert type(body["message"]) is str
     codes = {400: 40001, 401: 401, 404: 40401, 405: 40501, 409: 40901, 413: 41301, 415: 41501}
     codes |= {403: 40301, 422: 42201, 429: 42901, 500: 50001, 503: 50301}
-    assert body["code"] == codes[answer.status_code]
-    if answer.status_code == 400:
+    assert body["code"] == codes[response.status_code]
+    if response.status_code == 400:
         assert set(body["error"]) == {"field", "reason"}
         assert all(type(text) is str and text for text in body["error"].values())
-    elif answer.status_code == 404 and "error" in body:
-        assert body["error"]["field"] == "path"  # with slashes too many
-    elif answer.status_code != 403:
+    elif response.status_code == 404 and "error" in body:
+        assert body["error"]["field"] == "path"  # an additional slash
+    elif response.status_code != 403:
         assert "error" not in body
     return body
 
 
-def refused(answer: httpx2.Response, field: str) -> str:
-    """Check that an input was refused (40001) because of ``field``; the reason."""
-    assert answer.status_code == 400, answer.text
-    body = error_of(answer)
+def refused(response: httpx2.Response, field: str) -> str:
+    """Assert that a request was refused (40001) because of ``field``, and return the reason."""
+    assert response.status_code == 400, response.text
+    body = error_of(response)
     assert body["message"] == "Validation failed"
     assert body["error"]["field"] == field
     reason: str = body["error"]["reason"]
@@ -286,7 +285,7 @@ def refused(answer: httpx2.Response, field: str) -> str:
 
 @contextlib.contextmanager
 def serving(settings: Settings, **changes: Any) -> Iterator[ApiServer]:
-    """Run the real application under the real protocol on a free port while the block runs."""
+    """Serve the application on a free port while the block runs."""
     listener = http_server.bind("127.0.0.1", free_port(), "OPENTILL_PORT")[0]
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     settings = msgspec.structs.replace(settings, public_url=url, **changes)
@@ -303,7 +302,7 @@ def serving(settings: Settings, **changes: Any) -> Iterator[ApiServer]:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             try:
                 runner.run(main())
-            except BaseException as error:  # noqa: BLE001 - told to who waits
+            except BaseException as error:  # noqa: BLE001 - raised by result() below
                 if not started.done():
                     started.set_exception(error)
 
@@ -325,7 +324,7 @@ def api_server(
     tmp_path_factory: pytest.TempPathFactory,
     through: Callable[[str], str],
 ) -> Iterator[ApiServer]:
-    """One server without rate limits for all tests that only need merchants of their own."""
+    """The server of all tests that create their own merchants; it has no rate limits."""
     directory: Path = tmp_path_factory.mktemp("api_server")
     with clone(postgres_url, template) as url:
         settings = Settings(
@@ -344,7 +343,7 @@ def api_server(
 
 @pytest.fixture
 def shop(api_server: ApiServer) -> Shop:
-    """A merchant of the test's own."""
+    """A new merchant."""
     return api_server.shop()
 
 
@@ -360,13 +359,8 @@ def clock(api_server: ApiServer) -> Iterator[Callable[[int], None]]:
 
 
 def raw(text: str) -> bytes:
-    """Encode JSON text with lone surrogates as WTF-8, which is no UTF-8."""
+    """Encode JSON text with lone surrogates as WTF-8, which is not valid UTF-8."""
     return text.encode("utf-8", "surrogatepass")
-
-
-def compact(value: Any) -> str:
-    """Write JSON without spaces."""
-    return json.dumps(value, separators=(",", ":"))
 
 
 __all__ = [
@@ -377,7 +371,6 @@ __all__ = [
     "Shop",
     "api_server",
     "clock",
-    "compact",
     "error_of",
     "quote",
     "raw",

@@ -1,4 +1,4 @@
-"""A balancer that knows nothing of HTTP, but for the health of the servers behind it."""
+"""A TCP load balancer that checks its servers' health with HTTP."""
 
 import asyncio
 import collections
@@ -14,10 +14,10 @@ INTERVAL_S: Final = 0.3
 
 
 class Balancer:
-    """Hands each new connection to the next server, as TCP balancers do."""
+    """Connects each new client to the next server."""
 
     def __init__(self, targets: list[int], port: int = 0) -> None:
-        """``targets`` are ports of this machine; ``port`` is where it listens itself."""
+        """``targets``: ports of the servers; ``port``: its own."""
         self._targets = targets
         self._port = port or free_port()
         self._next = 0
@@ -42,7 +42,7 @@ class Balancer:
                     await writer.wait_closed()
 
     async def watch(self) -> None:
-        """Ask every server again and again whether it is ready; those that are not get nothing."""
+        """Check the servers' health repeatedly; those that are not ready get no connections."""
         async with httpx2.AsyncClient(timeout=5, trust_env=False) as http:
             while True:
                 healthy = await asyncio.gather(*(_is_ready(http, port) for port in self._targets))
@@ -58,12 +58,12 @@ class Balancer:
         port = self.ready[self._next % len(self.ready)]
         self.used[port] += 1
         try:
-            there, back = await asyncio.open_connection("127.0.0.1", port)
+            server_reader, server_writer = await asyncio.open_connection("127.0.0.1", port)
         except OSError:
             writer.transport.abort()
             return
-        self._writers.append(back)
-        for source, target in ((reader, back), (there, writer)):
+        self._writers.append(server_writer)
+        for source, target in ((reader, server_writer), (server_reader, writer)):
             self._tasks.add(asyncio.create_task(self._pump(source, target)))
 
     async def _pump(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:

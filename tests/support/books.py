@@ -1,4 +1,4 @@
-"""Whether the books are right, asked in few statements: a thousand tests ask it at their end."""
+"""Checks the books with few statements, because it runs after each test that writes entries."""
 
 import json
 import re
@@ -12,38 +12,38 @@ from opentill.db.database import Tx
 from opentill.integrity import rules
 from opentill.ledger import Violation
 
-_MOST: Final = 15 * 1024  # characters: asyncpg keeps no longer statement prepared
+_MAX_CHARACTERS: Final = 15 * 1024  # asyncpg does not cache longer prepared statements
 
 
 @cache
-def _joined(statements: tuple[str, ...]) -> list[tuple[str, int]]:
-    """Join statements without changing their order; each with the number of its parameters."""
+def _combine(statements: tuple[str, ...]) -> list[tuple[str, int]]:
+    """Combine statements with ``union all``; return each with the number of its parameters."""
     parts = [("", 0)]
     for sql in statements:
         text, count = parts[-1]
-        if len(text) + len(sql) + 100 > _MOST:
+        if len(text) + len(sql) + 100 > _MAX_CHARACTERS:
             text, count = "", 0
             parts.append((text, count))
         numbers = [int(number) for number in re.findall(r"\$(\d+)", sql)]
-        moved = re.sub(r"\$(\d+)", lambda parts, n=count: f"${int(parts[1]) + n}", sql)
-        joined = f"select rule, merchant_id, subject, detail from (\n{moved}\n) r"
-        text = f"{text} union all {joined}" if text else joined
+        renumbered = re.sub(r"\$(\d+)", lambda match, n=count: f"${int(match[1]) + n}", sql)
+        select = f"select rule, merchant_id, subject, detail from (\n{renumbered}\n) r"
+        text = f"{text} union all {select}" if text else select
         parts[-1] = (text, count + max(numbers, default=0))
     return parts
 
 
 async def ledger_violations(tx: Tx) -> list[Violation]:
-    """Return what breaks the ledger's own rules, without those of the features above it."""
-    return [broken for rule, values in ledger.rules() for broken in await rule.all(tx, **values)]
+    """Return the violations of the ledger's own rules, without those of other features."""
+    return [row for rule, values in ledger.rules() for row in await rule.all(tx, **values)]
 
 
 async def assert_books(tx: Tx) -> int:
-    """Fail with what is wrong if the books are not right; return how many entries there are."""
+    """Fail if the books violate any rule; return the number of entries."""
     statements = list(rules.statements())
     values = [value for rule, named in statements for value in rule.values(None, named)]
     violations: list[Violation] = []
-    # The statements are read anew each time: mutation tests change them.
-    for sql, count in _joined(tuple(rule.sql for rule, _ in statements)):
+    # Mutation tests change the statements, so they are read each time.
+    for sql, count in _combine(tuple(rule.sql for rule, _ in statements)):
         rows = await tx.fetch(sql, *values[:count])
         violations += [Violation(**row) for row in rows]
         del values[:count]

@@ -1,7 +1,7 @@
-"""A command in the process of its test: the same words, environment, directory and streams.
+"""Runs a command in the test's process, with its own arguments, environment and streams.
 
-A fork takes three times as long. Nothing that a command leaves in its process stays here: the log,
-the directory and the environment are those of before.
+It takes 15 ms, a third of a fork. Afterwards the log, the working directory and the environment are
+restored.
 """
 
 import contextlib
@@ -26,27 +26,27 @@ from opentill import cli
 from opentill.__main__ import main
 from opentill.core import log
 
-# What handles signals, starts processes or serves: these are forked.
+# Commands that handle signals, start processes or serve.
 OWN_PROCESS: Final = frozenset(
     "serve worker sandbox demo migrate health doctor backup restore webhooks:listen".split()
 )
 
 
-def is_fit(words: Sequence[str]) -> bool:
-    """Return whether a command may run here."""
+def can_run(words: Sequence[str]) -> bool:
+    """Whether a command needs no process of its own."""
     return not {*words[:1], ":".join(words[:2])} & OWN_PROCESS
 
 
 def run(
     words: Sequence[str], environ: Mapping[str, str], directory: Path, stdin: bytes
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a command to its end. In a thread of its own: the test's may have a running loop."""
+    """Run a command to its end, in a new thread because the test's may have a running loop."""
     codes: list[int] = []
     with contextlib.ExitStack() as stack:
         files: list[Any] = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
         files[0].write(stdin)
         files[0].seek(0)
-        stack.enter_context(_being(words, environ, directory, files))
+        stack.enter_context(_process_state(words, environ, directory, files))
         thread = threading.Thread(target=lambda: codes.append(_run()), name="command")
         thread.start()
         thread.join()
@@ -59,23 +59,23 @@ def run(
 
 
 @contextlib.contextmanager
-def _being(
+def _process_state(
     words: Sequence[str], environ: Mapping[str, str], directory: Path, files: list[BinaryIO]
 ) -> Iterator[None]:
-    """Have what a process has to itself be the command's while the block runs."""
+    """Replace arguments, streams, directory and environment while the block runs."""
     environment = dict(os.environ)
     with (
         pytest.MonkeyPatch.context() as patch,
         warnings.catch_warnings(),
-        _log_as_before(),
+        _restored_logging(),
         contextlib.chdir(directory),
     ):
-        warnings.simplefilter("ignore")  # as an interpreter does with most
-        root = _root()
-        patch.setattr(cli, "build", lambda: root)
+        warnings.simplefilter("ignore")  # the default of an interpreter for most of them
+        command_line = _command_line()
+        patch.setattr(cli, "build", lambda: command_line)
         patch.setattr(sys, "argv", ["opentill", *words])
         for name, file in zip(("stdin", "stdout", "stderr"), files, strict=True):
-            patch.setattr(sys, name, _Text(file, encoding="utf-8", write_through=True))
+            patch.setattr(sys, name, _TextStream(file, encoding="utf-8", write_through=True))
         os.environ.clear()
         os.environ.update(environ)
         try:
@@ -85,23 +85,23 @@ def _being(
             os.environ.update(environment)
 
 
-class _Text(io.TextIOWrapper):
-    """A stream that leaves its file open."""
+class _TextStream(io.TextIOWrapper):
+    """A stream that does not close its file."""
 
     def close(self) -> None:
-        """Write what waits."""
+        """Only flush."""
         if not self.buffer.closed:
             self.flush()
 
 
 @cache
-def _root() -> Any:
-    """Make the command line once for all commands."""
+def _command_line() -> Any:
+    """Build the command line, once for all commands."""
     return typer.main.get_command(cli.build())
 
 
 @contextlib.contextmanager
-def _log_as_before() -> Iterator[None]:
+def _restored_logging() -> Iterator[None]:
     configuration, root = structlog.get_config(), logging.getLogger()
     handlers, level, requests = root.handlers[:], root.level, log._requests
     levels = {name: logging.getLogger(name).level for name in log._QUIET}
@@ -112,15 +112,15 @@ def _log_as_before() -> Iterator[None]:
         root.handlers[:] = handlers
         root.setLevel(level)
         log._requests = requests
-        for name, before in levels.items():
-            logging.getLogger(name).setLevel(before)
+        for name, previous_level in levels.items():
+            logging.getLogger(name).setLevel(previous_level)
 
 
 def _run() -> int:
     try:
         main()
-    except SystemExit as left:
-        return left.code if isinstance(left.code, int) else int(left.code is not None)
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
     except BaseException:  # noqa: BLE001 - as the interpreter does it
         sys.excepthook(*sys.exc_info())  # type: ignore[arg-type] # there is one
         return 1

@@ -1,8 +1,7 @@
-"""Commands as real processes on a database of the test's own, and what they answer.
+"""Runs ``opentill …`` on a test's database, in a forked process or in the test's own process.
 
-Importing is most of what a short command costs, and much of what a server costs. So they are forked
-off a process that has imported everything and done nothing: each still has an environment, a
-directory and streams of its own.
+``fork_server.py`` says why processes are forked, and ``command_here.py`` why most commands need
+none.
 """
 
 import contextlib
@@ -24,17 +23,17 @@ import pytest
 from support import command_here, pooler
 
 REFUSED = 2
-# Who runs commands that nobody has logged in for.
+# The actor of commands without a login.
 USER: Final = pwd.getpwuid(os.geteuid()).pw_name
 SOURCE: Final = Path(__file__).parents[2] / "src"
-# Path of the fork server that the workers of a run share, for which it is an environment variable.
+# Environment variable with the socket of the fork server that all workers of a run share.
 SHARED: Final = "OPENTILL_TEST_FORK_SERVER"
 _CLIENT: Final = """#!{python} -IS
 import json, os, socket, sys
 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
     server.connect({path!r})
-    order = json.dumps([sys.argv[1:], dict(os.environ), os.getcwd(), False]).encode()
-    socket.send_fds(server, [order], [0, 1, 2])
+    request = json.dumps([sys.argv[1:], dict(os.environ), os.getcwd(), False]).encode()
+    socket.send_fds(server, [request], [0, 1, 2])
     sys.exit(int(server.recv(16) or 1))
 """
 
@@ -49,26 +48,26 @@ def clean(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 class Served:
-    """A server that was forked, to be handled as if it were a child of ours."""
+    """A forked process with the methods of ``subprocess.Popen``."""
 
     def __init__(self, fork_server: socket.socket, stdout: TextIO | None) -> None:
-        """``fork_server`` says how it ends."""
+        """``fork_server`` sends the process id, and later the exit code."""
         self._fork_server = fork_server
         self.stdout = stdout
         self.pid = int(fork_server.recv(16))
         self.returncode: int | None = None
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal, if it runs."""
+        """Send it a signal if it still runs."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
     def poll(self) -> int | None:
-        """Return how it ended, if it did."""
+        """Return the exit code if it has ended."""
         try:
             return self.wait(0)
         except TimeoutError:
@@ -78,7 +77,7 @@ class Served:
         """Wait for its end; -9 if it was killed. Raises ``TimeoutError``."""
         if self.returncode is None:
             if not select.select([self._fork_server], [], [], timeout)[0]:
-                message = f"{self.pid} runs on"
+                message = f"process {self.pid} still runs"
                 raise TimeoutError(message)
             self.returncode = int(self._fork_server.recv(16) or -signal.SIGKILL)
             self._fork_server.close()
@@ -86,10 +85,10 @@ class Served:
 
 
 class ForkServer:
-    """Where commands and servers are forked."""
+    """A client of the fork server."""
 
     def __init__(self, path: str) -> None:
-        """``path``: of its socket. Use ``forking`` or the fixture."""
+        """``path``: its socket. Use ``forking`` or the fixture."""
         self._path = path
 
     def run(
@@ -113,44 +112,48 @@ class ForkServer:
         directory: Path,
     ) -> int | None:  # fmt: skip
         """Run a command on these three streams; its exit code, or None if a signal ended it."""
-        with self._ask(streams, words, environ, directory) as fork_server:
+        with self._send_request(streams, words, environ, directory) as fork_server:
             response = fork_server.recv(16)
         return int(response) if response else None
 
     def start(
         self, words: Sequence[str], environ: Mapping[str, str], directory: Path, stderr: int
     ) -> Served:
-        """Start a command that lasts until it gets a signal; its output can be read."""
-        ours, theirs = os.pipe()
-        with Path(os.devnull).open() as nothing:
-            streams = [nothing.fileno(), theirs, stderr]
-            fork_server = self._ask(streams, words, environ, directory, lasts=True)
-        os.close(theirs)
-        return Served(fork_server, os.fdopen(ours))
+        """Start a long-running command; its output can be read."""
+        reader, writer = os.pipe()
+        with Path(os.devnull).open() as devnull:
+            streams = [devnull.fileno(), writer, stderr]
+            fork_server = self._send_request(
+                streams, words, environ, directory, is_long_running=True
+            )
+        os.close(writer)
+        return Served(fork_server, os.fdopen(reader))
 
     def start_logged(
         self, words: Sequence[str], environ: Mapping[str, str], directory: Path, log: int
     ) -> Served:
-        """Start what lasts until it gets a signal; all its output goes to ``log``.
+        """Start a long-running process whose output goes to the file descriptor ``log``.
 
-        The words are of a command or, if they begin with ``-c`` or a path, of Python.
+        ``words`` are those of a command or, if they begin with ``-c`` or a path, of Python.
         """
-        with Path(os.devnull).open() as nothing:
-            streams = [nothing.fileno(), log, log]
-            return Served(self._ask(streams, words, environ, directory, lasts=True), None)
+        with Path(os.devnull).open() as devnull:
+            streams = [devnull.fileno(), log, log]
+            return Served(
+                self._send_request(streams, words, environ, directory, is_long_running=True), None
+            )
 
-    def _ask(
+    def _send_request(
         self, streams: Sequence[int], words: Sequence[str], environ: Mapping[str, str],
-        directory: Path, *, lasts: bool = False,
+        directory: Path, *, is_long_running: bool = False,
     ) -> socket.socket:  # fmt: skip
-        order = json.dumps([list(words), dict(environ), str(directory), lasts]).encode()
+        request = json.dumps([list(words), dict(environ), str(directory), is_long_running])
         fork_server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         fork_server.connect(self._path)
-        socket.send_fds(fork_server, [order], streams)
+        socket.send_fds(fork_server, [request.encode()], streams)
         return fork_server
 
     def command(self, folder: Path) -> Path:
-        """Make a program ``opentill`` in a folder, for shells, and return it."""
+        """Write a program ``opentill`` to a folder, for shell scripts, and return its path."""
         command = folder / "opentill"
         command.write_text(_CLIENT.format(python=sys.executable, path=self._path))
         command.chmod(0o755)
@@ -158,8 +161,8 @@ class ForkServer:
 
 
 @contextlib.contextmanager
-def forking(much: str = "everything") -> Iterator[str]:
-    """Have a fork server, and give the path of its socket. For ``much`` see ``fork_server.py``."""
+def forking(imports: str = "everything") -> Iterator[str]:
+    """Run a fork server and yield the path of its socket; ``imports``: see ``fork_server.py``."""
     with tempfile.TemporaryDirectory(prefix="opentill-fork-server-") as folder:
         path = str(Path(folder) / "socket")
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -167,7 +170,7 @@ def forking(much: str = "everything") -> Iterator[str]:
             listener.listen(64)
             process = subprocess.Popen(
                 [sys.executable, "-P", str(Path(__file__).with_name("fork_server.py")),
-                 str(listener.fileno()), much],
+                 str(listener.fileno()), imports],
                 stdin=subprocess.PIPE, pass_fds=[listener.fileno()],
                 env=os.environ | {"PYTHONPATH": str(SOURCE)},
             )  # fmt: skip
@@ -175,21 +178,21 @@ def forking(much: str = "everything") -> Iterator[str]:
         process.communicate(timeout=30)
 
 
-def _names(answer: Any) -> Iterator[str]:
-    """Yield the names of all fields of an answer, beside those that a merchant has given."""
-    if isinstance(answer, list):
-        for each in answer:
-            yield from _names(each)
-    elif isinstance(answer, dict):
-        for name, value in answer.items():
+def _field_names(value: Any) -> Iterator[str]:
+    """Yield the names of all fields of a JSON value, except for those of a merchant's metadata."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _field_names(item)
+    elif isinstance(value, dict):
+        for name, item in value.items():
             yield name
             if name != "metadata":
-                yield from _names(value)
+                yield from _field_names(item)
 
 
 @pytest.fixture(scope="session")
 def fork_server() -> Iterator[ForkServer]:
-    """One for all commands of a run."""
+    """The fork server of the run."""
     with contextlib.ExitStack() as stack:
         yield ForkServer(os.environ.get(SHARED) or stack.enter_context(forking()))
 
@@ -200,7 +203,7 @@ class Commands:
     def __init__(self, fork_server: ForkServer, database_url: str, directory: Path) -> None:
         """Use the fixture."""
         self._fork_server = fork_server
-        self.here = False  # whether commands that need no process of their own have none
+        self.here = False  # whether commands run in the test's process if possible
         self.directory = directory
         self.environ = {
             **clean(os.environ),
@@ -217,7 +220,7 @@ class Commands:
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a command to its end; ``stdin`` is its standard input."""
         environ = self.environ | settings
-        if self.here and command_here.is_fit(words):
+        if self.here and command_here.can_run(words):
             return command_here.run(words, environ, self.directory, stdin)
         return self._fork_server.run(words, environ, self.directory, stdin)
 
@@ -226,25 +229,26 @@ class Commands:
         return self._fork_server.run_on(streams, words, self.environ, self.directory)
 
     def json(self, *words: str, stdin: bytes = b"", **settings: str) -> Any:
-        """Run a command that must succeed, and return its answer."""
-        done = self.run(*words, "--json", stdin=stdin, **settings)
-        assert done.returncode == 0, done.stderr.decode()
-        answer = json.loads(done.stdout)
-        assert not [name for name in _names(answer) if "_" in name], answer  # as the API's
-        return answer
+        """Run a command that must succeed, and return its JSON output."""
+        process = self.run(*words, "--json", stdin=stdin, **settings)
+        assert process.returncode == 0, process.stderr.decode()
+        output = json.loads(process.stdout)
+        # Names are in camel case, as in the API.
+        assert not [name for name in _field_names(output) if "_" in name], output
+        return output
 
     def text(self, *words: str) -> str:
-        """Run a command that must succeed, and return what people see."""
-        done = self.run(*words)
-        assert done.returncode == 0, done.stderr.decode()
-        return done.stdout.decode()
+        """Run a command that must succeed, and return its output for people."""
+        process = self.run(*words)
+        assert process.returncode == 0, process.stderr.decode()
+        return process.stdout.decode()
 
     def refusal(self, *words: str, stdin: bytes = b"") -> str:
-        """Run a command that must be refused, and return its one line."""
-        done = self.run(*words, stdin=stdin)
-        assert done.returncode == REFUSED, done
-        assert done.stdout == b""
-        (line,) = done.stderr.decode().splitlines()
+        """Run a command that must fail with one line, and return the line."""
+        process = self.run(*words, stdin=stdin)
+        assert process.returncode == REFUSED, process
+        assert process.stdout == b""
+        (line,) = process.stderr.decode().splitlines()
         return line
 
 

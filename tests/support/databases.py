@@ -1,8 +1,8 @@
-"""Fresh migrated databases for tests, at the price of emptying one that was used before.
+"""Empty migrated databases for tests.
 
-To clone and to drop a database costs a tenth of a second, most of it in files that no test has
-touched. So a database that a test gave back is emptied and given out again, unless the test changed
-its schema.
+Creating and dropping a database takes a tenth of a second, twice as long as emptying one, and many
+tests need one. So a database that a test gave back is emptied and used again, unless the test
+changed its schema.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ import asyncpg
 from support.books import assert_books
 
 T = TypeVar("T")
-_PATIENCE_S: Final = 120
-_USES: Final = 40  # then the rows that were deleted have made it slow
+_TIMEOUT_S: Final = 120
+_USES: Final = 40  # after which deleted rows have made it slow
 _OWN: Final = (
     " where setdatabase = (select oid from pg_database where datname = current_database())"
 )
@@ -34,7 +34,7 @@ _CATALOGS: Final = {
     "pg_namespace": "",
     "pg_db_role_setting": _OWN,  # it has those of all databases
 }
-# Rows of the catalogs, and how many of them are newer than the transaction $1.
+# The number of rows of the catalogs, and of those that are newer than the transaction $1.
 SCHEMA: Final = " union all ".join(
     f"select count(*), count(*) filter (where xmin::text::bigint > $1) from {catalog}{only}"
     for catalog, only in _CATALOGS.items()
@@ -47,8 +47,8 @@ _OTHERS: Final = """
     select pg_terminate_backend(pid, 10000) from pg_stat_activity
     where datname = current_database() and pid <> pg_backend_pid()
 """
-# Of the kept connection: rows are deleted and written without the triggers that keep entries from
-# being changed, and without foreign keys; to say so for a moment would forget all plans each time.
+# The session of a database's connection: without foreign keys, and without the triggers that
+# protect entries. It is not set for a moment only, because each change discards all plans.
 _SESSION: Final = {"session_replication_role": "replica", "plan_cache_mode": "force_generic_plan"}
 
 
@@ -63,21 +63,21 @@ def name_of(url: str) -> str:
 
 
 class Database:
-    """One of them, and a connection that is kept while it waits for its next use."""
+    """A database, and a connection to it that stays open."""
 
     def __init__(self, name: str, connection: asyncpg.Connection) -> None:
         self.name = name
         self.connection = connection
         self.uses = 0
-        self.born = 0
+        self.created_by = 0  # id of the transaction
         self.schema: list[Any] = []
 
 
 class Databases:
-    """The databases of one server that are clones of one template."""
+    """The databases of a server that are clones of one template."""
 
     def __init__(self, url: str, template: str) -> None:
-        """``url``: of the database ``opentill`` of the server."""
+        """``url``: the address of the server's database ``opentill``."""
         self.url = url
         self._template = template
         self._numbers = itertools.count(1)
@@ -89,13 +89,13 @@ class Databases:
         self._thread = threading.Thread(target=self._loop.run_forever, name="databases")
 
     def __enter__(self) -> Self:
-        """Start the thread that speaks with the server: a test may hold the loop of its own."""
+        """Start a thread with an event loop, because a test may block its own."""
         self._thread.start()
         self._server = self._run(asyncpg.connect(self.url))
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the connections; the databases go with their server."""
+        """Close the connections; the databases are removed with their server."""
         for database in (*self._free, *self._lent.values()):
             self._run(database.connection.close())
         self._run(self._server.close())
@@ -104,27 +104,27 @@ class Databases:
         self._loop.close()
 
     def take(self) -> str:
-        """Return the address of a database that is as the migrations leave it."""
+        """Return the address of a database in the state after the migrations."""
         database = self._free.pop() if self._free else self._run(self._make())
         self._lent[database.name] = database
         return self._address(database.name)
 
     def give_back(self, url: str) -> None:
-        """Take a database back, whatever was done to it."""
+        """Empty a database for its next use, or drop it."""
         database = self._lent.pop(name_of(url))
-        if self._run(self._clean(database)):
+        if self._run(self._empty(database)):
             self._free.append(database)
         else:
             self._run(self._drop(database))
 
     async def assert_books(self, url: str) -> None:
-        """Fail if the books in a database that is lent are not right.
+        """Fail if the books of a test's database are wrong.
 
-        The connection that is kept has planned the long statements for the test before; a new one
-        would take longer to plan them than to run them.
+        The open connection has planned the long statements for an earlier test; planning them
+        takes longer than running them.
         """
         connection = self._lent[name_of(url)].connection
-        if connection.is_closed():  # by the test
+        if connection.is_closed():  # the test has terminated it
             connection = await asyncpg.connect(url)
             await assert_books(connection)
             await connection.close()
@@ -134,7 +134,7 @@ class Databases:
         )
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE_S)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_TIMEOUT_S)
 
     def _address(self, name: str) -> str:
         return named(self.url, name)
@@ -148,43 +148,39 @@ class Databases:
             name, await asyncpg.connect(self._address(name), server_settings=_SESSION)
         )
         connection = database.connection
-        database.born = await connection.fetchval("select txid_current()")
-        database.schema = await connection.fetch(SCHEMA, database.born)
+        database.created_by = await connection.fetchval("select txid_current()")
+        database.schema = await connection.fetch(SCHEMA, database.created_by)
         if not self._tables:
-            await self._learn(connection)
+            await self._read_migrated_rows(connection)
         return database
 
-    async def _learn(self, connection: asyncpg.Connection) -> None:
-        """Note the tables that the migrations created and the rows that they inserted."""
+    async def _read_migrated_rows(self, connection: asyncpg.Connection) -> None:
+        """Read the tables that the migrations created and the rows that they inserted."""
         self._tables = [row["relname"] for row in await connection.fetch(_TABLES)]
-        for table in await self._filled(connection):
+        for table in await self._tables_with_rows(connection):
             self._seeds[table] = await connection.fetchval(
                 f"select quote_literal(json_agg(t)::text) from {table} t"
             )
 
-    def _sown(self) -> list[str]:
-        """Return the statements that write what the migrations have written."""
-        return [
-            f"insert into {table} select * from json_populate_recordset(null::{table}, {rows})"
-            for table, rows in self._seeds.items()
-        ]
-
-    async def _filled(self, connection: asyncpg.Connection) -> list[str]:
-        looks = ", ".join(f"(select '{table}' from {table} limit 1)" for table in self._tables)
-        row = await connection.fetchrow(f"select {looks}")
+    async def _tables_with_rows(self, connection: asyncpg.Connection) -> list[str]:
+        columns = ", ".join(f"(select '{table}' from {table} limit 1)" for table in self._tables)
+        row = await connection.fetchrow(f"select {columns}")
         return [table for table in row if table is not None]
 
-    async def _clean(self, database: Database) -> bool:
-        """Empty a database; False if it is not fit to be used again."""
+    async def _empty(self, database: Database) -> bool:
+        """Restore the state after the migrations; False if the database must not be used again."""
         connection = database.connection
         database.uses += 1
         if database.uses >= _USES or connection.is_closed():
             return False
         await connection.execute(_OTHERS)
-        if await connection.fetch(SCHEMA, database.born) != database.schema:
+        if await connection.fetch(SCHEMA, database.created_by) != database.schema:
             return False
-        filled = set(await self._filled(connection)) | set(self._seeds)
-        statements = [f"delete from {table}" for table in sorted(filled)] + self._sown()
+        tables = set(await self._tables_with_rows(connection)) | set(self._seeds)
+        statements = [f"delete from {table}" for table in sorted(tables)] + [
+            f"insert into {table} select * from json_populate_recordset(null::{table}, {rows})"
+            for table, rows in self._seeds.items()
+        ]
         await connection.execute("; ".join(["begin", *statements, "commit"]))
         return True
 
@@ -198,24 +194,24 @@ _numbers: Final = itertools.count(1)
 
 @contextmanager
 def clone(url: str, template: str) -> Iterator[str]:
-    """Lend a migrated database that nobody else has, as long as the block runs."""
+    """Create a migrated database, which is dropped at the end of the block."""
     name = f"clone_{os.getpid()}_{next(_numbers)}"
-    _apart(execute(url, f"create database {name} template {template} strategy wal_log"))
+    _run_in_thread(execute(url, f"create database {name} template {template} strategy wal_log"))
     try:
         yield named(url, name)
     finally:
-        _apart(execute(url, f"drop database {name} with (force)"))
+        _run_in_thread(execute(url, f"drop database {name} with (force)"))
 
 
-def _apart(work: Coroutine[Any, Any, None]) -> None:
-    """Run it in a thread: a test may have left a running loop in this one."""
+def _run_in_thread(work: Coroutine[Any, Any, None]) -> None:
+    """Run it in a thread, because a test may have left a running loop in this one."""
     thread = threading.Thread(target=lambda: asyncio.run(work))
     thread.start()
     thread.join()
 
 
 async def execute(url: str, statement: str) -> None:
-    """Run one statement on a connection of its own."""
+    """Run one statement on a new connection."""
     connection = await asyncpg.connect(url)
     try:
         await connection.execute(statement)

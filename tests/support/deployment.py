@@ -1,4 +1,4 @@
-"""A deployment without settings, as a newcomer starts it: embedded database, sandbox bank."""
+"""A deployment with default settings: embedded database and sandbox bank."""
 
 import os
 import signal
@@ -19,12 +19,12 @@ TIMEOUT_S = 180.0
 
 
 class Deployment:
-    """A running ``opentill serve`` with a data directory and ports of its own."""
+    """``opentill serve`` with its own data directory and ports."""
 
     def __init__(self, directory: Path, fork_server: ForkServer | None = None) -> None:
-        """Use ``running``. Server and commands are forked off the fork server, if one is given.
+        """Use ``running``. With a fork server, server and commands are forked from it.
 
-        So is what scripts call as ``opentill``.
+        So is the program ``opentill`` that scripts find in their path.
         """
         self.directory = directory
         self._fork_server = fork_server
@@ -41,7 +41,7 @@ class Deployment:
         }
 
     def _command(self, directory: Path) -> Path:
-        """Make the command ``opentill`` of this source, so that scripts can call it by its name."""
+        """Write a program ``opentill`` for scripts and return its folder."""
         folder = directory / "bin"
         folder.mkdir()
         if self._fork_server is not None:
@@ -78,53 +78,53 @@ class Deployment:
     def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
         if self._fork_server is None:
-            return self.run_really(*words, **environ)
-        ran = self._fork_server.run(words, self.environ | environ, self.directory, b"")
+            return self.run_unforked(*words, **environ)
+        process = self._fork_server.run(words, self.environ | environ, self.directory, b"")
         return subprocess.CompletedProcess(
-            ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode()
+            process.args, process.returncode, process.stdout.decode(), process.stderr.decode()
         )
 
-    def run_really(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end in an interpreter of its own."""
+    def run_unforked(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end in a new interpreter."""
         return subprocess.run(
             [sys.executable, "-m", "opentill", *words], env=self.environ | environ,
             cwd=self.directory, capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
         )  # fmt: skip
 
     def done(self, *words: str) -> str:
-        """Run a command that must go well and return what it says."""
-        ran = self.run(*words)
-        assert ran.returncode == 0, ran.stderr
-        return ran.stdout
+        """Run a command that must succeed and return its output."""
+        process = self.run(*words)
+        assert process.returncode == 0, process.stderr
+        return process.stdout
 
 
 @pytest.fixture(scope="session")
 def migrated(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory as ``opentill migrate`` makes it, to be copied."""
+    """A data directory after ``opentill migrate``, to be copied."""
 
-    def make(place: Path) -> None:
+    def make(folder: Path) -> None:
         with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
             Deployment(Path(directory), fork_server).done("migrate")
-            copy(Path(directory) / "data", place / "data")
+            copy(Path(directory) / "data", folder / "data")
 
     return once(tmp_path_factory, "migrated", make) / "data"
 
 
 @pytest.fixture(scope="session")
 def deployment(fork_server: ForkServer, migrated: Path) -> Iterator[Deployment]:
-    """Serve for tests that only need merchants of their own, and leave the time as it was."""
+    """The deployment of all tests that create their own merchants and do not move the clock."""
     with checked(fork_server, migrated) as deployment:
         yield deployment
 
 
-def copy(files: Path, place: Path) -> None:
-    """Copy the files of a database that does not run, or a data directory with one."""
-    subprocess.run(["cp", "-a", str(files), str(place)], check=True)
+def copy(source: Path, target: Path) -> None:
+    """Copy a stopped database, or a data directory with one."""
+    subprocess.run(["cp", "-a", str(source), str(target)], check=True)
 
 
 @contextmanager
 def checked(fork_server: ForkServer, migrated: Path, **environ: str) -> Iterator[Deployment]:
-    """Serve as long as the block runs; the books are right at the end."""
+    """Serve while the block runs, and check the books at its end."""
     with running(fork_server, migrated, **environ) as deployment:
         yield deployment
         assert '"violations":[]' in deployment.done("ledger", "check", "--json")
@@ -132,8 +132,8 @@ def checked(fork_server: ForkServer, migrated: Path, **environ: str) -> Iterator
 
 @contextmanager
 def running(fork_server: ForkServer, migrated: Path, **environ: str) -> Iterator[Deployment]:
-    """Serve as long as the block runs, on a copy of a data directory; all is forked."""
-    # Not in pytest's own directory: every pytest that starts closes that to PostgreSQL's user.
+    """Serve a copy of a data directory while the block runs; all processes are forked."""
+    # Not in pytest's directory, which only its owner can search: PostgreSQL may be another user.
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
         deployment = Deployment(Path(directory), fork_server)
         deployment.environ |= environ

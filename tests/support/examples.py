@@ -1,6 +1,6 @@
-"""How many examples Hypothesis tries: the same few in `make test`, ten times as many at night.
+"""The number of examples that Hypothesis tries: ten times as many in `make test-nightly`.
 
-``tests/conftest.py`` has both profiles. A test that costs much says how many are enough for it.
+``tests/conftest.py`` has both profiles. An expensive test sets its own number.
 """
 
 from hypothesis import settings
@@ -13,5 +13,5 @@ def examples(number: int, at_night: int = 0) -> int:
 
 
 def is_night() -> bool:
-    """Return whether this is a nightly run, which also does what is dear and seldom finds."""
+    """Whether this is a nightly run, which includes expensive checks that rarely fail."""
     return examples(1) > 1

@@ -1,4 +1,4 @@
-"""What one worker makes for all workers of a run."""
+"""Files that one worker creates for all workers of a run."""
 
 import fcntl
 import os
@@ -10,18 +10,18 @@ import pytest
 
 
 def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
-    """Return the folder that ``make`` has filled for whoever came first; the others wait for it.
+    """Return a folder that ``make`` fills for the first worker; the others wait for it.
 
-    It is filled under another name and renamed: there is a whole one or none.
+    It is filled under another name and then renamed, so that no incomplete one is used.
     """
-    place = factory.getbasetemp()
+    shared = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
-        place = place.parent  # which the workers of a run share
-    path = place / name
-    with (place / f"{name}.lock").open("w") as lock:
+        shared = shared.parent  # of the workers' own directories
+    path = shared / name
+    with (shared / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
-            part = place / f"{name}.part"
+            part = shared / f"{name}.part"
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir()
             make(part)

@@ -1,4 +1,4 @@
-"""People who log in, for tests: made by the services, with a password that is cheap to hash."""
+"""People who log in, created by the services with cheap password hashes."""
 
 import itertools
 import re
@@ -21,22 +21,22 @@ _numbers: Final = itertools.count(1)
 
 
 class Visitor:
-    """A browser: it keeps cookies, and says where its forms come from."""
+    """A browser with cookies of its own, which sends the origin of its forms."""
 
     def __init__(self, api_server: ApiServer, email: str = "", person_id: str = "") -> None:
-        """Nobody is logged in."""
+        """It is not logged in yet."""
         self.api_server = api_server
         self.email = email
         self.person_id = person_id
         self.http = httpx2.Client(
             base_url=api_server.url,
-            transport=api_server.http._transport,  # its connections, but cookies of its own
+            transport=api_server.http._transport,  # the same connections
             headers={"origin": api_server.url, "user-agent": "Testfox/1.0"},
         )
 
     @property
     def token(self) -> str:
-        """The token in the cookie of the login."""
+        """The token in the login's cookie."""
         return str(self.http.cookies.get("opentill", domain="127.0.0.1"))
 
     @property
@@ -45,7 +45,7 @@ class Visitor:
         return f"{self.email} ({self.person_id})"
 
     def keep(self, token: str) -> None:
-        """Put a token into the cookie of the login."""
+        """Set the login's cookie to a token."""
         self.http.cookies.clear()
         self.http.cookies.set("opentill", token, domain="127.0.0.1", path="/")
 
@@ -67,7 +67,7 @@ class Visitor:
 
 
 def address() -> str:
-    """Return an e-mail address that nobody has."""
+    """Return a new e-mail address."""
     return f"person{next(_numbers)}@example.com"
 
 
@@ -78,7 +78,7 @@ def invitation(
     role: MerchantRole | None = None,
     staff_role: StaffRole | None = None,
 ) -> NewLink:
-    """Invite somebody."""
+    """Invite a member or staff and return the link."""
     now = api_server.app.clock()
     return api_server.tx(
         lambda tx: people.invite(
@@ -99,7 +99,7 @@ def person(
     role: MerchantRole | None = None,
     staff_role: StaffRole | None = None,
 ) -> Visitor:
-    """Make a person with a role, logged in in a browser of their own."""
+    """Create a person with a role and return their browser, which is logged in."""
     email = address()
     link = invitation(api_server, email, merchant_id, role, staff_role)
     created = api_server.run(
@@ -127,7 +127,7 @@ def title(response: httpx2.Response) -> str:
 
 @pytest.fixture(autouse=True)
 def unlimited(api_server: ApiServer) -> None:
-    """Forget what earlier tests have tried: all come from one address."""
+    """Delete the limits of logins, because all tests come from one address."""
 
     async def forget(tx: Tx) -> None:
         await queries.PRUNE_LIMITS.run(tx, before=2**53)

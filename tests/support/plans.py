@@ -1,4 +1,4 @@
-"""How many rows a statement reads, as PostgreSQL counts them."""
+"""The number of rows that a statement reads, from PostgreSQL's ``explain analyze``."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 async def most_read(tx: Tx, statement: Query[Any], **values: Any) -> int:
-    """Run a statement and return the most rows that one step of its plan has read."""
+    """Run a statement and return the largest number of rows that a step of its plan reads."""
     arguments = [values[name] for name in statement.names]
     explain = f"explain (analyze, format json, timing off) {statement.sql}"
     plan = json.loads(await tx.fetchval(explain, *arguments))[0]["Plan"]

@@ -7,21 +7,21 @@ import threading
 from collections.abc import Iterator
 from typing import Final
 
-# Below what the kernel hands out by itself: there a connection of another test may be sitting by
-# the time that the server wants to listen (Linux: net.ipv4.ip_local_port_range).
-_FROM: Final = range(10_000, 32_000)
+# Below the ports that the kernel gives to outgoing connections (net.ipv4.ip_local_port_range): one
+# of those could take the port before the server listens.
+_RANGE: Final = range(10_000, 32_000)
 _BLOCK: Final = 100
 _lock: Final = threading.Lock()
 
 
 def _unused() -> Iterator[int]:
-    """Give ports, each once, from blocks that only one process of the machine can have."""
-    blocks = list(_FROM[::_BLOCK])
+    """Yield ports, each once, from blocks that this process has reserved on the machine."""
+    blocks = list(_RANGE[::_BLOCK])
     random.SystemRandom().shuffle(blocks)
     for block in itertools.cycle(blocks):
         name = socket.socket(socket.AF_UNIX)
         try:
-            name.bind(f"\0opentill-test-ports-{block}")  # stands for the block
+            name.bind(f"\0opentill-test-ports-{block}")  # reserves the block
         except OSError:
             name.close()
             continue
@@ -33,10 +33,10 @@ _ports: Final = _unused()
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on, and that no other test of the machine is ever given.
+    """Return a free port that no other test of the machine gets.
 
-    What still calls a server that has ended, such as a bank that repeats its callback, therefore
-    never reaches the server of another test.
+    So a late request to a server that has ended, such as the repeated callback of a bank, never
+    reaches the server of another test.
     """
     while True:
         with _lock:
@@ -44,7 +44,7 @@ def free_port() -> int:
         try:
             with socket.create_server(("127.0.0.1", port)):
                 return port
-        except OSError:  # not ours to use
+        except OSError:  # another program uses it
             continue
 
 
@@ -57,5 +57,5 @@ def free_socket() -> socket.socket:
 
 
 def url_of(sock: socket.socket) -> str:
-    """Return the address of what listens on the socket."""
+    """Return the address of the server that listens on the socket."""
     return f"http://127.0.0.1:{sock.getsockname()[1]}"

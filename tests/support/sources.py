@@ -1,4 +1,4 @@
-"""The product's own files as Python reads them, each parsed once for all tests of a worker."""
+"""Syntax trees of the product's files, each parsed once for all tests of a worker."""
 
 import ast
 from functools import cache

@@ -1,4 +1,4 @@
-"""CSV files of pages, as a spreadsheet reads them."""
+"""Reads CSV downloads as a spreadsheet program does."""
 
 import codecs
 import csv
@@ -8,7 +8,7 @@ import httpx2
 
 
 def rows_of(response: httpx2.Response) -> list[dict[str, str]]:
-    """Return the rows of a file, after checking that a spreadsheet sees that it is UTF-8."""
+    """Return the rows of a file after checking its byte order mark, which spreadsheets need."""
     assert response.headers["content-type"] == "text/csv; charset=utf-8"
     assert response.content.startswith(codecs.BOM_UTF8)
     assert response.content.count(codecs.BOM_UTF8) == 1

@@ -1,4 +1,4 @@
-"""Staff who run commands: each has logged in, with a file of logins of their own."""
+"""Staff who have logged in on the command line, each with their own file of logins."""
 
 import asyncio
 import copy
@@ -12,14 +12,14 @@ from support.people import CHEAP, PASSWORD, TESTER
 
 
 class Colleague(Commands):
-    """Commands as somebody of the staff runs them."""
+    """Runs commands as a member of staff."""
 
-    who: str  # as the audit log names them
+    who: str  # the actor in the audit log
     email: str
 
 
 def staff(opentill: Commands, name: str, role: StaffRole = "admin", code: str = "") -> Colleague:
-    """Make somebody of the staff of this deployment, and have them log in by command."""
+    """Create a member of staff, who logs in with ``opentill login``."""
     client = copy.copy(opentill)
     client.__class__ = Colleague
     assert isinstance(client, Colleague)
@@ -33,8 +33,10 @@ def staff(opentill: Commands, name: str, role: StaffRole = "admin", code: str = 
             link = await db.run(
                 lambda tx: people.invite(tx, client.email, now, staff_role=role, actor=TESTER)
             )
-            here = Browser("127.0.0.1", "Test")
-            login = await people.join(db, link.token, name.title(), PASSWORD, here, now, cost=CHEAP)
+            browser = Browser("127.0.0.1", "Test")
+            login = await people.join(
+                db, link.token, name.title(), PASSWORD, browser, now, cost=CHEAP
+            )
         finally:
             await db.close()
         return login.person.id

@@ -1,4 +1,4 @@
-"""Fixtures of the tests about money."""
+"""Fixtures with transactions that are rolled back, or a database of the test's own."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -15,14 +15,14 @@ from support.databases import Databases, clone
 
 Step = Callable[[Tx], Awaitable[None]]
 Each = Callable[[Step], None]
-_PREPARED: Final = 1000  # statements that a worker's tests run on one connection
+_PREPARED: Final = 1000  # statements that stay prepared on a worker's connection
 
 
 @pytest.fixture(scope="session")
 def rollback_database_url(
     postgres_url: str, template: str, through: Callable[[str], str]
 ) -> Iterator[str]:
-    """Address of a migrated database in which nothing is ever committed."""
+    """Address of the migrated database of tests that commit nothing."""
     with clone(postgres_url, template) as url:
         yield through(url)
 
@@ -31,15 +31,15 @@ def rollback_database_url(
 def module_database_url(
     postgres_url: str, template: str, through: Callable[[str], str]
 ) -> Iterator[str]:
-    """Address of a migrated database for the tests of one file, which commit."""
+    """Address of a migrated database for the tests of one file."""
     with clone(postgres_url, template) as url:
         yield through(url)
 
 
 class RollbackConnection:
-    """The connection of a worker to a database in which nothing is ever committed.
+    """A worker's connection to the database of tests that commit nothing.
 
-    It is kept from test to test: a new one would plan every statement anew.
+    It stays open between tests, because a new one would have to plan all statements again.
     """
 
     def __init__(self, url: str) -> None:
@@ -47,7 +47,7 @@ class RollbackConnection:
         self._connection: asyncpg.Connection | None = None
 
     async def connection(self) -> asyncpg.Connection:
-        """Return it, a new one if a test has closed it."""
+        """Return the connection, or a new one if a test has closed it."""
         if self._connection is None or self._connection.is_closed():
             options = {"statement_cache_size": _PREPARED, **connections.options()}
             self._connection = await asyncpg.connect(self._url, timeout=10, **options)
@@ -61,7 +61,7 @@ class RollbackConnection:
 
 @pytest.fixture(scope="session")
 async def rollback_connection(rollback_database_url: str) -> AsyncIterator[RollbackConnection]:
-    """Keep a connection to ``book``."""
+    """The worker's connection to ``rollback_database_url``."""
     connection = RollbackConnection(rollback_database_url)
     yield connection
     await connection.close()
@@ -69,7 +69,7 @@ async def rollback_connection(rollback_database_url: str) -> AsyncIterator[Rollb
 
 @pytest.fixture
 async def tx(rollback_connection: RollbackConnection) -> AsyncIterator[Tx]:
-    """Lend a transaction that is rolled back; the books are right at its end."""
+    """A transaction that is rolled back after a check of the books."""
     async with _rolled_back(await rollback_connection.connection()) as connection:
         yield connection
         await assert_books(connection)
@@ -77,7 +77,7 @@ async def tx(rollback_connection: RollbackConnection) -> AsyncIterator[Tx]:
 
 @asynccontextmanager
 async def rolled_back(url: str) -> AsyncIterator[Tx]:
-    """Lend a transaction of a database that is rolled back, on a connection of its own."""
+    """Open a transaction on a new connection, and roll it back at the end of the block."""
     connection = await connections.connect(url)
     try:
         async with _rolled_back(connection):
@@ -88,18 +88,18 @@ async def rolled_back(url: str) -> AsyncIterator[Tx]:
 
 @pytest.fixture
 def each_rolled_back(rollback_database_url: str) -> Iterator[Each]:
-    """Lend what runs steps, each in a transaction that is rolled back: the examples of one test.
+    """A function that runs each of a test's examples in a transaction that is rolled back.
 
-    All on one connection, so that the statements are planned once.
+    All run on one connection, so that the statements are planned once.
     """
     with asyncio.Runner() as runner:
         connection = runner.run(connections.connect(rollback_database_url))
 
-        async def taken(step: Step) -> None:
+        async def run(step: Step) -> None:
             async with _rolled_back(connection) as tx:
                 await step(tx)
 
-        yield lambda step: runner.run(taken(step))
+        yield lambda step: runner.run(run(step))
         runner.run(connection.close())
 
 
@@ -115,7 +115,7 @@ async def _rolled_back(connection: asyncpg.Connection) -> AsyncIterator[Tx]:
 
 @pytest.fixture
 async def db(databases: Databases, database_url: str) -> AsyncIterator[Db]:
-    """Connect to a database of the test's own; the books are right at its end."""
+    """A database of the test's own, whose books are checked at the end."""
     db = await Db.connect(database_url, 10, acquire_timeout_s=20)
     try:
         yield db

@@ -1,11 +1,11 @@
-"""Who waits for a lock that another transaction holds."""
+"""Sessions that wait for a lock of another transaction."""
 
 from typing import Final
 
 from opentill.db.database import Tx
 
-# Not from pg_stat_activity, which does not change within a transaction. The awaited lock of a row
-# names no database, but the waiting session holds other locks, which do.
+# pg_stat_activity does not change within a transaction, so it cannot be used. The awaited lock of a
+# row names no database, but other locks of the waiting session do.
 _WAITING: Final = """
     select pid from pg_locks where not granted and pid in (
         select pid from pg_locks where database = (
@@ -15,6 +15,6 @@ _WAITING: Final = """
 
 
 async def waits(tx: Tx) -> int | None:
-    """Return the process of a session of this database that waits, None if none does."""
-    count: int | None = await tx.fetchval(_WAITING)
-    return count
+    """Return the process id of a waiting session of this database, None if none waits."""
+    pid: int | None = await tx.fetchval(_WAITING)
+    return pid

@@ -1,6 +1,6 @@
-"""Merchants, orders in every state and gateways' words, all made through the services.
+"""Creates merchants, orders in every status and gateways' reports, all through the services.
 
-The functions take ``tx`` and do not commit, so that a test may roll everything back.
+The functions take ``tx`` and do not commit, so that tests can roll back.
 """
 
 import itertools
@@ -30,17 +30,17 @@ NOW: Final = 1_750_000_000_000
 _numbers: Final = itertools.count(1)
 HOUR: Final = 3_600_000
 DAY: Final = 24 * HOUR
-LATE: Final = outcomes.FIRST_CHECK_MS  # after this, a call to a gateway has surely ended
-_tables: Final[list[str]] = []  # of the schema, which is the same in each of a worker's databases
+LATE: Final = outcomes.FIRST_CHECK_MS  # the time by which every call to a gateway has ended
+_tables: Final[list[str]] = []  # the schema is the same in all databases of a worker
 
 
 def fresh() -> str:
-    """Return a reference that nobody has used yet."""
+    """Return a new reference."""
     return f"REF-{next(_numbers)}"
 
 
 async def merchant(tx: Tx, **terms: Any) -> Merchant:
-    """Make a merchant; ``platform_fee_rate`` and ``reserve_rate`` may be text."""
+    """Create a merchant; ``platform_fee_rate`` and ``reserve_rate`` may be text."""
     names = ("platform_fee_rate", "reserve_rate")
     rates = {key: Decimal(terms[key]) for key in names if key in terms}
     name = f"Shop {next(_numbers)}"
@@ -48,7 +48,7 @@ async def merchant(tx: Tx, **terms: Any) -> Merchant:
 
 
 async def product(tx: Tx, merchant_id: str, price: str = "9.99", currency: str = "USD") -> Product:
-    """Put something on sale."""
+    """Create a product."""
     body = ProductBody(name="A mug", price=price, currency=currency)
     return await products.create(tx, merchant_id, body, NOW)
 
@@ -59,7 +59,7 @@ async def session(tx: Tx, merchant_id: str, product_id: str, now: int = NOW) -> 
 
 
 async def opened(tx: Tx, price: str = "9.99", currency: str = "USD", **terms: Any) -> Order:
-    """Make an order that is PENDING, of a merchant of its own."""
+    """Create a PENDING order of a new merchant."""
     shop = await merchant(tx, **terms)
     mug = await product(tx, shop.id, price, currency)
     checkout = await session(tx, shop.id, mug.id)
@@ -69,42 +69,42 @@ async def opened(tx: Tx, price: str = "9.99", currency: str = "USD", **terms: An
 async def submitted(
     tx: Tx, order: Order, now: int = NOW, gateway: str = "sandbox"
 ) -> PaymentAttempt:
-    """Start an attempt to pay the order, as it stands before the gateway is called."""
+    """Record a payment attempt, as before the call to its gateway."""
     locked = await orders.lock(tx, order.merchant_id, order.id)
     payer = Payer(email="ann@example.com", name="Ann", ip="192.0.2.7", locale="en")
     return await orders.start_attempt(tx, locked, gateway, "CREDIT_CARD", payer, now)
 
 
 async def said(
-    tx: Tx, attempt: PaymentAttempt, status: str, now: int = NOW, **what: Any
+    tx: Tx, attempt: PaymentAttempt, status: str, now: int = NOW, **fields: Any
 ) -> PaymentAttempt:
-    """Let the gateway say something of an attempt."""
-    outcome = PaymentOutcome(status=status, **what)
+    """Apply an outcome of a payment attempt as its gateway would report it."""
+    outcome = PaymentOutcome(status=status, **fields)
     ids = (attempt.merchant_id, attempt.id)
     return await orders.apply_outcome(tx, *ids, outcome, now, gateway=attempt.gateway)
 
 
 async def paid(tx: Tx, order: Order, now: int = NOW) -> Order:
-    """Have an order paid."""
+    """Pay an order."""
     attempt = await submitted(tx, order, now)
     await said(tx, attempt, "SUCCEEDED", now, amount=Money(order.amount_minor, order.currency))
     return await orders.find(tx, order.merchant_id, order.id)
 
 
 async def paid_twice(tx: Tx, order: Order, now: int = NOW) -> PaymentAttempt:
-    """Have an order paid twice at once, and return the second attempt, a DUPLICATE."""
+    """Pay an order twice, and return the second attempt, which is a DUPLICATE."""
     attempts = [await submitted(tx, order, now)]
     await said(tx, attempts[0], "ACTION_REQUIRED", now, action_url="https://bank.example")
-    again = await orders.find(tx, order.merchant_id, order.id)
-    attempts.append(await submitted(tx, again, now))
-    for each in attempts:
-        await said(tx, each, "SUCCEEDED", now, amount=Money(order.amount_minor, order.currency))
+    current = await orders.find(tx, order.merchant_id, order.id)
+    attempts.append(await submitted(tx, current, now))
+    for attempt in attempts:
+        await said(tx, attempt, "SUCCEEDED", now, amount=Money(order.amount_minor, order.currency))
     return await orders.find_attempt(tx, order.merchant_id, attempts[1].id)
 
 
-async def in_status(tx: Tx, status: str, **what: Any) -> Order:
-    """Make an order of the given status by the way that customers take."""
-    order = await opened(tx, **what)
+async def in_status(tx: Tx, status: str, **terms: Any) -> Order:
+    """Create an order and bring it to a status by the usual transitions."""
+    order = await opened(tx, **terms)
     key = (order.merchant_id, order.id)
     match status:
         case "CREATING":
@@ -124,8 +124,8 @@ async def in_status(tx: Tx, status: str, **what: Any) -> Order:
         case "CLOSED":
             await checkouts.expire(tx, key[0], order.checkout_id, "time is over", NOW)
         case "REFUNDED":
-            done = await paid(tx, order)
-            await refund_said(tx, await refunded(tx, done), "SUCCEEDED")
+            paid_order = await paid(tx, order)
+            await refund_said(tx, await refunded(tx, paid_order), "SUCCEEDED")
         case _:
             assert status == "PENDING"
     result = await orders.find(tx, *key)
@@ -134,14 +134,14 @@ async def in_status(tx: Tx, status: str, **what: Any) -> Order:
 
 
 async def refunded(tx: Tx, order: Order, amount: str | None = None, now: int = NOW) -> Refund:
-    """Accept a refund: it is PROCESSING."""
+    """Create a refund, which is PROCESSING."""
     body = RefundBody(amount=amount)
     return await refunds.create(tx, order.merchant_id, order.id, body, now)
 
 
-async def refund_said(tx: Tx, refund: Refund, status: str, now: int = NOW, **what: Any) -> Refund:
-    """Let the gateway say something of a refund."""
-    outcome = RefundOutcome(status=status, **what)
+async def refund_said(tx: Tx, refund: Refund, status: str, now: int = NOW, **fields: Any) -> Refund:
+    """Apply an outcome of a refund as its gateway would report it."""
+    outcome = RefundOutcome(status=status, **fields)
     attempt = await orders.find_attempt(tx, refund.merchant_id, refund.attempt_id)
     ids = (refund.merchant_id, refund.id)
     return await refunds.apply_outcome(tx, *ids, outcome, now, gateway=attempt.gateway)
@@ -157,7 +157,7 @@ async def refund_reported(
     ref: str = "rf_1",
     refund: Refund | None = None,
 ) -> Refund | None:
-    """Have an order's gateway report a refund: ours, or one that was made there."""
+    """Apply a gateway's event about a refund of ours, or about one made at the provider."""
     attempt = await orders.find_attempt(tx, order.merchant_id, order.paid_attempt_id or "")
     report = GatewayRefundEvent(
         attempt_id=attempt.id,
@@ -169,7 +169,7 @@ async def refund_reported(
 
 
 async def settled(tx: Tx, order: Order, now: int = NOW) -> Order:
-    """Settle an order, due or not."""
+    """Settle an order, whether or not it is due."""
     await orders.settle_one(tx, order.merchant_id, order.id, now, "test")
     return await orders.find(tx, order.merchant_id, order.id)
 
@@ -185,20 +185,20 @@ async def dispute_said(
     attempt_id: str | None = None,
     respond_by: int | None = None,
 ) -> Dispute | None:
-    """Let the gateway say something of a dispute of all that is left, if nothing is said."""
-    fresh = await orders.find(tx, order.merchant_id, order.id)
-    left = fresh.amount_minor - fresh.refund_held_minor
+    """Apply a gateway's event about a dispute, by default of the amount that is not refunded."""
+    current = await orders.find(tx, order.merchant_id, order.id)
+    disputed_minor = current.amount_minor - current.refund_held_minor
     for row in await tx.fetch(
         "select amount_minor from disputes where merchant_id = $1 and gateway_ref = $2",
         order.merchant_id,
         ref,
     ):
-        left = row["amount_minor"]
+        disputed_minor = row["amount_minor"]
     gateway_event = GatewayDisputeEvent(
-        attempt_id=attempt_id or fresh.paid_attempt_id or "",
+        attempt_id=attempt_id or current.paid_attempt_id or "",
         dispute_ref=ref,
         status=status,
-        amount=Money(left if minor is None else minor, order.currency),
+        amount=Money(disputed_minor if minor is None else minor, order.currency),
         reason="fraudulent",
         respond_by=respond_by,
     )
@@ -209,7 +209,7 @@ async def dispute_said(
 
 
 async def balances(tx: Tx, order: Order) -> tuple[int, int, int, int]:
-    """Return the merchant's pending, available, frozen and reserve in the settled currency."""
+    """Return pending, available, frozen and reserve of the order's merchant."""
     balance = await ledger.find_balance(tx, order.merchant_id, order.settled_currency)
     assert balance is not None
     return balance.pending, balance.available, balance.frozen, balance.reserve
@@ -221,7 +221,7 @@ async def history(tx: Tx, order: Order) -> list[HistoryRow]:
 
 
 async def entries(tx: Tx, merchant_id: str) -> list[tuple[str, str, str, int]]:
-    """Return a merchant's postings in their order: type, from, to, amount."""
+    """Return a merchant's entries in their order: type, from, to, amount."""
     rows = await tx.fetch(
         "select type, from_account, to_account, amount_minor from entries where merchant_id = $1"
         " order by currency, number",
@@ -236,7 +236,7 @@ async def attempts(tx: Tx, order: Order) -> list[PaymentAttempt]:
 
 
 async def dump(tx: Tx) -> dict[str, list[str]]:
-    """Return every row of every table as text, by one statement."""
+    """Return every row of every table as text."""
     if not _tables:
         tables = await tx.fetch("select tablename from pg_tables where schemaname = 'public'")
         _tables.extend(sorted(table for (table,) in tables))
@@ -244,4 +244,4 @@ async def dump(tx: Tx) -> dict[str, list[str]]:
     parts = " union all ".join(f"select '{name}', t::text from {name} t" for name in _tables)
     for name, row in await tx.fetch(parts):
         rows[name].append(row)
-    return {name: sorted(found) for name, found in rows.items()}
+    return {name: sorted(texts) for name, texts in rows.items()}

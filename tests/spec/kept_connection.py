@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from support.api_server import Shop, _always
+from support.api_server import Shop, check_response
 
 
 class KeptConnection:
@@ -34,7 +34,7 @@ class KeptConnection:
             content=got.read(),
             request=httpx2.Request(method, self._shop.api_server.url + target),
         )
-        _always(answer)
+        check_response(answer)
         return answer
 
 
