@@ -26,7 +26,7 @@ from opentill.server.export_limits import Exports
 from support import world
 from support.api_server import SECRETS, ApiServer, Shop, serving
 from support.people import person
-from support.standby import Standby, following
+from support.standby import Standby, running_standby
 
 T = TypeVar("T")
 EVER = (0, FOREVER)
@@ -43,7 +43,7 @@ def pair() -> Iterator[tuple[str, Standby]]:
         EmbeddedPostgres.start(Path(name), durable=False) as primary,
     ):
         asyncio.run(migrations.migrate(primary.url))
-        with following(primary.url) as standby:
+        with running_standby(primary.url) as standby:
             yield primary.url, standby
 
 
@@ -225,7 +225,7 @@ async def test_a_replica_that_has_what_the_primary_never_wrote_is_not_read(
     former_url, standby = pair
     async with _looking(former_url, standby.url) as beside:
         await _used(beside)
-        with following(former_url) as promoted:
+        with running_standby(former_url) as promoted:
             promoted.promote()  # while it was behind
             _write(standby, former_url)
             _write(standby, former_url)

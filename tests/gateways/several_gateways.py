@@ -1,4 +1,4 @@
-"""A server with several gateways at once, and the servers behind them."""
+"""A server with several gateways, and the providers' servers."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ NAMES: Final = ("sandbox", "stripe", "epay", "manual")
 
 
 class Several:
-    """``api_server`` is ours. Nobody runs the sandbox bank: its reports are made by hand."""
+    """The server and its providers; tests write the reports of the sandbox bank themselves."""
 
     def __init__(
         self, api_server: ApiServer, stripe: StripeServer, epay: epay_gateway_server.EpayServer
@@ -30,7 +30,7 @@ class Several:
 
 @contextmanager
 def _looping() -> Iterator[Callable[[Any], Any]]:
-    """Run work on a loop in a thread of its own."""
+    """Yield a function that runs coroutines on an event loop in a thread."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -49,7 +49,7 @@ def several(
     tmp_path_factory: pytest.TempPathFactory,
     through: Callable[[str], str],
 ) -> Iterator[Several]:
-    """One for all tests of a file."""
+    """The servers for all tests of a file."""
     stripe, epays = StripeServer(), epay_gateway_server.running()
     with _looping() as run, clone(postgres_url, template) as url:
         run(stripe.start())

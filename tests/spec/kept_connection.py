@@ -1,6 +1,6 @@
-"""One connection to a server that is kept, for loops of thousands of requests.
+"""A persistent connection for loops of thousands of requests.
 
-A whole HTTP client takes longer over each of them than the server does.
+An HTTP client of httpx takes longer for each of them than the server does.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from support.api_server import Shop, check_response
 
 
 class KeptConnection:
-    """Calls with the key of a shop; every answer is held to what holds for all."""
+    """Sends requests with a shop's key, and checks the properties that all responses have."""
 
     def __init__(self, shop: Shop, connection: HTTPConnection) -> None:
         """Use ``kept``."""

@@ -15,7 +15,7 @@ from opentill.db.database import Db
 from opentill.server.embedded.postgres import EmbeddedPostgres
 from support.cluster import Client, Cluster, make_shop
 from support.crash_load import Storm
-from support.standby import following
+from support.standby import running_standby
 
 pytestmark = pytest.mark.stress
 SECONDS = float(os.environ.get("STRESS_MINUTES", "0.5")) * 60
@@ -37,7 +37,7 @@ async def test_a_standby_that_is_promoted_has_everything_that_was_acknowledged()
         await migrations.migrate(postgres.url)
         with contextlib.ExitStack() as stack:
             stack.callback(postgres.release)
-            standby = await asyncio.to_thread(stack.enter_context, following(postgres.url))
+            standby = await asyncio.to_thread(stack.enter_context, running_standby(postgres.url))
             await asyncio.to_thread(standby.acknowledge)
             cluster = Cluster(folder, standby.both, servers=2)
             stack.callback(cluster.stop)

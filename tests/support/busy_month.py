@@ -1,4 +1,4 @@
-"""A month of a merchant in which everything happens, and its figures in one transaction."""
+"""A month of a merchant with payments, refunds, disputes and payouts, in one transaction."""
 
 import random
 from typing import Any

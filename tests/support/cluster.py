@@ -1,4 +1,4 @@
-"""A deployment made of real processes: servers, worker and bank, each to be killed at will."""
+"""A deployment of processes that tests can kill: servers, worker and bank."""
 
 import asyncio
 import http.client
@@ -42,13 +42,13 @@ timing = Timing(processing_s=0.5, dispute_after_s=600, refund_fails_after_s=0.2,
                 retry_s=(0.1, 0.2, 0.5), callback_timeout_s=2.0)
 url = f"http://127.0.0.1:{port}"
 app = create_app(data_dir=folder, secret=secret, public_url=url, timing=timing)
-# Longer than any client here keeps a connection: none meets the end of one with a request.
+# Longer than any client keeps a connection, so that none sends a request to a closed one.
 uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", timeout_keep_alive=60)
 """
 
 
 class Process:
-    """One process of ours with its output in a file."""
+    """A process with its output in a file."""
 
     def __init__(
         self,
@@ -59,20 +59,20 @@ class Process:
         port: int = 0,
         fork_server: ForkServer | None = None,
     ):
-        """Not started yet. Without a fork server ``words`` are of Python, never of a command."""
+        """``start`` starts it. Without a fork server ``words`` are arguments of Python."""
         self.name, self.port = name, port
         self._words, self._env, self._log = words, env, log
         self._fork_server = fork_server
         self._popen: subprocess.Popen[bytes] | Served | None = None
 
     def another(self, name: str, **environ: str) -> "Process":
-        """Return one like it under another name, not started; ``environ`` is what differs."""
+        """Return a copy with another name and changed environment, which is not started."""
         log = self._log.with_name(f"{name}.log")
         env = self._env | environ
         return Process(name, self._words, env, log, self.port, self._fork_server)
 
     def command(self, *words: str) -> "Process":
-        """Return a command with the settings of this process, not started."""
+        """Return a command with the settings of this process, which is not started."""
         log = self._log.with_name(f"{words[0]}-{next(_NUMBERS)}.log")
         return Process(words[0], ["-m", "opentill", *words], self._env, log)
 
@@ -87,7 +87,7 @@ class Process:
         return self._popen.wait(seconds)
 
     def start(self) -> None:
-        """Start it, again if it was killed."""
+        """Start it, also after it has ended."""
         with self._log.open("ab") as log:
             if self._fork_server is not None:
                 self._popen = self._fork_server.start_logged(
@@ -100,23 +100,23 @@ class Process:
             )  # fmt: skip
 
     def keep(self) -> None:
-        """Start it again if it ended, as whatever supervises processes does."""
+        """Restart it if it has ended, as a supervisor does."""
         if self._popen is not None and self._popen.poll() is not None:
             self.start()
 
     def kill(self) -> None:
-        """SIGKILL: no goodbye."""
+        """Kill it with SIGKILL."""
         if self._popen is not None:
             self._popen.kill()
             self._popen.wait()
 
     def end(self) -> None:
-        """SIGTERM."""
+        """Send SIGTERM."""
         if self._popen is not None and self._popen.poll() is None:
             self._popen.send_signal(signal.SIGTERM)
 
     def stop(self) -> None:
-        """SIGTERM, and SIGKILL if that does not help."""
+        """Stop it with SIGTERM, and with SIGKILL if it does not end."""
         if self._popen is None or self._popen.poll() is not None:
             return
         self.end()
@@ -127,12 +127,12 @@ class Process:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address of its server."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def output(self) -> str:
-        """What it wrote so far."""
+        """Its output so far."""
         return self._log.read_text(errors="replace")
 
 
@@ -148,10 +148,10 @@ class Cluster:
         source: Path | None = None,
         **settings: str,
     ) -> None:
-        """Nothing runs yet; ``settings`` are further environment variables without prefix.
+        """``start`` starts it; ``settings`` are environment variables without their prefix.
 
-        All are forked off the fork server, if there is one. ``source``: whose
-        programs they are, of another checkout perhaps.
+        All are forked if there is a fork server. ``source``: the folder of the package, which may
+        be that of another checkout.
         """
         program = ["-m", "opentill"] if fork_server is None else []
         ports = [free_port() for _ in range(servers + 1)]
@@ -193,15 +193,15 @@ class Cluster:
 
     @property
     def processes(self) -> list[Process]:
-        """All of them."""
+        """Bank, servers and worker."""
         return [self.bank, *self.servers, self.worker]
 
     def start(self, *, bank_too: bool = True) -> "Cluster":
-        """Start everything, or the servers alone, and wait until it answers."""
-        started = self.processes if bank_too else self.servers
-        for process in started:
+        """Start all processes, or only the servers, and wait until they respond."""
+        processes = self.processes if bank_too else self.servers
+        for process in processes:
             process.start()
-        for process in started:
+        for process in processes:
             if process.port:
                 wait_for(process)
         return self
@@ -214,12 +214,12 @@ class Cluster:
             process.stop()
 
     async def client(self, key: str = "") -> "Client":
-        """Return somebody who talks to it."""
+        """Return a client with an API key."""
         return Client(self, key)
 
 
 def wait_for(process: Process, seconds: float = 180, *, keep: bool = False) -> None:
-    """Wait until a process answers; if it is to be kept, one that ended is started again."""
+    """Wait until a process responds; ``keep`` restarts it if it ends."""
     end = time.monotonic() + seconds
     while True:
         if keep:
@@ -242,7 +242,7 @@ def _answers(port: int) -> bool:
 
 
 async def eventually(look: Callable[[], Awaitable[T]], seconds: float = 180) -> T:
-    """Return the first true value; the last one if there was none in time."""
+    """Call ``look`` until it returns a true value, and return its last value."""
     end = time.monotonic() + seconds
     while not (result := await look()) and time.monotonic() < end:
         await asyncio.sleep(0.03)
@@ -250,15 +250,15 @@ async def eventually(look: Callable[[], Awaitable[T]], seconds: float = 180) -> 
 
 
 class Shop:
-    """A merchant of a running cluster: its id, its key, and something on sale."""
+    """A merchant of a running cluster, with an API key and a product."""
 
     def __init__(self, merchant_id: str, key_id: str, key: str, product_id: str) -> None:
-        """Keep what was made."""
+        """Use ``make_shop``."""
         self.id, self.key_id, self.key, self.product_id = merchant_id, key_id, key, product_id
 
 
 async def make_shop(db: Db, price: str = "5.00", **terms: Any) -> Shop:
-    """Make a merchant with a key and a product, straight in the database."""
+    """Create a merchant with a key and a product by the services."""
     now = now_ms()
 
     async def work(tx: Tx) -> Shop:
@@ -272,10 +272,10 @@ async def make_shop(db: Db, price: str = "5.00", **terms: Any) -> Shop:
 
 
 class Client:
-    """A merchant's program and its customers' browsers, spread over the servers."""
+    """A merchant's program and its customers' browsers, which choose servers at random."""
 
     def __init__(self, cluster: Cluster, key: str = "") -> None:
-        """Talk to any of the servers, at random."""
+        """``key``: the merchant's API key."""
         self.cluster, self.key = cluster, key
         limits = httpx2.Limits(max_connections=200, max_keepalive_connections=100)
         self.http = httpx2.AsyncClient(timeout=120, limits=limits, trust_env=False)
@@ -291,13 +291,13 @@ class Client:
         await self.close()
 
     def server(self) -> str:
-        """Pick a server."""
+        """Return the address of a random server."""
         return random.choice(self.cluster.servers).url
 
     async def call(
         self, method: str, path: str, body: Any = None, idempotency: str = "", server: str = ""
     ) -> httpx2.Response:
-        """Make one API request."""
+        """Send an API request."""
         headers = {"X-API-Key": self.key}
         if idempotency:
             headers["Idempotency-Key"] = idempotency
@@ -320,17 +320,17 @@ class Client:
         return await self.http.post(f"{self.server()}/checkout/{session_id}", data=form)
 
     async def begin(self, session_id: str, method: str = "CREDIT_CARD") -> str | None:
-        """Send the payment page's form; return the attempt's id if the bank's page is next."""
-        answer = await self.send_form(session_id, method)
-        assert answer.status_code == 303, (answer.status_code, answer.text[:500])
-        match = re.search(r"/continue/(att_\w+)", answer.headers["location"])
+        """Send the payment page's form; return the attempt's id if it leads to the bank's page."""
+        response = await self.send_form(session_id, method)
+        assert response.status_code == 303, (response.status_code, response.text[:500])
+        match = re.search(r"/continue/(att_\w+)", response.headers["location"])
         return match[1] if match else None
 
     async def type_card(self, attempt_id: str, number: str = CARD) -> None:
-        """Fill the bank's card form."""
+        """Send the bank's card form."""
         form = {"number": number, "exp": "12/34", "csc": "123"}
-        answer = await self.http.post(f"{self.cluster.bank.url}/pay/{attempt_id}", data=form)
-        assert answer.status_code in {302, 303, 307}, answer.text[:500]
+        response = await self.http.post(f"{self.cluster.bank.url}/pay/{attempt_id}", data=form)
+        assert response.status_code in {302, 303, 307}, response.text[:500]
 
     async def come_back(self, session_id: str, attempt_id: str) -> None:
         """Follow the bank's link back."""
@@ -344,27 +344,27 @@ class Client:
         return data
 
     async def paid(self, product_id: str, number: str = CARD) -> str:
-        """Have an order paid from beginning to end; return its id."""
+        """Open a session, pay it at the bank and return the id of the PAID order."""
         session_id, order_id = await self.open(product_id)
         attempt_id = await self.begin(session_id)
         assert attempt_id
         await self.type_card(attempt_id, number)
-        await self.come_back(session_id, attempt_id)  # asks the bank, but not for long
+        await self.come_back(session_id, attempt_id)  # queries the bank, but not for long
 
-        async def paid() -> bool:
+        async def is_paid() -> bool:
             return (await self.order(order_id))["status"] == "PAID"
 
-        assert await eventually(paid), (await self.order(order_id))["status"]
+        assert await eventually(is_paid), (await self.order(order_id))["status"]
         return order_id
 
-    async def spoil(self, operation: str, kind: str, **how: Any) -> None:
-        """Order a fault at the bank."""
-        fault = {"operation": operation, "kind": kind, **how}
-        answer = await self.at_bank("POST", "/faults", fault)
-        assert answer.status_code == 201, answer.text
+    async def spoil(self, operation: str, kind: str, **options: Any) -> None:
+        """Inject a fault at the bank."""
+        fault = {"operation": operation, "kind": kind, **options}
+        response = await self.at_bank("POST", "/faults", fault)
+        assert response.status_code == 201, response.text
 
     async def at_bank(self, method: str, path: str, body: Any = None) -> httpx2.Response:
-        """Ask the bank something as the shop's operator."""
+        """Send a request to the bank's API."""
         headers = {"Authorization": f"Bearer {SECRET}"}
         return await self.http.request(
             method, self.cluster.bank.url + path, json=body, headers=headers
@@ -372,22 +372,22 @@ class Client:
 
 
 class PatientClient(Client):
-    """A client that repeats what got 503, as it is to: nothing was changed then.
+    """A client that repeats requests after 503, as clients should.
 
-    For many requests at once, which a busy machine may keep from the database for two seconds.
-    A form is another matter: its attempt may have begun.
+    For many concurrent requests, which on a busy machine may wait too long for a connection. The
+    form of a payment may have started an attempt before the 503.
     """
 
     def __init__(self, cluster: Cluster, key: str = "") -> None:
-        """Talk to any of the servers, at random."""
+        """``key``: the merchant's API key."""
         super().__init__(cluster, key)
-        self.sent_again: set[str] = set()  # sessions whose form was
+        self.sent_again: set[str] = set()  # sessions whose form was repeated
         self.repeated = 0  # requests that got 503
 
     async def call(
         self, method: str, path: str, body: Any = None, idempotency: str = "", server: str = ""
     ) -> httpx2.Response:
-        """Make one API request, again after each 503."""
+        """Send an API request, and repeat it after each 503."""
         while (
             response := await super().call(method, path, body, idempotency, server)
         ).status_code == 503:
@@ -396,18 +396,18 @@ class PatientClient(Client):
         return response
 
     async def limited(self, calls: Iterable[Awaitable[Any]], limit: int) -> list[Any]:
-        """Make requests at once, of which ``limit`` pass; return their responses.
+        """Send requests concurrently, assert that ``limit`` of them pass, and return the responses.
 
-        One that got 503 may have been counted before, and so may leave room for one less.
+        A request that got 503 may have been counted before, so that one less passes.
         """
-        before = self.repeated
+        repeated_before = self.repeated
         responses = await asyncio.gather(*calls)
-        passed = sum(one.status_code != 429 for one in responses)
-        assert limit - (self.repeated - before) <= passed <= limit
+        passed = sum(response.status_code != 429 for response in responses)
+        assert limit - (self.repeated - repeated_before) <= passed <= limit
         return responses
 
     async def send_form(self, session_id: str, method: str) -> httpx2.Response:
-        """Send the payment page's form, again after each 503."""
+        """Send the payment page's form, and repeat it after each 503."""
         while (response := await super().send_form(session_id, method)).status_code == 503:
             assert response.headers["retry-after"]
             self.sent_again.add(session_id)

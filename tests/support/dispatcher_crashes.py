@@ -1,4 +1,4 @@
-"""Events through dispatchers that are killed, to a receiver that fails."""
+"""Delivers events with dispatchers that are killed, to a receiver that fails."""
 
 import asyncio
 import os
@@ -18,15 +18,15 @@ _STDERR: Final = 2
 
 
 def failing(chance: random.Random, share: float) -> Any:
-    """Fail a share of the requests in all possible ways, at most five of each event.
+    """Return a behaviour that fails a share of the requests, at most five of each event.
 
-    A delivery is given up after ten attempts.
+    A delivery is given up only after ten attempts.
     """
     requests: Counter[str] = Counter()
 
-    def behave(got: ReceivedRequest) -> int | str:
-        requests[got.event_id] += 1
-        if requests[got.event_id] > 5 or chance.random() >= share:
+    def behave(request: ReceivedRequest) -> int | str:
+        requests[request.event_id] += 1
+        if requests[request.event_id] > 5 or chance.random() >= share:
             return 200
         return chance.choice((500, "reset", "hang", 302))
 
@@ -50,7 +50,7 @@ async def storm(
     kills: int,
     lease_s: float,
 ) -> None:
-    """Send events through dispatchers that are killed, until all have arrived."""
+    """Emit events and kill dispatchers ``kills`` times; return when all have arrived."""
     merchant_ids = [await harness.merchant() for _ in range(5)]
     for merchant_id in merchant_ids:
         await harness.endpoint(merchant_id, receiver.url)
@@ -59,8 +59,8 @@ async def storm(
         for batch in range(kills + 1):
             for merchant_id in merchant_ids:
                 await harness.emit(merchant_id, events // (kills + 1) // len(merchant_ids))
-            aim = len(receiver.got) + events // (kills + 1) // 2
-            await until(lambda n=aim: len(receiver.got) >= n, 120)
+            target = len(receiver.got) + events // (kills + 1) // 2
+            await until(lambda n=target: len(receiver.got) >= n, 120)
             if batch < kills:
                 process.kill()
                 process.wait()
@@ -80,7 +80,7 @@ async def storm(
 
 
 async def assert_all_arrived(harness: WebhookHarness, receiver: Receiver) -> None:
-    """Assert that every event arrived, each time with the bytes that were written."""
+    """Assert that every event arrived, with the body that was stored."""
     rows = await harness.rows("select id, body from events")
     bodies = {row["id"]: row["body"].encode() for row in rows}
     assert all(got.body == bodies[got.event_id] for got in receiver.got)

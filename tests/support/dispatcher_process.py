@@ -1,4 +1,4 @@
-"""A dispatcher as a process: ``dispatcher_process.py DATABASE_URL TIMEOUT_S LEASE_S``."""
+"""Runs a dispatcher: ``dispatcher_process.py DATABASE_URL TIMEOUT_S LEASE_S``."""
 
 import asyncio
 import sys

@@ -17,8 +17,7 @@ from support.api_server import ApiServer, Shop
 from support.ports import free_port
 
 _numbers: Final = itertools.count(1)
-# What reasons may name: fields, files, acts and types of the convention, codes. All else in them is
-# Chinese, and no name of ours.
+# The Latin words that reasons may contain: fields, files, acts and types of the convention, codes.
 _WORDS: Final = signature.PROTOCOL_FIELDS | frozenset("""
     alipay wxpay creditcard crypto paynow bank whatever
     epay submit mapi api php query settle order orders refund GET POST

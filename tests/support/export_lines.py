@@ -1,4 +1,4 @@
-"""A line of the export of orders as Python would write it, to compare PostgreSQL's with."""
+"""A line of the export of orders, written by Python to compare it with PostgreSQL's."""
 
 import msgspec
 

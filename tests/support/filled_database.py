@@ -1,8 +1,8 @@
-"""A database with as many orders as a busy merchant has, each with all that belongs to it.
+"""A merchant with many orders, each with its session, attempt, events and entries.
 
-One paid order goes through the services; the others are copies of its rows under other ids, at the
-speed of ``insert … select``, with the ledger's numbers and running balances as postings would have
-left them: `ledger check` finds nothing.
+One order is paid by the services. The others are copies of its rows under other ids, written by
+``insert … select``. Numbers and running balances of the ledger are as postings would have written
+them, so that `ledger check` reports no violation.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ from opentill.orders import Order
 from support import world
 
 HOUR: Final = 3_600_000
-# Columns of a copy that are not those of the order that is copied; n is its number.
+# Columns in which a copy differs from the original; n is its number.
 _ID: Final = "lpad(n::text, 26, '0')"
 _COPIED: Final = {
     "checkouts": {"id": f"'cs_' || {_ID}", "order_id": f"'order_' || {_ID}"},
@@ -28,9 +28,9 @@ _COPIED: Final = {
 
 
 async def copy(tx: Tx, order: Order, copies: int, apart_ms: int = 2 * 60_000) -> None:
-    """Copy a paid order of a merchant whose ledger has nothing but its payment.
+    """Copy a paid order of a merchant whose ledger contains only its payment.
 
-    The copies were created ``apart_ms`` one before the other.
+    Each copy was created ``apart_ms`` before the previous one.
     """
     for table, other in _COPIED.items():
         names = await tx.fetch(
@@ -88,7 +88,7 @@ async def copy(tx: Tx, order: Order, copies: int, apart_ms: int = 2 * 60_000) ->
 
 
 async def shop(tx: Tx, copies: int, apart_ms: int = 2 * 60_000, **terms: object) -> Order:
-    """Make a merchant with a paid order and so many copies of it; return the order."""
+    """Create a merchant with a paid order and ``copies`` of it; return the order."""
     order = await world.in_status(tx, "PAID", **terms)
     if copies:
         await copy(tx, order, copies, apart_ms)

@@ -1,4 +1,4 @@
-"""The JavaScript client, built as its lock file says: once for all workers of a run."""
+"""The JavaScript client, built with the packages of its lock file once for all workers."""
 
 import os
 import shutil
@@ -17,12 +17,12 @@ _NPM_OPTIONS: Final = ("--no-audit", "--no-fund", "--ignore-scripts", "--prefer-
 
 
 def lack(reason: str) -> NoReturn:
-    """Skip for a reason; fail where everything has to be there, in a pipeline."""
+    """Skip the test, but fail it in a pipeline, which must have all programs."""
     (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
 
 
 def need(*programs: str) -> None:
-    """See that programs are installed."""
+    """Skip the test unless these programs are installed."""
     missing = [name for name in programs if shutil.which(name) is None]
     if missing:
         lack(f"not installed: {', '.join(missing)}")
@@ -31,8 +31,8 @@ def need(*programs: str) -> None:
 def run(
     words: Sequence[str | Path], cwd: Path, *, taken: tuple[int, ...] = (0,), **environ: str
 ) -> str:
-    """Run a program and return what it printed; an exit status that is not taken is a failure."""
-    done = subprocess.run(
+    """Run a program and return its output; assert that its exit status is one of ``taken``."""
+    process = subprocess.run(
         [str(word) for word in words],
         cwd=cwd,
         env=os.environ | {"no_proxy": "*"} | environ,
@@ -41,8 +41,9 @@ def run(
         timeout=300,
         check=False,
     )
-    assert done.returncode in taken, f"{words}\n{done.stdout[-8000:]}\n{done.stderr[-4000:]}"
-    return done.stdout
+    output = f"{process.stdout[-8000:]}\n{process.stderr[-4000:]}"
+    assert process.returncode in taken, f"{words}\n{output}"
+    return process.stdout
 
 
 @pytest.fixture(scope="session")
@@ -52,21 +53,21 @@ def javascript_client(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return once(tmp_path_factory, "javascript", _build)
 
 
-def npm_ci(place: Path) -> None:
-    """Install what the lock file of a folder names."""
-    run(["npm", "ci", *_NPM_OPTIONS], place)
+def npm_ci(folder: Path) -> None:
+    """Install the packages of a folder's lock file."""
+    run(["npm", "ci", *_NPM_OPTIONS], folder)
 
 
-def _build(place: Path) -> None:
-    unwanted = shutil.ignore_patterns("node_modules", "dist")
-    shutil.copytree(SOURCE, place, ignore=unwanted, dirs_exist_ok=True)
-    npm_ci(place)
-    run([place / "node_modules/.bin/tsc", "-p", "."], place)
-    (place / "node_modules" / "@opentill").mkdir()
-    (place / "node_modules" / "@opentill" / "client").symlink_to("../..")
+def _build(folder: Path) -> None:
+    ignore = shutil.ignore_patterns("node_modules", "dist")
+    shutil.copytree(SOURCE, folder, ignore=ignore, dirs_exist_ok=True)
+    npm_ci(folder)
+    run([folder / "node_modules/.bin/tsc", "-p", "."], folder)
+    (folder / "node_modules" / "@opentill").mkdir()
+    (folder / "node_modules" / "@opentill" / "client").symlink_to("../..")
 
 
-def node_tests(place: Path, file: str, **environ: str) -> str:
+def node_tests(folder: Path, file: str, **environ: str) -> str:
     """Run a file of tests with Node.js, and return its report (TAP)."""
     words: list[Any] = ["node", "--test", "--test-reporter=tap", f"test/{file}"]
-    return run(words, place, taken=(0, 1), **environ)
+    return run(words, folder, taken=(0, 1), **environ)

@@ -1,4 +1,4 @@
-"""Payments in every state, made up, for tests of pages alone."""
+"""Customers' pages for payments in every state, rendered from example structs."""
 
 from zoneinfo import ZoneInfo
 
@@ -79,8 +79,8 @@ HOSTILE_PAYMENT = msgspec.structs.replace(
 )
 
 
-def _links(payment: Payment, visit: Visit) -> dict[str, Page]:
-    """Make the pages of a payment link that sells what a payment is for."""
+def _render_links(payment: Payment, visit: Visit) -> dict[str, Page]:
+    """Render the pages of a payment link for a payment's item."""
     link = Link(
         slug="0123456789abcdefghjkmnpqrstvwxyz",
         state="ACTIVE",
@@ -93,27 +93,28 @@ def _links(payment: Payment, visit: Visit) -> dict[str, Page]:
         livemode=payment.livemode,
         brand=payment.brand,
     )
-    typed = LinkEntries(quantity=payment.name or "x", amount=payment.name or "x", form_id="f" * 32)
+    name = payment.name or "x"
+    entries = LinkEntries(quantity=name, amount=name, form_id="f" * 32)
     most = Money(payment.amount.minor * 1000, payment.amount.currency)
     return {
         "link": link_page(link, visit, LinkEntries()),
         "link-quantity": link_page(
-            link, visit, typed, {"quantity": "Enter a whole number from 1 to {most}"}
+            link, visit, entries, {"quantity": "Enter a whole number from 1 to {most}"}
         ),
         "link-amount": link_page(
             msgspec.structs.replace(link, most=most, most_at_once=1),
             visit,
-            typed,
+            entries,
             {"amount": "Enter an amount from {least} to {most}"},
         ),
         "link-used": link_page(
-            msgspec.structs.replace(link, state="USED_UP", unfinished=None), visit, typed
+            msgspec.structs.replace(link, state="USED_UP", unfinished=None), visit, entries
         ),
     }
 
 
 def made(localizer: Localizer, payment: Payment = PAYMENT, public_url: str = "") -> dict[str, Page]:
-    """Make every page that there is from one payment; name → page."""
+    """Render every page that a payment can have; name → page."""
     visit = Visit(
         localizer=localizer, now=NOW, public_url=public_url, test_mode=not payment.livemode
     )
@@ -122,13 +123,13 @@ def made(localizer: Localizer, payment: Payment = PAYMENT, public_url: str = "")
         payment, order_status="PAID", paid_at=NOW, method="CREDIT_CARD", methods=()
     )
 
-    def tried(**changes: object) -> Payment:
+    def with_attempt(**changes: object) -> Payment:
         return msgspec.structs.replace(payment, attempt=msgspec.structs.replace(attempt, **changes))
 
-    scanned = msgspec.structs.replace(
+    qr_attempt = msgspec.structs.replace(
         attempt, method="ALIPAY", action_url="", qr_text=attempt.qr_text or "https://qr.example"
     )
-    wired = msgspec.structs.replace(
+    transfer_attempt = msgspec.structs.replace(
         attempt,
         method="BANK_TRANSFER",
         action_url="",
@@ -147,12 +148,12 @@ def made(localizer: Localizer, payment: Payment = PAYMENT, public_url: str = "")
                 "method": "Choose one of the payment methods",
             },
         ),
-        "declined": open_page(tried(status="DECLINED", reason="insufficient_funds"), visit),
-        "unfinished": open_page(tried(status="ACTION_REQUIRED"), visit),
+        "declined": open_page(with_attempt(status="DECLINED", reason="insufficient_funds"), visit),
+        "unfinished": open_page(with_attempt(status="ACTION_REQUIRED"), visit),
         "no-methods": open_page(msgspec.structs.replace(payment, methods=()), visit),
         "continue": continue_page(payment, visit, attempt),
-        "qr": continue_page(payment, visit, scanned),
-        "transfer": continue_page(payment, visit, wired),
+        "qr": continue_page(payment, visit, qr_attempt),
+        "transfer": continue_page(payment, visit, transfer_attempt),
         "waiting": status_page(payment, visit, "waiting"),
         "paid": status_page(paid, visit, "paid"),
         "refunded": status_page(
@@ -181,7 +182,7 @@ def made(localizer: Localizer, payment: Payment = PAYMENT, public_url: str = "")
             msgspec.structs.replace(payment, quantity=3, reference=payment.name or "INV-2026-0042"),
             visit,
         ),
-        **_links(payment, visit),
+        **_render_links(payment, visit),
         "submission-refused": refusal_page(visit, -1, "money 须为大于 0、最多两位小数的金额"),
         "missing": trouble_page("missing", visit),
         "refused": trouble_page("refused", visit, again="/checkout/x"),

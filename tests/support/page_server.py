@@ -35,7 +35,7 @@ async def serving(application: Any, listener: socket.socket) -> AsyncIterator[No
         application, log_level="error", lifespan="on", timeout_graceful_shutdown=2
     )
     server = uvicorn.Server(config)
-    server.capture_signals = contextlib.nullcontext  # pytest's own stay
+    server.capture_signals = contextlib.nullcontext  # keep pytest's signal handlers
     task = asyncio.create_task(server.serve(sockets=[listener]))
     while not server.started:
         if task.done():
@@ -69,7 +69,7 @@ async def page_server(
     tmp_path_factory: pytest.TempPathFactory,
     through: Callable[[str], str],
 ) -> AsyncIterator[Starlette]:
-    """One server with worker and sandbox bank for all tests of a worker, without rate limits."""
+    """The server with worker and sandbox bank of all tests of a worker; it has no rate limits."""
     directory = tmp_path_factory.mktemp("till")
     with clone(postgres_url, template) as url:
         settings = Settings(
@@ -88,12 +88,12 @@ async def page_server(
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def open_session(page_server: Starlette) -> Open:
-    """Open checkout sessions of a merchant of the test's own."""
+    """A function that opens checkout sessions of a new merchant."""
     return await opening(page_server)
 
 
 async def opening(page_server: Starlette) -> Open:
-    """Make a merchant; what it gives opens checkout sessions."""
+    """Create a merchant and return a function that opens checkout sessions."""
     db, url = page_server.state.app.db, page_server.state.settings.public_url
     merchant = await db.run(lambda tx: merchants.create(tx, name="Harbour Books", now=now_ms()))
 

@@ -1,4 +1,4 @@
-"""A device with a passkey, in software: it answers what pages ask a browser to make or to use."""
+"""A passkey in software, which creates and signs the responses of a browser to pages."""
 
 import base64
 import hashlib
@@ -30,7 +30,7 @@ def _decode(text: str) -> bytes:
 
 
 def options_in(page: httpx2.Response) -> dict[str, Any]:
-    """Return what a page asks its browser to make or use a passkey with."""
+    """Return the options with which a page asks its browser to create or use a passkey."""
     match = re.search(r'data-options="([^"]+)"', page.text)
     assert match is not None, page.text
     options: dict[str, Any] = json.loads(html.unescape(match[1]))
@@ -38,16 +38,16 @@ def options_in(page: httpx2.Response) -> dict[str, Any]:
 
 
 def on_localhost(visitor: Visitor) -> dict[str, str]:
-    """Return the headers of a browser that has a page open at the name of loopback."""
+    """Return the headers of a browser with a page of ``localhost``, as passkeys need a name."""
     host = f"localhost:{urlsplit(visitor.api_server.url).port}"
     return {"host": host, "origin": f"http://{host}"}
 
 
 class PasskeyDevice:
-    """One passkey: its key, its credential id, and whose it is."""
+    """One passkey: its key, its credential id and its user."""
 
     def __init__(self) -> None:
-        """No passkey was made yet."""
+        """``create`` registers the passkey."""
         self._key = ec.generate_private_key(ec.SECP256R1())
         self.credential_id = secrets.token_bytes(16)
         self.user_handle = b""
@@ -59,7 +59,7 @@ class PasskeyDevice:
         return head + bytes([flags]) + self._count.to_bytes(4, "big")
 
     def create(self, options: dict[str, Any], origin: str) -> str:
-        """Make the passkey that a page asks for."""
+        """Return the response to a page that asks for a new passkey."""
         self.user_handle = _decode(options["user"]["id"])
         numbers = self._key.public_key().public_numbers()
         x, y = numbers.x.to_bytes(32, "big"), numbers.y.to_bytes(32, "big")
@@ -72,7 +72,7 @@ class PasskeyDevice:
         )
 
     def use(self, options: dict[str, Any], origin: str, **more: str) -> str:
-        """Sign what a page asks for; ``more`` replaces parts of the response."""
+        """Return the signed response to a page; ``more`` replaces parts of it."""
         data = self._data(options["rpId"], _PRESENT | _VERIFIED)
         client_data = _client_data("webauthn.get", options["challenge"], origin)
         signature = self._key.sign(data + hashlib.sha256(client_data).digest(), ec.ECDSA(SHA256()))
@@ -102,20 +102,20 @@ def _client_data(kind: str, challenge: str, origin: str) -> bytes:
 
 
 def add_passkey(visitor: Visitor) -> PasskeyDevice:
-    """Add a passkey by the pages, as somebody who is logged in."""
-    device, here = PasskeyDevice(), on_localhost(visitor)
-    page = visitor.post("/security/passkeys/begin", headers=here)
-    credential = device.create(options_in(page), here["origin"])
-    added = visitor.post(
-        "/security/passkeys", {"credential": credential, "name": "Phone"}, headers=here
+    """Add a passkey to a logged-in visitor's account on the page of security."""
+    device, headers = PasskeyDevice(), on_localhost(visitor)
+    page = visitor.post("/security/passkeys/begin", headers=headers)
+    credential = device.create(options_in(page), headers["origin"])
+    response = visitor.post(
+        "/security/passkeys", {"credential": credential, "name": "Phone"}, headers=headers
     )
-    assert added.status_code in {200, 303}, added.text
+    assert response.status_code in {200, 303}, response.text
     return device
 
 
 def log_in_by_passkey(visitor: Visitor, device: PasskeyDevice) -> httpx2.Response:
-    """Log in with a passkey alone."""
-    here = on_localhost(visitor)
-    page = visitor.post("/login/passkey/begin", headers=here)
-    credential = device.use(options_in(page), here["origin"])
-    return visitor.post("/login/passkey", {"credential": credential}, headers=here)
+    """Log in with a passkey, without a password."""
+    headers = on_localhost(visitor)
+    page = visitor.post("/login/passkey/begin", headers=headers)
+    credential = device.use(options_in(page), headers["origin"])
+    return visitor.post("/login/passkey", {"credential": credential}, headers=headers)

@@ -1,4 +1,4 @@
-"""Merchants with money and bank accounts, runs of payouts, and a database that dies."""
+"""Merchants with money and bank accounts, payout runs, and a database whose process is killed."""
 
 import hashlib
 from collections.abc import Awaitable, Callable
@@ -32,28 +32,28 @@ OWN: Final = bankaccounts.check_account("The Till Ltd", "GB29NWBK60161331926819"
 
 
 class Killed(Exception):
-    """The process is gone."""
+    """Ends a process that was killed."""
 
 
 class Dying(Db):
-    """A database under a process that is killed at its nth transaction, before or after it."""
+    """A database of a process that is killed at its nth transaction, before or after the commit."""
 
     def __init__(self, db: Db, last: int, *, committed: bool) -> None:
-        """``committed``: the last transaction is committed, and nobody hears of it."""
+        """``committed``: the last transaction is committed, but the process does not learn it."""
         self._db = db
         self._last = last
         self._committed = committed
 
     def connection(self, within_s: float | None = None) -> AbstractAsyncContextManager[Tx]:
-        """Lend a connection of the real one."""
+        """Lend a connection of ``db``."""
         return self._db.connection(within_s)
 
     def snapshot(self, other: Tx | None = None) -> AbstractAsyncContextManager[Tx]:
-        """Lend a snapshot of the real one."""
+        """Lend a snapshot of ``db``."""
         return self._db.snapshot(other)
 
     async def run(self, work: Callable[[Tx], Awaitable[T]]) -> T:
-        """Run a transaction, if it is still alive."""
+        """Run a transaction, or raise Killed."""
         self._last -= 1
         if self._last > 0:
             return await self._db.run(work)
@@ -74,7 +74,7 @@ async def payee(
     rule: HoldRule = RULE,
     **terms: Any,
 ) -> Merchant:
-    """Make a merchant with money in euro, and with a bank account unless that is None."""
+    """Create a merchant with money in euro and a bank account, unless ``account`` is None."""
     merchant_ = await merchant(tx, **{"settlement_currency": "EUR", **terms})
     adjustment = adjustments.AdjustmentRequest(
         kind="recharge", amount_minor=minor, reference=fresh(), reason="start", by="ann"
@@ -86,19 +86,19 @@ async def payee(
 
 
 def wanted(reference: str, **changes: Any) -> RunRequest:
-    """Return a request for a run in euro."""
+    """Return a request for a payout run in euro."""
     return RunRequest(
         **{"currency": "EUR", "reference": reference, "actor": ANN, "source": OWN, **changes}
     )
 
 
 async def begin(db: Db, reference: str, now: int = NOW, **changes: Any) -> Run:
-    """Begin a run, or find it."""
+    """Start a run, or find it if it was started before."""
     return await db.run(lambda tx: payouts.start_run(tx, wanted(reference, **changes), now))
 
 
 async def whole(db: Db, reference: str, now: int = NOW, **changes: Any) -> RunView:
-    """Make a run from its beginning to READY."""
+    """Perform a run until it is READY."""
     run = await begin(db, reference, now, **changes)
     return await payouts.perform_run(db, run, KEY, now)
 
@@ -106,7 +106,7 @@ async def whole(db: Db, reference: str, now: int = NOW, **changes: Any) -> RunVi
 async def taken(
     db: Db, run_id: str, form: payouts.Form = "xml", now: int = NOW, key: str = KEY
 ) -> bytes:
-    """Take a run's file as the operator does."""
+    """Download a run's file as the operator."""
     await payouts.send_run(db, run_id, FileRequest(form, BOB, None), key, now)
     with await payouts.make_file(db, run_id, key) as file:
         return file.read()

@@ -1,4 +1,4 @@
-"""Small pictures of each kind, made byte by byte, and what is wrong with others."""
+"""Writes small PNG, JPEG and WebP files."""
 
 import struct
 import zlib
@@ -10,7 +10,7 @@ def chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def png(width: int = 64, height: int = 48, *more: bytes, color: bytes = b"\x0d\x5c\x49") -> bytes:
-    """Return a PNG of one colour; ``more`` chunks stand before its pixels."""
+    """Return a PNG of one colour with ``more`` chunks before its pixels."""
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     pixels = zlib.compress((b"\0" + color * width) * height)
     parts = (chunk(b"IHDR", header), *more, chunk(b"IDAT", pixels), chunk(b"IEND", b""))
@@ -18,11 +18,11 @@ def png(width: int = 64, height: int = 48, *more: bytes, color: bytes = b"\x0d\x
 
 
 def jpeg(width: int = 64, height: int = 48, frame: int = 0xC0) -> bytes:
-    """Return the parts of a JPEG that say what it is."""
+    """Return a JPEG with the parts that identify it."""
     start = b"\xff\xd8\xff\xe0\x00\x10JFIF\0\1\1\0\0\1\0\1\0\0"
     size = b"\xff" + bytes([frame]) + struct.pack(">HBHHB", 11, 8, height, width, 1) + b"\1\x11\0"
     scan = b"\xff\xda\x00\x08\1\1\0\0\x3f\0" + b"\x12\x34\xff\x00\x56"
-    return start + b"\xff" + size + scan + b"\xff\xd9"  # with a byte that fills
+    return start + b"\xff" + size + scan + b"\xff\xd9"  # after a fill byte
 
 
 def _riff(kind: bytes, data: bytes) -> bytes:
@@ -31,7 +31,7 @@ def _riff(kind: bytes, data: bytes) -> bytes:
 
 
 def webp(kind: bytes = b"VP8 ", width: int = 64, height: int = 48, flags: int = 0) -> bytes:
-    """Return the parts of a WebP that say what it is."""
+    """Return a WebP with the parts that identify it."""
     match kind:
         case b"VP8 ":
             data = b"\x10\0\0\x9d\x01\x2a" + struct.pack("<HH", width, height)

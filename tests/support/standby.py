@@ -1,4 +1,4 @@
-"""A second PostgreSQL that follows an embedded one: to be read from, or promoted."""
+"""A PostgreSQL standby of an embedded server, for reads or to be promoted."""
 
 import contextlib
 import os
@@ -17,10 +17,10 @@ NAME: Final = "standby"
 
 
 class Standby:
-    """Its files are copied from the primary while that runs, by ``pg_basebackup``."""
+    """A standby whose files ``pg_basebackup`` copies from the running primary."""
 
     def __init__(self, primary_url: str, folder: Path) -> None:
-        """Nothing runs yet; ``folder`` is empty."""
+        """``start`` starts it; ``folder`` is empty."""
         query = {name: values[0] for name, values in parse_qs(urlsplit(primary_url).query).items()}
         self._primary = Path(query["host"])
         self._primary_url = primary_url
@@ -32,17 +32,17 @@ class Standby:
 
     @property
     def url(self) -> str:
-        """Its address alone."""
+        """The address of the standby."""
         return f"postgresql://opentill@/opentill?host={self.path}&port=5432"
 
     @property
     def both(self) -> str:
-        """The address of whichever of the two takes writes."""
+        """The address of the primary, whichever of the two servers that is."""
         hosts = f"host={self._primary},{self.path}&port=5432,5432"
         return f"postgresql://opentill@/opentill?{hosts}&target_session_attrs=read-write"
 
     def start(self) -> Self:
-        """Copy the primary if that was not done yet, and follow it."""
+        """Copy the primary, unless that was done before, and start the standby."""
         if not self.path.exists():
             self.path.mkdir(mode=0o700)
             if self._ids is not None:
@@ -50,8 +50,8 @@ class Standby:
                 sysuser.allow_path(self.path, self._ids[0])
             source = f"host={self._primary} port=5432 user=opentill application_name={NAME}"
             self._run("pg_basebackup", "-D", str(self.path), "-d", source, "-R", "-c", "fast")
-            for copied in self.path.glob(".s.PGSQL.*"):  # the primary's, which is at home there
-                copied.unlink()
+            for primary_socket in self.path.glob(".s.PGSQL.*"):
+                primary_socket.unlink()
         settings = dict(cluster.SETTINGS, unix_socket_directories=str(self.path))
         settings.update(hot_standby="on", wal_receiver_status_interval="1s")
         settings.update(default_transaction_isolation="read committed")
@@ -63,12 +63,12 @@ class Standby:
         return self
 
     def acknowledge(self) -> None:
-        """Have the primary wait for it at every commit from now on."""
+        """Have the primary wait for the standby at every commit."""
         self.sql(self._primary_url, f"alter system set synchronous_standby_names = '{NAME}'")
         self.sql(self._primary_url, "select pg_reload_conf()")
 
     def promote(self) -> None:
-        """Make it the primary, and wait until it is."""
+        """Make the standby the primary, and wait until it is."""
         self._run("pg_ctl", "-D", str(self.path), "-w", "-t", "60", "promote")
 
     def sql(self, url: str, statement: str) -> str:
@@ -76,7 +76,7 @@ class Standby:
         return self._run("psql", "-X", "-q", "-At", "-d", url, "-c", statement)
 
     def stop(self) -> None:
-        """Stop it at once: it can start again."""
+        """Stop it immediately; it can be started again."""
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
             try:
@@ -109,8 +109,8 @@ class Standby:
 
 
 @contextlib.contextmanager
-def following(primary_url: str) -> Iterator[Standby]:
-    """Run one while the block runs."""
+def running_standby(primary_url: str) -> Iterator[Standby]:
+    """Run a standby while the block runs."""
     with tempfile.TemporaryDirectory(prefix="opentill-standby-") as name:
         standby = Standby(primary_url, Path(name))
         try:

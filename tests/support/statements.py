@@ -1,4 +1,4 @@
-"""Every statement of the product, wherever it stands."""
+"""All SQL statements of the product."""
 
 import importlib
 import pkgutil
@@ -11,7 +11,7 @@ from opentill.cli.survey_statements import enumerate_variants
 from opentill.db.query import Command, Query, Value
 from opentill.list_counts.queries import Lists
 
-# A clause that locks rows; comments of SQL are no part of it.
+# A clause that locks rows.
 LOCKS: Final = re.compile(
     r"\bfor\s+(no\s+key\s+)?(update|share|key\s+share)(\s+of\s+\w+)?(\s+skip\s+locked)?\b",
     re.IGNORECASE,
@@ -19,7 +19,10 @@ LOCKS: Final = re.compile(
 
 
 def _values() -> Iterable[tuple[str, Any]]:
-    """Return what modules have under a name, such as orders.queries.LOCKED; queries.py first."""
+    """Yield the values of all modules with their names, such as orders.queries.LOCKED.
+
+    ``queries.py`` come first, so that a statement gets its name there.
+    """
     names = [module.name for module in pkgutil.walk_packages(opentill.__path__, "opentill.")]
     for module_name in sorted(names, key=lambda name: (not name.endswith(".queries"), name)):
         if not module_name.endswith("__main__"):
@@ -39,14 +42,14 @@ def _everywhere() -> dict[str, Any]:
 
 
 EVERYWHERE: Final = _everywhere()  # by module and name, such as orders.queries.LOCKED
-# The statements of each list of a merchant's rows, by the filters that are given.
+# The statements of each list of a merchant's rows, by the filters of a request.
 LISTS: Final[dict[str, Lists[Any]]] = {
     name: value for name, value in _values() if name.endswith(".LISTS") and isinstance(value, dict)
 }
 
 
 def without_comments(sql: str) -> str:
-    """Return SQL on one line, without what is only for people."""
+    """Return SQL without comments and on one line."""
     return " ".join(re.sub(r"--[^\n]*", "", sql).split())
 
 

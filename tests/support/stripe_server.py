@@ -1,9 +1,9 @@
-"""Stripe's Checkout as its public OpenAPI description has it, on loopback, with faults on demand.
+"""A simulation of Stripe's Checkout on loopback, with injectable faults.
 
-The emulator of the package registry (``localstripe``) has no Checkout Sessions. This has what we
-use of them, their payments, refunds and disputes: shapes, errors, idempotency keys and signatures
-as documented at https://docs.stripe.com/api; nothing is taken from our own adapter. Faults are
-spoilt answers, before or after the work is done.
+The emulator of the package registry (``localstripe``) has no Checkout Sessions. This one has the
+parts of their API that OpenTill uses, with payments, refunds and disputes. Fields, errors,
+idempotency keys and signatures follow https://docs.stripe.com/api, and share no code with our
+adapter. A fault spoils a response before or after the operation.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ SESSION_FIELDS: Final = {
 
 
 class Refused(Exception):
-    """An answer of 4xx in Stripe's form."""
+    """A response of 4xx in Stripe's format."""
 
     def __init__(
         self, status: int, code: str, message: str, kind: str = "invalid_request_error"
@@ -66,10 +66,10 @@ def unflatten(pairs: Any) -> dict[str, Any]:
 
 
 class StripeServer:
-    """The server, and its customers' and clerks' doings."""
+    """The server, and the actions of customers, banks and Stripe's staff."""
 
     def __init__(self) -> None:
-        """Start it with ``start``."""
+        """``start`` starts it."""
         self.url = ""
         self.sessions: dict[str, dict[str, Any]] = {}
         self.intents: dict[str, dict[str, Any]] = {}
@@ -77,8 +77,8 @@ class StripeServer:
         self.calls: list[tuple[str, str, dict[str, str]]] = []
         self.clearing = "usd"
         self.refund_status = "succeeded"
-        self.takes_s = 0.0  # an answer
-        self.after_look: Callable[[], Any] = lambda: None  # between two calls of the adapter
+        self.takes_s = 0.0  # the time before each response
+        self.after_look: Callable[[], Any] = lambda: None  # called between two calls of the adapter
         self._faults: list[tuple[str, str]] = []
         self._answers: dict[str, tuple[str, int, str]] = {}
         self._numbers = count(1)
@@ -110,25 +110,25 @@ class StripeServer:
             await self._runner.cleanup()
 
     def spoil(self, operation: str, *kinds: str) -> None:
-        """Spoil the next answers: ``500``, ``429``, ``409``, ``reset``, ``html``, ``hang``.
+        """Spoil the next responses: ``500``, ``429``, ``409``, ``reset``, ``html``, ``hang``.
 
-        With ``_after`` only once the work is done.
+        With the suffix ``_after`` only after the operation was done.
         """
         self._faults += [(operation, kind) for kind in kinds]
 
     def count(self, operation: str) -> int:
-        """Return how often it was called."""
+        """Return how often an operation was called."""
         return sum(name == operation for name, _, _ in self.calls)
 
-    # What customers, their banks and Stripe's clerks do.
+    # Actions of customers, their banks and Stripe's staff
 
     def of_attempt(self, attempt_id: str) -> dict[str, Any]:
-        """Return the one session of an attempt."""
+        """Return the only session of an attempt."""
         (session,) = [s for s in self.sessions.values() if s["client_reference_id"] == attempt_id]
         return session
 
     def open_others(self, number: int, first_s: int, last_s: int) -> None:
-        """Open sessions of others, evenly between two times (Unix s)."""
+        """Open sessions of other shops, evenly between two times (Unix s)."""
         (session, *_) = self.sessions.values()
         for at in range(number):
             name = self._name("cs")
@@ -138,7 +138,7 @@ class StripeServer:
         self.sessions = dict(latest)
 
     def pay(self, attempt_id: str, status: str = "succeeded", amount: int | None = None) -> str:
-        """Have the customer pay on the page: ``succeeded`` or ``processing``; the payment."""
+        """Pay on Stripe's page, with the status ``succeeded`` or ``processing``; return the id."""
         session = self.of_attempt(attempt_id)
         assert session["status"] == "open"
         intent_id = self._name("pi")
@@ -183,7 +183,7 @@ class StripeServer:
         }
 
     def bank_says(self, intent_id: str, *, paid: bool) -> None:
-        """Have the bank end a payment that is processing."""
+        """End a payment that is processing, as the bank."""
         intent = self.intents[intent_id]
         (session,) = [s for s in self.sessions.values() if s["payment_intent"] == intent_id]
         if paid:
@@ -213,7 +213,7 @@ class StripeServer:
         } | changes
 
     def refund_in_dashboard(self, intent_id: str, amount: int, **changes: Any) -> dict[str, Any]:
-        """Refund a payment as somebody does in Stripe's dashboard: without metadata of ours."""
+        """Refund a payment in Stripe's dashboard, which sets no metadata of ours."""
         name = self._name("re")
         self.refunds[name] = {
             "id": name,
@@ -229,7 +229,7 @@ class StripeServer:
         return self.refunds[name]
 
     def reverse_refund(self, refund_id: str) -> dict[str, Any]:
-        """Have the customer's bank send the money of a refund back."""
+        """Return the money of a refund, as the customer's bank."""
         self.refunds[refund_id] |= {"status": "failed", "failure_reason": "lost_or_stolen_card"}
         return self.refunds[refund_id]
 
@@ -256,7 +256,7 @@ class StripeServer:
         mac = hmac.new(secret.encode(), b"%d." % stamp + body, hashlib.sha256).hexdigest()
         return {"stripe-signature": f"t={stamp},v1={mac},v0={'0' * 64}"}, body
 
-    # What the API does.
+    # Operations of the API
 
     def _name(self, prefix: str) -> str:
         return f"{prefix}_test_{next(self._numbers)}"
@@ -319,7 +319,7 @@ class StripeServer:
                     raise Refused(400, "", message, "idempotency_error")
                 return status, text
             result = work(request, unflatten(pairs))
-        except Refused as error:  # what was not begun is not kept under its key
+        except Refused as error:  # an operation that was not started is not stored under its key
             body = {"type": error.kind, "code": error.code, "message": error.message}
             return error.status, json.dumps({"error": body})
         shown = {name: value for name, value in result.items() if not name.startswith("_")}
