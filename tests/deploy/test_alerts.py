@@ -1,4 +1,4 @@
-"""The alert rules and the board: what they ask for is there, and each alert has a page to go to."""
+"""Alert rules and the board use metrics that exist, and each alert has a runbook."""
 
 import json
 import re
@@ -40,66 +40,66 @@ SUFFIXES: Final = {
 
 
 def _selectors(expression: Any) -> Iterator[Any]:
-    """Yield what an expression selects, at any depth."""
+    """Yield the selectors of an expression, at any depth."""
     if isinstance(expression, promql_parser.VectorSelector):
         yield expression
     for name in ("expr", "lhs", "rhs", "vector_selector", "args", "param"):
         inner = getattr(expression, name, None)
-        for one in inner if isinstance(inner, list) else [inner]:
-            if isinstance(one, promql_parser.Expr):
-                yield from _selectors(one)
+        for part in inner if isinstance(inner, list) else [inner]:
+            if isinstance(part, promql_parser.Expr):
+                yield from _selectors(part)
 
 
-async def _there(db: Db) -> dict[str, set[str]]:
-    """Return the names of all series that a deployment has, with the labels that they may have."""
+async def _read_series(db: Db) -> dict[str, set[str]]:
+    """Return the names of a deployment's series, with their possible labels."""
     readings = [
         *await health.readings(db, now_ms),
         *health.replica_readings(usable=True, lag_s=0.0),
     ]
     text = metrics.render(readings).decode()
-    found: dict[str, set[str]] = {}
+    series: dict[str, set[str]] = {}
     for name, kind in re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE):
-        found |= {name + suffix: {"le"} for suffix in SUFFIXES.get(kind, ("",))}
+        series |= {name + suffix: {"le"} for suffix in SUFFIXES.get(kind, ("",))}
     for measured in metrics.MEASURED:
         for counted in (measured.counter, measured.histogram):
-            _add_labels(found, counted)
+            _add_labels(series, counted)
     for counted in metrics.COUNTED:
-        _add_labels(found, counted)
+        _add_labels(series, counted)
     for reading in readings:
         names = {name for sample, _ in reading.samples for name in sample}
-        found[reading.name] |= names | ({"currency"} if "by settlement" in reading.help else set())
-    found["opentill_build_info"] |= {"version", "python"}
-    return found
+        series[reading.name] |= names | ({"currency"} if "by settlement" in reading.help else set())
+    series["opentill_build_info"] |= {"version", "python"}
+    return series
 
 
-def _add_labels(found: dict[str, set[str]], counted: Any) -> None:
+def _add_labels(series: dict[str, set[str]], counted: Any) -> None:
     for suffix in ("_total", "_bucket", "_sum", "_count"):
-        if counted.name + suffix in found:
-            found[counted.name + suffix] |= set(counted.labels)
+        if counted.name + suffix in series:
+            series[counted.name + suffix] |= set(counted.labels)
 
 
-async def test_every_metric_and_label_that_an_alert_or_a_panel_names_is_there(db: Db) -> None:
-    there = await _there(db)
-    asked = 0
+async def test_every_metric_and_label_of_alerts_and_panels_exists(db: Db) -> None:
+    series = await _read_series(db)
+    selectors = 0
     for expression in EXPRESSIONS:
         for selector in _selectors(promql_parser.parse(expression)):
-            asked += 1
+            selectors += 1
             if selector.name in OF_PROMETHEUS:
                 continue
-            assert selector.name in there, expression
-            named = {matcher.name for matcher in selector.matchers.matchers}
-            assert named <= there[selector.name], (named, expression)
-    assert asked > len(EXPRESSIONS)
+            assert selector.name in series, expression
+            labels = {matcher.name for matcher in selector.matchers.matchers}
+            assert labels <= series[selector.name], (labels, expression)
+    assert selectors > len(EXPRESSIONS)
 
 
-async def test_every_metric_has_a_help_text_and_stands_on_the_board(db: Db) -> None:
+async def test_every_metric_has_a_help_text_and_is_on_the_board(db: Db) -> None:
     readings = await health.readings(db, now_ms)
     text = metrics.render(readings).decode()
     helped = set(re.findall(r"^# HELP (\w+) \S", text, re.MULTILINE))
     assert set(re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE)) - helped == set()
-    shown = " ".join(EXPRESSIONS)
-    # What is there for other tools, or said by another figure.
-    apart = {
+    expressions = " ".join(EXPRESSIONS)
+    # For other tools, or shown by another metric.
+    exempt = {
         "opentill_webhook_queue_age_seconds",
         "opentill_job_seconds",
         "opentill_webhook_delivery_seconds",
@@ -107,11 +107,11 @@ async def test_every_metric_has_a_help_text_and_stands_on_the_board(db: Db) -> N
         "opentill_disputes_lost",
     }
     ours = {name for name in helped if name.startswith("opentill_") and "_created" not in name}
-    assert {name for name in ours - apart if name not in shown} == set()
+    assert {name for name in ours - exempt if name not in expressions} == set()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
-def test_every_alert_says_how_bad_it_is_and_has_a_runbook(rule: dict[str, Any]) -> None:
+def test_every_alert_has_a_severity_and_a_runbook(rule: dict[str, Any]) -> None:
     assert rule["labels"]["severity"] in {"critical", "warning"}
     assert rule["annotations"]["summary"]
     page = TOP / rule["annotations"]["runbook"]
@@ -121,34 +121,33 @@ def test_every_alert_says_how_bad_it_is_and_has_a_runbook(rule: dict[str, Any]) 
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Look", "Do"]
 
 
-def test_no_runbook_is_of_an_alert_that_is_gone() -> None:
+def test_every_runbook_has_an_alert() -> None:
     assert {page.stem for page in RUNBOOKS.glob("*.md")} == {rule["alert"] for rule in RULES}
 
 
-def test_every_command_and_setting_that_a_runbook_names_is_there() -> None:
+def test_every_command_and_setting_in_a_runbook_exists() -> None:
     text = "\n".join(page.read_text() for page in RUNBOOKS.glob("*.md"))
-    named = sorted(set(re.findall(r"`opentill ([a-z-]+)(?: ([a-z-]+))?", text)))
+    commands = sorted(set(re.findall(r"`opentill ([a-z-]+)(?: ([a-z-]+))?", text)))
     program = (
         "import json, sys, typer\n"
         "from opentill.cli import build\n"
         "root = typer.main.get_command(build())\n"
         "for group, command in json.loads(sys.argv[1]):\n"
-        "    found = root.commands[group]\n"
-        "    assert not command or command in found.commands, (group, command)\n"
+        "    parent = root.commands[group]\n"
+        "    assert not command or command in parent.commands, (group, command)\n"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", program, json.dumps(named)],
+    process = subprocess.run(
+        [sys.executable, "-c", program, json.dumps(commands)],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
+    assert process.returncode == 0, process.stderr
     from opentill.config import SETTINGS
 
-    known = {row.name for row in SETTINGS}
     settings = set(re.findall(r"\bOPENTILL_(?!GATEWAY_)[A-Z_]+\b", text))
-    assert settings - known == set()
+    assert settings - {row.name for row in SETTINGS} == set()
 
 
-def test_the_board_is_made_of_its_table() -> None:
+def test_the_board_is_generated_from_its_table() -> None:
     assert board.text() == board.TARGET.read_text(), "run: make board"
     places = [tuple(panel["gridPos"].values()) for panel in BOARD["panels"]]
     assert len(set(places)) == len(places)

@@ -1,4 +1,4 @@
-"""The recipes for backups, word by word: taken while customers buy, restored in an empty place."""
+"""The recipes for backups: their commands back up a busy deployment and restore it elsewhere."""
 
 import asyncio
 import contextlib
@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,14 +33,14 @@ RECIPES: Final = Path(__file__).parents[2] / "docs" / "recipes"
 
 
 def blocks(recipe: str) -> list[str]:
-    """Return the shell blocks of a recipe, as they stand there."""
+    """Return the shell blocks of a recipe, without their indentation."""
     text = (RECIPES / f"{recipe}.md").read_text()
-    found = re.findall(r"^( *)```sh\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
-    return [re.sub(rf"^{indent}", "", block, flags=re.MULTILINE) for indent, block in found]
+    matches = re.findall(r"^( *)```sh\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
+    return [re.sub(rf"^{indent}", "", block, flags=re.MULTILINE) for indent, block in matches]
 
 
 def block_with(recipe: str, text: str) -> str:
-    """Return the only block of a recipe that has a text."""
+    """Return the only block of a recipe that contains a text."""
     (block,) = [block for block in blocks(recipe) if text in block]
     return block
 
@@ -55,10 +56,10 @@ OWN_RESTORE: Final = block_with("restore-a-backup", "pg_restore ")
 
 
 class Place:
-    """A deployment in a directory of its own, with server and worker apart."""
+    """A deployment in its own directory, with separate processes for server and worker."""
 
     def __init__(self, folder: Path, fork_server: ForkServer, backup: Path) -> None:
-        """Nothing runs yet."""
+        """``serving`` starts the server."""
         folder.mkdir()
         self._fork_server = fork_server
         self.deployment = Deployment(folder, fork_server)
@@ -78,19 +79,13 @@ class Place:
         )
 
     def command(self, *words: str) -> Process:
-        """Return a command, not started."""
+        """Return a command that is not started."""
         log = self.deployment.directory / "command.log"
         return Process("command", list(words), self.environ, log, 0, self._fork_server)
 
     def sh(self, block: str) -> str:
-        """Run a block of a recipe as it stands there, as an operator would."""
-        ran = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block],
-            env=self.environ, cwd=self.deployment.directory,
-            capture_output=True, text=True, check=False, timeout=180,
-        )  # fmt: skip
-        assert ran.returncode == 0, (block, ran.stdout, ran.stderr)
-        return ran.stdout
+        """Run a block of a recipe unchanged."""
+        return run_block(block, self.environ, self.deployment.directory)
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:
@@ -104,24 +99,33 @@ class Place:
             self.server.stop()
 
     def shop(self) -> str:
-        """Make a merchant and return its key."""
+        """Create a merchant and return its key."""
         merchant = json.loads(self.deployment.done("merchants", "create", "Shop", "--json"))["id"]
-        made = json.loads(self.deployment.done("keys", "create", merchant, "--json"))
-        key: str = made["key"]
+        key: str = json.loads(self.deployment.done("keys", "create", merchant, "--json"))["key"]
         return key
 
     def client(self, key: str) -> httpx2.Client:
-        """Return what calls the server with a key."""
+        """Return a client of the API with a key."""
         return httpx2.Client(
             base_url=self.server.url, headers={"x-api-key": key}, timeout=60, trust_env=False
         )
 
 
+def run_block(block: str, environ: dict[str, str], folder: Path) -> str:
+    """Run a shell block, which must succeed, and return its output."""
+    process = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", block], env=environ, cwd=folder,
+        capture_output=True, text=True, check=False, timeout=180,
+    )  # fmt: skip
+    assert process.returncode == 0, (block, process.stdout, process.stderr)
+    return process.stdout
+
+
 class Buyers:
-    """Open and end sessions, one after the other, until they are told to stop."""
+    """Opens and ends sessions in a thread while the block runs."""
 
     def __init__(self, place: Place, key: str) -> None:
-        """Nobody buys yet."""
+        """``key``: the merchant's API key."""
         self._place, self._key = place, key
         self.acknowledged: list[str] = []
         self._stop = threading.Event()
@@ -132,13 +136,13 @@ class Buyers:
             tea = {"name": "Tea", "price": "9.99", "currency": "USD"}
             product = client.post("/v1/products", json=tea).json()["data"]["id"]
             while not self._stop.is_set():
-                made = client.post("/v1/checkouts", json={"productId": product}).json()["data"]
-                ended = client.post(f"/v1/checkouts/{made['id']}/expire")  # two events
-                assert ended.status_code == 200, ended.text
-                self.acknowledged.append(made["id"])
+                session = client.post("/v1/checkouts", json={"productId": product}).json()["data"]
+                expired = client.post(f"/v1/checkouts/{session['id']}/expire")  # two events
+                assert expired.status_code == 200, expired.text
+                self.acknowledged.append(session["id"])
 
     def __enter__(self) -> Self:
-        """Begin, and wait until some have bought."""
+        """Start, and wait for some sessions."""
         self._thread.start()
         while len(self.acknowledged) < 10:
             assert self._thread.is_alive()
@@ -157,7 +161,7 @@ async def hook() -> AsyncIterator[Receiver]:
         yield receiver
 
 
-async def test_a_backup_taken_under_load_is_restored_word_by_word_and_sends_nothing_twice(
+async def test_a_backup_under_load_is_restored_by_the_recipe_and_sends_nothing_twice(
     tmp_path: Path, migrated: Path, fork_server: ForkServer, hook: Receiver
 ) -> None:
     backup = tmp_path / "backup"
@@ -171,14 +175,14 @@ async def test_a_backup_taken_under_load_is_restored_word_by_word_and_sends_noth
             before = list(buyers.acknowledged)
             await asyncio.to_thread(old.sh, BACK_UP[0])
         assert (backup / "opentill.dump").stat().st_mode & 0o077 == 0
-        old.worker.start()  # the events that wait in the backup are sent only now
+        old.worker.start()  # only now, so that the backup contains events that are not sent
 
         async def sent() -> bool:
             return len(hook.ids()) >= 2 * len(buyers.acknowledged)
 
         assert await eventually(sent)
     new = Place(tmp_path / "new", fork_server, backup)
-    await asyncio.to_thread(_restored, new)
+    await asyncio.to_thread(_restore, new)
     with new.serving():
         with new.client(key) as client:
             sessions = client.get("/v1/checkouts", params={"size": 100}).json()["data"]
@@ -194,13 +198,13 @@ async def test_a_backup_taken_under_load_is_restored_word_by_word_and_sends_noth
             return len(hook.ids()) >= expected
 
         assert await eventually(all_sent)
-    twice = [one for one in hook.ids() if sum(got.event_id == one for got in hook.taken) > 1]
-    assert twice == []
+    counts = Counter(request.event_id for request in hook.taken)
+    assert max(counts.values()) == 1
 
 
-def _restored(new: Place) -> None:
+def _restore(new: Place) -> None:
     new.environ["OPENTILL_DATA_DIR"] = str(new.deployment.directory / "restored")
-    _cut_off(new)
+    _kill_a_restore(new)
     new.sh(RESTORE[0])
     new.sh(LOOK)
     assert json.loads(new.deployment.done("ledger", "check", "--json"))["violations"] == []
@@ -213,13 +217,13 @@ def _restored(new: Place) -> None:
     assert "has a database" in again.stderr
 
 
-def _cut_off(new: Place) -> None:
-    """Kill a restore half-way: what is there then is served by nobody, and another goes on."""
+def _kill_a_restore(new: Place) -> None:
+    """Kill a restore: no command uses its database, and another restore can follow."""
     data, backup = Path(new.environ["OPENTILL_DATA_DIR"]), Path(new.environ["BACKUP"])
     data.mkdir(mode=0o700)
     shutil.copy2(backup / "secret.key", data)
     dump = backup / "opentill.dump"
-    _refuse_what_is_not_whole(new, dump, data)
+    _assert_damaged_dumps_are_refused(new, dump, data)
     restoring = new.command("restore", str(dump))
     restoring.start()
     while not (data / "postgres.restoring" / "postgres" / "postmaster.pid").exists():
@@ -228,24 +232,24 @@ def _cut_off(new: Place) -> None:
     restoring.kill()
     assert restoring.wait() == -signal.SIGKILL
     for words in (("migrate",), ("serve",), ("merchants", "list")):
-        # Nobody makes an empty database where a backup was meant to be.
+        # No command creates an empty database instead of the backup's.
         refused = new.deployment.run(*words)
         assert refused.returncode == 2, words
         assert "`opentill restore` has not finished" in refused.stderr
 
 
-def _refuse_what_is_not_whole(new: Place, dump: Path, data: Path) -> None:
-    """Try files that were cut or changed: nothing is made of them."""
-    whole, spoiled = dump.read_bytes(), dump.with_name("spoiled.dump")
-    middle = len(whole) // 2
-    other = bytes(byte ^ 0xFF for byte in whole[middle : middle + 4])
+def _assert_damaged_dumps_are_refused(new: Place, dump: Path, data: Path) -> None:
+    """Try to restore truncated and changed dumps."""
+    complete, spoiled = dump.read_bytes(), dump.with_name("spoiled.dump")
+    middle = len(complete) // 2
+    inverted = bytes(byte ^ 0xFF for byte in complete[middle : middle + 4])
     for content, words in (
-        (whole[:-1], "is not whole"),
-        (whole[:-2000], "is not whole"),
-        (whole[:middle], "is not whole"),
+        (complete[:-1], "is not whole"),
+        (complete[:-2000], "is not whole"),
+        (complete[:middle], "is not whole"),
         (b"", "is not whole"),
-        (whole[:middle] + other + whole[middle + 4 :], "is damaged"),
-        (whole[:middle] + whole[middle + 1 :], "is damaged"),
+        (complete[:middle] + inverted + complete[middle + 4 :], "is damaged"),
+        (complete[:middle] + complete[middle + 1 :], "is damaged"),
     ):
         spoiled.write_bytes(content)
         refused = new.deployment.run("restore", str(spoiled))
@@ -253,31 +257,33 @@ def _refuse_what_is_not_whole(new: Place, dump: Path, data: Path) -> None:
     assert [path.name for path in data.iterdir()] == ["secret.key"]
 
 
-def test_of_backups_to_one_file_at_once_one_is_kept(tmp_path: Path, deployment: Deployment) -> None:
+def test_only_one_of_two_concurrent_backups_writes_a_file(
+    tmp_path: Path, deployment: Deployment
+) -> None:
     file = tmp_path / "one.dump"
     with ThreadPoolExecutor(2) as threads:
-        ran = list(threads.map(lambda _: deployment.run("backup", str(file)), range(2)))
-    assert sorted(one.returncode for one in ran) == [0, 2]
+        backups = list(threads.map(lambda _: deployment.run("backup", str(file)), range(2)))
+    assert sorted(backup.returncode for backup in backups) == [0, 2]
     assert [path.name for path in tmp_path.iterdir()] == ["one.dump"]
-    kept = file.stat().st_ino
+    inode = file.stat().st_ino
     assert "is there already" in deployment.run("backup", str(file)).stderr
-    assert file.stat().st_ino == kept
+    assert file.stat().st_ino == inode
     assert deployment.run("backup", str(file), "--overwrite").returncode == 0
-    assert file.stat().st_ino != kept
+    assert file.stat().st_ino != inode
 
 
-def test_what_is_wrong_with_a_file_is_one_line(tmp_path: Path, deployment: Deployment) -> None:
+def test_the_error_about_a_file_is_one_line(tmp_path: Path, deployment: Deployment) -> None:
     for words in (
         ("backup", str(tmp_path / "missing" / "one.dump")),
         ("backup", "/proc/one.dump"),
-        ("restore", "/proc/self/mem"),  # which nobody can read at its beginning
+        ("restore", "/proc/self/mem"),  # whose beginning cannot be read
         ("restore", str(tmp_path / "missing" / "one.dump")),
     ):
         refused = deployment.run(*words)
         assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), refused.stderr
 
 
-async def test_a_backup_that_is_ended_leaves_nothing_and_ends_its_program(
+async def test_a_backup_that_is_terminated_leaves_no_file_and_no_program(
     tmp_path: Path, deployment: Deployment
 ) -> None:
     data = Path(deployment.environ["OPENTILL_DATA_DIR"])
@@ -285,38 +291,38 @@ async def test_a_backup_that_is_ended_leaves_nothing_and_ends_its_program(
     with EmbeddedPostgres.start(data) as server:
         db = await Db.connect(server.url, 2)
 
-        async def dumping() -> int:
+        async def count_dumps() -> int:
             async with db.connection() as tx:
-                found: int = await tx.fetchval(dumps)
-                return found
+                count: int = await tx.fetchval(dumps)
+                return count
 
-        async def over() -> bool:
-            return not await dumping()
+        async def no_dump_runs() -> bool:
+            return not await count_dumps()
 
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
             async with db.transaction() as tx:
-                await tx.execute("lock table products")  # which the program waits for
+                await tx.execute("lock table products")  # for which pg_dump waits
                 words = [sys.executable, "-m", "opentill", "backup", str(tmp_path / "one.dump")]
                 process = await asyncio.create_subprocess_exec(*words, env=deployment.environ)
-                assert await eventually(dumping)
+                assert await eventually(count_dumps)
                 process.send_signal(number)
-                ended = {signal.SIGTERM: 143, signal.SIGINT: 130}.get(number, -number)
-                assert await process.wait() == ended
-                left = [path.name for path in tmp_path.iterdir()]
-                assert len(left) == (number == signal.SIGKILL), left
-                if left:  # nothing was there to end it
-                    assert await dumping() == 1
+                code = {signal.SIGTERM: 143, signal.SIGINT: 130}.get(number, -number)
+                assert await process.wait() == code
+                files = [path.name for path in tmp_path.iterdir()]
+                assert len(files) == (number == signal.SIGKILL), files
+                if files:  # after SIGKILL nothing could stop pg_dump
+                    assert await count_dumps() == 1
                 else:  # PostgreSQL notices a moment later that its client is gone
-                    assert await eventually(over)
+                    assert await eventually(no_dump_runs)
 
-        assert await eventually(over)
+        assert await eventually(no_dump_runs)
         await db.close()
     assert await asyncio.to_thread(deployment.done, "backup", str(tmp_path / "two.dump"))
     assert [path.name for path in tmp_path.iterdir()] == ["two.dump"]
 
 
 @pooler.direct("pg_dump and pg_restore need PostgreSQL itself")
-async def test_a_postgresql_of_ones_own_is_backed_up_and_restored_by_the_same_commands(
+async def test_the_same_commands_back_up_and_restore_an_external_postgresql(
     tmp_path: Path, module_database_url: str, fork_server: ForkServer
 ) -> None:
     db = await Db.connect(module_database_url, 2, acquire_timeout_s=20)
@@ -324,21 +330,20 @@ async def test_a_postgresql_of_ones_own_is_backed_up_and_restored_by_the_same_co
     async with db.connection() as tx:
         await tx.execute(f'create database "again_{_name_of(module_database_url)}"')
     await db.close()
-    own = Own(tmp_path, fork_server, module_database_url)
+    own = ExternalDatabase(tmp_path, fork_server, module_database_url)
     file = tmp_path / "backup" / "opentill.dump"
-    # Word by word, as the units of systemd and an operator's shell run it.
     await asyncio.to_thread(own.sh, BACK_UP[1])
-    shown = json.loads(
+    backup = json.loads(
         await asyncio.to_thread(own.done, "backup", "--overwrite", str(file), "--json")
     )
-    assert (shown["merchants"], shown["file"]) == (1, str(file))
+    assert (backup["merchants"], backup["file"]) == (1, str(file))
     await asyncio.to_thread(own.done, "backup", "--check", str(file))
     refused = await asyncio.to_thread(own.run, "restore", str(file))
     assert refused.returncode == 2
     assert "is not empty" in refused.stderr
     empty = module_database_url.replace("@/", "@/again_", 1)
     own.environ["OPENTILL_DATABASE_URL"] = empty
-    # What is no dump of ours, or cannot be restored, leaves the database empty.
+    # A damaged dump leaves the database empty.
     spoiled = tmp_path / "spoiled.dump"
     spoiled.write_bytes(file.read_bytes()[:5000])
     for words in (
@@ -348,15 +353,15 @@ async def test_a_postgresql_of_ones_own_is_backed_up_and_restored_by_the_same_co
     ):
         assert (await asyncio.to_thread(own.run, *words)).returncode == 2
     await asyncio.to_thread(own.sh, RESTORE[1])
-    listed = json.loads(await asyncio.to_thread(own.done, "merchants", "list", "--json"))
-    assert [row["id"] for row in listed] == [shop.id]
+    merchants = json.loads(await asyncio.to_thread(own.done, "merchants", "list", "--json"))
+    assert [row["id"] for row in merchants] == [shop.id]
 
 
-class Own:
-    """Commands on a PostgreSQL of one's own."""
+class ExternalDatabase:
+    """Commands on a PostgreSQL that OpenTill does not run itself."""
 
     def __init__(self, folder: Path, fork_server: ForkServer, url: str) -> None:
-        """Nothing runs yet."""
+        """``url``: the address of the database."""
         self._folder, self._fork_server = folder, fork_server
         self.environ = {
             **clean(os.environ),
@@ -371,28 +376,24 @@ class Own:
         fork_server.command(folder / "bin")
 
     def sh(self, block: str) -> None:
-        """Run a block of a recipe as it stands there."""
-        ran = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block],
-            env=self.environ, cwd=self._folder, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert ran.returncode == 0, (block, ran.stderr)
+        """Run a block of a recipe unchanged."""
+        run_block(block, self.environ, self._folder)
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
-        ran = self._fork_server.run(words, self.environ, self._folder, b"")
+        process = self._fork_server.run(words, self.environ, self._folder, b"")
         return subprocess.CompletedProcess(
-            ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode()
+            process.args, process.returncode, process.stdout.decode(), process.stderr.decode()
         )
 
     def done(self, *words: str) -> str:
-        """Run a command that must go well and return what it prints."""
-        ran = self.run(*words)
-        assert ran.returncode == 0, ran.stderr
-        return ran.stdout
+        """Run a command that must succeed and return its output."""
+        process = self.run(*words)
+        assert process.returncode == 0, process.stderr
+        return process.stdout
 
 
-def test_the_recipe_writes_nothing_where_the_address_of_the_database_is_not_set(
+def test_the_recipe_writes_nothing_if_the_address_of_the_database_is_not_set(
     tmp_path: Path,
 ) -> None:
     _, programs = find_programs()
@@ -400,12 +401,12 @@ def test_the_recipe_writes_nothing_where_the_address_of_the_database_is_not_set(
         "BACKUP": str(tmp_path), "PATH": f"{programs}:{os.environ['PATH']}"
     }  # fmt: skip
     for block in (OWN_DUMP, OWN_FILES, OWN_RESTORE):
-        ran = subprocess.run(  # without -e, as an operator pastes it
+        process = subprocess.run(  # without -e, as in an operator's shell
             ["bash", "-c", block], env=environ, cwd=tmp_path, capture_output=True, text=True,
             check=False,
         )  # fmt: skip
-        assert ran.returncode != 0, block
-        assert "OPENTILL_DATABASE_URL" in ran.stderr
+        assert process.returncode != 0, block
+        assert "OPENTILL_DATABASE_URL" in process.stderr
         assert list(tmp_path.iterdir()) == []
 
 
@@ -416,36 +417,36 @@ def test_the_blocks_for_containers_are_shell() -> None:
         subprocess.run(["bash", "-n", "-c", block], check=True)
 
 
-def test_a_failed_restore_leaves_a_directory_that_every_command_takes(
+def test_after_a_failed_restore_every_command_accepts_the_directory(
     tmp_path: Path, deployment: Deployment
 ) -> None:
-    dump = tmp_path / "whole.dump"
+    dump = tmp_path / "complete.dump"
     deployment.done("backup", str(dump))
     data = tmp_path / "new"
-    here = {"OPENTILL_DATA_DIR": str(data)}
-    no_dump, other = tmp_path / "no.dump", tmp_path / "other.dump"
+    environ = {"OPENTILL_DATA_DIR": str(data)}
+    no_dump, truncated = tmp_path / "no.dump", tmp_path / "truncated.dump"
     no_dump.write_bytes(b"no dump\n" * 100)
-    whole = dump.read_bytes()
-    other.write_bytes(whole[: len(whole) // 2])  # its end is missing, as pg_restore notices
-    for file, text in ((no_dump, "pg_restore failed: "), (other, "pg_restore failed: ")):
-        refused = deployment.run("restore", "--unchecked", str(file), **here)
+    content = dump.read_bytes()
+    truncated.write_bytes(content[: len(content) // 2])
+    for file in (no_dump, truncated):
+        refused = deployment.run("restore", "--unchecked", str(file), **environ)
         assert refused.returncode == 2
-        assert text in refused.stderr
+        assert "pg_restore failed: " in refused.stderr
         assert not [path.name for path in data.iterdir() if path.is_dir()]
-        listed = deployment.run("merchants", "list", **here)
-        assert "no OpenTill database" in listed.stderr
-    restored = deployment.run("restore", str(dump), **here)
+        without_database = deployment.run("merchants", "list", **environ)
+        assert "no OpenTill database" in without_database.stderr
+    restored = deployment.run("restore", str(dump), **environ)
     assert restored.returncode == 0, restored.stderr
-    deployment_merchants = json.loads(deployment.done("merchants", "list", "--json"))
+    merchants = json.loads(deployment.done("merchants", "list", "--json"))
     (data / "secret.key").write_bytes(
         (Path(deployment.environ["OPENTILL_DATA_DIR"]) / "secret.key").read_bytes()
     )
-    listed = deployment.run("merchants", "list", "--json", **here)
-    assert json.loads(listed.stdout) == deployment_merchants
+    restored_list = deployment.run("merchants", "list", "--json", **environ)
+    assert json.loads(restored_list.stdout) == merchants
 
 
 @pytest.mark.stress
-async def test_a_postgresql_of_ones_own_is_backed_up_and_restored_word_by_word(
+async def test_the_recipes_back_up_and_restore_an_external_postgresql(
     tmp_path: Path, module_database_url: str
 ) -> None:
     db = await Db.connect(module_database_url, 2, acquire_timeout_s=20)
@@ -474,22 +475,21 @@ async def test_a_postgresql_of_ones_own_is_backed_up_and_restored_word_by_word(
         (empty, [OWN_RESTORE, LOOK, SKIP, *map(_with_findings, UPGRADE)]),
     ):
         for block in recipe:
-            ran = await asyncio.to_thread(
-                subprocess.run,
-                ["bash", "-euo", "pipefail", "-c", f"BACKUP={tmp_path}/backup\n{block}"],
-                env=environ | {"OPENTILL_DATABASE_URL": url},
-                cwd=tmp_path, capture_output=True, text=True, check=False,
-            )  # fmt: skip
-            assert ran.returncode == 0, (block, ran.stderr)
+            await asyncio.to_thread(
+                run_block,
+                f"BACKUP={tmp_path}/backup\n{block}",
+                environ | {"OPENTILL_DATABASE_URL": url},
+                tmp_path,
+            )
     restored = await Db.connect(empty, 2, acquire_timeout_s=20)
     async with restored.connection() as tx:
-        found = await tx.fetchval("select name from merchants where id = $1", shop.id)
+        name = await tx.fetchval("select name from merchants where id = $1", shop.id)
     await restored.close()
-    assert found == "Shop"
+    assert name == "Shop"
 
 
 def _with_findings(block: str) -> str:
-    """Let the doctor find something, such as the sandbox bank beside a database of one's own."""
+    """Accept findings of the doctor, such as a sandbox bank with an external database."""
     return block.replace("opentill doctor", "opentill doctor || test $? = 1")
 
 

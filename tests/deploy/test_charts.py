@@ -1,6 +1,7 @@
-"""Chart, manifests, units, alert rules and SBOM, read by the programs that will read them.
+"""Chart, manifests, units, alert rules and SBOM.
 
-`make test-deploy`: Helm's own library, the schemas of Kubernetes, systemd and Prometheus.
+`make test-deploy` checks them with Helm's library, the schemas of Kubernetes, systemd and
+Prometheus.
 """
 
 import json
@@ -31,11 +32,11 @@ deploy: Final = pytest.mark.deploy
 
 def _run(program: str, *words: str) -> str:
     """Run a program in the environment of `make test-deploy`."""
-    ran = subprocess.run(
+    process = subprocess.run(
         [PYTHON, "-c", program, *words], cwd=TOP, capture_output=True, text=True, check=False
     )
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 def _containers(manifest: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -47,9 +48,9 @@ def _containers(manifest: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any
 # ── in every run ─────────────────────────────────────────────────────────────────────────────────
 
 
-def test_there_is_what_a_deployment_needs() -> None:
-    found = sorted((one["kind"], one["metadata"]["name"]) for one in MANIFESTS)
-    assert found == [
+def test_the_manifests_have_all_objects_of_a_deployment() -> None:
+    objects = sorted((one["kind"], one["metadata"]["name"]) for one in MANIFESTS)
+    assert objects == [
         ("Deployment", "opentill-server"),
         ("Deployment", "opentill-worker"),
         ("Job", "opentill-migrate"),
@@ -65,7 +66,7 @@ def test_there_is_what_a_deployment_needs() -> None:
     [one for one in MANIFESTS if one["kind"] in PODS],
     ids=lambda one: one["metadata"]["name"],
 )
-def test_no_pod_may_more_than_it_needs(manifest: dict[str, Any]) -> None:
+def test_pods_have_no_more_rights_than_they_need(manifest: dict[str, Any]) -> None:
     pod, container = _containers(manifest)
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -77,11 +78,10 @@ def test_no_pod_may_more_than_it_needs(manifest: dict[str, Any]) -> None:
     }
     assert container["resources"]["limits"]["memory"]
     assert container["image"] == f"opentill:{opentill.__version__}"
-    known = {row.name for row in SETTINGS} | {f"{row.name}_FILE" for row in SETTINGS if row.secret}
-    given = {one["name"]: one["value"] for one in container["env"]}
-    ours = {name for name in given if not name.startswith("OPENTILL_GATEWAY_")}
-    assert ours <= known
-    drain = float(given["OPENTILL_DRAIN_DELAY_S"]) + float(given["OPENTILL_DRAIN_TIMEOUT_S"])
+    environ = {one["name"]: one["value"] for one in container["env"]}
+    names = {name for name in environ if not name.startswith("OPENTILL_GATEWAY_")}
+    assert names <= _setting_names()
+    drain = float(environ["OPENTILL_DRAIN_DELAY_S"]) + float(environ["OPENTILL_DRAIN_TIMEOUT_S"])
     if manifest["kind"] == "Deployment":
         assert pod["terminationGracePeriodSeconds"] >= drain + 10
         labels = manifest["spec"]["template"]["metadata"]["labels"]
@@ -98,8 +98,8 @@ def test_the_server_has_probes_and_the_service_leads_to_it() -> None:
     assert selector.items() <= server["spec"]["template"]["metadata"]["labels"].items()
 
 
-def test_logins_are_kept_where_containers_may_write() -> None:
-    """Their root is read-only; what is in memory ends with the container, as a login may."""
+def test_logins_are_stored_where_containers_can_write() -> None:
+    """The root of a container is read-only; a login may end with the container's memory."""
     (home,) = re.findall(r"XDG_CONFIG_HOME=(\S+)", (TOP / "Dockerfile").read_text())
     folder = str(Path(home).parent)
     compose = yaml.safe_load((TOP / "compose.yaml").read_text())
@@ -113,16 +113,16 @@ def test_logins_are_kept_where_containers_may_write() -> None:
             assert [one for one in pod["volumes"] if one["name"] == name and "emptyDir" in one]
 
 
-def test_who_is_told_to_wait_for_compose_is_told_the_version_that_can() -> None:
+def test_the_instructions_for_compose_name_the_version_that_can_wait() -> None:
     recipe = (TOP / "docs" / "recipes" / "run-containers.md").read_text()
     assert "Docker Compose 2.7.0 or newer" in recipe
     head = (TOP / "compose.yaml").read_text().partition("x-opentill")[0]
-    check, _, rest = head.partition("up --detach --wait")
-    assert rest
+    check, _, after = head.partition("up --detach --wait")
+    assert after
     assert "docker compose version --short # 2.7.0 or newer" in check
 
 
-def test_the_image_says_what_it_is() -> None:
+def test_the_image_has_labels_with_version_and_license() -> None:
     text = (TOP / "Dockerfile").read_text()
     labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]+)"', text))
     assert labels["version"] == opentill.__version__
@@ -132,10 +132,14 @@ def test_the_image_says_what_it_is() -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
-def test_a_unit_names_settings_that_are_there(unit: Path) -> None:
+def test_a_unit_sets_existing_settings_only(unit: Path) -> None:
     text = unit.read_text() + (TOP / "deploy/systemd/opentill.env").read_text()
-    known = {row.name for row in SETTINGS} | {f"{row.name}_FILE" for row in SETTINGS if row.secret}
-    assert set(re.findall(r"^(?:Environment=)?(OPENTILL_\w+)=", text, re.MULTILINE)) <= known
+    names = set(re.findall(r"^(?:Environment=)?(OPENTILL_\w+)=", text, re.MULTILINE))
+    assert names <= _setting_names()
+
+
+def _setting_names() -> set[str]:
+    return {row.name for row in SETTINGS} | {f"{row.name}_FILE" for row in SETTINGS if row.secret}
 
 
 def test_a_command_of_root_has_the_settings_of_the_units(tmp_path: Path) -> None:
@@ -143,40 +147,40 @@ def test_a_command_of_root_has_the_settings_of_the_units(tmp_path: Path) -> None
     program = tmp_path / "program"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m opentill "$@"\n')
     program.chmod(0o755)
-    given = tmp_path / "etc"
-    given.mkdir()
+    etc = tmp_path / "etc"
+    etc.mkdir()
     quoted = "OPENTILL_OPERATOR_NAME='Tea & $HOME'\n"
-    (given / "opentill.env").write_text((folder / "opentill.env").read_text() + quoted)
-    (given / "database_url").write_text("postgresql://opentill@db.example/opentill\n")
+    (etc / "opentill.env").write_text((folder / "opentill.env").read_text() + quoted)
+    (etc / "database_url").write_text("postgresql://opentill@db.example/opentill\n")
     for name in ("secret_key", "metrics_token", "secret_key.old", "gateway_stripe_secret_key"):
-        (given / name).write_text(f"{name * 8}\n")
-    (given / "gateway_stripe_webhook_secret").write_text("whsec_" + "a" * 32)
-    script = (folder / "opentill").read_text().replace("/etc/opentill", str(given))
+        (etc / name).write_text(f"{name * 8}\n")
+    (etc / "gateway_stripe_webhook_secret").write_text("whsec_" + "a" * 32)
+    script = (folder / "opentill").read_text().replace("/etc/opentill", str(etc))
     command = tmp_path / "opentill"
     command.write_text(script.replace("/opt/opentill/.venv/bin/opentill", str(program)))
     command.chmod(0o755)
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(TOP / "src")}
-    ran = subprocess.run(
+    process = subprocess.run(
         [command, "settings", "--json"], env=environ, capture_output=True, text=True, check=False
     )
-    assert (ran.returncode, ran.stderr) == (0, "")
-    shown = {one["variable"]: one["value"] for one in json.loads(ran.stdout)}
-    assert shown["OPENTILL_PUBLIC_URL"] == "https://pay.example.com"
-    assert shown["OPENTILL_GATEWAYS"] == "stripe"
-    assert shown["OPENTILL_OPERATOR_NAME"] == "Tea & $HOME"
+    assert (process.returncode, process.stderr) == (0, "")
+    settings = {one["variable"]: one["value"] for one in json.loads(process.stdout)}
+    assert settings["OPENTILL_PUBLIC_URL"] == "https://pay.example.com"
+    assert settings["OPENTILL_GATEWAYS"] == "stripe"
+    assert settings["OPENTILL_OPERATOR_NAME"] == "Tea & $HOME"
     for name in ("DATABASE_URL", "SECRET_KEY", "METRICS_TOKEN", "GATEWAY_STRIPE_SECRET_KEY"):
-        assert shown[f"OPENTILL_{name}"] == "(set)"
+        assert settings[f"OPENTILL_{name}"] == "(set)"
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
-def test_running_the_migration_again_stops_no_other_unit(unit: Path) -> None:
-    """A unit that requires another one is stopped when that is restarted, until it has ended."""
+def test_repeating_the_migration_stops_no_other_unit(unit: Path) -> None:
+    """With ``Requires`` instead of ``Wants``, restarting the migration would stop the server."""
     lines = unit.read_text().splitlines()
-    named = {line.partition("=")[0] for line in lines if "opentill-migrate.service" in line}
-    assert named == (set() if unit.stem == "opentill-migrate" else {"After", "Wants"})
+    directives = {line.partition("=")[0] for line in lines if "opentill-migrate.service" in line}
+    assert directives == (set() if unit.stem == "opentill-migrate" else {"After", "Wants"})
 
 
-# ── by their own programs ────────────────────────────────────────────────────────────────────────
+# ── in `make test-deploy` ────────────────────────────────────────────────────────────────────────
 
 
 @deploy
@@ -184,19 +188,19 @@ def test_helm_finds_nothing_wrong_with_the_chart() -> None:
     program = (
         "import json, helm_python; print(json.dumps(helm_python.lint('deploy/helm/opentill')))"
     )
-    found = json.loads(_run(program))
-    assert found["errors"] == []
-    assert [one["error"] for one in found["messages"]] == ["icon is recommended"]
+    report = json.loads(_run(program))
+    assert report["errors"] == []
+    assert [one["error"] for one in report["messages"]] == ["icon is recommended"]
 
 
 @deploy
-def test_the_manifests_are_what_the_chart_renders() -> None:
-    made = _run("from tools import manifests; print(manifests.manifests(), end='')")
-    assert made == (TOP / "deploy/kubernetes/opentill.yaml").read_text(), "run: make manifests"
+def test_the_manifests_are_rendered_from_the_chart() -> None:
+    rendered = _run("from tools import manifests; print(manifests.manifests(), end='')")
+    assert rendered == (TOP / "deploy/kubernetes/opentill.yaml").read_text(), "run: make manifests"
 
 
 @deploy
-def test_other_values_are_rendered_and_wrong_ones_refused() -> None:
+def test_other_values_are_rendered_and_invalid_ones_refused() -> None:
     program = """
 import json, sys, yaml
 from tools import manifests
@@ -210,16 +214,16 @@ print(json.dumps([one for text in texts for one in yaml.safe_load_all(text) if o
         "settings": {"OPENTILL_LOG_LEVEL": "debug"},
         "tracing": {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"},
     }
-    made = {
+    objects = {
         (one["kind"], one["metadata"]["name"]): one
         for one in json.loads(_run(program, json.dumps(values)))
     }
-    assert ("NetworkPolicy", "opentill") not in made
-    server = made["Deployment", "opentill-server"]
+    assert ("NetworkPolicy", "opentill") not in objects
+    server = objects["Deployment", "opentill-server"]
     _, container = _containers(server)
-    given = {one["name"]: one["value"] for one in container["env"]}
-    assert given["OPENTILL_LOG_LEVEL"] == "debug"
-    assert given["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://collector:4318"
+    environ = {one["name"]: one["value"] for one in container["env"]}
+    assert environ["OPENTILL_LOG_LEVEL"] == "debug"
+    assert environ["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://collector:4318"
     assert server["spec"]["replicas"] == 5
     for wrong in ({"server": {"replicas": 0}}, {"settings": {"PORT": "1"}}, {"servers": {}}):
         with pytest.raises(AssertionError, match="Error"):
@@ -241,7 +245,7 @@ for one in yaml.safe_load_all(open("deploy/kubernetes/opentill.yaml")):
 @deploy
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_systemd_reads_the_units_and_finds_them_tight(unit: Path, tmp_path: Path) -> None:
-    for other in UNITS:  # the program that they start is elsewhere here
+    for other in UNITS:  # with a program that exists on this machine
         text = other.read_text().replace("/opt/opentill/.venv/bin/opentill", sys.executable)
         (tmp_path / other.name).write_text(text)
     words = ["verify", "--man=no", "--recursive-errors=no", str(tmp_path / unit.name)]
@@ -250,37 +254,39 @@ def test_systemd_reads_the_units_and_finds_them_tight(unit: Path, tmp_path: Path
     )
     assert (verified.returncode, verified.stderr) == (0, "")
     words = ["security", "--offline=true", "--threshold=15", "--no-pager", str(unit)]
-    ran = subprocess.run(["systemd-analyze", *words], capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stdout[-2000:]
+    process = subprocess.run(
+        ["systemd-analyze", *words], capture_output=True, text=True, check=False
+    )
+    assert process.returncode == 0, process.stdout[-2000:]
 
 
 @deploy
-def test_prometheus_takes_the_alert_rules_and_they_fire() -> None:
+def test_prometheus_accepts_the_alert_rules_and_they_fire() -> None:
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("no promtool; Debian: apt-get install prometheus")
     folder = TOP / "deploy" / "prometheus"
     for words in (("check", "rules", "alerts.yml"), ("test", "rules", "alerts_test.yml")):
-        ran = subprocess.run(
+        process = subprocess.run(
             [promtool, *words], cwd=folder, capture_output=True, text=True, check=False
         )
-        assert ran.returncode == 0, ran.stdout + ran.stderr
+        assert process.returncode == 0, process.stdout + process.stderr
 
 
 @deploy
-def test_the_sbom_has_every_package_that_runs(tmp_path: Path) -> None:
+def test_the_sbom_lists_every_package_of_the_lock_file(tmp_path: Path) -> None:
     target = tmp_path / "sbom.json"
     (line,) = re.findall(r"cyclonedx-py ((?:.*\\\n)?.*)", (TOP / "Makefile").read_text())
     words = line.replace("\\\n", " ").replace("dist/opentill.cdx.json", str(target)).split()
-    ran = subprocess.run(
+    process = subprocess.run(
         [PYTHON.with_name("cyclonedx-py"), *words],
         cwd=TOP, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
+    assert process.returncode == 0, process.stderr
     licenses.add_to_sbom(target)  # as `make sbom` does next
-    made = json.loads(target.read_text())
-    assert all(component["licenses"] for component in made["components"])
-    assert (made["bomFormat"], made["metadata"]["component"]["name"]) == ("CycloneDX", "opentill")
+    sbom = json.loads(target.read_text())
+    assert all(component["licenses"] for component in sbom["components"])
+    assert (sbom["bomFormat"], sbom["metadata"]["component"]["name"]) == ("CycloneDX", "opentill")
     lock = (TOP / "requirements.lock").read_text()
     pinned = set(re.findall(r"^([a-z0-9._-]+)==(\S+)", lock, re.MULTILINE))
-    assert {(one["name"], one["version"]) for one in made["components"]} == pinned
+    assert {(one["name"], one["version"]) for one in sbom["components"]} == pinned

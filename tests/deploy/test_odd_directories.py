@@ -1,4 +1,4 @@
-"""Every command works whatever characters are in the path of the data directory."""
+"""Commands work with any characters in the path of the data directory."""
 
 import json
 import os
@@ -30,7 +30,7 @@ NAMES: Final = (
 
 @pytest.fixture
 def short() -> Iterator[Path]:
-    """A directory with a path so short that PostgreSQL's socket is in the data directory."""
+    """A directory whose path is short enough for PostgreSQL's socket in the data directory."""
     with tempfile.TemporaryDirectory(prefix="ot", dir="/tmp") as directory:
         yield Path(directory)
 

@@ -1,10 +1,10 @@
-"""How the tests here run an engine and a compose command.
+"""Runs a container engine and a compose command.
 
-What these need on a machine comes from the environment, as words of a command line:
+Environment variables adapt the commands to a machine:
 
-- ``OPENTILL_TEST_ENGINE``: the engine, if it is not ``docker`` or ``podman`` as they are
-- ``OPENTILL_TEST_BUILD``, ``OPENTILL_TEST_RUN``: what its ``build`` and ``run`` take besides
-- ``OPENTILL_TEST_COMPOSE``: a compose command, if it is not the engine's own
+- ``OPENTILL_TEST_ENGINE``: the engine, if it is not ``docker`` or ``podman`` without options
+- ``OPENTILL_TEST_BUILD``, ``OPENTILL_TEST_RUN``: more options of its ``build`` and ``run``
+- ``OPENTILL_TEST_COMPOSE``: a compose command other than the engine's own
 """
 
 import os
@@ -17,23 +17,23 @@ from typing import Final
 TOP: Final = Path(__file__).parents[2]
 BUILD_S: Final = 1800.0
 TIMEOUT_S: Final = 120.0
-QUICKLY_S: Final = 10.0  # an engine's patience before it kills; well under 2 s on an idle machine
+QUICKLY_S: Final = 10.0  # after which engines kill; an idle machine needs less than 2 s
 
 Call = Callable[..., str]
 Start = Callable[..., str]
 
 
 def words(variable: str) -> list[str]:
-    """Return what a variable of the environment holds, as words of a command line."""
+    """Split the value of an environment variable as a shell does."""
     return shlex.split(os.environ.get(variable, ""))
 
 
 def run(
     *command: str, check: bool = True, timeout_s: float = TIMEOUT_S, cwd: Path | None = None
 ) -> str:
-    """Run a program and return what it printed, both streams."""
-    done = subprocess.run(
+    """Run a program and return its output and errors."""
+    process = subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=timeout_s, cwd=cwd
     )
-    assert not check or done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    assert not check or process.returncode == 0, process.stdout + process.stderr
+    return process.stdout + process.stderr

@@ -1,4 +1,4 @@
-"""``compose.yaml`` does what its first lines say: ``make test-image``."""
+"""``compose.yaml`` starts a deployment that takes payments, stops and starts again."""
 
 import json
 import os
@@ -27,35 +27,36 @@ OPENTILL: Final = ("exec", "-T", "opentill", "opentill")
 
 @pytest.fixture
 def compose(engine: list[str], tmp_path: Path) -> Iterator[Call]:
-    """Run the compose command in a copy of what git knows; what it made is gone after the test."""
-    here = tmp_path / PROJECT
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=TOP, capture_output=True, check=True)
-    for name in filter(None, map(os.fsdecode, listed.stdout.split(b"\0"))):
+    """A function that runs the compose command in a copy of git's files."""
+    folder = tmp_path / PROJECT
+    files = subprocess.run(["git", "ls-files", "-z"], cwd=TOP, capture_output=True, check=True)
+    for name in filter(None, map(os.fsdecode, files.stdout.split(b"\0"))):
         if (TOP / name).exists():
-            (here / name).parent.mkdir(parents=True, exist_ok=True)
-            # A symbolic link stays one: what it leads to may be a directory.
-            shutil.copyfile(TOP / name, here / name, follow_symlinks=False)
-    (here / "secrets").mkdir(mode=0o700)
-    (here / "secrets" / "database_password").write_text(STRANGE + "\n")
-    (here / "secrets" / "secret_key").write_text("k" * 64 + "\n")
-    (here / ".env").write_text("OPENTILL_SANDBOX=yes\nOPENTILL_OPERATOR_NAME=Tea & Co\n")
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            # Links are copied as links, because their target may be a directory.
+            shutil.copyfile(TOP / name, folder / name, follow_symlinks=False)
+    (folder / "secrets").mkdir(mode=0o700)
+    (folder / "secrets" / "database_password").write_text(STRANGE + "\n")
+    (folder / "secrets" / "secret_key").write_text("k" * 64 + "\n")
+    (folder / ".env").write_text("OPENTILL_SANDBOX=yes\nOPENTILL_OPERATOR_NAME=Tea & Co\n")
     command = words("OPENTILL_TEST_COMPOSE") or [*engine, "compose"]
-    compose: Call = partial(run, *command, cwd=here, timeout_s=BUILD_S)
+    compose: Call = partial(run, *command, cwd=folder, timeout_s=BUILD_S)
     yield compose
     compose("down", "--volumes", "--timeout", "30", check=False)
 
 
-def test_it_comes_up_with_a_strange_password_is_paid_stops_and_keeps_its_books(
+def test_it_starts_with_a_strange_password_takes_a_payment_and_keeps_it_after_a_restart(
     compose: Call, call: Call
 ) -> None:
     compose("up", "--detach")
     _until(lambda: _state(call, "opentill")["Health"]["Status"] == "healthy", compose)
     findings = json.loads(compose(*OPENTILL, "doctor", "--json"))
-    assert not [found for found in findings if found["level"] == "fail"]
+    assert not [finding for finding in findings if finding["level"] == "fail"]
     settings = compose(*OPENTILL, "settings")
     assert "Tea & Co" in settings
     login = ("login", "--email", "nobody@example.com", "--password-stdin")
-    refused = compose(*OPENTILL, *login, check=False)  # and not that it could not be kept
+    # An error about the password shows that the file of logins could be opened.
+    refused = compose(*OPENTILL, *login, check=False)
     assert "password must be that of this e-mail address" in refused
 
     merchant = json.loads(compose(*OPENTILL, "merchants", "create", "Tea House", "--json"))
@@ -68,13 +69,13 @@ def test_it_comes_up_with_a_strange_password_is_paid_stops_and_keeps_its_books(
 
         begin = time.monotonic()
         compose("stop", "--timeout", "30")
-        took = time.monotonic() - begin
-        served, kept = (_state(call, service) for service in ("opentill", "database"))
-        assert (served["ExitCode"], kept["ExitCode"]) == (0, 0)
-        # What still runs in the server is finished in the database.
-        assert _ended(served) <= _ended(kept)
+        duration_s = time.monotonic() - begin
+        server, database = (_state(call, service) for service in ("opentill", "database"))
+        assert (server["ExitCode"], database["ExitCode"]) == (0, 0)
+        # The database must not stop while the server completes its requests.
+        assert _finished_at(server) <= _finished_at(database)
         compose("down")
-        assert took < QUICKLY_S
+        assert duration_s < QUICKLY_S
 
         compose("up", "--detach")
         _until(lambda: '"status":"ready"' in compose(*OPENTILL, "health", check=False), compose)
@@ -82,15 +83,15 @@ def test_it_comes_up_with_a_strange_password_is_paid_stops_and_keeps_its_books(
     assert '"violations":[]' in compose(*OPENTILL, "ledger", "check", "--json")
 
 
-def _until(done: Callable[[], bool], compose: Call) -> None:
+def _until(condition: Callable[[], bool], compose: Call) -> None:
     end = time.monotonic() + TIMEOUT_S
-    while not done():
+    while not condition():
         assert time.monotonic() < end, compose("ps", check=False) + compose("logs", check=False)
         time.sleep(0.5)
 
 
 def _state(call: Call, service: str) -> dict[str, Any]:
-    """What the engine says about a service's container."""
+    """Return the state of a service's container."""
     labels = {"project": PROJECT, "service": service}
     filters = [
         f"--filter=label=com.docker.compose.{name}={value}" for name, value in labels.items()
@@ -100,7 +101,7 @@ def _state(call: Call, service: str) -> dict[str, Any]:
     return state
 
 
-def _ended(state: dict[str, Any]) -> datetime:
+def _finished_at(state: dict[str, Any]) -> datetime:
     return datetime.fromisoformat(state["FinishedAt"])
 
 
@@ -110,20 +111,20 @@ def _read(client: httpx2.Client, order_id: str) -> dict[str, Any]:
 
 
 def _pay(client: httpx2.Client) -> str:
-    """Pay a session by the published ports, as a browser does; the id of its order."""
+    """Pay a session through the published ports, as a browser does; return the order's id."""
 
-    def make(path: str, **body: str) -> dict[str, Any]:
-        answer = client.post(f"{PUBLISHED}/v1/{path}", json=body)
-        made: dict[str, Any] = answer.raise_for_status().json()["data"]
-        return made
+    def create(path: str, **body: str) -> dict[str, Any]:
+        response = client.post(f"{PUBLISHED}/v1/{path}", json=body)
+        data: dict[str, Any] = response.raise_for_status().json()["data"]
+        return data
 
-    product = make("products", name="Tea", price="9.99", currency="USD")
-    session = make("checkouts", productId=product["id"])
+    product = create("products", name="Tea", price="9.99", currency="USD")
+    session = create("checkouts", productId=product["id"])
     form = {"email": "ann@example.com", "name": "Ann", "method": "CREDIT_CARD"}
-    begun = client.post(session["url"], data=form)
-    attempt_id = begun.url.path.rpartition("/")[2]
+    bank_page = client.post(session["url"], data=form)
+    attempt_id = bank_page.url.path.rpartition("/")[2]
     card = {"number": "4242424242424242", "exp": "12/34", "csc": "123"}
     client.post(f"{BANK}/pay/{attempt_id}", data=card).raise_for_status()
-    read = client.get(f"{PUBLISHED}/v1/checkouts/{session['id']}").json()["data"]
-    order_id: str = read["orderId"]
+    checkout = client.get(f"{PUBLISHED}/v1/checkouts/{session['id']}").json()["data"]
+    order_id: str = checkout["orderId"]
     return order_id

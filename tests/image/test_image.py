@@ -1,4 +1,4 @@
-"""The container image serves as whoever it is run as, and holds what runs: ``make test-image``."""
+"""The container image serves as any user, and contains no development tools."""
 
 import time
 from typing import Final
@@ -13,7 +13,7 @@ LOCKED_UP: Final = (
     "--read-only", "--tmpfs=/tmp", "--cap-drop=ALL", "--security-opt=no-new-privileges",
 )  # fmt: skip
 USERS: Final = [
-    # name, what the container is run with
+    # name, options of the container
     ("the image's user", LOCKED_UP),
     ("an arbitrary user id", ("--user=43210", *LOCKED_UP)),
     ("an arbitrary user and group id", ("--user=43210:54321", *LOCKED_UP)),
@@ -23,28 +23,30 @@ USERS: Final = [
 
 
 @pytest.mark.parametrize("options", [row[1] for row in USERS], ids=[row[0] for row in USERS])
-def test_it_serves_with_a_read_only_root_and_stops_quickly_and_whole(
+def test_it_serves_with_a_read_only_root_and_stops_quickly_and_cleanly(
     call: Call, start: Start, options: tuple[str, ...]
 ) -> None:
     name = start(*options)
     _until_ready(call, name)
-    made = call("exec", name, "opentill", "merchants", "create", "Tea House", "--json")
-    assert '"id":"mer_' in made
-    logged = call("logs", name)
-    assert "/readyz" not in logged
+    merchant = call("exec", name, "opentill", "merchants", "create", "Tea House", "--json")
+    assert '"id":"mer_' in merchant
+    assert "/readyz" not in call("logs", name)
     begin = time.monotonic()
     call("kill", "--signal=TERM", name)
     assert call("wait", name).split()[0] == "0"
-    took = time.monotonic() - begin
+    duration_s = time.monotonic() - begin
     log = call("start", name, check=False) and _postgres_log(call, name)
     assert "database system is shut down" in log
-    assert took < QUICKLY_S
+    assert duration_s < QUICKLY_S
 
 
 def _until_ready(call: Call, name: str) -> None:
     end = time.monotonic() + TIMEOUT_S
-    while '"status":"ready"' not in (said := call("exec", name, "opentill", "health", check=False)):
-        assert time.monotonic() < end, said + call("logs", name)
+    while True:
+        health = call("exec", name, "opentill", "health", check=False)
+        if '"status":"ready"' in health:
+            return
+        assert time.monotonic() < end, health + call("logs", name)
         time.sleep(0.2)
 
 
@@ -53,9 +55,9 @@ def _postgres_log(call: Call, name: str) -> str:
     return call("exec", name, "cat", "/data/opentill/postgres.log")
 
 
-def test_the_image_has_nothing_that_only_develops(call: Call, image: str) -> None:
+def test_the_image_has_no_development_packages(call: Call, image: str) -> None:
     run = ("run", "--rm", "--network=none", *words("OPENTILL_TEST_RUN"), "--entrypoint=pip")
-    listed = call(*run, image, "list", "--format=freeze", "--no-index")
-    names = {line.partition("==")[0].lower() for line in listed.splitlines() if "==" in line}
+    packages = call(*run, image, "list", "--format=freeze", "--no-index")
+    names = {line.partition("==")[0].lower() for line in packages.splitlines() if "==" in line}
     assert {"opentill", "asyncpg", "tzdata"} <= names
     assert not names & {"pytest", "mypy", "ruff", "hatchling", "editables", "localstripe"}
