@@ -1,4 +1,4 @@
-"""Ten thousand mails, a mail server that fails, a worker that is killed (decision 0085)."""
+"""Ten thousand mails to a failing mail server, from workers that are killed (decision 0085)."""
 
 import random
 import sys
@@ -26,6 +26,6 @@ async def test_ten_thousand_mails_arrive_once_through_twenty_kills(
     started = time.monotonic()
     with MailServer(fault) as server:
         await storm(fork_server, db, database_url, server, count=10_000, kills=20)
-        ended = await each_once(db, server, 10_000)
-    took = time.monotonic() - started
-    sys.stderr.write(f"\n{dict(ended)}, {server.connections} connections, {took:.0f} s")
+        statuses = await each_once(db, server, 10_000)
+    duration_s = time.monotonic() - started
+    sys.stderr.write(f"\n{dict(statuses)}, {server.connections} connections, {duration_s:.0f} s")

@@ -1,4 +1,4 @@
-"""The long versions: deep random histories, and hours' worth of kills in minutes."""
+"""The long versions of tests: deep random histories, concurrent movements and many kills."""
 
 import collections
 import os
@@ -15,7 +15,7 @@ MINUTES = float(os.environ.get("STRESS_MINUTES", "5"))
 
 
 def test_deep_random_histories(rollback_database_url: str) -> None:
-    """Forty histories for each minute, and more of them while an event has not happened yet."""
+    """Run forty histories for each minute, and more until each event has occurred."""
     happened: collections.Counter[str] = collections.Counter()
     rounds = max(1, round(MINUTES))
     for number in range(rounds * 3):

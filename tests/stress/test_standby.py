@@ -1,4 +1,4 @@
-"""A synchronous standby is promoted while payments run: nothing acknowledged is lost."""
+"""Promoting a synchronous standby while payments run loses nothing that was acknowledged."""
 
 import asyncio
 import contextlib
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.stress
 SECONDS = float(os.environ.get("STRESS_MINUTES", "0.5")) * 60
 
 
-def _end(postgres: EmbeddedPostgres, folder: Path) -> None:
-    """SIGKILL the primary: its machine is gone."""
+def _kill_primary(postgres: EmbeddedPostgres, folder: Path) -> None:
+    """Kill the primary, as if its machine had failed."""
     pid = int((folder / "postgres" / "postmaster.pid").read_text().split()[0])
     os.kill(pid, signal.SIGKILL)
     child = postgres._cluster._child
@@ -30,7 +30,7 @@ def _end(postgres: EmbeddedPostgres, folder: Path) -> None:
         child.wait()
 
 
-async def test_a_standby_that_is_promoted_has_everything_that_was_acknowledged() -> None:
+async def test_a_promoted_standby_has_everything_that_was_acknowledged() -> None:
     with tempfile.TemporaryDirectory(prefix="opentill-failover-") as name:
         folder = Path(name)
         postgres = await asyncio.to_thread(EmbeddedPostgres.start, folder)
@@ -50,7 +50,7 @@ async def test_a_standby_that_is_promoted_has_everything_that_was_acknowledged()
             async def lose_the_primary() -> tuple[int, float]:
                 await asyncio.sleep(SECONDS / 2)
                 before = sum(map(len, storm.paid.values()))
-                await asyncio.to_thread(_end, postgres, folder)
+                await asyncio.to_thread(_kill_primary, postgres, folder)
                 lost_at = time.monotonic()
                 await asyncio.to_thread(standby.promote)
                 while sum(map(len, storm.paid.values())) < before + 5:
@@ -66,7 +66,7 @@ async def test_a_standby_that_is_promoted_has_everything_that_was_acknowledged()
             for client in clients:
                 await client.close()
             await storm.reckon(120)
-            # Nothing was started again: the service found the new primary by itself.
+            # No process was restarted: they connected to the new primary themselves.
             assert processes == [p._popen.pid for p in cluster.processes if p._popen]
             before, seconds = failover.result()
             paid = sum(map(len, storm.paid.values()))

@@ -1,8 +1,8 @@
-"""The recipe docs/recipes/upgrade.md carried out while customers pay.
+"""Upgrades a deployment by docs/recipes/upgrade.md while customers pay.
 
-``OPENTILL_TEST_UPGRADE_FROM`` is a checkout of the version that is upgraded from, such as
-``git worktree add --detach ../before COMMIT`` makes; without it that is the newest commit that has
-not all migrations.
+``OPENTILL_TEST_UPGRADE_FROM`` is a checkout of the version to upgrade from, such as
+``git worktree add --detach ../before COMMIT`` creates. By default it is the newest commit that
+lacks a migration.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ MAILED: Final = (
 
 
 class Upgrade:
-    """An old deployment under load, and what the new one's settings have besides."""
+    """An old deployment under load, and the additional settings of the new one."""
 
     def __init__(
         self, cluster: Cluster, url: str, load: Load, mail: MailServer, receiver: Receiver
@@ -67,7 +67,7 @@ class Upgrade:
         return self.cluster.worker.another("command", **self.new).command(*words)
 
     async def replace(self, environ: dict[str, str]) -> None:
-        """Number 4: worker and servers, one after the other, at the same ports."""
+        """Step 4: replace worker and servers, one after the other, at the same ports."""
         worker = self.cluster.worker
         worker.end()
         assert await asyncio.to_thread(worker.wait) == 0, worker.output[-2000:]
@@ -80,20 +80,20 @@ class Upgrade:
             self.cluster.servers[number] = server.another(f"{server.name}+", **environ)
             self.cluster.servers[number].start()
             await asyncio.to_thread(wait_for, self.cluster.servers[number])
-            await asyncio.sleep(1)  # the balancer looks
+            await asyncio.sleep(1)  # until the balancer has checked it
 
     async def end(self) -> None:
-        """Hold that nothing failed, the books are right, and all that happened was told."""
+        """Assert that no request failed, all events arrived and the books are right."""
         load = self.load
         load.over = True
         await asyncio.gather(*self.customers)
-        sys.stderr.write(f"\n{len(load.requests)} requests, {len(load.wrong)} wrong\n")
-        for request in (*load.wrong[:10], *load.slowest):
+        sys.stderr.write(f"\n{len(load.requests)} requests, {len(load.failed)} failed\n")
+        for request in (*load.failed[:10], *load.slowest):
             sys.stderr.write(f"  {request}\n")
         assert await all_announced(self.url, self.receiver.ids())
         assert '"violations":[]' in (await run(self.command("ledger", "check", "--json")))
-        assert load.wrong == []
-        assert load.slowest[0].took_s < LONGEST_S, load.slowest
+        assert load.failed == []
+        assert load.slowest[0].duration_s < LONGEST_S, load.slowest
 
 
 def _git(*words: str) -> bytes:
@@ -102,13 +102,13 @@ def _git(*words: str) -> bytes:
 
 
 def _version_before(folder: Path) -> Path:
-    """Return the source of the version to upgrade from, unpacked in ``folder`` if need be."""
-    if given := os.environ.get("OPENTILL_TEST_UPGRADE_FROM"):
-        return Path(given) / "src"
+    """Return the source of the version to upgrade from, perhaps unpacked in ``folder``."""
+    if checkout := os.environ.get("OPENTILL_TEST_UPGRADE_FROM"):
+        return Path(checkout) / "src"
     now = _git("ls-tree", "HEAD", "migrations/").decode().splitlines()
     for commit in _git("log", "--format=%H", "--", "migrations").decode().split():
         then = _git("ls-tree", commit, "migrations/").decode().splitlines()
-        if len(then) < len(now) and then == now[: len(then)]:  # the others are of branches
+        if len(then) < len(now) and then == now[: len(then)]:  # commits of branches may have others
             break
     else:
         pytest.skip("no commit has fewer migrations")
@@ -120,7 +120,7 @@ def _version_before(folder: Path) -> Path:
 
 @contextlib.asynccontextmanager
 async def old_deployment() -> AsyncIterator[Upgrade]:
-    """Two servers and a worker of the version before, behind a balancer, and customers."""
+    """Two servers and a worker of the previous version, behind a balancer, with customers."""
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="opentill-upgrade-")))
         postgres = await asyncio.to_thread(EmbeddedPostgres.start, folder)
@@ -136,10 +136,10 @@ async def old_deployment() -> AsyncIterator[Upgrade]:
         await run(cluster.worker.command("migrate"))
         stack.push_async_callback(asyncio.to_thread, cluster.stop)
         await asyncio.to_thread(cluster.start)
-        made = await run(cluster.worker.command("merchants", "create", "Shop", "--json"))
-        merchant_id = made.split('"id":"')[1].split('"')[0]
-        made = await run(cluster.worker.command("keys", "create", merchant_id, "--json"))
-        key = made.split('"key":"')[1].split('"')[0]
+        output = await run(cluster.worker.command("merchants", "create", "Shop", "--json"))
+        merchant_id = output.split('"id":"')[1].split('"')[0]
+        output = await run(cluster.worker.command("keys", "create", merchant_id, "--json"))
+        key = output.split('"key":"')[1].split('"')[0]
         await run(cluster.worker.command("webhooks", "add", merchant_id, receiver.url))
         balancer = Balancer([server.port for server in cluster.servers], port)
         await stack.enter_async_context(balancer.listening())
@@ -159,18 +159,18 @@ async def old_deployment() -> AsyncIterator[Upgrade]:
             await asyncio.gather(*customers)
 
 
-async def _migrated(upgrade: Upgrade) -> None:
-    """Numbers 2 and 3."""
+async def _migrate(upgrade: Upgrade) -> None:
+    """Steps 2 and 3: check the settings and migrate."""
     await run(upgrade.command("settings"))
-    assert "run `opentill migrate`" in await run(upgrade.command("doctor"), right=1)
+    assert "run `opentill migrate`" in await run(upgrade.command("doctor"), exit_code=1)
     await run(upgrade.command("migrate"))
     sys.stderr.write(f"\n{await durations(upgrade.url)}")
 
 
 async def test_an_upgrade_by_the_recipe_fails_no_request() -> None:
     async with old_deployment() as upgrade:
-        await _migrated(upgrade)
-        await asyncio.sleep(SECONDS)  # the version before goes on serving
+        await _migrate(upgrade)
+        await asyncio.sleep(SECONDS)  # the previous version still serves
         await upgrade.replace(upgrade.new)
         await asyncio.sleep(SECONDS)
         sys.stderr.write(await run(upgrade.command("doctor")))
@@ -178,44 +178,44 @@ async def test_an_upgrade_by_the_recipe_fails_no_request() -> None:
         sys.stderr.write(f"{len(upgrade.mail.taken)} mails\n")
         assert upgrade.mail.taken
         before = f"e.created_at < {upgrade.replaced_at * 1000:.0f}"
-        assert await _found(upgrade.url, f"{MAILED} where {before}") == []
+        assert await _fetch(upgrade.url, f"{MAILED} where {before}") == []
 
 
-async def test_a_migration_that_is_killed_is_run_again_and_no_request_fails() -> None:
+async def test_a_migration_that_is_killed_can_be_repeated_and_no_request_fails() -> None:
     async with old_deployment() as upgrade:
-        await _killed_where_it_waits(upgrade, "entries", "access share", AT_ENTRIES)
-        await _killed_where_it_waits(upgrade, "epay_notifications", "row exclusive", AT_INDEXES)
+        await _kill_waiting_migration(upgrade, "entries", "access share", AT_ENTRIES)
+        await _kill_waiting_migration(upgrade, "epay_notifications", "row exclusive", AT_INDEXES)
         await run(upgrade.command("migrate"))
-        assert await _found(upgrade.url, "select from pg_index where not indisvalid") == []
+        assert await _fetch(upgrade.url, "select from pg_index where not indisvalid") == []
         await upgrade.replace(upgrade.new)
         await asyncio.sleep(SECONDS)
         await upgrade.end()
 
 
-async def _killed_where_it_waits(upgrade: Upgrade, table: str, lock: str, where: str) -> None:
-    """Kill the migration while another transaction, such as a backup's, is in its way.
+async def _kill_waiting_migration(upgrade: Upgrade, table: str, lock: str, condition: str) -> None:
+    """Kill the migration while it waits for the lock of another transaction, such as a backup.
 
-    If it does not come there, since the version before has that already, it just ends.
+    If the previous version has applied that migration, it ends instead.
     """
-    connection, looks = [await asyncpg.connect(upgrade.url) for _ in range(2)]
+    connection, observer = [await asyncpg.connect(upgrade.url) for _ in range(2)]
     migrating = upgrade.command("migrate")
     try:
         async with connection.transaction():
             await connection.execute(f"lock table {table} in {lock} mode")
             migrating.start()
             async with asyncio.timeout(120):
-                while migrating.runs and not await looks.fetchval(where):
+                while migrating.runs and not await observer.fetchval(condition):
                     await asyncio.sleep(0.01)
-            await asyncio.sleep(3)  # others wait behind it, and it gives way
+            await asyncio.sleep(3)  # others wait for it until it gives up the lock
             await asyncio.to_thread(migrating.kill)
             await asyncio.sleep(1)
     finally:
         await connection.close()
-        await looks.close()
+        await observer.close()
     sys.stderr.write(f"\nkilled: {migrating.output}\n")
 
 
-async def _found(url: str, statement: str) -> list[asyncpg.Record]:
+async def _fetch(url: str, statement: str) -> list[asyncpg.Record]:
     connection = await asyncpg.connect(url)
     try:
         return list(await connection.fetch(statement))

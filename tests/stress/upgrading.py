@@ -1,4 +1,4 @@
-"""Customers of a deployment that is upgraded meanwhile, who notice every wrong response."""
+"""Customers of a deployment during its upgrade, who record every unexpected response."""
 
 import asyncio
 import itertools
@@ -15,19 +15,19 @@ PAUSE_S: Final = 0.15  # of a customer between two requests
 
 
 class Request(NamedTuple):
-    """What was asked, when and for how long, and what came."""
+    """A request and its outcome."""
 
-    what: str
-    began: float  # time.time()
-    took_s: float
-    wrong: str  # "" where it was the right response
+    name: str
+    started_at: float  # time.time()
+    duration_s: float
+    error: str  # "" if the response was as expected
 
 
 class Load:
-    """A merchant with its customers. All but the bank's pages goes through the balancer."""
+    """A merchant and its customers, who reach all but the bank's pages through the balancer."""
 
     def __init__(self, url: str, bank_url: str, key: str) -> None:
-        """Make a product with ``prepare`` first."""
+        """Call ``prepare`` next."""
         self._url, self._bank_url = url, bank_url
         self._key = key
         self._http = httpx2.AsyncClient(timeout=60, trust_env=False)
@@ -35,7 +35,7 @@ class Load:
         self._product = ""
         self.over = False
         self.requests: list[Request] = []
-        self.paid: dict[str, float] = {}  # order id → time at which it was seen paid
+        self.paid: dict[str, float] = {}  # order id → time at which it was read as PAID
         self.refunds: set[str] = set()
 
     async def close(self) -> None:
@@ -43,102 +43,104 @@ class Load:
         await self._http.aclose()
 
     async def prepare(self) -> None:
-        """Make what is sold."""
+        """Create the product."""
         body = {"name": "A mug", "price": "5.00", "currency": "USD"}
-        product = await self._ask("POST", "/v1/products", 201, body)
+        product = await self._request("POST", "/v1/products", 201, body)
         self._product = product.json()["data"]["id"]
 
     async def customer(self) -> None:
-        """Buy again and again, until it is over."""
+        """Buy again and again until ``over``."""
         while not self.over:
             try:
                 await self._buy()
             except (httpx2.HTTPError, LookupError, AssertionError, TypeError) as error:
-                self._note("a purchase", time.time(), 0.0, f"{type(error).__name__}: {error}")
+                self._record("a purchase", time.time(), 0.0, f"{type(error).__name__}: {error}")
 
     async def _buy(self) -> None:
         number = next(self._numbers)
         body = {"productId": self._product}
-        created = await self._ask("POST", "/v1/checkouts", 201, body, key=f"session-{number}")
+        created = await self._request("POST", "/v1/checkouts", 201, body, key=f"session-{number}")
         session_id = created.json()["data"]["id"]
-        checkout = await self._ask("GET", f"/v1/checkouts/{session_id}", 200)
+        checkout = await self._request("GET", f"/v1/checkouts/{session_id}", 200)
         order_id = checkout.json()["data"]["orderId"]
         page = f"/checkout/{session_id}"
-        await self._ask("GET", page, 200)
+        await self._request("GET", page, 200)
         form = {"email": f"{order_id}@example.com", "name": "Ann", "method": "CREDIT_CARD"}
-        sent = await self._ask("POST", page, 303, form=form)
-        attempt = re.search(r"/continue/(att_\w+)", sent.headers["location"])
-        assert attempt, sent.headers["location"]
+        redirect = await self._request("POST", page, 303, form=form)
+        attempt = re.search(r"/continue/(att_\w+)", redirect.headers["location"])
+        assert attempt, redirect.headers["location"]
         card = {"number": CARD, "exp": "12/34", "csc": "123"}
         await self._http.post(f"{self._bank_url}/pay/{attempt[1]}", data=card)
-        await self._ask("GET", f"{page}/return/{attempt[1]}", 303)
+        await self._request("GET", f"{page}/return/{attempt[1]}", 303)
         end = time.monotonic() + 60
         while (await self._read(order_id))["status"] != "PAID":
             assert time.monotonic() < end, f"{order_id} is not paid"
         self.paid[order_id] = time.time()
         if number % 2:
-            await self._give_back(order_id)
-        await self._ask("GET", "/v1/orders?size=5", 200)
-        await self._ask("GET", "/v1/balance", 200)
+            await self._refund(order_id)
+        await self._request("GET", "/v1/orders?size=5", 200)
+        await self._request("GET", "/v1/balance", 200)
 
-    async def _give_back(self, order_id: str) -> None:
+    async def _refund(self, order_id: str) -> None:
         path, body = f"/v1/orders/{order_id}/refunds", {"amount": "1.00"}
-        answers = [
-            await self._ask("POST", path, 201, body, key=f"refund-{order_id}") for _ in range(2)
+        first, repeated = [
+            await self._request("POST", path, 201, body, key=f"refund-{order_id}") for _ in range(2)
         ]
-        assert answers[0].content == answers[1].content
-        self.refunds.add(answers[0].json()["data"]["id"])
+        assert first.content == repeated.content
+        self.refunds.add(first.json()["data"]["id"])
 
     async def _read(self, order_id: str) -> dict[str, Any]:
-        order: dict[str, Any] = (await self._ask("GET", f"/v1/orders/{order_id}", 200)).json()
+        order: dict[str, Any] = (await self._request("GET", f"/v1/orders/{order_id}", 200)).json()
         return dict(order["data"])
 
-    async def _ask(
-        self, method: str, path: str, right: int, body: Any = None, form: Any = None, key: str = ""
+    async def _request(
+        self, method: str, path: str, status: int, body: Any = None, form: Any = None, key: str = ""
     ) -> httpx2.Response:
-        """Send one request after a pause, and note whether the response is the right one."""
+        """Send a request after a pause, and record whether it gets the expected status."""
         await asyncio.sleep(PAUSE_S)
         headers = {"X-API-Key": self._key} if path.startswith("/v1/") else {}
         if key:
             headers["Idempotency-Key"] = key
-        what = re.sub(r"[a-z]+_\w{10,}", "…", f"{method} {path}")
-        began, start = time.time(), time.monotonic()
+        name = re.sub(r"[a-z]+_\w{10,}", "…", f"{method} {path}")
+        started_at, start = time.time(), time.monotonic()
         try:
-            answer = await self._http.request(
+            response = await self._http.request(
                 method, self._url + path, json=body, data=form, headers=headers
             )
         except httpx2.HTTPError as error:
-            self._note(what, began, time.monotonic() - start, repr(error))
+            self._record(name, started_at, time.monotonic() - start, repr(error))
             raise
-        wrong = "" if answer.status_code == right else f"{answer.status_code}: {answer.text[:300]}"
-        self._note(what, began, time.monotonic() - start, wrong)
-        assert not wrong, wrong
-        return answer
+        error_text = ""
+        if response.status_code != status:
+            error_text = f"{response.status_code}: {response.text[:300]}"
+        self._record(name, started_at, time.monotonic() - start, error_text)
+        assert not error_text, error_text
+        return response
 
-    def _note(self, what: str, began: float, took_s: float, wrong: str) -> None:
-        self.requests.append(Request(what, began, took_s, wrong))
+    def _record(self, name: str, started_at: float, duration_s: float, error: str) -> None:
+        self.requests.append(Request(name, started_at, duration_s, error))
 
     @property
-    def wrong(self) -> list[Request]:
-        """Requests that got another response than the right one, or none."""
-        return [request for request in self.requests if request.wrong]
+    def failed(self) -> list[Request]:
+        """Requests that got an unexpected response, or none."""
+        return [request for request in self.requests if request.error]
 
     @property
     def slowest(self) -> list[Request]:
-        """The five that took longest."""
-        return sorted(self.requests, key=lambda request: -request.took_s)[:5]
+        """The five slowest requests."""
+        return sorted(self.requests, key=lambda request: -request.duration_s)[:5]
 
 
-async def run(command: Process, right: int = 0) -> str:
-    """Run a command to its end and return what it says."""
+async def run(command: Process, exit_code: int = 0) -> str:
+    """Run a command to its end, check its exit code and return its output."""
     command.start()
-    ended = await asyncio.to_thread(command.wait)
-    assert ended == right, (command.name, ended, command.output[-3000:])
+    code = await asyncio.to_thread(command.wait)
+    assert code == exit_code, (command.name, code, command.output[-3000:])
     return command.output
 
 
 async def durations(url: str) -> dict[str, float]:
-    """Return how long after the one before each migration was applied, in seconds."""
+    """Return for each migration how many seconds it took, after the one before."""
     connection = await asyncpg.connect(url)
     try:
         rows = await connection.fetch(
@@ -150,18 +152,18 @@ async def durations(url: str) -> dict[str, float]:
     return {row[0]: round(float(row[1] or 0), 2) for row in rows}
 
 
-async def all_announced(url: str, taken: set[str]) -> bool:
-    """Return whether every event has arrived and no refund is under way."""
+async def all_announced(url: str, arrived_ids: set[str]) -> bool:
+    """Wait until every event has arrived and no refund is PROCESSING; False after a minute."""
 
-    async def look() -> bool:
+    async def is_done() -> bool:
         connection = await asyncpg.connect(url)
         try:
             events = await connection.fetch("select id from events")
-            left = await connection.fetchval(
+            processing = await connection.fetchval(
                 "select count(*) from refunds where status = 'PROCESSING'"
             )
         finally:
             await connection.close()
-        return not left and {row[0] for row in events} <= taken
+        return not processing and {row[0] for row in events} <= arrived_ids
 
-    return await eventually(look, 60)
+    return await eventually(is_done, 60)
