@@ -1,4 +1,4 @@
-"""The bench itself: its data are right, it judges by its table, and it runs."""
+"""The benchmarks: their data keep the rules of the books, and each target is judged by its row."""
 
 import ast
 import subprocess
@@ -37,8 +37,8 @@ async def test_the_books_of_generated_orders_agree_and_the_orders_settle(
         seed = await plant(db, settings, 2)
         async with db.transaction() as tx:
             await books.second_products(tx)
-        made = [await books.fill(seed, 80, range(2)), await books.fill(seed, 40, range(1, 2))]
-        due = sum(one.due for one in made)
+        filled = [await books.fill(seed, 80, range(2)), await books.fill(seed, 40, range(1, 2))]
+        due = sum(part.due for part in filled)
         async with db.snapshot() as tx:
             entries, violations = await check_books(tx)
         assert (entries, violations) == (3 * 36 + 2 * 12, [])
@@ -119,7 +119,7 @@ async def test_the_limit_and_the_peer_respond_with_the_fields_of_the_api(
     [
         (RATIO, {"ours": [4.0], "theirs": [2.0]}, True, 2.0),
         (RATIO, {"ours": [3.9], "theirs": [2.0]}, False, 1.95),
-        # of each round, not of the medians: both were slow in the second
+        # the median of the ratios, not the ratio of the medians
         (RATIO, {"ours": [10.0, 2.0, 9.0], "theirs": [4.0, 1.0, 3.0]}, True, 2.5),
         (TIME, {"ours": [1.0, 2.0, 9.0]}, True, 2.0),
         (TIME, {"ours": [2.5]}, False, 2.5),
@@ -128,10 +128,10 @@ async def test_the_limit_and_the_peer_respond_with_the_fields_of_the_api(
 def test_a_target_is_met_or_not(
     target: Target, figures: dict[str, list[float]], met: bool, value: float
 ) -> None:
-    found = verdict(target, figures)
-    assert found is not None
-    assert (found.met, found.value) == (met, value)
-    assert line(target, found)[0] == ("met" if met else "NOT met")
+    judgement = verdict(target, figures)
+    assert judgement is not None
+    assert (judgement.met, judgement.value) == (met, value)
+    assert line(target, judgement)[0] == ("met" if met else "NOT met")
 
 
 def test_what_was_not_measured_is_not_judged() -> None:
@@ -152,24 +152,24 @@ def test_a_chart_is_an_image_with_every_point() -> None:
 def _run(tmp_path: Path, *options: str) -> dict[str, Any]:
     result = tmp_path / "samples.json"
     command = [sys.executable, "-m", "benchmarks", "--quick", "--json", str(result), *options]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:] + done.stdout[-4000:]
-    found: dict[str, Any] = msgspec.json.decode(result.read_bytes())
-    return found
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr[-4000:] + process.stdout[-4000:]
+    samples: dict[str, Any] = msgspec.json.decode(result.read_bytes())
+    return samples
 
 
-def test_the_bench_runs_a_contest_with_the_sql_of_now(tmp_path: Path) -> None:
-    found = _run(tmp_path, "--only", "pay-hot", "--competitors", "OpenTill")
-    assert "pay-hot OpenTill" in found["figures"]
-    assert found["violations"] == []
+def test_the_bench_runs_with_the_current_sql(tmp_path: Path) -> None:
+    samples = _run(tmp_path, "--only", "pay-hot", "--competitors", "OpenTill")
+    assert "pay-hot OpenTill" in samples["figures"]
+    assert samples["violations"] == []
 
 
 @pytest.mark.stress
 def test_the_whole_bench_runs(tmp_path: Path) -> None:
-    found = _run(tmp_path, "--write", str(tmp_path / "figures.md"))
+    samples = _run(tmp_path, "--write", str(tmp_path / "figures.md"))
     text = (tmp_path / "figures.md").read_text()
     assert text.index("## Ratios") < text.index("## Targets")
     assert "growth.svg" in text
     assert {path.name for path in tmp_path.glob("*.svg")} == {"growth.svg", "processes.svg"}
-    measured = {target.what for target in TARGETS if verdict(target, found["figures"])}
+    measured = {target.what for target in TARGETS if verdict(target, samples["figures"])}
     assert measured >= {"webhooks, 20 endpoints", "ready", "ledger check"}

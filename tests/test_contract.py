@@ -1,4 +1,4 @@
-"""The tables of docs/contract.md say what the tables of the code say."""
+"""The tables of docs/contract.md agree with those of the code."""
 
 import re
 from pathlib import Path
@@ -31,20 +31,20 @@ POSTING_TYPES: Final = frozenset(posting.type for posting in POSTINGS)
 
 def section(anchor: str) -> str:
     """Return the text of a rule, from its heading to the next one."""
-    (found,) = re.findall(
+    (text,) = re.findall(
         rf'^##+ <a id="{anchor}"></a>.*?(?=^##|\Z)', TEXT, re.DOTALL | re.MULTILINE
     )
-    return str(found)
+    return str(text)
 
 
 def rows(anchor: str) -> list[list[str]]:
-    """Return the rows of a rule's table, without its head."""
+    """Return the rows of a rule's table, without its header."""
     lines = [line for line in section(anchor).splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
 
 
 def _problems() -> set[tuple[str, str, str]]:
-    """Return status, code and message of all problems that the API may answer with."""
+    """Return status, code and message of all problems that the API can return."""
     kinds = [one for one in vars(errors).values() if isinstance(one, type)]
     return {
         (str(kind.status), str(kind.code), kind.message)
@@ -67,8 +67,8 @@ def _accounts(cell: str) -> list[tuple[str, str]]:
 
 
 def test_postings() -> None:
-    told = {(row[0], *move) for row in rows("postings") for move in _accounts(row[1])}
-    assert told == {(posting.type, posting.source, posting.target) for posting in POSTINGS}
+    documented = {(row[0], *move) for row in rows("postings") for move in _accounts(row[1])}
+    assert documented == {(posting.type, posting.source, posting.target) for posting in POSTINGS}
     signs = {"+": {1}, "−": {-1}, "− ; +": {-1, 1}, "±": {-1, 1}}
     for kind, _, shown, _ in rows("postings"):
         assert signs[shown] == {posting.shown for posting in POSTINGS if posting.type == kind}
@@ -79,11 +79,11 @@ def _named(words: frozenset[str] | tuple[str, ...], cell: str) -> list[str]:
 
 
 def test_adjustments() -> None:
-    told = {
+    documented = {
         (re.findall("`balance ([a-z]+)", command)[0], *_named(POSTING_TYPES, posting))
         for command, posting, _ in rows("adjustments")
     }
-    assert told == {(move.kind, move.posting) for move in adjustments.MOVES}
+    assert documented == {(move.kind, move.posting) for move in adjustments.MOVES}
 
 
 PAGING: Final = frozenset({"page", "size"})
@@ -98,30 +98,30 @@ def test_tables_of_fields_are_those_of_the_api_document() -> None:
 
 
 def test_filters_of_orders() -> None:
-    told = re.findall("`([A-Za-z]+)`", section("order-filters"))
-    assert sorted(told) == sorted(_names(OrdersQuery) - PAGING)
-    assert set(told) == set(_names(ExportQuery))
-    told = re.findall("`([A-Za-z]+)`", section("session-list"))
-    assert sorted(told) == sorted(_names(SessionsQuery) - PAGING)
+    documented = re.findall("`([A-Za-z]+)`", section("order-filters"))
+    assert sorted(documented) == sorted(_names(OrdersQuery) - PAGING)
+    assert set(documented) == set(_names(ExportQuery))
+    documented = re.findall("`([A-Za-z]+)`", section("session-list"))
+    assert sorted(documented) == sorted(_names(SessionsQuery) - PAGING)
 
 
 def test_forms_of_what_is_searched() -> None:
-    told = [row[1].strip("`") for row in rows("order-search") if row[1].endswith("_`")]
-    told.remove("prod_")  # a filter of its own
+    documented = [row[1].strip("`") for row in rows("order-search") if row[1].endswith("_`")]
+    documented.remove("prod_")  # a filter of its own
     read = [form.reads for form in FORMS]
-    known = [prefix for prefix in PREFIXED if any(one(f"{prefix}{'0' * 26}") for one in read[:7])]
-    assert sorted(told) == sorted(known)
+    prefixes = [p for p in PREFIXED if any(form(f"{p}{'0' * 26}") for form in read[:7])]
+    assert sorted(documented) == sorted(prefixes)
 
 
 def test_transitions_of_orders() -> None:
-    told = {
+    documented = {
         (source, target, *sorted(_named(POSTING_TYPES, row[3])))
         for row in rows("order-transitions")
         for source in _named(STATUSES, row[0])
         for target in _named(STATUSES, row[2])
     }
     steps = {(step.source, step.target, *sorted(step.postings)) for step in orders.TRANSITIONS}
-    assert told == steps
+    assert documented == steps
 
 
 def test_statuses_of_orders() -> None:
@@ -131,20 +131,20 @@ def test_statuses_of_orders() -> None:
 def test_transitions_of_refunds_and_payouts() -> None:
     ends = {row[2] for row in rows("refund-transitions") if row[0] != "–"}
     assert ends == set(refunds.model.TRANSITIONS.values())
-    told = {
+    documented = {
         (row[0] if row[0] != "–" else None, row[2], *_named(POSTING_TYPES, row[3]))
         for row in rows("payout-transitions")
     }
-    assert told == {(s.source, s.target, *s.postings) for s in payouts.model.TRANSITIONS}
+    assert documented == {(s.source, s.target, *s.postings) for s in payouts.model.TRANSITIONS}
 
 
 def test_retries_of_deliveries() -> None:
     minutes = {"min": 1, "h": 60}
-    told = [
+    documented = [
         int(number) * minutes[unit] * 60_000
         for number, unit in re.findall(r"(\d+) (min|h)\b", section("event-retries"))
     ]
-    assert tuple(told) == WAITS_MS
+    assert tuple(documented) == WAITS_MS
 
 
 def test_epay() -> None:
@@ -152,31 +152,33 @@ def test_epay() -> None:
     named = re.findall("`([a-z]+)` ([A-Z_]+)", section("epay-types"))
     assert dict(named) == epay.METHODS
     codes = re.findall(r"(−?\d) [a-z]", section("epay-codes"))
-    kept = (epay.SUCCESS, epay.BUSINESS, epay.NOT_ENABLED, epay.WRONG_KEY, epay.MISSING)
-    assert [int(code.replace("−", "-")) for code in codes] == [*kept, epay.UNKNOWN_ACT]
+    assert [int(code.replace("−", "-")) for code in codes] == [
+        epay.SUCCESS, epay.BUSINESS, epay.NOT_ENABLED, epay.WRONG_KEY, epay.MISSING,
+        epay.UNKNOWN_ACT,
+    ]  # fmt: skip
 
 
 def test_the_sandbox_banks_cards() -> None:
-    told = re.findall(r"\b\d{4}\b(?= *[|,])", section("sandbox-bank"))
-    assert sorted(told) == sorted(card.number[-4:] for card in TEST_CARDS)
+    documented = re.findall(r"\b\d{4}\b(?= *[|,])", section("sandbox-bank"))
+    assert sorted(documented) == sorted(card.number[-4:] for card in TEST_CARDS)
 
 
 def test_prefixes_of_keys() -> None:
     assert set(re.findall("`(svc_[a-z]+_)`", section("api-keys"))) == set(PREFIXES.values())
 
 
-def test_settings_that_are_named_are_settings() -> None:
-    known = {row.name for row in config.SETTINGS}
-    known |= {config.GATEWAY_PREFIX + option.name.upper() for option in OPTIONS}
-    assert set(re.findall("OPENTILL_[A-Z_]*[A-Z]", TEXT)) - known == set()
+def test_settings_in_the_contract_exist() -> None:
+    names = {row.name for row in config.SETTINGS}
+    names |= {config.GATEWAY_PREFIX + option.name.upper() for option in OPTIONS}
+    assert set(re.findall("OPENTILL_[A-Z_]*[A-Z]", TEXT)) - names == set()
 
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"`[A-Z ]*(/v1/[\w/{}.-]+)", TEXT))))
-def test_an_operation_that_is_named_is_there(path: str) -> None:
+def test_operations_in_the_contract_exist(path: str) -> None:
     assert any(one.path.startswith(path) for one in (*app.OPERATIONS, *app.PEOPLE_OPERATIONS))
 
 
 def test_each_operation_is_in_the_table() -> None:
-    told = section("operations")
+    documented = section("operations")
     tops = {"/".join(one.path.split("/")[:3]) for one in (*app.OPERATIONS, *app.PEOPLE_OPERATIONS)}
-    assert [top for top in tops if top not in told] == []
+    assert [top for top in tops if top not in documented] == []

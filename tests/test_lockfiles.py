@@ -1,4 +1,4 @@
-"""The two lock files: what runs, and with the same versions what tests and checks need as well."""
+"""The lock files pin the same versions of packages for production, tests and checks."""
 
 import json
 import re
@@ -18,27 +18,27 @@ LOCKS: Final = (
 
 def _pins(name: str) -> dict[str, tuple[str, frozenset[str]]]:
     """Return each package of a lock file with its version and the digests of its files."""
-    found: dict[str, tuple[str, frozenset[str]]] = {}
+    pins: dict[str, tuple[str, frozenset[str]]] = {}
     for block in re.split(r"\n(?=[a-z0-9])", (TOP / name).read_text()):
         pin = re.match(r"([a-z0-9][a-z0-9._-]*)==(\S+)", block)
         assert pin is not None, block[:80]
-        found[pin[1]] = pin[2], frozenset(re.findall(r"--hash=(sha256:[0-9a-f]{64})", block))
-    return found
+        pins[pin[1]] = pin[2], frozenset(re.findall(r"--hash=(sha256:[0-9a-f]{64})", block))
+    return pins
 
 
-def test_what_runs_has_the_versions_that_are_tested() -> None:
+def test_production_has_the_versions_that_are_tested() -> None:
     runs, tested = _pins("requirements.lock"), _pins("requirements-dev.lock")
     assert {name: pin for name, pin in tested.items() if name in runs} == runs
 
 
-def test_traces_only_add_to_what_runs() -> None:
+def test_traces_only_add_packages_to_production() -> None:
     runs, traced = _pins("requirements.lock"), _pins("requirements-opentelemetry.lock")
     tested = _pins("requirements-dev.lock")
     assert {name: pin for name, pin in traced.items() if name in runs} == runs
     assert {name: pin for name, pin in tested.items() if name in traced} == traced
 
 
-def test_what_runs_has_nothing_that_only_develops() -> None:
+def test_production_has_no_development_packages() -> None:
     runs = set(_pins("requirements.lock"))
     assert {"asyncpg", "tzdata", "hatchling", "editables"} <= runs
     developing = {"pytest", "mypy", "ruff", "pyright", "playwright", "schemathesis", "hypothesis"}
@@ -46,7 +46,7 @@ def test_what_runs_has_nothing_that_only_develops() -> None:
     assert not runs & (developing | {"localstripe", "coverage", "pip-audit", "nodeenv"})
 
 
-def test_every_package_is_pinned_with_its_digests_and_without_a_place() -> None:
+def test_every_package_is_pinned_with_its_digests_and_without_an_address() -> None:
     for lock in LOCKS:
         assert all(digests for _, digests in _pins(lock).values()), lock
         assert "://" not in (TOP / lock).read_text(), lock
@@ -59,7 +59,7 @@ NODE_LOCKS: Final = (
 )
 
 
-def test_every_package_for_node_is_pinned_with_its_digest_and_without_a_place() -> None:
+def test_every_package_for_node_is_pinned_with_its_digest_and_without_an_address() -> None:
     for lock in NODE_LOCKS:
         packages = json.loads((TOP / lock).read_text())["packages"]
         own = packages.pop("")

@@ -1,4 +1,4 @@
-"""Every statement of ours, prepared on the migrated schema and held against its struct."""
+"""Every statement can be prepared on the migrated schema, and its columns fit its struct."""
 
 import ast
 import asyncio
@@ -20,7 +20,7 @@ from opentill.db.query import Joined, Query, Statement, Value
 from support.sources import nodes
 from support.statements import EVERYWHERE as EVERY_STATEMENT
 
-# Where statements stand beside the features' `queries` modules, and why.
+# Modules with statements besides the features' `queries` modules, and why.
 ALSO: Final = {
     "opentill.cli.doctor_queries": "PostgreSQL about itself, which no feature stores",
     "opentill.figures.gateway_queries": "figures by gateway, of all merchants together",
@@ -31,7 +31,7 @@ ALSO: Final = {
     "opentill.webhooks.catchup_queries": "numbers of events, and reading by them",
     "opentill.webhooks.dispatch_queries": "the statements of the dispatcher",
 }
-# The examination of all books, and what is counted for metrics.
+# The checks of all books, and counts for metrics.
 EVERYWHERE: Final = (
     "integrity.queries.RULES",
     "integrity.queries.HISTORY",
@@ -56,7 +56,7 @@ EVERYWHERE: Final = (
     "epay.queries.COUNT_NOTICES",
     "epay.queries.OLDEST_NOTICE",
 )
-# PostgreSQL type to what asyncpg makes of it.
+# PostgreSQL's types, and the types to which asyncpg converts them.
 PYTHON: Final[dict[str, type]] = {
     "text": str,
     "int2": int,
@@ -79,18 +79,18 @@ def prepared(postgres_url: str, template: str) -> dict[str, list[tuple[str, str]
     async def prepare() -> dict[str, list[tuple[str, str]]]:
         connection = await asyncpg.connect(url)
         try:
-            found = {}
+            columns = {}
             for name, statement in STATEMENTS:
-                made = await connection.prepare(statement.sql)
-                found[name] = [(column.name, column.type.name) for column in made.get_attributes()]
-            return found
+                attributes = (await connection.prepare(statement.sql)).get_attributes()
+                columns[name] = [(column.name, column.type.name) for column in attributes]
+            return columns
         finally:
             await connection.close()
 
     return asyncio.run(prepare())
 
 
-def test_all_features_are_looked_at() -> None:
+def test_statements_of_all_features_are_checked() -> None:
     assert len(STATEMENTS) > 60
     assert {name.split(".")[0] for name, _ in STATEMENTS} >= {
         "products", "checkouts", "orders", "refunds", "ledger", "merchants", "db",
@@ -105,7 +105,7 @@ def _fits(kind: msgspec.inspect.Type, column: str) -> bool:
         return any(_fits(part, column) for part in kind.types)
     if isinstance(kind, inspect.ListType):
         return column.endswith("[]") or column.startswith("_")
-    wanted = {
+    column_types = {
         inspect.StrType: {"text", "varchar"},
         inspect.LiteralType: {"text"},
         inspect.IntType: {"int2", "int4", "int8"},
@@ -114,22 +114,22 @@ def _fits(kind: msgspec.inspect.Type, column: str) -> bool:
         inspect.DecimalType: {"numeric"},
         inspect.AnyType: set(PYTHON),
     }
-    return column in wanted.get(type(kind), set())
+    return column in column_types.get(type(kind), set())
 
 
-def test_every_statement_is_valid_and_gives_what_its_struct_holds(
+def test_every_statement_is_valid_and_returns_the_fields_of_its_struct(
     prepared: dict[str, list[tuple[str, str]]],
 ) -> None:
     wrong = {
-        name: found
+        name: misfits
         for name, statement in STATEMENTS
-        if (found := _misfits(statement, prepared[name]))
+        if (misfits := _misfits(statement, prepared[name]))
     }
     assert wrong == {}
 
 
 def _fields(statement: Query[Any]) -> dict[str, msgspec.inspect.Type]:
-    """Return the columns that a statement's structs are made of, with their types."""
+    """Return the columns of a statement's structs, with their types."""
     if isinstance(statement, Joined):
         return {
             f"{part.name}.{name}": kind
@@ -146,7 +146,7 @@ def _types(struct: type[msgspec.Struct]) -> dict[str, msgspec.inspect.Type]:
 
 
 def _misfits(statement: Any, columns: list[tuple[str, str]]) -> list[str]:
-    """Return what of a statement's columns does not fit its kind."""
+    """Describe the columns of a statement that do not fit its kind."""
     kinds = dict(columns)
     match statement:
         case Query():
@@ -168,7 +168,7 @@ def _misfits(statement: Any, columns: list[tuple[str, str]]) -> list[str]:
 
 
 def test_every_statement_about_a_tenant_names_merchant_id() -> None:
-    """One merchant a transaction: nothing of a merchant is found without saying whose."""
+    """A transaction is about one merchant, so a statement must not find another one's rows."""
     everywhere = {
         # the operator's and the worker's, over all merchants
         "orders.queries.ANYWHERE",
@@ -324,15 +324,15 @@ RUNS: Final = frozenset({"first", "one", "all", "each", "get", "run"})
 
 @cache
 def _calls() -> list[tuple[str, ModuleType, ast.Call]]:
-    """Return every call of the product that may run a statement, and where it is."""
+    """Return every call of the product that may run a statement, with its place and module."""
     calls = []
-    for found in pkgutil.walk_packages(opentill.__path__, "opentill."):
-        if found.name.endswith("__main__"):
+    for info in pkgutil.walk_packages(opentill.__path__, "opentill."):
+        if info.name.endswith("__main__"):
             continue
-        module = importlib.import_module(found.name)
+        module = importlib.import_module(info.name)
         path = Path(str(module.__file__))
         calls += [
-            (f"{found.name}:{node.lineno}", module, node)
+            (f"{info.name}:{node.lineno}", module, node)
             for node in nodes(path)
             if isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
@@ -342,37 +342,37 @@ def _calls() -> list[tuple[str, ModuleType, ast.Call]]:
 
 
 def _statement(module: ModuleType, expression: ast.expr) -> Statement | None:
-    """Return the statement that an expression of a module names, if it does."""
+    """Return the statement that a module's expression names, None if it names none."""
     try:
-        found = eval(ast.unparse(expression), dict(vars(module)))  # noqa: S307 - our own source
+        value = eval(ast.unparse(expression), dict(vars(module)))  # noqa: S307 - our own source
     except (NameError, AttributeError):
-        return None  # of a function, such as a rule out of a list
-    return found if isinstance(found, Statement) else None
+        return None  # a function's variable, such as a rule of a list
+    return value if isinstance(value, Statement) else None
 
 
 def test_statements_are_called_by_the_names_of_their_parameters() -> None:
-    """Also where no test comes by; what is not in the call itself is checked when it runs."""
+    """Calls that no test runs are checked too; values in structs are checked when they run."""
     wrong: list[str] = []
-    looked_at = 0
+    checked = 0
     for place, module, call in _calls():
         statement = _statement(module, call.func.value)  # type: ignore[attr-defined]
         if statement is None:
             continue
-        looked_at += 1
-        given = {word.arg for word in call.keywords if word.arg is not None}
-        whole = len(call.args) == 1 and all(word.arg is not None for word in call.keywords)
-        if not given <= set(statement.names) or (whole and given != set(statement.names)):
-            wrong.append(f"{place}: {sorted(given)} for {statement.names}")
+        checked += 1
+        names = {word.arg for word in call.keywords if word.arg is not None}
+        all_named = len(call.args) == 1 and all(word.arg is not None for word in call.keywords)
+        if not names <= set(statement.names) or (all_named and names != set(statement.names)):
+            wrong.append(f"{place}: {sorted(names)} for {statement.names}")
         several = any(isinstance(value, ast.Starred) for value in call.args)
         structs = call.args[1:]
         if several or len(structs) > 1 or any(isinstance(one, ast.Constant) for one in structs):
             wrong.append(f"{place}: {ast.unparse(call)}")
     assert not wrong, "\n".join(wrong)
-    assert looked_at > 250
+    assert checked > 250
 
 
 def test_nothing_is_run_with_values_by_position() -> None:
-    """Nor where a statement comes out of a list or a function: whatever is given ``tx`` first."""
+    """This covers statements of lists and functions too: every call whose first value is ``tx``."""
     wrong = [
         f"{place}: {ast.unparse(call)}"
         for place, _, call in _calls()
@@ -385,55 +385,52 @@ def test_nothing_is_run_with_values_by_position() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_a_column_of_rows_that_wait_together_has_the_name_of_its_parameter() -> None:
-    """Where ``unnest`` turns arrays into rows, two of them cannot change places."""
+def test_the_columns_of_unnested_arrays_have_the_names_of_their_parameters() -> None:
+    """So two arrays cannot be swapped by mistake."""
     wrong = {
-        name: (given, columns)
+        name: (parameters, columns)
         for name, statement in STATEMENTS
-        for given, columns in _unnested(" ".join(statement.text.split()))
-        if given != columns
+        for parameters, columns in _unnested(" ".join(statement.text.split()))
+        if parameters != columns
     }
     assert wrong == {}
     assert any(_unnested(" ".join(statement.text.split())) for _, statement in STATEMENTS)
 
 
 def _unnested(text: str) -> list[tuple[list[str], list[str]]]:
-    """Return the parameters that arrays come from, each with the columns they go to."""
+    """Return the parameters of each ``unnest`` with the columns that they become."""
     arrays = r"unnest\(((?::\w+::\w+\[\](?:, )?)+)\)"
-    named = rf"{arrays}( with ordinality)?(?: as)? \w+ \(([^()]*)\)"
+    aliased = re.finditer(rf"{arrays}( with ordinality)?(?: as)? \w+ \(([^()]*)\)", text)
     pairs = [
-        (_given(found[1]), found[3].split(", ")[: -1 if found[2] else None])
-        for found in re.finditer(named, text)
+        (_parameters(match[1]), match[3].split(", ")[: -1 if match[2] else None])
+        for match in aliased
     ]
-    filled = re.finditer(rf"insert into \w+ \(([^()]*)\) select \* from {arrays}", text)
-    return pairs + [(_given(found[2]), found[1].split(", ")) for found in filled]
+    inserts = re.finditer(rf"insert into \w+ \(([^()]*)\) select \* from {arrays}", text)
+    return pairs + [(_parameters(match[2]), match[1].split(", ")) for match in inserts]
 
 
-def _given(arrays: str) -> list[str]:
+def _parameters(arrays: str) -> list[str]:
     return re.findall(r":(\w+)::", arrays)
 
 
-def test_statements_stand_in_queries_modules() -> None:
-    """So that who reads one file of a feature has seen all its SQL."""
+def test_statements_are_in_queries_modules() -> None:
+    """So one file of a feature contains all its SQL."""
     modules = {module.__name__ for module in survey_statements.modules()}
     assert {name for name in modules if not name.endswith(".queries")} == set(ALSO)
-    here = modules | {"opentill.db.query"}
-    for found in pkgutil.walk_packages(opentill.__path__, "opentill."):
-        if found.name in here or found.name.endswith("__main__"):
+    exempt = modules | {"opentill.db.query"}
+    for info in pkgutil.walk_packages(opentill.__path__, "opentill."):
+        if info.name in exempt or info.name.endswith("__main__"):
             continue
-        path = Path(str(importlib.import_module(found.name).__file__))
+        path = Path(str(importlib.import_module(info.name).__file__))
         for node in nodes(path):
-            made = node.func if isinstance(node, ast.Call) else None
-            assert not (
-                isinstance(made, ast.Name) and made.id in {"Query", "Joined", "Value", "Command"}
-            ), (
-                f"{found.name}:{node.lineno}"  # type: ignore[attr-defined]
-            )
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                is_statement = node.func.id in {"Query", "Joined", "Value", "Command"}
+                assert not is_statement, f"{info.name}:{node.lineno}"
 
 
 def test_no_statement_is_written_twice() -> None:
-    """What two features ask for is asked by the one whose rows they are."""
+    """If two features need the same rows, one of them asks the feature that owns the rows."""
     names: dict[str, list[str]] = {}
     for name, statement in EVERY_STATEMENT.items():
         names.setdefault(" ".join(statement.sql.split()), []).append(name)
-    assert [found for found in names.values() if len(found) > 1] == []
+    assert [duplicates for duplicates in names.values() if len(duplicates) > 1] == []

@@ -1,8 +1,8 @@
-"""The recipes for changes of the code: each fits the code, and together they work.
+"""The recipes for changes of the code fit the code, and together they work.
 
-A recipe shows every change as a ``diff`` under a line that begins with the file's name. Here all of
-them are made in a copy of the project, and the tests that the recipes name run in it: in every run
-those that are quick, in ``make stress`` all, and all that are quick of the packages concerned.
+A recipe shows each change as a ``diff`` below a line that begins with the file's name. These tests
+apply all changes to a copy of the project, and run tests in it: in every run the quick ones that
+the recipes name, in ``make stress`` all of them and the tests of the packages that change.
 """
 
 import os
@@ -20,8 +20,8 @@ RECIPES: Final = sorted((TOP / "docs" / "recipes").glob("add-*.md"))
 CHANGING: Final = [path for path in RECIPES if "```diff" in path.read_text()]
 COPIED: Final = ("src", "migrations", "tests", "docs", "benchmarks", "tools")
 NEXT: Final = "NNNN"  # the number of a new migration
-# Of the files of tests that recipes name; single tests that they name are quick, but for those that
-# start commands.
+# The quick ones of the test files that recipes name. Single tests that they name are quick, except
+# for those of commands.
 QUICK: Final = frozenset(
     {
         "tests/core/test_config.py",
@@ -32,7 +32,7 @@ QUICK: Final = frozenset(
     }
 )
 SLOW: Final = frozenset({"tests/cli/test_merchants.py::test_all_terms_are_set_shown_and_stored"})
-# How many files each recipe changes, and in how many places: it may get shorter, not longer.
+# How many files each recipe changes, and in how many places. The numbers may fall, not rise.
 MOST: Final = {
     "add-a-command": (6, 6),
     "add-a-fee-rule": (12, 18),
@@ -44,8 +44,8 @@ MOST: Final = {
     "add-a-role": (10, 17),
     "add-a-setting": (7, 9),
 }
-# The folders of tests of what the recipes change and of what shows it. All their quick tests run at
-# night: those that a recipe names cannot find what the recipe forgot.
+# The tests of the packages that the recipes change. `make stress` runs all of them, because the
+# tests that a recipe names cannot show that it forgets something.
 CONCERNED: Final = (
     "adjustments", "portal", "console", "dashboard", "disputes", "figures", "gateways",
     "ledger", "mail", "merchants", "orders",
@@ -55,56 +55,56 @@ _RUN: Final = re.compile(r'^make test ARGS="([^"]+)"$', re.MULTILINE)
 
 
 class Change(NamedTuple):
-    """What a recipe changes in one file: for each place the lines before, and after."""
+    """A recipe's change of one file: for each hunk the lines before, and after."""
 
     path: str
-    places: list[tuple[list[str], list[str]]]
+    hunks: list[tuple[list[str], list[str]]]
 
 
-def changes(recipe: Path) -> list[Change]:
+def parse_changes(recipe: Path) -> list[Change]:
     """Return the changes of a recipe, in its order."""
     text = recipe.read_text()
-    found = []
+    changes = []
     for path, diff in _FENCE.findall(text):
-        places = []
-        for place in re.split(r"^@@\n", diff, flags=re.MULTILINE):
-            lines = [(line[:1], line[1:]) for line in place.splitlines()]
-            assert all(sign in {" ", "+", "-", ""} for sign, _ in lines), (path, place)
-            before = [rest for sign, rest in lines if sign != "+"]
-            after = [rest for sign, rest in lines if sign != "-"]
-            places.append((before, after))
-        found.append(Change(path, places))
-    assert len(found) == text.count("```diff"), "a diff without the name of its file above it"
-    return found
+        hunks = []
+        for hunk in re.split(r"^@@\n", diff, flags=re.MULTILINE):
+            lines = [(line[:1], line[1:]) for line in hunk.splitlines()]
+            assert all(sign in {" ", "+", "-", ""} for sign, _ in lines), (path, hunk)
+            before = [line for sign, line in lines if sign != "+"]
+            after = [line for sign, line in lines if sign != "-"]
+            hunks.append((before, after))
+        changes.append(Change(path, hunks))
+    assert len(changes) == text.count("```diff"), "a diff without the name of its file above it"
+    return changes
 
 
-def changed(text: str, change: Change) -> str:
-    """Make a change, each place after the one before it. Raises ValueError if one is not there."""
+def apply_change(text: str, change: Change) -> str:
+    """Apply the hunks of a change in their order. Raises ValueError if one does not fit."""
     lines, done = text.splitlines(), 0
-    for before, after in change.places:
+    for before, after in change.hunks:
         starts = range(done, len(lines) - len(before) + 1)
-        at = next((n for n in starts if lines[n : n + len(before)] == before), None)
-        if at is None:
-            shown = "\n".join(before)
-            msg = f"{change.path} has no longer, after what was changed in it before:\n{shown}"
+        start = next((n for n in starts if lines[n : n + len(before)] == before), None)
+        if start is None:
+            hunk = "\n".join(before)
+            msg = f"{change.path} does not contain, after the previous hunk:\n{hunk}"
             raise ValueError(msg)
-        lines[at : at + len(before)] = after
-        done = at + len(after)
+        lines[start : start + len(before)] = after
+        done = start + len(after)
     return "\n".join(lines) + "\n"
 
 
-def make(recipe: Path, top: Path) -> None:
-    """Make all changes of a recipe below ``top``."""
+def apply_recipe(recipe: Path, top: Path) -> None:
+    """Apply all changes of a recipe below ``top``."""
     number = len(list((top / "migrations").glob("*.sql"))) + 1
-    for change in changes(recipe):
+    for change in parse_changes(recipe):
         path = top / change.path.replace(NEXT, f"{number:04}")
-        is_new = not any(before for before, _ in change.places)
-        assert path.exists() != is_new, f"{change.path} is there already, or no longer"
-        path.write_text(changed("" if is_new else path.read_text(), change))
+        is_new = not any(before for before, _ in change.hunks)
+        assert path.exists() != is_new, f"{change.path} exists already, or does not exist any more"
+        path.write_text(apply_change("" if is_new else path.read_text(), change))
 
 
-def copy(top: Path) -> Path:
-    """Copy what the recipes change, and what their tests need; compiled, as it was before."""
+def copy_project(top: Path) -> Path:
+    """Copy the files that recipes change and that tests need, with compiled modules."""
     for name in COPIED:
         shutil.copytree(TOP / name, top / name)
     for name in ("pyproject.toml", "README.md", "CHANGELOG.md"):
@@ -112,79 +112,77 @@ def copy(top: Path) -> Path:
     return top
 
 
-def named(recipe: Path) -> list[str]:
+def named_tests(recipe: Path) -> list[str]:
     """Return the tests that a recipe names."""
-    found: list[str] = _RUN.findall(recipe.read_text())
-    return found[0].split()
+    (words,) = _RUN.findall(recipe.read_text())
+    return str(words).split()
 
 
 def quick(tests: list[str]) -> list[str]:
-    """Return those that run every time."""
-    return [one for one in tests if ("::" in one and one not in SLOW) or one in QUICK]
+    """Return the tests that run every time."""
+    return [test for test in tests if ("::" in test and test not in SLOW) or test in QUICK]
 
 
 def environ() -> dict[str, str]:
-    """The environment without what tells a test that it runs inside another run of pytest."""
+    """Return the environment without the variables of this run of pytest."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
 
 
 @pytest.mark.parametrize("recipe", CHANGING, ids=lambda path: path.stem)
-def test_each_recipe_fits_the_code_as_it_is(recipe: Path, tmp_path: Path) -> None:
-    for change in changes(recipe):
-        kept = TOP / change.path
-        place = tmp_path / change.path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if kept.exists():
-            shutil.copy(kept, place)
+def test_each_recipe_fits_the_current_code(recipe: Path, tmp_path: Path) -> None:
+    for change in parse_changes(recipe):
+        source, target = TOP / change.path, tmp_path / change.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.exists():
+            shutil.copy(source, target)
     shutil.copytree(TOP / "migrations", tmp_path / "migrations", dirs_exist_ok=True)
-    make(recipe, tmp_path)
+    apply_recipe(recipe, tmp_path)
 
 
-def test_each_recipe_names_the_tests_that_show_it() -> None:
+def test_each_recipe_names_its_tests() -> None:
     assert len(CHANGING) >= 5
     for recipe in CHANGING:
-        assert len(_RUN.findall(recipe.read_text())) == 1, recipe.name
-        assert quick(named(recipe)), f"{recipe.name}: nothing that runs every time"
+        assert quick(named_tests(recipe)), f"{recipe.name} names no test that runs every time"
 
 
 @pytest.mark.parametrize("recipe", CHANGING, ids=lambda path: path.stem)
 def test_no_recipe_grows(recipe: Path) -> None:
-    made = changes(recipe)
+    changes = parse_changes(recipe)
     diffs = [diff for _, diff in _FENCE.findall(recipe.read_text())]
     places = sum(len(re.findall(r"(?:^[+-].*\n)+", diff, re.MULTILINE)) for diff in diffs)
     files, most = MOST[recipe.stem]
-    assert len({change.path for change in made}) <= files
+    assert len({change.path for change in changes}) <= files
     assert places <= most
 
 
-def _run(much: str) -> list[str]:
-    """Return the tests that run in the copy: quick, all, or those of the packages concerned."""
-    if much == "packages":
+def _selected(selection: str) -> list[str]:
+    """Return the tests to run in the copy, as arguments of pytest."""
+    if selection == "packages":
         return ["-m", "not stress", *(f"tests/{name}" for name in CONCERNED)]
-    tests = {test for recipe in CHANGING for test in named(recipe)}
-    return sorted(quick([*tests]) if much == "quick" else tests)
+    tests = {test for recipe in CHANGING for test in named_tests(recipe)}
+    return sorted(quick([*tests]) if selection == "quick" else tests)
 
 
 @pytest.mark.parametrize(
-    "much",
+    "selection",
     [
         "quick",
         pytest.param("all", marks=pytest.mark.stress),
         pytest.param("packages", marks=pytest.mark.stress),
     ],
 )
-def test_all_changes_together_work(much: str, tmp_path: Path, postgres_files: Path) -> None:
-    top = copy(tmp_path)
+def test_all_changes_together_work(selection: str, tmp_path: Path, postgres_files: Path) -> None:
+    top = copy_project(tmp_path)
     for recipe in CHANGING:
-        make(recipe, top)
-    here = environ() | {"PYTHONPATH": str(top / "src")}
+        apply_recipe(recipe, top)
+    environment = environ() | {"PYTHONPATH": str(top / "src")}
     for tool in ("tools.python_client", "tools.contract_tables"):  # as `make client`
-        subprocess.run([sys.executable, "-m", tool], cwd=top, env=here, check=True)
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *_run(much)],
+        subprocess.run([sys.executable, "-m", tool], cwd=top, env=environment, check=True)
+    process = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *_selected(selection)],
         cwd=top,
-        env=here | {"OPENTILL_TEST_POSTGRES": str(postgres_files)},
+        env=environment | {"OPENTILL_TEST_POSTGRES": str(postgres_files)},
         capture_output=True, text=True, timeout=1800, check=False,
     )  # fmt: skip
-    assert ran.returncode == 0, ran.stdout[-5000:] + ran.stderr[-2000:]
-    assert " passed" in ran.stdout
+    assert process.returncode == 0, process.stdout[-5000:] + process.stderr[-2000:]
+    assert " passed" in process.stdout

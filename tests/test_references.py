@@ -1,7 +1,7 @@
-"""What text refers to exists: rules of the contract, links, decisions, files; and all of it here.
+"""Rules of the contract, links, decisions and files that text refers to exist.
 
 Code, tests and documents cite a rule as ``contract.md#its-anchor``, a decision record by its number
-and everything else by its path. Nothing is cited that a reader cannot open.
+and everything else by its path. Readers can open everything that is cited.
 """
 
 import re
@@ -40,13 +40,13 @@ PAGES: Final = [path for path in FILES if path.suffix == ".md" and "src" not in 
 NAMES: Final = {path: str(path.relative_to(TOP)) for path in FILES}
 
 
-def _lines(path: Path, text: str, found: re.Match[str]) -> str:
-    """Say where something was found, as compilers do."""
-    return f"{NAMES[path]}:{text.count(chr(10), 0, found.start()) + 1}: {found[0].strip()}"
+def _locate(path: Path, text: str, match: re.Match[str]) -> str:
+    """Write the place and text of a match, as compilers do."""
+    return f"{NAMES[path]}:{text.count(chr(10), 0, match.start()) + 1}: {match[0].strip()}"
 
 
-def _found(pattern: re.Pattern[str]) -> list[tuple[Path, re.Match[str]]]:
-    """Return all matches in all files but this one, which has to name what it looks for."""
+def _find_all(pattern: re.Pattern[str]) -> list[tuple[Path, re.Match[str]]]:
+    """Return all matches in all files but this one, which contains the patterns."""
     here = Path(__file__)
     return [
         (path, match)
@@ -60,7 +60,7 @@ def _found(pattern: re.Pattern[str]) -> list[tuple[Path, re.Match[str]]]:
 
 _ANCHOR: Final = re.compile(r'<a id="([a-z0-9]+(?:-[a-z0-9]+)*)"></a>')
 _CITED: Final = re.compile(r"\bcontract\.md(?:#([\w-]*))?")
-# Who may name the contract as a whole.
+# Files that may cite the contract without an anchor.
 WHOLE: Final = frozenset((*PAGES, TOP / "tests" / "test_contract.py"))
 _HEADING: Final = re.compile(r"^(#{2,4}) (.*)$", re.MULTILINE)
 
@@ -76,17 +76,17 @@ def test_each_rule_of_the_contract_has_one_anchor() -> None:
 
 def test_each_rule_that_is_cited_is_in_the_contract() -> None:
     anchors = set(_ANCHOR.findall(CONTRACT.read_text()))
-    citations = _found(_CITED)
+    citations = _find_all(_CITED)
     assert citations
     unknown = [
-        _lines(path, TEXTS[path], match)
+        _locate(path, TEXTS[path], match)
         for path, match in citations
         if (match[1] not in anchors if match[1] is not None else path not in WHOLE)
     ]
     assert unknown == []
 
 
-# What cannot be opened by a reader.
+# Sources that readers cannot open.
 
 _OUTSIDE: Final = re.compile(
     r"""
@@ -96,20 +96,20 @@ _OUTSIDE: Final = re.compile(
     """,
     re.VERBOSE,
 )
-# Whose sections may be cited: published, and to be had by everybody.
+# Published standards, whose sections may be cited.
 _PUBLISHED: Final = re.compile(r"RFC \d|draft-ietf|WHATWG|OpenAPI 3|libpq|PostgreSQL protocol|NIST")
 _NEAR: Final = 120  # characters: "RFC 8259 §4, §8.2"
-LOOK_FOR_SECTIONS: Final = ("schemas.py", "test_document_forms.py")  # to show none to users
+LOOK_FOR_SECTIONS: Final = ("schemas.py", "test_document_forms.py")  # which remove or ban them
 
 
 def test_nothing_is_cited_that_is_not_here() -> None:
-    assert [_lines(path, TEXTS[path], match) for path, match in _found(_OUTSIDE)] == []
+    assert [_locate(path, TEXTS[path], match) for path, match in _find_all(_OUTSIDE)] == []
 
 
 def test_a_section_is_of_a_published_standard() -> None:
     stray = [
-        _lines(path, TEXTS[path], match)
-        for path, match in _found(re.compile("§ ?[^ ]*"))
+        _locate(path, TEXTS[path], match)
+        for path, match in _find_all(re.compile("§ ?[^ ]*"))
         if path.name not in LOOK_FOR_SECTIONS
         and not _PUBLISHED.search(TEXTS[path][max(0, match.start() - _NEAR) : match.start()])
     ]
@@ -125,13 +125,13 @@ _LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
 
 @cache
 def _prose(path: Path) -> str:
-    """Return a document without its examples; lines stay where they are."""
-    return _FENCED.sub(lambda found: "\n" * found[0].count("\n"), TEXTS[path])
+    """Return a document with blank lines instead of its examples."""
+    return _FENCED.sub(lambda match: "\n" * match[0].count("\n"), TEXTS[path])
 
 
 @cache
-def _places(path: Path) -> frozenset[str]:
-    """Return what a link into a document may name: its anchors, and its headings as forges do."""
+def _fragments(path: Path) -> frozenset[str]:
+    """Return the fragments of links to a document: its anchors, and the slugs of its headings."""
     titles = re.findall(r"^#+ (.*)$", _prose(path), re.MULTILINE)
     plain = (re.sub(r"<[^>]*>|[`*]", "", title).strip().lower() for title in titles)
     slugs = (re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in plain)
@@ -142,16 +142,15 @@ def test_each_link_leads_somewhere() -> None:
     dead = []
     links = 0
     for path in PAGES:
-        text = _CODE.sub(lambda found: " " * len(found[0]), _prose(path))
+        text = _CODE.sub(lambda match: " " * len(match[0]), _prose(path))
         for link in _LINK.finditer(text):
             if "://" in link[1] or link[1].startswith("mailto:"):
                 continue
             links += 1
-            name, _, place = link[1].partition("#")
+            name, _, fragment = link[1].partition("#")
             target = (path.parent / name).resolve() if name else path
-            there = target.exists() and (not place or place in _places(target))
-            if not there:
-                dead.append(_lines(path, text, link))
+            if not target.exists() or (fragment and fragment not in _fragments(target)):
+                dead.append(_locate(path, text, link))
     assert links > 0
     assert dead == []
 
@@ -168,7 +167,7 @@ _RECORD: Final = re.compile(r"\[(\d{4})\]\((\d{4})-[\w-]+\.md\)")
 
 def test_each_record_has_its_number() -> None:
     numbers = [path.name[:4] for path in RECORDS]
-    assert len(set(numbers)) == len(numbers)  # numbers of records that are being written are free
+    assert len(set(numbers)) == len(numbers)  # there may be gaps
     titles = [_TITLE.match(path.read_text()) for path in RECORDS]
     assert [title and title[1] for title in titles] == numbers
 
@@ -187,41 +186,41 @@ def test_each_record_has_the_same_parts(record: Path) -> None:
 
 def test_each_decision_that_is_cited_is_recorded() -> None:
     numbers = {path.name[:4] for path in RECORDS}
-    cited = _found(_NUMBER)
+    cited = _find_all(_NUMBER)
     for path in RECORDS:
         cited += [(path, match) for match in _SHORT.finditer(_CODE.sub("", _prose(path)))]
     assert cited
-    unknown = [_lines(path, TEXTS[path], m) for path, m in cited if m[1] not in numbers]
+    unknown = [_locate(path, TEXTS[path], m) for path, m in cited if m[1] not in numbers]
     assert unknown == []
 
 
-def _told(path: Path, form: re.Pattern[str]) -> set[str]:
-    """Return the records that a paragraph right below the title of a record names."""
-    found = form.search(path.read_text())
-    if found is None:
+def _linked_records(path: Path, form: re.Pattern[str]) -> set[str]:
+    """Return the records that the paragraph below the title of a record links to."""
+    paragraph = form.search(path.read_text())
+    if paragraph is None:
         return set()
-    above = path.read_text()[: found.start()].splitlines()
+    above = path.read_text()[: paragraph.start()].splitlines()
     assert all(not line or line.startswith(("# ", "Supersede")) for line in above), path.name
-    named = _RECORD.findall(found[0])
-    assert named, f"{path.name}: {found[0]}"
-    assert all(shown == linked for shown, linked in named), path.name
-    return {number for number, _ in named}
+    links = _RECORD.findall(paragraph[0])
+    assert links, f"{path.name}: {paragraph[0]}"
+    assert all(text == target for text, target in links), path.name
+    return {number for number, _ in links}
 
 
-def test_a_record_that_replaces_another_and_that_one_name_each_other() -> None:
-    by = {(path.name[:4], new) for path in RECORDS for new in _told(path, _BY)}
-    of = {(old, path.name[:4]) for path in RECORDS for old in _told(path, _OF)}
-    assert by
-    assert by == of
-    assert all(old < new for old, new in by)
+def test_records_that_replace_each_other_have_links_both_ways() -> None:
+    superseded = {(path.name[:4], new) for path in RECORDS for new in _linked_records(path, _BY)}
+    supersedes = {(old, path.name[:4]) for path in RECORDS for old in _linked_records(path, _OF)}
+    assert superseded
+    assert superseded == supersedes
+    assert all(old < new for old, new in superseded)
 
 
-def test_that_a_record_is_replaced_is_said_in_one_form() -> None:
-    other = []
+def test_replaced_records_are_marked_in_one_form() -> None:
+    others = []
     for path in RECORDS:
-        rest = _OF.sub("", _BY.sub("", path.read_text()))
-        other += [path.name for _ in re.finditer(r"[Ss]upersede|^\*\*Status", rest, re.MULTILINE)]
-    assert other == []
+        text = _OF.sub("", _BY.sub("", path.read_text()))
+        others += [path.name for _ in re.finditer(r"[Ss]upersede|^\*\*Status", text, re.MULTILINE)]
+    assert others == []
 
 
 # Files that documents name.
@@ -229,7 +228,7 @@ def test_that_a_record_is_replaced_is_said_in_one_form() -> None:
 _SUFFIX: Final = re.compile(r"\.(?:py|md|sql|toml|lock|yaml|svg|html|css|json|in)$")
 _PATH: Final = re.compile(r"`([\w.*<>-]+(?:/[\w.*<>-]+)*/?)`")
 _ROOTS: Final = (TOP, TOP / "src" / "opentill", TOP / "tests")
-# What looks like a file of ours and is none.
+# Names that look like files of this project.
 NOT_OURS: Final = {
     "opentill_piggy.py": "the made-up gateway of a recipe",
     "migrations/NNNN_order_reference.sql": "the migration of a recipe",
@@ -243,8 +242,8 @@ NOT_OURS: Final = {
 }
 
 
-def _is_there(path: Path, name: str) -> bool:
-    """Tell whether a name leads to a file: from the top, the package, the tests, or by itself."""
+def _exists(path: Path, name: str) -> bool:
+    """Whether a name is a path from the top, the package, the tests or the document, or a file."""
     pattern = re.sub(r"<\w+>", "*", name.rstrip("/"))
     if any(any(root.glob(pattern)) for root in (*_ROOTS, path.parent)):
         return True
@@ -252,26 +251,25 @@ def _is_there(path: Path, name: str) -> bool:
 
 
 def _named_files(path: Path) -> Iterator[re.Match[str]]:
-    """Yield what looks like a file or a folder of ours: by its ending, or where its path begins."""
-    tops = {one.name for root in _ROOTS for one in root.iterdir() if one.is_dir()}
-    for found in _PATH.finditer(_prose(path)):
-        first, slash, _ = found[1].partition("/")
-        if _SUFFIX.search(found[1]) or (slash and first in tops - SKIPPED):
-            yield found
+    """Yield the names that look like files or folders: by their suffix, or their first folder."""
+    tops = {folder.name for root in _ROOTS for folder in root.iterdir() if folder.is_dir()}
+    for match in _PATH.finditer(_prose(path)):
+        first, slash, _ = match[1].partition("/")
+        if _SUFFIX.search(match[1]) or (slash and first in tops - SKIPPED):
+            yield match
 
 
-def test_each_file_that_a_document_names_is_there() -> None:
-    missing = []
-    named = 0
-    for path in PAGES:
-        for found in _named_files(path):
-            named += 1
-            if found[1] not in NOT_OURS and not _is_there(path, found[1]):
-                missing.append(_lines(path, _prose(path), found))
-    assert named > 0
+def test_each_file_that_a_document_names_exists() -> None:
+    names = [(path, match) for path in PAGES for match in _named_files(path)]
+    missing = [
+        _locate(path, _prose(path), match)
+        for path, match in names
+        if match[1] not in NOT_OURS and not _exists(path, match[1])
+    ]
+    assert names
     assert missing == []
 
 
 def test_each_exception_is_still_needed() -> None:
-    named = {found[1] for path in PAGES for found in _named_files(path)}
-    assert sorted(set(NOT_OURS) - named) == []
+    names = {match[1] for path in PAGES for match in _named_files(path)}
+    assert sorted(set(NOT_OURS) - names) == []

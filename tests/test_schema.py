@@ -1,4 +1,4 @@
-"""What the schema promises by itself, whatever the code does."""
+"""Rules that the schema enforces, whatever the code does."""
 
 import asyncio
 import re
@@ -23,11 +23,12 @@ from opentill.people import permissions
 from opentill.products import model as products
 from opentill.refunds import model as refunds
 from opentill.webhooks import model as webhooks
+from support.catalogue import catalogue
 from support.transactions import module_database_url
 
-__all__ = ["module_database_url"]
+__all__ = ["catalogue", "module_database_url"]
 
-# Tables that are not spread by merchant, and why.
+# Tables whose keys do not begin with the merchant, and why.
 REFERENCE: Final = {
     "merchants": "the list of tenants itself",
     "api_keys": "found by a key before the merchant is known",
@@ -58,7 +59,7 @@ REFERENCE: Final = {
     "reconciliation_files": "of the deployment: a report is about many merchants",
     "reconciliation_differences": "of the deployment: of some nobody knows whose they are",
 }
-# Indexes by which worker and staff find what is due, over all merchants; each is partial or small.
+# Indexes for worker and staff, over all merchants; each is partial or small.
 QUEUES: Final = {
     "checkouts_due",
     "payment_attempts_due",
@@ -92,26 +93,8 @@ QUEUES: Final = {
 }
 
 
-@pytest.fixture(scope="module")
-def catalogue(postgres_url: str, template: str) -> Callable[..., list[dict[str, Any]]]:
-    """Ask the migrated database something."""
-    url = postgres_url.replace("@/opentill?", f"@/{template}?")
-
-    def ask(statement: str, *values: Any) -> list[dict[str, Any]]:
-        async def run() -> list[dict[str, Any]]:
-            connection = await asyncpg.connect(url)
-            try:
-                return [dict(row) for row in await connection.fetch(statement, *values)]
-            finally:
-                await connection.close()
-
-        return asyncio.run(run())
-
-    return ask
-
-
-def _tenant_tables(ask: Any) -> set[str]:
-    rows = ask(
+def _tenant_tables(catalogue: Any) -> set[str]:
+    rows = catalogue(
         """
         select relname from pg_class
         where relkind in ('r', 'p') and relnamespace = 'public'::regnamespace
@@ -164,8 +147,8 @@ def test_the_merchant_leads_every_foreign_key_on_both_sides(catalogue: Any) -> N
     )
     for row in rows:
         if row["table"] not in REFERENCE:
-            wanted = "id" if row["target"] == "merchants" else "merchant_id"
-            assert (row["here"], row["there"]) == ("merchant_id", wanted), row["name"]
+            column = "id" if row["target"] == "merchants" else "merchant_id"
+            assert (row["here"], row["there"]) == ("merchant_id", column), row["name"]
 
 
 def test_every_row_is_named_by_a_primary_key_or_by_all_of_it(catalogue: Any) -> None:
@@ -190,10 +173,6 @@ def test_money_is_whole_and_times_are_bigint(catalogue: Any) -> None:
         assert row["data_type"] not in {"real", "double precision", "money"}, where
         if row["column_name"].endswith(("_minor", "_at", "_after")) or row["column_name"] == "at":
             assert row["data_type"] == "bigint", where
-
-
-def test_nothing_needs_a_sequence_or_a_session(catalogue: Any) -> None:
-    assert catalogue("select 1 from pg_class where relkind = 'S'") == []
 
 
 # table, column, the Literal that the code writes into it

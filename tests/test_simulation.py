@@ -14,13 +14,13 @@ def test_the_model_says_of_this_machine_what_the_bench_measured(scenario: str) -
 
 
 def test_more_payments_never_need_less() -> None:
-    found = [need(100_000, rate, exponent=0.5) for rate in (1, 100, 5_000, 40_000)]
-    for less, more in itertools.pairwise(found):
+    needs = [need(100_000, rate, exponent=0.5) for rate in (1, 100, 5_000, 40_000)]
+    for less, more in itertools.pairwise(needs):
         for name in ("nodes", "database_cores", "servers", "log_bytes", "memory_bytes"):
             assert getattr(less, name) <= getattr(more, name), name
         assert more.lost_share <= less.lost_share
-    assert found[0].nodes == 1 < found[-1].nodes
-    assert all(one.fullest <= 1 for one in found)
+    assert needs[0].nodes == 1 < needs[-1].nodes
+    assert all(one.fullest <= 1 for one in needs)
 
 
 def test_a_single_merchant_is_limited_by_its_balance_row_however_many_nodes_there_are() -> None:

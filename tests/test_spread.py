@@ -1,16 +1,14 @@
-"""The shape of the schema that lets merchants move to another server (decision 0145)."""
+"""The schema allows merchants to move to another server (decision 0145)."""
 
-import asyncio
 import re
-from collections.abc import Callable
 from typing import Any, Final
 
-import pytest
+from support.catalogue import catalogue
 
-from opentill.db import connection
+__all__ = ["catalogue"]
 
-# Where each table belongs once there are cells (decision 0116): rows of one merchant move with it,
-# shared tables are the same for all merchants, and the others stay on the server that wrote them.
+# The kinds of tables, for several servers (decision 0116): rows of a merchant move with it, shared
+# tables are the same on all servers, and the others belong to the server that wrote them.
 PLACES: Final = {
     name: place
     for place, names in {
@@ -42,24 +40,6 @@ PLACES: Final = {
 OF_MERCHANTS: Final = {name for name, place in PLACES.items() if place == "merchant"}
 
 
-@pytest.fixture(scope="module")
-def catalogue(postgres_url: str, template: str) -> Callable[[str], list[dict[str, Any]]]:
-    """Ask the migrated database something."""
-    url = postgres_url.replace("@/opentill?", f"@/{template}?")
-
-    def ask(statement: str) -> list[dict[str, Any]]:
-        async def run() -> list[dict[str, Any]]:
-            one = await connection.connect(url)
-            try:
-                return [dict(row) for row in await one.fetch(statement)]
-            finally:
-                await one.close()
-
-        return asyncio.run(run())
-
-    return ask
-
-
 def test_every_table_has_a_place(catalogue: Any) -> None:
     tables = catalogue(
         "select relname from pg_class where relkind in ('r', 'p')"
@@ -80,12 +60,10 @@ def test_every_unique_key_of_a_merchants_table_has_the_merchant(catalogue: Any) 
         where (x.indisunique or x.indisprimary) and t.relnamespace = 'public'::regnamespace
         """
     )
-    found = [row for row in rows if row["table"] in OF_MERCHANTS]
-    assert {row["table"] for row in found} == OF_MERCHANTS - {
-        "list_changes",
-        "search_changes",
-    }  # they have none
-    for row in found:
+    keys = [row for row in rows if row["table"] in OF_MERCHANTS]
+    without_keys = {"list_changes", "search_changes"}
+    assert {row["table"] for row in keys} == OF_MERCHANTS - without_keys
+    for row in keys:
         assert row["has"], row["index"]
         assert row["immediate"], f"{row['index']} is deferrable"
         assert not row["computed"], row["index"]
@@ -120,7 +98,7 @@ def test_foreign_keys_stay_within_a_merchant_or_lead_to_a_shared_table(catalogue
 
 
 def test_triggers_refuse_or_count(catalogue: Any) -> None:
-    """One that read or wrote another merchant's rows would look on the wrong server."""
+    """A trigger that read or wrote another merchant's rows would find them on one server only."""
     rows = catalogue(
         "select distinct p.proname, p.prosrc from pg_trigger t join pg_proc p on p.oid = t.tgfoid"
         " where not t.tgisinternal"
@@ -139,7 +117,7 @@ def test_triggers_refuse_or_count(catalogue: Any) -> None:
 
 
 def test_triggers_do_not_fire_for_rows_that_arrive(catalogue: Any) -> None:
-    """What they wrote arrives as well: ``enable always`` would write it twice."""
+    """A move copies the rows that triggers wrote; with ``enable always`` they would be doubled."""
     assert catalogue("select tgname from pg_trigger where tgenabled in ('A', 'R')") == []
 
 

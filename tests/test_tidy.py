@@ -1,4 +1,4 @@
-"""House rules that no linter knows."""
+"""Rules of this project that no linter checks."""
 
 import ast
 import re
@@ -27,7 +27,7 @@ LONGEST: Final = 450
 
 
 def files(rule: Callable[[Path], None]) -> Callable[[], None]:
-    """Hold every file to a rule, in one test, which names the files that break it."""
+    """Check every file in one test, which lists the files that break the rule."""
 
     def over_all() -> None:
         broken = []
@@ -61,7 +61,7 @@ def test_a_module_says_what_it_is_for(path: Path) -> None:
     assert docstring.splitlines()[0].endswith((".", "!", "?", ":", ","))
 
 
-# Who may read the environment beside config.py, and what.
+# Modules that may read the environment besides config.py, and which variables.
 ENVIRONMENT: Final = {
     "cli/identity.py": "where a user keeps what is theirs, XDG_CONFIG_HOME",
     "cli/exposure.py": "PGSSLMODE, which the database's library reads",
@@ -78,11 +78,11 @@ def test_only_the_settings_read_the_environment(path: Path) -> None:
     text = path.read_text()
     if NAMES[path].startswith(("cli/", "healthcheck")):  # hands the whole of it to config.py
         text = re.sub(r"config\.\w+\(os\.environ\)", "", text)
-    found = re.search(r"os\.(environ|getenv|putenv)\b|from os import .*environ", text)
-    assert found is None or NAMES[path] in ENVIRONMENT | {"config.py": ""}
+    reads = re.search(r"os\.(environ|getenv|putenv)\b|from os import .*environ", text)
+    assert reads is None or NAMES[path] in ENVIRONMENT | {"config.py": ""}
 
 
-# Modules on the way of money: no float may touch an amount or a rate there.
+# Modules that compute with money, where no amount or rate may be a float.
 MONEY: Final = re.compile(
     r"^(core/money|(ledger|orders|refunds|checkouts|products|disputes|payouts|merchants)/(?!.*test))"
 )
@@ -102,7 +102,7 @@ def test_money_never_meets_a_float(path: Path) -> None:
 
 DIVIDES: Final = {"refunds/shares.py": "one Decimal rate by another"}
 
-# SQL stands in `queries` modules; elsewhere only where it is the module's very business.
+# Modules with SQL other than `queries` modules, and why.
 SQL_ELSEWHERE: Final = {
     "server/embedded/cluster.py": "makes the database, in single-user mode: there is no connection",
     "reconciliation/report.py": "a scratch file of its own (SQLite)",

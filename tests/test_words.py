@@ -1,11 +1,11 @@
-"""The words of the glossary: what its last column names stands in no code, message or document.
+"""Code, messages and documents use the terms of the glossary, not the words that it bans.
 
-The column *not* of ``docs/glossary.md`` is the only list. Its entries are separated by commas:
+The column *not* of ``docs/glossary.md`` lists banned words, separated by commas:
 
-- plain text is a word, with its usual endings, or a phrase. It is looked for in prose (comments,
-  docstrings and other strings, templates, comments of SQL, documents) and in the parts of Python
-  names, so that ``by hand`` also finds ``by_hand`` and ``ByHand``;
-- text in backticks is a piece of code, looked for in code only, with the same capitals.
+- Plain text is a word, with its usual endings, or a phrase. It is banned in prose (comments,
+  docstrings and other strings, templates, comments of SQL, documents) and in Python names, so that
+  ``by hand`` also bans ``by_hand`` and ``ByHand``.
+- Text in backticks is banned in code only, with the same capitals.
 """
 
 import io
@@ -20,8 +20,8 @@ import pytest
 
 TOP: Final = Path(__file__).parents[1]
 PAGES: Final = ("README", "ARCHITECTURE", "CONTRIBUTING", "SECURITY", "CHANGELOG")
-# A word in another sense, or a name that clients and the schema know: the file or folder in which
-# it may stand, the words around it, and why it is the right one there.
+# Exceptions: a file or folder, the words with their context, and the reason: another sense, or a
+# name that clients or the schema depend on.
 _NOTICE: Final = "a column of epay_notifications, and a field that a command prints"
 _ATTEMPT: Final = "a column of delivery_attempts, and a field of the API"
 MEANT: Final = {
@@ -54,41 +54,41 @@ _SQL: Final = re.compile(r"f?\W*(?:with|select|insert|update|delete) ")
 _PARTS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 
-class Found(NamedTuple):
-    """A replaced word: where it stands, and what the glossary says instead."""
+class BannedWord(NamedTuple):
+    """A banned word in a text: its place, and the term to use instead."""
 
     place: str
     word: str
     term: str
 
     def __str__(self) -> str:
-        """Show it as compilers do."""
+        """Write it as compilers do."""
         return f"{self.place}: {self.word!r}: {self.term}"
 
 
 @cache
 def entries(top: Path = TOP) -> tuple[tuple[re.Pattern[str], bool, str], ...]:
     """Read the glossary: a pattern, whether it is for code only, and the term to use."""
-    found = []
+    patterns = []
     for line in (top / "docs" / "glossary.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if not line.startswith("|") or len(cells) != 5 or cells[0] in {"term", "---"}:
             continue
-        replaced = filter(None, (word.strip() for word in cells[4].split(",")))
-        found += [(*_pattern(word), cells[0]) for word in replaced]
-    return tuple(found)
+        words = filter(None, (word.strip() for word in cells[4].split(",")))
+        patterns += [(*_pattern(word), cells[0]) for word in words]
+    return tuple(patterns)
 
 
 @cache
 def _any_of(top: Path, code: bool) -> re.Pattern[str]:
-    """Join all patterns for prose, or for code: most texts have none of them, at one look.
+    """Combine all patterns for prose, or for code, with their common beginning in front.
 
-    What all begin with is looked for once at each character.
+    Most texts match none of them, which this shows quickly.
     """
-    found = [pattern for pattern, code_only, _ in entries(top) if code_only is code]
+    patterns = [pattern for pattern, code_only, _ in entries(top) if code_only is code]
     begin = _BEGIN if code else _BEGIN_OF_PROSE
-    rest = "|".join(f"(?:{one.pattern.removeprefix(begin)})" for one in found)
-    return re.compile(f"{begin}(?:{rest})", found[0].flags)
+    choices = "|".join(f"(?:{pattern.pattern.removeprefix(begin)})" for pattern in patterns)
+    return re.compile(f"{begin}(?:{choices})", patterns[0].flags)
 
 
 @cache
@@ -99,7 +99,7 @@ def _words_of(name: str) -> str:
 
 @cache
 def _suspect(name: str, package: str, top: Path) -> str:
-    """Return the words of a name in a package if a replaced one may be among them."""
+    """Return the words of a name in a package if one of them may be banned."""
     words = _words_of(_without_fields(name, package))
     return words if _any_of(top, False).search(words) else ""
 
@@ -114,7 +114,7 @@ def _pattern(word: str) -> tuple[re.Pattern[str], bool]:
 
 
 def _without_fields(text: str, package: str) -> str:
-    """Blank the fields of ``FIELDS`` in an identifier, a key or a statement of SQL."""
+    """Remove the fields of ``FIELDS`` from an identifier, a key or a statement of SQL."""
     for owner, field in FIELDS:
         if owner == package and text.strip("\"'") == field:
             return ""
@@ -123,8 +123,8 @@ def _without_fields(text: str, package: str) -> str:
     return text
 
 
-def _search(path: str, line: int, text: str, top: Path, *, code: bool) -> Iterator[Found]:
-    """Look for replaced words in a piece of text that begins in ``line``."""
+def _search(path: str, line: int, text: str, top: Path, *, code: bool) -> Iterator[BannedWord]:
+    """Find the banned words in a piece of text that begins in ``line``."""
     if _any_of(top, code).search(text) is None:
         return
     for pattern, code_only, term in entries(top):
@@ -134,12 +134,13 @@ def _search(path: str, line: int, text: str, top: Path, *, code: bool) -> Iterat
             around = text[max(0, match.start() - 40) : match.end() + 40]
             if not any(path.startswith(place) and words in around for place, words in MEANT):
                 row = line + text.count("\n", 0, match.start())
-                yield Found(f"{path}:{row}", " ".join(match[0].split()), term)
+                yield BannedWord(f"{path}:{row}", " ".join(match[0].split()), term)
 
 
-def in_python(path: Path, top: Path = TOP) -> list[Found]:
-    """Return the replaced words of a Python file."""
-    name, found = str(path.relative_to(top)), []
+def in_python(path: Path, top: Path = TOP) -> list[BannedWord]:
+    """Return the banned words of a Python file."""
+    name = str(path.relative_to(top))
+    banned: list[BannedWord] = []
     package = "".join(path.relative_to(top).parts[2:3]).removesuffix(".py")
     prose: dict[int, str] = {}  # comments of neighbouring lines are one text
     code: dict[int, list[str]] = {}
@@ -154,19 +155,19 @@ def in_python(path: Path, top: Path = TOP) -> list[Found]:
             if token.type == tokenize.NAME and not token.string.startswith("__"):
                 words = _suspect(token.string, package, top)
                 if words:
-                    found += _search(name, row, words, top, code=False)
+                    banned += _search(name, row, words, top, code=False)
         elif tokenize.tok_name[token.type] in {"STRING", "FSTRING_MIDDLE", "TSTRING_MIDDLE"}:
             text = _without_fields(token.string, package)
-            found += _search(name, row, text, top, code=False)
+            banned += _search(name, row, text, top, code=False)
     for row, pieces in code.items():
-        found += _search(name, row, "".join(pieces), top, code=True)
-    for row, text in _joined(prose):
-        found += _search(name, row, text, top, code=False)
-    return found
+        banned += _search(name, row, "".join(pieces), top, code=True)
+    for row, text in _join_comments(prose):
+        banned += _search(name, row, text, top, code=False)
+    return banned
 
 
-def _joined(lines: dict[int, str]) -> Iterator[tuple[int, str]]:
-    """Put comments of neighbouring lines together."""
+def _join_comments(lines: dict[int, str]) -> Iterator[tuple[int, str]]:
+    """Join the comments of neighbouring lines."""
     rows = sorted(lines)
     while rows:
         first, text = rows[0], lines[rows[0]]
@@ -181,22 +182,22 @@ _FENCED: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _SPAN: Final = re.compile(r"`[^`\n]*`|\]\([^)\s]*\)|<a id=[^>]*>")
 
 
-def in_document(path: Path, top: Path = TOP) -> list[Found]:
-    """Return the replaced words of a document: prose without code and links, then the code."""
+def in_document(path: Path, top: Path = TOP) -> list[BannedWord]:
+    """Return the banned words of a document, in its prose and in its code and links."""
     name, text = str(path.relative_to(top)), path.read_text()
     if path.name == "glossary.md":
         text = re.sub(r"\|[^|\n]*\|$", "|", text, flags=re.MULTILINE)
     unfenced = _FENCED.sub(lambda block: "\n" * block[0].count("\n"), text)
     prose = _SPAN.sub(lambda span: " " * len(span[0]), unfenced)
-    found = list(_search(name, 1, prose, top, code=False))
+    banned = list(_search(name, 1, prose, top, code=False))
     for span in _SPAN.finditer(unfenced):
         row = unfenced.count("\n", 0, span.start()) + 1
-        found += _search(name, row, span[0], top, code=True)
-    return found
+        banned += _search(name, row, span[0], top, code=True)
+    return banned
 
 
-def in_text(path: Path, top: Path = TOP) -> list[Found]:
-    """Return the replaced words of a template, a style sheet, or the comments of SQL."""
+def in_text(path: Path, top: Path = TOP) -> list[BannedWord]:
+    """Return the banned words of a template, a style sheet, or the comments of SQL."""
     text = path.read_text()
     if path.suffix == ".sql":
         lines = text.split("\n")
@@ -213,7 +214,7 @@ def documents(top: Path = TOP) -> list[Path]:
 
 
 def sources(top: Path = TOP, package: str = "") -> list[Path]:
-    """Return our own files of a package, or of all: not those that others published."""
+    """Return the files of a package, or of all, except for those with a licence of their own."""
     folder = top / "src" / "opentill"
     return [
         path
@@ -224,15 +225,15 @@ def sources(top: Path = TOP, package: str = "") -> list[Path]:
     ]
 
 
-def words(path: Path, top: Path = TOP) -> list[Found]:
-    """Return the replaced words of a file."""
-    form = {".py": in_python, ".md": in_document}.get(path.suffix, in_text)
-    return form(path, top)
+def banned_words(path: Path, top: Path = TOP) -> list[BannedWord]:
+    """Return the banned words of a file."""
+    search = {".py": in_python, ".md": in_document}.get(path.suffix, in_text)
+    return search(path, top)
 
 
 @pytest.mark.parametrize("document", documents(), ids=lambda path: path.stem)
 def test_documents_use_the_words_of_the_glossary(document: Path) -> None:
-    assert [str(found) for found in words(document)] == []
+    assert [str(word) for word in banned_words(document)] == []
 
 
 PACKAGES: Final = sorted(
@@ -242,23 +243,23 @@ PACKAGES: Final = sorted(
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_code_uses_the_words_of_the_glossary(package: str) -> None:
-    assert [str(found) for path in sources(package=package) for found in words(path)] == []
+    assert [str(word) for path in sources(package=package) for word in banned_words(path)] == []
 
 
 @pytest.mark.parametrize("folder", ["benchmarks", "clients", "examples", "tools"])
-def test_what_stands_beside_the_product_uses_the_words_of_the_glossary(folder: str) -> None:
+def test_other_code_uses_the_words_of_the_glossary(folder: str) -> None:
     paths = [
         path
         for path in sorted((TOP / folder).rglob("*"))
         if path.suffix in {".py", ".md"} and "node_modules" not in path.parts
     ]
     assert paths
-    assert [str(found) for path in paths for found in words(path)] == []
+    assert [str(word) for path in paths for word in banned_words(path)] == []
 
 
 def test_migrations_use_the_words_of_the_glossary() -> None:
-    found = [found for path in sorted((TOP / "migrations").glob("*.sql")) for found in words(path)]
-    assert [str(one) for one in found] == []
+    paths = sorted((TOP / "migrations").glob("*.sql"))
+    assert [str(word) for path in paths for word in banned_words(path)] == []
 
 
 def test_the_glossary_is_in_alphabetical_order() -> None:
@@ -271,15 +272,16 @@ def test_the_glossary_is_in_alphabetical_order() -> None:
 def test_the_glossary_names_replaced_words() -> None:
     assert len(entries()) > 40
     prose = _search("", 1, "It answers by hand", TOP, code=False)
-    assert {found.word for found in prose} == {"answers", "by hand"}
-    assert [found.word for found in _search("", 1, "a: Whose = 1", TOP, code=True)] == ["Whose"]
+    assert {banned.word for banned in prose} == {"answers", "by hand"}
+    assert [banned.word for banned in _search("", 1, "a: Whose = 1", TOP, code=True)] == ["Whose"]
 
 
 @pytest.mark.parametrize("excuse", MEANT, ids=" ".join)
 def test_every_excuse_is_needed(excuse: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(MEANT, excuse)
     place = TOP / excuse[0]
-    assert [found for path in sorted(place.rglob("*.py")) or [place] for found in words(path)]
+    paths = sorted(place.rglob("*.py")) or [place]
+    assert [word for path in paths for word in banned_words(path)]
 
 
 def test_a_field_is_exempt_in_sql_keys_and_identifiers_only() -> None:
