@@ -132,7 +132,9 @@ async def _apply_payment(
     if paid_beside is None and can(order, "confirmed"):
         hkd = await _find_hkd_rate(tx, order, outcome)
         order = msgspec.structs.replace(order, hkd_exchange_rate=hkd)
-        await confirm(tx, [ReceivedPayment(order, attempt, outcome)], now)
+        if not await confirm(tx, [ReceivedPayment(order, attempt, outcome)], now):
+            msg = f"{order.id} is not locked, or {attempt.id} was read before it changed last"
+            raise AssertionError(msg)
         return await find_attempt(tx, attempt.merchant_id, attempt.id)
     cause = f"{attempt.id} is given back"
     if paid_beside is not None:
