@@ -16,7 +16,8 @@ from opentill.figures import jobs, queries
 from opentill.figures.model import Sums, local
 from support import world
 from support.books import assert_books
-from support.busy_month import OfTransaction, a_month, count, sell
+from support.busy_month import a_month, count, sell
+from support.list_connection import OneConnection
 from support.transactions import rolled_back
 from support.world import DAY, HOUR, NOW
 
@@ -36,7 +37,7 @@ _COMMITTED: Final = "set transaction isolation level read committed"
 
 
 async def read(tx: Tx, merchant_id: str, zone: Any = KATHMANDU, now: int = NOW) -> figures.Figures:
-    return await figures.read(OfTransaction(tx), merchant_id, zone, now)
+    return await figures.read(OneConnection(tx), merchant_id, zone, now)
 
 
 async def sum_rows(tx: Tx, merchant_id: str, zone: Any) -> dict[date, dict[str, int]]:

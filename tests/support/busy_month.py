@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from opentill.db.database import Db, Tx
+from opentill.db.database import Tx
 from opentill.figures import jobs
 from opentill.figures.model import Behind
 from opentill.orders import Order
@@ -22,28 +22,14 @@ async def count(tx: Tx, order: Order, most: int = 5000) -> int:
     return done
 
 
-class OfTransaction(Db):
-    """A database that is one transaction."""
-
-    def __init__(self, tx: Tx) -> None:
-        """Every snapshot is of this transaction."""
-        self._tx = tx
-
-    def snapshot(self, other: Tx | None = None) -> Any:
-        """Return the transaction."""
-        from contextlib import nullcontext
-
-        return nullcontext(self._tx)
-
-
 async def sell(tx: Tx, like: Order, at: int) -> Order:
-    """Open a session like another order's."""
+    """Create another order for the product of ``like``."""
     checkout = await world.session(tx, like.merchant_id, like.product_id, at)
     return await world.orders.find(tx, like.merchant_id, checkout.order_id)
 
 
 async def a_month(tx: Tx, chance: random.Random, **terms: Any) -> Order:
-    """Let a merchant have a month in which everything happens."""
+    """Create a merchant with a month of random payments, and return its first order."""
     first = await world.opened(tx, "20.00", platform_fee_rate="0.04", reserve_rate="0.1", **terms)
     at = NOW - 29 * DAY
     while at < NOW - HOUR:

@@ -1,4 +1,4 @@
-"""Load on a real deployment while its processes are killed, and the reckoning afterwards."""
+"""Load on a deployment whose processes are killed, and a check of its data afterwards."""
 
 import asyncio
 import collections
@@ -36,30 +36,30 @@ from support.commands import ForkServer
 CARDS: Final = (CARD, CARD, CARD, REFUNDS_FAIL, DECLINED, "4000000000000119")
 FINE: Final = {200, 201, 303, 400, 503}
 
-# What a customer meets while servers are killed. AttributeError: anyio asks a connection for its
-# peer that was reset while it was opened.
+# Errors of customers while servers are killed. AttributeError: anyio reads the peer's address of a
+# connection that was reset while it was opened.
 LOST: Final = (httpx2.HTTPError, AssertionError, KeyError, AttributeError)
 
 
 class Storm:
-    """Servers on a database that may be killed, and what was acknowledged to merchants."""
+    """A deployment whose processes are killed, and everything that it acknowledged to merchants."""
 
     def __init__(
         self, folder: Path, cluster: Cluster, db: Db, postgres: EmbeddedPostgres | None = None
     ) -> None:
-        """Use ``standing``. ``postgres``: who is killed by ``kill_postgres``."""
+        """Use ``standing``. ``kill_postgres`` kills ``postgres``."""
         self.folder, self.cluster, self.db = folder, cluster, db
         self.postgres = [] if postgres is None else [postgres]
         self.shops: list[Shop] = []
         self.opened: set[str] = set()  # order ids
-        self.paid: dict[str, list[str]] = {}  # merchant id → order ids that it has seen paid
+        self.paid: dict[str, list[str]] = {}  # merchant id → ids of orders that it read as PAID
         self.refunded: dict[str, str] = {}  # refund id → order id
         self.answers: collections.Counter[int] = collections.Counter()
         self.bad: list[str] = []
         self.kills: collections.Counter[str] = collections.Counter()
 
     async def kill_postgres(self) -> None:
-        """SIGKILL the postmaster, whatever its sessions do, and start it again."""
+        """Kill the postmaster with SIGKILL and start it again."""
         pid = int((self.folder / "postgres" / "postmaster.pid").read_text().split()[0])
         os.kill(pid, signal.SIGKILL)
         for started in self.postgres:
@@ -69,7 +69,7 @@ class Storm:
         self.postgres.append(await asyncio.to_thread(EmbeddedPostgres.start, self.folder))
 
     async def killer(self, end: float, pause_s: float) -> None:
-        """Kill one process after the other, and start each again a moment later."""
+        """Kill one process after the other, and restart each after a short time."""
         cluster = self.cluster
         while time.monotonic() < end:
             await asyncio.sleep(pause_s * (0.5 + random.random()))
@@ -85,7 +85,7 @@ class Storm:
             victim.start()
 
     async def customer(self, end: float, client: Client, shop: Shop) -> None:
-        """Buy, pay and refund again and again, and go on whatever breaks."""
+        """Buy, pay and refund repeatedly, and continue after errors."""
         while time.monotonic() < end:
             try:
                 await self._buy(client, shop)
@@ -94,9 +94,9 @@ class Storm:
 
     async def _buy(self, client: Client, shop: Shop) -> None:
         body = {"productId": shop.product_id}
-        created = self._note(await client.call("POST", "/v1/checkouts", body))
+        created = self._record(await client.call("POST", "/v1/checkouts", body))
         session_id = created.json()["data"]["id"]
-        checkout = self._note(await client.call("GET", f"/v1/checkouts/{session_id}"))
+        checkout = self._record(await client.call("GET", f"/v1/checkouts/{session_id}"))
         order_id = checkout.json()["data"]["orderId"]
         self.opened.add(order_id)
         attempt_id = await client.begin(session_id)
@@ -105,27 +105,28 @@ class Storm:
         await client.type_card(attempt_id, random.choice(CARDS))
         if random.random() < 0.7:
             await client.come_back(session_id, attempt_id)
-        order = self._note(await client.call("GET", f"/v1/orders/{order_id}")).json()["data"]
+        order = self._record(await client.call("GET", f"/v1/orders/{order_id}")).json()["data"]
         if order["status"] == "PAID":
             self.paid.setdefault(shop.id, []).append(order_id)
         paid = self.paid.get(shop.id, [])
         for number in range(3 if paid else 0):
-            some = random.choice(paid)
+            paid_id = random.choice(paid)
             body = {"amount": random.choice(("0.01", "1.70", "5.00"))}
             key = f"{order_id}-{number}"
-            path = f"/v1/orders/{some}/refunds"
-            answer = self._note(await client.call("POST", path, body, key))
-            if answer.status_code == 201:
-                self.refunded[answer.json()["data"]["id"]] = some
+            path = f"/v1/orders/{paid_id}/refunds"
+            response = self._record(await client.call("POST", path, body, key))
+            if response.status_code == 201:
+                self.refunded[response.json()["data"]["id"]] = paid_id
 
-    def _note(self, answer: httpx2.Response) -> httpx2.Response:
-        self.answers[answer.status_code] += 1
-        if answer.status_code not in FINE:
-            self.bad.append(f"{answer.request.method} {answer.request.url}: {answer.text[:500]}")
-        return answer
+    def _record(self, response: httpx2.Response) -> httpx2.Response:
+        self.answers[response.status_code] += 1
+        if response.status_code not in FINE:
+            request = response.request
+            self.bad.append(f"{request.method} {request.url}: {response.text[:500]}")
+        return response
 
     async def rage(self, seconds: float, customers: int = 8, pause_s: float = 0.7) -> None:
-        """Let customers and killer loose, then start again what is down."""
+        """Run customers and the killer for some seconds, then restart processes that have ended."""
         if not self.shops:
             self.shops = [await make_shop(self.db, overdraft_minor=10**9) for _ in range(2)]
         end = time.monotonic() + seconds
@@ -141,12 +142,12 @@ class Storm:
         for process in self.cluster.processes:
             process.keep()
         for process in self.cluster.processes:
-            if process.port:  # one that met a database in recovery has ended
+            if process.port:  # it may have ended because the database was in recovery
                 await asyncio.to_thread(wait_for, process, keep=True)
 
     async def hurry(self) -> bool:
-        """Let a good deal of time pass for the worker's jobs; tell whether nothing is left."""
-        for process in self.cluster.processes:  # one that began without a database ended at once
+        """Make all work of the worker's jobs due; return whether none is left."""
+        for process in self.cluster.processes:  # one that started without a database has ended
             process.keep()
         try:
             await self.db.run(_make_due)
@@ -154,20 +155,18 @@ class Storm:
             return False
         await asyncio.sleep(0.7)
         async with self.db.connection() as tx:
-            left = await tx.fetchval(
+            pending = await tx.fetchval(
                 "select (select count(*) from orders where status = 'CREATING')"
                 " + (select count(*) from refunds where status = 'PROCESSING')"
                 " + (select count(*) from payment_attempts where status in"
                 "    ('SUBMITTED', 'PENDING', 'DUPLICATE'))"
             )
-        return left == 0 and self.at_bank(waiting=True) == {} and not await self._behind()
-
-    async def _behind(self) -> bool:
-        """Tell whether the bank has money that we do not know of yet."""
-        return await self.ours() != self.at_bank()
+        if pending or self.at_bank(waiting=True):
+            return False
+        return await self.ours() == self.at_bank()
 
     def at_bank(self, *, waiting: bool = False) -> dict[str, int]:
-        """Return what the bank took and kept, by attempt; or what it has not decided yet."""
+        """Return the bank's net amounts by attempt; or the attempts that it still processes."""
         path = self.folder / "bank" / "sandbox.sqlite3"
         with contextlib.closing(sqlite3.connect(path, timeout=10)) as bank:
             if waiting:
@@ -180,7 +179,7 @@ class Storm:
             return dict(rows.fetchall())
 
     async def ours(self) -> dict[str, int]:
-        """Return what our books say that the bank should have kept, by attempt."""
+        """Return the net amounts by attempt in OpenTill's database."""
         async with self.db.connection() as tx:
             rows = await tx.fetch(
                 "select paid_attempt_id, amount_minor - refunded_minor from orders"
@@ -189,7 +188,7 @@ class Storm:
         return {row[0]: row[1] for row in rows}
 
     async def reckon(self, seconds: float = 120) -> None:
-        """Everything comes to its right end by itself, and nothing acknowledged is missing."""
+        """Wait until all work is done; assert that everything acknowledged is stored."""
         quiet = await eventually(self.hurry, seconds)
         defects = [
             line[:4000]
@@ -225,7 +224,7 @@ async def _make_due(tx: Tx) -> None:
 
 @contextlib.asynccontextmanager
 async def standing(servers: int = 2, fork_server: ForkServer | None = None) -> AsyncIterator[Storm]:
-    """Run a deployment that may be killed, on durable storage, gone afterwards."""
+    """Run a deployment with a durable database in a temporary directory."""
     with tempfile.TemporaryDirectory(prefix="opentill-storm-") as name:
         folder = Path(name)
         postgres = await asyncio.to_thread(EmbeddedPostgres.start, folder)

@@ -1,6 +1,6 @@
-"""A TCP proxy of our own that cuts connections at a chosen point.
+"""A TCP proxy that cuts connections at a chosen point.
 
-Each request takes the next of ``plan``; when the plan is over, everything passes.
+Each request gets the next fault of ``plan``; requests after its end pass.
 """
 
 import asyncio
@@ -15,27 +15,27 @@ from support.ports import free_port
 
 Cut = Literal[
     "pass",
-    "before",  # the request is read and never sent on
-    "after",  # the server answers, the client never hears of it
-    "half",  # the client gets half of the answer
-    "silent_before",  # nothing is sent on and nothing answered
-    "silent_after",  # the server answers, the client waits in vain
+    "before",  # the request is read but not forwarded
+    "after",  # the server's response is not forwarded
+    "half",  # the client gets half of the response
+    "silent_before",  # as "before", but the connection stays open
+    "silent_after",  # as "after", but the connection stays open
 ]
 
 
 class Proxy:
-    """Between a client and a server on loopback."""
+    """A proxy between a client and a server on loopback."""
 
     def __init__(self, host: str, port: int) -> None:
         """Use ``between``."""
         self.plan: list[Cut] = []
-        self.requests: list[bytes] = []  # heads and bodies as they came
+        self.requests: list[bytes] = []  # headers and bodies
         self.url = ""
         self._to = host, port
         self._waiting: set[asyncio.Task[None]] = set()
 
     async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Take one connection."""
+        """Serve a connection."""
         try:
             while True:
                 request = await _message(reader)
@@ -51,7 +51,7 @@ class Proxy:
             writer.close()
 
     async def _handle(self, cut: Cut, request: bytes, writer: asyncio.StreamWriter) -> bool:
-        """Treat one request; whether the connection goes on."""
+        """Handle a request; return whether the connection stays open."""
         if cut == "before":
             _reset(writer)
             return False
@@ -68,24 +68,24 @@ class Proxy:
         return cut == "pass"
 
     async def _ask(self, request: bytes) -> bytes:
-        """Send a request on and read the whole answer."""
+        """Forward a request and read the complete response."""
         reader, writer = await asyncio.open_connection(*self._to)
         writer.write(request.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n", 1))
         answer = await reader.read()
         writer.close()
-        # The client must not think that this connection is at its end.
+        # The server closes its connection, but the client's stays open.
         return answer.replace(b"connection: close\r\n", b"", 1)
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """End a connection with RST, as a dying host does."""
+    """Close a connection with RST, as a failing host does."""
     sock = writer.get_extra_info("socket")
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
 
 
 async def _message(reader: asyncio.StreamReader) -> bytes:
-    """Read one request: head and body."""
+    """Read a request with its body."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:

@@ -1,4 +1,4 @@
-"""A connection that is in a transaction, as lists want it: as a pool."""
+"""A database that is a single transaction, for functions that take a pool."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -10,21 +10,21 @@ T = TypeVar("T")
 
 
 class OneConnection(Db):
-    """A pool of one connection that is in a transaction already."""
+    """A pool whose only connection is in a transaction already."""
 
     def __init__(self, tx: Tx) -> None:
         self._tx = tx
 
     @asynccontextmanager
     async def connection(self, within_s: float | None = None) -> AsyncIterator[Tx]:
-        """Lend it."""
+        """Lend the transaction."""
         yield self._tx
 
     @asynccontextmanager
-    async def snapshot(self, moment: str | None = None) -> AsyncIterator[Tx]:
-        """Lend it: nobody else writes."""
+    async def snapshot(self, other: Tx | None = None) -> AsyncIterator[Tx]:
+        """Lend the transaction, whose rows nobody else can change."""
         yield self._tx
 
     async def read(self, work: Callable[[Tx], Awaitable[T]]) -> T:
-        """Run statements."""
+        """Run statements in the transaction."""
         return await work(self._tx)

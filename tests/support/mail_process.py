@@ -1,4 +1,4 @@
-"""A mailer as a process: ``mail_process.py DATABASE_URL SMTP_URL LEASE_MS WAIT_MS``."""
+"""Runs a mailer: ``mail_process.py DATABASE_URL SMTP_URL LEASE_MS WAIT_MS``."""
 
 import asyncio
 import sys

@@ -1,7 +1,6 @@
-"""A mail server on loopback, as real as they come (aiosmtpd), with faults on demand."""
+"""A mail server on loopback (aiosmtpd) with injectable faults."""
 
 import asyncio
-import itertools
 import ssl
 import threading
 from collections import Counter
@@ -27,10 +26,10 @@ _REPLIES: Final[dict[str, str]] = {
 
 
 class MailServer:
-    """Takes mail while the block runs; ``fault`` says what happens to the next message.
+    """Accepts mail while the block runs; ``fault`` returns the fault of the next message.
 
-    ``later`` and ``never`` are replies to a message, ``refused`` one to its recipient; ``cut`` ends
-    the connection in the place of a reply, ``taken_then_cut`` after the message was taken.
+    ``later`` and ``never`` are replies to a message, ``refused`` is one to its recipient. ``cut``
+    closes the connection instead of a reply, ``taken_then_cut`` after the message was accepted.
     """
 
     def __init__(self, fault: Callable[[], Fault] = lambda: "", **options: Any) -> None:
@@ -42,7 +41,7 @@ class MailServer:
         self._options = options
 
     def __enter__(self) -> Self:
-        """Listen on a port of its own, on a loop and in a thread of its own."""
+        """Listen on a free port, with an event loop in a thread."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -74,17 +73,17 @@ class MailServer:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port of the server."""
         return int(self._server.sockets[0].getsockname()[1])
 
     @property
     def url(self) -> str:
-        """Its address, as the setting has it."""
+        """Its address, for the setting."""
         return f"smtp://127.0.0.1:{self.port}"
 
     @property
     def counts(self) -> Counter[str]:
-        """How often each recipient has got something."""
+        """The number of messages by recipient."""
         return Counter(to for to, _ in self.taken)
 
     async def handle_RCPT(  # noqa: N802 - aiosmtpd's names
@@ -95,17 +94,17 @@ class MailServer:
         address: str,
         _options: list[str],
     ) -> str:
-        """Take a recipient, or not."""
+        """Accept or refuse a recipient."""
         fault = self.fault()
-        envelope.fault = fault  # type: ignore[attr-defined] # what this message meets
+        envelope.fault = fault  # type: ignore[attr-defined] # for handle_DATA
         if fault == "refused":
             return "550 5.1.1 no such mailbox"
         envelope.rcpt_tos.append(address)
         return "250 OK"
 
     async def handle_DATA(self, server: SMTP, _session: Session, envelope: Envelope) -> str:  # noqa: N802
-        """Take a message, or not."""
-        fault = envelope.fault  # type: ignore[attr-defined] # as above
+        """Accept or refuse a message."""
+        fault = envelope.fault  # type: ignore[attr-defined] # of handle_RCPT
         if fault in _REPLIES:
             return _REPLIES[fault]
         if fault != "cut":
@@ -118,21 +117,15 @@ class MailServer:
         return "250 OK"
 
 
-def every(number: int, fault: Fault) -> Callable[[], Fault]:
-    """Let each message of a number meet a fault."""
-    numbers = itertools.count(1)
-    return lambda: fault if next(numbers) % number == 0 else ""
-
-
 class Certified(NamedTuple):
-    """What a server encrypts with, and what its clients then trust."""
+    """The TLS context of a server, and that of clients which trust its certificate."""
 
     of_server: ssl.SSLContext
     of_clients: ssl.SSLContext
 
 
 def certified(folder: Path) -> Certified:
-    """Make a certificate of this machine, signed by itself."""
+    """Create a self-signed certificate for 127.0.0.1."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mail.test")])
     now = datetime.now(UTC)
@@ -161,7 +154,7 @@ def certified(folder: Path) -> Certified:
 
 
 def logins(username: str, password: str, tls: ssl.SSLContext) -> dict[str, Any]:
-    """Return the options of a server that encrypts (STARTTLS) and then asks for a login."""
+    """Return the options of a server that requires STARTTLS and a login."""
 
     def check(
         _server: object, _session: object, _envelope: object, _how: str, data: Any

@@ -1,4 +1,4 @@
-"""Mail for tests: settings with a mail server, and rows of the outbox."""
+"""Settings with a mail server, and rows of the outbox of mail."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ import msgspec
 from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
 from opentill.db.database import Db
-from opentill.mail import contents, outbox, queries
+from opentill.mail import contents, outbox
 from opentill.mail.model import NewMail
 from support.api_server import SECRETS
 from support.commands import ForkServer, Served
@@ -28,7 +28,7 @@ def settings_of(smtp_url: str, **changes: Any) -> Settings:
 
 
 def numbered(number: int) -> NewMail:
-    """Return a mail to a recipient of its own."""
+    """Return a mail with a cause and recipient of this number."""
     return NewMail(
         merchant_id="",
         topic="test",
@@ -40,7 +40,7 @@ def numbered(number: int) -> NewMail:
 
 
 async def fill(db: Db, settings: Settings, count: int) -> None:
-    """Write mails to as many recipients."""
+    """Queue ``count`` mails to different recipients."""
     rows = [numbered(number) for number in range(count)]
     for start in range(0, count, 1000):
         part = rows[start : start + 1000]
@@ -48,24 +48,24 @@ async def fill(db: Db, settings: Settings, count: int) -> None:
 
 
 async def statuses(db: Db) -> Counter[str]:
-    """Return how many mails have each status."""
+    """Return the number of mails by status."""
     async with db.connection() as tx:
         rows = await tx.fetch("select status, count(*) as n from mails group by status")
     return Counter({row["status"]: row["n"] for row in rows})
 
 
 def _process(fork_server: ForkServer, url: str, server: MailServer) -> Served:
-    """Start a mailer that is to be killed."""
+    """Start a mailer in a process that can be killed."""
     words = [str(_PROCESS), url, server.url, "4000", "50"]
     environ = {"PYTHONPATH": str(Path(__file__).parents[1]), "PATH": "/usr/bin:/bin"}
-    with Path(os.devnull).open("w") as nothing:
-        return fork_server.start_logged(words, environ, Path.cwd(), nothing.fileno())
+    with Path(os.devnull).open("w") as devnull:
+        return fork_server.start_logged(words, environ, Path.cwd(), devnull.fileno())
 
 
 async def storm(
     fork_server: ForkServer, db: Db, url: str, server: MailServer, count: int, kills: int
 ) -> None:
-    """Send mails through mailers that are killed, until each has ended."""
+    """Send mails with mailers that are killed, until each mail has its final status."""
     settings = settings_of(server.url)
     await fill(db, settings, count)
     running = _process(fork_server, url, server)
@@ -73,8 +73,8 @@ async def storm(
     end = loop.time() + 60 + count / 20
     try:
         for kill in range(1, kills + 1):
-            aim = count * kill // (kills + 1) * 2 // 3  # not all are ever taken
-            while len(server.taken) < aim:
+            target = count * kill // (kills + 1) * 2 // 3  # the server never takes all of them
+            while len(server.taken) < target:
                 assert loop.time() < end, await statuses(db)
                 await asyncio.sleep(0.01)
             running.kill()
@@ -89,28 +89,22 @@ async def storm(
 
 
 async def each_once(db: Db, server: MailServer, count: int) -> Counter[str]:
-    """See that each recipient got its message once, or that it is unknown and says why."""
+    """Assert that each recipient got the message once, or that it is UNKNOWN with a reason."""
     async with db.connection() as tx:
         rows = await tx.fetch("select recipient, status, result, message_id from mails")
     assert len(rows) == count
     counts = server.counts
     for row in rows:
-        got = counts[row["recipient"]]
+        received = counts[row["recipient"]]
         if row["status"] == "SENT":
-            assert got == 1, row
+            assert received == 1, row
         elif row["status"] == "FAILED":
-            assert got == 0, row
+            assert received == 0, row
         else:
             assert row["status"] == "UNKNOWN", row
-            assert got <= 1, row
+            assert received <= 1, row
             assert row["result"], row
     assert set(counts) <= {row["recipient"] for row in rows}
     message_ids = {row["recipient"]: row["message_id"] for row in rows}
     assert all(message["Message-ID"] == message_ids[to] for to, message in server.taken)
     return await statuses(db)
-
-
-async def waiting_of(db: Db) -> int:
-    """Return how many mails are to be sent."""
-    async with db.connection() as tx:
-        return (await queries.STATE.one(tx, since=0)).waiting

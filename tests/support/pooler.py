@@ -1,6 +1,6 @@
 """A PgBouncer in transaction mode in front of a test's PostgreSQL.
 
-Debian's package, if it is installed (``apt-get install pgbouncer``); tests are skipped without it.
+Tests are skipped if it is not installed (``apt-get install pgbouncer``).
 """
 
 import contextlib
@@ -19,7 +19,7 @@ import pytest
 
 from opentill.server.embedded import sysuser
 
-POOLED: Final = os.environ.get("OPENTILL_TEST_PGBOUNCER") == "1"  # a whole run through one
+POOLED: Final = os.environ.get("OPENTILL_TEST_PGBOUNCER") == "1"  # in `make test-pooled`
 PROGRAM: Final = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
 PORT: Final = 6432
 needed: Final = pytest.mark.skipif(
@@ -28,17 +28,17 @@ needed: Final = pytest.mark.skipif(
 
 
 def direct(reason: str) -> pytest.MarkDecorator:
-    """Skip a test in a run through a pooler: what it is about cannot happen behind one."""
+    """Skip a test in a run through a pooler, for a reason."""
     return pytest.mark.skipif(POOLED, reason=reason)
 
 
 def prepared(url: str) -> bool:
-    """Tell whether statements may stay prepared at an address: not behind one of ``running``."""
+    """Whether prepared statements may be kept: not at the address of a pooler of ``running``."""
     return _FOLDER not in url
 
 
 def prepared_setting(url: str) -> str:
-    """Return what OPENTILL_DB_PREPARED must be for an address."""
+    """Return the value of OPENTILL_DB_PREPARED for an address."""
     return "yes" if prepared(url) else "no"
 
 
@@ -65,9 +65,9 @@ log_disconnections = 0
 
 @contextlib.contextmanager
 def running(postgres_url: str, sessions: int = 8) -> Iterator[Callable[[str], str]]:
-    """Run one in front of the server of ``postgres_url``; give what leads an address through it.
+    """Run a pooler; yield a function that turns a database's address into the pooler's.
 
-    ``sessions``: how many of PostgreSQL's it uses for each database.
+    ``sessions``: the number of PostgreSQL's sessions for each database.
     """
     query = {name: values[0] for name, values in parse_qs(urlsplit(postgres_url).query).items()}
     with tempfile.TemporaryDirectory(prefix=_FOLDER) as name:

@@ -1,4 +1,4 @@
-"""Runs the bank and a receiver of callbacks on free loopback ports, each in a thread of its own."""
+"""Runs the sandbox bank and a receiver of callbacks on loopback, each in a thread."""
 
 import json
 import socket
@@ -26,7 +26,7 @@ HURRY: Final = Timing(
     retry_s=(0.05, 0.1, 0.2),
     callback_timeout_s=3.0,
 )
-# What is asked for in between stays long enough to be seen on a busy machine.
+# Payments stay "processing" long enough for a test to see it on a busy machine.
 CALM: Final = msgspec.structs.replace(HURRY, processing_s=3600)
 _PATIENCE_S: Final = 120.0
 _numbers = count(1)
@@ -39,7 +39,7 @@ def serving(app: Any, sock: socket.socket) -> Iterator[None]:
         app,
         log_level="critical",
         timeout_graceful_shutdown=1,
-        timeout_keep_alive=60,  # longer than any client here keeps a connection
+        timeout_keep_alive=60,  # longer than any client keeps a connection
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([sock],), daemon=True)
@@ -53,28 +53,28 @@ def serving(app: Any, sock: socket.socket) -> Iterator[None]:
 
 
 def wait_until(ready: Callable[[], Any], patience_s: float = _PATIENCE_S) -> Any:
-    """Return the first true value that ``ready`` gives."""
+    """Return the first true value of ``ready``."""
     end = time.monotonic() + patience_s
     while not (value := ready()):
         if time.monotonic() > end:
-            msg = "waited in vain"
+            msg = f"not ready after {patience_s} s"
             raise AssertionError(msg)
         time.sleep(0.01)
     return value
 
 
 class Receiver:
-    """Takes callbacks, keeps them in their order of arrival and answers ``status``."""
+    """Records callbacks in their order of arrival and responds with ``status``."""
 
     def __init__(self) -> None:
-        """Answer 200 until told otherwise."""
+        """It responds with 200 unless a test changes ``status``."""
         self.url = ""
         self.status = 200
         self.got: list[tuple[dict[str, str], bytes]] = []
         self.answered: list[int] = []  # the status of each response, as ``got``
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Take one request."""
+        """Serve a request."""
         if scope["type"] != "http":
             return
         body = b""
@@ -92,11 +92,11 @@ class Receiver:
     def about(self, payment_id: str) -> list[dict[str, Any]]:
         """Return the callbacks about a payment."""
         bodies = [json.loads(body) for _, body in list(self.got)]
-        # Who had the port before may get something here too.
+        # The port may get late callbacks for an earlier server.
         return [body for body in bodies if body["data"].get("payment", {}).get("id") == payment_id]
 
     def statuses(self, payment_id: str) -> list[int]:
-        """Return what each callback about a payment was answered with."""
+        """Return the status of the response to each callback about a payment."""
         bodies = [json.loads(body)["data"].get("payment", {}) for _, body in list(self.got)]
         return [
             status
@@ -120,10 +120,10 @@ class Receiver:
 
 
 class Shop:
-    """A shop's view of the bank, and its customer's browser."""
+    """A shop that calls the bank, and its customer's browser."""
 
     def __init__(self, bank_url: str, receiver: Receiver) -> None:
-        """Talk to the bank and have callbacks sent to the receiver."""
+        """The bank sends callbacks to the receiver."""
         self.bank_url = bank_url
         self.receiver = receiver
         self.api = httpx2.Client(
@@ -163,24 +163,24 @@ class Shop:
         return str(answer.json()["id"])
 
     def find(self, payment_id: str) -> dict[str, Any]:
-        """Ask what became of a payment."""
+        """Query a payment."""
         payment: dict[str, Any] = self.api.get(f"/payments/{payment_id}").json()
         return payment
 
     def type_card(self, payment_id: str, number: str, **fields: str) -> httpx2.Response:
-        """Fill the card form and follow where it leads."""
+        """Send the card form and follow redirects."""
         form = {"number": number, "exp": "12/34", "csc": "123"} | fields
         return self.browser.post(f"/pay/{payment_id}", data=form)
 
     def paid(self, number: str = "4242424242424242", **changes: Any) -> str:
-        """Return the id of a payment that was just paid by card."""
+        """Create a payment, pay it by card and return its id."""
         payment_id = self.start(**changes)
         self.type_card(payment_id, number)
         assert self.find(payment_id)["status"] == "succeeded"
         return payment_id
 
     def refund(self, payment_id: str, amount_minor: int, **changes: Any) -> httpx2.Response:
-        """Ask for a refund."""
+        """Request a refund."""
         body = {
             "id": f"re_{next(_numbers):020}",
             "payment_id": payment_id,
@@ -191,14 +191,14 @@ class Shop:
         return self.api.post("/refunds", json=body)
 
     def spoil(self, operation: str, kind: str, **how: Any) -> None:
-        """Order a fault."""
+        """Inject a fault."""
         answer = self.api.post("/faults", json={"operation": operation, "kind": kind, **how})
         assert answer.status_code == 201, answer.text
 
 
 @contextmanager
 def bank(data_dir: Path, sock: socket.socket, timing: Timing = HURRY) -> Iterator[str]:
-    """Run the bank, with hurried timing if nothing else is said."""
+    """Run the bank while the block runs."""
     url = url_of(sock)
     app = create_app(data_dir=data_dir, secret=SECRET, public_url=url, timing=timing)
     with serving(app, sock):
@@ -207,7 +207,7 @@ def bank(data_dir: Path, sock: socket.socket, timing: Timing = HURRY) -> Iterato
 
 @pytest.fixture(scope="session")
 def receiver() -> Iterator[Receiver]:
-    """Run a receiver of callbacks."""
+    """The receiver of callbacks."""
     receiver, sock = Receiver(), free_socket()
     receiver.url = url_of(sock)
     with serving(receiver, sock):
@@ -216,21 +216,21 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture(scope="session")
 def bank_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Run the bank."""
+    """The address of the bank."""
     with bank(tmp_path_factory.mktemp("bank"), free_socket()) as url:
         yield url
 
 
 @pytest.fixture(scope="session")
 def calm_bank_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Run a bank that takes its time to process."""
+    """The address of a bank that processes payments slowly."""
     with bank(tmp_path_factory.mktemp("calm-bank"), free_socket(), CALM) as url:
         yield url
 
 
 @pytest.fixture
 def calm_shop(calm_bank_url: str, receiver: Receiver) -> Iterator[Shop]:
-    """Return a shop of the bank that takes its time."""
+    """A shop of the slow bank."""
     shop = Shop(calm_bank_url, receiver)
     yield shop
     shop.close()
@@ -238,7 +238,7 @@ def calm_shop(calm_bank_url: str, receiver: Receiver) -> Iterator[Shop]:
 
 @pytest.fixture
 def shop(bank_url: str, receiver: Receiver) -> Iterator[Shop]:
-    """Return a shop; faults that it ordered and did not use up are cleared."""
+    """A shop of the bank; unused faults are removed after the test."""
     shop = Shop(bank_url, receiver)
     yield shop
     shop.api.delete("/faults")
