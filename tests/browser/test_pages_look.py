@@ -17,7 +17,7 @@ from opentill.pages.responses import page as page_response
 from opentill.web import assets
 from opentill.web.language import Localizer
 from support.page_checks import LOOKS, WIDER, Scheme, looked_at
-from support.page_examples import HOSTILE_PAYMENT, made
+from support.page_examples import HOSTILE_PAYMENT, render_pages
 from support.page_server import serving
 from support.ports import free_socket, url_of
 
@@ -29,8 +29,8 @@ PICTURE = b"<svg xmlns='http://www.w3.org/2000/svg'/>"
 @cache
 def _pages(language: Language) -> dict[str, RenderedPage]:
     localizer = Localizer("customer", language)
-    return made(localizer) | {
-        f"hostile-{name}": page for name, page in made(localizer, HOSTILE_PAYMENT).items()
+    return render_pages(localizer) | {
+        f"hostile-{name}": page for name, page in render_pages(localizer, HOSTILE_PAYMENT).items()
     }
 
 
@@ -76,7 +76,7 @@ async def test_every_page_is_readable_and_fits(browser: Browser, host: str) -> N
     page = await context.new_page()
     problems = _collect_problems(page, host)
     for name in [
-        *made(Localizer("customer", "en")),
+        *render_pages(Localizer("customer", "en")),
         "hostile-open",
         "hostile-errors",
         "hostile-paid",
@@ -104,7 +104,7 @@ async def test_every_language_fits_on_a_phone(
     context = await browser.new_context(viewport={"width": 320, "height": 568})
     page = await context.new_page()
     problems = _collect_problems(page, host)
-    for name in made(Localizer("customer", language)):
+    for name in render_pages(Localizer("customer", language)):
         await page.goto(f"{host}/{language}/{name}")
         assert await page.evaluate(WIDER) <= 0, name
         assert await page.evaluate("document.documentElement.lang") == language

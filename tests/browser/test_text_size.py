@@ -9,7 +9,7 @@ from playwright.async_api import Browser, Route
 from opentill.core.languages import offered
 from opentill.web import assets
 from opentill.web.language import Localizer
-from support.page_examples import made
+from support.page_examples import render_pages
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -48,7 +48,7 @@ async def test_no_word_of_a_method_breaks_at_twice_the_size(browser: Browser) ->
             file = assets.ASSETS[name]
             await route.fulfill(body=file.body, content_type=file.media_type)
         elif name in offered("customer"):
-            html = made(Localizer("customer", name))["open"].html
+            html = render_pages(Localizer("customer", name))["open"].html
             await route.fulfill(body=html, content_type="text/html")
         else:
             await route.abort()

@@ -26,10 +26,18 @@ from opentill.pages.responses import page
 from opentill.web import assets, declines
 from opentill.web.language import Localizer
 from opentill.web.translations import translate
-from support.page_examples import ATTEMPT, HOSTILE, HOSTILE_PAYMENT, MINUTE, NOW, PAYMENT, made
+from support.page_examples import (
+    ATTEMPT,
+    HOSTILE,
+    HOSTILE_PAYMENT,
+    MINUTE,
+    NOW,
+    PAYMENT,
+    render_pages,
+)
 
 ENGLISH = Localizer("customer", "en")
-PAGES = sorted(made(ENGLISH))
+PAGES = sorted(render_pages(ENGLISH))
 VOID = {"meta", "link", "input", "img", "br"}
 ALLOWED = {
     *("html", "head", "meta", "title", "link", "body", "a", "div", "header", "main", "footer"),
@@ -74,7 +82,7 @@ class Reader(HTMLParser):
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("language", offered("customer"))
 def test_every_page_is_sound_markup_in_its_language(name: str, language: Language) -> None:
-    html = made(Localizer("customer", language))[name].html
+    html = render_pages(Localizer("customer", language))[name].html
     reader = Reader(html)
     assert reader.open == []
     assert reader.all("html") == [{"lang": language, "dir": "ltr"}]
@@ -103,7 +111,7 @@ def test_every_page_is_sound_markup_in_its_language(name: str, language: Languag
 
 @pytest.mark.parametrize("name", PAGES)
 def test_pages_load_nothing_from_other_origins_and_have_no_card_field(name: str) -> None:
-    html = made(ENGLISH)[name].html
+    html = render_pages(ENGLISH)[name].html
     reader = Reader(html)
     loaded = [attrs.get("src") for attrs in reader.all("img")]
     loaded += [attrs.get("href") for attrs in reader.all("link")]
@@ -115,7 +123,7 @@ def test_pages_load_nothing_from_other_origins_and_have_no_card_field(name: str)
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("language", offered("customer"))
 def test_hostile_text_stays_text(name: str, language: Language) -> None:
-    reader = Reader(made(Localizer("customer", language), HOSTILE_PAYMENT)[name].html)
+    reader = Reader(render_pages(Localizer("customer", language), HOSTILE_PAYMENT)[name].html)
     assert {tag for tag, _ in reader.elements} <= ALLOWED
     assert reader.open == []
     for _, attrs in reader.elements:
@@ -129,7 +137,7 @@ def test_hostile_text_stays_text(name: str, language: Language) -> None:
 
 
 def test_titles_contain_no_bidirectional_overrides() -> None:
-    for html in (one.html for one in made(ENGLISH, HOSTILE_PAYMENT).values()):
+    for html in (one.html for one in render_pages(ENGLISH, HOSTILE_PAYMENT).values()):
         title = re.search("<title>(.*?)</title>", html, re.DOTALL)
         assert title
         assert not re.search("[\u202a-\u202e\u2066\u2067\u200e\u200f]", title[1])
@@ -137,7 +145,7 @@ def test_titles_contain_no_bidirectional_overrides() -> None:
 
 
 def test_the_form_has_fields_for_e_mail_name_and_method_only() -> None:
-    reader = Reader(made(ENGLISH)["open"].html)
+    reader = Reader(render_pages(ENGLISH)["open"].html)
     fields = {attrs["name"]: attrs for attrs in reader.all("input") if attrs["type"] != "radio"}
     assert set(fields) == {"lang", "email", "name"}
     assert fields["email"]["autocomplete"] == fields["email"]["type"] == "email"
@@ -160,7 +168,7 @@ def test_without_a_cancel_address_there_is_no_cancel_link() -> None:
 
 
 def test_errors_are_shown_on_top_and_at_the_field() -> None:
-    html = made(ENGLISH)["errors"].html
+    html = render_pages(ENGLISH)["errors"].html
     reader = Reader(html)
     assert "<title>Error:" in html
     links = [attrs["href"] for attrs in reader.all("a")]
@@ -184,7 +192,8 @@ REFRESHES = [
 def test_only_these_pages_refresh_automatically(
     name: str, after_s: int | None, address: str | None
 ) -> None:
-    refreshes = re.findall(r'http-equiv="refresh" content="(.*?)"', made(ENGLISH)[name].html)
+    html = render_pages(ENGLISH)[name].html
+    refreshes = re.findall(r'http-equiv="refresh" content="(.*?)"', html)
     assert refreshes == ([] if address is None else [f"{after_s};url={address}"])
 
 
@@ -232,13 +241,13 @@ def test_the_policy_allows_the_origin_of_the_picture_only(
     image: str | None, public_url: str, allowed: str
 ) -> None:
     payment = msgspec.structs.replace(PAYMENT, item=Item("Tea", "", image))
-    made_page = open_page(payment, Visit(localizer=ENGLISH, now=NOW, public_url=public_url))
-    answer = page(made_page, "en")
+    rendered = open_page(payment, Visit(localizer=ENGLISH, now=NOW, public_url=public_url))
+    answer = page(rendered, "en")
     assert answer.headers["content-security-policy"] == (
         f"default-src 'none'; style-src 'self'; img-src 'self'{allowed}; form-action 'self'; "
         "base-uri 'none'; frame-ancestors 'none'"
     )
-    pictures = [attrs for attrs in Reader(made_page.html).all("img") if "referrerpolicy" in attrs]
+    pictures = [attrs for attrs in Reader(rendered.html).all("img") if "referrerpolicy" in attrs]
     shown = [hostnames.with_ascii_host(image)] if image and allowed else []
     assert [attrs["src"] for attrs in pictures] == shown
     assert answer.headers["cache-control"] == "no-store"
@@ -334,7 +343,7 @@ def test_a_link_to_an_international_domain_names_it_in_ascii() -> None:
 
 
 def test_the_receipt_does_not_give_the_e_mail_address_away() -> None:
-    text = Reader(made(ENGLISH)["paid"].html).text
+    text = Reader(render_pages(ENGLISH)["paid"].html).text
     assert "m•••@example.com" in text
     assert "maria@" not in text
 
@@ -356,7 +365,9 @@ def test_every_page_of_a_payment_shows_the_merchant_s_branding() -> None:
         url="https://shop.example/help",
         terms="https://shop.example/terms",
     )
-    pages = made(ENGLISH, msgspec.structs.replace(PAYMENT, brand=brand), "https://example.com/pay")
+    pages = render_pages(
+        ENGLISH, msgspec.structs.replace(PAYMENT, brand=brand), "https://example.com/pay"
+    )
     of_payments = [one.html for one in pages.values() if 'class="shop"' in one.html]
     assert len(of_payments) > 10
     for html in of_payments:
@@ -368,7 +379,7 @@ def test_every_page_of_a_payment_shows_the_merchant_s_branding() -> None:
         assert sheets[-1].startswith("/pay/accents/0d5c49.css?v=")
         links = [attrs["href"] for attrs in reader.all("a")]
         assert {"mailto:help%2Ba%26b@example.com", brand.url, brand.terms} <= set(links)
-    plain = made(ENGLISH)["open"].html
+    plain = render_pages(ENGLISH)["open"].html
     assert "contact" not in plain
     assert "/accents/" not in plain
 
@@ -388,7 +399,7 @@ def test_pages_of_test_mode_are_marked_and_others_are_not(language: Language) ->
     )
     for livemode in (True, False):
         visit = Visit(localizer=localizer, now=NOW, test_mode=not livemode)
-        pages = made(localizer, msgspec.structs.replace(PAYMENT, livemode=livemode))
+        pages = render_pages(localizer, msgspec.structs.replace(PAYMENT, livemode=livemode))
         pages |= {name: trouble_page(name, visit) for name in get_args(model.Trouble)}
         for name, shown in pages.items():
             read = Reader(shown.html)

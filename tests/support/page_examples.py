@@ -113,7 +113,9 @@ def _render_links(payment: Payment, visit: Visit) -> dict[str, Page]:
     }
 
 
-def made(localizer: Localizer, payment: Payment = PAYMENT, public_url: str = "") -> dict[str, Page]:
+def render_pages(
+    localizer: Localizer, payment: Payment = PAYMENT, public_url: str = ""
+) -> dict[str, Page]:
     """Render every page that a payment can have; name → page."""
     visit = Visit(
         localizer=localizer, now=NOW, public_url=public_url, test_mode=not payment.livemode
