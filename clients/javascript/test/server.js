@@ -1,4 +1,4 @@
-// The real server that tests talk to, and what only its operator can do there.
+// The real server that tests talk to, and actions that only its operator can take.
 
 import { Client } from "@opentill/client";
 
@@ -10,13 +10,13 @@ export const needsServer = {
 };
 
 /** Ask the operator to do something. */
-export async function ask(what, given = {}) {
-  const response = await fetch(`${control}/${what}`, { method: "POST", body: JSON.stringify(given) });
+export async function ask(name, input = {}) {
+  const response = await fetch(`${control}/${name}`, { method: "POST", body: JSON.stringify(input) });
   if (!response.ok) throw new Error(await response.text());
   return response.json();
 }
 
-/** Make a merchant: `client`, `key`, `url`, and what its operator does. */
+/** Create a merchant: its `client`, `key`, `url`, and helpers that create products and orders. */
 export async function newShop(options = {}) {
   const { url, proxy, key } = await ask("shop");
   const client = new Client(url, key, options);
@@ -38,9 +38,9 @@ export async function newShop(options = {}) {
   };
 }
 
-/** Everything that an async iterable gives. */
+/** Collect the items of an async iterable. */
 export async function all(items) {
-  const found = [];
-  for await (const item of items) found.push(item);
-  return found;
+  const collected = [];
+  for await (const item of items) collected.push(item);
+  return collected;
 }
