@@ -1,8 +1,8 @@
-"""``python -m mutants``: break one thing at a time, and see whether a test notices.
+"""``python -m mutants``: mutation tests. Change one thing at a time and check that a test fails.
 
-It first records which tests run which statements and lines of money (``--record``, or when there
-is no recording), then takes a sample of mutants and runs, for each, the tests that cover it. Files
-stay as they are. What survives is a rule that no test looks at.
+It first records which tests run which statements of SQL and lines of money code (``--record``, or
+if there is no recording), then takes a sample of mutants and runs the tests that cover each. Files
+are not changed. A mutant that survives shows a rule that no test checks.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from mutants.running import TOP, covering, pytest, run
 from mutants.session import Job
 
 FOLDER: Final = TOP / ".mutants"
-# Folders of tests/ that run nothing of what is mutated, or run it too slowly.
+# Folders of tests/ that do not run the mutated code, or run it too slowly.
 _LEFT_OUT: Final = frozenset({
     "browser", "generated", "image", "outgoing", "sandbox", "stress", "support",
 })  # fmt: skip
@@ -36,17 +36,17 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sql", type=int, default=60, metavar="N", help="mutants of SQL")
     parser.add_argument("--python", type=int, default=60, metavar="N", help="mutants of Python")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
-    parser.add_argument("--only", default="", metavar="TEXT", help="those with this in their name")
-    parser.add_argument("--minutes", type=float, default=60, help="after which no more is begun")
+    parser.add_argument("--only", default="", metavar="TEXT", help="part of the names of mutants")
+    parser.add_argument("--minutes", type=float, default=60, help="of running mutants, at most")
     parser.add_argument(
-        "--seconds", type=float, default=40, help="of tests for each mutant, as they were recorded"
+        "--seconds", type=float, default=40, help="recorded duration of the tests of a mutant"
     )
-    parser.add_argument("--record", action="store_true", help="record anew what tests cover")
+    parser.add_argument("--record", action="store_true", help="record all tests again")
     parser.add_argument(
-        "--tests", nargs="+", metavar="PATH", help="record these, and keep what is known of others"
+        "--tests", nargs="+", metavar="PATH", help="record these, and keep the coverage of others"
     )
     parser.add_argument(
-        "--again", action="store_true", help="instead of a sample those that survived last time"
+        "--again", action="store_true", help="run the survivors of the last run, not a sample"
     )
     parser.add_argument("--list", action="store_true", help="show the sample, run nothing")
     return parser.parse_args()
@@ -60,7 +60,7 @@ def main() -> int:
     chosen = survivors_of(last) if options.again else sample(options)
     if options.list:
         for mutant in chosen:
-            say(mutant.name)
+            print_line(mutant.name)
         return 0
     with tempfile.TemporaryDirectory(prefix="opentill-mutants-") as folder:
         recording = load_or_record(options, Path(folder))
@@ -69,10 +69,10 @@ def main() -> int:
         for result in judge(chosen, recording, options.seconds, Path(folder)):
             results.append(result)
             by = f"  by {result.by}" if result.by else ""
-            say(f"{len(results):4}/{len(chosen)} {result.fate:10} {result.name}{by[:160]}")
+            print_line(f"{len(results):4}/{len(chosen)} {result.fate:10} {result.name}{by[:160]}")
             last.write_bytes(msgspec.json.encode(results))
             if time.monotonic() > end:
-                say(f"The time is over: {len(chosen) - len(results)} were not run.")
+                print_line(f"Out of time: {len(chosen) - len(results)} were not run.")
                 break
     return summary(results)
 
@@ -80,7 +80,7 @@ def main() -> int:
 def judge(
     mutants: list[Mutant], recording: Recording, seconds: float, folder: Path
 ) -> Iterator[Result]:
-    """Yield what becomes of mutants."""
+    """Yield the result of each mutant."""
     jobs = []
     for mutant in mutants:
         why = reason(mutant)
@@ -95,7 +95,7 @@ def judge(
 
 
 def load_or_record(options: argparse.Namespace, folder: Path) -> Recording:
-    """Return what tests cover: as it was recorded, or recorded now."""
+    """Load the coverage of the tests, or record it."""
     file_of_recording = FOLDER / "recording.json"
     recording = Recording()
     if file_of_recording.exists() and not options.record:
@@ -108,7 +108,7 @@ def load_or_record(options: argparse.Namespace, folder: Path) -> Recording:
         if (path.is_dir() and path.name not in _LEFT_OUT and any(path.glob("test_*.py")))
         or path.match("test_*.py")
     )
-    say(f"Recording what {' '.join(where)} cover …")
+    print_line(f"Recording what {' '.join(where)} cover …")
     ways = ["-p", "mutants.recording", "-n", "2", "-m", "not stress and not browser"]
     with pytest([*ways, *where], OPENTILL_RECORDING=str(folder / "recorded")):
         pass
@@ -119,10 +119,10 @@ def load_or_record(options: argparse.Namespace, folder: Path) -> Recording:
 
 
 def sample(options: argparse.Namespace) -> list[Mutant]:
-    """Choose mutants: by chance, in turns from every module."""
+    """Choose mutants at random, in turns from every module."""
     rng = random.Random(options.seed)  # noqa: S311 - no secret
-    some = _spread(sql.mutants(), options.sql, options.only, rng)
-    return some + _spread(python.mutants(), options.python, options.only, rng)
+    of_sql = _spread(sql.mutants(), options.sql, options.only, rng)
+    return of_sql + _spread(python.mutants(), options.python, options.only, rng)
 
 
 def _spread(mutants: Iterable[Mutant], count: int, only: str, rng: random.Random) -> list[Mutant]:
@@ -141,7 +141,7 @@ def _spread(mutants: Iterable[Mutant], count: int, only: str, rng: random.Random
 
 
 def survivors_of(last: Path) -> list[Mutant]:
-    """Return those that survived last time."""
+    """Return the mutants that survived the last run."""
     results = msgspec.json.decode(last.read_bytes(), type=list[Result])
     names = {result.name for result in results if result.fate in {"survived", "uncovered"}}
     everything = [*sql.mutants(), *python.mutants()]
@@ -149,24 +149,26 @@ def survivors_of(last: Path) -> list[Mutant]:
 
 
 def summary(results: list[Result]) -> int:
-    """Say how many were noticed, by kind, and name those that were not."""
-    say("")
+    """Print how many mutants were killed, by kind, and the names of the others."""
+    print_line("")
     kinds: dict[str, Counter[str]] = defaultdict(Counter)
     for result in results:
         kinds[result.kind][result.fate] += 1
         kinds["all"][result.fate] += 1
     for kind, fates in kinds.items():
-        noticed = fates["killed"] + fates["timeout"]
+        killed = fates["killed"] + fates["timeout"]
         total = fates.total() - fates["equivalent"]
-        say(f"{kind:12} {noticed:4} of {total:4} noticed  {100 * noticed / max(total, 1):5.1f} %")
+        print_line(
+            f"{kind:12} {killed:4} of {total:4} killed  {100 * killed / max(total, 1):5.1f} %"
+        )
     missed = [result for result in results if result.fate in {"survived", "uncovered"}]
     for result in missed:
-        say(f"{result.fate:10} {result.name}")
+        print_line(f"{result.fate:10} {result.name}")
     return 1 if missed else 0
 
 
-def say(line: str) -> None:
-    """Write a line at once."""
+def print_line(line: str) -> None:
+    """Print a line and flush it."""
     print(line, flush=True)
 
 

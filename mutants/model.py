@@ -1,4 +1,4 @@
-"""What a mutant is, and what became of it."""
+"""Mutants, their results, and the recorded coverage of tests."""
 
 from typing import Literal
 
@@ -8,34 +8,34 @@ Fate = Literal["killed", "timeout", "survived", "uncovered", "equivalent"]
 
 
 class Mutant(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of one statement or line, which some test should notice."""
+    """One change of one statement or line, which should make a test fail."""
 
     module: str  # opentill.orders.queries
     place: str  # a constant of SQL such as INSERT or RULES[1]; a line number of Python
     kind: str
-    what: str  # for people: what it was and what it became
+    what: str  # for people: the old text and the new
     digest: str  # of the statement, "" for Python
     changed: str  # the whole statement, or the whole module
 
     @property
     def name(self) -> str:
-        """Return what identifies it as long as the code stays as it is."""
+        """An identifier, valid until the code changes."""
         return f"{self.module.removeprefix('opentill.')}:{self.place} {self.kind}: {self.what}"
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a mutant."""
+    """The result of a mutant."""
 
     name: str
     kind: str
     fate: Fate
-    by: str = ""  # the test that noticed, or why nothing can
+    by: str = ""  # the test that failed, or why no test can fail
     seconds: float = 0.0
     tests: int = 0
 
 
-class Seen(msgspec.Struct, kw_only=True):
-    """What a test ran: digests of statements, and lines by module."""
+class Coverage(msgspec.Struct, kw_only=True):
+    """What a test runs: digests of statements, and lines by module."""
 
     seconds: float = 0.0
     passed: bool = True
@@ -44,6 +44,6 @@ class Seen(msgspec.Struct, kw_only=True):
 
 
 class Recording(msgspec.Struct, kw_only=True):
-    """What every test ran, by its id."""
+    """The coverage of every test, by its id."""
 
-    tests: dict[str, Seen] = msgspec.field(default_factory=dict)
+    tests: dict[str, Coverage] = msgspec.field(default_factory=dict)

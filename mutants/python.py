@@ -8,7 +8,7 @@ from typing import Final
 
 from mutants.model import Mutant
 
-# What decides about money, or about who else may decide at the same time.
+# Modules that decide about money or about concurrent decisions.
 MODULES: Final = (
     "adjustments.service", "checkouts.jobs", "checkouts.service", "core.money", "db.pool",
     "disputes.model", "disputes.service", "disputes.unmatched", "epay.service",
@@ -68,7 +68,7 @@ def _nodes(tree: ast.Module) -> list[ast.stmt | ast.expr]:
 
 
 def _no_decision(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield what decides nothing: annotations, defaults, settings, what is logged or impossible."""
+    """Yield nodes without decisions: annotations, defaults, settings, logging, assertions."""
     parts: list[ast.AST | None] = []
     match node:
         case ast.Module():
@@ -88,10 +88,10 @@ def _no_decision(node: ast.AST) -> Iterator[ast.AST]:
             yield from ast.walk(part)
 
 
-def _kinds(  # noqa: C901 - a row for each
+def _kinds(  # noqa: C901 - a case for each kind
     node: ast.stmt | ast.expr,
 ) -> Iterator[tuple[str, int]]:
-    """Yield the kinds of change that fit, and which of the node's parts each is about."""
+    """Yield the kinds of change that a node allows, each with the index of a part."""
     match node:
         case ast.Compare():
             yield from (("comparison", n) for n, op in enumerate(node.ops) if type(op) in _COMPARED)

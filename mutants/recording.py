@@ -1,6 +1,6 @@
-"""A pytest plugin that writes down which statements and lines of money each test runs.
+"""A pytest plugin that records which statements and lines of money code each test runs.
 
-``pytest -p mutants.recording``; where to, and what of Python, is said by ``OPENTILL_RECORDING``.
+``pytest -p mutants.recording`` writes to the folder ``OPENTILL_RECORDING``.
 """
 
 import os
@@ -12,31 +12,31 @@ import coverage
 import msgspec
 import pytest
 
-from mutants.model import Recording, Seen
+from mutants.model import Coverage, Recording
 from mutants.python import MODULES
 from mutants.sql import digest
 from opentill.db import query
 
-# They hold every statement against the schema or the rules of the house, whatever it does.
+# They check every statement against the schema or the conventions, whatever it does.
 _LEFT_OUT: Final = ("tests/test_queries.py", "tests/test_tidy.py", "tests/test_benchmarks.py")
 
 
 class Recorder:
-    """Knows which test runs now."""
+    """Records the coverage of the test that is running."""
 
     def __init__(self, folder: Path) -> None:
-        """Begin with no test."""
+        """Write to ``folder`` at the end."""
         self._folder = folder
         self._recording = Recording()
-        self._now = Seen()
-        here = Path(query.__file__).parents[1]
-        self._files = {str(here / f"{m.replace('.', '/')}.py"): f"opentill.{m}" for m in MODULES}
+        self._now = Coverage()
+        package = Path(query.__file__).parents[1]
+        self._files = {str(package / f"{m.replace('.', '/')}.py"): f"opentill.{m}" for m in MODULES}
         self._coverage = coverage.Coverage(
             data_file=None, include=list(self._files), config_file=False
         )
 
     def start(self) -> None:
-        """See from now on which statements are asked for, and which lines are run."""
+        """Begin to record reads of ``sql`` of statements, and lines that are run."""
         for kind in (query.Query, query.Value, query.Command):
             kind.sql = property(self._get, _set)  # type: ignore[assignment,union-attr]
         self._coverage.start()
@@ -48,8 +48,8 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Begin a test."""
-        self._now = Seen()
+        """Begin the coverage of a test."""
+        self._now = Coverage()
         if not item.nodeid.startswith(_LEFT_OUT):
             self._recording.tests[item.nodeid] = self._now
         self._coverage.switch_context(item.nodeid)
@@ -57,12 +57,12 @@ class Recorder:
         return result
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add up what it took; a test that failed or was skipped proves nothing."""
+        """Add a phase's duration; a test that failed or was skipped covers nothing."""
         self._now.seconds += report.duration
         self._now.passed = self._now.passed and report.passed
 
     def pytest_sessionfinish(self) -> None:
-        """Write it down."""
+        """Write the recording."""
         self._coverage.stop()
         data = self._coverage.get_data()
         for file, module in self._files.items():
@@ -72,8 +72,8 @@ class Recorder:
                         lines = self._recording.tests[test].lines
                         lines.setdefault(module, set()).add(line)
         self._folder.mkdir(parents=True, exist_ok=True)
-        where = self._folder / f"{os.getpid()}.json"
-        where.write_bytes(msgspec.json.encode(self._recording))
+        path = self._folder / f"{os.getpid()}.json"
+        path.write_bytes(msgspec.json.encode(self._recording))
 
 
 def _set(statement: Any, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Choosing the tests that cover a mutant, and running them in processes that may hang or go bad."""
+"""Choose the tests that cover a mutant, and run them in processes that may hang or fail."""
 
 import os
 import signal
@@ -21,18 +21,19 @@ _STARTING_S: Final = 180.0  # of pytest and PostgreSQL, on a busy machine
 
 
 def covering(mutant: Mutant, recording: Recording, seconds: float) -> list[str]:
-    """Return tests that run a mutant, in turns from every file, as long as the time lasts."""
+    """Return tests that run a mutant, in turns from every file, up to ``seconds`` in all."""
     by_file: dict[str, list[tuple[int, float, str]]] = defaultdict(list)
-    for name, seen in recording.tests.items():
-        if not seen.passed:
+    for name, coverage in recording.tests.items():
+        if not coverage.passed:
             continue
         if mutant.digest:
-            here = mutant.digest in seen.statements
+            covers = mutant.digest in coverage.statements
         else:
-            here = int(mutant.place) in seen.lines.get(mutant.module, ())
-        if here:
+            covers = int(mutant.place) in coverage.lines.get(mutant.module, ())
+        if covers:
             # The fewer statements a test runs, the more it is about each of them.
-            by_file[name.split("::")[0]].append((len(seen.statements), seen.seconds, name))
+            rank = len(coverage.statements), coverage.seconds, name
+            by_file[name.split("::")[0]].append(rank)
     rows = [sorted(tests) for tests in by_file.values()]
     rows.sort()
     chosen: list[str] = []
@@ -54,7 +55,7 @@ def pytest(arguments: list[str], **environment: str) -> "subprocess.Popen[bytes]
 
 
 def run(jobs: list[Job], folder: Path) -> Iterator[Result]:
-    """Run mutants and yield what becomes of each; a process that hangs is ended and replaced."""
+    """Run mutants and yield their results; a process that hangs is replaced."""
     waiting = list(jobs)
     number = 0
     while waiting:
@@ -92,7 +93,7 @@ def run(jobs: list[Job], folder: Path) -> Iterator[Result]:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End pytest, in good order if it can: then PostgreSQL ends with it."""
+    """Interrupt pytest, so that it stops PostgreSQL too; kill it if it does not end."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
         try:

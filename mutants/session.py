@@ -1,9 +1,8 @@
-"""A pytest plugin that runs mutants in one process: change, run what covers it, change back.
+"""A pytest plugin that runs mutants in one process: change, test, change back.
 
-``pytest -p mutants.session``; the plan and where results go are named by the environment. A test
-that fails is run again without the mutant: only what then passes has noticed it. What fails without
-it as well, such as a test that depends on luck or on what an earlier mutant left behind, counts for
-nothing, and a new process goes on.
+``pytest -p mutants.session`` reads the plan that ``OPENTILL_MUTANTS`` names. A test that fails is
+run again without the mutant: only if it then passes has it killed the mutant. Otherwise it is flaky
+or suffers from state of an earlier mutant; it is not counted, and a new process continues.
 """
 
 import ast
@@ -23,11 +22,11 @@ from _pytest.runner import runtestprotocol
 from mutants import python
 from mutants.model import Mutant, Result
 
-_STALE: Final = 3  # so many failures that were not about the mutant: begin anew
+_STALE: Final = 3  # this many failures without the mutant too: start a new process
 
 
 class Job(msgspec.Struct):
-    """A mutant and the tests that may notice it, the likeliest first."""
+    """A mutant and the tests that may kill it, the likeliest first."""
 
     mutant: Mutant
     tests: list[str]
@@ -37,7 +36,7 @@ class Session:
     """Runs jobs in place of the collected tests."""
 
     def __init__(self, jobs: list[Job], results: Path) -> None:
-        """Write each result as a line of ``results``; before it, a line that it begins."""
+        """Write each result as a line of ``results``."""
         self._jobs = jobs
         self._results = results
 
@@ -51,7 +50,7 @@ class Session:
                 file.write(msgspec.json.encode(result) + b"\n")
                 if stale:
                     break
-        session._setupstate.teardown_exact(None)  # noqa: SLF001 - what tests shared
+        session._setupstate.teardown_exact(None)  # noqa: SLF001 - shared fixtures
         return True
 
     def _judge(self, job: Job, items: dict[str, pytest.Item]) -> tuple[Result, bool]:
@@ -85,9 +84,9 @@ class Session:
 
 def _passes(item: pytest.Item, following: pytest.Item) -> bool:
     try:
-        # As long as something follows, what tests share stays.
+        # Shared fixtures are kept as long as there is a next item.
         reports = runtestprotocol(item, log=False, nextitem=following)
-    except Exception:  # noqa: BLE001 - of a plugin, about a test that failed
+    except Exception:  # noqa: BLE001 - a plugin may raise for a failed test
         return False
     return all(report.passed for report in reports)
 
@@ -117,7 +116,7 @@ def changed(mutant: Mutant) -> Iterator[None]:
 
 
 def _put(module: ModuleType, mutant: Mutant) -> list[tuple[FunctionType, CodeType]]:
-    """Give the module's functions the code of the mutant; return what they had."""
+    """Give the module's functions the code of the mutant; return their original code."""
     file = Path(str(module.__file__))
     text = python.source(mutant, file.read_text())
     new = dict(_codes(compile(text, str(file), "exec")))
@@ -154,7 +153,7 @@ def _functions(values: Any, module: str, seen: set[int]) -> Iterator[FunctionTyp
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take over."""
+    """Run the plan instead of the collected tests."""
     plan = Path(os.environ["OPENTILL_MUTANTS"])
     jobs = msgspec.json.decode(plan.read_bytes(), type=list[Job])
     config.pluginmanager.register(Session(jobs, plan.with_suffix(".results")))

@@ -1,4 +1,4 @@
-"""Mutants of SQL: a condition less, no lock, another comparison, sign, order or limit."""
+"""Mutants of SQL: a condition or lock dropped; another comparison, sign, order or limit."""
 
 import hashlib
 import importlib
@@ -29,7 +29,7 @@ _SWAPPED: Final = {"greatest": "least", "least": "greatest", "min": "max", "max"
 
 
 class Token(NamedTuple):
-    """A word of SQL, and how deep in brackets and cases it stands."""
+    """A token of SQL, and its depth in brackets and cases."""
 
     kind: str
     text: str
@@ -39,7 +39,7 @@ class Token(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A part of a statement and what it becomes."""
+    """A part of a statement and its replacement."""
 
     kind: str
     start: int
@@ -50,7 +50,7 @@ class Change(NamedTuple):
 def statements() -> Iterator[tuple[str, str, str]]:
     """Yield module, name and text of every statement of the product."""
     seen: set[int] = set()
-    names = [found.name for found in pkgutil.walk_packages(opentill.__path__, "opentill.")]
+    names = [module.name for module in pkgutil.walk_packages(opentill.__path__, "opentill.")]
     for module_name in sorted(names, key=lambda name: (not name.endswith(".queries"), name)):
         if module_name.endswith("__main__"):
             continue
@@ -63,7 +63,7 @@ def statements() -> Iterator[tuple[str, str, str]]:
 
 
 def digest(sql: str) -> str:
-    """Return what a statement is called in a recording."""
+    """Return the name of a statement in a recording."""
     return hashlib.sha1(sql.encode(), usedforsecurity=False).hexdigest()[:12]
 
 
@@ -86,7 +86,7 @@ def mutants() -> Iterator[Mutant]:
 
 
 def changes(sql: str) -> Iterator[Change]:
-    """Yield what may be changed in a statement."""
+    """Yield the possible changes of a statement."""
     tokens = _tokens(sql)
     yield from _conditions(sql, tokens)
     for lock in _LOCK.finditer(sql):
@@ -131,7 +131,7 @@ def _tokens(sql: str) -> list[Token]:
 
 
 def _conditions(sql: str, tokens: list[Token]) -> Iterator[Change]:
-    """Yield each part of a condition: true instead of it, or false where others might do."""
+    """Yield changes that make a part of a condition true, or an alternative false."""
     for at, token in enumerate(tokens):
         if token.text in {"where", "on"} and tokens[at + 1].text != "conflict":
             yield from _parts(sql, tokens, at + 1, token.depth)
