@@ -197,7 +197,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "figures.queries.WAITING",
         "reconciliation.queries.BETWEEN",
         "reconciliation.queries.NAMED",
-        "reconciliation.queries.KNOWN",
+        "reconciliation.queries.HAS_PAYMENTS",
         "epay.queries.MERCHANT_OF_PID",  # of a pid, through the directory
         "epay.queries.ALL",
         "epay.queries.ANY",
@@ -280,7 +280,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "approvals.queries.ANYWHERE",
         "approvals.queries.WAITING",
         "payouts.queries.TRANSFERS",
-        "payouts.queries.NAMED",
+        "payouts.queries.BY_IDS",
         "payouts.queries.REQUEST_ANYWHERE",
         "payouts.queries.REQUESTS_WAITING",
         "payouts.queries.RETURNED",

@@ -297,4 +297,4 @@ async def test_only_one_refund_of_an_order_can_wait(tx: Tx) -> None:
     )
     with pytest.raises(Invalid, match="wait already"):
         await perform(tx, request, "5")
-    assert await refunds.of_order(tx, order.merchant_id, order.id, 10) == []
+    assert await refunds.list_for_order(tx, order.merchant_id, order.id, 10) == []

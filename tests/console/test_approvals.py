@@ -131,7 +131,7 @@ def test_a_payout_of_a_suspended_merchant_keeps_waiting(shop: Shop) -> None:
     refused = other.post(f"/console/approvals/{payout_id}/approve")
     assert (refused.status_code, "payouts are switched off" in refused.text) == (400, True)
     assert available(shop) == 5000
-    (waiting,) = server.tx(payouts.waiting)
+    (waiting,) = server.tx(payouts.list_requests)
     assert waiting.id == payout_id
 
 

@@ -232,7 +232,7 @@ def test_a_dispute_is_opened_lost_and_recovered_with_the_permission(shop: Shop) 
         late = agent.post(f"{place}/dispute-won", won | {"form_id": ""})
         assert (late.status_code, "Nothing was done" in late.text) == (409, True)
     ids = {"merchant_id": shop.id, "order_id": order["id"]}
-    (dispute,) = shop.api_server.tx(partial(disputes.of_order, **ids))
+    (dispute,) = shop.api_server.tx(partial(disputes.list_for_order, **ids))
     assert (dispute.status, dispute.amount_minor) == ("RECOVERED", 500)
     actions = [action for action, _ in audited(shop, agent)]
     assert actions == ["disputes open", "disputes lose", "disputes recover"]

@@ -198,7 +198,7 @@ def test_what_comes_later_does_not_move_what_has_happened(shop: Shop, clock: Any
         await world.dispute_said(tx, order, "LOST", next(times))
         await world.dispute_said(tx, order, "RECOVERED", next(times))
         await orders.add_note(tx, order.merchant_id, order.id, "good", "ann", next(times))
-        (dispute,) = await disputes.of_order(tx, order.merchant_id, order.id)
+        (dispute,) = await disputes.list_for_order(tx, order.merchant_id, order.id)
         await disputes.add_note(tx, dispute.merchant_id, dispute.id, "done", "ann", next(times))
         clock(next(times))
 

@@ -444,7 +444,7 @@ class Business:
         api_server.tx(
             lambda tx: disputes.add_note(tx, self.id, opened.id, "letter", "op", self.now)
         )
-        api_server.tx(lambda tx: disputes.notes(tx, opened))
+        api_server.tx(lambda tx: disputes.list_notes(tx, opened))
         actor = merchants.Actor("op", "letter")
         for content in (b"%PDF-1 one %%EOF", b"%PDF-1 two %%EOF", b"%PDF-1 two %%EOF"):
             api_server.run(
@@ -469,11 +469,11 @@ class Business:
         api_server.tx(lambda tx: ledger.list_entries_of(tx, self.id, "dispute", opened.id))
         api_server.tx(lambda tx: world.dispute_said(tx, other, "OPENED", self.now, ref="D-1"))
         api_server.tx(lambda tx: world.dispute_said(tx, other, "OPENED", self.now, ref="D-2"))
-        api_server.tx(lambda tx: disputes.unmatched(tx, self.id))
+        api_server.tx(lambda tx: disputes.list_unmatched(tx, self.id))
         api_server.tx(lambda tx: world.dispute_said(tx, other, "WON", self.later(), ref="D-1"))
         api_server.run(dispute_jobs.match(self.app.db, self.later(120_000)))
         api_server.tx(lambda tx: world.dispute_said(tx, other, "OPENED", self.now, ref="D-3"))
-        (unmatched, *_) = api_server.tx(lambda tx: disputes.unmatched(tx, self.id))
+        (unmatched, *_) = api_server.tx(lambda tx: disputes.list_unmatched(tx, self.id))
         api_server.tx(
             lambda tx: disputes.dismiss(
                 tx, self.id, unmatched.gateway, unmatched.gateway_ref, "op", self.now
@@ -650,7 +650,7 @@ class Business:
             assert await adjustments.list_of_order(tx, self.id, order.id)
             assert await adjustments.list_newest(tx, self.id, 20)
             assert await ledger.find_entries(tx, self.id, causes)
-            assert await disputes.of_order(tx, self.id, order.id)
+            assert await disputes.list_for_order(tx, self.id, order.id)
             moments = [row.at for row in await orders.history(tx, self.id, order.id)]
             events = await webhooks.find_order_events(tx, self.id, order.id, moments, movable=True)
             assert await webhooks.find_deliveries_of(tx, self.id, [one.id for one in events])
@@ -856,10 +856,10 @@ class Business:
         api_server.run(figures.find_coming(db, self.id, UTC, self.now))
         for most in (0, 50_000):
             assert api_server.run(figures.statements(db, self.id, (0, FOREVER), most))
-        sent = api_server.tx(lambda tx: payouts.newest(tx, self.id, 1, 0))[0].id
+        sent = api_server.tx(lambda tx: payouts.list_newest(tx, self.id, 1, 0))[0].id
         assert api_server.tx(lambda tx: ledger.list_entries_of(tx, self.id, "payout", sent))
         refund = api_server.sql("select id from refunds where merchant_id = $1", self.id)[0]["id"]
-        assert api_server.tx(lambda tx: refunds.orders_of(tx, self.id, [refund]))
+        assert api_server.tx(lambda tx: refunds.find_order_ids(tx, self.id, [refund]))
 
     def mailing(self) -> None:
         """Mails: made of events and by hand, sent, put back, shown, sent again."""

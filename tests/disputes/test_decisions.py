@@ -232,7 +232,7 @@ async def test_each_recovery_of_an_order_has_its_own_time_whatever_is_noted_late
     for number, ref in enumerate("ab"):
         for word, day in (("LOST", 1), ("RECOVERED", 2)):
             await dispute_said(tx, order, word, NOW + (10 * number + day) * DAY, ref=ref)
-    known = await disputes.of_order(tx, order.merchant_id, order.id)
+    known = await disputes.list_for_order(tx, order.merchant_id, order.id)
     for one in known:
         await disputes.add_note(tx, one.merchant_id, one.id, "It is over.", "ann", NOW + 30 * DAY)
     lines = await history(tx, order)
@@ -296,7 +296,7 @@ async def test_notes_are_appended_and_numbered(tx: Tx) -> None:
     key = (order.merchant_id, dispute.id)
     for text in ("Proof of delivery", " Signed receipt "):
         await disputes.add_note(tx, *key, text, "ann", LATER)
-    notes = await disputes.notes(tx, dispute)
+    notes = await disputes.list_notes(tx, dispute)
     assert [(n.number, n.who, n.note) for n in notes] == [
         (1, "ann", "Proof of delivery"), (2, "ann", "Signed receipt"),
     ]  # fmt: skip
@@ -347,5 +347,5 @@ async def test_a_disputed_amount_can_be_shown_whatever_the_gateway_names(tx: Tx)
     order = await paid(tx, await opened(tx, "9.99", "KWD", settlement_currency="KWD"))
     dispute = await dispute_said(tx, order, "OPENED", minor=1004)
     assert dispute is not None
-    assert DisputeOut.of(dispute).amount == "1.00"
+    assert DisputeOut.from_dispute(dispute).amount == "1.00"
     assert "dispute_amount_differs" in [line.event for line in await history(tx, order)]

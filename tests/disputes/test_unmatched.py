@@ -29,7 +29,8 @@ DAY = 86_400_000
 
 async def open_rows(tx: Tx, order: Order) -> list[tuple[str, str]]:
     return [
-        (one.gateway_ref, one.status) for one in await disputes.unmatched(tx, order.merchant_id)
+        (one.gateway_ref, one.status)
+        for one in await disputes.list_unmatched(tx, order.merchant_id)
     ]
 
 
@@ -168,7 +169,7 @@ async def test_a_loss_that_a_failed_refund_held_is_counted_until_it_is_dealt_wit
         for word in ("LOST", "OPENED"):
             await dispute_said(tx, order, word, minor=999)
         await retry(db)
-        (kept,) = await disputes.unmatched(tx, order.merchant_id)
+        (kept,) = await disputes.list_unmatched(tx, order.merchant_id)
         assert kept.refusal.endswith("took 0.00 USD: refunds that have not succeeded held more")
         assert await disputes.count_unmatched(tx) == 1
         await disputes.dismiss(tx, order.merchant_id, "sandbox", "dispute-1", "ann", NOW)
@@ -242,7 +243,7 @@ async def test_what_is_reported_after_it_was_dismissed_is_never_posted(db: Db) -
         await change_nothing(db, tx, order, ["LOST", "OPENED"])
         posted = await entries(tx, order.merchant_id)
         assert await dispute_said(tx, order, "RECOVERED", ref="b") is None
-        (kept,) = await disputes.unmatched(tx, order.merchant_id)
+        (kept,) = await disputes.list_unmatched(tx, order.merchant_id)
         assert (kept.status, kept.refusal) == ("RECOVERED", "an earlier report was closed: ann")
         assert await disputes.count_unmatched(tx) == 1
         for minutes in (1, 60):
@@ -251,7 +252,7 @@ async def test_what_is_reported_after_it_was_dismissed_is_never_posted(db: Db) -
         await dismissed(tx, order)
         await change_nothing(db, tx, order, ["OPENED", "LOST", "RECOVERED"])
         assert await entries(tx, order.merchant_id) == posted
-        assert len(await disputes.of_order(tx, order.merchant_id, order.id)) == 1
+        assert len(await disputes.list_for_order(tx, order.merchant_id, order.id)) == 1
 
 
 @pytest.mark.parametrize("repeated", [["LOST"], ["OPENED", "LOST"]])
@@ -288,7 +289,7 @@ async def test_what_comes_back_after_a_report_was_dismissed_is_for_an_operator(
         for _ in range(2):
             await dispute_said(tx, order, "RECOVERED", ref="b", minor=999)
             await retry(db, NOW + 2 * DAY)
-            (kept,) = await disputes.unmatched(tx, order.merchant_id)
+            (kept,) = await disputes.list_unmatched(tx, order.merchant_id)
             assert (kept.status, kept.refusal) == ("RECOVERED", "an earlier report was closed: ann")
         assert await disputes.count_unmatched(tx) == 1
         assert await status(tx, order) == "CHARGEBACK"
@@ -334,11 +335,11 @@ async def test_what_is_in_the_way_of_a_report_is_said_as_it_is_now(db: Db) -> No
         order = await settled(tx, await in_status(tx, "PAID"))
         for status_there in ("LOST", "WON", "RECOVERED"):
             await dispute_said(tx, order, status_there, ref="a")
-        (before,) = await disputes.unmatched(tx, order.merchant_id)
+        (before,) = await disputes.list_unmatched(tx, order.merchant_id)
     await retry(db)
     async with db.connection() as tx:
-        (after,) = await disputes.unmatched(tx, order.merchant_id)
-        (applied,) = await disputes.of_order(tx, order.merchant_id, order.id)
+        (after,) = await disputes.list_unmatched(tx, order.merchant_id)
+        (applied,) = await disputes.list_for_order(tx, order.merchant_id, order.id)
     assert before.refusal == f"{applied.id} is LOST"
     assert (after.status, after.refusal) == ("WON", f"{applied.id} is RECOVERED")
 
@@ -350,9 +351,9 @@ async def test_a_dispute_that_is_opened_again_is_shown_to_staff(tx: Tx, end: str
     await dispute_said(tx, order, end, NOW + 500)
     before = await entries(tx, order.merchant_id)
     await dispute_said(tx, order, "OPENED", NOW + 600, respond_by=NOW + 1000)  # a late report
-    assert await disputes.unmatched(tx, order.merchant_id) == []
+    assert await disputes.list_unmatched(tx, order.merchant_id) == []
     for _ in range(2):
         await dispute_said(tx, order, "OPENED", NOW + 700, respond_by=NOW + 9_000)
-    (kept,) = await disputes.unmatched(tx, order.merchant_id)
+    (kept,) = await disputes.list_unmatched(tx, order.merchant_id)
     assert kept.refusal.endswith(f"is {end}, and the gateway takes evidence again")
     assert await entries(tx, order.merchant_id) == before

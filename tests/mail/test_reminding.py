@@ -115,7 +115,9 @@ async def test_three_days_and_one_day_before_a_deadline_both_sides_are_reminded(
 async def test_who_has_responded_is_not_reminded_nor_anybody_of_what_is_decided(
     db: Db, disputed: Order
 ) -> None:
-    (dispute,) = await db.run(lambda tx: disputes.of_order(tx, disputed.merchant_id, disputed.id))
+    (dispute,) = await db.run(
+        lambda tx: disputes.list_for_order(tx, disputed.merchant_id, disputed.id)
+    )
     ids = (dispute.merchant_id, dispute.id)
     await db.run(lambda tx: disputes.add_note(tx, *ids, "It was sent.", "s", NOW, by_merchant=True))
     assert await _at(db, 3) == 1

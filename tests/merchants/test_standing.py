@@ -171,7 +171,7 @@ async def test_an_operation_without_its_capability_is_refused(tx: Tx) -> None:
             await work()
     forced = await refunds.create(tx, shop, order.id, body, NOW, forced=True)
     assert forced.status == "PROCESSING"
-    assert all(one.merchant_id != shop for one in await payouts.due(tx, 100))
+    assert all(one.merchant_id != shop for one in await payouts.list_due(tx, 100))
 
 
 # ── Concurrent requests ──

@@ -1,4 +1,4 @@
-"""``/v1/payouts``: what a merchant sees of its payouts, and of nobody else's."""
+"""``/v1/payouts``: merchants see their own payouts only."""
 
 from typing import Any
 
@@ -12,40 +12,40 @@ from support.world import fresh
 NOW = 1_750_000_000_000
 
 
-def _payout(shop: Shop, amount: int, event: str | None = None) -> str:
-    """Create a payout of a merchant, and perhaps end it; its id."""
-    wanted = PayoutRequest(
+def _create_payout(shop: Shop, amount: int, event: str | None = None) -> str:
+    """Create a payout, end it by ``event`` unless that is None, and return its id."""
+    request = PayoutRequest(
         amount_minor=amount, fee_minor=150, reference=fresh(), reason="weekly", by="ann"
     )
-    made = shop.api_server.tx(lambda tx: payouts.create(tx, shop.id, wanted, None, NOW))
+    payout_id = shop.api_server.tx(lambda tx: payouts.create(tx, shop.id, request, None, NOW)).id
     if event == "paid":
-        shop.api_server.tx(lambda tx: payouts.pay(tx, made.id, "TRN-1", "sent", "ann", NOW + 1))
+        shop.api_server.tx(lambda tx: payouts.pay(tx, payout_id, "TRN-1", "sent", "ann", NOW + 1))
     elif event == "failed":
-        shop.api_server.tx(lambda tx: payouts.fail(tx, made.id, "account closed", "ann", NOW + 1))
-    return made.id
+        shop.api_server.tx(lambda tx: payouts.fail(tx, payout_id, "account closed", "ann", NOW + 1))
+    return payout_id
 
 
 @pytest.fixture
 def shop(api_server: ApiServer) -> Shop:
     """A merchant with 100.00 available."""
-    made = api_server.shop()
-    asked = adjustments.AdjustmentRequest(
+    shop = api_server.shop()
+    recharge = adjustments.AdjustmentRequest(
         kind="recharge", amount_minor=10_000, reference=fresh(), reason="start", by="ann"
     )
-    api_server.tx(lambda tx: adjustments.request(tx, made.id, asked, None, NOW))
-    return made
+    api_server.tx(lambda tx: adjustments.request(tx, shop.id, recharge, None, NOW))
+    return shop
 
 
-LIVES: tuple[tuple[str | None, dict[str, Any]], ...] = (
+ENDS: tuple[tuple[str | None, dict[str, Any]], ...] = (
     (None, {"status": "PENDING", "updatedAt": NOW}),
     ("paid", {"status": "PAID", "bankReference": "TRN-1", "paidAt": NOW + 1}),
     ("failed", {"status": "FAILED", "failureReason": "account closed", "failedAt": NOW + 1}),
 )
 
 
-@pytest.mark.parametrize(("event", "shown"), LIVES)
-def test_a_payout_is_shown(shop: Shop, event, shown) -> None:
-    payout_id = _payout(shop, 2_500, event)
+@pytest.mark.parametrize(("event", "fields"), ENDS)
+def test_a_payout_has_the_fields_of_its_status(shop: Shop, event, fields) -> None:
+    payout_id = _create_payout(shop, 2_500, event)
     assert shop.data("GET", f"/v1/payouts/{payout_id}") == {
         "id": payout_id,
         "amount": "25.00",
@@ -57,15 +57,15 @@ def test_a_payout_is_shown(shop: Shop, event, shown) -> None:
         "updatedAt": NOW + 1,
         "paidAt": None,
         "failedAt": None,
-        **shown,
+        **fields,
     }
 
 
 def test_lists_are_newest_first_by_page_and_status(shop: Shop) -> None:
-    ids = [_payout(shop, 100 + n, "paid" if n % 2 else None) for n in range(5)]
-    listed = shop.data("GET", "/v1/payouts", params={"size": 2})
-    assert [item["id"] for item in listed["items"]] == [ids[4], ids[3]]
-    assert listed["pagination"] == {"page": 1, "size": 2, "total": 5, "totalPages": 3}
+    ids = [_create_payout(shop, 100 + n, "paid" if n % 2 else None) for n in range(5)]
+    page = shop.data("GET", "/v1/payouts", params={"size": 2})
+    assert [item["id"] for item in page["items"]] == [ids[4], ids[3]]
+    assert page["pagination"] == {"page": 1, "size": 2, "total": 5, "totalPages": 3}
     last = shop.data("GET", "/v1/payouts", params={"size": 2, "page": 3})
     assert [item["id"] for item in last["items"]] == [ids[0]]
     paid = shop.data("GET", "/v1/payouts", params={"status": "PAID"})
@@ -78,25 +78,23 @@ def test_an_unknown_status_is_refused(shop: Shop) -> None:
     assert "PENDING, PAID or FAILED" in refused(shop.get("/v1/payouts", status="paid"), "status")
 
 
-def test_another_merchants_payouts_are_not_there(shop: Shop, api_server: ApiServer) -> None:
-    payout_id = _payout(shop, 100)
-    stranger = api_server.shop()
-    answer = stranger.get(f"/v1/payouts/{payout_id}")
-    assert (answer.status_code, error_of(answer)["code"]) == (404, 40401)
-    assert stranger.data("GET", "/v1/payouts")["items"] == []
+def test_another_merchants_payouts_are_not_found(shop: Shop, api_server: ApiServer) -> None:
+    payout_id = _create_payout(shop, 100)
+    other = api_server.shop()
+    response = other.get(f"/v1/payouts/{payout_id}")
+    assert (response.status_code, error_of(response)["code"]) == (404, 40401)
+    assert other.data("GET", "/v1/payouts")["items"] == []
 
 
-def test_no_payouts_without_a_key(shop: Shop) -> None:
-    for path in ("/v1/payouts", f"/v1/payouts/{_payout(shop, 100)}"):
-        answer = shop.call("GET", path, headers={"x-api-key": None})
-        assert (answer.status_code, answer.json()) == (
-            401,
-            {"code": 401, "message": "Unauthorized"},
-        )
+def test_payouts_require_an_api_key(shop: Shop) -> None:
+    for path in ("/v1/payouts", f"/v1/payouts/{_create_payout(shop, 100)}"):
+        response = shop.call("GET", path, headers={"x-api-key": None})
+        assert response.status_code == 401
+        assert response.json() == {"code": 401, "message": "Unauthorized"}
 
 
-def test_movements_are_listed_with_their_cause(shop: Shop) -> None:
-    payout_id = _payout(shop, 2_500, "failed")
+def test_balance_transactions_name_their_payout(shop: Shop) -> None:
+    payout_id = _create_payout(shop, 2_500, "failed")
     listed = shop.data("GET", "/v1/balance/transactions")["items"]
     rows = [(item["type"], item["amount"], item["availableAfter"]) for item in listed[:4]]
     assert rows == [

@@ -1,7 +1,7 @@
 """The bank's file follows the published structure of pain.001.001.09.
 
-The rules below are those of the schema's types as far as the file uses them: which elements stand
-in which order, how often, and what their texts look like. ``ElementTree`` reads a file of ours.
+The rules below are those of the schema's types, as far as the file uses them: the order and number
+of elements, and the patterns of their texts. ``ElementTree`` reads a file of ours.
 """
 
 import csv
@@ -32,13 +32,13 @@ from support.payout_runs import (
 )
 from support.world import DAY, NOW, fresh
 
-# In the letters of EPC217-08, and without a slash at an end or two in a row.
+# The characters of EPC217-08, without a slash at either end or two in a row.
 TEXT = r"(?!/)(?!.*//)[A-Za-z0-9/\-?:().,'+ ]{1,140}(?<!/)"
 ID = TEXT.replace("140", "35")
 NUMBER = r"[0-9]{1,15}"
 DECIMAL = r"[0-9]{1,13}(\.[0-9]{1,5})?"
 BIC = r"[A-Z0-9]{4}[A-Z]{2}[A-Z0-9]{2}([A-Z0-9]{3})?"
-# An element: its elements in order with ?, + or nothing for once; or the pattern of its text.
+# The elements of each type in order, with ? or + or exactly once; a text has a pattern instead.
 AGENT = {"FinInstnId": "Institution"}
 RULES = {
     "Document": {"CstmrCdtTrfInitn": "Initiation"},
@@ -86,16 +86,20 @@ def _check(element: ET.Element, rule: str) -> None:
         assert not len(element), element.tag
         assert re.fullmatch(rule, element.text or ""), (element.tag, element.text)
         return
-    left = list(element)
-    assert left, f"{element.tag} is empty"
-    for name, inner in RULES[rule].items():
-        plain, often = name.rstrip("?+"), name[-1]
-        found = 0
-        while left and left[0].tag == f"{{{NAMESPACE}}}{plain}" and (not found or often == "+"):
-            _check(left.pop(0), inner)
-            found += 1
-        assert found or often == "?", f"{plain} is missing in {element.tag}"
-    assert left == [], element.tag
+    children = list(element)
+    assert children, f"{element.tag} is empty"
+    for name, child_rule in RULES[rule].items():
+        plain, suffix = name.rstrip("?+"), name[-1]
+        count = 0
+        while (
+            children
+            and children[0].tag == f"{{{NAMESPACE}}}{plain}"
+            and (not count or suffix == "+")
+        ):
+            _check(children.pop(0), child_rule)
+            count += 1
+        assert count or suffix == "?", f"{plain} is missing in {element.tag}"
+    assert children == [], element.tag
 
 
 @pytest.mark.parametrize(("currency", "sum_"), [("EUR", "300.00"), ("JPY", "30000"), ("KWD", None)])
@@ -112,18 +116,17 @@ async def test_the_file_has_the_structure_of_the_schema(db: Db, currency: str, s
         assert root.findtext(f".//p:{place}/p:NbOfTxs", "", names) == "3"
         assert root.findtext(f".//p:{place}/p:CtrlSum", "", names) == (sum_ or "30.000")
     amounts = root.findall(".//p:InstdAmt", names)
-    assert {one.get("Ccy") for one in amounts} == {currency}
-    holders = [one.text for one in root.findall(".//p:Cdtr/p:Nm", names)]
+    assert {amount.get("Ccy") for amount in amounts} == {currency}
+    holders = [name.text for name in root.findall(".//p:Cdtr/p:Nm", names)]
     assert holders.count("Muller + Sohne .GmbH.") == 2
     assert root.findtext(".//p:DbtrAcct/p:Id/p:IBAN", "", names) == OWN.number
-    assert (
-        root.findtext(".//p:BtchBookg", "", names) == "false"
-    )  # each transfer is booked by itself
+    # Each transfer is to be booked separately.
+    assert root.findtext(".//p:BtchBookg", "", names) == "false"
     sepa = root.findall(".//p:SvcLvl", names)
     assert len(sepa) == (2 if currency == "EUR" else 0)
 
 
-async def test_addresses_of_both_sides_are_in_the_file(db: Db) -> None:
+async def test_the_file_has_the_addresses_of_both_sides(db: Db) -> None:
     for account in (WITH_ADDRESS, IBAN):
         await db.run(lambda tx, a=account: payee(tx, account=a))
     town = bankaccounts.check_address(town="London", country="GB")
@@ -135,16 +138,16 @@ async def test_addresses_of_both_sides_are_in_the_file(db: Db) -> None:
     _check(root, "Document")
     names = {"p": NAMESPACE}
     (debtor,) = root.findall(".//p:Dbtr/p:PstlAdr", names)
-    assert [each.text for each in debtor] == ["London", "GB"]
+    assert [line.text for line in debtor] == ["London", "GB"]
     (creditor,) = root.findall(".//p:Cdtr/p:PstlAdr", names)
-    assert [each.text for each in creditor] == [
+    assert [line.text for line in creditor] == [
         "Grosse Backerstrasse", "7a", "20095", "Hamburg", "DE",
     ]  # fmt: skip
-    listed = await db.read(lambda tx: payouts.payouts_of(tx, view.run.id, "", 10))
+    listed = await db.read(lambda tx: payouts.list_payouts_of_run(tx, view.run.id, "", 10))
     assert sorted(payout.has_address for payout in listed) == [False, True]
 
 
-async def test_addresses_are_in_the_csv(db: Db) -> None:
+async def test_the_csv_has_addresses(db: Db) -> None:
     await db.run(lambda tx: payee(tx, account=WITH_ADDRESS))
     view = await whole(db, fresh())
     (row,) = csv.DictReader(io.StringIO((await taken(db, view.run.id, "csv")).decode()))
@@ -153,7 +156,7 @@ async def test_addresses_are_in_the_csv(db: Db) -> None:
     ]  # fmt: skip
 
 
-async def test_a_new_address_of_the_same_account_holds_nothing_back(db: Db) -> None:
+async def test_a_change_of_only_the_address_holds_nothing_back(db: Db) -> None:
     shop = await db.run(lambda tx: payee(tx, account=IBAN))
 
     async def change(account: bankaccounts.BankAccount, now: int) -> payouts.StoredAccount:
@@ -167,9 +170,10 @@ async def test_a_new_address_of_the_same_account_holds_nothing_back(db: Db) -> N
     other = msgspec.structs.replace(NATIONAL, address=WITH_ADDRESS.address)
     changed = await change(other, NOW + 3)
     assert (changed.version, changed.usable_from) == (3, NOW + 3 + 3 * DAY)
-    # What a thief's change holds back stays held back when its address changes.
-    moved = await change(NATIONAL, NOW + 4)
-    assert (moved.version, moved.usable_from, moved.address) == (4, changed.usable_from, None)
+    # A hold continues if only the address changes afterwards: a thief could enter one.
+    without_address = await change(NATIONAL, NOW + 4)
+    assert (without_address.version, without_address.address) == (4, None)
+    assert without_address.usable_from == changed.usable_from
 
 
 WRONG_ADDRESSES = (
@@ -186,18 +190,18 @@ WRONG_ADDRESSES = (
 
 
 @pytest.mark.parametrize(("parts", "field"), WRONG_ADDRESSES)
-def test_a_wrong_address_is_refused_at_its_field(parts: dict[str, str], field: str) -> None:
+def test_an_invalid_address_is_refused_at_its_field(parts: dict[str, str], field: str) -> None:
     with pytest.raises(Invalid) as refused:
         bankaccounts.check_address(**parts)
     assert refused.value.field == field
 
 
-def test_no_address_is_none() -> None:
+def test_an_empty_address_is_none() -> None:
     assert bankaccounts.check_address(street=" ", town="") is None
     assert bankaccounts.parse_own_address("") is None
 
 
-async def test_the_csv_has_the_same_and_runs_no_formula(db: Db) -> None:
+async def test_the_csv_contains_no_formula(db: Db) -> None:
     account = bankaccounts.check_account("=cmd|' /C calc'!A0", "DE89370400440532013000")
     await db.run(lambda tx: payee(tx, account=account))
     view = await whole(db, fresh())
@@ -210,7 +214,7 @@ async def test_the_csv_has_the_same_and_runs_no_formula(db: Db) -> None:
     assert row["remittance"] == f"Payout {row['endToEndId']}"
 
 
-WRITTEN = [
+REPLACEMENTS = [
     ("Müller & Söhne <GmbH>", "Muller + Sohne .GmbH."),
     ("Straße Łódź Ærø Þór ﬁ", "Strasse Lodz AEro THor fi"),
     ("Αθήνα, Щастие, Йордан", "Athina, Shtastie, Yordan"),
@@ -222,38 +226,38 @@ WRITTEN = [
 ]
 
 
-@pytest.mark.parametrize(("plain", "written"), WRITTEN)
-def test_a_text_is_written_in_the_letters_that_banks_take(plain: str, written: str) -> None:
-    assert charset.text(plain, 70) == written
-    assert re.fullmatch(TEXT, written)
+@pytest.mark.parametrize(("plain", "replaced"), REPLACEMENTS)
+def test_a_text_has_only_characters_that_banks_accept(plain: str, replaced: str) -> None:
+    assert charset.text(plain, 70) == replaced
+    assert re.fullmatch(TEXT, replaced)
 
 
-async def test_a_name_in_other_letters_stays_where_no_rule_of_sepa_is(db: Db) -> None:
+async def test_a_name_in_chinese_is_not_replaced_outside_sepa(db: Db) -> None:
     account = msgspec.structs.replace(NATIONAL, holder="茶館")
     await db.run(lambda tx: payee(tx, account=account))
     view = await whole(db, fresh())
     assert "<Nm>茶館</Nm>" in (await taken(db, view.run.id)).decode()
 
 
-async def test_a_file_that_was_made_in_other_letters_is_made_with_those_again(db: Db) -> None:
+async def test_a_file_of_an_older_version_is_written_again_as_that_version_did(db: Db) -> None:
     await db.run(payee)
     view = await whole(db, fresh())
     run = view.run.id
     await taken(db, run)
-    for letters in bankfile._LETTERS[1:]:
-        await _is_made_again(db, run, letters)
+    for version in bankfile._VERSIONS[1:]:
+        await _assert_reproducible(db, run, version)
     async with db.connection() as tx:
         await tx.execute("update payout_runs set sha256 = $2 where id = $1", run, "0" * 64)
     with pytest.raises(ConfigurationError, match="do not use it"):
         await payouts.make_file(db, run, KEY)
 
 
-async def _is_made_again(db: Db, run: str, letters: bankfile.Letters) -> None:
-    with io.BytesIO() as before:
-        digest = await bankfile._write(db, run, KEY, letters, before)
-        was = before.getvalue()
-    assert (b"<EndToEndId>po_" in was, b"BtchBookg" in was) == (letters.plain, False)
+async def _assert_reproducible(db: Db, run: str, version: bankfile.FileVersion) -> None:
+    with io.BytesIO() as first:
+        digest = await bankfile._write(db, run, KEY, version, first)
+        content = first.getvalue()
+    assert (b"<EndToEndId>po_" in content, b"BtchBookg" in content) == (version.plain, False)
     async with db.connection() as tx:
         await tx.execute("update payout_runs set sha256 = $2 where id = $1", run, digest)
     with await payouts.make_file(db, run, KEY) as file:
-        assert file.read() == was
+        assert file.read() == content

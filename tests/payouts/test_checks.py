@@ -1,4 +1,4 @@
-"""That the check of the books sees payouts and movements by hand that are not explained."""
+"""The check of the books finds payouts and adjustments that contradict their entries."""
 
 import asyncpg
 import pytest
@@ -19,7 +19,7 @@ OWN = {
 }  # fmt: skip
 
 BROKEN = (
-    # what is done to the rows                                          which rules say so
+    # change                                                             violated rules
     ("update payouts set amount_minor = amount_minor + 1", {PAYOUT}),
     ("update payouts set fee_minor = fee_minor - 1", {PAYOUT}),
     ("update payouts set currency = 'EUR'", {PAYOUT}),
@@ -40,33 +40,35 @@ BROKEN = (
 
 
 @pytest.mark.parametrize(("statement", "rules"), BROKEN)
-async def test_what_is_not_explained_is_named(rollback_database_url: str, statement, rules) -> None:
+async def test_the_check_names_the_violated_rule(
+    rollback_database_url: str, statement, rules
+) -> None:
     connection = await asyncpg.connect(rollback_database_url)
     transaction = connection.transaction()
     await transaction.start()
     try:
-        await _stock(connection)
+        await _create_movements(connection)
         assert (await check_books(connection))[1] == []
         await connection.execute(statement)
-        assert {found.rule for found in (await check_books(connection))[1]} & OWN == rules
+        assert {violation.rule for violation in (await check_books(connection))[1]} & OWN == rules
     finally:
         await transaction.rollback()
         await connection.close()
 
 
-async def _stock(tx: Tx) -> None:
+async def _create_movements(tx: Tx) -> None:
     shop = await merchant(tx)
 
     async def move(kind: adjustments.Kind, minor: int) -> None:
-        asked = adjustments.AdjustmentRequest(
+        request = adjustments.AdjustmentRequest(
             kind=kind, amount_minor=minor, reference=fresh(), reason="why", by="ann"
         )
-        await adjustments.request(tx, shop.id, asked, None, NOW)
+        await adjustments.request(tx, shop.id, request, None, NOW)
 
     await move("recharge", 10_000)
     await move("freeze", 3_000)
     await move("unfreeze", 1_000)
-    wanted = PayoutRequest(
+    request = PayoutRequest(
         amount_minor=2_500, fee_minor=150, reference=fresh(), reason="weekly", by="ann"
     )
-    await payouts.create(tx, shop.id, wanted, None, NOW)
+    await payouts.create(tx, shop.id, request, None, NOW)

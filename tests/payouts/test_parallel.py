@@ -1,4 +1,4 @@
-"""Payouts from many connections at once never overdraw, and a reference counts once."""
+"""Concurrent payouts never overdraw the balance, and a reference is one payout."""
 
 import asyncio
 
@@ -11,18 +11,18 @@ from opentill.payouts import Payout, PayoutRequest
 from support.world import NOW, fresh, merchant
 
 
-async def _shop(db: Db, available: int) -> str:
-    asked = adjustments.AdjustmentRequest(
+async def _create_shop(db: Db, available: int) -> str:
+    recharge = adjustments.AdjustmentRequest(
         kind="recharge", amount_minor=available, reference=fresh(), reason="start", by="ann"
     )
-    made = await db.run(merchant)
-    await db.run(lambda tx: adjustments.request(tx, made.id, asked, None, NOW))
-    return made.id
+    shop_id = (await db.run(merchant)).id
+    await db.run(lambda tx: adjustments.request(tx, shop_id, recharge, None, NOW))
+    return shop_id
 
 
-async def _payout(db: Db, shop: str, wanted: PayoutRequest) -> Payout | None:
+async def _pay_out(db: Db, shop: str, request: PayoutRequest) -> Payout | None:
     try:
-        return await db.run(lambda tx: payouts.create(tx, shop, wanted, None, NOW))
+        return await db.run(lambda tx: payouts.create(tx, shop, request, None, NOW))
     except Invalid as refused:
         if refused.field != "amount":
             raise
@@ -36,41 +36,41 @@ async def _available(db: Db, shop: str) -> int:
 
 
 async def test_twenty_connections_never_overdraw(db: Db, database_url: str) -> None:
-    shop = await _shop(db, 10_000)
+    shop = await _create_shop(db, 10_000)
     many = await Db.connect(database_url, 20, acquire_timeout_s=20)
-    ask = PayoutRequest(
+    part = PayoutRequest(
         amount_minor=700, fee_minor=50, reference=fresh(), reason="weekly", by="ann"
     )
     everything = PayoutRequest(
         amount_minor=None, fee_minor=50, reference=fresh(), reason="weekly", by="bob"
     )
     try:
-        asked = [
-            msgspec.structs.replace(everything if n == 30 else ask, reference=f"W-{n}")
+        requests = [
+            msgspec.structs.replace(everything if n == 30 else part, reference=f"W-{n}")
             for n in range(40)
         ]
-        made = [p for p in await asyncio.gather(*(_payout(many, shop, a) for a in asked)) if p]
+        results = await asyncio.gather(*(_pay_out(many, shop, each) for each in requests))
     finally:
         await many.close()
-    left = await _available(db, shop)
-    assert left == 10_000 - sum(payout.amount_minor + payout.fee_minor for payout in made)
-    assert 0 <= left < 750
+    available = await _available(db, shop)
+    assert available == 10_000 - sum(p.amount_minor + p.fee_minor for p in results if p)
+    assert 0 <= available < 750
 
 
 async def test_a_reference_in_parallel_is_one_payout(db: Db) -> None:
-    shop = await _shop(db, 10_000)
-    ask = PayoutRequest(amount_minor=700, reference="W-1", reason="weekly", by="ann")
-    made = await asyncio.gather(*(_payout(db, shop, ask) for _ in range(12)))
-    assert len({payout.id for payout in made if payout}) == 1
+    shop = await _create_shop(db, 10_000)
+    request = PayoutRequest(amount_minor=700, reference="W-1", reason="weekly", by="ann")
+    results = await asyncio.gather(*(_pay_out(db, shop, request) for _ in range(12)))
+    assert len({payout.id for payout in results if payout}) == 1
     assert await _available(db, shop) == 9_300
 
 
-async def test_a_payout_ends_once_however_many_say_so(db: Db) -> None:
-    shop = await _shop(db, 10_000)
-    ask = PayoutRequest(
+async def test_concurrent_ends_of_a_payout_end_it_once(db: Db) -> None:
+    shop = await _create_shop(db, 10_000)
+    request = PayoutRequest(
         amount_minor=700, fee_minor=50, reference=fresh(), reason="weekly", by="ann"
     )
-    payout = await _payout(db, shop, ask)
+    payout = await _pay_out(db, shop, request)
     assert payout is not None
 
     async def end(number: int) -> str | None:

@@ -1,4 +1,4 @@
-"""After the bank returned a payout, the next one waits for another or a confirmed account."""
+"""After the bank returned a payout, payouts wait until the account is changed or confirmed."""
 
 import asyncio
 from typing import Final
@@ -29,9 +29,9 @@ from support.world import DAY, NOW, fresh
 LATER: Final = NOW + 10
 
 
-async def returned_shop(db: Db) -> tuple[Merchant, Payout]:
+async def create_shop_with_returned_payout(db: Db) -> tuple[Merchant, Payout]:
     """Return a merchant whose payout the bank returned at ``LATER``."""
-    shop, payout = await sent_shop(db)
+    shop, payout = await create_shop_with_sent_payout(db)
     await db.run(lambda tx: payouts.pay(tx, payout.id, "TRN-1", "sent", "ann", NOW + 1))
     failed = await db.run(
         lambda tx: payouts.record_return(tx, payout.id, "account closed", "ann", LATER)
@@ -39,7 +39,7 @@ async def returned_shop(db: Db) -> tuple[Merchant, Payout]:
     return shop, failed
 
 
-async def sent_shop(db: Db) -> tuple[Merchant, Payout]:
+async def create_shop_with_sent_payout(db: Db) -> tuple[Merchant, Payout]:
     """Return a merchant with a payout that is in a file and waits for the bank."""
     shop = await db.run(payee)
     view = await whole(db, fresh())
@@ -48,9 +48,9 @@ async def sent_shop(db: Db) -> tuple[Merchant, Payout]:
     return shop, payout
 
 
-async def waits(db: Db, shop: Merchant, now: int = LATER) -> str | None:
-    """Return what a merchant's money waits for."""
-    due = await db.read(lambda tx: payouts.due(tx, 100))
+async def waits_for(db: Db, shop: Merchant, now: int = LATER) -> str | None:
+    """Return the reason for which a merchant's money waits, None if it does not."""
+    due = await db.read(lambda tx: payouts.list_due(tx, 100))
     (row,) = [row for row in due if row.merchant_id == shop.id]
     return row.waits_for(now)
 
@@ -67,48 +67,50 @@ async def recharge(tx: Tx, shop: Merchant, now: int) -> None:
 
 
 async def test_the_next_run_does_not_pay_the_closed_account_again(db: Db) -> None:
-    shop, _ = await returned_shop(db)
-    assert await waits(db, shop) == "payout returned"
+    shop, _ = await create_shop_with_returned_payout(db)
+    assert await waits_for(db, shop) == "payout returned"
     view = await whole(db, fresh(), LATER)
     assert view.sums.payouts == 0
 
 
-async def test_another_account_ends_the_hold(db: Db) -> None:
-    shop, _ = await returned_shop(db)
+async def test_a_change_of_the_account_ends_the_hold(db: Db) -> None:
+    shop, _ = await create_shop_with_returned_payout(db)
     await db.run(lambda tx: payouts.change_account(tx, shop.id, NATIONAL, ANN, RULE, LATER + 1))
-    assert await waits(db, shop) == "account changed"
-    assert await waits(db, shop, LATER + 1 + 3 * DAY) is None
+    assert await waits_for(db, shop) == "account changed"
+    assert await waits_for(db, shop, LATER + 1 + 3 * DAY) is None
 
 
-async def test_another_address_of_the_same_account_does_not(db: Db) -> None:
-    shop, _ = await returned_shop(db)
+async def test_a_change_of_only_the_address_does_not_end_the_hold(db: Db) -> None:
+    shop, _ = await create_shop_with_returned_payout(db)
     moved = msgspec.structs.replace(IBAN, address=ADDRESS)
     await db.run(lambda tx: payouts.change_account(tx, shop.id, moved, ANN, RULE, LATER + 1))
-    assert await waits(db, shop, LATER + 2) == "payout returned"
+    assert await waits_for(db, shop, LATER + 2) == "payout returned"
 
 
-async def test_the_address_that_the_bank_missed_ends_the_hold(db: Db) -> None:
-    shop, payout = await sent_shop(db)
+async def test_an_address_ends_the_hold_if_the_bank_required_it(db: Db) -> None:
+    shop, payout = await create_shop_with_sent_payout(db)
     reason = "BE04 address of the holder is missing"
     await db.run(lambda tx: payouts.fail(tx, payout.id, reason, "ann", LATER))
-    assert await waits(db, shop) == "payout returned"
+    assert await waits_for(db, shop) == "payout returned"
     moved = msgspec.structs.replace(IBAN, address=ADDRESS)
     await db.run(lambda tx: payouts.change_account(tx, shop.id, moved, ANN, RULE, LATER + 1))
-    assert await waits(db, shop, LATER + 2) is None
+    assert await waits_for(db, shop, LATER + 2) is None
 
 
-async def test_the_account_was_changed_before_the_bank_returned_the_payout(db: Db) -> None:
-    shop, payout = await sent_shop(db)
+async def test_a_return_does_not_hold_an_account_that_was_entered_before_it(db: Db) -> None:
+    shop, payout = await create_shop_with_sent_payout(db)
     await db.run(lambda tx: payouts.pay(tx, payout.id, "TRN-1", "sent", "ann", NOW + 1))
     await db.run(lambda tx: payouts.change_account(tx, shop.id, NATIONAL, ANN, RULE, NOW + 2))
     await db.run(lambda tx: payouts.record_return(tx, payout.id, "AC04 closed", "ann", LATER))
-    assert await waits(db, shop, NOW + 2 + 3 * DAY) is None  # the closed one is not used any more
+    assert (
+        await waits_for(db, shop, NOW + 2 + 3 * DAY) is None
+    )  # the closed account is no longer used
 
 
 async def test_staff_confirm_the_account_with_a_reason(db: Db) -> None:
-    shop, _ = await returned_shop(db)
+    shop, _ = await create_shop_with_returned_payout(db)
     await confirm(db, shop)
-    assert await waits(db, shop) is None
+    assert await waits_for(db, shop) is None
     entries = await db.read(lambda tx: merchants.audit_log(tx, shop.id))
     (entry,) = [entry for entry in entries if entry.action == "payouts confirm-account"]
     assert (entry.who, entry.reason, entry.subject) == ("bob", "for the bank", "DE ···· 3000")
@@ -116,25 +118,25 @@ async def test_staff_confirm_the_account_with_a_reason(db: Db) -> None:
     assert view.sums.payouts == 1
 
 
-async def test_what_returns_after_the_confirmation_waits_again(db: Db) -> None:
-    shop, _ = await returned_shop(db)
+async def test_a_return_after_the_confirmation_holds_the_account_again(db: Db) -> None:
+    shop, _ = await create_shop_with_returned_payout(db)
     await confirm(db, shop)
     view = await whole(db, fresh(), LATER + 2)
     await taken(db, view.run.id, now=LATER + 2)
     (payout,) = await db.read(lambda tx: payouts.search(tx, shop.id, "PENDING"))
     await db.run(lambda tx: payouts.fail(tx, payout.id, "AC01", "ann", LATER + 3))
-    assert await waits(db, shop) == "payout returned"
+    assert await waits_for(db, shop) == "payout returned"
 
 
-async def test_only_an_account_that_waits_is_confirmed_and_once(db: Db) -> None:
+async def test_only_a_held_account_is_confirmed_and_only_once(db: Db) -> None:
     shop = await db.run(payee)
     with pytest.raises(Invalid) as refused:
         await confirm(db, shop)
     assert refused.value.field == "account"
-    none = await db.run(lambda tx: payee(tx, account=None))
+    without_account = await db.run(lambda tx: payee(tx, account=None))
     with pytest.raises(NotFound):
-        await confirm(db, none)
-    held, _ = await returned_shop(db)
+        await confirm(db, without_account)
+    held, _ = await create_shop_with_returned_payout(db)
 
     async def attempt(_: int) -> bool:
         try:
@@ -143,20 +145,20 @@ async def test_only_an_account_that_waits_is_confirmed_and_once(db: Db) -> None:
             return False
         return True
 
-    done = await asyncio.gather(*(attempt(number) for number in range(4)))
-    assert sorted(done) == [False, False, False, True]
+    results = await asyncio.gather(*(attempt(number) for number in range(4)))
+    assert sorted(results) == [False, False, False, True]
 
 
-async def test_what_was_shown_is_what_is_confirmed(db: Db) -> None:
-    shop, _ = await returned_shop(db)
-    seen = await db.read(lambda tx: payouts.account_held_since(tx, shop.id))
-    assert seen == LATER
+async def test_a_confirmation_of_an_outdated_page_is_refused(db: Db) -> None:
+    shop, _ = await create_shop_with_returned_payout(db)
+    held_since = await db.read(lambda tx: payouts.account_held_since(tx, shop.id))
+    assert held_since == LATER
     with pytest.raises(merchants.Stale):
         await db.run(lambda tx: payouts.confirm_account(tx, shop.id, BOB, LATER + 1, (1, NOW)))
     with pytest.raises(merchants.Stale):
         await db.run(lambda tx: payouts.confirm_account(tx, shop.id, BOB, LATER + 1, (2, LATER)))
     await db.run(lambda tx: payouts.confirm_account(tx, shop.id, BOB, LATER + 1, (1, LATER)))
-    assert await waits(db, shop) is None
+    assert await waits_for(db, shop) is None
 
 
 @pytest.mark.parametrize(
@@ -168,17 +170,17 @@ async def test_what_was_shown_is_what_is_confirmed(db: Db) -> None:
         ("AC02 our own account", False), ("BACK04", False), ("TRAC04", False),
     ],
 )  # fmt: skip
-async def test_a_failure_holds_if_the_bank_names_the_account(
+async def test_a_failure_holds_the_account_if_the_bank_names_it(
     db: Db, reason: str, is_held: bool
 ) -> None:
-    shop, payout = await sent_shop(db)
+    shop, payout = await create_shop_with_sent_payout(db)
     failed = await db.run(lambda tx: payouts.fail(tx, payout.id, reason, "ann", LATER))
-    assert await waits(db, shop) == ("payout returned" if is_held else None)
+    assert await waits_for(db, shop) == ("payout returned" if is_held else None)
     assert failed.concerns_account is is_held
 
 
-async def test_a_run_that_is_ready_does_not_pay_it_either(db: Db) -> None:
-    shop, payout = await sent_shop(db)
+async def test_a_run_that_is_ready_does_not_pay_a_held_account(db: Db) -> None:
+    shop, payout = await create_shop_with_sent_payout(db)
     await db.run(lambda tx: payouts.pay(tx, payout.id, "TRN-1", "sent", "ann", NOW + 1))
     await db.run(lambda tx: recharge(tx, shop, NOW + 2))
     other = await db.run(payee)
@@ -186,18 +188,17 @@ async def test_a_run_that_is_ready_does_not_pay_it_either(db: Db) -> None:
     assert ready.sums.payouts == 2
     await db.run(lambda tx: payouts.record_return(tx, payout.id, "closed", "ann", LATER))
     await taken(db, ready.run.id, now=LATER + 1)
-    in_file = [one async for one in payouts.in_file_of_run(db, ready.run.id)]
-    assert [one.merchant_id for one in in_file] == [other.id]
-    (second,) = [
-        one for one in await db.read(lambda tx: payouts.search(tx, shop.id)) if one.id != payout.id
-    ]
-    assert second.status == "FAILED"
-    assert second.failure_reason == "the bank returned another payout to this account"
+    in_file = [item.merchant_id async for item in payouts.payouts_in_file(db, ready.run.id)]
+    assert in_file == [other.id]
+    newest, *_ = await db.read(lambda tx: payouts.search(tx, shop.id))
+    assert newest.id != payout.id
+    assert newest.status == "FAILED"
+    assert newest.failure_reason == "the bank returned another payout to this account"
 
 
-async def test_a_return_between_the_list_and_the_payout(db: Db) -> None:
-    """A run has read who is due when the return is recorded: it looks again under the lock."""
-    shop, payout = await sent_shop(db)
+async def test_a_run_rereads_the_account_under_the_lock(db: Db) -> None:
+    """The return is recorded after the run has read the list of merchants."""
+    shop, payout = await create_shop_with_sent_payout(db)
     await db.run(lambda tx: payouts.pay(tx, payout.id, "TRN-1", "sent", "ann", NOW + 1))
     await db.run(lambda tx: recharge(tx, shop, NOW + 2))
     run = await begin(db, fresh(), NOW + 3)
@@ -216,30 +217,30 @@ async def test_a_return_between_the_list_and_the_payout(db: Db) -> None:
     assert view.sums.payouts == 0
 
 
-async def test_a_payout_by_hand_waits_for_a_change_after_its_return(db: Db) -> None:
+async def test_the_return_of_a_payout_outside_a_run_holds_the_account(db: Db) -> None:
     shop = await db.run(payee)
-    asked = payouts.PayoutRequest(amount_minor=100, reference="W", reason="by hand", by="ann")
-    payout = await db.run(lambda tx: payouts.create(tx, shop.id, asked, None, NOW))
+    request = payouts.PayoutRequest(amount_minor=100, reference="W", reason="single", by="ann")
+    payout = await db.run(lambda tx: payouts.create(tx, shop.id, request, None, NOW))
     await db.run(lambda tx: payouts.pay(tx, payout.id, "TRN-1", "sent", "ann", NOW + 1))
     await db.run(lambda tx: payouts.record_return(tx, payout.id, "closed", "ann", LATER))
-    assert await waits(db, shop) == "payout returned"
+    assert await waits_for(db, shop) == "payout returned"
     await db.run(lambda tx: payouts.change_account(tx, shop.id, NATIONAL, ANN, RULE, LATER + 1))
-    assert await waits(db, shop, LATER + 1 + 3 * DAY) is None
+    assert await waits_for(db, shop, LATER + 1 + 3 * DAY) is None
 
 
-async def test_staff_need_not_look_at_a_return_that_they_confirmed(db: Db) -> None:
-    shop, payout = await returned_shop(db)
+async def test_a_return_needs_no_attention_after_the_confirmation(db: Db) -> None:
+    shop, payout = await create_shop_with_returned_payout(db)
     listed = await db.read(lambda tx: payouts.returned_since(tx, NOW, 100))
-    assert payout.id in {one.id for one in listed}
+    assert payout.id in {returned.id for returned in listed}
     await confirm(db, shop)
     listed = await db.read(lambda tx: payouts.returned_since(tx, NOW, 100))
-    assert payout.id not in {one.id for one in listed}
+    assert payout.id not in {returned.id for returned in listed}
 
 
-async def test_a_return_and_a_confirmation_are_of_one_merchant(db: Db) -> None:
-    shop, _ = await returned_shop(db)
-    other, _ = await returned_shop(db)
+async def test_a_return_and_a_confirmation_affect_one_merchant(db: Db) -> None:
+    shop, _ = await create_shop_with_returned_payout(db)
+    other, _ = await create_shop_with_returned_payout(db)
     third = await db.run(payee)
-    assert await waits(db, third) is None
+    assert await waits_for(db, third) is None
     await confirm(db, other)
-    assert [await waits(db, each) for each in (shop, other)] == ["payout returned", None]
+    assert [await waits_for(db, each) for each in (shop, other)] == ["payout returned", None]

@@ -1,4 +1,4 @@
-"""Runs of payouts: each merchant is paid once, wherever a run is killed."""
+"""Runs of payouts: each merchant is paid once, wherever a run is interrupted."""
 
 import asyncio
 from decimal import Decimal
@@ -30,62 +30,63 @@ from support.payout_runs import (
 from support.world import DAY, NOW, fresh
 
 
-async def _shops(db: Db, number: int = 3, **terms: Any) -> list[Merchant]:
+async def _create_shops(db: Db, number: int = 3, **terms: Any) -> list[Merchant]:
     return [await db.run(lambda tx: payee(tx, **terms)) for _ in range(number)]
 
 
-async def _payouts(db: Db, shops: list[Merchant]) -> list[Payout]:
-    found: list[Payout] = []
+async def _read_payouts(db: Db, shops: list[Merchant]) -> list[Payout]:
+    rows: list[Payout] = []
     for shop in shops:
-        found += await db.read(lambda tx, shop=shop: payouts.search(tx, shop.id))
-    return found
+        rows += await db.read(lambda tx, shop=shop: payouts.search(tx, shop.id))
+    return rows
 
 
-# Three merchants: the run, a payout for each, READY, SENT, the digest of the file.
+# Transactions for three merchants: the run, a payout for each, READY, SENT, the file's digest.
 MOMENTS = [(last, committed) for last in range(1, 8) for committed in (False, True)]
 
 
 @pytest.mark.parametrize(("last", "committed"), MOMENTS)
-async def test_a_run_that_is_killed_and_begun_again_pays_each_once(
+async def test_a_run_that_was_killed_pays_each_merchant_once(
     db: Db, last: int, committed: bool
 ) -> None:
-    shops, reference = await _shops(db), fresh()
+    shops, reference = await _create_shops(db), fresh()
 
-    async def do(on: Db) -> tuple[str, bytes]:
-        view = await whole(on, reference)
-        return view.run.id, await taken(on, view.run.id)
+    async def perform(target: Db) -> tuple[str, bytes]:
+        view = await whole(target, reference)
+        return view.run.id, await taken(target, view.run.id)
 
     with pytest.raises(Killed):
-        await do(Dying(db, last, committed=committed))
-    run_id, content = await do(db)
-    made = await _payouts(db, shops)
-    assert sorted(one.merchant_id for one in made) == sorted(shop.id for shop in shops)
-    assert {one.amount_minor for one in made} == {10_000}
-    for one in made:
-        assert content.count(f"<EndToEndId>{charset.reference(one.id)}</EndToEndId>".encode()) == 1
+        await perform(Dying(db, last, committed=committed))
+    run_id, content = await perform(db)
+    created = await _read_payouts(db, shops)
+    assert sorted(payout.merchant_id for payout in created) == sorted(shop.id for shop in shops)
+    assert {payout.amount_minor for payout in created} == {10_000}
+    for payout in created:
+        end_to_end = f"<EndToEndId>{charset.reference(payout.id)}</EndToEndId>"
+        assert content.count(end_to_end.encode()) == 1
     assert content.count(b"<CdtTrfTxInf>") == 3
-    assert await do(db) == (run_id, content)
+    assert await perform(db) == (run_id, content)
     run = (await db.read(lambda tx: payouts.view_run(tx, run_id))).run
     assert (run.status, run.sha256, run.sent_by) == ("SENT", sha256(content), "bob")
-    # Another run finds nothing that is still to be paid.
+    # Nothing remains for another run.
     other = await whole(db, fresh())
     assert other.sums.payouts == 0
     async with db.connection() as tx:
         assert (await check_books(tx))[1] == []
 
 
-async def test_two_processes_make_one_run_together(db: Db) -> None:
-    shops, reference = await _shops(db, 6), fresh()
+async def test_several_processes_perform_a_run_together(db: Db) -> None:
+    shops, reference = await _create_shops(db, 6), fresh()
     views = await asyncio.gather(*(whole(db, reference) for _ in range(4)))
     assert len({view.run.id for view in views}) == 1
-    assert len(await _payouts(db, shops)) == 6
+    assert len(await _read_payouts(db, shops)) == 6
     files = await asyncio.gather(*(taken(db, views[0].run.id) for _ in range(4)))
     assert len(set(files)) == 1
 
 
-async def test_who_is_left_out_and_why(db: Db) -> None:
+async def test_a_run_leaves_merchants_out_for_a_reason(db: Db) -> None:
     paid = await db.run(payee)
-    none = await db.run(lambda tx: payee(tx, account=None))
+    without_account = await db.run(lambda tx: payee(tx, account=None))
     little = await db.run(lambda tx: payee(tx, payout_minimum_minor=10_001))
     fees = await db.run(lambda tx: payee(tx, minor=150))  # nothing is left after the fee
     dollars = await db.run(lambda tx: payee(tx, account=NATIONAL, settlement_currency="USD"))
@@ -97,45 +98,45 @@ async def test_who_is_left_out_and_why(db: Db) -> None:
     lost = await db.run(lambda tx: payee(tx, rule=payouts.HoldRule("l" * 32, 3)))
     view = await whole(db, fresh(), fee_minor=150)
     assert view.unreadable == (lost.id,)
-    rows = await db.read(lambda tx: payouts.payouts_of(tx, view.run.id))
-    assert [(one.merchant_id, one.amount_minor, one.fee_minor) for one in rows] == [
+    rows = await db.read(lambda tx: payouts.list_payouts_of_run(tx, view.run.id))
+    assert [(row.merchant_id, row.amount_minor, row.fee_minor) for row in rows] == [
         (paid.id, 9_850, 150)
     ]
-    due = await db.read(lambda tx: payouts.due(tx, 100))
-    assert {one.merchant_id: one.waits_for(NOW) for one in due} == {
-        none.id: "no account", little.id: "below minimum", changed.id: "account changed",
+    due = await db.read(lambda tx: payouts.list_due(tx, 100))
+    assert {row.merchant_id: row.waits_for(NOW) for row in due} == {
+        without_account.id: "no account", little.id: "below minimum", changed.id: "account changed",
         fees.id: None, dollars.id: None, lost.id: None,
     }  # fmt: skip
     # After three days the changed account is paid.
     later = await whole(db, fresh(), NOW + 3 * DAY)
-    rows = await db.read(lambda tx: payouts.payouts_of(tx, later.run.id))
-    assert {one.merchant_id for one in rows} == {changed.id, fees.id}
+    rows = await db.read(lambda tx: payouts.list_payouts_of_run(tx, later.run.id))
+    assert {row.merchant_id for row in rows} == {changed.id, fees.id}
 
 
 async def test_a_payout_that_failed_before_the_file_is_not_in_it(db: Db) -> None:
-    shops = await _shops(db, 2)
+    shops = await _create_shops(db, 2)
     view = await whole(db, fresh())
-    first, second = await _payouts(db, shops)
+    first, second = await _read_payouts(db, shops)
     await db.run(lambda tx: payouts.fail(tx, first.id, "wrong name", "ann", NOW))
     content = await taken(db, view.run.id)
     assert charset.reference(first.id).encode() not in content
     assert charset.reference(second.id).encode() in content
-    # What fails afterwards stays in it: the bank has it.
+    # A payout that fails afterwards remains in the file: the bank has it.
     await db.run(lambda tx: payouts.fail(tx, second.id, "came back", "ann", NOW))
     assert await taken(db, view.run.id) == content
 
 
-async def test_who_was_suspended_after_the_run_is_not_in_its_file(db: Db) -> None:
-    shops = await _shops(db, 2)
+async def test_a_merchant_that_was_suspended_after_the_run_is_not_in_its_file(db: Db) -> None:
+    shops = await _create_shops(db, 2)
     view = await whole(db, fresh())
-    first, second = await _payouts(db, shops)
+    first, second = await _read_payouts(db, shops)
     suspend = ("suspended", ANN, NOW)
     await db.run(lambda tx: merchants.change_status(tx, shops[0].id, *suspend))
     content = await taken(db, view.run.id)
     assert charset.reference(first.id).encode() not in content
     assert content.count(b"<CdtTrfTxInf>") == 1
     assert content.count(charset.reference(second.id).encode()) == 3
-    # It is still pending, and goes back by hand; the file stays as it is.
+    # The payout is still PENDING until an operator fails it; the file does not change.
     await db.run(lambda tx: merchants.change_status(tx, shops[0].id, "resumed", ANN, NOW))
     await db.run(lambda tx: payouts.fail(tx, first.id, "suspended", "ann", NOW))
     assert await taken(db, view.run.id) == content
@@ -143,49 +144,49 @@ async def test_who_was_suspended_after_the_run_is_not_in_its_file(db: Db) -> Non
     await db.run(lambda tx: merchants.change_status(tx, shops[0].id, *suspend))
     with pytest.raises(Invalid, match="must have payouts that may be sent"):
         await taken(db, other.run.id)
-    kept = await db.read(lambda tx: payouts.view_run(tx, other.run.id))
-    assert kept.run.status == "READY"
+    view = await db.read(lambda tx: payouts.view_run(tx, other.run.id))
+    assert view.run.status == "READY"
 
 
-async def test_an_account_that_was_changed_after_the_run_gets_no_money_in_its_file(db: Db) -> None:
-    shops = await _shops(db, 2)
+async def test_a_payout_whose_account_was_changed_after_the_run_fails(db: Db) -> None:
+    shops = await _create_shops(db, 2)
     view = await whole(db, fresh())
-    first, second = await _payouts(db, shops)
+    first, second = await _read_payouts(db, shops)
     await db.run(lambda tx: payouts.change_account(tx, shops[0].id, NATIONAL, ANN, RULE, NOW))
     content = await taken(db, view.run.id)
     assert charset.reference(first.id).encode() not in content
     assert content.count(b"<CdtTrfTxInf>") == 1
     assert content.count(charset.reference(second.id).encode()) == 3
-    failed, kept = await _payouts(db, shops)
-    assert (failed.status, kept.status) == ("FAILED", "PENDING")
+    failed, sent = await _read_payouts(db, shops)
+    assert (failed.status, sent.status) == ("FAILED", "PENDING")
     assert failed.failure_reason == "the bank account was changed after this payout was made"
     assert await taken(db, view.run.id) == content
     # Its money is available again, and waits for the change to be old enough.
-    due = await db.read(lambda tx: payouts.due(tx, 100))
-    assert [(one.merchant_id, one.available, one.waits_for(NOW)) for one in due] == [
+    due = await db.read(lambda tx: payouts.list_due(tx, 100))
+    assert [(row.merchant_id, row.available, row.waits_for(NOW)) for row in due] == [
         (shops[0].id, 10_000, "account changed")
     ]
     async with db.connection() as tx:
         assert (await check_books(tx))[1] == []
 
 
-async def test_a_payout_in_a_sent_file_is_kept_when_its_account_changes_afterwards(db: Db) -> None:
-    """The bank pays by the file: money that were available again would be paid twice."""
-    shops = await _shops(db, 2)
+async def test_a_payout_in_a_sent_file_remains_when_its_account_is_changed(db: Db) -> None:
+    """The bank pays by the file: if the money became available again, it would be paid twice."""
+    shops = await _create_shops(db, 2)
     view = await whole(db, fresh())
     content = await taken(db, view.run.id)
     await db.run(lambda tx: payouts.change_account(tx, shops[0].id, NATIONAL, ANN, RULE, NOW))
     assert await taken(db, view.run.id) == content
-    assert [payout.status for payout in await _payouts(db, shops)] == ["PENDING", "PENDING"]
-    assert await db.read(lambda tx: payouts.due(tx, 100)) == []
+    assert [payout.status for payout in await _read_payouts(db, shops)] == ["PENDING", "PENDING"]
+    assert await db.read(lambda tx: payouts.list_due(tx, 100)) == []
 
 
-async def test_an_account_that_is_changed_while_the_file_is_taken_gets_no_money(db: Db) -> None:
-    shops = await _shops(db, 2)
+async def test_a_payout_whose_account_is_changed_while_the_file_is_taken_fails(db: Db) -> None:
+    shops = await _create_shops(db, 2)
     view = await whole(db, fresh())
 
     class Changing(Db):
-        """A database whose next transaction comes after a change of an account."""
+        """A database in which an account is changed before each transaction."""
 
         def __init__(self) -> None:
             self.__dict__.update(db.__dict__)
@@ -197,11 +198,11 @@ async def test_an_account_that_is_changed_while_the_file_is_taken_gets_no_money(
 
     content = await taken(Changing(), view.run.id)
     assert content.count(b"<CdtTrfTxInf>") == 1
-    assert [one.status for one in await _payouts(db, shops)] == ["FAILED", "PENDING"]
+    assert [payout.status for payout in await _read_payouts(db, shops)] == ["FAILED", "PENDING"]
 
 
-async def test_accounts_that_cannot_be_read_any_more_do_not_hold_up_the_others(db: Db) -> None:
-    shops = sorted(await _shops(db, 2, account=None), key=lambda one: one.id)
+async def test_an_account_that_cannot_be_decrypted_does_not_delay_the_others(db: Db) -> None:
+    shops = sorted(await _create_shops(db, 2, account=None), key=lambda shop: shop.id)
     lost = payouts.HoldRule("l" * 32, 3)
     for shop, rule in zip(shops, (lost, RULE), strict=True):
         change = (shop.id, IBAN, ANN, rule, NOW)
@@ -211,26 +212,26 @@ async def test_accounts_that_cannot_be_read_any_more_do_not_hold_up_the_others(d
     await payouts.perform_run(db, run, KEY, NOW)
     content = await taken(db, run.id)
     assert content.count(b"<CdtTrfTxInf>") == 1
-    failed, kept = await _payouts(db, shops)
-    assert (failed.status, kept.status) == ("FAILED", "PENDING")
+    failed, sent = await _read_payouts(db, shops)
+    assert (failed.status, sent.status) == ("FAILED", "PENDING")
     assert failed.failure_reason == "the bank account must be entered again"
     async with db.connection() as tx:
         assert (await check_books(tx))[1] == []
 
 
-async def test_a_run_whose_accounts_can_none_of_them_be_read_is_not_sent(db: Db) -> None:
-    shops = await _shops(db, 2)
+async def test_a_run_without_accounts_that_can_be_decrypted_is_not_sent(db: Db) -> None:
+    shops = await _create_shops(db, 2)
     view = await whole(db, fresh())
     with pytest.raises(Invalid, match="must have payouts that wait to be sent"):
         await taken(db, view.run.id, key="l" * 32)
-    kept = await db.read(lambda tx: payouts.view_run(tx, view.run.id))
-    assert kept.run.status == "READY"
-    assert {one.status for one in await _payouts(db, shops)} == {"FAILED"}
+    view = await db.read(lambda tx: payouts.view_run(tx, view.run.id))
+    assert view.run.status == "READY"
+    assert {payout.status for payout in await _read_payouts(db, shops)} == {"FAILED"}
     assert (await whole(db, fresh())).sums.pending == 2
 
 
-async def test_a_file_is_taken_in_one_form_and_from_a_whole_run(db: Db) -> None:
-    await _shops(db, 1)
+async def test_a_file_is_taken_in_one_form_and_from_a_complete_run(db: Db) -> None:
+    await _create_shops(db, 1)
     run = await begin(db, fresh())
     with pytest.raises(Invalid, match="run must be complete"):
         await taken(db, run.id)
@@ -244,8 +245,8 @@ async def test_a_file_is_taken_in_one_form_and_from_a_whole_run(db: Db) -> None:
         await taken(db, empty.run.id)
 
 
-async def test_above_the_limit_somebody_else_takes_the_file(db: Db) -> None:
-    await _shops(db, 1)
+async def test_above_the_limit_another_person_must_take_the_file(db: Db) -> None:
+    await _create_shops(db, 1)
     view = await whole(db, fresh())
     with pytest.raises(Invalid, match="another operator than ann"):
         await payouts.send_run(db, view.run.id, FileRequest("xml", ANN, Decimal(50)), KEY, NOW)
@@ -264,7 +265,7 @@ async def test_a_reference_is_one_run(db: Db) -> None:
             await begin(db, fresh(), pay_on=day)
 
 
-async def test_an_account_is_encrypted_versioned_and_audited(db: Db) -> None:
+async def test_accounts_are_encrypted_versioned_and_audited(db: Db) -> None:
     shop = await db.run(lambda tx: payee(tx, account=None))
 
     async def change(account: Any, seen: int | None) -> payouts.StoredAccount:
@@ -275,28 +276,28 @@ async def test_an_account_is_encrypted_versioned_and_audited(db: Db) -> None:
     first = await change(IBAN, 0)
     assert (first.version, first.usable_from, first.shown) == (1, NOW, "DE ···· 3000")
     assert b"37040044" not in first.number
-    assert await change(IBAN, 0) == first  # the same again is no change
+    assert await change(IBAN, 0) == first  # the same account is no change
     with pytest.raises(merchants.Stale):
         await change(NATIONAL, 0)
     second = await change(NATIONAL, 1)
     assert (second.version, second.usable_from) == (2, NOW + 3 * DAY)
     rows = await db.read(lambda tx: merchants.audit_log(tx, shop.id))
-    shown = [row.subject for row in rows if row.action == "payouts account"]
-    assert shown == [
+    subjects = [row.subject for row in rows if row.action == "payouts account"]
+    assert subjects == [
         "DE ···· 3000 → US ···· 6789, of Harbour Books",
         "DE ···· 3000, of Müller & Söhne <GmbH>",
     ]
 
 
-async def test_a_whole_run_is_marked_as_paid_once(db: Db) -> None:
-    shops = [await db.run(payee) for _ in range(3)]
+async def test_a_run_is_marked_as_paid_once(db: Db) -> None:
+    shops = await _create_shops(db)
     view = await whole(db, fresh())
     run_id = view.run.id
     with pytest.raises(Invalid, match="run must be SENT"):
         await payouts.pay_run(db, run_id, "B-1", BOB, NOW)
     await taken(db, run_id)
-    made = [(await db.read(lambda tx, s=shop: payouts.search(tx, s.id)))[0] for shop in shops]
-    await db.run(lambda tx: payouts.fail(tx, made[0].id, "stopped", "ann", NOW))
+    created = await _read_payouts(db, shops)
+    await db.run(lambda tx: payouts.fail(tx, created[0].id, "stopped", "ann", NOW))
     for wrong, field in ((("", BOB), "bank-reference"), (("B-1", Actor("bob", "")), "reason")):
         with pytest.raises(Invalid) as refused:
             await payouts.pay_run(db, run_id, *wrong, NOW)
@@ -306,7 +307,7 @@ async def test_a_whole_run_is_marked_as_paid_once(db: Db) -> None:
     )
     assert sum(paid) == 2
     assert await payouts.pay_run(db, run_id, "B-3", BOB, NOW) == 0
-    now = await db.read(lambda tx: payouts.named(tx, [payout.id for payout in made]))
-    assert sorted(payout.status for payout in now) == ["FAILED", "PAID", "PAID"]
+    ended = await _read_payouts(db, shops)
+    assert sorted(payout.status for payout in ended) == ["FAILED", "PAID", "PAID"]
     async with db.connection() as tx:
         assert (await check_books(tx))[1] == []

@@ -1,4 +1,4 @@
-"""The table of a payout's life, every cell and nothing else; what is refused moves nothing."""
+"""The table of transitions of payouts; a refused transition moves nothing."""
 
 from decimal import Decimal
 from typing import Any
@@ -19,31 +19,30 @@ from support.world import NOW, dump, entries, fresh, merchant, product, session
 LATER = NOW + 5_000
 
 
-async def shop(tx: Tx, available: int = 10_000, **terms: Any) -> Merchant:
-    """Make a merchant with so much available."""
-    made = await merchant(tx, **terms)
+async def create_shop(tx: Tx, available: int = 10_000, **terms: Any) -> Merchant:
+    """Create a merchant with an available balance."""
+    shop = await merchant(tx, **terms)
     if available:
-        asked = adjustments.AdjustmentRequest(
+        recharge = adjustments.AdjustmentRequest(
             kind="recharge", amount_minor=available, reference=fresh(), reason="start", by="ann"
         )
-        await adjustments.request(tx, made.id, asked, None, NOW)
-    return made
+        await adjustments.request(tx, shop.id, recharge, None, NOW)
+    return shop
 
 
-def wanted(amount: int | None = 2_500, **what: Any) -> PayoutRequest:
-    """Ask for a payout."""
-    return PayoutRequest(
-        **({"amount_minor": amount, "reference": fresh(), "reason": "weekly", "by": "ann"} | what)
-    )
+def payout_request(amount: int | None = 2_500, **fields: Any) -> PayoutRequest:
+    """Return a request for a payout."""
+    defaults = {"amount_minor": amount, "reference": fresh(), "reason": "weekly", "by": "ann"}
+    return PayoutRequest(**(defaults | fields))
 
 
-async def created(tx: Tx, merchant_id: str, amount: int | None = 2_500, **what: Any) -> Payout:
+async def create(tx: Tx, merchant_id: str, amount: int | None = 2_500, **fields: Any) -> Payout:
     """Create a payout."""
-    return await payouts.create(tx, merchant_id, wanted(amount, **what), None, NOW)
+    return await payouts.create(tx, merchant_id, payout_request(amount, **fields), None, NOW)
 
 
-async def happen(tx: Tx, payout: Payout, event: str) -> Payout:
-    """Say how the transfer ended."""
+async def end(tx: Tx, payout: Payout, event: str) -> Payout:
+    """Record how the transfer ended."""
     if event == "paid":
         return await payouts.pay(tx, payout.id, "TRN-1", "sent", "ann", LATER)
     if event == "returned":
@@ -52,13 +51,13 @@ async def happen(tx: Tx, payout: Payout, event: str) -> Payout:
 
 
 async def available(tx: Tx, merchant_id: str) -> int:
-    """Return what is available."""
+    """Return a merchant's available balance."""
     balance = await ledger.find_balance(tx, merchant_id, "USD")
     return balance.available if balance else 0
 
 
-async def refused(tx: Tx, step: Any, field: str) -> str:
-    """See that a step is refused because of ``field`` and changes nothing; return the reason."""
+async def assert_refused(tx: Tx, step: Any, field: str) -> str:
+    """Fail unless a step is refused at ``field`` and changes nothing; return the reason."""
     before = await dump(tx)
     with pytest.raises(Invalid) as problem:
         async with tx.transaction():
@@ -82,22 +81,24 @@ TABLE = (
 
 
 async def test_a_payout_leaves_available_when_it_is_created(tx: Tx) -> None:
-    owner = await shop(tx)
-    payout = await created(tx, owner.id, fee_minor=150)
+    owner = await create_shop(tx)
+    payout = await create(tx, owner.id, fee_minor=150)
     assert (payout.status, payout.amount_minor, payout.fee_minor) == ("PENDING", 2_500, 150)
     assert (payout.created_by, payout.approved_by, payout.reason) == ("ann", None, "weekly")
     assert (await entries(tx, owner.id))[1:] == OUT
     assert await available(tx, owner.id) == 7_350
 
 
-@pytest.mark.parametrize(("source", "event", "target", "posts", "left"), TABLE)
-async def test_a_step_of_the_table(tx: Tx, source, event, target, posts, left) -> None:
-    owner = await shop(tx)
-    payout = await created(tx, owner.id, fee_minor=150)
+@pytest.mark.parametrize(("source", "event", "target", "posts", "available_after"), TABLE)
+async def test_a_transition_of_the_table(
+    tx: Tx, source, event, target, posts, available_after
+) -> None:
+    owner = await create_shop(tx)
+    payout = await create(tx, owner.id, fee_minor=150)
     if source == "PAID":
-        payout = await happen(tx, payout, "paid")
+        payout = await end(tx, payout, "paid")
     assert payout.status == source
-    after = await happen(tx, payout, event)
+    after = await end(tx, payout, event)
     assert after == await payouts.find(tx, owner.id, payout.id)
     assert (after.status, after.updated_at) == (target, LATER)
     was_paid = "PAID" in (source, target)
@@ -106,15 +107,15 @@ async def test_a_step_of_the_table(tx: Tx, source, event, target, posts, left) -
     assert failure == (("account closed", LATER) if target == "FAILED" else ("", None))
     assert after.is_returned == (source == "PAID")
     assert (await entries(tx, owner.id))[3:] == posts
-    assert await available(tx, owner.id) == left
+    assert await available(tx, owner.id) == available_after
 
 
 def test_the_table_in_code_is_this_one() -> None:
     table = {(row[0], row[1]): row[2] for row in TABLE} | {(None, "created"): "PENDING"}
-    assert {(step.source, step.event): step.target for step in TRANSITIONS} == table
+    assert {(row.source, row.event): row.target for row in TRANSITIONS} == table
 
 
-NOT_POSSIBLE = [
+IMPOSSIBLE = [
     (before, event)
     for before in ([], ["paid"], ["failed"], ["paid", "returned"])
     for event in EVENTS[1:]
@@ -122,19 +123,19 @@ NOT_POSSIBLE = [
 ]
 
 
-@pytest.mark.parametrize(("before", "event"), NOT_POSSIBLE)
-async def test_what_has_ended_does_not_end_again(tx: Tx, before, event) -> None:
-    payout = await created(tx, (await shop(tx)).id)
+@pytest.mark.parametrize(("before", "event"), IMPOSSIBLE)
+async def test_a_payout_that_has_ended_does_not_end_again(tx: Tx, before, event) -> None:
+    payout = await create(tx, (await create_shop(tx)).id)
     for each in before:
-        payout = await happen(tx, payout, each)
-    reason = await refused(tx, happen(tx, payout, event), "payout")
-    needed = "PAID" if event == "returned" else "PENDING"
-    assert reason.startswith(f"payout must be {needed}: this one is {payout.status}")
+        payout = await end(tx, payout, each)
+    reason = await assert_refused(tx, end(tx, payout, event), "payout")
+    source = "PAID" if event == "returned" else "PENDING"
+    assert reason.startswith(f"payout must be {source}: this one is {payout.status}")
 
 
 PAID = "paid_at = 1, bank_reference = 'B'"
 STATEMENTS = (
-    # what has happened     what a statement sets                                     the rule
+    # events before         columns that a statement sets                         the constraint
     (["paid"], "status = 'PENDING', paid_at = null, bank_reference = ''", "transitions"),
     (["failed"], "status = 'PENDING', failed_at = null, failure_reason = ''", "transitions"),
     (["failed"], f"status = 'PAID', failed_at = null, failure_reason = '', {PAID}", "transitions"),
@@ -146,32 +147,31 @@ STATEMENTS = (
 
 
 @pytest.mark.parametrize(("before", "change", "rule"), STATEMENTS)
-async def test_the_database_refuses_what_is_not_in_the_table(tx: Tx, before, change, rule) -> None:
-    payout = await created(tx, (await shop(tx)).id)
+async def test_the_database_refuses_other_transitions(tx: Tx, before, change, rule) -> None:
+    payout = await create(tx, (await create_shop(tx)).id)
     for each in before:
-        payout = await happen(tx, payout, each)
+        payout = await end(tx, payout, each)
     with pytest.raises(asyncpg.CheckViolationError) as problem:
         async with tx.transaction():
             await tx.execute(f"update payouts set {change} where id = $1", payout.id)
     assert rule in str(problem.value.constraint_name)
 
 
-async def test_after_a_return_the_money_can_be_paid_out_anew(tx: Tx) -> None:
-    owner = await shop(tx)
-    returned = await happen(
-        tx, await happen(tx, await created(tx, owner.id, None), "paid"), "returned"
-    )
-    again = await created(tx, owner.id, None)
-    assert (again.amount_minor, again.status) == (returned.amount_minor, "PENDING")
-    assert (await happen(tx, again, "paid")).status == "PAID"
+async def test_after_a_return_the_money_can_be_paid_out_again(tx: Tx) -> None:
+    owner = await create_shop(tx)
+    first = await end(tx, await create(tx, owner.id, None), "paid")
+    await end(tx, first, "returned")
+    second = await create(tx, owner.id, None)
+    assert (second.amount_minor, second.status) == (first.amount_minor, "PENDING")
+    assert (await end(tx, second, "paid")).status == "PAID"
     assert (await check_books(tx))[1] == []
 
 
-async def test_a_returned_payout_tells_the_merchant(tx: Tx) -> None:
-    owner = await shop(tx)
-    payout = await happen(tx, await created(tx, owner.id, fee_minor=150), "paid")
-    await happen(tx, payout, "returned")
-    await happen(tx, await created(tx, owner.id, 100), "failed")
+async def test_the_merchant_gets_an_event_of_a_returned_payout(tx: Tx) -> None:
+    owner = await create_shop(tx)
+    payout = await end(tx, await create(tx, owner.id, fee_minor=150), "paid")
+    await end(tx, payout, "returned")
+    await end(tx, await create(tx, owner.id, 100), "failed")
     bodies = [
         msgspec.json.decode(row["body"])
         for row in await tx.fetch(
@@ -188,10 +188,10 @@ async def test_a_returned_payout_tells_the_merchant(tx: Tx) -> None:
 
 
 async def test_a_failed_payout_restores_the_balance_exactly(tx: Tx) -> None:
-    owner = await shop(tx, 33_333)
+    owner = await create_shop(tx, 33_333)
     before = await ledger.find_balance(tx, owner.id, "USD")
     assert before is not None
-    await happen(tx, await created(tx, owner.id, None, fee_minor=7), "failed")
+    await end(tx, await create(tx, owner.id, None, fee_minor=7), "failed")
     after = await ledger.find_balance(tx, owner.id, "USD")
     assert after is not None
     accounts = ("pending", "available", "frozen", "reserve", "gateway", "bank", "platform")
@@ -199,13 +199,13 @@ async def test_a_failed_payout_restores_the_balance_exactly(tx: Tx) -> None:
 
 
 async def test_everything_available_is_what_the_fee_leaves(tx: Tx) -> None:
-    owner = await shop(tx, 10_000)
-    payout = await created(tx, owner.id, None, fee_minor=150)
+    owner = await create_shop(tx, 10_000)
+    payout = await create(tx, owner.id, None, fee_minor=150)
     assert (payout.amount_minor, await available(tx, owner.id)) == (9_850, 0)
 
 
 REFUSED: tuple[tuple[int, dict[str, Any], dict[str, Any], str, str], ...] = (
-    # available  terms             payout                         field          the reason says
+    # available  terms             payout                         field          part of the reason
     (10_000, {}, {"amount": 10_001}, "amount", "at most what is available: 100.00 USD"),
     (10_000, {}, {"amount": 10_000, "fee_minor": 1}, "amount", "with the fee of 0.01 USD: 100.00"),
     (0, {}, {"amount": 1}, "amount", "until something is available: it is 0.00 USD"),
@@ -226,55 +226,52 @@ REFUSED: tuple[tuple[int, dict[str, Any], dict[str, Any], str, str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("has", "terms", "what", "field", "says"), REFUSED)
-async def test_what_cannot_be_paid_out(tx: Tx, has, terms, what, field, says) -> None:
-    owner = await shop(tx, has, **terms)
-    assert says in await refused(tx, created(tx, owner.id, **what), field)
+@pytest.mark.parametrize(("balance", "terms", "fields", "field", "reason"), REFUSED)
+async def test_an_invalid_payout_is_refused(tx: Tx, balance, terms, fields, field, reason) -> None:
+    owner = await create_shop(tx, balance, **terms)
+    assert reason in await assert_refused(tx, create(tx, owner.id, **fields), field)
 
 
 async def test_nothing_is_paid_out_while_available_is_below_zero(tx: Tx) -> None:
-    owner = await shop(tx, 100)
-    await take(tx, owner.id, 300)
+    owner = await create_shop(tx, 100)
+    await correct_down(tx, owner.id, 300)
     assert await available(tx, owner.id) == -200
     for amount in (1, None):
-        reason = await refused(tx, created(tx, owner.id, amount), "amount")
+        reason = await assert_refused(tx, create(tx, owner.id, amount), "amount")
         assert reason == "amount must wait until something is available: it is -2.00 USD"
 
 
-async def take(tx: Tx, merchant_id: str, amount: int) -> None:
-    """Correct the balance downwards, because of some order."""
+async def correct_down(tx: Tx, merchant_id: str, amount: int) -> None:
+    """Reduce the balance by a correction for an order."""
     mug = await product(tx, merchant_id)
     order_id = (await session(tx, merchant_id, mug.id)).order_id
-    asked = adjustments.AdjustmentRequest(
-        kind="correct",
-        amount_minor=-amount,
-        reference=fresh(),
-        reason="twice",
-        by="ann",
+    correction = adjustments.AdjustmentRequest(
+        kind="correct", amount_minor=-amount, reference=fresh(), reason="twice", by="ann",
         order_id=order_id,
-    )
-    await adjustments.request(tx, merchant_id, asked, None, NOW)
+    )  # fmt: skip
+    await adjustments.request(tx, merchant_id, correction, None, NOW)
 
 
 async def test_the_same_reference_is_the_same_payout(tx: Tx) -> None:
-    owner = await shop(tx)
-    first = await created(tx, owner.id, fee_minor=150, reference="W-1")
+    owner = await create_shop(tx)
+    first = await create(tx, owner.id, fee_minor=150, reference="W-1")
     before = await dump(tx)
     for amount in (2_500, None):
-        again = await created(tx, owner.id, amount, fee_minor=150, reference=" W-1 ", reason="")
+        again = await create(tx, owner.id, amount, fee_minor=150, reference=" W-1 ", reason="")
         assert again == first
     assert await dump(tx) == before
-    for what in ({"amount": 2_501, "fee_minor": 150}, {"fee_minor": 0}):
-        reason = await refused(tx, created(tx, owner.id, reference="W-1", **what), "reference")
+    for fields in ({"amount": 2_501, "fee_minor": 150}, {"fee_minor": 0}):
+        repeated = create(tx, owner.id, reference="W-1", **fields)
+        reason = await assert_refused(tx, repeated, "reference")
         assert first.id in reason
-    other = await created(tx, (await shop(tx)).id, 100, reference="W-1")
+    other = await create(tx, (await create_shop(tx)).id, 100, reference="W-1")
     assert other.id != first.id
 
 
-async def test_the_same_reference_stays_the_payout_that_failed(tx: Tx) -> None:
-    owner = await shop(tx)
-    failed = await happen(tx, await created(tx, owner.id, reference="W-1"), "failed")
-    assert await created(tx, owner.id, reference="W-1") == failed
+async def test_the_reference_of_a_failed_payout_returns_that_payout(tx: Tx) -> None:
+    owner = await create_shop(tx)
+    failed = await end(tx, await create(tx, owner.id, reference="W-1"), "failed")
+    assert await create(tx, owner.id, reference="W-1") == failed
 
 
 APPROVAL = (
@@ -291,24 +288,28 @@ APPROVAL = (
 
 
 @pytest.mark.parametrize(("limit", "amount", "fee", "approved_by", "is_refused"), APPROVAL)
-async def test_a_second_operator(tx: Tx, limit, amount, fee, approved_by, is_refused) -> None:
-    owner = await shop(tx)
+async def test_above_the_limit_a_second_operator_must_approve(
+    tx: Tx, limit, amount, fee, approved_by, is_refused
+) -> None:
+    owner = await create_shop(tx)
     above = None if limit is None else Decimal(limit)
-    ask = wanted(amount, fee_minor=fee, approved_by=approved_by)
-    work = payouts.create(tx, owner.id, ask, above, NOW)
+    request = payout_request(amount, fee_minor=fee, approved_by=approved_by)
+    creation = payouts.create(tx, owner.id, request, above, NOW)
     if is_refused:
-        assert "second person" in await refused(tx, work, "amount")
+        assert "second person" in await assert_refused(tx, creation, "amount")
     else:
-        assert (await work).approved_by == approved_by
+        assert (await creation).approved_by == approved_by
 
 
-async def test_every_step_is_in_the_audit_log(tx: Tx) -> None:
-    owner = await shop(tx)
-    first = await created(tx, owner.id, fee_minor=150, approved_by="bob")
-    await happen(tx, first, "paid")
-    second = await created(tx, owner.id, None)
-    await happen(tx, second, "failed")
-    rows = list(reversed(await merchants.audit_log(tx, owner.id)))[2:]  # made, and recharged
+async def test_every_transition_is_in_the_audit_log(tx: Tx) -> None:
+    owner = await create_shop(tx)
+    first = await create(tx, owner.id, fee_minor=150, approved_by="bob")
+    await end(tx, first, "paid")
+    second = await create(tx, owner.id, None)
+    await end(tx, second, "failed")
+    rows = list(reversed(await merchants.audit_log(tx, owner.id)))[
+        2:
+    ]  # without creation and recharge
     assert [(row.who, row.action, row.subject, row.reason) for row in rows] == [
         (
             "ann",
@@ -323,35 +324,35 @@ async def test_every_step_is_in_the_audit_log(tx: Tx) -> None:
 
 
 @pytest.mark.parametrize("bank_reference", ["", " ", "a" * 141, "a\nb"])
-async def test_a_bank_reference_is_text(tx: Tx, bank_reference) -> None:
-    payout = await created(tx, (await shop(tx)).id)
-    work = payouts.pay(tx, payout.id, bank_reference, "sent", "ann", LATER)
-    await refused(tx, work, "bank-reference")
+async def test_an_invalid_bank_reference_is_refused(tx: Tx, bank_reference) -> None:
+    payout = await create(tx, (await create_shop(tx)).id)
+    payment = payouts.pay(tx, payout.id, bank_reference, "sent", "ann", LATER)
+    await assert_refused(tx, payment, "bank-reference")
 
 
-async def test_a_failure_says_why(tx: Tx) -> None:
-    payout = await created(tx, (await shop(tx)).id)
-    await refused(tx, payouts.fail(tx, payout.id, " ", "ann", LATER), "reason")
+async def test_a_failure_requires_a_reason(tx: Tx) -> None:
+    payout = await create(tx, (await create_shop(tx)).id)
+    await assert_refused(tx, payouts.fail(tx, payout.id, " ", "ann", LATER), "reason")
 
 
-async def test_what_is_not_there(tx: Tx) -> None:
-    owner, stranger = await shop(tx), await shop(tx)
-    payout = await created(tx, owner.id)
+async def test_unknown_merchants_and_payouts_are_not_found(tx: Tx) -> None:
+    owner, other = await create_shop(tx), await create_shop(tx)
+    payout = await create(tx, owner.id)
     with pytest.raises(NotFound, match="there is no merchant mer_x"):
-        await created(tx, "mer_x")
+        await create(tx, "mer_x")
     with pytest.raises(NotFound, match="there is no payout po_x"):
         await payouts.pay(tx, "po_x", "TRN", "sent", "ann", LATER)
     with pytest.raises(NotFound):
-        await payouts.find(tx, stranger.id, payout.id)
-    assert await payouts.search(tx, stranger.id) == []
+        await payouts.find(tx, other.id, payout.id)
+    assert await payouts.search(tx, other.id) == []
     assert await payouts.search(tx, owner.id, "PENDING") == [payout]
 
 
-async def test_currencies_without_decimals(tx: Tx) -> None:
-    owner = await shop(tx, 500, settlement_currency="JPY")
-    ask = wanted(500)
+async def test_limits_hold_for_currencies_without_decimals(tx: Tx) -> None:
+    owner = await create_shop(tx, 500, settlement_currency="JPY")
+    request = payout_request(500)
     with pytest.raises(Invalid, match="second person"):
         async with tx.transaction():
-            await payouts.create(tx, owner.id, ask, Decimal("499.99"), NOW)
-    payout = await payouts.create(tx, owner.id, ask, Decimal(500), NOW)
-    assert payouts.PayoutOut.of(payout).amount == "500.00"
+            await payouts.create(tx, owner.id, request, Decimal("499.99"), NOW)
+    payout = await payouts.create(tx, owner.id, request, Decimal(500), NOW)
+    assert payouts.PayoutOut.from_payout(payout).amount == "500.00"

@@ -60,13 +60,13 @@ async def _sent(db: Db, number: int = 3) -> list[payouts.Payout]:
 
 
 async def _now(db: Db, sent: list[payouts.Payout]) -> list[tuple[str, str]]:
-    found = await db.read(lambda tx: payouts.named(tx, [one.id for one in sent]))
+    found = await db.read(lambda tx: payouts.find_many(tx, [one.id for one in sent]))
     by_id = {one.id: (one.status, one.bank_reference or one.failure_reason) for one in found}
     return [by_id[one.id] for one in sent]
 
 
 async def _inbox(db: Db) -> list[tuple[str, str, str]]:
-    found = await db.read(lambda tx: reconciliation.opened(tx, limit=1000))
+    found = await db.read(lambda tx: reconciliation.list_differences(tx, limit=1000))
     return [(one.what, one.ours, one.theirs) for one in found]
 
 
@@ -136,15 +136,15 @@ async def test_bookings_that_concern_no_payout_wait_for_nobody(db: Db) -> None:
     result = await apply(db, content)
     assert (result.lines, result.sent, result.found, result.other) == (5, 1, 0, len(OTHERS))
     assert (await _inbox(db), await db.read(reconciliation.count_open)) == ([], 0)
-    bookings = await db.read(reconciliation.bookings)
+    bookings = await db.read(reconciliation.list_bookings)
     assert sorted(booking.theirs for booking in bookings) == [
         "12.00 EUR credit", "1250.00 EUR debit, B-8", "3.50 EUR debit, B-9", "80.00 EUR debit",
     ]  # fmt: skip
-    assert await db.read(lambda tx: reconciliation.opened(tx, resolved=True)) == []
+    assert await db.read(lambda tx: reconciliation.list_differences(tx, resolved=True)) == []
     again = await apply(db, content)
     assert (again.is_new, again.found, again.other) == (False, 0, len(OTHERS))
     await apply(db, statement(OTHERS[0]))  # the same booking in another file
-    assert len(await db.read(reconciliation.bookings)) == len(OTHERS)
+    assert len(await db.read(reconciliation.list_bookings)) == len(OTHERS)
 
 
 @pytest.mark.parametrize("line", CONCERNED, ids=map(str, range(len(CONCERNED))))
@@ -178,7 +178,7 @@ async def test_a_payout_that_the_bank_returns_after_it_was_paid_comes_back_once(
     assert await _available(db, sent) == 0
     result = await apply(db, statement(credit))
     assert (result.returned, result.found) == (1, 0)
-    (payout,) = await db.read(lambda tx: payouts.named(tx, [sent.id]))
+    (payout,) = await db.read(lambda tx: payouts.find_many(tx, [sent.id]))
     assert (payout.status, payout.bank_reference, payout.is_returned) == ("FAILED", "B-1", True)
     assert payout.failure_reason == "AC04 closed (bank reference B-2)"
     assert await _available(db, sent) == 10_000
@@ -325,14 +325,14 @@ async def test_a_line_that_the_bank_does_not_name_is_another_in_each_file(
     (sent,) = await _sent(db, 1)
     today = statement(entry(name))
     assert (await apply(db, today)).found == 1
-    (found,) = await db.read(reconciliation.opened)
+    (found,) = await db.read(reconciliation.list_differences)
     await db.run(lambda tx: reconciliation.resolve(tx, found.id, BOB, NOW))
     assert (await apply(db, today)).is_new is False
     assert await _inbox(db) == []
     later = await apply(db, statement(entry(name), entry(sent.id)))
     assert later.found == 1
     assert await _inbox(db) == [("missing in ledger", "", "100.00 EUR debit")]
-    (other,) = await db.read(reconciliation.opened)
+    (other,) = await db.read(reconciliation.list_differences)
     assert other.reference == f"{name} line 1 of {later.file_id}".strip()
 
 
@@ -573,4 +573,4 @@ async def test_a_hostile_file_is_refused_and_leaves_nothing(
     with pytest.raises(Invalid, match=says) as refused:
         await apply(db, content)
     assert refused.value.field == "file"
-    assert await db.read(reconciliation.files) == []
+    assert await db.read(reconciliation.list_files) == []

@@ -26,7 +26,7 @@ async def _compare(db: Db, *rows: str) -> Result:
 
 
 async def _open(db: Db) -> list[OpenDifference]:
-    return await db.read(lambda tx: reconciliation.opened(tx, "sandbox"))
+    return await db.read(lambda tx: reconciliation.list_differences(tx, "sandbox"))
 
 
 async def test_a_difference_is_there_once_and_goes_when_a_report_has_it(db: Db) -> None:
@@ -38,12 +38,12 @@ async def test_a_difference_is_there_once_and_goes_when_a_report_has_it(db: Db) 
     assert [(one.what, one.reference, one.merchant_id) for one in found] == [
         ("missing in report", attempt, order.merchant_id), ("missing in ledger", "att_x", ""),
     ]  # fmt: skip
-    assert len(await db.read(reconciliation.files)) == 1
+    assert len(await db.read(reconciliation.list_files)) == 1
     later = (f"payment,{attempt},9.99,USD,{NOW}", f"payment,att_x,5.00,USD,{NOW}")
     assert (await _compare(db, *later)).matched == 1
     (left,) = await _open(db)
     assert left.reference == "att_x"
-    done = await db.read(lambda tx: reconciliation.opened(tx, resolved=True))
+    done = await db.read(lambda tx: reconciliation.list_differences(tx, resolved=True))
     assert [(one.reference, one.resolved_by) for one in done] == [(attempt, "opentill")]
     async with db.connection() as tx:
         assert await reconciliation.count_open(tx) == 1

@@ -168,7 +168,7 @@ async def _noted_later(db: Db, *ends: str) -> disputes.Dispute:
     for number, end in enumerate(("OPENED", *ends), 1):
         now = NOW + number
         await db.run(lambda tx, end=end, now=now: world.dispute_said(tx, order, end, now))
-    (ended,) = await db.read(lambda tx: disputes.of_order(tx, order.merchant_id, order.id))
+    (ended,) = await db.read(lambda tx: disputes.list_for_order(tx, order.merchant_id, order.id))
     ids = ended.merchant_id, ended.id
     await db.run(lambda tx: disputes.add_note(tx, *ids, "It is over.", "ann", NOW + DAY))
     return ended

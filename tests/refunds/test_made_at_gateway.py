@@ -133,7 +133,7 @@ async def test_a_refund_of_ours_is_never_taken_for_one_made_at_the_provider(tx: 
     own = await refunded(tx, order, "4.00")
     await refund_said(tx, own, "UNKNOWN")
     await report(tx, order, 400, refund_id=own.id, ref="rf_7")
-    assert [one.id for one in await refunds.of_order(tx, order.merchant_id, order.id, 9)] == [
+    assert [one.id for one in await refunds.list_for_order(tx, order.merchant_id, order.id, 9)] == [
         own.id
     ]
     # Nor is one that the provider then reports under its own id only.
@@ -255,7 +255,7 @@ async def test_a_failure_that_overtakes_its_refund_leaves_nothing(tx: Tx) -> Non
     order = await in_status(tx, "PAID")
     await report(tx, order, 400, status="REFUSED")
     await report(tx, order, 400)
-    assert await refunds.of_order(tx, order.merchant_id, order.id, 9) == []
+    assert await refunds.list_for_order(tx, order.merchant_id, order.id, 9) == []
     assert await refunds.list_open(tx, order.merchant_id) == []
 
 

@@ -185,7 +185,7 @@ async def _check_order(db: Db, contest: Contest) -> str:
     order_id, shop_id = contest.order.id, contest.order.merchant_id
     async with db.snapshot() as tx:
         order = await orders.find(tx, shop_id, order_id)
-        rows = await refunds.of_order(tx, shop_id, order_id, 100)
+        rows = await refunds.list_for_order(tx, shop_id, order_id, 100)
         cases = await tx.fetch(
             "select kind, refund_id from refund_cases where merchant_id = $1 and order_id = $2"
             " and closed_at is null",

@@ -99,7 +99,7 @@ async def waiting(tx: Tx) -> list[Waiting]:
     ]
     requests += [
         structs.convert(row, Waiting, kind="payout", about=row.reference)
-        for row in await payouts.waiting(tx)
+        for row in await payouts.list_requests(tx)
     ]
     requests += [
         structs.convert(row, Waiting, kind=row.action, fee_minor=0, about=row.subject)

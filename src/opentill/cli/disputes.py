@@ -58,7 +58,7 @@ def register(app: typer.Typer) -> None:
 def _shown(dispute: "Dispute") -> dict[str, Any]:
     from opentill.disputes import DisputeOut
 
-    return {"merchantId": dispute.merchant_id, **output.plain(DisputeOut.of(dispute))}
+    return {"merchantId": dispute.merchant_id, **output.plain(DisputeOut.from_dispute(dispute))}
 
 
 def _shown_file(file: "Evidence") -> dict[str, Any]:
@@ -214,7 +214,7 @@ def show(
         dispute_row = await resolve.dispute(tx, dispute)
         return (
             dispute_row,
-            await disputes.notes(tx, dispute_row),
+            await disputes.list_notes(tx, dispute_row),
             await disputes.list_evidence(tx, dispute_row),
         )
 
@@ -224,7 +224,7 @@ def show(
         "merchantId": shown_one.merchant_id,
         "gateway": shown_one.gateway,
         "gatewayRef": shown_one.gateway_ref,
-        **output.plain(disputes.DisputeDetail.of(shown_one, notes)),
+        **output.plain(disputes.DisputeDetail.from_dispute(shown_one, notes)),
     }
     if as_json:
         output.show({**shown, "evidence": files}, as_json=True)

@@ -58,7 +58,7 @@ def refund(
 
     seen = session.transact(look)
     if not isinstance(seen, _Seen):
-        return output.Result(RefundOut.of(seen))  # a repetition
+        return output.Result(RefundOut.from_refund(seen))  # a repetition
     if not force:
         _check_on(seen.merchant)
     output.say(_described(seen))
@@ -151,7 +151,7 @@ async def _refund(
     from opentill.refunds import RefundOut
 
     async def shown(_tx: "Tx", refund: "Refund") -> RefundOut:
-        return RefundOut.of(refund)
+        return RefundOut.from_refund(refund)
 
     quote, order = seen.quote, seen.order
     await merchants.lock(tx, order.merchant_id)

@@ -47,7 +47,7 @@ def account(merchant_id: str) -> dict[str, Any]:
 
     async def work(tx: "Tx") -> "StoredAccount":
         await merchants.find(tx, merchant_id)
-        stored = await payouts.account(tx, merchant_id)
+        stored = await payouts.find_account(tx, merchant_id)
         return or_not_found(stored, f"{merchant_id} has no bank account yet")
 
     return _account_shown(session.query(work))
@@ -162,7 +162,7 @@ def run(
         currency=currency,
         reference=reference,
         actor=actor,
-        source=payouts.check_from(own, currency),
+        source=payouts.require_source_account(own, currency),
         fee_minor=inputs.amount("fee", fee, currency) or 0,
         pay_on=pay_on,
     )
@@ -174,7 +174,7 @@ def run(
             with progress("making payouts"):
                 done = await payouts.perform_run(db, begun, settings.secret_key, now)
             async with db.connection() as tx:
-                left = [one for one in await payouts.due(tx, 1000) if one.currency == currency]
+                left = [one for one in await payouts.list_due(tx, 1000) if one.currency == currency]
             return done, len(left)
 
     done, left = session.run(work())
@@ -206,11 +206,13 @@ def runs(
     from opentill.core import money
 
     if run_id is None:
-        newest = session.query(lambda tx: payouts.newest_runs(tx, limit))
+        newest = session.query(lambda tx: payouts.list_runs(tx, limit))
         return output.Result([_run_shown(one) for one in newest], _RUN_COLUMNS)
 
     async def work(tx: "Tx") -> "tuple[RunView, list[Any]]":
-        return await payouts.view_run(tx, run_id), await payouts.payouts_of(tx, run_id, "", limit)
+        return await payouts.view_run(tx, run_id), await payouts.list_payouts_of_run(
+            tx, run_id, "", limit
+        )
 
     view, listed = session.query(work)
     rows = [
@@ -323,7 +325,7 @@ def report(
                 )  # fmt: skip
 
     done = session.run(work(session.settings()))
-    note = "opentill reconcile inbox shows what fits no payout" if done.found else ""
+    note = "opentill reconcile inbox shows what fits no payout" if done.in_inbox else ""
     if not done.is_new:
         note = "This file was read before: nothing was changed."
     if done.waiting:

@@ -46,7 +46,7 @@ def _shown(payout: "Payout") -> dict[str, Any]:
         "createdBy": payout.created_by,
         "approvedBy": payout.approved_by,
     }
-    return {**output.plain(PayoutOut.of(payout)), **own}
+    return {**output.plain(PayoutOut.from_payout(payout)), **own}
 
 
 @acting()
@@ -101,7 +101,7 @@ def waiting() -> output.Result:
     from opentill import payouts
 
     columns = ("id", "merchantId", "amount", "fee", "currency", "askedBy", "createdAt")
-    return output.Result([_waiting(one) for one in session.query(payouts.waiting)], columns)
+    return output.Result([_waiting(one) for one in session.query(payouts.list_requests)], columns)
 
 
 def approve(request_id: str) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def due(
     from opentill.core import money
 
     async def work(tx: "Tx") -> "tuple[list[DuePayout], int]":
-        return await payouts.due(tx, limit), await session.now(tx)
+        return await payouts.list_due(tx, limit), await session.now(tx)
 
     due_payouts, now = session.query(work)
     shown = [

@@ -28,7 +28,7 @@ class ReportKind(NamedTuple):
 
 DISPUTES: Final = ReportKind(
     "disputes",
-    "unmatched",
+    "list_unmatched",
     "UnmatchedOut",
     ("merchantId", "gateway", "gatewayRef", "orderId", "status", "amount", "refusal"),
     """List the disputes that a gateway reported and their orders could not take.
@@ -71,7 +71,7 @@ def list_command(kind: ReportKind) -> Callable[..., output.Result]:
             reports: list[Any] = await getattr(package, kind.list_open)(tx, merchant)
             return reports
 
-        rows = [getattr(package, kind.shown).of(report) for report in session.query(work)]
+        rows = [getattr(package, kind.shown).from_report(report) for report in session.query(work)]
         return output.Result(rows, kind.columns)
 
     command.__doc__ = kind.list_help
@@ -100,7 +100,7 @@ def dismiss_command(kind: ReportKind) -> Callable[..., Any]:
             )
             return await package.dismiss(tx, merchant_id, gateway, gateway_ref, actor.who, now)
 
-        return getattr(package, kind.shown).of(session.transact(work))
+        return getattr(package, kind.shown).from_report(session.transact(work))
 
     command.__doc__ = kind.dismiss_help
     return command

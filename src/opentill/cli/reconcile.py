@@ -87,9 +87,9 @@ def compare(
             output.show(result.differences, as_json=False)
         output.say(
             f"{result.rows} rows, {result.items} items of ours, {result.matched} match,"
-            f" {result.found} differences"
+            f" {result.difference_count} differences"
         )
-    if result.found:
+    if result.difference_count:
         raise typer.Exit(1)
 
 
@@ -98,7 +98,7 @@ async def _check_gateway(db: "Db", settings: "Settings", gateway: str) -> None:
     from opentill.core.errors import Invalid
 
     async with db.connection() as tx:
-        if gateway not in settings.gateways and not await reconciliation.is_known(tx, gateway):
+        if gateway not in settings.gateways and not await reconciliation.has_payments(tx, gateway):
             names = ", ".join(settings.gateways)
             raise Invalid("gateway", f"gateway must be one that took payments, such as {names}")
 
@@ -165,9 +165,9 @@ def inbox(
 
     async def work(tx: "Tx") -> "tuple[list[OpenDifference], int]":
         if bookings:
-            listed = await reconciliation.bookings(tx, limit)
+            listed = await reconciliation.list_bookings(tx, limit)
         else:
-            listed = await reconciliation.opened(tx, source, limit, resolved=resolved)
+            listed = await reconciliation.list_differences(tx, source, limit, resolved=resolved)
         return listed, await reconciliation.count_open(tx)
 
     listed, number = session.query(work)
@@ -239,4 +239,4 @@ def files(
     """List the reports that were read."""
     from opentill import reconciliation
 
-    return session.query(lambda tx: reconciliation.files(tx, limit))
+    return session.query(lambda tx: reconciliation.list_files(tx, limit))

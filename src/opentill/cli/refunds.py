@@ -43,7 +43,7 @@ def done(refund_id: str, *, actor: "Actor") -> "RefundOut":
         await merchants.record_audit(tx, actor, "refund succeeded", *ids, now)
         return await refunds.end_manually(tx, *ids, outcome, now, reporting=reporting)
 
-    return refunds.RefundOut.of(session.transact(work))
+    return refunds.RefundOut.from_refund(session.transact(work))
 
 
 @acting()
@@ -71,7 +71,7 @@ def _give_back(action: "Action", refund_id: str, actor: "Actor") -> output.Resul
         return (await refunds.find_anywhere(tx, refund_id)).merchant_id
 
     async def shown(_tx: "Tx", refund: "Refund") -> "RefundOut":
-        return refunds.RefundOut.of(refund)
+        return refunds.RefundOut.from_refund(refund)
 
     return manual_actions.perform(action, refund_id, actor, find, shown)
 
@@ -95,7 +95,7 @@ def record(
     from opentill.core import money
 
     async def shown(_tx: "Tx", refund: "Refund") -> "RefundOut":
-        return refunds.RefundOut.of(refund)
+        return refunds.RefundOut.from_refund(refund)
 
     async def work(tx: "Tx", now: int) -> output.Result:
         order = await orders.find_anywhere(tx, order_id)

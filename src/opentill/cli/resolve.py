@@ -84,7 +84,7 @@ async def dispute(tx: "Tx", text: str) -> "Dispute":
         order = await orders.find_by_anything(tx, text)
     except NotFound:
         raise missing from None
-    order_disputes = await disputes.of_order(tx, order.merchant_id, order.id)
+    order_disputes = await disputes.list_for_order(tx, order.merchant_id, order.id)
     if not order_disputes:
         raise missing
     if len(order_disputes) > 1:

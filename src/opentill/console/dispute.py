@@ -57,7 +57,7 @@ async def _page(
     async with request.app.db.snapshot() as tx:
         dispute = await disputes.find(tx, merchant_id, request.ids["dispute"])
         merchant = await merchants.find(tx, merchant_id)
-        dispute_notes = await disputes.notes(tx, dispute)
+        dispute_notes = await disputes.list_notes(tx, dispute)
         files = await disputes.list_evidence(tx, dispute)
     return render.page(
         request,

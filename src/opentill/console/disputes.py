@@ -14,7 +14,7 @@ from opentill.console.needs import SOON_MS
 from opentill.console.zone import ZONE
 from opentill.core.money import Money
 from opentill.db.database import Tx
-from opentill.disputes import Dispute, Sought, Status, export
+from opentill.disputes import Dispute, DisputeFilter, Status, export
 from opentill.http import csvfile
 from opentill.portal import downloads, lists, render
 from opentill.portal.lists import Days
@@ -40,11 +40,11 @@ _COLUMNS: Final = (
 _FILE_PAGE: Final = 1000  # rows that each query of the file reads
 
 
-def _read_query(request: PageRequest) -> tuple[Sought, Days, str]:
+def _read_query(request: PageRequest) -> tuple[DisputeFilter, Days, str]:
     """Read the filters and the cursor; also the days with their errors, and the status' choice."""
     days = lists.days(request, ZONE)
     choice = lists.choice(request, "status", tuple(_CHOICES)) or ""
-    query = Sought(
+    query = DisputeFilter(
         statuses=_CHOICES.get(choice, disputes.STATUSES),
         since=days.since,
         until=days.until,
@@ -54,9 +54,11 @@ def _read_query(request: PageRequest) -> tuple[Sought, Days, str]:
     return query, days, choice
 
 
-async def _read_page(tx: Tx, query: Sought, most: int) -> tuple[list[Dispute], Mapping[str, str]]:
+async def _read_page(
+    tx: Tx, query: DisputeFilter, most: int
+) -> tuple[list[Dispute], Mapping[str, str]]:
     """Return disputes, and the names of their merchants by id."""
-    page = await disputes.of_all(tx, query, most)
+    page = await disputes.search_all(tx, query, most)
     return page, await merchants.names(tx, (dispute.merchant_id for dispute in page))
 
 

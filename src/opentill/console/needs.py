@@ -100,12 +100,14 @@ async def _disputes(tx: Tx, now: int) -> list[Item]:
             money=Money(dispute.amount_minor, dispute.currency),
             detail=dispute.reason,
         )
-        for dispute in await disputes.of_all(tx, disputes.Sought(due=now + SOON_MS), MOST)
+        for dispute in await disputes.search_all(
+            tx, disputes.DisputeFilter(due=now + SOON_MS), MOST
+        )
     ]
 
 
 async def _unmatched(tx: Tx, _now: int) -> int:
-    return len((await disputes.unmatched(tx))[:MOST])
+    return len((await disputes.list_unmatched(tx))[:MOST])
 
 
 async def _refund_cases(tx: Tx, _now: int) -> int:

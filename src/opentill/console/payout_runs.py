@@ -52,8 +52,8 @@ async def _list_page(
 ) -> Response:
     localizer = request.localizer
     async with request.app.db.connection() as tx:
-        due = await payouts.due(tx, _MOST_DUE)
-        runs = await payouts.newest_runs(tx, 50)
+        due = await payouts.list_due(tx, _MOST_DUE)
+        runs = await payouts.list_runs(tx, 50)
         waiting = await approvals.waiting_of_reports(tx)
     payable: dict[str, list[int]] = {}
     for row in due:
@@ -91,7 +91,7 @@ async def start_run(request: PageRequest) -> Response:
             currency=values["currency"],
             reference=values["reference"],
             actor=actor,
-            source=payouts.check_from(_own_accounts(request), values["currency"]),
+            source=payouts.require_source_account(_own_accounts(request), values["currency"]),
             pay_on=values["on"] or None,
         )
         run = await request.app.db.run(lambda tx: payouts.start_run(tx, run_request, request.now))
@@ -129,7 +129,9 @@ async def _run_page(
     localizer, after = request.localizer, request.query.get("after", "")
     async with request.app.db.connection() as tx:
         view = await payouts.view_run(tx, request.ids["run"])
-        rows = await payouts.payouts_of(tx, view.run.id, after if is_id(after) else "", _PAGE_SIZE)
+        rows = await payouts.list_payouts_of_run(
+            tx, view.run.id, after if is_id(after) else "", _PAGE_SIZE
+        )
     return render.page(
         request,
         "payout_run.html",
@@ -218,8 +220,8 @@ async def apply_bank_report(request: PageRequest) -> Response:
         "read": "new" if result.is_new else "before",
         "sent": result.sent,
         "returned": result.returned,
-        "known": result.known,
-        "found": result.found,
+        "known": result.repeated,
+        "found": result.in_inbox,
         "waiting": len(result.waiting),
     }
     return render.see_other(request, f"{PLACE}?{urlencode(counts)}")

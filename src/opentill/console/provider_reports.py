@@ -46,7 +46,7 @@ class ReportKind(NamedTuple):
 
 UNMATCHED: Final = ReportKind(
     "unmatched", f"{CONSOLE_PATH}/needs/unmatched", "status", "disputes dismiss", "disputes.read",
-    disputes.unmatched, disputes.dismiss,
+    disputes.list_unmatched, disputes.dismiss,
 )  # fmt: skip
 REFUND_CASES: Final = ReportKind(
     "refund_cases", f"{CONSOLE_PATH}/needs/refund-cases", "kind", "refunds dismiss",

@@ -35,12 +35,12 @@ async def _list_page(
     state = lists.choice(request, "which", ("open", "resolved")) or "open"
     source = lists.text(request, "source", 32)
     async with request.app.db.connection() as tx:
-        differences = await reconciliation.opened(
+        differences = await reconciliation.list_differences(
             tx, source or None, _MOST_ROWS, resolved=state == "resolved"
         )
         open_count = await reconciliation.count_open(tx)
-        files = await reconciliation.files(tx, 20)
-        bookings = await reconciliation.bookings(tx, _MOST_ROWS)
+        files = await reconciliation.list_files(tx, 20)
+        bookings = await reconciliation.list_bookings(tx, _MOST_ROWS)
     return render.page(
         request,
         "inbox.html",
@@ -77,7 +77,8 @@ async def compare_report(request: PageRequest) -> Response:
         error = N_("The file is no report with the columns that are needed. Nothing was recorded.")
         return await _list_page(request, 400, {"file": error})
     return render.see_other(
-        request, f"{PLACE}?rows={result.rows}&matched={result.matched}&found={result.found}"
+        request,
+        f"{PLACE}?rows={result.rows}&matched={result.matched}&found={result.difference_count}",
     )
 
 

@@ -93,7 +93,7 @@ async def _dispute(
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         dispute = await _find(tx, request)
-        notes = await disputes.notes(tx, dispute)
+        notes = await disputes.list_notes(tx, dispute)
         files = await disputes.list_evidence(tx, dispute)
         entries = await ledger.list_entries_of(tx, merchant.id, "dispute", dispute.id)
         history = await orders.history(tx, merchant.id, dispute.order_id)

@@ -37,7 +37,7 @@ async def rows(
 ) -> list[Movement]:
     """Return entries of a merchant as rows, in their order."""
     ids = {one.source_id for one in entries if one.source_type == "refund"}
-    orders = await refunds.orders_of(tx, merchant_id, sorted(ids)) if ids else {}
+    orders = await refunds.find_order_ids(tx, merchant_id, sorted(ids)) if ids else {}
 
     def row(entry: Entry) -> Movement:
         def amount(minor: int) -> str:

@@ -21,7 +21,7 @@ async def show(request: PageRequest) -> Response:
     merchant_id, localizer = request.access.merchant_id, request.localizer
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, merchant_id)
-        account = await payouts.account(tx, merchant_id)
+        account = await payouts.find_account(tx, merchant_id)
         held_since = await payouts.account_held_since(tx, merchant_id)
     zone = ZoneInfo(merchant.time_zone)
     days = lists.days(request, zone)

@@ -1,4 +1,4 @@
-"""Disputes: a customer takes a payment back through the bank, and how that ends."""
+"""Disputes: customers demand payments back through their banks."""
 
 from opentill.disputes.evidence import add_evidence, list_evidence, read_evidence
 from opentill.disputes.evidence_model import MAX_BYTES, MAX_FILES, Evidence, EvidenceRefused
@@ -16,7 +16,7 @@ from opentill.disputes.model import (
     UnmatchedOut,
     recovered_at,
 )
-from opentill.disputes.overview import Sought, of_all
+from opentill.disputes.overview import DisputeFilter, search_all
 from opentill.disputes.service import (
     MOST_COUNTED,
     add_note,
@@ -25,14 +25,14 @@ from opentill.disputes.service import (
     decide,
     find,
     find_anywhere,
-    notes,
-    of_order,
+    list_for_order,
+    list_notes,
     open_manually,
     page,
     search,
     set_deadline,
 )
-from opentill.disputes.unmatched import count_unmatched, dismiss, unmatched
+from opentill.disputes.unmatched import count_unmatched, dismiss, list_unmatched
 
 __all__ = [
     "MAX_BYTES",
@@ -42,12 +42,12 @@ __all__ = [
     "TRANSITIONS",
     "Dispute",
     "DisputeDetail",
+    "DisputeFilter",
     "DisputeOut",
     "Event",
     "Evidence",
     "EvidenceRefused",
     "Note",
-    "Sought",
     "Status",
     "Unmatched",
     "UnmatchedOut",
@@ -62,14 +62,14 @@ __all__ = [
     "find",
     "find_anywhere",
     "list_evidence",
-    "notes",
-    "of_all",
-    "of_order",
+    "list_for_order",
+    "list_notes",
+    "list_unmatched",
     "open_manually",
     "page",
     "read_evidence",
     "recovered_at",
     "search",
+    "search_all",
     "set_deadline",
-    "unmatched",
 ]

@@ -1,4 +1,4 @@
-"""``/v1/disputes``: what customers took back through their banks. An extension of the contract."""
+"""``/v1/disputes``: payments that customers dispute. An extension of the contract."""
 
 from typing import Any, Final
 
@@ -11,14 +11,14 @@ from opentill.http.paging import Listing, page_example
 
 async def list_disputes(request: ApiRequest[queries.ListQuery, Nothing]) -> Listing[DisputeOut]:
     """List disputes, newest first."""
-    return await list_counts.respond(request, queries.LISTS, DisputeOut.of)
+    return await list_counts.respond(request, queries.LISTS, DisputeOut.from_dispute)
 
 
 async def get(request: ApiRequest[Nothing, Nothing]) -> DisputeDetail:
     """Return a dispute with its notes."""
     async with request.app.db.connection() as tx:
         dispute = await service.find(tx, request.merchant_id, request.path["id"])
-        return DisputeDetail.of(dispute, await service.notes(tx, dispute))
+        return DisputeDetail.from_dispute(dispute, await service.list_notes(tx, dispute))
 
 
 _DISPUTE: Final[dict[str, Any]] = {

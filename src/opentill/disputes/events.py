@@ -15,7 +15,7 @@ from opentill.webhooks.fields import Amount, Currency
 
 
 class DisputeData(msgspec.Struct, frozen=True, kw_only=True):
-    """A dispute was opened, or decided: closed once, and again if a loss is recovered."""
+    """A dispute was opened or decided: closed once, and again if a loss is recovered."""
 
     dispute_id: Annotated[str, Meta(description="The dispute's id.")]
     order_id: OrderId
@@ -50,10 +50,7 @@ PAYLOADS: Final[dict[Type, type[msgspec.Struct]]] = {
 
 
 def event_of(order: Order, dispute: Dispute, transition: Transition, at: int) -> Event:
-    """Return the event of a transition that a dispute has taken.
-
-    A dispute is closed by WON and by LOST, and once more where the loss is RECOVERED.
-    """
+    """Return the event of a transition that a dispute has taken."""
     data = DisputeData(
         dispute_id=dispute.id,
         order_id=order.id,

@@ -1,6 +1,6 @@
-"""Files that merchants give as evidence: kept as they came, shown to the operator, never changed.
+"""Files of evidence: merchants upload them, the operator downloads them, and nobody changes them.
 
-No gateway takes them from here: the operator sends them on.
+They are not sent to gateways: the operator submits them.
 """
 
 import hashlib
@@ -23,8 +23,8 @@ from opentill.disputes.model import Dispute
 from opentill.merchants import Actor
 
 
-class _ThereAlready(Exception):
-    """Somebody has given the same file meanwhile."""
+class _UploadedMeanwhile(Exception):
+    """A concurrent request has added the same file."""
 
 
 async def list_evidence(tx: Tx, dispute: Dispute) -> list[Evidence]:
@@ -33,7 +33,7 @@ async def list_evidence(tx: Tx, dispute: Dispute) -> list[Evidence]:
 
 
 async def read_evidence(tx: Tx, merchant_id: str, evidence_id: str) -> bytes:
-    """Return what is in a file. Raises NotFound."""
+    """Return the content of a file. Raises NotFound."""
     return or_not_found(
         await queries.EVIDENCE_CONTENT.get(tx, merchant_id=merchant_id, id=evidence_id)
     )
@@ -42,9 +42,9 @@ async def read_evidence(tx: Tx, merchant_id: str, evidence_id: str) -> bytes:
 async def add_evidence(
     db: Db, merchant_id: str, dispute_id: str, name: str, content: bytes, *, actor: Actor, now: int
 ) -> Evidence:
-    """Keep a file for an open dispute, once however often it comes, and write the audit log.
+    """Add a file to an open dispute, and record it in the audit log. Idempotent by its content.
 
-    ``name`` is as its sender has it. Raises NotFound and EvidenceRefused.
+    ``name`` is the file's name on the merchant's computer. Raises NotFound and EvidenceRefused.
     """
     kind = kind_of(content)
     digest = hashlib.sha256(content).digest()
@@ -62,33 +62,32 @@ async def add_evidence(
     )
 
     async def work(tx: Tx) -> Evidence:
-        same = await _same(tx, file)
-        return same or await _add(tx, file, content, actor)
+        return await _find_same(tx, file) or await _add(tx, file, content, actor)
 
     try:
         return await db.run(work)
-    except _ThereAlready:  # without the line in the audit log
+    except _UploadedMeanwhile:  # its entry in the audit log is rolled back
         return await db.run(work)
 
 
-async def _same(tx: Tx, file: Evidence) -> Evidence | None:
-    """Return the file of the dispute with the same content. Raises NotFound."""
+async def _find_same(tx: Tx, file: Evidence) -> Evidence | None:
+    """Return the dispute's file with the same content. Raises NotFound without the dispute."""
     dispute = or_not_found(
         await queries.BY_ID.first(tx, merchant_id=file.merchant_id, id=file.dispute_id)
     )
     files = await list_evidence(tx, dispute)
-    return next((one for one in files if one.sha256 == file.sha256), None)
+    return next((stored for stored in files if stored.sha256 == file.sha256), None)
 
 
 async def _add(tx: Tx, file: Evidence, content: bytes, actor: Actor) -> Evidence:
     subject = f"{file.dispute_id} {file.name} SHA-256 {file.sha256.hex()}"
-    # Its lock comes before the dispute's, as in every command of the operator.
+    # The audit log is locked before the dispute, as in every command of the operator.
     await merchants.record_audit(tx, actor, "disputes evidence", file.merchant_id, subject, file.at)
     key = {"merchant_id": file.merchant_id, "id": file.dispute_id}
     dispute = or_not_found(await queries.LOCKED.first(tx, **key))
     files = await list_evidence(tx, dispute)
-    if any(one.sha256 == file.sha256 for one in files):
-        raise _ThereAlready
+    if any(stored.sha256 == file.sha256 for stored in files):
+        raise _UploadedMeanwhile
     if dispute.status != "OPEN":
         raise EvidenceRefused("closed")
     if len(files) >= MAX_FILES:

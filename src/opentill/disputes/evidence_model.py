@@ -1,4 +1,4 @@
-"""What a file of evidence is: which kinds there are by their content, and how many."""
+"""Files of evidence: their kinds, recognised by content, their names and their limits."""
 
 import re
 from typing import Final, Literal, NamedTuple
@@ -23,7 +23,7 @@ _ACCEPTED: Final[dict[Reason, str]] = {
 
 
 class _Form(NamedTuple):
-    """How the files of a kind begin, what they have further on, and how their names end."""
+    """A kind of file: its first bytes, bytes that follow later, and its file extensions."""
 
     kind: Kind
     start: bytes
@@ -31,23 +31,23 @@ class _Form(NamedTuple):
     endings: tuple[str, ...]
 
 
-# ISO 32000-1, the header and the end of a file; PNG, the signature, IHDR and IEND; ITU-T T.81, the
-# markers SOI and EOI. A PDF begins at its first byte, so that nothing else stands before it.
+# ISO 32000-1: header and end-of-file marker. PNG: signature, IHDR and IEND. ITU-T T.81: the markers
+# SOI and EOI. A PDF must begin at the first byte, so that no other format can precede it.
 _FORMS: Final = (
     _Form("application/pdf", b"%PDF-", b"%%EOF", (".pdf",)),
     _Form("image/png", b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", b"IEND\xaeB`\x82", (".png",)),
     _Form("image/jpeg", b"\xff\xd8\xff", b"\xff\xd9", (".jpg", ".jpeg")),
 )
-_APART: Final = re.compile(r"[/\\]")
-# What a file name cannot have, or what shows it as another: signs of systems, controls, marks that
-# turn text around.
+_SEPARATORS: Final = re.compile(r"[/\\]")
+# Characters that file systems reserve, or that make a name look different: control characters and
+# marks that change the direction of text.
 _UNFIT: Final = re.compile(
     '[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff<>:"|?*;%]'
 )
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of a dispute, without what is in it; ``size`` in bytes."""
+    """A file of a dispute, without its content; ``size`` in bytes."""
 
     merchant_id: str
     id: str
@@ -62,16 +62,16 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EvidenceRefused(Invalid):
-    """A file that is not taken as evidence."""
+    """A file that is not accepted as evidence."""
 
     def __init__(self, why: Reason) -> None:
-        """``why``: which rule it breaks."""
+        """``why``: the rule that the file violates."""
         super().__init__("file", _ACCEPTED[why])
         self.why = why
 
 
 def kind_of(content: bytes) -> Kind:
-    """Return what a file is by its content; its name says nothing. Raises EvidenceRefused."""
+    """Return the kind of a file by its content, not by its name. Raises EvidenceRefused."""
     if not content:
         raise EvidenceRefused("missing")
     if len(content) > MAX_BYTES:
@@ -82,10 +82,10 @@ def kind_of(content: bytes) -> Kind:
     raise EvidenceRefused("kind")
 
 
-def name_of(given: str, kind: Kind) -> str:
-    """Return a file's name for whoever downloads it: no path, and an ending that is its kind's."""
+def name_of(name: str, kind: Kind) -> str:
+    """Return a safe name for downloads: without a path, and with the extension of its kind."""
     endings = next(form.endings for form in _FORMS if form.kind == kind)
-    base = " ".join(_UNFIT.sub(" ", _APART.split(given)[-1]).split()).strip(". ")
+    base = " ".join(_UNFIT.sub(" ", _SEPARATORS.split(name)[-1]).split()).strip(". ")
     if base.lower().endswith(endings):
         stem, _, ending = base.rpartition(".")
     else:

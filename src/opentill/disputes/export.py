@@ -1,4 +1,4 @@
-"""Disputes as CSV: what a file has of each, and the file of a merchant's, oldest first."""
+"""Disputes as CSV: the columns of all files, and the file of a merchant's disputes."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import tzinfo
@@ -32,9 +32,9 @@ _BATCH: Final = 500
 def chunks(
     db: Db, merchant_id: str, status: Status | None, within: tuple[int, int], zone: tzinfo
 ) -> AsyncGenerator[bytes, None]:
-    """Return the file: all disputes that were opened ``within``, inclusive Unix ms.
+    """Yield the CSV file of the disputes that were opened ``within`` (inclusive Unix ms).
 
-    Each time stands there as the clocks of ``zone`` show it, in UTC and in milliseconds.
+    It shows each time in ``zone``, in UTC and in Unix ms.
     """
     header = list(COLUMNS)
     for name, _ in TIMES:
@@ -44,7 +44,7 @@ def chunks(
 
 def cells(dispute: Dispute) -> list[str]:
     """Return the cells of ``COLUMNS``."""
-    shown = DisputeOut.of(dispute)
+    shown = DisputeOut.from_dispute(dispute)
     return [csvfile.format_cell(getattr(shown, field)) for _, field in _SHOWN]
 
 
@@ -62,11 +62,11 @@ async def _rows(
 async def _disputes(
     db: Db, merchant_id: str, status: Status | None, within: tuple[int, int]
 ) -> AsyncIterator[Dispute]:
-    """Yield the disputes, oldest first; no connection is held between two batches."""
+    """Yield the disputes, oldest first; no connection is held between batches."""
     since, last_id = within[0], ""
     while True:
         async with db.connection() as tx:
-            found = await queries.AFTER.all(
+            batch = await queries.AFTER.all(
                 tx,
                 merchant_id=merchant_id,
                 status=status,
@@ -75,8 +75,8 @@ async def _disputes(
                 until=within[1],
                 limit=_BATCH,
             )
-        for dispute in found:
+        for dispute in batch:
             yield dispute
-        if len(found) < _BATCH:
+        if len(batch) < _BATCH:
             return
-        since, last_id = found[-1].created_at, found[-1].id
+        since, last_id = batch[-1].created_at, batch[-1].id

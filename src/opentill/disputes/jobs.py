@@ -1,4 +1,4 @@
-"""What the worker does for disputes: applies unmatched events again."""
+"""The worker's job for disputes: retry unmatched events."""
 
 from opentill.core.money import Money
 from opentill.db import jobs
@@ -9,32 +9,32 @@ from opentill.gateways.model import GatewayDisputeEvent
 
 
 async def match(db: Db, now: int, batch: int = 50) -> int:
-    """Apply a batch of unmatched events again and return how many there were.
+    """Retry a batch of unmatched events and return their number.
 
     A second dispute of an order, for example, can be applied once the first one is won.
     """
     async with db.connection() as tx:
         due = await queries.CLAIM_UNMATCHED.all(tx, now=now, limit=batch)
 
-    async def one(kept: Unmatched) -> None:
+    async def apply(unmatched: Unmatched) -> None:
         gateway_event = GatewayDisputeEvent(
-            attempt_id=kept.attempt_id,
-            dispute_ref=kept.gateway_ref,
-            status=kept.status,
-            amount=Money(kept.amount_minor, kept.currency),
-            reason=kept.reason,
-            respond_by=kept.respond_by,
+            attempt_id=unmatched.attempt_id,
+            dispute_ref=unmatched.gateway_ref,
+            status=unmatched.status,
+            amount=Money(unmatched.amount_minor, unmatched.currency),
+            reason=unmatched.reason,
+            respond_by=unmatched.respond_by,
         )
         await db.run(
             lambda tx: service.apply_outcome(
-                tx, kept.merchant_id, gateway_event, now, gateway=kept.gateway
+                tx, unmatched.merchant_id, gateway_event, now, gateway=unmatched.gateway
             )
         )
 
-    await jobs.each(due, one, lambda kept: kept.gateway_ref)
+    await jobs.each(due, apply, lambda unmatched: unmatched.gateway_ref)
     return len(due)
 
 
 async def make_due(tx: Tx, now: int) -> None:
-    """Make every unmatched event due now that is due later: the clock was set back."""
+    """Make unmatched events that are due later due now, after the clock was set back."""
     await queries.MAKE_DUE.run(tx, now=now)

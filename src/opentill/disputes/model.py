@@ -1,4 +1,4 @@
-"""What a dispute is, the table of its transitions, what they post, and its shapes on the wire."""
+"""Disputes, the table of their transitions and postings, and their views."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 
 
 class Transition(msgspec.Struct, frozen=True):
-    """One allowed transition of a dispute, that of its order, and the event it emits."""
+    """An allowed transition of a dispute, with its order's transition and its event."""
 
     source: Status | None
     event: Event
@@ -29,7 +29,7 @@ class Transition(msgspec.Struct, frozen=True):
     emits: webhooks.Type
 
 
-# contract.md#dispute-transitions, contract.md#event-emitted. What is not here cannot happen.
+# contract.md#dispute-transitions, contract.md#event-emitted. No other transition is possible.
 TRANSITIONS: Final = (
     #    source  event        target       the order is    emits
     Transition(None, "opened", "OPEN", "disputed", "dispute.created"),
@@ -38,7 +38,7 @@ TRANSITIONS: Final = (
     Transition("LOST", "recovered", "RECOVERED", "recovered", "dispute.closed"),
 )
 BY_EVENT: Final = {(row.source, row.event): row for row in TRANSITIONS}
-# The status of a dispute by what its gateway reports.
+# The status of a dispute by its gateway's report.
 REPORTED: Final[dict[DisputeStatus, Status]] = {
     "OPENED": "OPEN",
     "WON": "WON",
@@ -48,7 +48,7 @@ REPORTED: Final[dict[DisputeStatus, Status]] = {
 
 
 def _path(target: Status) -> tuple[Transition, ...]:
-    """Return the transitions that lead from nothing to a status."""
+    """Return the transitions that lead to a status, from the opening on."""
     last = next(row for row in TRANSITIONS if row.target == target)
     return (last,) if last.source is None else (*_path(last.source), last)
 
@@ -59,14 +59,14 @@ PATHS: Final = {status: _path(status) for status in STATUSES}
 def transitions_to(target: Status, current: Status | None) -> tuple[Transition, ...] | None:
     """Return the transitions from a dispute's status to the one that its gateway reports.
 
-    An empty tuple for repeated and late events; several for an event that overtook others. None
-    where the event contradicts what was applied before, such as a win after a loss.
+    Empty for repeated and late events; several for an event that overtook others. None if the event
+    contradicts an earlier one, such as a win after a loss.
     """
-    reached = [None, *(row.target for row in PATHS[target])]
-    if current in reached:
-        return PATHS[target][reached.index(current) :]
-    overtaken = current is not None and target in [row.target for row in PATHS[current]]
-    return () if overtaken else None
+    statuses = [None, *(row.target for row in PATHS[target])]
+    if current in statuses:
+        return PATHS[target][statuses.index(current) :]
+    is_late = current is not None and target in [row.target for row in PATHS[current]]
+    return () if is_late else None
 
 
 class Dispute(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
     disputed_from: Literal["PAID", "SETTLED"]
     offset_minor: int
     reason: str
-    respond_by: int | None  # until when evidence counts, Unix ms; None if nobody has said
+    respond_by: int | None  # deadline for evidence, Unix ms; None if it is unknown
     created_at: int
     updated_at: int
     closed_at: int | None
@@ -99,14 +99,15 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def loss_minor(self) -> int:
-        """What losing the dispute costs: the debit and the fee, in the settled currency."""
+        """The cost of losing the dispute: the debit and the fee, in the settled currency."""
         return self.debit_minor + self.fee_minor
 
 
 def recovered_at(dispute: Dispute, history: Sequence[orders.HistoryRow]) -> int:
     """Return when the bank returned the money of a RECOVERED dispute, Unix ms.
 
-    ``history`` is its order's. Where that is pruned, it is when the dispute was changed last.
+    ``history`` is its order's. If that was pruned, the time of the dispute's last change is
+    returned.
     """
     times = (
         row.at for row in history if row.event == "recovered" and row.cause.startswith(dispute.id)
@@ -114,16 +115,16 @@ def recovered_at(dispute: Dispute, history: Sequence[orders.HistoryRow]) -> int:
     return next(times, dispute.updated_at)
 
 
-# How an unmatched event is closed where no operator does it.
+# `closed_by` of unmatched events that were closed automatically.
 CLOSED_AS_MATCHED: Final = "matched by {}"
 CLOSED_AS_UNDONE: Final = "{} at the gateway"
-_BY_ITSELF: Final = re.compile(r"matched by dp_\w+|(?:won|recovered) at the gateway", re.ASCII)
+_AUTOMATIC: Final = re.compile(r"matched by dp_\w+|(?:won|recovered) at the gateway", re.ASCII)
 
 
 class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
     """A dispute event that cannot be applied to its order, stored until it can be.
 
-    The ledger does not have money that the gateway took or returned by it: see ``ATTENTION``.
+    If the gateway took or returned money by it, the ledger lacks that movement: see ``ATTENTION``.
     """
 
     merchant_id: str
@@ -131,8 +132,8 @@ class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
     gateway_ref: str
     order_id: str
     attempt_id: str
-    status: DisputeStatus  # the last that the gateway reported
-    amount_minor: int  # as the gateway names it, in its own currency
+    status: DisputeStatus  # as the gateway last reported
+    amount_minor: int  # in ``currency``, the gateway's
     currency: str
     reason: str
     respond_by: int | None
@@ -143,22 +144,22 @@ class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
     closed_at: int | None
     closed_by: str | None
-    closed_before: str | None  # how an earlier event was closed, if this one is newer
+    closed_before: str | None  # `closed_by` of an earlier event of this dispute
 
     @property
     def was_closed(self) -> str | None:
-        """Who closed this event or an earlier one, or what became of it; None if nobody did."""
+        """`closed_by` of this event or an earlier one; None if none was closed."""
         return self.closed_by or self.closed_before
 
     @property
     def dismissed_by(self) -> str | None:
-        """The operator who closed this event or an earlier one, if it was one."""
+        """The operator who closed this event or an earlier one; None without one."""
         closed = self.was_closed
-        return None if closed is None or _BY_ITSELF.fullmatch(closed) else closed
+        return None if closed is None or _AUTOMATIC.fullmatch(closed) else closed
 
 
-# Unmatched events by which money moved at the gateway: an operator has to correct the balance,
-# unless the event can be applied after all.
+# Unmatched events by which money moved at the gateway. Unless the event can be applied later, an
+# operator has to correct the balance.
 ATTENTION: Final[tuple[DisputeStatus, ...]] = ("WON", "LOST", "RECOVERED")
 
 
@@ -171,46 +172,46 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     who: str
     note: str
-    by_merchant: bool  # a member of the merchant wrote it, and not the operator
+    by_merchant: bool  # written by a member of the merchant, not by the operator
 
 
 def debit(order: orders.Order, amount_minor: int) -> int:
-    """Return what a dispute of ``amount_minor`` of an order takes, in the settled currency.
+    """Return the debit of a dispute of ``amount_minor`` of an order, in the settled currency.
 
-    A dispute of all that is left takes exactly what refunds have left of the payment's gross. What
-    a refund took of it is its debit and the part of the fee that was returned with it.
+    The debit of the full remaining amount is exactly the payment's gross without the share of
+    refunds: their debits, and the part of the fee that was returned with them.
     """
     left = order.amount_minor - order.refund_held_minor
-    rest = order.gross_settled_minor - order.refund_debit_minor
+    gross_left = order.gross_settled_minor - order.refund_debit_minor
     currency = order.settled_currency
     if order.refund_fee_policy == "RETURNED":
         fee = order.gross_settled_minor - order.net_settled_minor
-        rest -= money.share(fee, order.refund_held_minor, order.amount_minor, currency)
+        gross_left -= money.share(fee, order.refund_held_minor, order.amount_minor, currency)
     if amount_minor == left:
-        return max(0, rest)
-    return money.share(max(0, rest), amount_minor, left, currency)
+        return max(0, gross_left)
+    return money.share(max(0, gross_left), amount_minor, left, currency)
 
 
 def opened(dispute: Dispute) -> list[Movement]:
-    """Return what opening posts: settled money is frozen; pending money only does not settle."""
-    return _frozen(dispute, "FREEZE", "available", "frozen", "Disputed")
+    """Return the movements of an opening: settled money is frozen; pending money does not move."""
+    return _move_settled(dispute, "FREEZE", "available", "frozen", "Disputed")
 
 
 def won(dispute: Dispute) -> list[Movement]:
-    """Return what winning posts."""
-    return _frozen(dispute, "UNFREEZE", "frozen", "available", "Dispute won")
+    """Return the movements of a win."""
+    return _move_settled(dispute, "UNFREEZE", "frozen", "available", "Dispute won")
 
 
 def lost(dispute: Dispute, offset_minor: int, released_minor: int) -> list[Movement]:
-    """Return what losing posts: the loss, and the reserve that covers it.
+    """Return the movements of a loss, which the reserve covers up to ``offset_minor``.
 
-    The part of the reserve that the loss does not use is released: it has nothing left to cover.
+    The rest of the reserve, ``released_minor``, has nothing left to cover and is released.
     """
-    where = dispute.stands_in
+    account = dispute.stands_in
     return [
-        *_frozen(dispute, "UNFREEZE", "frozen", "available", "Dispute lost"),
-        *_move(dispute, "CHARGEBACK", where, "gateway", dispute.debit_minor, "Chargeback"),
-        *_move(dispute, "CHARGEBACK_FEE", where, "platform", dispute.fee_minor, "Chargeback fee"),
+        *_move_settled(dispute, "UNFREEZE", "frozen", "available", "Dispute lost"),
+        *_move(dispute, "CHARGEBACK", account, "gateway", dispute.debit_minor, "Chargeback"),
+        *_move(dispute, "CHARGEBACK_FEE", account, "platform", dispute.fee_minor, "Chargeback fee"),
         *_move(
             dispute, "ROLLING_RESERVE_OFFSET", "reserve", "available", offset_minor,
             "Rolling reserve covers the chargeback",
@@ -223,7 +224,7 @@ def lost(dispute: Dispute, offset_minor: int, released_minor: int) -> list[Movem
 
 
 def recovered(dispute: Dispute) -> list[Movement]:
-    """Return what recovering posts; the fee stays lost."""
+    """Return the movements of a recovery; the fee is not returned."""
     text = "Chargeback recovered"
     return [
         *_move(
@@ -236,11 +237,12 @@ def recovered(dispute: Dispute) -> list[Movement]:
     ]  # fmt: skip
 
 
-def _frozen(
+def _move_settled(
     dispute: Dispute, kind: PostingType, source: Account, target: Account, text: str
 ) -> list[Movement]:
-    frozen = dispute.debit_minor if dispute.disputed_from == "SETTLED" else 0
-    return _move(dispute, kind, source, target, frozen, text)
+    """Return the movement of the debit if the order was settled, else none."""
+    amount = dispute.debit_minor if dispute.disputed_from == "SETTLED" else 0
+    return _move(dispute, kind, source, target, amount, text)
 
 
 def _move(
@@ -252,7 +254,7 @@ def _move(
 
 
 class NoteOut(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody noted about a dispute, and when."""
+    """A note about a dispute."""
 
     at: Annotated[int, Meta(description="When it was noted, Unix ms.")]
     note: Annotated[str, Meta(description="What the operator or your team wrote.")]
@@ -298,8 +300,8 @@ class DisputeOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ]
 
     @classmethod
-    def of(cls, dispute: Dispute) -> Self:
-        """Show a dispute as a list does."""
+    def from_dispute(cls, dispute: Dispute) -> Self:
+        """Return the API's view of a dispute in a list."""
         return structs.convert(dispute, cls, **_amounts(dispute))
 
 
@@ -312,10 +314,10 @@ class DisputeDetail(DisputeOut, frozen=True, kw_only=True, rename="camel"):
     ]
 
     @classmethod
-    def of(cls, dispute: Dispute, notes: list[Note] | None = None) -> Self:
-        """Show a dispute with everything."""
-        shown = [NoteOut(at=note.at, note=note.note) for note in notes or ()]
-        return structs.convert(dispute, cls, **_amounts(dispute), notes=shown)
+    def from_dispute(cls, dispute: Dispute, notes: list[Note] | None = None) -> Self:
+        """Return the API's view of a dispute with its notes."""
+        note_views = [NoteOut(at=note.at, note=note.note) for note in notes or ()]
+        return structs.convert(dispute, cls, **_amounts(dispute), notes=note_views)
 
 
 def _amounts(dispute: Dispute) -> dict[str, str]:
@@ -327,7 +329,7 @@ def _amounts(dispute: Dispute) -> dict[str, str]:
 
 
 class UnmatchedOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An unmatched event as the command line shows it; ``amount`` as the gateway names it."""
+    """An unmatched event as the command line shows it."""
 
     merchant_id: str
     gateway: str
@@ -343,7 +345,7 @@ class UnmatchedOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     closed_by: str | None
 
     @classmethod
-    def of(cls, kept: Unmatched) -> Self:
-        """Show an unmatched event; an amount that cannot be shown says how many minor units."""
-        named = (kept.amount_minor, kept.currency)
-        return structs.convert(kept, cls, amount=money.shown(*named) or money.named(*named))
+    def from_report(cls, unmatched: Unmatched) -> Self:
+        """Show an unmatched event; an amount in an unknown currency is shown in minor units."""
+        amount = (unmatched.amount_minor, unmatched.currency)
+        return structs.convert(unmatched, cls, amount=money.shown(*amount) or money.named(*amount))

@@ -1,6 +1,6 @@
 """All SQL about disputes, notes and evidence.
 
-The order is locked by whoever opens or ends its dispute.
+Whoever opens or ends a dispute must hold its order's lock.
 """
 
 from typing import Annotated
@@ -24,7 +24,7 @@ BY_REF = Query(
 LOCKED = Query(
     Dispute, "select * from disputes where merchant_id = :merchant_id and id = :id for update"
 )
-# For the operator, who has only the dispute's id: one index lookup for each merchant.
+# For the operator, who has only the dispute's id. One index lookup per merchant.
 ANYWHERE = Query(
     Dispute,
     """
@@ -50,7 +50,7 @@ SEARCH = Query(
 )
 
 
-# How many are open, up to a limit.
+# The number of open disputes, up to a limit.
 OPEN = Value(
     int,
     """
@@ -59,8 +59,8 @@ OPEN = Value(
     ) open
     """,
 )
-# Open ones of all merchants that are to be responded to by a time, the first deadline first: of
-# those opened in a range of time, after the one of `:after_at` and `:after_id`.
+# Open disputes of all merchants with a deadline until `:due`, that were opened in a range of time,
+# after the deadline and id of the last page.
 DUE = Query(
     Dispute,
     """
@@ -72,15 +72,15 @@ DUE = Query(
 )
 
 
-# Of all merchants, newest first: of each of some statuses the newest, and of these the newest. Each
-# is a range of its index.
+# Of all merchants, newest first. Each status is read from a range of its index, and the newest of
+# all are returned.
 OF_ALL = Query(
     Dispute,
     """
-    select d.* from unnest(:status::text[]) as wanted (status)
+    select d.* from unnest(:status::text[]) as chosen (status)
     cross join lateral (
         select * from disputes
-        where status = wanted.status and created_at between :since and :until
+        where status = chosen.status and created_at between :since and :until
             and (created_at, id) < (:before_at::bigint, :before_id::text)
         order by created_at desc, id desc limit :limit
     ) d
@@ -99,7 +99,7 @@ class ListQuery(PageQuery, frozen=True, rename="camel"):
 
 
 LISTS = lists(Dispute, "disputes", ListQuery)
-# A page of all disputes of a range of time: those that are open before those that are decided.
+# A page of all disputes of a range of time: open ones before decided ones.
 OPEN_FIRST = Query(
     Dispute,
     """
@@ -108,7 +108,7 @@ OPEN_FIRST = Query(
     order by status <> 'OPEN', created_at desc, id desc limit :limit offset :offset
     """,
 )
-# The next disputes of a range of time, oldest first, after the one of `:since` and `:last_id`.
+# The next disputes of a range of time, oldest first, after `:since` and `:last_id`.
 AFTER = Query(
     Dispute,
     """
@@ -138,7 +138,7 @@ SET_RESPOND_BY = Query(
     returning *
     """,
 )
-# `:offset_minor` is what a loss takes from the reserve.
+# `:offset_minor` is the part of the reserve that covers a loss.
 TRANSITION = Query(
     Dispute,
     """
@@ -155,7 +155,7 @@ NOTES = Query(
     where merchant_id = :merchant_id and dispute_id = :dispute_id order by number
     """,
 )
-# The dispute's row keeps two notes from taking the same number.
+# Updating the dispute's row locks it, so that no two notes get the same number.
 ADD_NOTE = Query(
     Note,
     """
@@ -173,7 +173,7 @@ ADD_NOTE = Query(
     """,
 )
 
-# Files, without what is in them.
+# Columns of a file without its content.
 _EVIDENCE = "merchant_id, id, dispute_id, number, name, kind, size, sha256, who, at"
 EVIDENCE = Query(
     Evidence,
@@ -185,7 +185,7 @@ EVIDENCE = Query(
 EVIDENCE_CONTENT = Value(
     bytes, "select content from dispute_evidence where merchant_id = :merchant_id and id = :id"
 )
-# The dispute's row is locked, so that no two files take one number.
+# The caller must hold the dispute's lock, so that no two files get the same number.
 ADD_EVIDENCE = Query(
     Evidence,
     f"""
@@ -211,7 +211,7 @@ UNMATCHED = Query(
     """,
 )
 # Store an event that cannot be applied, or a later event about the same dispute.
-KEEP_UNMATCHED = Command(
+STORE_UNMATCHED = Command(
     """
     insert into unmatched_disputes (merchant_id, gateway, gateway_ref, order_id, attempt_id, status,
         amount_minor, currency, reason, respond_by, refusal, try_at, tries, created_at, updated_at,
@@ -226,7 +226,7 @@ KEEP_UNMATCHED = Command(
         updated_at = greatest(unmatched_disputes.updated_at, :now)
     """,
 )
-# What is in the way of an event may become something else.
+# An event that still cannot be applied may now fail for another reason.
 CHANGE_REFUSAL = Command(
     """
     update unmatched_disputes set refusal = :refusal
@@ -234,7 +234,7 @@ CHANGE_REFUSAL = Command(
         and closed_at is null
     """,
 )
-# `:closed_by` is who closed it, or what became of it.
+# `:closed_by` is the operator, or why it was closed automatically.
 CLOSE_UNMATCHED = Query(
     Unmatched,
     """
@@ -245,22 +245,23 @@ CLOSE_UNMATCHED = Query(
     returning *
     """,
 )
-# Claim events that are due to be tried again, at growing intervals, and at once when the order was
+# Claim events that are due to be tried again, at growing intervals, or at once if the order was
 # paid after the last try: then the event had overtaken the payment. A minute is allowed for clocks
-# that differ. What was closed before is for a person, and is never applied.
+# that differ. An event whose predecessor was closed is never applied: staff decide about it.
 CLAIM_UNMATCHED = Query(
     Unmatched,
     """
     update unmatched_disputes u
     set tries = u.tries + 1, try_at = :now::bigint + (60000::bigint << least(u.tries + 1, 6))
     from (
-        select merchant_id, gateway, gateway_ref, tries from unmatched_disputes kept
+        select merchant_id, gateway, gateway_ref, tries from unmatched_disputes stored
         where closed_at is null and closed_before is null and (try_at <= :now or exists (
             select from orders o
-            where o.merchant_id = kept.merchant_id and o.id = kept.order_id and o.paid_at <= :now
-                and o.paid_at > case kept.tries when 0 then kept.updated_at - 60000
-                    else kept.try_at - (60000::bigint << least(kept.tries, 6)) end))
-        order by try_at limit :limit for update of kept skip locked
+            where o.merchant_id = stored.merchant_id and o.id = stored.order_id
+                and o.paid_at <= :now
+                and o.paid_at > case stored.tries when 0 then stored.updated_at - 60000
+                    else stored.try_at - (60000::bigint << least(stored.tries, 6)) end))
+        order by try_at limit :limit for update of stored skip locked
     ) due
     where (u.merchant_id, u.gateway, u.gateway_ref)
         = (due.merchant_id, due.gateway, due.gateway_ref)

@@ -1,13 +1,14 @@
-"""Dispute events that cannot be applied to their order: stored, tried again, shown to the operator.
+"""Dispute events that cannot be applied to their order: stored, retried and shown to staff.
 
 A gateway may report a second dispute while one is open, or a dispute before its payment. The money
-that it takes must not be forgotten, though the table of transitions has no row for the event. A
-loss of which a dispute could take a part only is stored as well.
+that it takes must not be forgotten, although the table of transitions has no row for the event. A
+loss that exceeds the dispute's amount is stored as well.
 
-What an operator has dismissed is dealt with, perhaps by an adjustment, and what was closed because
-no money had moved in the end is over: no report of such a dispute is applied any more. A newer one
-is for a person. Of a dispute that is known, so is a report that gives money back after an operator
-has dismissed one of it: what was corrected would be corrected twice.
+An event may be closed by an operator, who may have adjusted the balance, or automatically because
+no money had moved in the end. From then on, no event of a dispute that exists only as unmatched
+event is applied; staff decide about newer ones. For a dispute that exists, this holds for events
+that return money after an operator has dismissed an event: else the balance would be corrected
+twice.
 """
 
 from typing import Final
@@ -33,14 +34,17 @@ _log: Final = structlog.get_logger()
 _LISTED: Final = 500
 
 
-async def last_kept(tx: Tx, attempt: PaymentAttempt, ref: str) -> Unmatched | None:
-    """Return the last unmatched event of a dispute, closed or not; its order is locked."""
+async def find_unmatched(tx: Tx, attempt: PaymentAttempt, ref: str) -> Unmatched | None:
+    """Lock and return a dispute's last unmatched event, closed or not.
+
+    The caller must hold the order's lock.
+    """
     return await queries.UNMATCHED.first(
         tx, merchant_id=attempt.merchant_id, gateway=attempt.gateway, gateway_ref=ref
     )
 
 
-async def keep(
+async def store(
     tx: Tx,
     attempt: PaymentAttempt,
     ref: str,
@@ -48,24 +52,24 @@ async def keep(
     now: int,
     *,
     refusal: str,
-    known: Dispute | None,
+    dispute: Dispute | None,
 ) -> None:
-    """Store a gateway event that was refused, once; ``ref`` is the provider's name of the dispute.
+    """Store an event that cannot be applied. Idempotent.
 
-    The order is locked. ``known`` is the dispute, if there is one. Where there is none, and the
-    dispute is won or recovered before an earlier event of it was closed, no money has moved in the
-    end: the event is closed at once.
+    ``ref`` is the provider's id of the dispute, ``dispute`` ours if it exists. If it does not and
+    the event is a win or a recovery, no money has moved in the end; unless an earlier event was
+    closed, the event is closed at once. The caller must hold the order's lock.
     """
     key = {"merchant_id": attempt.merchant_id, "gateway": attempt.gateway, "gateway_ref": ref}
-    before = await last_kept(tx, attempt, ref)
-    if before is not None and not is_new(before, gateway_event):
+    before = await find_unmatched(tx, attempt, ref)
+    if before is not None and not is_newer(gateway_event, before):
         if before.status == gateway_event.status and before.refusal != refusal:
             await queries.CHANGE_REFUSAL.run(tx, **key, refusal=refusal)
         return
     closed_before = None
     if before is not None:
-        closed_before = before.was_closed if known is None else before.dismissed_by
-    await queries.KEEP_UNMATCHED.run(
+        closed_before = before.was_closed if dispute is None else before.dismissed_by
+    await queries.STORE_UNMATCHED.run(
         tx,
         **key,
         order_id=attempt.order_id,
@@ -79,8 +83,8 @@ async def keep(
         closed_before=closed_before,
         now=now,
     )
-    undone = known is None and closed_before is None
-    if undone and gateway_event.status in ("WON", "RECOVERED"):
+    is_undone = dispute is None and closed_before is None
+    if is_undone and gateway_event.status in ("WON", "RECOVERED"):
         closed_by = CLOSED_AS_UNDONE.format(gateway_event.status.lower())
         await queries.CLOSE_UNMATCHED.first(tx, **key, now=now, closed_by=closed_by)
     elif gateway_event.status in ATTENTION:
@@ -90,30 +94,30 @@ async def keep(
         )  # fmt: skip
 
 
-def is_new(before: Unmatched, gateway_event: GatewayDisputeEvent) -> bool:
-    """Return whether an event is newer than the stored one; repeated and late events are not."""
+def is_newer(gateway_event: GatewayDisputeEvent, before: Unmatched) -> bool:
+    """Whether an event is newer than the stored one; repeated and late events are not."""
     return (
         before.status != gateway_event.status
         and transitions_to(REPORTED[gateway_event.status], REPORTED[before.status]) != ()
     )
 
 
-def why_not_again(dispute: Dispute, gateway_event: GatewayDisputeEvent) -> str | None:
-    """Return that a gateway has opened a dispute again that was decided, None if it has not.
+def refusal_of_reopening(dispute: Dispute, gateway_event: GatewayDisputeEvent) -> str | None:
+    """Return a refusal if a gateway has reopened a dispute that was decided, else None.
 
-    A late report that it was opened has the deadline that is known already; a new one is later than
-    that, and later than the decision.
+    A late report of the opening has a deadline that we know already; that of a reopening is later,
+    and later than the decision.
     """
     if gateway_event.status != "OPENED" or dispute.closed_at is None:
         return None
-    known_until = max(dispute.respond_by or 0, dispute.closed_at)
-    if (gateway_event.respond_by or 0) <= known_until:
+    latest = max(dispute.respond_by or 0, dispute.closed_at)
+    if (gateway_event.respond_by or 0) <= latest:
         return None
     return f"{dispute.id} is {dispute.status}, and the gateway takes evidence again"
 
 
-async def matched(tx: Tx, dispute: Dispute, now: int) -> None:
-    """Close the unmatched event of a dispute that has been applied to its order after all."""
+async def close_matched(tx: Tx, dispute: Dispute, now: int) -> None:
+    """Close the unmatched event of a dispute if the dispute has reached its status meanwhile."""
     if dispute.gateway_ref is None:
         return
     key = {
@@ -121,8 +125,8 @@ async def matched(tx: Tx, dispute: Dispute, now: int) -> None:
         "gateway": dispute.gateway,
         "gateway_ref": dispute.gateway_ref,
     }
-    kept = await queries.UNMATCHED.first(tx, **key)
-    if kept is not None and transitions_to(REPORTED[kept.status], dispute.status) == ():
+    unmatched = await queries.UNMATCHED.first(tx, **key)
+    if unmatched is not None and transitions_to(REPORTED[unmatched.status], dispute.status) == ():
         closed_by = CLOSED_AS_MATCHED.format(dispute.id)
         await queries.CLOSE_UNMATCHED.first(tx, **key, now=now, closed_by=closed_by)
 
@@ -130,7 +134,7 @@ async def matched(tx: Tx, dispute: Dispute, now: int) -> None:
 async def dismiss(
     tx: Tx, merchant_id: str, gateway: str, ref: str, who: str, now: int
 ) -> Unmatched:
-    """Close an unmatched dispute event that the operator has dealt with. Raises NotFound."""
+    """Close an unmatched event that staff have dealt with. Raises NotFound."""
     closed = await queries.CLOSE_UNMATCHED.first(
         tx, merchant_id=merchant_id, gateway=gateway, gateway_ref=ref, now=now, closed_by=who
     )
@@ -139,11 +143,11 @@ async def dismiss(
     )
 
 
-async def unmatched(tx: Tx, merchant_id: str | None = None) -> list[Unmatched]:
-    """Return the latest unmatched events that nobody closed, newest first."""
+async def list_unmatched(tx: Tx, merchant_id: str | None = None) -> list[Unmatched]:
+    """Return the latest open unmatched events, newest first."""
     return await queries.SEARCH_UNMATCHED.all(tx, merchant_id=merchant_id, limit=_LISTED)
 
 
 async def count_unmatched(tx: Tx) -> int:
-    """Return how many unmatched disputes moved money at a gateway."""
+    """Count the open unmatched events that moved money at a gateway."""
     return await queries.COUNT_UNMATCHED.get(tx, statuses=list(ATTENTION)) or 0

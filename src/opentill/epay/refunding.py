@@ -111,7 +111,7 @@ async def _find_earlier(
         earlier_refund = await refunds.find_by_number(tx, merchant_id, number)
         if earlier_refund is not None or _OWN_NUMBER.fullmatch(number) is None:
             return earlier_refund
-        return await refunds.look_for(tx, merchant_id, f"re_{number.removeprefix('re')}")
+        return await refunds.find_or_none(tx, merchant_id, f"re_{number.removeprefix('re')}")
     refund_id = await queries.REFUND_OF_REQUEST.get(
         tx, merchant_id=merchant_id, request=requested.request, after=now - REPEATABLE_MS
     )

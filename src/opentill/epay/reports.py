@@ -95,7 +95,7 @@ async def settlements(app: App, caller: EpayCaller, request: Request, _now: int)
     """``act=settle``: payouts, newest first."""
     limit, offset = _limit(request, 10), _parse_int(request.get("offset"), 0)
     async with app.db.connection() as tx:
-        rows = await payouts.newest(tx, caller.merchant.merchant_id, limit, offset)
+        rows = await payouts.list_newest(tx, caller.merchant.merchant_id, limit, offset)
     return {
         "code": SUCCESS,
         "msg": "查询结算记录成功！",

@@ -37,7 +37,9 @@ async def _find_receipt(request: PageRequest, session_id: str) -> model.Receipt:
     merchant_id = view.order.merchant_id
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, merchant_id)
-        newest_refunds = await refunds.of_order(tx, merchant_id, payment.order_id, MOST_REFUNDS)
+        newest_refunds = await refunds.list_for_order(
+            tx, merchant_id, payment.order_id, MOST_REFUNDS
+        )
         card = await orders.card_of(tx, view.order)
     shop_zone = ZoneInfo(merchant.time_zone)
     return model.Receipt(

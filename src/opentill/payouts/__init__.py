@@ -1,12 +1,11 @@
 """Payouts: the merchant's available money, sent to its bank by the operator."""
 
-from opentill.payouts.accounts import HoldRule, check_from
+from opentill.payouts.accounts import HoldRule, require_source_account
 from opentill.payouts.accounts import change as change_account
 from opentill.payouts.accounts import confirm as confirm_account
-from opentill.payouts.accounts import current as account
-from opentill.payouts.accounts import current_held_since as account_held_since
-from opentill.payouts.bankfile import MEDIA_TYPES
-from opentill.payouts.bankfile import filename as file_name
+from opentill.payouts.accounts import find as find_account
+from opentill.payouts.accounts import find_held_since as account_held_since
+from opentill.payouts.bankfile import MEDIA_TYPES, file_name
 from opentill.payouts.bankfile import make as make_file
 from opentill.payouts.model import (
     BANK_REFERENCE,
@@ -30,14 +29,14 @@ from opentill.payouts.model import (
     WaitingPayout,
     names_account,
 )
-from opentill.payouts.requests import approve, find_request, reject, request, waiting
-from opentill.payouts.runs import described as describe_run
+from opentill.payouts.requests import approve, find_request, list_requests, reject, request
+from opentill.payouts.runs import describe as describe_run
 from opentill.payouts.runs import find as find_run
-from opentill.payouts.runs import in_file as in_file_of_run
+from opentill.payouts.runs import list_newest as list_runs
+from opentill.payouts.runs import list_payouts as list_payouts_of_run
 from opentill.payouts.runs import needs_second as run_needs_second
-from opentill.payouts.runs import newest as newest_runs
 from opentill.payouts.runs import pay as pay_run
-from opentill.payouts.runs import payouts_of
+from opentill.payouts.runs import payouts_in_file
 from opentill.payouts.runs import perform as perform_run
 from opentill.payouts.runs import send as send_run
 from opentill.payouts.runs import start as start_run
@@ -46,13 +45,13 @@ from opentill.payouts.service import (
     LONGEST_BANK_REFERENCE,
     MOST_FAILED,
     create,
-    due,
     fail,
     failed_since,
     find,
     find_anywhere,
-    named,
-    newest,
+    find_many,
+    list_due,
+    list_newest,
     page,
     pay,
     record_return,
@@ -84,41 +83,41 @@ __all__ = [
     "StoredAccount",
     "Transition",
     "WaitingPayout",
-    "account",
     "account_held_since",
     "approve",
     "change_account",
-    "check_from",
     "confirm_account",
     "create",
     "describe_run",
-    "due",
     "fail",
     "failed_since",
     "file_name",
     "find",
+    "find_account",
     "find_anywhere",
+    "find_many",
     "find_request",
     "find_run",
-    "in_file_of_run",
+    "list_due",
+    "list_newest",
+    "list_payouts_of_run",
+    "list_requests",
+    "list_runs",
     "make_file",
-    "named",
     "names_account",
-    "newest",
-    "newest_runs",
     "page",
     "pay",
     "pay_run",
-    "payouts_of",
+    "payouts_in_file",
     "perform_run",
     "record_return",
     "reject",
     "request",
+    "require_source_account",
     "returned_since",
     "run_needs_second",
     "search",
     "send_run",
     "start_run",
     "view_run",
-    "waiting",
 ]

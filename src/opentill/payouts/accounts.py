@@ -1,9 +1,9 @@
 """A merchant's bank account: where its payouts go.
 
-The number is encrypted, and pages, logs and the audit log have its last four characters only. A
-change holds payouts back for some days (decision 0090), so that whoever took over a login cannot
-have money sent away before the merchant has noticed. So does a payout that the bank returned, until
-the account is changed or staff confirm it.
+The number is encrypted; pages, logs and the audit log show only its last four characters. A change
+holds payouts back for some days (decision 0090), so that somebody who took over a login cannot have
+money sent away before the merchant notices. A payout that the bank returned also holds payouts
+back, until the account is changed or staff confirm it.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ _DAY_MS: Final = 86_400_000
 
 
 class HoldRule(msgspec.Struct, frozen=True):
-    """With which key accounts are encrypted, and how many days a change holds payouts back."""
+    """The key that encrypts accounts, and how many days a change holds payouts back."""
 
     secret_key: str
     hold_days: int
@@ -33,13 +33,13 @@ def _purpose(merchant_id: str, version: int) -> str:
     return f"bank account {merchant_id} {version}"
 
 
-async def current(tx: Tx, merchant_id: str) -> StoredAccount | None:
-    """Return a merchant's bank account, None without one."""
+async def find(tx: Tx, merchant_id: str) -> StoredAccount | None:
+    """Return the newest version of a merchant's bank account, None without one."""
     return await queries.ACCOUNT.first(tx, merchant_id=merchant_id)
 
 
 def read(secret_key: str, stored: StoredAccount) -> BankAccount:
-    """Return an account with its whole number. Raises ``encryption.WrongKey``."""
+    """Decrypt an account. Raises ``encryption.WrongKey``."""
     purpose = _purpose(stored.merchant_id, stored.version)
     address = None
     if stored.address is not None:
@@ -64,17 +64,17 @@ async def change(
     now: int,
     seen: int | None = None,
 ) -> StoredAccount:
-    """Send payouts to this account from now on; ``account`` is checked already.
+    """Send payouts to ``account``, which has been validated, from now on.
 
-    ``seen`` is the version that was shown, 0 for none, None for any. The same account again is no
-    change, and another address of its holder holds nothing back. Raises NotFound,
+    ``seen`` is the version that the form showed, 0 for none, None for any. The same account again
+    changes nothing. A change of only the holder's address holds nothing back. Raises NotFound,
     ``merchants.Stale`` and Invalid.
     """
     await merchants.lock(tx, merchant_id)
     await merchants.find(tx, merchant_id)
     actor = operator_actions.check_actor(actor.who, actor.reason)
-    old = await current(tx, merchant_id)
-    old_account = _read_old(old, rule.secret_key)
+    old = await find(tx, merchant_id)
+    old_account = None if old is None else _read_or_none(old, rule.secret_key)
     if old is not None and old_account == account:
         return old
     if seen is not None and seen != (old.version if old else 0):
@@ -90,7 +90,7 @@ async def change(
     if account.address is not None:
         text = msgspec.json.encode(account.address).decode()
         address = encryption.encrypt(rule.secret_key, f"address of {purpose}", text)
-    made = await queries.ADD_ACCOUNT.one(
+    new = await queries.ADD_ACCOUNT.one(
         tx,
         StoredAccount(
             merchant_id=merchant_id,
@@ -109,39 +109,39 @@ async def change(
         ),
     )
     before = f"{old.shown} → " if old else ""
-    subject = f"{before}{made.shown}, of {made.holder}"
+    subject = f"{before}{new.shown}, of {new.holder}"
     await merchants.record_audit(tx, actor, "payouts account", merchant_id, subject, now)
-    return made
+    return new
 
 
 async def held_since(tx: Tx, account: StoredAccount) -> int | None:
-    """Return when the bank returned a payout to an account, Unix ms; None if nothing waits for it.
+    """Return since when a returned payout holds an account's payouts back, Unix ms; None if none.
 
-    The same for a payout that the bank could not send, if it named the account as the reason.
+    A payout that the bank could not send counts as well if the bank named the account as reason.
     """
     return await queries.HELD_SINCE.get(
         tx, merchant_id=account.merchant_id, version=account.version
     )
 
 
-async def current_held_since(tx: Tx, merchant_id: str) -> int | None:
-    """As ``held_since``, of a merchant's account; None without one."""
-    account = await current(tx, merchant_id)
+async def find_held_since(tx: Tx, merchant_id: str) -> int | None:
+    """Like ``held_since``, for a merchant's newest account; None without one."""
+    account = await find(tx, merchant_id)
     return None if account is None else await held_since(tx, account)
 
 
 async def confirm(
     tx: Tx, merchant_id: str, actor: Actor, now: int, seen: tuple[int, int] | None = None
 ) -> StoredAccount:
-    """Let payouts go to an account again although the bank returned one.
+    """Release an account whose payouts are held back because the bank returned one.
 
-    ``seen`` is what was shown: the account's version, and since when it is held. Raises NotFound,
-    ``merchants.Stale``, and Invalid for an account that payouts do not wait for.
+    ``seen`` is what the page showed: the account's version, and since when it is held. Raises
+    NotFound, ``merchants.Stale``, and Invalid for an account that is not held.
     """
     await merchants.lock(tx, merchant_id)
     await merchants.find(tx, merchant_id)
     actor = operator_actions.check_actor(actor.who, actor.reason)
-    account = or_not_found(await current(tx, merchant_id), f"{merchant_id} has no bank account yet")
+    account = or_not_found(await find(tx, merchant_id), f"{merchant_id} has no bank account yet")
     since = await held_since(tx, account)
     if since is None:
         raise Invalid("account", "account must be one to which the bank returned a payout")
@@ -157,18 +157,20 @@ async def confirm(
     return account
 
 
-def _read_old(old: StoredAccount | None, secret_key: str) -> BankAccount | None:
+def _read_or_none(account: StoredAccount, secret_key: str) -> BankAccount | None:
+    """Decrypt an account; None if it was encrypted with another key."""
     try:
-        return None if old is None else read(secret_key, old)
+        return read(secret_key, account)
     except encryption.WrongKey:
-        return None  # it must be entered anew
+        return None
 
 
-def check_from(accounts: dict[str, BankAccount], currency: str) -> BankAccount:
-    """Return the operator's own account of a currency. Raises Invalid where there is none."""
-    found = accounts.get(currency)
-    if found is None:
-        known = ", ".join(accounts) or "none yet"
-        reason = f"currency must be one of OPENTILL_PAYOUT_ACCOUNTS, your own accounts: {known}"
+def require_source_account(accounts: dict[str, BankAccount], currency: str) -> BankAccount:
+    """Return the operator's own account in a currency. Raises Invalid without one."""
+    if currency not in accounts:
+        currencies = ", ".join(accounts) or "none yet"
+        reason = (
+            f"currency must be one of OPENTILL_PAYOUT_ACCOUNTS, your own accounts: {currencies}"
+        )
         raise Invalid("currency", reason)
-    return found
+    return accounts[currency]

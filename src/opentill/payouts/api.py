@@ -1,4 +1,4 @@
-"""``/v1/payouts``: what was and will be sent to the merchant's bank."""
+"""``/v1/payouts``: a merchant's payouts, pending and past."""
 
 from typing import Any, Final
 
@@ -11,13 +11,15 @@ from opentill.payouts.model import PayoutOut
 
 async def list_payouts(request: ApiRequest[queries.ListQuery, Nothing]) -> Listing[PayoutOut]:
     """List payouts, newest first."""
-    return await list_counts.respond(request, queries.LISTS, PayoutOut.of)
+    return await list_counts.respond(request, queries.LISTS, PayoutOut.from_payout)
 
 
 async def get(request: ApiRequest[Nothing, Nothing]) -> PayoutOut:
     """Return a payout."""
     async with request.app.db.connection() as tx:
-        return PayoutOut.of(await service.find(tx, request.merchant_id, request.path["id"]))
+        return PayoutOut.from_payout(
+            await service.find(tx, request.merchant_id, request.path["id"])
+        )
 
 
 _PAYOUT: Final[dict[str, Any]] = {

@@ -1,8 +1,8 @@
-"""The file by which the bank knows what to pay: ISO 20022 pain.001.001.09, or CSV.
+"""The file that tells the bank what to pay: ISO 20022 pain.001.001.09, or CSV.
 
-It is made of rows that do not change any more, so that it has the same bytes however often it is
-made; their SHA-256 is kept with the run. The id of a payout is the end-to-end id, by which the
-bank's report finds it again. Texts are in the letters that banks take (``charset.py``).
+The file is generated from rows that no longer change, so it always has the same bytes; the run
+stores their SHA-256. A payout's id is its end-to-end id, by which the bank's report names it. Texts
+use the characters that banks accept (``charset.py``).
 """
 
 import hashlib
@@ -32,7 +32,7 @@ COLUMNS: Final = (
 ADDRESS_COLUMNS: Final = ("street", "building", "postCode", "town", "addressCountry")
 _MEMORY: Final = 1024 * 1024
 _PIECE: Final = 64 * 1024  # characters
-# Where IBANs are paid by SEPA: the EPC's list of its area, in euro.
+# The countries of SEPA, from the EPC's list.
 _AREA: Final = (
     "AD AL AT BE BG CH CY CZ DE DK EE ES FI FR GB GI GR HR HU IE IS IT LI LT LU LV MC MD ME MK MT "
     "NL NO PL PT RO RS SE SI SK SM VA"
@@ -40,11 +40,11 @@ _AREA: Final = (
 _SEPA: Final = frozenset(_AREA.split())
 
 
-class Letters(NamedTuple):
-    """How a file writes references and names; ``plain``: as they are, as files once did.
+class FileVersion(NamedTuple):
+    """How a version of OpenTill writes the file.
 
-    ``single``: the bank is asked to book each transfer by itself, and addresses are in the file, as
-    in no file once.
+    ``plain``: references and names are not transliterated. ``single``: the bank is asked to book
+    each transfer separately, and the file has the holders' addresses.
     """
 
     plain: bool
@@ -55,54 +55,54 @@ class Letters(NamedTuple):
         return our_id if self.plain else charset.reference(our_id)
 
     def name(self, holder: str, *, sepa: bool, longest: int = LONGEST_HOLDER) -> str:
-        """Write a name. Outside SEPA one that cannot be written in Latin letters stays as it is."""
+        """Write a name. Outside SEPA, a name that Latin letters cannot express is not changed."""
         if self.plain or not (sepa or charset.can_write(holder)):
             return holder
         return charset.text(holder, longest)
 
     def party(self, account: BankAccount, *, sepa: bool) -> str:
-        """Write who holds an account, with the address (PartyIdentification135)."""
-        named = _text("Nm", self.name(account.holder, sepa=sepa))
+        """Write the holder of an account, with the address (PartyIdentification135)."""
+        holder = _text("Nm", self.name(account.holder, sepa=sepa))
         address = account.address
         if address is None or not self.single:
-            return named
-        parts = (
+            return holder
+        lines = (
             ("StrtNm", address.street, 70), ("BldgNb", address.building, 16),
             ("PstCd", address.post_code, 16), ("TwnNm", address.town, 35),
             ("Ctry", address.country, 2),
         )  # fmt: skip
-        written = (
+        elements = (
             _text(tag, self.name(text, sepa=sepa, longest=longest))
-            for tag, text, longest in parts
+            for tag, text, longest in lines
             if text
         )
-        return named + _element("PstlAdr", *written)
+        return holder + _element("PstlAdr", *elements)
 
 
-_LETTERS: Final = (
-    Letters(plain=False),
-    Letters(plain=False, single=False),
-    Letters(plain=True, single=False),
+_VERSIONS: Final = (  # newest first
+    FileVersion(plain=False),
+    FileVersion(plain=False, single=False),
+    FileVersion(plain=True, single=False),
 )
 
 
-def filename(run: Run) -> str:
-    """Name a run's file."""
+def file_name(run: Run) -> str:
+    """Return the name of a run's file."""
     return f"payouts_{run.currency}_{run.pay_on}_{run.id}.{run.form}"
 
 
 async def make(db: Db, run_id: str, secret_key: str) -> IO[bytes]:
-    """Write the file of a run that is SENT, and return it at its beginning.
+    """Write the file of a run that is SENT, and return it, positioned at its start.
 
-    Its digest is kept when it is made first, and compared from then on: a file that was made by a
-    version that wrote it in another way is made in that way again. Raises NotFound, Invalid and
-    ConfigurationError.
+    The first file's digest is stored, and every later file must have the same. If an earlier
+    version of OpenTill wrote the first file, it is written as that version did. Raises NotFound,
+    Invalid and ConfigurationError.
     """
-    for letters in _LETTERS:
-        file = tempfile.SpooledTemporaryFile(max_size=_MEMORY)  # noqa: SIM115 - the caller's from here
+    for version in _VERSIONS:
+        file = tempfile.SpooledTemporaryFile(max_size=_MEMORY)  # noqa: SIM115 - the caller closes it
         try:
-            digest = await _write(db, run_id, secret_key, letters, file)
-            if await _is_first(db, run_id, digest):
+            digest = await _write(db, run_id, secret_key, version, file)
+            if await _matches_first(db, run_id, digest):
                 file.seek(0)
                 return file
         except BaseException:
@@ -113,7 +113,10 @@ async def make(db: Db, run_id: str, secret_key: str) -> IO[bytes]:
     raise ConfigurationError(message)
 
 
-async def _write(db: Db, run_id: str, secret_key: str, letters: Letters, file: IO[bytes]) -> str:
+async def _write(
+    db: Db, run_id: str, secret_key: str, version: FileVersion, file: IO[bytes]
+) -> str:
+    """Write the file and return its SHA-256."""
     digest = hashlib.sha256()
     async with db.snapshot() as tx:
         run = await runs.find(tx, run_id)
@@ -122,9 +125,9 @@ async def _write(db: Db, run_id: str, secret_key: str, letters: Letters, file: I
         sums = await queries.RUN_SUMS.one(tx, run_id=run_id)
         transfers = _transfers(tx, run, secret_key)
         pieces = (
-            _xml(run, sums, transfers, letters)
+            _xml(run, sums, transfers, version)
             if run.form == "xml"
-            else _csv(run, transfers, letters)
+            else _csv(run, transfers, version)
         )
         async for piece in pieces:
             digest.update(piece)
@@ -132,44 +135,44 @@ async def _write(db: Db, run_id: str, secret_key: str, letters: Letters, file: I
     return digest.hexdigest()
 
 
-async def _is_first(db: Db, run_id: str, found: str) -> bool:
-    """Keep the digest of the file that was made first, and return whether it is this one."""
-    await db.run(lambda tx: queries.NOTE_DIGEST.run(tx, id=run_id, sha256=found))
+async def _matches_first(db: Db, run_id: str, digest: str) -> bool:
+    """Store the digest if it is the run's first; return whether the first one equals it."""
+    await db.run(lambda tx: queries.STORE_DIGEST.run(tx, id=run_id, sha256=digest))
     async with db.connection() as tx:
-        return (await runs.find(tx, run_id)).sha256 == found
+        return (await runs.find(tx, run_id)).sha256 == digest
 
 
 async def _transfers(
     tx: Tx, run: Run, secret_key: str
 ) -> AsyncIterator[tuple[Transfer, BankAccount]]:
-    async for one in queries.TRANSFERS.each(tx, run_id=run.id):
+    async for transfer in queries.TRANSFERS.each(tx, run_id=run.id):
         try:
-            yield one, accounts.read(secret_key, one)
+            yield transfer, accounts.read(secret_key, transfer)
         except encryption.WrongKey:
-            message = f"the bank account of {one.merchant_id} is encrypted with another key"
+            message = f"the bank account of {transfer.merchant_id} is encrypted with another key"
             raise ConfigurationError(message) from None
 
 
 def _decimal(minor: int, currency: str) -> str:
-    """Write an amount with the currency's own decimals, as banks take it: 1000 of JPY."""
+    """Write an amount with the currency's own decimals, as banks require: 1000 for JPY."""
     return f"{Decimal(minor).scaleb(-exponent(currency)):f}"
 
 
 _Transfers = AsyncIterator[tuple[Transfer, BankAccount]]
 
 
-async def _csv(run: Run, transfers: _Transfers, letters: Letters) -> AsyncIterator[bytes]:
+async def _csv(run: Run, transfers: _Transfers, version: FileVersion) -> AsyncIterator[bytes]:
     async def rows() -> AsyncIterator[list[str]]:
-        async for one, account in transfers:
-            named = letters.reference(one.payout_id)
+        async for transfer, account in transfers:
+            reference = version.reference(transfer.payout_id)
             yield [
-                named, _decimal(one.amount_minor, one.currency), one.currency, run.pay_on,
-                csvfile.format_cell(account.holder), account.number, account.bic, account.bank_code,
-                account.country, f"Payout {named}",
-                *(_address_cells(account) if letters.single else ()),
+                reference, _decimal(transfer.amount_minor, transfer.currency), transfer.currency,
+                run.pay_on, csvfile.format_cell(account.holder), account.number, account.bic,
+                account.bank_code, account.country, f"Payout {reference}",
+                *(_address_cells(account) if version.single else ()),
             ]  # fmt: skip
 
-    columns = (*COLUMNS, *ADDRESS_COLUMNS) if letters.single else COLUMNS
+    columns = (*COLUMNS, *ADDRESS_COLUMNS) if version.single else COLUMNS
     async for piece in csvfile.encode_rows(columns, rows()):
         yield piece
 
@@ -178,18 +181,18 @@ def _address_cells(account: BankAccount) -> list[str]:
     address = account.address
     if address is None:
         return [""] * len(ADDRESS_COLUMNS)
-    parts = (address.street, address.building, address.post_code, address.town, address.country)
-    return [csvfile.format_cell(part) for part in parts]
+    texts = (address.street, address.building, address.post_code, address.town, address.country)
+    return [csvfile.format_cell(text) for text in texts]
 
 
 # ── XML ──
 
 
-def _element(name: str, *inside: str, **attributes: str) -> str:
-    """Write an element around others, nothing where nothing is inside."""
-    body = "".join(inside)
-    shown = "".join(f' {key}="{escape(value)}"' for key, value in attributes.items())
-    return f"<{name}{shown}>{body}</{name}>" if body else ""
+def _element(name: str, *content: str, **attributes: str) -> str:
+    """Write an element around its content; return "" if that is empty."""
+    body = "".join(content)
+    pairs = "".join(f' {key}="{escape(value)}"' for key, value in attributes.items())
+    return f"<{name}{pairs}>{body}</{name}>" if body else ""
 
 
 def _text(name: str, text: str, **attributes: str) -> str:
@@ -197,7 +200,7 @@ def _text(name: str, text: str, **attributes: str) -> str:
 
 
 def _agent(account: BankAccount) -> str:
-    """Name the bank of an account (BranchAndFinancialInstitutionIdentification6)."""
+    """Write the bank of an account (BranchAndFinancialInstitutionIdentification6)."""
     clearing = CLEARING.get(account.country)
     member = ""
     if account.bank_code and clearing is not None:
@@ -207,47 +210,45 @@ def _agent(account: BankAccount) -> str:
 
 
 def _account(account: BankAccount, currency: str = "") -> str:
-    """Name an account (CashAccount38)."""
+    """Write an account (CashAccount38)."""
     number = account.number
-    named = _text("IBAN", number) if account.is_iban else _element("Othr", _text("Id", number))
-    return _element("Id", named) + _text("Ccy", currency)
+    id_ = _text("IBAN", number) if account.is_iban else _element("Othr", _text("Id", number))
+    return _element("Id", id_) + _text("Ccy", currency)
 
 
-def payment_id(run_id: str, letters: Letters = _LETTERS[0]) -> str:
-    """Name the payment of a run's file (PmtInfId): the bank may book all of it by this name."""
-    return f"{letters.reference(run_id)}-1"
+def payment_id(run_id: str, version: FileVersion = _VERSIONS[0]) -> str:
+    """Return the payment id of a run's file (PmtInfId), by which a bank may book the whole file."""
+    return f"{version.reference(run_id)}-1"
 
 
 def _is_sepa(run: Run, account: BankAccount) -> bool:
     return run.currency == "EUR" and account.is_iban and account.country in _SEPA
 
 
-def _head(run: Run, sums: RunSums, letters: Letters) -> str:
+def _head(run: Run, sums: RunSums, version: FileVersion) -> str:
     """Write everything before the first transfer."""
-    named = letters.reference(run.id)
-    sepa = run.currency == "EUR" and run.source.is_iban
-    holder = letters.name(run.source.holder, sepa=sepa)
-    number, total = str(sums.in_file), _decimal(sums.file_minor, run.currency)
-    made = datetime.fromtimestamp((run.sent_at or 0) // 1000, UTC)
     source = run.source
-    # The debtor's bank must be named; where nobody has said which, it is the bank asked to pay.
+    sepa = run.currency == "EUR" and source.is_iban
+    number, total = str(sums.in_file), _decimal(sums.file_minor, run.currency)
+    sent_at = datetime.fromtimestamp((run.sent_at or 0) // 1000, UTC)
+    # The schema requires the debtor's bank; NOTPROVIDED stands for the bank that gets the file.
     agent = _agent(source) or _element("FinInstnId", _element("Othr", _text("Id", "NOTPROVIDED")))
     group = _element(
         "GrpHdr",
-        _text("MsgId", named),
-        _text("CreDtTm", f"{made:%Y-%m-%dT%H:%M:%S}Z"),
+        _text("MsgId", version.reference(run.id)),
+        _text("CreDtTm", f"{sent_at:%Y-%m-%dT%H:%M:%S}Z"),
         _text("NbOfTxs", number),
         _text("CtrlSum", total),
-        _element("InitgPty", _text("Nm", holder)),
+        _element("InitgPty", _text("Nm", version.name(source.holder, sepa=sepa))),
     )
     payment = (
-        _text("PmtInfId", payment_id(run.id, letters)),
+        _text("PmtInfId", payment_id(run.id, version)),
         _text("PmtMtd", "TRF"),
-        _text("BtchBookg", "false" if letters.single else ""),
+        _text("BtchBookg", "false" if version.single else ""),
         _text("NbOfTxs", number),
         _text("CtrlSum", total),
         _element("ReqdExctnDt", _text("Dt", run.pay_on)),
-        _element("Dbtr", letters.party(source, sepa=sepa)),
+        _element("Dbtr", version.party(source, sepa=sepa)),
         _element("DbtrAcct", _account(source, run.currency)),
         _element("DbtrAgt", agent),
     )
@@ -257,32 +258,31 @@ def _head(run: Run, sums: RunSums, letters: Letters) -> str:
     )
 
 
-def _transfer(run: Run, one: Transfer, account: BankAccount, letters: Letters) -> str:
+def _transfer(run: Run, transfer: Transfer, account: BankAccount, version: FileVersion) -> str:
     sepa = _is_sepa(run, account) and run.source.is_iban
-    named = letters.reference(one.payout_id)
+    reference = version.reference(transfer.payout_id)
+    amount = _decimal(transfer.amount_minor, transfer.currency)
     service = _element("PmtTpInf", _element("SvcLvl", _text("Cd", "SEPA"))) if sepa else ""
     return _element(
         "CdtTrfTxInf",
-        _element("PmtId", _text("InstrId", named), _text("EndToEndId", named)),
+        _element("PmtId", _text("InstrId", reference), _text("EndToEndId", reference)),
         service,
-        _element(
-            "Amt", _text("InstdAmt", _decimal(one.amount_minor, one.currency), Ccy=one.currency)
-        ),
+        _element("Amt", _text("InstdAmt", amount, Ccy=transfer.currency)),
         _text("ChrgBr", "SLEV" if sepa else "SHAR"),
         _element("CdtrAgt", _agent(account)),
-        _element("Cdtr", letters.party(account, sepa=sepa)),
+        _element("Cdtr", version.party(account, sepa=sepa)),
         _element("CdtrAcct", _account(account)),
-        _element("RmtInf", _text("Ustrd", f"Payout {named}")),
+        _element("RmtInf", _text("Ustrd", f"Payout {reference}")),
     )
 
 
 async def _xml(
-    run: Run, sums: RunSums, transfers: _Transfers, letters: Letters
+    run: Run, sums: RunSums, transfers: _Transfers, version: FileVersion
 ) -> AsyncIterator[bytes]:
-    yield _head(run, sums, letters).encode()
+    yield _head(run, sums, version).encode()
     buffer, length = io.StringIO(), 0
-    async for one, account in transfers:
-        length += buffer.write(_transfer(run, one, account, letters) + "\n")
+    async for transfer, account in transfers:
+        length += buffer.write(_transfer(run, transfer, account, version) + "\n")
         if length > _PIECE:
             yield buffer.getvalue().encode()
             buffer, length = io.StringIO(), 0

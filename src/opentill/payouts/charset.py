@@ -1,11 +1,11 @@
-"""The letters that banks take: EPC217-08, "SEPA Requirements for an Extended Character Set".
+"""The characters that banks accept: EPC217-08, "SEPA Requirements for an Extended Character Set".
 
-Letters without marks, digits, blanks and ``/ - ? : ( ) . , ' +``. What a text has beside these is
-written as that document's table says: letters without their marks, Greek and Bulgarian Cyrillic in
-Latin letters, other signs by one that looks alike, and a point for what is left.
+Allowed are unaccented letters, digits, blanks and ``/ - ? : ( ) . , ' +``. Other characters are
+replaced by that document's table: letters lose their diacritics, Greek and Bulgarian Cyrillic are
+transliterated, other signs become a similar one, and the rest becomes a full stop.
 
-References, such as an end-to-end id, neither begin nor end with a slash and have no two in a row.
-Ours are ids, whose underscore becomes a hyphen: an id has no hyphen, so it can be read back.
+References, such as an end-to-end id, must not begin or end with a slash or contain two in a row.
+Ours are ids whose underscore becomes a hyphen; ids contain no hyphen, so this can be reversed.
 """
 
 import re
@@ -16,8 +16,8 @@ from typing import Final
 _ALLOWED: Final = frozenset(
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/-?:().,'+ "
 )
-_INSTEAD: Final = "."  # of what has no letters that look alike
-# EPC217-08, chapter 6. Letters with marks are read as the letter and its marks, which are left out.
+_UNKNOWN: Final = "."  # replaces a character that has no replacement in the table
+# EPC217-08, chapter 6. Letters with diacritics are decomposed instead, and lose them.
 _TABLE: Final[Mapping[str, str]] = {
     **dict(zip('!"#$%&*;<=>@[\\]^_`{|}~', ".....+.,....(/).-'(/)-", strict=True)),
     **dict.fromkeys("\u2018\u2019\u201a\u201b", "'"),
@@ -26,6 +26,7 @@ _TABLE: Final[Mapping[str, str]] = {
     "Ł": "L", "ł": "l", "Đ": "D", "đ": "d", "Ð": "D", "ð": "d", "Þ": "TH", "þ": "th", "Ħ": "H",
     "ħ": "h", "ı": "i", "ĸ": "k", "Ŋ": "N", "ŋ": "n", "Ŧ": "T", "ŧ": "t", "ſ": "s",
 }  # fmt: skip
+# Each letter is followed by its transliteration.
 _PAIRS: Final = (
     "αa βv γg δd εe ζz ηi θth ιi κk λl μm νn ξx οo πp ρr σs τt υy φf χch ψps ωo ςs "
     "аa бb вv гg дd еe жzh зz иi йy кk лl мm нn оo"
@@ -40,31 +41,31 @@ def reference(our_id: str) -> str:
 
 
 def text(plain: str, longest: int) -> str:
-    """Write a name or a text in the letters that banks take, cut to ``longest``."""
-    written = "".join(map(_written, unicodedata.normalize("NFC", plain)))
-    written = re.sub("/{2,}", "/", " ".join(written.split())).strip("/ ")
-    return written[:longest].rstrip("/ ") or _INSTEAD
+    """Return a text in the characters that banks accept, cut to ``longest``."""
+    replaced = "".join(map(_replace, unicodedata.normalize("NFC", plain)))
+    replaced = re.sub("/{2,}", "/", " ".join(replaced.split())).strip("/ ")
+    return replaced[:longest].rstrip("/ ") or _UNKNOWN
 
 
 def can_write(plain: str) -> bool:
-    """Return whether each letter of a text can be written: none of those of Chinese can."""
-    letters = [one for one in unicodedata.normalize("NFC", plain) if one.isalpha()]
-    return all(_written(one) != _INSTEAD for one in letters)
+    """Whether all letters of a text have a replacement, unlike Chinese characters."""
+    letters = [letter for letter in unicodedata.normalize("NFC", plain) if letter.isalpha()]
+    return all(_replace(letter) != _UNKNOWN for letter in letters)
 
 
-def _written(one: str) -> str:
-    if one in _ALLOWED:
-        return one
-    if one in _TABLE:
-        return _TABLE[one]
-    if (small := one.lower()) in _SMALL:
+def _replace(character: str) -> str:
+    if character in _ALLOWED:
+        return character
+    if character in _TABLE:
+        return _TABLE[character]
+    if (small := character.lower()) in _SMALL:
         letters = _SMALL[small]
-        return letters if one == small else letters.capitalize()
-    if one.isspace():
+        return letters if character == small else letters.capitalize()
+    if character.isspace():
         return " "
     bare = "".join(
-        mark for mark in unicodedata.normalize("NFKD", one) if not unicodedata.combining(mark)
+        part for part in unicodedata.normalize("NFKD", character) if not unicodedata.combining(part)
     )
-    if bare and bare != one:
-        return "".join(map(_written, bare))
-    return _INSTEAD
+    if bare and bare != character:
+        return "".join(map(_replace, bare))
+    return _UNKNOWN

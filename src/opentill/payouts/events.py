@@ -48,7 +48,7 @@ PAYLOADS: Final[dict[Type, type[msgspec.Struct]]] = {
 
 
 def event_of(payout: Payout, type_: Type, at: int) -> Event:
-    """Return the event of a payout that has ended."""
+    """Return the event of a payout that was PAID or has FAILED."""
     base: dict[str, Any] = {
         "payout_id": payout.id,
         "amount": money.show(payout.amount_minor, payout.currency),

@@ -1,4 +1,4 @@
-"""What a payout is, the table of its transitions, and its shape on the wire."""
+"""Payouts, the table of their transitions, and the API's view of them."""
 
 import re
 from decimal import Decimal
@@ -19,26 +19,25 @@ Status = Literal["PENDING", "PAID", "FAILED"]
 Event = Literal["created", "paid", "failed", "returned"]
 RunStatus = Literal["OPEN", "READY", "SENT"]
 Form = Literal["xml", "csv"]
-Made = Literal["made", "left out", "unreadable"]
-Waits = Literal["no account", "payout returned", "account changed", "below minimum"]
+Exclusion = Literal["no account", "payout returned", "account changed", "below minimum"]
 FORMS: Final[tuple[Form, ...]] = get_args(Form)
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 EVENTS: Final[tuple[Event, ...]] = get_args(Event)
 
 
-# Reasons of ISO 20022 (ExternalReturnReason1Code) that are about the account that a payout goes to
-# or its holder, so that another one to it fails again. AC02, AC05, BE05, BE07 and RC03 are about
-# the payer. Written so that Python and PostgreSQL read it alike.
+# Codes of ISO 20022 (ExternalReturnReason1Code) for a wrong account or holder: another payout to
+# this account would fail too. AC02, AC05, BE05, BE07 and RC03 are about the payer. The expression
+# means the same in Python and PostgreSQL.
 ACCOUNT_REASON: Final = (
     "(^|[^A-Za-z0-9])((?!AC02|AC05|BE05|BE07|RC03)(AC|BE|RC)[0-9][0-9]|AG01|CNOR|MD07|RR03)"
     "($|[^A-Za-z0-9])"
 )
-# What follows it in a reason is the bank's own name of a booking.
+# In a failure reason, the bank's reference of the booking follows this text.
 BANK_REFERENCE: Final = " (bank reference "
 
 
 class Transition(msgspec.Struct, frozen=True):
-    """One allowed transition of a payout, its postings (no fee where there is none) and event."""
+    """An allowed transition of a payout, with its postings (no FEE without a fee) and its event."""
 
     source: Status | None
     event: Event
@@ -47,7 +46,7 @@ class Transition(msgspec.Struct, frozen=True):
     emits: webhooks.Type | None = None
 
 
-# contract.md#payout-transitions, contract.md#event-emitted. What is not here cannot happen.
+# contract.md#payout-transitions, contract.md#event-emitted. No other transition is possible.
 TRANSITIONS: Final = (
     #    source     event      target     postings     emits
     Transition(None, "created", "PENDING", ("PAYOUT", "FEE")),
@@ -68,7 +67,7 @@ class Payout(msgspec.Struct, frozen=True, kw_only=True):
     fee_minor: int
     currency: str
     reference: str
-    bank_reference: str  # "" until it is paid; kept when the bank returns it
+    bank_reference: str  # "" until it is PAID; remains when the bank returns it
     failure_reason: str  # "" unless it failed
     reason: str
     created_by: str
@@ -85,19 +84,19 @@ class Payout(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def concerns_account(self) -> bool:
-        """Whether the next payout waits for another or a confirmed account: see ``_HELD``."""
+        """Whether payouts wait until the account is changed or confirmed: see ``queries._HELD``."""
         return self.status == "FAILED" and (
             self.paid_at is not None or names_account(self.failure_reason)
         )
 
 
 def names_account(failure_reason: str) -> bool:
-    """Return whether a payout has failed because of the account that it was sent to."""
+    """Whether a payout failed because of the account that it was sent to."""
     return re.search(ACCOUNT_REASON, failure_reason.partition(BANK_REFERENCE)[0]) is not None
 
 
 class DuePayout(msgspec.Struct, frozen=True, kw_only=True):
-    """A merchant's money that can be paid out now; ``last_at`` is of the last payout, Unix ms."""
+    """A merchant's money that can be paid out now; times in Unix ms."""
 
     merchant_id: str
     merchant_name: str
@@ -105,12 +104,12 @@ class DuePayout(msgspec.Struct, frozen=True, kw_only=True):
     available: int
     minimum: int  # of a payout
     account: str | None  # the last characters of the bank account, None without one
-    usable_from: int | None  # from when on money may be sent there, Unix ms
-    held_since: int | None  # the bank returned a payout to this account, Unix ms
-    last_at: int | None
+    usable_from: int | None  # when the hold after a change of the account ends
+    held_since: int | None  # when the bank returned a payout to this account
+    last_at: int | None  # when the last payout was created
 
-    def waits_for(self, now: int) -> Waits | None:
-        """Return why a run leaves it out, None if it does not."""
+    def waits_for(self, now: int) -> Exclusion | None:
+        """Return why a run excludes this merchant, None if it does not."""
         if self.usable_from is None:
             return "no account"
         if self.held_since is not None:
@@ -139,19 +138,19 @@ class StoredAccount(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shown(self) -> str:
-        """What pages and the audit log call it."""
+        """The account as pages and the audit log show it."""
         return f"{self.country} ···· {self.hint}"
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """Payouts of one currency that go to the bank in one file; times in Unix ms."""
+    """Payouts in one currency that go to the bank in one file; times in Unix ms."""
 
     id: str
     reference: str
     status: RunStatus
     currency: str
     fee_minor: int  # of each payout
-    pay_on: str  # the day on which the bank is to send it, YYYY-MM-DD
+    pay_on: str  # the day on which the bank shall pay, YYYY-MM-DD
     from_holder: str
     from_number: str
     from_country: str
@@ -169,7 +168,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def source(self) -> BankAccount:
-        """The operator's account that it is paid from."""
+        """The operator's account that pays."""
         return BankAccount(
             holder=self.from_holder,
             number=self.from_number,
@@ -194,10 +193,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileRequest(msgspec.Struct, frozen=True):
-    """Who takes a run's file for the bank, and in which form.
-
-    ``above`` is the limit over which a payout needs a second operator, None for no limit.
-    """
+    """A request for a run's file; a payout over ``above`` needs a second operator (None: none)."""
 
     form: Form
     actor: Actor
@@ -205,24 +201,24 @@ class FileRequest(msgspec.Struct, frozen=True):
 
 
 class RunSums(msgspec.Struct, frozen=True, kw_only=True):
-    """What the payouts of a run are: numbers by status, and sums in minor units."""
+    """Numbers of a run's payouts by status, and their sums in minor units."""
 
     payouts: int
     pending: int
     paid: int
     failed: int
     in_file: int
-    amount_minor: int  # of all
-    file_minor: int  # of those in the file
-    most_minor: int  # the largest, with its fee
-    without_address: int  # whose account has no address of its holder
+    amount_minor: int  # sum of all payouts
+    file_minor: int  # sum of the payouts in the file
+    most_minor: int  # the largest payout, with its fee
+    without_address: int  # payouts whose account has no address of its holder
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
-    """A run with what its payouts are.
+    """A run with the sums of its payouts.
 
-    ``unreadable`` are merchants that were left out since their account is encrypted with another
-    key: it must be entered again.
+    ``unreadable``: ids of merchants that the run excluded because their account is encrypted with
+    another key and must be entered again.
     """
 
     run: Run
@@ -230,8 +226,8 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: tuple[str, ...] = ()
 
 
-class Moved(msgspec.Struct, frozen=True):
-    """A payout of a run as limits count it: with its fee."""
+class CountedPayout(msgspec.Struct, frozen=True):
+    """A payout of a run as approval limits count it; ``amount_minor`` includes the fee."""
 
     merchant_id: str
     id: str
@@ -239,7 +235,7 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class InRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A payout of a run, as lists show it."""
+    """A payout of a run, for lists."""
 
     merchant_id: str
     merchant_name: str
@@ -257,17 +253,18 @@ class InRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Transfer(StoredAccount, frozen=True, kw_only=True):
-    """A payout as the bank's file has it, with the account that it goes to."""
+    """A payout in the bank's file, with the account that it goes to."""
 
     payout_id: str
     amount_minor: int
     currency: str
 
 
-class Waiting(Transfer, frozen=True, kw_only=True):
-    """A payout of a run that is in no file; ``is_changed``: its account is not the newest.
+class UnsentPayout(Transfer, frozen=True, kw_only=True):
+    """A payout of a run that is in no file.
 
-    ``held_since``: the bank returned another payout to this account, Unix ms.
+    ``is_changed``: the merchant has changed the account since. ``held_since``: when the bank
+    returned another payout to this account, Unix ms.
     """
 
     is_changed: bool
@@ -275,7 +272,7 @@ class Waiting(Transfer, frozen=True, kw_only=True):
 
 
 class PayoutRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A requested payout; minor units, ``amount_minor`` None for everything available."""
+    """A requested payout in minor units; ``amount_minor`` None for everything available."""
 
     amount_minor: int | None
     fee_minor: int = 0
@@ -286,7 +283,7 @@ class PayoutRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitingPayout(msgspec.Struct, frozen=True, kw_only=True):
-    """A payout above the limit that somebody asked for; amounts in minor units."""
+    """A requested payout above the limit, which a second person decides; amounts in minor units."""
 
     merchant_id: str
     id: str
@@ -305,13 +302,13 @@ class WaitingPayout(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def described(self) -> str:
-        """What it is, in a line of the audit log."""
+        """The request as the audit log shows it."""
         shown = f"{money.show(self.amount_minor, self.currency)} {self.currency}"
         return f"{self.id}: {shown}, asked for by {self.asked_by}"
 
 
-def posted(payout: Payout, event: Event) -> list[Movement]:
-    """Return what an event of a payout posts."""
+def movements(payout: Payout, event: Event) -> list[Movement]:
+    """Return the movements that an event of a payout posts."""
     amount, fee, cause = payout.amount_minor, payout.fee_minor, payout.id
     out = f"Payout of {money.show(amount, payout.currency)} {payout.currency}"
     back = "Payout returned by the bank" if event == "returned" else "Payout failed"
@@ -376,8 +373,8 @@ class PayoutOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ]
 
     @classmethod
-    def of(cls, payout: Payout) -> Self:
-        """Show a payout."""
+    def from_payout(cls, payout: Payout) -> Self:
+        """Return the API's view of a payout."""
         return structs.convert(
             payout,
             cls,

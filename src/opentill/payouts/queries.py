@@ -10,20 +10,20 @@ from opentill.list_counts import lists
 from opentill.payouts.model import (
     ACCOUNT_REASON,
     BANK_REFERENCE,
+    CountedPayout,
     DuePayout,
     InRun,
-    Moved,
     Payout,
     Run,
     RunSums,
     Status,
     StoredAccount,
     Transfer,
-    Waiting,
+    UnsentPayout,
     WaitingPayout,
 )
 
-# The audit log's head is locked before it, see merchants/audit.py.
+# Lock the audit log's head first: see merchants/audit.py.
 LOCK_AVAILABLE = Value(
     int,
     """
@@ -35,7 +35,7 @@ BY_ID = Query(Payout, "select * from payouts where merchant_id = :merchant_id an
 BY_REFERENCE = Query(
     Payout, "select * from payouts where merchant_id = :merchant_id and reference = :reference"
 )
-# For the operator, who has only the payout's id: one index lookup for each merchant.
+# For the operator, who has only the payout's id. One index lookup per merchant.
 ANYWHERE = Query(
     Payout,
     """
@@ -57,7 +57,7 @@ REQUEST_OF_REFERENCE = Query(
     WaitingPayout,
     "select * from payout_requests where merchant_id = :merchant_id and reference = :reference",
 )
-# For the operator, who has only the id: one index lookup for each merchant.
+# Likewise.
 REQUEST_ANYWHERE = Query(
     WaitingPayout,
     """
@@ -88,8 +88,7 @@ REQUESTS_WAITING = Query(
     WaitingPayout,
     "select * from payout_requests where status = 'WAITING' order by created_at, id",
 )
-# Take a transition; `:bank_reference` and `:failure_reason` are "" where there is none. A payout
-# that the bank returns keeps the reference and the time of its payment.
+# A payout that the bank returns keeps the reference and the time of its payment.
 TRANSITION = Query(
     Payout,
     """
@@ -111,7 +110,6 @@ class ListQuery(PageQuery, frozen=True, rename="camel"):
 
 
 LISTS = lists(Payout, "payouts", ListQuery)
-# For the operator: of whichever merchant, newest first.
 FAILED_SINCE = Query(
     Payout,
     """
@@ -120,8 +118,8 @@ FAILED_SINCE = Query(
     order by failed_at desc limit :limit
     """,
 )
-# Payouts that the bank returned since a time, which nothing has followed: neither another bank
-# account, nor a confirmation of it, nor another payout.
+# Payouts that the bank returned since a time, if afterwards the account was neither changed nor
+# confirmed and no other payout was created.
 RETURNED = Query(
     Payout,
     """
@@ -149,11 +147,11 @@ SEARCH = Query(
     order by created_at desc, id desc limit :limit
     """,
 )
-# When the bank last returned a payout to the account ``a``, or refused one because of it, and staff
-# have not confirmed the account since; null otherwise. Versions of one account that differ in the
-# holder's address have the same usable_from (``accounts.change``); the address alone is enough of a
-# change where the bank named it or the holder (BE). A single payout of no run is sent wherever its
-# maker sends it, so that only a change after it counts.
+# When the bank last returned a payout to the account ``a``, or refused one because of it, unless
+# staff have confirmed the account since; null if it never did. Versions of an account that differ
+# only in the holder's address have the same usable_from (``accounts.change``). If the bank named
+# the holder or the address (BE), a new address counts as another account. A payout outside a run
+# has no recorded account: it holds the account that was current when it failed.
 _BANKS_REASON: Final = f"split_part(p.failure_reason, '{BANK_REFERENCE}', 1)"
 _HELD: Final = f"""(
         select max(p.failed_at) from payouts p
@@ -184,8 +182,8 @@ CONFIRM_ACCOUNT = Command(
     values (:merchant_id, :version, :at, :who, :reason)
     """
 )
-# Merchants with money that can be paid out, but for those whose payouts are off; and the account
-# that it would go to.
+# Merchants with money that can be paid out, with their accounts. Leaves out merchants whose payouts
+# are off.
 _DUE: Final = f"""
     select b.merchant_id, m.name as merchant_name, b.currency, b.available,
         m.payout_minimum_minor as minimum, a.hint as account, a.usable_from, a.held_since, (
@@ -200,9 +198,8 @@ _DUE: Final = f"""
     ) a on true
     where b.available > 0 and m.payout_off is null
 """  # noqa: S608 - a constant of ours
-# The most first.
 DUE = Query(DuePayout, _DUE + "order by b.currency, b.available desc, b.merchant_id limit :limit")
-# What a run looks at: a batch of the merchants after one.
+# A batch of a run: the merchants after `:after`.
 DUE_AFTER = Query(
     DuePayout,
     _DUE
@@ -232,7 +229,7 @@ ADD_ACCOUNT = Query(
 
 RUN = Query(Run, "select * from payout_runs where id = :id")
 RUN_OF_REFERENCE = Query(Run, "select * from payout_runs where reference = :reference")
-# Held by whoever adds a payout, so that a run becomes READY only when nobody adds any more.
+# Whoever adds a payout holds this lock, so that no payout is added to a run that is READY.
 RUN_LOCKED = Query(Run, "select * from payout_runs where id = :id for update")
 RUNS = Query(Run, "select * from payout_runs order by created_at desc, id desc limit :limit")
 START_RUN = Query(
@@ -262,13 +259,13 @@ SEND_RUN = Query(
     returning *
     """,
 )
-# An account that the merchant has changed since a payout was made for it.
+# Whether the merchant has changed the account since the payout was created.
 _CHANGED: Final = """exists (
             select from bank_accounts later
             where later.merchant_id = t.merchant_id and later.version > t.account_version)"""
-# What can still be sent is in the file from now on, and nothing else ever is; nor is a payout of a
-# merchant whose payouts were switched off, whose account was changed, or to whose account the bank
-# returned another payout, since the run was made.
+# Fix which payouts the file contains. Left out are payouts that have ended, and those of merchants
+# whose payouts were switched off, whose account was changed, or to whose account the bank returned
+# another payout since the run was created.
 PUT_IN_FILE = Command(
     f"""
     update payout_transfers t set in_file = true
@@ -279,9 +276,9 @@ PUT_IN_FILE = Command(
         and p.status = 'PENDING' and m.payout_off is null and not {_CHANGED} and {_HELD} is null
     """  # noqa: S608 - a constant of ours
 )
-# Payouts of a run, or one of them, that no file has.
+# PENDING payouts of a run, or one of them, that are in no file.
 WAITING_OF_RUN = Query(
-    Waiting,
+    UnsentPayout,
     f"""
     select t.merchant_id, t.payout_id, p.amount_minor, p.currency, a.version, a.holder, a.number,
         a.hint, a.country, a.bic, a.bank_code, a.usable_from, a.who, a.reason, a.created_at,
@@ -294,7 +291,7 @@ WAITING_OF_RUN = Query(
     order by t.merchant_id
     """,  # noqa: S608 - a constant of ours
 )
-NOTE_DIGEST = Command(
+STORE_DIGEST = Command(
     "update payout_runs set sha256 = :sha256 where id = :id and status = 'SENT' and sha256 is null"
 )
 RUN_SUMS = Query(
@@ -315,8 +312,8 @@ RUN_SUMS = Query(
     where t.run_id = :run_id
     """,
 )
-# Whether a payout of a run that waits, with what its maker has moved alone at its merchant since a
-# time, is more than an amount: of the run's currency alone, as merchants have one.
+# Whether a PENDING payout of the run, plus the amounts that its maker moved alone at that merchant
+# since a time, exceeds an amount. All are in the run's currency, the merchant's only one.
 RUN_EXCEEDS = Value(
     bool,
     """
@@ -331,7 +328,7 @@ RUN_EXCEEDS = Value(
     """,
 )
 MOVED_BY_RUN = Query(
-    Moved,
+    CountedPayout,
     """
     select p.merchant_id, p.id, p.amount_minor + p.fee_minor as amount_minor
     from payout_transfers t
@@ -353,7 +350,7 @@ IN_RUN = Query(
     order by t.merchant_id limit :limit
     """,
 )
-# The rows of the bank's file, in its order.
+# The rows of the bank's file, in the file's order.
 TRANSFERS = Query(
     Transfer,
     """
@@ -380,5 +377,5 @@ ADD_TRANSFER = Command(
     values (:merchant_id, :payout_id, :run_id, :account_version)
     """
 )
-# Payouts that the bank's report names, of whichever merchants.
-NAMED = Query(Payout, "select * from payouts where id = any(:ids)")
+# Of any merchant: the payouts that a bank's report names.
+BY_IDS = Query(Payout, "select * from payouts where id = any(:ids)")

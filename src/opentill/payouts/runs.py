@@ -1,9 +1,9 @@
 """Runs: the payouts of all merchants in one currency, and their one file for the bank.
 
-A run is a row that is committed first. Each payout is made in a transaction of its own, with the
-row that says which run it is in, so that a run that was killed anywhere goes on where it stopped:
-whoever has a payout of this run already gets no other. Taking the file marks the run as SENT and
-fixes what is in it, before the first byte is given away (decision 0090).
+The run's row is committed first. Each payout is created in a transaction of its own, together with
+the row that assigns it to the run, so that a run that was killed can be continued: a merchant that
+has a payout of the run gets no second one. Taking the file marks the run as SENT and fixes its
+contents before the first byte is returned (decision 0090).
 """
 
 import re
@@ -27,54 +27,55 @@ from opentill.payouts.model import (
     FileRequest,
     Form,
     InRun,
-    Made,
     PayoutRequest,
     Run,
     RunRequest,
     RunView,
-    Waiting,
+    UnsentPayout,
 )
 
 _BATCH: Final = 200
 _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
 
-async def start(tx: Tx, wanted: RunRequest, now: int) -> Run:
+async def start(tx: Tx, requested: RunRequest, now: int) -> Run:
     """Begin a run, or return the one that has this reference already.
 
-    Raises Invalid, also for a reference whose run is of another currency, fee or day.
+    Raises Invalid, also if the reference's run has another currency, fee or day.
     """
-    actor = operator_actions.check_actor(wanted.actor.who, wanted.actor.reason)
-    reference = operator_actions.check_reference(wanted.reference)
-    fee = wanted.fee_minor
+    actor = operator_actions.check_actor(requested.actor.who, requested.actor.reason)
+    reference = operator_actions.check_reference(requested.reference)
+    fee, source = requested.fee_minor, requested.source
     if fee:
-        operator_actions.check_amount("fee", fee, wanted.currency)
+        operator_actions.check_amount("fee", fee, requested.currency)
     first = await queries.RUN_OF_REFERENCE.first(tx, reference=reference)
     if first is None:
         first = await queries.START_RUN.first(
-            tx, id=new_id("run"), reference=reference, currency=wanted.currency, fee_minor=fee,
-            pay_on=_day(wanted.pay_on, now), from_holder=wanted.source.holder,
-            from_number=wanted.source.number, from_country=wanted.source.country,
-            from_bic=wanted.source.bic, from_bank_code=wanted.source.bank_code,
+            tx, id=new_id("run"), reference=reference, currency=requested.currency, fee_minor=fee,
+            pay_on=_check_day(requested.pay_on, now), from_holder=source.holder,
+            from_number=source.number, from_country=source.country, from_bic=source.bic,
+            from_bank_code=source.bank_code,
             from_address=None
-            if wanted.source.address is None
-            else msgspec.json.encode(wanted.source.address).decode(),
+            if source.address is None
+            else msgspec.json.encode(source.address).decode(),
             reason=actor.reason, created_by=actor.who, now=now,
         )  # fmt: skip
         if first is not None:
             subject = f"{first.id}: {first.currency}, paid on {first.pay_on}"
             await merchants.record_audit(tx, actor, "payouts run", "", subject, now)
             return first
-        # Somebody else began it at the same time.
+        # Another process began it at the same time.
         first = or_not_found(await queries.RUN_OF_REFERENCE.first(tx, reference=reference))
-    same = (first.currency, first.fee_minor, wanted.pay_on or first.pay_on)
-    if same != (wanted.currency, fee, first.pay_on):
+    if (first.currency, first.fee_minor, first.pay_on) != (
+        requested.currency, fee, requested.pay_on or first.pay_on
+    ):  # fmt: skip
         reason = f"reference must be new: {first.id} in {first.currency}, paid on {first.pay_on},"
         raise Invalid("reference", f"{reason} has it")
     return first
 
 
-def _day(text: str | None, now: int) -> str:
+def _check_day(text: str | None, now: int) -> str:
+    """Return the day on which the bank shall pay, today for None. Raises Invalid."""
     today = f"{datetime.fromtimestamp(now // 1000, UTC):%Y-%m-%d}"
     if text is None:
         return today
@@ -88,26 +89,26 @@ def _day(text: str | None, now: int) -> str:
 
 
 async def perform(db: Db, run: Run, secret_key: str, now: int, most: int | None = None) -> RunView:
-    """Make the payouts of a run that are not there yet, and say that they all are.
+    """Create the missing payouts of a run, and mark it as READY.
 
-    A run that is READY or SENT stays as it is. Any number of processes may do this at once. After
-    ``most`` payouts the run stays OPEN, and goes on when this is called again.
+    A run that is READY or SENT remains as it is. Any number of processes may do this at once. After
+    ``most`` payouts the run remains OPEN; the next call continues it.
     """
-    after, made, unreadable = "", 0, list[str]()
+    after, created, unreadable = "", 0, list[str]()
     while run.status == "OPEN":
         async with db.connection() as tx:
             batch = await queries.DUE_AFTER.all(
                 tx, currency=run.currency, after=after, limit=_BATCH
             )
         for due in batch:
-            if made == most:
+            if created == most:
                 async with db.connection() as tx:
                     return await view(tx, run.id)
             if due.waits_for(now) is None:
-                pay = partial(_pay_one, run=run, due=due, secret_key=secret_key, now=now)
-                became = await db.run(pay)
-                made += became == "made"
-                if became == "unreadable":
+                create = partial(_create_payout, run=run, due=due, secret_key=secret_key, now=now)
+                try:
+                    created += await db.run(create)
+                except encryption.WrongKey:
                     unreadable.append(due.merchant_id)
         if len(batch) < _BATCH:
             break
@@ -118,37 +119,37 @@ async def perform(db: Db, run: Run, secret_key: str, now: int, most: int | None 
     return msgspec.structs.replace(done, unreadable=tuple(unreadable))
 
 
-async def _pay_one(tx: Tx, run: Run, due: DuePayout, secret_key: str, now: int) -> Made:
-    """Make the payout of a merchant, with its place in the run; return what became of it."""
+async def _create_payout(tx: Tx, run: Run, due: DuePayout, secret_key: str, now: int) -> bool:
+    """Create a merchant's payout in the run; return False if the run leaves the merchant out.
+
+    Raises ``encryption.WrongKey`` for an account that is encrypted with another key.
+    """
     locked = await queries.RUN_LOCKED.one(tx, id=run.id)
     merchant_id = due.merchant_id
     if locked.status != "OPEN":
-        return "left out"
+        return False
     await merchants.lock(tx, merchant_id)
     if await queries.IS_IN_RUN.get(tx, merchant_id=merchant_id, run_id=run.id):
-        return "left out"
-    account = await accounts.current(tx, merchant_id)
+        return False
+    account = await accounts.find(tx, merchant_id)
     if account is None or account.usable_from > now or await accounts.held_since(tx, account):
-        return "left out"
-    try:
-        accounts.read(secret_key, account)
-    except encryption.WrongKey:
-        return "unreadable"
-    wanted = PayoutRequest(
+        return False
+    accounts.read(secret_key, account)
+    requested = PayoutRequest(
         amount_minor=None, fee_minor=run.fee_minor, reference=run.id, reason=run.reason,
         by=run.created_by,
     )  # fmt: skip
     try:
         async with tx.transaction():
-            # Who approves is asked when the file is taken: see ``send``.
-            payout = await service.create(tx, merchant_id, wanted, None, now)
+            # The approval limit applies when the file is taken: see ``send``.
+            payout = await service.create(tx, merchant_id, requested, None, now)
     except (Invalid, NotPermitted):
-        return "left out"  # less than the minimum after the fee, or may not be paid out now
+        return False  # below the minimum after the fee, or payouts were switched off meanwhile
     await queries.ADD_TRANSFER.run(
         tx, merchant_id=merchant_id, payout_id=payout.id, run_id=run.id,
         account_version=account.version,
     )  # fmt: skip
-    return "made"
+    return True
 
 
 async def find(tx: Tx, run_id: str) -> Run:
@@ -157,55 +158,56 @@ async def find(tx: Tx, run_id: str) -> Run:
 
 
 async def view(tx: Tx, run_id: str) -> RunView:
-    """Return a run with what its payouts are. Raises NotFound."""
+    """Return a run with the sums of its payouts. Raises NotFound."""
     return RunView(run=await find(tx, run_id), sums=await queries.RUN_SUMS.one(tx, run_id=run_id))
 
 
-async def newest(tx: Tx, limit: int = 100) -> list[Run]:
+async def list_newest(tx: Tx, limit: int = 100) -> list[Run]:
     """Return runs, newest first."""
     return await queries.RUNS.all(tx, limit=limit)
 
 
-async def payouts_of(tx: Tx, run_id: str, after: str = "", limit: int = 100) -> list[InRun]:
-    """Return payouts of a run by merchant, those after a merchant's."""
+async def list_payouts(tx: Tx, run_id: str, after: str = "", limit: int = 100) -> list[InRun]:
+    """Return payouts of a run, by merchant, beginning after the merchant ``after``."""
     return await queries.IN_RUN.all(tx, run_id=run_id, after=after, limit=limit)
 
 
-async def send(db: Db, run_id: str, wanted: FileRequest, secret_key: str, now: int) -> Run:
-    """Say that somebody takes the bank's file; what is in it is fixed from then on.
+async def send(db: Db, run_id: str, request: FileRequest, secret_key: str, now: int) -> Run:
+    """Mark a run as SENT, which fixes the contents of the bank's file.
 
-    Whoever takes it again gets the same file in the same form. What was made for an account that
-    has changed since, that the bank returned another payout to, or that cannot be read any more, is
-    not in it: it fails, and its money is available again. Raises NotFound and Invalid.
+    Taking the file again returns the same file, in the same form only. A payout fails instead of
+    being in the file, and its money becomes available, if its account was changed since, got
+    another payout that the bank returned, or can no longer be decrypted. Raises NotFound and
+    Invalid.
     """
-    await db.read(lambda tx: _check_taker(tx, run_id, wanted, now))
-    await _give_back(db, run_id, wanted.actor, secret_key, now)
-    run = await db.run(lambda tx: _send(tx, run_id, wanted, now))
-    # Those whose account was changed between the two.
-    await _give_back(db, run_id, wanted.actor, secret_key, now)
+    await db.read(lambda tx: _check_request(tx, run_id, request, now))
+    await _fail_unusable(db, run_id, request.actor, secret_key, now)
+    run = await db.run(lambda tx: _send(tx, run_id, request, now))
+    # Accounts may have been changed between the two transactions.
+    await _fail_unusable(db, run_id, request.actor, secret_key, now)
     return run
 
 
-async def _check_taker(tx: Tx, run_id: str, wanted: FileRequest, now: int) -> RunView:
-    """Return a run whose file they may take: READY, or SENT in this form."""
-    actor = operator_actions.check_actor(wanted.actor.who, wanted.actor.reason)
-    seen = await view(tx, run_id)
-    run, sums = seen.run, seen.sums
+async def _check_request(tx: Tx, run_id: str, request: FileRequest, now: int) -> RunView:
+    """Return the run if it is READY, or SENT in the requested form. Raises NotFound and Invalid."""
+    actor = operator_actions.check_actor(request.actor.who, request.actor.reason)
+    run_view = await view(tx, run_id)
+    run, sums = run_view.run, run_view.sums
     if run.status == "SENT":
-        _check_form(run, wanted.form)
-        return seen
+        _check_form(run, request.form)
+        return run_view
     if run.status == "OPEN":
         reason = f"run must be complete: begin it again with the reference {run.reference}"
         raise Invalid("run", reason)
     if not sums.pending:
         raise Invalid("run", "run must have payouts that wait to be sent: it has none")
-    if await needs_second(tx, run, wanted.above, now):
+    if await needs_second(tx, run, request.above, now):
         operator_actions.check_second_operator(run.created_by, actor.who)
-    return seen
+    return run_view
 
 
 async def needs_second(tx: Tx, run: Run, above: Decimal | None, now: int) -> bool:
-    """Return whether a run's file is to be taken by somebody else than who began the run."""
+    """Whether another person than began the run must take its file."""
     if above is None:
         return False
     most = int(above.scaleb(money.exponent(run.currency)))
@@ -214,67 +216,67 @@ async def needs_second(tx: Tx, run: Run, above: Decimal | None, now: int) -> boo
     return bool(await exceeds)
 
 
-async def _give_back(db: Db, run_id: str, actor: Actor, secret_key: str, now: int) -> None:
-    """Fail the payouts that no file has and whose account is of no use any more.
+async def _fail_unusable(db: Db, run_id: str, actor: Actor, secret_key: str, now: int) -> None:
+    """Fail the payouts that are in no file and whose account can no longer be used.
 
-    Each in a transaction of its own, in which nobody takes the file.
+    Each in a transaction of its own, which locks the run, so that nobody takes the file meanwhile.
     """
     async with db.snapshot() as tx:
-        found = [
-            (one.payout_id, why)
-            async for one in queries.WAITING_OF_RUN.each(tx, run_id=run_id, payout_id=None)
-            if (why := _of_no_use(one, secret_key)) is not None
+        failures = [
+            (payout.payout_id, reason)
+            async for payout in queries.WAITING_OF_RUN.each(tx, run_id=run_id, payout_id=None)
+            if (reason := _failure_reason(payout, secret_key)) is not None
         ]
 
-    async def one(tx: Tx, payout_id: str, why: str) -> None:
+    async def fail(tx: Tx, payout_id: str, reason: str) -> None:
         await queries.RUN_LOCKED.one(tx, id=run_id)
         if await queries.WAITING_OF_RUN.first(tx, run_id=run_id, payout_id=payout_id):
-            await service.fail(tx, payout_id, why, actor.who, now)
+            await service.fail(tx, payout_id, reason, actor.who, now)
 
-    for payout_id, why in found:
-        await db.run(partial(one, payout_id=payout_id, why=why))
+    for payout_id, reason in failures:
+        await db.run(partial(fail, payout_id=payout_id, reason=reason))
 
 
-def _of_no_use(waiting: Waiting, secret_key: str) -> str | None:
-    """Return why the account that a payout was made for is of no use, None if it is."""
-    if waiting.is_changed:
+def _failure_reason(payout: UnsentPayout, secret_key: str) -> str | None:
+    """Return why a payout's account can no longer be used, None if it can."""
+    if payout.is_changed:
         return "the bank account was changed after this payout was made"
-    if waiting.held_since is not None:
+    if payout.held_since is not None:
         return "the bank returned another payout to this account"
     try:
-        accounts.read(secret_key, waiting)
+        accounts.read(secret_key, payout)
     except encryption.WrongKey:
         return "the bank account must be entered again"
     return None
 
 
-async def _send(tx: Tx, run_id: str, wanted: FileRequest, now: int) -> Run:
-    await merchants.lock_audit_log(tx)  # so that what is moved at this moment counts
-    seen = await _check_taker(tx, run_id, wanted, now)
-    if seen.run.status == "SENT":
-        return seen.run
-    form, actor = wanted.form, wanted.actor
+async def _send(tx: Tx, run_id: str, request: FileRequest, now: int) -> Run:
+    await merchants.lock_audit_log(tx)  # concurrent solo movements must count towards the limit
+    run_view = await _check_request(tx, run_id, request, now)
+    if run_view.run.status == "SENT":
+        return run_view.run
+    form, actor = request.form, request.actor
     sent = await queries.SEND_RUN.first(tx, id=run_id, form=form, who=actor.who, now=now)
-    if sent is None:  # somebody else was faster
+    if sent is None:  # another process was faster
         run = await find(tx, run_id)
         _check_form(run, form)
         return run
-    subject = f"{run_id}: {form}, at most {seen.sums.pending} payouts in {sent.currency}"
+    subject = f"{run_id}: {form}, at most {run_view.sums.pending} payouts in {sent.currency}"
     await merchants.record_audit(tx, actor, "payouts file", "", subject, now)
-    # Under the lock of the audit log's head, which whatever ends a payout, changes an account or
-    # switches a merchant's payouts off takes too.
+    # Whatever ends a payout, changes an account or switches a merchant's payouts off also holds the
+    # lock of the audit log's head.
     if not await queries.PUT_IN_FILE.run(tx, run_id=run_id):
         raise Invalid("run", "run must have payouts that may be sent: it has none")
-    if wanted.above is not None and actor.who == seen.run.created_by:
-        await _record_moved(tx, seen.run, now)
+    if request.above is not None and actor.who == run_view.run.created_by:
+        await _record_solo_movements(tx, run_view.run, now)
     return sent
 
 
 async def pay(db: Db, run_id: str, bank_reference: str, actor: Actor, now: int) -> int:
     """Record that the bank has sent the whole file of a run; return how many payouts are PAID now.
 
-    Each in a transaction of its own; those that have ended already stay as they are. Raises
-    NotFound and Invalid.
+    Each in a transaction of its own; payouts that have ended remain as they are. Raises NotFound
+    and Invalid.
     """
     actor = operator_actions.check_actor(actor.who, actor.reason)
     operator_actions.check_text("bank-reference", bank_reference, service.LONGEST_BANK_REFERENCE)
@@ -292,17 +294,17 @@ async def pay(db: Db, run_id: str, bank_reference: str, actor: Actor, now: int) 
         return True
 
     paid = 0
-    async for payout in in_file(db, run_id):
+    async for payout in payouts_in_file(db, run_id):
         if payout.status == "PENDING":
             paid += await db.run(partial(pay_one, payout=payout))
     return paid
 
 
-async def in_file(db: Db, run_id: str) -> AsyncIterator[InRun]:
+async def payouts_in_file(db: Db, run_id: str) -> AsyncIterator[InRun]:
     """Yield the payouts that are in a run's file, by merchant."""
     after = ""
     while True:
-        read = partial(payouts_of, run_id=run_id, after=after, limit=_BATCH)
+        read = partial(list_payouts, run_id=run_id, after=after, limit=_BATCH)
         batch = await db.read(read)
         for payout in batch:
             if payout.in_file:
@@ -312,16 +314,16 @@ async def in_file(db: Db, run_id: str) -> AsyncIterator[InRun]:
         after = batch[-1].merchant_id
 
 
-async def _record_moved(tx: Tx, run: Run, now: int) -> None:
-    """Count the payouts of a run that one person has begun and taken the file of."""
-    moved = [
+async def _record_solo_movements(tx: Tx, run: Run, now: int) -> None:
+    """Count the payouts towards the limit of the person who began the run and took its file."""
+    movements = [
         merchants.SoloMovement(
             merchant_id=payout.merchant_id, id=payout.id, kind="payouts file", who=run.created_by,
             amount_minor=payout.amount_minor, currency=run.currency,
         )
         for payout in await queries.MOVED_BY_RUN.all(tx, run_id=run.id)
     ]  # fmt: skip
-    await approval_limits.record_many(tx, moved, now)
+    await approval_limits.record_many(tx, movements, now)
 
 
 def _check_form(run: Run, form: Form) -> None:
@@ -330,15 +332,15 @@ def _check_form(run: Run, form: Form) -> None:
         raise Invalid("format", reason)
 
 
-def described(found: RunView) -> str:
-    """Say in a line what a run is, and of one that is SENT what its file has."""
-    run, sums = found.run, found.sums
-    whole = _counted(sums.payouts, sums.amount_minor, run.currency)
+def describe(run_view: RunView) -> str:
+    """Describe a run in a line, with the contents of its file if it is SENT."""
+    run, sums = run_view.run, run_view.sums
+    text = _describe_sum(sums.payouts, sums.amount_minor, run.currency)
     if run.status == "SENT":
-        in_file = _counted(sums.in_file, sums.file_minor, run.currency)
-        whole = f"{in_file} in the file; {whole} in the run"
-    return f"{run.id} {run.status}: {whole}"
+        in_file = _describe_sum(sums.in_file, sums.file_minor, run.currency)
+        text = f"{in_file} in the file; {text} in the run"
+    return f"{run.id} {run.status}: {text}"
 
 
-def _counted(payouts: int, minor: int, currency: str) -> str:
+def _describe_sum(payouts: int, minor: int, currency: str) -> str:
     return f"{payouts} payouts, {money.show(minor, currency)} {currency}"

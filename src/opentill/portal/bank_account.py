@@ -44,7 +44,7 @@ async def show(
     """Show where payouts go, with a form for whoever may change it. Raises NotFound."""
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
-        stored = await payouts.account(tx, request.merchant_id)
+        stored = await payouts.find_account(tx, request.merchant_id)
         held_since = await payouts.account_held_since(tx, request.merchant_id)
     return render.page(
         request,

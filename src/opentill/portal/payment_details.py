@@ -109,9 +109,9 @@ async def read(app: App, access: Access, order_id: str) -> Payment:
     merchant_id, settings = access.merchant_id, app.settings
     async with app.db.snapshot() as tx:
         order = await orders.find(tx, merchant_id, order_id)
-        found = await refunds.of_order(tx, merchant_id, order_id, MOST_REFUNDS + 1)
+        found = await refunds.list_for_order(tx, merchant_id, order_id, MOST_REFUNDS + 1)
         history = await orders.history(tx, merchant_id, order_id)
-        disputed = await disputes.of_order(tx, merchant_id, order_id)
+        disputed = await disputes.list_for_order(tx, merchant_id, order_id)
         events, deliveries, endpoints = await _events(tx, settings, access, order_id, history)
         return Payment(
             merchant=await merchants.find(tx, merchant_id),

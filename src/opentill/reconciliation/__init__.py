@@ -1,12 +1,12 @@
-"""Reconciliation: what gateways and the bank report against what our books say, item by item."""
+"""Reconciliation: compare the reports of gateways and the bank with our books, item by item."""
 
 from opentill.reconciliation.bank import SOURCE as BANK
 from opentill.reconciliation.bank import apply as apply_bank_report
 from opentill.reconciliation.inbox import (
-    bookings,
     count_open,
-    files,
-    opened,
+    list_bookings,
+    list_differences,
+    list_files,
     reject_adjustment,
     resolve,
 )
@@ -19,7 +19,7 @@ from opentill.reconciliation.model import (
     StoredFile,
     WaitingLine,
 )
-from opentill.reconciliation.service import Report, is_known, reconcile, reconcile_file
+from opentill.reconciliation.service import Report, has_payments, reconcile, reconcile_file
 
 __all__ = [
     "BANK",
@@ -31,12 +31,12 @@ __all__ = [
     "StoredFile",
     "WaitingLine",
     "apply_bank_report",
-    "bookings",
     "count_open",
-    "files",
     "find_difference",
-    "is_known",
-    "opened",
+    "has_payments",
+    "list_bookings",
+    "list_differences",
+    "list_files",
     "reconcile",
     "reconcile_file",
     "reject_adjustment",

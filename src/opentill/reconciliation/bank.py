@@ -1,17 +1,17 @@
-"""The bank's report about payouts: what was sent, and what came back.
+"""The bank's report about payouts: transfers that were sent, and transfers that came back.
 
-A line moves a payout only where end-to-end id, amount and currency are those of a payout that
-waits, or of one that was PAID and comes back. Every other line goes to the inbox and moves nothing.
-Each line is a transaction of its own, so that a report that was cut off goes on when it is read
-again. Whoever gives us a report vouches for it: what it would give back to a merchant above the
-limit waits for a second person (decision 0141).
+A line ends a payout only if its end-to-end id, amount and currency are those of a payout that is
+PENDING, or of a PAID one whose money came back. Every other line goes to the inbox and moves
+nothing. Each line is a transaction of its own, so an interrupted report continues when it is read
+again. The person who uploads a report vouches for it: returns above the limit wait for a second
+person (decision 0141).
 """
 
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import IO, Final, Literal
+from typing import IO, Final, Literal, cast
 
 import msgspec
 
@@ -27,8 +27,8 @@ from opentill.reconciliation.model import (
     BankLine,
     BankResult,
     Difference,
+    Discrepancy,
     WaitingLine,
-    What,
 )
 
 SOURCE: Final = "bank"
@@ -37,9 +37,11 @@ _ID_DIGITS: Final = 26
 _RETURNED_WITHIN_MS: Final = 90 * 86_400_000  # after a payout was paid
 _LIKE_AN_ID: Final = 20  # characters; a shop's own number such as PO-2026-17 has fewer
 _LONGEST_REASON: Final = 400  # characters; fewer than an operator may write
+# The effect of a line; each is a field of BankResult.
+_Effect = Literal["sent", "returned", "repeated", "in_inbox", "unrelated"]
 
 
-async def apply(  # noqa: PLR0913 - a file, whoever reads it, and the rules for them
+async def apply(  # noqa: PLR0913 - a file, its uploader, and the rules for them
     db: Db,
     file: IO[bytes],
     name: str,
@@ -50,21 +52,20 @@ async def apply(  # noqa: PLR0913 - a file, whoever reads it, and the rules for 
     rules: approvals.Rules,
     check_asker: Callable[[], None] | None = None,
 ) -> BankResult:
-    """Read a report and end the payouts that it is about.
+    """Read a report and end the payouts that it names. The same bytes again change nothing.
 
-    ``file`` can be read twice. The same bytes again change nothing. ``check_asker`` is called
-    before a line is stored as a request for a second person, and raises for an actor who cannot
-    ask for it; the report goes on from that line when somebody else reads it. Raises Invalid for a
-    file that is no report or has more than ``most`` lines, also in a zip archive, before anything
-    is changed.
+    ``file`` must be seekable. ``check_asker`` is called before a line is stored as a request for a
+    second person, and raises for an actor who cannot make the request; the report continues from
+    that line when another person reads it. Raises Invalid, before anything is changed, for a file
+    that is no report or has more than ``most`` lines, also in a zip archive.
     """
-    reader = _Reader(actor, rules, check_asker)
+    uploader = _Uploader(actor, rules, check_asker)
     with unzip.open_unpacked(file, MOST_BYTES) as report:
-        return await _apply(db, report, name, reader, now, most)
+        return await _apply(db, report, name, uploader, now, most)
 
 
-class _Reader(msgspec.Struct, frozen=True):
-    """Whoever reads a report, the rules for what they do alone, and the lines that wait."""
+class _Uploader(msgspec.Struct, frozen=True):
+    """The person who reads a report, and the rules for what they may do alone."""
 
     actor: Actor
     rules: approvals.Rules
@@ -72,61 +73,66 @@ class _Reader(msgspec.Struct, frozen=True):
 
 
 async def _apply(
-    db: Db, file: IO[bytes], name: str, reader: _Reader, now: int, most: int
+    db: Db, file: IO[bytes], name: str, uploader: _Uploader, now: int, most: int
 ) -> BankResult:
-    actor = reader.actor
-    lines = _check(file, most)
+    actor = uploader.actor
+    line_count = _count_lines(file, most)
     digest = sha256(file)
     stored = await db.run(
-        lambda tx: inbox.begin(tx, SOURCE, digest, name, actor, now, "payouts report")
+        lambda tx: inbox.begin_file(tx, SOURCE, digest, name, actor, now, "payouts report")
     )
-    result = BankResult(
-        file_id=stored.id, is_new=stored.status == "OPEN", lines=stored.rows, sent=0, returned=0,
-        known=0, found=stored.found, other=stored.rows - stored.matched - stored.found,
-        waiting=[],
-    )  # fmt: skip
     if stored.status == "DONE":
-        waiting = await db.read(approvals.waiting_of_reports)
-        lines_of_file = [_waiting_line(one) for one in waiting if _file_of(one) == stored.id]
-        return msgspec.structs.replace(result, waiting=lines_of_file)
-    counts = {"sent": 0, "returned": 0, "known": 0, "found": 0, "other": 0}
+        requests = await db.read(approvals.waiting_of_reports)
+        waiting = [_waiting_line(request) for request in requests if _file_of(request) == stored.id]
+        return BankResult(
+            file_id=stored.id, is_new=False, lines=stored.rows, sent=0, returned=0, repeated=0,
+            in_inbox=stored.difference_count,
+            unrelated=stored.rows - stored.matched - stored.difference_count,
+            waiting=waiting,
+        )  # fmt: skip
+    counts: dict[_Effect, int] = dict.fromkeys(
+        ("sent", "returned", "repeated", "in_inbox", "unrelated"), 0
+    )
     waiting_lines: list[WaitingLine] = []
     seen: set[tuple[str, str]] = set()
-    said = Counter[tuple[str, str]]()  # of the lines that were found
-    every = bank_lines.read(file)
-    while batch := list(islice(every, _BATCH)):
-        # Some banks list the newest booking first: what was sent comes before what came back.
+    repetitions = Counter[tuple[str, str]]()  # of equal lines that went to the inbox
+    lines = bank_lines.read(file)
+    while batch := list(islice(lines, _BATCH)):
+        # Some banks list the newest booking first, but a payout must be sent before it comes back.
         batch.sort(key=lambda line: line.kind == "returned")
         ids = [_payout_id(line.end_to_end) for line in batch]
         async with db.connection() as tx:
-            known = {one.id: one for one in await payouts.named(tx, ids)}
+            payouts_by_id = {payout.id: payout for payout in await payouts.find_many(tx, ids)}
             sums = await _sums_of_payouts(tx, batch, now)
         for line, payout_id in zip(batch, ids, strict=True):
             run_id = "" if payout_id else _run_id(line.payment)
             if run_id:
-                booking = _Booking(stored.id, line, run_id, again=(line.kind, run_id) in seen)
-                outcomes = await _whole_run(db, booking, reader, now)
+                booking = _RunBooking(stored.id, line, run_id, again=(line.kind, run_id) in seen)
+                effects = await _apply_run_booking(db, booking, uploader, now)
                 seen.add((line.kind, run_id))
-                for outcome, number in outcomes.items():
-                    counts[outcome] += number
+                for effect, number in effects.items():
+                    counts[effect] += number
                 continue
             again = (line.kind, payout_id) in seen
-            says = _end_to_end(line), _theirs(line)
-            found = _Line(
-                stored.id, line, known.get(payout_id), again, said[says] + 1,
+            texts = _end_to_end(line), _theirs(line)
+            context = _LineContext(
+                stored.id, line, payouts_by_id.get(payout_id), again, repetitions[texts] + 1,
                 concerns_payouts=bool(payout_id) or _may_concern_payouts(line, sums),
             )  # fmt: skip
-            what = await db.run(partial(_one, found=found, reader=reader, now=now))
+            result = await db.run(partial(_apply_line, context=context, uploader=uploader, now=now))
             seen.add((line.kind, payout_id))
-            if isinstance(what, WaitingLine):
-                waiting_lines.append(what)
+            if isinstance(result, WaitingLine):
+                waiting_lines.append(result)
                 continue
-            counts[what] += 1
-            if what in {"found", "other"}:
-                said[says] += 1
-    matched = lines - counts["found"] - counts["other"]
-    await db.run(lambda tx: inbox.finish(tx, stored.id, lines, matched, counts["found"], now))
-    return BankResult(file_id=stored.id, is_new=True, lines=lines, waiting=waiting_lines, **counts)
+            counts[result] += 1
+            if result in {"in_inbox", "unrelated"}:
+                repetitions[texts] += 1
+    in_inbox = counts["in_inbox"]
+    matched = line_count - in_inbox - counts["unrelated"]
+    await db.run(lambda tx: inbox.finish_file(tx, stored.id, line_count, matched, in_inbox, now))
+    return BankResult(
+        file_id=stored.id, is_new=True, lines=line_count, waiting=waiting_lines, **counts
+    )
 
 
 def _file_of(request: approvals.WaitingAction) -> str:
@@ -134,13 +140,13 @@ def _file_of(request: approvals.WaitingAction) -> str:
 
 
 def _waiting_line(request: approvals.WaitingAction, line: int = 0) -> WaitingLine:
-    """Return a line that waits; ``line`` 0 is the one that asked for it."""
-    asked = line if request.report is None else line or request.report.line
-    return WaitingLine(line=asked, payout_id=request.subject, request_id=request.id)
+    """Return a line that waits for a request; ``line`` 0 is the one that the request names."""
+    number = line if request.report is None else line or request.report.line
+    return WaitingLine(line=number, payout_id=request.subject, request_id=request.id)
 
 
-def _check(file: IO[bytes], most: int) -> int:
-    """Read all of it once and return how many lines it has: nothing is changed by half a file."""
+def _count_lines(file: IO[bytes], most: int) -> int:
+    """Read the whole file and return its number of lines, so that a broken one changes nothing."""
     number = 0
     for number, _ in enumerate(bank_lines.read(file), 1):
         if number > most:
@@ -148,25 +154,30 @@ def _check(file: IO[bytes], most: int) -> int:
     return number
 
 
-def _payout_id(text: str) -> str:
-    """Return the payout that an end-to-end id names.
+def _plain(text: str) -> str:
+    """Return the letters and digits of an id, in lower case.
 
-    Some banks give back other signs than letters and digits as a blank, a hyphen or not at all.
+    Some banks replace other characters by a blank or a hyphen, or drop them.
     """
-    plain = "".join(one for one in text.lower() if one.isascii() and one.isalnum())
+    return "".join(letter for letter in text.lower() if letter.isascii() and letter.isalnum())
+
+
+def _payout_id(text: str) -> str:
+    """Return the payout that an end-to-end id names, "" for none."""
+    plain = _plain(text)
     digits = plain.removeprefix("po")
     return f"po_{digits}" if plain != digits and len(digits) == _ID_DIGITS else ""
 
 
 def _run_id(text: str) -> str:
-    """Return the run whose file a payment (PmtInfId) is, "" for none of ours."""
-    plain = "".join(letter for letter in text.lower() if letter.isascii() and letter.isalnum())
+    """Return the run whose file a payment (PmtInfId) is, "" for none."""
+    plain = _plain(text)
     digits = plain.removeprefix("run")[:_ID_DIGITS]
     return f"run_{digits}" if plain == f"run{digits}1" and len(digits) == _ID_DIGITS else ""
 
 
-class _Booking(msgspec.Struct, frozen=True):
-    """A line about a run's whole file, and whether the report has had one before."""
+class _RunBooking(msgspec.Struct, frozen=True):
+    """A booking of a run's whole file; ``again``: the report had such a booking before."""
 
     file_id: str
     line: BankLine
@@ -174,39 +185,41 @@ class _Booking(msgspec.Struct, frozen=True):
     again: bool
 
 
-async def _whole_run(db: Db, booking: _Booking, reader: _Reader, now: int) -> Counter[str]:
-    """Take in a booking of a run's whole file, and count what it did to the payouts.
+async def _apply_run_booking(
+    db: Db, booking: _RunBooking, uploader: _Uploader, now: int
+) -> Counter[_Effect]:
+    """Apply a booking of a run's whole file, and count its effects on the payouts.
 
-    It pays them if number and sum are those of the file; otherwise it waits in the inbox. It counts
-    as one line found, however many of its payouts do not fit.
+    If number and sum are those of the file, the payouts are PAID; otherwise it goes to the inbox.
+    It counts as at most one line in the inbox, however many of its payouts do not fit.
     """
     line, file_id = booking.line, booking.file_id
     refusal = await db.read(lambda tx: _refusal_of_run(tx, line, booking.run_id))
     if refusal is not None:
-        what, ours = refusal
+        discrepancy, ours = refusal
         difference = Difference(
-            what=what, kind="payout", reference=_printable(line.payment)[:100], line=line.line,
-            merchant_id="", ours=ours, theirs=_theirs(line),
+            what=discrepancy, kind="payout", reference=_printable(line.payment)[:100],
+            line=line.line, merchant_id="", ours=ours, theirs=_theirs(line),
         )  # fmt: skip
         await db.run(lambda tx: inbox.add(tx, file_id, SOURCE, [difference], now))
-        return Counter(found=1)
+        return Counter[_Effect](["in_inbox"])
     reference = line.bank_reference or line.payment
-    outcomes = Counter[str]()
-    async for in_run in payouts.in_file_of_run(db, booking.run_id):
-        (payout,) = await db.read(partial(payouts.named, payout_ids=[in_run.payout_id]))
+    effects = Counter[_Effect]()
+    async for in_run in payouts.payouts_in_file(db, booking.run_id):
+        (payout,) = await db.read(partial(payouts.find_many, payout_ids=[in_run.payout_id]))
         single = msgspec.structs.replace(
             line, end_to_end=payout.id, amount_minor=payout.amount_minor, bank_reference=reference
         )
-        part = _Line(file_id, single, payout, again=booking.again, number=1)
-        outcome = await db.run(partial(_one, found=part, reader=reader, now=now))
-        # A whole file was sent, which gives nothing back: none of it waits for a second person.
-        outcomes[str(outcome)] += 1
-    outcomes["found"] = min(1, outcomes["found"])
-    return outcomes
+        context = _LineContext(file_id, single, payout, again=booking.again, number=1)
+        result = await db.run(partial(_apply_line, context=context, uploader=uploader, now=now))
+        # Only returns wait for a second person, and this file was sent.
+        effects[cast("_Effect", result)] += 1
+    effects["in_inbox"] = min(1, effects["in_inbox"])
+    return effects
 
 
-async def _refusal_of_run(tx: Tx, line: BankLine, run_id: str) -> tuple[What, str] | None:
-    """Return why a booking is not that of a run's whole file, and what the file has."""
+async def _refusal_of_run(tx: Tx, line: BankLine, run_id: str) -> tuple[Discrepancy, str] | None:
+    """Return why a booking is not that of a run's whole file, and the contents of the file."""
     try:
         view = await payouts.view_run(tx, run_id)
     except NotFound:
@@ -221,15 +234,15 @@ async def _refusal_of_run(tx: Tx, line: BankLine, run_id: str) -> tuple[What, st
     )
     if agrees:
         return None
-    payments = f"{sums.in_file} payouts, {inbox.amount(sums.file_minor, run.currency)}"
-    return "different", f"{payments}, {run.status}"
+    contents = f"{sums.in_file} payouts, {inbox.amount(sums.file_minor, run.currency)}"
+    return "different", f"{contents}, {run.status}"
 
 
-class _Line(msgspec.Struct, frozen=True):
-    """A line of a file, the payout that it names, and whether the file has named it before.
+class _LineContext(msgspec.Struct, frozen=True):
+    """A line of a file and the payout that it names.
 
-    ``number`` is which of the file's lines it is that say the same, if it is for the inbox.
-    ``concerns_payouts``: it may be about a payout, even where none is named.
+    ``again``: the file has named this payout before. ``number`` distinguishes equal lines of the
+    file in the inbox. ``concerns_payouts``: it may be about a payout even if it names none.
     """
 
     file_id: str
@@ -240,61 +253,64 @@ class _Line(msgspec.Struct, frozen=True):
     concerns_payouts: bool = True
 
 
-async def _one(tx: Tx, found: _Line, reader: _Reader, now: int) -> str | WaitingLine:
-    """Take in a line; return what it was counted as: sent, returned, known, found or other."""
-    line, payout, actor = found.line, found.payout, reader.actor
-    what = _what(line, payout)
-    reference = _reference(line, payout)
-    if payout is None and not found.concerns_payouts:
-        return await _other(tx, found, now)
-    if payout is None or what is not None:
-        return await _found(tx, found, payout, what or "missing in ledger", now)
+async def _apply_line(
+    tx: Tx, context: _LineContext, uploader: _Uploader, now: int
+) -> _Effect | WaitingLine:
+    """Apply a line, and return its effect."""
+    line, payout, actor = context.line, context.payout, uploader.actor
+    if payout is None:
+        add = _add_unnamed if context.concerns_payouts else _record_booking
+        return await add(tx, context, now)
+    if (line.amount_minor, line.currency) != (payout.amount_minor, payout.currency):
+        return await _add_to_inbox(tx, context, payout, "different", now)
     # Another report may be about the same payout at this moment.
     await merchants.lock(tx, payout.merchant_id)
     current = await payouts.find(tx, payout.merchant_id, payout.id)
-    decision = _decide(line, current, reference, again=found.again)
+    reference = _reference(line, payout)
+    decision = _decide(line, current, reference, again=context.again)
     match decision:
-        case "known":
+        case "repeated":
             return decision
         case "pay":
             await payouts.pay(tx, payout.id, reference, actor.reason, actor.who, now)
         case "fail" | "return":
-            return await _give_back(tx, found, current, decision, reader, now)
+            return await _return_money(tx, context, current, decision, uploader, now)
         case _:
-            return await _found(tx, found, current, decision, now)
+            return await _add_to_inbox(tx, context, current, decision, now)
     return line.kind
 
 
-async def _give_back(
-    tx: Tx, found: _Line, payout: Payout, decision: Literal["fail", "return"], reader: _Reader,
-    now: int,
-) -> str | WaitingLine:  # fmt: skip
-    """Give the money of a payout back, or store a request for it above the limit.
+async def _return_money(
+    tx: Tx, context: _LineContext, payout: Payout, decision: Literal["fail", "return"],
+    uploader: _Uploader, now: int,
+) -> _Effect | WaitingLine:  # fmt: skip
+    """Return a payout's money to the merchant, or store a request for it above the limit.
 
-    Raises what ``reader.check_asker`` does.
+    Raises the errors of ``uploader.check_asker``.
     """
-    line = found.line
-    asked = approvals.ActionRequest(
+    line = context.line
+    request = approvals.ActionRequest(
         action="payout-failed" if decision == "fail" else "payout-returned",
         merchant_id=payout.merchant_id,
         subject=payout.id,
-        actor=Actor(reader.actor.who, _why(line)),
-        report=approvals.ReportLine(file_id=found.file_id, line=line.line),
+        actor=Actor(uploader.actor.who, _failure_reason(line)),
+        report=approvals.ReportLine(file_id=context.file_id, line=line.line),
     )
-    done = await approvals.perform(tx, asked, reader.rules, now)
-    if not isinstance(done, approvals.WaitingAction):
+    result = await approvals.perform(tx, request, uploader.rules, now)
+    if not isinstance(result, approvals.WaitingAction):
         return line.kind
-    if reader.check_asker is not None:
-        reader.check_asker()
-    if found.again and done.report not in (None, asked.report) and _file_of(done) == found.file_id:
-        return await _found(tx, found, payout, "double in report", now)
-    return _waiting_line(done, line.line)
+    if uploader.check_asker is not None:
+        uploader.check_asker()
+    is_of_other_line = result.report not in (None, request.report)
+    if context.again and is_of_other_line and _file_of(result) == context.file_id:
+        return await _add_to_inbox(tx, context, payout, "double in report", now)
+    return _waiting_line(result, line.line)
 
 
 def _decide(
     line: BankLine, payout: Payout, reference: str, *, again: bool
-) -> Literal["known", "pay", "fail", "return"] | What:
-    """Return what a line does to its payout, or what kind of difference it is.
+) -> Literal["repeated", "pay", "fail", "return"] | Discrepancy:
+    """Return the effect of a line on its payout, or the discrepancy.
 
     ``again``: the file has such a line about this payout already.
     """
@@ -302,58 +318,52 @@ def _decide(
         # A debit that is a reversal takes a credit back, and sends nothing.
         if payout.status == "PENDING" and not line.is_reversal:
             return "pay"
-        # A statement also has the debit of a payout that came back since.
+        # A statement also has the debit of a payout that has come back since.
         if payout.bank_reference == reference and not (again or line.is_reversal):
-            return "known"
+            return "repeated"
         is_double = payout.status == "PAID" and not line.is_reversal
         return "double in report" if is_double else "different"
     if payout.status != "FAILED":
         return "return" if payout.status == "PAID" else "fail"
     if again:
         return "double in report"
-    # A payout that failed otherwise, as an operator knew it, has this credit only now.
-    return "known" if _says_the_same(line, payout) else "different"
-
-
-def _what(line: BankLine, payout: Payout | None) -> What | None:
-    if payout is None:
-        return "missing in ledger"
-    same = (line.amount_minor, line.currency) == (payout.amount_minor, payout.currency)
-    return None if same else "different"
+    # If an operator failed the payout for another reason, this credit is new.
+    return "repeated" if _is_same_booking(line, payout) else "different"
 
 
 def _reference(line: BankLine, payout: Payout | None) -> str:
-    """Return the bank's reference, or the payout's id where it gave none."""
-    given = _printable(line.bank_reference)[: payouts.LONGEST_BANK_REFERENCE].strip()
-    return given or (payout.id if payout else "")
+    """Return the bank's reference, or the payout's id if the bank named none."""
+    reference = _printable(line.bank_reference)[: payouts.LONGEST_BANK_REFERENCE].strip()
+    return reference or (payout.id if payout else "")
 
 
-def _says_the_same(line: BankLine, failed: Payout) -> bool:
-    """Return whether a credit is the booking that a payout has failed by.
+def _is_same_booking(line: BankLine, failed: Payout) -> bool:
+    """Whether a credit is the booking by which a payout failed.
 
-    The payout has the bank's reference in its reason; other reports of the same booking may have
-    other words before it.
+    The payout's reason ends with the bank's reference; the text before may differ between reports
+    of the same booking.
     """
-    named = _named(line)
-    return failed.failure_reason.endswith(named) if named else failed.failure_reason == _why(line)
+    suffix = _reference_suffix(line)
+    if suffix:
+        return failed.failure_reason.endswith(suffix)
+    return failed.failure_reason == _failure_reason(line)
 
 
-def _why(line: BankLine) -> str:
-    """Say why a payout came back, and by which booking if the bank names it."""
-    named = _named(line)
+def _failure_reason(line: BankLine) -> str:
+    """Return why a payout came back, with the bank's reference of the booking if it names one."""
+    suffix = _reference_suffix(line)
     reason = _printable(line.reason) or "the bank gave it back"
-    return f"{reason[: _LONGEST_REASON - len(named)].rstrip()}{named}"
+    return f"{reason[: _LONGEST_REASON - len(suffix)].rstrip()}{suffix}"
 
 
-def _named(line: BankLine) -> str:
-    given = _reference(line, None)
-    return f"{payouts.BANK_REFERENCE}{given})" if given else ""
+def _reference_suffix(line: BankLine) -> str:
+    reference = _reference(line, None)
+    return f"{payouts.BANK_REFERENCE}{reference})" if reference else ""
 
 
 def _printable(text: str) -> str:
-    return " ".join("".join(one if one.isprintable() else " " for one in text).split())[
-        :_LONGEST_REASON
-    ]
+    letters = "".join(letter if letter.isprintable() else " " for letter in text)
+    return " ".join(letters.split())[:_LONGEST_REASON]
 
 
 def _end_to_end(line: BankLine) -> str:
@@ -361,7 +371,7 @@ def _end_to_end(line: BankLine) -> str:
 
 
 def _theirs(line: BankLine) -> str:
-    """Write what the bank says of a line."""
+    """Describe a line as the bank reports it."""
     theirs = "no amount"
     if line.amount_minor is not None:
         side = {"sent": "debit", "returned": "credit"}[line.kind]
@@ -373,22 +383,22 @@ def _theirs(line: BankLine) -> str:
 
 
 async def _sums_of_payouts(tx: Tx, lines: list[BankLine], now: int) -> set[tuple[int, str]]:
-    """Return those amounts of these lines that some payout has which may be meant."""
+    """Return the amounts of these lines that are the amount of some payout or file."""
     sums = await queries.SUMS_OF_PAYOUTS.all(
         tx, since=now - _RETURNED_WITHIN_MS,
         amount_minor=[line.amount_minor for line in lines if line.amount_minor is not None],
         currency=[line.currency for line in lines if line.amount_minor is not None],
     )  # fmt: skip
-    return {(one.amount_minor, one.currency) for one in sums}
+    return {(row.amount_minor, row.currency) for row in sums}
 
 
 def _may_concern_payouts(line: BankLine, sums: set[tuple[int, str]]) -> bool:
-    """Return whether a line that names no payout may be about one.
+    """Whether a line that names no payout may be about one.
 
-    That is if it says that money came back, has no amount that can be read, has an id that began as
-    one of ours, or the amount of a payout that waits or was paid lately.
+    It may if it reports a return, has no readable amount, has an id that begins like one of ours,
+    or has the amount of a payout that is PENDING or was paid recently.
     """
-    plain = "".join(one for one in line.end_to_end.lower() if one.isascii() and one.isalnum())
+    plain = _plain(line.end_to_end)
     return (
         bool(line.reason)
         or line.is_reversal
@@ -398,40 +408,49 @@ def _may_concern_payouts(line: BankLine, sums: set[tuple[int, str]]) -> bool:
     )
 
 
-async def _other(tx: Tx, found: _Line, now: int) -> str:
-    """Record a booking that concerns no payout, where nobody has to look at it."""
-    what: What = "missing in ledger"
-    booking = msgspec.structs.replace(_difference(found, None, what), kind="booking")
-    await inbox.add_booking(tx, found.file_id, SOURCE, booking, now)
-    return "other"
+async def _add_unnamed(tx: Tx, context: _LineContext, now: int) -> _Effect:
+    """Add a line that may be about a payout, but names none of ours, to the inbox."""
+    return await _add_to_inbox(tx, context, None, "missing in ledger", now)
 
 
-async def _found(tx: Tx, found: _Line, payout: Payout | None, what: What, now: int) -> str:
-    """Put a line into the inbox."""
-    await inbox.add(tx, found.file_id, SOURCE, [_difference(found, payout, what)], now)
-    return "found"
+async def _record_booking(tx: Tx, context: _LineContext, now: int) -> _Effect:
+    """Record a booking that concerns no payout outside the inbox: it needs no attention."""
+    difference = _difference(context, None, "missing in ledger")
+    booking = msgspec.structs.replace(difference, kind="booking")
+    await inbox.add_booking(tx, context.file_id, SOURCE, booking, now)
+    return "unrelated"
 
 
-def _difference(found: _Line, payout: Payout | None, what: What) -> Difference:
-    """Return a line as the inbox has it.
+async def _add_to_inbox(
+    tx: Tx, context: _LineContext, payout: Payout | None, discrepancy: Discrepancy, now: int
+) -> _Effect:
+    difference = _difference(context, payout, discrepancy)
+    await inbox.add(tx, context.file_id, SOURCE, [difference], now)
+    return "in_inbox"
 
-    One that names neither a payout nor a booking of the bank is known by its file and its place
-    there: another one that reads the same is another booking.
+
+def _difference(
+    context: _LineContext, payout: Payout | None, discrepancy: Discrepancy
+) -> Difference:
+    """Return a line as a difference for the inbox.
+
+    A line that names neither a payout nor a booking is identified by its file and line number,
+    since an equal line elsewhere is another booking.
     """
-    line = found.line
+    line = context.line
     reference = _end_to_end(line) or _printable(line.bank_reference)[:100]
     if payout is None and not _printable(line.bank_reference):
-        reference = f"{reference} line {line.line} of {found.file_id}".strip()
+        reference = f"{reference} line {line.line} of {context.file_id}".strip()
     ours = ""
     if payout is not None:
         ours = f"{money.show(payout.amount_minor, payout.currency)} {payout.currency}"
         ours = f"{ours} {payout.status}"
     return Difference(
-        what=what,
+        what=discrepancy,
         kind="payout",
         reference=reference,
         line=line.line,
         merchant_id=payout.merchant_id if payout else "",
         ours=ours,
-        theirs=inbox.numbered(_theirs(line), found.number),
+        theirs=inbox.numbered(_theirs(line), context.number),
     )

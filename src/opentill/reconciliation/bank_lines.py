@@ -40,16 +40,15 @@ def _csv(file: IO[bytes]) -> Iterator[BankLine]:
 def _csv_line(number: int, header: list[str], cells: list[str]) -> BankLine:
     if len(cells) != len(header):
         raise Invalid("file", f"line {number}: must have {len(header)} cells, not {len(cells)}")
-    named = {name: cell.strip() for name, cell in zip(header, cells, strict=True)}
-    kind = _KINDS.get(named["status"].lower())
-    amount = camt.minor(named["amount"], named["currency"])
+    row = {name: cell.strip() for name, cell in zip(header, cells, strict=True)}
+    kind = _KINDS.get(row["status"].lower())
+    amount = camt.minor(row["amount"], row["currency"])
     if kind is None:
         raise Invalid("file", f"line {number}: status must be one of {', '.join(_KINDS)}")
     if amount is None:
         reason = "amount and currency must be such as 9.99 and USD"
         raise Invalid("file", f"line {number}: {reason}")
     return BankLine(
-        line=number, end_to_end=named["end_to_end_id"], kind=kind, amount_minor=amount,
-        currency=named["currency"], bank_reference=named["bank_reference"],
-        reason=named["reason"],
+        line=number, end_to_end=row["end_to_end_id"], kind=kind, amount_minor=amount,
+        currency=row["currency"], bank_reference=row["bank_reference"], reason=row["reason"],
     )  # fmt: skip

@@ -1,9 +1,9 @@
-"""Reads what a bank reports: ISO 20022 camt.053 (statement), camt.054 (notification), camt.052.
+"""Reads the bank's reports: ISO 20022 camt.053 (statement), camt.054 (notification), camt.052.
 
-The file is parsed as it comes, by expat, and no more of it is in memory than one entry needs. A
-document type declaration is refused, so that no entity can be declared: nothing expands and nothing
-is fetched. Depth, text and number of lines have bounds. Elements are known by their local names,
-which are the same in every version from 001.02 on.
+Expat parses the file as a stream; at most one entry is in memory. A document type declaration is
+refused, so no entities can be declared: nothing expands and nothing is fetched. Depth, length of
+texts and number of lines are limited. Elements are recognised by their local names, which are the
+same in every version from 001.02 on.
 """
 
 import re
@@ -23,7 +23,7 @@ _DEEPEST: Final = 40
 _LONGEST_TEXT: Final = 4096
 _AMOUNT: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{0,5}))?", re.ASCII)
 _KINDS: Final = ("BkToCstmrStmt", "BkToCstmrDbtCdtNtfctn", "BkToCstmrAcctRpt")
-# What is read of an entry and of its transactions: the path below either of them.
+# The fields of entries and of their transactions, by path below either of them.
 _FIELDS: Final = {
     "Amt": "amount",
     "AmtDtls/InstdAmt/Amt": "instructed",
@@ -44,7 +44,7 @@ _FIELDS: Final = {
     "RtrInf/Rsn/Prtry": "reason",
     "RtrInf/AddtlInf": "explanation",
 }
-# The codes of ISO 20022's ExternalReturnReason1Code that returned credit transfers have, in words.
+# Meanings of the codes in ISO 20022's ExternalReturnReason1Code for returned credit transfers.
 _REASONS: Final = {
     "AC01": "wrong account number",
     "AC03": "wrong account number",
@@ -81,7 +81,7 @@ _WITH_CURRENCY: Final = frozenset({"amount", "instructed", "transaction"})
 
 
 class _Reader:
-    """The state between the events of expat."""
+    """Collects lines from the events of expat."""
 
     def __init__(self) -> None:
         self.lines: deque[BankLine] = deque()
@@ -93,8 +93,10 @@ class _Reader:
         self._currency = ""
         self._entry: dict[str, str] | None = None
         self._details: dict[str, str] | None = None
-        self._held: dict[str, str] | None = None  # the transaction before, until one follows
-        self._many = False
+        self._held: dict[str, str] | None = (
+            None  # the last transaction, until the next one or the entry ends
+        )
+        self._has_several = False
         self.parser = expat.ParserCreate(namespace_separator=" ")
         self.parser.StartDoctypeDeclHandler = _refuse_doctype
         self.parser.StartElementHandler = self._start
@@ -112,9 +114,9 @@ class _Reader:
         self._text, self._length = [], 0
         self._currency = attributes.get("Ccy", "")
         if local == "Ntry":
-            self._entry, self._held, self._many = {}, None, False
+            self._entry, self._held, self._has_several = {}, None, False
         elif local == "TxDtls" and self._entry is not None:
-            self._many = self._many or self._held is not None
+            self._has_several = self._has_several or self._held is not None
             self._flush()
             self._details = {}
 
@@ -132,7 +134,7 @@ class _Reader:
     def _end(self, name: str) -> None:
         local = name.rpartition(" ")[2]
         if self._entry is not None:
-            self._take("".join(self._text).strip())
+            self._store("".join(self._text).strip())
         self._text, self._length = [], 0
         self._path.pop()
         if local == "TxDtls" and self._details is not None:
@@ -143,33 +145,33 @@ class _Reader:
             self._flush()
             self._entry = None
 
-    def _take(self, text: str) -> None:
-        """Keep the text of an element that is a field of the entry or of a transaction."""
-        of = self._entry if self._details is None else self._details
-        if not text or of is None:
+    def _store(self, text: str) -> None:
+        """Store the text of an element that is a field of the entry or of a transaction."""
+        fields = self._entry if self._details is None else self._details
+        if not text or fields is None:
             return
         root = "Ntry" if self._details is None else "TxDtls"
         start = len(self._path) - 1 - self._path[::-1].index(root)
         field = _FIELDS.get("/".join(self._path[start + 1 :]))
-        if field is not None and field not in of:
-            of[field] = text
+        if field is not None and field not in fields:
+            fields[field] = text
             if field in _WITH_CURRENCY:
-                of[f"{field} currency"] = self._currency
+                fields[f"{field} currency"] = self._currency
 
     def _flush(self) -> None:
         if self._held is not None:
-            self._emit(self._held, is_only=not self._many)
+            self._emit(self._held, is_only=not self._has_several)
             self._held = None
 
     def _emit(self, details: dict[str, str], *, is_only: bool) -> None:
-        """Make a line of a transaction, with what its entry says of all of them."""
+        """Append the line of a transaction, completed by the fields of its entry."""
         entry = self._entry or {}
         status = entry.get("status", "BOOK")
         if status not in ("BOOK", "BOOKED"):
             return  # not booked, or information only
         self.number += 1
         kind = _DIRECTIONS.get(details.get("direction", entry.get("direction", "")))
-        if kind is None:  # never guessed: it says whether a payout was sent or came back
+        if kind is None:  # no default: it decides whether a payout was sent or came back
             raise Invalid("file", f"line {self._line}: CdtDbtInd must be CRDT or DBIT")
         amount, currency = _amount(details, entry, kind, is_only=is_only)
         code = details.get("reason", "")
@@ -200,23 +202,23 @@ def _refuse_doctype(*_: object) -> None:
 def _amount(
     details: dict[str, str], entry: dict[str, str], kind: BankKind, *, is_only: bool
 ) -> tuple[int | None, str]:
-    """Return the amount in minor units and its currency; None where nobody says one.
+    """Return the amount in minor units and its currency; None if the report has no amount.
 
-    Of a debit the amount that was asked for comes first, since charges may be booked with it; of a
-    credit the amount that was booked, since the bank may have kept charges of it.
+    For a debit, the instructed amount is preferred, since the booked one may include charges. For a
+    credit, the booked amount is preferred, since the bank may have deducted charges.
     """
     in_details = ((details, "instructed"), (details, "transaction"))
     booked = ((entry, "amount"),)
     order = booked + in_details if kind == "returned" else in_details + booked
-    for of, field in ((details, "amount"), *order):
-        if field in of and (of is details or is_only):
-            currency = of.get(f"{field} currency", "")
-            return minor(of[field], currency), currency
+    for fields, field in ((details, "amount"), *order):
+        if field in fields and (fields is details or is_only):
+            currency = fields.get(f"{field} currency", "")
+            return minor(fields[field], currency), currency
     return None, ""
 
 
 def minor(text: str, currency: str) -> int | None:
-    """Return an amount of a report in minor units; None for what is none of the currency."""
+    """Return an amount in minor units; None if it is invalid for the currency."""
     if currency not in EXPONENTS or _AMOUNT.fullmatch(text) is None:
         return None
     exact = Decimal(text).scaleb(exponent(currency))
@@ -224,7 +226,7 @@ def minor(text: str, currency: str) -> int | None:
 
 
 def read(file: IO[bytes]) -> Iterator[BankLine]:
-    """Yield the booked lines of a report. Raises Invalid for what is none."""
+    """Yield the booked lines of a report. Raises Invalid for another file."""
     reader = _Reader()
     try:
         while chunk := file.read(_CHUNK):

@@ -1,19 +1,19 @@
-"""The row of a settlement report, an item of ours, and a difference between them."""
+"""Rows of settlement and bank reports, items of our books, and differences between them."""
 
 from typing import Final, Literal, get_args
 
 import msgspec
 
-# "payment_failure" is a payment that the provider took back without a dispute, "unknown" a row of a
-# type that is not known here: our books have neither, so that each is a difference.
+# "payment_failure" is a payment that the provider took back without a dispute, "unknown" a row of
+# another type. Our books have neither, so each is a difference.
 Kind = Literal[
     "payment", "refund", "refund_failure", "chargeback", "recovery", "payment_failure", "unknown"
 ]
 BankKind = Literal["sent", "returned"]
-What = Literal["missing in ledger", "missing in report", "double in report", "different"]
+Discrepancy = Literal["missing in ledger", "missing in report", "double in report", "different"]
 KINDS: Final[dict[str, Kind]] = {kind: kind for kind in get_args(Kind) if kind != "unknown"}
 
-# The columns of a report, in any order; others are left alone.
+# The columns of a report, in any order; other columns are ignored.
 COLUMNS: Final = {
     "kind": "payment, refund, refund_failure (a refund that came back), chargeback, recovery (of a"
     " chargeback), or payment_failure (a payment that was taken back without a dispute)",
@@ -24,7 +24,7 @@ COLUMNS: Final = {
     "settled_at": "a time of 2000 to 2099 such as 2026-01-31T10:00:00Z, a date, or Unix ms",
 }
 
-# Which of our states say that money moved.
+# The statuses after which money has moved.
 SETTLED: Final[dict[Kind, tuple[str, ...]]] = {
     "payment": ("SUCCEEDED", "DUPLICATE", "GIVEN_BACK"),
     "refund": ("SUCCEEDED", "GIVEN_BACK"),
@@ -36,7 +36,7 @@ SETTLED: Final[dict[Kind, tuple[str, ...]]] = {
 }
 
 
-# Where the provider takes the money when a dispute opens, and gives it back when it is won.
+# Likewise for providers that take the money when a dispute opens and return it after a win.
 TAKEN_AT_ONCE: Final[dict[Kind, tuple[str, ...]]] = {
     "payment": (),
     "refund": (),
@@ -49,7 +49,7 @@ TAKEN_AT_ONCE: Final[dict[Kind, tuple[str, ...]]] = {
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of a report; ``line`` is where it ends in the file, ``settled_at`` Unix ms."""
+    """A row of a report; ``line`` is its last line in the file, ``settled_at`` Unix ms."""
 
     line: int
     kind: Kind
@@ -61,13 +61,13 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """What our books have: ``at`` is when we took it in, Unix ms; "" for names it has not."""
+    """An item of our books; ``at`` is when we recorded it, Unix ms; "" for references it lacks."""
 
     kind: Kind
     merchant_id: str
     id: str
     provider_ref: str
-    payment: str  # the attempt's id, where a report may name the payment instead
+    payment: str  # the attempt's id, if a report may name the payment instead
     amount_minor: int
     currency: str
     status: str
@@ -75,14 +75,14 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def references(self) -> tuple[str, ...]:
-        """What a report may call it."""
+        """The references by which a report may name the item."""
         return tuple(name for name in (self.id, self.provider_ref, self.payment) if name)
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One thing that is not as it should be; ``line`` is the report's, null if it has none."""
+    """A discrepancy between a report and the books; ``line`` is the report's, null without one."""
 
-    what: What
+    what: Discrepancy
     kind: Kind | Literal["payout", "booking"]
     reference: str
     line: int | None
@@ -92,7 +92,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class NewDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A difference as ``queries.ADD_DIFFERENCES`` takes it."""
+    """The parameters of ``queries.ADD_DIFFERENCES``."""
 
     id: str
     what: str
@@ -105,7 +105,7 @@ class NewDifference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EarlierResolution(msgspec.Struct, frozen=True, kw_only=True):
-    """A resolution that did not hold: its adjustment was rejected. Times are Unix ms."""
+    """A resolution that was undone because its adjustment was rejected. Times are Unix ms."""
 
     at: int
     by: str
@@ -113,19 +113,19 @@ class EarlierResolution(msgspec.Struct, frozen=True, kw_only=True):
     adjustment_id: str
     rejected_at: int
     rejected_by: str
-    why: str  # "" where the version before has rejected it: the audit log says why
+    why: str  # "" for rejections by older versions; the audit log has the reason
 
 
 class OpenDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A difference in the inbox; ``merchant_id`` is "" where nobody knows whose it is.
+    """A difference in the inbox; ``merchant_id`` is "" if its merchant is unknown.
 
-    ``earlier`` is JSON: the resolutions that did not hold, oldest first.
+    ``earlier`` is JSON: the undone resolutions, oldest first.
     """
 
     id: str
     file_id: str
     source: str
-    what: What
+    what: Discrepancy
     kind: str
     reference: str
     line: int | None
@@ -140,7 +140,7 @@ class OpenDifference(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def resolutions(self) -> list[EarlierResolution]:
-        """The resolutions that did not hold, oldest first."""
+        """The undone resolutions, oldest first."""
         return msgspec.json.decode(self.earlier, type=list[EarlierResolution])
 
 
@@ -154,14 +154,14 @@ class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
     status: Literal["OPEN", "DONE"]
     rows: int
     matched: int
-    found: int
+    difference_count: int = msgspec.field(name="found")
     who: str
     created_at: int
     done_at: int | None
 
 
 class BankLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A booked line of the bank's report; ``amount_minor`` None where it says none."""
+    """A booked line of the bank's report; ``amount_minor`` None without a readable amount."""
 
     line: int
     end_to_end: str
@@ -171,19 +171,19 @@ class BankLine(msgspec.Struct, frozen=True, kw_only=True):
     bank_reference: str
     reason: str
     payment: str = ""  # the PmtInfId of a booking of a whole file
-    payments: str = ""  # how many transfers it has, as the bank writes it; "" where it says nothing
+    payments: str = ""  # the number of its transfers, as the bank writes it; "" if unknown
     is_reversal: bool = False  # of an earlier booking of the opposite direction
 
 
 class SumOfPayouts(msgspec.Struct, frozen=True):
-    """An amount that some payout has which waits, or was paid lately."""
+    """The amount of a payout or of a run's file that is PENDING or was paid recently."""
 
     amount_minor: int
     currency: str
 
 
 class WaitingLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A line of the bank's report that has moved nothing yet: it waits for a second person."""
+    """A line of the bank's report that has moved nothing: it waits for a second person."""
 
     line: int
     payout_id: str
@@ -191,16 +191,16 @@ class WaitingLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class BankResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What became of a bank's report; ``is_new`` is false for one that was read before."""
+    """The effects of a bank's report; ``is_new`` is false for a file that was read before."""
 
     file_id: str
     is_new: bool
     lines: int
     sent: int  # payouts that are PAID now
     returned: int  # payouts that are FAILED now
-    known: int  # lines that say what is known
-    found: int  # lines in the inbox
-    other: int  # lines that concern no payout, which are recorded outside the inbox
+    repeated: int = msgspec.field(name="known")  # lines about bookings that were applied before
+    in_inbox: int = msgspec.field(name="found")
+    unrelated: int = msgspec.field(name="other")  # lines that concern no payout
     waiting: list[WaitingLine]  # lines that a second person must approve
 
 
@@ -208,11 +208,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The result of a comparison. Times are inclusive Unix ms, null where open."""
 
     gateway: str
-    file_id: str | None  # under which it is recorded
+    file_id: str | None  # the file in the inbox, if the comparison is recorded
     since: int | None
     until: int | None
     rows: int  # of the report, within the times
-    items: int  # of ours, within the times
-    matched: int  # rows that are as our books say
-    found: int  # differences in all
-    differences: list[Difference]  # the first of them
+    items: int  # of our books, within the times
+    matched: int  # rows that agree with our books
+    difference_count: int = msgspec.field(name="found")
+    differences: list[Difference]  # at most ``service.MOST``

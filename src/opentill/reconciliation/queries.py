@@ -1,14 +1,13 @@
-"""All SQL of reconciliation. Of what other features keep it reads, and changes nothing."""
+"""All SQL of reconciliation. It only reads the tables of other features."""
 
 from typing import Final
 
 from opentill.db.query import Command, Query, Value
 from opentill.reconciliation.model import Item, OpenDifference, StoredFile, SumOfPayouts
 
-# Everything through a gateway that is or may become money. A duplicate that was given back is a
-# payment and a refund, both under the attempt's id. Each has the time at which it happened, which
-# what comes later leaves: a second payment that of its line in the history, a recovery that of its
-# entry.
+# All items of a gateway that are or may become money. A duplicate payment is a payment and a
+# refund, both under the attempt's id. `at` is when the item happened, which later changes do not
+# affect: for a second payment it is read from the order's history, for a recovery from the ledger.
 _ITEMS: Final = """
     select 'payment' as kind, a.merchant_id, a.id, a.provider_ref, '' as payment, a.amount_minor,
         a.currency, a.status,
@@ -58,7 +57,7 @@ BETWEEN = Query(
         and (kind, status) in (select * from unnest(:kind::text[], :status::text[]))
     """,  # noqa: S608 - a constant of ours
 )
-# By names that a report gave.
+# By the references in a report.
 NAMED = Query(
     Item,
     f"""
@@ -66,31 +65,40 @@ NAMED = Query(
     where id = any(:names) or provider_ref = any(:names) or payment = any(:names)
     """,  # noqa: S608 - a constant of ours
 )
-KNOWN = Value(bool, "select exists (select 1 from payment_attempts where gateway = :gateway)")
+HAS_PAYMENTS = Value(
+    bool, "select exists (select 1 from payment_attempts where gateway = :gateway)"
+)
 
 
 # ── Files, and the inbox ──
 
-FILE_OF = Query(
-    StoredFile, "select * from reconciliation_files where source = :source and sha256 = :sha256"
+_FILE: Final = (
+    "id, source, sha256, name, status, rows, matched, found as difference_count, who, created_at,"
+    " done_at"
+)
+FILE_BY_DIGEST = Query(
+    StoredFile,
+    f"select {_FILE} from reconciliation_files where source = :source and sha256 = :sha256",  # noqa: S608 - a constant of ours
 )
 FILES = Query(
-    StoredFile, "select * from reconciliation_files order by created_at desc, id desc limit :limit"
+    StoredFile,
+    f"select {_FILE} from reconciliation_files order by created_at desc, id desc limit :limit",  # noqa: S608 - likewise
 )
 ADD_FILE = Query(
     StoredFile,
-    """
+    f"""
     insert into reconciliation_files (id, source, sha256, name, status, rows, matched, found, who,
         created_at)
     values (:id, :source, :sha256, :name, 'OPEN', 0, 0, 0, :who, :now)
     on conflict (source, sha256) do nothing
-    returning *
-    """,
+    returning {_FILE}
+    """,  # noqa: S608 - likewise
 )
 FINISH_FILE = Command(
     """
     update reconciliation_files
-    set status = 'DONE', rows = :rows, matched = :matched, found = :found, done_at = :now
+    set status = 'DONE', rows = :rows, matched = :matched, found = :difference_count,
+        done_at = :now
     where id = :id and status = 'OPEN'
     """
 )
@@ -121,7 +129,7 @@ BOOKINGS = Query(
     order by created_at desc, id desc limit :limit
     """,
 )
-# Of any merchant, and of the whole file of a run: a line that names none may be about each of them.
+# Amounts of payouts of any merchant, and of whole files: a line that names none may mean any.
 SUMS_OF_PAYOUTS = Query(
     SumOfPayouts,
     """
@@ -166,7 +174,7 @@ RESOLVE = Query(
     returning *
     """,
 )
-# By the difference, and when it was resolved: in one transaction with its adjustment.
+# `:resolved_at` proves that the rejected adjustment resolved it, in the same transaction.
 REOPEN = Query(
     OpenDifference,
     """
@@ -184,7 +192,7 @@ HAS_MISSING = Value(
         where resolved_at is null and source = :source and what = 'missing in report')
     """,
 )
-ARRIVED = Command(
+RESOLVE_MISSING = Command(
     """
     update reconciliation_differences
     set resolved_at = :now, resolved_by = :who, resolution = 'a later report has it'

@@ -1,7 +1,7 @@
-"""Reads a settlement report, and keeps its rows on disk while they are compared.
+"""Reads a settlement report, and stores its rows on disk while they are compared.
 
-CSV in UTF-8 with a header row; ``model.COLUMNS`` says what is in it. Its rows are put into a SQLite
-file without a name that disappears with the process.
+A report is CSV in UTF-8 with a header row; ``model.COLUMNS`` describes its columns. The rows are
+stored in an anonymous SQLite file that disappears with the process.
 """
 
 import csv
@@ -32,14 +32,14 @@ def _refuse(line: int, column: str) -> Invalid:
 def read(lines: Iterable[str]) -> Iterator[Row]:
     """Yield the rows of a report. Raises Invalid that names the line and what is accepted.
 
-    A report as Stripe exports it is known by its columns, and read as it is.
+    Reports that Stripe exports are recognised by their columns.
     """
     reader = csv.reader(lines, strict=True)
     try:
         header = [name.strip().lower() for name in next(reader, None) or []]
-        row = stripe.reader(header)
-        if row is not None:
-            yield from stripe.rows(reader, header, row)
+        parse_row = stripe.find_parser(header)
+        if parse_row is not None:
+            yield from stripe.read(reader, header, parse_row)
             return
         if missing := [name for name in COLUMNS if header.count(name) != 1]:
             reason = f"line 1: each of the columns {', '.join(COLUMNS)} must be named once"
@@ -49,8 +49,8 @@ def read(lines: Iterable[str]) -> Iterator[Row]:
                 if len(cells) != len(header):
                     reason = f"line {reader.line_num}: as many cells as line 1 are needed"
                     raise Invalid("file", f"{reason}: {len(header)}, not {len(cells)}")
-                named = {name: cell.strip() for name, cell in zip(header, cells, strict=True)}
-                yield _row(reader.line_num, named)
+                row = {name: cell.strip() for name, cell in zip(header, cells, strict=True)}
+                yield _parse_row(reader.line_num, row)
     except csv.Error as error:
         raise Invalid("file", f"line {reader.line_num}: must be CSV ({error})") from None
     except UnicodeDecodeError:
@@ -58,7 +58,7 @@ def read(lines: Iterable[str]) -> Iterator[Row]:
         raise Invalid("file", reason) from None
 
 
-def _row(line: int, cells: Mapping[str, str]) -> Row:
+def _parse_row(line: int, cells: Mapping[str, str]) -> Row:
     kind = KINDS.get(cells["kind"])
     if kind is None:
         raise _refuse(line, "kind")
@@ -70,13 +70,13 @@ def _row(line: int, cells: Mapping[str, str]) -> Row:
         line=line,
         kind=kind,
         reference=cells["reference"],
-        amount_minor=_minor(line, cells["amount"], cells["currency"]),
+        amount_minor=_parse_amount(line, cells["amount"], cells["currency"]),
         currency=cells["currency"],
-        settled_at=_time(line, cells["settled_at"]),
+        settled_at=_parse_time(line, cells["settled_at"]),
     )
 
 
-def _minor(line: int, text: str, currency: str) -> int:
+def _parse_amount(line: int, text: str, currency: str) -> int:
     if _AMOUNT.fullmatch(text) is None:
         raise _refuse(line, "amount")
     exact = Decimal(text).scaleb(exponent(currency))
@@ -85,7 +85,7 @@ def _minor(line: int, text: str, currency: str) -> int:
     return int(exact)
 
 
-def _time(line: int, text: str) -> int:
+def _parse_time(line: int, text: str) -> int:
     try:
         time_ms = int(text) if _MILLIS.fullmatch(text) else _millis_of(text)
     except (ValueError, OverflowError):
@@ -102,17 +102,17 @@ def _millis_of(text: str) -> int:
 
 
 class Stage:
-    """The rows of one report, to be looked up by kind and reference."""
+    """The rows of a report, for lookups by kind and reference."""
 
     def __init__(self, rows: Iterator[Row]) -> None:
-        """Take all rows in. Raises what reading them does."""
-        self._sql = sqlite3.connect("", isolation_level=None)  # SQLite's own temporary file
+        """Store all rows. Raises the errors of ``rows``."""
+        self._sql = sqlite3.connect("", isolation_level=None)  # a temporary file
         self._sql.executescript("""
             pragma journal_mode = off;
             pragma cache_size = -8192;
             create table rows (line integer primary key, kind text, reference text,
                 amount_minor integer, currency text, settled_at integer, at_once integer,
-                seen integer default 0);
+                taken integer default 0);
             begin;
         """)
         while batch := list(islice(rows, _BATCH)):
@@ -132,7 +132,7 @@ class Stage:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the database, with which its file disappears."""
+        """Close the database, which deletes its file."""
         self._sql.close()
 
     def span(self) -> tuple[int, int] | None:
@@ -143,43 +143,42 @@ class Stage:
         return None if first is None else (first, last)
 
     def takes_at_once(self) -> bool:
-        """Return whether the provider takes disputed money when a dispute opens."""
+        """Whether the provider takes disputed money when a dispute opens."""
         return bool(self._sql.execute("select max(at_once) from rows").fetchone()[0])
 
     def count(self, since: int, until: int) -> int:
-        """Return how many rows there are between two times."""
+        """Count the rows between two times."""
         sql = "select count(*) from rows where settled_at between ? and ?"
-        found: int = self._sql.execute(sql, (since, until)).fetchone()[0]
-        return found
+        return int(self._sql.execute(sql, (since, until)).fetchone()[0])
 
     def take(self, kind: Kind, references: tuple[str, ...]) -> list[Row]:
-        """Return the rows of one thing, which are then seen."""
+        """Return the rows about an item, and mark them as taken."""
         marks = ", ".join("?" * len(references))
         rows = self._rows(
-            f"where kind = ? and reference in ({marks}) and not seen order by line",
+            f"where kind = ? and reference in ({marks}) and not taken order by line",
             (kind, *references),
         )
         for row in rows:
-            self._sql.execute("update rows set seen = 1 where line = ?", (row.line,))
+            self._sql.execute("update rows set taken = 1 where line = ?", (row.line,))
         return rows
 
     def look(self, kind: Kind, references: tuple[str, ...]) -> list[tuple[int, str]]:
-        """Return amount and currency of the rows of one thing that nobody took, and take none."""
+        """Return amounts and currencies of the rows about an item that are not taken yet."""
         marks = ", ".join("?" * len(references))
         rows = self._rows(
-            f"where kind = ? and reference in ({marks}) and not seen", (kind, *references)
+            f"where kind = ? and reference in ({marks}) and not taken", (kind, *references)
         )
         return [(row.amount_minor, row.currency) for row in rows]
 
-    def rest(self, since: int, until: int, after_line: int) -> list[Row]:
-        """Return a batch of the rows between two times that nobody took, in the file's order."""
+    def untaken(self, since: int, until: int, after_line: int) -> list[Row]:
+        """Return a batch of the rows between two times that are not taken yet, in file order."""
         return self._rows(
-            "where not seen and settled_at between ? and ? and line > ? order by line limit ?",
+            "where not taken and settled_at between ? and ? and line > ? order by line limit ?",
             (since, until, after_line, _BATCH),
         )
 
     def _rows(self, where: str, values: tuple[object, ...]) -> list[Row]:
         columns = "line, kind, reference, amount_minor, currency, settled_at, at_once"
         names = columns.split(", ")
-        found = self._sql.execute(f"select {columns} from rows {where}", values)  # noqa: S608 - ours
-        return [Row(**dict(zip(names, row, strict=True))) for row in found]
+        cursor = self._sql.execute(f"select {columns} from rows {where}", values)  # noqa: S608 - ours
+        return [Row(**dict(zip(names, row, strict=True))) for row in cursor]

@@ -1,8 +1,8 @@
-"""Comparing a gateway's settlement report with our books, which changes nothing in them.
+"""Compare a gateway's settlement report with our books, which does not change the books.
 
-Differences go to the inbox where the comparison is recorded. Our items are read once and looked up
-in the report; rows that are left of the report are looked up among our items of any status and
-time. Neither side is ever in memory as a whole.
+If the comparison is recorded, its differences go to the inbox. Our items are read once and looked
+up in the report; then the remaining rows of the report are looked up among our items of any status
+and time. Neither side is ever completely in memory.
 """
 
 from collections.abc import Iterable
@@ -19,20 +19,20 @@ from opentill.reconciliation.model import (
     SETTLED,
     TAKEN_AT_ONCE,
     Difference,
+    Discrepancy,
     Item,
     Result,
     Row,
-    What,
 )
 from opentill.reconciliation.report import Stage, read
 
-MOST: Final = 10_000  # differences that are returned; the others are counted, and in the inbox
+MOST: Final = 10_000  # differences that are returned; all are counted, and in the inbox
 _FOREVER: Final = 2**62
 _BATCH: Final = 500
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
-    """Which file of the inbox a comparison is, and when it is made."""
+    """The file in the inbox that a comparison is recorded under, and the time."""
 
     file_id: str
     source: str
@@ -40,47 +40,49 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Findings:
-    """The differences that were found so far, and how many items agreed."""
+    """The differences so far, and the numbers of items and of matching rows."""
 
     def __init__(self, recording: Recording | None = None) -> None:
         self.items = 0
         self.matched = 0
-        self.found = 0
-        self.kept: list[Difference] = []
+        self.difference_count = 0
+        self.returned: list[Difference] = []
         self._recording = recording
         self._new: list[Difference] = []
-        self._missing = False  # is anything open that earlier reports had not?
-        self._arrived: list[tuple[str, str]] = []
+        self._has_missing = False  # whether items that earlier reports lacked are open
+        self._matched_items: list[tuple[str, str]] = []
 
     async def begin(self, db: Db) -> None:
-        """Look whether there is anything that earlier reports had not."""
+        """Read whether any items that earlier reports lacked are open."""
         if self._recording is not None:
             source = self._recording.source
-            self._missing = await db.read(lambda tx: inbox.has_missing(tx, source))
+            self._has_missing = await db.read(lambda tx: inbox.has_missing(tx, source))
 
     async def record(self, db: Db, at_least: int = _BATCH) -> None:
-        """Put what was found into the inbox, once there is so much of it."""
+        """Write to the inbox, once ``at_least`` rows have accumulated."""
         recording = self._recording
-        if recording is None or len(self._new) + len(self._arrived) < at_least:
+        if recording is None or len(self._new) + len(self._matched_items) < at_least:
             return
-        new, arrived = self._new, self._arrived
-        self._new, self._arrived = [], []
+        new, matched = self._new, self._matched_items
+        self._new, self._matched_items = [], []
 
         async def write(tx: Tx) -> None:
             await inbox.add(tx, recording.file_id, recording.source, new, recording.now)
-            await inbox.arrived(tx, recording.source, arrived, recording.now)
+            await inbox.resolve_missing(tx, recording.source, matched, recording.now)
 
         await db.run(write)
 
-    def add(self, what: What, row: Row | None, item: Item | None, number: int = 1) -> None:
-        """Take in a difference, or the second and so on of one thing that say the same."""
-        self.found += 1
-        either = item or row
-        if either is None:
-            raise AssertionError  # a difference is about something
+    def add(
+        self, discrepancy: Discrepancy, row: Row | None, item: Item | None, number: int = 1
+    ) -> None:
+        """Add a difference; ``number`` distinguishes equal ones."""
+        self.difference_count += 1
+        subject = item or row
+        if subject is None:
+            raise AssertionError  # a difference has at least one side
         difference = Difference(
-            what=what,
-            kind=either.kind,
+            what=discrepancy,
+            kind=subject.kind,
             reference=row.reference if row else item.id if item else "",
             line=row.line if row else None,
             merchant_id=item.merchant_id if item else "",
@@ -89,31 +91,31 @@ class _Findings:
         )
         if self._recording is not None:
             self._new.append(difference)
-        if len(self.kept) < MOST:
-            self.kept.append(difference)
+        if len(self.returned) < MOST:
+            self.returned.append(difference)
 
     def compare(self, item: Item, rows: list[Row]) -> None:
-        """Take in an item of ours and the rows about it, of which there should be one."""
+        """Compare an item of ours with the rows about it, of which there should be one."""
         first, *others = rows
         same = (first.amount_minor, first.currency) == (item.amount_minor, item.currency)
         taken = first.at_once and item.status in TAKEN_AT_ONCE[item.kind]
         if same and (taken or item.status in SETTLED[item.kind]):
             self.matched += 1
-            if self._missing:
-                self._arrived.append((item.kind, item.id))
+            if self._has_missing:
+                self._matched_items.append((item.kind, item.id))
         else:
             self.add("different", first, item)
         for number, row in enumerate(others, 1):
             self.add("double in report", row, item, number)
 
 
-def _amount(thing: Item | Row) -> str:
-    return inbox.amount(thing.amount_minor, thing.currency)
+def _amount(subject: Item | Row) -> str:
+    return inbox.amount(subject.amount_minor, subject.currency)
 
 
-async def is_known(tx: Tx, gateway: str) -> bool:
-    """Return whether a gateway ever took payments of ours."""
-    return bool(await queries.KNOWN.get(tx, gateway=gateway))
+async def has_payments(tx: Tx, gateway: str) -> bool:
+    """Whether payments were ever attempted through a gateway."""
+    return bool(await queries.HAS_PAYMENTS.get(tx, gateway=gateway))
 
 
 async def reconcile(
@@ -128,10 +130,10 @@ async def reconcile(
 ) -> Result:
     """Compare a report with the books, between two times (Unix ms, inclusive).
 
-    Without times they are those of the report's first and last row: nothing outside of them is said
-    to be missing. ``whole`` says that the report has everything there is; with ``recording`` the
-    differences go to the inbox. Raises Invalid for a file that is not a report, before anything is
-    compared.
+    The times default to those of the report's first and last row; items outside are not reported as
+    missing. ``whole``: the report is complete, so there are no default times. With ``recording``,
+    the differences go to the inbox. Raises Invalid for a file that is not a report, before anything
+    is compared.
     """
     with Stage(read(lines)) as stage:
         span = stage.span()
@@ -142,8 +144,8 @@ async def reconcile(
         findings = _Findings(recording)
         await findings.begin(db)
         async with db.snapshot() as tx:
-            await _ours(db, tx, gateway, stage, times, findings)
-            await _theirs(db, tx, gateway, stage, times, findings)
+            await _compare_items(db, tx, gateway, stage, times, findings)
+            await _compare_remaining_rows(db, tx, gateway, stage, times, findings)
         await findings.record(db, at_least=1)
         return Result(
             gateway=gateway,
@@ -153,16 +155,16 @@ async def reconcile(
             rows=stage.count(*times),
             items=findings.items,
             matched=findings.matched,
-            found=findings.found,
-            differences=findings.kept,
+            difference_count=findings.difference_count,
+            differences=findings.returned,
         )
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """A settlement report to compare; the times as ``reconcile`` takes them."""
+    """A settlement report, and the parameters of ``reconcile``."""
 
     gateway: str
-    file: IO[bytes]  # which can be read twice
+    file: IO[bytes]  # seekable
     name: str
     since: int | None = None
     until: int | None = None
@@ -170,10 +172,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def reconcile_file(db: Db, report: Report, actor: Actor, now: int) -> Result:
-    """Compare a report as ``reconcile`` does, and keep its digest and its differences.
+    """Compare a report like ``reconcile``, and store its digest and its differences.
 
-    A file that was read before is compared again, and what the inbox has of it stays as it is.
-    Raises as ``reconcile`` does.
+    A file that was read before is compared again; its differences in the inbox do not change.
+    Raises like ``reconcile``.
     """
     with unzip.open_unpacked(report.file, MOST_BYTES) as file:
         return await _reconcile_file(db, msgspec.structs.replace(report, file=file), actor, now)
@@ -182,10 +184,10 @@ async def reconcile_file(db: Db, report: Report, actor: Actor, now: int) -> Resu
 async def _reconcile_file(db: Db, report: Report, actor: Actor, now: int) -> Result:
     gateway, file = report.gateway, report.file
     with Stage(read(bounded(file))):
-        pass  # nothing is recorded of a file that is no report
+        pass  # a file that is no report must not be recorded
     digest = sha256(file)
     stored = await db.run(
-        lambda tx: inbox.begin(tx, gateway, digest, report.name, actor, now, "reconcile")
+        lambda tx: inbox.begin_file(tx, gateway, digest, report.name, actor, now, "reconcile")
     )
     file.seek(0)
     recording = Recording(file_id=stored.id, source=gateway, now=now)
@@ -199,20 +201,25 @@ async def _reconcile_file(db: Db, report: Report, actor: Actor, now: int) -> Res
         recording=recording,
     )
     await db.run(
-        lambda tx: inbox.finish(tx, stored.id, result.rows, result.matched, result.found, now)
+        lambda tx: inbox.finish_file(
+            tx, stored.id, result.rows, result.matched, result.difference_count, now
+        )
     )
     return result
 
 
-async def _ours(
+async def _compare_items(
     db: Db, tx: Tx, gateway: str, stage: Stage, times: tuple[int, int], findings: _Findings
 ) -> None:
+    """Look up our items in the report."""
     settled = [(kind, status) for kind, statuses in SETTLED.items() for status in statuses]
     at_once = stage.takes_at_once()
     if at_once:
-        settled += [(kind, status) for kind, found in TAKEN_AT_ONCE.items() for status in found]
+        settled += [
+            (kind, status) for kind, statuses in TAKEN_AT_ONCE.items() for status in statuses
+        ]
     since, until = times
-    ours = queries.BETWEEN.each(
+    items = queries.BETWEEN.each(
         tx,
         gateway=gateway,
         since=since,
@@ -221,7 +228,7 @@ async def _ours(
         status=[status for _, status in settled],
         at_once=at_once,
     )
-    async for item in ours:
+    async for item in items:
         await findings.record(db)
         findings.items += 1
         if rows := stage.take(item.kind, item.references):
@@ -230,35 +237,35 @@ async def _ours(
             findings.add("missing in report", None, item)
 
 
-async def _theirs(
+async def _compare_remaining_rows(
     db: Db, tx: Tx, gateway: str, stage: Stage, times: tuple[int, int], findings: _Findings
 ) -> None:
-    """Look up the rows that are left: not ours, not settled with us, or of another time."""
+    """Look up rows without an item: unknown here, not settled here, or settled at another time."""
     line = 0
     at_once = stage.takes_at_once()
-    while batch := stage.rest(*times, line):
+    while batch := stage.untaken(*times, line):
         await findings.record(db)
         line = batch[-1].line
-        named: dict[tuple[str, str], Item] = {}
+        items: dict[tuple[str, str], Item] = {}
         for item in await queries.NAMED.all(
             tx, gateway=gateway, names=[row.reference for row in batch], at_once=at_once
         ):
             for reference in item.references:
-                before = named.get((item.kind, reference))
+                before = items.get((item.kind, reference))
                 if before is None or before.status not in SETTLED[item.kind]:
-                    named[item.kind, reference] = item
+                    items[item.kind, reference] = item
         for row in batch:
-            found = named.get((row.kind, row.reference))
-            if found is None:
+            match = items.get((row.kind, row.reference))
+            if match is None:
                 same = stage.take(row.kind, (row.reference,))
                 for number, each in enumerate(same, 1):
                     if times[0] <= each.settled_at <= times[1]:
                         findings.add("missing in ledger", each, None, number)
             else:
-                _compare_named(stage, found, findings)
+                _compare_match(stage, match, findings)
 
 
-def _compare_named(stage: Stage, item: Item, findings: _Findings) -> None:
+def _compare_match(stage: Stage, item: Item, findings: _Findings) -> None:
     rows = stage.take(item.kind, item.references)
     if rows and _came_back(stage, item, rows):
         findings.matched += 2
@@ -267,9 +274,9 @@ def _compare_named(stage: Stage, item: Item, findings: _Findings) -> None:
 
 
 def _came_back(stage: Stage, item: Item, rows: list[Row]) -> bool:
-    """Return whether the report has a refund that failed here, and that its money came back.
+    """Whether the item is a failed refund that the report has with its return.
 
-    A provider may count a refund when it begins, which is no money of ours before it succeeds.
+    A provider may report a refund when it begins; we record no money before it succeeds.
     """
     if (item.kind, item.status) != ("refund", "FAILED") or len(rows) != 1:
         return False

@@ -1,11 +1,11 @@
 """Stripe's own reports, as its dashboard and its reporting API export them.
 
-Two forms, known by their columns: the itemised reports ("Balance change from activity", "Payout
-reconciliation": ``balance_transaction_id``, ``reporting_category``, ``gross``), and the export of
-balance transactions (``id``, ``Type``, ``Source``, ``Amount``). Fees, payouts and other types that
-concern no customer's money are left out, by name: a type that is not known here is a row that our
-books do not have. Amounts are those that the customer saw where the report
-has them; otherwise they are in the currency of Stripe's balance.
+Two formats, recognised by their columns: the itemised reports ("Balance change from activity",
+"Payout reconciliation": ``balance_transaction_id``, ``reporting_category``, ``gross``), and the
+export of balance transactions (``id``, ``Type``, ``Source``, ``Amount``). Fees, payouts and other
+types that concern no customer's money are skipped, by name; a row of an unknown type counts as
+missing in our books. Amounts are those that the customer saw if the report has them, else they are
+in the currency of Stripe's balance.
 """
 
 import csv
@@ -101,21 +101,24 @@ _OPERATORS_OWN: Final = frozenset(
 )
 _DISPUTE: Final = ("dp_", "du_", "pdp_")
 _REFUND: Final = ("re_", "pyr_")
-# Where our own id of an attempt may stand: in the metadata that we give to Stripe.
+# Columns that may have our own id of an attempt, from the metadata that we send to Stripe.
 _ATTEMPT: Final = ("payment_metadata[attempt_id]", "attempt_id (metadata)")
 
 
-def reader(header: list[str]) -> Callable[[int, Cells], Row | None] | None:
-    """Return what reads the rows of a report with these columns; None: it is not Stripe's."""
+RowParser = Callable[[int, Cells], Row | None]
+
+
+def find_parser(header: list[str]) -> RowParser | None:
+    """Return the parser for rows with these columns; None if the report is not Stripe's."""
     if {"balance_transaction_id", "reporting_category", "gross", "currency"} <= set(header):
-        return _itemised
+        return _parse_itemised
     if {"id", "type", "source", "amount", "currency", "created (utc)"} <= set(header):
-        return _exported
+        return _parse_exported
     return None
 
 
-def rows(lines: Any, header: list[str], row: Callable[[int, Cells], Row | None]) -> Iterator[Row]:
-    """Yield what rows of ``csv.reader`` are about. Raises Invalid that names the line."""
+def read(lines: Any, header: list[str], parse_row: RowParser) -> Iterator[Row]:
+    """Yield the rows of a ``csv.reader``. Raises Invalid that names the line."""
     try:
         for cells in lines:
             if not any(cells):
@@ -123,21 +126,21 @@ def rows(lines: Any, header: list[str], row: Callable[[int, Cells], Row | None])
             if len(cells) != len(header):
                 reason = f"line {lines.line_num}: as many cells as line 1 are needed"
                 raise Invalid("file", f"{reason}: {len(header)}, not {len(cells)}")
-            named = {name: cell.strip() for name, cell in zip(header, cells, strict=True)}
-            found = row(lines.line_num, named)
-            if found is not None:
-                yield found
+            by_name = {name: cell.strip() for name, cell in zip(header, cells, strict=True)}
+            row = parse_row(lines.line_num, by_name)
+            if row is not None:
+                yield row
     except csv.Error as error:
         raise Invalid("file", f"line {lines.line_num}: must be CSV ({error})") from None
 
 
-def _itemised(line: int, cells: Cells) -> Row | None:
+def _parse_itemised(line: int, cells: Cells) -> Row | None:
     category = cells["reporting_category"]
     if category in _OPERATORS_OWN:
         return None
     kind = _CATEGORIES.get(category, "unknown")
-    shown = cells.get("customer_facing_amount", ""), cells.get("customer_facing_currency", "")
-    amount = shown if all(shown) else (cells["gross"], cells["currency"])
+    presentment = cells.get("customer_facing_amount", ""), cells.get("customer_facing_currency", "")
+    amount = presentment if all(presentment) else (cells["gross"], cells["currency"])
     at = cells.get("created_utc") or cells.get("created", "")
     source = cells.get("source_id", "")
     if kind == "unknown":
@@ -145,7 +148,7 @@ def _itemised(line: int, cells: Cells) -> Row | None:
     return _row(line, cells, kind, source, amount, at)
 
 
-def _exported(line: int, cells: Cells) -> Row | None:
+def _parse_exported(line: int, cells: Cells) -> Row | None:
     type_, source = cells["type"], cells["source"]
     if type_ in _OPERATORS_OWN:
         return None
@@ -155,8 +158,8 @@ def _exported(line: int, cells: Cells) -> Row | None:
         kind = "chargeback" if is_debit else "recovery"
     elif type_ == "adjustment" and source.startswith(_REFUND) and not is_debit:
         kind = "refund_failure"
-    shown = cells.get("customer facing amount", ""), cells.get("customer facing currency", "")
-    amount = shown if all(shown) else (cells["amount"], cells["currency"])
+    presentment = cells.get("customer facing amount", ""), cells.get("customer facing currency", "")
+    amount = presentment if all(presentment) else (cells["amount"], cells["currency"])
     at = cells["created (utc)"]
     if kind == "unknown":
         return _unknown(line, type_, source or cells["id"], amount, at)
@@ -164,16 +167,16 @@ def _exported(line: int, cells: Cells) -> Row | None:
 
 
 def _unknown(line: int, type_: str, source: str, amount: tuple[str, str], at: str) -> Row:
-    """Return a row of an unknown type, whatever its amount is."""
+    """Return a row of an unknown type; an unreadable amount counts as 0."""
     text, currency = amount[0].replace(",", ""), amount[1].upper()
-    matched = _AMOUNT.fullmatch(text)
+    number = _AMOUNT.fullmatch(text)
     minor = 0
-    if matched is not None and currency in EXPONENTS:
-        minor = int(Decimal(matched[2]).scaleb(exponent(currency)))
+    if number is not None and currency in EXPONENTS:
+        minor = int(Decimal(number[2]).scaleb(exponent(currency)))
     reference = f"{type_} {source}".replace("\x00", "")[:255]
     return Row(
         line=line, kind="unknown", reference=reference, amount_minor=minor,
-        currency=currency[:10], settled_at=_time(line, at), at_once=True,
+        currency=currency[:10], settled_at=_parse_time(line, at), at_once=True,
     )  # fmt: skip
 
 
@@ -184,23 +187,23 @@ def _row(line: int, cells: Cells, kind: Kind, source: str, amount: tuple[str, st
         reference = ours or cells.get("payment_intent_id", "") or source
     elif kind in ("chargeback", "recovery"):
         reference = cells.get("dispute_id", "") or source
-    # Some rows name no source. They still moved money: they wait for a person under Stripe's id.
+    # Rows without a source have moved money as well: they go to the inbox under Stripe's id.
     reference = reference or cells.get("balance_transaction_id", "") or cells.get("id", "")
     text, currency = amount[0].replace(",", ""), amount[1].upper()
-    found = _AMOUNT.fullmatch(text)
-    if found is None or currency not in EXPONENTS:
+    number = _AMOUNT.fullmatch(text)
+    if number is None or currency not in EXPONENTS:
         raise Invalid("file", f"line {line}: amount and currency must be such as 9.99 and usd")
-    exact = Decimal(found[2]).scaleb(exponent(currency))
+    exact = Decimal(number[2]).scaleb(exponent(currency))
     is_amount = exact == int(exact) and exact <= MOST_MINOR
     if not is_amount or not reference or "\x00" in reference:
         raise Invalid("file", f"line {line}: must have a source and an amount of {currency}")
     return Row(
         line=line, kind=kind, reference=reference[:255], amount_minor=int(exact),
-        currency=currency, settled_at=_time(line, at), at_once=True,
+        currency=currency, settled_at=_parse_time(line, at), at_once=True,
     )  # fmt: skip
 
 
-def _time(line: int, text: str) -> int:
+def _parse_time(line: int, text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
         time_ms = round(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000)

@@ -1,4 +1,4 @@
-"""Refunds: held at creation, sent by the worker, ended by the gateway's report.
+"""Refunds: created here, sent by the worker and ended by the gateway's report.
 
 Or made at the provider, and recorded here.
 """
@@ -25,9 +25,9 @@ from opentill.refunds.service import (
     find,
     find_anywhere,
     find_by_number,
-    look_for,
-    of_order,
-    orders_of,
+    find_or_none,
+    find_order_ids,
+    list_for_order,
     quote,
     reverse_manually,
 )
@@ -54,10 +54,10 @@ __all__ = [
     "find",
     "find_anywhere",
     "find_by_number",
+    "find_or_none",
+    "find_order_ids",
+    "list_for_order",
     "list_open",
-    "look_for",
-    "of_order",
-    "orders_of",
     "quote",
     "record_manually",
     "reverse_manually",

@@ -14,7 +14,7 @@ from opentill.refunds.model import Refund, RefundBody, RefundOut
 
 
 class ListQuery(msgspec.Struct, frozen=True):
-    """Which page of an order's refunds."""
+    """The page of an order's refunds to return."""
 
     page: Page = 1
     size: Size = 20
@@ -25,13 +25,15 @@ async def create(request: ApiRequest[Nothing, RefundBody], tx: Tx) -> RefundOut:
     refund = await service.create(
         tx, request.merchant_id, request.path["id"], request.body, request.now
     )
-    return RefundOut.of(refund)
+    return RefundOut.from_refund(refund)
 
 
 async def get(request: ApiRequest[Nothing, Nothing]) -> RefundOut:
     """Return a refund."""
     async with request.app.db.connection() as tx:
-        return RefundOut.of(await service.find(tx, request.merchant_id, request.path["id"]))
+        return RefundOut.from_refund(
+            await service.find(tx, request.merchant_id, request.path["id"])
+        )
 
 
 async def list_refunds(request: ApiRequest[ListQuery, Nothing]) -> Listing[RefundOut]:
@@ -47,7 +49,9 @@ async def list_refunds(request: ApiRequest[ListQuery, Nothing]) -> Listing[Refun
         return items, await queries.COUNT_OF_ORDER.get(tx, **order)
 
     items, total = await request.app.replica.read(page)
-    return listing([RefundOut.of(item) for item in items], query.page, query.size, total or 0)
+    return listing(
+        [RefundOut.from_refund(item) for item in items], query.page, query.size, total or 0
+    )
 
 
 _REFUND: Final[dict[str, Any]] = {

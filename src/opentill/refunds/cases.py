@@ -1,7 +1,7 @@
-"""Refund cases: what staff must look at, kept until somebody closes them or they are settled.
+"""Refund cases: refunds that staff must look at, stored until they are closed or recorded.
 
-Money that left or came back at a provider must not be forgotten where a table has no row for it.
-The caller has locked the order of a case.
+Money that left or returned at a provider without a matching refund of ours must not be forgotten.
+The caller must hold the lock of the case's order.
 """
 
 from typing import Final
@@ -22,7 +22,7 @@ _LONGEST_REASON: Final = 255
 
 async def open_reversed(tx: Tx, refund: Refund, gateway: str, now: int) -> None:
     """Open the case of a refund that was reversed."""
-    await queries.KEEP_CASE.run(
+    await queries.STORE_CASE.run(
         tx,
         merchant_id=refund.merchant_id,
         gateway=gateway,
@@ -50,12 +50,12 @@ async def find_unmatched(tx: Tx, attempt: PaymentAttempt, ref: str) -> RefundCas
     )
 
 
-async def keep_unmatched(
+async def store_unmatched(
     tx: Tx, attempt: PaymentAttempt, report: GatewayRefundEvent, now: int, *, refusal: str
 ) -> None:
-    """Keep a report of a refund made at the provider that cannot be applied.
+    """Store a report of a refund made at the provider that cannot be applied.
 
-    A case that is open already only gets another ``refusal``.
+    If its case is open already, only ``refusal`` is updated.
     """
     if report.amount is None:
         raise AssertionError  # see reports.apply_report
@@ -68,7 +68,7 @@ async def keep_unmatched(
         if existing_case.refusal != refusal:
             await queries.CHANGE_REFUSAL.run(tx, **key, refusal=refusal)
         return
-    await queries.KEEP_CASE.run(
+    await queries.STORE_CASE.run(
         tx,
         **key,
         kind="UNMATCHED",
@@ -105,7 +105,7 @@ async def close_unmatched(
 async def dismiss(
     tx: Tx, merchant_id: str, gateway: str, ref: str, who: str, now: int
 ) -> RefundCase:
-    """Close a case that the operator has dealt with. Raises NotFound."""
+    """Close a case that staff have dealt with. Raises NotFound."""
     closed = await queries.CLOSE_CASE.first(
         tx, merchant_id=merchant_id, gateway=gateway, gateway_ref=ref, now=now, closed_by=who
     )
@@ -113,10 +113,10 @@ async def dismiss(
 
 
 async def list_open(tx: Tx, merchant_id: str | None = None) -> list[RefundCase]:
-    """Return the latest cases that nobody closed, newest first."""
+    """Return the latest open cases, newest first."""
     return await queries.OPEN_CASES.all(tx, merchant_id=merchant_id, limit=_LISTED)
 
 
 async def count_unmatched(tx: Tx) -> int:
-    """Return how many refunds were made at a provider and are not in the ledger."""
+    """Count the refunds that were made at a provider and are missing in the ledger."""
     return await queries.COUNT_UNMATCHED.get(tx) or 0

@@ -73,7 +73,7 @@ PAYLOADS: Final[dict[Type, type[msgspec.Struct]]] = {
 
 
 def event_of(order: Order, refund: Refund, at: int) -> Event:
-    """Return the event of a refund that has ended; ``order`` is as it was before."""
+    """Return the event of a refund that has ended; ``order`` is its order before that."""
     return Event(refund.merchant_id, EMITS[refund.status], _data(order, refund), at)
 
 

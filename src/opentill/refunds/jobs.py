@@ -1,6 +1,7 @@
-"""What the worker does for refunds: sends them until their gateways report how they ended.
+"""The worker's jobs for refunds.
 
-Refunds made at the provider that could not be applied to their order are applied again.
+They send refunds until the gateway reports their end, and retry to apply refunds that were made at
+the provider and could not be applied to their order.
 """
 
 from collections.abc import Mapping
@@ -30,16 +31,16 @@ async def send_due(
     batch: int = 50,
     only: jobs.GatewayFilter = jobs.EVERY_GATEWAY,
 ) -> int:
-    """Send a batch of refunds that are due and return how many there were.
+    """Send a batch of due refunds and return their number.
 
-    The refund's id is the gateway's idempotency key, so sending it again has no second effect, and
-    the response says how the first one ended. To a gateway without such keys, the request says that
-    it may have been sent before.
+    The refund's id is the idempotency key, so a repeated request has no second effect, and its
+    response reports the outcome of the first. For gateways without such keys, the request says
+    whether it may have been sent before.
     """
     async with db.connection() as tx:
         due = await queries.CLAIM.all(tx, only, now=now, lease_until=now + _LEASE_MS, limit=batch)
 
-    async def one(refund: Refund) -> None:
+    async def send(refund: Refund) -> None:
         async with db.connection() as tx:
             attempt = await orders.find_attempt(tx, refund.merchant_id, refund.attempt_id)
         gateway = gateways.get(attempt.gateway)
@@ -57,7 +58,7 @@ async def send_due(
                     tx, merchant_id=refund.merchant_id, id=refund.id, try_at=now + wait
                 )
 
-    await jobs.each(due, one, lambda refund: refund.id)
+    await jobs.each(due, send, lambda refund: refund.id)
     return len(due)
 
 
@@ -91,14 +92,14 @@ async def _send(
 
 
 async def match(db: Db, now: int, batch: int = 50) -> int:
-    """Apply a batch of refunds again that were made at the provider; return how many there were.
+    """Retry a batch of refunds made at the provider that could not be applied; return their number.
 
-    One of a disputed order, for example, can be applied once the dispute is won.
+    A refund of a disputed order, for example, can be applied once the dispute is won.
     """
     async with db.connection() as tx:
         due = await queries.CLAIM_UNMATCHED.all(tx, now=now, limit=batch)
 
-    async def one(case: RefundCase) -> None:
+    async def apply(case: RefundCase) -> None:
         outcome = RefundOutcome(
             status=case.status, provider_ref=case.gateway_ref, reason=case.reason
         )
@@ -112,26 +113,26 @@ async def match(db: Db, now: int, batch: int = 50) -> int:
             lambda tx: reports.apply_report(tx, case.merchant_id, report, now, gateway=case.gateway)
         )
 
-    await jobs.each(due, one, lambda case: case.gateway_ref)
+    await jobs.each(due, apply, lambda case: case.gateway_ref)
     return len(due)
 
 
 async def make_due(tx: Tx, now: int) -> None:
-    """Make every refund and every case due now that is due later: the clock was set back."""
+    """Make refunds and cases that are due later due now, after the clock was set back."""
     await queries.MAKE_DUE.run(tx, now=now)
     await queries.MAKE_CASES_DUE.run(tx, now=now)
 
 
 async def unreported(tx: Tx, until: int, limit: int) -> list[Refund]:
-    """Return refunds of all merchants, made until a time (Unix ms), that no gateway reports."""
+    """Return refunds of all merchants, created until a time (Unix ms), whose end is unknown."""
     return await queries.UNREPORTED.all(tx, until=until, limit=limit)
 
 
 async def count_due(tx: Tx, now: int) -> int:
-    """Return how many refunds are due to be sent, at most 10,000."""
+    """Count the refunds that are due to be sent, up to 10,000."""
     return await queries.COUNT_DUE.get(tx, now=now) or 0
 
 
 async def oldest_try(tx: Tx) -> int | None:
-    """Return when the first refund is due to be sent (Unix ms); None if none is."""
+    """Return when the earliest refund is due to be sent (Unix ms); None without one."""
     return await queries.OLDEST_TRY.get(tx)

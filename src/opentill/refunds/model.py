@@ -1,4 +1,4 @@
-"""What a refund is, the table of its transitions, and its shapes on the wire."""
+"""Refunds, the table of their transitions, and their views for the API and the command line."""
 
 from typing import Annotated, Final, Literal, Self
 
@@ -17,11 +17,10 @@ Source = Literal["REQUEST", "GATEWAY"]
 CaseKind = Literal["REVERSED", "UNMATCHED"]
 
 REFUNDABLE: Final = ("PAID", "SETTLED")  # orders of these statuses can be refunded
-# What a gateway's report does to a PROCESSING refund (contract.md#refund-transitions). Any other
-# report leaves the refund as it is, to be asked for again. A refund that SUCCEEDED is FAILED when
-# its gateway reports afterwards that the customer did not get the money.
+# The status of a PROCESSING refund after a gateway's report (contract.md#refund-transitions). After
+# any other report it remains PROCESSING and is queried again. A SUCCEEDED refund becomes FAILED if
+# its gateway reports later that the customer did not get the money.
 TRANSITIONS: Final[dict[RefundStatus, Status]] = {"SUCCEEDED": "SUCCEEDED", "REFUSED": "FAILED"}
-# The event that reports its end.
 EMITS: Final[dict[Status, webhooks.Type]] = {
     "SUCCEEDED": "order.refunded",
     "FAILED": "refund.failed",
@@ -29,23 +28,23 @@ EMITS: Final[dict[Status, webhooks.Type]] = {
 
 
 class NotRefundable(Invalid):
-    """An order that cannot be refunded as it stands."""
+    """An order that cannot be refunded in its present state."""
 
 
 class TooMuch(Invalid):
-    """More than what is left to refund, or less than the least amount."""
+    """An amount above the remaining refundable amount, or below the minimum."""
 
     def __init__(self, reason: str, most_minor: int) -> None:
-        """``most_minor`` is what is left: minor units of the order, 0 if nothing is."""
+        """``most_minor``: the remaining refundable amount, in minor units of the order."""
         super().__init__("amount", reason)
         self.most_minor = most_minor
 
 
 class BalanceTooLow(Invalid):
-    """A refund that the balance cannot bear."""
+    """A refund that would take the balance below the overdraft limit."""
 
     def __init__(self, reason: str, least_minor: int) -> None:
-        """``least_minor`` is what the balance may fall to: minor units, settled currency."""
+        """``least_minor``: the lowest balance allowed, in minor units of the settled currency."""
         super().__init__("amount", reason)
         self.least_minor = least_minor
 
@@ -88,8 +87,8 @@ class RefundBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ) = None
 
 
-class OfOrder(msgspec.Struct, frozen=True):
-    """Whose refund it is."""
+class RefundOrder(msgspec.Struct, frozen=True):
+    """A refund's id and its order's."""
 
     id: str
     order_id: str
@@ -125,17 +124,17 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def was_reversed(self) -> bool:
-        """Whether it had succeeded, and the money came back to the gateway."""
+        """Whether the refund had succeeded before its money came back to the gateway."""
         return self.status == "FAILED" and self.succeeded_at is not None
 
     @property
     def described(self) -> str:
-        """What the history and the ledger call it."""
+        """The refund as the history and the ledger show it."""
         return f"Refund of {money.show(self.amount_minor, self.currency)} {self.currency}"
 
 
 class NewMadeAtGateway(msgspec.Struct, frozen=True, kw_only=True):
-    """A refund made at the provider that is to be recorded; minor units of the order."""
+    """A refund made at the provider, to be recorded; ``amount_minor`` in the order's currency."""
 
     amount_minor: int
     reason: str
@@ -143,11 +142,11 @@ class NewMadeAtGateway(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefundCase(msgspec.Struct, frozen=True, kw_only=True):
-    """Something about a refund that staff must look at.
+    """A refund that staff must look at.
 
-    REVERSED: it had succeeded, and its money came back; ``gateway_ref`` is our id of it. UNMATCHED:
-    it was made at the provider, ``gateway_ref`` is the provider's id, and cannot be applied to its
-    order: the ledger does not have the money that left.
+    REVERSED: the refund had succeeded, and its money came back; ``gateway_ref`` is our own id of
+    the refund. UNMATCHED: the refund was made at the provider and cannot be applied to its order,
+    so the ledger lacks the money that left; ``gateway_ref`` is the provider's id.
     """
 
     merchant_id: str
@@ -157,8 +156,8 @@ class RefundCase(msgspec.Struct, frozen=True, kw_only=True):
     order_id: str
     attempt_id: str
     refund_id: str | None
-    status: Literal["SUCCEEDED", "REFUSED"]  # the last that the gateway reported
-    amount_minor: int  # as the gateway names it, in its own currency
+    status: Literal["SUCCEEDED", "REFUSED"]  # as the gateway last reported
+    amount_minor: int  # in ``currency``, the gateway's
     currency: str
     reason: str
     refusal: str
@@ -171,20 +170,20 @@ class RefundCase(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def waits(self) -> bool:
-        """Whether its refund has succeeded and is to be applied: nobody has closed the case."""
+        """Whether the case is open and its refund, which has succeeded, is still to be applied."""
         return self.closed_at is None and self.status == "SUCCEEDED"
 
 
 class Quote(msgspec.Struct, frozen=True, kw_only=True):
-    """What a refund would move, before it does: minor units.
+    """A preview of a refund; amounts in minor units.
 
-    ``balance_minor`` is what the account that it is taken from has now, ``least_minor`` what that
-    may fall to, in ``debit_currency``.
+    ``balance_minor`` is the present balance of the account ``held_from``, and ``least_minor`` the
+    lowest balance allowed there, both in ``debit_currency``.
     """
 
     order_id: str
     amount_minor: int
-    left_minor: int  # to be refunded after it
+    left_minor: int  # refundable afterwards
     currency: str
     debit_minor: int
     debit_currency: str
@@ -249,8 +248,8 @@ class RefundOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ]
 
     @classmethod
-    def of(cls, refund: Refund) -> Self:
-        """Show a refund."""
+    def from_refund(cls, refund: Refund) -> Self:
+        """Return the API's view of a refund."""
         return structs.convert(
             refund,
             cls,
@@ -261,7 +260,7 @@ class RefundOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RefundCaseOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A refund case as the command line shows it; ``amount`` as the gateway names it."""
+    """A refund case as the command line shows it."""
 
     merchant_id: str
     gateway: str
@@ -278,7 +277,7 @@ class RefundCaseOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     closed_by: str | None
 
     @classmethod
-    def of(cls, case: RefundCase) -> Self:
-        """Show a case; an amount that cannot be shown says how many minor units."""
-        named = (case.amount_minor, case.currency)
-        return structs.convert(case, cls, amount=money.shown(*named) or money.named(*named))
+    def from_report(cls, case: RefundCase) -> Self:
+        """Show a case; an amount in an unknown currency is shown in minor units."""
+        amount = (case.amount_minor, case.currency)
+        return structs.convert(case, cls, amount=money.shown(*amount) or money.named(*amount))

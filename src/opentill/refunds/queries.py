@@ -1,10 +1,10 @@
 """All SQL about refunds."""
 
 from opentill.db.query import Command, Query, Value
-from opentill.refunds.model import OfOrder, Refund, RefundCase
+from opentill.refunds.model import Refund, RefundCase, RefundOrder
 
 BY_ID = Query(Refund, "select * from refunds where merchant_id = :merchant_id and id = :id")
-# For the operator, who has only the refund's id: one index lookup for each merchant.
+# For the operator, who has only the refund's id. One index lookup per merchant.
 ANYWHERE = Query(
     Refund,
     """
@@ -25,8 +25,8 @@ OF_ORDER = Query(
 COUNT_OF_ORDER = Value(
     int, "select count(*) from refunds where merchant_id = :merchant_id and order_id = :order_id"
 )
-ORDERS = Query(
-    OfOrder,
+ORDER_IDS = Query(
+    RefundOrder,
     """
     select id, order_id from refunds where merchant_id = :merchant_id and id = any(:ids::text[])
     """,
@@ -43,7 +43,7 @@ INSERT = Query(
     returning *
     """,
 )
-# A refund that was made at the provider: it has succeeded by the time that it is known here.
+# A refund made at the provider has succeeded before we learn of it.
 INSERT_MADE_AT_GATEWAY = Query(
     Refund,
     """
@@ -64,8 +64,8 @@ OF_ATTEMPT = Query(
         and provider_ref = :provider_ref
     """,
 )
-# A refund that had succeeded, and whose money came back. A report that names another refund of the
-# provider than the one that succeeded says nothing about its money.
+# Only for a report that names the provider's refund that succeeded, or none: a report of another
+# refund of the provider says nothing about this one's money.
 REVERSE = Query(
     Refund,
     """
@@ -88,8 +88,8 @@ FINISH = Query(
     returning *
     """,
 )
-# Claim refunds that are to be sent or asked about: whoever claims has them until `:lease_until`.
-# With `:gateways` only those by these, or, if they are not `:included`, by all others.
+# Claim refunds that are due to be sent or queried, until `:lease_until`. With `:gateways`, only
+# refunds by these gateways or, unless `:included`, only those by other gateways.
 CLAIM = Query(
     Refund,
     """
@@ -105,8 +105,8 @@ CLAIM = Query(
     returning r.*
     """,
 )
-# Committed right before the gateway is called, so that it is known later whether the gateway may
-# have the refund. Returns whether it was sent before; nothing for a refund that has ended since.
+# Committed right before the gateway is called, as a record that the gateway may have the refund.
+# Returns whether it was sent before; no row for a refund that has ended since.
 SENDING = Value(
     bool,
     """
@@ -125,14 +125,14 @@ TRY_AGAIN = Command(
     where merchant_id = :merchant_id and id = :id and status = 'PROCESSING'
     """,
 )
-# A first request that surely did not arrive: the next one counts as the first again.
+# The first request surely did not arrive, so the next one counts as the first.
 NOT_SENT = Command(
     """
     update refunds set sent = false
     where merchant_id = :merchant_id and id = :id and status = 'PROCESSING'
     """,
 )
-# Of all merchants: made until a time and not ended by any report, sent or not, the oldest first.
+# Of all merchants: created until a time and not ended by any report, whether sent or not.
 UNREPORTED = Query(
     Refund,
     """
@@ -158,8 +158,8 @@ CASE = Query(
     for update
     """,
 )
-# Open a case, or open it again with what the gateway reports now.
-KEEP_CASE = Command(
+# Open a case, or reopen it with the gateway's latest report.
+STORE_CASE = Command(
     """
     insert into refund_cases (merchant_id, gateway, gateway_ref, kind, order_id, attempt_id,
         refund_id, status, amount_minor, currency, reason, refusal, try_at, tries, created_at,
@@ -172,7 +172,7 @@ KEEP_CASE = Command(
         updated_at = greatest(refund_cases.updated_at, :now)
     """,
 )
-# The refund may now be rejected for another reason than before.
+# A refund that still cannot be applied may now fail for another reason.
 CHANGE_REFUSAL = Command(
     """
     update refund_cases set refusal = :refusal
@@ -180,7 +180,7 @@ CHANGE_REFUSAL = Command(
         and closed_at is null
     """,
 )
-# `:closed_by` is who closed it, or how it was settled.
+# `:closed_by` is the person who closed it, or how its refund ended.
 CLOSE_CASE = Query(
     RefundCase,
     """
@@ -191,24 +191,24 @@ CLOSE_CASE = Query(
     returning *
     """,
 )
-# Claim refunds that are due to be applied again, at growing intervals, and at once when the order
-# was paid after the last try: then the refund's report had overtaken that of the payment. A minute
-# is allowed for clocks that differ.
+# Claim refunds that are due to be applied again, at growing intervals, or at once if the order was
+# paid after the last try: then the refund's report had overtaken the payment's. A minute is allowed
+# for clocks that differ.
 CLAIM_UNMATCHED = Query(
     RefundCase,
     """
     update refund_cases u
     set tries = u.tries + 1, try_at = :now::bigint + (60000::bigint << least(u.tries + 1, 6))
     from (
-        select merchant_id, gateway, gateway_ref, tries from refund_cases kept
+        select merchant_id, gateway, gateway_ref, tries from refund_cases stored
         where closed_at is null and kind = 'UNMATCHED' and status = 'SUCCEEDED'
             and (try_at <= :now or exists (
                 select from orders o
-                where o.merchant_id = kept.merchant_id and o.id = kept.order_id
+                where o.merchant_id = stored.merchant_id and o.id = stored.order_id
                     and o.paid_at <= :now
-                    and o.paid_at > case kept.tries when 0 then kept.updated_at - 60000
-                        else kept.try_at - (60000::bigint << least(kept.tries, 6)) end))
-        order by try_at limit :limit for update of kept skip locked
+                    and o.paid_at > case stored.tries when 0 then stored.updated_at - 60000
+                        else stored.try_at - (60000::bigint << least(stored.tries, 6)) end))
+        order by try_at limit :limit for update of stored skip locked
     ) due
     where (u.merchant_id, u.gateway, u.gateway_ref)
         = (due.merchant_id, due.gateway, due.gateway_ref)

@@ -1,7 +1,7 @@
-"""What gateways report of refunds: of ours, and of those that were made at the provider.
+"""Gateways' reports of refunds: of ours, and of refunds made at the provider.
 
-A refund made at the provider has moved money already. It becomes a refund of its order where it
-fits, and a case for staff where it does not: it is never dropped (contract.md#refund-at-gateway).
+A refund made at the provider has already moved money. It is recorded as a refund of its order if
+possible, and else as a case for staff; it is never dropped (contract.md#refund-at-gateway).
 """
 
 from collections.abc import Container
@@ -28,11 +28,11 @@ _FAILED: Final = "failed at the gateway"
 async def apply_report(
     tx: Tx, merchant_id: str, report: GatewayRefundEvent, now: int, *, gateway: str
 ) -> Refund | None:
-    """Apply a gateway's report of a refund, however often and in whatever order reports come.
+    """Apply a gateway's report of a refund. Idempotent; reports may come in any order.
 
-    A report with an id of ours is about that refund. One without, or with an id that is not here
-    because the database was restored from before it, is about a refund made at the provider.
-    Returns the refund, None where there is none. Raises NotFound, and OfAnotherGateway.
+    A report that names our refund id is about that refund. A report without an id, or with an id
+    that a restored database has lost, is about a refund made at the provider. Returns the refund,
+    None if there is none. Raises NotFound and OfAnotherGateway.
     """
     if report.refund_id:
         try:
@@ -41,8 +41,8 @@ async def apply_report(
                 gateway=gateway, attempt_id=report.attempt_id,
             )  # fmt: skip
         except NotFound:
-            is_here = await service.look_for(tx, merchant_id, report.refund_id) is not None
-            if is_here or report.amount is None or not report.outcome.provider_ref:
+            exists = await service.find_or_none(tx, merchant_id, report.refund_id) is not None
+            if exists or report.amount is None or not report.outcome.provider_ref:
                 raise
     return await _apply_made_at_gateway(tx, merchant_id, report, now, gateway=gateway)
 
@@ -78,7 +78,7 @@ async def _apply_made_at_gateway(
 async def _apply_to_second_payment(
     tx: Tx, order: Order, attempt: PaymentAttempt, report: GatewayRefundEvent, now: int
 ) -> bool:
-    """Apply a refund that gives all of a second payment back, which is in no balance.
+    """Apply a refund that returns all of a second payment, whose money is in no balance.
 
     Returns False, and changes nothing, for any other refund.
     """
@@ -102,19 +102,19 @@ async def _apply_to_second_payment(
 async def _apply_failure(
     tx: Tx, attempt: PaymentAttempt, report: GatewayRefundEvent, now: int
 ) -> None:
-    """Note that a refund which is in no ledger has failed: late reports of it count no more.
+    """Record that a refund which is not in the ledger has failed, so that late reports are ignored.
 
-    Where staff have dealt with it, they look at it again: what they corrected came back.
+    If staff have closed its case, they get a new one: the money that they corrected came back.
     """
     ref = report.outcome.provider_ref
     existing_case = await cases.find_unmatched(tx, attempt, ref)
     if existing_case is not None and existing_case.closed_at is not None:
         if existing_case.status == "SUCCEEDED" and existing_case.closed_by != _FAILED:
             refusal = f"it was closed by {existing_case.closed_by}, and has failed since"
-            await cases.keep_unmatched(tx, attempt, report, now, refusal=refusal)
+            await cases.store_unmatched(tx, attempt, report, now, refusal=refusal)
         return
     if existing_case is None:
-        await cases.keep_unmatched(tx, attempt, report, now, refusal=_FAILED)
+        await cases.store_unmatched(tx, attempt, report, now, refusal=_FAILED)
     await cases.close_unmatched(tx, attempt, ref, _FAILED, now)
 
 
@@ -129,7 +129,7 @@ async def _apply_success(
     ref = report.outcome.provider_ref
     existing_case = await cases.find_unmatched(tx, attempt, ref)
     if existing_case is not None and not existing_case.waits:
-        return None  # staff have dealt with it, or it has failed since
+        return None  # staff have closed its case, or it has failed since
     refusal = _refusal(order, attempt, amount)
     if refusal is None:
         new = NewMadeAtGateway(
@@ -147,12 +147,12 @@ async def _apply_success(
     if existing_case is None:
         cause = f"{ref}: {money.named(amount.minor, amount.currency)}: {refusal}"
         await orders.note(tx, order, "refund_at_gateway_unmatched", cause, now)
-    await cases.keep_unmatched(tx, attempt, report, now, refusal=refusal)
+    await cases.store_unmatched(tx, attempt, report, now, refusal=refusal)
     return None
 
 
 def _refusal(order: Order, attempt: PaymentAttempt, amount: Money) -> str | None:
-    """Return why a refund made at the provider cannot be one of its order, None if it can."""
+    """Return why a refund made at the provider cannot be recorded for its order, None if it can."""
     if order.paid_at is not None and attempt.id != order.paid_attempt_id:
         return f"the order was paid by {order.paid_attempt_id}, not by {attempt.id}"
     if order.status not in REFUNDABLE:
@@ -161,8 +161,8 @@ def _refusal(order: Order, attempt: PaymentAttempt, amount: Money) -> str | None
         return f"it is in {amount.currency}, and the order in {order.currency}"
     left = order.amount_minor - order.refund_held_minor
     if not 0 < amount.minor <= left:
-        named = money.named(left, order.currency)
-        return f"it must be at most what is left to refund, {named}"
+        most = money.named(left, order.currency)
+        return f"it must be at most what is left to refund, {most}"
     if money.times(amount.minor, Decimal(1), order.currency, order.currency) != amount.minor:
         return "it is no whole number of hundredths"
     return None
@@ -177,10 +177,10 @@ async def record_manually(
     *,
     reporting: Container[str],
 ) -> Refund:
-    """Record a refund as the operator knows that it was made elsewhere; nothing is sent.
+    """Record a refund that was made elsewhere, as the operator reports it; nothing is sent.
 
-    ``reporting`` are gateways that report refunds by themselves. The same reference again returns
-    the refund that it is of. Raises NotFound, and Invalid for a refund that cannot be recorded.
+    ``reporting`` are the gateways that report refunds themselves. Idempotent by the reference.
+    Raises NotFound, and Invalid for a refund that cannot be recorded.
     """
     existing_refund = await check_manual(tx, merchant_id, order_id, new, reporting=reporting)
     if existing_refund is not None:
@@ -193,9 +193,9 @@ async def record_manually(
 async def check_manual(
     tx: Tx, merchant_id: str, order_id: str, new: NewMadeAtGateway, *, reporting: Container[str]
 ) -> Refund | None:
-    """Return the refund that has this reference already, None for one that can be recorded.
+    """Return the refund that has this reference already, None if it can be recorded.
 
-    Raises as ``record_manually`` does.
+    Raises like ``record_manually``.
     """
     if not 0 < len(new.provider_ref) <= _LONGEST_REFERENCE or not new.provider_ref.isprintable():
         raise Invalid("reference", "reference must be 1 to 255 printable characters")

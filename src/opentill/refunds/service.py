@@ -1,4 +1,4 @@
-"""What can be done with refunds: accept one and hold its money, and apply how it ended."""
+"""Accept refunds and hold their money, and apply their outcomes."""
 
 from collections.abc import Container, Sequence
 from typing import Final
@@ -46,18 +46,18 @@ async def create(
 ) -> Refund:
     """Accept a refund of a paid order, PROCESSING, and freeze what it takes from the merchant.
 
-    ``source`` is where the refund is requested: an order is refunded where it was placed.
-    ``forced``: the operator refunds although the merchant may not, which is audited.
+    ``source`` is the API of the request: an order is refunded where it was placed. ``forced``: the
+    operator refunds although the merchant may not; the caller audits that.
 
-    The same ``refundNo`` with the same order and amount returns the first refund. Raises NotFound
-    for an unknown order, Invalid for what cannot be refunded, and CapabilityOff.
+    Idempotent by ``refundNo``. Raises NotFound for an unknown order, Invalid if it cannot be
+    refunded, and CapabilityOff.
     """
     order = await orders.lock(tx, merchant_id, order_id)
     if body.refund_no is not None:
         first = await queries.BY_NUMBER.first(tx, merchant_id=merchant_id, refund_no=body.refund_no)
         if first is not None:
             _require_source(order, source)
-            return _same(first, order, body)
+            return _check_repeated(first, order, body)
     if not forced:
         await merchants.require(tx, merchant_id, "refund")
     amount = _amount(order, body, source)
@@ -80,7 +80,7 @@ async def create(
             refund_no=body.refund_no,
             now=now,
         )
-    except asyncpg.UniqueViolationError:  # another order's refund took the number just now
+    except asyncpg.UniqueViolationError:  # another order's refund got the number meanwhile
         raise _number_taken() from None
     cause = f"{refund.id}: {refund.described}"
     await orders.hold_refund(tx, order, amount, share.debit_minor, cause, now)
@@ -97,9 +97,9 @@ async def quote(
     *,
     source: Source = "API",
 ) -> Quote:
-    """Return what a refund would move as things stand.
+    """Return a preview of a refund.
 
-    Raises as ``create`` does, but for what the overdraft limit and other refunds' numbers refuse.
+    Raises like ``create``, but does not check the overdraft limit and the refund's number.
     """
     order = await orders.find(tx, merchant_id, order_id)
     amount = _amount(order, body, source)
@@ -119,10 +119,10 @@ async def quote(
     )
 
 
-def _same(first: Refund, order: Order, body: RefundBody) -> Refund:
-    """Return the refund that has this number already, if it equals the requested one."""
-    wanted = first.amount_minor if body.amount is None else _parsed(body.amount, order.currency)
-    if first.order_id == order.id and first.amount_minor == wanted:
+def _check_repeated(first: Refund, order: Order, body: RefundBody) -> Refund:
+    """Return the first refund with this number. Raises Invalid if the request differs."""
+    amount = first.amount_minor if body.amount is None else _parse(body.amount, order.currency)
+    if first.order_id == order.id and first.amount_minor == amount:
         return first
     raise _number_taken()
 
@@ -131,7 +131,7 @@ def _number_taken() -> Invalid:
     return Invalid("refundNo", "refundNo must be a number that no other refund of yours has")
 
 
-def _parsed(amount: str, currency: str) -> int:
+def _parse(amount: str, currency: str) -> int:
     try:
         return money.parse(amount, currency)
     except ValueError as error:
@@ -157,7 +157,7 @@ def _amount(order: Order, body: RefundBody, source: Source) -> int:
         raise TooMuch(reason, 0)
     if body.amount is None:
         return left
-    amount = _parsed(body.amount, order.currency)
+    amount = _parse(body.amount, order.currency)
     if not 0 < amount <= left:
         most = money.show(left, order.currency)
         reason = f"amount must be from 0.01 to {most}, what is left to refund"
@@ -166,9 +166,9 @@ def _amount(order: Order, body: RefundBody, source: Source) -> int:
 
 
 async def _freeze(tx: Tx, refund: Refund, now: int) -> None:
-    """Freeze what a refund takes. Raises Invalid below the merchant's overdraft limit."""
-    way: tuple[Account, Account] = (refund.held_from, "frozen")
-    balance = await _post(tx, refund, "FREEZE", way, refund.described, now)
+    """Freeze a refund's debit. Raises BalanceTooLow below the merchant's overdraft limit."""
+    accounts: tuple[Account, Account] = (refund.held_from, "frozen")
+    balance = await _post(tx, refund, "FREEZE", accounts, refund.described, now)
     if balance is None:
         return
     least = -(await queries.OVERDRAFT.get(tx, merchant_id=refund.merchant_id) or 0)
@@ -191,16 +191,16 @@ async def apply_outcome(
     gateway: str,
     attempt_id: str | None = None,
 ) -> Refund:
-    """Apply the outcome of a refund: from a response, a callback or a query, however often.
+    """Apply the outcome of a refund from a response, a callback or a query. Idempotent.
 
-    ``gateway`` is the one that reports it, ``attempt_id`` the payment that a report names along
-    with the refund. A refund that had succeeded is reversed by such a report only: a request of
-    ours may be refused because an earlier one was done. Raises NotFound for a refund that is not
-    there, or not of that payment, and OfAnotherGateway.
+    ``gateway`` reports the outcome; ``attempt_id`` is the payment that a callback names. Only a
+    callback reverses a refund that has succeeded: the response to a repeated request may be a
+    refusal because the first request succeeded. Raises NotFound if there is no such refund of that
+    payment, and OfAnotherGateway.
     """
-    seen = await find(tx, merchant_id, refund_id)
-    await orders.find_reported_attempt(tx, gateway, merchant_id, seen.attempt_id)
-    if attempt_id not in {None, seen.attempt_id}:
+    before = await find(tx, merchant_id, refund_id)
+    await orders.find_reported_attempt(tx, gateway, merchant_id, before.attempt_id)
+    if attempt_id not in {None, before.attempt_id}:
         raise NotFound
     status = TRANSITIONS.get(outcome.status)
     if status is None:
@@ -208,8 +208,8 @@ async def apply_outcome(
             _log.warning(
                 "refund unknown", refund=refund_id, status=outcome.status, reason=outcome.reason
             )
-        return seen
-    order = await orders.lock(tx, merchant_id, seen.order_id)
+        return before
+    order = await orders.lock(tx, merchant_id, before.order_id)
     error = None if status == "SUCCEEDED" else outcome.reason or "refused by the bank"
     refund = await queries.FINISH.first(
         tx,
@@ -229,16 +229,15 @@ async def apply_outcome(
             error_message=error,
             provider_ref=outcome.provider_ref,
         )
-    if refund is None:  # it ended before: late and repeated events change nothing
-        return await _ended_before(tx, seen, status, outcome)
-    noted = await orders.with_paid_livemode(tx, order)
-    await webhooks.emit(tx, [events.event_of(noted, refund, now)])
+    if refund is None:  # late and repeated reports of a refund that has ended change nothing
+        return await _compare_ended(tx, before, status, outcome)
+    await _emit(tx, order, refund, now)
     if status == "SUCCEEDED":
-        await _succeeded(tx, order, refund, now)
+        await _complete(tx, order, refund, now)
     elif refund.was_reversed:
-        await _reversed(tx, order, refund, now, gateway=gateway)
+        await _return_money(tx, order, refund, now, gateway=gateway)
     else:
-        await _failed(tx, order, refund, now)
+        await _release(tx, order, refund, now)
     return refund
 
 
@@ -251,24 +250,25 @@ async def end_manually(
     *,
     reporting: Container[str],
 ) -> Refund:
-    """End a refund as the operator knows its result; ``reporting`` are gateways that report it.
+    """End a refund with the result that the operator reports.
 
-    Raises NotFound, and Invalid for one that has ended or that its gateway reports by itself.
+    ``reporting`` are the gateways that report refunds themselves. Raises NotFound, and Invalid for
+    a refund that has ended or is by such a gateway.
     """
     refund = await find(tx, merchant_id, refund_id)
     attempt = await orders.find_attempt(tx, merchant_id, refund.attempt_id)
     if attempt.gateway in reporting or refund.status != "PROCESSING":
-        why = "refund must be PROCESSING, and of no gateway that reports by itself"
-        raise Invalid("refund", why)
+        reason = "refund must be PROCESSING, and of no gateway that reports by itself"
+        raise Invalid("refund", reason)
     return await apply_outcome(tx, merchant_id, refund_id, outcome, now, gateway=attempt.gateway)
 
 
 async def reverse_manually(
     tx: Tx, merchant_id: str, refund_id: str, reason: str, now: int
 ) -> Refund:
-    """Reverse a refund as the operator knows that its money came back.
+    """Reverse a refund whose money came back, as the operator reports.
 
-    Its gateway may report that later, too. Raises NotFound, and Invalid for one that has not
+    Its gateway may report the same later. Raises NotFound, and Invalid for a refund that has not
     succeeded.
     """
     refund = await find(tx, merchant_id, refund_id)
@@ -281,9 +281,9 @@ async def reverse_manually(
     )
 
 
-async def _ended_before(tx: Tx, seen: Refund, status: Status, outcome: RefundOutcome) -> Refund:
-    """Return a refund that had ended; an error is logged if it ended otherwise than reported."""
-    ended = await find(tx, seen.merchant_id, seen.id)
+async def _compare_ended(tx: Tx, refund: Refund, status: Status, outcome: RefundOutcome) -> Refund:
+    """Return a refund that had ended, and log an error if the report contradicts its end."""
+    ended = await find(tx, refund.merchant_id, refund.id)
     if ended.status != status:
         _log.error(
             "refund ended otherwise",
@@ -298,26 +298,32 @@ async def _ended_before(tx: Tx, seen: Refund, status: Status, outcome: RefundOut
     return ended
 
 
-async def _succeeded(tx: Tx, order: Order, refund: Refund, now: int) -> None:
+async def _emit(tx: Tx, order: Order, refund: Refund, now: int) -> None:
+    """Emit the event of a refund that has ended; ``order`` is its order before that."""
+    order = await orders.with_paid_livemode(tx, order)
+    await webhooks.emit(tx, [events.event_of(order, refund, now)])
+
+
+async def _complete(tx: Tx, order: Order, refund: Refund, now: int) -> None:
     order = await orders.complete_refund(tx, order, refund.amount_minor, refund.id, now)
     await _end_order(tx, order, refund, now)
     await _post(tx, refund, "REFUND", ("frozen", "gateway"), refund.described, now)
 
 
 async def _end_order(tx: Tx, order: Order, refund: Refund, now: int) -> None:
-    """Take the transition of an order whose refunds have given back all of it."""
+    """Make an order REFUNDED if its refunds have returned all of it."""
     full = order.refunded_minor == order.amount_minor
-    if full and orders.can(order, "refunded_in_full"):  # a disputed order goes its own way
+    if full and orders.can(order, "refunded_in_full"):  # a dispute decides the status of its order
         await orders.transition(tx, Change(order, "refunded_in_full", refund.id), now)
 
 
 async def record_made_at_gateway(
     tx: Tx, order: Order, new: NewMadeAtGateway, gateway: str, now: int
 ) -> Refund:
-    """Record a refund that was made at the provider: its money has left already.
+    """Record a refund that was made at the provider, for a locked order that has as much left.
 
-    So the balance may fall below the overdraft limit, as by a chargeback. The order is locked, and
-    has so much left to refund. Raises Invalid where there is no exchange rate to USD.
+    The money has already left, so the balance may fall below the overdraft limit, as by a
+    chargeback. Raises Invalid if there is no exchange rate to USD.
     """
     share = share_of(await with_usd_rate(tx, order, now), new.amount_minor)
     refund = await queries.INSERT_MADE_AT_GATEWAY.one(
@@ -337,8 +343,7 @@ async def record_made_at_gateway(
         provider_ref=new.provider_ref,
         now=now,
     )
-    noted = await orders.with_paid_livemode(tx, order)
-    await webhooks.emit(tx, [events.event_of(noted, refund, now)])
+    await _emit(tx, order, refund, now)
     cause = f"{refund.id}: {refund.described}, made at {gateway}: {new.provider_ref}"
     order = await orders.count_refund(
         tx, order, refund.amount_minor, refund.debit_minor, cause, now
@@ -349,61 +354,67 @@ async def record_made_at_gateway(
     return refund
 
 
-async def _reversed(tx: Tx, order: Order, refund: Refund, now: int, *, gateway: str) -> None:
-    """Return what a refund took that had succeeded to the merchant, and open a case for staff."""
+async def _return_money(tx: Tx, order: Order, refund: Refund, now: int, *, gateway: str) -> None:
+    """Return the debit of a reversed refund to the merchant, and open a case for staff."""
     cause = f"{refund.id}: {refund.error_message}"
     await orders.reverse_refund(tx, order, refund.amount_minor, refund.debit_minor, cause, now)
-    # To where the order's money is now: the order may have settled since.
     await cases.open_reversed(tx, refund, gateway, now)
+    # The order may have settled since, so the money returns to its present account.
     await _post(tx, refund, "REFUND", ("gateway", order.account), "Refund reversed", now)
 
 
-async def _failed(tx: Tx, order: Order, refund: Refund, now: int) -> None:
+async def _release(tx: Tx, order: Order, refund: Refund, now: int) -> None:
+    """Release the frozen debit of a refund that failed."""
     cause = f"{refund.id}: {refund.error_message}"
     await orders.release_refund(tx, order, refund.amount_minor, refund.debit_minor, cause, now)
-    # To where the order's money is now: the order may have settled since.
+    # The order may have settled since, so the money returns to its present account.
     await _post(tx, refund, "UNFREEZE", ("frozen", order.account), "Refund failed", now)
 
 
 async def _post(
-    tx: Tx, refund: Refund, kind: PostingType, way: tuple[Account, Account], text: str, now: int
+    tx: Tx,
+    refund: Refund,
+    kind: PostingType,
+    accounts: tuple[Account, Account],
+    text: str,
+    now: int,
 ) -> ledger.Balance | None:
-    """Post a refund's debit from one account to another; None where it costs nothing."""
+    """Post a refund's debit from the first account to the second; None without a debit."""
     if not refund.debit_minor:
         return None
-    move = Movement(kind, *way, refund.debit_minor, "refund", refund.id, text)
+    move = Movement(kind, *accounts, refund.debit_minor, "refund", refund.id, text)
     return await ledger.post(tx, refund.merchant_id, refund.debit_currency, [move], now)
 
 
 async def find(tx: Tx, merchant_id: str, refund_id: str) -> Refund:
     """Return a refund. Raises NotFound."""
-    return or_not_found(await look_for(tx, merchant_id, refund_id))
+    return or_not_found(await find_or_none(tx, merchant_id, refund_id))
 
 
-async def of_order(tx: Tx, merchant_id: str, order_id: str, limit: int) -> list[Refund]:
+async def list_for_order(tx: Tx, merchant_id: str, order_id: str, limit: int) -> list[Refund]:
     """Return an order's newest refunds, newest first."""
     return await queries.OF_ORDER.all(
         tx, merchant_id=merchant_id, order_id=order_id, limit=limit, offset=0
     )
 
 
-async def look_for(tx: Tx, merchant_id: str, refund_id: str) -> Refund | None:
-    """Return a refund, None if the merchant has none of this id."""
+async def find_or_none(tx: Tx, merchant_id: str, refund_id: str) -> Refund | None:
+    """Return a refund, None if the merchant has none with this id."""
     return await queries.BY_ID.first(tx, merchant_id=merchant_id, id=refund_id)
 
 
-async def orders_of(tx: Tx, merchant_id: str, refund_ids: Sequence[str]) -> dict[str, str]:
-    """Return the id of each refund's order, by the refund's id."""
-    found = await queries.ORDERS.all(tx, merchant_id=merchant_id, ids=list(refund_ids))
-    return {one.id: one.order_id for one in found}
+async def find_order_ids(tx: Tx, merchant_id: str, refund_ids: Sequence[str]) -> dict[str, str]:
+    """Return the ids of refunds' orders, by the refunds' ids."""
+    rows = await queries.ORDER_IDS.all(tx, merchant_id=merchant_id, ids=list(refund_ids))
+    return {row.id: row.order_id for row in rows}
 
 
 async def find_by_number(tx: Tx, merchant_id: str, refund_no: str) -> Refund | None:
-    """Return the refund that has the merchant's number, None if there is none."""
+    """Return the refund with the merchant's own number, None if there is none."""
     return await queries.BY_NUMBER.first(tx, merchant_id=merchant_id, refund_no=refund_no)
 
 
 async def find_anywhere(tx: Tx, refund_id: str) -> Refund:
-    """Return a refund of whichever merchant, for the operator. Raises NotFound."""
-    found = await queries.ANYWHERE.first(tx, id=refund_id)
-    return or_not_found(found, f"there is no refund {refund_id}")
+    """Return a refund of any merchant, for the operator. Raises NotFound."""
+    refund = await queries.ANYWHERE.first(tx, id=refund_id)
+    return or_not_found(refund, f"there is no refund {refund_id}")

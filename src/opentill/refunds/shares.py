@@ -1,4 +1,4 @@
-"""What a refund costs: its share of the order, and what it is in USD."""
+"""The cost of a refund: its share of the order, and its amount in USD."""
 
 from decimal import Decimal
 from typing import Final
@@ -16,7 +16,7 @@ _log: Final = structlog.get_logger()
 
 
 class Share(msgspec.Struct, frozen=True):
-    """What a refund costs: minor units in the settled currency and in USD."""
+    """The cost of a refund, in minor units of the settled currency and of USD."""
 
     debit_minor: int
     user_usd_minor: int
@@ -24,41 +24,41 @@ class Share(msgspec.Struct, frozen=True):
 
 
 async def with_usd_rate(tx: Tx, order: Order, now: int) -> Order:
-    """Return the order with its rate to USD, in which its refunds are shown too.
+    """Return the order with its exchange rate to USD, in which its refunds are shown as well.
 
-    An order that was opened while there was no rate gets the newest one, however old; where its own
-    currency has none, that of the currency it settles in. Raises Invalid on ``orderId`` if there
-    never was one.
+    An order that was opened while there was no rate gets the newest one, however old; if there is
+    none for its own currency, that of its settled currency. Raises Invalid on ``orderId`` if there
+    never was a rate.
     """
     if order.usd_exchange_rate is not None:
         return order
     currency, settled = order.currency, order.settled_currency
-    found = await rates.find_newest(tx, currency, "USD", now)
+    newest = await rates.find_newest(tx, currency, "USD", now)
     factor = Decimal(1)
-    if found is None and settled != currency:
-        found, factor = await rates.find_newest(tx, settled, "USD", now), order.exchange_rate
-    if found is None:
+    if newest is None and settled != currency:
+        newest, factor = await rates.find_newest(tx, settled, "USD", now), order.exchange_rate
+    if newest is None:
         reason = (
             "orderId must be an order in a currency with an exchange rate to USD, which a refund "
             f"shows: the operator sets one by `opentill rates set {currency} USD RATE`"
         )
         raise Invalid("orderId", reason)
-    rate = found.rate * factor
+    rate = newest.rate * factor
     if money.times(order.amount_minor, rate, currency, "USD") > money.MOST_MINOR:
         reason = "orderId must be an order that its exchange rate to USD makes worth less"
-        raise Invalid("orderId", f"{reason}: see the rate from {found.base} to USD")
+        raise Invalid("orderId", f"{reason}: see the rate from {newest.base} to USD")
     _log.warning(
         "refund shown in USD by a later rate",
-        order=order.id, currency=found.base, rate=str(found.rate), valid_from=found.valid_from,
+        order=order.id, currency=newest.base, rate=str(newest.rate), valid_from=newest.valid_from,
     )  # fmt: skip
     return msgspec.structs.replace(order, usd_exchange_rate=rate)
 
 
 def share_of(order: Order, amount: int) -> Share:
-    """Work out a refund's share of the order, so that the shares of all refunds add up exactly.
+    """Return a refund's share of the order; the shares of all refunds add up to it exactly.
 
-    A share is what the refunds accepted so far and this one cost together, less what those cost:
-    however the parts are rounded, the last one brings the sum to the whole.
+    A share is the cumulative cost of all refunds up to this one, less the cost of the earlier ones,
+    so rounding errors do not accumulate.
     """
     held = order.refund_held_minor + amount
     gross = money.times(held, order.exchange_rate, order.currency, order.settled_currency)
@@ -66,7 +66,7 @@ def share_of(order: Order, amount: int) -> Share:
         gross = order.gross_settled_minor
     if order.refund_fee_policy == "RETURNED":
         fee = order.gross_settled_minor - order.net_settled_minor
-        # Both are rounded, so with a fee of almost all a part could cost more than the whole.
+        # Both are rounded, so if the fee is almost everything, a part could cost more than the net.
         gross -= money.share(fee, held, order.amount_minor, order.settled_currency)
         gross = min(gross, order.net_settled_minor)
     debit = max(0, gross - order.refund_debit_minor)
