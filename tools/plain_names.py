@@ -34,11 +34,8 @@ UNCHECKED: Final = (
     "tests/auth",
     "tests/browser",
     "tests/dashboard",
-    "tests/disputes",
     "tests/mail",
     "tests/portal",
-    "tests/reconciliation",
-    "tests/refunds",
     "tests/support",
     "tests/test_words.py",
 )

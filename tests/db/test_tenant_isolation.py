@@ -531,8 +531,8 @@ class Business:
                 amount_minor=1, reference=world.fresh(), reason="why", by="tester"
             )
             ask = partial(
-                payouts.request, merchant_id=self.id, wanted=payout_request, above=world.Decimal(0),
-                now=self.now,
+                payouts.request, merchant_id=self.id, requested=payout_request,
+                above=world.Decimal(0), now=self.now,
             )  # fmt: skip
             waits = api_server.tx(ask)
             assert api_server.tx(ask).id == waits.id

@@ -1,4 +1,4 @@
-"""What receives the bank's callbacks."""
+"""The receiver of the bank's callbacks."""
 
 from support.sandbox_bank import receiver
 

@@ -1,4 +1,4 @@
-"""``/v1/disputes``: what a merchant sees of them, and of nobody else's."""
+"""``/v1/disputes``: merchants see their own disputes only."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ FIELDS = {
 }  # fmt: skip
 
 
-def opened(shop: Shop, order_id: str, now: int | None = None) -> disputes.Dispute:
+def open_dispute(shop: Shop, order_id: str, now: int | None = None) -> disputes.Dispute:
     """Open a dispute as the operator."""
     at = now or shop.api_server.app.clock()
     dispute: disputes.Dispute = shop.api_server.tx(
@@ -23,8 +23,8 @@ def opened(shop: Shop, order_id: str, now: int | None = None) -> disputes.Disput
     return dispute
 
 
-def ended(shop: Shop, dispute: disputes.Dispute, event: Any) -> None:
-    """End it as the operator."""
+def decide(shop: Shop, dispute: disputes.Dispute, event: Any) -> None:
+    """Decide a dispute as the operator."""
     now = shop.api_server.app.clock()
     shop.api_server.tx(
         lambda tx: disputes.decide(
@@ -33,10 +33,10 @@ def ended(shop: Shop, dispute: disputes.Dispute, event: Any) -> None:
     )
 
 
-def test_a_dispute_with_its_notes(shop: Shop, clock: Callable[[int], None]) -> None:
+def test_a_dispute_has_its_notes(shop: Shop, clock: Callable[[int], None]) -> None:
     order = shop.paid()
     clock(1_795_000_000_000)
-    dispute = opened(shop, order["id"])
+    dispute = open_dispute(shop, order["id"])
     for text in ("Delivered", "Signed"):
         note = (shop.id, dispute.id, text, "ann", 1_795_000_000_001)
         shop.api_server.tx(lambda tx, n=note: disputes.add_note(tx, *n))
@@ -53,25 +53,26 @@ def test_a_dispute_with_its_notes(shop: Shop, clock: Callable[[int], None]) -> N
     assert shop.read_order(order["id"])["status"] == "DISPUTED"
 
 
-def test_lists_newest_first_by_page_status_and_order(shop: Shop) -> None:
-    found = [shop.paid()["id"] for _ in range(3)]
+def test_lists_are_newest_first_by_page_status_and_order(shop: Shop) -> None:
+    order_ids = [shop.paid()["id"] for _ in range(3)]
     now = shop.api_server.app.clock()
-    made = [opened(shop, order_id, now + n) for n, order_id in enumerate(found)]
-    ended(shop, made[0], "won")
-    again = opened(shop, found[0], now + 9)
-    ended(shop, made[1], "lost")
+    first, second, third = [
+        open_dispute(shop, order_id, now + n) for n, order_id in enumerate(order_ids)
+    ]
+    decide(shop, first, "won")
+    again = open_dispute(shop, order_ids[0], now + 9)
+    decide(shop, second, "lost")
 
     def ids(**query: Any) -> list[str]:
         return [item["id"] for item in shop.get("/v1/disputes", **query).json()["data"]["items"]]
 
-    everything = [again.id, made[2].id, made[1].id, made[0].id]
-    assert ids() == everything
-    assert ids(page=2, size=3) == everything[3:]
+    assert ids() == [again.id, third.id, second.id, first.id]
+    assert ids(page=2, size=3) == [first.id]
     assert ids(page=9) == []
-    assert ids(status="OPEN") == [again.id, made[2].id]
+    assert ids(status="OPEN") == [again.id, third.id]
     assert ids(status="RECOVERED") == []
-    assert ids(orderId=found[0]) == [again.id, made[0].id]
-    assert ids(orderId=found[0], status="WON") == [made[0].id]
+    assert ids(orderId=order_ids[0]) == [again.id, first.id]
+    assert ids(orderId=order_ids[0], status="WON") == [first.id]
     page = shop.data("GET", "/v1/disputes?size=3")
     assert page["pagination"] == {"page": 1, "size": 3, "total": 4, "totalPages": 2}
     assert all(set(item) == FIELDS for item in page["items"])
@@ -81,13 +82,13 @@ def test_lists_newest_first_by_page_status_and_order(shop: Shop) -> None:
     ({"status": "PAID"}, "status"), ({"order_id": "order_nobodys"}, "order_id"),
     ({"size": "0"}, "size"), ({"page": "x"}, "page"),
 ])  # fmt: skip
-def test_what_no_list_can_be_of(shop: Shop, query: dict[str, str], field: str) -> None:
+def test_an_invalid_list_query_is_refused(shop: Shop, query: dict[str, str], field: str) -> None:
     refused(shop.get("/v1/disputes", **query), field)
 
 
-def test_another_merchants_are_not_there(shop: Shop, api_server: ApiServer) -> None:
+def test_another_merchants_disputes_are_not_found(shop: Shop, api_server: ApiServer) -> None:
     order = shop.paid()
-    dispute = opened(shop, order["id"])
+    dispute = open_dispute(shop, order["id"])
     other = api_server.shop()
     assert other.get(f"/v1/disputes/{dispute.id}").status_code == 404
     assert other.get("/v1/disputes/dp_01m7y0m0jzefzv5n8efcf1hqw5").status_code == 404

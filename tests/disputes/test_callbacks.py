@@ -1,4 +1,4 @@
-"""From the customer's bank to the merchant's balance: the sandbox's callbacks, for real."""
+"""Disputes at the sandbox bank, through its real callbacks."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,7 @@ from support.sandbox_bank import Shop as Bank
 
 @pytest.fixture
 def connected(settings: Settings, bank_url: str) -> Iterator[ApiServer]:
-    """A server of its own that the sandbox bank reports to."""
+    """Serve an instance that gets the sandbox bank's callbacks."""
     with serving(settings, sandbox_url=bank_url, sandbox_secret=SECRET) as api_server:
         yield api_server
         _, violations = api_server.tx(check_books)
@@ -26,7 +26,7 @@ def connected(settings: Settings, bank_url: str) -> Iterator[ApiServer]:
 
 @pytest.fixture
 def bank(bank_url: str, receiver: Receiver) -> Iterator[Bank]:
-    """The bank as its customers and clerks see it."""
+    """Connect to the bank as its customers and clerks do."""
     bank = Bank(bank_url, receiver)
     yield bank
     bank.api.delete("/faults")
@@ -34,42 +34,42 @@ def bank(bank_url: str, receiver: Receiver) -> Iterator[Bank]:
 
 
 def pay(api_server: ApiServer, bank: Bank, session: dict[str, Any], number: str) -> str:
-    """Pay a session by card; the attempt's id."""
+    """Pay a session by card and return the attempt's id."""
     app = api_server.app
-    entered = checkouts.PayerInput(
+    payer = checkouts.PayerInput(
         email="ann@example.com", name="Ann", method="CREDIT_CARD", ip="192.0.2.7", locale="en"
     )
     attempt = api_server.run(
-        checkouts.pay(app.db, app.gateways, session["id"], entered, api_server.url, now_ms())
+        checkouts.pay(app.db, app.gateways, session["id"], payer, api_server.url, now_ms())
     )
     assert attempt is not None
     bank.type_card(attempt.id, number)
     return attempt.id
 
 
-def disputed(api_server: ApiServer, bank: Bank) -> tuple[Shop, str, str]:
-    """Pay with the card that disputes; the shop, its order, and the bank's dispute."""
+def open_dispute(api_server: ApiServer, bank: Bank) -> tuple[Shop, str, str]:
+    """Pay with the card that disputes; return the shop and the ids of order and dispute."""
     shop = api_server.shop()
     session = shop.session()
     order_id: str = shop.data("GET", f"/v1/checkouts/{session['id']}")["orderId"]
     attempt_id = pay(api_server, bank, session, "4000000000000259")
-    becomes(shop, order_id, "DISPUTED")
+    wait_for_status(shop, order_id, "DISPUTED")
     (dispute,) = bank.api.get(f"/payments/{attempt_id}/disputes").json()
     return shop, order_id, str(dispute["id"])
 
 
-def becomes(shop: Shop, order_id: str, status: str) -> None:
-    """Wait until the order has the status, with what the worker does for a dispute meanwhile.
+def wait_for_status(shop: Shop, order_id: str, status: str) -> None:
+    """Wait until the order has the status, while the worker retries unmatched events.
 
-    It may overtake its payment on the way, and then waits for it.
+    The event of a dispute may overtake that of its payment.
     """
     app = shop.api_server.app
 
-    def arrived() -> bool:
+    def has_status() -> bool:
         shop.api_server.run(jobs.match(app.db, now_ms()))
         return bool(shop.read_order(order_id)["status"] == status)
 
-    wait_until(arrived)
+    wait_until(has_status)
 
 
 @pytest.mark.parametrize(("ends", "status", "pending", "available"), [
@@ -77,16 +77,16 @@ def becomes(shop: Shop, order_id: str, status: str) -> None:
     (["lost"], "CHARGEBACK", "-15.40", "0.00"),
     (["lost", "recovered"], "SETTLED", "0.00", "-5.41"),
 ])  # fmt: skip
-def test_the_card_that_disputes(
+def test_a_dispute_moves_the_merchants_money(
     connected: ApiServer, bank: Bank, ends: list[str], status: str, pending: str, available: str
 ) -> None:
-    shop, order_id, dispute = disputed(connected, bank)
+    shop, order_id, dispute = open_dispute(connected, bank)
     (open_,) = shop.data("GET", "/v1/disputes?status=OPEN")["items"]
     assert (open_["orderId"], open_["debit"], open_["reason"]) == (order_id, "9.99", "fraudulent")
     bank.spoil("callback", "duplicate", times=3)
     for end in ends:
         assert bank.api.post(f"/disputes/{dispute}/{end}").status_code == 200
-    becomes(shop, order_id, status)
+    wait_for_status(shop, order_id, status)
     balance = shop.data("GET", "/v1/balance")
     assert (balance["pending"], balance["available"]) == (pending, available)
     (ended,) = shop.data("GET", "/v1/disputes")["items"]

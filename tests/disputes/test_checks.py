@@ -1,4 +1,4 @@
-"""The examination of the books finds what is wrong with disputes, settlement and reserves."""
+"""The check of the books finds broken disputes, settlements and reserves."""
 
 import pytest
 
@@ -13,8 +13,8 @@ STANDS = "an order stands in pending until it is settled, and in reserve while t
 EVENTS = event_queries.HOLDS
 BALANCE = "each balance is what orders, refunds, disputes and the operator keep there"
 
-# where the order came from, what was heard, what is done behind the services' back, what is found
-SPOILED = [
+# status before the dispute, reported status, change of rows, violated rules
+BROKEN = [
     ("SETTLED", "OPENED", "update disputes set debit_minor = 998", {DISPUTE, BALANCE}),
     ("SETTLED", "OPENED", "update disputes set status = 'WON', closed_at = 1",
      {DISPUTE, ORDER, BALANCE, EVENTS}),
@@ -36,15 +36,15 @@ SPOILED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("origin", "word", "change", "rules"), SPOILED)
-async def test_what_was_changed_behind_its_back_is_found(tx: Tx, origin, word, change, rules):
+@pytest.mark.parametrize(("origin", "status", "change", "rules"), BROKEN)
+async def test_the_check_names_the_violated_rules(tx: Tx, origin, status, change, rules):
     order = await in_status(tx, origin, reserve_rate="0.1")
-    await dispute_said(tx, order, word)
-    undone = tx.transaction()
-    await undone.start()
+    await dispute_said(tx, order, status)
+    savepoint = tx.transaction()
+    await savepoint.start()
     await tx.execute(change)
     _, violations = await check_books(tx)
-    await undone.rollback()
-    assert {found.rule for found in violations} == rules
-    assert {found.merchant_id for found in violations} == {order.merchant_id}
-    assert all(found.detail for found in violations)
+    await savepoint.rollback()
+    assert {violation.rule for violation in violations} == rules
+    assert {violation.merchant_id for violation in violations} == {order.merchant_id}
+    assert all(violation.detail for violation in violations)

@@ -1,4 +1,4 @@
-"""``opentill disputes …`` and ``opentill settle``, as the operator types them."""
+"""The commands ``opentill disputes …`` and ``opentill settle``."""
 
 import asyncio
 import hashlib
@@ -26,10 +26,10 @@ WHY = ("--reason", "a letter")
 
 @pytest.fixture
 def run(database_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """Run a command and return what it answers as JSON; what it refuses is raised."""
+    """Run a command and return its JSON output; raise its exception."""
     monkeypatch.setenv("OPENTILL_DATABASE_URL", database_url)
     monkeypatch.setenv("OPENTILL_SANDBOX", "yes")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))  # where nobody has logged in
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))  # without a stored login
     monkeypatch.setenv("OPENTILL_DB_PREPARED", pooler.prepared_setting(database_url))
     monkeypatch.setenv("OPENTILL_SECRET_KEY", "test-secret-key-test-secret-key-0123")
 
@@ -44,7 +44,7 @@ def run(database_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> R
 
 @pytest.fixture
 def tx(database_url: str) -> Iterator[Callable[[Callable[[Tx], Awaitable[Any]]], Any]]:
-    """Run a step of the services in a transaction; the books are right at the end."""
+    """Run functions in a committed transaction, and check the books at the end."""
 
     def commit(work: Callable[[Tx], Awaitable[Any]]) -> Any:
         async def committed() -> Any:
@@ -60,14 +60,14 @@ def tx(database_url: str) -> Iterator[Callable[[Callable[[Tx], Awaitable[Any]]],
     commit(assert_books)
 
 
-def order_in(tx: Any, status: str, **terms: Any) -> orders.Order:
-    """Make an order of a merchant of its own."""
+def create_order(tx: Any, status: str, **terms: Any) -> orders.Order:
+    """Create an order of a new merchant."""
     order: orders.Order = tx(lambda tx: in_status(tx, status, **terms))
     return order
 
 
-def audit(tx: Any) -> list[tuple[str, ...]]:
-    """Return who did what to what and why, since there is a merchant."""
+def read_audit_log(tx: Any) -> list[tuple[str, ...]]:
+    """Return the audit log without creations of merchants: who, action, subject, reason."""
     sql = (
         "select who, action, subject, reason from audit_log where action <> 'merchants create'"
         " order by number"
@@ -77,12 +77,12 @@ def audit(tx: Any) -> list[tuple[str, ...]]:
 
 
 def test_a_dispute_from_its_opening_to_its_recovery(run: Run, tx: Any) -> None:
-    order = order_in(tx, "SETTLED")
+    order = create_order(tx, "SETTLED")
     opened = run("disputes", "open", order.id, *WHY)
     assert (opened["orderId"], opened["status"], opened["debit"]) == (order.id, "OPEN", "9.99")
     dispute = opened["id"]
-    noted = run("disputes", "note", dispute, "Proof of delivery")
-    assert (noted["number"], noted["note"]) == (1, "Proof of delivery")
+    note = run("disputes", "note", dispute, "Proof of delivery")
+    assert (note["number"], note["note"]) == (1, "Proof of delivery")
     assert run("disputes", "lose", dispute, *WHY)["status"] == "LOST"
     assert run("disputes", "recover", dispute, *WHY)["status"] == "RECOVERED"
     shown = run("disputes", "show", dispute)
@@ -90,7 +90,7 @@ def test_a_dispute_from_its_opening_to_its_recovery(run: Run, tx: Any) -> None:
     assert (shown["merchantId"], shown["gateway"]) == (order.merchant_id, "sandbox")
     assert [d["id"] for d in run("disputes", "list", "--status", "RECOVERED")] == [dispute]
     assert run("disputes", "list", "--merchant", order.merchant_id, "--status", "OPEN") == []
-    assert audit(tx) == [
+    assert read_audit_log(tx) == [
         (USER, "disputes open", order.id, "a letter"),
         (USER, "disputes note", dispute, "Proof of delivery"),
         (USER, "disputes lose", dispute, "a letter"),
@@ -98,17 +98,17 @@ def test_a_dispute_from_its_opening_to_its_recovery(run: Run, tx: Any) -> None:
     ]
 
 
-def test_the_operator_names_a_deadline_and_gets_notes_and_evidence(
+def test_the_operator_sets_a_deadline_and_reads_evidence(
     run: Run, tx: Any, database_url: str, tmp_path: Path
 ) -> None:
-    order = order_in(tx, "SETTLED")
+    order = create_order(tx, "SETTLED")
     dispute = run("disputes", "open", order.id, *WHY)["id"]
-    named = run("disputes", "deadline", dispute, "2031-01-31", *WHY)
-    assert named["respondBy"] == 1_927_670_399_999  # the end of that day
+    changed = run("disputes", "deadline", dispute, "2031-01-31", *WHY)
+    assert changed["respondBy"] == 1_927_670_399_999  # the end of that day
     actor = Actor("ada@example.com (per_1)", "on the page of a dispute")
     files = {"letter.pdf": b"%PDF-1 %%EOF", "../receipt.jpg": b"\xff\xd8\xff x \xff\xd9"}
 
-    async def send() -> None:
+    async def add_files() -> None:
         db = await Db.connect(database_url, 2, acquire_timeout_s=20)
         try:
             for name, content in files.items():
@@ -118,19 +118,19 @@ def test_the_operator_names_a_deadline_and_gets_notes_and_evidence(
         finally:
             await db.close()
 
-    asyncio.run(send())
+    asyncio.run(add_files())
     shown = run("disputes", "show", dispute)
-    assert shown["respondBy"] == named["respondBy"]
+    assert shown["respondBy"] == changed["respondBy"]
     digests = [hashlib.sha256(content).hexdigest() for content in files.values()]
     fields = ("number", "name", "kind", "size", "sha256")
-    assert [tuple(one[field] for field in fields) for one in shown["evidence"]] == [
+    assert [tuple(file[field] for field in fields) for file in shown["evidence"]] == [
         (1, "letter.pdf", "application/pdf", 12, digests[0]),
         (2, "receipt.jpg", "image/jpeg", 8, digests[1]),
     ]
     out = tmp_path / "evidence"
-    for _ in range(2):  # again over the same files
+    for _ in range(2):  # the second time over the same files
         written = run("disputes", "evidence", order.id, "--out", str(out))
-    assert [one["path"] for one in written] == [
+    assert [file["path"] for file in written] == [
         str(out / "01-letter.pdf"), str(out / "02-receipt.jpg"),
     ]  # fmt: skip
     assert [path.read_bytes() for path in sorted(out.iterdir())] == [*files.values()]
@@ -139,7 +139,7 @@ def test_the_operator_names_a_deadline_and_gets_notes_and_evidence(
         run("disputes", "evidence", dispute, "--out", str(tmp_path / "file"))
     with pytest.raises(Invalid, match="until must be a time"):
         run("disputes", "deadline", dispute, "soon", *WHY)
-    assert [row[:3] for row in audit(tx)] == [
+    assert [row[:3] for row in read_audit_log(tx)] == [
         (USER, "disputes open", order.id),
         (USER, "disputes deadline", f"{dispute} until 2031-01-31 23:59:59 UTC"),
         *(
@@ -152,15 +152,15 @@ def test_the_operator_names_a_deadline_and_gets_notes_and_evidence(
         run("disputes", "deadline", dispute, "7d", *WHY)
 
 
-def test_a_dispute_of_a_part_is_won(run: Run, tx: Any) -> None:
-    order = order_in(tx, "PAID")
+def test_a_partial_dispute_is_won(run: Run, tx: Any) -> None:
+    order = create_order(tx, "PAID")
     opened = run("disputes", "open", order.id, "--amount", "4.00", *WHY)
     assert opened["amount"] == "4.00"
     assert run("disputes", "win", opened["id"], *WHY)["status"] == "WON"
 
 
-def test_what_is_refused_is_one_line_and_leaves_nothing(run: Run, tx: Any) -> None:
-    order = order_in(tx, "PAID")
+def test_an_invalid_command_is_refused_in_one_line_and_changes_nothing(run: Run, tx: Any) -> None:
+    order = create_order(tx, "PAID")
     refused: list[tuple[type[Exception], tuple[str, ...]]] = [
         (Invalid, ("open", order.id)),
         (Invalid, ("open", order.id, "--reason", " ")),
@@ -175,20 +175,20 @@ def test_what_is_refused_is_one_line_and_leaves_nothing(run: Run, tx: Any) -> No
         (NotFound, ("list", "--merchant", "mer_nowhere")),
         (Invalid, ("list", "--status", "PAID")),
     ]
-    for kind, words in refused:
-        with pytest.raises(kind) as caught:
+    for error, words in refused:
+        with pytest.raises(error) as caught:
             run("disputes", *words)
         assert "\n" not in str(caught.value)
     dispute = run("disputes", "open", order.id, *WHY)["id"]
     for words in (("open", order.id), ("recover", dispute)):
         with pytest.raises(Invalid):
             run("disputes", *words, *WHY)
-    assert len(audit(tx)) == 1
+    assert len(read_audit_log(tx)) == 1
 
 
-def test_settling_by_hand(run: Run, tx: Any) -> None:
-    # Paid long ago, so due; and reserved, so that both movements are shown.
-    due, other = order_in(tx, "PAID", reserve_rate="0.1"), order_in(tx, "PAID")
+def test_orders_are_settled_by_command(run: Run, tx: Any) -> None:
+    # Paid long ago, so due. The reserve makes both movements visible.
+    due, other = create_order(tx, "PAID", reserve_rate="0.1"), create_order(tx, "PAID")
     planned = run("settle", "--merchant", due.merchant_id, "--dry-run")
     assert planned == [
         {
@@ -196,37 +196,37 @@ def test_settling_by_hand(run: Run, tx: Any) -> None:
             "settled": "9.59", "reserve": "0.96", "currency": "USD",
         },
     ]  # fmt: skip
-    assert audit(tx) == []
+    assert read_audit_log(tx) == []
     assert run("settle", "--merchant", due.merchant_id, *WHY) == planned
-    assert [one["orderId"] for one in run("settle", *WHY)] == [other.id]
+    assert [row["orderId"] for row in run("settle", *WHY)] == [other.id]
     assert run("settle", *WHY) == []
-    assert [row[:3] for row in audit(tx)] == [
+    assert [row[:3] for row in read_audit_log(tx)] == [
         (USER, "settle", due.merchant_id), (USER, "settle", other.merchant_id),
     ]  # fmt: skip
 
 
-def test_of_many_settlements_the_first_are_shown_and_all_are_summed(
+def test_of_many_settlements_the_first_are_listed_and_all_are_summed(
     run: Run, tx: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of a merchant who has not settled for a year do not fit into memory."""
+    """The settlements of a year do not fit into memory."""
     monkeypatch.setattr(settle, "MOST_SHOWN", 1)
-    due = [order_in(tx, "PAID", reserve_rate="0.1") for _ in range(3)]
+    due = [create_order(tx, "PAID", reserve_rate="0.1") for _ in range(3)]
     notes: list[str] = []
     monkeypatch.setattr(output, "say", notes.append)
     planned = run("settle", "--dry-run")
-    assert [one["orderId"] for one in planned] == [min(due, key=lambda one: one.merchant_id).id]
+    first = min(due, key=lambda order: order.merchant_id)
+    assert [row["orderId"] for row in planned] == [first.id]
     assert run("settle", *WHY) == planned
-    said = "and 2 more; in all 3 orders: settled 28.77 USD, reserve 2.88 USD"
-    assert notes == [said, said]
+    assert notes == ["and 2 more; in all 3 orders: settled 28.77 USD, reserve 2.88 USD"] * 2
     assert run("settle", "--dry-run") == []
 
 
-def test_settling_early(run: Run, tx: Any) -> None:
+def test_orders_are_settled_early_by_command(run: Run, tx: Any) -> None:
     terms = {"settlement_delay_days": 365}
-    first, second = order_in(tx, "PAID", **terms), order_in(tx, "PAID", **terms)
+    first, second = create_order(tx, "PAID", **terms), create_order(tx, "PAID", **terms)
     later = "due_at + 10000000000000"  # three hundred years
-    far = f"update orders set due_at = {later}, settle_at = {later}"
-    tx(lambda tx: tx.execute(far))
+    postpone = f"update orders set due_at = {later}, settle_at = {later}"
+    tx(lambda tx: tx.execute(postpone))
     assert run("settle", *WHY) == []
     with pytest.raises(Invalid, match="not settled and due"):
         run("settle", "--order", first.id, *WHY)
@@ -237,8 +237,8 @@ def test_settling_early(run: Run, tx: Any) -> None:
         run("settle", "--order", first.id, "--now", *WHY)
 
 
-def test_what_cannot_be_settled_by_hand(run: Run, tx: Any) -> None:
-    order, other = order_in(tx, "PAID"), order_in(tx, "DISPUTED")
+def test_an_invalid_settlement_command_is_refused(run: Run, tx: Any) -> None:
+    order, other = create_order(tx, "PAID"), create_order(tx, "DISPUTED")
     refused: list[tuple[type[Exception], tuple[str, ...]]] = [
         (Invalid, ("--now", *WHY)),
         (Invalid, ()),
@@ -247,7 +247,7 @@ def test_what_cannot_be_settled_by_hand(run: Run, tx: Any) -> None:
         (NotFound, ("--order", "order_nowhere", *WHY)),
         (NotFound, ("--merchant", "mer_nowhere", *WHY)),
     ]
-    for kind, words in refused:
-        with pytest.raises(kind):
+    for error, words in refused:
+        with pytest.raises(error):
             run("settle", *words)
-    assert audit(tx) == []
+    assert read_audit_log(tx) == []

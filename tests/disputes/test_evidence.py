@@ -1,4 +1,4 @@
-"""Files of evidence: which are taken, under which name, once, and never changed."""
+"""Files of evidence: their kinds and names, stored once and never changed."""
 
 import asyncio
 import hashlib
@@ -18,8 +18,8 @@ PDF: Final = b"%PDF-1.7\n1 0 obj\n<<>>\nendobj\ntrailer\n<<>>\n%%EOF\n"
 PNG: Final = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + b"\0" * 17 + b"\x00\x00\x00\x00IEND\xaeB`\x82"
 JPEG: Final = b"\xff\xd8\xff\xe0\x00\x10JFIF" + b"\0" * 20 + b"\xff\xd9"
 ANN: Final = merchants.Actor("ann@example.com (per_1)", "for a test")
-# ... and what looks like one of them, or is dressed up as one.
-NOT_TAKEN: Final = {
+# Files of other kinds, some disguised as an accepted one.
+REJECTED: Final = {
     "a page": b"<!doctype html><script>alert(1)</script>",
     "a drawing": b'<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>',
     "a page before a PDF": b"<script>alert(1)</script>" + PDF,
@@ -44,28 +44,28 @@ NOT_TAKEN: Final = {
         (JPEG + b"\0", "image/jpeg"),
     ],
 )
-def test_a_file_is_what_its_content_is(content: bytes, kind: str) -> None:
+def test_the_kind_of_a_file_follows_from_its_content(content: bytes, kind: str) -> None:
     assert kind_of(content) == kind
 
 
-@pytest.mark.parametrize("what", NOT_TAKEN)
-def test_anything_else_is_refused_whatever_it_is_called(what: str) -> None:
+@pytest.mark.parametrize("description", REJECTED)
+def test_a_file_of_another_kind_is_refused(description: str) -> None:
     with pytest.raises(EvidenceRefused, match="a whole PDF, PNG or JPEG file") as refused:
-        kind_of(NOT_TAKEN[what])
+        kind_of(REJECTED[description])
     assert refused.value.why == "kind"
 
 
-def test_empty_and_long_files_are_refused_by_the_byte() -> None:
-    rest = MAX_BYTES - len(PDF)
-    assert kind_of(PDF + b" " * rest) == "application/pdf"
-    for content, why in ((PDF + b" " * (rest + 1), "size"), (b"", "missing")):
+def test_empty_and_too_long_files_are_refused() -> None:
+    padding = b" " * (MAX_BYTES - len(PDF))
+    assert kind_of(PDF + padding) == "application/pdf"
+    for content, why in ((PDF + padding + b" ", "size"), (b"", "missing")):
         with pytest.raises(EvidenceRefused) as refused:
             kind_of(content)
         assert refused.value.why == why
 
 
 @pytest.mark.parametrize(
-    ("given", "name"),
+    ("uploaded", "name"),
     [
         ("Receipt 7.pdf", "Receipt 7.pdf"),
         ("RECEIPT.PDF", "RECEIPT.PDF"),
@@ -81,20 +81,20 @@ def test_empty_and_long_files_are_refused_by_the_byte() -> None:
         ("n" * 500 + ".pdf", "n" * 114 + ".pdf"),
     ],
 )
-def test_a_name_has_no_path_and_says_the_kind(given: str, name: str) -> None:
-    assert name_of(given, "application/pdf") == name
+def test_a_name_has_no_path_and_the_extension_of_its_kind(uploaded: str, name: str) -> None:
+    assert name_of(uploaded, "application/pdf") == name
 
 
-async def opened(db: Db) -> disputes.Dispute:
-    """Make a merchant whose order is disputed."""
+async def open_dispute(db: Db) -> disputes.Dispute:
+    """Create a dispute of a new merchant's order."""
 
-    async def make(tx: Tx) -> disputes.Dispute:
+    async def work(tx: Tx) -> disputes.Dispute:
         order = await world.paid(tx, await world.opened(tx))
-        found = await world.dispute_said(tx, order, "OPENED")
-        assert found is not None
-        return found
+        dispute = await world.dispute_said(tx, order, "OPENED")
+        assert dispute is not None
+        return dispute
 
-    return await db.run(make)
+    return await db.run(work)
 
 
 async def add(db: Db, dispute: disputes.Dispute, content: bytes) -> disputes.Evidence:
@@ -103,7 +103,7 @@ async def add(db: Db, dispute: disputes.Dispute, content: bytes) -> disputes.Evi
     )
 
 
-async def audited(db: Db, dispute: disputes.Dispute) -> list[str]:
+async def audited_subjects(db: Db, dispute: disputes.Dispute) -> list[str]:
     async with db.connection() as tx:
         rows = await tx.fetch(
             "select subject from audit_log where merchant_id = $1 and who = $2 order by number",
@@ -113,16 +113,12 @@ async def audited(db: Db, dispute: disputes.Dispute) -> list[str]:
     return [row["subject"] for row in rows]
 
 
-async def test_a_file_is_kept_as_it_came_and_audited(db: Db) -> None:
-    dispute = await opened(db)
+async def test_a_file_is_stored_unchanged_and_audited(db: Db) -> None:
+    dispute = await open_dispute(db)
     file = await add(db, dispute, PDF)
     digest = hashlib.sha256(PDF).digest()
-    assert (file.number, file.name, file.kind, file.size) == (
-        1,
-        "a.pdf",
-        "application/pdf",
-        len(PDF),
-    )
+    assert (file.number, file.name, file.kind) == (1, "a.pdf", "application/pdf")
+    assert file.size == len(PDF)
     assert (file.sha256, file.who, file.at) == (digest, ANN.who, world.NOW + 5)
     async with db.connection() as tx:
         assert await disputes.list_evidence(tx, dispute) == [file]
@@ -136,33 +132,33 @@ async def test_a_file_is_kept_as_it_came_and_audited(db: Db) -> None:
         ):
             with pytest.raises(asyncpg.IntegrityConstraintViolationError, match="never updated"):
                 await tx.execute(change)
-    assert await audited(db, dispute) == [f"{dispute.id} a.pdf SHA-256 {digest.hex()}"]
+    assert await audited_subjects(db, dispute) == [f"{dispute.id} a.pdf SHA-256 {digest.hex()}"]
 
 
-async def test_the_same_file_at_the_same_time_is_kept_and_audited_once(db: Db) -> None:
-    dispute = await opened(db)
+async def test_concurrent_uploads_of_one_file_are_stored_and_audited_once(db: Db) -> None:
+    dispute = await open_dispute(db)
     files = await asyncio.gather(*(add(db, dispute, PDF) for _ in range(4)))
     assert len({file.id for file in files}) == 1
-    assert len(await audited(db, dispute)) == 1
+    assert len(await audited_subjects(db, dispute)) == 1
 
 
-async def test_files_that_come_at_the_same_time_are_never_more_than_the_most(db: Db) -> None:
-    dispute = await opened(db)
+async def test_concurrent_uploads_never_exceed_the_maximum(db: Db) -> None:
+    dispute = await open_dispute(db)
     for number in range(MAX_FILES - 2):
         await add(db, dispute, PDF + bytes([number]))
-    late = [add(db, dispute, PDF + bytes([100 + number])) for number in range(5)]
-    outcomes = await asyncio.gather(*late, return_exceptions=True)
-    refused = [one.why for one in outcomes if isinstance(one, EvidenceRefused)]
+    uploads = [add(db, dispute, PDF + bytes([100 + number])) for number in range(5)]
+    results = await asyncio.gather(*uploads, return_exceptions=True)
+    refused = [result.why for result in results if isinstance(result, EvidenceRefused)]
     assert refused == ["many"] * 3
     async with db.connection() as tx:
         numbers = [file.number for file in await disputes.list_evidence(tx, dispute)]
     assert numbers == [*range(1, MAX_FILES + 1)]
-    assert len(await audited(db, dispute)) == MAX_FILES
-    assert (await add(db, dispute, PDF + bytes([0]))).number == 1  # it is there already
+    assert len(await audited_subjects(db, dispute)) == MAX_FILES
+    assert (await add(db, dispute, PDF + bytes([0]))).number == 1  # stored already
 
 
-async def test_a_dispute_that_is_decided_takes_notes_and_no_files(db: Db) -> None:
-    dispute = await opened(db)
+async def test_a_decided_dispute_accepts_notes_but_no_files(db: Db) -> None:
+    dispute = await open_dispute(db)
     key = (dispute.merchant_id, dispute.id)
     await db.run(
         lambda tx: disputes.decide(tx, *key, "lost", who="op", reason="bank", now=world.NOW)
@@ -170,18 +166,18 @@ async def test_a_dispute_that_is_decided_takes_notes_and_no_files(db: Db) -> Non
     with pytest.raises(EvidenceRefused) as refused:
         await add(db, dispute, PDF)
     assert refused.value.why == "closed"
-    assert await audited(db, dispute) == []
+    assert await audited_subjects(db, dispute) == []
     note = await db.run(
         lambda tx: disputes.add_note(tx, *key, "Ours", ANN.who, world.NOW, by_merchant=True)
     )
     assert note.by_merchant
 
 
-async def test_the_database_refuses_a_file_that_is_not_what_its_row_says(db: Db) -> None:
-    dispute = await opened(db)
+async def test_the_database_refuses_a_file_that_contradicts_its_row(db: Db) -> None:
+    dispute = await open_dispute(db)
     row = (dispute.merchant_id, "ev_1", dispute.id, len(PDF), hashlib.sha256(PDF).digest())
-    wrong = ((*row, PDF + b" "), (*row[:4], bytes(32), PDF), (*row[:3], 7, row[4], PDF))
-    for values in wrong:
+    invalid = ((*row, PDF + b" "), (*row[:4], bytes(32), PDF), (*row[:3], 7, row[4], PDF))
+    for values in invalid:
         with pytest.raises(asyncpg.CheckViolationError):
             await db.run(
                 lambda tx, values=values: tx.execute(
@@ -193,22 +189,22 @@ async def test_the_database_refuses_a_file_that_is_not_what_its_row_says(db: Db)
             )
 
 
-async def test_the_deadline_is_the_last_that_the_gateway_or_the_operator_named(db: Db) -> None:
-    dispute = await opened(db)
+async def test_the_latest_deadline_of_gateway_or_operator_counts(db: Db) -> None:
+    dispute = await open_dispute(db)
     key = (dispute.merchant_id, dispute.id)
     assert dispute.respond_by is None
 
-    async def said(respond_by: int | None) -> int | None:
-        async def step(tx: Tx) -> disputes.Dispute | None:
+    async def report(respond_by: int | None) -> int | None:
+        async def work(tx: Tx) -> disputes.Dispute | None:
             order = await world.orders.find(tx, dispute.merchant_id, dispute.order_id)
             return await world.dispute_said(tx, order, "OPENED", respond_by=respond_by)
 
-        found = await db.run(step)
-        assert found is not None
-        return found.respond_by
+        reported = await db.run(work)
+        assert reported is not None
+        return reported.respond_by
 
-    assert await said(world.NOW + world.DAY) == world.NOW + world.DAY
-    assert await said(None) == world.NOW + world.DAY  # it does not say
-    named = await db.run(lambda tx: disputes.set_deadline(tx, *key, 7, world.NOW))
-    assert named.respond_by == 7
-    assert await said(world.NOW + world.DAY) == world.NOW + world.DAY
+    assert await report(world.NOW + world.DAY) == world.NOW + world.DAY
+    assert await report(None) == world.NOW + world.DAY  # an event without a deadline
+    changed = await db.run(lambda tx: disputes.set_deadline(tx, *key, 7, world.NOW))
+    assert changed.respond_by == 7
+    assert await report(world.NOW + world.DAY) == world.NOW + world.DAY

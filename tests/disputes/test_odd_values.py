@@ -1,4 +1,4 @@
-"""Times and amounts of gateways that cannot be meant break no page, new or stored."""
+"""Impossible times and amounts of gateways break no page, whether new or stored."""
 
 import json
 import time
@@ -12,14 +12,14 @@ from opentill.db.database import Tx
 from opentill.sandbox.callbacks import sign
 from support import world
 from support.api_server import SECRETS, ApiServer, Shop
-from support.people import Visitor, person
+from support.people import person
 
 ODD_TIMES: Final = (2**62, -(2**62), 2**70, 253_402_300_800_000, 253_402_214_400_000, -1, 0)
 ODD_AMOUNTS: Final = (2**62, 2**70, -(2**62), 10**16 + 1, -1)
 
 
-def _attempt(shop: Shop) -> str:
-    """Begin to pay an order through the sandbox bank; return the attempt's id."""
+def _start_attempt(shop: Shop) -> str:
+    """Start to pay an order through the sandbox bank; return the attempt's id."""
     order_id, now = shop.order()["id"], shop.api_server.app.clock()
 
     async def begin(tx: Tx) -> str:
@@ -48,17 +48,19 @@ def _payment(attempt_id: str, amount_minor: int) -> dict[str, Any]:
 
 
 def _dispute(attempt_id: str, number: int, **changes: Any) -> dict[str, Any]:
-    about = {
+    report = {
         "id": f"odd_{attempt_id}_{number}", "payment_id": attempt_id, "amount_minor": 999,
         "currency": "USD", "reason": "fraudulent", "status": "opened", "respond_by": None,
     }  # fmt: skip
-    return {"dispute": about | changes}
+    return {"dispute": report | changes}
 
 
-def _pages(shop: Shop, owner: Visitor, staff: Visitor) -> None:
+def _open_pages(shop: Shop) -> None:
     """Open every page and export that shows a dispute's deadline or amount."""
-    (dispute_id,) = [one["id"] for one in shop.data("GET", "/v1/disputes")["items"]]
-    order_id = shop.data("GET", f"/v1/disputes/{dispute_id}")["orderId"]
+    owner = person(shop.api_server, shop.id, "owner")
+    staff = person(shop.api_server, None, staff_role="admin")
+    (dispute,) = shop.data("GET", "/v1/disputes")["items"]
+    dispute_id, order_id = dispute["id"], dispute["orderId"]
     for path in (
         "disputes", f"disputes/{dispute_id}", "disputes.csv", f"payments/{order_id}", "payments",
         "payments.csv", "", "balance",
@@ -69,36 +71,34 @@ def _pages(shop: Shop, owner: Visitor, staff: Visitor) -> None:
 
 
 @pytest.mark.parametrize("respond_by", ODD_TIMES)
-def test_an_odd_deadline_of_a_gateway_counts_as_none(shop: Shop, respond_by: int) -> None:
-    attempt_id = _attempt(shop)
+def test_an_impossible_deadline_counts_as_none(shop: Shop, respond_by: int) -> None:
+    attempt_id = _start_attempt(shop)
     paid = _report(shop.api_server, "payment.succeeded", _payment(attempt_id, 999))
     assert paid.status_code == 200
-    told = _report(
+    response = _report(
         shop.api_server, "dispute.opened", _dispute(attempt_id, 1, respond_by=respond_by)
     )
-    assert told.status_code == 200
+    assert response.status_code == 200
     (dispute,) = shop.data("GET", "/v1/disputes")["items"]
     assert dispute["respondBy"] is None
-    owner = person(shop.api_server, shop.id, "owner")
-    _pages(shop, owner, person(shop.api_server, None, staff_role="admin"))
+    _open_pages(shop)
 
 
 @pytest.mark.parametrize("respond_by", [2**62, -(2**62), 253_402_300_800_000, -1])
-def test_an_odd_deadline_that_is_stored_already_breaks_no_page(shop: Shop, respond_by: int) -> None:
+def test_a_stored_impossible_deadline_breaks_no_page(shop: Shop, respond_by: int) -> None:
     shop.dispute(shop.paid()["id"])
     shop.api_server.sql(
         "update disputes set respond_by = $2 where merchant_id = $1 returning 1",
         shop.id, respond_by,
     )  # fmt: skip
-    owner = person(shop.api_server, shop.id, "owner")
-    _pages(shop, owner, person(shop.api_server, None, staff_role="admin"))
+    _open_pages(shop)
 
 
 @pytest.mark.parametrize("amount_minor", ODD_AMOUNTS)
-def test_an_impossible_amount_of_a_gateway_pays_nothing(shop: Shop, amount_minor: int) -> None:
-    attempt_id = _attempt(shop)
-    told = _report(shop.api_server, "payment.succeeded", _payment(attempt_id, amount_minor))
-    assert told.status_code == 200
+def test_an_impossible_amount_pays_nothing(shop: Shop, amount_minor: int) -> None:
+    attempt_id = _start_attempt(shop)
+    response = _report(shop.api_server, "payment.succeeded", _payment(attempt_id, amount_minor))
+    assert response.status_code == 200
     assert shop.data("GET", "/v1/orders")["items"][0]["status"] == "CREATING"
     again = _report(shop.api_server, "payment.succeeded", _payment(attempt_id, 999))
     assert again.status_code == 200
@@ -112,18 +112,18 @@ def test_an_impossible_amount_of_a_gateway_pays_nothing(shop: Shop, amount_minor
 def test_an_impossible_amount_of_a_dispute_is_refused_as_unreadable(
     shop: Shop, changes: dict[str, Any]
 ) -> None:
-    attempt_id = _attempt(shop)
+    attempt_id = _start_attempt(shop)
     _report(shop.api_server, "payment.succeeded", _payment(attempt_id, 999))
-    told = _report(shop.api_server, "dispute.opened", _dispute(attempt_id, 1, **changes))
-    assert told.status_code == 400
+    response = _report(shop.api_server, "dispute.opened", _dispute(attempt_id, 1, **changes))
+    assert response.status_code == 400
     assert shop.data("GET", "/v1/disputes")["items"] == []
 
 
 @pytest.mark.parametrize("odd", [2**62, -(2**62)])
-def test_an_unmatched_report_with_odd_values_that_is_stored_already_breaks_no_page(
+def test_a_stored_unmatched_report_with_impossible_values_breaks_no_page(
     shop: Shop, odd: int
 ) -> None:
-    attempt_id = _attempt(shop)  # nobody has paid it, so that nothing can be disputed
+    attempt_id = _start_attempt(shop)  # not paid, so it cannot be disputed
     _report(shop.api_server, "dispute.opened", _dispute(attempt_id, 1))
     changed = shop.api_server.sql(
         "update unmatched_disputes set amount_minor = $2, respond_by = $2, currency = 'no currency'"

@@ -1,4 +1,4 @@
-"""The table of a dispute's life: every cell, from both origins, with what surrounds it."""
+"""The table of transitions of disputes, from PAID and SETTLED orders, with refunds and reserves."""
 
 import itertools
 
@@ -31,15 +31,15 @@ STATUS = {"open": "DISPUTED", "lost": "CHARGEBACK", "recovered": "SETTLED"}
 LATER = NOW + 5_000
 
 
-async def order_of(tx: Tx, origin: str, **terms: object) -> Order:
+async def create_order(tx: Tx, origin: str, **terms: object) -> Order:
     return await in_status(tx, origin, price="100.00", **terms)
 
 
-async def found(tx: Tx, order: Order) -> Order:
+async def find(tx: Tx, order: Order) -> Order:
     return await orders.find(tx, order.merchant_id, order.id)
 
 
-# origin, then what each step posts: type, from, to, minor units
+# origin and transition → postings: type, from, to, minor units
 POSTS = {
     ("PAID", "open"): [],
     ("PAID", "won"): [],
@@ -47,7 +47,7 @@ POSTS = {
         ("CHARGEBACK", "pending", "gateway", AMOUNT),
         ("CHARGEBACK_FEE", "pending", "platform", LOSS_FEE),
     ],
-    ("PAID", "recovered"): [  # what it left in pending is carried over first
+    ("PAID", "recovered"): [  # moves the order's money out of pending first
         ("FREEZE", "available", "frozen", FEE + LOSS_FEE),
         ("UNFREEZE", "frozen", "pending", FEE + LOSS_FEE),
         ("CHARGEBACK_RECOVERY", "gateway", "available", AMOUNT),
@@ -65,19 +65,21 @@ POSTS = {
         ("ROLLING_RESERVE_RECOVERY", "available", "reserve", 960),
     ],
 }
-WAYS = {"open": ["OPENED"], "won": ["OPENED", "WON"], "lost": ["OPENED", "LOST"]}
-WAYS["recovered"] = ["OPENED", "LOST", "RECOVERED"]
+REPORTS = {
+    "open": ["OPENED"], "won": ["OPENED", "WON"], "lost": ["OPENED", "LOST"],
+    "recovered": ["OPENED", "LOST", "RECOVERED"],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("origin", "end"), POSTS, ids=" ".join)
-async def test_what_each_step_posts(tx: Tx, origin: str, end: str) -> None:
-    order = await order_of(tx, origin, reserve_rate="0.1")
-    *way, last = WAYS[end]
-    for word in way:
-        await dispute_said(tx, order, word)
+async def test_the_postings_of_each_transition(tx: Tx, origin: str, end: str) -> None:
+    order = await create_order(tx, origin, reserve_rate="0.1")
+    *earlier, last = REPORTS[end]
+    for reported in earlier:
+        await dispute_said(tx, order, reported)
     before = await entries(tx, order.merchant_id)
     dispute = await dispute_said(tx, order, last, LATER)
-    after = await found(tx, order)
+    after = await find(tx, order)
     assert (await entries(tx, order.merchant_id))[len(before) :] == POSTS[origin, end]
     assert after.status == STATUS.get(end, origin)
     assert dispute is not None
@@ -92,7 +94,7 @@ CASES = list(
     itertools.product(
         ("PAID", "SETTLED"),
         (0, 2000),  # refunded before
-        (None, "open", "SUCCEEDED", "REFUSED"),  # a refund in flight, and what becomes of it
+        (None, "open", "SUCCEEDED", "REFUSED"),  # a refund in progress, and its end
         ("before", "after"),  # … before the dispute ends or after
         ("0", "0.1"),
         ("open", "won", "lost", "recovered"),
@@ -101,9 +103,9 @@ CASES = list(
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
-async def test_every_cell_comes_out_to_the_cent(tx: Tx, case: tuple) -> None:
+async def test_every_combination_adds_up_to_the_cent(tx: Tx, case: tuple) -> None:
     origin, before, flight, when, rate, end = case
-    order = await order_of(tx, "PAID", reserve_rate=rate, platform_fee_rate="0.04")
+    order = await create_order(tx, "PAID", reserve_rate=rate, platform_fee_rate="0.04")
     if before:
         await refund_said(tx, await refunded(tx, order, "20.00"), "SUCCEEDED")
     if origin == "SETTLED":
@@ -111,43 +113,43 @@ async def test_every_cell_comes_out_to_the_cent(tx: Tx, case: tuple) -> None:
     held = (NET - before) // 10 if (origin, rate) == ("SETTLED", "0.1") else 0
     assert order.reserve_minor == held
     refund = await refunded(tx, order, "30.00") if flight else None
-    first, *rest = WAYS[end]
+    first, *later = REPORTS[end]
     await dispute_said(tx, order, first)
     if refund and flight != "open" and when == "before":
         await refund_said(tx, refund, flight)
-    for word in rest:
-        await dispute_said(tx, order, word)
+    for reported in later:
+        await dispute_said(tx, order, reported)
     if refund and flight != "open" and when == "after":
         await refund_said(tx, refund, flight)
 
-    after = await found(tx, order)
+    after = await find(tx, order)
     assert after.status == STATUS.get(end, origin)
-    flying = 3000 if flight == "open" else 0
-    given = before + (3000 if flight in {"open", "SUCCEEDED"} else 0)
+    in_progress = 3000 if flight == "open" else 0
+    refunded_minor = before + (3000 if flight in {"open", "SUCCEEDED"} else 0)
     debit = AMOUNT - before - (3000 if flight else 0)
     lost = {"lost": debit + LOSS_FEE, "recovered": LOSS_FEE}.get(end, 0)
-    # Everything that came in, less what went out: no cent is anywhere else.
-    own = NET - given - lost + flying
+    # All income less all expenses: no cent is anywhere else.
+    own = NET - refunded_minor - lost + in_progress
     in_reserve = 0 if end == "lost" else held
-    frozen = flying + (debit if (origin, end) == ("SETTLED", "open") else 0)
-    in_pending = own - flying if origin == "PAID" and end != "recovered" else 0
+    frozen = in_progress + (debit if (origin, end) == ("SETTLED", "open") else 0)
+    in_pending = own - in_progress if origin == "PAID" and end != "recovered" else 0
     expected = (in_pending, own - in_pending - frozen - in_reserve, frozen, in_reserve)
     assert await balances(tx, order) == expected
-    assert after.unsettled_minor == NET - given - (lost if end == "lost" else 0)
+    assert after.unsettled_minor == NET - refunded_minor - (lost if end == "lost" else 0)
 
-    # When it is due, what still stands in pending moves over, unless it is disputed.
+    # When the order is due, its pending money settles, unless it is disputed.
     await settlement.settle_batch(tx, order.merchant_id, NOW + 7 * DAY)
     pending, available, frozen_then, reserve = await balances(tx, order)
     waits = origin == "PAID" and end == "open"
     assert pending == (in_pending if waits else 0)
     assert pending + available + frozen_then + reserve == own
-    if refund and flight == "open":  # and it may still end
+    if refund and flight == "open":  # it may still end
         await refund_said(tx, refund, "REFUSED")
         assert sum(await balances(tx, order)) == own
 
 
 def test_the_table_in_code_is_this_one() -> None:
-    assert [(s.source, s.event, s.target, s.order_event) for s in TRANSITIONS] == [
+    assert [(row.source, row.event, row.target, row.order_event) for row in TRANSITIONS] == [
         (None, "opened", "OPEN", "disputed"),
         ("OPEN", "won", "WON", "dispute_won"),
         ("OPEN", "lost", "LOST", "dispute_lost"),
@@ -155,8 +157,8 @@ def test_the_table_in_code_is_this_one() -> None:
     ]
 
 
-# heard, where it stands → the steps taken; None: against what was heard before
-HEARD = [
+# reported status, present status → transitions; None: the report contradicts an earlier one
+EXPECTED = [
     ("OPEN", None, ["opened"]), ("WON", None, ["opened", "won"]),
     ("LOST", None, ["opened", "lost"]), ("RECOVERED", None, ["opened", "lost", "recovered"]),
     ("OPEN", "OPEN", []), ("WON", "OPEN", ["won"]), ("LOST", "OPEN", ["lost"]),
@@ -167,34 +169,32 @@ HEARD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("heard", "stands", "taken"), HEARD)
-def test_what_was_overtaken_is_made_up_for(heard, stands, taken) -> None:
-    steps = transitions_to(heard, stands)
-    assert (None if steps is None else [step.event for step in steps]) == taken
+@pytest.mark.parametrize(("reported", "status", "events"), EXPECTED)
+def test_a_report_that_overtook_others_takes_their_transitions(reported, status, events) -> None:
+    rows = transitions_to(reported, status)
+    assert (None if rows is None else [row.event for row in rows]) == events
 
 
-def test_all_that_can_be_heard_is_in_the_table() -> None:
-    assert {(row[0], row[1]) for row in HEARD} == set(
-        itertools.product(STATUSES, (None, *STATUSES))
-    )
+def test_every_combination_of_statuses_is_tested() -> None:
+    pairs = [(row[0], row[1]) for row in EXPECTED]
+    assert set(pairs) == set(itertools.product(STATUSES, (None, *STATUSES)))
 
 
-@pytest.mark.parametrize("stands", ["OPEN", "WON", "LOST", "RECOVERED"])
+@pytest.mark.parametrize("status", ["OPEN", "WON", "LOST", "RECOVERED"])
 @pytest.mark.parametrize("event", ["won", "lost", "recovered"])
-async def test_the_operator_takes_the_steps_of_the_table_only(tx: Tx, stands, event) -> None:
-    order = await order_of(tx, "SETTLED")
-    word = "OPENED" if stands == "OPEN" else stands
-    dispute = await dispute_said(tx, order, word)
+async def test_the_operator_takes_only_transitions_of_the_table(tx: Tx, status, event) -> None:
+    order = await create_order(tx, "SETTLED")
+    dispute = await dispute_said(tx, order, "OPENED" if status == "OPEN" else status)
     assert dispute is not None
     key = (order.merchant_id, dispute.id)
-    if (stands, event) in {("OPEN", "won"), ("OPEN", "lost"), ("LOST", "recovered")}:
+    if (status, event) in {("OPEN", "won"), ("OPEN", "lost"), ("LOST", "recovered")}:
         after = await disputes.decide(tx, *key, event, who="ann", reason="letter", now=LATER)
         assert after.status == event.upper()
         line = (await history(tx, order))[-1]
         assert line.cause == f"{dispute.id} by ann: letter"
         return
     before = await dump(tx)
-    with pytest.raises(Invalid, match=f"a dispute that is {stands} cannot be {event}"):
+    with pytest.raises(Invalid, match=f"a dispute that is {status} cannot be {event}"):
         async with tx.transaction():
             await disputes.decide(tx, *key, event, who="ann", reason="letter", now=LATER)
     assert await dump(tx) == before

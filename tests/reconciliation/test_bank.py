@@ -1,4 +1,4 @@
-"""The bank's report: what fits a payout ends it, and everything else waits in the inbox."""
+"""The bank's report: lines that match a payout end it, all others go to the inbox."""
 
 import asyncio
 import io
@@ -21,16 +21,17 @@ HEAD = '<?xml version="1.0"?><Document xmlns="urn:iso:std:iso:20022:tech:xsd:{0}
 
 
 def entry(
-    end_to_end: str, amount: str = "100.00", *, credit: bool = False, ref: str = "", **more: str
+    end_to_end: str, amount: str = "100.00", *, credit: bool = False, ref: str = "", **fields: str
 ) -> str:
     """Write an entry of a statement with one transaction."""
     side = "CRDT" if credit else "DBIT"
-    returned = "<RtrInf><Rsn><Cd>AC04</Cd></Rsn><AddtlInf>closed</AddtlInf></RtrInf>"
-    own = f'<Amt Ccy="{more.get("currency", "EUR")}">{amount}</Amt>'
+    reason = "<RtrInf><Rsn><Cd>AC04</Cd></Rsn><AddtlInf>closed</AddtlInf></RtrInf>"
+    amount_element = f'<Amt Ccy="{fields.get("currency", "EUR")}">{amount}</Amt>'
     return (
-        f"<Ntry>{own}<CdtDbtInd>{side}</CdtDbtInd><Sts><Cd>{more.get('status', 'BOOK')}</Cd></Sts>"
+        f"<Ntry>{amount_element}<CdtDbtInd>{side}</CdtDbtInd>"
+        f"<Sts><Cd>{fields.get('status', 'BOOK')}</Cd></Sts>"
         f"<AcctSvcrRef>{ref}</AcctSvcrRef><NtryDtls><TxDtls><Refs><EndToEndId>{end_to_end}"
-        f"</EndToEndId></Refs>{own}{returned if credit else ''}</TxDtls></NtryDtls></Ntry>"
+        f"</EndToEndId></Refs>{amount_element}{reason if credit else ''}</TxDtls></NtryDtls></Ntry>"
     )
 
 
@@ -47,122 +48,132 @@ async def apply(
     above: Decimal | None = None,
     actor: Actor = BOB,
 ) -> BankResult:
-    """Read a report as the operator does, with a limit above which a second person approves."""
+    """Read a report like the operator, with a limit above which a second person must approve."""
     file, rules = io.BytesIO(content), approvals.Rules(above, True, frozenset())
     return await reconciliation.apply_bank_report(db, file, name, actor, NOW + 10, rules=rules)
 
 
-async def _sent(db: Db, number: int = 3) -> list[payouts.Payout]:
+async def _create_sent_payouts(db: Db, number: int = 3) -> list[payouts.Payout]:
     shops = [await db.run(payee) for _ in range(number)]
     view = await whole(db, fresh())
     await taken(db, view.run.id)
     return [(await db.read(lambda tx, s=shop: payouts.search(tx, s.id)))[0] for shop in shops]
 
 
-async def _now(db: Db, sent: list[payouts.Payout]) -> list[tuple[str, str]]:
-    found = await db.read(lambda tx: payouts.find_many(tx, [one.id for one in sent]))
-    by_id = {one.id: (one.status, one.bank_reference or one.failure_reason) for one in found}
-    return [by_id[one.id] for one in sent]
+async def _read_results(db: Db, sent: list[payouts.Payout]) -> list[tuple[str, str]]:
+    """Return the status of each payout, and the bank's reference or the failure reason."""
+    rows = await db.read(lambda tx: payouts.find_many(tx, [payout.id for payout in sent]))
+    by_id = {row.id: (row.status, row.bank_reference or row.failure_reason) for row in rows}
+    return [by_id[payout.id] for payout in sent]
 
 
-async def _inbox(db: Db) -> list[tuple[str, str, str]]:
-    found = await db.read(lambda tx: reconciliation.list_differences(tx, limit=1000))
-    return [(one.what, one.ours, one.theirs) for one in found]
+async def _read_inbox(db: Db) -> list[tuple[str, str, str]]:
+    rows = await db.read(lambda tx: reconciliation.list_differences(tx, limit=1000))
+    return [(row.what, row.ours, row.theirs) for row in rows]
 
 
 async def test_a_statement_ends_payouts(db: Db) -> None:
-    sent = await _sent(db)
+    sent = await _create_sent_payouts(db)
     content = statement(
         entry(sent[0].id, ref="B-1"),
         entry(sent[1].id.replace("_", " ").upper(), credit=True, ref="B-2"),
         entry(sent[2].id, status="PDNG"),
     )
     result = await apply(db, content)
-    assert (result.sent, result.returned, result.known, result.found) == (1, 1, 0, 0)
-    assert await _now(db, sent) == [
+    assert (result.sent, result.returned, result.repeated, result.in_inbox) == (1, 1, 0, 0)
+    assert await _read_results(db, sent) == [
         ("PAID", "B-1"),
         ("FAILED", "AC04 closed (bank reference B-2)"),
         ("PENDING", ""),
     ]
     again = await apply(db, content, "other.xml")
     assert (again.is_new, again.sent, again.file_id) == (False, 0, result.file_id)
-    # A notification of the same booking in another file says nothing new.
+    # The same booking in another file changes nothing.
     other = await apply(db, statement(entry(sent[0].id, ref="B-1"), form="camt.053.001.02"))
-    assert (other.is_new, other.known, other.found) == (True, 1, 0)
+    assert (other.is_new, other.repeated, other.in_inbox) == (True, 1, 0)
     rows = await db.read(lambda tx: merchants.audit_log(tx, limit=10))
     assert [row.action for row in rows][:2] == ["payouts report", "payouts failed"]
     async with db.connection() as tx:
         assert (await check_books(tx))[1] == []
 
 
-WRONG = (
-    # what the bank says of a payout of 100.00 that waits           what, and what it leaves
-    (lambda one: entry(one, "99.99"), "different"),
-    (lambda one: entry(one, "100.00", currency="USD"), "different"),
-    (lambda one: entry(one, "1e2"), "different"),
+MISMATCHES = (
+    # entry about a pending payout of 100.00                              discrepancy
+    (lambda id_: entry(id_, "99.99"), "different"),
+    (lambda id_: entry(id_, "100.00", currency="USD"), "different"),
+    (lambda id_: entry(id_, "1e2"), "different"),
     (lambda _: entry("NOTPROVIDED"), "missing in ledger"),
     (lambda _: entry("po_01m7y0m0jzefzv5n8efcf1hqw5"), "missing in ledger"),
 )
 
 
-@pytest.mark.parametrize(("line", "what"), WRONG)
-async def test_what_does_not_fit_moves_nothing(db: Db, line, what) -> None:
-    sent = await _sent(db, 1)
-    result = await apply(db, statement(line(sent[0].id)))
-    assert (result.sent, result.returned, result.found) == (0, 0, 1)
-    assert await _now(db, sent) == [("PENDING", "")]
-    assert [found for found, _, _ in await _inbox(db)] == [what]
+@pytest.mark.parametrize(("create_line", "discrepancy"), MISMATCHES)
+async def test_a_line_that_matches_no_payout_moves_nothing(
+    db: Db, create_line, discrepancy
+) -> None:
+    sent = await _create_sent_payouts(db, 1)
+    result = await apply(db, statement(create_line(sent[0].id)))
+    assert (result.sent, result.returned, result.in_inbox) == (0, 0, 1)
+    assert await _read_results(db, sent) == [("PENDING", "")]
+    assert [what for what, _, _ in await _read_inbox(db)] == [discrepancy]
 
 
-OTHERS = (
+UNRELATED = (
     entry("RENT-2026-11", "1250.00", ref="B-8"),
     entry("NOTPROVIDED", "3.50", ref="B-9"),
     entry("PO-2026-17", "80.00"),
     entry("", "12.00").replace("DBIT", "CRDT"),
 )
-CONCERNED = (
-    entry("po_01m7y0m0jzefzv5n8efcf1hqw5", "80.00"),  # an id of ours that nobody has
-    entry("po_01m7y0m0jzefzv5n8efcf1", "80.00"),  # one that the bank has cut
-    entry("RENT-2026-11", "100.00"),  # the amount of a payout that waits
-    entry("", "80.00", credit=True),  # something came back
+RELATED = (
+    entry("po_01m7y0m0jzefzv5n8efcf1hqw5", "80.00"),  # an unknown id of our form
+    entry("po_01m7y0m0jzefzv5n8efcf1", "80.00"),  # an id that the bank has truncated
+    entry("RENT-2026-11", "100.00"),  # the amount of a pending payout
+    entry("", "80.00", credit=True),  # a return
     entry("", "80.00").replace("<Sts>", "<RvslInd>true</RvslInd><Sts>"),
     entry("", "1e2"),
 )
 
 
-async def test_bookings_that_concern_no_payout_wait_for_nobody(db: Db) -> None:
-    sent = await _sent(db, 1)
-    content = statement(*OTHERS, entry(sent[0].id))
+async def test_bookings_that_concern_no_payout_need_no_attention(db: Db) -> None:
+    sent = await _create_sent_payouts(db, 1)
+    content = statement(*UNRELATED, entry(sent[0].id))
     result = await apply(db, content)
-    assert (result.lines, result.sent, result.found, result.other) == (5, 1, 0, len(OTHERS))
-    assert (await _inbox(db), await db.read(reconciliation.count_open)) == ([], 0)
+    assert (result.lines, result.sent, result.in_inbox, result.unrelated) == (
+        5,
+        1,
+        0,
+        len(UNRELATED),
+    )
+    assert (await _read_inbox(db), await db.read(reconciliation.count_open)) == ([], 0)
     bookings = await db.read(reconciliation.list_bookings)
     assert sorted(booking.theirs for booking in bookings) == [
         "12.00 EUR credit", "1250.00 EUR debit, B-8", "3.50 EUR debit, B-9", "80.00 EUR debit",
     ]  # fmt: skip
     assert await db.read(lambda tx: reconciliation.list_differences(tx, resolved=True)) == []
     again = await apply(db, content)
-    assert (again.is_new, again.found, again.other) == (False, 0, len(OTHERS))
-    await apply(db, statement(OTHERS[0]))  # the same booking in another file
-    assert len(await db.read(reconciliation.list_bookings)) == len(OTHERS)
+    assert (again.is_new, again.in_inbox, again.unrelated) == (False, 0, len(UNRELATED))
+    await apply(db, statement(UNRELATED[0]))  # the same booking in another file
+    assert len(await db.read(reconciliation.list_bookings)) == len(UNRELATED)
 
 
-@pytest.mark.parametrize("line", CONCERNED, ids=map(str, range(len(CONCERNED))))
-async def test_a_line_that_may_concern_a_payout_waits_for_a_person(db: Db, line: str) -> None:
-    sent = await _sent(db, 1)
+@pytest.mark.parametrize("line", RELATED, ids=map(str, range(len(RELATED))))
+async def test_a_line_that_may_concern_a_payout_goes_to_the_inbox(db: Db, line: str) -> None:
+    sent = await _create_sent_payouts(db, 1)
     result = await apply(db, statement(line))
-    assert (result.sent, result.found, result.other) == (0, 1, 0)
-    assert await _now(db, sent) == [("PENDING", "")]
-    assert len(await _inbox(db)) == 1
+    assert (result.sent, result.in_inbox, result.unrelated) == (0, 1, 0)
+    assert await _read_results(db, sent) == [("PENDING", "")]
+    assert len(await _read_inbox(db)) == 1
 
 
-async def test_a_second_debit_is_for_a_person(db: Db) -> None:
-    (sent,) = await _sent(db, 1)
+async def test_a_second_debit_goes_to_the_inbox(db: Db) -> None:
+    (sent,) = await _create_sent_payouts(db, 1)
     await apply(db, statement(entry(sent.id, ref="B-1")))
     result = await apply(db, statement(entry(sent.id, ref="B-3")))
-    assert (result.sent, result.found) == (0, 1)
-    assert await _now(db, [sent]) == [("PAID", "B-1")]
-    assert await _inbox(db) == [("double in report", "100.00 EUR PAID", "100.00 EUR debit, B-3")]
+    assert (result.sent, result.in_inbox) == (0, 1)
+    assert await _read_results(db, [sent]) == [("PAID", "B-1")]
+    assert await _read_inbox(db) == [
+        ("double in report", "100.00 EUR PAID", "100.00 EUR debit, B-3")
+    ]
 
 
 async def _available(db: Db, payout: payouts.Payout) -> int:
@@ -171,26 +182,26 @@ async def _available(db: Db, payout: payouts.Payout) -> int:
     return balance.available
 
 
-async def test_a_payout_that_the_bank_returns_after_it_was_paid_comes_back_once(db: Db) -> None:
-    (sent,) = await _sent(db, 1)
+async def test_a_return_of_a_paid_payout_counts_once(db: Db) -> None:
+    (sent,) = await _create_sent_payouts(db, 1)
     debit, credit = entry(sent.id, ref="B-1"), entry(sent.id, credit=True, ref="B-2")
     assert (await apply(db, statement(debit))).sent == 1
     assert await _available(db, sent) == 0
     result = await apply(db, statement(credit))
-    assert (result.returned, result.found) == (1, 0)
+    assert (result.returned, result.in_inbox) == (1, 0)
     (payout,) = await db.read(lambda tx: payouts.find_many(tx, [sent.id]))
     assert (payout.status, payout.bank_reference, payout.is_returned) == ("FAILED", "B-1", True)
     assert payout.failure_reason == "AC04 closed (bank reference B-2)"
     assert await _available(db, sent) == 10_000
-    # The statement of the day, and the one of the month, in either order.
+    # The daily and the monthly statement, in either order.
     for lines in ((debit, credit), (credit, debit)):
         again = await apply(db, statement(*lines))
-        assert (again.sent, again.returned, again.known, again.found) == (0, 0, 2, 0)
+        assert (again.sent, again.returned, again.repeated, again.in_inbox) == (0, 0, 2, 0)
     other = await apply(
         db, statement(entry(sent.id, ref="B-3"), entry(sent.id, credit=True, ref="B-4"))
     )
-    assert (other.returned, other.found) == (0, 2)
-    assert await _inbox(db) == [
+    assert (other.returned, other.in_inbox) == (0, 2)
+    assert await _read_inbox(db) == [
         ("different", "100.00 EUR FAILED", "100.00 EUR debit, B-3"),
         ("different", "100.00 EUR FAILED", "100.00 EUR credit, B-4"),
     ]
@@ -200,56 +211,56 @@ async def test_a_payout_that_the_bank_returns_after_it_was_paid_comes_back_once(
 
 
 @pytest.mark.parametrize("newest_first", [False, True])
-async def test_a_statement_of_a_payout_that_went_out_and_came_back(
-    db: Db, newest_first: bool
-) -> None:
-    (sent,) = await _sent(db, 1)
+async def test_a_statement_has_a_payout_and_its_return(db: Db, newest_first: bool) -> None:
+    (sent,) = await _create_sent_payouts(db, 1)
     lines = [entry(sent.id, ref="B-1"), entry(sent.id, credit=True, ref="B-2")]
     result = await apply(db, statement(*(reversed(lines) if newest_first else lines)))
-    assert (result.sent, result.returned, result.found) == (1, 1, 0)
-    assert await _now(db, [sent]) == [("FAILED", "B-1")]
+    assert (result.sent, result.returned, result.in_inbox) == (1, 1, 0)
+    assert await _read_results(db, [sent]) == [("FAILED", "B-1")]
     assert await _available(db, sent) == 10_000
 
 
-async def test_reports_of_a_return_that_are_read_at_once_return_it_once(db: Db) -> None:
-    sent = await _sent(db, 4)
-    await apply(db, statement(*(entry(one.id, ref="B-1") for one in sent)))
-    lines = [entry(one.id, credit=True, ref="R-1") for one in sent]
+async def test_concurrent_reports_of_a_return_count_once(db: Db) -> None:
+    sent = await _create_sent_payouts(db, 4)
+    await apply(db, statement(*(entry(payout.id, ref="B-1") for payout in sent)))
+    lines = [entry(payout.id, credit=True, ref="R-1") for payout in sent]
     files = [statement(*lines, form=form) for form in ("camt.053.001.02", "camt.053.001.08")]
-    files.append((CSV + "".join(f"{one.id},failed,100.00,EUR,R-1,x\r\n" for one in sent)).encode())
+    rows = "".join(f"{payout.id},failed,100.00,EUR,R-1,x\r\n" for payout in sent)
+    files.append((CSV + rows).encode())
     results = await asyncio.gather(*(apply(db, file) for file in files))
-    assert sum(one.returned for one in results) == 4
-    assert sum(one.known for one in results) == 8
-    assert [await _available(db, one) for one in sent] == [10_000] * 4
+    assert sum(result.returned for result in results) == 4
+    assert sum(result.repeated for result in results) == 8
+    assert [await _available(db, payout) for payout in sent] == [10_000] * 4
     async with db.connection() as tx:
         assert (await check_books(tx))[1] == []
 
 
-async def test_a_return_of_less_than_was_sent_is_for_a_person(db: Db) -> None:
-    (sent,) = await _sent(db, 1)
+async def test_a_return_of_less_than_was_sent_goes_to_the_inbox(db: Db) -> None:
+    (sent,) = await _create_sent_payouts(db, 1)
     await apply(db, statement(entry(sent.id, ref="B-1")))
     booked = entry(sent.id, "95.00", credit=True, ref="B-2")
-    own = '<Amt Ccy="EUR">95.00</Amt></TxDtls>'
-    asked = '<AmtDtls><InstdAmt><Amt Ccy="EUR">100.00</Amt></InstdAmt></AmtDtls></TxDtls>'
-    for line in (booked, booked.replace(own, asked)):
+    amount = '<Amt Ccy="EUR">95.00</Amt></TxDtls>'
+    instructed = '<AmtDtls><InstdAmt><Amt Ccy="EUR">100.00</Amt></InstdAmt></AmtDtls></TxDtls>'
+    for line in (booked, booked.replace(amount, instructed)):
         assert (await apply(db, statement(line))).returned == 0
-    assert await _now(db, [sent]) == [("PAID", "B-1")]
-    assert await _inbox(db) == [("different", "100.00 EUR PAID", "95.00 EUR credit, B-2")]
+    assert await _read_results(db, [sent]) == [("PAID", "B-1")]
+    assert await _read_inbox(db) == [("different", "100.00 EUR PAID", "95.00 EUR credit, B-2")]
 
 
-async def test_a_credit_that_the_bank_takes_back_sends_no_payout(db: Db) -> None:
-    sent = await _sent(db, 2)
+async def test_a_reversal_of_a_credit_sends_no_payout(db: Db) -> None:
+    sent = await _create_sent_payouts(db, 2)
     await apply(db, statement(entry(sent[0].id, credit=True, ref="B-1")))
     reversals = [
-        entry(one.id, ref="B-2").replace("<Sts>", "<RvslInd>true</RvslInd><Sts>") for one in sent
+        entry(payout.id, ref="B-2").replace("<Sts>", "<RvslInd>true</RvslInd><Sts>")
+        for payout in sent
     ]
     result = await apply(db, statement(*reversals))
-    assert (result.sent, result.found) == (0, 2)
-    assert [status for status, _ in await _now(db, sent)] == ["FAILED", "PENDING"]
+    assert (result.sent, result.in_inbox) == (0, 2)
+    assert [status for status, _ in await _read_results(db, sent)] == ["FAILED", "PENDING"]
 
 
-async def test_a_return_without_words_says_what_its_code_means(db: Db) -> None:
-    sent = await _sent(db, 2)
+async def test_a_return_without_a_text_has_the_meaning_of_its_code(db: Db) -> None:
+    sent = await _create_sent_payouts(db, 2)
     returns = [
         entry(sent[0].id, credit=True, ref="B-2").replace("<AddtlInf>closed</AddtlInf>", ""),
         entry(sent[1].id, credit=True)
@@ -258,14 +269,14 @@ async def test_a_return_without_words_says_what_its_code_means(db: Db) -> None:
         .replace(f"<EndToEndId>{sent[1].id}<", f"<InstrId>{sent[1].id}</InstrId><EndToEndId><"),
     ]
     assert (await apply(db, statement(*returns))).returned == 2
-    assert await _now(db, sent) == [
+    assert await _read_results(db, sent) == [
         ("FAILED", "AC04 account closed (bank reference B-2)"),
         ("FAILED", "AM05 sent twice"),
     ]
 
 
-async def test_money_that_comes_back_to_a_closed_merchant_is_not_lost(db: Db) -> None:
-    (sent,) = await _sent(db, 1)
+async def test_a_return_for_a_closed_merchant_is_recorded(db: Db) -> None:
+    (sent,) = await _create_sent_payouts(db, 1)
     await apply(db, statement(entry(sent.id, ref="B-1")))
     await db.run(lambda tx: standing.change_status(tx, sent.merchant_id, "suspended", BOB, NOW))
     await db.run(lambda tx: onboarding.close(tx, sent.merchant_id, BOB, NOW))
@@ -275,76 +286,78 @@ async def test_money_that_comes_back_to_a_closed_merchant_is_not_lost(db: Db) ->
         assert (await check_books(tx))[1] == []
 
 
-async def test_reports_that_are_read_at_once_end_each_payout_once(db: Db) -> None:
-    sent = await _sent(db, 8)
-    lines = [entry(one.id, credit=bool(at % 2), ref=f"B-{at}") for at, one in enumerate(sent)]
+async def test_concurrent_reports_end_each_payout_once(db: Db) -> None:
+    sent = await _create_sent_payouts(db, 8)
+    lines = [
+        entry(payout.id, credit=bool(number % 2), ref=f"B-{number}")
+        for number, payout in enumerate(sent)
+    ]
     files = [statement(*lines), statement(*lines), statement(*lines, form="camt.053.001.02")]
     results = await asyncio.gather(*(apply(db, file) for file in files))
-    assert sum(one.sent for one in results) == sum(one.returned for one in results) == 4
-    assert [one.found for one in results] == [0, 0, 0]
-    assert {status for status, _ in await _now(db, sent)} == {"PAID", "FAILED"}
+    assert sum(result.sent for result in results) == 4
+    assert sum(result.returned for result in results) == 4
+    assert [result.in_inbox for result in results] == [0, 0, 0]
+    assert {status for status, _ in await _read_results(db, sent)} == {"PAID", "FAILED"}
     async with db.connection() as tx:
         assert (await check_books(tx))[1] == []
 
 
-async def test_only_the_credit_that_a_payout_failed_by_is_known_afterwards(db: Db) -> None:
-    back, by_hand, unnamed = sent = await _sent(db, 3)
+async def test_only_the_credit_by_which_a_payout_failed_is_a_repetition(db: Db) -> None:
+    returned, failed, unnamed = sent = await _create_sent_payouts(db, 3)
     await apply(
-        db, statement(entry(back.id, credit=True, ref="B-1"), entry(unnamed.id, credit=True))
+        db, statement(entry(returned.id, credit=True, ref="B-1"), entry(unnamed.id, credit=True))
     )
-    await db.run(lambda tx: payouts.fail(tx, by_hand.id, "wrong name", "ann", NOW))
-    assert await _now(db, sent) == [
+    await db.run(lambda tx: payouts.fail(tx, failed.id, "wrong name", "ann", NOW))
+    assert await _read_results(db, sent) == [
         ("FAILED", "AC04 closed (bank reference B-1)"),
         ("FAILED", "wrong name"),
         ("FAILED", "AC04 closed"),
     ]
-    again = f"{back.id},failed,100.00,EUR,B-1,in other words\r\n"
-    assert (await apply(db, (CSV + again).encode())).known == 1
-    assert (await apply(db, statement(entry(unnamed.id, credit=True)))).known == 1
+    row = f"{returned.id},failed,100.00,EUR,B-1,in other words\r\n"
+    assert (await apply(db, (CSV + row).encode())).repeated == 1
+    assert (await apply(db, statement(entry(unnamed.id, credit=True)))).repeated == 1
     others = [
-        entry(back.id, credit=True, ref="B-2"),
-        entry(back.id, credit=True),
-        entry(by_hand.id, credit=True, ref="B-3"),
-        entry(by_hand.id, credit=True, ref="B-3"),
+        entry(returned.id, credit=True, ref="B-2"),
+        entry(returned.id, credit=True),
+        entry(failed.id, credit=True, ref="B-3"),
+        entry(failed.id, credit=True, ref="B-3"),
     ]
     result = await apply(db, statement(*others))
-    assert (result.known, result.found) == (0, 4)
-    said = "100.00 EUR FAILED", "100.00 EUR credit"
-    assert await _inbox(db) == [
-        ("different", said[0], f"{said[1]}, B-2"),
-        ("double in report", said[0], said[1]),
-        ("different", said[0], f"{said[1]}, B-3"),
-        ("double in report", said[0], f"{said[1]}, B-3, no. 2"),
+    assert (result.repeated, result.in_inbox) == (0, 4)
+    ours, theirs = "100.00 EUR FAILED", "100.00 EUR credit"
+    assert await _read_inbox(db) == [
+        ("different", ours, f"{theirs}, B-2"),
+        ("double in report", ours, theirs),
+        ("different", ours, f"{theirs}, B-3"),
+        ("double in report", ours, f"{theirs}, B-3, no. 2"),
     ]
 
 
 @pytest.mark.parametrize("name", ["", "NOTPROVIDED"])
-async def test_a_line_that_the_bank_does_not_name_is_another_in_each_file(
-    db: Db, name: str
-) -> None:
-    (sent,) = await _sent(db, 1)
+async def test_a_line_without_references_is_a_separate_one_in_each_file(db: Db, name: str) -> None:
+    (sent,) = await _create_sent_payouts(db, 1)
     today = statement(entry(name))
-    assert (await apply(db, today)).found == 1
-    (found,) = await db.read(reconciliation.list_differences)
-    await db.run(lambda tx: reconciliation.resolve(tx, found.id, BOB, NOW))
+    assert (await apply(db, today)).in_inbox == 1
+    (difference,) = await db.read(reconciliation.list_differences)
+    await db.run(lambda tx: reconciliation.resolve(tx, difference.id, BOB, NOW))
     assert (await apply(db, today)).is_new is False
-    assert await _inbox(db) == []
+    assert await _read_inbox(db) == []
     later = await apply(db, statement(entry(name), entry(sent.id)))
-    assert later.found == 1
-    assert await _inbox(db) == [("missing in ledger", "", "100.00 EUR debit")]
-    (other,) = await db.read(reconciliation.list_differences)
-    assert other.reference == f"{name} line 1 of {later.file_id}".strip()
+    assert later.in_inbox == 1
+    assert await _read_inbox(db) == [("missing in ledger", "", "100.00 EUR debit")]
+    (difference,) = await db.read(reconciliation.list_differences)
+    assert difference.reference == f"{name} line 1 of {later.file_id}".strip()
 
 
-async def test_lines_of_a_file_that_say_the_same_are_as_many_in_the_inbox(db: Db) -> None:
-    (sent,) = await _sent(db, 1)
+async def test_equal_lines_of_a_file_are_separate_differences(db: Db) -> None:
+    (sent,) = await _create_sent_payouts(db, 1)
     rent, again = entry("RENT", ref="R-1"), entry(sent.id)
     content = statement(rent, again, again, rent, again, rent)
     with pytest.raises(Killed):
         await apply(Dying(db, 5, committed=True), content)
-    for file in (content, statement(rent, rent)):  # another file that says no more
+    for file in (content, statement(rent, rent)):  # another file with the same lines
         await apply(db, file)
-        assert sorted(await _inbox(db)) == [
+        assert sorted(await _read_inbox(db)) == [
             ("double in report", "100.00 EUR PAID", "100.00 EUR debit"),
             ("double in report", "100.00 EUR PAID", "100.00 EUR debit, no. 2"),
             ("missing in ledger", "", "100.00 EUR debit, R-1"),
@@ -355,32 +368,32 @@ async def test_lines_of_a_file_that_say_the_same_are_as_many_in_the_inbox(db: Db
 
 @pytest.mark.parametrize("last", range(1, 5))
 @pytest.mark.parametrize("committed", [False, True])
-async def test_a_report_that_was_cut_off_goes_on(db: Db, last: int, committed: bool) -> None:
-    sent = await _sent(db, 2)
+async def test_an_interrupted_report_continues(db: Db, last: int, committed: bool) -> None:
+    sent = await _create_sent_payouts(db, 2)
     content = statement(entry(sent[0].id, ref="B-1"), entry(sent[1].id, credit=True))
     with pytest.raises(Killed):
         await apply(Dying(db, last, committed=committed), content)
     result = await apply(db, content)
     assert result.lines == 2
-    assert (await _now(db, sent))[0] == ("PAID", "B-1")
-    assert (await _now(db, sent))[1] == ("FAILED", "AC04 closed")
-    assert await _inbox(db) == []
+    assert (await _read_results(db, sent))[0] == ("PAID", "B-1")
+    assert (await _read_results(db, sent))[1] == ("FAILED", "AC04 closed")
+    assert await _read_inbox(db) == []
     async with db.connection() as tx:
         assert (await check_books(tx))[1] == []
 
 
-async def test_a_report_as_csv(db: Db) -> None:
-    sent = await _sent(db, 2)
+async def test_a_csv_report_ends_payouts(db: Db) -> None:
+    sent = await _create_sent_payouts(db, 2)
     rows = (
         f"{sent[0].id},paid,100.00,EUR,B-7,\r\n{sent[1].id},failed,100.00,EUR,,no such account\r\n"
     )
     result = await apply(db, (CSV + rows).encode())
     assert (result.sent, result.returned) == (1, 1)
-    assert await _now(db, sent) == [("PAID", "B-7"), ("FAILED", "no such account")]
+    assert await _read_results(db, sent) == [("PAID", "B-7"), ("FAILED", "no such account")]
 
 
-def test_a_batch_has_the_amount_of_each_transaction() -> None:
-    def part(number: int, amount: str) -> str:
+def test_an_entry_has_an_amount_for_each_transaction() -> None:
+    def details(number: int, amount: str) -> str:
         return (
             f"<TxDtls><Refs><EndToEndId>E{number}</EndToEndId></Refs>"
             f'<AmtDtls><TxAmt><Amt Ccy="EUR">{amount}</Amt></TxAmt></AmtDtls></TxDtls>'
@@ -388,29 +401,32 @@ def test_a_batch_has_the_amount_of_each_transaction() -> None:
 
     batch = (
         '<Ntry><Amt Ccy="EUR">3.50</Amt><CdtDbtInd>DBIT</CdtDbtInd><Sts>BOOK</Sts>'
-        f"<AcctSvcrRef>R</AcctSvcrRef><NtryDtls>{part(1, '1.00')}{part(2, '2.50')}"
+        f"<AcctSvcrRef>R</AcctSvcrRef><NtryDtls>{details(1, '1.00')}{details(2, '2.50')}"
         "<TxDtls><Refs><EndToEndId>E3</EndToEndId></Refs></TxDtls></NtryDtls></Ntry>"
     )
-    alone = '<Ntry><Amt Ccy="EUR">4.00</Amt><CdtDbtInd>CRDT</CdtDbtInd><Sts>BOOK</Sts></Ntry>'
-    found = camt.read(io.BytesIO(statement(batch, alone)))
-    assert [(one.end_to_end, one.kind, one.amount_minor, one.bank_reference) for one in found] == [
+    single = '<Ntry><Amt Ccy="EUR">4.00</Amt><CdtDbtInd>CRDT</CdtDbtInd><Sts>BOOK</Sts></Ntry>'
+    rows = [
+        (line.end_to_end, line.kind, line.amount_minor, line.bank_reference)
+        for line in camt.read(io.BytesIO(statement(batch, single)))
+    ]
+    assert rows == [
         ("E1", "sent", 100, "R"), ("E2", "sent", 250, "R"), ("E3", "sent", None, "R"),
         ("", "returned", 400, ""),
     ]  # fmt: skip
 
 
-def whole_file(run_id: str, amount: str, payments: str = "", **more: str) -> str:
-    """Write an entry by which the bank books a whole file."""
+def run_booking(run_id: str, amount: str, payments: str = "", **fields: str) -> str:
+    """Write an entry that books the whole file of a run."""
     number = f"<NbOfTxs>{payments}</NbOfTxs>" if payments else ""
-    payment = more.get("payment", f"{run_id.replace('_', '-')}-1")
+    payment = fields.get("payment", f"{run_id.replace('_', '-')}-1")
     return (
-        f'<Ntry><Amt Ccy="EUR">{amount}</Amt><CdtDbtInd>{more.get("side", "DBIT")}</CdtDbtInd>'
-        f"<Sts>BOOK</Sts><AcctSvcrRef>{more.get('ref', 'B-1')}</AcctSvcrRef><NtryDtls><Btch>"
+        f'<Ntry><Amt Ccy="EUR">{amount}</Amt><CdtDbtInd>{fields.get("side", "DBIT")}</CdtDbtInd>'
+        f"<Sts>BOOK</Sts><AcctSvcrRef>{fields.get('ref', 'B-1')}</AcctSvcrRef><NtryDtls><Btch>"
         f"<PmtInfId>{payment}</PmtInfId>{number}</Btch></NtryDtls></Ntry>"
     )
 
 
-async def _run_of(db: Db, payout: payouts.Payout) -> str:
+async def _find_run_id(db: Db, payout: payouts.Payout) -> str:
     async with db.connection() as tx:
         return str(await tx.fetchval(
             "select run_id from payout_transfers where payout_id = $1", payout.id
@@ -418,33 +434,34 @@ async def _run_of(db: Db, payout: payouts.Payout) -> str:
 
 
 @pytest.mark.parametrize("payments", ["", "3"])
-async def test_a_booking_of_the_whole_file_ends_its_payouts(db: Db, payments: str) -> None:
-    sent = await _sent(db)
-    run_id = await _run_of(db, sent[0])
-    line = whole_file(run_id, "300.00", payments)
+async def test_a_booking_of_a_whole_file_ends_its_payouts(db: Db, payments: str) -> None:
+    sent = await _create_sent_payouts(db)
+    run_id = await _find_run_id(db, sent[0])
+    line = run_booking(run_id, "300.00", payments)
     result = await apply(db, statement(line))
-    assert (result.lines, result.sent, result.found) == (1, 3, 0)
-    assert await _now(db, sent) == [("PAID", "B-1")] * 3
+    assert (result.lines, result.sent, result.in_inbox) == (1, 3, 0)
+    assert await _read_results(db, sent) == [("PAID", "B-1")] * 3
     again = await apply(db, statement(line, form="camt.053.001.02"))
-    assert (again.sent, again.known, again.found) == (0, 3, 0)
+    assert (again.sent, again.repeated, again.in_inbox) == (0, 3, 0)
     back = await apply(db, statement(entry(sent[0].id, credit=True, ref="B-2")))
     assert back.returned == 1
     async with db.connection() as tx:
         assert (await check_books(tx))[1] == []
 
 
-async def test_a_whole_file_that_is_booked_twice_names_each_payout(db: Db) -> None:
-    sent = await _sent(db, 2)
-    line = whole_file(await _run_of(db, sent[0]), "200.00")
+async def test_a_second_booking_of_a_whole_file_adds_each_payout_to_the_inbox(db: Db) -> None:
+    sent = await _create_sent_payouts(db, 2)
+    line = run_booking(await _find_run_id(db, sent[0]), "200.00")
     result = await apply(db, statement(line, line))
-    assert (result.lines, result.sent, result.found) == (2, 2, 1)
+    assert (result.lines, result.sent, result.in_inbox) == (2, 2, 1)
     assert (
-        await _inbox(db) == [("double in report", "100.00 EUR PAID", "100.00 EUR debit, B-1")] * 2
+        await _read_inbox(db)
+        == [("double in report", "100.00 EUR PAID", "100.00 EUR debit, B-1")] * 2
     )
 
 
-NO_WHOLE_FILE = (
-    # sum      number  more                                                      what
+OTHER_BOOKINGS = (
+    # sum      number  fields                                                    discrepancy
     ("299.99", "", {}, "different"),
     ("300.00", "2", {}, "different"),
     ("300.00", "three", {}, "different"),
@@ -454,38 +471,39 @@ NO_WHOLE_FILE = (
 )
 
 
-@pytest.mark.parametrize(("amount", "payments", "more", "what"), NO_WHOLE_FILE)
-async def test_a_booking_that_is_not_the_whole_file_waits_in_the_inbox(
-    db: Db, amount: str, payments: str, more: dict[str, str], what: str
+@pytest.mark.parametrize(("amount", "payments", "fields", "discrepancy"), OTHER_BOOKINGS)
+async def test_a_booking_that_differs_from_the_file_goes_to_the_inbox(
+    db: Db, amount: str, payments: str, fields: dict[str, str], discrepancy: str
 ) -> None:
-    sent = await _sent(db)
-    line = whole_file(await _run_of(db, sent[0]), amount, payments, **more)
+    sent = await _create_sent_payouts(db)
+    line = run_booking(await _find_run_id(db, sent[0]), amount, payments, **fields)
     result = await apply(db, statement(line))
-    assert (result.sent, result.found) == (0, 1)
-    assert await _now(db, sent) == [("PENDING", "")] * 3
-    ((found, ours, _),) = await _inbox(db)
-    assert (found, ours) == (what, "3 payouts, 300.00 EUR, SENT" if what == "different" else "")
+    assert (result.sent, result.in_inbox) == (0, 1)
+    assert await _read_results(db, sent) == [("PENDING", "")] * 3
+    ((what, ours, _),) = await _read_inbox(db)
+    assert what == discrepancy
+    assert ours == ("3 payouts, 300.00 EUR, SENT" if what == "different" else "")
 
 
-async def test_a_payout_that_failed_meanwhile_is_named_beside_the_whole_file(db: Db) -> None:
-    sent = await _sent(db)
+async def test_a_booking_of_a_whole_file_adds_a_failed_payout_to_the_inbox(db: Db) -> None:
+    sent = await _create_sent_payouts(db)
     await db.run(lambda tx: payouts.fail(tx, sent[1].id, "stopped", "ann", NOW))
-    line = whole_file(await _run_of(db, sent[0]), "300.00")
+    line = run_booking(await _find_run_id(db, sent[0]), "300.00")
     result = await apply(db, statement(line))
-    assert (result.lines, result.sent, result.found) == (1, 2, 1)
-    assert await _inbox(db) == [("different", "100.00 EUR FAILED", "100.00 EUR debit, B-1")]
+    assert (result.lines, result.sent, result.in_inbox) == (1, 2, 1)
+    assert await _read_inbox(db) == [("different", "100.00 EUR FAILED", "100.00 EUR debit, B-1")]
 
 
-async def test_a_whole_file_that_was_cut_off_goes_on(db: Db) -> None:
-    sent = await _sent(db)
-    content = statement(whole_file(await _run_of(db, sent[0]), "300.00"))
-    for last in (2, 3):  # within its payouts
+async def test_an_interrupted_booking_of_a_whole_file_continues(db: Db) -> None:
+    sent = await _create_sent_payouts(db)
+    content = statement(run_booking(await _find_run_id(db, sent[0]), "300.00"))
+    for last in (2, 3):  # between its payouts
         with pytest.raises(Killed):
             await apply(Dying(db, last, committed=True), content)
-    assert {status for status, _ in await _now(db, sent)} == {"PENDING", "PAID"}
+    assert {status for status, _ in await _read_results(db, sent)} == {"PENDING", "PAID"}
     result = await apply(db, content)
-    assert (result.sent + result.known, result.found) == (3, 0)
-    assert await _now(db, sent) == [("PAID", "B-1")] * 3
+    assert (result.sent + result.repeated, result.in_inbox) == (3, 0)
+    assert await _read_results(db, sent) == [("PAID", "B-1")] * 3
 
 
 BOMB = (
@@ -495,7 +513,7 @@ BOMB = (
 OUTSIDE = '<!DOCTYPE b [<!ENTITY a SYSTEM "file:///etc/passwd">]><Document>&a;</Document>'
 
 
-def zipped(*files: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+def zip_files(*files: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
     """Put files into a zip archive."""
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", method) as archive:
@@ -519,22 +537,22 @@ def _enveloped(document: bytes) -> bytes:
     return b"<Envelope>" + header + document.partition(b"?>")[2] + b"</Envelope>"
 
 
-PACKED = {
-    "zip": lambda content: zipped(("__MACOSX/._s.xml", b"x"), ("a/s.xml", content)),
-    "stored": lambda content: zipped(("s.xml", content), method=zipfile.ZIP_STORED),
+FORMATS = {
+    "zip": lambda content: zip_files(("__MACOSX/._s.xml", b"x"), ("a/s.xml", content)),
+    "stored": lambda content: zip_files(("s.xml", content), method=zipfile.ZIP_STORED),
     "utf-16": lambda content: content.decode().encode("utf-16"),
-    "utf-16 in a zip": lambda content: zipped(("s.xml", content.decode().encode("utf-16"))),
+    "utf-16 in a zip": lambda content: zip_files(("s.xml", content.decode().encode("utf-16"))),
     "iso-8859-1": lambda content: content.replace(b"?>", b' encoding="iso-8859-1"?>', 1),
     "envelope": _enveloped,
 }
 
 
-@pytest.mark.parametrize("form", PACKED)
-async def test_a_statement_is_read_as_banks_pack_it(db: Db, form: str) -> None:
-    sent = await _sent(db, 1)
-    result = await apply(db, PACKED[form](statement(entry(sent[0].id))))
-    assert (result.lines, result.sent, result.found) == (1, 1, 0)
-    assert await _now(db, sent) == [("PAID", sent[0].id)]
+@pytest.mark.parametrize("name", FORMATS)
+async def test_a_statement_is_read_in_the_formats_of_banks(db: Db, name: str) -> None:
+    sent = await _create_sent_payouts(db, 1)
+    result = await apply(db, FORMATS[name](statement(entry(sent[0].id))))
+    assert (result.lines, result.sent, result.in_inbox) == (1, 1, 0)
+    assert await _read_results(db, sent) == [("PAID", sent[0].id)]
 
 
 HOSTILE: tuple[tuple[bytes, str], ...] = (
@@ -551,13 +569,13 @@ HOSTILE: tuple[tuple[bytes, str], ...] = (
     (b'<?xml version="1.0" encoding="gb18030"?><a/>', "UTF-8, UTF-16 or ISO-8859-1"),
     (b'<?xml version="1.0" encoding="none"?><a/>', "UTF-8, UTF-16 or ISO-8859-1"),
     (b"\xff\xfe" + "<a>\ud800".encode("utf-16-le", "surrogatepass"), "well-formed"),
-    (zipped(), "exactly one file"),
-    (zipped(("a.xml", b"<a/>"), ("b.xml", b"<b/>")), "'a.xml', 'b.xml'"),
-    (zipped(("a.xml", statement() + b" " * 30_000_000)), "larger than can be read"),
-    (zipped(("a.xml", BOMB.encode())), "DOCTYPE"),
-    (zipped(("a.zip", zipped(("a.xml", b"<a/>")))), "camt XML, or CSV|UTF-8"),
-    (zipped(("a.xml", b"<a/>"))[:-30], "cannot be unpacked"),
-    (_encrypted(zipped(("a.xml", b"<a/>"))), "encrypted"),
+    (zip_files(), "exactly one file"),
+    (zip_files(("a.xml", b"<a/>"), ("b.xml", b"<b/>")), "'a.xml', 'b.xml'"),
+    (zip_files(("a.xml", statement() + b" " * 30_000_000)), "larger than can be read"),
+    (zip_files(("a.xml", BOMB.encode())), "DOCTYPE"),
+    (zip_files(("a.zip", zip_files(("a.xml", b"<a/>")))), "camt XML, or CSV|UTF-8"),
+    (zip_files(("a.xml", b"<a/>"))[:-30], "cannot be unpacked"),
+    (_encrypted(zip_files(("a.xml", b"<a/>"))), "encrypted"),
     (b"PK\3\4 and nothing else", "cannot be unpacked"),
     (b"a" * 300_000, "fewer than"),
     ((CSV + "po_1,paid,1.00\r\n").encode(), "must have 6 cells"),
@@ -566,11 +584,11 @@ HOSTILE: tuple[tuple[bytes, str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("content", "says"), HOSTILE, ids=map(str, range(len(HOSTILE))))
-async def test_a_hostile_file_is_refused_and_leaves_nothing(
-    db: Db, content: bytes, says: str
+@pytest.mark.parametrize(("content", "reason"), HOSTILE, ids=map(str, range(len(HOSTILE))))
+async def test_a_hostile_file_is_refused_and_changes_nothing(
+    db: Db, content: bytes, reason: str
 ) -> None:
-    with pytest.raises(Invalid, match=says) as refused:
+    with pytest.raises(Invalid, match=reason) as refused:
         await apply(db, content)
     assert refused.value.field == "file"
     assert await db.read(reconciliation.list_files) == []

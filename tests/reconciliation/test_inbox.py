@@ -1,4 +1,4 @@
-"""The inbox: each difference once, resolved once, and never by itself but where a report has it."""
+"""The inbox: each difference is stored and resolved once, by a person or a later report."""
 
 import asyncio
 import io
@@ -25,49 +25,52 @@ async def _compare(db: Db, *rows: str) -> Result:
     return await reconciliation.reconcile_file(db, report, ANN, NOW)
 
 
-async def _open(db: Db) -> list[OpenDifference]:
+async def _list_open(db: Db) -> list[OpenDifference]:
     return await db.read(lambda tx: reconciliation.list_differences(tx, "sandbox"))
 
 
-async def test_a_difference_is_there_once_and_goes_when_a_report_has_it(db: Db) -> None:
+async def test_a_missing_item_is_stored_once_and_resolved_by_a_later_report(db: Db) -> None:
     order = await db.run(lambda tx: world.in_status(tx, "PAID"))
     attempt = order.paid_attempt_id
     for _ in range(2):  # the same file twice
-        assert (await _compare(db, f"payment,att_x,5.00,USD,{NOW}")).found == 2
-    found = await _open(db)
-    assert [(one.what, one.reference, one.merchant_id) for one in found] == [
+        result = await _compare(db, f"payment,att_x,5.00,USD,{NOW}")
+        assert result.difference_count == 2
+    differences = await _list_open(db)
+    assert [(row.what, row.reference, row.merchant_id) for row in differences] == [
         ("missing in report", attempt, order.merchant_id), ("missing in ledger", "att_x", ""),
     ]  # fmt: skip
     assert len(await db.read(reconciliation.list_files)) == 1
     later = (f"payment,{attempt},9.99,USD,{NOW}", f"payment,att_x,5.00,USD,{NOW}")
     assert (await _compare(db, *later)).matched == 1
-    (left,) = await _open(db)
-    assert left.reference == "att_x"
-    done = await db.read(lambda tx: reconciliation.list_differences(tx, resolved=True))
-    assert [(one.reference, one.resolved_by) for one in done] == [(attempt, "opentill")]
+    (remaining,) = await _list_open(db)
+    assert remaining.reference == "att_x"
+    resolved = await db.read(lambda tx: reconciliation.list_differences(tx, resolved=True))
+    assert [(row.reference, row.resolved_by) for row in resolved] == [(attempt, "opentill")]
     async with db.connection() as tx:
         assert await reconciliation.count_open(tx) == 1
 
 
-async def test_each_of_several_equal_rows_is_in_the_inbox_once(db: Db) -> None:
+async def test_equal_rows_are_separate_differences(db: Db) -> None:
     order = await db.run(lambda tx: world.in_status(tx, "PAID"))
     rows = [f"payment,{order.paid_attempt_id},9.99,USD,{NOW}"] * 4
     rows += [f"payment,att_x,5.00,USD,{NOW}"] * 2
     for _ in range(2):  # the same file twice
-        assert (await _compare(db, *rows)).found == 5
-        assert len(await _open(db)) == 5
+        assert (await _compare(db, *rows)).difference_count == 5
+        assert len(await _list_open(db)) == 5
 
 
-async def test_a_difference_is_resolved_once_with_what_it_moves(db: Db) -> None:
+async def test_a_difference_is_resolved_once_by_an_adjustment(db: Db) -> None:
     shop = await db.run(world.merchant)
     await _compare(db, f"payment,att_x,5.00,USD,{NOW}")
-    (found,) = await _open(db)
-    asked = AdjustmentRequest(
-        kind="recharge", amount_minor=500, reason="lost", by="ann", reference=found.id
+    (difference,) = await _list_open(db)
+    adjust = AdjustmentRequest(
+        kind="recharge", amount_minor=500, reason="lost", by="ann", reference=difference.id
     )
 
-    async def resolve(whose: str) -> object:
-        return await db.run(lambda tx: reconciliation.resolve(tx, found.id, BOB, NOW, asked, whose))
+    async def resolve(merchant_id: str) -> object:
+        return await db.run(
+            lambda tx: reconciliation.resolve(tx, difference.id, BOB, NOW, adjust, merchant_id)
+        )
 
     with pytest.raises(Invalid, match="merchant must be the one"):
         await resolve("")
@@ -77,75 +80,81 @@ async def test_a_difference_is_resolved_once_with_what_it_moves(db: Db) -> None:
     balance = await db.read(lambda tx: ledger.find_balance(tx, shop.id, "USD"))
     assert balance is not None
     assert balance.available == 500
-    assert await _open(db) == []
-    await _compare(db, f"payment,att_x,5.00,USD,{NOW}", "")  # it does not come back
-    assert await _open(db) == []
+    assert await _list_open(db) == []
+    await _compare(db, f"payment,att_x,5.00,USD,{NOW}", "")  # another file with the same difference
+    assert await _list_open(db) == []
     rows = await db.read(lambda tx: merchants.audit_log(tx, limit=3))
     assert "reconcile resolve" in [row.action for row in rows]
     with pytest.raises(NotFound):
         await db.run(lambda tx: reconciliation.resolve(tx, "dif_x", BOB, NOW))
 
 
-async def test_a_difference_whose_adjustment_is_rejected_is_open_again(db: Db) -> None:
+async def test_a_difference_is_reopened_when_its_adjustment_is_rejected(db: Db) -> None:
     shop = await db.run(world.merchant)
     await _compare(db, f"payment,att_x,5.00,USD,{NOW}")
-    (found,) = await _open(db)
-    asked = AdjustmentRequest(
-        kind="recharge", amount_minor=500, reason="lost", by="ann", reference=found.id
+    (difference,) = await _list_open(db)
+    adjust = AdjustmentRequest(
+        kind="recharge", amount_minor=500, reason="lost", by="ann", reference=difference.id
     )
 
     async def resolve(now: int, minor: int = 500) -> Adjustment | None:
-        wanted = msgspec.structs.replace(asked, amount_minor=minor)
+        request = msgspec.structs.replace(adjust, amount_minor=minor)
         return await db.run(
-            lambda tx: reconciliation.resolve(tx, found.id, ANN, now, wanted, shop.id, Decimal(1))
+            lambda tx: reconciliation.resolve(
+                tx, difference.id, ANN, now, request, shop.id, Decimal(1)
+            )
         )
 
-    async def reject(made: Adjustment | None, why: str) -> None:
-        assert made is not None
-        await db.run(lambda tx: reconciliation.reject_adjustment(tx, made.id, "bob", why, NOW + 9))
+    async def reject(adjustment: Adjustment | None, reason: str) -> None:
+        assert adjustment is not None
+        ids = (adjustment.id, "bob", reason, NOW + 9)
+        await db.run(lambda tx: reconciliation.reject_adjustment(tx, *ids))
 
-    for number, minor in ((1, 500), (2, 500), (3, 400)):  # the same again is another adjustment
-        made = await resolve(NOW + number, minor)
-        assert made is not None
-        assert (made.status, await _open(db)) == ("WAITING", [])
-        await reject(made, f"no {number}")
-        (again,) = await _open(db)
-        last = again.resolutions[-1]
+    for number, minor in ((1, 500), (2, 500), (3, 400)):  # an equal one is another adjustment
+        adjustment = await resolve(NOW + number, minor)
+        assert adjustment is not None
+        assert (adjustment.status, await _list_open(db)) == ("WAITING", [])
+        await reject(adjustment, f"no {number}")
+        (reopened,) = await _list_open(db)
+        last = reopened.resolutions[-1]
         assert (last.at, last.by, last.resolution) == (NOW + number, ANN.who, ANN.reason)
-        assert (last.adjustment_id, last.rejected_by, last.why) == (made.id, "bob", f"no {number}")
-        assert len(again.resolutions) == number
+        assert (last.adjustment_id, last.rejected_by) == (adjustment.id, "bob")
+        assert last.why == f"no {number}"
+        assert len(reopened.resolutions) == number
     rows = [row.action for row in await db.read(lambda tx: merchants.audit_log(tx, limit=4))]
     assert rows[:2] == ["reconcile reopen", "balance reject"]
-    # Resolved by words meanwhile: rejecting what is about something else opens nothing.
-    await db.run(lambda tx: reconciliation.resolve(tx, found.id, BOB, NOW + 20))
-    other = msgspec.structs.replace(asked, reference=f"{found.id}-9", by="ann")
-    waits = await db.run(lambda tx: adjustments.request(tx, shop.id, other, Decimal(1), NOW + 20))
-    await reject(waits, "no")
-    assert await _open(db) == []
+    # Rejecting an adjustment that did not resolve the difference does not reopen it.
+    await db.run(lambda tx: reconciliation.resolve(tx, difference.id, BOB, NOW + 20))
+    other = msgspec.structs.replace(adjust, reference=f"{difference.id}-9", by="ann")
+    waiting = await db.run(lambda tx: adjustments.request(tx, shop.id, other, Decimal(1), NOW + 20))
+    await reject(waiting, "no")
+    assert await _list_open(db) == []
 
 
-async def test_only_one_of_approving_and_rejecting_counts_for_a_difference(db: Db) -> None:
+async def test_of_a_concurrent_approval_and_rejection_one_counts(db: Db) -> None:
     shop = await db.run(world.merchant)
     await _compare(db, f"payment,att_x,5.00,USD,{NOW}")
-    (found,) = await _open(db)
-    asked = AdjustmentRequest(
-        kind="recharge", amount_minor=500, reason="lost", by="ann", reference=found.id
+    (difference,) = await _list_open(db)
+    adjust = AdjustmentRequest(
+        kind="recharge", amount_minor=500, reason="lost", by="ann", reference=difference.id
     )
-    made = await db.run(
-        lambda tx: reconciliation.resolve(tx, found.id, ANN, NOW, asked, shop.id, Decimal(1))
+    adjustment = await db.run(
+        lambda tx: reconciliation.resolve(tx, difference.id, ANN, NOW, adjust, shop.id, Decimal(1))
     )
-    assert made is not None
-    ended = await asyncio.gather(
-        db.run(lambda tx: adjustments.approve(tx, made.id, "bob", NOW + 1)),
-        db.run(lambda tx: reconciliation.reject_adjustment(tx, made.id, "cid", "no", NOW + 1)),
+    assert adjustment is not None
+    results = await asyncio.gather(
+        db.run(lambda tx: adjustments.approve(tx, adjustment.id, "bob", NOW + 1)),
+        db.run(
+            lambda tx: reconciliation.reject_adjustment(tx, adjustment.id, "cid", "no", NOW + 1)
+        ),
         return_exceptions=True,
     )
-    (done,) = [one for one in ended if isinstance(one, Adjustment)]
-    assert len([one for one in ended if isinstance(one, Invalid)]) == 1
-    assert (len(await _open(db)) == 1) == (done.status == "REJECTED")
+    (decided,) = [result for result in results if isinstance(result, Adjustment)]
+    assert len([result for result in results if isinstance(result, Invalid)]) == 1
+    assert (len(await _list_open(db)) == 1) == (decided.status == "REJECTED")
 
 
-async def test_what_earlier_reports_had_not_is_found_by_an_index(db: Db) -> None:
+async def test_missing_items_are_found_by_an_index(db: Db) -> None:
     await db.run(
         lambda tx: tx.execute(
             """
@@ -168,15 +177,16 @@ async def test_what_earlier_reports_had_not_is_found_by_an_index(db: Db) -> None
     )
     async with db.connection() as tx:
         await tx.execute("analyze reconciliation_differences")
-        given = {
+        parameters = {
             "source": "sandbox", "kind": ["payment"] * 3, "reference": ["att_1"] * 3, "who": "x",
             "now": NOW,
         }  # fmt: skip
         plan = await tx.fetch(
-            f"explain {queries.ARRIVED.sql}", *queries.ARRIVED.values(None, given)
+            f"explain {queries.RESOLVE_MISSING.sql}",
+            *queries.RESOLVE_MISSING.values(None, parameters),
         )
         assert any("reconciliation_differences_missing" in row[0] for row in plan), plan
-        await inbox.arrived(tx, "sandbox", [("payment", "att_7")], NOW)
+        await inbox.resolve_missing(tx, "sandbox", [("payment", "att_7")], NOW)
         assert await reconciliation.count_open(tx) == 2999
         assert await inbox.has_missing(tx, "sandbox")
         assert not await inbox.has_missing(tx, "stripe")
@@ -189,7 +199,7 @@ ITEMISED = (
 EXPORTED = "id,Type,Source,Amount,Fee,Net,Currency,Created (UTC),Description"
 
 
-async def test_stripes_own_reports_are_read_as_they_are(db: Db) -> None:
+async def test_stripes_own_reports_are_read(db: Db) -> None:
     order = await db.run(world.opened)
     attempt = await db.run(lambda tx: world.submitted(tx, order, gateway="stripe"))
     paid = world.Money(order.amount_minor, order.currency)
@@ -210,11 +220,11 @@ async def test_stripes_own_reports_are_read_as_they_are(db: Db) -> None:
         file = io.BytesIO(text.encode())
         report = Report(gateway="stripe", file=file, name="balance.csv")
         result = await reconciliation.reconcile_file(db, report, ANN, NOW)
-        assert (result.rows, result.matched, result.found) == (1, 1, 0), text
-    wrong = f"{EXPORTED}\ntxn_1,charge,pi_7,9.999,0,0,usd,2025-06-15 15:06:40,\n"
+        assert (result.rows, result.matched, result.difference_count) == (1, 1, 0), text
+    invalid = f"{EXPORTED}\ntxn_1,charge,pi_7,9.999,0,0,usd,2025-06-15 15:06:40,\n"
     with pytest.raises(Invalid, match="line 2: must have a source and an amount of USD"):
         await reconciliation.reconcile_file(
-            db, Report(gateway="stripe", file=io.BytesIO(wrong.encode()), name="x"), ANN, NOW
+            db, Report(gateway="stripe", file=io.BytesIO(invalid.encode()), name="x"), ANN, NOW
         )
 
 
@@ -232,16 +242,17 @@ SOURCELESS = (
         SOURCELESS,
     ],
 )
-async def test_a_row_of_stripe_without_a_source_waits_under_its_transaction(
+async def test_a_row_of_stripe_without_a_source_is_a_difference_named_by_its_transaction(
     db: Db, text: str
 ) -> None:
     report = Report(gateway="stripe", file=io.BytesIO(text.encode()), name="balance.csv")
     result = await reconciliation.reconcile_file(db, report, ANN, NOW)
-    (found,) = result.differences
-    assert (result.rows, found.what, found.reference) == (1, "missing in ledger", "txn_8")
+    (difference,) = result.differences
+    assert result.rows == 1
+    assert (difference.what, difference.reference) == ("missing in ledger", "txn_8")
 
 
-async def test_every_type_of_row_of_stripes_is_known_or_a_difference(db: Db) -> None:
+async def test_a_row_of_stripe_with_an_unknown_type_is_a_difference(db: Db) -> None:
     order = await db.run(world.opened)
     attempt = await db.run(lambda tx: world.submitted(tx, order, gateway="stripe"))
     paid = world.Money(order.amount_minor, order.currency)
@@ -288,15 +299,15 @@ async def test_every_type_of_row_of_stripes_is_known_or_a_difference(db: Db) -> 
         report = Report(gateway="stripe", file=file, name="balance.csv")
         result = await reconciliation.reconcile_file(db, report, ANN, NOW)
         assert result.matched == 1
-        assert [(one.kind, one.reference) for one in result.differences] == expected
-        assert {one.what for one in result.differences} == {"missing in ledger"}
+        assert [(row.kind, row.reference) for row in result.differences] == expected
+        assert {row.what for row in result.differences} == {"missing in ledger"}
 
 
-async def test_money_that_stripe_takes_with_the_dispute_is_no_difference(db: Db) -> None:
+async def test_money_that_stripe_takes_when_a_dispute_opens_is_no_difference(db: Db) -> None:
     order = await db.run(lambda tx: world.in_status(tx, "PAID"))
     await db.run(lambda tx: world.dispute_said(tx, order, "OPENED", ref="du_1"))
     rows = f"{EXPORTED}\ntxn_1,adjustment,du_1,-9.99,0,0,usd,2025-06-15 15:06:40,Chargeback\n"
     file = io.BytesIO(rows.encode())
     report = Report(gateway="sandbox", file=file, name="x", since=NOW + 1)
     result = await reconciliation.reconcile_file(db, report, ANN, NOW)
-    assert result.found == 0
+    assert result.difference_count == 0

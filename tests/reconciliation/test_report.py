@@ -1,4 +1,4 @@
-"""Reading settlement reports: what is accepted, and one clear line about what is not."""
+"""Settlement reports: accepted formats, and errors that name the line."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def _rows(text: str) -> list[Row]:
         ('"payment","a",9.9,USD,2026-01-31 10:00', 990, 1769853600000),
     ],
 )
-def test_amounts_and_times(line: str, minor: int, at: int) -> None:
+def test_amounts_and_times_are_read(line: str, minor: int, at: int) -> None:
     (row,) = _rows(HEAD + line)
     assert (row.amount_minor, row.settled_at) == (minor, at)
 
@@ -36,7 +36,7 @@ def test_columns_may_come_in_any_order_with_others_between() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "reason"),
     [
         ("", "line 1: each of the columns"),
         ("kind,reference\n", "not so: amount, currency, settled_at"),
@@ -63,11 +63,11 @@ def test_columns_may_come_in_any_order_with_others_between() -> None:
         (HEAD + 'payment,"a,1,USD,2026-01-31\n', "must be CSV"),
     ],
 )
-def test_a_wrong_file_is_named_by_line(text: str, says: str) -> None:
+def test_an_invalid_file_is_refused_with_its_line(text: str, reason: str) -> None:
     with pytest.raises(Invalid) as refused:
         _rows(text)
     assert refused.value.field == "file"
-    assert says in str(refused.value)
+    assert reason in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
@@ -78,11 +78,11 @@ def test_a_row_is_taken_once() -> None:
         assert [row.line for row in stage.take("payment", ("att_1", "ref"))] == [2, 3]
         assert stage.take("payment", ("att_1",)) == []
         assert stage.take("refund", ("att_2",)) == []
-        assert [row.line for row in stage.rest(0, 2**62, 0)] == [4]
-        assert stage.rest(0, 5, 0) == []
+        assert [row.line for row in stage.untaken(0, 2**62, 0)] == [4]
+        assert stage.untaken(0, 5, 0) == []
 
 
 @pytest.mark.parametrize("text", ["999999999999999", "99999999999999.01"])
-def test_an_amount_of_a_bank_that_no_ledger_holds_counts_as_none(text: str) -> None:
+def test_an_amount_beyond_the_ledgers_range_counts_as_none(text: str) -> None:
     assert camt.minor("99999999999999", "USD") == 9_999_999_999_999_900
     assert camt.minor(text, "BHD") is None

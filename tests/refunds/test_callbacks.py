@@ -1,4 +1,4 @@
-"""Refunds that come back or are made at the sandbox bank: its pages and callbacks, for real."""
+"""Refunds made or reversed at the sandbox bank, through its real pages and callbacks."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,7 @@ from support.sandbox_bank import Shop as Bank
 
 @pytest.fixture
 def connected(settings: Settings, bank_url: str) -> Iterator[ApiServer]:
-    """A server of its own that the sandbox bank reports to."""
+    """Serve an instance that gets the sandbox bank's callbacks."""
     with serving(settings, sandbox_url=bank_url, sandbox_secret=SECRET) as api_server:
         yield api_server
         _, violations = api_server.tx(check_books)
@@ -26,53 +26,53 @@ def connected(settings: Settings, bank_url: str) -> Iterator[ApiServer]:
 
 @pytest.fixture
 def bank(bank_url: str, receiver: Receiver) -> Iterator[Bank]:
-    """The bank as its customers and clerks see it."""
+    """Connect to the bank as its customers and clerks do."""
     bank = Bank(bank_url, receiver)
     yield bank
     bank.close()
 
 
-def paid(api_server: ApiServer, bank: Bank) -> tuple[Shop, str, str]:
-    """Pay by card; the shop, its order, and the attempt."""
+def pay_order(api_server: ApiServer, bank: Bank) -> tuple[Shop, str, str]:
+    """Pay an order by card; return the shop and the ids of order and attempt."""
     shop = api_server.shop()
     session = shop.session()
     order_id: str = shop.data("GET", f"/v1/checkouts/{session['id']}")["orderId"]
     app = api_server.app
-    entered = checkouts.PayerInput(
+    payer = checkouts.PayerInput(
         email="ann@example.com", name="Ann", method="CREDIT_CARD", ip="192.0.2.7", locale="en"
     )
     attempt = api_server.run(
-        checkouts.pay(app.db, app.gateways, session["id"], entered, api_server.url, now_ms())
+        checkouts.pay(app.db, app.gateways, session["id"], payer, api_server.url, now_ms())
     )
     assert attempt is not None
     bank.type_card(attempt.id, "4242424242424242")
-    becomes(shop, order_id, status="PAID")
+    wait_for_order(shop, order_id, status="PAID")
     return shop, order_id, attempt.id
 
 
-def becomes(shop: Shop, order_id: str, **fields: Any) -> None:
+def wait_for_order(shop: Shop, order_id: str, **fields: Any) -> None:
     """Wait until the order has these fields."""
 
-    def arrived() -> bool:
+    def has_fields() -> bool:
         order = shop.read_order(order_id)
         return all(order[name] == value for name, value in fields.items())
 
-    wait_until(arrived)
+    wait_until(has_fields)
 
 
 def test_a_refund_at_the_banks_desk_and_its_return(connected: ApiServer, bank: Bank) -> None:
-    shop, order_id, attempt_id = paid(connected, bank)
+    shop, order_id, attempt_id = pay_order(connected, bank)
     desk = bank.browser.get(f"/desk/{attempt_id}")
     assert desk.status_code == 200
     assert "The bank’s desk" in desk.text
     bank.browser.post(f"/desk/{attempt_id}/refund", data={"amount": "4.00"})
-    becomes(shop, order_id, refundStatus="PARTIAL", refundedAmount="4.00")
+    wait_for_order(shop, order_id, refundStatus="PARTIAL", refundedAmount="4.00")
     (refund,) = shop.data("GET", f"/v1/orders/{order_id}/refunds")["items"]
     assert (refund["source"], refund["status"]) == ("GATEWAY", "SUCCEEDED")
 
     (at_bank,) = bank.api.get(f"/payments/{attempt_id}/refunds").json()
     bank.browser.post(f"/desk/{attempt_id}/reverse", data={"refund": at_bank["id"]})
-    becomes(shop, order_id, refundStatus="NONE", refundedAmount="0")
+    wait_for_order(shop, order_id, refundStatus="NONE", refundedAmount="0")
     again = bank.api.post(f"/refunds/{at_bank['id']}/reverse")
     assert again.status_code == 200
     too_much = bank.browser.post(f"/desk/{attempt_id}/refund", data={"amount": "400.00"})
@@ -83,20 +83,20 @@ def test_a_refund_at_the_banks_desk_and_its_return(connected: ApiServer, bank: B
 
 
 def test_a_refund_of_ours_that_the_bank_reverses(connected: ApiServer, bank: Bank) -> None:
-    shop, order_id, _ = paid(connected, bank)
+    shop, order_id, _ = pay_order(connected, bank)
     refund = shop.refund(order_id)
     app = connected.app
     connected.run(jobs.send_due(app.db, app.gateways, connected.url, now_ms()))
-    becomes(shop, order_id, status="REFUNDED")
+    wait_for_order(shop, order_id, status="REFUNDED")
     assert bank.api.post(f"/refunds/{refund['id']}/reverse").status_code == 200
-    becomes(shop, order_id, status="PAID", refundedAmount="0")
-    seen = shop.data("GET", f"/v1/refunds/{refund['id']}")
-    assert (seen["status"], seen["source"]) == ("FAILED", "REQUEST")
-    assert "sent the money back" in seen["errorMessage"]
+    wait_for_order(shop, order_id, status="PAID", refundedAmount="0")
+    reversed_ = shop.data("GET", f"/v1/refunds/{refund['id']}")
+    assert (reversed_["status"], reversed_["source"]) == ("FAILED", "REQUEST")
+    assert "sent the money back" in reversed_["errorMessage"]
 
 
 def test_the_bank_reverses_only_what_has_succeeded(connected: ApiServer, bank: Bank) -> None:
-    _, _, attempt_id = paid(connected, bank)
+    _, _, attempt_id = pay_order(connected, bank)
     assert bank.api.post("/refunds/re_nothing/reverse").status_code == 404
     assert bank.api.post(f"/payments/{attempt_id}/refunds", json={}).status_code == 201
     assert bank.api.post(f"/payments/{attempt_id}/refunds", json={}).status_code == 409

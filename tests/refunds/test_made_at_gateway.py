@@ -1,4 +1,4 @@
-"""Refunds that are made at the provider, and not by us."""
+"""Refunds that are made at the provider, not by us."""
 
 from typing import Any
 
@@ -62,7 +62,7 @@ async def open_case(tx: Tx, order: Order) -> RefundCase:
 
 
 @pytest.mark.parametrize(("status", "account"), [("PAID", "pending"), ("SETTLED", "available")])
-async def test_a_part_that_is_refunded_at_the_provider_is_a_refund(
+async def test_a_partial_refund_made_at_the_provider_is_recorded(
     tx: Tx, status: str, account: str
 ) -> None:
     order = await in_status(tx, status)
@@ -81,7 +81,7 @@ async def test_a_part_that_is_refunded_at_the_provider_is_a_refund(
     )
 
 
-async def test_a_report_that_is_repeated_changes_nothing(tx: Tx) -> None:
+async def test_a_repeated_report_changes_nothing(tx: Tx) -> None:
     order = await in_status(tx, "PAID")
     first = await report(tx, order, 400)
     before = await dump(tx)
@@ -90,19 +90,19 @@ async def test_a_report_that_is_repeated_changes_nothing(tx: Tx) -> None:
     assert await dump(tx) == before
 
 
-async def test_all_of_an_order_is_refunded_at_the_provider_in_parts(tx: Tx) -> None:
+async def test_partial_refunds_made_at_the_provider_refund_the_whole_order(tx: Tx) -> None:
     order = await in_status(tx, "SETTLED", platform_fee_rate="0.04")
     own = await refunded(tx, order, "3.33")
     for number, minor in enumerate((300, 366)):
         assert await report(tx, order, minor, ref=f"rf_{number}") is not None
-    assert (await find(tx, order)).status == "SETTLED"  # ours is under way
+    assert (await find(tx, order)).status == "SETTLED"  # our own refund is in progress
     await refund_said(tx, own, "SUCCEEDED", LATER)
     after = await find(tx, order)
     assert (after.status, after.refunded_minor) == ("REFUNDED", 999)
     assert after.refund_debit_minor == after.gross_settled_minor
 
 
-async def test_money_that_has_left_may_take_a_balance_below_its_overdraft_limit(tx: Tx) -> None:
+async def test_a_refund_made_at_the_provider_may_exceed_the_overdraft_limit(tx: Tx) -> None:
     order = await paid(tx, await opened(tx, overdraft_minor=0))
     order = await settled(tx, order)
     available = (await balances(tx, order))[1]
@@ -117,7 +117,7 @@ async def test_money_that_has_left_may_take_a_balance_below_its_overdraft_limit(
     assert (await balances(tx, order))[1] == -999
 
 
-async def test_a_merchant_that_may_not_refund_is_refunded_all_the_same(tx: Tx) -> None:
+async def test_a_refund_made_at_the_provider_is_recorded_while_refunds_are_off(tx: Tx) -> None:
     order = await in_status(tx, "PAID")
     actor = merchants.Actor("ann", "why")
     await merchants.set_capability(tx, order.merchant_id, "refund", on=False, actor=actor, now=NOW)
@@ -127,21 +127,20 @@ async def test_a_merchant_that_may_not_refund_is_refunded_all_the_same(tx: Tx) -
     assert await report(tx, order, 999) is not None
 
 
-async def test_a_refund_of_ours_is_never_taken_for_one_made_at_the_provider(tx: Tx) -> None:
-    """Its response may never have come: the provider names our id."""
+async def test_a_refund_of_ours_is_not_recorded_again_as_made_at_the_provider(tx: Tx) -> None:
+    """The response to our request may be lost: the provider's report names our id."""
     order = await in_status(tx, "PAID")
     own = await refunded(tx, order, "4.00")
     await refund_said(tx, own, "UNKNOWN")
     await report(tx, order, 400, refund_id=own.id, ref="rf_7")
-    assert [one.id for one in await refunds.list_for_order(tx, order.merchant_id, order.id, 9)] == [
-        own.id
-    ]
-    # Nor is one that the provider then reports under its own id only.
+    rows = await refunds.list_for_order(tx, order.merchant_id, order.id, 9)
+    assert [row.id for row in rows] == [own.id]
+    # Nor if the provider then reports it only under its own id.
     await report(tx, order, 400, ref="rf_7", at=LATER + 1)
     assert (await find(tx, order)).refunded_minor == 400
 
 
-async def test_a_refund_with_an_id_that_the_database_lost_is_one_made_at_the_provider(
+async def test_a_refund_whose_row_was_lost_is_recorded_as_made_at_the_provider(
     tx: Tx,
 ) -> None:
     order = await in_status(tx, "PAID")
@@ -150,7 +149,7 @@ async def test_a_refund_with_an_id_that_the_database_lost_is_one_made_at_the_pro
     assert refund.source == "GATEWAY"
 
 
-async def test_another_gateway_is_not_believed(tx: Tx) -> None:
+async def test_reports_of_another_gateway_are_refused(tx: Tx) -> None:
     order = await in_status(tx, "PAID")
     before = await dump(tx)
     with pytest.raises(OfAnotherGateway):
@@ -160,8 +159,8 @@ async def test_another_gateway_is_not_believed(tx: Tx) -> None:
     assert await dump(tx) == before
 
 
-UNFIT = (
-    # status          minor  currency  why it does not fit
+UNMATCHED = (
+    # status          minor  currency  reason
     ("PAID", 1000, "USD", "at most what is left to refund, 9.99 USD"),
     ("PAID", 0, "USD", "at most what is left to refund, 9.99 USD"),
     ("PAID", 400, "EUR", "it is in EUR, and the order in USD"),
@@ -171,24 +170,24 @@ UNFIT = (
 )
 
 
-@pytest.mark.parametrize(("status", "minor", "currency", "why"), UNFIT)
-async def test_what_does_not_fit_its_order_is_a_case_for_staff(
-    tx: Tx, status: str, minor: int, currency: str, why: str
+@pytest.mark.parametrize(("status", "minor", "currency", "reason"), UNMATCHED)
+async def test_a_refund_that_does_not_match_its_order_is_a_case_for_staff(
+    tx: Tx, status: str, minor: int, currency: str, reason: str
 ) -> None:
     order = await in_status(tx, status)
-    booked = await entries(tx, order.merchant_id)
+    before = await entries(tx, order.merchant_id)
     for _ in range(3):
         assert await report(tx, order, minor, currency=currency) is None
-    assert await entries(tx, order.merchant_id) == booked
+    assert await entries(tx, order.merchant_id) == before
     case = await open_case(tx, order)
     assert (case.kind, case.amount_minor, case.currency) == ("UNMATCHED", minor, currency)
-    assert why in case.refusal
-    noted = [row for row in await history(tx, order) if row.event == "refund_at_gateway_unmatched"]
-    assert len(noted) == 1
+    assert reason in case.refusal
+    events = [row.event for row in await history(tx, order)]
+    assert events.count("refund_at_gateway_unmatched") == 1
     assert await refunds.count_unmatched(tx) >= 1
 
 
-async def test_a_refund_that_overtakes_its_payment_is_applied_once_that_is_known(db: Db) -> None:
+async def test_a_refund_that_overtakes_its_payment_is_recorded_after_it(db: Db) -> None:
     async def work(tx: Tx) -> Order:
         order = await opened(tx)
         attempt = await submitted(tx, order)
@@ -204,7 +203,7 @@ async def test_a_refund_that_overtakes_its_payment_is_applied_once_that_is_known
     assert await jobs.match(db, LATER + 30 * DAY) == 0
 
 
-async def test_a_refund_of_a_disputed_order_is_applied_once_the_dispute_is_won(db: Db) -> None:
+async def test_a_refund_of_a_disputed_order_is_recorded_once_the_dispute_is_won(db: Db) -> None:
     async def work(tx: Tx) -> Order:
         order = await in_status(tx, "DISPUTED")
         await report(tx, order, 400)
@@ -221,7 +220,7 @@ async def test_a_refund_of_a_disputed_order_is_applied_once_the_dispute_is_won(d
         assert await refunds.list_open(tx, order.merchant_id) == []
 
 
-async def test_a_refund_that_our_own_held_is_applied_once_ours_has_failed(db: Db) -> None:
+async def test_a_refund_is_recorded_once_our_own_refund_of_the_amount_has_failed(db: Db) -> None:
     async def work(tx: Tx) -> tuple[Order, Refund]:
         order = await in_status(tx, "PAID")
         own = await refunded(tx, order)
@@ -235,23 +234,24 @@ async def test_a_refund_that_our_own_held_is_applied_once_ours_has_failed(db: Db
         assert (await find(tx, order)).status == "REFUNDED"
 
 
-async def test_a_refund_made_at_the_provider_may_be_reversed_too(tx: Tx) -> None:
+async def test_a_refund_made_at_the_provider_can_be_reversed(tx: Tx) -> None:
     order = await in_status(tx, "SETTLED")
     before = await balances(tx, order)
     refund = await report(tx, order, 999)
     assert (await find(tx, order)).status == "REFUNDED"
-    after = await report(tx, order, 999, status="REFUSED")
+    reversed_ = await report(tx, order, 999, status="REFUSED")
     assert refund is not None
-    assert after is not None
-    assert (after.id, after.status, after.was_reversed) == (refund.id, "FAILED", True)
+    assert reversed_ is not None
+    assert (reversed_.id, reversed_.status) == (refund.id, "FAILED")
+    assert reversed_.was_reversed
     assert await balances(tx, order) == before
     assert (await find(tx, order)).status == "SETTLED"
-    late = await dump(tx)
+    rows = await dump(tx)
     await report(tx, order, 999)  # a late report
-    assert await dump(tx) == late
+    assert await dump(tx) == rows
 
 
-async def test_a_failure_that_overtakes_its_refund_leaves_nothing(tx: Tx) -> None:
+async def test_a_failure_that_overtakes_its_refund_leaves_no_case(tx: Tx) -> None:
     order = await in_status(tx, "PAID")
     await report(tx, order, 400, status="REFUSED")
     await report(tx, order, 400)
@@ -259,14 +259,14 @@ async def test_a_failure_that_overtakes_its_refund_leaves_nothing(tx: Tx) -> Non
     assert await refunds.list_open(tx, order.merchant_id) == []
 
 
-async def test_a_case_whose_refund_fails_needs_nobody(tx: Tx) -> None:
+async def test_a_case_is_closed_when_its_refund_fails(tx: Tx) -> None:
     order = await in_status(tx, "DISPUTED")
     await report(tx, order, 400)
     await report(tx, order, 400, status="REFUSED")
     assert await refunds.list_open(tx, order.merchant_id) == []
 
 
-async def test_a_case_that_staff_have_closed_is_applied_no_more(db: Db) -> None:
+async def test_a_refund_whose_case_staff_have_closed_is_not_recorded(db: Db) -> None:
     async def work(tx: Tx) -> Order:
         order = await in_status(tx, "DISPUTED")
         await report(tx, order, 400)
@@ -283,13 +283,13 @@ async def test_a_case_that_staff_have_closed_is_applied_no_more(db: Db) -> None:
     assert await jobs.match(db, LATER + DAY) == 0
     async with db.connection() as tx:
         assert (await find(tx, order)).refunded_minor == 0
-        # They may have corrected the balance: a failure is theirs to look at again.
+        # Staff may have corrected the balance, so they must look at the failure again.
         await report(tx, order, 400, status="REFUSED")
         case = await open_case(tx, order)
         assert case.refusal == "it was closed by ann, and has failed since"
 
 
-async def test_a_second_payment_that_is_refunded_at_the_provider_has_gone_back(tx: Tx) -> None:
+async def test_a_second_payment_that_is_refunded_at_the_provider_is_given_back(tx: Tx) -> None:
     order = await opened(tx)
     second = await paid_twice(tx, order)
     before = await balances(tx, order)
@@ -297,12 +297,12 @@ async def test_a_second_payment_that_is_refunded_at_the_provider_has_gone_back(t
     given_back = await orders.find_attempt(tx, order.merchant_id, second.id)
     assert given_back.status == "GIVEN_BACK"
     await report(tx, order, 999, attempt_id=second.id, status="REFUSED")
-    came_back = await orders.find_attempt(tx, order.merchant_id, second.id)
-    assert came_back.status == "DUPLICATE"
+    reversed_ = await orders.find_attempt(tx, order.merchant_id, second.id)
+    assert reversed_.status == "DUPLICATE"
     assert await balances(tx, order) == before
 
 
-async def test_a_part_of_a_second_payment_is_a_case_for_staff(tx: Tx) -> None:
+async def test_a_partial_refund_of_a_second_payment_is_a_case_for_staff(tx: Tx) -> None:
     order = await opened(tx)
     second = await paid_twice(tx, order)
     await report(tx, order, 500, attempt_id=second.id)
@@ -319,16 +319,16 @@ async def test_an_operator_records_a_refund_that_no_gateway_reports(tx: Tx) -> N
     first = await refunds.record_manually(tx, *ids, new, LATER, reporting=())
     assert await refunds.record_manually(tx, *ids, new, LATER, reporting=()) == first
     assert (await find(tx, order)).refunded_minor == 400
-    for bad in (
+    for invalid in (
         NewMadeAtGateway(amount_minor=300, reason="", provider_ref="TRN 1"),
         NewMadeAtGateway(amount_minor=600, reason="", provider_ref="TRN 2"),
         NewMadeAtGateway(amount_minor=1, reason="", provider_ref=""),
     ):
         with pytest.raises(Invalid):
-            await refunds.record_manually(tx, *ids, bad, LATER, reporting=())
+            await refunds.record_manually(tx, *ids, invalid, LATER, reporting=())
 
 
-async def test_a_late_report_of_a_second_payments_refund_that_failed_changes_nothing(
+async def test_a_late_success_of_a_second_payments_failed_refund_changes_nothing(
     tx: Tx,
 ) -> None:
     order = await opened(tx)
@@ -340,17 +340,17 @@ async def test_a_late_report_of_a_second_payments_refund_that_failed_changes_not
     assert await dump(tx) == before
 
 
-async def test_a_failure_that_overtakes_the_refund_of_a_second_payment_keeps_it(tx: Tx) -> None:
+async def test_a_failure_that_overtakes_a_second_payments_refund_wins(tx: Tx) -> None:
     order = await opened(tx)
     second = await paid_twice(tx, order)
     await report(tx, order, 999, attempt_id=second.id, status="REFUSED")
     await report(tx, order, 999, attempt_id=second.id)
-    kept = await orders.find_attempt(tx, order.merchant_id, second.id)
-    assert kept.status == "DUPLICATE"
+    attempt = await orders.find_attempt(tx, order.merchant_id, second.id)
+    assert attempt.status == "DUPLICATE"
     assert await refunds.list_open(tx, order.merchant_id) == []
 
 
-async def test_the_case_of_a_refund_is_closed_when_its_payment_turns_out_to_be_a_second_one(
+async def test_a_case_is_closed_when_its_payment_turns_out_to_be_a_second_one(
     db: Db,
 ) -> None:
     async def work(tx: Tx) -> tuple[Order, str]:

@@ -1,6 +1,6 @@
 """A reversal, new refund, refund at the provider, dispute and settlement of one order at once.
 
-Whichever comes first: the books are right, no more is refunded than was paid, and nothing is stuck.
+In any order: the books are right, no more is refunded than was paid, and nothing is stuck.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ from support.examples import is_night
 from support.world import DAY, NOW
 
 CONNECTIONS: Final = 16
-FIELDS: Final = {"orderId", "amount"}  # of what the rules refuse, because another was faster
+FIELDS: Final = {"orderId", "amount"}  # of steps that are refused because another step was faster
 Step = Callable[[Tx], Awaitable[object]]
 
 
 class Contest:
-    """An order of 10.00 of which a part was refunded, and all that happens to it."""
+    """An order of 10.00 that was refunded in part, and the concurrent steps of it."""
 
     def __init__(self, order: Order, refund: Refund) -> None:
         self.order, self.refund = order, refund
@@ -62,7 +62,7 @@ class Contest:
         await orders.settle_one(tx, self.order.merchant_id, self.order.id, NOW + 1, "test")
 
     async def take(self, db: Db, step: Step) -> None:
-        """Take a step in a transaction of its own, and end the refund that it may have made."""
+        """Take a step in its own transaction; if it created a refund, end that."""
         try:
             refund = await db.run(step)
         except Invalid as refused:
@@ -82,7 +82,7 @@ async def create_contest(tx: Tx, shop_id: str, product_id: str, amount: str | No
 
 
 async def contests(db: Db, amount: str | None, number: int) -> list[Contest]:
-    """Make refunded orders of one merchant, whose money is held and fees are returned."""
+    """Create refunded orders of one merchant, which has a rolling reserve and returns fees."""
 
     async def create(tx: Tx) -> list[Contest]:
         shop = await world.merchant(
@@ -103,7 +103,7 @@ def steps(contest: Contest) -> tuple[Step, ...]:
 
 
 async def watch(db: Db, done: asyncio.Event) -> None:
-    """See that the books of any moment are right, not only those of the last."""
+    """Check the books continuously until ``done``."""
     while not done.is_set():
         async with db.snapshot() as tx:
             await assert_books(tx)
@@ -113,20 +113,20 @@ async def watch(db: Db, done: asyncio.Event) -> None:
 async def test_a_reversal_races_a_new_refund_a_dispute_and_settlement(
     db: Db, database_url: str, amount: str | None
 ) -> None:
-    ways = list(itertools.permutations(range(5)))[:: 1 if is_night() else 7]
-    racing = await contests(db, amount, len(ways))
+    permutations = list(itertools.permutations(range(5)))[:: 1 if is_night() else 7]
+    racing = await contests(db, amount, len(permutations))
     many = await Db.connect(database_url, CONNECTIONS, acquire_timeout_s=60)
     done = asyncio.Event()
     watching = asyncio.create_task(watch(db, done))
     try:
         async with asyncio.TaskGroup() as tasks:
-            for contest, way in zip(racing, ways, strict=True):
-                for place in way:
-                    tasks.create_task(contest.take(many, steps(contest)[place]))
-                # Providers report again, and the loss may overtake the rest.
+            for contest, permutation in zip(racing, permutations, strict=True):
+                for index in permutation:
+                    tasks.create_task(contest.take(many, steps(contest)[index]))
+                # Providers repeat reports, and a loss may overtake the other steps.
                 for step in (contest.reverse, contest.refund_at_provider, contest.refund_again):
                     tasks.create_task(contest.take(many, step))
-                if way[0] % 2:
+                if permutation[0] % 2:
                     tasks.create_task(contest.take(many, contest.lose_dispute))
     finally:
         done.set()
@@ -139,21 +139,21 @@ async def test_a_reversal_races_a_new_refund_a_dispute_and_settlement(
 async def test_a_reversal_a_new_refund_a_dispute_and_settlement_in_every_order(
     db: Db, amount: str | None
 ) -> None:
-    ways = list(itertools.permutations(range(5)))[:: 1 if is_night() else 5]
-    contested = await contests(db, amount, len(ways))
-    for contest, way in zip(contested, ways, strict=True):
-        for place in way:
-            await contest.take(db, steps(contest)[place])
+    permutations = list(itertools.permutations(range(5)))[:: 1 if is_night() else 5]
+    contested = await contests(db, amount, len(permutations))
+    for contest, permutation in zip(contested, permutations, strict=True):
+        for index in permutation:
+            await contest.take(db, steps(contest)[index])
     await _check(db, contested)
 
 
 async def _check(db: Db, contested: list[Contest]) -> None:
-    """Fail unless all of it comes to rest, each order in the state that its rows explain."""
+    """Fail unless every contest ends, with each order in the state that its rows explain."""
     shop_id = contested[0].order.merchant_id
     _, violations = await check_all(db)
     assert violations == []
     statuses = {await _check_order(db, contest) for contest in contested}
-    assert len(statuses) > 1, statuses  # it did not come to the same for all
+    assert len(statuses) > 1, statuses  # the sequence mattered
     async with db.transaction() as tx:
         open_disputes = await tx.fetch(
             "select order_id from disputes where merchant_id = $1 and status = 'OPEN'", shop_id
@@ -202,11 +202,11 @@ async def _check_order(db: Db, contest: Contest) -> str:
     assert reversals == 1
     kinds = [(row["kind"], row["refund_id"]) for row in cases]
     assert kinds.count(("REVERSED", contest.refund.id)) == 1
-    # What the provider did is one refund, or waits for staff as one case.
+    # The refund at the provider is recorded once, or is one case for staff.
     at_provider = [refund for refund in rows if refund.source == "GATEWAY"]
     unmatched = [kind for kind, _ in kinds if kind == "UNMATCHED"]
     assert len(at_provider) + len(unmatched) == 1
-    # No more is refunded than was paid, and nothing is under way any more.
+    # No more is refunded than was paid, and no refund is in progress.
     assert {refund.status for refund in rows} <= {"SUCCEEDED", "FAILED"}
     succeeded = sum(refund.amount_minor for refund in rows if refund.status == "SUCCEEDED")
     assert succeeded == order.refunded_minor == order.refund_held_minor <= order.amount_minor

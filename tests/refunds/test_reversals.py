@@ -30,7 +30,7 @@ LATER = NOW + 5_000
 
 
 async def report_failure(tx: Tx, refund: Refund, now: int = LATER, ref: str = "") -> None:
-    """Report by a callback that a refund has failed, as its own gateway does."""
+    """Report that a refund has failed, as a callback of its own gateway does."""
     attempt = await orders.find_attempt(tx, refund.merchant_id, refund.attempt_id)
     outcome = RefundOutcome(status="REFUSED", reason="lost_or_stolen_card", provider_ref=ref)
     report = GatewayRefundEvent(attempt_id=attempt.id, refund_id=refund.id, outcome=outcome)
@@ -41,8 +41,8 @@ async def find(tx: Tx, order: Order) -> Order:
     return await orders.find(tx, order.merchant_id, order.id)
 
 
-async def reversed_refund(tx: Tx, order: Order, amount: str | None = None) -> Refund:
-    """Refund an order, and have the refund reversed."""
+async def reverse_refund(tx: Tx, order: Order, amount: str | None = None) -> Refund:
+    """Refund an order and reverse the refund."""
     refund = await refunded(tx, order, amount)
     await refund_said(tx, refund, "SUCCEEDED")
     await report_failure(tx, refund)
@@ -52,7 +52,7 @@ async def reversed_refund(tx: Tx, order: Order, amount: str | None = None) -> Re
 async def test_a_reversed_refund_returns_the_merchants_money(tx: Tx) -> None:
     order = await in_status(tx, "PAID")
     before = await balances(tx, order)
-    refund = await reversed_refund(tx, order, "4.00")
+    refund = await reverse_refund(tx, order, "4.00")
     assert (refund.status, refund.error_message) == ("FAILED", "lost_or_stolen_card")
     assert (refund.succeeded_at, refund.failed_at) == (NOW, LATER)
     assert await balances(tx, order) == before
@@ -72,14 +72,14 @@ async def test_a_reversed_refund_returns_the_merchants_money(tx: Tx) -> None:
         ("before the reversal", "SETTLED", "available"),
     ],
 )
-async def test_an_order_refunded_in_full_is_paid_again(
+async def test_after_a_reversal_an_order_refunded_in_full_is_paid_again(
     tx: Tx, settles: str, status: str, account: str
 ) -> None:
     order = await in_status(tx, "SETTLED" if settles == "before the refund" else "PAID")
     net = sum(await balances(tx, order))
     refund = await refunded(tx, order)
     await refund_said(tx, refund, "SUCCEEDED")
-    if settles == "before the reversal":  # what the order left in pending is carried over
+    if settles == "before the reversal":  # moves the order's money out of pending
         await orders.settle_one(tx, order.merchant_id, order.id, NOW, "test")
     await report_failure(tx, refund)
     after = await find(tx, order)
@@ -96,24 +96,24 @@ async def test_an_order_refunded_in_full_is_paid_again(
     assert (await find(tx, order)).status == "REFUNDED"
 
 
-async def test_a_returned_part_of_the_fee_is_taken_again(tx: Tx) -> None:
+async def test_a_reversal_takes_the_returned_fee_again(tx: Tx) -> None:
     order = await paid(tx, await opened(tx, platform_fee_rate="0.04", refund_fee_policy="RETURNED"))
     before = await balances(tx, order)
-    refund = await reversed_refund(tx, order)
+    refund = await reverse_refund(tx, order)
     assert refund.debit_minor == order.net_settled_minor
     assert await balances(tx, order) == before
 
 
-async def test_a_reversal_that_is_reported_again_changes_nothing(tx: Tx) -> None:
+async def test_a_repeated_report_of_a_reversal_changes_nothing(tx: Tx) -> None:
     order = await in_status(tx, "PAID")
-    refund = await reversed_refund(tx, order)
+    refund = await reverse_refund(tx, order)
     before = await dump(tx)
     await report_failure(tx, refund, LATER + 1)
     await refund_said(tx, refund, "SUCCEEDED", LATER + 2)
     assert await dump(tx) == before
 
 
-async def test_a_failure_of_a_refund_that_is_under_way_only_ends_it(tx: Tx) -> None:
+async def test_a_failure_of_a_refund_in_progress_is_no_reversal(tx: Tx) -> None:
     order = await in_status(tx, "PAID")
     refund = await refunded(tx, order, "4.00")
     await report_failure(tx, refund)
@@ -123,8 +123,8 @@ async def test_a_failure_of_a_refund_that_is_under_way_only_ends_it(tx: Tx) -> N
     assert await refunds.list_open(tx, order.merchant_id) == []
 
 
-async def test_a_refusal_in_response_to_a_repeated_request_reverses_nothing(tx: Tx) -> None:
-    """The provider may refuse it because the first request was done."""
+async def test_a_refusal_of_a_repeated_request_reverses_nothing(tx: Tx) -> None:
+    """The provider may refuse it because the first request succeeded."""
     order = await in_status(tx, "PAID")
     refund = await refunded(tx, order, "4.00")
     await refund_said(tx, refund, "SUCCEEDED")
@@ -133,8 +133,8 @@ async def test_a_refusal_in_response_to_a_repeated_request_reverses_nothing(tx: 
     assert await dump(tx) == before
 
 
-async def test_another_refund_that_failed_at_the_provider_reverses_nothing(tx: Tx) -> None:
-    """A request that is repeated after days may be another refund there, under the same id."""
+async def test_a_failure_of_another_refund_at_the_provider_reverses_nothing(tx: Tx) -> None:
+    """A request that is repeated after days may create a second refund there, under our id."""
     order = await in_status(tx, "PAID")
     refund = await refunded(tx, order, "4.00")
     await refund_said(tx, refund, "SUCCEEDED", provider_ref="rf_1")
@@ -161,36 +161,39 @@ async def test_one_of_two_refunds_is_reversed(tx: Tx) -> None:
     assert (await find(tx, order)).status == "REFUNDED"
 
 
-@pytest.mark.parametrize("said", ["OPENED", "LOST"])
+@pytest.mark.parametrize("dispute_status", ["OPENED", "LOST"])
 @pytest.mark.parametrize("settles", [True, False])
 async def test_a_refund_is_reversed_while_its_order_is_disputed(
-    tx: Tx, said: str, settles: bool
+    tx: Tx, dispute_status: str, settles: bool
 ) -> None:
     order = await in_status(tx, "SETTLED" if settles else "PAID")
     refund = await refunded(tx, order, "4.00")
     await refund_said(tx, refund, "SUCCEEDED")
-    await dispute_said(tx, order, said)
+    await dispute_said(tx, order, dispute_status)
     before = await balances(tx, order)
     await report_failure(tx, refund)
     after = await find(tx, order)
-    assert after.status == ("DISPUTED" if said == "OPENED" else "CHARGEBACK")
+    assert after.status == ("DISPUTED" if dispute_status == "OPENED" else "CHARGEBACK")
     assert after.refunded_minor == 0
-    account = 1 if settles else 0
-    change = [new - old for new, old in zip(await balances(tx, order), before, strict=True)]
-    assert change == [refund.debit_minor if place == account else 0 for place in range(4)]
+    pending, available, *others = before
+    if settles:
+        available += refund.debit_minor
+    else:
+        pending += refund.debit_minor
+    assert await balances(tx, order) == (pending, available, *others)
 
 
-async def test_the_merchant_is_told_of_a_reversal_and_staff_have_a_case(tx: Tx) -> None:
+async def test_a_reversal_emits_an_event_and_opens_a_case(tx: Tx) -> None:
     order = await in_status(tx, "PAID")
-    refund = await reversed_refund(tx, order, "4.00")
+    refund = await reverse_refund(tx, order, "4.00")
     rows = await tx.fetch(
         "select type, body from events where merchant_id = $1 order by created_at, id",
         order.merchant_id,
     )
-    told = [(row["type"], json.loads(row["body"])["data"]) for row in rows]
-    of_refund = [(type_, data) for type_, data in told if data.get("refund_id") == refund.id]
-    assert [type_ for type_, _ in of_refund] == ["order.refunded", "refund.failed"]
-    failed = of_refund[-1][1]
+    events = [(row["type"], json.loads(row["body"])["data"]) for row in rows]
+    refund_events = [(type_, data) for type_, data in events if data.get("refund_id") == refund.id]
+    assert [type_ for type_, _ in refund_events] == ["order.refunded", "refund.failed"]
+    failed = refund_events[-1][1]
     assert (failed["reversed"], failed["error_message"]) == (True, "lost_or_stolen_card")
     (case,) = await refunds.list_open(tx, order.merchant_id)
     assert (case.kind, case.refund_id, case.amount_minor) == ("REVERSED", refund.id, 400)

@@ -1,4 +1,4 @@
-"""What the worker sends to a gateway that has no idempotency keys: each refund once."""
+"""The worker sends each refund once, also to a gateway without idempotency keys."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ Answer = Callable[[RefundRequest], Awaitable[RefundOutcome]]
 
 
 class Provider:
-    """A gateway that remembers what it was sent, and answers as it is told to."""
+    """A gateway that records requests and responds by ``answer``."""
 
     name = "sandbox"
 
@@ -29,8 +29,8 @@ class Provider:
         return await self.answer(request) if self.answer else RefundOutcome(status="SUCCEEDED")
 
 
-async def asked_for(db: Db, count: int) -> list[Refund]:
-    """Ask for refunds of one order."""
+async def create_refunds(db: Db, count: int) -> list[Refund]:
+    """Create refunds of one order."""
 
     async def work(tx: Tx) -> list[Refund]:
         order = await paid(tx, await opened(tx, overdraft_minor=10**6))
@@ -43,59 +43,55 @@ async def send(db: Db, gateways: dict[str, Any], hours: float) -> None:
     await jobs.send_due(db, gateways, URL, NOW + int(hours * DAY / 24))
 
 
-async def look(db: Db, refund: Refund) -> Refund:
+async def read(db: Db, refund: Refund) -> Refund:
     async with db.connection() as tx:
         return await refunds.find(tx, refund.merchant_id, refund.id)
 
 
-async def test_what_was_never_sent_is_sent_as_the_first_once_its_gateway_is_back(db: Db) -> None:
-    """The gateway was switched off, or the worker was killed between its claim and the call."""
-    (refund,) = await asked_for(db, 1)
+async def test_a_refund_that_was_claimed_but_not_sent_is_sent_as_the_first(db: Db) -> None:
+    """The gateway was switched off, or the worker was killed between claim and call."""
+    (refund,) = await create_refunds(db, 1)
     await send(db, {}, 1)
     async with db.connection() as tx:
-        then = NOW + DAY // 4
-        assert (
-            len(
-                await queries.CLAIM.all(
-                    tx, now=then, lease_until=then + 1, limit=50, gateways=None, included=True
-                )
-            )
-            == 1
+        at = NOW + DAY // 4
+        claimed = await queries.CLAIM.all(
+            tx, now=at, lease_until=at + 1, limit=50, gateways=None, included=True
         )
+    assert len(claimed) == 1
     provider = Provider()
     await send(db, {"sandbox": provider}, 12)
-    assert [(one.refund_id, one.repeated) for one in provider.sent] == [(refund.id, False)]
-    assert (await look(db, refund)).status == "SUCCEEDED"
+    (request,) = provider.sent
+    assert (request.refund_id, request.repeated) == (refund.id, False)
+    assert (await read(db, refund)).status == "SUCCEEDED"
 
 
-async def test_what_may_have_arrived_is_said_to_be_sent_again(db: Db) -> None:
-    (refund,) = await asked_for(db, 1)
-    words = iter(["UNREACHABLE", "UNKNOWN", "UNREACHABLE", "UNKNOWN", "SUCCEEDED"])
+async def test_a_request_that_may_have_arrived_is_sent_again_as_repeated(db: Db) -> None:
+    (refund,) = await create_refunds(db, 1)
+    statuses = iter(["UNREACHABLE", "UNKNOWN", "UNREACHABLE", "UNKNOWN", "SUCCEEDED"])
 
     async def answer(_request: RefundRequest) -> RefundOutcome:
-        return RefundOutcome(status=next(words))  # type: ignore[arg-type]
+        return RefundOutcome(status=next(statuses))  # type: ignore[arg-type]
 
     provider = Provider(answer)
     for hours in range(1, 6):
         await send(db, {"sandbox": provider}, hours * 2)
-    assert [one.repeated for one in provider.sent] == [False, False, True, True, True]
-    assert (await look(db, refund)).status == "SUCCEEDED"
+    assert [request.repeated for request in provider.sent] == [False, False, True, True, True]
+    assert (await read(db, refund)).status == "SUCCEEDED"
 
 
-async def test_a_refund_that_ended_while_it_waited_for_its_turn_is_not_sent(db: Db) -> None:
-    """Its money is back on the merchant's balance: it must not leave all the same."""
-    made = {refund.id: refund for refund in await asked_for(db, AT_ONCE + 1)}
+async def test_a_claimed_refund_that_has_ended_meanwhile_is_not_sent(db: Db) -> None:
+    """Its money is back on the merchant's balance, so it must not leave."""
+    by_id = {refund.id: refund for refund in await create_refunds(db, AT_ONCE + 1)}
     ended = asyncio.Event()
 
     async def answer(_request: RefundRequest) -> RefundOutcome:
         if len(provider.sent) == AT_ONCE:
-            (left,) = made.keys() - {one.refund_id for one in provider.sent}
-            sum_frozen_manually = RefundOutcome(status="REFUSED", reason="by hand")
-            refund = made[left]
-            ids = (refund.merchant_id, refund.id)
+            (unsent_id,) = by_id.keys() - {request.refund_id for request in provider.sent}
+            merchant_id = by_id[unsent_id].merchant_id
+            outcome = RefundOutcome(status="REFUSED", reason="ended by the operator")
             await db.run(
                 lambda tx: refunds.apply_outcome(
-                    tx, *ids, sum_frozen_manually, NOW + 1, gateway="sandbox"
+                    tx, merchant_id, unsent_id, outcome, NOW + 1, gateway="sandbox"
                 )
             )
             ended.set()
@@ -105,5 +101,5 @@ async def test_a_refund_that_ended_while_it_waited_for_its_turn_is_not_sent(db: 
     provider = Provider(answer)
     await send(db, {"sandbox": provider}, 1)
     assert len(provider.sent) == AT_ONCE
-    counted = [(await look(db, refund)).status for refund in made.values()]
-    assert sorted(counted) == ["FAILED"] + ["SUCCEEDED"] * AT_ONCE
+    statuses = [(await read(db, refund)).status for refund in by_id.values()]
+    assert sorted(statuses) == ["FAILED"] + ["SUCCEEDED"] * AT_ONCE

@@ -1,4 +1,4 @@
-"""The table of a refund's life, and what a refund may take."""
+"""The table of transitions of refunds, and the amounts that can be refunded."""
 
 from decimal import Decimal
 
@@ -23,8 +23,8 @@ from support.world import (
 LATER = NOW + 5_000
 FROZEN = ("FREEZE", "pending", "frozen", 400)
 
-WORDS = (
-    # gateway says    status        postings after the two of the payment
+OUTCOMES = (
+    # outcome         status        postings after the two of the payment
     ("SUCCEEDED", "SUCCEEDED", [FROZEN, ("REFUND", "frozen", "gateway", 400)]),
     ("REFUSED", "FAILED", [FROZEN, ("UNFREEZE", "frozen", "pending", 400)]),
     ("PENDING", "PROCESSING", [FROZEN]),
@@ -34,16 +34,16 @@ WORDS = (
 )
 
 
-@pytest.mark.parametrize(("word", "status", "posts"), WORDS)
-async def test_a_step_of_the_table(tx: Tx, word, status, posts) -> None:
+@pytest.mark.parametrize(("outcome", "status", "posts"), OUTCOMES)
+async def test_a_transition_of_the_table(tx: Tx, outcome, status, posts) -> None:
     order = await in_status(tx, "PAID")
     refund = await refunded(tx, order, "4.00")
     assert (refund.status, refund.held_from, refund.debit_minor) == ("PROCESSING", "pending", 400)
     before = await dump(tx)
-    after = await refund_said(tx, refund, word, LATER, reason="no such account")
+    after = await refund_said(tx, refund, outcome, LATER, reason="no such account")
     assert after.status == status
     assert (await entries(tx, order.merchant_id))[2:] == posts
-    found = await orders.find(tx, order.merchant_id, order.id)
+    refunded_order = await orders.find(tx, order.merchant_id, order.id)
     event = {"SUCCEEDED": "refund_succeeded", "FAILED": "refund_failed"}.get(status)
     if event is None:
         assert await dump(tx) == before
@@ -55,15 +55,14 @@ async def test_a_step_of_the_table(tx: Tx, word, status, posts) -> None:
     assert after.error_message == ("no such account" if failed else None)
     assert (after.succeeded_at, after.failed_at) == ((None, LATER) if failed else (LATER, None))
     held = 0 if failed else 400
-    assert (found.refunded_minor, found.refund_held_minor, found.refund_debit_minor) == (
-        held, held, held,
-    )  # fmt: skip
-    assert found.refund_status == ("NONE" if failed else "PARTIAL")
+    assert refunded_order.refunded_minor == refunded_order.refund_held_minor == held
+    assert refunded_order.refund_debit_minor == held
+    assert refunded_order.refund_status == ("NONE" if failed else "PARTIAL")
 
 
 @pytest.mark.parametrize("first", ["SUCCEEDED", "REFUSED"])
-@pytest.mark.parametrize("then", [row[0] for row in WORDS])
-async def test_a_refund_that_ended_does_not_move_again(tx: Tx, first, then) -> None:
+@pytest.mark.parametrize("then", [row[0] for row in OUTCOMES])
+async def test_a_refund_that_has_ended_does_not_move_again(tx: Tx, first, then) -> None:
     order = await in_status(tx, "PAID")
     refund = await refunded(tx, order, "4.00")
     await refund_said(tx, refund, first, LATER)
@@ -87,28 +86,19 @@ async def test_only_a_paid_order_is_refunded(tx: Tx, status) -> None:
     assert await dump(tx) == before
 
 
-AMOUNTS = (
-    # asked     field
-    ("0.00", "amount"),
-    ("9.99", "amount"),  # 4.00 are held
-    ("6.00", "amount"),
-    ("999999999999999.99", "amount"),
-)
-
-
-@pytest.mark.parametrize(("asked", "field"), AMOUNTS)
-async def test_more_than_what_is_left_is_refused(tx: Tx, asked, field) -> None:
+@pytest.mark.parametrize("amount", ["0.00", "9.99", "6.00", "999999999999999.99"])
+async def test_an_amount_above_what_is_left_is_refused(tx: Tx, amount) -> None:
     order = await in_status(tx, "PAID")
     await refunded(tx, order, "4.00")
     before = await dump(tx)
     with pytest.raises(Invalid) as refused:
         async with tx.transaction():
-            await refunded(tx, order, asked)
-    assert refused.value.field == field
+            await refunded(tx, order, amount)
+    assert refused.value.field == "amount"
     assert await dump(tx) == before
 
 
-async def test_a_failed_refund_gives_its_part_back(tx: Tx) -> None:
+async def test_the_amount_of_a_failed_refund_can_be_refunded_again(tx: Tx) -> None:
     order = await in_status(tx, "PAID")
     first = await refunded(tx, order)
     with pytest.raises(Invalid):
@@ -145,12 +135,14 @@ async def test_the_same_number_on_another_order_is_refused(tx: Tx) -> None:
         await refunds.create(tx, other.merchant_id, other.id, body, NOW)
     assert refused.value.field == "refundNo"
     assert await dump(tx) == before
-    elsewhere = await in_status(tx, "PAID")  # of another merchant: its numbers are its own
-    await refunds.create(tx, elsewhere.merchant_id, elsewhere.id, body, NOW)
+    foreign = await in_status(tx, "PAID")  # each merchant has its own numbers
+    await refunds.create(tx, foreign.merchant_id, foreign.id, body, NOW)
 
 
 @pytest.mark.parametrize(("overdraft", "accepted"), [(40, True), (39, False), (0, False)])
-async def test_a_refund_goes_below_zero_down_to_the_limit(tx: Tx, overdraft, accepted) -> None:
+async def test_a_refund_may_take_the_balance_down_to_the_overdraft_limit(
+    tx: Tx, overdraft, accepted
+) -> None:
     order = await in_status(tx, "PAID", overdraft_minor=overdraft)
     before = await dump(tx)
     if accepted:
@@ -171,7 +163,9 @@ async def test_a_refund_goes_below_zero_down_to_the_limit(tx: Tx, overdraft, acc
     ("KWD", "USD", "3.2514"),
     ("USD", "KWD", "0.30756"),
 ])  # fmt: skip
-async def test_many_parts_add_up_to_the_whole(tx: Tx, policy, currency, settled, rate) -> None:
+async def test_partial_refunds_add_up_to_the_whole_order(
+    tx: Tx, policy, currency, settled, rate
+) -> None:
     for base, quote in ((currency, settled), (currency, "USD"), (settled, "USD")):
         if base != quote:
             await tx.execute(
@@ -189,6 +183,6 @@ async def test_many_parts_add_up_to_the_whole(tx: Tx, policy, currency, settled,
         refund = await refunded(tx, order, f"{part}.00")
         await refund_said(tx, refund, "SUCCEEDED")
     assert left == 0
-    done = await orders.find(tx, order.merchant_id, order.id)
-    whole = done.gross_settled_minor if policy == "KEPT" else done.net_settled_minor
-    assert (done.status, done.refund_debit_minor) == ("REFUNDED", whole)
+    after = await orders.find(tx, order.merchant_id, order.id)
+    total = after.gross_settled_minor if policy == "KEPT" else after.net_settled_minor
+    assert (after.status, after.refund_debit_minor) == ("REFUNDED", total)

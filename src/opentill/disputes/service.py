@@ -129,10 +129,9 @@ async def page(
     number: int,
     size: int,
 ) -> tuple[list[Dispute], int]:
-    """Return a page (from 1) of a merchant's disputes, and their total number.
+    """Return a page (from 1) of a merchant's disputes, newest first, and their total number.
 
-    ``within``: the times of opening, inclusive Unix ms. Newest first; without a status, open
-    disputes come before all others.
+    ``within``: times of opening, inclusive Unix ms. Without a status, open disputes come first.
     """
     filters = {} if status is None else {"status": status}
     lists = queries.LISTS[tuple(filters)]
@@ -257,10 +256,7 @@ def _refusal_of_event(
     unmatched: Unmatched | None,
     gateway_event: GatewayDisputeEvent,
 ) -> str | None:
-    """Return why an event cannot be applied to the order now, None if it can.
-
-    ``unmatched`` is the last unmatched event of the same dispute.
-    """
+    """Return why an event cannot be applied now; ``unmatched`` is the dispute's last such event."""
     if dispute is not None:
         if dispute.order_id != order.id:
             return f"{dispute.id}, of another order, has this reference"

@@ -1,4 +1,4 @@
-"""The file that tells the bank what to pay: ISO 20022 pain.001.001.09, or CSV.
+"""The payment instructions for the bank: ISO 20022 pain.001.001.09, or CSV.
 
 The file is generated from rows that no longer change, so it always has the same bytes; the run
 stores their SHA-256. A payout's id is its end-to-end id, by which the bank's report names it. Texts

@@ -155,10 +155,7 @@ def _count_lines(file: IO[bytes], most: int) -> int:
 
 
 def _plain(text: str) -> str:
-    """Return the letters and digits of an id, in lower case.
-
-    Some banks replace other characters by a blank or a hyphen, or drop them.
-    """
+    """Return an id's letters and digits in lower case: banks replace or drop other characters."""
     return "".join(letter for letter in text.lower() if letter.isascii() and letter.isalnum())
 
 
@@ -284,10 +281,7 @@ async def _return_money(
     tx: Tx, context: _LineContext, payout: Payout, decision: Literal["fail", "return"],
     uploader: _Uploader, now: int,
 ) -> _Effect | WaitingLine:  # fmt: skip
-    """Return a payout's money to the merchant, or store a request for it above the limit.
-
-    Raises the errors of ``uploader.check_asker``.
-    """
+    """Return a payout's money, or above the limit store a request. Raises as ``check_asker``."""
     line = context.line
     request = approvals.ActionRequest(
         action="payout-failed" if decision == "fail" else "payout-returned",
