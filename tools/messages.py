@@ -25,7 +25,7 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
         "pages/**/*",
         "web/**/*",
         "mail/customer_*.py",
-        "mail/letters.py",
+        "mail/rendering.py",
         "mail/templates/*",
     ),
     "merchant": (
@@ -41,8 +41,7 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
 }
 # Files that only one of the areas shows.
 _ONLY: Final = {
-    "customer_labels.py": "customer",
-    "customer_wording.py": "customer",
+    "customer_templates.py": "customer",
     "refund_failures.py": "merchant",
 }
 KEYWORDS: Final = {**DEFAULT_KEYWORDS, "_gettext": None, "NC_": ((1, "c"), 2)}

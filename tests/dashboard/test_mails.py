@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from opentill.core import encryption
-from opentill.mail import noting, outbox, queries
+from opentill.mail import jobs, outbox, queries
 from opentill.mail.model import Mail
 from support.api_server import ApiServer, Shop
 from support.people import PASSWORD, Visitor, address, invitation, person
@@ -22,7 +22,7 @@ def mailing(api_server: ApiServer) -> Iterator[ApiServer]:
     app.settings = msgspec.structs.replace(
         before, smtp_url="smtp://127.0.0.1:9", mail_from="pay@example.com"
     )
-    api_server.run(noting.begin(app.db, app.clock()))
+    api_server.run(jobs.find_start(app.db, app.clock()))
     yield api_server
     app.settings = before
 
@@ -51,7 +51,7 @@ def test_what_went_out_is_listed_and_sent_again_once_for_each_form(
 ) -> None:
     support = person(mailing, shop.id, "support")
     order = _paid(shop)
-    mailing.run(noting.events(mailing.app.db, mailing.app.settings, mailing.app.clock()))
+    mailing.run(jobs.queue_event_mails(mailing.app.db, mailing.app.settings, mailing.app.clock()))
     place = f"/dashboard/{shop.id}/mails"
     page = support.get(place).text
     assert "ann@example.com" in page

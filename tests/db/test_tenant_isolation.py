@@ -47,7 +47,7 @@ from opentill.integrity import rules, scheduler
 from opentill.list_counts import FOREVER
 from opentill.list_counts.jobs import roll_up
 from opentill.list_counts.queries import Lists
-from opentill.mail import looking, noting
+from opentill.mail import jobs
 from opentill.mail import queries as mail_queries
 from opentill.orders import jobs as order_jobs
 from opentill.orders.payments import confirmation, duplicates
@@ -871,12 +871,12 @@ class Business:
         switches = {"receipts": True, "refunds": True, "digest": True}
         order = self.paid()
         for _ in range(2):
-            api_server.run(noting.events(self.app.db, settings, now))
-        api_server.run(looking.digests(self.app.db, settings, now))
+            api_server.run(jobs.queue_event_mails(self.app.db, settings, now))
+        api_server.run(jobs.queue_digests(self.app.db, settings, now))
         api_server.tx(
             lambda tx: mail.change_preferences(tx, self.id, switches, "en", now, actor=actor)
         )
-        api_server.run(looking.digests(self.app.db, settings, now))
+        api_server.run(jobs.queue_digests(self.app.db, settings, now))
         sent = api_server.tx(
             lambda tx: mail.send_receipt(tx, settings, self.id, order.id, "one", now)
         )

@@ -6,7 +6,7 @@ import pytest
 from opentill import mail, people
 from opentill.core.ids import new_id
 from opentill.db.database import Db, Tx
-from opentill.mail import letters, noting, outbox
+from opentill.mail import jobs, outbox, rendering
 from opentill.mail.model import Mail
 from opentill.merchants import Actor
 from opentill.people import Login, lost_factors, passkeys, queries, second_factor, totp
@@ -36,7 +36,7 @@ async def _person(tx: Tx, role: people.StaffRole | None = None) -> Login:
 
 
 async def _mails(db: Db) -> list[Mail]:
-    await noting.audit_log(db, SETTINGS, NOW)
+    await jobs.queue_audit_mails(db, SETTINGS, NOW)
     async with db.connection() as tx:
         return await outbox.newest(tx, None, None, 100)
 
@@ -68,7 +68,7 @@ async def test_changes_of_an_account_are_mailed_to_its_person(
 ) -> None:
     clock = NOW // 1000 // totp.PERIOD_S
     monkeypatch.setattr(second_factor, "now_ms", lambda: NOW)
-    await noting.begin(db, NOW)
+    await jobs.find_start(db, NOW)
     ann = await db.run(_person)
     shop = (await db.run(world.merchant)).id
 
@@ -92,7 +92,7 @@ async def test_changes_of_an_account_are_mailed_to_its_person(
 
 
 async def test_changes_of_staff_are_mailed_to_the_other_administrators(db: Db) -> None:
-    await noting.begin(db, NOW)
+    await jobs.find_start(db, NOW)
     grace, judy, sam = [
         await db.run(lambda tx, role=role: _person(tx, role))
         for role in ("admin", "admin", "support")
@@ -113,14 +113,14 @@ async def test_changes_of_staff_are_mailed_to_the_other_administrators(db: Db) -
     (told,) = [
         one for one in mails if one.recipient == judy.email and b"passkey" in one.data.encode()
     ]
-    text = (await letters.write(db, SETTINGS, told, NOW)).decode()
+    text = (await rendering.render(db, SETTINGS, told, NOW)).decode()
     assert grace.email in text
 
 
 async def test_a_reset_of_factors_is_mailed_at_its_beginning_with_a_link_and_at_its_end(
     db: Db,
 ) -> None:
-    await noting.begin(db, NOW)
+    await jobs.find_start(db, NOW)
     ann, judy = await db.run(_person), await db.run(lambda tx: _person(tx, "admin"))
 
     async def begin(tx: Tx) -> None:
@@ -136,7 +136,7 @@ async def test_a_reset_of_factors_is_mailed_at_its_beginning_with_a_link_and_at_
     mails = await _mails(db)
     (begun,) = [one for one in mails if one.topic == "factors_waiting"]
     assert begun.recipient == ann.email
-    text = (await letters.write(db, SETTINGS, begun, NOW)).decode().replace("=\r\n", "")
+    text = (await rendering.render(db, SETTINGS, begun, NOW)).decode().replace("=\r\n", "")
     token = text.partition("/keep-factors/")[2][:43]
     async with db.connection() as tx:
         assert (await lost_factors.read_stop_link(tx, token)).email == ann.email
@@ -144,12 +144,12 @@ async def test_a_reset_of_factors_is_mailed_at_its_beginning_with_a_link_and_at_
     mails = await _mails(db)
     assert _changes(mails, "account_change", ann.email) == ["factors_ended"]
     assert [one for one in mails if one.recipient == judy.email] == [], "of nobody on the staff"
-    assert b"/keep-factors/" not in await letters.write(db, SETTINGS, begun, NOW)
+    assert b"/keep-factors/" not in await rendering.render(db, SETTINGS, begun, NOW)
 
 
 def test_every_change_has_its_sentence() -> None:
-    from opentill.mail.labels import ACCOUNT_CHANGE
-    from opentill.mail.of_accounts import CHANGES
+    from opentill.mail.merchant_templates import ACCOUNT_CHANGE
+    from opentill.mail.triggers import CHANGES
 
     assert set(CHANGES) <= set(ACCOUNT_CHANGE)
     assert "factors_waiting" in {topic.name for topic in mail.TOPICS}

@@ -9,7 +9,7 @@ from opentill import orders, refunds
 from opentill.core.money import Money
 from opentill.db.database import Db, Tx
 from opentill.gateways import RefundOutcome
-from opentill.mail import noting, outbox, queries
+from opentill.mail import jobs, outbox, queries
 from opentill.mail.model import Mail, Preferences
 from opentill.orders import Order, Payer
 from opentill.refunds import Refund
@@ -34,7 +34,7 @@ async def _pay(tx: Tx, order: Order, locale: str) -> Order:
 async def _refund(db: Db, locale: str = "en") -> tuple[Order, Refund]:
     """Pay an order and refund 1.00 of it, and read the events for mail."""
     order = await db.run(world.opened)
-    await noting.events(db, SETTINGS, NOW)
+    await jobs.queue_event_mails(db, SETTINGS, NOW)
     paid = await db.run(lambda tx: _pay(tx, order, locale))
     refund = await db.run(lambda tx: world.refunded(tx, paid, "1.00"))
     await db.run(lambda tx: world.refund_said(tx, refund, "SUCCEEDED"))
@@ -81,11 +81,11 @@ async def test_a_customer_who_was_told_of_a_refund_is_told_that_it_came_back(
     db: Db, locale: str, status: Literal["SENT", "UNKNOWN"]
 ) -> None:
     paid, refund = await _refund(db, locale)
-    await noting.events(db, SETTINGS, NOW)
+    await jobs.queue_event_mails(db, SETTINGS, NOW)
     await _end_mails(db, status)
     await _reverse(db, refund)
     for _ in range(2):
-        await noting.events(db, SETTINGS, NOW)
+        await jobs.queue_event_mails(db, SETTINGS, NOW)
     (mail,) = [mail for mail in await _to_customer(db) if mail.topic == "refund_failed"]
     assert (mail.language, mail.order_id, mail.status) == (locale, paid.id, "WAITING")
     content = msgspec.json.decode(mail.data)
@@ -97,19 +97,19 @@ async def test_a_customer_who_was_told_of_a_refund_is_told_that_it_came_back(
 async def test_a_customer_who_was_not_told_yet_is_told_neither(db: Db, *, is_read: bool) -> None:
     _, refund = await _refund(db)
     if is_read:
-        await noting.events(db, SETTINGS, NOW)
+        await jobs.queue_event_mails(db, SETTINGS, NOW)
     await _reverse(db, refund)
-    await noting.events(db, SETTINGS, NOW)
+    await jobs.queue_event_mails(db, SETTINGS, NOW)
     waiting = [mail.topic for mail in await _to_customer(db) if mail.status == "WAITING"]
     assert waiting == ["receipt"]
 
 
 async def test_a_customer_whose_mail_of_the_refund_failed_is_not_written_to(db: Db) -> None:
     _, refund = await _refund(db)
-    await noting.events(db, SETTINGS, NOW)
+    await jobs.queue_event_mails(db, SETTINGS, NOW)
     await _end_mails(db, "FAILED")
     await _reverse(db, refund)
-    await noting.events(db, SETTINGS, NOW)
+    await jobs.queue_event_mails(db, SETTINGS, NOW)
     assert [mail.topic for mail in await _to_customer(db)] == ["refund", "receipt"]
 
 
@@ -119,10 +119,10 @@ async def test_a_merchant_that_sends_no_mails_of_refunds_sends_none_of_their_fai
     paid, refund = await _refund(db)
     preferences = Preferences(merchant_id=paid.merchant_id, refunds=False)
     await db.run(lambda tx: queries.SET_PREFERENCES.run(tx, preferences))
-    await noting.events(db, SETTINGS, NOW)
+    await jobs.queue_event_mails(db, SETTINGS, NOW)
     await _end_mails(db, "SENT")
     await _reverse(db, refund)
-    await noting.events(db, SETTINGS, NOW)
+    await jobs.queue_event_mails(db, SETTINGS, NOW)
     assert [mail.topic for mail in await _to_customer(db)] == ["receipt"]
 
 
@@ -130,9 +130,9 @@ async def test_only_the_refund_that_came_back_is_told(db: Db) -> None:
     paid, refund = await _refund(db)
     other = await db.run(lambda tx: world.refunded(tx, paid, "1.00"))
     await db.run(lambda tx: world.refund_said(tx, other, "SUCCEEDED"))
-    await noting.events(db, SETTINGS, NOW)
+    await jobs.queue_event_mails(db, SETTINGS, NOW)
     await _end_mails(db, "SENT")
     await _reverse(db, other)
-    await noting.events(db, SETTINGS, NOW)
+    await jobs.queue_event_mails(db, SETTINGS, NOW)
     (mail,) = [mail for mail in await _to_customer(db) if mail.topic == "refund_failed"]
     assert msgspec.json.decode(mail.data)["refund_id"] == other.id != refund.id

@@ -11,7 +11,7 @@ import msgspec
 from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
 from opentill.db.database import Db
-from opentill.mail import contents, outbox
+from opentill.mail import model, outbox
 from opentill.mail.model import NewMail
 from support.api_server import SECRETS
 from support.commands import ForkServer, Served
@@ -35,7 +35,7 @@ def numbered(number: int) -> NewMail:
         cause=f"number {number}",
         recipient=f"reader{number}@example.com",
         language="en",
-        data=contents.Test(at=number),
+        data=model.TestContent(at=number),
     )
 
 

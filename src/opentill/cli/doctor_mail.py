@@ -14,7 +14,7 @@ def finding(settings: Settings) -> Finding:
     from opentill import mail
 
     try:
-        server = session.run(mail.reach(settings))
+        server = session.run(mail.check_server(settings))
     except mail.Unreached as error:
         return Finding("mail", "fail", f"{error}; correct OPENTILL_SMTP_URL")
     if not server.is_encrypted and not config.is_loopback(f"http://{server.host}"):

@@ -11,7 +11,7 @@ from opentill.cli.output import Json
 
 if TYPE_CHECKING:
     from opentill.db.database import Tx
-    from opentill.mail import Mail, Reread
+    from opentill.mail import Mail, RetryResult
     from opentill.merchants import Actor
 
 _COLUMNS = ("id", "merchantId", "topic", "recipient", "status", "attempts", "createdAt", "result")
@@ -77,8 +77,8 @@ def aside(*, limit: _Limit = 100) -> output.Result:
     """List what no mail could be made of, and why, the newest first: events and audit entries."""
     from opentill import mail
 
-    async def work(tx: "Tx") -> "list[mail.PutAside]":
-        return await mail.events_put_aside(tx, limit)
+    async def work(tx: "Tx") -> "list[mail.DeadLetter]":
+        return await mail.list_dead_letters(tx, limit)
 
     rows = [
         {
@@ -93,7 +93,7 @@ def aside(*, limit: _Limit = 100) -> output.Result:
 
 
 @acting(without_reason=inputs.NO_REASON)
-def reread(merchant_id: inputs.OnlyMerchant = None, *, actor: "Actor") -> "Reread":
+def reread(merchant_id: inputs.OnlyMerchant = None, *, actor: "Actor") -> "RetryResult":
     """Read again what no mail could be made of, however old, after what was wrong is put right.
 
     What can be read makes its mails now; what cannot stays put aside, with the reason. Entries of
@@ -103,9 +103,11 @@ def reread(merchant_id: inputs.OnlyMerchant = None, *, actor: "Actor") -> "Rerea
 
     settings = session.settings()
 
-    async def command() -> "Reread":
+    async def command() -> "RetryResult":
         async with session.database(settings) as db:
-            return await mail.reread(db, settings, merchant_id, actor, await session.now(db))
+            return await mail.retry_dead_letters(
+                db, settings, merchant_id, actor, await session.now(db)
+            )
 
     return session.run(command())
 
@@ -137,7 +139,7 @@ def try_(recipient: str, *, as_json: Json = False) -> None:
 
     settings = session.settings(keys=False, creates=True)
     try:
-        outcome = session.run(mail.try_out(settings, recipient, now_ms()))
+        outcome = session.run(mail.send_test_mail(settings, recipient, now_ms()))
     except mail.Unreached as error:
         message = f"the mail server of OPENTILL_SMTP_URL cannot be reached: {error}"
         raise ConfigurationError(message) from None

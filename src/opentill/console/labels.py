@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from opentill.mail import labels as mail_labels
+from opentill.mail import merchant_templates
 from opentill.web.translations import N_, NC_
 
 FORM_REUSED: Final = N_(
@@ -11,7 +11,7 @@ FORM_REUSED: Final = N_(
 )
 GIVE_A_REASON: Final = N_("Say why, in a few words.")
 GIVE_A_REASON_255: Final = N_("Say why, in 1 to 255 characters")
-MOVEMENT_KIND: Final = mail_labels.MOVEMENT_KIND
+MOVEMENT_KIND: Final = merchant_templates.MOVEMENT_KIND
 ABOUT_DIFFERENCE: Final = {
     "missing_in_ledger": N_("The report has something that nobody here knows."),
     "missing_in_report": N_(

@@ -22,7 +22,7 @@ async def show_queues(request: PageRequest) -> Response:
     localizer = request.localizer
     rows = await queues.read(request.app.db, request.now)
     async with request.app.db.connection() as tx:
-        events = await mail.events_put_aside(tx, _MOST_EVENTS)
+        events = await mail.list_dead_letters(tx, _MOST_EVENTS)
         names = await merchants.names(tx, (e.merchant_id for e in events if e.merchant_id))
 
     def write_length(waiting: int) -> str:

@@ -33,7 +33,7 @@ async def _page(
     email = lists.text(request, "email", _LONGEST_ADDRESS)
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
-        preferences = await mail.preferences_of(tx, merchant.id)
+        preferences = await mail.find_preferences(tx, merchant.id)
         found = await mail.of_merchant(
             tx,
             merchant.id,

@@ -1,57 +1,50 @@
 """Mail: what customers, members, people and staff are written, each message once."""
 
-from opentill.mail.aside import Reread, reread
-from opentill.mail.composing import (
-    NewInvitation,
-    ask_for_new_password,
-    invite,
-    link_shown_to,
-    offer_new_password,
-    send_receipt,
-)
+from opentill.mail.dead_letters import RetryResult, list_dead_letters, retry_dead_letters
 from opentill.mail.model import (
     STATUSES,
+    DeadLetter,
     Mail,
     Preferences,
-    PutAside,
     Queue,
     Status,
     TooManyInvitations,
     TooManyMails,
 )
 from opentill.mail.outbox import (
-    events_put_aside,
+    NewInvitation,
+    ask_for_new_password,
     find_anywhere,
+    invite,
+    link_shown_to,
     make_due,
     newest,
     of_merchant,
     of_order,
+    offer_new_password,
     resend,
+    send_receipt,
     skip_waiting,
     state,
 )
-from opentill.mail.preferences import SWITCHES
-from opentill.mail.preferences import change as change_preferences
-from opentill.mail.preferences import of as preferences_of
-from opentill.mail.sending import Mailer, Options
+from opentill.mail.sending import Mailer, Options, check_server, send_test_mail
 from opentill.mail.smtp import Connection, Outcome, Server, Unreached
-from opentill.mail.topics import TOPICS, Topic
-from opentill.mail.trial import reach, try_out
+from opentill.mail.topics import SWITCHES, TOPICS, Topic, change_preferences, find_preferences
 
 __all__ = [
     "STATUSES",
     "SWITCHES",
     "TOPICS",
     "Connection",
+    "DeadLetter",
     "Mail",
     "Mailer",
     "NewInvitation",
     "Options",
     "Outcome",
     "Preferences",
-    "PutAside",
     "Queue",
-    "Reread",
+    "RetryResult",
     "Server",
     "Status",
     "TooManyInvitations",
@@ -60,21 +53,21 @@ __all__ = [
     "Unreached",
     "ask_for_new_password",
     "change_preferences",
-    "events_put_aside",
+    "check_server",
     "find_anywhere",
+    "find_preferences",
     "invite",
     "link_shown_to",
+    "list_dead_letters",
     "make_due",
     "newest",
     "of_merchant",
     "of_order",
     "offer_new_password",
-    "preferences_of",
-    "reach",
-    "reread",
     "resend",
+    "retry_dead_letters",
     "send_receipt",
+    "send_test_mail",
     "skip_waiting",
     "state",
-    "try_out",
 ]

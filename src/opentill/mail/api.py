@@ -4,7 +4,7 @@ from typing import Final
 
 from opentill.db.database import Tx
 from opentill.http.operations import ApiRequest, Nothing
-from opentill.mail.composing import NewInvitation, invite
+from opentill.mail.outbox import NewInvitation, invite
 from opentill.people import handlers
 from opentill.people.api import INVITATION, row
 from opentill.people.wire import InvitationBody, InvitationWithUrl

@@ -1,11 +1,15 @@
 """What a mail is: one message for one recipient, from the outbox to how it ended."""
 
 from typing import Final, Literal, get_args
+from zoneinfo import ZoneInfo
 
 import msgspec
 
 from opentill.core.errors import TooManyRequests
 from opentill.core.languages import Language
+from opentill.core.money import Money
+from opentill.web import translations
+from opentill.web.language import Localizer
 
 Status = Literal["WAITING", "SENDING", "SENT", "FAILED", "UNKNOWN"]
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
@@ -29,6 +33,8 @@ ASKED_PER_HOUR: Final = 10
 INVITED_PER_DAY: Final = 50  # invitations of one person
 # Of the persons of one merchant: one of them alone keeps no other from inviting.
 INVITED_BY_MERCHANT_PER_DAY: Final = 200
+Fact = tuple[str, str]  # a name and a value
+Amount = tuple[int, str]  # minor units and currency
 KEEP_MS: Final = 90 * 24 * HOUR_MS
 
 
@@ -130,7 +136,7 @@ class Behind(msgspec.Struct, frozen=True):
     number: int
 
 
-class PutAside(msgspec.Struct, frozen=True):
+class DeadLetter(msgspec.Struct, frozen=True):
     """An event that no mail could be made of, why, and when it was read (Unix ms)."""
 
     merchant_id: str
@@ -215,3 +221,215 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     unknown: int
     failed: int
     put_aside: int
+
+
+class ReceiptContent(msgspec.Struct, frozen=True, kw_only=True):
+    """An order was paid; ``shop`` is what its customer knew the merchant as."""
+
+    shop: str
+    livemode: bool
+    session_id: str
+    order_id: str
+    item: str
+    amount: Amount
+    method: str
+    paid_at: int
+    reference: str = ""  # the shop's own number
+
+
+class RefundContent(msgspec.Struct, frozen=True, kw_only=True):
+    """Money was given back, or came back to the shop; for the customer, who knew it as ``shop``."""
+
+    shop: str
+    livemode: bool
+    session_id: str
+    order_id: str
+    item: str
+    amount: Amount
+    refunded: Amount
+    at: int
+    reference: str = ""  # the shop's own number
+    refund_id: str = ""  # not in mails of earlier versions
+
+
+class RefundReportContent(msgspec.Struct, frozen=True, kw_only=True):
+    """A refund was reversed, or made at the provider; for its merchant."""
+
+    merchant_id: str
+    order_id: str
+    refund_id: str
+    amount: Amount
+    reason: str
+    at: int
+
+
+class DisputeContent(msgspec.Struct, frozen=True, kw_only=True):
+    """A customer disputes a payment."""
+
+    merchant_id: str
+    dispute_id: str
+    order_id: str
+    amount: Amount
+    reason: str
+    respond_by: int | None
+
+
+class PayoutContent(msgspec.Struct, frozen=True, kw_only=True):
+    """A payout was paid, or failed; ``returned``: the bank had sent it before."""
+
+    merchant_id: str
+    payout_id: str
+    amount: Amount
+    reference: str = ""
+    reason: str = ""
+    returned: bool = False
+
+
+class AuditContent(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody changed something, as the audit log has it."""
+
+    merchant_id: str
+    action: str
+    who: str
+    subject: str
+    at: int
+
+
+class AccountChangeContent(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody's account was changed; ``change`` names what (``of_accounts.py``)."""
+
+    change: str
+    email: str
+    who: str
+    subject: str
+    reason: str
+    at: int
+
+
+class FactorResetContent(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody's second factors end at ``until``."""
+
+    at: int
+    until: int
+
+
+class LoginContent(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody logged in where this account was not seen before."""
+
+    address: str
+    device: str
+    at: int
+
+
+class InvitationContent(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody is invited."""
+
+    by: str
+    expires_at: int
+
+
+class PasswordResetContent(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody wants to choose a new password."""
+
+    at: int
+
+
+class DigestDay(msgspec.Struct, frozen=True, kw_only=True):
+    """What a day brought in one currency."""
+
+    payments: int
+    paid: Amount
+    refunded: Amount
+    disputed: Amount
+    net: Amount
+
+
+class DigestContent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a day brought."""
+
+    merchant_id: str
+    at: int  # a moment of that day
+    days: list[DigestDay]
+
+
+class TestContent(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody tries whether mail arrives."""
+
+    at: int
+
+
+class ViolationsContent(msgspec.Struct, frozen=True, kw_only=True):
+    """The incremental check found what must not be."""
+
+    found: int
+
+
+class OutageContent(msgspec.Struct, frozen=True, kw_only=True):
+    """A gateway says nothing about payments that it was asked about long ago."""
+
+    gateway: str
+    payments: int
+    since: int
+
+
+class ApprovalContent(msgspec.Struct, frozen=True, kw_only=True):
+    """Something waits for a second person; ``kind`` is that of ``approvals.Waiting``."""
+
+    shop: str
+    kind: str
+    amount: Amount
+    reason: str
+    who: str
+    at: int
+
+
+class DeadlineContent(msgspec.Struct, frozen=True, kw_only=True):
+    """A dispute is to be responded to within some days; ``path`` is its page."""
+
+    shop: str
+    path: str
+    order_id: str
+    amount: Amount
+    reason: str
+    respond_by: int
+    days: int
+    responded: bool = False  # the merchant has, and the operator is to send it on
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """A message in words, before it is laid out."""
+
+    subject: str
+    paragraphs: list[str]
+    facts: list[Fact] = []
+    action: Fact | None = None  # what a button says, and where it leads
+    note: str = ""
+    is_branded: bool = True  # begins with the merchant's name, where there is one
+
+
+class Words(msgspec.Struct, frozen=True, kw_only=True):
+    """What a message is put into words with; ``secret`` is the path that only its reader knows."""
+
+    localizer: Localizer
+    zone: ZoneInfo
+    public_url: str
+    shop: str  # the merchant, as its customers know it; "" where there is none
+    secret: str = ""
+
+    def gettext(self, message: str, /, **values: object) -> str:
+        """Translate a text as plain text: what is filled in stays as it is."""
+        localizer = self.localizer
+        return translations.translate(localizer.area, localizer.language, message).format(**values)
+
+    def amount(self, amount: Amount) -> str:
+        """Write an amount with its currency: ``$9.99 USD``."""
+        minor, currency = amount
+        return f"{self.localizer.amount(Money(minor, currency))} {currency}"
+
+    def when(self, at: int) -> str:
+        """Write a time in the zone of the message, which it names."""
+        return f"{self.localizer.moment_in(at, self.zone)} ({self.zone.key})"
+
+    def url(self, path: str) -> str:
+        """Return the address of one of our pages."""
+        return self.public_url.rstrip("/") + path

@@ -7,25 +7,34 @@ from typing import Final
 
 import msgspec
 
+from opentill import orders, people
 from opentill.core import encryption, ids
-from opentill.core.errors import Invalid, TooManyRequests, or_not_found
+from opentill.core.errors import Invalid, NotFound, TooManyRequests, or_not_found
 from opentill.core.ids import new_id
+from opentill.core.languages import Language
 from opentill.core.settings import Settings
 from opentill.db import rate_limits
 from opentill.db.database import Tx
 from opentill.db.query import columns
-from opentill.mail import queries
+from opentill.http import inputs
+from opentill.mail import model, queries, topics, triggers
 from opentill.mail.model import (
     ASKED_PER_HOUR,
+    INVITED_BY_MERCHANT_PER_DAY,
+    INVITED_PER_DAY,
+    MINUTE_MS,
+    OF_NOBODY,
     STATUSES,
     Mail,
     NewMail,
-    PutAside,
     Queue,
     Row,
     Status,
+    TooManyInvitations,
     TooManyMails,
 )
+from opentill.merchants import Actor
+from opentill.people import MerchantRole, NewLink, ShownTo, StaffRole, normalize_email
 
 _LONGEST_ADDRESS: Final = 254
 _DAY_MS: Final = 86_400_000
@@ -183,11 +192,6 @@ async def state(tx: Tx, now: int) -> Queue:
     return await queries.STATE.one(tx, since=now - _DAY_MS)
 
 
-async def events_put_aside(tx: Tx, limit: int) -> list[PutAside]:
-    """Return the events that no mail could be made of, the newest first, of all merchants."""
-    return await queries.EVENTS_PUT_ASIDE.all(tx, limit=limit)
-
-
 async def skip_waiting(tx: Tx, now: int) -> int:
     """Count every mail that waits as unknown, and return how many there were.
 
@@ -201,3 +205,167 @@ async def skip_waiting(tx: Tx, now: int) -> int:
 async def make_due(tx: Tx, now: int) -> None:
     """Make mails that are due later due now: the business clock was set back."""
     await queries.MAKE_DUE.run(tx, now=now)
+
+
+# In which one address gets one link to a new password, whoever asks for it and how often: nobody
+# can use up what somebody else needs.
+_PATIENCE_MS: Final = 12 * MINUTE_MS
+
+
+class NewInvitation(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom to invite, to a merchant or to the staff.
+
+    ``by`` is who invites, as the mail says it. Without a ``language`` the mail is in the inviter's.
+    ``shown``: the link is shown although it is mailed. ``by_member``: a member of the merchant
+    invites, and sees it where it is not mailed.
+    ``has_applied``: whom staff have approved; this is no invitation of theirs that is counted.
+    """
+
+    email: str
+    by: str
+    language: Language | None = None
+    merchant_id: str | None = None
+    role: MerchantRole | None = None
+    staff_role: StaffRole | None = None
+    shown: bool = False
+    by_member: bool = False
+    has_applied: bool = False
+
+
+async def send_receipt(
+    tx: Tx, settings: Settings, merchant_id: str, order_id: str, request_id: str, now: int
+) -> Mail:
+    """Send the receipt of a paid order, as it is now, once for each ``request_id``.
+
+    Whether the merchant wants receipts does not matter: somebody asks for this one. Raises NotFound
+    for an order that is not paid, Invalid if it cannot be sent, and TooManyMails.
+    """
+    order = await orders.find(tx, merchant_id, order_id)
+    if order.paid_at is None:
+        raise NotFound
+    if not settings.sends_mail:
+        raise Invalid("mail", "mail must be set up: there is no mail server")
+    if not order.customer_email:
+        raise Invalid("email", "email must be known: this customer gave none")
+    known = await orders.with_livemode(tx, order, deployment=settings.livemode)
+    mail = await triggers.receipt(
+        tx,
+        order,
+        f"receipt {order_id}#{request_id}",
+        livemode=bool(known.livemode),
+        otherwise=await topics.find_preferences(tx, merchant_id),
+    )
+    for made in await queue(tx, settings, [mail], now):
+        await count_asked(tx, made, now)
+        return made
+    where = {"merchant_id": merchant_id, "cause": mail.cause, "recipient": mail.recipient}
+    return await queries.BY_CAUSE.one(tx, **where)
+
+
+async def invite(
+    tx: Tx, settings: Settings, wanted: NewInvitation, actor: Actor, now: int
+) -> tuple[NewLink, bool]:
+    """Invite somebody, mail them the link where there is a mail server, and say whether it is.
+
+    A link that is mailed is shown to nobody else (``NewLink.is_shown``). Raises what
+    ``people.invite`` raises, TooManyMails and TooManyInvitations.
+    """
+    if not wanted.has_applied:
+        await _count_invitation(tx, wanted.merchant_id, actor, now)
+    made = await people.invite(
+        tx,
+        wanted.email,
+        now,
+        merchant_id=wanted.merchant_id,
+        role=wanted.role,
+        staff_role=wanted.staff_role,
+        actor=actor,
+        shown_to=link_shown_to(settings, shown=wanted.shown, by_member=wanted.by_member),
+    )
+    link = made.link
+    mail = NewMail(
+        merchant_id=link.merchant_id or OF_NOBODY,
+        topic="invitation",
+        cause=link.id,
+        recipient=link.email,
+        language=wanted.language or await people.language_of(tx, actor.who),
+        data=model.InvitationContent(by=wanted.by, expires_at=link.expires_at),
+    )
+    return made, await _with_link(tx, settings, mail, made.path, now)
+
+
+def link_shown_to(settings: Settings, *, shown: bool, by_member: bool = False) -> ShownTo:
+    """Return who sees a link that is about to be made.
+
+    ``shown``: it is shown although it is mailed; else it is only where there is no mail server.
+    """
+    if settings.sends_mail and not shown:
+        return "nobody"
+    return "member" if by_member else "operator"
+
+
+async def _count_invitation(tx: Tx, merchant_id: str | None, actor: Actor, now: int) -> None:
+    """Count an invitation of a person, and of their merchant. Raises TooManyInvitations.
+
+    The machine's owner is no person, and is not counted.
+    """
+    inviter = people.person_named(actor.who)
+    if inviter is None:
+        return
+    try:
+        await rate_limits.hit_daily(tx, "invitations", inviter, INVITED_PER_DAY, now)
+        if merchant_id is not None:
+            most = INVITED_BY_MERCHANT_PER_DAY
+            await rate_limits.hit_daily(tx, "invitations", merchant_id, most, now)
+    except TooManyRequests as problem:
+        raise TooManyInvitations(problem.limit, problem.retry_after_s) from None
+
+
+async def offer_new_password(
+    tx: Tx, settings: Settings, made: NewLink, language: Language, now: int
+) -> bool:
+    """Mail the way to a new password in the transaction that makes it; False without a mail server.
+
+    Raises TooManyMails.
+    """
+    mail = NewMail(
+        merchant_id=OF_NOBODY,
+        topic="reset",
+        cause=made.link.id,
+        recipient=made.link.email,
+        language=language,
+        data=model.PasswordResetContent(at=now),
+    )
+    return await _with_link(tx, settings, mail, made.path, now)
+
+
+async def _with_link(tx: Tx, settings: Settings, mail: NewMail, path: str, now: int) -> bool:
+    written = await queue(tx, settings, [mail], now, secret=path)
+    if written:
+        await count_asked(tx, mail, now)
+    return bool(written)
+
+
+async def ask_for_new_password(
+    tx: Tx, settings: Settings, email: str, language: Language, now: int
+) -> None:
+    """Note that somebody wants a new password; the same is done for every address.
+
+    Whether anybody logs in with it is looked up when the message is made, long after the response.
+    An address that was mailed such a link within the last minutes gets no other, and nothing says
+    so.
+    Raises Invalid for what is no address.
+    """
+    address = normalize_email(inputs.check_email("email", email))
+    mail = NewMail(
+        merchant_id=OF_NOBODY,
+        topic="reset",
+        cause=f"reset {now // _PATIENCE_MS}",
+        recipient=address,
+        language=language,
+        data=model.PasswordResetContent(at=now),
+    )
+    where = {"merchant_id": mail.merchant_id, "cause": mail.cause, "recipient": address}
+    if await queries.BY_CAUSE.first(tx, **where) is not None:
+        return
+    await queue(tx, settings, [mail], now)

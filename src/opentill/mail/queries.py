@@ -4,13 +4,13 @@ from opentill.db.query import Command, Query, Value
 from opentill.mail.model import (
     Audited,
     Behind,
+    DeadLetter,
     DigestDue,
     Head,
     LoggedIn,
     Mail,
     NearDeadline,
     Preferences,
-    PutAside,
     Queue,
     StaffReader,
     StuckGateway,
@@ -238,7 +238,7 @@ PUT_ASIDE = Command(
 )
 # Of all merchants, or of one: those after a row, so that who reads them again reads each once.
 ASIDE_AFTER = Query(
-    PutAside,
+    DeadLetter,
     """
     select merchant_id, number, event_id, reason, created_at from mail_events_put_aside
     where (merchant_id, number) > (:merchant_id::text, :number::bigint)
@@ -251,7 +251,7 @@ TAKE_BACK = Command(
 )
 # For the operator: of all merchants.
 EVENTS_PUT_ASIDE = Query(
-    PutAside,
+    DeadLetter,
     """
     select merchant_id, number, event_id, reason, created_at from mail_events_put_aside
     order by created_at desc, merchant_id desc, number desc limit :limit

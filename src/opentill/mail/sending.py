@@ -13,18 +13,23 @@ import time
 from collections.abc import Callable
 from email.utils import parseaddr
 from typing import Final
+from zoneinfo import ZoneInfo
 
 import msgspec
 import structlog
 
 from opentill.core import metrics
-from opentill.core.errors import Unavailable
+from opentill.core.errors import Invalid, Unavailable
+from opentill.core.ids import new_id
 from opentill.core.settings import Settings
 from opentill.db.database import Db
-from opentill.mail import letters, queries
-from opentill.mail.letters import Unwritable
-from opentill.mail.model import GIVE_UP_MS, MINUTE_MS, WAITS_MS, Mail, Status
+from opentill.http import inputs
+from opentill.mail import model, queries, rendering
+from opentill.mail.model import GIVE_UP_MS, MINUTE_MS, OF_NOBODY, WAITS_MS, Mail, Status, Words
+from opentill.mail.rendering import Draft, Unwritable
 from opentill.mail.smtp import TIMEOUT_S, Connection, Outcome, Server, Unreached
+from opentill.mail.topics import BY_NAME
+from opentill.web.language import Localizer
 
 _LAPSED: Final = "unknown: the worker stopped during the conversation with the mail server"
 _AWAY_S: Final = (5.0, 15.0, 60.0, 300.0)  # pauses while the mail server is away
@@ -162,7 +167,7 @@ class Mailer:
         await self._keep(mail, outcome)
 
     async def _send(self, mail: Mail) -> Outcome:
-        message = await letters.write(self._db, self._settings, mail, self._clock())
+        message = await rendering.render(self._db, self._settings, mail, self._clock())
         rested = self._open.pop()[0] if self._open else None
         connection = rested or await self._connect()
         if connection is None:
@@ -231,3 +236,67 @@ class Mailer:
         self._open = [pair for pair in self._open if pair[0] not in old]
         for connection in old:
             await connection.quit()
+
+
+_TIMEOUT_S: Final = 10.0
+
+
+async def check_server(settings: Settings) -> Server:
+    """Connect to the mail server, log in, and leave. Raises Unreached."""
+    server = Server.of(settings.smtp_url)
+    connection = await Connection.open(server, _domain(settings), timeout_s=_TIMEOUT_S)
+    await connection.quit()
+    return server
+
+
+def _domain(settings: Settings) -> str:
+    return parseaddr(settings.mail_from)[1].rpartition("@")[2]
+
+
+async def send_test_mail(settings: Settings, recipient: str, now: int) -> Outcome:
+    """Send a message that says that mail works, at once and past the outbox.
+
+    An address that no mail can be sent to is a failed outcome. Raises Invalid, and Unreached.
+    """
+    if not settings.sends_mail:
+        reason = "mail must be set up: set OPENTILL_SMTP_URL and OPENTILL_MAIL_FROM"
+        raise Invalid("mail", reason)
+    to = inputs.check_email("email", recipient)
+    said = model.TestContent(at=now)
+    mail_id = new_id("mail")
+    mail = Mail(
+        merchant_id=OF_NOBODY,
+        id=mail_id,
+        topic="test",
+        cause=mail_id,
+        recipient=to,
+        order_id=None,
+        language="en",
+        data=msgspec.json.encode(said).decode(),
+        secret=None,
+        message_id=f"<{mail_id}@{_domain(settings)}>",
+        status="SENDING",
+        attempts=1,
+        due_at=now,
+        result="",
+        created_at=now,
+        updated_at=now,
+    )
+    words = Words(
+        localizer=Localizer("merchant", "en"),
+        zone=ZoneInfo("UTC"),
+        public_url=settings.public_url,
+        shop="",
+    )
+    message = BY_NAME["test"].compose(said, words)
+    draft = Draft(mail=mail, message=message, words=words, test=False)
+    try:
+        encoded = rendering.lay_out(settings, draft, None)
+    except Unwritable as error:
+        return Outcome("failed", str(error))
+    server = Server.of(settings.smtp_url)
+    connection = await Connection.open(server, _domain(settings), timeout_s=_TIMEOUT_S)
+    try:
+        return await connection.send(parseaddr(settings.mail_from)[1], to, encoded)
+    finally:
+        await connection.quit()

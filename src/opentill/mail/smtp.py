@@ -5,17 +5,83 @@ What became of a message is one of the outcomes below. The line between "surely 
 server's reply to the message, the server may have taken it.
 """
 
+import re
 import ssl
+from email.errors import MessageError
+from email.headerregistry import Address
+from email.utils import parseaddr
 from typing import Final, Literal
 from urllib.parse import unquote, urlsplit
 
 import aiosmtplib
 import msgspec
 
-from opentill.core import log
-from opentill.mail import address
-from opentill.mail.address import BadAddress
+from opentill.core import hostnames, log
 from opentill.mail.model import LONGEST_RESULT
+
+_LONGEST_NAME: Final = 78
+# Line breaks and other control characters, surrogates, and marks of direction and of no width.
+_UNFIT: Final = re.compile(
+    "[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]+"
+)
+_SHAPE: Final = re.compile(r"[^\s@<>,;:\"\\\[\]()]+@[^\s@<>,;:\"\\\[\]()]+")
+_DOT_ATOM: Final = re.compile(r"[^.]+(?:\.[^.]+)*")
+
+
+class BadAddress(Exception):
+    """An address that no mail can be sent to; the text says why."""
+
+
+def one_line(text: str, longest: int = 200) -> str:
+    """Return text that fits into a header: one line, nothing in it that turns text around."""
+    return _UNFIT.sub(" ", text).strip()[:longest].strip()
+
+
+def envelope_address(text: str) -> str:
+    """Return an address for the envelope, its domain in ASCII. Raises BadAddress."""
+    if _UNFIT.search(text) or _SHAPE.fullmatch(text) is None:
+        msg = "it is no e-mail address"
+        raise BadAddress(msg)
+    try:
+        local, _, domain = hostnames.mailbox_in_ascii(text).rpartition("@")
+    except hostnames.BadHost:
+        msg = "its domain cannot exist"
+        raise BadAddress(msg) from None
+    return f"{local}@{domain}" if _DOT_ATOM.fullmatch(local) else f'"{local}"@{domain}'
+
+
+def needs_utf8(address: str) -> bool:
+    """Return whether a server must know SMTPUTF8 to take an address."""
+    return not address.isascii()
+
+
+class _Mailbox(Address):
+    """A mailbox whose local part is written as in the envelope.
+
+    The library's own quotes no dots, and takes no local part that is not ASCII where it reads one.
+    """
+
+    @property
+    def addr_spec(self) -> str:
+        """Return ``local@domain``."""
+        return f"{self.username}@{self.domain}"
+
+
+def header_address(name: str, address: str) -> Address:
+    """Return an address with a name for a header. Raises BadAddress."""
+    local, _, domain = envelope_address(address).rpartition("@")
+    try:
+        return _Mailbox(one_line(name, _LONGEST_NAME), username=local, domain=domain)
+    except (ValueError, MessageError, IndexError):
+        msg = "it is no e-mail address"
+        raise BadAddress(msg) from None
+
+
+def sender_address(mail_from: str, name: str | None = None) -> Address:
+    """Return the setting's mailbox, under another name if one is given."""
+    own, address = parseaddr(mail_from)
+    return header_address(name or own, address)
+
 
 # "again": not for now; "unreached": the conversation has not begun, which is no attempt.
 Ended = Literal["sent", "again", "failed", "unknown", "unreached"]
@@ -79,7 +145,7 @@ def _said(error: Exception) -> str:
 
 
 def _short(text: str) -> str:
-    return log.redact(address.one_line(text, LONGEST_RESULT))[:LONGEST_RESULT]
+    return log.redact(one_line(text, LONGEST_RESULT))[:LONGEST_RESULT]
 
 
 async def _greet(client: aiosmtplib.SMTP) -> None:
@@ -141,10 +207,10 @@ class Connection:
     async def send(self, sender: str, recipient: str, message: bytes) -> Outcome:
         """Hand one message over, and say how that ended; nothing is raised."""
         try:
-            to = address.envelope(recipient)
+            to = envelope_address(recipient)
         except BadAddress as error:
             return Outcome("failed", f"not sent: {error}")
-        utf8 = address.needs_utf8(to)
+        utf8 = needs_utf8(to)
         if utf8 and not self._client.supports_extension("smtputf8"):
             return Outcome("failed", _NO_SMTPUTF8)
         options = ["SMTPUTF8", "BODY=8BITMIME"] if utf8 else []

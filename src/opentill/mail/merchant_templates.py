@@ -4,35 +4,72 @@ from collections.abc import Callable
 from typing import Final
 
 from opentill import payouts
-from opentill.mail.contents import (
-    AccountChange,
-    Approval,
-    Deadline,
-    Digest,
-    Dispute,
-    Entry,
-    FactorsWaiting,
-    Invitation,
-    Login,
-    Payout,
-    RefundReport,
-    Reset,
-    Stuck,
-    Test,
-    Violated,
+from opentill.mail.model import (
+    AccountChangeContent,
+    ApprovalContent,
+    AuditContent,
+    DeadlineContent,
+    DigestContent,
+    DisputeContent,
+    Fact,
+    FactorResetContent,
+    InvitationContent,
+    LoginContent,
+    Message,
+    OutageContent,
+    PasswordResetContent,
+    PayoutContent,
+    RefundReportContent,
+    TestContent,
+    ViolationsContent,
+    Words,
 )
-from opentill.mail.labels import ACCOUNT_CHANGE, MOVEMENT_KIND
-from opentill.mail.words import Fact, Message, Words
 from opentill.web import refund_failures
 from opentill.web.translations import N_, NC_
+
+ACCOUNT_CHANGE: Final = {
+    "authenticator_on": N_("An authenticator was set up"),
+    "authenticator_off": N_("The authenticator was removed"),
+    "codes": N_("Recovery codes were renewed"),
+    "passkey_on": N_("A passkey was added"),
+    "passkey_off": N_("A passkey was removed"),
+    "password": N_("The password was changed"),
+    "set_anew": N_("The account was set up anew"),
+    "joined": N_("An invitation was accepted"),
+    "role": N_("The role was changed"),
+    "removed": N_("A role was removed"),
+    "codes_wrong": N_("Wrong codes were entered with the right password"),
+    "factors_asked": N_("A reset of the second factors was asked for"),
+    "factors_begun": N_("A reset of the second factors has begun"),
+    "factors_stopped": N_("The reset of the second factors was stopped"),
+    "factors_ended": N_("The second factors were reset"),
+}
+MOVEMENT_KIND: Final = {
+    "payout-returned": N_("Payout marked as returned"),
+    "confirm": N_("Confirmation of a payment"),
+    "refund": N_("Refund"),
+    "refund-recorded": N_("Refund made elsewhere, to be recorded"),
+    "refund-failed": N_("Refund marked as failed"),
+    "refund-reversed": N_("Refund marked as reversed"),
+    "dispute-won": N_("Dispute marked as won"),
+    "dispute-recovered": N_("Dispute marked as recovered"),
+    "payout-failed": N_("Payout marked as failed"),
+    "payout": N_("Payout"),
+    "freeze": N_("Freeze"),
+    "unfreeze": N_("Unfreeze"),
+    "recharge": N_("Recharge"),
+    "correct": N_("Correction"),
+    "fee": N_("Fee"),
+}
+
 
 _DAY_MS: Final = 86_400_000
 
 
-def refund_report(subject: str, text: str) -> Callable[[RefundReport, Words], Message]:
+def refund_report(subject: str, text: str) -> Callable[[RefundReportContent, Words], Message]:
     """Return what writes of a refund that was reversed or made at the provider."""
 
-    def compose(it: RefundReport, words: Words) -> Message:
+    def compose(it: RefundReportContent, words: Words) -> Message:
         _, amount = words.gettext, words.amount(it.amount)
         language = words.localizer.language
         return Message(
@@ -53,7 +90,7 @@ def refund_report(subject: str, text: str) -> Callable[[RefundReport, Words], Me
     return compose
 
 
-def dispute(it: Dispute, words: Words) -> Message:
+def dispute(it: DisputeContent, words: Words) -> Message:
     """Write of a dispute that was opened."""
     _ = words.gettext
     deadline = (
@@ -82,10 +119,10 @@ def dispute(it: Dispute, words: Words) -> Message:
     )
 
 
-def payout(subject: str, text: str) -> Callable[[Payout, Words], Message]:
+def payout(subject: str, text: str) -> Callable[[PayoutContent, Words], Message]:
     """Return what writes of a payout, paid or failed."""
 
-    def compose(it: Payout, words: Words) -> Message:
+    def compose(it: PayoutContent, words: Words) -> Message:
         _, amount = words.gettext, words.amount(it.amount)
         returned = (
             N_("Your bank returned a payout of {amount}"),
@@ -127,10 +164,12 @@ def payout(subject: str, text: str) -> Callable[[Payout, Words], Message]:
     return compose
 
 
-def entry(subject: str, text: str, label: str, page: str) -> Callable[[Entry, Words], Message]:
+def audit_entry(
+    subject: str, text: str, label: str, page: str
+) -> Callable[[AuditContent, Words], Message]:
     """Return what writes of a change that somebody made, and of the page where it stands."""
 
-    def compose(it: Entry, words: Words) -> Message:
+    def compose(it: AuditContent, words: Words) -> Message:
         _ = words.gettext
         return Message(
             subject=_(subject, shop=words.shop),
@@ -146,7 +185,7 @@ def entry(subject: str, text: str, label: str, page: str) -> Callable[[Entry, Wo
     return compose
 
 
-def account_change(it: AccountChange, words: Words) -> Message:
+def account_change(it: AccountChangeContent, words: Words) -> Message:
     """Write of a change of an account, to its person."""
     _ = words.gettext
     change = _(ACCOUNT_CHANGE[it.change])
@@ -164,7 +203,7 @@ def account_change(it: AccountChange, words: Words) -> Message:
     )
 
 
-def account_change_staff(it: AccountChange, words: Words) -> Message:
+def account_change_staff(it: AccountChangeContent, words: Words) -> Message:
     """Write of a change of an account, to other administrators."""
     _ = words.gettext
     change = _(ACCOUNT_CHANGE[it.change])
@@ -183,7 +222,7 @@ def account_change_staff(it: AccountChange, words: Words) -> Message:
     )
 
 
-def _facts_of_change(it: AccountChange, change: str, words: Words) -> list[Fact]:
+def _facts_of_change(it: AccountChangeContent, change: str, words: Words) -> list[Fact]:
     _ = words.gettext
     return [
         (_("What"), change),
@@ -193,7 +232,7 @@ def _facts_of_change(it: AccountChange, change: str, words: Words) -> list[Fact]
     ]
 
 
-def factors_waiting(it: FactorsWaiting, words: Words) -> Message:
+def factors_waiting(it: FactorResetContent, words: Words) -> Message:
     """Write to whom second factors end after a waiting time, with the link that stops it."""
     _ = words.gettext
     return Message(
@@ -212,7 +251,7 @@ def factors_waiting(it: FactorsWaiting, words: Words) -> Message:
     )
 
 
-def login(it: Login, words: Words) -> Message:
+def login(it: LoginContent, words: Words) -> Message:
     """Write of a login from elsewhere."""
     _ = words.gettext
     return Message(
@@ -233,7 +272,7 @@ def login(it: Login, words: Words) -> Message:
     )
 
 
-def invitation(it: Invitation, words: Words) -> Message:
+def invitation(it: InvitationContent, words: Words) -> Message:
     """Write to whom somebody invites: subject and sentences have no words of the inviter's."""
     _ = words.gettext
     of_merchant = [(_("The merchant calls itself"), words.shop)] if words.shop else []
@@ -257,7 +296,7 @@ def invitation(it: Invitation, words: Words) -> Message:
     )
 
 
-def reset(_it: Reset, words: Words) -> Message:
+def reset(_it: PasswordResetContent, words: Words) -> Message:
     """Write to whoever wants a new password; without a link where staff have made one."""
     _ = words.gettext
     if not words.secret:
@@ -284,7 +323,7 @@ def reset(_it: Reset, words: Words) -> Message:
     )
 
 
-def digest(it: Digest, words: Words) -> Message:
+def digest(it: DigestContent, words: Words) -> Message:
     """Write of what a day brought."""
     _ = words.gettext
     date = words.localizer.moment_in(it.at, words.zone).rpartition(",")[0]
@@ -315,7 +354,7 @@ def digest(it: Digest, words: Words) -> Message:
     )
 
 
-def test(it: Test, words: Words) -> Message:
+def test(it: TestContent, words: Words) -> Message:
     """Write to see that mail arrives."""
     return Message(
         subject=words.gettext("A test of OpenTill's mail"),
@@ -324,7 +363,7 @@ def test(it: Test, words: Words) -> Message:
     )
 
 
-def violated(it: Violated, words: Words) -> Message:
+def violated(it: ViolationsContent, words: Words) -> Message:
     """Write of books that are wrong."""
     _ = words.gettext
     return Message(
@@ -340,7 +379,7 @@ def violated(it: Violated, words: Words) -> Message:
     )
 
 
-def stuck(it: Stuck, words: Words) -> Message:
+def stuck(it: OutageContent, words: Words) -> Message:
     """Write of a gateway that says nothing."""
     _ = words.gettext
     return Message(
@@ -361,7 +400,7 @@ def stuck(it: Stuck, words: Words) -> Message:
     )
 
 
-def approval(it: Approval, words: Words) -> Message:
+def approval(it: ApprovalContent, words: Words) -> Message:
     """Write of something that waits for a second person."""
     _, amount = words.gettext, words.amount(it.amount)
     return Message(
@@ -385,10 +424,12 @@ def approval(it: Approval, words: Words) -> Message:
     )
 
 
-def deadline(text: str, text_responded: str, label: str) -> Callable[[Deadline, Words], Message]:
+def deadline(
+    text: str, text_responded: str, label: str
+) -> Callable[[DeadlineContent, Words], Message]:
     """Return what writes of a dispute's deadline, to members or to staff."""
 
-    def compose(it: Deadline, words: Words) -> Message:
+    def compose(it: DeadlineContent, words: Words) -> Message:
         _, amount = words.gettext, words.amount(it.amount)
         left = words.localizer.duration(it.days * _DAY_MS)
         facts: list[Fact] = [

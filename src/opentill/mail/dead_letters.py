@@ -17,14 +17,14 @@ from opentill.core.errors import Invalid, Unavailable, or_not_found
 from opentill.core.settings import Settings
 from opentill.db.connection import COLLIDED
 from opentill.db.database import Db, Tx
-from opentill.mail import of_audit, of_events, outbox, queries
-from opentill.mail.model import LONGEST_RESULT, OF_NOBODY, NewMail, PutAside
+from opentill.mail import outbox, queries, triggers
+from opentill.mail.model import LONGEST_RESULT, OF_NOBODY, DeadLetter, NewMail
 from opentill.merchants import Actor
 
 _log: Final = structlog.get_logger()
 _T = TypeVar("_T")
 _ROWS: Final = 500  # that are read at once
-_FIRST: Final = PutAside("", -1, "", "", 0)  # before all
+_FIRST: Final = DeadLetter("", -1, "", "", 0)  # before all
 # What is no event's fault, and goes away by itself: it is tried again.
 _PASSING: Final = (
     *COLLIDED,
@@ -40,7 +40,7 @@ _PASSING: Final = (
 )
 
 
-class Reread(msgspec.Struct, frozen=True):
+class RetryResult(msgspec.Struct, frozen=True):
     """How many were read again, how many mails they made, and how many are still put aside."""
 
     read: int = 0
@@ -73,7 +73,7 @@ async def make_each(
     return made
 
 
-async def put(
+async def store(
     tx: Tx, merchant_id: str, number: int, event_id: str, error: Exception, now: int
 ) -> None:
     """Put an event aside, or an entry of the audit log, which is nobody's (``OF_NOBODY``)."""
@@ -89,9 +89,14 @@ async def put(
     )
 
 
-async def reread(
+async def list_dead_letters(tx: Tx, limit: int) -> list[DeadLetter]:
+    """Return the dead letters of all merchants, newest first."""
+    return await queries.EVENTS_PUT_ASIDE.all(tx, limit=limit)
+
+
+async def retry_dead_letters(
     db: Db, settings: Settings, merchant_id: str | None, actor: Actor, now: int
-) -> Reread:
+) -> RetryResult:
     """Read again what was put aside, of one merchant or of all, however long ago that was.
 
     What can be read now makes its mails and is put aside no more; the rest stays, with the reason
@@ -101,10 +106,12 @@ async def reread(
     """
     if not settings.sends_mail:
         raise Invalid("mail", "mail must be set up: there is no mail server")
-    so_far, last = Reread(), _FIRST
+    so_far, last = RetryResult(), _FIRST
     while True:
 
-        async def portion(tx: Tx, after: PutAside = last) -> tuple[Reread, PutAside | None]:
+        async def portion(
+            tx: Tx, after: DeadLetter = last
+        ) -> tuple[RetryResult, DeadLetter | None]:
             await merchants.lock_audit_log(tx)  # first, as everywhere
             done, read_to = await _portion(tx, settings, merchant_id, after, now)
             if read_to or after is _FIRST:
@@ -115,7 +122,7 @@ async def reread(
             return done, read_to
 
         done, read_to = await db.run(portion)
-        so_far = Reread(
+        so_far = RetryResult(
             so_far.read + done.read,
             so_far.mails + done.mails,
             so_far.put_aside + done.put_aside,
@@ -126,14 +133,14 @@ async def reread(
 
 
 async def _portion(
-    tx: Tx, settings: Settings, merchant_id: str | None, after: PutAside, now: int
-) -> tuple[Reread, PutAside | None]:
+    tx: Tx, settings: Settings, merchant_id: str | None, after: DeadLetter, now: int
+) -> tuple[RetryResult, DeadLetter | None]:
     """Read the next rows again; return what came of them, and the last, None if there is none."""
     head = await queries.HEAD.first(tx, merchant_id=OF_NOBODY)
     since = now if head is None else head.since
     still = 0
 
-    async def make(rows: Sequence[PutAside]) -> int:
+    async def make(rows: Sequence[DeadLetter]) -> int:
         wanted: list[NewMail] = []
         for row in rows:
             # Another one who reads them now waits here, and then finds it gone.
@@ -141,27 +148,27 @@ async def _portion(
                 wanted += await _mails(tx, settings, row, since)
         return len(await outbox.queue(tx, settings, wanted, now))
 
-    async def keep(row: PutAside, error: Exception) -> None:
+    async def keep(row: DeadLetter, error: Exception) -> None:
         nonlocal still
         still += 1
-        await put(tx, row.merchant_id, row.number, row.event_id, error, now)
+        await store(tx, row.merchant_id, row.number, row.event_id, error, now)
 
     rows = await queries.ASIDE_AFTER.all(
         tx, only=merchant_id, merchant_id=after.merchant_id, number=after.number, limit=_ROWS
     )
     if not rows:
-        return Reread(), None
+        return RetryResult(), None
     made = await make_each(tx, rows, make, keep)
-    return Reread(len(rows), made, still), rows[-1]
+    return RetryResult(len(rows), made, still), rows[-1]
 
 
-async def _mails(tx: Tx, settings: Settings, row: PutAside, since: int) -> list[NewMail]:
+async def _mails(tx: Tx, settings: Settings, row: DeadLetter, since: int) -> list[NewMail]:
     """Return the mails of what was put aside. Raises NotFound for what is not kept any more."""
     if row.merchant_id == OF_NOBODY:
         entries = await queries.AUDITED.all(tx, after=row.number - 1, limit=1)
-        return await of_audit.mails(tx, entries, since)
+        return await triggers.audit_mails(tx, entries, since)
     event = or_not_found(
         await webhooks.find_numbered(tx, row.merchant_id, row.number),
         f"the event {row.event_id} is not kept any more",
     )
-    return await of_events.mails(tx, settings, row.merchant_id, [event], since)
+    return await triggers.event_mails(tx, settings, row.merchant_id, [event], since)

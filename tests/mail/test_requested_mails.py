@@ -12,7 +12,7 @@ from opentill.core.ids import new_id
 from opentill.core.languages import Language
 from opentill.db import rate_limits
 from opentill.db.database import Db, Tx
-from opentill.mail import composing, letters, outbox
+from opentill.mail import outbox, rendering
 from opentill.mail.model import HOUR_MS, INVITED_PER_DAY, Mail
 from opentill.merchants import Actor
 from opentill.people import queries
@@ -51,14 +51,14 @@ async def test_a_link_that_was_made_by_hand_works_whoever_asks_for_another(db: D
     by_hand = await db.run(lambda tx: people.offer_new_password(tx, email, NOW, actor=TESTER))
     await _ask(db, email)
     (asked,) = await _mails(db, email)
-    told = (await letters.write(db, SETTINGS, asked, NOW + 1)).decode()
+    told = (await rendering.render(db, SETTINGS, asked, NOW + 1)).decode()
     assert "Whoever runs the payments has made a link for that"[:40] in told
     assert "/reset/" not in told
     async with db.connection() as tx:
         link, _ = await people.read_link(tx, by_hand.token, NOW + 1)
         assert link.created_by == TESTER.who
     for late in (LINK_MS, LINK_MS + 1):  # over; and then, of those that were asked for, the newest
-        assert b"/reset/" in await letters.write(db, SETTINGS, asked, NOW + late)
+        assert b"/reset/" in await rendering.render(db, SETTINGS, asked, NOW + late)
 
 
 async def test_whoever_asks_how_often_an_address_gets_a_link_each_twelve_minutes(db: Db) -> None:
@@ -134,7 +134,7 @@ async def test_a_person_and_a_merchant_invite_so_many_in_a_day_and_no_more(db: D
 async def test_the_persons_of_a_merchant_invite_so_many_in_a_day_together(
     db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(composing, "INVITED_BY_MERCHANT_PER_DAY", 3)
+    monkeypatch.setattr(outbox, "INVITED_BY_MERCHANT_PER_DAY", 3)
     merchant_id, _ = await _merchant_and_person(db)
     for number in range(3):
         _, member = await _merchant_and_person(db)
@@ -160,7 +160,7 @@ async def test_an_invitation_says_in_its_subject_nothing_that_the_inviter_has_wr
     )
     await db.run(lambda tx: mail.invite(tx, SETTINGS, wanted, TESTER, NOW))
     (made,) = await _mails(db, invited)
-    parsed = message_from_bytes(await letters.write(db, SETTINGS, made, NOW), policy=policy.SMTP)
+    parsed = message_from_bytes(await rendering.render(db, SETTINGS, made, NOW), policy=policy.SMTP)
     assert isinstance(parsed, EmailMessage)
     assert parsed["subject"] == translate(
         "merchant", language, "You are invited to a team on OpenTill"

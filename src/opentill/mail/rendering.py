@@ -20,11 +20,10 @@ from opentill.core import encryption
 from opentill.core.errors import NotFound
 from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
-from opentill.mail import address, outbox, preferences
-from opentill.mail.address import BadAddress
-from opentill.mail.model import Mail
+from opentill.mail import outbox, smtp, topics
+from opentill.mail.model import Mail, Message, Words
+from opentill.mail.smtp import BadAddress
 from opentill.mail.topics import BY_NAME
-from opentill.mail.words import Message, Words
 from opentill.merchants import Actor, Merchant
 from opentill.web import accent, templates
 from opentill.web.language import Localizer
@@ -57,7 +56,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     test: bool
 
 
-async def write(db: Db, settings: Settings, mail: Mail, now: int) -> bytes:
+async def render(db: Db, settings: Settings, mail: Mail, now: int) -> bytes:
     """Make the message of a row. Raises Unwritable."""
     topic = BY_NAME.get(mail.topic)
     if topic is None:
@@ -70,7 +69,7 @@ async def write(db: Db, settings: Settings, mail: Mail, now: int) -> bytes:
 
     merchant, secret = await db.run(read)
     said = msgspec.json.decode(mail.data, type=topic.data)
-    to_customer = mail.topic in preferences.OF_CUSTOMERS
+    to_customer = mail.topic in topics.CUSTOMER_TOPICS
     own_name = "" if merchant is None else merchant.display_name or merchant.name
     words = Words(
         localizer=Localizer("customer" if to_customer else "merchant", mail.language),
@@ -79,9 +78,9 @@ async def write(db: Db, settings: Settings, mail: Mail, now: int) -> bytes:
         shop=getattr(said, "shop", own_name),
         secret=secret,
     )
-    test = mail.topic in preferences.OF_MONEY and not getattr(said, "livemode", settings.livemode)
+    test = mail.topic in topics.MONEY_TOPICS and not getattr(said, "livemode", settings.livemode)
     draft = Draft(mail=mail, message=topic.compose(said, words), words=words, test=test)
-    return encoded(settings, draft, merchant)
+    return lay_out(settings, draft, merchant)
 
 
 async def _secret(tx: Tx, settings: Settings, mail: Mail, now: int) -> str:
@@ -106,18 +105,18 @@ async def _secret(tx: Tx, settings: Settings, mail: Mail, now: int) -> str:
     return ""
 
 
-def encoded(settings: Settings, draft: Draft, merchant: Merchant | None) -> bytes:
+def lay_out(settings: Settings, draft: Draft, merchant: Merchant | None) -> bytes:
     """Lay a message out, with its headers. Raises Unwritable."""
     mail, message, words = draft.mail, draft.message, draft.words
-    to_customer = mail.topic in preferences.OF_CUSTOMERS
-    utf8 = address.needs_utf8(_to(mail))
+    to_customer = mail.topic in topics.CUSTOMER_TOPICS
+    utf8 = smtp.needs_utf8(_to(mail))
     made = EmailMessage(policy=SMTPUTF8 if utf8 else SMTP)
     try:
         own_name = words.shop if to_customer else None
-        made["From"] = address.sender(settings.mail_from, own_name)
-        made["To"] = address.mailbox("", mail.recipient)
+        made["From"] = smtp.sender_address(settings.mail_from, own_name)
+        made["To"] = smtp.header_address("", mail.recipient)
         if to_customer and merchant is not None and merchant.support_email:
-            reply_to = address.mailbox(words.shop, merchant.support_email)
+            reply_to = smtp.header_address(words.shop, merchant.support_email)
             # In other than ASCII only to whom such an address reaches: else no server need take it.
             if utf8 or reply_to.addr_spec.isascii():
                 made["Reply-To"] = reply_to
@@ -126,7 +125,7 @@ def encoded(settings: Settings, draft: Draft, merchant: Merchant | None) -> byte
         raise Unwritable(msg) from None
     test_mark = words.gettext("TEST")
     subject = f"[{test_mark}] {message.subject}" if draft.test else message.subject
-    made["Subject"] = address.one_line(subject)
+    made["Subject"] = smtp.one_line(subject)
     made["Message-ID"] = mail.message_id
     made["Date"] = formatdate()  # the real time, whatever a sandbox makes of its own
     made["Auto-Submitted"] = "auto-generated"  # RFC 3834: no replies of machines
@@ -150,7 +149,7 @@ def encoded(settings: Settings, draft: Draft, merchant: Merchant | None) -> byte
 
 def _to(mail: Mail) -> str:
     try:
-        return address.envelope(mail.recipient)
+        return smtp.envelope_address(mail.recipient)
     except BadAddress as error:
         msg = f"not sent: {error}"
         raise Unwritable(msg) from None

@@ -11,11 +11,10 @@ from opentill.adjustments import KINDS
 from opentill.core.languages import Area, Language, offered
 from opentill.dashboard.labels import ENDPOINT_PART
 from opentill.db.database import Tx
-from opentill.mail import address, contents, letters, preferences
-from opentill.mail.labels import MOVEMENT_KIND
-from opentill.mail.model import Mail
+from opentill.mail import model, rendering, smtp, topics
+from opentill.mail.merchant_templates import MOVEMENT_KIND
+from opentill.mail.model import Mail, Words
 from opentill.mail.topics import BY_NAME
-from opentill.mail.words import Words
 from opentill.web import refund_failures
 from opentill.web.language import Localizer
 from opentill.web.translations import translate
@@ -115,14 +114,14 @@ def _text(message: EmailMessage, kind: str) -> str:
 def test_every_topic_is_written_in_every_language(name: str, language: Language) -> None:
     topic = BY_NAME[name]
     said = msgspec.convert(SAID[name], topic.data)
-    area: Area = "customer" if name in preferences.OF_CUSTOMERS else "merchant"
+    area: Area = "customer" if name in topics.CUSTOMER_TOPICS else "merchant"
     words = _words(language, area)
     language = words.localizer.language  # English where the area does not have it
     message = topic.compose(said, words)
-    draft = letters.Draft(
+    draft = rendering.Draft(
         mail=_mail(name, language=language), message=message, words=words, test=True
     )
-    read = _read(letters.encoded(settings_of("smtp://mail.test"), draft, None))
+    read = _read(rendering.lay_out(settings_of("smtp://mail.test"), draft, None))
     assert read["Subject"] == f"[{translate(area, language, 'TEST')}] {message.subject}"
     assert read["Message-ID"] == "<mail_1@example.com>"
     assert read["Auto-Submitted"] == "auto-generated"
@@ -140,7 +139,7 @@ def test_every_topic_is_written_in_every_language(name: str, language: Language)
 def test_whoever_hears_of_an_endpoint_that_is_off_hears_where_the_rest_is(
     language: Language,
 ) -> None:
-    said = msgspec.convert(ENTRY, contents.Entry)
+    said = msgspec.convert(ENTRY, model.AuditContent)
     message = BY_NAME["endpoint_disabled"].compose(said, _words(language))
     told = " ".join(message.paragraphs)
     assert translate("merchant", language, ENDPOINT_PART["events"]) in told
@@ -152,7 +151,8 @@ def test_a_payout_that_the_bank_returned_is_not_called_unsent(language: Language
     facts = {"merchant_id": "mer_1", "payout_id": "po_1", "amount": USD, "reason": "AC04"}
     failed, returned = (
         BY_NAME["payout_failed"].compose(
-            msgspec.convert({**facts, "returned": is_returned}, contents.Payout), _words(language)
+            msgspec.convert({**facts, "returned": is_returned}, model.PayoutContent),
+            _words(language),
         )
         for is_returned in (False, True)
     )
@@ -160,7 +160,7 @@ def test_a_payout_that_the_bank_returned_is_not_called_unsent(language: Language
     waits = failed.paragraphs[1:]  # the bank names the account
     assert returned.paragraphs[1:] == waits
     assert len(waits) == 1
-    other = contents.Payout(merchant_id="mer_1", payout_id="po_1", amount=USD, reason="AM04")
+    other = model.PayoutContent(merchant_id="mer_1", payout_id="po_1", amount=USD, reason="AM04")
     assert len(BY_NAME["payout_failed"].compose(other, _words(language)).paragraphs) == 1
     assert returned.facts == failed.facts
 
@@ -179,11 +179,13 @@ HOSTILE: Final = "Evil\r\nBcc: victim@example.com\r\n\r\n<script>alert(1)</scrip
 async def test_names_and_texts_of_others_begin_no_header_and_no_markup(tx: Tx) -> None:
     made = await merchant(tx)
     shop = msgspec.structs.replace(made, name=HOSTILE, support_email="help@b\u00fccher.example")
-    said = msgspec.convert({**SAID["receipt"], "item": HOSTILE, "shop": HOSTILE}, contents.Receipt)
+    said = msgspec.convert(
+        {**SAID["receipt"], "item": HOSTILE, "shop": HOSTILE}, model.ReceiptContent
+    )
     words = _words("en", shop=HOSTILE)
     message = BY_NAME["receipt"].compose(said, words)
-    draft = letters.Draft(mail=_mail("receipt"), message=message, words=words, test=False)
-    read = _read(letters.encoded(settings_of("smtp://mail.test"), draft, shop))
+    draft = rendering.Draft(mail=_mail("receipt"), message=message, words=words, test=False)
+    read = _read(rendering.lay_out(settings_of("smtp://mail.test"), draft, shop))
     assert set(read.keys()) == {
         "From", "To", "Reply-To", "Subject", "Message-ID", "Date", "Auto-Submitted",
         "Content-Language", "MIME-Version", "Content-Type",
@@ -218,20 +220,20 @@ async def test_names_and_texts_of_others_begin_no_header_and_no_markup(tx: Tx) -
 )
 def test_addresses_are_one_and_their_domains_ascii(given: str, taken: str | None) -> None:
     if taken is not None:
-        assert address.envelope(given) == taken
+        assert smtp.envelope_address(given) == taken
         return
-    with pytest.raises(address.BadAddress):
-        address.envelope(given)
+    with pytest.raises(smtp.BadAddress):
+        smtp.envelope_address(given)
 
 
 def _encoded(recipient: str, support_email: str | None, shop: Any) -> EmailMessage:
-    said = msgspec.convert(SAID["receipt"], contents.Receipt)
+    said = msgspec.convert(SAID["receipt"], model.ReceiptContent)
     words = _words("en", shop="Harbour Books")
     mail = msgspec.structs.replace(_mail("receipt"), recipient=recipient)
     message = BY_NAME["receipt"].compose(said, words)
-    draft = letters.Draft(mail=mail, message=message, words=words, test=False)
+    draft = rendering.Draft(mail=mail, message=message, words=words, test=False)
     merchant = msgspec.structs.replace(shop, support_email=support_email)
-    text = letters.encoded(settings_of("smtp://mail.test"), draft, merchant).decode()
+    text = rendering.lay_out(settings_of("smtp://mail.test"), draft, merchant).decode()
     return cast("EmailMessage", message_from_string(text, policy=policy.default))
 
 
@@ -257,7 +259,7 @@ async def test_a_reply_address_that_is_not_ascii_keeps_no_mail_from_other_custom
 def test_members_read_why_a_refund_was_reversed_in_words(language: Language) -> None:
     said = {**SAID["refund_reversed"], "reason": "expired_or_canceled_card"}
     message = BY_NAME["refund_reversed"].compose(
-        msgspec.convert(said, contents.RefundReport), _words(language)
+        msgspec.convert(said, model.RefundReportContent), _words(language)
     )
     text = refund_failures.text_of("expired_or_canceled_card", language)
     assert (translate("merchant", language, "Reason"), text) in message.facts
@@ -265,7 +267,7 @@ def test_members_read_why_a_refund_was_reversed_in_words(language: Language) -> 
 
 @pytest.mark.parametrize("language", offered("merchant"))
 def test_a_customer_reads_that_a_refund_could_not_be_completed(language: Language) -> None:
-    said = msgspec.convert(SAID["refund_failed"], contents.Refund)
+    said = msgspec.convert(SAID["refund_failed"], model.RefundContent)
     message = BY_NAME["refund_failed"].compose(said, _words(language))
     assert "Harbour Books" in message.subject
     assert "9.99" in message.subject

@@ -14,7 +14,7 @@ from opentill.db import rate_limits
 from opentill.db.database import Db, Tx
 from opentill.gateways import RefundOutcome
 from opentill.gateways.model import GatewayRefundEvent
-from opentill.mail import jobs, looking, noting, outbox, queries
+from opentill.mail import jobs, outbox, queries
 from opentill.mail.model import Mail
 from opentill.orders import Order, Payer
 from opentill.people import Browser
@@ -34,7 +34,7 @@ async def _mails(tx: Tx) -> list[Mail]:
 
 
 async def _noted(db: Db, now: int = NOW) -> int:
-    return await noting.events(db, SETTINGS, now)
+    return await jobs.queue_event_mails(db, SETTINGS, now)
 
 
 async def _open(db: Db, **what: Any) -> Order:
@@ -131,7 +131,7 @@ async def test_members_hear_of_disputes_keys_and_accounts_by_their_role(db: Db) 
     await db.run(lambda tx: payouts.change_account(tx, shop, IBAN, TESTER, rule, NOW))
     for _ in range(2):
         await _noted(db)
-        await noting.audit_log(db, SETTINGS, NOW)
+        await jobs.queue_audit_mails(db, SETTINGS, NOW)
     async with db.connection() as tx:
         made = await _mails(tx)
     assert sorted((one.topic, one.recipient) for one in made) == [
@@ -208,7 +208,7 @@ async def _change_endpoint(db: Db, shop: str) -> None:
 async def test_a_login_from_elsewhere_is_mailed_once(db: Db) -> None:
     order = await _open(db)
     await db.run(lambda tx: _member(tx, order.merchant_id, "owner", "owner@example.com"))
-    await noting.begin(db, NOW)
+    await jobs.find_start(db, NOW)
 
     async def log_in(address: str, device: str, *, out: bool = False) -> None:
         async def work(tx: Tx) -> None:
@@ -222,10 +222,10 @@ async def test_a_login_from_elsewhere_is_mailed_once(db: Db) -> None:
     await log_in("192.0.2.1", "Testfox/1.0")
     await log_in("192.0.2.1", "Testfox/2.5")  # the same, newer
     await log_in("203.0.113.5", "Testfox/1.0")
-    assert await looking.logins(db, SETTINGS, NOW + 2) == 2
-    assert await looking.logins(db, SETTINGS, NOW + 3) == 0
+    assert await jobs.queue_login_mails(db, SETTINGS, NOW + 2) == 2
+    assert await jobs.queue_login_mails(db, SETTINGS, NOW + 3) == 0
     await log_in("203.0.113.6", "Testfox/1.0", out=True)  # by somebody who was quick
-    assert await looking.logins(db, SETTINGS, NOW + 4) == 1
+    assert await jobs.queue_login_mails(db, SETTINGS, NOW + 4) == 1
     async with db.connection() as tx:
         assert await queries.LOGGED_IN.all(tx, since=NOW, limit=10) == []
         left = [await tx.fetchval("select count(*) from begun_logins")]
@@ -246,10 +246,10 @@ async def test_a_digest_comes_once_in_the_morning_of_the_merchants_zone(db: Db) 
 
     await db.run(prepare)
     midnight = 1_750_009_500_000  # 2025-06-15T17:45Z: 23:30 of the 15th in Kathmandu
-    assert await looking.digests(db, SETTINGS, midnight + HOUR_MS) == 0
+    assert await jobs.queue_digests(db, SETTINGS, midnight + HOUR_MS) == 0
     morning = midnight + 8 * HOUR_MS
-    assert await looking.digests(db, SETTINGS, morning) == 1
-    assert await looking.digests(db, SETTINGS, morning + HOUR_MS) == 0
+    assert await jobs.queue_digests(db, SETTINGS, morning) == 1
+    assert await jobs.queue_digests(db, SETTINGS, morning + HOUR_MS) == 0
     async with db.connection() as tx:
         (made,) = await _mails(tx)
     assert (made.recipient, made.language) == ("finance@example.com", "zh-Hans")
@@ -269,13 +269,13 @@ async def test_a_digest_has_all_of_its_day_or_waits_for_it(db: Db) -> None:
     async with db.connection() as tx:
         await tx.execute("update balances set entries = 0")  # as if there were too many to count
         assert await figures.behind_since(tx, shop) == NOW
-    assert await looking.digests(db, SETTINGS, morning) == 0
+    assert await jobs.queue_digests(db, SETTINGS, morning) == 0
     async with db.connection() as tx:
         await tx.execute(
             "update balances b set entries = (select max(number) from entries e"
             " where (e.merchant_id, e.currency) = (b.merchant_id, b.currency))"
         )
-    assert await looking.digests(db, SETTINGS, morning + 1) == 1
+    assert await jobs.queue_digests(db, SETTINGS, morning + 1) == 1
     async with db.connection() as tx:
         assert await figures.behind_since(tx, shop) is None
         (made,) = await _mails(tx)
@@ -293,12 +293,12 @@ async def test_members_of_a_closed_merchant_get_no_mail_any_more(db: Db) -> None
             await merchants.change_status(tx, shop, event, TESTER, NOW)
         return shop
 
-    await noting.begin(db, NOW)
+    await jobs.find_start(db, NOW)
     shop = await db.run(prepare)
     morning = NOW - NOW % (24 * HOUR_MS) + 32 * HOUR_MS
-    assert await looking.digests(db, SETTINGS, morning) == 0
+    assert await jobs.queue_digests(db, SETTINGS, morning) == 0
     await db.run(lambda tx: merchants.create_key(tx, shop, "production", NOW, actor=TESTER))
-    assert await noting.audit_log(db, SETTINGS, NOW) > 0
+    assert await jobs.queue_audit_mails(db, SETTINGS, NOW) > 0
     async with db.connection() as tx:
         topics = {one.topic for one in await _mails(tx)}
         assert topics == {"account_change"}, "of their own accounts"
@@ -395,25 +395,25 @@ async def test_an_event_that_no_mail_can_be_made_of_is_put_aside_and_all_others_
         assert {(one.merchant_id, one.topic) for one in made} == {
             (bad.merchant_id, "refund"), (other.merchant_id, "receipt"),
         }  # fmt: skip
-        (aside,) = await mail.events_put_aside(tx, 10)
+        (aside,) = await mail.list_dead_letters(tx, 10)
         assert aside.merchant_id == bad.merchant_id
         assert "`order_id`" in aside.reason
         assert (await mail.state(tx, NOW)).put_aside == 1
         assert (await mail.state(tx, NOW + 25 * HOUR_MS)).put_aside == 0
         await tx.execute("update events set body = replace(body, 'ann@example.com', 'order_id')")
     late = NOW + 90 * 24 * HOUR_MS
-    done = await mail.reread(db, SETTINGS, other.merchant_id, TESTER, late)
-    assert done == mail.Reread(0, 0, 0)
-    done = await mail.reread(db, SETTINGS, None, TESTER, late)
-    assert done == mail.Reread(1, 1, 0)
+    done = await mail.retry_dead_letters(db, SETTINGS, other.merchant_id, TESTER, late)
+    assert done == mail.RetryResult(0, 0, 0)
+    done = await mail.retry_dead_letters(db, SETTINGS, None, TESTER, late)
+    assert done == mail.RetryResult(1, 1, 0)
     async with db.connection() as tx:
         assert [one.topic for one in await _mails(tx)].count("receipt") == 2
-        assert await mail.events_put_aside(tx, 10) == []
+        assert await mail.list_dead_letters(tx, 10) == []
 
 
 async def test_an_audit_entry_that_no_mail_can_be_made_of_holds_up_no_other(db: Db) -> None:
     bad, good = [(await _open(db)).merchant_id for _ in range(2)]
-    await noting.begin(db, NOW)
+    await jobs.find_start(db, NOW)
 
     async def work(tx: Tx) -> None:
         await tx.execute(
@@ -427,17 +427,21 @@ async def test_an_audit_entry_that_no_mail_can_be_made_of_holds_up_no_other(db: 
             await merchants.create_key(tx, merchant_id, "production", NOW, actor=TESTER)
 
     await db.run(work)
-    assert await noting.audit_log(db, SETTINGS, NOW) > 0
-    assert await noting.audit_log(db, SETTINGS, NOW) == 0
+    assert await jobs.queue_audit_mails(db, SETTINGS, NOW) > 0
+    assert await jobs.queue_audit_mails(db, SETTINGS, NOW) == 0
     async with db.connection() as tx:
         assert {one.merchant_id for one in await _mails(tx) if one.merchant_id} == {good}
-        (aside,) = await mail.events_put_aside(tx, 10)
+        (aside,) = await mail.list_dead_letters(tx, 10)
         assert (aside.merchant_id, aside.event_id) == ("", f"audit {aside.number}")
-    assert await mail.reread(db, SETTINGS, None, TESTER, NOW) == mail.Reread(1, 0, 1)
+    assert await mail.retry_dead_letters(db, SETTINGS, None, TESTER, NOW) == mail.RetryResult(
+        1, 0, 1
+    )
     async with db.connection() as tx:
-        assert (await mail.events_put_aside(tx, 10))[0].created_at == aside.created_at
+        assert (await mail.list_dead_letters(tx, 10))[0].created_at == aside.created_at
         await tx.execute("update mail_preferences set language = 'zh-Hans'")
-    assert await mail.reread(db, SETTINGS, None, TESTER, NOW) == mail.Reread(1, 1, 0)
+    assert await mail.retry_dead_letters(db, SETTINGS, None, TESTER, NOW) == mail.RetryResult(
+        1, 1, 0
+    )
     await db.run(lambda tx: queries.PUT_ASIDE.run(
         tx, merchant_id="", number=1, event_id="audit 1", reason="", now=NOW
     ))  # fmt: skip
@@ -454,7 +458,7 @@ async def test_a_merchant_whose_events_cannot_be_read_is_passed_over_until_the_n
         await db.run(lambda tx, order=order: _pay(tx, order))
     async with db.connection() as tx:  # read further than there are events
         await tx.execute("insert into mail_heads values ($1, $2, 0)", bad.merchant_id, 2**60)
-    with pytest.raises(noting.Unread, match="1 merchants"):
+    with pytest.raises(jobs.Unread, match="1 merchants"):
         await _noted(db)
     async with db.connection() as tx:
         assert {one.merchant_id for one in await _mails(tx)} == {other.merchant_id}
@@ -464,7 +468,7 @@ async def test_a_merchant_whose_events_cannot_be_read_is_passed_over_until_the_n
 
 async def test_one_kind_of_note_that_fails_stops_no_other(db: Db) -> None:
     order = await _open(db)
-    await noting.begin(db, NOW)
+    await jobs.find_start(db, NOW)
 
     async def work(tx: Tx) -> None:
         await _member(tx, order.merchant_id, "owner", "owner@example.com")
@@ -491,8 +495,8 @@ async def test_what_was_put_aside_is_read_again_in_portions(db: Db) -> None:
         )  # fmt: skip
 
     await db.run(put_aside)
-    done = await mail.reread(db, SETTINGS, shop, TESTER, NOW)
-    assert done == mail.Reread(501, 0, 501), "the events are not kept any more"
+    done = await mail.retry_dead_letters(db, SETTINGS, shop, TESTER, NOW)
+    assert done == mail.RetryResult(501, 0, 501), "the events are not kept any more"
     async with db.connection() as tx:
         rows = await tx.fetch(
             "select subject from audit_log where action = 'mail reread' and merchant_id = $1"

@@ -1,16 +1,25 @@
 """Messages to customers: what each says (``contents.py``), in words."""
 
-from opentill.mail.contents import Receipt, Refund
-from opentill.mail.customer_labels import PAYMENT_METHOD
-from opentill.mail.words import Fact, Message, Words
-from opentill.web.translations import NC_
+from typing import Final
+
+from opentill.mail.model import Fact, Message, ReceiptContent, RefundContent, Words
+from opentill.web.translations import N_, NC_
+
+PAYMENT_METHOD: Final = {
+    "CREDIT_CARD": N_("Card"),
+    "ALIPAY": N_("Alipay"),
+    "WECHAT_PAY": N_("WeChat Pay"),
+    "PAYNOW": N_("PayNow"),
+    "CRYPTO": N_("Crypto"),
+    "BANK_TRANSFER": N_("Bank transfer"),
+}
 
 
 def _reference(reference: str, words: Words) -> list[Fact]:
     return [(words.gettext("Order number of the shop"), reference)] if reference else []
 
 
-def receipt(it: Receipt, words: Words) -> Message:
+def receipt(it: ReceiptContent, words: Words) -> Message:
     """Write of an order that was paid, to its customer."""
     _ = words.gettext
     return Message(
@@ -34,7 +43,7 @@ def receipt(it: Receipt, words: Words) -> Message:
     )
 
 
-def refund(it: Refund, words: Words) -> Message:
+def refund(it: RefundContent, words: Words) -> Message:
     """Write of money given back, to its customer."""
     _, amount = words.gettext, words.amount(it.amount)
     return Message(
@@ -55,7 +64,7 @@ def refund(it: Refund, words: Words) -> Message:
     )
 
 
-def refund_failed(it: Refund, words: Words) -> Message:
+def refund_failed(it: RefundContent, words: Words) -> Message:
     """Write of a refund whose money came back to the shop, to its customer."""
     _, amount = words.gettext, words.amount(it.amount)
     return Message(

@@ -7,7 +7,7 @@ import pytest
 from opentill import adjustments, disputes, payouts, people
 from opentill.adjustments import AdjustmentRequest
 from opentill.db.database import Db, Tx
-from opentill.mail import noting, outbox, queries, reminding
+from opentill.mail import jobs, outbox, queries
 from opentill.mail.model import Mail
 from opentill.orders import Order
 from opentill.payouts import PayoutRequest
@@ -61,18 +61,20 @@ async def test_what_needs_a_second_person_is_mailed_once_and_not_to_who_asked(db
     shop = (await db.run(world.merchant)).id
     admin = await db.run(prepare)
     await db.run(lambda tx: ask(tx, "before", "root", NOW - 1))
-    assert await reminding.approvals(db, SETTINGS, NOW) == 0  # it waited before there was mail
+    assert (
+        await jobs.queue_approval_reminders(db, SETTINGS, NOW) == 0
+    )  # it waited before there was mail
     await db.run(lambda tx: ask(tx, "own", admin, NOW))
     big = PayoutRequest(amount_minor=9_900, fee_minor=0, reference="p", reason="weekly", by="root")
     await db.run(lambda tx: payouts.request(tx, shop, big, Decimal(50), NOW))
-    made = [await reminding.approvals(db, SETTINGS, NOW + wait) for wait in (1, 2)]
+    made = [await jobs.queue_approval_reminders(db, SETTINGS, NOW + wait) for wait in (1, 2)]
     assert made == [3, 0]
     assert [(one.recipient, one.language, '"payout"' in one.data) for one in await _mails(db)] == [
         ("finance@example.com", "zh-Hans", False),
         ("admin@example.com", "en", True),
         ("finance@example.com", "zh-Hans", True),
     ]
-    assert await reminding.approvals(db, SETTINGS, NOW + 2 * DAY_MS) == 0
+    assert await jobs.queue_approval_reminders(db, SETTINGS, NOW + 2 * DAY_MS) == 0
 
 
 @pytest.fixture
@@ -91,13 +93,13 @@ async def disputed(db: Db) -> Order:
         return order
 
     order = await db.run(work)
-    await noting.begin(db, NOW)
+    await jobs.find_start(db, NOW)
     return order
 
 
 async def _at(db: Db, days: float) -> int:
     """Look so many days before the deadline, and return how many were reminded."""
-    return await reminding.deadlines(db, SETTINGS, NOW + int((10 - days) * DAY_MS))
+    return await jobs.queue_deadline_reminders(db, SETTINGS, NOW + int((10 - days) * DAY_MS))
 
 
 async def test_three_days_and_one_day_before_a_deadline_both_sides_are_reminded(
