@@ -245,10 +245,10 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "people.queries.LOCK_REFRESHED",
         "people.queries.LOGINS",
         "people.queries.ALL_MEMBERS",
-        "mail.queries.BEHIND",  # the worker's, over all merchants
-        "mail.queries.LOGGED_IN",
+        "mail.queries.UNREAD_MERCHANTS",  # the worker's, over all merchants
+        "mail.queries.NEW_LOGINS",
         "mail.queries.NEAR_DEADLINES",
-        "mail.queries.STUCK",
+        "mail.queries.OUTAGES",
         "payouts.queries.DUE",
         "merchants.queries.APPLIED_BY",
         "merchants.queries.APPLIED_FROM",

@@ -175,7 +175,7 @@ async def _queue_readings(tx: Tx, now: int) -> list[Reading]:
         ages.append(({"queue": name}, queues.age(await queue.oldest(tx), now) / 1000))
     waiting, oldest_ms = await webhook_jobs.waiting(tx, now)
     ages.append(({"queue": "webhooks"}, max(0, oldest_ms) / 1000))
-    mails = await mail.state(tx, now)
+    mails = await mail.queue_state(tx, now)
     ages.append(({"queue": "mail"}, queues.age(mails.oldest, now) / 1000))
     checked = await ledger.count_violations(tx)
     return [
@@ -206,7 +206,7 @@ async def _queue_readings(tx: Tx, now: int) -> list[Reading]:
         _single(
             "mail_events_put_aside_last_day",
             "Events of 24 hours that no mail could be made of, at most 10000",
-            mails.put_aside,
+            mails.dead_letters,
         ),
         _single(
             "attempts_due",

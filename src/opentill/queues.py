@@ -54,7 +54,7 @@ async def read(db: Db, now: int) -> list[Queue]:
     """Return all queues; each length and time is read from an index."""
     async with db.connection() as tx:
         deliveries, oldest_ms = await webhook_jobs.waiting(tx, now)
-        mails = await mail.state(tx, now)
+        mails = await mail.queue_state(tx, now)
         all_queues = [
             Queue("webhooks", deliveries, max(0, oldest_ms)),
             Queue("mail", mails.waiting, age(mails.oldest, now)),

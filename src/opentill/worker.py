@@ -174,8 +174,8 @@ JOBS: Final = (
 )
 # Only with a mail server.
 MAIL_JOBS: Final = (
-    Job("note_events_for_mail", 1.0, mail_jobs.note_events),
-    Job("note_others_for_mail", 15.0, mail_jobs.note_others),
+    Job("note_events_for_mail", 1.0, mail_jobs.read_events),
+    Job("note_others_for_mail", 15.0, mail_jobs.queue_other_mails),
 )
 
 

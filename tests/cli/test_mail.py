@@ -22,7 +22,7 @@ def test_entries_set_aside_are_listed_and_read_again(opentill: Commands) -> None
         try:
             for merchant_id, number, event_id in (("", 1, "audit 1"), (shop, 7, "evt_7")):
                 key = {"merchant_id": merchant_id, "number": number, "event_id": event_id}
-                await queries.PUT_ASIDE.run(tx, **key, reason="KeyError: x", now=world.NOW)
+                await queries.STORE_DEAD_LETTER.run(tx, **key, reason="KeyError: x", now=world.NOW)
         finally:
             await tx.close()
 

@@ -118,7 +118,9 @@ def test_events_that_mail_has_put_aside_are_listed_below_the_queues(shop: Shop) 
     now = server.app.clock()
     for merchant_id, event_id in ((shop.id, "evt_unreadable"), ("", "audit 7")):
         row = {"merchant_id": merchant_id, "number": 7, "event_id": event_id, "now": now}
-        server.tx(lambda tx, row=row: mail_queries.PUT_ASIDE.run(tx, **row, reason="Key: <b>"))
+        server.tx(
+            lambda tx, row=row: mail_queries.STORE_DEAD_LETTER.run(tx, **row, reason="Key: <b>")
+        )
     text = visible_text(auditor.get("/console/queues").text)
     assert "evt_unreadable Key: <b>" in text, text
     assert "– audit 7 Key:" in text, text

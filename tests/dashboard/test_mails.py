@@ -28,7 +28,7 @@ def mailing(api_server: ApiServer) -> Iterator[ApiServer]:
 
 
 def _mails(api_server: ApiServer, **wanted: str) -> list[Mail]:
-    found: list[Mail] = api_server.tx(lambda tx: outbox.newest(tx, None, None, 200))
+    found: list[Mail] = api_server.tx(lambda tx: outbox.list_newest(tx, None, None, 200))
     return [
         one for one in found if all(getattr(one, name) == text for name, text in wanted.items())
     ]
@@ -64,7 +64,9 @@ def test_what_went_out_is_listed_and_sent_again_once_for_each_form(
     async def unknown(tx: Any) -> None:
         now = mailing.app.clock()
         await queries.CLAIM.all(tx, now=now, lease_until=now, limit=1000)
-        await queries.LAPSE.run(tx, now=now, result="unknown: the worker stopped", limit=1000)
+        await queries.EXPIRE_LEASES.run(
+            tx, now=now, result="unknown: the worker stopped", limit=1000
+        )
 
     mailing.tx(unknown)
     page = support.get(place).text

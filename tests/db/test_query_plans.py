@@ -44,7 +44,7 @@ WHOLE: Final = {
     "reconciliation.queries.BETWEEN": "a period of a gateway's report",
     "reconciliation.queries.NAMED": "a period of a gateway's report",
     "reconciliation.queries.HAS_PAYMENTS": "a period of a gateway's report",
-    "mail.queries.STUCK": "attempts to be asked about, by the index of just those",
+    "mail.queries.OUTAGES": "attempts to be asked about, by the index of just those",
     "figures.gateway_queries.RECOUNT": "everything is counted anew, as after an upgrade",
     "webhooks.queries.RESEND_RANGE": "a merchant's events of a period, all to be sent again",
 }

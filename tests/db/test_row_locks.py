@@ -200,7 +200,7 @@ CASES: Final = {
         "mails", lambda _: {"now": LATE, "lease_until": LATE, "limit": 1000},
         where="status = 'WAITING'",
     ),
-    "mail.queries.LAPSE": Case(
+    "mail.queries.EXPIRE_LEASES": Case(
         "mails", lambda _: {"now": LATE, "limit": 1000, "result": "unknown"},
         shows=None, where="status = 'SENDING'",
     ),

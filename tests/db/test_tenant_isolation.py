@@ -99,8 +99,9 @@ EXPLAINED: Final = frozenset(
         "list_counts.queries": "CHANGED",
         "figures.queries": "BEHIND BEHIND_OF",
         # the worker's over all merchants, and arrays of several: tests/mail
-        "mail.queries": "ANYWHERE NEWEST CLAIM LAPSE GIVE_UP PRUNE BEHIND AUDITED LOGGED_IN DIGESTS"
-        " EVENTS_PUT_ASIDE PRUNE_PUT_ASIDE ASIDE_AFTER"
+        "mail.queries": "ANYWHERE NEWEST CLAIM EXPIRE_LEASES GIVE_UP PRUNE UNREAD_MERCHANTS"
+        " AUDIT_ENTRIES NEW_LOGINS DIGEST_MERCHANTS"
+        " DEAD_LETTERS PRUNE_DEAD_LETTERS DEAD_LETTERS_AFTER"
         " SKIP_UNREAD NEAR_DEADLINES"
         " QUEUE HEAD LOCK_HEAD HAS_CAUSE",  # the last ones: nought, and nothing yet
         "people.queries  ": "INSERT_LOGIN LOGIN LOGIN_BY_ID LOGIN_OF_API LOCK_REFRESHED LOGINS",
@@ -884,7 +885,7 @@ class Business:
 
         async def attempt(tx: Tx) -> None:
             await mail_queries.CLAIM.all(tx, now=now, lease_until=now + DAY, limit=1000)
-            await mail_queries.PUT_BACK.run(tx, **key, due_at=now)
+            await mail_queries.RELEASE.run(tx, **key, due_at=now)
             await mail_queries.CLAIM.all(tx, now=now, lease_until=now + DAY, limit=1000)
             await mail_queries.RECORD.run(tx, **key, status="SENT", due_at=None)
 
@@ -896,14 +897,14 @@ class Business:
         assert again[0].id == again[1].id
         waiting = {"merchant_id": self.id, "id": again[0].id, "result": "refund reversed"}
         assert api_server.tx(lambda tx: mail_queries.CANCEL.get(tx, **waiting, now=now))
-        assert api_server.tx(lambda tx: mail.of_merchant(tx, self.id, limit=50))
+        assert api_server.tx(lambda tx: mail.list_of_merchant(tx, self.id, limit=50))
         to = sent.recipient
-        assert api_server.tx(lambda tx: mail.of_merchant(tx, self.id, recipient=to, limit=50))
+        assert api_server.tx(lambda tx: mail.list_of_merchant(tx, self.id, recipient=to, limit=50))
         aside = {"merchant_id": self.id, "number": 1, "event_id": "evt_1", "reason": "KeyError"}
-        api_server.tx(lambda tx: mail_queries.PUT_ASIDE.run(tx, **aside, now=now))
+        api_server.tx(lambda tx: mail_queries.STORE_DEAD_LETTER.run(tx, **aside, now=now))
         key = {"merchant_id": self.id, "number": 1}
-        api_server.tx(lambda tx: mail_queries.TAKE_BACK.run(tx, **key))
-        assert api_server.tx(lambda tx: mail.of_order(tx, self.id, order.id))
+        api_server.tx(lambda tx: mail_queries.DELETE_DEAD_LETTER.run(tx, **key))
+        assert api_server.tx(lambda tx: mail.list_of_order(tx, self.id, order.id))
 
     def reading(self) -> None:
         """Lists, totals, exports, statements, checks."""

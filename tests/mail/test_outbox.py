@@ -16,7 +16,7 @@ OF_MERCHANT: Final = {"merchant_id": "mer_x", "before": "mail_~"}
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"),
+    ("name", "filters"),
     [
         ("LIST", {**OF_MERCHANT, "status": EVERY}),
         ("LIST", {**OF_MERCHANT, "status": ["FAILED"]}),
@@ -28,12 +28,12 @@ OF_MERCHANT: Final = {"merchant_id": "mer_x", "before": "mail_~"}
     ],
 )
 async def test_a_list_reads_no_more_than_it_shows(
-    tx: Tx, name: str, wanted: dict[str, Any]
+    tx: Tx, name: str, filters: dict[str, Any]
 ) -> None:
     await tx.execute(
         "insert into mails select 'mer_x', 'mail_' || n, 'test', n, 'owner@example.com', null,"
         f" 'en', '{{}}', null, n, 'SENT', 1, null, '', n, n from generate_series(1, {MANY}) n"
     )
     await tx.execute("analyze mails")
-    read = await most_read(tx, vars(queries)[name], limit=LIMIT, **wanted)
+    read = await most_read(tx, vars(queries)[name], limit=LIMIT, **filters)
     assert read <= LIMIT * len(STATUSES)

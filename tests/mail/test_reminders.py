@@ -41,16 +41,16 @@ async def _staff(
 
 async def _mails(db: Db) -> list[Mail]:
     async with db.connection() as tx:
-        found = await outbox.newest(tx, None, None, 100)
-    return sorted(found, key=lambda one: (one.topic, one.cause, one.recipient))
+        mails = await outbox.list_newest(tx, None, None, 100)
+    return sorted(mails, key=lambda one: (one.topic, one.cause, one.recipient))
 
 
 async def test_what_needs_a_second_person_is_mailed_once_and_not_to_who_asked(db: Db) -> None:
     async def ask(tx: Tx, reference: str, who: str, now: int) -> None:
-        asked = AdjustmentRequest(
+        adjustment = AdjustmentRequest(
             kind="recharge", amount_minor=5_001, reason="lost", by=who, reference=reference
         )
-        await adjustments.request(tx, shop, asked, Decimal(50), now)
+        await adjustments.request(tx, shop, adjustment, Decimal(50), now)
 
     async def prepare(tx: Tx) -> str:
         admin = await _staff(tx, "admin")
@@ -67,8 +67,8 @@ async def test_what_needs_a_second_person_is_mailed_once_and_not_to_who_asked(db
     await db.run(lambda tx: ask(tx, "own", admin, NOW))
     big = PayoutRequest(amount_minor=9_900, fee_minor=0, reference="p", reason="weekly", by="root")
     await db.run(lambda tx: payouts.request(tx, shop, big, Decimal(50), NOW))
-    made = [await jobs.queue_approval_reminders(db, SETTINGS, NOW + wait) for wait in (1, 2)]
-    assert made == [3, 0]
+    queued = [await jobs.queue_approval_reminders(db, SETTINGS, NOW + wait) for wait in (1, 2)]
+    assert queued == [3, 0]
     assert [(one.recipient, one.language, '"payout"' in one.data) for one in await _mails(db)] == [
         ("finance@example.com", "zh-Hans", False),
         ("admin@example.com", "en", True),

@@ -1,4 +1,4 @@
-"""From a row to the bytes that are sent: words in three languages, and headers nobody can forge."""
+"""Every topic is rendered in every language, and no text of others can forge a header."""
 
 from email import message_from_bytes, message_from_string, policy
 from email.message import EmailMessage
@@ -11,9 +11,9 @@ from opentill.adjustments import KINDS
 from opentill.core.languages import Area, Language, offered
 from opentill.dashboard.labels import ENDPOINT_PART
 from opentill.db.database import Tx
-from opentill.mail import model, rendering, smtp, topics
+from opentill.mail import model, rendering, smtp
 from opentill.mail.merchant_templates import MOVEMENT_KIND
-from opentill.mail.model import Mail, Words
+from opentill.mail.model import Mail, MessageContext
 from opentill.mail.topics import BY_NAME
 from opentill.web import refund_failures
 from opentill.web.language import Localizer
@@ -36,7 +36,7 @@ DEADLINE: Final = {
     "shop": "Harbour Books", "path": "/dashboard/mer_1/disputes/dp_1", "order_id": "order_1",
     "amount": USD, "reason": "fraud", "respond_by": NOW, "days": 3,
 }  # fmt: skip
-SAID: Final[dict[str, dict[str, Any]]] = {
+CONTENT: Final[dict[str, dict[str, Any]]] = {
     "receipt": {**OF_ORDER, "method": "CREDIT_CARD", "paid_at": NOW},
     "refund": {**OF_ORDER, "refunded": USD, "at": NOW},
     "refund_failed": {**OF_ORDER, "refunded": USD, "at": NOW},
@@ -77,17 +77,17 @@ SAID: Final[dict[str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def _words(language: Language, area: Area = "merchant", **changes: Any) -> Words:
+def _context(language: Language, area: Area = "merchant", **changes: Any) -> MessageContext:
     from zoneinfo import ZoneInfo
 
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "localizer": Localizer(area, language),
         "zone": ZoneInfo("Asia/Tokyo"),
         "public_url": "https://pay.example.com",
         "shop": "Harbour Books",
         "secret": "/invite/abc",
     }
-    return Words(**given | changes)
+    return MessageContext(**defaults | changes)
 
 
 def _mail(topic: str, recipient: str = "ann@example.com", language: Language = "en") -> Mail:
@@ -113,15 +113,15 @@ def _text(message: EmailMessage, kind: str) -> str:
 @pytest.mark.parametrize("name", BY_NAME)
 def test_every_topic_is_written_in_every_language(name: str, language: Language) -> None:
     topic = BY_NAME[name]
-    said = msgspec.convert(SAID[name], topic.data)
-    area: Area = "customer" if name in topics.CUSTOMER_TOPICS else "merchant"
-    words = _words(language, area)
-    language = words.localizer.language  # English where the area does not have it
-    message = topic.compose(said, words)
+    content = msgspec.convert(CONTENT[name], topic.content)
+    area: Area = "customer" if topic.is_for_customers else "merchant"
+    context = _context(language, area)
+    language = context.localizer.language  # English where the area does not have it
+    message = topic.template(content, context)
     draft = rendering.Draft(
-        mail=_mail(name, language=language), message=message, words=words, test=True
+        mail=_mail(name, language=language), message=message, context=context, is_test_mode=True
     )
-    read = _read(rendering.lay_out(settings_of("smtp://mail.test"), draft, None))
+    read = _read(rendering.encode(settings_of("smtp://mail.test"), draft, None))
     assert read["Subject"] == f"[{translate(area, language, 'TEST')}] {message.subject}"
     assert read["Message-ID"] == "<mail_1@example.com>"
     assert read["Auto-Submitted"] == "auto-generated"
@@ -139,20 +139,20 @@ def test_every_topic_is_written_in_every_language(name: str, language: Language)
 def test_whoever_hears_of_an_endpoint_that_is_off_hears_where_the_rest_is(
     language: Language,
 ) -> None:
-    said = msgspec.convert(ENTRY, model.AuditContent)
-    message = BY_NAME["endpoint_disabled"].compose(said, _words(language))
-    told = " ".join(message.paragraphs)
-    assert translate("merchant", language, ENDPOINT_PART["events"]) in told
-    assert "/v1/events" in told
+    content = msgspec.convert(ENTRY, model.AuditContent)
+    message = BY_NAME["endpoint_disabled"].template(content, _context(language))
+    text = " ".join(message.paragraphs)
+    assert translate("merchant", language, ENDPOINT_PART["events"]) in text
+    assert "/v1/events" in text
 
 
 @pytest.mark.parametrize("language", offered("merchant"))
 def test_a_payout_that_the_bank_returned_is_not_called_unsent(language: Language) -> None:
     facts = {"merchant_id": "mer_1", "payout_id": "po_1", "amount": USD, "reason": "AC04"}
     failed, returned = (
-        BY_NAME["payout_failed"].compose(
+        BY_NAME["payout_failed"].template(
             msgspec.convert({**facts, "returned": is_returned}, model.PayoutContent),
-            _words(language),
+            _context(language),
         )
         for is_returned in (False, True)
     )
@@ -161,31 +161,35 @@ def test_a_payout_that_the_bank_returned_is_not_called_unsent(language: Language
     assert returned.paragraphs[1:] == waits
     assert len(waits) == 1
     other = model.PayoutContent(merchant_id="mer_1", payout_id="po_1", amount=USD, reason="AM04")
-    assert len(BY_NAME["payout_failed"].compose(other, _words(language)).paragraphs) == 1
+    assert len(BY_NAME["payout_failed"].template(other, _context(language)).paragraphs) == 1
     assert returned.facts == failed.facts
 
 
 @pytest.mark.parametrize("kind", ["payout", *KINDS])
 def test_whatever_may_wait_for_a_second_person_is_written_of(kind: str) -> None:
     topic = BY_NAME["approval_waiting"]
-    said = msgspec.convert({**SAID["approval_waiting"], "kind": kind}, topic.data)
-    message = topic.compose(said, _words("en"))
-    assert _words("en").gettext(MOVEMENT_KIND[kind]) in message.subject
+    content = msgspec.convert({**CONTENT["approval_waiting"], "kind": kind}, topic.content)
+    message = topic.template(content, _context("en"))
+    assert _context("en").gettext(MOVEMENT_KIND[kind]) in message.subject
 
 
 HOSTILE: Final = "Evil\r\nBcc: victim@example.com\r\n\r\n<script>alert(1)</script> \u202eoof, Inc."
 
 
 async def test_names_and_texts_of_others_begin_no_header_and_no_markup(tx: Tx) -> None:
-    made = await merchant(tx)
-    shop = msgspec.structs.replace(made, name=HOSTILE, support_email="help@b\u00fccher.example")
-    said = msgspec.convert(
-        {**SAID["receipt"], "item": HOSTILE, "shop": HOSTILE}, model.ReceiptContent
+    plain_shop = await merchant(tx)
+    shop = msgspec.structs.replace(
+        plain_shop, name=HOSTILE, support_email="help@b\u00fccher.example"
     )
-    words = _words("en", shop=HOSTILE)
-    message = BY_NAME["receipt"].compose(said, words)
-    draft = rendering.Draft(mail=_mail("receipt"), message=message, words=words, test=False)
-    read = _read(rendering.lay_out(settings_of("smtp://mail.test"), draft, shop))
+    content = msgspec.convert(
+        {**CONTENT["receipt"], "item": HOSTILE, "shop": HOSTILE}, model.ReceiptContent
+    )
+    context = _context("en", shop=HOSTILE)
+    message = BY_NAME["receipt"].template(content, context)
+    draft = rendering.Draft(
+        mail=_mail("receipt"), message=message, context=context, is_test_mode=False
+    )
+    read = _read(rendering.encode(settings_of("smtp://mail.test"), draft, shop))
     assert set(read.keys()) == {
         "From", "To", "Reply-To", "Subject", "Message-ID", "Date", "Auto-Submitted",
         "Content-Language", "MIME-Version", "Content-Type",
@@ -200,7 +204,7 @@ async def test_names_and_texts_of_others_begin_no_header_and_no_markup(tx: Tx) -
 
 
 @pytest.mark.parametrize(
-    ("given", "taken"),
+    ("address", "envelope"),
     [
         ("ann@example.com", "ann@example.com"),
         ("ann@b\u00fccher.example", "ann@xn--bcher-kva.example"),
@@ -218,22 +222,22 @@ async def test_names_and_texts_of_others_begin_no_header_and_no_markup(tx: Tx) -
         ("", None),
     ],
 )
-def test_addresses_are_one_and_their_domains_ascii(given: str, taken: str | None) -> None:
-    if taken is not None:
-        assert smtp.envelope_address(given) == taken
+def test_addresses_are_one_and_their_domains_ascii(address: str, envelope: str | None) -> None:
+    if envelope is not None:
+        assert smtp.envelope_address(address) == envelope
         return
     with pytest.raises(smtp.BadAddress):
-        smtp.envelope_address(given)
+        smtp.envelope_address(address)
 
 
 def _encoded(recipient: str, support_email: str | None, shop: Any) -> EmailMessage:
-    said = msgspec.convert(SAID["receipt"], model.ReceiptContent)
-    words = _words("en", shop="Harbour Books")
+    content = msgspec.convert(CONTENT["receipt"], model.ReceiptContent)
+    context = _context("en", shop="Harbour Books")
     mail = msgspec.structs.replace(_mail("receipt"), recipient=recipient)
-    message = BY_NAME["receipt"].compose(said, words)
-    draft = rendering.Draft(mail=mail, message=message, words=words, test=False)
+    message = BY_NAME["receipt"].template(content, context)
+    draft = rendering.Draft(mail=mail, message=message, context=context, is_test_mode=False)
     merchant = msgspec.structs.replace(shop, support_email=support_email)
-    text = rendering.lay_out(settings_of("smtp://mail.test"), draft, merchant).decode()
+    text = rendering.encode(settings_of("smtp://mail.test"), draft, merchant).decode()
     return cast("EmailMessage", message_from_string(text, policy=policy.default))
 
 
@@ -257,9 +261,9 @@ async def test_a_reply_address_that_is_not_ascii_keeps_no_mail_from_other_custom
 
 @pytest.mark.parametrize("language", offered("merchant"))
 def test_members_read_why_a_refund_was_reversed_in_words(language: Language) -> None:
-    said = {**SAID["refund_reversed"], "reason": "expired_or_canceled_card"}
-    message = BY_NAME["refund_reversed"].compose(
-        msgspec.convert(said, model.RefundReportContent), _words(language)
+    values = {**CONTENT["refund_reversed"], "reason": "expired_or_canceled_card"}
+    message = BY_NAME["refund_reversed"].template(
+        msgspec.convert(values, model.RefundReportContent), _context(language)
     )
     text = refund_failures.text_of("expired_or_canceled_card", language)
     assert (translate("merchant", language, "Reason"), text) in message.facts
@@ -267,8 +271,8 @@ def test_members_read_why_a_refund_was_reversed_in_words(language: Language) -> 
 
 @pytest.mark.parametrize("language", offered("merchant"))
 def test_a_customer_reads_that_a_refund_could_not_be_completed(language: Language) -> None:
-    said = msgspec.convert(SAID["refund_failed"], model.RefundContent)
-    message = BY_NAME["refund_failed"].compose(said, _words(language))
+    content = msgspec.convert(CONTENT["refund_failed"], model.RefundContent)
+    message = BY_NAME["refund_failed"].template(content, _context(language))
     assert "Harbour Books" in message.subject
     assert "9.99" in message.subject
     assert all("Harbour Books" in paragraph for paragraph in message.paragraphs)

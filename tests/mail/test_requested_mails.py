@@ -13,7 +13,7 @@ from opentill.core.languages import Language
 from opentill.db import rate_limits
 from opentill.db.database import Db, Tx
 from opentill.mail import outbox, rendering
-from opentill.mail.model import HOUR_MS, INVITED_PER_DAY, Mail
+from opentill.mail.model import HOUR_MS, INVITATIONS_PER_DAY, Mail
 from opentill.merchants import Actor
 from opentill.people import queries
 from opentill.people.model import LINK_MS
@@ -37,41 +37,41 @@ async def _person(tx: Tx) -> str:
 
 
 async def _ask(db: Db, email: str, now: int = NOW) -> None:
-    await db.run(lambda tx: mail.ask_for_new_password(tx, SETTINGS, email, "en", now))
+    await db.run(lambda tx: mail.request_new_password(tx, SETTINGS, email, "en", now))
 
 
 async def _mails(db: Db, email: str) -> list[Mail]:
     async with db.connection() as tx:
-        found = await outbox.newest(tx, None, None, 100)
-    return [one for one in found if one.recipient == email]
+        mails = await outbox.list_newest(tx, None, None, 100)
+    return [one for one in mails if one.recipient == email]
 
 
 async def test_a_link_that_was_made_by_hand_works_whoever_asks_for_another(db: Db) -> None:
     email = await db.run(_person)
     by_hand = await db.run(lambda tx: people.offer_new_password(tx, email, NOW, actor=TESTER))
     await _ask(db, email)
-    (asked,) = await _mails(db, email)
-    told = (await rendering.render(db, SETTINGS, asked, NOW + 1)).decode()
-    assert "Whoever runs the payments has made a link for that"[:40] in told
-    assert "/reset/" not in told
+    (requested_mail,) = await _mails(db, email)
+    text = (await rendering.render(db, SETTINGS, requested_mail, NOW + 1)).decode()
+    assert "Whoever runs the payments has made a link for that"[:40] in text
+    assert "/reset/" not in text
     async with db.connection() as tx:
         link, _ = await people.read_link(tx, by_hand.token, NOW + 1)
         assert link.created_by == TESTER.who
     for late in (LINK_MS, LINK_MS + 1):  # over; and then, of those that were asked for, the newest
-        assert b"/reset/" in await rendering.render(db, SETTINGS, asked, NOW + late)
+        assert b"/reset/" in await rendering.render(db, SETTINGS, requested_mail, NOW + late)
 
 
 async def test_whoever_asks_how_often_an_address_gets_a_link_each_twelve_minutes(db: Db) -> None:
     """Nobody can use up what the account's person needs a moment later."""
-    known, unknown = await db.run(_person), address()
+    known_email, unknown = await db.run(_person), address()
     start = NOW // HOUR_MS * HOUR_MS
     for minute in range(60):
-        for email in (known, known, unknown):
+        for email in (known_email, known_email, unknown):
             await _ask(db, email, start + minute * MINUTE_MS)
-    assert [len(await _mails(db, email)) for email in (known, unknown)] == [5, 5]
-    await _ask(db, known, start + 60 * MINUTE_MS)
-    await _ask(db, known, start + 65 * MINUTE_MS)
-    assert len(await _mails(db, known)) == 6
+    assert [len(await _mails(db, email)) for email in (known_email, unknown)] == [5, 5]
+    await _ask(db, known_email, start + 60 * MINUTE_MS)
+    await _ask(db, known_email, start + 65 * MINUTE_MS)
+    assert len(await _mails(db, known_email)) == 6
 
 
 async def _merchant_and_person(db: Db) -> tuple[str, Actor]:
@@ -88,8 +88,8 @@ async def _invite(
     place: dict[str, Any] = {"merchant_id": merchant_id, "role": "viewer"}
     if merchant_id is None:
         place = {"staff_role": "auditor"}
-    wanted = mail.NewInvitation(email=email, by="Eve", language="en", **place, **more)
-    _, mailed = await db.run(lambda tx: mail.invite(tx, SETTINGS, wanted, actor, now))
+    invitation = mail.NewInvitation(email=email, by="Eve", language="en", **place, **more)
+    _, mailed = await db.run(lambda tx: mail.invite(tx, SETTINGS, invitation, actor, now))
     return mailed
 
 
@@ -111,7 +111,7 @@ async def test_what_others_have_sent_to_an_address_blocks_nobody_who_invites_it(
 async def test_a_person_and_a_merchant_invite_so_many_in_a_day_and_no_more(db: Db) -> None:
     merchant_id, eve = await _merchant_and_person(db)
     elsewhere, mallory = await _merchant_and_person(db)
-    for number in range(INVITED_PER_DAY):
+    for number in range(INVITATIONS_PER_DAY):
         await _invite(db, merchant_id, eve, address(), NOW + number)
     for place in (merchant_id, elsewhere, None):  # the person, wherever they invite
         with pytest.raises(mail.TooManyInvitations) as refused:
@@ -134,7 +134,7 @@ async def test_a_person_and_a_merchant_invite_so_many_in_a_day_and_no_more(db: D
 async def test_the_persons_of_a_merchant_invite_so_many_in_a_day_together(
     db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "INVITED_BY_MERCHANT_PER_DAY", 3)
+    monkeypatch.setattr(outbox, "INVITATIONS_OF_MERCHANT_PER_DAY", 3)
     merchant_id, _ = await _merchant_and_person(db)
     for number in range(3):
         _, member = await _merchant_and_person(db)
@@ -155,12 +155,14 @@ async def test_an_invitation_says_in_its_subject_nothing_that_the_inviter_has_wr
         return (await world.merchant(tx, name=lure)).id
 
     merchant_id, invited = await db.run(make), address()
-    wanted = mail.NewInvitation(
+    invitation = mail.NewInvitation(
         email=invited, by=lure, language=language, merchant_id=merchant_id, role="viewer"
     )
-    await db.run(lambda tx: mail.invite(tx, SETTINGS, wanted, TESTER, NOW))
-    (made,) = await _mails(db, invited)
-    parsed = message_from_bytes(await rendering.render(db, SETTINGS, made, NOW), policy=policy.SMTP)
+    await db.run(lambda tx: mail.invite(tx, SETTINGS, invitation, TESTER, NOW))
+    (invitation_mail,) = await _mails(db, invited)
+    parsed = message_from_bytes(
+        await rendering.render(db, SETTINGS, invitation_mail, NOW), policy=policy.SMTP
+    )
     assert isinstance(parsed, EmailMessage)
     assert parsed["subject"] == translate(
         "merchant", language, "You are invited to a team on OpenTill"
@@ -170,9 +172,9 @@ async def test_an_invitation_says_in_its_subject_nothing_that_the_inviter_has_wr
         part = parsed.get_body((kind,))
         assert part is not None
         text = re.sub(r"<[^>]+>", " ", part.get_content())
-        said = [line for line in re.sub(r"[ \t]+", " ", text).splitlines() if lure in line]
+        lines = [line for line in re.sub(r"[ \t]+", " ", text).splitlines() if lure in line]
         label = translate("merchant", language, "The merchant calls itself")
         inviter = translate("merchant", language, "Invited by")
-        assert len(said) == 2, text
-        assert label in said[0]
-        assert inviter in said[1]
+        assert len(lines) == 2, text
+        assert label in lines[0]
+        assert inviter in lines[1]

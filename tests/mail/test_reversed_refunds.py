@@ -60,7 +60,7 @@ async def _reverse(db: Db, refund: Refund) -> None:
 
 async def _to_customer(db: Db) -> list[Mail]:
     async with db.connection() as tx:
-        mails = await outbox.newest(tx, None, None, 100)
+        mails = await outbox.list_newest(tx, None, None, 100)
     return [mail for mail in mails if mail.recipient == "ann@example.com"]
 
 

@@ -18,7 +18,7 @@ from support.mail_server import Fault, MailServer, certified, logins
 from support.mailing import each_once, fill, numbered, settings_of, statuses, storm
 
 MINUTE_MS = 60_000
-QUICK = Options(tidy_s=0.0, timeout_s=5.0)
+QUICK = Options(cleanup_s=0.0, timeout_s=5.0)
 
 
 class Clock:
@@ -33,7 +33,7 @@ class Clock:
 
 async def _only(db: Db) -> Mail:
     async with db.connection() as tx:
-        (mail,) = await outbox.newest(tx, None, None, 10)
+        (mail,) = await outbox.list_newest(tx, None, None, 10)
     return mail
 
 
@@ -129,8 +129,8 @@ async def test_delays_grow_until_a_mail_has_failed(db: Db) -> None:
         await mailer.finish()
     assert mail.status == "FAILED"
     assert "451" in mail.result
-    assert mail.attempts == len(waits) == len(QUICK.waits_ms) + 1
-    for wait, meant in zip(waits, QUICK.waits_ms, strict=False):
+    assert mail.attempts == len(waits) == len(QUICK.retry_delays_ms) + 1
+    for wait, meant in zip(waits, QUICK.retry_delays_ms, strict=False):
         assert 0.9 * meant <= wait <= 1.1 * meant
 
 
@@ -147,7 +147,7 @@ async def test_an_absent_mail_server_costs_no_attempts(db: Db) -> None:
 
 async def _first(db: Db) -> Mail:
     async with db.connection() as tx:
-        return (await outbox.newest(tx, None, None, 1))[0]
+        return (await outbox.list_newest(tx, None, None, 1))[0]
 
 
 async def test_what_nobody_has_ended_is_unknown_and_stays_so(db: Db) -> None:
@@ -179,7 +179,7 @@ async def test_a_result_that_comes_late_counts(db: Db) -> None:
         await fill(db, settings, 1)
         async with db.connection() as tx:
             (begun,) = await queries.CLAIM.all(tx, now=clock.now, lease_until=clock.now, limit=1)
-            await queries.LAPSE.run(tx, now=clock.now, result="unknown", limit=1)
+            await queries.EXPIRE_LEASES.run(tx, now=clock.now, result="unknown", limit=1)
             assert (await _only(db)).status == "UNKNOWN"
             await queries.RECORD.run(
                 tx, merchant_id="", id=begun.id, attempts=1, status="SENT", due_at=None,
@@ -192,7 +192,7 @@ async def test_connections_are_encrypted_and_logged_in_and_else_cost_no_attempt(
     db: Db, tmp_path: Path
 ) -> None:
     tls = certified(tmp_path)
-    trusting = msgspec.structs.replace(QUICK, trust=tls.of_clients)
+    trusting = msgspec.structs.replace(QUICK, tls_context=tls.of_clients)
     with MailServer(**logins("shop", "p@ss word", tls.of_server)) as server:
         place = f"127.0.0.1:{server.port}"
         good = f"smtp+starttls://shop:p%40ss%20word@{place}"
@@ -222,8 +222,8 @@ async def test_connections_are_encrypted_and_logged_in_and_else_cost_no_attempt(
 
 
 async def test_without_a_mail_server_nothing_is_written(db: Db) -> None:
-    made = await db.run(lambda tx: outbox.queue(tx, Settings(), [numbered(1)], now_ms()))
-    assert made == []
+    queued_mails = await db.run(lambda tx: outbox.queue(tx, Settings(), [numbered(1)], now_ms()))
+    assert queued_mails == []
     assert await statuses(db) == {}
 
 

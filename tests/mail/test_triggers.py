@@ -30,10 +30,10 @@ HOUR_MS = 3_600_000
 
 
 async def _mails(tx: Tx) -> list[Mail]:
-    return await outbox.newest(tx, None, None, 100)
+    return await outbox.list_newest(tx, None, None, 100)
 
 
-async def _noted(db: Db, now: int = NOW) -> int:
+async def _queue_mails(db: Db, now: int = NOW) -> int:
     return await jobs.queue_event_mails(db, SETTINGS, now)
 
 
@@ -60,57 +60,61 @@ async def _member(tx: Tx, merchant_id: str, role: people.MerchantRole, email: st
     )  # fmt: skip
     await people_queries.INSERT_PERSON.run(tx, person)
     login = await people.begin(tx, person, Browser("192.0.2.1", "Testfox/1.0"), NOW)
-    found = await people_queries.LOGIN.first(tx, token_sha256=people.model.digest(login.token))
-    assert found is not None
-    await people.accept(tx, invited.token, found, NOW)
+    login_row = await people_queries.LOGIN.first(tx, token_sha256=people.model.digest(login.token))
+    assert login_row is not None
+    await people.accept(tx, invited.token, login_row, NOW)
 
 
 async def test_a_payment_makes_one_receipt_in_the_language_of_its_customer(db: Db) -> None:
     order = await _open(db)
-    assert await _noted(db) == 0
+    assert await _queue_mails(db) == 0
     await db.run(lambda tx: _pay(tx, order, "zh-Hant"))
-    assert sum(await asyncio.gather(*(_noted(db) for _ in range(3)))) == 1
-    assert await _noted(db) == 0
+    assert sum(await asyncio.gather(*(_queue_mails(db) for _ in range(3)))) == 1
+    assert await _queue_mails(db) == 0
     async with db.connection() as tx:
-        (made,) = await _mails(tx)
-    assert (made.topic, made.recipient, made.language) == ("receipt", "ann@example.com", "zh-Hant")
-    assert (made.merchant_id, made.order_id, made.status) == (
+        (receipt,) = await _mails(tx)
+    assert (receipt.topic, receipt.recipient, receipt.language) == (
+        "receipt",
+        "ann@example.com",
+        "zh-Hant",
+    )
+    assert (receipt.merchant_id, receipt.order_id, receipt.status) == (
         order.merchant_id,
         order.id,
         "WAITING",
     )
-    said = msgspec.json.decode(made.data)
-    assert said["amount"] == [999, "USD"]
-    assert said["session_id"] == order.checkout_id
+    content = msgspec.json.decode(receipt.data)
+    assert content["amount"] == [999, "USD"]
+    assert content["session_id"] == order.checkout_id
 
 
 async def test_what_is_older_than_the_mail_server_or_a_day_is_not_mailed(db: Db) -> None:
     before, late, now = [await _open(db) for _ in range(3)]
     await db.run(lambda tx: _pay(tx, before, now=NOW - 1))
-    assert await _noted(db, NOW) == 0  # the first look: from now on
+    assert await _queue_mails(db, NOW) == 0  # the first look: from now on
     await db.run(lambda tx: _pay(tx, late, now=NOW + 1))
     await db.run(lambda tx: _pay(tx, now, now=NOW + 25 * HOUR_MS))
-    assert await _noted(db, NOW + 26 * HOUR_MS) == 1
+    assert await _queue_mails(db, NOW + 26 * HOUR_MS) == 1
 
 
 async def test_a_merchant_turns_off_what_its_customers_get(db: Db) -> None:
     order, other = await _open(db), await _open(db)
-    await _noted(db)
+    await _queue_mails(db)
     switches = {"receipts": False, "refunds": True, "digest": False}
     await db.run(
         lambda tx: mail.change_preferences(tx, order.merchant_id, switches, "en", NOW, actor=TESTER)
     )
-    for one in (order, other):
-        paid = await db.run(lambda tx, one=one: _pay(tx, one))
+    for each_order in (order, other):
+        paid = await db.run(lambda tx, each_order=each_order: _pay(tx, each_order))
         refund = await db.run(lambda tx, paid=paid: world.refunded(tx, paid, "1.00"))
         await db.run(lambda tx, refund=refund: world.refund_said(tx, refund, "SUCCEEDED"))
-    await _noted(db)
+    await _queue_mails(db)
     async with db.connection() as tx:
-        made = await _mails(tx)
-    assert sorted((one.merchant_id == order.merchant_id, one.topic) for one in made) == [
+        mails = await _mails(tx)
+    assert sorted((one.merchant_id == order.merchant_id, one.topic) for one in mails) == [
         (False, "receipt"), (False, "refund"), (True, "refund"),
     ]  # fmt: skip
-    assert msgspec.json.decode(made[0].data)["refunded"] == [100, "USD"]
+    assert msgspec.json.decode(mails[0].data)["refunded"] == [100, "USD"]
 
 
 async def test_members_hear_of_disputes_keys_and_accounts_by_their_role(db: Db) -> None:
@@ -122,7 +126,7 @@ async def test_members_hear_of_disputes_keys_and_accounts_by_their_role(db: Db) 
             await _member(tx, shop, role, f"{role}@example.com")
 
     await db.run(prepare)
-    await _noted(db)
+    await _queue_mails(db)
     paid = await db.run(lambda tx: _pay(tx, order))
     await db.run(lambda tx: world.dispute_said(tx, paid, "OPENED", respond_by=NOW + HOUR_MS))
     await db.run(lambda tx: merchants.create_key(tx, shop, "production", NOW, actor=TESTER))
@@ -130,11 +134,11 @@ async def test_members_hear_of_disputes_keys_and_accounts_by_their_role(db: Db) 
     rule = payouts.HoldRule(SETTINGS.secret_key, 3)
     await db.run(lambda tx: payouts.change_account(tx, shop, IBAN, TESTER, rule, NOW))
     for _ in range(2):
-        await _noted(db)
+        await _queue_mails(db)
         await jobs.queue_audit_mails(db, SETTINGS, NOW)
     async with db.connection() as tx:
-        made = await _mails(tx)
-    assert sorted((one.topic, one.recipient) for one in made) == [
+        mails = await _mails(tx)
+    assert sorted((one.topic, one.recipient) for one in mails) == [
         ("account_changed", "finance@example.com"),
         ("account_changed", "owner@example.com"),
         ("dispute_opened", "owner@example.com"),
@@ -158,7 +162,7 @@ async def test_members_hear_of_refunds_that_are_reversed_or_made_at_the_provider
             await _member(tx, shop, role, f"{role}@example.com")
 
     await db.run(prepare)
-    await _noted(db)
+    await _queue_mails(db)
     paid = await db.run(lambda tx: _pay(tx, order))
     for status in ("SUCCEEDED", "REFUSED"):
         outcome = RefundOutcome(status=status, provider_ref="rf_1", reason="account closed")
@@ -174,10 +178,10 @@ async def test_members_hear_of_refunds_that_are_reversed_or_made_at_the_provider
     refund = await db.run(lambda tx: world.refunded(tx, paid, "1.00"))
     await db.run(lambda tx: world.refund_said(tx, refund, "REFUSED"))  # nobody is written to
     for _ in range(2):
-        await _noted(db)
+        await _queue_mails(db)
     async with db.connection() as tx:
-        made = await _mails(tx)
-    assert sorted((one.topic, one.recipient) for one in made) == [
+        mails = await _mails(tx)
+    assert sorted((one.topic, one.recipient) for one in mails) == [
         ("receipt", "ann@example.com"),
         ("refund_at_gateway", "finance@example.com"),
         ("refund_at_gateway", "owner@example.com"),
@@ -194,13 +198,13 @@ async def _change_endpoint(db: Db, shop: str) -> None:
 
     async def work(tx: Tx) -> None:
         fields = webhooks.EndpointFields(url="https://hooks.example.com/a")
-        made, _ = await webhooks.create(tx, shop, fields, check, key, NOW, actor=TESTER)
+        endpoint, _ = await webhooks.create(tx, shop, fields, check, key, NOW, actor=TESTER)
         for change in (
             webhooks.EndpointFields(url="https://other.example.com/a"),
             webhooks.EndpointFields(description="Warehouse"),
             webhooks.EndpointFields(status="DISABLED"),
         ):
-            await webhooks.update(tx, shop, made.id, change, check, NOW, actor=TESTER)
+            await webhooks.update(tx, shop, endpoint.id, change, check, NOW, actor=TESTER)
 
     await db.run(work)
 
@@ -213,9 +217,9 @@ async def test_a_login_from_elsewhere_is_mailed_once(db: Db) -> None:
     async def log_in(address: str, device: str, *, out: bool = False) -> None:
         async def work(tx: Tx) -> None:
             person = await people.find_by_email(tx, "owner@example.com")
-            made = await people.begin(tx, person, Browser(address, device), NOW + 1)
+            new_login = await people.begin(tx, person, Browser(address, device), NOW + 1)
             if out:
-                await people_queries.END_LOGIN.run(tx, person_id=person.id, id=made.id)
+                await people_queries.END_LOGIN.run(tx, person_id=person.id, id=new_login.id)
 
         await db.run(work)
 
@@ -227,7 +231,7 @@ async def test_a_login_from_elsewhere_is_mailed_once(db: Db) -> None:
     await log_in("203.0.113.6", "Testfox/1.0", out=True)  # by somebody who was quick
     assert await jobs.queue_login_mails(db, SETTINGS, NOW + 4) == 1
     async with db.connection() as tx:
-        assert await queries.LOGGED_IN.all(tx, since=NOW, limit=10) == []
+        assert await queries.NEW_LOGINS.all(tx, since=NOW, limit=10) == []
         left = [await tx.fetchval("select count(*) from begun_logins")]
         await people.prune(tx, NOW + HOUR_MS + 1)
         left.append(await tx.fetchval("select count(*) from begun_logins"))
@@ -251,9 +255,9 @@ async def test_a_digest_comes_once_in_the_morning_of_the_merchants_zone(db: Db) 
     assert await jobs.queue_digests(db, SETTINGS, morning) == 1
     assert await jobs.queue_digests(db, SETTINGS, morning + HOUR_MS) == 0
     async with db.connection() as tx:
-        (made,) = await _mails(tx)
-    assert (made.recipient, made.language) == ("finance@example.com", "zh-Hans")
-    assert made.cause == "digest 2025-06-15"
+        (digest,) = await _mails(tx)
+    assert (digest.recipient, digest.language) == ("finance@example.com", "zh-Hans")
+    assert digest.cause == "digest 2025-06-15"
 
 
 async def test_a_digest_has_all_of_its_day_or_waits_for_it(db: Db) -> None:
@@ -278,8 +282,8 @@ async def test_a_digest_has_all_of_its_day_or_waits_for_it(db: Db) -> None:
     assert await jobs.queue_digests(db, SETTINGS, morning + 1) == 1
     async with db.connection() as tx:
         assert await figures.behind_since(tx, shop) is None
-        (made,) = await _mails(tx)
-    (day,) = msgspec.json.decode(made.data)["days"]
+        (digest,) = await _mails(tx)
+    (day,) = msgspec.json.decode(digest.data)["days"]
     assert (day["payments"], day["paid"][0] > 0) == (1, True)
 
 
@@ -302,7 +306,7 @@ async def test_members_of_a_closed_merchant_get_no_mail_any_more(db: Db) -> None
     async with db.connection() as tx:
         topics = {one.topic for one in await _mails(tx)}
         assert topics == {"account_change"}, "of their own accounts"
-        assert await queries.DIGESTS.all(tx) == []
+        assert await queries.DIGEST_MERCHANTS.all(tx) == []
 
 
 async def test_a_receipt_is_sent_again_once_for_each_form(db: Db) -> None:
@@ -317,7 +321,7 @@ async def test_a_receipt_is_sent_again_once_for_each_form(db: Db) -> None:
     first, same, other = await again("one"), await again("one"), await again("two")
     assert first.id == same.id != other.id
     async with db.connection() as tx:
-        assert len(await mail.of_order(tx, paid.merchant_id, paid.id)) == 2
+        assert len(await mail.list_of_order(tx, paid.merchant_id, paid.id)) == 2
 
 
 async def test_an_address_gets_ten_messages_in_an_hour_that_persons_ask_for(
@@ -337,17 +341,19 @@ async def test_an_address_gets_ten_messages_in_an_hour_that_persons_ask_for(
     refused = [one for one in sent if isinstance(one, mail.TooManyMails)]
     assert (len(refused), len(sent)) == (4, 14)
     assert (
-        "at most 10 messages in an hour that persons ask for; another one may be sent in 60 min"
+        "at most 10 messages per hour can be requested for an address; try again in 60 min"
         in str(refused[0].reason)
     )
-    (made, *_) = [one for one in sent if isinstance(one, Mail)]
+    (sent_mail, *_) = [one for one in sent if isinstance(one, Mail)]
     async with db.connection() as tx:
-        assert len(await mail.of_order(tx, paid.merchant_id, paid.id)) == 10
+        assert len(await mail.list_of_order(tx, paid.merchant_id, paid.id)) == 10
         await rate_limits.prune(tx, NOW + HOUR_MS // 2)
         await tx.execute("update mails set status = 'SENT', due_at = null")
     with pytest.raises(mail.TooManyMails):
         await db.run(
-            lambda tx: mail.resend(tx, SETTINGS, paid.merchant_id, made.id, "x", NOW + HOUR_MS - 1)
+            lambda tx: mail.resend(
+                tx, SETTINGS, paid.merchant_id, sent_mail.id, "x", NOW + HOUR_MS - 1
+            )
         )
     assert (await send(20, NOW + HOUR_MS)).status == "WAITING"
 
@@ -355,14 +361,14 @@ async def test_an_address_gets_ten_messages_in_an_hour_that_persons_ask_for(
 async def test_mails_that_ended_long_ago_are_removed(db: Db) -> None:
     order = await _open(db)
     paid = await db.run(lambda tx: _pay(tx, order))
-    made = await db.run(
+    receipt = await db.run(
         lambda tx: mail.send_receipt(tx, SETTINGS, paid.merchant_id, paid.id, "one", NOW)
     )
     async with db.connection() as tx:
         assert await jobs.prune(tx, NOW + 91 * 24 * HOUR_MS) == 0  # it is still to be sent
         await queries.CLAIM.all(tx, now=NOW, lease_until=NOW, limit=1)
-        await queries.LAPSE.run(tx, now=NOW, result="unknown", limit=1)
-        assert (await outbox.find(tx, paid.merchant_id, made.id)).status == "UNKNOWN"
+        await queries.EXPIRE_LEASES.run(tx, now=NOW, result="unknown", limit=1)
+        assert (await outbox.find(tx, paid.merchant_id, receipt.id)).status == "UNKNOWN"
         assert await jobs.prune(tx, NOW + 91 * 24 * HOUR_MS) == 1
 
 
@@ -380,7 +386,7 @@ async def test_an_event_that_no_mail_can_be_made_of_is_put_aside_and_all_others_
 ) -> None:
     bad, other = [await _open(db) for _ in range(2)]
     assert bad.merchant_id < other.merchant_id, "the bad one is read first"
-    assert await _noted(db) == 0
+    assert await _queue_mails(db) == 0
     paid = await db.run(lambda tx: _pay(tx, bad))
     await db.run(lambda tx: _pay(tx, other))
     async with db.connection() as tx:
@@ -388,18 +394,18 @@ async def test_an_event_that_no_mail_can_be_made_of_is_put_aside_and_all_others_
         await tx.execute(spoil.format("merchant_id = $1 and type = 'order.paid'"), bad.merchant_id)
     refund = await db.run(lambda tx: world.refunded(tx, paid, "1.00"))
     await db.run(lambda tx: world.refund_said(tx, refund, "SUCCEEDED"))
-    assert await _noted(db) == 2
-    assert await _noted(db) == 0
+    assert await _queue_mails(db) == 2
+    assert await _queue_mails(db) == 0
     async with db.connection() as tx:
-        made = await _mails(tx)
-        assert {(one.merchant_id, one.topic) for one in made} == {
+        mails = await _mails(tx)
+        assert {(one.merchant_id, one.topic) for one in mails} == {
             (bad.merchant_id, "refund"), (other.merchant_id, "receipt"),
         }  # fmt: skip
         (aside,) = await mail.list_dead_letters(tx, 10)
         assert aside.merchant_id == bad.merchant_id
         assert "`order_id`" in aside.reason
-        assert (await mail.state(tx, NOW)).put_aside == 1
-        assert (await mail.state(tx, NOW + 25 * HOUR_MS)).put_aside == 0
+        assert (await mail.queue_state(tx, NOW)).dead_letters == 1
+        assert (await mail.queue_state(tx, NOW + 25 * HOUR_MS)).dead_letters == 0
         await tx.execute("update events set body = replace(body, 'ann@example.com', 'order_id')")
     late = NOW + 90 * 24 * HOUR_MS
     done = await mail.retry_dead_letters(db, SETTINGS, other.merchant_id, TESTER, late)
@@ -442,7 +448,7 @@ async def test_an_audit_entry_that_no_mail_can_be_made_of_holds_up_no_other(db: 
     assert await mail.retry_dead_letters(db, SETTINGS, None, TESTER, NOW) == mail.RetryResult(
         1, 1, 0
     )
-    await db.run(lambda tx: queries.PUT_ASIDE.run(
+    await db.run(lambda tx: queries.STORE_DEAD_LETTER.run(
         tx, merchant_id="", number=1, event_id="audit 1", reason="", now=NOW
     ))  # fmt: skip
     assert await db.run(lambda tx: jobs.prune(tx, NOW + 91 * 24 * HOUR_MS)) == 1
@@ -453,17 +459,17 @@ async def test_a_merchant_whose_events_cannot_be_read_is_passed_over_until_the_n
 ) -> None:
     bad, other = [await _open(db) for _ in range(2)]
     assert bad.merchant_id < other.merchant_id, "the bad one is read first"
-    assert await _noted(db) == 0
+    assert await _queue_mails(db) == 0
     for order in (bad, other):
         await db.run(lambda tx, order=order: _pay(tx, order))
     async with db.connection() as tx:  # read further than there are events
         await tx.execute("insert into mail_heads values ($1, $2, 0)", bad.merchant_id, 2**60)
-    with pytest.raises(jobs.Unread, match="1 merchants"):
-        await _noted(db)
+    with pytest.raises(jobs.UnreadMerchants, match="1 merchants"):
+        await _queue_mails(db)
     async with db.connection() as tx:
         assert {one.merchant_id for one in await _mails(tx)} == {other.merchant_id}
         await tx.execute("update mail_heads set number = 0 where number = $1", 2**60)
-    assert await _noted(db) == 1
+    assert await _queue_mails(db) == 1
 
 
 async def test_one_kind_of_note_that_fails_stops_no_other(db: Db) -> None:
@@ -479,7 +485,7 @@ async def test_one_kind_of_note_that_fails_stops_no_other(db: Db) -> None:
     await db.run(work)
     app: Any = SimpleNamespace(db=db, settings=SETTINGS, clock=lambda: NOW + 1)
     with pytest.raises(ExceptionGroup) as failed:
-        await jobs.note_others(app)
+        await jobs.queue_other_mails(app)
     assert [type(one) for one in failed.value.exceptions] == [asyncpg.UndefinedTableError]
     async with db.connection() as tx:
         assert [one.topic for one in await _mails(tx)] == ["new_login"]

@@ -15,7 +15,11 @@ from support.mailing import settings_of
 async def main(url: str, smtp_url: str, lease_ms: int, wait_ms: int) -> None:
     db = await Db.connect(url, 4, prepared=pooler.prepared(url), acquire_timeout_s=20)
     options = Options(
-        connections=8, lease_ms=lease_ms, waits_ms=(wait_ms,) * 30, tidy_s=0.2, timeout_s=10
+        connections=8,
+        lease_ms=lease_ms,
+        retry_delays_ms=(wait_ms,) * 30,
+        cleanup_s=0.2,
+        timeout_s=10,
     )
     mailer = Mailer(db, settings_of(smtp_url), now_ms, options)
     while True:

@@ -53,7 +53,7 @@ async def ask(request: PageRequest) -> Response:
         if not known:
             await _count(tx, subject, request.now)
         language = request.localizer.language
-        await mail.ask_for_new_password(tx, request.app.settings, email, language, request.now)
+        await mail.request_new_password(tx, request.app.settings, email, language, request.now)
 
     try:
         await request.app.db.run(work)

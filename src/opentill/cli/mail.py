@@ -68,7 +68,7 @@ def list_(
     chosen = inputs.choice("status", status, mail.STATUSES)
 
     async def work(tx: "Tx") -> "list[Mail]":
-        return await mail.newest(tx, merchant_id, chosen, limit)
+        return await mail.list_newest(tx, merchant_id, chosen, limit)
 
     return output.Result([_shown(one) for one in session.query(work)], _COLUMNS)
 
@@ -143,6 +143,6 @@ def try_(recipient: str, *, as_json: Json = False) -> None:
     except mail.Unreached as error:
         message = f"the mail server of OPENTILL_SMTP_URL cannot be reached: {error}"
         raise ConfigurationError(message) from None
-    result = {"recipient": recipient, "ended": outcome.ended, "said": outcome.detail}
+    result = {"recipient": recipient, "ended": outcome.kind, "said": outcome.detail}
     output.show(result, as_json=as_json)
-    sys.exit(0 if outcome.ended == "sent" else 1)
+    sys.exit(0 if outcome.kind == "sent" else 1)

@@ -34,7 +34,7 @@ async def _page(
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         preferences = await mail.find_preferences(tx, merchant.id)
-        found = await mail.of_merchant(
+        found = await mail.list_of_merchant(
             tx,
             merchant.id,
             before=lists.before(request),

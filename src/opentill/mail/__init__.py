@@ -1,4 +1,4 @@
-"""Mail: what customers, members, people and staff are written, each message once."""
+"""Mail to customers, members, persons and staff; each message is queued once per recipient."""
 
 from opentill.mail.dead_letters import RetryResult, list_dead_letters, retry_dead_letters
 from opentill.mail.model import (
@@ -6,26 +6,26 @@ from opentill.mail.model import (
     DeadLetter,
     Mail,
     Preferences,
-    Queue,
+    QueueState,
     Status,
     TooManyInvitations,
     TooManyMails,
 )
 from opentill.mail.outbox import (
     NewInvitation,
-    ask_for_new_password,
     find_anywhere,
     invite,
     link_shown_to,
+    list_newest,
+    list_of_merchant,
+    list_of_order,
     make_due,
-    newest,
-    of_merchant,
-    of_order,
     offer_new_password,
+    queue_state,
+    request_new_password,
     resend,
     send_receipt,
     skip_waiting,
-    state,
 )
 from opentill.mail.sending import Mailer, Options, check_server, send_test_mail
 from opentill.mail.smtp import Connection, Outcome, Server, Unreached
@@ -43,7 +43,7 @@ __all__ = [
     "Options",
     "Outcome",
     "Preferences",
-    "Queue",
+    "QueueState",
     "RetryResult",
     "Server",
     "Status",
@@ -51,7 +51,6 @@ __all__ = [
     "TooManyMails",
     "Topic",
     "Unreached",
-    "ask_for_new_password",
     "change_preferences",
     "check_server",
     "find_anywhere",
@@ -59,15 +58,16 @@ __all__ = [
     "invite",
     "link_shown_to",
     "list_dead_letters",
+    "list_newest",
+    "list_of_merchant",
+    "list_of_order",
     "make_due",
-    "newest",
-    "of_merchant",
-    "of_order",
     "offer_new_password",
+    "queue_state",
+    "request_new_password",
     "resend",
     "retry_dead_letters",
     "send_receipt",
     "send_test_mail",
     "skip_waiting",
-    "state",
 ]

@@ -1,4 +1,4 @@
-"""The operation of the API for people that writes to somebody: an invitation is mailed, too."""
+"""The operation that invites a member. It belongs to mail, because the invitation is mailed."""
 
 from typing import Final
 
@@ -13,18 +13,18 @@ from opentill.people.wire import InvitationBody, InvitationWithUrl
 async def create_invitation(
     request: ApiRequest[Nothing, InvitationBody], tx: Tx
 ) -> InvitationWithUrl:
-    """Invite somebody."""
+    """Invite a member, by mail if there is a mail server."""
     settings = request.app.settings
-    wanted = NewInvitation(
+    invitation = NewInvitation(
         email=request.body.email,
         by=request.access.login.name,
         merchant_id=request.merchant_id,
         role=request.body.role,
         by_member=True,
     )
-    new, _ = await invite(tx, settings, wanted, handlers.actor(request), request.now)
-    url = settings.public_url.rstrip("/") + new.path if new.is_shown else None
-    return InvitationWithUrl.new(new.link, url)
+    new_link, _ = await invite(tx, settings, invitation, handlers.actor(request), request.now)
+    url = settings.public_url.rstrip("/") + new_link.path if new_link.is_shown else None
+    return InvitationWithUrl.new(new_link.link, url)
 
 
 operations: Final = (

@@ -1,8 +1,8 @@
-"""Messages to customers: what each says (``contents.py``), in words."""
+"""Templates of mails to customers: they make a message of a topic's content."""
 
 from typing import Final
 
-from opentill.mail.model import Fact, Message, ReceiptContent, RefundContent, Words
+from opentill.mail.model import Fact, Message, MessageContext, ReceiptContent, RefundContent
 from opentill.web.translations import N_, NC_
 
 PAYMENT_METHOD: Final = {
@@ -15,80 +15,79 @@ PAYMENT_METHOD: Final = {
 }
 
 
-def _reference(reference: str, words: Words) -> list[Fact]:
-    return [(words.gettext("Order number of the shop"), reference)] if reference else []
+def _reference(reference: str, context: MessageContext) -> list[Fact]:
+    return [(context.gettext("Order number of the shop"), reference)] if reference else []
 
 
-def receipt(it: ReceiptContent, words: Words) -> Message:
-    """Write of an order that was paid, to its customer."""
-    _ = words.gettext
+def receipt(content: ReceiptContent, context: MessageContext) -> Message:
+    """Send the receipt of a paid order."""
+    _ = context.gettext
     return Message(
-        subject=_("Your receipt from {shop}", shop=words.shop),
+        subject=_("Your receipt from {shop}", shop=context.shop),
         paragraphs=[
             _(
                 "Thank you. {shop} has received your payment of {amount}.",
-                shop=words.shop,
-                amount=words.amount(it.amount),
+                shop=context.shop,
+                amount=context.amount(content.amount),
             )
         ],
         facts=[
-            (_("Item"), it.item),
-            (_("Amount"), words.amount(it.amount)),
-            (_("Paid with"), _(PAYMENT_METHOD[it.method]) if it.method else "–"),
-            (_("Paid"), words.when(it.paid_at)),
-            (_("Order"), it.order_id),
-            *_reference(it.reference, words),
+            (_("Item"), content.item),
+            (_("Amount"), context.amount(content.amount)),
+            (_("Paid with"), _(PAYMENT_METHOD[content.method]) if content.method else "–"),
+            (_("Paid"), context.when(content.paid_at)),
+            (_("Order"), content.order_id),
+            *_reference(content.reference, context),
         ],
-        action=(_("See the receipt"), words.url(f"/receipt/{it.session_id}")),
+        action=(_("See the receipt"), context.url(f"/receipt/{content.session_id}")),
     )
 
 
-def refund(it: RefundContent, words: Words) -> Message:
-    """Write of money given back, to its customer."""
-    _, amount = words.gettext, words.amount(it.amount)
+def refund(content: RefundContent, context: MessageContext) -> Message:
+    """Report a refund."""
+    _, amount = context.gettext, context.amount(content.amount)
     return Message(
-        subject=_("{shop} has refunded {amount}", shop=words.shop, amount=amount),
+        subject=_("{shop} has refunded {amount}", shop=context.shop, amount=amount),
         paragraphs=[
-            _("{shop} has refunded {amount} to you.", shop=words.shop, amount=amount),
+            _("{shop} has refunded {amount} to you.", shop=context.shop, amount=amount),
             _("It can take some days until your bank shows it."),
         ],
         facts=[
-            (_("Item"), it.item),
+            (_("Item"), content.item),
             (_("Given back"), amount),
-            (_("Given back in all"), words.amount(it.refunded)),
-            (_(NC_("refund", "When")), words.when(it.at)),
-            (_("Order"), it.order_id),
-            *_reference(it.reference, words),
+            (_("Given back in all"), context.amount(content.refunded)),
+            (_(NC_("refund", "When")), context.when(content.at)),
+            (_("Order"), content.order_id),
+            *_reference(content.reference, context),
         ],
-        action=(_("See the receipt"), words.url(f"/receipt/{it.session_id}")),
+        action=(_("See the receipt"), context.url(f"/receipt/{content.session_id}")),
     )
 
 
-def refund_failed(it: RefundContent, words: Words) -> Message:
-    """Write of a refund whose money came back to the shop, to its customer."""
-    _, amount = words.gettext, words.amount(it.amount)
+def refund_failed(content: RefundContent, context: MessageContext) -> Message:
+    """Report that a refund was reversed."""
+    _, amount = context.gettext, context.amount(content.amount)
     return Message(
-        subject=_("{shop}: your refund of {amount} failed", shop=words.shop, amount=amount),
+        subject=_("{shop}: your refund of {amount} failed", shop=context.shop, amount=amount),
         paragraphs=[
             _(
-                "{shop} refunded {amount} to you, but your bank or payment "
-                "provider sent the money back. The refund to your card or "
-                "account could not be completed.",
-                shop=words.shop,
+                "{shop} refunded {amount} to you, but your bank or payment provider sent the "
+                "money back. The refund to your card or account could not be completed.",
+                shop=context.shop,
                 amount=amount,
             ),
             _(
-                "{shop} has been informed and can refund you again. If it does "
-                "not contact you, please contact the shop.",
-                shop=words.shop,
+                "{shop} has been informed and can refund you again. If it does not contact you, "
+                "please contact the shop.",
+                shop=context.shop,
             ),
         ],
         facts=[
-            (_("Item"), it.item),
+            (_("Item"), content.item),
             (_("Amount"), amount),
-            (_("When"), words.when(it.at)),
-            (_("Order"), it.order_id),
-            *_reference(it.reference, words),
+            (_("When"), context.when(content.at)),
+            (_("Order"), content.order_id),
+            *_reference(content.reference, context),
         ],
-        action=(_("See the receipt"), words.url(f"/receipt/{it.session_id}")),
+        action=(_("See the receipt"), context.url(f"/receipt/{content.session_id}")),
     )

@@ -1,7 +1,7 @@
-"""What no mail can be made of: put aside, until staff have it read again.
+"""Events and audit entries that could not be turned into mail, kept until staff retry them.
 
-What comes after it is read, so that one row that is wrong, or one defect of ours, keeps nobody
-else's mail from being made (decision 0103).
+The worker reads on after a dead letter, so that one bad row, or a defect of ours, cannot hold up
+the mails of others (decision 0103).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,15 +18,15 @@ from opentill.core.settings import Settings
 from opentill.db.connection import COLLIDED
 from opentill.db.database import Db, Tx
 from opentill.mail import outbox, queries, triggers
-from opentill.mail.model import LONGEST_RESULT, OF_NOBODY, DeadLetter, NewMail
+from opentill.mail.model import MAX_RESULT_LENGTH, NO_MERCHANT, DeadLetter, NewMail
 from opentill.merchants import Actor
 
 _log: Final = structlog.get_logger()
 _T = TypeVar("_T")
-_ROWS: Final = 500  # that are read at once
-_FIRST: Final = DeadLetter("", -1, "", "", 0)  # before all
-# What is no event's fault, and goes away by itself: it is tried again.
-_PASSING: Final = (
+_BATCH: Final = 500  # dead letters per transaction
+_BEFORE_FIRST: Final = DeadLetter("", -1, "", "", 0)
+# Errors of the database or the network, which no event causes: the next run tries again.
+_TEMPORARY: Final = (
     *COLLIDED,
     Unavailable,
     OSError,
@@ -41,134 +41,139 @@ _PASSING: Final = (
 
 
 class RetryResult(msgspec.Struct, frozen=True):
-    """How many were read again, how many mails they made, and how many are still put aside."""
+    """How many dead letters were read again, how many mails they caused, and how many remain."""
 
     read: int = 0
     mails: int = 0
-    put_aside: int = 0
+    remaining: int = 0
 
 
-async def make_each(
+async def process_each(
     tx: Tx,
-    found: Sequence[_T],
-    make: Callable[[Sequence[_T]], Awaitable[int]],
-    put_aside: Callable[[_T, Exception], Awaitable[None]],
+    items: Sequence[_T],
+    process: Callable[[Sequence[_T]], Awaitable[int]],
+    store_failed: Callable[[_T, Exception], Awaitable[None]],
 ) -> int:
-    """Return how many mails ``make`` made, of each by itself where not all could be read.
+    """Return how many mails ``process`` queued; if it fails for all items, call it for each.
 
-    One that cannot be read by itself goes to ``put_aside`` with the reason.
+    An item that fails alone is passed to ``store_failed`` with the error.
     """
     try:
-        async with tx.transaction():  # what PostgreSQL refuses takes back this much
-            return await make(found)
-    except _PASSING:
+        async with tx.transaction():  # an error in PostgreSQL rolls back to here
+            return await process(items)
+    except _TEMPORARY:
         raise
     except Exception as error:  # noqa: BLE001 - an event must not hold up those after it
-        if len(found) == 1:
-            await put_aside(found[0], error)
+        if len(items) == 1:
+            await store_failed(items[0], error)
             return 0
-    made = 0
-    for one in found:
-        made += await make_each(tx, [one], make, put_aside)
-    return made
+    mails = 0
+    for item in items:
+        mails += await process_each(tx, [item], process, store_failed)
+    return mails
 
 
 async def store(
     tx: Tx, merchant_id: str, number: int, event_id: str, error: Exception, now: int
 ) -> None:
-    """Put an event aside, or an entry of the audit log, which is nobody's (``OF_NOBODY``)."""
+    """Store an event, or an entry of the audit log (``NO_MERCHANT``), as a dead letter."""
     reason = log.redact(f"{type(error).__name__}: {error}")
     _log.error("mail_event_put_aside", merchant=merchant_id, event_id=event_id, why=reason)
-    await queries.PUT_ASIDE.run(
+    await queries.STORE_DEAD_LETTER.run(
         tx,
         merchant_id=merchant_id,
         number=number,
         event_id=event_id,
-        reason=reason[:LONGEST_RESULT],
+        reason=reason[:MAX_RESULT_LENGTH],
         now=now,
     )
 
 
 async def list_dead_letters(tx: Tx, limit: int) -> list[DeadLetter]:
     """Return the dead letters of all merchants, newest first."""
-    return await queries.EVENTS_PUT_ASIDE.all(tx, limit=limit)
+    return await queries.DEAD_LETTERS.all(tx, limit=limit)
 
 
 async def retry_dead_letters(
     db: Db, settings: Settings, merchant_id: str | None, actor: Actor, now: int
 ) -> RetryResult:
-    """Read again what was put aside, of one merchant or of all, however long ago that was.
+    """Read the dead letters of one merchant, or of all, again, whatever their age.
 
-    What can be read now makes its mails and is put aside no more; the rest stays, with the reason
-    of this time. It goes in portions, each with its entry in the audit log in one transaction, so
-    that others who write there wait for one portion at most, and what was read before something
-    failed stays read. Raises Invalid where there is no mail server.
+    Those that can be read now cause their mails and are deleted; the others remain, with the new
+    reason. Each batch and its entry in the audit log are one transaction, so that other writers of
+    the audit log wait for one batch at most. Raises Invalid without a mail server.
     """
     if not settings.sends_mail:
         raise Invalid("mail", "mail must be set up: there is no mail server")
-    so_far, last = RetryResult(), _FIRST
+    total, last = RetryResult(), _BEFORE_FIRST
     while True:
 
-        async def portion(
-            tx: Tx, after: DeadLetter = last
-        ) -> tuple[RetryResult, DeadLetter | None]:
-            await merchants.lock_audit_log(tx)  # first, as everywhere
-            done, read_to = await _portion(tx, settings, merchant_id, after, now)
-            if read_to or after is _FIRST:
-                subject = f"{done.read} read, {done.mails} mails, {done.put_aside} still put aside"
+        async def retry(tx: Tx, after: DeadLetter = last) -> tuple[RetryResult, DeadLetter | None]:
+            await merchants.lock_audit_log(tx)  # first in the lock order
+            result, last_read = await _retry_batch(tx, settings, merchant_id, after, now)
+            if last_read or after is _BEFORE_FIRST:
+                subject = (
+                    f"{result.read} read, {result.mails} mails, {result.remaining} still put aside"
+                )
                 await merchants.record_audit(
                     tx, actor, "mail reread", merchant_id or "", subject, now
                 )
-            return done, read_to
+            return result, last_read
 
-        done, read_to = await db.run(portion)
-        so_far = RetryResult(
-            so_far.read + done.read,
-            so_far.mails + done.mails,
-            so_far.put_aside + done.put_aside,
+        result, last_read = await db.run(retry)
+        total = RetryResult(
+            total.read + result.read,
+            total.mails + result.mails,
+            total.remaining + result.remaining,
         )
-        if read_to is None:
-            return so_far
-        last = read_to
+        if last_read is None:
+            return total
+        last = last_read
 
 
-async def _portion(
+async def _retry_batch(
     tx: Tx, settings: Settings, merchant_id: str | None, after: DeadLetter, now: int
 ) -> tuple[RetryResult, DeadLetter | None]:
-    """Read the next rows again; return what came of them, and the last, None if there is none."""
-    head = await queries.HEAD.first(tx, merchant_id=OF_NOBODY)
+    """Read the next batch again; return its result and its last row, None if there is none."""
+    head = await queries.HEAD.first(tx, merchant_id=NO_MERCHANT)
     since = now if head is None else head.since
-    still = 0
+    remaining = 0
 
-    async def make(rows: Sequence[DeadLetter]) -> int:
-        wanted: list[NewMail] = []
+    async def process(rows: Sequence[DeadLetter]) -> int:
+        mails: list[NewMail] = []
         for row in rows:
-            # Another one who reads them now waits here, and then finds it gone.
-            if await queries.TAKE_BACK.run(tx, merchant_id=row.merchant_id, number=row.number):
-                wanted += await _mails(tx, settings, row, since)
-        return len(await outbox.queue(tx, settings, wanted, now))
+            # A concurrent retry waits here, and then does not find the row.
+            if await queries.DELETE_DEAD_LETTER.run(
+                tx, merchant_id=row.merchant_id, number=row.number
+            ):
+                mails += await _mails(tx, row, since)
+        return len(await outbox.queue(tx, settings, mails, now))
 
-    async def keep(row: DeadLetter, error: Exception) -> None:
-        nonlocal still
-        still += 1
+    async def store_failed(row: DeadLetter, error: Exception) -> None:
+        nonlocal remaining
+        remaining += 1
         await store(tx, row.merchant_id, row.number, row.event_id, error, now)
 
-    rows = await queries.ASIDE_AFTER.all(
-        tx, only=merchant_id, merchant_id=after.merchant_id, number=after.number, limit=_ROWS
+    rows = await queries.DEAD_LETTERS_AFTER.all(
+        tx,
+        only_merchant_id=merchant_id,
+        merchant_id=after.merchant_id,
+        number=after.number,
+        limit=_BATCH,
     )
     if not rows:
         return RetryResult(), None
-    made = await make_each(tx, rows, make, keep)
-    return RetryResult(len(rows), made, still), rows[-1]
+    mails = await process_each(tx, rows, process, store_failed)
+    return RetryResult(len(rows), mails, remaining), rows[-1]
 
 
-async def _mails(tx: Tx, settings: Settings, row: DeadLetter, since: int) -> list[NewMail]:
-    """Return the mails of what was put aside. Raises NotFound for what is not kept any more."""
-    if row.merchant_id == OF_NOBODY:
-        entries = await queries.AUDITED.all(tx, after=row.number - 1, limit=1)
+async def _mails(tx: Tx, row: DeadLetter, since: int) -> list[NewMail]:
+    """Return the mails of a dead letter. Raises NotFound if its event is no longer stored."""
+    if row.merchant_id == NO_MERCHANT:
+        entries = await queries.AUDIT_ENTRIES.all(tx, after=row.number - 1, limit=1)
         return await triggers.audit_mails(tx, entries, since)
     event = or_not_found(
         await webhooks.find_numbered(tx, row.merchant_id, row.number),
         f"the event {row.event_id} is not kept any more",
     )
-    return await triggers.event_mails(tx, settings, row.merchant_id, [event], since)
+    return await triggers.event_mails(tx, row.merchant_id, [event], since)

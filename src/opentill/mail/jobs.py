@@ -1,12 +1,12 @@
-"""What happened becomes rows of the outbox: the worker reads it after the commit, each thing once.
+"""The worker's jobs of mail, except sending: they turn what happened into rows of the outbox.
 
-A payment writes nothing for mail (decision 0084). Its event is read by its number, which is given
-after the commit, so that nothing is skipped; how far the reading has come is written in the
-transaction that writes the rows, and a row's cause is unique. Where there is no mail server nothing
-of this runs.
+A payment writes nothing for mail (decision 0084). The worker reads events by their numbers, which
+they get after the commit, so that none is skipped. The last number that was read is stored in the
+transaction that queues the mails, and a mail's cause is unique, so that no mail is queued twice.
+Without a mail server no job does anything.
 
-An event, or an entry of the audit log, that no mail can be made of is put aside with the reason,
-for staff to see, and those after it are read on (``aside.py``, decision 0103).
+Logins, digests, alerts and reminders are no events. Their jobs look for them at each run, and the
+cause of a mail says what it is about, so that it is queued once.
 """
 
 import hashlib
@@ -28,102 +28,119 @@ from opentill.core.errors import Unavailable
 from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
 from opentill.figures.model import day_bounds, local
-from opentill.mail import dead_letters, model, outbox, queries, topics, triggers
+from opentill.mail import dead_letters, outbox, queries, topics, triggers
 from opentill.mail.model import (
-    HOUR_MS,
-    KEEP_MS,
-    OF_NOBODY,
+    DAY_MS,
+    MINUTE_MS,
+    NO_MERCHANT,
+    RETENTION_MS,
     ApprovalContent,
-    Audited,
+    AuditEntry,
     DeadlineContent,
-    DigestDue,
+    DigestContent,
+    DigestDay,
+    DigestMerchant,
     Head,
-    LoggedIn,
+    LoginContent,
     NearDeadline,
+    NewLogin,
     NewMail,
+    OutageContent,
+    ViolationsContent,
 )
-from opentill.mail.topics import BY_NAME
 from opentill.webhooks import EventBatch, NumberedEvent
 
 _log: Final = structlog.get_logger()
-LATEST_MS: Final = 24 * HOUR_MS  # what is older when it is read is not mailed any more
-_EVENTS: Final = 500  # read at once
-_BATCHES: Final = 20  # of one merchant, before it is another's turn
-_MERCHANTS: Final = 200
-_ENTRIES: Final = 500
+_MAX_AGE_MS: Final = DAY_MS  # older events, entries and requests cause no mail
+_BATCH: Final = 500  # events, entries, logins or rows to delete per transaction
+_EVENT_BATCHES: Final = 20  # of one merchant before the next one's turn
+_MERCHANTS: Final = 200  # per query
+_DISPUTES: Final = 200  # per transaction
+_DIGEST_HOUR: Final = 7  # in the merchant's time zone
+# A gateway is down if it leaves so many payments unanswered for far longer than it needs.
+_OUTAGE_MS: Final = 15 * MINUTE_MS
+_OUTAGE_THRESHOLD: Final = 3
+_VERSION: Final = re.compile(r"[\d._]+")
+_MAX_DEVICE_LENGTH: Final = 120
+# Stages of reminders: days before a deadline at which a stage begins and ends.
+_REMINDER_STAGES: Final = ((3, 1), (1, 0))
 
 
-class Unread(Exception):
-    """Events of some merchants could not be read now; the log says why."""
+class UnreadMerchants(Exception):
+    """The events of some merchants could not be read; the log says why."""
 
-    def __init__(self, merchants: int) -> None:
-        """``merchants`` is how many."""
-        super().__init__(f"the events of {merchants} merchants are not read for mail")
+    def __init__(self, count: int) -> None:
+        """``count`` is the number of merchants."""
+        super().__init__(f"the events of {count} merchants are not read for mail")
+
+
+# ── events and the audit log ───────────────────────────────────────────────────────────────────
 
 
 async def find_start(db: Db, now: int) -> Head:
-    """Return from when on what happens is mailed: since a mail server was there first."""
+    """Return the head of the audit log, whose ``since`` is when mail was set up: now, if new."""
 
     async def work(tx: Tx) -> Head:
-        found = await queries.HEAD.first(tx, merchant_id=OF_NOBODY)
-        if found is not None:
-            return found
-        last = await queries.LAST_AUDITED.get(tx) or 0
-        await queries.OPEN_HEAD.run(tx, merchant_id=OF_NOBODY, number=last, since=now)
-        return await queries.HEAD.one(tx, merchant_id=OF_NOBODY)
+        head = await queries.HEAD.first(tx, merchant_id=NO_MERCHANT)
+        if head is not None:
+            return head
+        number = await queries.LAST_AUDIT_NUMBER.get(tx) or 0
+        await queries.OPEN_HEAD.run(tx, merchant_id=NO_MERCHANT, number=number, since=now)
+        return await queries.HEAD.one(tx, merchant_id=NO_MERCHANT)
 
     return await db.run(work)
 
 
 async def queue_event_mails(db: Db, settings: Settings, now: int) -> int:
-    """Read the events of all merchants that are not read, and return how many mails they made.
+    """Read the unread events of all merchants; return how many mails they caused.
 
-    Merchants whose events cannot be read now are passed over until the next time. Then it raises
-    Unread, after all the others.
+    Merchants whose events cannot be read are skipped until the next run, and reported by
+    UnreadMerchants after all others.
     """
-    since, made, last = (await find_start(db, now)).since, 0, ""
-    passed_over = 0
+    since, mails, last = (await find_start(db, now)).since, 0, ""
+    skipped = 0
     while True:
         async with db.connection() as tx:
-            behind = await queries.BEHIND.all(tx, after=last, limit=_MERCHANTS)
-        for merchant in behind:
+            unread = await queries.UNREAD_MERCHANTS.all(tx, after=last, limit=_MERCHANTS)
+        for merchant in unread:
             try:
-                made += await _of_merchant(
+                mails += await _read_events(
                     db, settings, merchant.merchant_id, merchant.number, since, now
                 )
             except Unavailable:
-                raise  # nothing can be read of the others, either
-            except Exception:  # noqa: BLE001 - whatever is wrong with one merchant
+                raise  # the database is away for all merchants
+            except Exception:  # noqa: BLE001 - one merchant must not hold up the others
                 _log.exception("mail_merchant_passed_over", merchant=merchant.merchant_id)
-                passed_over += 1
-        if len(behind) < _MERCHANTS:
+                skipped += 1
+        if len(unread) < _MERCHANTS:
             break
-        last = behind[-1].merchant_id
-    if passed_over:
-        raise Unread(passed_over)
-    return made
+        last = unread[-1].merchant_id
+    if skipped:
+        raise UnreadMerchants(skipped)
+    return mails
 
 
-async def _of_merchant(
+async def _read_events(
     db: Db, settings: Settings, merchant_id: str, after: int, since: int, now: int
 ) -> int:
-    made = 0
-    for _ in range(_BATCHES):
-        batch = await webhooks.read(db, merchant_id, after, None, _EVENTS)
-        note = partial(
-            _note, settings=settings, merchant_id=merchant_id, after=after, batch=batch,
+    """Read a merchant's events after a number; return how many mails they caused."""
+    mails = 0
+    for _ in range(_EVENT_BATCHES):
+        batch = await webhooks.read(db, merchant_id, after, None, _BATCH)
+        work = partial(
+            _queue_batch, settings=settings, merchant_id=merchant_id, after=after, batch=batch,
             since=since, now=now,
         )  # fmt: skip
-        noted = await db.run(note)
-        if noted is None:  # another worker was faster
-            return made
-        made, after = made + noted, batch.cursor
+        queued = await db.run(work)
+        if queued is None:
+            break
+        mails, after = mails + queued, batch.cursor
         if not batch.more:
             break
-    return made
+    return mails
 
 
-async def _note(
+async def _queue_batch(
     tx: Tx,
     *,
     settings: Settings,
@@ -133,158 +150,154 @@ async def _note(
     since: int,
     now: int,
 ) -> int | None:
+    """Queue the mails of a batch; return how many, None if another worker read the batch."""
     await queries.OPEN_HEAD.run(tx, merchant_id=merchant_id, number=0, since=since)
     if await queries.LOCK_HEAD.get(tx, merchant_id=merchant_id) != after:
         return None
-    oldest = max(since, now - LATEST_MS)
+    oldest = max(since, now - _MAX_AGE_MS)
 
-    async def make(events: Sequence[NumberedEvent]) -> int:
-        wanted = await triggers.event_mails(tx, settings, merchant_id, events, oldest)
-        return len(await outbox.queue(tx, settings, wanted, now))
+    async def process(events: Sequence[NumberedEvent]) -> int:
+        mails = await triggers.event_mails(tx, merchant_id, events, oldest)
+        return len(await outbox.queue(tx, settings, mails, now))
 
-    async def put_aside(event: NumberedEvent, error: Exception) -> None:
+    async def store_failed(event: NumberedEvent, error: Exception) -> None:
         await dead_letters.store(tx, merchant_id, event.number, event.id, error, now)
 
-    made = await dead_letters.make_each(tx, batch.events, make, put_aside)
+    queued = await dead_letters.process_each(tx, batch.events, process, store_failed)
     await queries.MOVE_HEAD.run(tx, merchant_id=merchant_id, number=batch.cursor)
-    return made
+    return queued
 
 
 async def queue_audit_mails(db: Db, settings: Settings, now: int) -> int:
-    """Read what the audit log has that is not read, and return how many entries it was."""
+    """Read the unread entries of the audit log, and return how many were read."""
     await find_start(db, now)
 
     async def work(tx: Tx) -> int:
-        after = await queries.LOCK_HEAD.get(tx, merchant_id=OF_NOBODY) or 0
-        entries = await queries.AUDITED.all(tx, after=after, limit=_ENTRIES)
+        after = await queries.LOCK_HEAD.get(tx, merchant_id=NO_MERCHANT) or 0
+        entries = await queries.AUDIT_ENTRIES.all(tx, after=after, limit=_BATCH)
 
-        async def make(some: Sequence[Audited]) -> int:
-            wanted = await triggers.audit_mails(tx, some, now - LATEST_MS)
-            return len(await outbox.queue(tx, settings, wanted, now))
+        async def process(unread: Sequence[AuditEntry]) -> int:
+            mails = await triggers.audit_mails(tx, unread, now - _MAX_AGE_MS)
+            return len(await outbox.queue(tx, settings, mails, now))
 
-        async def put_aside(entry: Audited, error: Exception) -> None:
-            await dead_letters.store(
-                tx, OF_NOBODY, entry.number, f"audit {entry.number}", error, now
-            )
+        async def store_failed(entry: AuditEntry, error: Exception) -> None:
+            event_id = f"audit {entry.number}"
+            await dead_letters.store(tx, NO_MERCHANT, entry.number, event_id, error, now)
 
         if entries:
-            await dead_letters.make_each(tx, entries, make, put_aside)
-            await queries.MOVE_HEAD.run(tx, merchant_id=OF_NOBODY, number=entries[-1].number)
+            await dead_letters.process_each(tx, entries, process, store_failed)
+            await queries.MOVE_HEAD.run(tx, merchant_id=NO_MERCHANT, number=entries[-1].number)
         return len(entries)
 
     return await db.run(work)
 
 
-_DAY_MS: Final = 24 * HOUR_MS
-_MANY: Final = 500
-_DIGEST_HOUR: Final = 7  # of the merchant's day
-_STUCK_MS: Final = 15 * 60_000  # far longer than a gateway takes
-_STUCK: Final = 3  # payments, from which on it is the gateway and not one of them
-_VERSION: Final = re.compile(r"[\d._]+")
-_LONGEST_DEVICE: Final = 120
+# ── logins ─────────────────────────────────────────────────────────────────────────────────────
 
 
 async def queue_login_mails(db: Db, settings: Settings, now: int) -> int:
-    """Write to people who logged in with a device, at an address, that they had not used before.
+    """Mail people who logged in from a new device or address; return how many mails are queued.
 
-    What is known is what was written about: the cause of a mail is the person, the device without
-    its version, and the address (of IPv6, its network).
+    A person's known devices and addresses are the causes of earlier mails.
     """
     since = max((await find_start(db, now)).since, now - people.BEGUN_MS)
 
     async def work(tx: Tx) -> int:
-        found = await queries.LOGGED_IN.all(tx, since=since, limit=_MANY)
-        await people.forget_begun(tx, [one.id for one in found])
-        return len(await outbox.queue(tx, settings, [_login(one) for one in found], now))
+        logins = await queries.NEW_LOGINS.all(tx, since=since, limit=_BATCH)
+        await people.forget_begun(tx, [login.id for login in logins])
+        mails = [_login_mail(login) for login in logins]
+        return len(await outbox.queue(tx, settings, mails, now))
 
     return await db.run(work)
 
 
-def _login(login: LoggedIn) -> NewMail:
+def _login_mail(login: NewLogin) -> NewMail:
+    """Return the mail of a login; versions of a device, and a network of IPv6, are one place."""
     place = (login.person_id, _VERSION.sub("", login.device), people.limit_subject(login.address))
     digest = hashlib.sha256(msgspec.json.encode(place)).hexdigest()[:32]
     return NewMail(
-        merchant_id=OF_NOBODY,
+        merchant_id=NO_MERCHANT,
         topic="new_login",
         cause=f"login {digest}",
         recipient=login.email,
         language=login.language,
-        data=model.LoginContent(
-            address=login.address, device=login.device[:_LONGEST_DEVICE], at=login.created_at
+        data=LoginContent(
+            address=login.address, device=login.device[:_MAX_DEVICE_LENGTH], at=login.created_at
         ),
     )
 
 
+# ── alerts to staff ────────────────────────────────────────────────────────────────────────────
+
+
 async def queue_staff_alerts(db: Db, settings: Settings, now: int) -> int:
-    """Write to staff about what is wrong with the books and gateways, once a day each."""
+    """Alert staff to violations in the ledger and outages of gateways, each once a day."""
 
     async def work(tx: Tx) -> int:
-        wanted: list[tuple[str, str, msgspec.Struct]] = []
-        found = (await ledger.count_violations(tx)).violations
-        if found:
-            wanted.append(("books_violated", "books", model.ViolationsContent(found=found)))
-        for one in await queries.STUCK.all(tx, before=now - _STUCK_MS, least=_STUCK):
-            stuck = model.OutageContent(gateway=one.gateway, payments=one.payments, since=one.since)
-            wanted.append(("gateway_away", f"gateway {one.gateway}", stuck))
-        day = now // _DAY_MS
+        alerts: list[tuple[str, str, msgspec.Struct]] = []
+        violations = (await ledger.count_violations(tx)).violations
+        if violations:
+            alerts.append(("books_violated", "books", ViolationsContent(violations=violations)))
+        before = now - _OUTAGE_MS
+        for outage in await queries.OUTAGES.all(tx, before=before, least=_OUTAGE_THRESHOLD):
+            outage_content = msgspec.convert(outage, OutageContent, from_attributes=True)
+            alerts.append(("gateway_away", f"gateway {outage.gateway}", outage_content))
         mails: list[NewMail] = []
-        for name, cause, said in wanted:
-            topic = BY_NAME[name]
-            readers = await topics.find_staff(tx, topic)
-            mails += topics.mails_to_staff(readers, topic, f"{cause} {day}", said)
+        for topic, cause, content in alerts:
+            mails += await topics.mails_to_staff(tx, topic, f"{cause} {now // DAY_MS}", content)
         return len(await outbox.queue(tx, settings, mails, now))
 
     return await db.run(work)
+
+
+# ── digests ────────────────────────────────────────────────────────────────────────────────────
 
 
 async def queue_digests(db: Db, settings: Settings, now: int) -> int:
-    """Write what yesterday brought to members of the merchants that want to know."""
+    """Mail yesterday's figures to members of merchants that get a digest."""
     async with db.connection() as tx:
-        due = await queries.DIGESTS.all(tx)
-    made = 0
-    for one in due:
-        made += await _digest(db, settings, one, now)
-    return made
+        digest_merchants = await queries.DIGEST_MERCHANTS.all(tx)
+    mails = 0
+    for merchant in digest_merchants:
+        mails += await _queue_digest(db, settings, merchant, now)
+    return mails
 
 
-async def _digest(db: Db, settings: Settings, one: DigestDue, now: int) -> int:
-    zone = ZoneInfo(one.time_zone)
-    here = local(now, zone)
-    if here.hour < _DIGEST_HOUR:
+async def _queue_digest(db: Db, settings: Settings, merchant: DigestMerchant, now: int) -> int:
+    merchant_id, zone = merchant.merchant_id, ZoneInfo(merchant.time_zone)
+    local_time = local(now, zone)
+    if local_time.hour < _DIGEST_HOUR:
         return 0
-    day = day_bounds(here.date() - timedelta(days=1), zone)
+    day = day_bounds(local_time.date() - timedelta(days=1), zone)
     cause = f"digest {day.date.isoformat()}"
-
     async with db.connection() as tx:
-        if await queries.HAS_CAUSE.get(tx, merchant_id=one.merchant_id, cause=cause):
+        if await queries.HAS_CAUSE.get(tx, merchant_id=merchant_id, cause=cause):
             return 0
-    await figures.catch_up(db, one.merchant_id)
+    await figures.catch_up(db, merchant_id)
 
     async def work(tx: Tx) -> int:
-        behind = await figures.behind_since(tx, one.merchant_id)
-        if behind is not None and behind < day.until:  # it would be wrong: it is tried again
-            return 0
-        sums = await figures.sum_range(tx, one.merchant_id, day.since, day.until)
-        said = model.DigestContent(
-            merchant_id=one.merchant_id,
+        behind_since = await figures.behind_since(tx, merchant_id)
+        if behind_since is not None and behind_since < day.until:
+            return 0  # figures do not cover the whole day yet; retry on the next run
+        sums = await figures.sum_range(tx, merchant_id, day.since, day.until)
+        content = DigestContent(
+            merchant_id=merchant_id,
             at=day.since,
-            days=[_day(each) for each in sums if any(_moved(each))],
+            days=[_digest_day(currency) for currency in sums if _has_movements(currency)],
         )
-        topic = BY_NAME["digest"]
-        to = await topics.find_members(tx, one.merchant_id, topic)
-        mails = topics.mails_to_members(one.merchant_id, to, topic, cause, said)
+        mails = await topics.mails_to_members(tx, merchant_id, "digest", cause, content)
         return len(await outbox.queue(tx, settings, mails, now))
 
     return await db.run(work)
 
 
-def _moved(sums: figures.CurrencySums) -> tuple[int, ...]:
-    return sums.payments, sums.refunds, sums.disputes, sums.fees_minor
+def _has_movements(sums: figures.CurrencySums) -> bool:
+    return any((sums.payments, sums.refunds, sums.disputes, sums.fees_minor))
 
 
-def _day(sums: figures.CurrencySums) -> model.DigestDay:
+def _digest_day(sums: figures.CurrencySums) -> DigestDay:
     currency = sums.currency
-    return model.DigestDay(
+    return DigestDay(
         payments=sums.payments,
         paid=(sums.paid_minor, currency),
         refunded=(sums.refunded_minor, currency),
@@ -293,103 +306,106 @@ def _day(sums: figures.CurrencySums) -> model.DigestDay:
     )
 
 
-# Days before a deadline at which somebody is reminded, and until how many days before it.
-STAGES: Final = ((3, 1), (1, 0))
-_REMINDERS: Final = 200  # in one transaction
+# ── reminders ──────────────────────────────────────────────────────────────────────────────────
 
 
 async def queue_approval_reminders(db: Db, settings: Settings, now: int) -> int:
-    """Write to whoever may approve a request, but not to who asked for it; of each once."""
-    oldest = max((await find_start(db, now)).since, now - LATEST_MS)
+    """Mail waiting requests to staff who may approve them, except the requester; each once.
+
+    Requests from before mail was set up, or before a restore, are not mailed.
+    """
+    oldest = max((await find_start(db, now)).since, now - _MAX_AGE_MS)
 
     async def work(tx: Tx) -> int:
-        fresh = [one for one in await waiting(tx) if one.created_at >= oldest]
-        if not fresh:
+        requests = [request for request in await waiting(tx) if request.created_at >= oldest]
+        if not requests:
             return 0
-        names = await merchants.names(tx, (one.merchant_id for one in fresh))
-        topic = BY_NAME["approval_waiting"]
-        readers = await topics.find_staff(tx, topic)
+        names = await merchants.names(tx, (request.merchant_id for request in requests))
         mails: list[NewMail] = []
-        for one in fresh:
-            said = ApprovalContent(
-                shop=names[one.merchant_id],
-                kind=one.kind,
-                amount=(one.amount_minor, one.currency),
-                reason=one.reason,
-                who=one.asked_by,
-                at=one.created_at,
+        for request in requests:
+            content = ApprovalContent(
+                shop=names[request.merchant_id],
+                kind=request.kind,
+                amount=(request.amount_minor, request.currency),
+                reason=request.reason,
+                who=request.asked_by,
+                at=request.created_at,
             )
-            others = [
-                reader
-                for reader in readers
-                if people.named(reader.email, reader.person_id) != one.asked_by
-            ]
-            mails += topics.mails_to_staff(others, topic, f"approval {one.id}", said)
+            mails += await topics.mails_to_staff(
+                tx,
+                "approval_waiting",
+                f"approval {request.id}",
+                content,
+                without_person_id=people.person_named(request.asked_by),
+            )
         return len(await outbox.queue(tx, settings, mails, now))
 
     return await db.run(work)
 
 
 async def queue_deadline_reminders(db: Db, settings: Settings, now: int) -> int:
-    """Remind of open disputes three days and one day before their deadline, each time once.
+    """Remind of open disputes three days and one day before their deadline, once each.
 
-    Members are reminded unless they have responded, staff unless they have noted something since.
-    A dispute that was opened later than a reminder is due was mailed of when it was opened.
+    Members are reminded until they have responded, staff until they have added a note after that.
+    A dispute that was opened after a stage had begun gets no reminder of that stage.
     """
     since = (await find_start(db, now)).since
-    made = 0
-    for days, end in STAGES:
-        # What was due before `since` is left out: the deadline is at least `days` after it.
-        after = max(now + end * _DAY_MS, since + days * _DAY_MS - 1)
-        made += await _stage(db, settings, days, after, now)
-    return made
-
-
-async def _stage(db: Db, settings: Settings, days: int, after: int, now: int) -> int:
-    made, last = 0, (after, ids.LAST)
-    while True:
-
-        async def work(tx: Tx, last: tuple[int, str] = last) -> tuple[int, list[NearDeadline]]:
-            near = await queries.NEAR_DEADLINES.all(
-                tx, after=last[0], after_id=last[1], until=now + days * _DAY_MS,
-                length=days * _DAY_MS, stage=f"{days}d", limit=_REMINDERS,
-            )  # fmt: skip
-            mails = [mail for one in near for mail in await _reminders(tx, one, days)]
-            return len(await outbox.queue(tx, settings, mails, now)), near
-
-        noted, near = await db.run(work)
-        made += noted
-        if len(near) < _REMINDERS:
-            return made
-        last = near[-1].respond_by, near[-1].id
-
-
-async def _reminders(tx: Tx, one: NearDeadline, days: int) -> list[NewMail]:
-    cause = f"deadline {one.id} {one.respond_by} {days}d"
-    said = DeadlineContent(
-        shop=one.merchant_name,
-        path=f"/dashboard/{one.merchant_id}/disputes/{one.id}",
-        order_id=one.order_id,
-        amount=(one.amount_minor, one.currency),
-        reason=one.reason,
-        respond_by=one.respond_by,
-        days=days,
-        responded=one.responded,
-    )
-    mails: list[NewMail] = []
-    if not one.responded:
-        topic = BY_NAME["dispute_deadline"]
-        to = await topics.find_members(tx, one.merchant_id, topic)
-        mails += topics.mails_to_members(one.merchant_id, to, topic, cause, said)
-    if not one.handled:
-        topic = BY_NAME["dispute_deadline_staff"]
-        of_staff = msgspec.structs.replace(said, path=f"/console/disputes/{one.id}")
-        mails += topics.mails_to_staff(await topics.find_staff(tx, topic), topic, cause, of_staff)
+    mails = 0
+    for days, end in _REMINDER_STAGES:
+        # Leave out stages that began before `since`: their deadlines are less than `days` after it.
+        after = max(now + end * DAY_MS, since + days * DAY_MS - 1)
+        mails += await _queue_stage(db, settings, days, after, now)
     return mails
 
 
-_BATCH: Final = 500
-_OTHERS: Final = (
+async def _queue_stage(db: Db, settings: Settings, days: int, after: int, now: int) -> int:
+    """Queue the reminders of one stage, of disputes with a deadline later than ``after``."""
+    mails, last = 0, (after, ids.LAST)
+    while True:
+
+        async def work(tx: Tx, last: tuple[int, str] = last) -> tuple[int, list[NearDeadline]]:
+            disputes = await queries.NEAR_DEADLINES.all(
+                tx, after=last[0], after_id=last[1], until=now + days * DAY_MS,
+                length=days * DAY_MS, stage=f"{days}d", limit=_DISPUTES,
+            )  # fmt: skip
+            reminders = [
+                mail for dispute in disputes for mail in await _reminders(tx, dispute, days)
+            ]
+            return len(await outbox.queue(tx, settings, reminders, now)), disputes
+
+        queued, disputes = await db.run(work)
+        mails += queued
+        if len(disputes) < _DISPUTES:
+            return mails
+        last = disputes[-1].respond_by, disputes[-1].id
+
+
+async def _reminders(tx: Tx, dispute: NearDeadline, days: int) -> list[NewMail]:
+    cause = f"deadline {dispute.id} {dispute.respond_by} {days}d"
+    content = DeadlineContent(
+        shop=dispute.merchant_name,
+        path=f"/dashboard/{dispute.merchant_id}/disputes/{dispute.id}",
+        order_id=dispute.order_id,
+        amount=(dispute.amount_minor, dispute.currency),
+        reason=dispute.reason,
+        respond_by=dispute.respond_by,
+        days=days,
+        responded=dispute.responded,
+    )
+    mails: list[NewMail] = []
+    if not dispute.responded:
+        mails += await topics.mails_to_members(
+            tx, dispute.merchant_id, "dispute_deadline", cause, content
+        )
+    if not dispute.handled:
+        staff_content = msgspec.structs.replace(content, path=f"/console/disputes/{dispute.id}")
+        mails += await topics.mails_to_staff(tx, "dispute_deadline_staff", cause, staff_content)
+    return mails
+
+
+# ── the worker's entries ───────────────────────────────────────────────────────────────────────
+
+_OTHER_JOBS: Final = (
     queue_audit_mails,
     queue_login_mails,
     queue_staff_alerts,
@@ -399,31 +415,32 @@ _OTHERS: Final = (
 )
 
 
-async def note_events(app: App) -> int:
-    """Note what happened to payments, disputes and payouts."""
+async def read_events(app: App) -> int:
+    """Queue the mails of payments, refunds, disputes and payouts."""
     return await queue_event_mails(app.db, app.settings, app.clock())
 
 
-async def note_others(app: App) -> int:
-    """Note what the audit log has, logins, what staff need, and reminders.
+async def queue_other_mails(app: App) -> int:
+    """Queue the mails of the audit log, logins, alerts, digests and reminders.
 
-    What fails does not stop the rest: it raises ExceptionGroup after all of them.
+    Runs all of them even if some fail, and then raises ExceptionGroup.
     """
-    failed: list[Exception] = []
-    for note in _OTHERS:
+    errors: list[Exception] = []
+    for job in _OTHER_JOBS:
         try:
-            await note(app.db, app.settings, app.clock())
+            await job(app.db, app.settings, app.clock())
         except Unavailable:
-            raise  # nothing of the rest can be read, either
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with one of them
-            failed.append(error)
-    if failed:
-        message = "not all could be noted for mail"
-        raise ExceptionGroup(message, failed)
-    return 0  # so that it pauses
+            raise  # the database is away for the other jobs as well
+        except Exception as error:  # noqa: BLE001 - a failed job must not stop the others
+            errors.append(error)
+    if errors:
+        message = "some mails could not be queued"
+        raise ExceptionGroup(message, errors)
+    return 0  # wait until the next interval
 
 
 async def prune(tx: Tx, now: int) -> int:
-    """Delete a batch of what ended long ago, mails and events put aside; return how many."""
-    aside = await queries.PRUNE_PUT_ASIDE.run(tx, before=now - KEEP_MS, limit=_BATCH)
-    return aside + await queries.PRUNE.run(tx, before=now - KEEP_MS, limit=_BATCH)
+    """Delete a batch of mails that ended long ago and of old dead letters; return how many."""
+    before = now - RETENTION_MS
+    deleted = await queries.PRUNE_DEAD_LETTERS.run(tx, before=before, limit=_BATCH)
+    return deleted + await queries.PRUNE.run(tx, before=before, limit=_BATCH)

@@ -1,10 +1,11 @@
-"""Messages to merchants, their people and staff: what each says (``contents.py``), in words."""
+"""Templates of mails to members, persons and staff: they make a message of a topic's content."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from opentill import payouts
 from opentill.mail.model import (
+    DAY_MS,
     AccountChangeContent,
     ApprovalContent,
     AuditContent,
@@ -16,16 +17,19 @@ from opentill.mail.model import (
     InvitationContent,
     LoginContent,
     Message,
+    MessageContext,
     OutageContent,
     PasswordResetContent,
     PayoutContent,
     RefundReportContent,
     TestContent,
     ViolationsContent,
-    Words,
 )
 from opentill.web import refund_failures
 from opentill.web.translations import N_, NC_
+
+_Content = TypeVar("_Content")
+_Template = Callable[[_Content, MessageContext], Message]
 
 ACCOUNT_CHANGE: Final = {
     "authenticator_on": N_("An authenticator was set up"),
@@ -63,381 +67,370 @@ MOVEMENT_KIND: Final = {
 }
 
 
-_DAY_MS: Final = 86_400_000
+def refund_report(subject: str, text: str) -> _Template[RefundReportContent]:
+    """Return the template of a refund that was reversed or made at the provider."""
 
-
-def refund_report(subject: str, text: str) -> Callable[[RefundReportContent, Words], Message]:
-    """Return what writes of a refund that was reversed or made at the provider."""
-
-    def compose(it: RefundReportContent, words: Words) -> Message:
-        _, amount = words.gettext, words.amount(it.amount)
-        language = words.localizer.language
+    def template(content: RefundReportContent, context: MessageContext) -> Message:
+        _, amount = context.gettext, context.amount(content.amount)
+        language = context.localizer.language
         return Message(
             subject=_(subject, amount=amount),
-            paragraphs=[_(text, shop=words.shop, amount=amount)],
+            paragraphs=[_(text, shop=context.shop, amount=amount)],
             facts=[
                 (_("Amount"), amount),
-                (_("Reason"), refund_failures.text_of(it.reason, language) or "–"),
-                (_("When"), words.when(it.at)),
-                (_("Order"), it.order_id),
+                (_("Reason"), refund_failures.text_of(content.reason, language) or "–"),
+                (_("When"), context.when(content.at)),
+                (_("Order"), content.order_id),
             ],
             action=(
                 _("See the payment"),
-                words.url(f"/dashboard/{it.merchant_id}/payments/{it.order_id}"),
+                context.url(f"/dashboard/{content.merchant_id}/payments/{content.order_id}"),
             ),
         )
 
-    return compose
+    return template
 
 
-def dispute(it: DisputeContent, words: Words) -> Message:
-    """Write of a dispute that was opened."""
-    _ = words.gettext
+def dispute(content: DisputeContent, context: MessageContext) -> Message:
+    """Report a new dispute to members."""
+    _ = context.gettext
     deadline = (
-        _("nobody has named a time yet") if it.respond_by is None else words.when(it.respond_by)
+        _("nobody has named a time yet")
+        if content.respond_by is None
+        else context.when(content.respond_by)
     )
     return Message(
-        subject=_("A payment of {amount} is disputed", amount=words.amount(it.amount)),
+        subject=_("A payment of {amount} is disputed", amount=context.amount(content.amount)),
         paragraphs=[
             _(
-                "A customer of {shop} disputes a payment. If you can show that "
-                "it was right, hand in evidence before the deadline: without a "
-                "response the money is usually lost.",
-                shop=words.shop,
+                "A customer of {shop} disputes a payment. If you can show that it was right, hand "
+                "in evidence before the deadline: without a response the money is usually lost.",
+                shop=context.shop,
             )
         ],
         facts=[
-            (_("Amount"), words.amount(it.amount)),
-            (_("Reason"), it.reason or "–"),
+            (_("Amount"), context.amount(content.amount)),
+            (_("Reason"), content.reason or "–"),
             (_("Respond until"), deadline),
-            (_("Order"), it.order_id),
+            (_("Order"), content.order_id),
         ],
         action=(
             _("Respond to the dispute"),
-            words.url(f"/dashboard/{it.merchant_id}/disputes/{it.dispute_id}"),
+            context.url(f"/dashboard/{content.merchant_id}/disputes/{content.dispute_id}"),
         ),
     )
 
 
-def payout(subject: str, text: str) -> Callable[[PayoutContent, Words], Message]:
-    """Return what writes of a payout, paid or failed."""
+def payout(subject: str, text: str) -> _Template[PayoutContent]:
+    """Return the template of a payout, paid or failed."""
 
-    def compose(it: PayoutContent, words: Words) -> Message:
-        _, amount = words.gettext, words.amount(it.amount)
+    def template(content: PayoutContent, context: MessageContext) -> Message:
+        _, amount = context.gettext, context.amount(content.amount)
         returned = (
             N_("Your bank returned a payout of {amount}"),
             N_(
-                "Your bank returned a payout of {shop} that had been sent. Its "
-                "money is available again."
+                "Your bank returned a payout of {shop} that had been sent. Its money is available "
+                "again."
             ),
         )
-        own_subject, own_text = returned if it.returned else (subject, text)
-        is_held = it.returned or payouts.names_account(it.reason)
-        waits = (
-            [
+        own_subject, own_text = returned if content.returned else (subject, text)
+        paragraphs = [_(own_text, shop=context.shop, amount=amount)]
+        if content.returned or payouts.names_account(content.reason):
+            paragraphs.append(
                 _(
-                    "Unless you have changed your bank account since then, the "
-                    "next payout waits until an owner of your team enters another "
-                    "account or the operator confirms this one. If it is closed or "
-                    "wrong, enter another one on the page of payouts; if it is "
-                    "right, write to the operator."
+                    "Unless you have changed your bank account since then, the next payout waits "
+                    "until an owner of your team enters another account or the operator confirms "
+                    "this one. If it is closed or wrong, enter another one on the page of "
+                    "payouts; if it is right, write to the operator."
                 )
-            ]
-            if is_held
-            else []
-        )
+            )
         facts = [
             (_("Amount"), amount),
-            (_("Bank reference"), it.reference),
-            (_("Reason"), it.reason),
+            (_("Bank reference"), content.reference),
+            (_("Reason"), content.reason),
         ]
         return Message(
             subject=_(own_subject, amount=amount),
-            paragraphs=[_(own_text, shop=words.shop, amount=amount), *waits],
+            paragraphs=paragraphs,
             facts=[fact for fact in facts if fact[1]],
             action=(
                 _("See the payout"),
-                words.url(f"/dashboard/{it.merchant_id}/payouts/{it.payout_id}"),
+                context.url(f"/dashboard/{content.merchant_id}/payouts/{content.payout_id}"),
             ),
         )
 
-    return compose
+    return template
 
 
-def audit_entry(
-    subject: str, text: str, label: str, page: str
-) -> Callable[[AuditContent, Words], Message]:
-    """Return what writes of a change that somebody made, and of the page where it stands."""
+def audit_entry(subject: str, text: str, label: str, page: str) -> _Template[AuditContent]:
+    """Return the template of an entry of the audit log; ``page`` shows what was changed."""
 
-    def compose(it: AuditContent, words: Words) -> Message:
-        _ = words.gettext
+    def template(content: AuditContent, context: MessageContext) -> Message:
+        _ = context.gettext
         return Message(
-            subject=_(subject, shop=words.shop),
-            paragraphs=[_(text, shop=words.shop)],
+            subject=_(subject, shop=context.shop),
+            paragraphs=[_(text, shop=context.shop)],
             facts=[
-                (_("What"), f"{it.action}: {it.subject}"),
-                (_("By whom"), it.who),
-                (_("When"), words.when(it.at)),
+                (_("What"), f"{content.action}: {content.subject}"),
+                (_("By whom"), content.who),
+                (_("When"), context.when(content.at)),
             ],
-            action=(_(label), words.url(f"/dashboard/{it.merchant_id}/{page}")),
+            action=(_(label), context.url(f"/dashboard/{content.merchant_id}/{page}")),
         )
 
-    return compose
+    return template
 
 
-def account_change(it: AccountChangeContent, words: Words) -> Message:
-    """Write of a change of an account, to its person."""
-    _ = words.gettext
-    change = _(ACCOUNT_CHANGE[it.change])
+def account_change(content: AccountChangeContent, context: MessageContext) -> Message:
+    """Report a change of an account to its person."""
+    _ = context.gettext
+    change = _(ACCOUNT_CHANGE[content.change])
     return Message(
         subject=_("{change}", change=change),
         paragraphs=[
-            _("{change}. It is your account {email}.", change=change, email=it.email),
+            _("{change}. It is your account {email}.", change=change, email=content.email),
             _(
-                "If you did not expect this, change your password at once and "
-                "contact the operator of this service."
+                "If you did not expect this, change your password at once and contact the "
+                "operator of this service."
             ),
         ],
-        facts=_facts_of_change(it, change, words),
-        action=(_("See your account"), words.url("/security")),
+        facts=_facts_of_change(content, change, context),
+        action=(_("See your account"), context.url("/security")),
     )
 
 
-def account_change_staff(it: AccountChangeContent, words: Words) -> Message:
-    """Write of a change of an account, to other administrators."""
-    _ = words.gettext
-    change = _(ACCOUNT_CHANGE[it.change])
+def account_change_staff(content: AccountChangeContent, context: MessageContext) -> Message:
+    """Report a change of a staff account to other administrators."""
+    _ = context.gettext
+    change = _(ACCOUNT_CHANGE[content.change])
     return Message(
-        subject=_("{change}: {email}", change=change, email=it.email),
+        subject=_("{change}: {email}", change=change, email=content.email),
         paragraphs=[
             _(
                 "{change}. It is the account of somebody on the staff: {email}.",
                 change=change,
-                email=it.email,
+                email=content.email,
             ),
             _("If nobody on the staff expected this, end the person’s logins and ask them."),
         ],
-        facts=_facts_of_change(it, change, words),
-        action=(_("See the staff"), words.url("/console/people")),
+        facts=_facts_of_change(content, change, context),
+        action=(_("See the staff"), context.url("/console/people")),
     )
 
 
-def _facts_of_change(it: AccountChangeContent, change: str, words: Words) -> list[Fact]:
-    _ = words.gettext
+def _facts_of_change(
+    content: AccountChangeContent, change: str, context: MessageContext
+) -> list[Fact]:
+    _ = context.gettext
     return [
         (_("What"), change),
-        (_("By whom"), it.who),
-        (_("Reason"), it.reason),
-        (_("When"), words.when(it.at)),
+        (_("By whom"), content.who),
+        (_("Reason"), content.reason),
+        (_("When"), context.when(content.at)),
     ]
 
 
-def factors_waiting(it: FactorResetContent, words: Words) -> Message:
-    """Write to whom second factors end after a waiting time, with the link that stops it."""
-    _ = words.gettext
+def factors_waiting(content: FactorResetContent, context: MessageContext) -> Message:
+    """Warn a person whose second factors will be reset, with a link that stops the reset."""
+    _ = context.gettext
     return Message(
         subject=_("Your second factors are about to be reset"),
         paragraphs=[
             _(
-                "Your passkeys, authenticator and recovery codes are removed "
-                "on {time}. After that, you can log in with your password "
-                "alone.",
-                time=words.when(it.until),
+                "Your passkeys, authenticator and recovery codes are removed on {time}. After "
+                "that, you can log in with your password alone.",
+                time=context.when(content.until),
             )
         ],
-        facts=[(_("When"), words.when(it.at))],
-        action=(_("Stop the reset"), words.url(words.secret)) if words.secret else None,
+        facts=[(_("When"), context.when(content.at))],
+        action=(_("Stop the reset"), context.url(context.secret)) if context.secret else None,
         note=_("If you still have your second factors, or did not ask for this, stop it."),
     )
 
 
-def login(it: LoginContent, words: Words) -> Message:
-    """Write of a login from elsewhere."""
-    _ = words.gettext
+def login(content: LoginContent, context: MessageContext) -> Message:
+    """Report a login from a new device or address."""
+    _ = context.gettext
     return Message(
         subject=_("New login to your account"),
         paragraphs=[
             _("Somebody has logged in to your account where it was not seen before."),
             _(
-                "If that was you, there is nothing to do. If not, end that "
-                "login and change your password at once."
+                "If that was you, there is nothing to do. If not, end that login and change your "
+                "password at once."
             ),
         ],
         facts=[
-            (_("When"), words.when(it.at)),
-            (_("Device"), it.device or "–"),
-            (_("Address"), it.address),
+            (_("When"), context.when(content.at)),
+            (_("Device"), content.device or "–"),
+            (_("Address"), content.address),
         ],
-        action=(_("See your logins"), words.url("/security")),
+        action=(_("See your logins"), context.url("/security")),
     )
 
 
-def invitation(it: InvitationContent, words: Words) -> Message:
-    """Write to whom somebody invites: subject and sentences have no words of the inviter's."""
-    _ = words.gettext
-    of_merchant = [(_("The merchant calls itself"), words.shop)] if words.shop else []
+def invitation(content: InvitationContent, context: MessageContext) -> Message:
+    """Invite a person. The inviter's own texts stand in facts, not in the subject or sentences."""
+    _ = context.gettext
+    of_merchant = [(_("The merchant calls itself"), context.shop)] if context.shop else []
     return Message(
         subject=_("You are invited to a team on OpenTill"),
         paragraphs=[
             _(
-                "You are invited to a team on OpenTill. Whoever invites you "
-                "chose the names below themselves; nobody has checked them."
+                "You are invited to a team on OpenTill. Whoever invites you chose the names below "
+                "themselves; nobody has checked them."
             ),
             _("The link works once, for 24 hours. Whoever has it can use it: do not pass it on."),
         ],
         facts=[
             *of_merchant,
-            (_("Invited by"), it.by),
-            (_("Works until"), words.when(it.expires_at)),
+            (_("Invited by"), content.by),
+            (_("Works until"), context.when(content.expires_at)),
         ],
         is_branded=False,
-        action=(_("Accept the invitation"), words.url(words.secret)),
+        action=(_("Accept the invitation"), context.url(context.secret)),
         note=_("If you did not expect this, ignore this mail."),
     )
 
 
-def reset(_it: PasswordResetContent, words: Words) -> Message:
-    """Write to whoever wants a new password; without a link where staff have made one."""
-    _ = words.gettext
-    if not words.secret:
-        return Message(
-            subject=_("Choose a new password"),
-            paragraphs=[
-                _("Somebody, hopefully you, wants to choose a new password for this address."),
-                _(
-                    "Whoever runs the payments has made a link for that, which "
-                    "still works: follow that one. If you do not have it, ask them "
-                    "for another."
-                ),
-            ],
-            note=_("If that was not you, ignore this mail: your password stays as it is."),
-        )
+def reset(_content: PasswordResetContent, context: MessageContext) -> Message:
+    """Send a link to a new password; without a link if one that staff have made still works."""
+    _ = context.gettext
     return Message(
         subject=_("Choose a new password"),
         paragraphs=[
             _("Somebody, hopefully you, wants to choose a new password for this address."),
-            _("The link works once, for 24 hours. Whoever has it can use it: do not pass it on."),
+            _(
+                N_(
+                    "The link works once, for 24 hours. Whoever has it can use it: do not pass it "
+                    "on."
+                )
+                if context.secret
+                else N_(
+                    "Whoever runs the payments has made a link for that, which still works: "
+                    "follow that one. If you do not have it, ask them for another."
+                )
+            ),
         ],
-        action=(_("Choose a new password"), words.url(words.secret)),
+        action=(_("Choose a new password"), context.url(context.secret))
+        if context.secret
+        else None,
         note=_("If that was not you, ignore this mail: your password stays as it is."),
     )
 
 
-def digest(it: DigestContent, words: Words) -> Message:
-    """Write of what a day brought."""
-    _ = words.gettext
-    date = words.localizer.moment_in(it.at, words.zone).rpartition(",")[0]
+def digest(content: DigestContent, context: MessageContext) -> Message:
+    """Report the figures of a day."""
+    _ = context.gettext
+    date = context.localizer.moment_in(content.at, context.zone).rpartition(",")[0]
     facts: list[Fact] = []
-    for day in it.days:
+    for day in content.days:
         currency = day.paid[1]
         facts += [
-            (_("Payments") + f" ({currency})", words.localizer.number(day.payments)),
-            (_(NC_("daily summary", "Paid")), words.amount(day.paid)),
-            (_(NC_("daily summary", "Refunded")), words.amount(day.refunded)),
-            (_("Lost to disputes"), words.amount(day.disputed)),
-            (_("Net"), words.amount(day.net)),
+            (_("Payments") + f" ({currency})", context.localizer.number(day.payments)),
+            (_(NC_("daily summary", "Paid")), context.amount(day.paid)),
+            (_(NC_("daily summary", "Refunded")), context.amount(day.refunded)),
+            (_("Lost to disputes"), context.amount(day.disputed)),
+            (_("Net"), context.amount(day.net)),
         ]
     return Message(
-        subject=_("{shop}: {date}", shop=words.shop, date=date),
+        subject=_("{shop}: {date}", shop=context.shop, date=date),
         paragraphs=[
             _(
                 N_("What happened on {date} ({zone}).")
                 if facts
                 else N_("Nothing was paid, refunded or disputed on {date} ({zone})."),
                 date=date,
-                zone=words.zone.key,
+                zone=context.zone.key,
             )
         ],
         facts=facts,
-        action=(_("See the dashboard"), words.url(f"/dashboard/{it.merchant_id}/")),
+        action=(_("See the dashboard"), context.url(f"/dashboard/{content.merchant_id}/")),
         note=_("An owner can turn this daily message off in the settings."),
     )
 
 
-def test(it: TestContent, words: Words) -> Message:
-    """Write to see that mail arrives."""
+def test(content: TestContent, context: MessageContext) -> Message:
+    """Show that mail arrives."""
     return Message(
-        subject=words.gettext("A test of OpenTill's mail"),
-        paragraphs=[words.gettext("If you read this, mail works.")],
-        facts=[(words.gettext("When"), words.when(it.at))],
+        subject=context.gettext("A test of OpenTill's mail"),
+        paragraphs=[context.gettext("If you read this, mail works.")],
+        facts=[(context.gettext("When"), context.when(content.at))],
     )
 
 
-def violated(it: ViolationsContent, words: Words) -> Message:
-    """Write of books that are wrong."""
-    _ = words.gettext
+def violations(content: ViolationsContent, context: MessageContext) -> Message:
+    """Alert staff to violations of integrity rules."""
+    _ = context.gettext
     return Message(
         subject=_("The books are wrong"),
         paragraphs=[
             _(
-                "The continuous check of the ledger has found {number} "
-                "violations. Look into them before you pay anybody out:",
-                number=words.localizer.number(it.found),
+                "The continuous check of the ledger has found {number} violations. Look into them "
+                "before you pay anybody out:",
+                number=context.localizer.number(content.violations),
             )
         ],
         note="opentill ledger check",
     )
 
 
-def stuck(it: OutageContent, words: Words) -> Message:
-    """Write of a gateway that says nothing."""
-    _ = words.gettext
+def outage(content: OutageContent, context: MessageContext) -> Message:
+    """Alert staff to an outage of a gateway."""
+    _ = context.gettext
     return Message(
-        subject=_("The gateway {gateway} does not respond", gateway=it.gateway),
+        subject=_("The gateway {gateway} does not respond", gateway=content.gateway),
         paragraphs=[
             _(
-                "Payments through {gateway} have been waiting for a response "
-                "for a long time. Customers may have paid; OpenTill goes on "
-                "asking.",
-                gateway=it.gateway,
+                "Payments through {gateway} have been waiting for a response for a long time. "
+                "Customers may have paid; OpenTill goes on asking.",
+                gateway=content.gateway,
             )
         ],
         facts=[
-            (_("Payments"), words.localizer.number(it.payments)),
-            (_("The oldest since"), words.when(it.since)),
+            (_("Payments"), context.localizer.number(content.payments)),
+            (_("The oldest since"), context.when(content.since)),
         ],
         note="opentill orders",
     )
 
 
-def approval(it: ApprovalContent, words: Words) -> Message:
-    """Write of something that waits for a second person."""
-    _, amount = words.gettext, words.amount(it.amount)
+def approval(content: ApprovalContent, context: MessageContext) -> Message:
+    """Remind staff of a request that waits for a second person."""
+    _, amount = context.gettext, context.amount(content.amount)
     return Message(
         subject=_(
             "{kind} of {amount}: a second person is needed",
-            kind=_(MOVEMENT_KIND[it.kind]),
+            kind=_(MOVEMENT_KIND[content.kind]),
             amount=amount,
         ),
         paragraphs=[
             _("This waits for somebody else than who asked for it. Nothing has moved yet.")
         ],
         facts=[
-            (_("What"), _(MOVEMENT_KIND[it.kind])),
+            (_("What"), _(MOVEMENT_KIND[content.kind])),
             (_("Amount"), amount),
-            (_("Merchant"), it.shop),
-            (_("Reason"), it.reason),
-            (_("By whom"), it.who),
-            (_("When"), words.when(it.at)),
+            (_("Merchant"), content.shop),
+            (_("Reason"), content.reason),
+            (_("By whom"), content.who),
+            (_("When"), context.when(content.at)),
         ],
-        action=(_("See the approvals"), words.url("/console/approvals")),
+        action=(_("See the approvals"), context.url("/console/approvals")),
     )
 
 
-def deadline(
-    text: str, text_responded: str, label: str
-) -> Callable[[DeadlineContent, Words], Message]:
-    """Return what writes of a dispute's deadline, to members or to staff."""
+def deadline(text: str, text_responded: str, label: str) -> _Template[DeadlineContent]:
+    """Return the template of a dispute's deadline, for members or for staff."""
 
-    def compose(it: DeadlineContent, words: Words) -> Message:
-        _, amount = words.gettext, words.amount(it.amount)
-        left = words.localizer.duration(it.days * _DAY_MS)
+    def template(content: DeadlineContent, context: MessageContext) -> Message:
+        _, amount = context.gettext, context.amount(content.amount)
+        left = context.localizer.duration(content.days * DAY_MS)
         facts: list[Fact] = [
             (_("Amount"), amount),
-            (_("Merchant"), it.shop),
-            (_("Reason"), it.reason or "–"),
-            (_("Respond until"), words.when(it.respond_by)),
-            (_("Order"), it.order_id),
+            (_("Merchant"), content.shop),
+            (_("Reason"), content.reason or "–"),
+            (_("Respond until"), context.when(content.respond_by)),
+            (_("Order"), content.order_id),
         ]
         return Message(
             subject=_(
@@ -445,9 +438,11 @@ def deadline(
                 amount=amount,
                 left=left,
             ),
-            paragraphs=[_(text_responded if it.responded else text, shop=it.shop, left=left)],
+            paragraphs=[
+                _(text_responded if content.responded else text, shop=content.shop, left=left)
+            ],
             facts=facts,
-            action=(_(label), words.url(it.path)),
+            action=(_(label), context.url(content.path)),
         )
 
-    return compose
+    return template

@@ -1,4 +1,7 @@
-"""What a mail is: one message for one recipient, from the outbox to how it ended."""
+"""The structs of mail: rows of its tables, the content of each topic, and the rendered message.
+
+Times are Unix ms, amounts minor units with their currency.
+"""
 
 from typing import Final, Literal, get_args
 from zoneinfo import ZoneInfo
@@ -13,58 +16,54 @@ from opentill.web.language import Localizer
 
 Status = Literal["WAITING", "SENDING", "SENT", "FAILED", "UNKNOWN"]
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
-OF_NOBODY: Final = ""  # merchant_id of what is no merchant's
-LONGEST_RESULT: Final = 300
+NO_MERCHANT: Final = ""  # merchant_id of mails to staff and persons, and of the audit log's head
+MAX_RESULT_LENGTH: Final = 300
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
-# The first attempt is made at once; these are the waits after those that failed for the moment.
-WAITS_MS: Final = (
-    1 * MINUTE_MS,
-    5 * MINUTE_MS,
-    30 * MINUTE_MS,
-    2 * HOUR_MS,
-    6 * HOUR_MS,
-    12 * HOUR_MS,
-    24 * HOUR_MS,
-)
-GIVE_UP_MS: Final = 3 * 24 * HOUR_MS  # a message that nobody has taken by then is out of date
-# To one address, by the persons of one merchant or by the staff: again, receipts, links.
-ASKED_PER_HOUR: Final = 10
-INVITED_PER_DAY: Final = 50  # invitations of one person
-# Of the persons of one merchant: one of them alone keeps no other from inviting.
-INVITED_BY_MERCHANT_PER_DAY: Final = 200
-Fact = tuple[str, str]  # a name and a value
+DAY_MS: Final = 24 * HOUR_MS
+# The first attempt has no delay. Each further one follows a temporary failure after its delay.
+RETRY_DELAYS_MS: Final = tuple(n * MINUTE_MS for n in (1, 5, 30, 120, 360, 720, 1440))
+GIVE_UP_MS: Final = 3 * DAY_MS  # older mails are out of date
+# Requested mails (resent ones, receipts, links) from one merchant, or from staff, to one address.
+REQUESTED_PER_HOUR: Final = 10
+INVITATIONS_PER_DAY: Final = 50  # by one person
+# Higher than for a person, so that one member cannot use up the limit of the others.
+INVITATIONS_OF_MERCHANT_PER_DAY: Final = 200
+RETENTION_MS: Final = 90 * DAY_MS
+Fact = tuple[str, str]  # a label and a value
 Amount = tuple[int, str]  # minor units and currency
-KEEP_MS: Final = 90 * 24 * HOUR_MS
 
 
 class TooManyMails(TooManyRequests):
-    """The persons of a merchant, or the staff, have sent an address all that they may."""
+    """A merchant, or the staff, used up the limit of requested mails to one address."""
 
     def __init__(self, retry_after_s: int) -> None:
-        """``retry_after_s``: after how many seconds there may be another one."""
-        super().__init__(ASKED_PER_HOUR, retry_after_s)
+        """``retry_after_s``: seconds until another mail may be requested."""
+        super().__init__(REQUESTED_PER_HOUR, retry_after_s)
         self.reason = (
-            f"an address gets at most {ASKED_PER_HOUR} messages in an hour that persons ask for;"
-            f" another one may be sent in {-(-retry_after_s // 60)} min"
+            f"at most {REQUESTED_PER_HOUR} messages per hour can be requested for an address;"
+            f" try again in {-(-retry_after_s // 60)} min"
         )
 
 
 class TooManyInvitations(TooManyRequests):
-    """A person, or the persons of a merchant, have invited as many within a day as they may."""
+    """A person or a merchant used up the daily limit of invitations."""
 
     def __init__(self, limit: int, retry_after_s: int) -> None:
-        """``limit`` is used up; after ``retry_after_s`` seconds there may be another one."""
+        """``retry_after_s``: seconds until another invitation is possible."""
         super().__init__(limit, retry_after_s)
         self.reason = (
-            f"a person may invite {INVITED_PER_DAY} times in 24 hours, and a merchant"
-            f" {INVITED_BY_MERCHANT_PER_DAY} times; another invitation is possible in"
+            f"a person may invite {INVITATIONS_PER_DAY} times in 24 hours, and a merchant"
+            f" {INVITATIONS_OF_MERCHANT_PER_DAY} times; another invitation is possible in"
             f" {-(-retry_after_s // 60)} min"
         )
 
 
+# ── rows ───────────────────────────────────────────────────────────────────────────────────────
+
+
 class Mail(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the outbox; times are Unix ms. ``data`` is the JSON of what the message says."""
+    """A row of the outbox; ``data`` is the JSON of the topic's content."""
 
     merchant_id: str
     id: str
@@ -85,7 +84,7 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewMail(msgspec.Struct, frozen=True, kw_only=True):
-    """A mail to be written; ``cause`` and recipient are what makes it this one."""
+    """A mail to be queued; merchant, cause and recipient identify it."""
 
     merchant_id: str
     topic: str
@@ -96,8 +95,8 @@ class NewMail(msgspec.Struct, frozen=True, kw_only=True):
     order_id: str | None = None
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A mail as it is written first."""
+class NewRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The columns with which a row of the outbox is inserted."""
 
     merchant_id: str
     id: str
@@ -112,7 +111,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Preferences(msgspec.Struct, frozen=True, kw_only=True):
-    """What a merchant wants to have mailed, and in which language its members read."""
+    """Which mails a merchant's customers and members get, and the language of its members."""
 
     merchant_id: str
     receipts: bool = True
@@ -123,21 +122,21 @@ class Preferences(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Head(msgspec.Struct, frozen=True):
-    """Up to which number something is read; what happened before ``since`` is not mailed."""
+    """The number of the last event that was read; older events than ``since`` cause no mail."""
 
     number: int
     since: int
 
 
-class Behind(msgspec.Struct, frozen=True):
-    """A merchant with events that are not read, and the number of the last that is."""
+class UnreadMerchant(msgspec.Struct, frozen=True):
+    """A merchant with unread events, and the number of its last event that was read."""
 
     merchant_id: str
     number: int
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """An event that no mail could be made of, why, and when it was read (Unix ms)."""
+    """An event or audit entry that could not be turned into mail, why, and when it was read."""
 
     merchant_id: str
     number: int
@@ -146,8 +145,8 @@ class DeadLetter(msgspec.Struct, frozen=True):
     created_at: int
 
 
-class Audited(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of the audit log that may be worth a mail."""
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of the audit log."""
 
     number: int
     at: int
@@ -158,8 +157,8 @@ class Audited(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class LoggedIn(msgspec.Struct, frozen=True, kw_only=True):
-    """A login, and whose."""
+class NewLogin(msgspec.Struct, frozen=True, kw_only=True):
+    """A login and the person who logged in."""
 
     id: str
     person_id: str
@@ -171,16 +170,16 @@ class LoggedIn(msgspec.Struct, frozen=True, kw_only=True):
     language: Language
 
 
-class StaffReader(msgspec.Struct, frozen=True):
-    """Somebody of the staff: where they read mail, and in which language."""
+class StaffRecipient(msgspec.Struct, frozen=True):
+    """A staff member's address and language."""
 
     person_id: str
     email: str
     language: Language
 
 
-class StuckGateway(msgspec.Struct, frozen=True):
-    """A gateway that says nothing about some payments, and since when."""
+class GatewayOutage(msgspec.Struct, frozen=True):
+    """A gateway that leaves payments unanswered, how many, and since when."""
 
     gateway: str
     payments: int
@@ -188,7 +187,7 @@ class StuckGateway(msgspec.Struct, frozen=True):
 
 
 class NearDeadline(msgspec.Struct, frozen=True, kw_only=True):
-    """An open dispute that is to be responded to soon, and what was done about it."""
+    """An open dispute with a near deadline, and whether merchant and operator have acted."""
 
     merchant_id: str
     id: str
@@ -202,29 +201,31 @@ class NearDeadline(msgspec.Struct, frozen=True, kw_only=True):
     handled: bool
 
 
-class DigestDue(msgspec.Struct, frozen=True, kw_only=True):
-    """A merchant that wants a digest each day."""
+class DigestMerchant(msgspec.Struct, frozen=True, kw_only=True):
+    """A merchant whose members get a daily digest."""
 
     merchant_id: str
-    language: Language
     time_zone: str
 
 
-class Queue(msgspec.Struct, frozen=True, kw_only=True):
-    """How much waits, since when (Unix ms), and how many of the last day are unknown or failed.
+class QueueState(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of mails to be sent, and since when the oldest is due.
 
-    ``put_aside``: how many events of the last day no mail could be made of.
+    ``unknown``, ``failed`` and ``dead_letters`` count those of the last day.
     """
 
     waiting: int
     oldest: int | None
     unknown: int
     failed: int
-    put_aside: int
+    dead_letters: int
+
+
+# ── content of each topic, as the outbox stores it ─────────────────────────────────────────────
 
 
 class ReceiptContent(msgspec.Struct, frozen=True, kw_only=True):
-    """An order was paid; ``shop`` is what its customer knew the merchant as."""
+    """An order was paid; ``shop`` is the merchant's name at that time."""
 
     shop: str
     livemode: bool
@@ -238,7 +239,7 @@ class ReceiptContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefundContent(msgspec.Struct, frozen=True, kw_only=True):
-    """Money was given back, or came back to the shop; for the customer, who knew it as ``shop``."""
+    """A payment was refunded, or a refund was reversed; for the customer."""
 
     shop: str
     livemode: bool
@@ -249,11 +250,11 @@ class RefundContent(msgspec.Struct, frozen=True, kw_only=True):
     refunded: Amount
     at: int
     reference: str = ""  # the shop's own number
-    refund_id: str = ""  # not in mails of earlier versions
+    refund_id: str = ""  # absent in mails of earlier versions
 
 
 class RefundReportContent(msgspec.Struct, frozen=True, kw_only=True):
-    """A refund was reversed, or made at the provider; for its merchant."""
+    """A refund was reversed, or made at the provider; for the merchant."""
 
     merchant_id: str
     order_id: str
@@ -275,7 +276,7 @@ class DisputeContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PayoutContent(msgspec.Struct, frozen=True, kw_only=True):
-    """A payout was paid, or failed; ``returned``: the bank had sent it before."""
+    """A payout was paid or failed; ``returned``: the bank sent it back after it had been paid."""
 
     merchant_id: str
     payout_id: str
@@ -286,7 +287,7 @@ class PayoutContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditContent(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody changed something, as the audit log has it."""
+    """A setting of a merchant was changed, as the audit log recorded it."""
 
     merchant_id: str
     action: str
@@ -296,7 +297,7 @@ class AuditContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccountChangeContent(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody's account was changed; ``change`` names what (``of_accounts.py``)."""
+    """A person's account was changed; ``change`` is a key of ``ACCOUNT_CHANGE``."""
 
     change: str
     email: str
@@ -307,14 +308,14 @@ class AccountChangeContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FactorResetContent(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody's second factors end at ``until``."""
+    """A person's second factors will be removed at ``until``."""
 
     at: int
     until: int
 
 
 class LoginContent(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody logged in where this account was not seen before."""
+    """A person logged in from a new device or address."""
 
     address: str
     device: str
@@ -322,20 +323,20 @@ class LoginContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InvitationContent(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody is invited."""
+    """A person is invited; ``by`` names the inviter."""
 
     by: str
     expires_at: int
 
 
 class PasswordResetContent(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody wants to choose a new password."""
+    """A new password was requested."""
 
     at: int
 
 
 class DigestDay(msgspec.Struct, frozen=True, kw_only=True):
-    """What a day brought in one currency."""
+    """The figures of a day in one currency."""
 
     payments: int
     paid: Amount
@@ -345,27 +346,27 @@ class DigestDay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DigestContent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a day brought."""
+    """The figures of a day in each currency."""
 
     merchant_id: str
-    at: int  # a moment of that day
+    at: int  # the beginning of the day
     days: list[DigestDay]
 
 
 class TestContent(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody tries whether mail arrives."""
+    """A test of the mail server."""
 
     at: int
 
 
 class ViolationsContent(msgspec.Struct, frozen=True, kw_only=True):
-    """The incremental check found what must not be."""
+    """The incremental check found violations of integrity rules."""
 
-    found: int
+    violations: int = msgspec.field(name="found")
 
 
 class OutageContent(msgspec.Struct, frozen=True, kw_only=True):
-    """A gateway says nothing about payments that it was asked about long ago."""
+    """A gateway has left payments unanswered for long."""
 
     gateway: str
     payments: int
@@ -373,7 +374,7 @@ class OutageContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApprovalContent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something waits for a second person; ``kind`` is that of ``approvals.Waiting``."""
+    """A request waits for a second person; ``kind`` is that of ``approvals.Waiting``."""
 
     shop: str
     kind: str
@@ -384,7 +385,7 @@ class ApprovalContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadlineContent(msgspec.Struct, frozen=True, kw_only=True):
-    """A dispute is to be responded to within some days; ``path`` is its page."""
+    """A dispute must be responded to within ``days``; ``path`` is its page."""
 
     shop: str
     path: str
@@ -393,31 +394,38 @@ class DeadlineContent(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     respond_by: int
     days: int
-    responded: bool = False  # the merchant has, and the operator is to send it on
+    responded: bool = False  # the merchant has; the operator has not sent the evidence on yet
+
+
+# ── messages ───────────────────────────────────────────────────────────────────────────────────
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """A message in words, before it is laid out."""
+    """The texts of a message, before the layout."""
 
     subject: str
     paragraphs: list[str]
     facts: list[Fact] = []
-    action: Fact | None = None  # what a button says, and where it leads
+    action: Fact | None = None  # a button's label and address
     note: str = ""
-    is_branded: bool = True  # begins with the merchant's name, where there is one
+    is_branded: bool = True  # begins with the merchant's name, if the mail has a merchant
 
 
-class Words(msgspec.Struct, frozen=True, kw_only=True):
-    """What a message is put into words with; ``secret`` is the path that only its reader knows."""
+class MessageContext(msgspec.Struct, frozen=True, kw_only=True):
+    """Values and formats that all templates need: language, time zone, names and addresses.
+
+    ``shop`` is the merchant's public name, "" without a merchant. ``secret`` is the path of a
+    link that only the recipient may know.
+    """
 
     localizer: Localizer
     zone: ZoneInfo
     public_url: str
-    shop: str  # the merchant, as its customers know it; "" where there is none
+    shop: str
     secret: str = ""
 
     def gettext(self, message: str, /, **values: object) -> str:
-        """Translate a text as plain text: what is filled in stays as it is."""
+        """Translate a text as plain text: values are filled in without escapes."""
         localizer = self.localizer
         return translations.translate(localizer.area, localizer.language, message).format(**values)
 
@@ -427,9 +435,9 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.localizer.amount(Money(minor, currency))} {currency}"
 
     def when(self, at: int) -> str:
-        """Write a time in the zone of the message, which it names."""
+        """Write a time with its time zone."""
         return f"{self.localizer.moment_in(at, self.zone)} ({self.zone.key})"
 
     def url(self, path: str) -> str:
-        """Return the address of one of our pages."""
+        """Return the address of a page of ours."""
         return self.public_url.rstrip("/") + path

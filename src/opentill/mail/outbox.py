@@ -1,4 +1,8 @@
-"""The outbox: a row for each message and recipient, and how one is sent again."""
+"""The outbox of mail: queues one row per message and recipient, lists rows, and resends them.
+
+Mails that a person requests are queued in the transaction of the request: receipts, invitations and
+links to a new password.
+"""
 
 import hashlib
 from collections.abc import Sequence
@@ -17,18 +21,21 @@ from opentill.db import rate_limits
 from opentill.db.database import Tx
 from opentill.db.query import columns
 from opentill.http import inputs
-from opentill.mail import model, queries, topics, triggers
+from opentill.mail import queries, topics, triggers
 from opentill.mail.model import (
-    ASKED_PER_HOUR,
-    INVITED_BY_MERCHANT_PER_DAY,
-    INVITED_PER_DAY,
+    DAY_MS,
+    INVITATIONS_OF_MERCHANT_PER_DAY,
+    INVITATIONS_PER_DAY,
     MINUTE_MS,
-    OF_NOBODY,
+    NO_MERCHANT,
+    REQUESTED_PER_HOUR,
     STATUSES,
+    InvitationContent,
     Mail,
     NewMail,
-    Queue,
-    Row,
+    NewRow,
+    PasswordResetContent,
+    QueueState,
     Status,
     TooManyInvitations,
     TooManyMails,
@@ -36,52 +43,57 @@ from opentill.mail.model import (
 from opentill.merchants import Actor
 from opentill.people import MerchantRole, NewLink, ShownTo, StaffRole, normalize_email
 
-_LONGEST_ADDRESS: Final = 254
-_DAY_MS: Final = 86_400_000
+_MAX_ADDRESS_LENGTH: Final = 254
+# An address gets one link to a new password in this time, whoever requests it and how often: nobody
+# can use up the limit of somebody else.
+_RESET_INTERVAL_MS: Final = 12 * MINUTE_MS
+_ONE_TIME_TOPICS: Final = ("invitation", "reset")  # their links work once
 
 
 async def queue(
     tx: Tx, settings: Settings, mails: Sequence[NewMail], now: int, *, secret: str | None = None
 ) -> list[Mail]:
-    """Write messages that are to be sent, and return those that were not there before.
+    """Queue mails and return the new ones; a cause queues one mail per recipient.
 
-    Nothing is written where there is no mail server. ``secret`` is a path that only the recipient
-    may know: it is kept encrypted, and removed once the message has left.
+    Without a mail server nothing is queued. ``secret`` is a path that only the recipient may know:
+    it is stored encrypted, and deleted when the mail has ended.
     """
     if not settings.sends_mail:
         return []
     rows = [
-        _row(settings, one, secret) for one in mails if 0 < len(one.recipient) <= _LONGEST_ADDRESS
+        _new_row(settings, mail, secret)
+        for mail in mails
+        if 0 < len(mail.recipient) <= _MAX_ADDRESS_LENGTH
     ]
-    return await _write(tx, rows, now)
+    return await _insert(tx, rows, now)
 
 
-async def _write(tx: Tx, rows: Sequence[Row], now: int) -> list[Mail]:
+async def _insert(tx: Tx, rows: Sequence[NewRow], now: int) -> list[Mail]:
     if not rows:
         return []
-    return await queries.QUEUE.all(tx, **columns(Row, rows), now=now)
+    return await queries.QUEUE.all(tx, **columns(NewRow, rows), now=now)
 
 
-def _row(settings: Settings, new: NewMail, secret: str | None) -> Row:
+def _new_row(settings: Settings, mail: NewMail, secret: str | None) -> NewRow:
     mail_id = new_id("mail")
-    return Row(
-        merchant_id=new.merchant_id,
+    return NewRow(
+        merchant_id=mail.merchant_id,
         id=mail_id,
-        topic=new.topic,
-        cause=new.cause,
-        recipient=new.recipient,
-        order_id=new.order_id,
-        language=new.language,
-        data=msgspec.json.encode(new.data).decode(),
+        topic=mail.topic,
+        cause=mail.cause,
+        recipient=mail.recipient,
+        order_id=mail.order_id,
+        language=mail.language,
+        data=msgspec.json.encode(mail.data).decode(),
         secret=None
         if secret is None
-        else encryption.encrypt(settings.secret_key, purpose(mail_id), secret),
+        else encryption.encrypt(settings.secret_key, encryption_purpose(mail_id), secret),
         message_id=_message_id(settings, mail_id),
     )
 
 
-def purpose(mail_id: str) -> str:
-    """Return what the secret of a mail is encrypted for."""
+def encryption_purpose(mail_id: str) -> str:
+    """Return the purpose for which the secret of a mail is encrypted."""
     return f"mail {mail_id}"
 
 
@@ -90,135 +102,16 @@ def _message_id(settings: Settings, mail_id: str) -> str:
     return f"<{mail_id}@{address.rpartition('@')[2]}>"
 
 
-async def resend(
-    tx: Tx, settings: Settings, merchant_id: str, mail_id: str, request_id: str, now: int
-) -> Mail:
-    """Send a message once more, as a row of its own; the same ``request_id`` does it once.
-
-    A message that may have arrived keeps its Message-ID, by which a mailbox knows it again. Raises
-    NotFound, Invalid for one that is still to be sent or whose link is gone, and TooManyMails.
-    """
-    if not settings.sends_mail:
-        raise Invalid("mail", "mail must be set up: there is no mail server")
-    found = await find(tx, merchant_id, mail_id)
-    if found.due_at is not None:
-        raise Invalid("mail", "mail must have ended: this one is still to be sent")
-    if found.topic in _ONCE:
-        raise Invalid("mail", "mail must have no link that works once: make a new link instead")
-    cause = f"{found.cause.partition('#')[0]}#{request_id}"
-    row = msgspec.convert(found, Row, from_attributes=True)
-    fresh = new_id("mail")
-    same = found.status == "UNKNOWN"
-    again = msgspec.structs.replace(
-        row,
-        id=fresh,
-        cause=cause,
-        secret=None,
-        message_id=found.message_id if same else _message_id(settings, fresh),
-    )
-    for made in await _write(tx, [again], now):
-        await count_asked(tx, made, now)
-        return made
-    where = {"merchant_id": merchant_id, "cause": cause, "recipient": found.recipient}
-    return await queries.BY_CAUSE.one(tx, **where)
-
-
-async def count_asked(tx: Tx, mail: Mail | NewMail, now: int) -> None:
-    """Count a message that somebody has sent: a stolen login is to flood nobody's mailbox.
-
-    Each merchant has a bound of its own for each recipient, and so have the staff: what one has
-    sent keeps no other from writing to the same address. Raises TooManyMails.
-    """
-    pair = f"{mail.merchant_id} {mail.recipient}"
-    subject = hashlib.sha256(pair.encode()).hexdigest()
-    try:
-        await rate_limits.hit_hourly(tx, "mails asked for", subject, ASKED_PER_HOUR, now)
-    except TooManyRequests as problem:
-        raise TooManyMails(problem.retry_after_s) from None
-
-
-_ONCE: Final = ("invitation", "reset")  # topics whose messages have a link that works once
-
-
-async def find(tx: Tx, merchant_id: str, mail_id: str) -> Mail:
-    """Return a mail. Raises NotFound."""
-    return or_not_found(await queries.BY_ID.first(tx, merchant_id=merchant_id, id=mail_id))
-
-
-async def find_anywhere(tx: Tx, mail_id: str) -> Mail:
-    """Return a mail of whichever merchant, or of none. Raises NotFound."""
-    return or_not_found(await queries.ANYWHERE.first(tx, id=mail_id), f"there is no mail {mail_id}")
-
-
-async def of_merchant(
-    tx: Tx,
-    merchant_id: str,
-    *,
-    before: str = "",
-    status: Status | None = None,
-    recipient: str | None = None,
-    limit: int,
-) -> list[Mail]:
-    """Return a merchant's mails, newest first, from before an id on."""
-    wanted = {
-        "merchant_id": merchant_id,
-        "status": _statuses(status),
-        "before": before or ids.LAST,
-        "limit": limit,
-    }
-    if recipient is None:
-        return await queries.LIST.all(tx, **wanted)
-    return await queries.LIST_TO.all(tx, recipient=recipient, **wanted)
-
-
-def _statuses(status: Status | None) -> list[Status]:
-    return list(STATUSES) if status is None else [status]
-
-
-async def of_order(tx: Tx, merchant_id: str, order_id: str, limit: int = 20) -> list[Mail]:
-    """Return the mails about an order, newest first."""
-    return await queries.OF_ORDER.all(tx, merchant_id=merchant_id, order_id=order_id, limit=limit)
-
-
-async def newest(tx: Tx, merchant_id: str | None, status: Status | None, limit: int) -> list[Mail]:
-    """Return mails of all merchants, the last changed first, or of one, the newest first."""
-    if merchant_id is not None:
-        return await of_merchant(tx, merchant_id, status=status, limit=limit)
-    return await queries.NEWEST.all(tx, status=_statuses(status), limit=limit)
-
-
-async def state(tx: Tx, now: int) -> Queue:
-    """Return how much waits, and what of the last day is unknown or failed; up to 10,000 each."""
-    return await queries.STATE.one(tx, since=now - _DAY_MS)
-
-
-async def skip_waiting(tx: Tx, now: int) -> int:
-    """Count every mail that waits as unknown, and return how many there were.
-
-    After a restore: they may have been sent since the backup, and so may those of events that are
-    not read yet, of which none is made any more. Each can be sent again.
-    """
-    await queries.SKIP_UNREAD.run(tx, now=now)
-    return await queries.SKIP_WAITING.run(tx, now=now)
-
-
-async def make_due(tx: Tx, now: int) -> None:
-    """Make mails that are due later due now: the business clock was set back."""
-    await queries.MAKE_DUE.run(tx, now=now)
-
-
-# In which one address gets one link to a new password, whoever asks for it and how often: nobody
-# can use up what somebody else needs.
-_PATIENCE_MS: Final = 12 * MINUTE_MS
+# ── requested mails ────────────────────────────────────────────────────────────────────────────
 
 
 class NewInvitation(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom to invite, to a merchant or to the staff.
+    """A person to be invited, to a merchant or to the staff.
 
-    ``by`` is who invites, as the mail says it. Without a ``language`` the mail is in the inviter's.
-    ``shown``: the link is shown although it is mailed. ``by_member``: a member of the merchant
-    invites, and sees it where it is not mailed.
-    ``has_applied``: whom staff have approved; this is no invitation of theirs that is counted.
+    ``by`` names the inviter in the mail, whose ``language`` is by default the inviter's. ``shown``:
+    show the link although it is mailed. ``by_member``: a member of the merchant invites, and sees
+    the link if it is not mailed. ``has_applied``: staff approved the person's application; this
+    does not count towards the limit of invitations.
     """
 
     email: str
@@ -232,13 +125,59 @@ class NewInvitation(msgspec.Struct, frozen=True, kw_only=True):
     has_applied: bool = False
 
 
+async def resend(
+    tx: Tx, settings: Settings, merchant_id: str, mail_id: str, request_id: str, now: int
+) -> Mail:
+    """Queue a mail again as a new row. Idempotent by ``request_id``.
+
+    A mail that may have arrived keeps its Message-ID, so that a mailbox recognizes the copy. Raises
+    NotFound, Invalid for a mail that has not ended or had a one-time link, and TooManyMails.
+    """
+    if not settings.sends_mail:
+        raise Invalid("mail", "mail must be set up: there is no mail server")
+    original = await find(tx, merchant_id, mail_id)
+    if original.due_at is not None:
+        raise Invalid("mail", "mail must have ended: this one is still to be sent")
+    if original.topic in _ONE_TIME_TOPICS:
+        raise Invalid("mail", "mail must have no link that works once: make a new link instead")
+    new_mail_id = new_id("mail")
+    may_have_arrived = original.status == "UNKNOWN"
+    row = msgspec.structs.replace(
+        msgspec.convert(original, NewRow, from_attributes=True),
+        id=new_mail_id,
+        cause=f"{original.cause.partition('#')[0]}#{request_id}",
+        secret=None,
+        message_id=original.message_id if may_have_arrived else _message_id(settings, new_mail_id),
+    )
+    for mail in await _insert(tx, [row], now):
+        await _count_request(tx, mail, now)
+        return mail
+    return await queries.BY_CAUSE.one(
+        tx, merchant_id=merchant_id, cause=row.cause, recipient=row.recipient
+    )
+
+
+async def _count_request(tx: Tx, mail: Mail | NewMail, now: int) -> None:
+    """Count a requested mail, so that a stolen login cannot flood a mailbox. Raises TooManyMails.
+
+    Each merchant, and the staff, has its own limit for each recipient: none can use up the limit
+    of another.
+    """
+    pair = f"{mail.merchant_id} {mail.recipient}"
+    subject = hashlib.sha256(pair.encode()).hexdigest()
+    try:
+        await rate_limits.hit_hourly(tx, "mails asked for", subject, REQUESTED_PER_HOUR, now)
+    except TooManyRequests as problem:
+        raise TooManyMails(problem.retry_after_s) from None
+
+
 async def send_receipt(
     tx: Tx, settings: Settings, merchant_id: str, order_id: str, request_id: str, now: int
 ) -> Mail:
-    """Send the receipt of a paid order, as it is now, once for each ``request_id``.
+    """Queue the receipt of a paid order, whatever the merchant's preferences.
 
-    Whether the merchant wants receipts does not matter: somebody asks for this one. Raises NotFound
-    for an order that is not paid, Invalid if it cannot be sent, and TooManyMails.
+    Idempotent by ``request_id``. Raises NotFound for an unpaid order, Invalid without mail server
+    or address, and TooManyMails.
     """
     order = await orders.find(tx, merchant_id, order_id)
     if order.paid_at is None:
@@ -247,125 +186,191 @@ async def send_receipt(
         raise Invalid("mail", "mail must be set up: there is no mail server")
     if not order.customer_email:
         raise Invalid("email", "email must be known: this customer gave none")
-    known = await orders.with_livemode(tx, order, deployment=settings.livemode)
-    mail = await triggers.receipt(
+    order_with_mode = await orders.with_livemode(tx, order, deployment=settings.livemode)
+    receipt = await triggers.receipt(
         tx,
         order,
         f"receipt {order_id}#{request_id}",
-        livemode=bool(known.livemode),
-        otherwise=await topics.find_preferences(tx, merchant_id),
+        livemode=bool(order_with_mode.livemode),
+        preferences=await topics.find_preferences(tx, merchant_id),
     )
-    for made in await queue(tx, settings, [mail], now):
-        await count_asked(tx, made, now)
-        return made
-    where = {"merchant_id": merchant_id, "cause": mail.cause, "recipient": mail.recipient}
-    return await queries.BY_CAUSE.one(tx, **where)
+    for mail in await queue(tx, settings, [receipt], now):
+        await _count_request(tx, mail, now)
+        return mail
+    return await queries.BY_CAUSE.one(
+        tx, merchant_id=merchant_id, cause=receipt.cause, recipient=receipt.recipient
+    )
 
 
 async def invite(
-    tx: Tx, settings: Settings, wanted: NewInvitation, actor: Actor, now: int
+    tx: Tx, settings: Settings, invitation: NewInvitation, actor: Actor, now: int
 ) -> tuple[NewLink, bool]:
-    """Invite somebody, mail them the link where there is a mail server, and say whether it is.
+    """Invite a person and queue the mail with the link; return the link and whether it is mailed.
 
-    A link that is mailed is shown to nobody else (``NewLink.is_shown``). Raises what
-    ``people.invite`` raises, TooManyMails and TooManyInvitations.
+    A mailed link is shown to nobody else (``NewLink.is_shown``). Raises the errors of
+    ``people.invite``, TooManyMails and TooManyInvitations.
     """
-    if not wanted.has_applied:
-        await _count_invitation(tx, wanted.merchant_id, actor, now)
-    made = await people.invite(
+    if not invitation.has_applied:
+        await _count_invitation(tx, invitation.merchant_id, actor, now)
+    new_link = await people.invite(
         tx,
-        wanted.email,
+        invitation.email,
         now,
-        merchant_id=wanted.merchant_id,
-        role=wanted.role,
-        staff_role=wanted.staff_role,
+        merchant_id=invitation.merchant_id,
+        role=invitation.role,
+        staff_role=invitation.staff_role,
         actor=actor,
-        shown_to=link_shown_to(settings, shown=wanted.shown, by_member=wanted.by_member),
+        shown_to=link_shown_to(settings, shown=invitation.shown, by_member=invitation.by_member),
     )
-    link = made.link
+    link = new_link.link
     mail = NewMail(
-        merchant_id=link.merchant_id or OF_NOBODY,
+        merchant_id=link.merchant_id or NO_MERCHANT,
         topic="invitation",
         cause=link.id,
         recipient=link.email,
-        language=wanted.language or await people.language_of(tx, actor.who),
-        data=model.InvitationContent(by=wanted.by, expires_at=link.expires_at),
+        language=invitation.language or await people.language_of(tx, actor.who),
+        data=InvitationContent(by=invitation.by, expires_at=link.expires_at),
     )
-    return made, await _with_link(tx, settings, mail, made.path, now)
+    return new_link, await _queue_link(tx, settings, mail, new_link.path, now)
 
 
 def link_shown_to(settings: Settings, *, shown: bool, by_member: bool = False) -> ShownTo:
-    """Return who sees a link that is about to be made.
-
-    ``shown``: it is shown although it is mailed; else it is only where there is no mail server.
-    """
+    """Return to whom a new link is shown: to nobody if it is mailed, unless ``shown``."""
     if settings.sends_mail and not shown:
         return "nobody"
     return "member" if by_member else "operator"
 
 
 async def _count_invitation(tx: Tx, merchant_id: str | None, actor: Actor, now: int) -> None:
-    """Count an invitation of a person, and of their merchant. Raises TooManyInvitations.
+    """Count an invitation of a person, and of the merchant. Raises TooManyInvitations.
 
-    The machine's owner is no person, and is not counted.
+    The owner of the machine is not a person and has no limit.
     """
     inviter = people.person_named(actor.who)
     if inviter is None:
         return
     try:
-        await rate_limits.hit_daily(tx, "invitations", inviter, INVITED_PER_DAY, now)
+        await rate_limits.hit_daily(tx, "invitations", inviter, INVITATIONS_PER_DAY, now)
         if merchant_id is not None:
-            most = INVITED_BY_MERCHANT_PER_DAY
-            await rate_limits.hit_daily(tx, "invitations", merchant_id, most, now)
+            limit = INVITATIONS_OF_MERCHANT_PER_DAY
+            await rate_limits.hit_daily(tx, "invitations", merchant_id, limit, now)
     except TooManyRequests as problem:
         raise TooManyInvitations(problem.limit, problem.retry_after_s) from None
 
 
 async def offer_new_password(
-    tx: Tx, settings: Settings, made: NewLink, language: Language, now: int
+    tx: Tx, settings: Settings, new_link: NewLink, language: Language, now: int
 ) -> bool:
-    """Mail the way to a new password in the transaction that makes it; False without a mail server.
-
-    Raises TooManyMails.
-    """
+    """Queue a link to a new password; return False without a mail server. Raises TooManyMails."""
     mail = NewMail(
-        merchant_id=OF_NOBODY,
+        merchant_id=NO_MERCHANT,
         topic="reset",
-        cause=made.link.id,
-        recipient=made.link.email,
+        cause=new_link.link.id,
+        recipient=new_link.link.email,
         language=language,
-        data=model.PasswordResetContent(at=now),
+        data=PasswordResetContent(at=now),
     )
-    return await _with_link(tx, settings, mail, made.path, now)
+    return await _queue_link(tx, settings, mail, new_link.path, now)
 
 
-async def _with_link(tx: Tx, settings: Settings, mail: NewMail, path: str, now: int) -> bool:
-    written = await queue(tx, settings, [mail], now, secret=path)
-    if written:
-        await count_asked(tx, mail, now)
-    return bool(written)
+async def _queue_link(tx: Tx, settings: Settings, mail: NewMail, path: str, now: int) -> bool:
+    queued = await queue(tx, settings, [mail], now, secret=path)
+    if queued:
+        await _count_request(tx, mail, now)
+    return bool(queued)
 
 
-async def ask_for_new_password(
+async def request_new_password(
     tx: Tx, settings: Settings, email: str, language: Language, now: int
 ) -> None:
-    """Note that somebody wants a new password; the same is done for every address.
+    """Queue a link to a new password, in the same way for every address. Raises Invalid.
 
-    Whether anybody logs in with it is looked up when the message is made, long after the response.
-    An address that was mailed such a link within the last minutes gets no other, and nothing says
-    so.
-    Raises Invalid for what is no address.
+    Whether the address belongs to a person is looked up when the mail is rendered, long after the
+    response, so that the response does not show it. An address that got such a link within the last
+    minutes gets no other one.
     """
     address = normalize_email(inputs.check_email("email", email))
     mail = NewMail(
-        merchant_id=OF_NOBODY,
+        merchant_id=NO_MERCHANT,
         topic="reset",
-        cause=f"reset {now // _PATIENCE_MS}",
+        cause=f"reset {now // _RESET_INTERVAL_MS}",
         recipient=address,
         language=language,
-        data=model.PasswordResetContent(at=now),
+        data=PasswordResetContent(at=now),
     )
-    where = {"merchant_id": mail.merchant_id, "cause": mail.cause, "recipient": address}
-    if await queries.BY_CAUSE.first(tx, **where) is not None:
-        return
     await queue(tx, settings, [mail], now)
+
+
+# ── reading ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def find(tx: Tx, merchant_id: str, mail_id: str) -> Mail:
+    """Return a mail. Raises NotFound."""
+    return or_not_found(await queries.BY_ID.first(tx, merchant_id=merchant_id, id=mail_id))
+
+
+async def find_anywhere(tx: Tx, mail_id: str) -> Mail:
+    """Return a mail of any merchant, or of none. Raises NotFound."""
+    return or_not_found(await queries.ANYWHERE.first(tx, id=mail_id), f"there is no mail {mail_id}")
+
+
+async def list_of_merchant(
+    tx: Tx,
+    merchant_id: str,
+    *,
+    before: str = "",
+    status: Status | None = None,
+    recipient: str | None = None,
+    limit: int,
+) -> list[Mail]:
+    """Return a merchant's mails, newest first; ``before`` is the id of the last one of a page."""
+    filters = {
+        "merchant_id": merchant_id,
+        "status": _statuses(status),
+        "before": before or ids.LAST,
+        "limit": limit,
+    }
+    if recipient is None:
+        return await queries.LIST.all(tx, **filters)
+    return await queries.LIST_TO.all(tx, recipient=recipient, **filters)
+
+
+def _statuses(status: Status | None) -> list[Status]:
+    return list(STATUSES) if status is None else [status]
+
+
+async def list_of_order(tx: Tx, merchant_id: str, order_id: str, limit: int = 20) -> list[Mail]:
+    """Return the mails about an order, newest first."""
+    return await queries.OF_ORDER.all(tx, merchant_id=merchant_id, order_id=order_id, limit=limit)
+
+
+async def list_newest(
+    tx: Tx, merchant_id: str | None, status: Status | None, limit: int
+) -> list[Mail]:
+    """Return a merchant's mails, newest first, or those of all merchants by their last change."""
+    if merchant_id is not None:
+        return await list_of_merchant(tx, merchant_id, status=status, limit=limit)
+    return await queries.NEWEST.all(tx, status=_statuses(status), limit=limit)
+
+
+async def queue_state(tx: Tx, now: int) -> QueueState:
+    """Count waiting mails, and the last day's failures, up to 10,000 each."""
+    return await queries.QUEUE_STATE.one(tx, since=now - DAY_MS)
+
+
+# ── after a restore, and when the business clock moves ─────────────────────────────────────────
+
+
+async def skip_waiting(tx: Tx, now: int) -> int:
+    """Mark waiting mails as unknown after a restore; return how many there were.
+
+    They may have been sent since the backup, and so may those of unread events, which therefore
+    cause no mail any more. Each can be resent.
+    """
+    await queries.SKIP_UNREAD.run(tx, now=now)
+    return await queries.SKIP_WAITING.run(tx, now=now)
+
+
+async def make_due(tx: Tx, now: int) -> None:
+    """Make mails due that would be due later, because the business clock was set back."""
+    await queries.MAKE_DUE.run(tx, now=now)

@@ -1,24 +1,24 @@
-"""All SQL about mail."""
+"""All SQL of mail."""
 
 from opentill.db.query import Command, Query, Value
 from opentill.mail.model import (
-    Audited,
-    Behind,
+    AuditEntry,
     DeadLetter,
-    DigestDue,
+    DigestMerchant,
+    GatewayOutage,
     Head,
-    LoggedIn,
     Mail,
     NearDeadline,
+    NewLogin,
     Preferences,
-    Queue,
-    StaffReader,
-    StuckGateway,
+    QueueState,
+    StaffRecipient,
+    UnreadMerchant,
 )
 
 # ── the outbox ─────────────────────────────────────────────────────────────────────────────────
 
-# What is there for the same cause and recipient stays as it is.
+# A row with the same merchant, cause and recipient stays unchanged.
 QUEUE = Query(
     Mail,
     """
@@ -33,7 +33,7 @@ QUEUE = Query(
     """,
 )
 BY_ID = Query(Mail, "select * from mails where merchant_id = :merchant_id and id = :id")
-# For the operator, who has only the id: one index lookup for each merchant.
+# For the operator, who only has the id: one index lookup per merchant.
 ANYWHERE = Query(
     Mail,
     """
@@ -48,17 +48,17 @@ BY_CAUSE = Query(
     where merchant_id = :merchant_id and cause = :cause and recipient = :recipient
     """,
 )
-# Of each of some statuses the newest, and of these the newest. Each is a range of its index in the
-# index's order, so that no other serves: where nearly all mails have one status, the primary key
-# would seem to, and all would be read for the few of another.
+# The newest mails of each status, and then the newest of these. Each status is a range of its index
+# in the order of the index, so that PostgreSQL cannot choose the primary key instead: where nearly
+# all mails have one status, it would read all of them to find a few of another.
 LIST = Query(
     Mail,
     """
-    select m.* from unnest(:status::text[]) as wanted (status)
+    select m.* from unnest(:status::text[]) as statuses (status)
     cross join lateral (
         select * from mails
-        where merchant_id = :merchant_id and (status, id) >= (wanted.status, '')
-            and (status, id) < (wanted.status, :before)
+        where merchant_id = :merchant_id and (status, id) >= (statuses.status, '')
+            and (status, id) < (statuses.status, :before)
         order by status desc, id desc limit :limit
     ) m
     order by m.id desc limit :limit
@@ -67,12 +67,12 @@ LIST = Query(
 LIST_TO = Query(
     Mail,
     """
-    select m.* from unnest(:status::text[]) as wanted (status)
+    select m.* from unnest(:status::text[]) as statuses (status)
     cross join lateral (
         select * from mails
         where merchant_id = :merchant_id
-            and (recipient, status, id) >= (:recipient, wanted.status, '')
-            and (recipient, status, id) < (:recipient, wanted.status, :before)
+            and (recipient, status, id) >= (:recipient, statuses.status, '')
+            and (recipient, status, id) < (:recipient, statuses.status, :before)
         order by recipient desc, status desc, id desc limit :limit
     ) m
     order by m.id desc limit :limit
@@ -85,13 +85,13 @@ OF_ORDER = Query(
     order by id desc limit :limit
     """,
 )
-# For the operator: of all merchants.
+# For the operator: the mails of all merchants.
 NEWEST = Query(
     Mail,
     """
-    select m.* from unnest(:status::text[]) as wanted (status)
+    select m.* from unnest(:status::text[]) as statuses (status)
     cross join lateral (
-        select * from mails where status = wanted.status
+        select * from mails where status = statuses.status
         order by updated_at desc, id desc limit :limit
     ) m
     order by m.updated_at desc, m.id desc limit :limit
@@ -100,7 +100,7 @@ NEWEST = Query(
 
 # ── sending ────────────────────────────────────────────────────────────────────────────────────
 
-# The intent: who has begun to send says until when how it ended is written.
+# The attempt is committed before the conversation. Its result is stored before `:lease_until`.
 CLAIM = Query(
     Mail,
     """
@@ -110,14 +110,14 @@ CLAIM = Query(
     )
     update mails m set status = 'SENDING', attempts = m.attempts + 1, due_at = :lease_until,
         updated_at = :now
-    from due where m.merchant_id = due.merchant_id and m.id = due.id and m.status = 'WAITING'
+    from due where m.merchant_id = due.merchant_id and m.id = due.id
     returning m.*
     """,
 )
 HAS_DUE = Value(
     bool, "select exists (select 1 from mails where due_at <= :now and status = 'WAITING')"
 )
-# The result of the attempt of this number, also where it comes after the lease.
+# Store the result of an attempt, even after its lease has expired.
 RECORD = Command(
     """
     update mails set status = :status, due_at = :due_at, result = :result, updated_at = :now,
@@ -126,15 +126,15 @@ RECORD = Command(
         and status in ('SENDING', 'UNKNOWN')
     """,
 )
-# An attempt that has not begun the conversation is none.
-PUT_BACK = Command(
+# An attempt whose conversation has not begun does not count.
+RELEASE = Command(
     """
     update mails set status = 'WAITING', attempts = attempts - 1, due_at = :due_at,
         result = :result, updated_at = :now
     where merchant_id = :merchant_id and id = :id and attempts = :attempts and status = 'SENDING'
     """,
 )
-# Only what nobody has begun to send: what is being sent stays.
+# Cancel a mail unless its sending has begun.
 CANCEL = Value(
     str,
     """
@@ -144,8 +144,8 @@ CANCEL = Value(
     returning id
     """,
 )
-# Whoever began these has not said how they ended.
-LAPSE = Command(
+# No result was stored before the leases of these expired.
+EXPIRE_LEASES = Command(
     """
     with due as (
         select merchant_id, id from mails where due_at <= :now and status = 'SENDING'
@@ -153,8 +153,7 @@ LAPSE = Command(
     )
     update mails m set status = 'UNKNOWN', due_at = null, secret = null, result = :result,
         updated_at = :now
-    from due
-    where m.merchant_id = due.merchant_id and m.id = due.id and m.status = 'SENDING'
+    from due where m.merchant_id = due.merchant_id and m.id = due.id
     """,
 )
 GIVE_UP = Command(
@@ -166,11 +165,10 @@ GIVE_UP = Command(
     )
     update mails m set status = 'FAILED', due_at = null, secret = null, updated_at = :now,
         result = left('given up after three days; ' || m.result, 300)
-    from old
-    where m.merchant_id = old.merchant_id and m.id = old.id and m.status = 'WAITING'
+    from old where m.merchant_id = old.merchant_id and m.id = old.id
     """,
 )
-# Of all merchants: a restored backup's, which may have been sent since.
+# After a restore: the mails of all merchants may have been sent since the backup.
 SKIP_WAITING = Command(
     """
     update mails set status = 'UNKNOWN', due_at = null, secret = null,
@@ -178,7 +176,7 @@ SKIP_WAITING = Command(
     where due_at is not null
     """
 )
-# What happened before now is not mailed any more, and what operators did is read.
+# After a restore: earlier events cause no mail, and the audit log counts as read.
 SKIP_UNREAD = Command(
     """
     update mail_heads h set since = greatest(h.since, :now),
@@ -202,8 +200,8 @@ PRUNE = Command(
     )
     """,
 )
-STATE = Query(
-    Queue,
+QUEUE_STATE = Query(
+    QueueState,
     """
     select
         (select count(*) from (select 1 from mails where due_at is not null limit 10000) q)
@@ -214,11 +212,11 @@ STATE = Query(
         (select count(*) from (select 1 from mails where updated_at >= :since
             and status = 'FAILED' limit 10000) f) as failed,
         (select count(*) from (select 1 from mail_events_put_aside where created_at >= :since
-            limit 10000) p) as put_aside
+            limit 10000) p) as dead_letters
     """,
 )
 
-# ── what happened ──────────────────────────────────────────────────────────────────────────────
+# ── reading events and the audit log ────────────────────────────────────────────────────────────
 
 OPEN_HEAD = Command(
     """
@@ -229,35 +227,35 @@ OPEN_HEAD = Command(
 HEAD = Query(Head, "select number, since from mail_heads where merchant_id = :merchant_id")
 LOCK_HEAD = Value(int, "select number from mail_heads where merchant_id = :merchant_id for update")
 MOVE_HEAD = Command("update mail_heads set number = :number where merchant_id = :merchant_id")
-PUT_ASIDE = Command(
+STORE_DEAD_LETTER = Command(
     """
     insert into mail_events_put_aside (merchant_id, number, event_id, reason, created_at)
     values (:merchant_id, :number, :event_id, :reason, :now)
     on conflict (merchant_id, number) do update set reason = excluded.reason
     """,
 )
-# Of all merchants, or of one: those after a row, so that who reads them again reads each once.
-ASIDE_AFTER = Query(
+# Those of all merchants, or of one, after a row, so that a retry reads each once.
+DEAD_LETTERS_AFTER = Query(
     DeadLetter,
     """
     select merchant_id, number, event_id, reason, created_at from mail_events_put_aside
     where (merchant_id, number) > (:merchant_id::text, :number::bigint)
-        and (:only::text is null or merchant_id = :only)
+        and (:only_merchant_id::text is null or merchant_id = :only_merchant_id)
     order by merchant_id, number limit :limit
     """,
 )
-TAKE_BACK = Command(
+DELETE_DEAD_LETTER = Command(
     "delete from mail_events_put_aside where merchant_id = :merchant_id and number = :number",
 )
-# For the operator: of all merchants.
-EVENTS_PUT_ASIDE = Query(
+# For the operator: those of all merchants.
+DEAD_LETTERS = Query(
     DeadLetter,
     """
     select merchant_id, number, event_id, reason, created_at from mail_events_put_aside
     order by created_at desc, merchant_id desc, number desc limit :limit
     """,
 )
-PRUNE_PUT_ASIDE = Command(
+PRUNE_DEAD_LETTERS = Command(
     """
     delete from mail_events_put_aside where (merchant_id, number) in (
         select merchant_id, number from mail_events_put_aside
@@ -265,10 +263,10 @@ PRUNE_PUT_ASIDE = Command(
     )
     """,
 )
-LAST_AUDITED = Value(int, "select coalesce(max(number), 0) from audit_log")
-# Merchants with events that are not read: numbered ones, or such as nobody has numbered.
-BEHIND = Query(
-    Behind,
+LAST_AUDIT_NUMBER = Value(int, "select coalesce(max(number), 0) from audit_log")
+# Merchants with unread events, numbered or not numbered yet.
+UNREAD_MERCHANTS = Query(
+    UnreadMerchant,
     """
     select m.id as merchant_id, coalesce(k.number, 0) as number
     from merchants m
@@ -279,17 +277,17 @@ BEHIND = Query(
     order by m.id limit :limit
     """,
 )
-AUDITED = Query(
-    Audited,
+AUDIT_ENTRIES = Query(
+    AuditEntry,
     """
     select number, at, who, action, merchant_id, subject, reason from audit_log
     where number > :after order by number limit :limit
     """,
 )
-# Logins of the last while that nobody has looked at, also those that have ended. A person's first
-# one, with which they joined, they know of.
-LOGGED_IN = Query(
-    LoggedIn,
+# Logins that no job has read, including those that have ended. A person's first login, with which
+# they joined, is left out.
+NEW_LOGINS = Query(
+    NewLogin,
     """
     select l.id, l.person_id, p.email, p.name, l.address, l.device, l.created_at,
         coalesce(p.language, (
@@ -301,10 +299,10 @@ LOGGED_IN = Query(
     order by l.created_at limit :limit
     """,
 )
-DIGESTS = Query(
-    DigestDue,
+DIGEST_MERCHANTS = Query(
+    DigestMerchant,
     """
-    select p.merchant_id, p.language, m.time_zone
+    select p.merchant_id, m.time_zone
     from mail_preferences p join merchants m on m.id = p.merchant_id
     where p.digest and m.status <> 'CLOSED'
     """,
@@ -315,26 +313,26 @@ HAS_CAUSE = Value(
     "select exists (select from mails where merchant_id = :merchant_id and cause = :cause)",
 )
 STAFF = Query(
-    StaffReader,
+    StaffRecipient,
     """
     select s.person_id, p.email, coalesce(p.language, 'en') as language
     from staff s join persons p on p.id = s.person_id
     where s.role = any (:roles::text[]) order by p.email
     """,
 )
-# Open disputes of all merchants whose deadline is between two times, after the one of `:after_id`,
-# and of which nobody was reminded at a stage, `:stage` days before the deadline as it is now.
-# `responded`: the merchant has given evidence, a file or words. `handled`: after that, or without
-# it, the operator has noted something, such as what was sent to the bank.
+# Open disputes of all merchants with a deadline until `:until`, after `:after` and `:after_id`, for
+# which no reminder of a stage is queued; `:stage` names the stage and `:length` is its time before
+# the deadline. `responded`: the merchant has added evidence, a file or a note. `handled`: the
+# operator has added a note since then, such as that the evidence was sent to the bank.
 NEAR_DEADLINES = Query(
     NearDeadline,
     """
     select d.merchant_id, d.id, d.order_id, d.amount_minor, d.currency, d.reason, d.respond_by,
-        m.name as merchant_name, given.at is not null as responded,
+        m.name as merchant_name, evidence.at is not null as responded,
         exists (
             select from dispute_notes n
             where n.merchant_id = d.merchant_id and n.dispute_id = d.id and not n.by_merchant
-                and n.at >= coalesce(given.at, 0)
+                and n.at >= coalesce(evidence.at, 0)
         ) as handled
     from disputes d
     join merchants m on m.id = d.merchant_id
@@ -343,7 +341,7 @@ NEAR_DEADLINES = Query(
             where e.merchant_id = d.merchant_id and e.dispute_id = d.id),
         (select max(n.at) from dispute_notes n
             where n.merchant_id = d.merchant_id and n.dispute_id = d.id and n.by_merchant)
-    ) as at) given
+    ) as at) evidence
     where d.status = 'OPEN' and d.respond_by <= :until
         and (d.respond_by, d.id) > (:after::bigint, :after_id::text)
         and d.respond_by - d.created_at >= :length
@@ -354,9 +352,9 @@ NEAR_DEADLINES = Query(
     order by d.respond_by, d.id limit :limit
     """,
 )
-# Gateways that have said nothing about `:least` payments or more since `:before`.
-STUCK = Query(
-    StuckGateway,
+# Gateways that leave at least `:least` payments from before `:before` unanswered.
+OUTAGES = Query(
+    GatewayOutage,
     """
     select gateway, count(*) as payments, min(created_at) as since from payment_attempts
     where check_at is not null and status = 'SUBMITTED' and created_at < :before

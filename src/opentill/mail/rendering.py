@@ -1,8 +1,8 @@
-"""From a row of the outbox to the bytes that are sent: words, layout, headers.
+"""Renders a row of the outbox as the bytes of a message: texts, layout and headers.
 
-Every message has a text and an HTML part that say the same, without pictures and without anything
-that is fetched when it is read. What others have typed cannot begin a header (``address``), and is
-escaped in HTML by Jinja2.
+A message has a text and an HTML part with the same content, without images or anything that is
+loaded when it is read. Texts of others cannot begin a header (``smtp.single_line``), and Jinja2
+escapes them in HTML.
 """
 
 from email.message import EmailMessage
@@ -20,8 +20,8 @@ from opentill.core import encryption
 from opentill.core.errors import NotFound
 from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
-from opentill.mail import outbox, smtp, topics
-from opentill.mail.model import Mail, Message, Words
+from opentill.mail import outbox, smtp
+from opentill.mail.model import Mail, Message, MessageContext
 from opentill.mail.smtp import BadAddress
 from opentill.mail.topics import BY_NAME
 from opentill.merchants import Actor, Merchant
@@ -39,117 +39,115 @@ _TEXT: Final = jinja2.Environment(
     auto_reload=False,
 )
 _UTC: Final = ZoneInfo("UTC")
-_INK: Final = "#0b5c47"  # of the button, where a merchant has no colour
+_DEFAULT_COLOUR: Final = "#0b5c47"  # of the button, if the merchant has no accent colour
 _RESET_ACTOR: Final = Actor("opentill", "asked for on the page of a forgotten password")
 
 
-class Unwritable(Exception):
-    """A message that cannot be made, and never will be; the text says why."""
+class Unrenderable(Exception):
+    """A mail that can never be rendered; the text says why."""
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that is to be laid out; ``test``: the money that it is about is not real."""
+    """The texts of a message with what its layout needs."""
 
     mail: Mail
     message: Message
-    words: Words
-    test: bool
+    context: MessageContext
+    is_test_mode: bool
 
 
 async def render(db: Db, settings: Settings, mail: Mail, now: int) -> bytes:
-    """Make the message of a row. Raises Unwritable."""
+    """Render a mail. Raises Unrenderable."""
     topic = BY_NAME.get(mail.topic)
     if topic is None:
         msg = f"this version knows no mail of the topic {mail.topic}"
-        raise Unwritable(msg)
+        raise Unrenderable(msg)
 
     async def read(tx: Tx) -> tuple[Merchant | None, str]:
         merchant = await merchants.find(tx, mail.merchant_id) if mail.merchant_id else None
-        return merchant, await _secret(tx, settings, mail, now)
+        return merchant, await _secret_path(tx, settings, mail, now)
 
     merchant, secret = await db.run(read)
-    said = msgspec.json.decode(mail.data, type=topic.data)
-    to_customer = mail.topic in topics.CUSTOMER_TOPICS
-    own_name = "" if merchant is None else merchant.display_name or merchant.name
-    words = Words(
-        localizer=Localizer("customer" if to_customer else "merchant", mail.language),
+    content = msgspec.json.decode(mail.data, type=topic.content)
+    merchant_name = "" if merchant is None else merchant.display_name or merchant.name
+    context = MessageContext(
+        localizer=Localizer("customer" if topic.is_for_customers else "merchant", mail.language),
         zone=_UTC if merchant is None else ZoneInfo(merchant.time_zone),
         public_url=settings.public_url,
-        shop=getattr(said, "shop", own_name),
+        shop=getattr(content, "shop", merchant_name),
         secret=secret,
     )
-    test = mail.topic in topics.MONEY_TOPICS and not getattr(said, "livemode", settings.livemode)
-    draft = Draft(mail=mail, message=topic.compose(said, words), words=words, test=test)
-    return lay_out(settings, draft, merchant)
+    livemode = getattr(content, "livemode", settings.livemode)
+    draft = Draft(
+        mail=mail,
+        message=topic.template(content, context),
+        context=context,
+        is_test_mode=topic.is_about_money and not livemode,
+    )
+    return encode(settings, draft, merchant)
 
 
-async def _secret(tx: Tx, settings: Settings, mail: Mail, now: int) -> str:
-    """Return the path that only the reader may know, if the message has one."""
+async def _secret_path(tx: Tx, settings: Settings, mail: Mail, now: int) -> str:
+    """Return the path of the link that only the recipient may know, "" if there is none."""
     if mail.secret is not None:
+        purpose = outbox.encryption_purpose(mail.id)
         try:
-            return encryption.decrypt(settings.secret_key, outbox.purpose(mail.id), mail.secret)
+            return encryption.decrypt(settings.secret_key, purpose, mail.secret)
         except encryption.WrongKey:
             msg = "its link cannot be decrypted: OPENTILL_SECRET_KEY is another one"
-            raise Unwritable(msg) from None
-    if mail.topic == "reset":  # made for the message, so that it is stored nowhere else
+            raise Unrenderable(msg) from None
+    if mail.topic == "reset":  # created now, so that it is stored nowhere else
         try:
-            made = await people.offer_requested_password(
+            new_link = await people.offer_requested_password(
                 tx, mail.recipient, now, actor=_RESET_ACTOR
             )
         except NotFound:
             msg = "nobody logs in with this address"
-            raise Unwritable(msg) from None
-        return "" if made is None else made.path
+            raise Unrenderable(msg) from None
+        return "" if new_link is None else new_link.path
     if mail.topic == "factors_waiting":
         return await people.lost_factors.new_stop_link(tx, mail.recipient) or ""
     return ""
 
 
-def lay_out(settings: Settings, draft: Draft, merchant: Merchant | None) -> bytes:
-    """Lay a message out, with its headers. Raises Unwritable."""
-    mail, message, words = draft.mail, draft.message, draft.words
-    to_customer = mail.topic in topics.CUSTOMER_TOPICS
-    utf8 = smtp.needs_utf8(_to(mail))
-    made = EmailMessage(policy=SMTPUTF8 if utf8 else SMTP)
+def encode(settings: Settings, draft: Draft, merchant: Merchant | None) -> bytes:
+    """Lay a message out, with its headers. Raises Unrenderable."""
+    mail, message, context = draft.mail, draft.message, draft.context
+    is_for_customers = BY_NAME[mail.topic].is_for_customers
+    support_email = merchant.support_email if is_for_customers and merchant is not None else None
     try:
-        own_name = words.shop if to_customer else None
-        made["From"] = smtp.sender_address(settings.mail_from, own_name)
-        made["To"] = smtp.header_address("", mail.recipient)
-        if to_customer and merchant is not None and merchant.support_email:
-            reply_to = smtp.header_address(words.shop, merchant.support_email)
-            # In other than ASCII only to whom such an address reaches: else no server need take it.
-            if utf8 or reply_to.addr_spec.isascii():
-                made["Reply-To"] = reply_to
+        is_utf8 = smtp.needs_smtputf8(smtp.envelope_address(mail.recipient))
+        encoded = EmailMessage(policy=SMTPUTF8 if is_utf8 else SMTP)
+        shop_name = context.shop if is_for_customers else None
+        encoded["From"] = smtp.sender_address(settings.mail_from, shop_name)
+        encoded["To"] = smtp.header_address("", mail.recipient)
+        if support_email:
+            reply_to = smtp.header_address(context.shop, support_email)
+            # A Reply-To that is not ASCII would need a server with SMTPUTF8.
+            if is_utf8 or reply_to.addr_spec.isascii():
+                encoded["Reply-To"] = reply_to
     except BadAddress as error:
         msg = f"not sent: {error}"
-        raise Unwritable(msg) from None
-    test_mark = words.gettext("TEST")
-    subject = f"[{test_mark}] {message.subject}" if draft.test else message.subject
-    made["Subject"] = smtp.one_line(subject)
-    made["Message-ID"] = mail.message_id
-    made["Date"] = formatdate()  # the real time, whatever a sandbox makes of its own
-    made["Auto-Submitted"] = "auto-generated"  # RFC 3834: no replies of machines
-    shade = accent.shade((merchant and merchant.accent_color) or _INK, "light")
+        raise Unrenderable(msg) from None
+    test_mark = context.gettext("TEST")
+    subject = f"[{test_mark}] {message.subject}" if draft.is_test_mode else message.subject
+    encoded["Subject"] = smtp.single_line(subject)
+    encoded["Message-ID"] = mail.message_id
+    encoded["Date"] = formatdate()  # real time, even if a sandbox moves its business time
+    encoded["Auto-Submitted"] = "auto-generated"  # RFC 3834: prevents automatic replies
+    colour = (merchant and merchant.accent_color) or _DEFAULT_COLOUR
     values = {
         "message": message,
-        "words": words,
-        "_": words.gettext,
-        "language": words.localizer.language,
-        "test": draft.test,
-        "shade": shade,
-        "contact": merchant.support_email if to_customer and merchant is not None else None,
+        "shop": context.shop,
+        "_": context.gettext,
+        "language": context.localizer.language,
+        "is_test_mode": draft.is_test_mode,
+        "shade": accent.shade(colour, "light"),
+        "support_email": support_email,
         "isolated": templates.isolated,
     }
-    made.set_content(_TEXT.get_template("mail.txt").render(values), cte="quoted-printable")
+    encoded.set_content(_TEXT.get_template("mail.txt").render(values), cte="quoted-printable")
     html = _HTML.get_template("mail.html").render(values)
-    made.add_alternative(html, subtype="html", cte="quoted-printable")
-    made["Content-Language"] = words.localizer.language
-    return made.as_bytes()
-
-
-def _to(mail: Mail) -> str:
-    try:
-        return smtp.envelope_address(mail.recipient)
-    except BadAddress as error:
-        msg = f"not sent: {error}"
-        raise Unwritable(msg) from None
+    encoded.add_alternative(html, subtype="html", cte="quoted-printable")
+    encoded["Content-Language"] = context.localizer.language
+    return encoded.as_bytes()

@@ -1,9 +1,8 @@
-"""Sends what is due: the intent is committed before a conversation, its result after it.
+"""Sends due mails. An attempt is committed before its SMTP conversation, its result after it.
 
-A row is claimed when there is a connection for it, and its conversation begins at once; while the
-mail server is away nothing is claimed. Whoever claims a row and does not say how it ended, because
-it was killed, leaves a row whose lease lapses: it becomes UNKNOWN, and is never sent again by
-itself (decision 0085).
+A mail is claimed when a connection is free, and its conversation begins at once; while the mail
+server is away nothing is claimed. If a worker is killed before it stores the result, the lease of
+the mail expires and the mail becomes UNKNOWN; it is not sent again automatically (decision 0085).
 """
 
 import asyncio
@@ -24,38 +23,48 @@ from opentill.core.ids import new_id
 from opentill.core.settings import Settings
 from opentill.db.database import Db
 from opentill.http import inputs
-from opentill.mail import model, queries, rendering
-from opentill.mail.model import GIVE_UP_MS, MINUTE_MS, OF_NOBODY, WAITS_MS, Mail, Status, Words
-from opentill.mail.rendering import Draft, Unwritable
+from opentill.mail import queries, rendering
+from opentill.mail.model import (
+    GIVE_UP_MS,
+    MINUTE_MS,
+    NO_MERCHANT,
+    RETRY_DELAYS_MS,
+    Mail,
+    MessageContext,
+    Status,
+    TestContent,
+)
+from opentill.mail.rendering import Draft, Unrenderable
 from opentill.mail.smtp import TIMEOUT_S, Connection, Outcome, Server, Unreached
 from opentill.mail.topics import BY_NAME
 from opentill.web.language import Localizer
 
-_LAPSED: Final = "unknown: the worker stopped during the conversation with the mail server"
-_AWAY_S: Final = (5.0, 15.0, 60.0, 300.0)  # pauses while the mail server is away
-_SPREAD: Final = 10  # percent, so that not all that failed at once is sent at once
+_LEASE_EXPIRED: Final = "unknown: the worker stopped during the conversation with the mail server"
+_AWAY_PAUSES_S: Final = (5.0, 15.0, 60.0, 300.0)  # between tries to reach the mail server
+_JITTER_PERCENT: Final = 10  # spreads the retries of mails that failed at the same time
 _BATCH: Final = 500
-_LOOK_S: Final = 0.25
+_POLL_S: Final = 0.25
+_TEST_TIMEOUT_S: Final = 10.0
 _log: Final = structlog.get_logger()
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How mail is sent; times in seconds unless named otherwise."""
+    """Limits and times of sending."""
 
-    connections: int = 4  # of one process to the mail server
-    messages: int = 100  # of one connection
-    rest_s: float = 10.0  # for so long an open connection waits for the next message
-    timeout_s: float = TIMEOUT_S  # of each reply
+    connections: int = 4  # to the mail server, per process
+    messages: int = 100  # per connection
+    idle_s: float = 10.0  # until an idle connection is closed
+    timeout_s: float = TIMEOUT_S  # per reply
     # Longer than a conversation can take: it has at most five replies and their pauses.
     lease_ms: int = 10 * MINUTE_MS
-    waits_ms: tuple[int, ...] = WAITS_MS
-    tidy_s: float = 5.0  # between two looks for what has lapsed
-    result_s: float = 60.0  # for so long a result is tried to be written
-    trust: ssl.SSLContext | None = None
+    retry_delays_ms: tuple[int, ...] = RETRY_DELAYS_MS
+    cleanup_s: float = 5.0  # between searches for expired leases
+    record_s: float = 60.0  # how long storing a result is tried
+    tls_context: ssl.SSLContext | None = None
 
 
 class Mailer:
-    """Sends due mails, some at the same time. Any number of them may run."""
+    """Sends due mails over several connections. Any number of mailers may run."""
 
     def __init__(
         self,
@@ -69,63 +78,63 @@ class Mailer:
         self._settings = settings
         self._clock = clock
         self._options = options
-        self._server = Server.of(settings.smtp_url)
+        self._server = Server.parse(settings.smtp_url)
         self._sender = parseaddr(settings.mail_from)[1]
-        self._open: list[tuple[Connection, float]] = []  # at rest, with since when
+        self._idle: list[tuple[Connection, float]] = []  # idle connections, and since when
         self._tasks: set[asyncio.Task[None]] = set()
-        self._away = 0  # how often in a row the server was not reached
-        self._again_at = self._tidy_at = 0.0  # on the monotonic clock
+        self._failures = 0  # consecutive tries that did not reach the server
+        self._retry_at = self._cleanup_at = 0.0  # on the monotonic clock
 
     async def turn(self) -> int:
-        """Send what there is room for, wait for the first that is over, and say how many."""
-        began = await self.take()
+        """Start what fits, wait until one ends, return how many were started or are running."""
+        started = await self.start_due()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
-        await self._close_rested()
-        return began or len(self._tasks)
+            await asyncio.wait(self._tasks, timeout=_POLL_S, return_when=asyncio.FIRST_COMPLETED)
+        await self._close_idle()
+        return started or len(self._tasks)
 
-    async def take(self) -> int:
-        """Claim what there is room for and begin to send it; return how many those are."""
+    async def start_due(self) -> int:
+        """Claim due mails, as many as there are free connections, and start to send them."""
         now = self._clock()
-        await self._tidy(now)
-        room = self._options.connections - len(self._tasks)
-        if room <= 0 or not await self._reach():
+        await self._clean_up(now)
+        free = self._options.connections - len(self._tasks)
+        if free <= 0 or not await self._reach_server():
             return 0
         async with self._db.connection() as tx:
-            due = await queries.CLAIM.all(
-                tx, now=now, lease_until=now + self._options.lease_ms, limit=room
+            mails = await queries.CLAIM.all(
+                tx, now=now, lease_until=now + self._options.lease_ms, limit=free
             )
-        for mail in due:
+        for mail in mails:
             task = asyncio.create_task(self._process(mail))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        return len(due)
+        return len(mails)
 
-    async def _tidy(self, now: int) -> None:
-        """End what no attempt will end any more."""
-        if time.monotonic() < self._tidy_at:
+    async def _clean_up(self, now: int) -> None:
+        """End mails whose lease has expired, and those that are too old."""
+        if time.monotonic() < self._cleanup_at:
             return
-        self._tidy_at = time.monotonic() + self._options.tidy_s
+        self._cleanup_at = time.monotonic() + self._options.cleanup_s
         async with self._db.connection() as tx:
-            await queries.LAPSE.run(tx, now=now, result=_LAPSED, limit=_BATCH)
+            await queries.EXPIRE_LEASES.run(tx, now=now, result=_LEASE_EXPIRED, limit=_BATCH)
             await queries.GIVE_UP.run(tx, now=now, before=now - GIVE_UP_MS, limit=_BATCH)
 
     async def finish(self) -> None:
-        """End what is begun, and the connections."""
+        """Wait for running conversations, and close all connections."""
         await asyncio.gather(*self._tasks)
-        await self._close_rested(everything=True)
+        await self._close_idle(older_than_s=0)
 
-    async def _reach(self) -> bool:
-        """Return whether the mail server is there: a connection is at rest, or can be opened."""
-        self._open = [(one, since) for one, since in self._open if one.is_open]
-        if self._open or self._tasks:
+    async def _reach_server(self) -> bool:
+        """Whether the mail server can be reached; opens a connection if a mail is due."""
+        self._idle = [(connection, since) for connection, since in self._idle if connection.is_open]
+        if self._idle or self._tasks:
             return True
-        if time.monotonic() < self._again_at or not await self._has_due():
+        if time.monotonic() < self._retry_at or not await self._has_due():
             return False
         connection = await self._connect()
         if connection is None:
             return False
-        self._open.append((connection, time.monotonic()))
+        self._idle.append((connection, time.monotonic()))
         return True
 
     async def _has_due(self) -> bool:
@@ -133,118 +142,122 @@ class Mailer:
             return bool(await queries.HAS_DUE.get(tx, now=self._clock()))
 
     async def _connect(self) -> Connection | None:
-        name = self._sender.rpartition("@")[2]
         options = self._options
         try:
-            made = await Connection.open(
-                self._server, name, timeout_s=options.timeout_s, trust=options.trust
+            connection = await Connection.open(
+                self._server,
+                self._sender.rpartition("@")[2],
+                timeout_s=options.timeout_s,
+                tls_context=options.tls_context,
             )
         except Unreached as error:
-            self._away_again(str(error))
+            self._pause(str(error))
             return None
-        self._away = 0
-        return made
+        self._failures = 0
+        return connection
 
-    def _away_again(self, reason: str) -> None:
-        pause = _AWAY_S[min(self._away, len(_AWAY_S) - 1)]
-        self._away += 1
-        self._again_at = time.monotonic() + pause
-        _log.warning("mail server away", reason=reason, pause_s=pause)
+    def _pause(self, reason: str) -> None:
+        """Do not try to reach the mail server for a while."""
+        pause_s = _AWAY_PAUSES_S[min(self._failures, len(_AWAY_PAUSES_S) - 1)]
+        self._failures += 1
+        self._retry_at = time.monotonic() + pause_s
+        _log.warning("mail server away", reason=reason, pause_s=pause_s)
 
     async def _process(self, mail: Mail) -> None:
-        """Send one mail and write how that ended."""
-        started = time.perf_counter()
+        """Send one mail and store the result."""
+        started_at = time.perf_counter()
         try:
             outcome = await self._send(mail)
-        except Unwritable as error:
+        except Unrenderable as error:
             outcome = Outcome("failed", str(error))
         except Unavailable as error:
             outcome = Outcome("unreached", f"the database was away: {error.reason}")
-        except Exception:  # noqa: BLE001 - it is logged, and the others go on
+        except Exception:  # noqa: BLE001 - a failed mail must not stop the others
             _log.exception("mail could not be made", mail=mail.id)
             outcome = Outcome("again", "an error of OpenTill's own, see the log")
-        metrics.count_job("mail", outcome.ended, time.perf_counter() - started)
-        await self._keep(mail, outcome)
+        metrics.count_job("mail", outcome.kind, time.perf_counter() - started_at)
+        await self._record(mail, outcome)
 
     async def _send(self, mail: Mail) -> Outcome:
         message = await rendering.render(self._db, self._settings, mail, self._clock())
-        rested = self._open.pop()[0] if self._open else None
-        connection = rested or await self._connect()
+        idle = self._idle.pop()[0] if self._idle else None
+        connection = idle or await self._connect()
         if connection is None:
             return Outcome("unreached", "the mail server was not reached")
         outcome = await connection.send(self._sender, mail.recipient, message)
-        if outcome.ended == "unreached" and rested is not None:  # the server has closed that one
+        if outcome.kind == "unreached" and idle is not None:  # the server closed it meanwhile
             connection = await self._connect()
             if connection is None:
                 return outcome
             outcome = await connection.send(self._sender, mail.recipient, message)
-        if connection.is_open and connection.sent < self._options.messages:
-            self._open.append((connection, time.monotonic()))
+        if connection.is_open and connection.messages < self._options.messages:
+            self._idle.append((connection, time.monotonic()))
         else:
             await connection.quit()
-        if outcome.ended == "unreached":
-            self._away_again(outcome.detail)
+        if outcome.kind == "unreached":
+            self._pause(outcome.detail)
         return outcome
 
-    async def _keep(self, mail: Mail, outcome: Outcome) -> None:
-        """Write how a conversation ended, as long as it takes; else its lease lapses."""
-        until = time.monotonic() + self._options.result_s
+    async def _record(self, mail: Mail, outcome: Outcome) -> None:
+        """Store a result; if the database stays away, the lease of the mail expires."""
+        until = time.monotonic() + self._options.record_s
         while True:
             try:
-                await self._record(mail, outcome)
+                await self._record_once(mail, outcome)
             except Unavailable:
                 if time.monotonic() >= until:
-                    _log.error("result of a mail not written", mail=mail.id, ended=outcome.ended)
+                    _log.error("result of a mail not written", mail=mail.id, ended=outcome.kind)
                     return
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(_POLL_S)
             else:
                 return
 
-    async def _record(self, mail: Mail, outcome: Outcome) -> None:
+    async def _record_once(self, mail: Mail, outcome: Outcome) -> None:
         now = self._clock()
-        of = {"merchant_id": mail.merchant_id, "id": mail.id, "attempts": mail.attempts}
-        if outcome.ended == "unreached":
+        attempt = {"merchant_id": mail.merchant_id, "id": mail.id, "attempts": mail.attempts}
+        if outcome.kind == "unreached":
             async with self._db.connection() as tx:
-                await queries.PUT_BACK.run(tx, **of, due_at=now, result=outcome.detail, now=now)
+                await queries.RELEASE.run(tx, **attempt, due_at=now, result=outcome.detail, now=now)
             return
-        status, due_at = self._following(mail, outcome, now)
+        status, due_at = self._next_status(mail, outcome, now)
         async with self._db.connection() as tx:
             await queries.RECORD.run(
-                tx, **of, status=status, due_at=due_at, result=outcome.detail, now=now
+                tx, **attempt, status=status, due_at=due_at, result=outcome.detail, now=now
             )
         if status != "SENT":
             _log.warning(
                 "mail not sent", mail=mail.id, topic=mail.topic, status=status, why=outcome.detail
             )
 
-    def _following(self, mail: Mail, outcome: Outcome, now: int) -> tuple[Status, int | None]:
-        """Return the status after an outcome, and when there is another attempt."""
-        if outcome.ended == "sent":
+    def _next_status(self, mail: Mail, outcome: Outcome, now: int) -> tuple[Status, int | None]:
+        """Return the status after an outcome, and when the next attempt is due."""
+        if outcome.kind == "sent":
             return "SENT", None
-        if outcome.ended == "unknown":
+        if outcome.kind == "unknown":
             return "UNKNOWN", None
-        waits = self._options.waits_ms
-        if outcome.ended == "failed" or mail.attempts > len(waits):
+        delays = self._options.retry_delays_ms
+        if outcome.kind == "failed" or mail.attempts > len(delays):
             return "FAILED", None
-        wait = waits[mail.attempts - 1]
-        widest = wait * _SPREAD // 100
-        return "WAITING", now + wait - widest + secrets.randbelow(2 * widest + 1)
+        delay = delays[mail.attempts - 1]
+        jitter = delay * _JITTER_PERCENT // 100
+        return "WAITING", now + delay - jitter + secrets.randbelow(2 * jitter + 1)
 
-    async def _close_rested(self, *, everything: bool = False) -> None:
-        before = time.monotonic() - (0 if everything else self._options.rest_s)
-        old = [one for one, since in self._open if since <= before]
-        self._open = [pair for pair in self._open if pair[0] not in old]
+    async def _close_idle(self, *, older_than_s: float | None = None) -> None:
+        idle_s = self._options.idle_s if older_than_s is None else older_than_s
+        before = time.monotonic() - idle_s
+        old = [connection for connection, since in self._idle if since <= before]
+        self._idle = [pair for pair in self._idle if pair[0] not in old]
         for connection in old:
             await connection.quit()
 
 
-_TIMEOUT_S: Final = 10.0
+# ── tests of the mail server ───────────────────────────────────────────────────────────────────
 
 
 async def check_server(settings: Settings) -> Server:
-    """Connect to the mail server, log in, and leave. Raises Unreached."""
-    server = Server.of(settings.smtp_url)
-    connection = await Connection.open(server, _domain(settings), timeout_s=_TIMEOUT_S)
+    """Connect to the mail server, log in, and disconnect. Raises Unreached."""
+    server = Server.parse(settings.smtp_url)
+    connection = await Connection.open(server, _domain(settings), timeout_s=_TEST_TIMEOUT_S)
     await connection.quit()
     return server
 
@@ -254,25 +267,25 @@ def _domain(settings: Settings) -> str:
 
 
 async def send_test_mail(settings: Settings, recipient: str, now: int) -> Outcome:
-    """Send a message that says that mail works, at once and past the outbox.
+    """Send a test message at once, without the outbox. Raises Invalid and Unreached.
 
-    An address that no mail can be sent to is a failed outcome. Raises Invalid, and Unreached.
+    The outcome is "failed" for an address to which no mail can be sent.
     """
     if not settings.sends_mail:
         reason = "mail must be set up: set OPENTILL_SMTP_URL and OPENTILL_MAIL_FROM"
         raise Invalid("mail", reason)
-    to = inputs.check_email("email", recipient)
-    said = model.TestContent(at=now)
+    address = inputs.check_email("email", recipient)
+    content = TestContent(at=now)
     mail_id = new_id("mail")
     mail = Mail(
-        merchant_id=OF_NOBODY,
+        merchant_id=NO_MERCHANT,
         id=mail_id,
         topic="test",
         cause=mail_id,
-        recipient=to,
+        recipient=address,
         order_id=None,
         language="en",
-        data=msgspec.json.encode(said).decode(),
+        data=msgspec.json.encode(content).decode(),
         secret=None,
         message_id=f"<{mail_id}@{_domain(settings)}>",
         status="SENDING",
@@ -282,21 +295,21 @@ async def send_test_mail(settings: Settings, recipient: str, now: int) -> Outcom
         created_at=now,
         updated_at=now,
     )
-    words = Words(
+    context = MessageContext(
         localizer=Localizer("merchant", "en"),
         zone=ZoneInfo("UTC"),
         public_url=settings.public_url,
         shop="",
     )
-    message = BY_NAME["test"].compose(said, words)
-    draft = Draft(mail=mail, message=message, words=words, test=False)
+    message = BY_NAME["test"].template(content, context)
+    draft = Draft(mail=mail, message=message, context=context, is_test_mode=False)
     try:
-        encoded = rendering.lay_out(settings, draft, None)
-    except Unwritable as error:
+        encoded = rendering.encode(settings, draft, None)
+    except Unrenderable as error:
         return Outcome("failed", str(error))
-    server = Server.of(settings.smtp_url)
-    connection = await Connection.open(server, _domain(settings), timeout_s=_TIMEOUT_S)
+    server = Server.parse(settings.smtp_url)
+    connection = await Connection.open(server, _domain(settings), timeout_s=_TEST_TIMEOUT_S)
     try:
-        return await connection.send(parseaddr(settings.mail_from)[1], to, encoded)
+        return await connection.send(parseaddr(settings.mail_from)[1], address, encoded)
     finally:
         await connection.quit()

@@ -1,8 +1,13 @@
-"""One connection to the mail server, and one conversation about one message (RFC 5321).
+"""Connections to the mail server, conversations about one message (RFC 5321), and addresses.
 
-What became of a message is one of the outcomes below. The line between "surely not sent" and
-"nobody knows" is the DATA command: if the connection ends, or time is over, after it and before the
-server's reply to the message, the server may have taken it.
+The DATA command separates "surely not sent" from "unknown": if the connection ends or times out
+after it and before the server's reply to the message, the server may have accepted the message.
+
+A name that somebody typed cannot begin another header or add a recipient: control characters and
+marks of text direction are removed, and the library quotes the rest (RFC 5322 §3.4, RFC 2047).
+International domains are written in ASCII (``core/hostnames.py``). A local part that is not ASCII
+needs a server with SMTPUTF8 (RFC 6531). A local part with dots at the beginning, at the end or next
+to each other, which some Japanese providers assigned, is quoted (RFC 5321 §4.1.2).
 """
 
 import re
@@ -10,36 +15,38 @@ import ssl
 from email.errors import MessageError
 from email.headerregistry import Address
 from email.utils import parseaddr
-from typing import Final, Literal
+from typing import Final, Literal, Self
 from urllib.parse import unquote, urlsplit
 
 import aiosmtplib
 import msgspec
 
 from opentill.core import hostnames, log
-from opentill.mail.model import LONGEST_RESULT
+from opentill.mail.model import MAX_RESULT_LENGTH
 
-_LONGEST_NAME: Final = 78
+# ── addresses ──────────────────────────────────────────────────────────────────────────────────
+
+_MAX_NAME_LENGTH: Final = 78
 # Line breaks and other control characters, surrogates, and marks of direction and of no width.
-_UNFIT: Final = re.compile(
+_FORBIDDEN_CHARACTERS: Final = re.compile(
     "[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]+"
 )
-_SHAPE: Final = re.compile(r"[^\s@<>,;:\"\\\[\]()]+@[^\s@<>,;:\"\\\[\]()]+")
+_ADDRESS_PATTERN: Final = re.compile(r"[^\s@<>,;:\"\\\[\]()]+@[^\s@<>,;:\"\\\[\]()]+")
 _DOT_ATOM: Final = re.compile(r"[^.]+(?:\.[^.]+)*")
 
 
 class BadAddress(Exception):
-    """An address that no mail can be sent to; the text says why."""
+    """An address to which no mail can be sent; the text says why."""
 
 
-def one_line(text: str, longest: int = 200) -> str:
-    """Return text that fits into a header: one line, nothing in it that turns text around."""
-    return _UNFIT.sub(" ", text).strip()[:longest].strip()
+def single_line(text: str, max_length: int = 200) -> str:
+    """Return text for a header: one line, without marks that change the direction of text."""
+    return _FORBIDDEN_CHARACTERS.sub(" ", text).strip()[:max_length].strip()
 
 
 def envelope_address(text: str) -> str:
     """Return an address for the envelope, its domain in ASCII. Raises BadAddress."""
-    if _UNFIT.search(text) or _SHAPE.fullmatch(text) is None:
+    if _FORBIDDEN_CHARACTERS.search(text) or _ADDRESS_PATTERN.fullmatch(text) is None:
         msg = "it is no e-mail address"
         raise BadAddress(msg)
     try:
@@ -50,15 +57,15 @@ def envelope_address(text: str) -> str:
     return f"{local}@{domain}" if _DOT_ATOM.fullmatch(local) else f'"{local}"@{domain}'
 
 
-def needs_utf8(address: str) -> bool:
-    """Return whether a server must know SMTPUTF8 to take an address."""
+def needs_smtputf8(address: str) -> bool:
+    """Whether only a server with SMTPUTF8 accepts an address."""
     return not address.isascii()
 
 
-class _Mailbox(Address):
-    """A mailbox whose local part is written as in the envelope.
+class _HeaderAddress(Address):
+    """An address whose local part is written as in the envelope.
 
-    The library's own quotes no dots, and takes no local part that is not ASCII where it reads one.
+    The library does not quote dots, and refuses local parts that are not ASCII.
     """
 
     @property
@@ -71,35 +78,37 @@ def header_address(name: str, address: str) -> Address:
     """Return an address with a name for a header. Raises BadAddress."""
     local, _, domain = envelope_address(address).rpartition("@")
     try:
-        return _Mailbox(one_line(name, _LONGEST_NAME), username=local, domain=domain)
+        return _HeaderAddress(single_line(name, _MAX_NAME_LENGTH), username=local, domain=domain)
     except (ValueError, MessageError, IndexError):
         msg = "it is no e-mail address"
         raise BadAddress(msg) from None
 
 
 def sender_address(mail_from: str, name: str | None = None) -> Address:
-    """Return the setting's mailbox, under another name if one is given."""
-    own, address = parseaddr(mail_from)
-    return header_address(name or own, address)
+    """Return the address of the setting, with ``name`` instead of its own if given."""
+    own_name, address = parseaddr(mail_from)
+    return header_address(name or own_name, address)
 
 
-# "again": not for now; "unreached": the conversation has not begun, which is no attempt.
-Ended = Literal["sent", "again", "failed", "unknown", "unreached"]
-TIMEOUT_S: Final = 30.0  # for each reply
+# ── the mail server ────────────────────────────────────────────────────────────────────────────
+
+# "again": a temporary failure. "unreached": the conversation has not begun, so this is no attempt.
+OutcomeKind = Literal["sent", "again", "failed", "unknown", "unreached"]
+TIMEOUT_S: Final = 30.0  # per reply
 _PORTS: Final = {"smtp": 25, "smtp+starttls": 587, "smtps": 465}
-_TEMPORARY: Final = range(400, 500)
-_CLOSING: Final = 421  # the server is about to end the connection
+_TEMPORARY_CODES: Final = range(400, 500)
+_CLOSING_CODE: Final = 421  # the server is about to close the connection
+_LOGIN_CODES: Final = (530, 534, 535, 538)  # RFC 4954 §6: about our login, not about the message
 _NO_SMTPUTF8: Final = (
     "not sent: the mail server takes no address with other than ASCII characters before the @"
     " (it does not offer SMTPUTF8)"
 )
-_LOGIN_NEEDED: Final = (530, 534, 535, 538)  # RFC 4954 §6: about us, not about the message
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """How a conversation ended, and in which words."""
+    """How a conversation ended, with the server's reply or the error."""
 
-    ended: Ended
+    kind: OutcomeKind
     detail: str
 
 
@@ -113,8 +122,8 @@ class Server(msgspec.Struct, frozen=True):
     password: str | None
 
     @classmethod
-    def of(cls, url: str) -> "Server":
-        """Read an address that the settings have checked."""
+    def parse(cls, url: str) -> Self:
+        """Parse a URL that the settings have validated."""
         parts = urlsplit(url)
         return cls(
             parts.scheme,
@@ -126,141 +135,137 @@ class Server(msgspec.Struct, frozen=True):
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether nobody between can read what is sent."""
+        """Whether connections are encrypted."""
         return self.scheme != "smtp"
 
     def __str__(self) -> str:
-        """Name it without its secrets."""
+        """Name the server without its secrets."""
         return f"{self.host} port {self.port}"
 
 
 class Unreached(Exception):
-    """There is no connection to the mail server; the text says why."""
+    """The mail server cannot be reached; the text says why."""
 
 
-def _said(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     if isinstance(error, aiosmtplib.SMTPResponseException):
         return f"{error.code} {error.message}"
     return str(error) or type(error).__name__
 
 
-def _short(text: str) -> str:
-    return log.redact(one_line(text, LONGEST_RESULT))[:LONGEST_RESULT]
-
-
-async def _greet(client: aiosmtplib.SMTP) -> None:
-    """Ask what the server can do; one that knows nothing of that is greeted as of old."""
-    try:
-        await client.ehlo()
-    except aiosmtplib.SMTPHeloError:
-        await client.helo()
+def _shorten(text: str) -> str:
+    return log.redact(single_line(text, MAX_RESULT_LENGTH))[:MAX_RESULT_LENGTH]
 
 
 class Connection:
-    """A connection that is open, for one message after another."""
+    """An open connection, for one message after another."""
 
     def __init__(self, client: aiosmtplib.SMTP) -> None:
         """Use ``open``."""
         self._client = client
-        self.sent = 0  # messages
+        self.messages = 0  # sent on this connection
 
     @classmethod
     async def open(
         cls,
         server: Server,
-        name: str,
+        own_domain: str,
         *,
         timeout_s: float = TIMEOUT_S,
-        trust: ssl.SSLContext | None = None,
-    ) -> "Connection":
-        """Connect, encrypt and log in as the address says. Raises Unreached.
+        tls_context: ssl.SSLContext | None = None,
+    ) -> Self:
+        """Connect, encrypt and log in as the server's URL says. Raises Unreached.
 
-        ``name`` is what we call ourselves there, a domain. ``trust`` says whose certificates are
-        believed: those of the machine.
+        ``own_domain`` is the name with which we greet the server. By default the certificates of
+        the machine are trusted.
         """
         client = aiosmtplib.SMTP(
             hostname=server.host,
             port=server.port,
-            local_hostname=name,
+            local_hostname=own_domain,
             username=server.username,
             password=server.password,
             timeout=timeout_s,
             use_tls=server.scheme == "smtps",
             start_tls=server.scheme == "smtp+starttls",
-            tls_context=trust,
+            tls_context=tls_context,
         )
         try:
             await client.connect()
             if client.is_ehlo_or_helo_needed:
-                await _greet(client)
+                try:
+                    await client.ehlo()
+                except aiosmtplib.SMTPHeloError:  # a server without extensions
+                    await client.helo()
         except (aiosmtplib.SMTPException, OSError, ValueError) as error:
             client.close()
-            msg = _short(f"{server}: {_said(error)}")
+            msg = _shorten(f"{server}: {_describe(error)}")
             raise Unreached(msg) from error
         return cls(client)
 
     @property
     def is_open(self) -> bool:
-        """Whether another message may be sent on it."""
+        """Whether another message can be sent."""
         return self._client.is_connected
 
     async def send(self, sender: str, recipient: str, message: bytes) -> Outcome:
-        """Hand one message over, and say how that ended; nothing is raised."""
+        """Send one message. Errors are outcomes; nothing is raised."""
         try:
-            to = envelope_address(recipient)
+            address = envelope_address(recipient)
         except BadAddress as error:
             return Outcome("failed", f"not sent: {error}")
-        utf8 = needs_utf8(to)
-        if utf8 and not self._client.supports_extension("smtputf8"):
+        is_utf8 = needs_smtputf8(address)
+        if is_utf8 and not self._client.supports_extension("smtputf8"):
             return Outcome("failed", _NO_SMTPUTF8)
-        options = ["SMTPUTF8", "BODY=8BITMIME"] if utf8 else []
-        outcome = await self._before_data(sender, to, options)
+        options = ["SMTPUTF8", "BODY=8BITMIME"] if is_utf8 else []
+        outcome = await self._send_envelope(sender, address, options)
         if outcome is None:
-            outcome = await self._data(message)
-        if outcome.ended == "sent":
-            self.sent += 1
-        elif outcome.ended in {"again", "failed"} and self.is_open:
+            outcome = await self._send_data(message)
+        if outcome.kind == "sent":
+            self.messages += 1
+        elif outcome.kind in {"again", "failed"} and self.is_open:
             await self._reset()
         return outcome
 
-    async def _before_data(self, sender: str, to: str, options: list[str]) -> Outcome | None:
-        """Name sender and recipient; None if both are taken. So far nothing can have been sent."""
+    async def _send_envelope(self, sender: str, address: str, options: list[str]) -> Outcome | None:
+        """Name sender and recipient; return None if both are accepted. Nothing is sent so far."""
         encoding = "utf-8" if options else "ascii"
-        begun = False
+        has_begun = False
         try:
             await self._client.mail(sender, options=options, encoding=encoding)
-            begun = True
-            await self._client.rcpt(to, encoding=encoding)
+            has_begun = True
+            await self._client.rcpt(address, encoding=encoding)
         except aiosmtplib.SMTPResponseException as error:
-            if error.code in _LOGIN_NEEDED:
+            if error.code in _LOGIN_CODES:
                 self.close()
-                return Outcome("unreached", _short(_said(error)))
+                return Outcome("unreached", _shorten(_describe(error)))
             return self._refused(error)
-        except ValueError as error:  # of an address that cannot stand in a command
-            return Outcome("failed", _short(f"not sent: {error}"))
+        except ValueError as error:  # the address cannot be part of a command
+            return Outcome("failed", _shorten(f"not sent: {error}"))
         except (aiosmtplib.SMTPException, OSError) as error:
             self.close()
-            text = _short(f"the connection ended before the message: {_said(error)}")
-            # A server ends connections that rested: that says nothing about this message.
-            return Outcome("again" if begun or not self.sent else "unreached", text)
+            text = _shorten(f"the connection ended before the message: {_describe(error)}")
+            # A server closes idle connections, which is no failure of this message.
+            is_failure = has_begun or not self.messages
+            return Outcome("again" if is_failure else "unreached", text)
         return None
 
-    async def _data(self, message: bytes) -> Outcome:
+    async def _send_data(self, message: bytes) -> Outcome:
         try:
             reply = await self._client.data(message)
         except aiosmtplib.SMTPResponseException as error:
             return self._refused(error)
         except (aiosmtplib.SMTPException, OSError) as error:
             self.close()
-            text = f"the connection ended before the server had replied: {_said(error)}"
-            return Outcome("unknown", _short(text))
-        return Outcome("sent", _short(f"{reply.code} {reply.message}"))
+            text = f"the connection ended before the server had replied: {_describe(error)}"
+            return Outcome("unknown", _shorten(text))
+        return Outcome("sent", _shorten(f"{reply.code} {reply.message}"))
 
     def _refused(self, error: aiosmtplib.SMTPResponseException) -> Outcome:
-        if error.code == _CLOSING:
+        if error.code == _CLOSING_CODE:
             self.close()
-        ended: Ended = "again" if error.code in _TEMPORARY else "failed"
-        return Outcome(ended, _short(_said(error)))
+        kind: OutcomeKind = "again" if error.code in _TEMPORARY_CODES else "failed"
+        return Outcome(kind, _shorten(_describe(error)))
 
     async def _reset(self) -> None:
         try:
@@ -269,11 +274,11 @@ class Connection:
             self.close()
 
     def close(self) -> None:
-        """End it at once."""
+        """Close the connection at once."""
         self._client.close()
 
     async def quit(self) -> None:
-        """Say goodbye, and end it."""
+        """Send QUIT, and close the connection."""
         try:
             if self.is_open:
                 await self._client.quit()

@@ -1,11 +1,13 @@
-"""What can be mailed: the table of topics, what each says, and who of a merchant it is for.
+"""The table of topics, which says of each mail: its content, its template, and who gets it.
 
-A message is added by a struct of what it says (``contents.py``), a function that puts it into words
-(``merchant_templates.py``, or ``customer_templates.py``), and a row of the table. All have one
-template.
+A mail needs a struct of its content (``model.py``), a template (``merchant_templates.py`` or
+``customer_templates.py``), and a row of the table. All mails have one layout.
+
+Merchants switch mails to their customers and the digest on or off. Receipts are on by default: an
+operator who sets up a mail server wants customers to get them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -13,32 +15,53 @@ import msgspec
 from opentill import merchants, people
 from opentill.core import languages
 from opentill.core.errors import Invalid
-from opentill.core.languages import Language
 from opentill.db.database import Tx
 from opentill.mail import customer_templates, merchant_templates, model, queries
-from opentill.mail.model import OF_NOBODY, Message, NewMail, Preferences, StaffReader, Words
+from opentill.mail.model import NO_MERCHANT, Message, MessageContext, NewMail, Preferences
 from opentill.merchants import Actor
 from opentill.people import STAFF_ROLES, MerchantRole, Permission, StaffRole, staff_may
 from opentill.web.language import supported
 from opentill.web.translations import N_
 
+SWITCHES: Final = ("receipts", "refunds", "digest")  # fields of Preferences
+_CUSTOMER_TOPICS: Final = ("receipt", "refund", "refund_failed")
+_MONEY_TOPICS: Final = (
+    *_CUSTOMER_TOPICS,
+    "refund_reversed",
+    "refund_at_gateway",
+    "dispute_opened",
+    "payout_paid",
+    "payout_failed",
+    "digest",
+)
+
 
 class Topic(NamedTuple):
-    """A message that can be sent. ``members`` and ``staff`` are the roles that get it."""
+    """A row of the table. ``members`` and ``staff`` are the roles that get the mail."""
 
     name: str
-    data: type[msgspec.Struct]
-    compose: Callable[[Any, Words], Message]
+    content: type[msgspec.Struct]
+    template: Callable[[Any, MessageContext], Message]
     members: tuple[MerchantRole, ...] = ()
     staff: tuple[StaffRole, ...] = ()
 
+    @property
+    def is_for_customers(self) -> bool:
+        """Whether customers get the mail, in the merchant's name."""
+        return self.name in _CUSTOMER_TOPICS
 
-def _who_may(permission: Permission) -> tuple[StaffRole, ...]:
+    @property
+    def is_about_money(self) -> bool:
+        """Whether the mail is marked as a test in test mode."""
+        return self.name in _MONEY_TOPICS
+
+
+def _roles_with(permission: Permission) -> tuple[StaffRole, ...]:
     return tuple(role for role in STAFF_ROLES if staff_may(role, permission))
 
 
 TOPICS: Final = (
-    #     name, what it says, in words, for which roles of members, of staff
+    #     name, content, template, roles of members, roles of staff
     Topic("receipt", model.ReceiptContent, customer_templates.receipt),
     Topic("refund", model.RefundContent, customer_templates.refund),
     Topic("refund_failed", model.RefundContent, customer_templates.refund_failed),
@@ -48,10 +71,9 @@ TOPICS: Final = (
         merchant_templates.refund_report(
             N_("A refund of {amount} was reversed"),
             N_(
-                "A refund by {shop} succeeded at first, but the customer’s "
-                "bank sent the money back. The amount is on your balance "
-                "again, and the customer did not get it. You can refund the "
-                "payment again."
+                "A refund by {shop} succeeded at first, but the customer’s bank sent the money "
+                "back. The amount is on your balance again, and the customer did not get it. You "
+                "can refund the payment again."
             ),
         ),
         ("owner", "finance", "support"),
@@ -62,9 +84,8 @@ TOPICS: Final = (
         merchant_templates.refund_report(
             N_("A payment was refunded at the payment provider: {amount}"),
             N_(
-                "{amount} of a payment to {shop} was refunded directly at the "
-                "payment provider, not through OpenTill. The amount was taken "
-                "from your balance."
+                "{amount} of a payment to {shop} was refunded directly at the payment provider, "
+                "not through OpenTill. The amount was taken from your balance."
             ),
         ),
         ("owner", "finance"),
@@ -94,11 +115,10 @@ TOPICS: Final = (
         merchant_templates.audit_entry(
             N_("A webhook endpoint of {shop} was switched off"),
             N_(
-                "OpenTill sends no more events to an endpoint of {shop}, "
-                "because it does not take them. Once it is switched on again, "
-                "only those that wait already are sent. What happens until "
-                "then is not sent by itself: send it from the page Events of "
-                "the dashboard, or read it from /v1/events."
+                "OpenTill sends no more events to an endpoint of {shop}, because it does not take "
+                "them. Once it is switched on again, only those that wait already are sent. What "
+                "happens until then is not sent by itself: send it from the page Events of the "
+                "dashboard, or read it from /v1/events."
             ),
             N_("See the endpoints"),
             "developers/webhooks",
@@ -111,9 +131,9 @@ TOPICS: Final = (
         merchant_templates.audit_entry(
             N_("A webhook address of {shop} was changed"),
             N_(
-                "Events of {shop}, such as payments of customers, go to a new "
-                "address. If nobody on your team changed it, change the "
-                "address back, rotate its secret and change your passwords."
+                "Events of {shop}, such as payments of customers, go to a new address. If nobody "
+                "on your team changed it, change the address back, rotate its secret and change "
+                "your passwords."
             ),
             N_("See the endpoints"),
             "developers/webhooks",
@@ -126,9 +146,8 @@ TOPICS: Final = (
         merchant_templates.audit_entry(
             N_("An API key of {shop} was changed"),
             N_(
-                "Somebody has created, replaced or revoked an API key of "
-                "{shop}. If that was none of you, revoke the key and change "
-                "your passwords."
+                "Somebody has created, replaced or revoked an API key of {shop}. If that was none "
+                "of you, revoke the key and change your passwords."
             ),
             N_("See the keys"),
             "developers/keys",
@@ -141,9 +160,9 @@ TOPICS: Final = (
         merchant_templates.audit_entry(
             N_("The bank account of {shop} was changed"),
             N_(
-                "Somebody has entered the bank account that payouts of {shop} "
-                "go to. If that was none of you, write to whoever runs the "
-                "payments at once, and change your passwords."
+                "Somebody has entered the bank account that payouts of {shop} go to. If that was "
+                "none of you, write to whoever runs the payments at once, and change your "
+                "passwords."
             ),
             N_("See the bank account"),
             "payouts/account",
@@ -157,7 +176,7 @@ TOPICS: Final = (
         "account_change_staff",
         model.AccountChangeContent,
         merchant_templates.account_change_staff,
-        staff=_who_may("people.manage"),
+        staff=_roles_with("people.manage"),
     ),
     Topic("factors_waiting", model.FactorResetContent, merchant_templates.factors_waiting),
     Topic("invitation", model.InvitationContent, merchant_templates.invitation),
@@ -165,31 +184,29 @@ TOPICS: Final = (
     Topic(
         "books_violated",
         model.ViolationsContent,
-        merchant_templates.violated,
+        merchant_templates.violations,
         staff=("admin", "finance"),
     ),
     Topic(
-        "gateway_away", model.OutageContent, merchant_templates.stuck, staff=("admin", "support")
+        "gateway_away", model.OutageContent, merchant_templates.outage, staff=("admin", "support")
     ),
     Topic(
         "approval_waiting",
         model.ApprovalContent,
         merchant_templates.approval,
-        staff=_who_may("approvals.decide"),
+        staff=_roles_with("approvals.decide"),
     ),
     Topic(
         "dispute_deadline",
         model.DeadlineContent,
         merchant_templates.deadline(
             N_(
-                "A dispute of {shop} can be responded to for less than {left}, "
-                "and no evidence was handed in. Without a response the money "
-                "is usually lost."
+                "A dispute of {shop} can be responded to for less than {left}, and no evidence "
+                "was handed in. Without a response the money is usually lost."
             ),
             N_(
-                "A dispute of {shop} can be responded to for less than {left}, "
-                "and no evidence was handed in. Without a response the money "
-                "is usually lost."
+                "A dispute of {shop} can be responded to for less than {left}, and no evidence "
+                "was handed in. Without a response the money is usually lost."
             ),
             N_("Respond to the dispute"),
         ),
@@ -200,42 +217,84 @@ TOPICS: Final = (
         model.DeadlineContent,
         merchant_templates.deadline(
             N_(
-                "A dispute of {shop} can be responded to for less than {left}. "
-                "The merchant has handed in no evidence."
+                "A dispute of {shop} can be responded to for less than {left}. The merchant has "
+                "handed in no evidence."
             ),
             N_(
-                "A dispute of {shop} can be responded to for less than {left}. "
-                "The merchant has handed in evidence: send it to the bank, and "
-                "note at the dispute that you did."
+                "A dispute of {shop} can be responded to for less than {left}. The merchant has "
+                "handed in evidence: send it to the bank, and note at the dispute that you did."
             ),
             N_("See the dispute"),
         ),
-        staff=_who_may("disputes.decide"),
+        staff=_roles_with("disputes.decide"),
     ),
     Topic("test", model.TestContent, merchant_templates.test),
 )
 BY_NAME: Final[Mapping[str, Topic]] = {topic.name: topic for topic in TOPICS}
 
 
-CUSTOMER_TOPICS: Final = ("receipt", "refund", "refund_failed")
-MONEY_TOPICS: Final = (
-    "receipt",
-    "refund",
-    "refund_failed",
-    "refund_reversed",
-    "refund_at_gateway",
-    "dispute_opened",
-    "payout_paid",
-    "payout_failed",
-    "digest",
-)
-SWITCHES: Final = ("receipts", "refunds", "digest")
+# ── recipients ─────────────────────────────────────────────────────────────────────────────────
+
+
+async def mails_to_members(
+    tx: Tx,
+    merchant_id: str,
+    topic: str,
+    cause: str,
+    content: msgspec.Struct,
+    order_id: str | None = None,
+) -> list[NewMail]:
+    """Return a mail for each member whose role gets a topic, in the merchant's language.
+
+    Members of a closed merchant get none, because they can no longer open its pages.
+    """
+    if (await merchants.find(tx, merchant_id)).status == "CLOSED":
+        return []
+    roles = BY_NAME[topic].members
+    members = [member for member in await people.members(tx, merchant_id) if member.role in roles]
+    if not members:
+        return []
+    language = (await find_preferences(tx, merchant_id)).language
+    return [
+        NewMail(
+            merchant_id=merchant_id,
+            topic=topic,
+            cause=cause,
+            recipient=member.email,
+            language=language,
+            data=content,
+            order_id=order_id,
+        )
+        for member in members
+    ]
+
+
+async def mails_to_staff(
+    tx: Tx, topic: str, cause: str, content: msgspec.Struct, *, without_person_id: str | None = None
+) -> list[NewMail]:
+    """Return a mail for each of the staff whose role gets a topic, in their own language."""
+    staff = await queries.STAFF.all(tx, roles=list(BY_NAME[topic].staff))
+    return [
+        NewMail(
+            merchant_id=NO_MERCHANT,
+            topic=topic,
+            cause=cause,
+            recipient=recipient.email,
+            language=recipient.language,
+            data=content,
+        )
+        for recipient in staff
+        if recipient.person_id != without_person_id
+    ]
+
+
+# ── preferences ────────────────────────────────────────────────────────────────────────────────
 
 
 async def find_preferences(tx: Tx, merchant_id: str) -> Preferences:
-    """Return what a merchant wants, which is what everybody has until it says something else."""
-    found = await queries.PREFERENCES.first(tx, merchant_id=merchant_id)
-    return found or Preferences(merchant_id=merchant_id)
+    """Return a merchant's preferences, or the defaults."""
+    preferences = await queries.PREFERENCES.first(tx, merchant_id=merchant_id)
+    return preferences or Preferences(merchant_id=merchant_id)
 
 
 async def change_preferences(
@@ -247,84 +306,27 @@ async def change_preferences(
     *,
     actor: Actor,
 ) -> Preferences:
-    """Set what a merchant wants; what is so already is no change. Raises Invalid and NotFound."""
-    chosen = supported("merchant", language)
-    if chosen is None:
+    """Change a merchant's preferences. Idempotent. Raises Invalid and NotFound."""
+    supported_language = supported("merchant", language)
+    if supported_language is None:
         raise Invalid(
             "language", f"language must be one of {', '.join(languages.offered('merchant'))}"
         )
     await merchants.lock(tx, merchant_id)
     old = await find_preferences(tx, merchant_id)
-    new = msgspec.structs.replace(old, **switches, language=chosen)
-    changed = [name for name in (*SWITCHES, "language") if getattr(old, name) != getattr(new, name)]
-    if not changed:
+    new = msgspec.structs.replace(old, **switches, language=supported_language)
+    changes = [
+        f"{name}: {_text(getattr(old, name))} → {_text(getattr(new, name))}"
+        for name in (*SWITCHES, "language")
+        if getattr(old, name) != getattr(new, name)
+    ]
+    if not changes:
         return old
     new = msgspec.structs.replace(new, updated_at=now)
     await queries.SET_PREFERENCES.run(tx, new)
-    subject = ", ".join(
-        f"{name}: {_text(getattr(old, name))} → {_text(getattr(new, name))}" for name in changed
-    )
-    await merchants.record_audit(tx, actor, "mail set", merchant_id, subject, now)
+    await merchants.record_audit(tx, actor, "mail set", merchant_id, ", ".join(changes), now)
     return new
 
 
 def _text(value: object) -> str:
-    return (
-        {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
-    )
-
-
-class Recipients(msgspec.Struct, frozen=True):
-    """Addresses, and the language that they read."""
-
-    emails: list[str]
-    language: Language
-
-
-async def find_members(tx: Tx, merchant_id: str, topic: Topic) -> Recipients:
-    """Return the members whose role gets a topic: none of a closed merchant, who see no page."""
-    if (await merchants.find(tx, merchant_id)).status == "CLOSED":
-        return Recipients([], "en")
-    found = await people.members(tx, merchant_id)
-    emails = [one.email for one in found if one.role in topic.members]
-    language = (await find_preferences(tx, merchant_id)).language if emails else "en"
-    return Recipients(emails, language)
-
-
-async def find_staff(tx: Tx, topic: Topic) -> list[StaffReader]:
-    """Return the staff whose role gets a topic."""
-    return await queries.STAFF.all(tx, roles=list(topic.staff))
-
-
-def mails_to_staff(
-    readers: Sequence[StaffReader], topic: Topic, cause: str, said: msgspec.Struct
-) -> list[NewMail]:
-    """Return a mail for each of some staff, in their own language."""
-    return [
-        NewMail(
-            merchant_id=OF_NOBODY,
-            topic=topic.name,
-            cause=cause,
-            recipient=one.email,
-            language=one.language,
-            data=said,
-        )
-        for one in readers
-    ]
-
-
-def mails_to_members(
-    merchant_id: str, to: Recipients, topic: Topic, cause: str, said: msgspec.Struct
-) -> list[NewMail]:
-    """Return a mail for each of some members, in the language that they read."""
-    return [
-        NewMail(
-            merchant_id=merchant_id,
-            topic=topic.name,
-            cause=cause,
-            recipient=email,
-            language=to.language,
-            data=said,
-        )
-        for email in to.emails
-    ]
+    return ("no", "yes")[value] if isinstance(value, bool) else str(value)
