@@ -61,7 +61,7 @@ TAKE_LEASES = Query(
         where l.until not {_LEASED} for update of l skip locked
     )
     update endpoint_leases l set owner = :owner, until = :until from free f
-    where l.merchant_id = f.merchant_id and l.endpoint_id = f.endpoint_id and l.until not {_LEASED}
+    where l.merchant_id = f.merchant_id and l.endpoint_id = f.endpoint_id
     returning l.merchant_id, l.endpoint_id, l.failing_since, f.host
     """,  # noqa: S608 - constants of ours
 )
