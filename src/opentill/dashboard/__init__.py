@@ -1,1 +1,1 @@
-"""The pages of a merchant, for its members; staff look at them."""
+"""The pages of a merchant for its members; staff can read them."""

@@ -1,4 +1,4 @@
-"""The merchant services agreement: read it, accept it, and see who has accepted which version."""
+"""The merchant services agreement: its text, its acceptance, and the versions accepted so far."""
 
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from opentill import agreement, merchants
 from opentill.core.errors import Invalid
+from opentill.dashboard import handlers
 from opentill.portal import render
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
@@ -15,7 +16,7 @@ from opentill.web.translations import N_
 
 
 async def show(request: PageRequest) -> Response:
-    """Show the agreement in force, and what was accepted."""
+    """Show the agreement in force and its acceptances."""
     return await _page(request)
 
 
@@ -27,7 +28,7 @@ async def _page(
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         acceptances = await agreement.acceptances(tx, request.merchant_id)
-    of_version = {one.agreement_version: one for one in acceptances}
+    by_version = {row.agreement_version: row for row in acceptances}
     return render.page(
         request,
         "agreement.html",
@@ -35,21 +36,21 @@ async def _page(
         document=document,
         content=markdown(document.markdown_content, below=1),
         state=agreement.status(document, acceptances),
-        accepted=of_version.pop(document.agreement_version, None),
-        earlier=list(of_version.values()),
-        stops=settings.agreement_required and not acceptances,
+        accepted=by_version.pop(document.agreement_version, None),
+        earlier=list(by_version.values()),
+        blocks_payments=settings.agreement_required and not acceptances,
         zone=ZoneInfo(merchant.time_zone),
         errors=errors or {},
     )
 
 
 async def accept(request: PageRequest) -> Response:
-    """Accept the text that was shown, unless it is another one by now."""
+    """Accept the text that the page showed, unless it has changed since."""
     form, login = await request.form(), request.login
     document = agreement.current(request.app.settings)
     if form.get("accepted") != "yes":
         return await _page(request, 400, {"accepted": N_("Tick the box to accept the agreement")})
-    by = agreement.AcceptedBy(
+    person = agreement.AcceptedBy(
         person_id=login.person_id,
         name=login.name,
         email=login.email,
@@ -59,7 +60,7 @@ async def accept(request: PageRequest) -> Response:
     try:
         await request.app.db.run(
             lambda tx: agreement.accept(
-                tx, request.merchant_id, document, form.get("digest", ""), by, request.now
+                tx, request.merchant_id, document, form.get("digest", ""), person, request.now
             )
         )
     except Invalid:
@@ -73,7 +74,7 @@ async def accept(request: PageRequest) -> Response:
                 )
             },
         )
-    return render.see_other(request, f"/dashboard/{request.merchant_id}/agreement")
+    return handlers.redirect(request, "agreement")
 
 
 _PLACE: Final = f"{DASHBOARD_PATH}/agreement"

@@ -1,4 +1,4 @@
-"""The bank account that the merchant's payouts go to; an owner changes it."""
+"""The bank account for the merchant's payouts; only an owner can change it."""
 
 from functools import partial
 from typing import Final

@@ -1,15 +1,14 @@
-"""Customers: a merchant's payments by e-mail. What is shown of one is what their payments say."""
+"""Customers: a merchant's payments, grouped by e-mail address. A customer has no row of its own."""
 
 from typing import Final
 from urllib.parse import urlencode
-from zoneinfo import ZoneInfo
 
 from starlette.responses import Response
 
-from opentill import merchants, orders
+from opentill import orders
 from opentill.core.errors import Invalid
 from opentill.core.money import Money
-from opentill.dashboard import payments_columns
+from opentill.dashboard import handlers, payments_columns
 from opentill.list_counts import FOREVER
 from opentill.portal import lists, render
 from opentill.portal.lists import Pager
@@ -17,67 +16,58 @@ from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-_LOOKED_AT: Final = 500  # payments, whose customers are shown before one is searched
-_COLUMNS: Final = (
-    *(one for one in payments_columns.COLUMNS if one.unasked and one.name != "customer"),
-    payments_columns.AMOUNT,
-)
-
-
-async def _zone(request: PageRequest) -> ZoneInfo:
-    async with request.app.db.connection() as tx:
-        merchant = await merchants.find(tx, request.merchant_id)
-    return ZoneInfo(merchant.time_zone)
+_NEWEST: Final = 500  # payments, whose customers are listed before a search
+_COLUMNS: Final = payments_columns.without("customer")
 
 
 async def show(request: PageRequest) -> Response:
-    """Show the customers whose e-mail begins as asked, or those of the newest payments."""
-    here, zone = request.app.replica.reading(), await _zone(request)
+    """List the customers whose address begins with the search, or those of the newest payments."""
+    db, zone = request.app.replica.reading(), await handlers.find_zone(request)
     email, errors = lists.text(request, "email"), dict[str, str]()
-    found: list[orders.CustomerOrder] = []
+    customers: list[orders.CustomerOrder] = []
     if not email:
-        found = await here.read(
-            lambda tx: orders.recent_customers(tx, request.merchant_id, _LOOKED_AT)
+        customers = await db.read(
+            lambda tx: orders.recent_customers(tx, request.merchant_id, _NEWEST)
         )
     else:
         try:
-            found = await orders.find_customers(here, request.merchant_id, email)
+            customers = await orders.find_customers(db, request.merchant_id, email)
         except Invalid:
             errors["email"] = N_("More than 200 addresses begin so: enter more of it")
-    if len(found) == 1 and found[0].email.lower() == email.lower():
-        return render.see_other(request, _place(request, found[0].email))
-    pager = Pager(lists.page_number(request), len(found))
-    shown = found[(pager.number - 1) * pager.size : pager.number * pager.size]
+    if len(customers) == 1 and customers[0].email.lower() == email.lower():
+        return handlers.redirect(request, "customers", "one", email=customers[0].email)
+    pager = Pager(lists.page_number(request), len(customers))
+    address = request.link("customers", "one")
     rows = [
-        (one, Money(one.amount_minor, one.currency), request.base + _place(request, one.email))
-        for one in shown
+        (
+            customer,
+            Money(customer.amount_minor, customer.currency),
+            f"{address}?{urlencode({'email': customer.email})}",
+        )
+        for customer in customers[(pager.number - 1) * pager.size : pager.number * pager.size]
     ]
     return render.page(
         request, "customers.html", email=email, errors=errors, zone=zone, pager=pager, rows=rows,
-        looked_at=_LOOKED_AT,
+        newest=_NEWEST,
     )  # fmt: skip
 
 
-def _place(request: PageRequest, email: str) -> str:
-    query = urlencode({"email": email})
-    return f"/dashboard/{request.merchant_id}/customers/one?{query}"
-
-
 async def show_one(request: PageRequest) -> Response:
-    """Show what one customer paid and got back, by currency, and all their payments."""
-    here, zone = request.app.replica.reading(), await _zone(request)
+    """Show a customer's totals by currency, and all their payments."""
+    db, zone = request.app.replica.reading(), await handlers.find_zone(request)
     merchant_id, email = request.merchant_id, lists.text(request, "email", 254)
     if not email:
-        return render.see_other(request, f"/dashboard/{merchant_id}/customers")
+        return handlers.redirect(request, "customers")
     number = lists.page_number(request)
-    found, total = await orders.list_customer_page(
-        here, merchant_id, email, number, lists.SIZE, since=0, until=FOREVER
+    page, total = await orders.list_customer_page(
+        db, merchant_id, email, number, lists.SIZE, since=0, until=FOREVER
     )
-    real = request.app.settings.livemode
-    known = await orders.all_with_livemode(here.read, found, deployment=real)
-    sums = await orders.sums_of_customer(here, merchant_id, email)
-    firsts = [each.first_paid_at for each in sums if each.first_paid_at is not None]
-    lasts = [each.last_paid_at for each in sums if each.last_paid_at is not None]
+    payments = await orders.all_with_livemode(
+        db.read, page, deployment=request.app.settings.livemode
+    )
+    sums = await orders.sums_of_customer(db, merchant_id, email)
+    firsts = [row.first_paid_at for row in sums if row.first_paid_at is not None]
+    lasts = [row.last_paid_at for row in sums if row.last_paid_at is not None]
     return render.page(
         request,
         "customer.html",
@@ -85,14 +75,14 @@ async def show_one(request: PageRequest) -> Response:
         email=email,
         zone=zone,
         sums=[
-            (each, Money(each.paid_minor, each.currency), Money(each.refunded_minor, each.currency))
-            for each in sums
+            (row, Money(row.paid_minor, row.currency), Money(row.refunded_minor, row.currency))
+            for row in sums
         ],
-        summed=orders.MAX_SUMMED if total > orders.MAX_SUMMED else 0,
+        most_summed=orders.MAX_SUMMED if total > orders.MAX_SUMMED else 0,
         first=min(firsts, default=None),
         last=max(lasts, default=None),
         columns=_COLUMNS,
-        rows=payments_columns.rows(request, zone, _COLUMNS, known),
+        rows=payments_columns.rows(request, zone, _COLUMNS, payments),
         pager=Pager(number, total),
     )
 

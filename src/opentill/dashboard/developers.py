@@ -1,4 +1,4 @@
-"""The page that leads to what developers need: keys, endpoints, refused requests, Epay."""
+"""The start page for developers, with links to keys, endpoints, refused requests and Epay."""
 
 from typing import Final
 
@@ -11,8 +11,8 @@ from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 PLACE: Final = f"{DASHBOARD_PATH}/developers"
-# The pages below this one, and who sees them.
-_PARTS: Final[tuple[tuple[str, Permission], ...]] = (
+# The pages below this one, and the permission that each needs.
+_PAGES: Final[tuple[tuple[str, Permission], ...]] = (
     ("keys", "keys.read"),
     ("webhooks", "endpoints.read"),
     ("events", "events.read"),
@@ -22,10 +22,10 @@ _PARTS: Final[tuple[tuple[str, Permission], ...]] = (
 
 
 async def show(request: PageRequest) -> Response:
-    """Show the parts that this person may see."""
-    found = [name for name, permission in _PARTS if request.access.may(permission)]
-    return render.page(request, "developers.html", found=found)
+    """Link the pages that this person may see."""
+    names = [name for name, permission in _PAGES if request.access.may(permission)]
+    return render.page(request, "developers.html", names=names)
 
 
-# Whoever sees any of the parts sees this one: support has the endpoints.
+# Every role that may see one of the pages has this permission too.
 pages: Final = (Page("GET", PLACE, "endpoints.read", show, menu=N_("Developers")),)

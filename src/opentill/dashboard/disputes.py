@@ -1,4 +1,4 @@
-"""A merchant's disputes: the list, and each with its deadline, notes and files of evidence."""
+"""A merchant's disputes: the list, and the page of each with its deadline, notes and evidence."""
 
 from typing import Final, Literal
 from zoneinfo import ZoneInfo
@@ -10,10 +10,10 @@ from opentill import disputes, ledger, merchants, orders, people
 from opentill.core.errors import Invalid, KeyReused, PayloadTooLarge, or_not_found
 from opentill.core.money import Money
 from opentill.core.notes import LONGEST_NOTE, MOST_NOTES, NotesFull
+from opentill.dashboard import handlers
 from opentill.dashboard.labels import EVIDENCE_ERROR
 from opentill.db.database import Tx
 from opentill.disputes import Dispute, Evidence, EvidenceRefused, Note
-from opentill.ledger import Entry
 from opentill.orders import HistoryRow
 from opentill.portal import downloads, form_ids, lists, render
 from opentill.portal.model import DASHBOARD_PATH, Page
@@ -23,31 +23,29 @@ from opentill.web.translations import N_
 
 _REASON: Final = "on the page of a dispute"
 _FILE: Final = "file"
-Did = Literal["opened", "note", "file", "WON", "LOST", "RECOVERED"]
+Kind = Literal["opened", "note", "file", "WON", "LOST", "RECOVERED"]
 
 
-class Happening(msgspec.Struct, frozen=True):
-    """A line of a dispute's history: what somebody did, with a note's text or a file's name.
+class HistoryItem(msgspec.Struct, frozen=True):
+    """A line of a dispute's history; ``text`` is the text of a note or the name of a file.
 
-    ``who`` is "" for what the bank or the operator did.
+    ``email`` is that of a member, "" for an action of the bank or the operator.
     """
 
     at: int
-    what: Did
-    who: str = ""
+    kind: Kind
+    email: str = ""
     text: str = ""
 
 
 async def show_list(request: PageRequest) -> Response:
-    """Show the disputes of some days, those that are open first."""
-    async with request.app.db.connection() as tx:
-        merchant = await merchants.find(tx, request.merchant_id)
-    zone = ZoneInfo(merchant.time_zone)
+    """Show the disputes of a range of days, open ones first."""
+    zone = await handlers.find_zone(request)
     days = lists.days(request, zone)
     status = lists.choice(request, "status", disputes.STATUSES)
     number = lists.page_number(request)
     rows, total = await disputes.page(
-        request.app.db, merchant.id, status, days.range, number, lists.SIZE
+        request.app.db, request.merchant_id, status, days.range, number, lists.SIZE
     )
     return render.page(
         request,
@@ -58,28 +56,25 @@ async def show_list(request: PageRequest) -> Response:
         statuses=disputes.STATUSES,
         pager=lists.Pager(number, total),
         filters=_query(request),
-        rows=[(one, Money(one.amount_minor, one.currency)) for one in rows],
+        rows=[(row, Money(row.amount_minor, row.currency)) for row in rows],
     )
 
 
 def _query(request: PageRequest) -> str:
-    """Return the query of the list as it follows a path, "" if there is none."""
+    """Return the query of the list with its question mark, "" if there is none."""
     _, mark, query = request.here().partition("?")
     return mark + query
 
 
 async def show_file(request: PageRequest) -> Response:
-    """Send the disputes that the list shows as CSV, all of its pages."""
-    async with request.app.db.connection() as tx:
-        merchant = await merchants.find(tx, request.merchant_id)
-    zone = ZoneInfo(merchant.time_zone)
+    """Send all pages of the list as CSV."""
+    zone = await handlers.find_zone(request)
     days = lists.days(request, zone)
-    if days.errors:  # the page says what is wrong with them
-        return render.see_other(request, f"/dashboard/{merchant.id}/disputes{_query(request)}")
+    if days.errors:  # which the page shows
+        return handlers.redirect(request, "disputes", **request.query)
     status = lists.choice(request, "status", disputes.STATUSES)
-    chunks = disputes.export_csv(request.app.db, merchant.id, status, days.range, zone)
-    name = days.filename("disputes")
-    return await downloads.table(name, chunks)
+    chunks = disputes.export_csv(request.app.db, request.merchant_id, status, days.range, zone)
+    return await downloads.table(days.filename("disputes"), chunks)
 
 
 async def show(request: PageRequest) -> Response:
@@ -108,8 +103,8 @@ async def _dispute(
         fee=Money(dispute.fee_minor, dispute.debit_currency),
         files=files,
         full=len(files) >= disputes.MAX_FILES,
-        happenings=_happenings(dispute, notes, files, history),
-        entries=[_movement(entry) for entry in entries],
+        history=_history(dispute, notes, files, history),
+        entries=[(entry, Money(entry.shown_minor, entry.currency)) for entry in entries],
         errors=errors or {},
         note=note,
         max_note=LONGEST_NOTE,
@@ -122,29 +117,23 @@ async def _find(tx: Tx, request: PageRequest) -> Dispute:
     return await disputes.find(tx, request.merchant_id, request.ids["dispute"])
 
 
-def _movement(entry: Entry) -> tuple[Entry, Money]:
-    return entry, Money(entry.shown_minor, entry.currency)
-
-
-def _happenings(
-    dispute: Dispute, notes: list[Note], files: list[Evidence], history: list[HistoryRow]
-) -> list[Happening]:
-    """Return what happened, oldest first."""
-    found = [
-        Happening(dispute.created_at, "opened"),
-        *(Happening(one.at, "note", _who(one), one.note) for one in notes),
-        *(Happening(one.at, "file", _email(one.who), one.name) for one in files),
+def _history(
+    dispute: Dispute, notes: list[Note], files: list[Evidence], rows: list[HistoryRow]
+) -> list[HistoryItem]:
+    """Return the history, oldest first; ``rows`` are of the order. Staff are not named."""
+    items = [
+        HistoryItem(dispute.created_at, "opened"),
+        *(
+            HistoryItem(note.at, "note", _email(note.who) if note.by_merchant else "", note.note)
+            for note in notes
+        ),
+        *(HistoryItem(file.at, "file", _email(file.who), file.name) for file in files),
     ]
     if dispute.closed_at is not None:
-        found.append(Happening(dispute.closed_at, "WON" if dispute.status == "WON" else "LOST"))
+        items.append(HistoryItem(dispute.closed_at, "WON" if dispute.status == "WON" else "LOST"))
     if dispute.status == "RECOVERED":
-        found.append(Happening(disputes.recovered_at(dispute, history), "RECOVERED"))
-    return sorted(found, key=lambda one: one.at)
-
-
-def _who(note: Note) -> str:
-    """Return which member of the team wrote a note; the operator's people are not named."""
-    return _email(note.who) if note.by_merchant else ""
+        items.append(HistoryItem(disputes.recovered_at(dispute, rows), "RECOVERED"))
+    return sorted(items, key=lambda item: item.at)
 
 
 def _email(who: str) -> str:
@@ -152,7 +141,7 @@ def _email(who: str) -> str:
 
 
 async def add_note(request: PageRequest) -> Response:
-    """Add a note, once however often the form is sent."""
+    """Add a note. Idempotent."""
     form = await request.form()
     dispute_id, text = request.ids["dispute"], form.get("note", "")
     actor = people.actor_of(request.login, _REASON)
@@ -166,33 +155,16 @@ async def add_note(request: PageRequest) -> Response:
     try:
         await form_ids.run_once(request, work)
     except KeyReused:
-        return await _dispute(
-            request,
-            422,
-            {
-                "note": N_(
-                    "This form was sent before, with other entries, and has done "
-                    "its work. Send it again if you want another one"
-                )
-            },
-            text,
-        )
+        return await _dispute(request, 422, {"note": handlers.FORM_REUSED}, text)
     except NotesFull:
-        return await _dispute(
-            request,
-            409,
-            {"note": N_("A dispute has at most 100 notes, so this one was not added")},
-            text,
-        )
+        return await _dispute(request, 409, {"note": EVIDENCE_ERROR["notes_full"]}, text)
     except Invalid:
-        return await _dispute(
-            request, 400, {"note": N_("Enter plain text of 1 to 5,000 characters")}, text
-        )
+        return await _dispute(request, 400, {"note": EVIDENCE_ERROR["note"]}, text)
     return _back(request, "note")
 
 
 async def add_evidence(request: PageRequest) -> Response:
-    """Keep a file as evidence; the same file twice is one."""
+    """Add a file as evidence. Idempotent for the same content."""
     async with request.app.db.connection() as tx:
         dispute = await _find(tx, request)
     try:
@@ -208,23 +180,22 @@ async def add_evidence(request: PageRequest) -> Response:
             now=request.now,
         )
     except PayloadTooLarge:
-        return await _dispute(request, 413, {_FILE: N_("Choose a file of at most 5 MB")})
+        return await _dispute(request, 413, {_FILE: EVIDENCE_ERROR["size"]})
     except EvidenceRefused as refused:
         return await _dispute(request, 400, {_FILE: EVIDENCE_ERROR[refused.why]})
     return _back(request, "file")
 
 
 def _back(request: PageRequest, done: str) -> Response:
-    path = f"/dashboard/{request.merchant_id}/disputes/{request.ids['dispute']}?done={done}"
-    return render.see_other(request, path)
+    return handlers.redirect(request, "disputes", request.ids["dispute"], done=done)
 
 
 async def download(request: PageRequest) -> Response:
-    """Send a file of evidence as an attachment, which no browser shows or runs as a page."""
+    """Send a file of evidence as an attachment, so that no browser shows or runs it as a page."""
     async with request.app.db.connection() as tx:
         files = await disputes.list_evidence(tx, await _find(tx, request))
-        wanted = (one for one in files if one.id == request.ids["file"])
-        file = or_not_found(next(wanted, None))
+        matches = (file for file in files if file.id == request.ids["file"])
+        file = or_not_found(next(matches, None))
         content = await disputes.read_evidence(tx, request.merchant_id, file.id)
     return responses.attachment(content, file.kind, file.name)
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from opentill import epay, merchants, people
 from opentill.core.errors import ConfigurationError, Invalid, NotFound
-from opentill.dashboard import developers
+from opentill.dashboard import developers, handlers
 from opentill.db.database import Tx
 from opentill.epay import Credentials, NewCredentials, NoticeState
 from opentill.portal import form_ids, lists, render
@@ -41,18 +41,18 @@ async def _epay(
     status: int = 200,
     errors: dict[str, str] | None = None,
     *,
-    typed: dict[str, str] | None = None,
+    entries: dict[str, str] | None = None,
     new: NewCredentials | None = None,
     filters: bool = False,
 ) -> Response:
-    """Show the page, with what was typed into a form, or with a key that was just made.
+    """Show the page, with the entries of a form or with a key that was just created.
 
-    ``filters``: this is the page's own address, which a choice of notifications leads to.
+    ``filters``: show the filters of the list, which belong to the page's own address.
     """
     chosen = lists.choice(request, "state", _STATES)
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
-        known = await _credentials(tx, request.merchant_id)
+        credentials = await _credentials(tx, request.merchant_id)
         notices = await epay.list_notices(tx, request.merchant_id, chosen, _MOST)
     return render.page(
         request,
@@ -60,13 +60,13 @@ async def _epay(
         status,
         scripts=new is not None,
         zone=ZoneInfo(merchant.time_zone),
-        known=known,
-        filters=filters and known is not None,
+        credentials=credentials,
+        filters=filters and credentials is not None,
         url=f"{request.app.settings.public_url}/epay/",
         notices=notices,
         most=_MOST,
         chosen=chosen,
-        typed=typed or {},
+        entries=entries or {},
         new=new,
         form_id=form_ids.new_form_id(),
         errors=errors or {},
@@ -74,25 +74,24 @@ async def _epay(
 
 
 async def enable(request: PageRequest) -> Response:
-    """Let the merchant take payments by Epay; a key that is made for it is shown, this once."""
+    """Enable the Epay API, and show the key once if it is new."""
     actor = people.actor_of(request.login, _REASON)
 
     async def work(tx: Tx) -> NewCredentials:
         await merchants.lock(tx, request.merchant_id)
-        known = await _credentials(tx, request.merchant_id)
-        made = await epay.enable(
+        existing_credentials = await _credentials(tx, request.merchant_id)
+        new = await epay.enable(
             tx, request.app.settings, request.merchant_id, request.now, actor=actor
         )
-        return made if known is None else msgspec.structs.replace(made, key="")
+        return new if existing_credentials is None else msgspec.structs.replace(new, key="")
 
-    return await _made(request, work)
+    return await _create(request, work)
 
 
 async def rotate(request: PageRequest) -> Response:
-    """Replace the key at once and show the new one, this once."""
-    form, wrong = await request.form(), await _unconfirmed(request, "rotate")
-    if wrong:
-        return await _epay(request, 400, wrong, typed=form)
+    """Replace the key at once, and show the new one once."""
+    if error := await _confirmation_error(request, "rotate"):
+        return await _epay(request, 400, error, entries=await request.form())
     actor = people.actor_of(request.login, _REASON)
 
     async def work(tx: Tx) -> NewCredentials:
@@ -100,11 +99,13 @@ async def rotate(request: PageRequest) -> Response:
             tx, request.app.settings, request.merchant_id, request.now, actor=actor
         )
 
-    return await _made(request, work)
+    return await _create(request, work)
 
 
-async def _made(request: PageRequest, work: Callable[[Tx], Awaitable[NewCredentials]]) -> Response:
-    """Make credentials and show their key, if there is one to be shown."""
+async def _create(
+    request: PageRequest, work: Callable[[Tx], Awaitable[NewCredentials]]
+) -> Response:
+    """Create credentials, and show their key if it is new."""
     try:
         new = await form_ids.create_secret(request, work, NewCredentials)
     except ConfigurationError as error:
@@ -118,36 +119,33 @@ async def _made(request: PageRequest, work: Callable[[Tx], Awaitable[NewCredenti
 
 
 async def disable(request: PageRequest) -> Response:
-    """End the use of the Epay API; one that is disabled stays so."""
-    form, wrong = await request.form(), await _unconfirmed(request, "disable")
-    if wrong:
-        return await _epay(request, 400, wrong, typed=form)
+    """Disable the Epay API. Idempotent."""
+    if error := await _confirmation_error(request, "disable"):
+        return await _epay(request, 400, error, entries=await request.form())
     actor = people.actor_of(request.login, _REASON)
 
     async def work(tx: Tx) -> None:
         await merchants.lock(tx, request.merchant_id)
-        known = await epay.find(tx, request.merchant_id)
-        if known.state == "ENABLED":
+        credentials = await epay.find(tx, request.merchant_id)
+        if credentials.state == "ENABLED":
             await epay.disable(tx, request.merchant_id, request.now, actor=actor)
 
     await request.app.db.run(work)
     return _back(request)
 
 
-async def _unconfirmed(request: PageRequest, field: str) -> dict[str, str]:
-    """Return the error of a form in which the pid was to be typed. Raises NotFound without one."""
+async def _confirmation_error(request: PageRequest, field: str) -> dict[str, str]:
+    """Return the error of a form whose field is not the pid. Raises NotFound without a pid."""
     form = await request.form()
     async with request.app.db.connection() as tx:
-        known = await epay.find(tx, request.merchant_id)
-    return (
-        {}
-        if form.get(field, "").strip() == str(known.pid)
-        else {field: N_("Enter the pid of these credentials")}
-    )
+        credentials = await epay.find(tx, request.merchant_id)
+    if form.get(field, "").strip() == str(credentials.pid):
+        return {}
+    return {field: N_("Enter the pid of these credentials")}
 
 
 async def resend(request: PageRequest) -> Response:
-    """Send a notification again, with all tries."""
+    """Send a notification again, with a new series of tries."""
     form, actor = await request.form(), people.actor_of(request.login, _REASON)
     order_id = form.get("order", "")
     try:
@@ -160,12 +158,11 @@ async def resend(request: PageRequest) -> Response:
             409,
             {"notices": N_("This order was not paid, so there is nothing to notify of")},
         )
-    return _back(request, "?done=resent")
+    return _back(request, done="resent")
 
 
-def _back(request: PageRequest, query: str = "") -> Response:
-    place = f"/dashboard/{request.merchant_id}/developers/epay"
-    return render.see_other(request, place + query)
+def _back(request: PageRequest, **query: str) -> Response:
+    return handlers.redirect(request, "developers", "epay", **query)
 
 
 _PLACE: Final = f"{developers.PLACE}/epay"

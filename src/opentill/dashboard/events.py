@@ -1,6 +1,6 @@
-"""A merchant's events: the list, and one with what its endpoints were sent of it."""
+"""A merchant's events: the list, and the page of each with its deliveries."""
 
-from typing import Any, Final, Self
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from opentill import merchants, webhooks
 from opentill.core.errors import Invalid, KeyReused
-from opentill.db import rate_limits
+from opentill.dashboard import handlers
 from opentill.db.database import Tx
 from opentill.portal import form_ids, lists, render
 from opentill.portal.model import DASHBOARD_PATH, Page
@@ -17,42 +17,41 @@ from opentill.web.translations import N_
 from opentill.webhooks import TYPES, Endpoint, LogQuery, StoredEvent
 
 
-class Shown(msgspec.Struct, frozen=True):
-    """An event with the order that it is about, "" where it is about none."""
+class Row(msgspec.Struct, frozen=True):
+    """An event with the id of its order, "" if it has none."""
 
     event: StoredEvent
     order_id: str
 
-    @classmethod
-    def of(cls, event: StoredEvent) -> Self:
-        """Look into an event."""
-        data: dict[str, Any] = msgspec.json.decode(event.body)["data"]
-        return cls(event, str(data.get("order_id", "")))
+
+def _row(event: StoredEvent) -> Row:
+    data: dict[str, Any] = msgspec.json.decode(event.body)["data"]
+    return Row(event, str(data.get("order_id", "")))
 
 
 async def show(request: PageRequest) -> Response:
-    """Show events, newest first."""
+    """List events, newest first."""
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         zone = ZoneInfo(merchant.time_zone)
         days, type_ = lists.days(request, zone), lists.choice(request, "type", TYPES)
-        which = LogQuery(within=days.range, before=lists.before(request), size=lists.SIZE)
-        found = await webhooks.list_events(tx, merchant.id, type_, which)
+        query = LogQuery(within=days.range, before=lists.before(request), size=lists.SIZE)
+        page = await webhooks.list_events(tx, merchant.id, type_, query)
     return render.page(
         request,
         "events.html",
         errors=days.errors,
         zone=zone,
         days=days,
-        types=[(one, one) for one in TYPES],
+        types=[(name, name) for name in TYPES],
         type=type_,
-        events=[Shown.of(one) for one in found.items],
-        before=found.before,
+        rows=[_row(event) for event in page.items],
+        before=page.before,
     )
 
 
 async def show_one(request: PageRequest) -> Response:
-    """Show an event, what it says, and what became of it at each endpoint."""
+    """Show an event with its payload and its delivery to each endpoint."""
     return await _event(request)
 
 
@@ -61,7 +60,7 @@ async def _event(
 ) -> Response:
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
-        event, sent = await webhooks.find_event(tx, merchant.id, request.ids["event"])
+        event, deliveries = await webhooks.find_event(tx, merchant.id, request.ids["event"])
         endpoints = await webhooks.search(tx, merchant.id)
     return render.page(
         request,
@@ -69,49 +68,44 @@ async def _event(
         status,
         errors=errors or {},
         zone=ZoneInfo(merchant.time_zone),
-        shown=Shown.of(event),
-        rows=[(one, sent.get(one.id)) for one in endpoints],
-        wanting=sum(_wants(one, event) for one in endpoints),
+        row=_row(event),
+        endpoints=[(endpoint, deliveries.get(endpoint.id)) for endpoint in endpoints],
+        receivers=sum(_receives(endpoint, event) for endpoint in endpoints),
         form_id=form_ids.new_form_id,
         done=lists.choice(request, "done", ("resent",)),
     )
 
 
-def _wants(endpoint: Endpoint, event: StoredEvent) -> bool:
+def _receives(endpoint: Endpoint, event: StoredEvent) -> bool:
     return endpoint.status == "ENABLED" and (not endpoint.types or event.type in endpoint.types)
 
 
 async def resend(request: PageRequest) -> Response:
-    """Send an event again: to the endpoint that is named, or to all that want it."""
-    app, event_id = request.app, request.ids["event"]
-    form = await request.form()
-    only = form.get("endpoint", "")
-    here = f"/dashboard/{request.merchant_id}/developers/events/{event_id}"
+    """Send an event again, to the endpoint in the form or to all that receive its type."""
+    event_id, form = request.ids["event"], await request.form()
 
     async def work(tx: Tx) -> str:
         event, _ = await webhooks.find_event(tx, request.merchant_id, event_id)
-        ids = [only]
-        if not only:
+        ids = [form.get("endpoint", "")]
+        if ids == [""]:
             endpoints = await webhooks.search(tx, request.merchant_id)
-            ids = [one.id for one in endpoints if _wants(one, event)]
+            ids = [endpoint.id for endpoint in endpoints if _receives(endpoint, event)]
         for endpoint_id in ids:
             await webhooks.resend(tx, request.merchant_id, endpoint_id, event_id, request.now)
         return event.id
 
-    await rate_limits.hit_merchant(
-        app.db, app.settings, "resends", request.merchant_id, request.now
-    )
+    await handlers.limit_resends(request)
     try:
         await form_ids.run_once(request, work)
     except KeyReused:
-        return render.see_other(request, here)
+        return handlers.redirect(request, "developers", "events", event_id)
     except Invalid as problem:
         if problem.field != "id":
             raise
         return await _event(
             request, 400, {"endpoints": N_("The endpoint is disabled: enable it first")}
         )
-    return render.see_other(request, f"{here}?done=resent")
+    return handlers.redirect(request, "developers", "events", event_id, done="resent")
 
 
 _PLACE: Final = f"{DASHBOARD_PATH}/developers/events"

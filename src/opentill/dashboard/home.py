@@ -1,4 +1,4 @@
-"""The first page of a merchant, and the choice between several merchants."""
+"""The home page of a merchant, and the choice between several merchants."""
 
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -27,11 +27,11 @@ from opentill.web.translations import N_
 
 _NEWEST: Final = 10
 _DAY_MS: Final = 86_400_000
-_RECENT_MS: Final = 14 * _DAY_MS  # for so long a failed payout is shown
+_RECENT_MS: Final = 14 * _DAY_MS  # for this long, a failed payout needs attention
 
 
 async def choose(request: PageRequest) -> Response:
-    """Lead to the only merchant that somebody is a member of, or let them choose."""
+    """Redirect a member of one merchant to its home page; let others choose a merchant."""
     async with request.app.db.connection() as tx:
         workplaces = await people.workplaces(tx, request.login)
     if len(workplaces) == 1:
@@ -40,7 +40,7 @@ async def choose(request: PageRequest) -> Response:
 
 
 async def show(request: PageRequest) -> Response:
-    """Show what needs somebody, figures with charts, the balance, and the newest payments."""
+    """Show what needs attention, figures with charts, the balance, and the newest payments."""
     access = request.access
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, access.merchant_id)
@@ -48,40 +48,38 @@ async def show(request: PageRequest) -> Response:
         todo = await _todo(tx, request)
     zone = ZoneInfo(merchant.time_zone)
     await figures.catch_up(request.app.db, merchant.id)
-    found = await figures.read(request.app.db, merchant.id, zone, request.now)
+    rows = await figures.read(request.app.db, merchant.id, zone, request.now)
     start: list[Todo] = []
-    if not any(one.ever.payments for one in found.currencies):
+    if not any(row.ever.payments for row in rows.currencies):
         async with request.app.db.connection() as tx:
-            start = await _first_payment(tx, request, newest)
-    has_balance = access.may("balance.read")
-    shown = home_figures.Shown(request.localizer, zone, found, with_balance=has_balance)
+            start = await _steps_to_first_payment(tx, request, newest)
+    may_see_balance = access.may("balance.read")
+    texts = home_figures.FigureTexts(request.localizer, zone, rows, with_balance=may_see_balance)
     return render.page(
         request,
         "home.html",
         scripts=True,
         zone=zone,
         merchant=merchant,
-        off=[one for one in merchants.CAPABILITIES if merchant.off(one)],
+        off=[capability for capability in merchants.CAPABILITIES if merchant.off(capability)],
         todo=todo,
         start=start,
-        figures=shown,
-        payments=[(one, Money(one.amount_minor, one.currency)) for one in newest],
+        figures=texts,
+        payments=[(order, Money(order.amount_minor, order.currency)) for order in newest],
     )
 
 
 async def _todo(tx: Tx, request: PageRequest) -> list[Todo]:
-    """Return what needs somebody, of what this person may see."""
+    """Return what needs attention, as far as this person may see it."""
     access, merchant_id = request.access, request.access.merchant_id
-    found: list[Todo] = []
+    todo: list[Todo] = []
     if access.may("disputes.read"):
         number = await disputes.count_open(tx, merchant_id)
-        found.append(
-            Todo(N_("Open disputes: {number}"), number, "/disputes", disputes.MOST_COUNTED)
-        )
+        todo.append(Todo(N_("Open disputes: {number}"), number, "/disputes", disputes.MOST_COUNTED))
     if access.may("agreement.read"):
         accepted = await agreement.acceptances(tx, merchant_id)
         status = agreement.status(agreement.current(request.app.settings), accepted)
-        found.append(
+        todo.append(
             Todo(
                 N_("The merchant services agreement is to be accepted"),
                 int(status != "ACCEPTED"),
@@ -90,8 +88,8 @@ async def _todo(tx: Tx, request: PageRequest) -> list[Todo]:
         )
     if access.may("endpoints.read"):
         endpoints = await webhooks.search(tx, merchant_id)
-        disabled = sum(one.status == "DISABLED" for one in endpoints)
-        found.append(
+        disabled = sum(endpoint.status == "DISABLED" for endpoint in endpoints)
+        todo.append(
             Todo(
                 N_("Webhook endpoints that are disabled: {number}"),
                 disabled,
@@ -101,7 +99,7 @@ async def _todo(tx: Tx, request: PageRequest) -> list[Todo]:
     if access.may("payouts.read"):
         since = request.now - _RECENT_MS
         failed = await payouts.failed_since(tx, merchant_id, since)
-        found.append(
+        todo.append(
             Todo(
                 N_("Payouts of the last two weeks that failed: {number}"),
                 len(failed),
@@ -109,16 +107,16 @@ async def _todo(tx: Tx, request: PageRequest) -> list[Todo]:
                 payouts.MOST_FAILED,
             )
         )
-    return [one for one in found if one.number]
+    return [item for item in todo if item.number]
 
 
-async def _first_payment(tx: Tx, request: PageRequest, newest: list[Order]) -> list[Todo]:
-    """Return the way to the first payment; ``number`` is 1 for what is done."""
+async def _steps_to_first_payment(tx: Tx, request: PageRequest, newest: list[Order]) -> list[Todo]:
+    """Return the steps to the first payment; ``number`` is 1 for a step that is done."""
     access, merchant_id = request.access, request.access.merchant_id
     product = await products.find_newest_active(tx, merchant_id)
     has_product = product is not None or await products.has_any(tx, merchant_id)
-    unpaid = [one for one in newest if one.status == "PENDING"]
-    way = [
+    unpaid = [order for order in newest if order.status == "PENDING"]
+    steps = [
         Todo(N_("Add a product"), int(has_product), "/products"),
         Todo(
             N_("Open a checkout session"),
@@ -132,8 +130,8 @@ async def _first_payment(tx: Tx, request: PageRequest, newest: list[Order]) -> l
     shop: list[Todo] = []
     if access.may("keys.read"):
         keys = await merchants.keys(tx, merchant_id)
-        key = any(one.revoked_at is None for one in keys)
-        shop.append(Todo(N_("Create an API key"), int(key), "/developers/keys"))
+        has_key = any(key.revoked_at is None for key in keys)
+        shop.append(Todo(N_("Create an API key"), int(has_key), "/developers/keys"))
     if access.may("endpoints.read"):
         endpoints = await webhooks.search(tx, merchant_id)
         shop.append(
@@ -143,7 +141,7 @@ async def _first_payment(tx: Tx, request: PageRequest, newest: list[Order]) -> l
                 "/developers/webhooks",
             )
         )
-    return [way[0], *shop, *way[1:]]
+    return [steps[0], *shop, *steps[1:]]
 
 
 pages: Final = (

@@ -1,4 +1,4 @@
-"""A merchant's figures in the words of its home page: periods, charts, the balance."""
+"""A merchant's figures as text for its home page: periods, charts, the balance."""
 
 from collections.abc import Sequence
 from datetime import tzinfo
@@ -8,21 +8,21 @@ import msgspec
 from markupsafe import Markup
 
 from opentill.core.money import Money
-from opentill.dashboard import expected
-from opentill.dashboard.labels import PERIOD
+from opentill.dashboard import awaited
+from opentill.dashboard.labels import BALANCE, PERIOD
 from opentill.figures import Attempts, CurrencyFigures, Figures, Period
 from opentill.web import charts
 from opentill.web.charts import Cell, Chart, Row, Series
 from opentill.web.language import Localizer
 from opentill.web.translations import N_
 
-_MOST: Final = 10  # times as much, beyond which a percentage says nothing
+_LARGEST_GROWTH: Final = 10  # the factor above which a percentage says nothing
 
 
 class Measure(msgspec.Struct, frozen=True):
-    """One number of a period beside that of the one before; ``change`` is "" where there is none.
+    """A figure of a period and of the period before, as text.
 
-    ``name`` is a text.
+    ``change`` is a percentage, "" if there is none. ``name`` is a message id.
     """
 
     name: str
@@ -32,15 +32,15 @@ class Measure(msgspec.Struct, frozen=True):
 
 
 class PeriodCard(msgspec.Struct, frozen=True):
-    """A period: the key of its name, what it is compared with, and its measures."""
+    """A period: the message id of its name, the days compared with it, and its measures."""
 
     name: str
     compared: Markup
     measures: tuple[Measure, ...]
 
 
-class CurrencyShown(msgspec.Struct, frozen=True):
-    """What the page shows in one currency."""
+class CurrencyTexts(msgspec.Struct, frozen=True):
+    """The figures in one currency."""
 
     currency: str
     cards: tuple[PeriodCard, ...]
@@ -48,62 +48,61 @@ class CurrencyShown(msgspec.Struct, frozen=True):
     balance: dict[str, str]  # by account
 
 
-class Shown:
-    """All figures of the page. ``as_of`` is "" unless they are behind."""
+class FigureTexts:
+    """All figures of the page."""
 
     def __init__(
-        self, localizer: Localizer, zone: tzinfo, found: Figures, *, with_balance: bool
+        self, localizer: Localizer, zone: tzinfo, figures: Figures, *, with_balance: bool
     ) -> None:
-        """``with_balance``: whoever looks may see the balance and what becomes available."""
+        """``with_balance``: whether the person may see the balance and awaited money."""
         self._localizer = localizer
         self._gettext = localizer.gettext
         self._zone = zone
-        self._found = found
+        self._figures = figures
         self._days = [
-            (localizer.day(day.date), localizer.short_day(day.date)) for day in found.days
+            (localizer.day(day.date), localizer.short_day(day.date)) for day in figures.days
         ]
         self._with_balance = with_balance
-        self.currencies = tuple(self._of_currency(one) for one in found.currencies)
+        self.currencies = tuple(self._currency(row) for row in figures.currencies)
         self.attempts = self._attempts()
 
     def as_of(self, now: int) -> str:
-        """Return of when the figures are, "" where they are of ``now`` (Unix ms)."""
-        behind = self._found.as_of < now
-        return self._localizer.moment_in(self._found.as_of, self._zone) if behind else ""
+        """Return the time up to which payments are counted, "" if that is ``now`` (Unix ms)."""
+        is_behind = self._figures.as_of < now
+        return self._localizer.moment_in(self._figures.as_of, self._zone) if is_behind else ""
 
-    def _of_currency(self, one: CurrencyFigures) -> CurrencyShown:
-        standing = one.balance
-        drawn = [self._volume(one)]
+    def _currency(self, row: CurrencyFigures) -> CurrencyTexts:
+        currency = row.balance.currency
+        currency_charts = [self._volume(row)]
         balance: dict[str, str] = {}
         if self._with_balance:
-            drawn.append(expected.chart(self._localizer, self._found.coming, one))
-            for name in ("available", "pending", "frozen", "reserve"):
-                balance[name] = self._amount(getattr(standing, name), standing.currency)
-        return CurrencyShown(standing.currency, tuple(self._cards(one)), tuple(drawn), balance)
+            currency_charts.append(awaited.chart(self._localizer, self._figures.coming, row))
+            balance = {name: self._amount(getattr(row.balance, name), currency) for name in BALANCE}
+        return CurrencyTexts(currency, tuple(self._cards(row)), tuple(currency_charts), balance)
 
-    def _cards(self, one: CurrencyFigures) -> Sequence[PeriodCard]:
-        made: list[PeriodCard] = []
-        only_one = len(self._found.currencies) == 1
-        tries = self._found.attempts_compared
-        for compared, attempts in zip(one.comparisons, tries, strict=True):
+    def _cards(self, row: CurrencyFigures) -> Sequence[PeriodCard]:
+        cards: list[PeriodCard] = []
+        has_one_currency = len(self._figures.currencies) == 1
+        attempts_compared = self._figures.attempts_compared
+        for compared, attempts in zip(row.comparisons, attempts_compared, strict=True):
             now, before = compared.now, compared.before
             measures = [
-                self._money(one, N_("Volume"), now.paid_minor, before.paid_minor),
-                self._money(one, N_("Refunds"), now.refunded_minor, before.refunded_minor),
-                self._money(one, N_("Fees"), now.fees_minor, before.fees_minor),
-                self._money(one, N_("Net"), now.net_minor, before.net_minor),
+                self._money(row, N_("Volume"), now.paid_minor, before.paid_minor),
+                self._money(row, N_("Refunds"), now.refunded_minor, before.refunded_minor),
+                self._money(row, N_("Fees"), now.fees_minor, before.fees_minor),
+                self._money(row, N_("Net"), now.net_minor, before.net_minor),
                 self._count(N_("Payments"), now.payments, before.payments),
             ]
             if now.disputed_minor or before.disputed_minor:
                 lost = self._money(
-                    one, N_("Lost to disputes"), now.disputed_minor, before.disputed_minor
+                    row, N_("Lost to disputes"), now.disputed_minor, before.disputed_minor
                 )
                 measures.insert(2, lost)
-            if only_one:  # an attempt that failed has no settlement currency
+            if has_one_currency:  # an attempt that failed has no settlement currency
                 measures.append(self._rate(attempts.now, attempts.before))
             name = PERIOD[str(compared.period.days)]
-            made.append(PeriodCard(name, self._compared(compared.period), tuple(measures)))
-        return made
+            cards.append(PeriodCard(name, self._compared(compared.period), tuple(measures)))
+        return cards
 
     def _compared(self, period: Period) -> Markup:
         moment = self._localizer.moment_in
@@ -116,8 +115,8 @@ class Shown:
     def _amount(self, minor: int, currency: str) -> str:
         return self._localizer.amount(Money(minor, currency))
 
-    def _money(self, one: CurrencyFigures, name: str, now: int, before: int) -> Measure:
-        currency = one.balance.currency
+    def _money(self, row: CurrencyFigures, name: str, now: int, before: int) -> Measure:
+        currency = row.balance.currency
         change = self._change(now, before)
         return Measure(name, self._amount(now, currency), self._amount(before, currency), change)
 
@@ -126,35 +125,35 @@ class Shown:
         return Measure(name, number(now), number(before), self._change(now, before))
 
     def _rate(self, now: Attempts, before: Attempts) -> Measure:
-        cells = [charts.percent(self._localizer, one.success_rate) for one in (now, before)]
+        cells = [charts.percent(self._localizer, row.success_rate) for row in (now, before)]
         return Measure(N_("Success rate"), cells[0].text, cells[1].text, "")
 
     def _change(self, now: int, before: int) -> str:
-        """Write by how much a number grew, as a share of the one before; "" if that says little."""
-        if before <= 0 or now < 0 or now == before or now > _MOST * before:
+        """Write the growth as a percentage, "" where a percentage would say little."""
+        if before <= 0 or now < 0 or now == before or now > _LARGEST_GROWTH * before:
             return ""
         share = self._localizer.percent(abs(now - before) / before)
         return f"+{share}" if now > before else f"−{share}"
 
-    def _volume(self, one: CurrencyFigures) -> Chart:
-        """Return the chart of what came in by day, and what was left of it."""
-        currency, _ = one.balance.currency, self._gettext
+    def _volume(self, row: CurrencyFigures) -> Chart:
+        """Return the chart of gross and net volume by day."""
+        currency, _ = row.balance.currency, self._gettext
         rows = [
             Row(name, short, tuple(
                 charts.money(self._localizer, Money(minor, currency))
                 for minor in (day.paid_minor, day.net_minor)
             ))
-            for (name, short), day in zip(self._days, one.days, strict=True)
+            for (name, short), day in zip(self._days, row.days, strict=True)
         ]  # fmt: skip
-        most = max(range(len(one.days)), key=lambda index: one.days[index].paid_minor)
-        total = sum(day.paid_minor for day in one.days)
-        summary = _("Nothing in these {days} days.", days=len(one.days))
+        most = max(range(len(row.days)), key=lambda index: row.days[index].paid_minor)
+        total = sum(day.paid_minor for day in row.days)
+        summary = _("Nothing in these {days} days.", days=len(row.days))
         if total:
             summary = _(
                 "{total} in {days} days; the most was {most} on {day}.",
                 total=self._amount(total, currency),
-                days=len(one.days),
-                most=self._amount(one.days[most].paid_minor, currency),
+                days=len(row.days),
+                most=self._amount(row.days[most].paid_minor, currency),
                 day=self._days[most][0],
             )
         return Chart(
@@ -178,21 +177,21 @@ class Shown:
                 charts.count(localizer, day.failed),
                 charts.percent(localizer, day.success_rate),
             ))
-            for (name, short), day in zip(self._days, self._found.attempts, strict=True)
+            for (name, short), day in zip(self._days, self._figures.attempts, strict=True)
         ]  # fmt: skip
-        whole = Attempts(
-            sum(day.payments for day in self._found.attempts),
-            sum(day.failed for day in self._found.attempts),
+        total = Attempts(
+            sum(day.payments for day in self._figures.attempts),
+            sum(day.failed for day in self._figures.attempts),
         )
-        rate: Cell = charts.percent(localizer, whole.success_rate)
+        rate: Cell = charts.percent(localizer, total.success_rate)
         return Chart(
             id="attempts",
             title=_("Payments and success rate by day"),
             summary=_("Nothing in these {days} days.", days=len(rows))
-            if whole.success_rate is None
+            if total.success_rate is None
             else _(
                 "{payments} payments in {days} days; {rate} of the attempts succeeded.",
-                payments=localizer.number(whole.payments),
+                payments=localizer.number(total.payments),
                 days=len(rows),
                 rate=rate.text,
             ),

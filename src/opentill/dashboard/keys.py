@@ -1,4 +1,4 @@
-"""A merchant's API keys: made, named, replaced and revoked, and when each was last used."""
+"""A merchant's API keys: the list, the page of each, and the forms that change them."""
 
 import contextlib
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from opentill import merchants, people
 from opentill.core.errors import Invalid, NotFound, or_not_found
-from opentill.dashboard import developers
+from opentill.dashboard import developers, handlers
 from opentill.db.database import Tx
 from opentill.figures.model import day_bounds
 from opentill.merchants import Key, KeyFields, NewKey
@@ -25,6 +25,7 @@ _REASON: Final = "on the page of API keys"
 _SCOPE: Final = "scope:"  # begins the name of a checkbox
 _STATES: Final[tuple[State, ...]] = ("valid", "expired", "revoked")
 _DAY: Final = "2026-01-31"
+_NAME_ERROR: Final = N_("Enter a name of 1 to 100 characters")
 
 
 def _state(key: Key, now: int) -> State:
@@ -43,14 +44,14 @@ async def _list(
     status: int = 200,
     errors: dict[str, str] | None = None,
     *,
-    typed: dict[str, str] | None = None,
+    entries: dict[str, str] | None = None,
     new: NewKey | None = None,
 ) -> Response:
-    """Show the list, with what was typed into its form, or with a key that was just made."""
+    """Show the list, with the entries of its form or with a key that was just created."""
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
-        found = await merchants.keys(tx, request.merchant_id)
-    rows = [(key, _state(key, request.now)) for key in reversed(found)]
+        keys = await merchants.keys(tx, request.merchant_id)
+    rows = [(key, _state(key, request.now)) for key in reversed(keys)]
     chosen = lists.choice(request, "state", _STATES)
     rows = [row for row in rows if chosen in {None, row[1]}]
     role = request.access.role
@@ -65,7 +66,7 @@ async def _list(
         keys=rows[start : start + pager.size],
         pager=pager,
         chosen=chosen,
-        typed=typed or {},
+        entries=entries or {},
         scope_field=_SCOPE,
         grantable=key_scopes.grantable(role) if role else [],
         unrestricted=role is not None and key_scopes.may_give(role, None),
@@ -76,31 +77,29 @@ async def _list(
 
 
 def _scopes(request: PageRequest, form: Mapping[str, str]) -> list[str] | None:
-    """Return the scopes that were checked, None for a key that may do everything."""
+    """Return the selected scopes, None for a key with full access."""
     checked = [scope for scope in people.SCOPES if f"{_SCOPE}{scope}" in form]
     role = request.access.role
     return checked or (None if role is not None and key_scopes.may_give(role, None) else [])
 
 
 async def create(request: PageRequest) -> Response:
-    """Make a key that may do no more than the person, and show it, this once."""
+    """Create a key that may do no more than the person, and show it once."""
     form = await request.form()
-    name, typed = form.get("name", "").strip(), form.get("expires", "").strip()
-    async with request.app.db.connection() as tx:
-        merchant = await merchants.find(tx, request.merchant_id)
+    name, last_day = form.get("name", "").strip(), form.get("expires", "").strip()
     errors: dict[str, str] = {}
     if not name:
-        errors["name"] = N_("Enter a name of 1 to 100 characters")
-    end = _end_of(typed, ZoneInfo(merchant.time_zone))
-    if typed and end is None:
+        errors["name"] = _NAME_ERROR
+    expires_at = _end_of_day(last_day, await handlers.find_zone(request))
+    if last_day and expires_at is None:
         errors["expires"] = N_("Enter a day as 2026-01-31")
-    elif end is not None and end <= request.now:
+    elif expires_at is not None and expires_at <= request.now:
         errors["expires"] = N_("Enter today or a later day")
     scopes = _scopes(request, form)
     if scopes == []:
         errors["scopes"] = N_("Select at least one permission")
     if errors:
-        return await _list(request, 400, errors, typed=form)
+        return await _list(request, 400, errors, entries=form)
     key_scopes.check(request.access.role, scopes)
 
     async def work(tx: Tx) -> NewKey:
@@ -109,55 +108,50 @@ async def create(request: PageRequest) -> Response:
             request.merchant_id,
             request.app.settings.environment,
             request.now,
-            KeyFields(name=name, expires_at=end, scopes=scopes),
+            KeyFields(name=name, expires_at=expires_at, scopes=scopes),
             actor=people.actor_of(request.login, _REASON),
         )
 
     try:
         new = await form_ids.create_secret(request, work, NewKey)
     except Invalid:
-        return await _list(
-            request, 400, {"name": N_("Enter a name of 1 to 100 characters")}, typed=form
-        )
+        return await _list(request, 400, {"name": _NAME_ERROR}, entries=form)
     return await _list(request, new=new)
 
 
-def _end_of(text: str, zone: ZoneInfo) -> int | None:
-    """Return when a day ends in a zone, Unix ms; None for what is no day."""
+def _end_of_day(text: str, zone: ZoneInfo) -> int | None:
+    """Return the end of an entered day, Unix ms; None for a text that is no day."""
     try:
         day = date.fromisoformat(text)
     except ValueError:
         return None
-    # Beyond these years no zone has a midnight that fits.
+    # In other years, the time of midnight is out of range in some zones.
     fits = len(text) == len(_DAY) and 1970 < day.year < 9999  # noqa: PLR2004 - years
     return day_bounds(day, zone).until if fits else None
 
 
-# ── one key ──
-
-
 async def show_one(request: PageRequest) -> Response:
-    """Show a key, and what replaces and revokes it."""
-    return await _one(request, await _find(request))
+    """Show a key with the forms that rename, replace and revoke it."""
+    return await _key(request, await _find(request))
 
 
 async def _find(request: PageRequest) -> Key:
     """Return the key in the path. Raises NotFound if it is not the merchant's."""
     async with request.app.db.connection() as tx:
-        found = await merchants.keys(tx, request.merchant_id)
-    return or_not_found(next((key for key in found if key.id == request.ids["key"]), None))
+        keys = await merchants.keys(tx, request.merchant_id)
+    return or_not_found(next((key for key in keys if key.id == request.ids["key"]), None))
 
 
-async def _one(
+async def _key(
     request: PageRequest,
     key: Key,
     status: int = 200,
     errors: dict[str, str] | None = None,
-    typed: dict[str, str] | None = None,
+    entries: dict[str, str] | None = None,
 ) -> Response:
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
-        maker = await people.email_of(tx, key.made_by)
+        creator = await people.email_of(tx, key.made_by)
     role = request.access.role
     return render.page(
         request,
@@ -166,29 +160,34 @@ async def _one(
         zone=ZoneInfo(merchant.time_zone),
         key=key,
         state=_state(key, request.now),
-        word=_word(key),
-        maker=maker,
-        changes=role is not None and key_scopes.may_give(role, key.scopes),
-        typed=typed or {},
+        word=_confirmation(key),
+        creator=creator,
+        may_change=role is not None and key_scopes.may_give(role, key.scopes),
+        entries=entries or {},
         form_id=form_ids.new_form_id(),
         errors=errors or {},
     )
 
 
-def _word(key: Key) -> str:
-    """Return what is typed to confirm that this is the key: its last four characters."""
+def _confirmation(key: Key) -> str:
+    """Return the last four characters of the key, which are entered to confirm an action."""
     return key.hint[-4:]
 
 
+def _confirmation_error(form: Mapping[str, str], field: str, key: Key) -> dict[str, str]:
+    """Return the error of a form whose field does not confirm the key, {} if it does."""
+    if form.get(field, "").strip() == _confirmation(key):
+        return {}
+    return {field: N_("Enter the last four characters of this key, with the same capitals")}
+
+
 async def rename(request: PageRequest) -> Response:
-    """Give a key another name; the key stays as it is."""
+    """Rename a key."""
     form, key = await request.form(), await _find(request)
     key_scopes.check(request.access.role, key.scopes)
     name = form.get("name", "").strip()
     if not name:
-        return await _one(
-            request, key, 400, {"name": N_("Enter a name of 1 to 100 characters")}, form
-        )
+        return await _key(request, key, 400, {"name": _NAME_ERROR}, form)
 
     async def work(tx: Tx) -> None:
         actor, ids = people.actor_of(request.login, _REASON), (request.merchant_id, key.id)
@@ -197,26 +196,16 @@ async def rename(request: PageRequest) -> Response:
     try:
         await request.app.db.run(work)
     except Invalid:
-        return await _one(
-            request, key, 400, {"name": N_("Enter a name of 1 to 100 characters")}, form
-        )
-    return render.see_other(
-        request, f"/dashboard/{request.merchant_id}/developers/keys/{key.id}?done=renamed"
-    )
+        return await _key(request, key, 400, {"name": _NAME_ERROR}, form)
+    return handlers.redirect(request, "developers", "keys", key.id, done="renamed")
 
 
 async def regenerate(request: PageRequest) -> Response:
-    """Replace a key at once and show the new one, this once."""
+    """Replace a key at once, and show the new one once."""
     form, key = await request.form(), await _find(request)
     key_scopes.check(request.access.role, key.scopes)
-    if form.get("replace", "").strip() != _word(key):
-        return await _one(
-            request,
-            key,
-            400,
-            {"replace": N_("Enter the last four characters of this key, with the same capitals")},
-            form,
-        )
+    if error := _confirmation_error(form, "replace", key):
+        return await _key(request, key, 400, error, form)
 
     async def work(tx: Tx) -> NewKey:
         actor = people.actor_of(request.login, _REASON)
@@ -226,7 +215,7 @@ async def regenerate(request: PageRequest) -> Response:
     try:
         new = await form_ids.create_secret(request, work, NewKey)
     except (Invalid, NotFound):
-        return await _one(
+        return await _key(
             request,
             await _find(request),
             409,
@@ -236,26 +225,18 @@ async def regenerate(request: PageRequest) -> Response:
 
 
 async def revoke(request: PageRequest) -> Response:
-    """Revoke a key at once; one that is revoked stays so."""
+    """Revoke a key at once. Idempotent."""
     form, key = await request.form(), await _find(request)
-    if form.get("revoke", "").strip() != _word(key):
-        return await _one(
-            request,
-            key,
-            400,
-            {"revoke": N_("Enter the last four characters of this key, with the same capitals")},
-            form,
-        )
+    if error := _confirmation_error(form, "revoke", key):
+        return await _key(request, key, 400, error, form)
 
     async def work(tx: Tx) -> None:
         actor = people.actor_of(request.login, _REASON)
         await merchants.revoke_key(tx, key.id, request.now, actor=actor)
 
-    with contextlib.suppress(NotFound):  # revoked already, by another click perhaps
+    with contextlib.suppress(NotFound):  # it is revoked already
         await request.app.db.run(work)
-    return render.see_other(
-        request, f"/dashboard/{request.merchant_id}/developers/keys/{key.id}?done=revoked"
-    )
+    return handlers.redirect(request, "developers", "keys", key.id, done="revoked")
 
 
 _PLACE: Final = f"{developers.PLACE}/keys"

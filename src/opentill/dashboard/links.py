@@ -1,4 +1,4 @@
-"""A merchant's payment links: made, listed, shown with their code, switched off and on."""
+"""A merchant's payment links: the list, the page of each, and the forms that change them."""
 
 import re
 from datetime import date
@@ -11,7 +11,7 @@ from starlette.responses import Response
 from opentill import merchants, orders, payment_links, people, products
 from opentill.core.errors import Invalid, KeyReused
 from opentill.core.money import EXPONENTS, PRICE_PATTERN, Money
-from opentill.dashboard import payments_columns
+from opentill.dashboard import handlers, payments_columns
 from opentill.db.database import Tx
 from opentill.figures.model import day_bounds, local
 from opentill.http import strictjson
@@ -30,7 +30,7 @@ from opentill.portal.request import PageRequest
 from opentill.products import Product, ProductsQuery
 from opentill.web.translations import N_
 
-Entries = dict[str, str]  # what was typed, by the name of its field
+Entries = dict[str, str]  # the input of a form, by field
 
 _REASON: Final = "on the page of payment links"
 _PRICE: Final = re.compile(PRICE_PATTERN)
@@ -40,25 +40,16 @@ _FIELDS: Final = (
     "product", "name", "currency", "price", "least", "most", "quantity", "uses", "expires",
     "reference",
 )  # fmt: skip
-# field of the service → field of the form, and the text that says what it accepts
+_AMOUNT_ERROR: Final = N_(
+    "Enter an amount from 0.01 to 99999999.99 with a point and at most two decimals, such as 9.99"
+)
+# field of the service → field of the form, and its error
 _ERRORS: Final = {
     "productId": ("product", N_("Choose one of your active products")),
     "item.name": ("name", N_("Enter a name of 1 to 200 characters")),
     "item.currency": ("currency", N_("Choose one of the currencies")),
-    "item.price": (
-        "price",
-        N_(
-            "Enter an amount from 0.01 to 99999999.99 with a point and at "
-            "most two decimals, such as 9.99"
-        ),
-    ),
-    "item.minAmount": (
-        "least",
-        N_(
-            "Enter an amount from 0.01 to 99999999.99 with a point and at "
-            "most two decimals, such as 9.99"
-        ),
-    ),
+    "item.price": ("price", _AMOUNT_ERROR),
+    "item.minAmount": ("least", _AMOUNT_ERROR),
     "item.maxAmount": ("most", N_("Enter an amount that is more than the least one")),
     "item": ("price", N_("Enter either a price, or a least and a largest amount")),
     "maxQuantity": (
@@ -69,21 +60,15 @@ _ERRORS: Final = {
     "expiresAt": ("expires", N_("Choose today or a day to come, or leave it empty")),
     "clientReference": ("reference", N_("Enter at most 200 characters, or leave it empty")),
 }
-
-
-# What can be changed, by the name of its field.
-_CHANGES: Final = ("name", "description", "quantity", "uses", "expires", "reference")
+_CHANGES: Final = ("name", "description", "quantity", "uses", "expires", "reference")  # fields
 _LONGEST_DESCRIPTION: Final = 1000
 _NUMBER: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 _NEWEST: Final = 20  # payments
-_COLUMNS: Final = (
-    *(one for one in payments_columns.COLUMNS if one.unasked and one.name != "product"),
-    payments_columns.AMOUNT,
-)
+_COLUMNS: Final = payments_columns.without("product")
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A link in the list; the amounts are of one, equal for a fixed price."""
+    """A link in the list. The amounts are for a quantity of one, and equal for a fixed price."""
 
     link: PaymentLink
     name: str
@@ -97,10 +82,10 @@ def _row(link: PaymentLink, product: Product | None, usage: Usage, now: int) -> 
     state = state_of(link, usage, now)
     if product is not None:
         price = Money(product.price_minor, product.currency)
-        gone = product.status != "ACTIVE" and state == "ACTIVE"
-        return Row(link, product.name, price, price, usage, "INACTIVE" if gone else state)
+        is_blocked = product.status != "ACTIVE" and state == "ACTIVE"
+        return Row(link, product.name, price, price, usage, "INACTIVE" if is_blocked else state)
     currency = link.currency or ""
-    least, most = (Money(one or 0, currency) for one in (link.least_minor, link.most_minor))
+    least, most = (Money(minor or 0, currency) for minor in (link.least_minor, link.most_minor))
     return Row(link, link.name or "", least, most, usage, state)
 
 
@@ -121,12 +106,12 @@ async def _list(
         size=lists.SIZE,
         active=None if chosen is None else _ACTIVE[chosen],
     )
-    found, total = await payment_links.list_page(request.app.db, request.merchant_id, query)
+    page, total = await payment_links.list_page(request.app.db, request.merchant_id, query)
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
-        used = await payment_links.find_usage(tx, merchant.id, [one.id for one in found])
-        ids = [one.product_id for one in found if one.product_id is not None]
-        sold = await products.find_many(tx, merchant.id, ids)
+        usage = await payment_links.find_usage(tx, merchant.id, [link.id for link in page])
+        ids = [link.product_id for link in page if link.product_id is not None]
+        by_id = await products.find_many(tx, merchant.id, ids)
     choices, _ = await products.list_page(
         request.app.db, merchant.id, ProductsQuery(size=_MOST_CHOICES, status="ACTIVE")
     )
@@ -136,7 +121,8 @@ async def _list(
         status,
         zone=ZoneInfo(merchant.time_zone),
         rows=[
-            _row(one, sold.get(one.product_id or ""), used[one.id], request.now) for one in found
+            _row(link, by_id.get(link.product_id or ""), usage[link.id], request.now)
+            for link in page
         ],
         pager=lists.Pager(query.page, total),
         chosen=chosen,
@@ -150,10 +136,10 @@ async def _list(
 
 
 def _body(entries: Entries, zone: ZoneInfo) -> LinkBody:
-    """Check entries as the API checks its bodies. Raises Invalid."""
-    given: dict[str, Any] = {"clientReference": entries["reference"] or None}
+    """Decode entries as the API decodes its bodies. Raises Invalid."""
+    values: dict[str, Any] = {"clientReference": entries["reference"] or None}
     if entries["product"]:
-        given["productId"] = entries["product"]
+        values["productId"] = entries["product"]
     else:
         item = {
             "name": entries["name"],
@@ -162,17 +148,17 @@ def _body(entries: Entries, zone: ZoneInfo) -> LinkBody:
             "minAmount": entries["least"],
             "maxAmount": entries["most"],
         }
-        given["item"] = {name: text for name, text in item.items() if text or name == "name"}
+        values["item"] = {name: text for name, text in item.items() if text or name == "name"}
     for field, name in (("maxQuantity", "quantity"), ("maxUses", "uses")):
         if entries[name]:
-            given[field] = _whole(entries[name])
+            values[field] = _integer(entries[name])
     if entries["expires"]:
-        given["expiresAt"] = _end_of(entries["expires"], zone)
-    return strictjson.decode(msgspec.json.encode(given), LinkBody)
+        values["expiresAt"] = _end_of_day(entries["expires"], zone)
+    return strictjson.decode(msgspec.json.encode(values), LinkBody)
 
 
-def _end_of(text: str, zone: ZoneInfo) -> int:
-    """Return the end of a day, Unix ms. Raises Invalid."""
+def _end_of_day(text: str, zone: ZoneInfo) -> int:
+    """Return the end of an entered day, Unix ms. Raises Invalid."""
     try:
         day = date.fromisoformat(text)
         return day_bounds(day, zone).until
@@ -181,79 +167,57 @@ def _end_of(text: str, zone: ZoneInfo) -> int:
 
 
 def _error(problem: Invalid, entries: Entries) -> dict[str, str]:
-    """Return which field of the form was refused, and the key of what it accepts."""
+    """Return the error of the form's field."""
     field = problem.field or ""
     if field == "item":
         field = (problem.reason or "").partition(" ")[0]
         if field == "item":
             field = _malformed(entries)
-    name, sentence = _ERRORS.get(
+    name, text = _ERRORS.get(
         field, ("add", N_("The link could not be made. Check what you entered"))
     )
-    whole = EXPONENTS.get(entries["currency"]) == 0
-    if (
-        sentence
-        == N_(
-            "Enter an amount from 0.01 to 99999999.99 with a point and at "
-            "most two decimals, such as 9.99"
-        )
-        and whole
-        and "." in entries.get(name, "")
-    ):
-        sentence = N_("This currency has no decimals: enter an amount such as 1200")
-    return {name: sentence}
+    has_no_decimals = EXPONENTS.get(entries["currency"]) == 0
+    if text == _AMOUNT_ERROR and has_no_decimals and "." in entries.get(name, ""):
+        text = N_("This currency has no decimals: enter an amount such as 1200")
+    return {name: text}
 
 
 def _malformed(entries: Entries) -> str:
-    """Return which part of an item is no text or amount at all, "item" if none is."""
+    """Return the field of an item that has no valid text or amount, "item" if all have one."""
     if not entries["name"]:
         return "item.name"
-    typed = (("item.price", "price"), ("item.minAmount", "least"), ("item.maxAmount", "most"))
-    wrong = (part for part, name in typed if entries[name] and not _PRICE.fullmatch(entries[name]))
-    return next(wrong, "item")
+    amounts = (("item.price", "price"), ("item.minAmount", "least"), ("item.maxAmount", "most"))
+    malformed = (
+        field for field, name in amounts if entries[name] and not _PRICE.fullmatch(entries[name])
+    )
+    return next(malformed, "item")
 
 
 async def create(request: PageRequest) -> Response:
-    """Make a payment link, once for each form."""
+    """Create a payment link, once for each form."""
     form = await request.form()
     entries = {name: form.get(name, "").strip() for name in _FIELDS}
     actor = people.actor_of(request.login, _REASON)
-    async with request.app.db.connection() as tx:
-        merchant = await merchants.find(tx, request.merchant_id)
+    zone = await handlers.find_zone(request)
     try:
-        body = _body(entries, ZoneInfo(merchant.time_zone))
+        body = _body(entries, zone)
 
         async def work(tx: Tx) -> str:
             link = await payment_links.create(
-                tx, request.app.gateways, merchant.id, body, request.now, actor=actor
+                tx, request.app.gateways, request.merchant_id, body, request.now, actor=actor
             )
             return link.id
 
-        made = await form_ids.run_once(request, work)
+        link_id = await form_ids.run_once(request, work)
     except KeyReused:
-        return await _list(
-            request,
-            422,
-            {
-                "add": N_(
-                    "This form was sent before, with other entries, and has done "
-                    "its work. Send it again if you want another one"
-                )
-            },
-            entries,
-        )
+        return await _list(request, 422, {"add": handlers.FORM_REUSED}, entries)
     except Invalid as problem:
         return await _list(request, 400, _error(problem, entries), entries)
-    return _to(request, made, "made")
-
-
-def _to(request: PageRequest, link_id: str, done: str) -> Response:
-    path = f"/dashboard/{request.merchant_id}/links/{link_id}?done={done}"
-    return render.see_other(request, path)
+    return handlers.redirect(request, "links", link_id, done="made")
 
 
 async def show_one(request: PageRequest) -> Response:
-    """Show a payment link: its address, its code, and what it has sold."""
+    """Show a payment link with its address, QR code and newest payments."""
     return await _link(request)
 
 
@@ -266,15 +230,16 @@ async def _link(
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         link = await payment_links.find(tx, merchant.id, request.ids["link"])
-        used = await payment_links.find_usage(tx, merchant.id, [link.id])
-        sold = await products.find_many(tx, merchant.id, [link.product_id or ""])
+        usage = await payment_links.find_usage(tx, merchant.id, [link.id])
+        products_by_id = await products.find_many(tx, merchant.id, [link.product_id or ""])
         ids = await payment_links.list_newest_paid(tx, merchant.id, link.id, _NEWEST)
-        by_id = await orders.find_many(tx, merchant.id, ids)
-    real, zone = request.app.settings.livemode, ZoneInfo(merchant.time_zone)
-    paid = await orders.all_with_livemode(
-        request.app.db.read, [by_id[one] for one in ids], deployment=real
+        orders_by_id = await orders.find_many(tx, merchant.id, ids)
+    deployment, zone = request.app.settings.livemode, ZoneInfo(merchant.time_zone)
+    payments = await orders.all_with_livemode(
+        request.app.db.read, [orders_by_id[order_id] for order_id in ids], deployment=deployment
     )
-    row = _row(link, sold.get(link.product_id or ""), used[link.id], request.now)
+    product = products_by_id.get(link.product_id or "")
+    row = _row(link, product, usage[link.id], request.now)
     return render.page(
         request,
         "link.html",
@@ -284,18 +249,18 @@ async def _link(
         row=row,
         link=link,
         columns=_COLUMNS,
-        rows=payments_columns.rows(request, zone, _COLUMNS, paid),
+        rows=payments_columns.rows(request, zone, _COLUMNS, payments),
         most=_NEWEST,
-        entries=entries or _kept(link, zone),
+        entries=entries or _stored_entries(link, zone),
         editing=entries is not None,
-        sales=[(one, Money(one.paid_minor, one.currency)) for one in row.usage.sales if one.paid],
+        sales=[Money(sales.paid_minor, sales.currency) for sales in row.usage.sales if sales.paid],
         address=link.address(request.app.settings.public_url),
         errors=errors or {},
     )
 
 
-def _kept(link: PaymentLink, zone: ZoneInfo) -> Entries:
-    """Return what can be changed of a link, as it would be typed."""
+def _stored_entries(link: PaymentLink, zone: ZoneInfo) -> Entries:
+    """Return a link's values as entries of the form that changes it."""
     return {
         "name": link.name or "",
         "description": link.description,
@@ -307,31 +272,32 @@ def _kept(link: PaymentLink, zone: ZoneInfo) -> Entries:
 
 
 def _last_day(moment: int, zone: ZoneInfo) -> str:
-    """Return the day in which a moment (Unix ms) is, or which ends with it."""
+    """Return the last day before a moment (Unix ms), which may be the end of this day."""
     return local(moment - 1, zone).date().isoformat()
 
 
-def _changed(entries: Entries, link: PaymentLink, zone: ZoneInfo) -> LinkUpdate:
-    """Check what was typed as the API checks its bodies. Raises Invalid."""
-    given: dict[str, Any] = {
+def _update(entries: Entries, link: PaymentLink, zone: ZoneInfo) -> LinkUpdate:
+    """Decode entries as the API decodes its bodies. Raises Invalid."""
+    values: dict[str, Any] = {
         "clientReference": entries["reference"] or None,
-        "maxQuantity": _whole(entries["quantity"] or "1"),
-        "maxUses": _whole(entries["uses"]) if entries["uses"] else None,
+        "maxQuantity": _integer(entries["quantity"] or "1"),
+        "maxUses": _integer(entries["uses"]) if entries["uses"] else None,
     }
     if link.product_id is None:
-        given["item"] = {name: entries[name] for name in ("name", "description")}
-    if entries["expires"] != _kept(link, zone)["expires"]:  # the API may have set an hour of it
-        given["expiresAt"] = _end_of(entries["expires"], zone) if entries["expires"] else None
-    return strictjson.decode(msgspec.json.encode(given), LinkUpdate)
+        values["item"] = {name: entries[name] for name in ("name", "description")}
+    # An unchanged day must not replace a time within the day that the API has set.
+    if entries["expires"] != _stored_entries(link, zone)["expires"]:
+        values["expiresAt"] = _end_of_day(entries["expires"], zone) if entries["expires"] else None
+    return strictjson.decode(msgspec.json.encode(values), LinkUpdate)
 
 
-def _whole(text: str) -> int | str:
-    """Return a number that was typed, or the text that is none."""
+def _integer(text: str) -> int | str:
+    """Return the text as a number, or as it is if it is none."""
     return int(text) if _NUMBER.fullmatch(text) else text
 
 
 async def change(request: PageRequest) -> Response:
-    """Change a payment link, unless somebody else has meanwhile."""
+    """Change a payment link, unless somebody else has changed it since the form was shown."""
     form, link_id = await request.form(), request.ids["link"]
     entries = {name: form.get(name, "").strip() for name in _CHANGES}
     entries["description"] = entries["description"].replace("\r\n", "\n")
@@ -342,7 +308,7 @@ async def change(request: PageRequest) -> Response:
         merchant = await merchants.find(tx, request.merchant_id)
         link = await payment_links.find(tx, merchant.id, link_id)
     try:
-        body = _changed(entries, link, ZoneInfo(merchant.time_zone))
+        body = _update(entries, link, ZoneInfo(merchant.time_zone))
         await request.app.db.run(
             lambda tx: payment_links.update(
                 tx, merchant.id, link_id, body, request.now, seen=seen, actor=actor
@@ -362,23 +328,23 @@ async def change(request: PageRequest) -> Response:
         )
     except Invalid as problem:
         return await _link(request, 400, _change_error(problem, entries), entries)
-    return _to(request, link_id, "saved")
+    return handlers.redirect(request, "links", link_id, done="saved")
 
 
 def _change_error(problem: Invalid, entries: Entries) -> dict[str, str]:
-    """Return which field of the form was refused, and the key of what it accepts."""
+    """Return the error of the form's field."""
     if problem.field == "item":
         if len(entries["description"]) > _LONGEST_DESCRIPTION:
             return {"description": N_("Enter at most 1,000 characters")}
-        return {"name": N_("Enter a name of 1 to 200 characters")}
-    name, sentence = _ERRORS.get(
+        return dict([_ERRORS["item.name"]])
+    error = _ERRORS.get(
         problem.field or "", ("edit", N_("The link could not be changed. Check what you entered"))
     )
-    return {name: sentence}
+    return dict([error])
 
 
 async def switch(request: PageRequest) -> Response:
-    """Switch a payment link off or on; sent twice, it is as it was asked for."""
+    """Enable or disable a payment link. Idempotent."""
     form, link_id = await request.form(), request.ids["link"]
     active = form.get("active") == "on"
     actor = people.actor_of(request.login, _REASON)
@@ -388,7 +354,7 @@ async def switch(request: PageRequest) -> Response:
             tx, request.merchant_id, link_id, body, request.now, actor=actor
         )
     )
-    return _to(request, link_id, "on" if active else "off")
+    return handlers.redirect(request, "links", link_id, done="on" if active else "off")
 
 
 _PLACE: Final = f"{DASHBOARD_PATH}/links"

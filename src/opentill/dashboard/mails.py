@@ -1,6 +1,5 @@
-"""Mail of a merchant: what went out and how it ended, what is sent, and sending it again."""
+"""A merchant's mail: the list with the status of each, resending, and what is mailed at all."""
 
-from collections.abc import Awaitable, Callable
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -8,8 +7,8 @@ from starlette.responses import Response
 
 from opentill import mail, merchants, people
 from opentill.core.errors import Invalid, KeyReused
+from opentill.dashboard import handlers
 from opentill.dashboard.labels import MAIL_STATUS
-from opentill.db import rate_limits
 from opentill.db.database import Tx
 from opentill.portal import form_ids, lists, render
 from opentill.portal.model import DASHBOARD_PATH, Page
@@ -22,7 +21,7 @@ _LONGEST_ADDRESS: Final = 254
 
 
 async def show(request: PageRequest) -> Response:
-    """Show what went out, newest first, and what is sent."""
+    """List mail, newest first, and show the preferences."""
     return await _page(request)
 
 
@@ -34,7 +33,7 @@ async def _page(
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         preferences = await mail.find_preferences(tx, merchant.id)
-        found = await mail.list_of_merchant(
+        rows = await mail.list_of_merchant(
             tx,
             merchant.id,
             before=lists.before(request),
@@ -42,84 +41,48 @@ async def _page(
             recipient=email or None,
             limit=lists.SIZE + 1,
         )
-    more = len(found) > lists.SIZE
-    shown = found[: lists.SIZE]
+    page = rows[: lists.SIZE]
     return render.page(
         request,
         "mails.html",
         status,
         errors=errors or {},
         zone=ZoneInfo(merchant.time_zone),
-        mails=shown,
-        before=shown[-1].id if more else "",
-        options=[(one, request.localizer.gettext(MAIL_STATUS[one])) for one in mail.STATUSES],
+        mails=page,
+        before=page[-1].id if len(rows) > lists.SIZE else "",
+        options=[(name, request.localizer.gettext(MAIL_STATUS[name])) for name in mail.STATUSES],
         chosen=chosen,
         email=email,
-        sends=request.app.settings.sends_mail,
+        sends_mail=request.app.settings.sends_mail,
         preferences=preferences,
         switches=mail.SWITCHES,
-        tongues=names("merchant"),
+        mail_languages=names("merchant"),
         form_id=form_ids.new_form_id,
     )
 
 
 async def resend(request: PageRequest) -> Response:
-    """Send a message once more."""
-    form = await request.form()
-    return await _again(
-        request,
-        lambda tx: mail.resend(
+    """Send a mail again."""
+    request_id = _request_id(await request.form())
+
+    async def work(tx: Tx) -> str:
+        copy = await mail.resend(
             tx,
             request.app.settings,
             request.merchant_id,
             request.ids["mail"],
-            _request_id(form),
+            request_id,
             request.now,
-        ),
-    )
-
-
-async def send_receipt(request: PageRequest) -> Response:
-    """Send the receipt of a payment again."""
-    form, order_id = await request.form(), request.ids["order"]
-    path = f"/dashboard/{request.merchant_id}/payments/{order_id}/receipt"
-    request_id = _request_id(form)
-
-    async def work(tx: Tx) -> str:
-        made = await mail.send_receipt(
-            tx, request.app.settings, request.merchant_id, order_id, request_id, request.now
         )
-        return made.id
+        return copy.id
 
-    await _count(request)
-    try:
-        await form_ids.run_once(request, work)
-    except Invalid:
-        return render.see_other(request, f"{path}?sent=0")
-    return render.see_other(request, f"{path}?sent=1")
-
-
-async def _again(request: PageRequest, send: Callable[[Tx], Awaitable[mail.Mail]]) -> Response:
-    async def work(tx: Tx) -> str:
-        return (await send(tx)).id
-
-    await _count(request)
-    here = f"/dashboard/{request.merchant_id}/mails"
+    await handlers.limit_resends(request)
     try:
         await form_ids.run_once(request, work)
     except KeyReused:
-        return render.see_other(request, here)
+        return handlers.redirect(request, "mails")
     except mail.TooManyMails:
-        return await _page(
-            request,
-            429,
-            {
-                "mails": N_(
-                    "Ten messages were sent to this address on request within an "
-                    "hour. Try again later"
-                )
-            },
-        )
+        return await _page(request, 429, {"mails": handlers.TOO_MANY_MAILS})
     except Invalid:
         return await _page(
             request,
@@ -131,23 +94,34 @@ async def _again(request: PageRequest, send: Callable[[Tx], Awaitable[mail.Mail]
                 )
             },
         )
-    return render.see_other(request, f"{here}?done=again")
+    return handlers.redirect(request, "mails", done="again")
+
+
+async def send_receipt(request: PageRequest) -> Response:
+    """Send the receipt of a payment again."""
+    order_id, request_id = request.ids["order"], _request_id(await request.form())
+
+    async def work(tx: Tx) -> str:
+        receipt = await mail.send_receipt(
+            tx, request.app.settings, request.merchant_id, order_id, request_id, request.now
+        )
+        return receipt.id
+
+    await handlers.limit_resends(request)
+    try:
+        await form_ids.run_once(request, work)
+    except Invalid:
+        return handlers.redirect(request, "payments", order_id, "receipt", sent="0")
+    return handlers.redirect(request, "payments", order_id, "receipt", sent="1")
 
 
 def _request_id(form: dict[str, str]) -> str:
-    """Return what names a form's sending; a form without an id sends each time."""
+    """Return the id of the form, a new one for a form without: it sends each time."""
     return form.get(form_ids.FIELD, "")[:32] or form_ids.new_form_id()
 
 
-async def _count(request: PageRequest) -> None:
-    app = request.app
-    await rate_limits.hit_merchant(
-        app.db, app.settings, "resends", request.merchant_id, request.now
-    )
-
-
 async def save(request: PageRequest) -> Response:
-    """Choose what is sent, and in which language members read."""
+    """Save the preferences: what is mailed, and the language of mail to members."""
     form = await request.form()
     actor = people.actor_of(request.login, _REASON)
     switches = {name: name in form for name in mail.SWITCHES}
@@ -164,7 +138,7 @@ async def save(request: PageRequest) -> Response:
         )
     except Invalid:
         return await _page(request, 400, {"language": N_("Choose one of the languages")})
-    return render.see_other(request, f"/dashboard/{request.merchant_id}/mails?done=saved")
+    return handlers.redirect(request, "mails", done="saved")
 
 
 _PLACE: Final = f"{DASHBOARD_PATH}/mails"

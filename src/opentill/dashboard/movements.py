@@ -1,4 +1,4 @@
-"""Entries of the ledger as rows of a page: amounts, balances after them, what they come from."""
+"""Entries of the ledger as rows of a page: amounts, balances after them, links to their causes."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,7 +11,7 @@ from opentill.db.database import Tx
 from opentill.ledger import Entry
 from opentill.web.language import Localizer
 
-# What an entry comes from → the page about it; * stands for the id.
+# The cause of an entry → its page; * stands for the id.
 _PAGES: Final = {
     "order": "/payments/*",
     "refund": "/payments/*",
@@ -21,7 +21,7 @@ _PAGES: Final = {
 
 
 class Movement(msgspec.Struct, frozen=True):
-    """A row. ``page`` is where its cause is shown, with * for ``id``; "" where it has no page."""
+    """A row. ``page`` is the path of the cause's page, with * for ``id``; "" if it has none."""
 
     entry: Entry
     amount: str
@@ -35,8 +35,8 @@ class Movement(msgspec.Struct, frozen=True):
 async def rows(
     tx: Tx, localizer: Localizer, merchant_id: str, entries: Sequence[Entry]
 ) -> list[Movement]:
-    """Return entries of a merchant as rows, in their order."""
-    ids = {one.source_id for one in entries if one.source_type == "refund"}
+    """Return a merchant's entries as rows, in the same order."""
+    ids = {entry.source_id for entry in entries if entry.source_type == "refund"}
     orders = await refunds.find_order_ids(tx, merchant_id, sorted(ids)) if ids else {}
 
     def row(entry: Entry) -> Movement:
@@ -53,4 +53,4 @@ async def rows(
             id=orders.get(entry.source_id, entry.source_id),
         )
 
-    return [row(one) for one in entries]
+    return [row(entry) for entry in entries]

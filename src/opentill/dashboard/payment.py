@@ -1,4 +1,4 @@
-"""One payment: what it is, all that happened to it, its receipt, and what can be done with it."""
+"""The page of a payment: its facts, timeline, receipt and forms."""
 
 from typing import Final
 
@@ -8,8 +8,7 @@ from starlette.responses import Response
 from opentill import checkouts, merchants, orders, people, webhooks
 from opentill.core.errors import Invalid, KeyReused, NotFound
 from opentill.core.notes import LONGEST_NOTE, MOST_NOTES, NotesFull
-from opentill.dashboard import payment_refund
-from opentill.db import rate_limits
+from opentill.dashboard import handlers, payment_refund
 from opentill.db.database import Tx
 from opentill.portal import form_ids, payment_details, payment_facts, render
 from opentill.portal.labels import PAYMENT_METHOD
@@ -22,7 +21,7 @@ _REASON: Final = "on the page of a payment"
 
 
 async def show(request: PageRequest) -> Response:
-    """Show a payment: its facts and its timeline."""
+    """Show a payment with its timeline."""
     return await _payment(request)
 
 
@@ -33,15 +32,15 @@ async def _payment(
     *,
     note: str = "",
 ) -> Response:
-    found = await payment_details.read(request.app, request.access, request.ids["order"])
-    asked, resends = request.query.get("refund"), request.access.may("events.resend")
+    payment = await payment_details.read(request.app, request.access, request.ids["order"])
+    refund_id, may_resend = request.query.get("refund"), request.access.may("events.resend")
     return render.page(
         request,
         "payment.html",
         status,
-        **payment_facts.template_values(found, request.localizer),
-        resend_to=request.link("payments", found.order.id, "resend") if resends else "",
-        refund=next((one for one in found.refunds if one.id == asked), None),
+        **payment_facts.values(payment, request.localizer),
+        resend_to=request.link("payments", payment.order.id, "resend") if may_resend else "",
+        refund=next((refund for refund in payment.refunds if refund.id == refund_id), None),
         errors=errors or {},
         note=note,
         longest_note=LONGEST_NOTE,
@@ -51,33 +50,33 @@ async def _payment(
 
 
 async def receipt(request: PageRequest) -> Response:
-    """Show what the customer paid, to be printed. Not of an order that nobody has paid."""
-    found = await payment_details.read(request.app, request.access, request.ids["order"])
-    order = found.order
+    """Show a receipt to be printed. Raises NotFound for an order that was not paid."""
+    payment = await payment_details.read(request.app, request.access, request.ids["order"])
+    order = payment.order
     if order.paid_at is None:
         raise NotFound
     localizer = request.localizer
-    done = [one for one in reversed(found.refunds) if one.status == "SUCCEEDED"]
+    refunds = [refund for refund in reversed(payment.refunds) if refund.status == "SUCCEEDED"]
     return render.page(
         request,
         "payment_receipt.html",
         form_id=form_ids.new_form_id(),
-        payment=found,
+        payment=payment,
         order=order,
-        zone=found.zone,
+        zone=payment.zone,
         amount=amounts(localizer),
-        refunds=done,
-        earlier=order.refunded_minor - sum(one.amount_minor for one in done),
-        kept=order.amount_minor - order.refunded_minor,
+        refunds=refunds,
+        earlier_minor=order.refunded_minor - sum(refund.amount_minor for refund in refunds),
+        balance_minor=order.amount_minor - order.refunded_minor,
         method=localizer.gettext(PAYMENT_METHOD[order.payment_method])
         if order.payment_method
         else Markup(),
-        card=found.card,
+        card=payment.card,
     )
 
 
 async def expire(request: PageRequest) -> Response:
-    """Close a payment that nobody has paid yet: its session can no longer be paid."""
+    """Expire the session of a payment that is still unpaid."""
     merchant_id = request.merchant_id
     actor = people.actor_of(request.login, _REASON)
     cause = f"ended by {request.login.email}"
@@ -103,38 +102,38 @@ async def expire(request: PageRequest) -> Response:
 
 
 async def resend(request: PageRequest) -> Response:
-    """Send an event of the payment again, to one endpoint.
+    """Send an event of the payment to one endpoint again.
 
-    A form from before the last attempt sends nothing: what came of that is on the page.
+    A form that is older than the last attempt sends nothing, since the page shows a new result.
     """
     form, app, merchant_id = await request.form(), request.app, request.merchant_id
     event_id, endpoint_id = form.get("event", ""), form.get("endpoint", "")
-    found = await payment_details.read(request.app, request.access, request.ids["order"])
-    if event_id not in {one.id for one in found.events}:
+    payment = await payment_details.read(app, request.access, request.ids["order"])
+    if event_id not in {event.id for event in payment.events}:
         raise NotFound
-    await rate_limits.hit_merchant(app.db, app.settings, "resends", merchant_id, request.now)
+    await handlers.limit_resends(request)
 
     async def send(tx: Tx) -> bool:
         deliveries = await webhooks.find_deliveries_of(tx, merchant_id, [event_id])
-        attempts = sum(one.attempts for one in deliveries if one.endpoint_id == endpoint_id)
+        attempts = sum(row.attempts for row in deliveries if row.endpoint_id == endpoint_id)
         if str(attempts) != form.get("attempts"):
             return False
         await webhooks.resend(tx, merchant_id, endpoint_id, event_id, request.now)
         return True
 
     try:
-        sent = await app.db.run(send)
-    except Invalid:  # it has been disabled since
+        is_resent = await app.db.run(send)
+    except Invalid:  # the endpoint has been disabled since
         return await _payment(
             request,
             409,
             {event_id: N_("This endpoint is disabled. Enable it first, then send the event again")},
         )
-    return _back(request, f"?resent={'1' if sent else '0'}#{event_id}")
+    return _back(request, f"?resent={is_resent:d}#{event_id}")
 
 
 async def add_note(request: PageRequest) -> Response:
-    """Add a note, once however often the form is sent."""
+    """Add a note. Idempotent."""
     form, order_id = await request.form(), request.ids["order"]
     text, actor = form.get("note", ""), people.actor_of(request.login, _REASON)
 
@@ -147,17 +146,7 @@ async def add_note(request: PageRequest) -> Response:
     try:
         await form_ids.run_once(request, work)
     except KeyReused:
-        return await _payment(
-            request,
-            422,
-            {
-                "note": N_(
-                    "This form was sent before, with other entries, and has done "
-                    "its work. Send it again if you want another one"
-                )
-            },
-            note=text,
-        )
+        return await _payment(request, 422, {"note": handlers.FORM_REUSED}, note=text)
     except NotesFull:
         return await _payment(
             request,
@@ -175,9 +164,8 @@ async def add_note(request: PageRequest) -> Response:
     return _back(request, "?noted=1")
 
 
-def _back(request: PageRequest, more: str = "") -> Response:
-    path = f"/dashboard/{request.merchant_id}/payments/{request.ids['order']}{more}"
-    return render.see_other(request, path)
+def _back(request: PageRequest, suffix: str = "") -> Response:
+    return handlers.redirect(request, "payments", request.ids["order"] + suffix)
 
 
 _PLACE: Final = f"{DASHBOARD_PATH}/payments/{{order:id}}"

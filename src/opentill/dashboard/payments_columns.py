@@ -1,4 +1,4 @@
-"""The columns of a list of payments: the table of what may be shown, and what is shown at first."""
+"""The columns of lists of payments, and which of them are shown by default."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
@@ -13,164 +13,169 @@ from opentill.portal.labels import ORDER_STATUS
 from opentill.portal.request import PageRequest
 from opentill.web.language import Localizer
 
-_NOTHING: Final = "–"
+_EMPTY: Final = "–"
 _LONGEST: Final = 160  # characters of metadata
 
 
 class Cells:
-    """What the columns say of an order."""
+    """The texts of an order's columns."""
 
     def __init__(self, localizer: Localizer, zone: ZoneInfo, order: Order) -> None:
-        """Times are those of ``zone``."""
+        """``zone`` is the time zone of the texts."""
         self._localizer = localizer
         self._zone = zone
         self._order = order
 
     def _moment(self, at: int | None) -> str:
-        return _NOTHING if at is None else self._localizer.moment_in(at, self._zone)
+        return _EMPTY if at is None else self._localizer.moment_in(at, self._zone)
 
     def _money(self, minor: int, currency: str) -> str:
         return self._localizer.amount(Money(minor, currency))
 
     def when(self) -> str:
-        """When it was created."""
+        """The time of creation."""
         return self._moment(self._order.created_at)
 
     def status(self) -> str:
-        """Where it stands."""
+        """The status."""
         return self._localizer.gettext(ORDER_STATUS[self._order.status])
 
     def customer(self) -> str:
-        """The e-mail of the customer."""
-        return self._order.customer_email or _NOTHING
+        """The customer's e-mail address."""
+        return self._order.customer_email or _EMPTY
 
     def name(self) -> str:
-        """Their name."""
-        return self._order.customer_name or _NOTHING
+        """The customer's name."""
+        return self._order.customer_name or _EMPTY
 
     def product(self) -> str:
-        """What was sold."""
+        """The name of the product."""
         return self._order.product_name
 
     def method(self) -> str:
-        """By what it was paid."""
+        """The payment method."""
         method = self._order.payment_method
-        return _NOTHING if method is None else self._localizer.gettext(PAYMENT_METHOD_NAME[method])
+        return _EMPTY if method is None else self._localizer.gettext(PAYMENT_METHOD_NAME[method])
 
     def order(self) -> str:
-        """Its id."""
+        """The id of the order."""
         return self._order.id
 
     def paid(self) -> str:
-        """When it was paid."""
+        """The time of the payment."""
         return self._moment(self._order.paid_at)
 
     def settled(self) -> str:
-        """When its money became available."""
+        """The time of the settlement."""
         return self._moment(self._order.settled_at)
 
     def metadata(self) -> str:
         """The merchant's own keys and values."""
         try:
-            found = msgspec.json.decode(self._order.metadata, type=dict[str, Any])
-        except msgspec.DecodeError:  # no JSON object: written by somebody in SQL
+            values = msgspec.json.decode(self._order.metadata, type=dict[str, Any])
+        except msgspec.DecodeError:  # somebody has written another JSON value in SQL
             return self._order.metadata[:_LONGEST]
         pairs = (
             f"{key}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
-            for key, value in found.items()
+            for key, value in values.items()
         )
         text = " · ".join(pairs)
-        return f"{text[:_LONGEST]}…" if len(text) > _LONGEST else text or _NOTHING
+        return f"{text[:_LONGEST]}…" if len(text) > _LONGEST else text or _EMPTY
 
     def refunded(self) -> str:
-        """What the customer has got back."""
+        """The refunded amount."""
         order = self._order
-        return (
-            self._money(order.refunded_minor, order.currency) if order.refunded_minor else _NOTHING
-        )
+        return self._money(order.refunded_minor, order.currency) if order.refunded_minor else _EMPTY
 
     def fee(self) -> str:
-        """The platform's fee, once it was paid."""
+        """The platform's fee for an order that was paid."""
         order = self._order
         if order.paid_at is None:
-            return _NOTHING
+            return _EMPTY
         return self._money(order.platform_fee_minor, order.currency)
 
     def net(self) -> str:
-        """What is left for the merchant, as settled, once it was paid."""
+        """The net amount, in the settlement currency, of an order that was paid."""
         order = self._order
         if order.paid_at is None:
-            return _NOTHING
+            return _EMPTY
         return self._money(order.net_settled_minor, order.settled_currency)
 
     def amount(self) -> str:
-        """What it costs the customer."""
+        """The amount that the customer pays."""
         return self._money(self._order.amount_minor, self._order.currency)
 
 
 class Column(NamedTuple):
-    """A column: its name in the address, what a cell says, and whether it is there unasked.
+    """A column: its name in the address, the text of a cell, and whether it is shown by default.
 
-    ``number``: its cells stand at the end, as amounts do.
+    Numbers are aligned with the end of the cell.
     """
 
     name: str
     text: Callable[[Cells], str]
-    unasked: bool = False
-    number: bool = False
+    is_default: bool = False
+    is_number: bool = False
 
     @property
     def field(self) -> str:
-        """The field of the address that chooses it."""
+        """The field of the query that chooses it."""
         return f"with_{self.name}"
 
     @property
     def title(self) -> str:
-        """The key of its heading."""
+        """The message id of its heading."""
         return PAYMENT_COLUMN[self.name]
 
 
 class Row(NamedTuple):
-    """An order, the text of each column, and whether to say that its money is not real."""
+    """An order, the text of each column, and whether to mark it as a test payment."""
 
     order: Order
     cells: Sequence[tuple[Column, str]]
-    test: bool
+    is_test: bool
 
 
-# In the order in which they stand; the amount, which leads to the payment, is always there.
+# In the order of the page. The amount, which links to the payment, is always shown.
 COLUMNS: Final = (
-    Column("when", Cells.when, unasked=True),
-    Column("status", Cells.status, unasked=True),
-    Column("customer", Cells.customer, unasked=True),
+    Column("when", Cells.when, is_default=True),
+    Column("status", Cells.status, is_default=True),
+    Column("customer", Cells.customer, is_default=True),
     Column("name", Cells.name),
-    Column("product", Cells.product, unasked=True),
-    Column("method", Cells.method, unasked=True),
+    Column("product", Cells.product, is_default=True),
+    Column("method", Cells.method, is_default=True),
     Column("order", Cells.order),
     Column("paid", Cells.paid),
     Column("settled", Cells.settled),
     Column("metadata", Cells.metadata),
-    Column("refunded", Cells.refunded, number=True),
-    Column("fee", Cells.fee, number=True),
-    Column("net", Cells.net, number=True),
+    Column("refunded", Cells.refunded, is_number=True),
+    Column("fee", Cells.fee, is_number=True),
+    Column("net", Cells.net, is_number=True),
 )
-AMOUNT: Final = Column("amount", Cells.amount, unasked=True, number=True)
+_AMOUNT: Final = Column("amount", Cells.amount, is_default=True, is_number=True)
 
 
 def chosen(request: PageRequest) -> tuple[Column, ...]:
-    """Return the columns that the address asks for; where it asks for none, those unasked."""
-    asked = [one for one in COLUMNS if request.query.get(one.field)]
-    return (*(asked or [one for one in COLUMNS if one.unasked]), AMOUNT)
+    """Return the columns that the query chooses, the default ones if it chooses none."""
+    columns = [column for column in COLUMNS if request.query.get(column.field)]
+    return (*(columns or [column for column in COLUMNS if column.is_default]), _AMOUNT)
+
+
+def without(name: str) -> tuple[Column, ...]:
+    """Return the default columns except one whose value is the same in every row."""
+    return (*(column for column in COLUMNS if column.is_default and column.name != name), _AMOUNT)
 
 
 def rows(
-    request: PageRequest, zone: ZoneInfo, columns: Sequence[Column], found: Sequence[Order]
+    request: PageRequest, zone: ZoneInfo, columns: Sequence[Column], orders: Sequence[Order]
 ) -> list[Row]:
-    """Return the rows of some orders, whose ``livemode`` is known."""
-    real = request.app.settings.livemode  # otherwise the whole page says that it is a test
-    made: list[Row] = []
-    for order in found:
+    """Return the rows of orders, whose ``livemode`` must be set."""
+    # A deployment in test mode has a banner on every page.
+    marks_tests = request.app.settings.livemode
+
+    def row(order: Order) -> Row:
         cells = Cells(request.localizer, zone, order)
         texts = [(column, column.text(cells)) for column in columns]
-        made.append(Row(order, texts, real and not order.livemode))
-    return made
+        return Row(order, texts, marks_tests and not order.livemode)
+
+    return [row(order) for order in orders]

@@ -1,4 +1,4 @@
-"""The list of payments: filters and columns in its address, live, and the same as CSV."""
+"""The list of payments, which updates itself, with filters and columns in its query, and as CSV."""
 
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, get_args
@@ -9,9 +9,9 @@ import msgspec
 from markupsafe import Markup
 from starlette.responses import Response
 
-from opentill import merchants, orders
+from opentill import orders
 from opentill.core.errors import Invalid
-from opentill.dashboard import payments_columns
+from opentill.dashboard import handlers, payments_columns
 from opentill.dashboard.labels import PAYMENT_FILTER_ERROR
 from opentill.list_counts import FOREVER
 from opentill.orders import ExportQuery, Order, OrdersQuery
@@ -20,13 +20,13 @@ from opentill.portal.lists import Days, Pager
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web import responses
-from opentill.web.translations import N_, NC_
+from opentill.web.translations import NC_
 
-_LONGEST: Final = 2000  # characters of a field; what a filter takes is shorter
+_LONGEST: Final = 2000  # characters of a field; every filter accepts fewer
 
 
 class _Field(NamedTuple):
-    """A field of the form, and the filter of ``GET /v1/orders`` that it is."""
+    """A field of the form, and the filter of ``GET /v1/orders`` that it sets."""
 
     name: str
     filter: str
@@ -44,58 +44,55 @@ _FIELDS: Final = (
     _Field("amount", "amount"),
 )
 _KEY, _VALUE = "metadata_key", "metadata_value"
-# What stands behind "More filters".
-_MORE: Final = ("product", "email", "amount", _KEY, _VALUE)
+_NAMES: Final = (*(field.name for field in _FIELDS), _KEY, _VALUE)
+_FOLDED: Final = ("product", "email", "amount", _KEY, _VALUE)  # below "More filters"
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """What the form asks for: its filters by their names in the API, and what was typed.
+class Search(msgspec.Struct, frozen=True):
+    """The form of the list: its filters by their names in the API, and its entries by field.
 
-    ``errors`` are texts by field; a field with one is no filter.
+    A field with an error, which is a text, is no filter.
     """
 
     filters: dict[str, Any]
-    typed: dict[str, str]
+    entries: dict[str, str]
     days: Days
     errors: dict[str, str]
 
     @property
-    def more(self) -> bool:
-        """Whether one of the fields is filled in that are folded away at first."""
-        return any(self.typed[name] for name in _MORE)
+    def is_unfolded(self) -> bool:
+        """Whether a field below "More filters" has an entry."""
+        return any(self.entries[name] for name in _FOLDED)
 
 
-async def _read(request: PageRequest, zone: ZoneInfo) -> Asked:
-    """Read the form out of the address."""
+async def _read(request: PageRequest, zone: ZoneInfo) -> Search:
+    """Read the form from the query."""
     days = lists.days(request, zone)
-    names = (*(field.name for field in _FIELDS), _KEY, _VALUE)
-    typed = {name: lists.text(request, name, _LONGEST) for name in names}
+    entries = {name: lists.text(request, name, _LONGEST) for name in _NAMES}
     filters: dict[str, Any] = {}
     errors = dict(days.errors)
     for field in _FIELDS:
-        value = typed[field.name]
+        value = entries[field.name]
         if value and _is_filter(field.filter, value):
             filters[field.filter] = value
         elif value:
             errors[field.name] = field.error
-    key, value = typed[_KEY], typed[_VALUE]
+    key, value = entries[_KEY], entries[_VALUE]
     if key and value and _is_filter("metadata", {key: value}):
         filters["metadata"] = {key: value}
     elif key or value:
-        errors[_VALUE if key else _KEY] = N_(
-            "Enter a key of at most 64 characters and the value that it has"
-        )
+        errors[_VALUE if key else _KEY] = PAYMENT_FILTER_ERROR["metadata"]
     product = filters.get("productId")
     if product is not None and not await orders.has_product(
         request.app.replica.reading(), request.merchant_id, product
     ):
-        errors["product"] = N_("Enter the id of one of your products, as prod_…")
+        errors["product"] = PAYMENT_FILTER_ERROR["product"]
         del filters["productId"]
     if days.since > 0:
         filters["startDate"] = days.since
     if days.until < FOREVER:
         filters["endDate"] = days.until
-    return Asked(filters, typed, days, errors)
+    return Search(filters, entries, days, errors)
 
 
 def _is_filter(name: str, value: object) -> bool:
@@ -106,57 +103,54 @@ def _is_filter(name: str, value: object) -> bool:
     return True
 
 
-async def _page(request: PageRequest, asked: Asked) -> tuple[list[Order], Pager]:
-    """Return the orders of the page. What the search box finds too much of is said at it."""
-    here, number = request.app.replica.reading(), lists.page_number(request)
-    more: dict[str, Any] = {"page": number, "size": lists.SIZE}
+async def _page(request: PageRequest, search: Search) -> tuple[list[Order], Pager]:
+    """Return the orders of the page. A text that matches too many addresses becomes an error."""
+    db, number = request.app.replica.reading(), lists.page_number(request)
+
+    async def read() -> tuple[list[Order], int]:
+        paging: dict[str, Any] = {"page": number, "size": lists.SIZE}
+        query = msgspec.convert({**search.filters, **paging}, OrdersQuery)
+        return await orders.list_page(db, request.merchant_id, query)
+
     try:
-        query = msgspec.convert({**asked.filters, **more}, OrdersQuery)
-        found, total = await orders.list_page(here, request.merchant_id, query)
+        page, total = await read()
     except Invalid:
-        asked.errors["query"] = N_("More than 200 addresses begin so: enter more of it")
-        del asked.filters["query"]
-        query = msgspec.convert({**asked.filters, **more}, OrdersQuery)
-        found, total = await orders.list_page(here, request.merchant_id, query)
-    real = request.app.settings.livemode
-    known = await orders.all_with_livemode(here.read, found, deployment=real)
-    return known, Pager(number, total)
-
-
-async def _zone(request: PageRequest) -> ZoneInfo:
-    async with request.app.db.connection() as tx:
-        merchant = await merchants.find(tx, request.merchant_id)
-    return ZoneInfo(merchant.time_zone)
+        search.errors["query"] = PAYMENT_FILTER_ERROR["many"]
+        del search.filters["query"]
+        page, total = await read()
+    deployment = request.app.settings.livemode
+    page = await orders.all_with_livemode(db.read, page, deployment=deployment)
+    return page, Pager(number, total)
 
 
 async def show(request: PageRequest) -> Response:
-    """Show the list; to the page itself, which asks again, only its rows, if they are others."""
-    zone = await _zone(request)
-    asked = await _read(request, zone)
-    found, pager = await _page(request, asked)
-    if not request.is_poll and await _leads_straight(request, asked, found, pager):
-        return render.see_other(request, f"/dashboard/{request.merchant_id}/payments/{found[0].id}")
+    """Show the list. A poll of the page itself gets only the rows, and 304 if they are the same."""
+    zone = await handlers.find_zone(request)
+    search = await _read(request, zone)
+    payments, pager = await _page(request, search)
+    if not request.is_poll and await _names_one_order(request, search, payments, pager):
+        return handlers.redirect(request, "payments", payments[0].id)
     columns = payments_columns.chosen(request)
-    rows = payments_columns.rows(request, zone, columns, found)
-    inner = Markup(  # noqa: S704 - a template of ours, which escapes what it shows
+    rows = payments_columns.rows(request, zone, columns, payments)
+    table = Markup(  # noqa: S704 - our own template has escaped it
         render.fragment(
             request, "payments_rows.html", zone=zone, rows=rows, columns=columns, pager=pager,
-            filtered=bool(asked.filters),
+            has_filters=bool(search.filters),
         )
     )  # fmt: skip
-    tag = f'"{sha256(inner.encode()).hexdigest()[:16]}"'
-    can_live = pager.number == 1 and not asked.errors
-    polls = can_live and request.query.get("live") != "off"
-    values: dict[str, Any] = {"rows": inner, "tag": tag, "polls": polls}
+    tag = f'"{sha256(table.encode()).hexdigest()[:16]}"'
+    can_poll = pager.number == 1 and not search.errors
+    polls = can_poll and request.query.get("live") != "off"
+    values: dict[str, Any] = {"table": table, "tag": tag, "polls": polls}
     if request.is_poll:
         return _update(request, tag, {**values, "pager": pager})
     return render.page(
         request,
         "payments_list.html",
         live=polls,
-        can_live=can_live,
-        asked=asked,
-        errors=asked.errors,
+        can_poll=can_poll,
+        search=search,
+        errors=search.errors,
         statuses=get_args(orders.Status),
         chosen=columns,
         all_columns=payments_columns.COLUMNS,
@@ -173,54 +167,46 @@ def _update(request: PageRequest, tag: str, values: dict[str, Any]) -> Response:
     return responses.page(html, request.localizer.language, 200, headers)
 
 
-async def _leads_straight(
-    request: PageRequest, asked: Asked, found: list[Order], pager: Pager
+async def _names_one_order(
+    request: PageRequest, search: Search, payments: list[Order], pager: Pager
 ) -> bool:
-    """Return whether an id or a number was searched that leads to one order, and nothing else."""
-    if set(asked.filters) != {"query"} or asked.errors or pager.total != 1 or not found:
+    """Whether the search is only an id or a number, of the only order that it matches."""
+    if set(search.filters) != {"query"} or search.errors or pager.total != 1 or not payments:
         return False
     if not request.portal.has_page("/payments/*"):
         return False
-    text = asked.filters["query"]
     async with request.app.db.connection() as tx:
-        led = await orders.look_up(tx, [request.merchant_id], text)
-    return [one.order_id for one in led] == [found[0].id]
+        matches = await orders.look_up(tx, [request.merchant_id], search.filters["query"])
+    return [match.order_id for match in matches] == [payments[0].id]
 
 
 def _csv_address(request: PageRequest) -> str:
-    """Return the address of the file with what the list shows, on all its pages."""
-    names = {*(field.name for field in _FIELDS), _KEY, _VALUE, "from", "to"}
+    """Return the address of the CSV file of the list's payments on all pages."""
+    names = {*_NAMES, "from", "to"}
     query = urlencode({name: value for name, value in request.query.items() if name in names})
     return request.link("payments.csv") + (f"?{query}" if query else "")
 
 
 async def export(request: PageRequest) -> Response:
-    """Send the file of what the list shows; where a filter is wrong, the list says so instead."""
-    zone = await _zone(request)
-    asked = await _read(request, zone)
-    here, merchant_id = request.app.replica.reading(), request.merchant_id
-    if asked.errors:
-        return _back(request)
-    query = msgspec.convert(asked.filters, ExportQuery)
+    """Send the list's payments on all pages as CSV. A wrong filter redirects to the list."""
+    zone = await handlers.find_zone(request)
+    search = await _read(request, zone)
+    db, merchant_id = request.app.replica.reading(), request.merchant_id
+    if search.errors:
+        return handlers.redirect(request, "payments", **request.query)
+    query = msgspec.convert(search.filters, ExportQuery)
     chunks = orders.export_csv_limited(
         request.app.exports,
-        here,
+        db,
         merchant_id,
-        await orders.resolve_query(here, merchant_id, query),
+        await orders.resolve_query(db, merchant_id, query),
         livemode=request.app.settings.livemode,
         zone=zone.key,
     )
-    name = asked.days.filename("orders")
     try:
-        return await downloads.table(name, chunks)
+        return await downloads.table(search.days.filename("orders"), chunks)
     except Invalid:
-        return _back(request)
-
-
-def _back(request: PageRequest) -> Response:
-    """Send the browser to the list with the same query, which says what is wrong in it."""
-    place = f"/dashboard/{request.merchant_id}/payments"
-    return render.see_other(request, f"{place}?{urlencode(request.query)}")
+        return handlers.redirect(request, "payments", **request.query)
 
 
 _PLACE: Final = f"{DASHBOARD_PATH}/payments"

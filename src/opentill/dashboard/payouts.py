@@ -1,4 +1,4 @@
-"""Payouts: what was sent to the merchant's bank, what came back, and what is available next."""
+"""A merchant's payouts, and the money that becomes available next."""
 
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from opentill import figures, ledger, merchants, payouts
 from opentill.core.money import Money
-from opentill.dashboard import expected, movements
+from opentill.dashboard import awaited, movements
 from opentill.dashboard.labels import PAYOUT_STATUS
 from opentill.portal import lists, render
 from opentill.portal.lists import Pager
@@ -28,7 +28,7 @@ async def show(request: PageRequest) -> Response:
     status = lists.choice(request, "status", payouts.STATUSES)
     number = lists.page_number(request)
     db = request.app.replica.reading()
-    found, total = await payouts.page(db, merchant_id, status, number, lists.SIZE, days.range)
+    rows, total = await payouts.page(db, merchant_id, status, number, lists.SIZE, days.range)
     await figures.catch_up(request.app.db, merchant_id)
     coming = await figures.find_coming(request.app.db, merchant_id, zone, request.now)
     return render.page(
@@ -40,23 +40,23 @@ async def show(request: PageRequest) -> Response:
         zone=zone,
         days=days,
         chosen=status,
-        statuses=[(one, localizer.gettext(PAYOUT_STATUS[one])) for one in payouts.STATUSES],
+        statuses=[(name, localizer.gettext(PAYOUT_STATUS[name])) for name in payouts.STATUSES],
         pager=Pager(number, total),
         behind=coming.as_of if coming.as_of < request.now else None,
-        next=expected.next_of(localizer, coming),
+        next_amounts=awaited.next_amounts(localizer, coming),
         payouts=[
             (
-                one,
-                localizer.amount(Money(one.amount_minor, one.currency)),
-                localizer.amount(Money(one.fee_minor, one.currency)) if one.fee_minor else "–",
+                row,
+                localizer.amount(Money(row.amount_minor, row.currency)),
+                localizer.amount(Money(row.fee_minor, row.currency)) if row.fee_minor else "–",
             )
-            for one in found
+            for row in rows
         ],
     )
 
 
 async def show_one(request: PageRequest) -> Response:
-    """Show a payout with the entries that it is made of. Raises NotFound."""
+    """Show a payout with its ledger entries. Raises NotFound."""
     merchant_id, localizer = request.access.merchant_id, request.localizer
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, merchant_id)
@@ -70,7 +70,7 @@ async def show_one(request: PageRequest) -> Response:
         payout=payout,
         amount=localizer.amount(Money(payout.amount_minor, payout.currency)),
         fee=localizer.amount(Money(payout.fee_minor, payout.currency)),
-        taken=localizer.amount(Money(payout.amount_minor + payout.fee_minor, payout.currency)),
+        debit=localizer.amount(Money(payout.amount_minor + payout.fee_minor, payout.currency)),
         rows=rows if request.access.may("balance.read") else [],
     )
 

@@ -1,4 +1,4 @@
-"""A merchant's products: the list, one of them, and what is done to them."""
+"""A merchant's products: the list, the page of each, and the forms that change them."""
 
 import re
 from typing import Any, Final, TypeVar, get_args
@@ -11,7 +11,7 @@ from opentill import checkouts, gateways, merchants, orders, people, products, r
 from opentill.checkouts import Sales, Session, SessionsQuery
 from opentill.core.errors import Invalid, KeyReused
 from opentill.core.money import EXPONENTS, Money
-from opentill.dashboard import payments_columns
+from opentill.dashboard import handlers, payments_columns
 from opentill.db.database import Tx
 from opentill.http import strictjson
 from opentill.merchants import Merchant
@@ -24,20 +24,17 @@ from opentill.web.language import names
 from opentill.web.pictures import Pictures
 from opentill.web.translations import N_
 
-Entries = dict[str, str]  # what was typed, by the name of its field
+Entries = dict[str, str]  # the input of a form, by field
 B = TypeVar("B", ProductBody, ProductUpdate)
 
 _SIZE: Final = 25
-LASTING_MIN: Final = (1440, 720, 120, 30)  # minutes that a session can be paid
+_LIFETIMES_MIN: Final = (1440, 720, 120, 30)  # minutes in which a session can be paid
 _NEWEST: Final = 10
 _STATUSES: Final[tuple[products.Status, ...]] = get_args(products.Status)
-_COLUMNS: Final = (
-    *(one for one in payments_columns.COLUMNS if one.unasked and one.name != "product"),
-    payments_columns.AMOUNT,
-)
+_COLUMNS: Final = payments_columns.without("product")
 _REASON: Final = "on the page of products"
 _VERSION: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
-# field of the service → the text that says what it accepts
+# field of the service → its error
 _ERRORS: Final = {
     "name": N_("Enter a name of 1 to 200 characters"),
     "price": N_(
@@ -55,7 +52,7 @@ _ERRORS: Final = {
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A product in the list; ``picture`` is an address that the page may show."""
+    """A product in the list; ``picture`` is an address that the page may load."""
 
     product: Product
     price: Money
@@ -64,7 +61,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Detail(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is shown of one product; ``unrated`` is set where its currency lacks a rate."""
+    """A product with its newest payments and sessions; ``has_rate``: for its currency."""
 
     product: Product
     merchant: Merchant
@@ -72,7 +69,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     sales: Sales
     payments: list[Order]
     sessions: list[Session]
-    unrated: bool
+    has_rate: bool
 
 
 async def show(request: PageRequest) -> Response:
@@ -88,12 +85,15 @@ async def _list(
 ) -> Response:
     chosen = lists.choice(request, "status", _STATUSES)
     query = ProductsQuery(page=lists.page_number(request), size=_SIZE, status=chosen)
-    found, total = await products.list_page(request.app.db, request.merchant_id, query)
+    page, total = await products.list_page(request.app.db, request.merchant_id, query)
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
-        sales = await checkouts.find_sales(tx, merchant.id, [one.id for one in found])
+        sales = await checkouts.find_sales(tx, merchant.id, [product.id for product in page])
     pictures = Pictures(request.app.settings.public_url)
-    rows = [Row(one, _price(one), pictures.address(one.image), sales[one.id]) for one in found]
+    rows = [
+        Row(product, _price(product), pictures.address(product.image), sales[product.id])
+        for product in page
+    ]
     return render.page(
         request,
         "products.html",
@@ -115,24 +115,23 @@ def _price(product: Product) -> Money:
 
 
 def _currencies(request: PageRequest) -> list[tuple[str, str]]:
-    """Return all currencies with their names, by code."""
+    """Return all currencies as pairs of code and name, by code."""
     return [(code, request.localizer.currency(code)) for code in sorted(EXPONENTS)]
 
 
 def _entries(form: dict[str, str]) -> Entries:
-    """Return what was typed: trimmed, with the line breaks of texts and not of forms."""
-    typed = {name: form.get(name, "").strip() for name in _ERRORS}
-    return {name: text.replace("\r\n", "\n") for name, text in typed.items()}
+    """Return the stripped entries, with LF as line breaks."""
+    return {name: form.get(name, "").strip().replace("\r\n", "\n") for name in _ERRORS}
 
 
 def _body(entries: Entries, body: type[B]) -> B:
-    """Check entries as the API checks its bodies. Raises Invalid."""
+    """Decode entries as the API decodes its bodies. Raises Invalid."""
     optional = {name: entries[name] or None for name in ("description", "image")}
     return strictjson.decode(msgspec.json.encode({**entries, **optional}), body)
 
 
 def _error(problem: Invalid, entries: Entries) -> dict[str, str]:
-    """Return which field was refused, and the key of what it accepts."""
+    """Return the error of a field."""
     field = problem.field or ""
     if field == "price" and EXPONENTS.get(entries["currency"]) == 0 and "." in entries["price"]:
         return {field: N_("This currency has no decimals: enter an amount such as 1200")}
@@ -140,7 +139,7 @@ def _error(problem: Invalid, entries: Entries) -> dict[str, str]:
 
 
 async def create(request: PageRequest) -> Response:
-    """Make a product, once for each form."""
+    """Create a product, once for each form."""
     entries = _entries(await request.form())
     actor = people.actor_of(request.login, _REASON)
     try:
@@ -150,59 +149,44 @@ async def create(request: PageRequest) -> Response:
             product = await products.create(tx, request.merchant_id, body, request.now, actor=actor)
             return product.id
 
-        made = await form_ids.run_once(request, work)
+        product_id = await form_ids.run_once(request, work)
     except KeyReused:
-        return await _list(
-            request,
-            422,
-            {
-                "add": N_(
-                    "This form was sent before, with other entries, and has done "
-                    "its work. Send it again if you want another one"
-                )
-            },
-            entries,
-        )
+        return await _list(request, 422, {"add": handlers.FORM_REUSED}, entries)
     except Invalid as problem:
         return await _list(request, 400, _error(problem, entries), entries)
-    return _to(request, made)
-
-
-def _to(request: PageRequest, product_id: str, done: str = "") -> Response:
-    path = f"/dashboard/{request.merchant_id}/products/{product_id}"
-    return render.see_other(request, f"{path}?done={done}" if done else path)
+    return handlers.redirect(request, "products", product_id)
 
 
 async def show_one(request: PageRequest) -> Response:
     """Show a product."""
-    return await page_of(request)
+    return await product_page(request)
 
 
-async def page_of(
+async def product_page(
     request: PageRequest,
     status: int = 200,
     errors: dict[str, str] | None = None,
     entries: Entries | None = None,
     **values: object,
 ) -> Response:
-    """Show the product in the path, perhaps with what was typed into one of its forms.
+    """Show the product in the path.
 
-    ``values`` are more of the template's: ``opening``, the entries of a session to be opened.
+    ``entries`` are those of the form that changes it. ``values`` are passed to the template:
+    ``opening``, the entries of the form that opens a session.
     """
     detail = await _detail(request)
     product = detail.product
     pictures = Pictures(request.app.settings.public_url)
     picture = pictures.address(product.image)
-    kept = {
+    stored = {
         "name": product.name,
-        "price": _typed_price(product),
+        "price": _price_entry(product),
         "currency": product.currency,
         "description": product.description,
         "image": product.image or "",
     }
     zone = ZoneInfo(detail.merchant.time_zone)
-    more: dict[str, Any] = {"opening": {}, **values}
-    offered = gateways.offered_methods(request.app.gateways, product.currency)
+    form_values: dict[str, Any] = {"opening": {}, **values}
     return render.page(
         request,
         "product.html",
@@ -217,31 +201,31 @@ async def page_of(
         rows=payments_columns.rows(request, zone, _COLUMNS, detail.payments),
         money=Money,
         currencies=_currencies(request),
-        entries=entries or kept,
+        entries=entries or stored,
         editing=entries is not None,
         form_id=form_ids.new_form_id(),
         errors=errors or {},
-        offered=offered,
-        lasting=LASTING_MIN,
-        **more,
+        offered_methods=gateways.offered_methods(request.app.gateways, product.currency),
+        lifetimes_min=_LIFETIMES_MIN,
+        **form_values,
     )
 
 
 async def _detail(request: PageRequest) -> Detail:
-    """Read a product and what became of it. Raises NotFound."""
+    """Read the product in the path with its payments and sessions. Raises NotFound."""
     db, merchant_id, now = request.app.db, request.merchant_id, request.now
     oldest = rates.oldest_valid_from(now, request.app.settings.rates_max_age_days)
     async with db.connection() as tx:
         product = await products.find(tx, merchant_id, request.ids["product"])
         merchant = await merchants.find(tx, merchant_id)
         sales = await checkouts.find_sales(tx, merchant_id, [product.id])
-        settled = merchant.settlement_currency
-        rate = await rates.find(tx, product.currency, settled, now, oldest)
-    found, _ = await orders.list_page(
+        rate = await rates.find(tx, product.currency, merchant.settlement_currency, now, oldest)
+    payments, _ = await orders.list_page(
         db, merchant_id, OrdersQuery(product_id=product.id, size=_NEWEST)
     )
-    real = request.app.settings.livemode
-    payments = await orders.all_with_livemode(db.read, found, deployment=real)
+    payments = await orders.all_with_livemode(
+        db.read, payments, deployment=request.app.settings.livemode
+    )
     sessions, _ = await checkouts.list_page(
         db, merchant_id, SessionsQuery(product_id=product.id, status="OPEN", size=_NEWEST)
     )
@@ -252,18 +236,18 @@ async def _detail(request: PageRequest) -> Detail:
         sales=sales[product.id],
         payments=payments,
         sessions=sessions,
-        unrated=rate is None,
+        has_rate=rate is not None,
     )
 
 
-def _typed_price(product: Product) -> str:
-    """Return a price as somebody would type it."""
+def _price_entry(product: Product) -> str:
+    """Return the price as an entry of the form."""
     text = _price(product).text
     return text if EXPONENTS[product.currency] else text.removesuffix(".00")
 
 
 async def change(request: PageRequest) -> Response:
-    """Change a product, unless somebody else has meanwhile."""
+    """Change a product, unless somebody else has changed it since the form was shown."""
     form = await request.form()
     entries, version = _entries(form), form.get("version", "")
     seen = int(version) if _VERSION.fullmatch(version) else 0
@@ -277,7 +261,7 @@ async def change(request: PageRequest) -> Response:
             )
         )
     except products.Outdated:
-        return await page_of(
+        return await product_page(
             request,
             409,
             {
@@ -290,18 +274,18 @@ async def change(request: PageRequest) -> Response:
             entries,
         )
     except Invalid as problem:
-        return await page_of(request, 400, _error(problem, entries), entries)
-    return _to(request, product_id, "saved")
+        return await product_page(request, 400, _error(problem, entries), entries)
+    return handlers.redirect(request, "products", product_id, done="saved")
 
 
 async def archive(request: PageRequest) -> Response:
-    """Archive a product; sent twice, it is archived once."""
+    """Archive a product. Idempotent."""
     product_id = request.ids["product"]
     actor = people.actor_of(request.login, _REASON)
     await request.app.db.run(
         lambda tx: products.archive(tx, request.merchant_id, product_id, request.now, actor=actor)
     )
-    return _to(request, product_id, "archived")
+    return handlers.redirect(request, "products", product_id, done="archived")
 
 
 _PLACE: Final = f"{DASHBOARD_PATH}/products"

@@ -1,4 +1,4 @@
-"""The last requests of a merchant that the API refused, and fields that it did not read."""
+"""A merchant's last refused requests, and the unknown fields of its accepted ones."""
 
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -16,20 +16,20 @@ _DAYS: Final = refused.KEEP_MS // 86_400_000
 
 
 async def show(request: PageRequest) -> Response:
-    """List them, newest first."""
+    """List refused requests and unknown fields, newest first."""
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
-        kept = await refused.newest(tx, request.merchant_id, request.now)
-        vain = await ignored_log.newest(tx, request.merchant_id, request.now)
+        rows = await refused.newest(tx, request.merchant_id, request.now)
+        ignored = await ignored_log.newest(tx, request.merchant_id, request.now)
         keys = {key.id: key for key in await merchants.keys(tx, request.merchant_id)}
-    statuses = sorted({str(one.status) for one in kept})
-    used = sorted({one.key_id for one in kept})
+    statuses = sorted({str(row.status) for row in rows})
+    key_ids = sorted({row.key_id for row in rows})
     status = lists.choice(request, "status", statuses)
-    key_id = lists.choice(request, "key", used)
-    found = [
-        one for one in kept if status in {None, str(one.status)} and key_id in {None, one.key_id}
+    key_id = lists.choice(request, "key", key_ids)
+    rows = [
+        row for row in rows if status in {None, str(row.status)} and key_id in {None, row.key_id}
     ]
-    pager = lists.Pager(lists.page_number(request), len(found))
+    pager = lists.Pager(lists.page_number(request), len(rows))
     start = (pager.number - 1) * pager.size
     zone = ZoneInfo(merchant.time_zone)
     return render.page(
@@ -38,19 +38,19 @@ async def show(request: PageRequest) -> Response:
         zone=zone,
         most=refused.MOST,
         days=_DAYS,
-        rows=[(one, _moment(request, one.at, zone)) for one in found[start : start + pager.size]],
-        vain=[(one, _moment(request, one.last_at, zone)) for one in vain],
+        rows=[(row, _moment(request, row.at, zone)) for row in rows[start : start + pager.size]],
+        ignored=[(row, _moment(request, row.last_at, zone)) for row in ignored],
         pager=pager,
         keys=keys,
-        statuses=[(one, one) for one in statuses],
-        used=[(one, keys[one].name or keys[one].hint) for one in used],
+        statuses=[(text, text) for text in statuses],
+        key_names=[(id_, keys[id_].name or keys[id_].hint) for id_ in key_ids],
         chosen_status=status,
         chosen_key=key_id,
     )
 
 
 def _moment(request: PageRequest, time_ms: int, zone: ZoneInfo) -> str:
-    """Write a time to the second: requests come close together."""
+    """Write a time with its seconds, since requests often arrive within the same minute."""
     return f"{request.localizer.moment_in(time_ms, zone)}:{time_ms // 1000 % 60:02d}"
 
 

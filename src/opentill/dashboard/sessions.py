@@ -1,4 +1,4 @@
-"""A merchant's checkout sessions: opened for a product, listed, ended before their time."""
+"""A merchant's checkout sessions: the list, the page of each, and forms that open and end them."""
 
 import re
 from typing import Final, get_args
@@ -13,7 +13,8 @@ from opentill.core.errors import Invalid, KeyReused, NotFound, NotPermitted, Too
 from opentill.core.ids import is_id
 from opentill.core.money import Money
 from opentill.core.payment_methods import METHODS
-from opentill.dashboard.products import page_of
+from opentill.dashboard import handlers
+from opentill.dashboard.products import product_page
 from opentill.db import rate_limits
 from opentill.db.database import Tx
 from opentill.http import inputs, strictjson
@@ -25,9 +26,9 @@ from opentill.products import Product, ProductsQuery
 from opentill.web.translations import N_
 
 _STATUSES: Final[tuple[checkouts.Status, ...]] = get_args(checkouts.Status)
-_MOST_CHOICES: Final = 100  # products; the page of any other leads to its sessions
+_MOST_CHOICES: Final = 100  # products; the page of an older one has a link to its sessions
 _REASON: Final = "on the page of sessions"
-# field of the service → field of the form, and the text that says what it accepts
+# field of the service → field of the form, and its error
 _ERRORS: Final = {
     "customerEmail": ("email", N_("Enter an e-mail address such as name@example.com")),
     "successUrl": (
@@ -49,7 +50,7 @@ _ERRORS: Final = {
 }
 _FIELDS: Final = (
     "email", "success", "quantity", "reference", "lasting", "locale",
-    *(f"method_{one}" for one in METHODS),
+    *(f"method_{method}" for method in METHODS),
 )  # fmt: skip
 _DIGITS: Final = re.compile(r"[0-9]{1,4}", re.ASCII)
 
@@ -66,10 +67,10 @@ async def show(request: PageRequest) -> Response:
     """List sessions, newest first."""
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
-        product, unknown = await _product(tx, request)
+        product, product_error = await _product(tx, request)
     zone = ZoneInfo(merchant.time_zone)
     days = lists.days(request, zone)
-    email, wrong = _email(request)
+    email, email_error = _email(request)
     query = SessionsQuery(
         page=lists.page_number(request),
         size=lists.SIZE,
@@ -77,31 +78,32 @@ async def show(request: PageRequest) -> Response:
         end_date=days.until,
         status=lists.choice(request, "status", _STATUSES),
         product_id=None if product is None else product.id,
-        customer_email=None if wrong or not email else email,
+        customer_email=None if email_error or not email else email,
     )
-    found, total = await checkouts.list_page(request.app.db, merchant.id, query)
+    page, total = await checkouts.list_page(request.app.db, merchant.id, query)
     async with request.app.db.connection() as tx:
-        placed = await orders.find_many(tx, merchant.id, [one.order_id for one in found])
+        by_id = await orders.find_many(tx, merchant.id, [session.order_id for session in page])
     return render.page(
         request,
         "sessions.html",
         zone=zone,
         days=days,
         email=email,
-        field_errors=wrong | unknown,
+        field_errors=email_error | product_error,
         chosen=query.status,
         statuses=_STATUSES,
         product=product,
         products=await _choices(request, product),
         rows=[
-            Row(one, placed[one.order_id], Money(one.amount_minor, one.currency)) for one in found
+            Row(session, by_id[session.order_id], Money(session.amount_minor, session.currency))
+            for session in page
         ],
         pager=lists.Pager(query.page, total),
     )
 
 
 async def _product(tx: Tx, request: PageRequest) -> tuple[Product | None, dict[str, str]]:
-    """Return the product whose sessions are asked for, None for those of all, and what is wrong."""
+    """Return the product that the list is filtered by, None for all, and the field's error."""
     product_id = lists.text(request, "product")
     if not product_id:
         return None, {}
@@ -114,20 +116,21 @@ async def _product(tx: Tx, request: PageRequest) -> tuple[Product | None, dict[s
 
 
 async def _choices(request: PageRequest, chosen: Product | None) -> list[Product]:
-    """Return products to choose from: the newest ones, and the one that is chosen."""
+    """Return the products to choose from: the newest, and the chosen one if it is older."""
     query = ProductsQuery(size=_MOST_CHOICES)
     newest, _ = await products.list_page(request.app.db, request.merchant_id, query)
-    known = chosen is None or any(one.id == chosen.id for one in newest)
-    return newest if known or chosen is None else [chosen, *newest]
+    if chosen is None or any(product.id == chosen.id for product in newest):
+        return newest
+    return [chosen, *newest]
 
 
 def _email(request: PageRequest) -> tuple[str, dict[str, str]]:
-    """Return the e-mail that is asked for as typed, and what is wrong with it."""
-    typed = lists.text(request, "email", 300)
+    """Return the address that the list is filtered by, "" for all, and the field's error."""
+    email = lists.text(request, "email", 300)
     try:
-        return (inputs.check_email("email", typed) if typed else ""), {}
+        return (inputs.check_email("email", email) if email else ""), {}
     except Invalid:
-        return typed, {"email": N_("Enter an e-mail address such as name@example.com")}
+        return email, {"email": N_("Enter an e-mail address such as name@example.com")}
 
 
 async def open_one(request: PageRequest) -> Response:
@@ -155,24 +158,14 @@ async def open_one(request: PageRequest) -> Response:
         await rate_limits.hit_merchant(
             request.app.db, settings, "checkouts", request.merchant_id, request.now
         )
-        made = await form_ids.run_once(request, work)
+        session_id = await form_ids.run_once(request, work)
     except KeyReused:
-        return await page_of(
-            request,
-            422,
-            {
-                "open": N_(
-                    "This form was sent before, with other entries, and has done "
-                    "its work. Send it again if you want another one"
-                )
-            },
-            opening=opening,
-        )
+        return await product_page(request, 422, {"open": handlers.FORM_REUSED}, opening=opening)
     except merchants.CapabilityOff as problem:
         errors = {
             "open": N_("No session can be opened. The operator has switched payments off: {wait}")
         }
-        return await page_of(request, 403, errors, opening=opening, wait=problem.why)
+        return await product_page(request, 403, errors, opening=opening, wait=problem.why)
     except NotPermitted:
         errors = {
             "open": N_(
@@ -180,21 +173,21 @@ async def open_one(request: PageRequest) -> Response:
                 "merchant services agreement"
             )
         }
-        return await page_of(request, 403, errors, opening=opening)
+        return await product_page(request, 403, errors, opening=opening)
     except TooManyRequests as problem:
         wait = request.localizer.duration(problem.retry_after_s * 1000)
         errors = {"open": N_("Too many sessions were opened within a minute. Try again in {wait}")}
-        return await page_of(request, 429, errors, opening=opening, wait=wait)
+        return await product_page(request, 429, errors, opening=opening, wait=wait)
     except Invalid as problem:
-        return await page_of(request, 400, await _refused(request, problem), opening=opening)
-    return _to(request, made, "opened")
+        return await product_page(request, 400, await _error(request, problem), opening=opening)
+    return handlers.redirect(request, "sessions", session_id, done="opened")
 
 
 def _body(product_id: str, opening: dict[str, str]) -> SessionBody:
-    """Check entries as the API checks its bodies. Raises Invalid."""
-    lasting, quantity = opening["lasting"], opening["quantity"]
-    methods = [one for one in METHODS if opening[f"method_{one}"]]
-    given = {
+    """Decode entries as the API decodes its bodies. Raises Invalid."""
+    minutes, quantity = opening["lasting"], opening["quantity"]
+    methods = [method for method in METHODS if opening[f"method_{method}"]]
+    values = {
         "productId": product_id,
         "customerEmail": opening["email"],
         "successUrl": opening["success"],
@@ -202,17 +195,17 @@ def _body(product_id: str, opening: dict[str, str]) -> SessionBody:
         "locale": opening["locale"],
         "paymentMethods": methods,
         "quantity": int(quantity) if _DIGITS.fullmatch(quantity) else quantity,
-        "expiresIn": int(lasting) * 60_000 if _DIGITS.fullmatch(lasting) else lasting,
+        "expiresIn": int(minutes) * 60_000 if _DIGITS.fullmatch(minutes) else minutes,
     }
-    sent = {name: value for name, value in given.items() if value not in ("", [])}
-    return strictjson.decode(msgspec.json.encode(sent), SessionBody)
+    body = {name: value for name, value in values.items() if value not in ("", [])}
+    return strictjson.decode(msgspec.json.encode(body), SessionBody)
 
 
-async def _refused(request: PageRequest, problem: Invalid) -> dict[str, str]:
-    """Return the field and the text that says why no session was opened."""
-    found = _ERRORS.get(problem.field or "")
-    if found is not None:
-        return dict([found])
+async def _error(request: PageRequest, problem: Invalid) -> dict[str, str]:
+    """Return the error of the field, or of the form, that prevented the session."""
+    field_error = _ERRORS.get(problem.field or "")
+    if field_error is not None:
+        return dict([field_error])
     async with request.app.db.connection() as tx:
         product = await products.find(tx, request.merchant_id, request.ids["product"])
     if product.status == "ARCHIVED":
@@ -232,17 +225,12 @@ async def _refused(request: PageRequest, problem: Invalid) -> dict[str, str]:
     }
 
 
-def _to(request: PageRequest, session_id: str, done: str) -> Response:
-    path = f"/dashboard/{request.merchant_id}/sessions/{session_id}?done={done}"
-    return render.see_other(request, path)
-
-
 async def show_one(request: PageRequest) -> Response:
-    """Show a session and, while it can be paid, its payment link."""
-    return await _one(request)
+    """Show a session and, while it can be paid, the address of its payment page."""
+    return await _session(request)
 
 
-async def _one(
+async def _session(
     request: PageRequest, status: int = 200, errors: dict[str, str] | None = None
 ) -> Response:
     async with request.app.db.connection() as tx:
@@ -265,7 +253,7 @@ async def _one(
 
 
 async def end(request: PageRequest) -> Response:
-    """End an open session before its time; sent twice, it is ended once."""
+    """Expire an open session now. Idempotent."""
     session_id, merchant_id = request.ids["session"], request.merchant_id
     actor = people.actor_of(request.login, _REASON)
     cause = "expired by the merchant"
@@ -278,14 +266,13 @@ async def end(request: PageRequest) -> Response:
     except Invalid:
         async with request.app.db.connection() as tx:
             session = await checkouts.find(tx, merchant_id, session_id)
-        paid = session.status == "COMPLETE"
         error = (
             N_("This session is paid already")
-            if paid
+            if session.status == "COMPLETE"
             else N_("A payment of this session is on its way. Try again in a moment")
         )
-        return await _one(request, 409, {"main": error})
-    return _to(request, session_id, "ended")
+        return await _session(request, 409, {"main": error})
+    return handlers.redirect(request, "sessions", session_id, done="ended")
 
 
 _PLACE: Final = f"{DASHBOARD_PATH}/sessions"

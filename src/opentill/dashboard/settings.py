@@ -1,7 +1,7 @@
-"""A merchant's settings: what customers see of it, its logo, and the time zone of its pages.
+"""A merchant's settings: its profile for customers, its logo, and the time zone of its pages.
 
-A form says which version it changes. If somebody else has changed it meanwhile, nothing is done:
-the form comes back with what was typed, beside what is true now.
+A form has the version that it changes. If somebody else has changed the settings since, nothing is
+saved: the form is shown again with its entries beside the current values.
 """
 
 from functools import cache
@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from opentill import merchants, people
 from opentill.core.errors import Invalid, PayloadTooLarge
+from opentill.dashboard import handlers
 from opentill.dashboard.labels import ACCENT_NOTE, LOGO_ERROR, PROFILE_ERROR
 from opentill.merchants import MAX_LOGO_BYTES, PROFILE_FIELDS, Merchant
 from opentill.portal import render
@@ -21,21 +22,25 @@ from opentill.web import accent
 from opentill.web.translations import N_
 
 _REASON: Final = "on the page of the settings"
-_NO_PLACES: Final = ("Factory", "localtime", "posixrules")  # in the database, and no zones
+_NO_ZONES: Final = ("Factory", "localtime", "posixrules")  # other files of the time zone database
+_STALE: Final = N_(
+    "Somebody else has changed the settings since you opened this "
+    "page. Nothing was saved: compare, and save again"
+)
 
 
 @cache
 def _zones() -> list[str]:
-    """Return the zones to choose from: those of places, and UTC."""
+    """Return the zones to choose from: UTC and those that are named after places."""
     return sorted(
         zone
         for zone in available_timezones()
-        if zone not in _NO_PLACES and ("/" in zone or zone == "UTC")
+        if zone not in _NO_ZONES and ("/" in zone or zone == "UTC")
     )
 
 
 async def show(request: PageRequest) -> Response:
-    """Show the settings, with forms for whoever may change them."""
+    """Show the settings, with forms for people who may change them."""
     return await _page(request)
 
 
@@ -43,22 +48,18 @@ async def _page(
     request: PageRequest,
     status: int = 200,
     errors: dict[str, str] | None = None,
-    typed: dict[str, str] | None = None,
+    entries: dict[str, str] | None = None,
 ) -> Response:
-    async with request.app.db.connection() as tx:
-        merchant = await merchants.find(tx, request.merchant_id)
-    saved = {field: str(getattr(merchant, field) or "") for field in PROFILE_FIELDS}
-    changed_by_others = errors is not None and errors.get("profile") == N_(
-        "Somebody else has changed the settings since you opened this "
-        "page. Nothing was saved: compare, and save again"
-    )
+    merchant = await handlers.find_merchant(request)
+    stored = {field: str(getattr(merchant, field) or "") for field in PROFILE_FIELDS}
+    is_stale = errors is not None and errors.get("profile") == _STALE
     return render.page(
         request,
         "settings.html",
         status,
         merchant=merchant,
-        values=saved if typed is None else {**saved, **typed},
-        saved=saved if changed_by_others else {},
+        values=stored if entries is None else {**stored, **entries},
+        stored=stored if is_stale else {},
         version=merchants.version_of(merchant),
         adjusted=_adjusted(merchant),
         preview=merchant.accent_color
@@ -70,63 +71,53 @@ async def _page(
 
 
 def _adjusted(merchant: Merchant) -> list[tuple[str, str]]:
-    """Return the schemes in which a colour is shown as another one, with that one."""
+    """Return the note and the adjusted colour of each scheme that adjusts the accent colour."""
     color = merchant.accent_color
     if color is None:
         return []
     schemes: tuple[accent.Scheme, ...] = ("light", "dark")
-    shown = [(scheme, accent.shade(color, scheme).ground) for scheme in schemes]
-    return [(ACCENT_NOTE[scheme], ground) for scheme, ground in shown if ground != color]
+    grounds = [(scheme, accent.shade(color, scheme).ground) for scheme in schemes]
+    return [(ACCENT_NOTE[scheme], ground) for scheme, ground in grounds if ground != color]
 
 
 async def save(request: PageRequest) -> Response:
     """Change the profile."""
     form = await request.form()
-    typed = {field: form.get(field, "") for field in PROFILE_FIELDS}
+    entries = {field: form.get(field, "") for field in PROFILE_FIELDS}
     errors: dict[str, str] = {}
-    for field, text in typed.items():
+    for field, text in entries.items():
         try:
             merchants.check_profile(field, text)
         except Invalid:
             errors[field] = PROFILE_ERROR[field]
     if errors:
-        return await _page(request, 400, errors, typed)
+        return await _page(request, 400, errors, entries)
     actor = people.actor_of(request.login, _REASON)
     try:
         await request.app.db.run(
             lambda tx: merchants.change_profile(
                 tx,
                 request.merchant_id,
-                typed,
+                entries,
                 request.now,
                 actor=actor,
                 version=form.get("version", ""),
             )
         )
     except merchants.Stale:
-        return await _page(
-            request,
-            409,
-            {
-                "profile": N_(
-                    "Somebody else has changed the settings since you opened this "
-                    "page. Nothing was saved: compare, and save again"
-                )
-            },
-            typed,
-        )
-    return _saved(request)
+        return await _page(request, 409, {"profile": _STALE}, entries)
+    return _redirect(request)
 
 
 async def save_logo(request: PageRequest) -> Response:
-    """Take another logo."""
+    """Replace the logo."""
     try:
         form, files = await request.form(), await request.files()
     except PayloadTooLarge:
-        return await _page(request, 413, {"logo": N_("The picture is too large: 256 kB at most")})
+        return await _page(request, 413, {"logo": LOGO_ERROR["size"]})
     file = files.get("logo")
     if file is None or not file.content:
-        return await _page(request, 400, {"logo": N_("Choose a picture first")})
+        return await _page(request, 400, {"logo": LOGO_ERROR["none"]})
     actor = people.actor_of(request.login, _REASON)
     try:
         await request.app.db.run(
@@ -142,22 +133,12 @@ async def save_logo(request: PageRequest) -> Response:
     except merchants.LogoRefused as problem:
         return await _page(request, 400, {"logo": LOGO_ERROR[problem.why]})
     except merchants.Stale:
-        return await _page(
-            request,
-            409,
-            {
-                "logo": N_(
-                    "Somebody else has changed the logo since you opened this "
-                    "page. This is the one that is shown now. Choose your picture "
-                    "again to replace it"
-                )
-            },
-        )
-    return _saved(request)
+        return await _page(request, 409, {"logo": LOGO_ERROR["stale"]})
+    return _redirect(request)
 
 
 async def remove_logo(request: PageRequest) -> Response:
-    """Show no logo any more."""
+    """Remove the logo."""
     form, actor = await request.form(), people.actor_of(request.login, _REASON)
     try:
         await request.app.db.run(
@@ -166,22 +147,12 @@ async def remove_logo(request: PageRequest) -> Response:
             )
         )
     except merchants.Stale:
-        return await _page(
-            request,
-            409,
-            {
-                "logo": N_(
-                    "Somebody else has changed the logo since you opened this "
-                    "page. This is the one that is shown now. Choose your picture "
-                    "again to replace it"
-                )
-            },
-        )
-    return _saved(request)
+        return await _page(request, 409, {"logo": LOGO_ERROR["stale"]})
+    return _redirect(request)
 
 
-def _saved(request: PageRequest) -> Response:
-    return render.see_other(request, f"/dashboard/{request.merchant_id}/settings?saved=1")
+def _redirect(request: PageRequest) -> Response:
+    return handlers.redirect(request, "settings", saved="1")
 
 
 _PLACE: Final = f"{DASHBOARD_PATH}/settings"

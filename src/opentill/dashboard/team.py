@@ -1,4 +1,4 @@
-"""A merchant's team: who is in it with which role, and who is invited."""
+"""A merchant's team: its members with their roles, and its invitations."""
 
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from opentill import mail, merchants, people
 from opentill.core.errors import Invalid
+from opentill.dashboard import handlers
 from opentill.db.database import Tx
 from opentill.people import MERCHANT_ROLES, MerchantRole, NewLink
 from opentill.portal import mail_language, render
@@ -15,7 +16,8 @@ from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 _REASON: Final = "on the page of the team"
-_KEYS: Final = ("revoke", "keep")  # choices for keys of a member who is removed or lowered
+_KEYS: Final = ("revoke", "keep")  # choices for the keys of a member who loses permissions
+_LAST_OWNER: Final = N_("A merchant always has an owner: make somebody else one first")
 
 
 async def show(request: PageRequest) -> Response:
@@ -33,9 +35,9 @@ async def _team(
         members = await people.members(tx, request.merchant_id)
         invitations = await people.invitations(tx, request.merchant_id, request.now)
         merchant = await merchants.find(tx, request.merchant_id)
-    new: dict[str, Any] = {"email": "", "role": "viewer", "link": "", "invited": ""}
-    new |= {"leaving": "", "lowered": "", "lowered_to": None, "keys": ()}
-    shown: dict[str, Any] = {**new, "language": request.localizer.language, **values}
+    defaults: dict[str, Any] = {"email": "", "role": "viewer", "link": "", "invited": ""}
+    defaults |= {"leaving": "", "lowered": "", "lowered_to": None, "keys": ()}
+    defaults["language"] = request.localizer.language
     return render.page(
         request,
         "team.html",
@@ -45,7 +47,7 @@ async def _team(
         zone=ZoneInfo(merchant.time_zone),
         roles=MERCHANT_ROLES,
         errors=errors or {},
-        **shown,
+        **{**defaults, **values},
     )
 
 
@@ -54,19 +56,18 @@ def _role(form: dict[str, str]) -> MerchantRole | None:
 
 
 async def invite(request: PageRequest) -> Response:
-    """Invite somebody, and show the link, this once, where it is not mailed."""
+    """Invite somebody. The link is shown once if no mail server can send it."""
     form, role = await request.form(), _role(await request.form())
     language = mail_language.chosen(request, form)
-    typed = {"email": form.get("email", ""), "language": language or ""}
+    entries = {"email": form.get("email", ""), "language": language or ""}
     if role is None:
-        return await _team(request, 400, {"role": N_("Choose one of the roles")}, **typed)
+        return await _team(request, 400, {"role": N_("Choose one of the roles")}, **entries)
+    entries["role"] = role
     if language is None:
-        return await _team(
-            request, 400, {"language": N_("Choose one of the languages")}, **typed, role=role
-        )
+        return await _team(request, 400, {"language": N_("Choose one of the languages")}, **entries)
     actor = people.actor_of(request.login, _REASON)
-    wanted = mail.NewInvitation(
-        email=typed["email"],
+    invitation = mail.NewInvitation(
+        email=entries["email"],
         by=request.login.name,
         language=language,
         merchant_id=request.merchant_id,
@@ -75,50 +76,31 @@ async def invite(request: PageRequest) -> Response:
     )
 
     async def work(tx: Tx) -> NewLink:
-        return (await mail.invite(tx, request.app.settings, wanted, actor, request.now))[0]
+        return (await mail.invite(tx, request.app.settings, invitation, actor, request.now))[0]
 
     try:
-        made = await request.app.db.run(work)
+        new = await request.app.db.run(work)
     except mail.TooManyInvitations:
-        return await _team(
-            request,
-            429,
-            {
-                "email": N_(
-                    "A person may invite 50 times within 24 hours, and a merchant "
-                    "200 times. Try again later"
-                )
-            },
-            **typed,
-            role=role,
+        error = N_(
+            "A person may invite 50 times within 24 hours, and a merchant "
+            "200 times. Try again later"
         )
+        return await _team(request, 429, {"email": error}, **entries)
     except mail.TooManyMails:
-        return await _team(
-            request,
-            429,
-            {
-                "email": N_(
-                    "Ten messages were sent to this address on request within an "
-                    "hour. Try again later"
-                )
-            },
-            **typed,
-            role=role,
-        )
+        return await _team(request, 429, {"email": handlers.TOO_MANY_MAILS}, **entries)
     except Invalid as problem:
-        member = "member" in (problem.reason or "")
         error = (
             N_("This person is a member already")
-            if member
+            if "member" in (problem.reason or "")
             else N_("Enter an e-mail address such as name@example.com")
         )
-        return await _team(request, 400, {"email": error}, **typed, role=role)
-    link = request.app.settings.public_url.rstrip("/") + made.path if made.is_shown else ""
-    return await _team(request, link=link, invited=made.link.email)
+        return await _team(request, 400, {"email": error}, **entries)
+    link = request.app.settings.public_url.rstrip("/") + new.path if new.is_shown else ""
+    return await _team(request, link=link, invited=new.link.email)
 
 
 async def change_role(request: PageRequest) -> Response:
-    """Change a member's role, after asking about the API keys that may do more than it."""
+    """Change a member's role, after a choice about the API keys that may do more than it."""
     form, role = await request.form(), _role(await request.form())
     if role is None:
         return await _team(request, 400, {"members": N_("Choose one of the roles")})
@@ -144,16 +126,12 @@ async def change_role(request: PageRequest) -> Response:
             )
         )
     except Invalid:
-        return await _team(
-            request,
-            400,
-            {"members": N_("A merchant always has an owner: make somebody else one first")},
-        )
-    return _back(request)
+        return await _team(request, 400, {"members": _LAST_OWNER})
+    return handlers.redirect(request, "team")
 
 
 async def remove(request: PageRequest) -> Response:
-    """Take a member's role away, once it is said what becomes of the API keys that they made."""
+    """Remove a member, after a choice about the API keys that they have created."""
     form = await request.form()
     person, choice = form.get("person", ""), form.get("keys", "")
     if choice not in _KEYS:
@@ -176,29 +154,20 @@ async def remove(request: PageRequest) -> Response:
             )
         )
     except Invalid:
-        return await _team(
-            request,
-            400,
-            {"members": N_("A merchant always has an owner: make somebody else one first")},
-        )
+        return await _team(request, 400, {"members": _LAST_OWNER})
     if person == request.login.person_id:
         return render.see_other(request, "/dashboard")
-    return _back(request)
+    return handlers.redirect(request, "team")
 
 
 async def withdraw(request: PageRequest) -> Response:
-    """Make an invitation void."""
-    form = await request.form()
-    link = form.get("id", "")
+    """Withdraw an invitation."""
+    link_id = (await request.form()).get("id", "")
     actor = people.actor_of(request.login, _REASON)
     await request.app.db.run(
-        lambda tx: people.withdraw(tx, request.merchant_id, link, request.now, actor=actor)
+        lambda tx: people.withdraw(tx, request.merchant_id, link_id, request.now, actor=actor)
     )
-    return _back(request)
-
-
-def _back(request: PageRequest) -> Response:
-    return render.see_other(request, f"/dashboard/{request.merchant_id}/team")
+    return handlers.redirect(request, "team")
 
 
 _PLACE: Final = f"{DASHBOARD_PATH}/team"

@@ -1,7 +1,7 @@
-"""One webhook endpoint: what it is sent, and what can be done with it."""
+"""The page of a webhook endpoint: its deliveries, and the forms that change and test it."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
@@ -12,9 +12,9 @@ from opentill import merchants, people, webhooks
 from opentill.core.encryption import WrongKey
 from opentill.core.errors import Invalid, KeyReused
 from opentill.core.ids import is_id
+from opentill.dashboard import handlers
 from opentill.dashboard.labels import DELIVERY_STATUS
-from opentill.dashboard.webhooks import PLACE, REASON, WHY_DISABLED, refused, typed
-from opentill.db import rate_limits
+from opentill.dashboard.webhooks import PLACE, REASON, WHY_DISABLED, field_error, read_entries
 from opentill.db.database import Tx
 from opentill.portal import form_ids, lists, render
 from opentill.portal.model import Page
@@ -31,24 +31,25 @@ from opentill.webhooks import (
     UrlCheck,
 )
 
+_STATUSES: Final[tuple[Literal["ENABLED", "DISABLED"], ...]] = ("ENABLED", "DISABLED")
 _DONE: Final = ("added", "changed", "enabled", "disabled", "rotated", "resent")
 _REFRESH_S: Final = 2
-_REFRESHED_MS: Final = 30_000  # for so long a page waits for the result of a test by itself
+_REFRESHED_MS: Final = 30_000  # for this long, the page reloads until a test has a result
 _DIGITS: Final = 18  # of a time that is a bigint
 
 
 async def show(request: PageRequest) -> Response:
     """Show an endpoint with its deliveries, newest first."""
-    zone, endpoint = await _found(request)
+    zone, endpoint = await _find(request)
     days = lists.days(request, zone)
-    state = lists.choice(request, "status", DELIVERY_STATUSES)
-    which = LogQuery(within=days.range, before=lists.before(request))
+    status = lists.choice(request, "status", DELIVERY_STATUSES)
+    query = LogQuery(within=days.range, before=lists.before(request))
     async with request.app.db.connection() as tx:
-        found = None
+        deliveries = None
         if request.access.may("events.read"):
-            found = await webhooks.list_deliveries(tx, endpoint, state, which)
+            deliveries = await webhooks.list_deliveries(tx, endpoint, status, query)
         test = await _test(request, tx, endpoint)
-    waits = (
+    is_pending = (
         test is not None
         and not test.attempts
         and request.now < test.delivery.created_at + _REFRESHED_MS
@@ -56,29 +57,29 @@ async def show(request: PageRequest) -> Response:
     return await _page(
         request,
         errors=days.errors,
-        deliveries=found,
+        deliveries=deliveries,
         days=days,
-        state=state,
-        states=[
-            (one, request.localizer.gettext(DELIVERY_STATUS[one])) for one in DELIVERY_STATUSES
+        status_filter=status,
+        statuses=[
+            (name, request.localizer.gettext(DELIVERY_STATUS[name])) for name in DELIVERY_STATUSES
         ],
         test=test,
         done=lists.choice(request, "done", _DONE),
-        refresh={"after_s": _REFRESH_S, "address": request.here()} if waits else None,
+        refresh={"after_s": _REFRESH_S, "address": request.here()} if is_pending else None,
     )
 
 
 async def _test(request: PageRequest, tx: Tx, endpoint: Endpoint) -> DeliveryDetails | None:
-    """Return the test whose result the page is opened for."""
+    """Return the test event in the query, whose result the page shows."""
     event_id = request.query.get("test", "")
     if not is_id(event_id):
         return None
-    found = await webhooks.find_delivery(tx, endpoint, event_id)
-    return found if found is not None and found.delivery.type == webhooks.TEST else None
+    details = await webhooks.find_delivery(tx, endpoint, event_id)
+    return details if details is not None and details.delivery.type == webhooks.TEST else None
 
 
-async def _found(request: PageRequest) -> tuple[ZoneInfo, Endpoint]:
-    """Return the merchant's zone and the endpoint of the path. Raises NotFound."""
+async def _find(request: PageRequest) -> tuple[ZoneInfo, Endpoint]:
+    """Return the merchant's zone and the endpoint in the path. Raises NotFound."""
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         endpoint = await webhooks.find(tx, request.merchant_id, request.ids["endpoint"])
@@ -91,16 +92,15 @@ async def _page(
     errors: dict[str, str] | None = None,
     **values: object,
 ) -> Response:
-    """Return the page; after a form that was refused, without the deliveries."""
-    zone, endpoint = await _found(request)
-    shown: dict[str, Any] = {
+    """Show the page, with an error of a form or with the deliveries."""
+    zone, endpoint = await _find(request)
+    defaults: dict[str, Any] = {
         "form": msgspec.structs.asdict(endpoint),
         "seen_at": endpoint.updated_at,
         "confirm": "",
         "deliveries": None,
         "test": None,
         "done": None,
-        **values,
     }
     return render.page(
         request,
@@ -113,7 +113,7 @@ async def _page(
         types=TYPES,
         why_disabled=WHY_DISABLED,
         form_id=form_ids.new_form_id,
-        **shown,
+        **{**defaults, **values},
     )
 
 
@@ -121,19 +121,18 @@ def _host(endpoint: Endpoint) -> str:
     return urlsplit(endpoint.url).hostname or endpoint.url
 
 
-def _path(request: PageRequest, query: str = "") -> str:
-    place = f"/dashboard/{request.merchant_id}/developers/webhooks"
-    return f"{place}/{request.ids['endpoint']}{query}"
+def _redirect(request: PageRequest, **query: str) -> Response:
+    return handlers.redirect(request, "developers", "webhooks", request.ids["endpoint"], **query)
 
 
 async def change(request: PageRequest) -> Response:
-    """Change address, description and types, unless somebody else has meanwhile."""
+    """Change an endpoint, unless somebody else has changed it since the form was shown."""
     form = await request.form()
-    wanted, seen = typed(form), form.get("seen_at", "")
+    entries, seen = read_entries(form), form.get("seen_at", "")
     is_time = seen.isascii() and seen.isdecimal() and len(seen) <= _DIGITS
     try:
         seen_at = int(seen) if is_time else 0
-        await _update(request, EndpointFields(**wanted, seen_at=seen_at))
+        await _update(request, EndpointFields(**entries, seen_at=seen_at))
     except Stale:
         return await _page(
             request,
@@ -144,37 +143,34 @@ async def change(request: PageRequest) -> Response:
                     "is now; send the form again to replace that"
                 )
             },
-            form=wanted,
+            form=entries,
         )
     except Invalid as problem:
-        errors, reason = refused(problem)
-        return await _page(request, 400, errors, form=wanted, seen_at=seen, wait=reason)
-    return render.see_other(request, _path(request, "?done=changed"))
+        errors, requirement = field_error(problem)
+        return await _page(request, 400, errors, form=entries, seen_at=seen, wait=requirement)
+    return _redirect(request, done="changed")
 
 
 async def switch(request: PageRequest) -> Response:
-    """Disable the endpoint, or enable it again."""
-    form = await request.form()
-    wanted = form.get("status")
-    if wanted == "ENABLED":
-        await _update(request, EndpointFields(status="ENABLED"))
-        return render.see_other(request, _path(request, "?done=enabled"))
-    if wanted == "DISABLED":
-        await _update(request, EndpointFields(status="DISABLED"))
-        return render.see_other(request, _path(request, "?done=disabled"))
-    raise Invalid("status", "status must be ENABLED or DISABLED")
+    """Disable or enable the endpoint."""
+    entry = (await request.form()).get("status")
+    status = next((status for status in _STATUSES if status == entry), None)
+    if status is None:
+        raise Invalid("status", "status must be ENABLED or DISABLED")
+    await _update(request, EndpointFields(status=status))
+    return _redirect(request, done=status.lower())
 
 
-async def _update(request: PageRequest, wanted: EndpointFields) -> None:
+async def _update(request: PageRequest, fields: EndpointFields) -> None:
     ids = (request.merchant_id, request.ids["endpoint"])
     check, actor = UrlCheck(request.app.outgoing.check), people.actor_of(request.login, REASON)
     await request.app.db.run(
-        lambda tx: webhooks.update(tx, *ids, wanted, check, request.now, actor=actor)
+        lambda tx: webhooks.update(tx, *ids, fields, check, request.now, actor=actor)
     )
 
 
 async def remove(request: PageRequest) -> Response:
-    """Delete the endpoint, whose host is typed to confirm it."""
+    """Delete the endpoint. Its host must be entered as a confirmation."""
     form = await request.form()
     confirm = form.get("confirm", "").strip()
     actor = people.actor_of(request.login, REASON)
@@ -193,12 +189,11 @@ async def remove(request: PageRequest) -> Response:
         return await _page(
             request, 400, {"confirm": N_("Type the host exactly as it is shown")}, confirm=confirm
         )
-    place = f"/dashboard/{request.merchant_id}/developers/webhooks"
-    return render.see_other(request, f"{place}?done=removed")
+    return handlers.redirect(request, "developers", "webhooks", done="removed")
 
 
 async def reveal(request: PageRequest) -> Response:
-    """Show the secret, to whoever has proved who they are."""
+    """Show the secret. The permission of this page asks for a proof of identity."""
     actor, key = people.actor_of(request.login, REASON), request.app.settings.secret_key
     ids = (request.merchant_id, request.ids["endpoint"])
     try:
@@ -209,11 +204,11 @@ async def reveal(request: PageRequest) -> Response:
         return await _page(
             request, 409, {"secret": N_("The secret cannot be read any more: make a new one")}
         )
-    return render.page(request, "webhook_secret.html", secret=secret, back=_path(request))
+    return render.page(request, "webhook_secret.html", secret=secret)
 
 
 async def rotate(request: PageRequest) -> Response:
-    """Give the endpoint a new secret."""
+    """Replace the endpoint's secret."""
     actor, key = people.actor_of(request.login, REASON), request.app.settings.secret_key
 
     async def work(tx: Tx) -> str:
@@ -222,53 +217,49 @@ async def rotate(request: PageRequest) -> Response:
         return endpoint.id
 
     await form_ids.run_once(request, work)
-    return render.see_other(request, _path(request, "?done=rotated"))
+    return _redirect(request, done="rotated")
 
 
 async def send_test(request: PageRequest) -> Response:
-    """Send a test, and show what comes of it."""
+    """Send a test event, and show its result."""
 
     async def work(tx: Tx) -> str:
         ids = (request.merchant_id, request.ids["endpoint"])
-        made = await webhooks.send_test(tx, *ids, request.now)
-        return made.event_id
+        return (await webhooks.send_test(tx, *ids, request.now)).event_id
 
-    return await _sending(request, work, "?test={}")
+    return await _send(request, work, lambda event_id: {"test": event_id})
 
 
 async def resend(request: PageRequest) -> Response:
     """Send an event again."""
-    form = await request.form()
-    event_id = form.get("event", "")
+    event_id = (await request.form()).get("event", "")
 
     async def work(tx: Tx) -> str:
         ids = (request.merchant_id, request.ids["endpoint"])
-        made = await webhooks.resend(tx, *ids, event_id, request.now)
-        return made.event_id
+        return (await webhooks.resend(tx, *ids, event_id, request.now)).event_id
 
-    return await _sending(request, work, "?done=resent")
+    return await _send(request, work, lambda _: {"done": "resent"})
 
 
-async def _sending(
-    request: PageRequest, work: Callable[[Tx], Awaitable[str]], after: str
+async def _send(
+    request: PageRequest,
+    work: Callable[[Tx], Awaitable[str]],
+    query: Callable[[str], dict[str, str]],
 ) -> Response:
-    """Do what sends something, so many times a minute; then show ``after``, a query.
+    """Run ``work``, which sends an event, and redirect to the page with a query for its id.
 
     Raises TooManyRequests.
     """
-    app = request.app
-    await rate_limits.hit_merchant(
-        app.db, app.settings, "resends", request.merchant_id, request.now
-    )
+    await handlers.limit_resends(request)
     try:
-        made = await form_ids.run_once(request, work)
+        event_id = await form_ids.run_once(request, work)
     except KeyReused:
-        return render.see_other(request, _path(request))
+        return _redirect(request)
     except Invalid as problem:
         if problem.field != "id":
             raise
         return await _page(request, 400, {"test": N_("The endpoint is disabled: enable it first")})
-    return render.see_other(request, _path(request, after.format(made)))
+    return _redirect(request, **query(event_id))
 
 
 _ONE: Final = f"{PLACE}/{{endpoint:id}}"

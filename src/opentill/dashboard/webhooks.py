@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from opentill import merchants, people, webhooks
 from opentill.core.errors import Invalid, KeyReused
+from opentill.dashboard import handlers
 from opentill.db.database import Tx
 from opentill.portal import form_ids, lists, render
 from opentill.portal.model import DASHBOARD_PATH, Page
@@ -17,7 +18,7 @@ from opentill.webhooks import TYPES, EndpointFields, UrlCheck
 
 REASON: Final = "on the page of webhooks"
 PLACE: Final = f"{DASHBOARD_PATH}/developers/webhooks"
-# Why an endpoint is disabled, as it is stored: its text.
+# The stored reason for which an endpoint is disabled → its text.
 WHY_DISABLED: Final[Mapping[str, str]] = {
     webhooks.REASON_SWITCHED_OFF: N_("It was switched off"),
     webhooks.REASON_GONE: N_("It responded with 410 Gone"),
@@ -29,8 +30,8 @@ _ERRORS: Final[Mapping[str, str]] = {
 }
 
 
-def typed(form: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of an endpoint as they were typed; types are those that were ticked."""
+def read_entries(form: Mapping[str, str]) -> dict[str, Any]:
+    """Return the entries of the form as fields of an endpoint."""
     return {
         "url": form.get("url", "").strip(),
         "description": form.get("description", "").replace("\0", ""),
@@ -38,12 +39,12 @@ def typed(form: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def refused(problem: Invalid) -> tuple[dict[str, str], str]:
-    """Return the sentence of a refusal by its field, and the service's own words. Raises others."""
-    key = _ERRORS.get(problem.field or "")
-    if key is None:
+def field_error(problem: Invalid) -> tuple[dict[str, str], str]:
+    """Return the error of a field, and the requirement for a URL. Raises errors of no field."""
+    text = _ERRORS.get(problem.field or "")
+    if text is None:
         raise problem
-    return {str(problem.field): key}, (problem.reason or "").removeprefix("url must be ")
+    return {str(problem.field): text}, (problem.reason or "").removeprefix("url must be ")
 
 
 async def show(request: PageRequest) -> Response:
@@ -60,7 +61,7 @@ async def _endpoints(
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         endpoints = await webhooks.search(tx, request.merchant_id)
-    shown: dict[str, Any] = {"form": typed({}), "form_id": form_ids.new_form_id(), **values}
+    defaults: dict[str, Any] = {"form": read_entries({}), "form_id": form_ids.new_form_id()}
     return render.page(
         request,
         "webhooks.html",
@@ -72,21 +73,21 @@ async def _endpoints(
         why_disabled=WHY_DISABLED,
         most=webhooks.MAX_ENDPOINTS,
         done=lists.choice(request, "done", ("removed",)),
-        **shown,
+        **{**defaults, **values},
     )
 
 
 async def add(request: PageRequest) -> Response:
-    """Make an endpoint, and lead to its page."""
+    """Create an endpoint, and redirect to its page."""
     form = await request.form()
-    app, wanted = request.app, typed(form)
+    app, entries = request.app, read_entries(form)
     actor = people.actor_of(request.login, REASON)
 
     async def work(tx: Tx) -> str:
         endpoint, _ = await webhooks.create(
             tx,
             request.merchant_id,
-            EndpointFields(**wanted),
+            EndpointFields(**entries),
             UrlCheck(app.outgoing.check),
             app.settings.secret_key,
             request.now,
@@ -95,24 +96,17 @@ async def add(request: PageRequest) -> Response:
         return endpoint.id
 
     try:
-        made = await form_ids.run_once(request, work)
-    except KeyReused:  # another endpoint, typed into a form that has made one
-        return await _endpoints(
-            request,
-            409,
-            {
-                "url": N_(
-                    "This form has added an endpoint already. Send it again to add this one too"
-                )
-            },
-            form=wanted,
-        )
+        endpoint_id = await form_ids.run_once(request, work)
+    except KeyReused:
+        error = N_("This form has added an endpoint already. Send it again to add this one too")
+        return await _endpoints(request, 409, {"url": error}, form=entries)
     except Invalid as problem:
-        errors, reason = refused(problem)
-        kept = form.get(form_ids.FIELD, "")
-        return await _endpoints(request, 400, errors, form=wanted, form_id=kept, wait=reason)
-    here = f"/dashboard/{request.merchant_id}/developers/webhooks"
-    return render.see_other(request, f"{here}/{made}?done=added")
+        errors, requirement = field_error(problem)
+        form_id = form.get(form_ids.FIELD, "")
+        return await _endpoints(
+            request, 400, errors, form=entries, form_id=form_id, wait=requirement
+        )
+    return handlers.redirect(request, "developers", "webhooks", endpoint_id, done="added")
 
 
 pages: Final = (

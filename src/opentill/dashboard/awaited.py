@@ -1,0 +1,79 @@
+"""The money that becomes available on the coming days, as text and as a chart."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from opentill.core.money import Money
+from opentill.figures import Coming, CurrencyFigures, Day, Expected
+from opentill.web import charts
+from opentill.web.charts import Chart, Row, Series
+from opentill.web.language import Localizer
+
+
+class NextAmount(msgspec.Struct, frozen=True):
+    """The next amount that becomes available in one currency, and its day.
+
+    Both are "" if none does on the coming days; ``later`` is the sum after these days. ``held``
+    was due already and is held back, such as for a dispute. All amounts are text, "" for zero.
+    """
+
+    currency: str
+    day: str
+    amount: str
+    later: str
+    held: str
+
+
+def chart(localizer: Localizer, days: Sequence[Day], schedule: Expected | CurrencyFigures) -> Chart:
+    """Return the chart of the money that becomes available on each of the coming days."""
+    currency, _ = schedule.balance.currency, localizer.gettext
+    pending, reserve = schedule.pending, schedule.reserve
+
+    def amount(minor: int) -> str:
+        return localizer.amount(Money(minor, currency))
+
+    rows = [
+        Row(localizer.day(day.date), localizer.short_day(day.date), tuple(
+            charts.money(localizer, Money(minor, currency)) for minor in amounts
+        ))
+        for day, *amounts in zip(days, pending.days, reserve.days, strict=True)
+    ]  # fmt: skip
+    return Chart(
+        id=f"awaited-{currency}",
+        title=_("What becomes available ({currency})", currency=currency),
+        summary=_(
+            "{soon} within {days} days, {later} later. Held back, such as for disputes: {held}.",
+            soon=amount(sum(pending.days) + sum(reserve.days)),
+            days=len(rows),
+            later=amount(pending.later + reserve.later),
+            held=amount(pending.held + reserve.held),
+        ),
+        about=_("Day"),
+        series=[
+            Series(_("From pending"), "bars", currency),
+            Series(_("From the reserve"), "bars", currency),
+        ],
+        rows=rows,
+    )
+
+
+def next_amounts(localizer: Localizer, coming: Coming) -> list[NextAmount]:
+    """Return the next amount that becomes available in each currency."""
+
+    def next_amount(schedule: Expected) -> NextAmount:
+        currency, index = schedule.balance.currency, schedule.next_day
+        pending, reserve = schedule.pending, schedule.reserve
+
+        def amount(minor: int) -> str:
+            return localizer.amount(Money(minor, currency)) if minor else ""
+
+        return NextAmount(
+            currency,
+            "" if index is None else localizer.day(coming.days[index].date),
+            "" if index is None else amount(schedule.by_day[index]),
+            amount(pending.later + reserve.later),
+            amount(pending.held + reserve.held),
+        )
+
+    return [next_amount(schedule) for schedule in coming.currencies]

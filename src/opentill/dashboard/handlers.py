@@ -1,0 +1,48 @@
+"""Steps that the handlers of the dashboard share."""
+
+from typing import Final
+from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
+
+from starlette.responses import Response
+
+from opentill import merchants
+from opentill.db import rate_limits
+from opentill.merchants import Merchant
+from opentill.portal import render
+from opentill.portal.request import PageRequest
+from opentill.web.translations import N_
+
+# The error of a form that ``form_ids.run_once`` refuses with KeyReused.
+FORM_REUSED: Final = N_(
+    "This form was sent before, with other entries, and has done "
+    "its work. Send it again if you want another one"
+)
+TOO_MANY_MAILS: Final = N_(
+    "Ten messages were sent to this address on request within an hour. Try again later"
+)
+
+
+async def find_merchant(request: PageRequest) -> Merchant:
+    """Read the merchant in the path."""
+    async with request.app.db.connection() as tx:
+        return await merchants.find(tx, request.merchant_id)
+
+
+async def find_zone(request: PageRequest) -> ZoneInfo:
+    """Read the time zone of the merchant in the path."""
+    return ZoneInfo((await find_merchant(request)).time_zone)
+
+
+def redirect(request: PageRequest, /, *path: str, **query: str) -> Response:
+    """Redirect to a page of the merchant in the path."""
+    address = "/".join(("/dashboard", request.merchant_id, *path))
+    return render.see_other(request, f"{address}?{urlencode(query)}" if query else address)
+
+
+async def limit_resends(request: PageRequest) -> None:
+    """Count towards the limit of resends per minute. Raises TooManyRequests."""
+    app = request.app
+    await rate_limits.hit_merchant(
+        app.db, app.settings, "resends", request.merchant_id, request.now
+    )
