@@ -70,7 +70,7 @@ def test_figures_that_are_behind_say_so_and_are_counted_for_who_looks(shop: Shop
     now, zone = server.app.clock() + 1, ZoneInfo("UTC")
     found = server.run(figures.read(server.app.db, shop.id, zone, now))
     localizer = Localizer("merchant", "en")
-    assert home_figures.Shown(localizer, zone, found, with_balance=True).as_of(now)
+    assert home_figures.FigureTexts(localizer, zone, found, with_balance=True).as_of(now)
     page = words(home(person(server, shop.id, "owner"), shop))  # which counts them
     assert "The figures are as of" not in page
     assert "$1,234.50" in page
