@@ -1,4 +1,4 @@
-"""Nobody has tried to log in when a test begins."""
+"""Fixtures of the dashboard's tests: each begins without failed logins."""
 
 from support.people import unlimited
 

@@ -1,10 +1,11 @@
-"""The page of the agreement: read, accepted once by an owner; and what stops without it."""
+"""The page of the agreement: its acceptance by an owner, and what is blocked without it."""
 
 import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import msgspec
 import pytest
 
@@ -17,21 +18,21 @@ from support.people import PASSWORD, Visitor, person, title
 
 @contextlib.contextmanager
 def settings(api_server: ApiServer, **changes: object) -> Iterator[None]:
-    """Have the server run with other settings for a while."""
-    before = api_server.app.settings
-    api_server.app.settings = msgspec.structs.replace(before, **changes)
+    """Run the server with other settings while the block runs."""
+    former_settings = api_server.app.settings
+    api_server.app.settings = msgspec.structs.replace(former_settings, **changes)
     try:
         yield
     finally:
-        api_server.app.settings = before
+        api_server.app.settings = former_settings
 
 
-def newer(folder: Path, version: str = "1.1") -> Path:
-    """Return a folder with a newer version of the agreement."""
+def write_new_version(folder: Path) -> Path:
+    """Write version 1.1 of the agreement into a folder, and return the folder."""
     shipped = Path(str(agreement.__file__)).with_name("1.0.md").read_text()
     text = shipped.replace("## 1. Words used", "## 1. Words used differently")
     assert text != shipped
-    (folder / f"{version}.md").write_text(text)
+    (folder / "1.1.md").write_text(text)
     return folder
 
 
@@ -50,28 +51,28 @@ def rows(shop: Shop) -> list[dict[str, object]]:
     return shop.api_server.sql(sql, shop.id)
 
 
-def accept(visitor: Visitor, shop: Shop, form: dict[str, str]) -> object:
+def accept(visitor: Visitor, shop: Shop, form: dict[str, str]) -> httpx2.Response:
     return visitor.post(f"/dashboard/{shop.id}/agreement/accept", form | {"accepted": "yes"})
 
 
-def test_an_owner_reads_and_accepts_and_everybody_sees_who_and_when(shop: Shop) -> None:
+def test_members_see_who_accepted_the_agreement_and_when(shop: Shop) -> None:
     ada, viewer = (person(shop.api_server, shop.id, role) for role in ("owner", "viewer"))
     current = agreement.current(shop.api_server.settings)
     page = page_of(ada, shop)
     assert "The agreement is not accepted yet" in page
-    assert "<h3>1. Words used</h3>" in page  # the whole text, below the page's own headings
+    assert "<h3>1. Words used</h3>" in page  # one level below the page's own headings
     for digest in (current.rendered_document_sha256, current.template_sha256):
         assert f"<code>{digest}</code>" in page
     assert "<form" not in page_of(viewer, shop).split('id="text"')[1].split("</main>")[0]
 
-    unread = ada.post(f"/dashboard/{shop.id}/agreement/accept", form_of(page))
-    assert unread.status_code == 400
-    assert "Tick the box" in unread.text
+    unticked = ada.post(f"/dashboard/{shop.id}/agreement/accept", form_of(page))
+    assert unticked.status_code == 400
+    assert "Tick the box" in unticked.text
     assert rows(shop) == []
 
     for _ in range(2):  # a double click
-        answer = accept(ada, shop, form_of(page))
-        assert (answer.status_code, answer.headers["location"]) == (
+        response = accept(ada, shop, form_of(page))
+        assert (response.status_code, response.headers["location"]) == (
             303, f"/dashboard/{shop.id}/agreement",
         )  # fmt: skip
     (row,) = rows(shop)
@@ -83,16 +84,16 @@ def test_an_owner_reads_and_accepts_and_everybody_sees_who_and_when(shop: Shop) 
         assert "127.0.0.1 · <bdi>Testfox/1.0</bdi>" in page
         assert 'name="digest"' not in page
     audit = "select action from audit_log where merchant_id = $1 and who like $2"
-    actions = [one["action"] for one in shop.api_server.sql(audit, shop.id, f"{ada.email}%")]
+    actions = [line["action"] for line in shop.api_server.sql(audit, shop.id, f"{ada.email}%")]
     assert actions.count("agreement accept") == 1
 
 
-def test_a_text_that_changed_between_showing_and_accepting_is_refused(
+def test_a_text_that_changed_since_the_page_was_shown_is_not_accepted(
     shop: Shop, tmp_path: Path
 ) -> None:
     ada = person(shop.api_server, shop.id, "owner")
     form = form_of(page_of(ada, shop))
-    with settings(shop.api_server, agreement_dir=newer(tmp_path)):
+    with settings(shop.api_server, agreement_dir=write_new_version(tmp_path)):
         refused = accept(ada, shop, form)
         assert refused.status_code == 409
         assert "The agreement has changed since you opened this page" in refused.text
@@ -102,11 +103,13 @@ def test_a_text_that_changed_between_showing_and_accepting_is_refused(
     assert [row["agreement_version"] for row in rows(shop)] == ["1.1"]
 
 
-def test_a_new_version_asks_anew_and_shows_the_earlier_one(shop: Shop, tmp_path: Path) -> None:
+def test_a_new_version_must_be_accepted_too_and_the_earlier_one_is_listed(
+    shop: Shop, tmp_path: Path
+) -> None:
     ada = person(shop.api_server, shop.id, "owner")
     accept(ada, shop, form_of(page_of(ada, shop)))
     first = rows(shop)
-    with settings(shop.api_server, agreement_dir=newer(tmp_path)):
+    with settings(shop.api_server, agreement_dir=write_new_version(tmp_path)):
         assert "Version 1.1 is new, and is not accepted yet" in page_of(ada, shop)
         accept(ada, shop, form_of(page_of(ada, shop)))
         page = page_of(ada, shop)
@@ -115,21 +118,20 @@ def test_a_new_version_asks_anew_and_shows_the_earlier_one(shop: Shop, tmp_path:
     assert rows(shop)[:1] == first
 
 
-def test_accepting_asks_for_the_password_again_and_goes_on(shop: Shop) -> None:
+def test_accepting_takes_a_step_up(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
     form = form_of(page_of(ada, shop))
     shop.api_server.tx(
         lambda tx: tx.execute("update logins set proved_at = 0 where person_id = $1", ada.person_id)
     )
-    asked = accept(ada, shop, form)
-    assert title(asked) == "Please confirm that it is you"
+    assert title(accept(ada, shop, form)) == "Please confirm that it is you"
     assert rows(shop) == []
     assert accept(ada, shop, form | {"proof_password": PASSWORD}).status_code == 303
     assert len(rows(shop)) == 1
 
 
 @pytest.mark.parametrize("role", MERCHANT_ROLES[1:])
-def test_only_an_owner_accepts(shop: Shop, role: str) -> None:
+def test_only_an_owner_can_accept(shop: Shop, role: str) -> None:
     member = person(shop.api_server, shop.id, role)  # type: ignore[arg-type]
     assert "An owner of the team can accept it" in page_of(member, shop)
     digest = agreement.current(shop.api_server.settings).rendered_document_sha256
@@ -137,7 +139,9 @@ def test_only_an_owner_accepts(shop: Shop, role: str) -> None:
     assert rows(shop) == []
 
 
-def test_where_it_is_required_nobody_takes_payments_without_it(shop: Shop, tmp_path: Path) -> None:
+def test_a_required_agreement_blocks_payments_until_it_is_accepted(
+    shop: Shop, tmp_path: Path
+) -> None:
     ada, product = person(shop.api_server, shop.id, "owner"), shop.product()["id"]
     with settings(shop.api_server, agreement_required=True):
         refused = shop.post("/v1/checkouts", {"productId": product})
@@ -149,20 +153,20 @@ def test_where_it_is_required_nobody_takes_payments_without_it(shop: Shop, tmp_p
         assert "Until it is accepted you cannot take payments" in page_of(ada, shop)
         accept(ada, shop, form_of(page_of(ada, shop)))
         assert shop.post("/v1/checkouts", {"productId": product}).status_code == 201
-        other = shop.api_server.shop()  # whose own it is not
-        theirs = other.product()["id"]
-        assert other.post("/v1/checkouts", {"productId": theirs}).status_code == 403
-    newest = newer(tmp_path)
-    with settings(shop.api_server, agreement_required=True, agreement_dir=newest):
+        other = shop.api_server.shop()  # which has not accepted it
+        other_product = other.product()["id"]
+        assert other.post("/v1/checkouts", {"productId": other_product}).status_code == 403
+    folder = write_new_version(tmp_path)
+    with settings(shop.api_server, agreement_required=True, agreement_dir=folder):
         assert shop.post("/v1/checkouts", {"productId": product}).status_code == 201
         assert "cannot take payments" not in page_of(ada, shop)
 
 
-def test_epay_says_so_in_its_own_form(api_server: ApiServer) -> None:
+def test_the_epay_api_reports_a_missing_agreement_in_its_own_format(api_server: ApiServer) -> None:
     with contextlib.closing(Inbox()) as inbox:
         shop = EpayShop(api_server, inbox)
         with settings(api_server, agreement_required=True):
-            answer = shop.mapi(out_trade_no="A-1", money_type="USD")
-        assert answer["code"] == -1
-        assert "商户服务协议" in answer["msg"]
+            body = shop.mapi(out_trade_no="A-1", money_type="USD")
+        assert body["code"] == -1
+        assert "商户服务协议" in body["msg"]
         assert shop.mapi(out_trade_no="A-1", money_type="USD")["code"] == 1

@@ -1,4 +1,4 @@
-"""The balance page, its movements and statements: what is shown, and what the files hold."""
+"""The balance, its movements and statements, as pages and as files."""
 
 import re
 from datetime import datetime
@@ -10,15 +10,12 @@ import pytest
 from opentill import merchants, orders
 from opentill.figures import jobs
 from support.api_server import Shop
+from support.pages import text_of
 from support.people import Visitor, person
 from support.spreadsheets import rows_of
 
 AT: Final = 1_798_761_000_000  # 2026-12-31T23:50 in UTC: next year in Kathmandu
 ZONE: Final = ZoneInfo("Asia/Kathmandu")
-
-
-def words(html: str) -> str:
-    return " ".join(re.sub(r"<[^>]+>", " ", html).split())
 
 
 def page(visitor: Visitor, shop: Shop, below: str = "balance", **query: str) -> str:
@@ -29,12 +26,12 @@ def page(visitor: Visitor, shop: Shop, below: str = "balance", **query: str) -> 
 
 
 def rows(html: str) -> list[list[str]]:
-    """Return the cells of the list."""
-    table = html[html.index('<table class="list movements"') :]
-    found = re.findall(r"<tr role=\"row\">(.*?)</tr>", table[: table.index("</table>")], re.DOTALL)
+    """Return the cells of the list of movements."""
+    table = html.partition('<table class="list movements"')[2].partition("</table>")[0]
     return [
-        [words(cell) for cell in re.findall(r"<td.*?>(.*?)</td>", one, re.DOTALL)] for one in found
-    ][1:]
+        [text_of(cell) for cell in re.findall(r"<td.*?>(.*?)</td>", row, re.DOTALL)]
+        for row in re.findall(r"<tr role=\"row\">(.*?)</tr>", table, re.DOTALL)[1:]
+    ]
 
 
 def file(visitor: Visitor, shop: Shop, below: str, **query: str) -> list[dict[str, str]]:
@@ -47,7 +44,7 @@ def file(visitor: Visitor, shop: Shop, below: str, **query: str) -> list[dict[st
 
 @pytest.fixture
 def busy(shop: Shop, clock: Any) -> Shop:
-    """A merchant in Kathmandu with a payment, a refund, a dispute and a payout of today."""
+    """A merchant in Kathmandu with payments, a refund and a dispute of today, and a payout."""
     server = shop.api_server
     clock(AT - 86_400_000)
     server.tx(lambda tx: merchants.change(
@@ -62,58 +59,57 @@ def busy(shop: Shop, clock: Any) -> Shop:
     return shop
 
 
-def test_every_movement_says_what_it_was_and_the_balances_after_it(busy: Shop) -> None:
+def test_every_movement_shows_its_type_and_cause_and_the_balances_after_it(busy: Shop) -> None:
     owner = person(busy.api_server, busy.id, "owner")
     html = page(owner, busy)
-    seen = words(html)
-    assert "those of Asia/Kathmandu" in seen
-    assert "What can be paid out to your bank." in seen
-    assert "What becomes available (USD)" in seen
-    found = rows(html)
+    text = text_of(html)
+    assert "those of Asia/Kathmandu" in text
+    assert "What can be paid out to your bank." in text
+    assert "What becomes available (USD)" in text
+    movements = rows(html)
     entries = busy.data("GET", "/v1/balance/transactions?size=100")["items"]
-    assert len(found) == len(entries)
-    for row, entry in zip(found, entries, strict=True):
+    for row, entry in zip(movements, entries, strict=True):
         amounts = [
             entry[name] for name in ("amount", "availableAfter", "pendingAfter", "frozenAfter")
         ]
         assert [cell.replace("$", "").replace(",", "") for cell in row[3:]] == amounts
-    assert found[-1][0] == "Dec 31, 2026, 05:35"
-    assert found[-1][1:3] == [
+    assert movements[-1][:3] == [
+        "Dec 31, 2026, 05:35",
         "Credit by the operator bank → available",
         "Operator Recharge by the operator",
     ]
-    assert found[-2][1:4] == [
+    assert movements[-2][1:4] == [
         "Payout available → bank",
         f"Payout {entries[-2]['sourceId']}",
         "-$50.00",
     ]
     assert f'href="/dashboard/{busy.id}/payouts/{entries[-2]["sourceId"]}"' in html
-    dispute = next(one["sourceId"] for one in entries if one["sourceType"] == "dispute")
-    linked = f"/dashboard/{busy.id}/disputes/{dispute}"
-    assert f'href="{linked}"' in html
-    assert owner.get(linked).status_code == 200
-    assert ["Refund frozen → customer", "-$2.00"] in [[row[1], row[3]] for row in found]
+    dispute = next(entry["sourceId"] for entry in entries if entry["sourceType"] == "dispute")
+    path = f"/dashboard/{busy.id}/disputes/{dispute}"
+    assert f'href="{path}"' in html
+    assert owner.get(path).status_code == 200
+    assert ["Refund frozen → customer", "-$2.00"] in [[row[1], row[3]] for row in movements]
 
 
-def test_the_list_asks_what_its_address_says_and_so_does_its_file(busy: Shop) -> None:
+def test_the_list_and_its_file_have_the_filters_of_the_query(busy: Shop) -> None:
     owner = person(busy.api_server, busy.id, "finance")
     today = {"from": "2027-01-01", "to": "2027-01-01"}
-    whole, later = rows(page(owner, busy)), rows(page(owner, busy, **today))
-    assert len(later) == len(whole) - 2  # without the payout and what it was made of
+    every_row, todays_rows = rows(page(owner, busy)), rows(page(owner, busy, **today))
+    assert len(todays_rows) == len(every_row) - 2  # without the payout and its recharge
     assert [row[1] for row in rows(page(owner, busy, type="PAYMENT", **today))] == [
         "Payment customer → pending"
     ] * 2
     payments = file(owner, busy, "balance.csv", type="PAYMENT", **today)
-    assert [one["type"] for one in payments] == ["PAYMENT"] * 2
-    assert len(file(owner, busy, "balance.csv", **today)) == len(later)
-    numbers = [int(one["number"]) for one in file(owner, busy, "balance.csv")]
-    assert numbers == list(range(1, len(whole) + 1))
-    none = words(page(owner, busy, type="CHARGEBACK_RECOVERY"))
-    assert "Nothing matches. Change or clear the filters." in none
-    wrong = words(page(owner, busy, to="31.12.2026"))
-    assert wrong.count("Enter a day as 2026-01-31") == 2  # at the top and at the field
-    answer = owner.get(f"/dashboard/{busy.id}/balance.csv?to=soon")
-    assert answer.headers["location"] == f"/dashboard/{busy.id}/balance?to=soon"
+    assert [row["type"] for row in payments] == ["PAYMENT"] * 2
+    assert len(file(owner, busy, "balance.csv", **today)) == len(todays_rows)
+    numbers = [int(row["number"]) for row in file(owner, busy, "balance.csv")]
+    assert numbers == list(range(1, len(every_row) + 1))
+    empty_list = text_of(page(owner, busy, type="CHARGEBACK_RECOVERY"))
+    assert "Nothing matches. Change or clear the filters." in empty_list
+    wrong_day = text_of(page(owner, busy, to="31.12.2026"))
+    assert wrong_day.count("Enter a day as 2026-01-31") == 2  # at the top and at the field
+    response = owner.get(f"/dashboard/{busy.id}/balance.csv?to=soon")
+    assert response.headers["location"] == f"/dashboard/{busy.id}/balance?to=soon"
 
 
 def minor(text: str) -> int:
@@ -122,9 +118,8 @@ def minor(text: str) -> int:
 
 def test_a_statement_adds_up_on_the_page_and_in_its_file(busy: Shop) -> None:
     owner = person(busy.api_server, busy.id, "viewer")
-    html = page(owner, busy, "balance/statement")  # of this month: the first of January
-    seen = words(html)
-    assert "From Fri, Jan 1, 2027 to Fri, Jan 1, 2027." in seen
+    html = page(owner, busy, "balance/statement")  # by default, of this month until today
+    assert "From Fri, Jan 1, 2027 to Fri, Jan 1, 2027." in text_of(html)
     table = re.findall(
         r"<t[dh][^>]*>(.*?)</t[dh]>", html[html.index('class="sums"') :].split("</table>")[0]
     )[2:]
@@ -136,80 +131,79 @@ def test_a_statement_adds_up_on_the_page_and_in_its_file(busy: Shop) -> None:
         "Payouts, less those that came back": 0, "Credits by the operator": 0,
         "Corrections by the operator": 0, "Closing balance": 1718,
     }  # fmt: skip
-    found = file(owner, busy, "balance/statement.csv")
-    local = f"time {ZONE.key}"
-    assert next(iter(found[0])) == local
-    assert [one["row"] for one in found][:2] == ["OPENING", "MOVEMENT"]
-    for one in found:
-        if one["row"] == "MOVEMENT":
-            there = datetime.fromtimestamp(int(one["time"]) / 1000, ZONE)
-            assert one[local] == f"{there:%Y-%m-%d %H:%M:%S}" == "2027-01-01 05:35:00"
-            assert one["timeUtc"] == "2026-12-31T23:50:00.000Z"
-    totals = [one for one in found if one["row"] == "TOTAL"]
+    lines = file(owner, busy, "balance/statement.csv")
+    local_time = f"time {ZONE.key}"
+    assert next(iter(lines[0])) == local_time
+    assert [line["row"] for line in lines][:2] == ["OPENING", "MOVEMENT"]
+    for line in lines:
+        if line["row"] == "MOVEMENT":
+            moment = datetime.fromtimestamp(int(line["time"]) / 1000, ZONE)
+            assert line[local_time] == f"{moment:%Y-%m-%d %H:%M:%S}" == "2027-01-01 05:35:00"
+            assert line["timeUtc"] == "2026-12-31T23:50:00.000Z"
     for account in ("pending", "available", "frozen", "reserve"):
-        moved = sum(minor(one[account]) for one in totals)
-        opening, closing = found[0], found[-1]
-        assert minor(opening[f"{account}After"]) + moved == minor(closing[f"{account}After"])
-    assert "Payouts, less those that came back" in words(
-        page(owner, busy, "balance/statement", **{"from": ""})
+        change = sum(minor(line[account]) for line in lines if line["row"] == "TOTAL")
+        opening, closing = lines[0], lines[-1]
+        assert minor(opening[f"{account}After"]) + change == minor(closing[f"{account}After"])
+    assert "Payouts, less those that came back" in page(
+        owner, busy, "balance/statement", **{"from": ""}
     )
-    wrong = owner.get(f"/dashboard/{busy.id}/balance/statement?from=2027-02-01&to=2027-01-01")
-    assert "The last day must not be before the first one" in words(wrong.text)
-    assert "Opening balance" not in wrong.text
+    reversed_days = page(
+        owner, busy, "balance/statement", **{"from": "2027-02-01", "to": "2027-01-01"}
+    )
+    assert "The last day must not be before the first one" in reversed_days
+    assert "Opening balance" not in reversed_days
 
 
 @pytest.mark.parametrize(
     ("zone", "day"), [("Africa/Monrovia", "1971-06-01"), ("Pacific/Kiritimati", "1975-01-01")]
 )
 def test_a_day_before_1980_is_refused_at_its_field(shop: Shop, zone: str, day: str) -> None:
-    """Some zones' days began between two quarter hours then."""
+    """In some zones, the days before 1980 did not begin at a quarter hour."""
     shop.api_server.tx(
         lambda tx: merchants.change(tx, shop.id, AT, who="ann", reason="moved", time_zone=zone)
     )
     shop.paid()
     owner = person(shop.api_server, shop.id, "owner")
-    for name, given in (("from", {"from": day}), ("to", {"from": "", "to": day})):
-        html = page(owner, shop, "balance/statement", **given)
-        field = re.search(rf'id="{name}-error">.*?</p>', html)
-        assert field is not None
-        assert words(field[0]).endswith("Enter a day from 1980 on")
+    for name, query in (("from", {"from": day}), ("to", {"from": "", "to": day})):
+        html = page(owner, shop, "balance/statement", **query)
+        (error,) = re.findall(rf'id="{name}-error">.*?</p>', html)
+        assert text_of(error).endswith("Enter a day from 1980 on")
         assert "Opening balance" not in html
     assert "Opening balance" in page(owner, shop, "balance/statement", **{"from": "1980-01-01"})
 
 
-def test_the_file_of_a_statement_has_the_days_of_the_page_that_it_is_linked_from(
+def test_the_file_of_a_statement_has_the_days_of_the_page_with_its_link(
     busy: Shop,
 ) -> None:
     owner = person(busy.api_server, busy.id, "owner")
 
-    def linked(**days: str) -> tuple[str, list[str]]:
-        """Return the name of the file behind the page's link, and the types that it has."""
+    def linked_file(**days: str) -> tuple[str, list[str]]:
+        """Return the name of the file that the page links, and the types of its movements."""
         html = page(owner, busy, "balance/statement", **days)
         (link,) = re.findall(r'href="([^"]*/statement\.csv[^"]*)"', html)
-        answer = owner.get(link.replace("&amp;", "&"))
-        name = answer.headers["content-disposition"].partition("filename=")[2].strip('"')
-        found = rows_of(answer)
-        return name, [one["type"] for one in found if one["row"] == "MOVEMENT"]
+        response = owner.get(link.replace("&amp;", "&"))
+        name = response.headers["content-disposition"].partition("filename=")[2].strip('"')
+        return name, [line["type"] for line in rows_of(response) if line["row"] == "MOVEMENT"]
 
-    december = linked(**{"from": "2026-12-01", "to": "2026-12-31"})
+    december = linked_file(**{"from": "2026-12-01", "to": "2026-12-31"})
     assert december == (
         "statement_2026-12-01_2026-12-31.csv", ["ADMIN_RECHARGE", "PAYOUT"]
     )  # fmt: skip
-    name, today = linked()
+    name, todays_types = linked_file()
     assert name == "statement_2027-01-01_2027-01-01.csv"
-    emptied = linked(**{"from": "", "to": ""})  # the form with both days taken out: all of them
-    assert emptied == ("statement_all_all.csv", december[1] + today)
-    html = page(owner, busy, "balance/statement", **{"from": "", "to": ""})
-    assert "Payouts, less those that came back -$50.00" in words(html)
+    all_days = {"from": "", "to": ""}  # the form with both days removed
+    assert linked_file(**all_days) == ("statement_all_all.csv", december[1] + todays_types)
+    html = page(owner, busy, "balance/statement", **all_days)
+    assert "Payouts, less those that came back -$50.00" in text_of(html)
 
 
 def test_a_merchant_without_money_sees_an_empty_balance(shop: Shop) -> None:
     owner = person(shop.api_server, shop.id, "owner")
-    seen = words(page(owner, shop))
-    assert "Balance in USD" in seen
-    assert seen.count("$0.00") == 4
-    assert "No money has moved yet." in seen
-    assert "No money has moved yet." in words(page(owner, shop, "balance/statement"))
+    text = text_of(page(owner, shop))
+    assert "Balance in USD" in text
+    assert text.count("$0.00") == 4
+    assert "No money has moved yet." in text
+    assert "No money has moved yet." in page(owner, shop, "balance/statement")
     assert file(owner, shop, "balance/statement.csv") == []
 
 
@@ -217,6 +211,6 @@ def test_a_merchant_without_money_sees_an_empty_balance(shop: Shop) -> None:
 def test_it_speaks_chinese(busy: Shop, language: str) -> None:
     owner = person(busy.api_server, busy.id, "owner")
     for below in ("balance", "balance/statement"):
-        seen = words(page(owner, busy, below, lang=language))
-        assert {"zh-Hans": "余额", "zh-Hant": "餘額"}[language] in seen
-        assert "Payment" not in seen
+        text = text_of(page(owner, busy, below, lang=language))
+        assert {"zh-Hans": "余额", "zh-Hant": "餘額"}[language] in text
+        assert "Payment" not in text

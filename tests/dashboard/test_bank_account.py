@@ -1,4 +1,4 @@
-"""The bank account: an owner changes it after a step-up, and nobody sees its number again."""
+"""The bank account: an owner changes it after a step-up, and its number is not shown again."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ def _save(visitor: Visitor, shop: Shop, **form: str):
     return visitor.post(_path(shop), {"version": "0", "holder": "Ann & Co", **form})
 
 
-def test_an_account_is_entered_shown_masked_and_changed(shop: Shop) -> None:
+def test_an_account_is_shown_masked_and_can_be_changed(shop: Shop) -> None:
     owner = person(shop.api_server, shop.id, "owner")
     assert "There is no bank account yet" in owner.get(_path(shop)).text
     assert _save(owner, shop, account=IBAN).status_code == 303
@@ -37,18 +37,18 @@ def test_an_account_is_entered_shown_masked_and_changed(shop: Shop) -> None:
     assert "US ···· 6789" in page
     assert "payouts wait until" in page
     rows = shop.api_server.tx(lambda tx: merchants.audit_log(tx, shop.id))
-    (last, *_) = [row for row in rows if row.action == "payouts account"]
-    assert last.who == f"{owner.email} ({owner.person_id})"
-    assert "000123456789" not in last.subject
-    # The form of another tab is refused with what was typed, and changes nothing.
-    late = owner.post(_path(shop), {**OTHER, "holder": "Somebody else"})
-    assert late.status_code == 409
-    assert "Somebody else has changed the account" in late.text
-    assert 'value="Somebody else"' in late.text
-    assert "US ···· 6789" in late.text
+    (newest, *_) = [row for row in rows if row.action == "payouts account"]
+    assert newest.who == f"{owner.email} ({owner.person_id})"
+    assert "000123456789" not in newest.subject
+    # A stale form is shown again with its entries, and changes nothing.
+    stale = owner.post(_path(shop), {**OTHER, "holder": "Somebody else"})
+    assert stale.status_code == 409
+    assert "Somebody else has changed the account" in stale.text
+    assert 'value="Somebody else"' in stale.text
+    assert "US ···· 6789" in stale.text
 
 
-def test_what_is_wrong_is_said_at_its_field_and_nothing_typed_is_lost(shop: Shop) -> None:
+def test_each_field_shows_its_error_and_no_entry_of_the_account_is_lost(shop: Shop) -> None:
     owner = person(shop.api_server, shop.id, "owner")
     for field, form in (
         ("account", {"account": "DE89370400440532013001"}),
@@ -65,7 +65,7 @@ def test_what_is_wrong_is_said_at_its_field_and_nothing_typed_is_lost(shop: Shop
     assert "There is no bank account yet" in owner.get(_path(shop)).text
 
 
-def test_the_holders_address_is_entered_and_not_shown_again(shop: Shop) -> None:
+def test_the_holders_address_is_not_shown_again(shop: Shop) -> None:
     owner = person(shop.api_server, shop.id, "owner")
     page = owner.get(_path(shop)).text
     for name, token in (
@@ -82,19 +82,18 @@ def test_the_holders_address_is_entered_and_not_shown_again(shop: Shop) -> None:
     page = owner.get(_path(shop)).text
     assert "Entered, encrypted" in page
     assert "Hauptstr." not in page
-    # The same account without it is another version, and nothing waits.
+    # The same account without an address is another version, but no payout waits for it.
     assert _save(owner, shop, account=IBAN, version="1").status_code == 303
     page = owner.get(_path(shop)).text
     assert "Payouts wait" not in page
     assert "Entered, encrypted" not in page
 
 
-def test_it_takes_a_step_up(shop: Shop, clock: Callable[[int], None]) -> None:
+def test_changing_the_account_takes_a_step_up(shop: Shop, clock: Callable[[int], None]) -> None:
     clock(NOW)
     owner = person(shop.api_server, shop.id, "owner")
     clock(NOW + 11 * 60_000)
-    asked = _save(owner, shop, account=IBAN)
-    assert 'name="proof_password"' in asked.text
+    assert 'name="proof_password"' in _save(owner, shop, account=IBAN).text
     assert "There is no bank account yet" in owner.get(_path(shop)).text
     assert _save(owner, shop, account=IBAN, proof_password=PASSWORD).status_code == 303
     assert "DE ···· 3000" in owner.get(_path(shop)).text

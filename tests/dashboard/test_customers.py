@@ -1,4 +1,4 @@
-"""Customers: found by e-mail or its beginning, with sums that are exact and by currency."""
+"""Customers: the search by e-mail or its beginning, and exact totals by currency."""
 
 import re
 from decimal import Decimal
@@ -7,25 +7,22 @@ from typing import Final
 from opentill.orders import sums_of_customer
 from opentill.orders.search import jobs as indexing
 from support.api_server import Shop
+from support.pages import text_of
 from support.people import person
 
 _ROW: Final = re.compile(r'<tr role="row"><td.*?</tr>', re.DOTALL)
 
 
-def words(html: str) -> str:
-    return " ".join(re.sub(r"<[^>]+>", " ", html).split())
-
-
 def rows(html: str) -> list[str]:
-    return [words(row) for row in _ROW.findall(html)]
+    return [text_of(row) for row in _ROW.findall(html)]
 
 
 def index(shop: Shop) -> None:
-    """Put what waits into the index of terms."""
+    """Index the terms of pending orders."""
     shop.api_server.run(indexing.index_merchant(shop.api_server.app.db, shop.id, many=2))
 
 
-def test_customers_are_those_of_the_newest_payments_or_whose_address_begins_so(
+def test_customers_are_listed_by_their_newest_payments_or_by_the_beginning_of_their_address(
     shop: Shop,
 ) -> None:
     for number, email in enumerate(("Ada@example.com", "adam@example.org", "ada@example.com")):
@@ -38,18 +35,18 @@ def test_customers_are_those_of_the_newest_payments_or_whose_address_begins_so(
         if indexed:
             index(shop)
         page = owner.get(path).text
-        assert "Customers of the newest 500 payments" in words(page)
-        found = ["bob@example.com", "ada@example.com", "adam@example.org"]
-        assert [row.split()[0] for row in rows(page)] == found
+        assert "Customers of the newest 500 payments" in page
+        emails = ["bob@example.com", "ada@example.com", "adam@example.org"]
+        assert [row.split()[0] for row in rows(page)] == emails
         for beginning in ("ADA", " ada ", "ada"):
             page = owner.get(path, params={"email": beginning}).text
-            assert [row.split()[0] for row in rows(page)] == found[1:]
-        straight = owner.get(path, params={"email": "BOB@example.com"})
-        assert straight.headers["location"] == f"{path}/one?email=bob%40example.com"
+            assert [row.split()[0] for row in rows(page)] == emails[1:]
+        redirect = owner.get(path, params={"email": "BOB@example.com"})
+        assert redirect.headers["location"] == f"{path}/one?email=bob%40example.com"
         assert "Nobody has paid" in owner.get(path, params={"email": "9.9"}).text
 
 
-def test_an_address_that_an_order_had_before_is_no_customer(shop: Shop) -> None:
+def test_a_former_address_of_an_order_is_no_customer(shop: Shop) -> None:
     order = shop.order(customerEmail="old@example.com")
     index(shop)
     shop.api_server.sql(
@@ -60,13 +57,15 @@ def test_an_address_that_an_order_had_before_is_no_customer(shop: Shop) -> None:
     for _ in range(2):
         assert rows(owner.get(path, params={"email": "old"}).text) == []
         assert len(rows(owner.get(path, params={"email": "new"}).text)) == 1
-        gone = owner.get(f"{path}/one", params={"email": "old@example.com"})
-        assert gone.status_code == 404
-        assert "There are no payments under this e-mail address" in gone.text
+        former = owner.get(f"{path}/one", params={"email": "old@example.com"})
+        assert former.status_code == 404
+        assert "There are no payments under this e-mail address" in former.text
         index(shop)
 
 
-def test_too_many_addresses_that_begin_so_are_refused_at_the_field(shop: Shop, monkeypatch) -> None:
+def test_a_beginning_of_too_many_addresses_is_an_error_of_the_field(
+    shop: Shop, monkeypatch
+) -> None:
     monkeypatch.setattr("opentill.orders.search.service.MOST_ADDRESSES", 2)
     for name in "abc":
         shop.order(customerEmail=f"x{name}@example.com")
@@ -74,38 +73,38 @@ def test_too_many_addresses_that_begin_so_are_refused_at_the_field(shop: Shop, m
     for _ in range(2):
         page = owner.get(path, params={"email": "x"}).text
         assert 'aria-invalid="true"' in page
-        assert "enter more of it" in words(page)
+        assert "enter more of it" in page
         assert 'value="x"' in page
         index(shop)
 
 
-def test_one_customer_s_money_is_added_by_currency_and_exactly(shop: Shop) -> None:
+def test_a_customers_totals_are_exact_in_each_currency(shop: Shop) -> None:
     shop.api_server.rate("JPY", "USD", Decimal("0.01"))
     tea = shop.product(price="9.99")["id"]
     yen = shop.product(price="500", currency="JPY")["id"]
-    who = {"customerEmail": "Ada@example.com"}
-    first = shop.paid(tea, **who)
+    customer = {"customerEmail": "Ada@example.com"}
+    first = shop.paid(tea, **customer)
     index(shop)
     shop.paid(tea, customerEmail="ada@example.com")
-    shop.paid(yen, **who)
-    shop.order(tea, **who)
+    shop.paid(yen, **customer)
+    shop.order(tea, **customer)
     shop.paid(tea, customerEmail="adam@example.com")
     shop.end_refund(shop.refund(first["id"], amount="1.23")["id"])
-    shop.dispute(shop.paid(yen, **who)["id"])
+    shop.dispute(shop.paid(yen, **customer)["id"])
     owner, path = person(shop.api_server, shop.id, "owner"), f"/dashboard/{shop.id}/customers/one"
     for _ in range(2):
         page = owner.get(path, params={"email": "ada@EXAMPLE.com"}).text
         sums = [row for row in rows(page) if row[:3] in {"JPY", "USD"}]
         assert sums == ["JPY 2 0 1 ¥1,000 ¥0", "USD 2 1 0 $19.98 $1.23"]
-        assert "1 to 5 of 5" in words(page)
+        assert "1 to 5 of 5" in text_of(page)
         index(shop)
-    some = shop.api_server.run(
+    newest_two = shop.api_server.run(
         sums_of_customer(shop.api_server.app.db, shop.id, "ada@example.com", most=2)
     )
-    assert [(one.currency, one.orders) for one in some] == [("JPY", 1), ("USD", 1)]
+    assert [(row.currency, row.orders) for row in newest_two] == [("JPY", 1), ("USD", 1)]
 
 
-def test_an_address_of_others_shows_nothing(shop: Shop) -> None:
+def test_another_merchants_customer_is_not_found(shop: Shop) -> None:
     shop.api_server.shop().paid(customerEmail="eve@example.com")
     owner, path = person(shop.api_server, shop.id, "owner"), f"/dashboard/{shop.id}/customers"
     assert rows(owner.get(path, params={"email": "eve"}).text) == []

@@ -1,11 +1,12 @@
-"""The pages of disputes: the list, one with its deadline, notes, and files as evidence."""
+"""The pages of disputes: the list, and each dispute with its deadline, notes and evidence."""
 
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from itertools import chain
 from typing import Any, Final
 
 import httpx2
@@ -16,18 +17,20 @@ from opentill.core.errors import TooManyAtOnce
 from opentill.disputes.evidence_model import MAX_BYTES
 from opentill.server.upload_limits import AT_ONCE, EACH, EACH_ADDRESS, Uploads
 from support.api_server import Shop
+from support.pages import hidden_values, new_form_id, text_of
 from support.people import Visitor, person, title
 from support.spreadsheets import rows_of
 from support.world import DAY, HOUR
 
 PDF: Final = b"%PDF-1.7\n1 0 obj\n<<>>\nendobj\ntrailer\n<<>>\n%%EOF\n"
+PART_HEADER: Final = b'--b\r\ncontent-disposition: form-data; name="file"; filename="a.pdf"\r\n\r\n'
 
 
 def path(shop: Shop, *parts: str) -> str:
     return "/".join((f"/dashboard/{shop.id}/disputes", *parts))
 
 
-def opened(shop: Shop) -> disputes.Dispute:
+def open_dispute(shop: Shop) -> disputes.Dispute:
     return shop.dispute(shop.paid()["id"])
 
 
@@ -45,32 +48,39 @@ def send(
     return visitor.http.post(to, files={field: (name, content, "application/pdf")})
 
 
-def words(response: httpx2.Response) -> str:
-    return " ".join(re.sub(r"<[^>]+>", " ", response.text).split())
+def stream(
+    visitor: Visitor, to: str, body: bytes | Iterator[bytes], boundary: str = "b"
+) -> httpx2.Response:
+    """Send a body of a form with files, without its length if it is an iterator."""
+    headers = {"content-type": f"multipart/form-data; boundary={boundary}"}
+    return visitor.http.post(to, content=body, headers=headers)
 
 
-def form_id(visitor: Visitor, to: str) -> str:
-    return re.findall(r'name="form_id" value="(\w+)"', visitor.get(to).text)[0]
+def slow_body(released: threading.Event, content: bytes = PDF) -> Iterator[bytes]:
+    """Yield a form with a file whose content follows once the event is set."""
+    yield PART_HEADER
+    assert released.wait(30)
+    yield content + b"\r\n--b--\r\n"
 
 
-def test_the_list_has_open_ones_first_with_what_is_left_of_their_time(
+def test_the_list_shows_open_disputes_first_with_the_time_left(
     shop: Shop, clock: Callable[[int], None]
 ) -> None:
     ada = person(shop.api_server, shop.id, "viewer")
-    assert "There are no disputes." in words(ada.get(path(shop)))
+    assert "There are no disputes." in ada.get(path(shop)).text
     now = 1_795_000_000_000  # 2026-11-18T09:46:40Z
     clock(now)
-    late, soon, newest = (opened(shop) for _ in range(3))
+    late, soon, newest = (open_dispute(shop) for _ in range(3))
     decide(shop, newest, "won")
-    for dispute, until in ((late, now - 2 * HOUR), (soon, now + 3 * DAY)):
+    for dispute, deadline in ((late, now - 2 * HOUR), (soon, now + 3 * DAY)):
         shop.api_server.tx(
-            lambda tx, one=dispute, at=until: disputes.set_deadline(tx, shop.id, one.id, at, now)
+            lambda tx, id_=dispute.id, at=deadline: disputes.set_deadline(tx, shop.id, id_, at, now)
         )
     page = ada.get(path(shop))
     assert title(page) == "Disputes"
     assert re.findall(r"/disputes/(dp_\w+)", page.text) == [soon.id, late.id, newest.id]
-    for sentence in ("3 days left", "passed 2 hours ago", "Won", "$9.99", "1 to 3 of 3"):
-        assert sentence in words(page)
+    for text in ("3 days left", "passed 2 hours ago", "Won", "$9.99", "1 to 3 of 3"):
+        assert text in text_of(page)
 
     def ids(**query: str) -> list[str]:
         return re.findall(r"/disputes/(dp_\w+)", ada.get(path(shop), params=query).text)
@@ -79,90 +89,88 @@ def test_the_list_has_open_ones_first_with_what_is_left_of_their_time(
     assert ids(status="OPEN", **{"from": "2026-11-18"}) == [soon.id, late.id]
     assert ids(**{"from": "2026-11-19"}) == []
     assert ids(page="2") == []
-    assert "Nothing matches" in words(ada.get(path(shop), params={"status": "LOST"}))
+    assert "Nothing matches" in ada.get(path(shop), params={"status": "LOST"}).text
 
 
-def test_a_dispute_shows_its_facts_its_money_and_what_happened(shop: Shop) -> None:
+def test_a_dispute_shows_its_facts_movements_and_history(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
-    dispute = opened(shop)
-    page = words(ada.get(path(shop, dispute.id)))
-    for sentence in (
+    dispute = open_dispute(shop)
+    page = text_of(ada.get(path(shop, dispute.id)))
+    for text in (
         "Dispute of $9.99", dispute.order_id, "none named", "Fee if lost $15.00",
         "Nothing is sent to the bank by itself", "The payment does not settle",
     ):  # fmt: skip
-        assert sentence in page
+        assert text in page
     decide(shop, dispute, "lost")
     decide(shop, dispute, "recovered")
-    page = words(ada.get(path(shop, dispute.id)))
-    for sentence in (
+    page = text_of(ada.get(path(shop, dispute.id)))
+    for text in (
         "Recovered: the bank returned the money", "Chargeback fee", "-$15.00",
         "Chargeback recovered",
         "The dispute is decided: no more files are taken",
     ):  # fmt: skip
-        assert sentence in page
+        assert text in page
     assert "Nothing is sent to the bank" not in page
 
 
-def test_a_note_is_added_once_by_somebody_and_shown_as_it_was_typed(shop: Shop) -> None:
+def test_a_note_on_a_dispute_is_added_once_and_shown_as_entered(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "support")
-    dispute = opened(shop)
+    dispute = open_dispute(shop)
     here = path(shop, dispute.id)
-    once = form_id(ada, here)
-    form = {"note": " Delivered.\r\n<b>Signed</b> ", "form_id": once}
+    form = {"note": " Delivered.\r\n<b>Signed</b> ", "form_id": new_form_id(ada, here)}
     for _ in range(2):  # a double click
-        sent = ada.post(f"{here}/notes", form)
-        assert (sent.status_code, sent.headers["location"]) == (303, f"{here}?done=note")
-    again = ada.post(f"{here}/notes", {"note": "More", "form_id": once})  # back, with other text
-    assert again.status_code == 422
-    assert ">\nMore</textarea>" in again.text
-    (fresh,) = re.findall(r'name="form_id" value="(\w+)"', again.text)
-    assert ada.post(f"{here}/notes", {"note": "More", "form_id": fresh}).status_code == 303
+        response = ada.post(f"{here}/notes", form)
+        assert (response.status_code, response.headers["location"]) == (303, f"{here}?done=note")
+    reused = ada.post(f"{here}/notes", form | {"note": "More"})  # after the back button
+    assert reused.status_code == 422
+    assert ">\nMore</textarea>" in reused.text
+    (form_id,) = hidden_values(reused, "form_id")
+    assert ada.post(f"{here}/notes", {"note": "More", "form_id": form_id}).status_code == 303
     page = ada.get(f"{here}?done=note")
     assert page.text.count("Delivered.\n&lt;b&gt;Signed&lt;/b&gt;</p>") == 1
-    assert "Your note is added." in words(page)
-    assert words(page).count(ada.email) == 2 + 1  # beside the notes, and in the menu
+    assert "Your note is added." in page.text
+    assert text_of(page).count(ada.email) == 2 + 1  # beside the notes, and in the menu
     notes = shop.data("GET", f"/v1/disputes/{dispute.id}")["notes"]
-    assert [one["note"] for one in notes] == ["Delivered.\n<b>Signed</b>", "More"]
+    assert [note["note"] for note in notes] == ["Delivered.\n<b>Signed</b>", "More"]
     rows = shop.api_server.sql(
         "select who, subject from audit_log where merchant_id = $1 and action = 'disputes note'",
         shop.id,
     )
-    by = {"who": f"{ada.email} ({ada.person_id})", "subject": dispute.id}
-    assert rows == [by, by]
+    assert rows == [{"who": f"{ada.email} ({ada.person_id})", "subject": dispute.id}] * 2
 
 
-def test_the_operators_people_are_not_named(shop: Shop) -> None:
+def test_staff_are_not_named(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
-    dispute = opened(shop)
+    dispute = open_dispute(shop)
     shop.api_server.tx(
         lambda tx: disputes.add_note(tx, shop.id, dispute.id, "Sent", "bo@example.com (per_1)", 1)
     )
-    page = words(ada.get(path(shop, dispute.id)))
+    page = text_of(ada.get(path(shop, dispute.id)))
     assert "Operator Sent" in page
     assert "bo@example.com" not in page
 
 
 @pytest.mark.parametrize("text", ["", " \r\n ", "x" * 5001, "bell\a"])
-def test_a_note_that_is_no_plain_text_is_refused_and_stays_in_its_field(
+def test_a_note_on_a_dispute_that_is_no_plain_text_is_refused_and_stays_in_its_field(
     shop: Shop, text: str
 ) -> None:
     ada = person(shop.api_server, shop.id, "owner")
-    dispute = opened(shop)
+    dispute = open_dispute(shop)
     refused = ada.post(path(shop, dispute.id, "notes"), {"note": text})
     assert refused.status_code == 400
-    assert "Enter plain text of 1 to 5,000 characters" in words(refused)
+    assert "Enter plain text of 1 to 5,000 characters" in text_of(refused)
     if text.isprintable() and text:
         assert f">\n{text}</textarea>" in refused.text
     assert shop.data("GET", f"/v1/disputes/{dispute.id}")["notes"] == []
 
 
-def test_a_file_is_kept_once_and_comes_back_as_an_attachment(shop: Shop) -> None:
+def test_a_file_is_stored_once_and_sent_as_an_attachment(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
-    dispute = opened(shop)
+    dispute = open_dispute(shop)
     here = path(shop, dispute.id)
     for name in ("收据 7.html", "again.pdf"):
-        sent = send(ada, f"{here}/evidence", PDF, name)
-        assert (sent.status_code, sent.headers["location"]) == (303, f"{here}?done=file")
+        response = send(ada, f"{here}/evidence", PDF, name)
+        assert (response.status_code, response.headers["location"]) == (303, f"{here}?done=file")
     page = ada.get(f"{here}?done=file")
     assert "收据 7.html.pdf" in page.text
     assert "again.pdf" not in page.text
@@ -177,36 +185,35 @@ def test_a_file_is_kept_once_and_comes_back_as_an_attachment(shop: Shop) -> None
         )
         assert file.headers["x-content-type-options"] == "nosniff"
         assert file.headers["cache-control"] == "no-store"
-        policy = file.headers["content-security-policy"]
-        assert "default-src 'none'; sandbox" in policy
-    other = path(shop, opened(shop).id, *link.split("/")[-2:])
-    assert ada.get(other).status_code == 404  # not of that dispute
+        assert "default-src 'none'; sandbox" in file.headers["content-security-policy"]
+    below_another_dispute = path(shop, open_dispute(shop).id, *link.split("/")[-2:])
+    assert ada.get(below_another_dispute).status_code == 404
     assert person(shop.api_server, shop.id, "developer").get(link).status_code == 403
-    stranger = shop.api_server.shop()
-    eve = person(shop.api_server, stranger.id, "owner")
+    other = shop.api_server.shop()
+    eve = person(shop.api_server, other.id, "owner")
     assert eve.get(link).status_code == 404
-    for one in (here, link):
-        assert eve.get(one.replace(shop.id, stranger.id)).status_code == 404
+    for address in (here, link):
+        assert eve.get(address.replace(shop.id, other.id)).status_code == 404
     assert Visitor(shop.api_server).get(link).status_code == 303
 
 
-def test_another_merchants_dispute_takes_nothing(shop: Shop) -> None:
-    dispute = opened(shop)
-    stranger = shop.api_server.shop()
-    eve = person(shop.api_server, stranger.id, "owner")
-    theirs = path(stranger, dispute.id)
-    assert eve.get(theirs).status_code == 404
-    assert eve.post(f"{theirs}/notes", {"note": "x"}).status_code == 404
-    assert send(eve, f"{theirs}/evidence", PDF).status_code == 404
+def test_another_merchants_dispute_accepts_no_note_and_no_file(shop: Shop) -> None:
+    dispute = open_dispute(shop)
+    other = shop.api_server.shop()
+    eve = person(shop.api_server, other.id, "owner")
+    here = path(other, dispute.id)
+    assert eve.get(here).status_code == 404
+    assert eve.post(f"{here}/notes", {"note": "x"}).status_code == 404
+    assert send(eve, f"{here}/evidence", PDF).status_code == 404
     rows = shop.api_server.sql(
         "select action from audit_log where merchant_id = any($1) and action like 'disputes %'",
-        [shop.id, stranger.id],
+        [shop.id, other.id],
     )
     assert rows == []
 
 
 @pytest.mark.parametrize(
-    ("content", "name", "status", "sentence"),
+    ("content", "name", "status", "error"),
     [
         (b"<script>alert(1)</script>", "letter.pdf", 400, "this one has other content"),
         (b'<svg xmlns="http://www.w3.org/2000/svg"/>', "a.png", 400, "this one has other content"),
@@ -216,147 +223,100 @@ def test_another_merchants_dispute_takes_nothing(shop: Shop) -> None:
         (PDF + b" " * MAX_BYTES, "a.pdf", 400, "Choose a file of at most 5 MB"),
         (PDF + b" " * (MAX_BYTES + 70_000), "a.pdf", 413, "Choose a file of at most 5 MB"),
     ],
-    ids=["a page", "a drawing", "half", "empty", "none", "too long", "much too long"],
+    ids=["HTML", "SVG", "truncated", "empty", "no file", "too large", "larger than the body limit"],
 )
-def test_what_is_no_evidence_is_refused_at_its_field(
-    shop: Shop, content: bytes, name: str, status: int, sentence: str
+def test_a_file_that_is_no_evidence_is_an_error_of_its_field(
+    shop: Shop, content: bytes, name: str, status: int, error: str
 ) -> None:
     ada = person(shop.api_server, shop.id, "owner")
-    dispute = opened(shop)
+    dispute = open_dispute(shop)
     refused = send(ada, path(shop, dispute.id, "evidence"), content, name)
     assert refused.status_code == status
-    assert sentence in words(refused)
+    assert error in refused.text
     assert 'id="file-error"' in refused.text
-    assert "There are no files." in words(ada.get(path(shop, dispute.id)))
+    assert "There are no files." in ada.get(path(shop, dispute.id)).text
 
 
-def _streamed(size: int) -> Any:
-    """Yield a form whose file is so long, and that does not end."""
-    yield (b'--b\r\ncontent-disposition: form-data; name="file"; filename="a.pdf"\r\n\r\n' + PDF)
-    for _ in range(size // 65_536):
-        yield b" " * 65_536
-
-
-def test_a_body_without_a_length_is_taken_no_further_than_the_bound(shop: Shop) -> None:
+def test_a_body_without_a_length_is_read_no_further_than_the_limit(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
-    dispute = opened(shop)
-    refused = ada.http.post(
-        path(shop, dispute.id, "evidence"),
-        content=_streamed(MAX_BYTES + 200_000),
-        headers={"content-type": "multipart/form-data; boundary=b"},
-    )
-    assert refused.status_code == 413
+    to = path(shop, open_dispute(shop).id, "evidence")
+    size = MAX_BYTES + 200_000
+    endless = chain([PART_HEADER + PDF], (b" " * 65_536 for _ in range(size // 65_536)))
+    assert stream(ada, to, endless).status_code == 413
     for body, boundary in ((b"--b\r\nnot a form", "b"), (b"", "b"), (b"--b--\r\n", "")):
-        broken = ada.http.post(
-            path(shop, dispute.id, "evidence"),
-            content=body,
-            headers={"content-type": f"multipart/form-data; boundary={boundary}"},
-        )
-        assert broken.status_code == 400, body
-    assert ada.post(path(shop, dispute.id, "evidence"), {"file": "x"}).status_code == 400
-    assert send(ada, path(shop, dispute.id, "evidence"), PDF, field="other").status_code == 400
+        assert stream(ada, to, body, boundary).status_code == 400, body
+    assert ada.post(to, {"file": "x"}).status_code == 400
+    assert send(ada, to, PDF, field="other").status_code == 400
 
 
-def test_so_many_uploads_of_a_person_run_at_once_and_no_more(shop: Shop) -> None:
+def test_the_concurrent_uploads_of_a_person_are_limited(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
-    dispute = opened(shop)
-    go = threading.Event()
-
-    def slow(number: int) -> Any:
-        yield b'--b\r\ncontent-disposition: form-data; name="file"; filename="a.pdf"\r\n\r\n'
-        assert go.wait(30)
-        yield PDF + bytes([number]) + b"\r\n--b--\r\n"
+    to = path(shop, open_dispute(shop).id, "evidence")
+    released, running = threading.Event(), shop.api_server.app.uploads
 
     def upload(number: int) -> int:
-        response = ada.http.post(
-            path(shop, dispute.id, "evidence"),
-            content=slow(number),
-            headers={"content-type": "multipart/form-data; boundary=b"},
-        )
-        return response.status_code
+        return stream(ada, to, slow_body(released, PDF + bytes([number]))).status_code
 
-    running = shop.api_server.app.uploads
     with ThreadPoolExecutor(EACH) as pool:
         uploads = [pool.submit(upload, number) for number in range(EACH)]
         while running._by_person[ada.person_id] < EACH:
             time.sleep(0.01)
-        assert send(ada, path(shop, dispute.id, "evidence"), PDF).status_code == 429
-        go.set()
-        assert [one.result() for one in uploads] == [303] * EACH
-    assert send(ada, path(shop, dispute.id, "evidence"), PDF).status_code == 303
+        assert send(ada, to, PDF).status_code == 429
+        released.set()
+        assert [future.result() for future in uploads] == [303] * EACH
+    assert send(ada, to, PDF).status_code == 303
     assert not running._by_person
     assert not running._by_address
 
 
-@pytest.mark.parametrize("who", ["a stranger", "a viewer", "an owner of another shop"])
-def test_who_may_not_upload_holds_no_place(shop: Shop, who: str) -> None:
-    """Slow bodies of theirs, however many, leave the places to those who may."""
+@pytest.mark.parametrize("sender", ["a stranger", "a viewer", "an owner of another shop"])
+def test_uploads_without_permission_occupy_no_place(shop: Shop, sender: str) -> None:
     other = shop.api_server.shop(name="Second Shop")
-    sender = {
+    visitor = {
         "a stranger": lambda: Visitor(shop.api_server),
         "a viewer": lambda: person(shop.api_server, shop.id, "viewer"),
         "an owner of another shop": lambda: person(shop.api_server, other.id, "owner"),
-    }[who]()
+    }[sender]()
     ada = person(shop.api_server, shop.id, "owner")
-    dispute = opened(shop)
-    go, begun = threading.Event(), threading.Semaphore(0)
-
-    def slow() -> Any:
-        yield b'--b\r\ncontent-disposition: form-data; name="file"; filename="a.pdf"\r\n\r\n'
-        begun.release()
-        assert go.wait(30)
-        yield PDF + b"\r\n--b--\r\n"
+    to = path(shop, open_dispute(shop).id, "evidence")
+    released, started = threading.Event(), threading.Semaphore(0)
 
     def upload() -> int:
-        response = sender.http.post(
-            path(shop, dispute.id, "evidence"),
-            content=slow(),
-            headers={"content-type": "multipart/form-data; boundary=b"},
-        )
-        return response.status_code
+        body = slow_body(released)
+        first = next(body)
+        started.release()
+        return stream(visitor, to, chain([first], body)).status_code
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         uploads = [pool.submit(upload) for _ in range(AT_ONCE)]
         for _ in range(AT_ONCE):
-            assert begun.acquire(timeout=30)
-        time.sleep(0.2)  # for what was sent to be read
+            assert started.acquire(timeout=30)
+        time.sleep(0.2)  # until the server has read the first parts
         assert not shop.api_server.app.uploads._by_person
-        assert send(ada, path(shop, dispute.id, "evidence"), PDF).status_code == 303
-        go.set()
-        assert {one.result() for one in uploads} <= {401, 403, 404}
+        assert send(ada, to, PDF).status_code == 303
+        released.set()
+        assert {future.result() for future in uploads} <= {401, 403, 404}
 
 
-def test_a_file_that_does_not_arrive_in_time_gives_its_place_back(
+def test_an_upload_that_times_out_releases_its_place(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ada = person(shop.api_server, shop.id, "owner")
-    dispute = opened(shop)
-    running = shop.api_server.app.uploads
+    to = path(shop, open_dispute(shop).id, "evidence")
+    released, running = threading.Event(), shop.api_server.app.uploads
     monkeypatch.setattr(running, "time_s", 0.3)
-    go = threading.Event()
-
-    def slow() -> Any:
-        yield b'--b\r\ncontent-disposition: form-data; name="file"; filename="a.pdf"\r\n\r\n'
-        go.wait(5)
-        yield PDF + b"\r\n--b--\r\n"
-
     with ThreadPoolExecutor(1) as pool:
-        late = pool.submit(
-            ada.http.post,
-            path(shop, dispute.id, "evidence"),
-            content=slow(),
-            headers={"content-type": "multipart/form-data; boundary=b"},
-        )
+        late = pool.submit(stream, ada, to, slow_body(released))
         while not running._by_person:
             time.sleep(0.01)
         while running._by_person:
             time.sleep(0.01)
-        go.set()
+        released.set()
         assert late.result().status_code == 400
-    assert send(ada, path(shop, dispute.id, "evidence"), PDF).status_code == 303
+    assert send(ada, to, PDF).status_code == 303
 
 
-def test_the_places_of_one_network_are_bounded_whoever_sends() -> None:
+def test_the_concurrent_uploads_of_a_network_are_limited() -> None:
     uploads = Uploads()
     with ExitStack() as running:
         for number in range(EACH_ADDRESS):
@@ -368,18 +328,18 @@ def test_the_places_of_one_network_are_bounded_whoever_sends() -> None:
         pass
 
 
-def test_of_somebody_who_is_not_logged_in_no_more_is_read_than_of_other_forms(shop: Shop) -> None:
-    to = path(shop, opened(shop).id, "evidence")
-    nobody = Visitor(shop.api_server)
-    sent = send(nobody, to, PDF + b" " * 200_000)
-    assert (sent.status_code, sent.headers["location"]) == (303, "/login?next=")
-    kept = send(nobody, to, PDF)
-    assert kept.status_code == 401
-    assert "Files and passwords are not kept" in words(kept)
+def test_an_upload_without_a_login_is_read_no_further_than_other_forms(shop: Shop) -> None:
+    to = path(shop, open_dispute(shop).id, "evidence")
+    stranger = Visitor(shop.api_server)
+    too_large = send(stranger, to, PDF + b" " * 200_000)
+    assert (too_large.status_code, too_large.headers["location"]) == (303, "/login?next=")
+    kept_form = send(stranger, to, PDF)
+    assert kept_form.status_code == 401
+    assert "Files and passwords are not kept" in kept_form.text
 
 
-def test_a_foreign_site_and_those_who_only_read_add_nothing(shop: Shop) -> None:
-    dispute = opened(shop)
+def test_a_foreign_site_and_a_viewer_add_nothing_to_a_dispute(shop: Shop) -> None:
+    dispute = open_dispute(shop)
     ada = person(shop.api_server, shop.id, "owner")
     foreign = ada.http.post(
         path(shop, dispute.id, "evidence"),
@@ -395,33 +355,30 @@ def test_a_foreign_site_and_those_who_only_read_add_nothing(shop: Shop) -> None:
     assert viewer.post(path(shop, dispute.id, "notes"), {"note": "x"}).status_code == 403
 
 
-def test_a_file_for_a_dispute_that_was_decided_meanwhile_is_refused(shop: Shop) -> None:
+def test_a_file_for_a_decided_dispute_is_refused(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
-    dispute = opened(shop)
+    dispute = open_dispute(shop)
     decide(shop, dispute, "won")
     refused = send(ada, path(shop, dispute.id, "evidence"), PDF)
     assert refused.status_code == 400
-    assert "The dispute is decided" in words(refused)
+    assert "The dispute is decided" in refused.text
 
 
-def test_the_disputes_of_the_list_are_downloaded_with_their_times(shop: Shop) -> None:
+def test_the_file_of_disputes_has_the_filters_of_the_list(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "viewer")
-    first, second = opened(shop), opened(shop)
+    first, second = open_dispute(shop), open_dispute(shop)
     decide(shop, first, "won")
-    listed = ada.get(path(shop)).text
-    assert f'href="/dashboard/{shop.id}/disputes.csv"' in listed
+    assert f'href="/dashboard/{shop.id}/disputes.csv"' in ada.get(path(shop)).text
 
     def rows(query: str) -> list[dict[str, str]]:
-        answer = ada.get(f"/dashboard/{shop.id}/disputes.csv{query}")
-        assert answer.headers["content-type"] == "text/csv; charset=utf-8"
-        return rows_of(answer)
+        return rows_of(ada.get(f"/dashboard/{shop.id}/disputes.csv{query}"))
 
     both = rows("")
-    assert [one["id"] for one in both] == [first.id, second.id]  # oldest first
+    assert [row["id"] for row in both] == [first.id, second.id]  # oldest first
     assert both[0]["createdAt"] == str(first.created_at)
     assert both[0]["createdAt UTC"] == both[0]["createdAtUtc"][:19].replace("T", " ")
     assert (both[0]["status"], both[1]["closedAtUtc"]) == ("WON", "")
-    assert [one["id"] for one in rows("?status=OPEN")] == [second.id]
+    assert [row["id"] for row in rows("?status=OPEN")] == [second.id]
     assert rows("?to=2020-01-01") == []
-    wrong = ada.get(f"/dashboard/{shop.id}/disputes.csv?from=soon")
-    assert wrong.headers["location"] == f"/dashboard/{shop.id}/disputes?from=soon"
+    wrong_day = ada.get(f"/dashboard/{shop.id}/disputes.csv?from=soon")
+    assert wrong_day.headers["location"] == f"/dashboard/{shop.id}/disputes?from=soon"

@@ -1,5 +1,6 @@
-"""The page of Epay: credentials whose key is shown once, and what became of notifications."""
+"""The page of Epay: credentials whose key is shown once, and the results of notifications."""
 
+import contextlib
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -8,68 +9,62 @@ import pytest
 
 from support.api_server import Shop
 from support.epay_shop import EpayShop, Inbox
-from support.people import Visitor, person
+from support.pages import new_form_id
+from support.people import person
 
 
-def place(shop: Shop, *more: str) -> str:
-    return "/".join((f"/dashboard/{shop.id}/developers/epay", *more))
+def path(shop: Shop, *parts: str) -> str:
+    return "/".join((f"/dashboard/{shop.id}/developers/epay", *parts))
 
 
 def secret(page: Any) -> str:
     assert page.status_code == 200, page.text
-    found = re.search(r'id="secret"[^>]* value="([0-9A-Za-z]{32})"', page.text)
-    assert found is not None, page.text
-    return found[1]
-
-
-def form_id(visitor: Visitor, path: str) -> str:
-    found = re.search(r'name="form_id" value="([0-9a-f]{32})"', visitor.get(path).text)
-    assert found is not None
-    return found[1]
+    (key,) = re.findall(r'id="secret"[^>]* value="([0-9A-Za-z]{32})"', page.text)
+    return str(key)
 
 
 @pytest.fixture
 def inbox() -> Iterator[Inbox]:
-    """What listens where notices go to, which this server must not reach."""
-    made = Inbox()
-    yield made
-    made.close()
+    """A receiver of notifications, whose address the server is not allowed to call."""
+    with contextlib.closing(Inbox()) as receiver:
+        yield receiver
 
 
-def active(shop: Shop, pid: str, key: str) -> int:
+def query_code(shop: Shop, pid: str, key: str) -> int:
+    """Return the code of a query of the Epay API: 1 if the credentials are valid."""
     query = {"act": "query", "pid": pid, "key": key}
     code: int = shop.api_server.http.get("/epay/api.php", params=query).json()["code"]
     return code
 
 
-def test_the_key_is_shown_when_it_is_made_and_rotated_and_never_again(shop: Shop) -> None:
+def test_an_epay_key_is_shown_when_it_is_created_or_rotated_and_never_again(shop: Shop) -> None:
     developer = person(shop.api_server, shop.id, "developer")
-    page = place(shop)
-    assert "has no Epay credentials yet" in developer.get(page).text
-    form = {"form_id": form_id(developer, page)}
-    first, same = (secret(developer.post(f"{page}/enable", form)) for _ in range(2))
+    here = path(shop)
+    assert "has no Epay credentials yet" in developer.get(here).text
+    form = {"form_id": new_form_id(developer, here)}
+    first, same = (secret(developer.post(f"{here}/enable", form)) for _ in range(2))
     assert first == same
-    shown = developer.get(page).text
-    (pid,) = set(re.findall(r"<code>(\d{9})</code>", shown))
-    assert first not in shown
-    assert active(shop, pid, first) == 1
+    page = developer.get(here).text
+    (pid,) = set(re.findall(r"<code>(\d{9})</code>", page))
+    assert first not in page
+    assert query_code(shop, pid, first) == 1
 
-    wrong = developer.post(f"{page}/rotate", {"rotate": "123"})
-    assert (wrong.status_code, active(shop, pid, first)) == (400, 1)
-    assert 'id="rotate-error"' in wrong.text
-    assert 'value="123"' in wrong.text
-    form = {"form_id": form_id(developer, page), "rotate": pid}
-    second, same = (secret(developer.post(f"{page}/rotate", form)) for _ in range(2))
+    refused = developer.post(f"{here}/rotate", {"rotate": "123"})
+    assert (refused.status_code, query_code(shop, pid, first)) == (400, 1)
+    assert 'id="rotate-error"' in refused.text
+    assert 'value="123"' in refused.text
+    form = {"form_id": new_form_id(developer, here), "rotate": pid}
+    second, same = (secret(developer.post(f"{here}/rotate", form)) for _ in range(2))
     assert second == same != first
-    assert (active(shop, pid, first), active(shop, pid, second)) == (-3, 1)
+    assert (query_code(shop, pid, first), query_code(shop, pid, second)) == (-3, 1)
 
-    assert developer.post(f"{page}/disable", {"disable": "x"}).status_code == 400
+    assert developer.post(f"{here}/disable", {"disable": "x"}).status_code == 400
     for _ in range(2):
-        assert developer.post(f"{page}/disable", {"disable": pid}).status_code == 303
-    assert active(shop, pid, second) != 1
-    enabled = developer.post(f"{page}/enable", {"form_id": form_id(developer, page)})
+        assert developer.post(f"{here}/disable", {"disable": pid}).status_code == 303
+    assert query_code(shop, pid, second) != 1
+    enabled = developer.post(f"{here}/enable", {"form_id": new_form_id(developer, here)})
     assert enabled.status_code == 303  # the key is the old one, and is not shown
-    assert active(shop, pid, second) == 1
+    assert query_code(shop, pid, second) == 1
     rows = shop.api_server.sql(
         "select action from audit_log where who = $1 and action like 'epay %' order by number",
         f"{developer.email} ({developer.person_id})",
@@ -78,30 +73,29 @@ def test_the_key_is_shown_when_it_is_made_and_rotated_and_never_again(shop: Shop
     assert actions == ["epay enable", "epay rotate", "epay disable", "epay enable"]
 
 
-def test_without_credentials_there_is_nothing_to_rotate(shop: Shop) -> None:
+def test_a_merchant_without_epay_credentials_can_rotate_nothing(shop: Shop) -> None:
     owner = person(shop.api_server, shop.id, "owner")
     for action in ("rotate", "disable"):
-        assert owner.post(place(shop, action), {action: "1"}).status_code == 404
-    assert owner.post(place(shop, "resend"), {"order": "order_x"}).status_code == 404
+        assert owner.post(path(shop, action), {action: "1"}).status_code == 404
+    assert owner.post(path(shop, "resend"), {"order": "order_x"}).status_code == 404
 
 
-def test_notifications_are_listed_with_what_became_of_them_and_sent_again(
+def test_notifications_are_listed_with_their_results_and_can_be_resent(
     shop: Shop, inbox: Inbox
 ) -> None:
     epay_shop = EpayShop(shop.api_server, inbox)
-    own = epay_shop.shop
-    placed = epay_shop.place_paid_order(money_type="USD", notify_url="https://127.0.0.1/notify")
+    here = path(epay_shop.shop)
+    order = epay_shop.place_paid_order(money_type="USD", notify_url="https://127.0.0.1/notify")
     epay_shop.send_notices()
-    developer = person(shop.api_server, own.id, "developer")
-    seen = developer.get(place(own)).text
-    assert placed["out_trade_no"] in seen
-    assert "not sent: " in seen
-    assert "Tries: 1" in seen
-    assert placed["out_trade_no"] in developer.get(place(own), params={"state": "WAITING"}).text
-    assert "Nothing matches" in developer.get(place(own), params={"state": "FAILED"}).text
-    sent = developer.post(place(own, "resend"), {"order": epay_shop.order_id(placed)})
-    assert sent.status_code == 303
-    assert "Tries: 0" in developer.get(place(own)).text
-    other = person(shop.api_server, shop.id, "developer")
-    theirs = other.post(place(shop, "resend"), {"order": epay_shop.order_id(placed)})
-    assert theirs.status_code == 404
+    developer = person(shop.api_server, epay_shop.id, "developer")
+    page = developer.get(here).text
+    assert order["out_trade_no"] in page
+    assert "not sent: " in page
+    assert "Tries: 1" in page
+    assert order["out_trade_no"] in developer.get(here, params={"state": "WAITING"}).text
+    assert "Nothing matches" in developer.get(here, params={"state": "FAILED"}).text
+    form = {"order": epay_shop.order_id(order)}
+    assert developer.post(f"{here}/resend", form).status_code == 303
+    assert "Tries: 0" in developer.get(here).text
+    stranger = person(shop.api_server, shop.id, "developer")
+    assert stranger.post(path(shop, "resend"), form).status_code == 404

@@ -1,4 +1,4 @@
-"""The home page: what needs somebody, the way to the first payment, figures of whole days."""
+"""The home page: what needs attention, the steps to the first payment, and figures by day."""
 
 import re
 from zoneinfo import ZoneInfo
@@ -12,11 +12,12 @@ from opentill.figures import jobs
 from opentill.web import assets
 from opentill.web.language import Localizer
 from support.api_server import ApiServer, Shop
+from support.pages import text_of
 from support.people import Visitor, person
 
 
 def home(visitor: Visitor, shop: Shop, **query: str) -> str:
-    """Return the page, without markup where only words matter."""
+    """Return the page, after a check of its scripts and styles."""
     response = visitor.get(f"/dashboard/{shop.id}/", params=query)
     assert response.status_code == 200
     assert "; script-src 'self'" in response.headers["content-security-policy"]
@@ -25,26 +26,22 @@ def home(visitor: Visitor, shop: Shop, **query: str) -> str:
     return response.text
 
 
-def words(html: str) -> str:
-    return " ".join(re.sub(r"<[^>]+>", " ", html).split())
-
-
-def test_a_new_merchant_is_led_to_the_first_payment(shop: Shop) -> None:
+def test_a_new_merchant_sees_the_steps_to_the_first_payment(shop: Shop) -> None:
     owner = person(shop.api_server, shop.id, "owner")
-    before = words(home(owner, shop))
-    assert "To your first payment" in before
-    assert "Create an API key (done)" in before  # that of the fixture
-    assert "Add a product (done)" not in before
+    text = text_of(home(owner, shop))
+    assert "To your first payment" in text
+    assert "Create an API key (done)" in text  # that of the fixture
+    assert "Add a product (done)" not in text
     shop.session()
-    after = words(home(owner, shop))
-    assert "Add a product (done)" in after
-    assert "Open a checkout session (done)" in after
+    text = text_of(home(owner, shop))
+    assert "Add a product (done)" in text
+    assert "Open a checkout session (done)" in text
     shop.paid()
     shop.api_server.run(jobs.count_all(shop.api_server.app.db))
     assert "To your first payment" not in home(owner, shop)
 
 
-def test_figures_are_those_of_the_merchant_s_days(shop: Shop, clock) -> None:
+def test_figures_are_by_days_of_the_merchants_zone(shop: Shop, clock) -> None:
     server = shop.api_server
     at = 1_798_761_000_000  # 2026-12-31T23:50 in UTC: next year in Kathmandu
     clock(at)
@@ -59,63 +56,64 @@ def test_figures_are_those_of_the_merchant_s_days(shop: Shop, clock) -> None:
     )
     page = home(owner, shop)
     assert 'Fri, Jan 1, 2027</th><td class="number" data-value="1234.50">' in page
-    assert "those of Asia/Kathmandu" in words(page)
+    assert "those of Asia/Kathmandu" in text_of(page)
     assert "$1,234.50" in page
-    assert "as of" not in words(page)
+    assert "as of" not in text_of(page)
 
 
-def test_figures_that_are_behind_say_so_and_are_counted_for_who_looks(shop: Shop) -> None:
+def test_opening_the_page_counts_figures_that_are_behind(shop: Shop) -> None:
     server = shop.api_server
     shop.paid(shop.product(price="1234.50", currency="USD")["id"])
     now, zone = server.app.clock() + 1, ZoneInfo("UTC")
-    found = server.run(figures.read(server.app.db, shop.id, zone, now))
+    uncounted = server.run(figures.read(server.app.db, shop.id, zone, now))
     localizer = Localizer("merchant", "en")
-    assert home_figures.FigureTexts(localizer, zone, found, with_balance=True).as_of(now)
-    page = words(home(person(server, shop.id, "owner"), shop))  # which counts them
+    assert home_figures.FigureTexts(localizer, zone, uncounted, with_balance=True).as_of(now)
+    page = home(person(server, shop.id, "owner"), shop)
     assert "The figures are as of" not in page
     assert "$1,234.50" in page
 
 
-def _fail(shop: Shop, payout: payouts.Payout) -> None:
+def fail(shop: Shop, payout: payouts.Payout) -> None:
     now = shop.api_server.app.clock()
     shop.api_server.tx(lambda tx: payouts.fail(tx, payout.id, "closed", "op", now))
 
 
-def test_what_needs_somebody_is_named_to_those_who_may_see_it(shop: Shop) -> None:
+def test_each_role_sees_what_needs_its_attention(shop: Shop) -> None:
     server = shop.api_server
     order = shop.paid()
     shop.dispute(order["id"])
     endpoint = shop.endpoint()
     sql = "update webhook_endpoints set status = 'DISABLED', disabled_reason = 'gone' where id = $1"
     server.tx(lambda tx: tx.execute(sql, endpoint["id"]))
-    _fail(shop, shop.payout())
-    seen = words(home(person(server, shop.id, "owner"), shop))
+    fail(shop, shop.payout())
+    text = text_of(home(person(server, shop.id, "owner"), shop))
     for line in (
         "Open disputes: 1",
         "Webhook endpoints that are disabled: 1",
         "Payouts of the last two weeks that failed: 1",
         "The merchant services agreement is to be accepted",
     ):
-        assert line in seen
-    seen = words(home(person(server, shop.id, "developer"), shop))
-    assert "Webhook endpoints that are disabled: 1" in seen
-    assert "Open disputes" not in seen
-    assert "Payouts" not in seen
-    assert "becomes available" not in seen  # the balance is not a developer's
+        assert line in text
+    text = text_of(home(person(server, shop.id, "developer"), shop))
+    assert "Webhook endpoints that are disabled: 1" in text
+    for hidden in ("Open disputes", "Payouts", "becomes available"):
+        assert hidden not in text
 
 
-def test_what_is_counted_to_a_limit_has_a_plus(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_that_is_counted_to_a_limit_has_a_plus(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     owner = person(shop.api_server, shop.id, "owner")
     monkeypatch.setattr(disputes.service, "MOST_COUNTED", 2)
     monkeypatch.setattr(disputes, "MOST_COUNTED", 2)
     monkeypatch.setattr(payouts.service, "MOST_FAILED", 2)
     monkeypatch.setattr(payouts, "MOST_FAILED", 2)
-    for number, shown in enumerate(("1", "2+", "2+")):
+    for number, count in enumerate(("1", "2+", "2+")):
         shop.dispute(shop.paid()["id"])
-        _fail(shop, shop.payout(1000 + number))
-        seen = words(home(owner, shop)) + " "
-        assert f"Open disputes: {shown} " in seen
-        assert f"Payouts of the last two weeks that failed: {shown} " in seen
+        fail(shop, shop.payout(1000 + number))
+        text = text_of(home(owner, shop)) + " "
+        assert f"Open disputes: {count} " in text
+        assert f"Payouts of the last two weeks that failed: {count} " in text
 
 
 @pytest.mark.parametrize("language", ["zh-Hans", "zh-Hant"])
@@ -128,28 +126,28 @@ def test_it_speaks_chinese(shop: Shop, language: str) -> None:
     assert "Volume" not in page
 
 
-def test_the_page_and_all_that_it_loads_are_within_100_kb(shop: Shop) -> None:
+def test_the_home_page_with_its_assets_is_smaller_than_100_kb(shop: Shop) -> None:
     server = shop.api_server
     for _ in range(10):
         shop.paid()
     server.run(jobs.count_all(server.app.db))
     owner = person(server, shop.id, "owner")
     page = home(owner, shop)
-    weight = len(page.encode())
-    loaded = set(re.findall(r'(?:src|href)="(/static/[^"]+)"', page))
-    icons = [f"/static/{name}?v={one.version}" for name, one in assets.ASSETS.items()
+    size = len(page.encode())
+    linked = set(re.findall(r'(?:src|href)="(/static/[^"]+)"', page))
+    icons = [f"/static/{name}?v={asset.version}" for name, asset in assets.ASSETS.items()
              if name.endswith(".svg")]  # fmt: skip
-    for path in {*loaded, *icons}:
+    for path in {*linked, *icons}:
         response = owner.get(path)
         assert response.headers["content-encoding"] == "gzip"
-        weight += int(response.headers["content-length"])
-    assert {path.partition("?")[0] for path in loaded} >= {
+        size += int(response.headers["content-length"])
+    assert {path.partition("?")[0] for path in linked} >= {
         "/static/uplot.js", "/static/chart.js", "/static/chart.css", "/static/dashboard.css",
     }  # fmt: skip
-    assert weight < 100_000
+    assert size < 100_000
 
 
-def test_a_file_comes_as_it_is_to_whoever_takes_no_gzip(api_server: ApiServer) -> None:
+def test_an_asset_is_not_compressed_for_clients_without_gzip(api_server: ApiServer) -> None:
     visitor = Visitor(api_server)
     for accepted in ("identity", "gzip;q=0", "br"):
         response = visitor.get("/static/chart.js", headers={"accept-encoding": accepted})
@@ -158,6 +156,6 @@ def test_a_file_comes_as_it_is_to_whoever_takes_no_gzip(api_server: ApiServer) -
         assert response.content == assets.ASSETS["chart.js"].body
 
 
-def test_another_merchant_s_page_is_not_found(shop: Shop) -> None:
+def test_another_merchants_home_page_is_not_found(shop: Shop) -> None:
     owner = person(shop.api_server, shop.id, "owner")
     assert owner.get(f"/dashboard/{new_id('mer')}/").status_code == 404

@@ -1,8 +1,7 @@
 """The page of a payment: notes, the card, and the notification of an Epay shop."""
 
-import re
+import contextlib
 
-import httpx2
 import pytest
 
 from opentill import orders
@@ -13,38 +12,29 @@ from opentill.people import MERCHANT_ROLES, MerchantRole
 from support import world
 from support.api_server import Shop
 from support.epay_shop import EpayShop, Inbox
-from support.people import Visitor, person
+from support.pages import new_form_id, text_of
+from support.people import person
 
 
-def words(response: httpx2.Response) -> str:
-    text = re.sub(r"<[^>]+>", " ", response.text)
-    return " ".join(re.sub(r"[\u2066-\u2069]", "", text).split())
-
-
-def form_id(visitor: Visitor, path: str) -> str:
-    (found,) = re.findall(r'name="form_id" value="(\w+)"', visitor.get(path).text)
-    return str(found)
-
-
-def test_a_note_stands_in_the_timeline_of_any_payment_once(shop: Shop) -> None:
+def test_a_note_is_added_once_to_the_timeline_of_a_payment(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "support")
-    order = shop.order()["id"]  # that nobody has paid
+    order = shop.order()["id"]
     here = f"/dashboard/{shop.id}/payments/{order}"
-    form = {"note": " Rang:\r\n<b>Monday</b> ", "form_id": form_id(ada, here)}
+    form = {"note": " Rang:\r\n<b>Monday</b> ", "form_id": new_form_id(ada, here)}
     for _ in range(2):  # a double click
-        sent = ada.post(f"{here}/notes", form)
-        assert (sent.status_code, sent.headers["location"]) == (303, f"{here}?noted=1")
-    other = ada.post(f"{here}/notes", form | {"note": "More"})  # back, with another text
-    assert other.status_code == 422
-    assert ">\nMore</textarea>" in other.text
+        response = ada.post(f"{here}/notes", form)
+        assert (response.status_code, response.headers["location"]) == (303, f"{here}?noted=1")
+    reused = ada.post(f"{here}/notes", form | {"note": "More"})  # after the back button
+    assert reused.status_code == 422
+    assert ">\nMore</textarea>" in reused.text
     shop.api_server.tx(
         lambda tx: orders.add_note(tx, shop.id, order, "Seen", "bo@example.com (per_1)", 1)
     )
     page = ada.get(f"{here}?noted=1")
     assert page.text.count("Rang:\n&lt;b&gt;Monday&lt;/b&gt;</p>") == 1
-    assert "Your note is added." in words(page)
-    assert f"Note of {ada.email}" in words(page)
-    assert "Note of the operator" in words(page)
+    assert "Your note is added." in text_of(page)
+    assert f"Note of {ada.email}" in text_of(page)
+    assert "Note of the operator" in text_of(page)
     assert "bo@example.com" not in page.text
     rows = shop.api_server.sql(
         "select who, subject from audit_log where merchant_id = $1 and action = 'orders note'",
@@ -54,17 +44,17 @@ def test_a_note_stands_in_the_timeline_of_any_payment_once(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " \r\n ", "x" * 5001, "bell\a"])
-def test_a_note_that_is_no_plain_text_stays_in_its_field(shop: Shop, text: str) -> None:
+def test_a_note_on_a_payment_that_is_no_plain_text_is_refused(shop: Shop, text: str) -> None:
     ada = person(shop.api_server, shop.id, "owner")
     order = shop.order()["id"]
     refused = ada.post(f"/dashboard/{shop.id}/payments/{order}/notes", {"note": text})
     assert refused.status_code == 400
-    assert "Enter plain text of 1 to 5,000 characters" in words(refused)
+    assert "Enter plain text of 1 to 5,000 characters" in refused.text
     assert 'id="note-error"' in refused.text
 
 
 @pytest.mark.parametrize("role", MERCHANT_ROLES)
-def test_notes_are_read_by_all_and_written_by_those_who_refund(
+def test_all_roles_read_notes_and_roles_that_refund_write_them(
     shop: Shop, role: MerchantRole
 ) -> None:
     member, order = person(shop.api_server, shop.id, role), shop.order()["id"]
@@ -74,7 +64,7 @@ def test_notes_are_read_by_all_and_written_by_those_who_refund(
     assert ("Add a note" in page.text) == (role in {"owner", "finance", "support"})
 
 
-def test_a_payment_with_all_notes_takes_no_more(shop: Shop) -> None:
+def test_a_payment_has_at_most_100_notes(shop: Shop) -> None:
     ada, order = person(shop.api_server, shop.id, "owner"), shop.order()["id"]
     shop.api_server.sql(
         "insert into order_notes select $1, $2, n, 1, 'ann', 'x', true"
@@ -85,58 +75,55 @@ def test_a_payment_with_all_notes_takes_no_more(shop: Shop) -> None:
     )
     here = f"/dashboard/{shop.id}/payments/{order}"
     page = ada.get(here)
-    assert "There are 100 notes, which is the most." in words(page)
+    assert "There are 100 notes, which is the most." in text_of(page)
     assert f'action="{here}/notes"' not in page.text
-    late = ada.post(f"{here}/notes", {"note": "One more"})
-    assert late.status_code == 409
-    assert ">\nOne more</textarea>" in late.text
+    refused = ada.post(f"{here}/notes", {"note": "One more"})
+    assert refused.status_code == 409
+    assert ">\nOne more</textarea>" in refused.text
 
 
-def test_the_card_stands_on_the_payment_its_receipt_and_the_order(shop: Shop) -> None:
+def test_the_card_is_shown_on_the_payment_its_receipt_and_the_order(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "viewer")
-    made = shop.order()["id"]
+    order_id = shop.order()["id"]
 
     async def pay(tx: Tx) -> None:
-        attempt = await world.submitted(tx, await orders.find(tx, shop.id, made))
+        attempt = await world.submitted(tx, await orders.find(tx, shop.id, order_id))
         await world.said(tx, attempt, "SUCCEEDED", card=Card(brand="amex", last4="0005"))
 
-    before = shop.read_order(made)
+    order = shop.read_order(order_id)
+    assert (order["cardBrand"], order["cardLast4"]) == (None, None)
     shop.api_server.tx(pay)
-    assert (before["cardBrand"], before["cardLast4"]) == (None, None)
-    after = shop.read_order(made)
-    assert (after["cardBrand"], after["cardLast4"]) == ("amex", "0005")
+    order = shop.read_order(order_id)
+    assert (order["cardBrand"], order["cardLast4"]) == ("amex", "0005")
     for below in ("", "/receipt"):
-        page = ada.get(f"/dashboard/{shop.id}/payments/{made}{below}")
+        page = ada.get(f"/dashboard/{shop.id}/payments/{order_id}{below}")
         assert "American Express •••• 0005" in page.text
-    searched = ada.get(f"/dashboard/{shop.id}/payments?query=0005")
-    assert made in searched.text
-    assert [one["id"] for one in shop.data("GET", "/v1/orders?query=0005")["items"]] == [made]
+    assert order_id in ada.get(f"/dashboard/{shop.id}/payments?query=0005").text
+    matches = shop.data("GET", "/v1/orders?query=0005")["items"]
+    assert [match["id"] for match in matches] == [order_id]
 
 
-def test_the_notification_of_an_epay_shop_stands_in_the_timeline(shop: Shop) -> None:
-    inbox = Inbox()
-    try:
+def test_the_timeline_has_the_notification_of_an_epay_shop(shop: Shop) -> None:
+    with contextlib.closing(Inbox()) as inbox:
         epay_shop = EpayShop(shop.api_server, inbox)
-        placed = epay_shop.place_paid_order(money_type="USD", notify_url="https://127.0.0.1/notify")
-    finally:
-        inbox.close()
-    server, order_id = shop.api_server, epay_shop.order_id(placed)
+        order = epay_shop.place_paid_order(money_type="USD", notify_url="https://127.0.0.1/notify")
+    server, order_id = shop.api_server, epay_shop.order_id(order)
     ada = person(server, epay_shop.id, "support")
     here = f"/dashboard/{epay_shop.id}/payments/{order_id}"
-    assert "Epay notification is being sent" in words(ada.get(here))
+    assert "Epay notification is being sent" in text_of(ada.get(here))
     epay_shop.send_notices()
-    page = words(ada.get(here))
+    page = text_of(ada.get(here))
     assert "Attempts 1" in page
     assert "Next attempt" in page
     server.sql(
         "update epay_notifications set state = 'FAILED', due_at = null where order_id = $1",
         order_id,
     )
-    assert "The shop did not take the Epay notification" in words(ada.get(here))
+    assert "The shop did not take the Epay notification" in text_of(ada.get(here))
     finance = person(server, epay_shop.id, "finance")  # who reads no events
-    assert "Epay notification" not in words(finance.get(here))
-    sent = ada.post(f"/dashboard/{epay_shop.id}/developers/epay/resend", {"order": order_id})
-    assert sent.status_code == 303
+    assert "Epay notification" not in text_of(finance.get(here))
+    resent = ada.post(f"/dashboard/{epay_shop.id}/developers/epay/resend", {"order": order_id})
+    assert resent.status_code == 303
     rows = server.sql(
         "select who, subject from audit_log where merchant_id = $1 and action = 'epay resend'",
         epay_shop.id,

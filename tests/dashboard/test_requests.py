@@ -1,4 +1,4 @@
-"""The page of refused requests: which are there, what is kept of them, and how many."""
+"""The page of refused requests and ignored fields: their content and their limits."""
 
 import asyncio
 import re
@@ -12,55 +12,55 @@ from opentill.http import ignored_log, refused
 from opentill.http.ignored_log import AcceptedRequests
 from opentill.http.refused import RefusedRequests
 from support.api_server import ApiServer, Shop
+from support.pages import text_of
 from support.people import person
 
 BODY: Final = b'{"code":40001,"message":"Validation failed","error":{"field":"a","reason":"b"}}'
 DAY: Final = 86_400_000
 
 
-def noted(server: ApiServer) -> RefusedRequests:
-    found: RefusedRequests = server._server.state.refused
-    return found
+def refused_buffer(server: ApiServer) -> RefusedRequests:
+    buffer: RefusedRequests = server._server.state.refused
+    return buffer
 
 
 def page(shop: Shop, **query: str) -> str:
+    """Write the refused requests to the database, and return the page."""
     server = shop.api_server
-    server.run(noted(server).write(server.app.db))
+    server.run(refused_buffer(server).write(server.app.db))
     viewer = person(server, shop.id, "viewer")
     response = viewer.get(f"/dashboard/{shop.id}/developers/requests", params=query)
     assert response.status_code == 200
     return response.text.partition("<main")[2]
 
 
-def words(html: str) -> str:
-    return " ".join(re.sub(r"<[^>]+>", " ", html).split())
-
-
-def test_a_refused_request_is_shown_with_its_reason_and_nothing_that_was_sent(shop: Shop) -> None:
-    taken = shop.get("/v1/products")
-    asked = shop.call(
+def test_a_refused_request_is_shown_with_its_reason_but_not_its_content(shop: Shop) -> None:
+    accepted = shop.get("/v1/products")
+    read = shop.call(
         "GET",
         "/v1/orders/svc_live_abcdefgh?customerEmail=ann@example.com&size=9007199&ann@b.example",
     )
     body = {"price": "1.00", "currency": "USD", "nmae": "hunter2"}
-    made = shop.call("POST", "/v1/products", json=body, headers={"idempotency-key": "one"})
-    again = shop.call("POST", "/v1/products", json=body, headers={"idempotency-key": "one"})
-    assert again.headers["idempotent-replayed"] == "true"
+    write, replay = (
+        shop.call("POST", "/v1/products", json=body, headers={"idempotency-key": "one"})
+        for _ in range(2)
+    )
+    assert replay.headers["idempotent-replayed"] == "true"
     html = page(shop)
-    for answer in (asked, made, again):
-        assert answer.headers["x-request-id"] in html
-    assert taken.headers["x-request-id"] not in html
-    seen = words(html)
-    assert "POST /v1/products" in seen
-    assert "name is required" in seen
-    assert "Fields that nobody reads: nmae" in seen
+    for response in (read, write, replay):
+        assert response.headers["x-request-id"] in html
+    assert accepted.headers["x-request-id"] not in html
+    text = text_of(html)
+    assert "POST /v1/products" in text
+    assert "name is required" in text
+    assert "Fields that nobody reads: nmae" in text
     assert "customerEmail=…&amp;size=…&amp;…" in html
-    assert shop.key[-4:] in seen  # the key's short form
+    assert shop.key[-4:] in text  # the hint of the key
     for text in ("example.com", "b.example", "9007199", "hunter2", "abcdefgh", shop.key):
         assert text not in html
 
 
-def test_every_kind_of_refusal_is_shown_in_every_language(shop: Shop) -> None:
+def test_every_refused_status_has_a_text_in_every_language(shop: Shop) -> None:
     shop.get("/v1/nothing")
     shop.call("DELETE", "/v1/balance")
     shop.call("POST", "/v1/products", content="{}", headers={"content-type": "text/plain"})
@@ -70,11 +70,11 @@ def test_every_kind_of_refusal_is_shown_in_every_language(shop: Shop) -> None:
         for status in (404, 405, 415, 413):
             assert f">{status}</span>" in html
         assert "<div>–</div>" not in html
-    assert "GET /v1/nothing" in words(page(shop, status="404"))
-    assert "GET /v1/nothing" not in words(page(shop, status="413"))
+    assert "GET /v1/nothing" in text_of(page(shop, status="404"))
+    assert "GET /v1/nothing" not in text_of(page(shop, status="413"))
 
 
-def test_requests_of_nobody_and_of_others_are_not_there(shop: Shop) -> None:
+def test_requests_of_other_merchants_or_without_a_valid_key_are_not_listed(shop: Shop) -> None:
     other = shop.api_server.shop()
     assert other.get("/v1/other").status_code == 404
     assert shop.call("GET", "/v1/balance", headers={"x-api-key": None}).status_code == 401
@@ -83,7 +83,8 @@ def test_requests_of_nobody_and_of_others_are_not_there(shop: Shop) -> None:
     assert "/v1/other" in page(other)
 
 
-def _note(server: ApiServer, merchant_id: str, number: int) -> None:
+def record(server: ApiServer, merchant_id: str, number: int) -> None:
+    """Record a refused request with a number."""
     scope: dict[str, Any] = {
         "app": server._server,
         "opentill_merchant": merchant_id,
@@ -92,26 +93,26 @@ def _note(server: ApiServer, merchant_id: str, number: int) -> None:
         "path": f"/v1/{number}" + "x\x00\ud800" * 1000,
         "query_string": b"a=1&" * 5000,
     }
-    noted(server).record(scope, f"req_{number:08}", 400, BODY)
+    refused_buffer(server).record(scope, f"req_{number:08}", 400, BODY)
 
 
-def test_a_flood_is_bounded_in_memory_and_on_disk_and_hides_no_other(shop: Shop) -> None:
+def test_a_flood_of_refused_requests_is_bounded_and_hides_no_other_merchants(shop: Shop) -> None:
     server, others = shop.api_server, [shop.api_server.shop().id for _ in range(6)]
-    server.run(noted(server).write(server.app.db))
-    memory = noted(server)
+    buffer = refused_buffer(server)
+    server.run(buffer.write(server.app.db))
 
     async def flood() -> None:
-        """Note what comes, in the server's thread, as requests do."""
+        """Record requests in the server's thread."""
         for number in range(2000):
             for merchant_id in others:
-                _note(server, merchant_id, number)
+                record(server, merchant_id, number)
             if number == 1000:
-                _note(server, shop.id, number)
-        assert sum(map(len, memory._by_merchant.values())) == memory._count <= 1000
-        await memory.write(server.app.db)
+                record(server, shop.id, number)
+        assert sum(map(len, buffer._by_merchant.values())) == buffer._count <= 1000
+        await buffer.write(server.app.db)
         for number in range(2000, 2300):
-            _note(server, others[0], number)
-        await memory.write(server.app.db)
+            record(server, others[0], number)
+        await buffer.write(server.app.db)
 
     server.run(flood())
     rows = server.sql(
@@ -119,14 +120,17 @@ def test_a_flood_is_bounded_in_memory_and_on_disk_and_hides_no_other(shop: Shop)
         " where merchant_id = any($1) group by 1",
         [shop.id, *others],
     )
-    found = {row["merchant_id"]: row for row in rows}
-    assert found[shop.id]["count"] == 1
-    assert all(found[one]["count"] <= refused.MOST for one in others)
-    assert (found[others[0]]["count"], found[others[0]]["max"]) == (refused.MOST, "req_00002299")
+    by_merchant = {row["merchant_id"]: row for row in rows}
+    assert by_merchant[shop.id]["count"] == 1
+    assert all(by_merchant[merchant_id]["count"] <= refused.MOST for merchant_id in others)
+    fullest = by_merchant[others[0]]
+    assert (fullest["count"], fullest["max"]) == (refused.MOST, "req_00002299")
     assert max(row["longest"] for row in rows) <= 500
 
 
-def test_they_go_after_seven_days(shop: Shop, clock: Callable[[int], None]) -> None:
+def test_refused_requests_are_deleted_after_seven_days(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
     server, now = shop.api_server, shop.api_server.app.clock()
     clock(now)
     shop.get("/v1/early")
@@ -134,61 +138,58 @@ def test_they_go_after_seven_days(shop: Shop, clock: Callable[[int], None]) -> N
     shop.get("/v1/late")
     assert "/v1/early" in page(shop)
     clock(now + 7 * DAY)
-    seen = page(shop)
-    assert "/v1/early" not in seen
-    assert "/v1/late" in seen
+    html = page(shop)
+    assert "/v1/early" not in html
+    assert "/v1/late" in html
     while server.tx(lambda tx: refused.prune(tx, now + 7 * DAY)):
         pass
     rows = server.sql("select path from refused_requests where merchant_id = $1", shop.id)
     assert [row["path"] for row in rows] == ["/v1/late"]
 
 
-class Away:
-    """A database that is away."""
+class UnavailableDatabase:
+    """A database that cannot be reached."""
 
     async def run(self, _work: object) -> None:
-        """Do nothing."""
+        """Fail to connect."""
         raise Unavailable
 
 
-def test_what_cannot_be_written_is_kept_in_its_order(shop: Shop) -> None:
-    server, memory = shop.api_server, noted(shop.api_server)
-    server.run(memory.write(server.app.db))
+def test_unwritten_refused_requests_stay_in_memory_in_order(shop: Shop) -> None:
+    server, buffer = shop.api_server, refused_buffer(shop.api_server)
+    server.run(buffer.write(server.app.db))
     for number in range(150):
-        _note(server, shop.id, number)
+        record(server, shop.id, number)
     with pytest.raises(Unavailable):
-        asyncio.run(memory.write(Away()))  # type: ignore[arg-type]
+        asyncio.run(buffer.write(UnavailableDatabase()))  # type: ignore[arg-type]
     for number in range(150, 250):
-        _note(server, shop.id, number)
-    server.run(memory.write(server.app.db))
+        record(server, shop.id, number)
+    server.run(buffer.write(server.app.db))
     rows = server.sql("select id from refused_requests where merchant_id = $1 order by id", shop.id)
     assert [row["id"] for row in rows] == [f"req_{number:08}" for number in range(50, 250)]
 
 
-# ── accepted, with fields that nobody reads ──
+def accepted_buffer(server: ApiServer) -> AcceptedRequests:
+    buffer: AcceptedRequests = server._server.state.accepted
+    return buffer
 
 
-def accepted_of(server: ApiServer) -> AcceptedRequests:
-    found: AcceptedRequests = server._server.state.accepted
-    return found
-
-
-def test_ignored_fields_of_accepted_requests_are_shown_once_with_how_often(shop: Shop) -> None:
+def test_ignored_fields_are_listed_once_with_the_number_of_requests(shop: Shop) -> None:
     server = shop.api_server
     body = {"name": "Tea", "price": "1.00", "currency": "USD", "sku": "hunter2"}
-    once = {"idempotency-key": "one"}
-    answers = [
+    key = {"idempotency-key": "one"}
+    responses = [
         shop.call("POST", "/v1/products", json=body),
-        shop.call("POST", "/v1/products", json=body, headers=once),
-        shop.call("POST", "/v1/products", json=body, headers=once),  # a replay
+        shop.call("POST", "/v1/products", json=body, headers=key),
+        shop.call("POST", "/v1/products", json=body, headers=key),  # a replay
         shop.call("POST", "/v1/products", json={**body, "svc_live_abcdefgh": 1}),
     ]
-    assert {answer.status_code for answer in answers} == {201}
+    assert {response.status_code for response in responses} == {201}
     shop.call("POST", "/v1/products", json={"name": "Tea", "price": "1.00", "currency": "USD"})
-    server.run(accepted_of(server).write(server.app.db))
+    server.run(accepted_buffer(server).write(server.app.db))
     html = page(shop)
-    assert re.search(r"POST /v1/products req_\w+ sku 3 ", words(html))
-    assert answers[2].headers["x-request-id"] in html
+    assert re.search(r"POST /v1/products req_\w+ sku 3 ", text_of(html))
+    assert responses[2].headers["x-request-id"] in html
     assert "hunter2" not in html
     assert "abcdefgh" not in html
     assert "sku" not in page(server.shop())
@@ -198,23 +199,23 @@ def test_ignored_fields_of_accepted_requests_are_shown_once_with_how_often(shop:
     assert rows == [{"requests": 3}]
 
 
-def test_ignored_fields_are_bounded_and_go_after_seven_days(shop: Shop) -> None:
+def test_ignored_fields_are_bounded_and_deleted_after_seven_days(shop: Shop) -> None:
     server, now = shop.api_server, shop.api_server.app.clock()
-    memory = accepted_of(server)
+    buffer = accepted_buffer(server)
     other = server.shop()
-    for one in range(3):
+    for write in range(3):
         for number in range(60):
-            body = {"name": "Tea", "price": "1.00", "currency": "USD", f"f{one}_{number}": 1}
+            body = {"name": "Tea", "price": "1.00", "currency": "USD", f"f{write}_{number}": 1}
             assert shop.call("POST", "/v1/products", json=body).status_code == 201
         assert other.call(
             "PATCH", f"/v1/products/{other.product()['id']}", json={"x": 1}
         ).is_success
-        server.run(memory.write(server.app.db))
-    found = server.sql(
+        server.run(buffer.write(server.app.db))
+    rows = server.sql(
         "select merchant_id, count(*) from ignored_fields where merchant_id = any($1) group by 1",
         [shop.id, other.id],
     )
-    assert {row["merchant_id"]: row["count"] for row in found} == {
+    assert {row["merchant_id"]: row["count"] for row in rows} == {
         shop.id: ignored_log.MOST,
         other.id: 1,
     }
@@ -226,14 +227,14 @@ def test_ignored_fields_are_bounded_and_go_after_seven_days(shop: Shop) -> None:
     assert not server.sql("select from ignored_fields where merchant_id = $1", shop.id)
 
 
-def test_ignored_fields_that_cannot_be_written_are_kept(shop: Shop) -> None:
+def test_unwritten_ignored_fields_stay_in_memory(shop: Shop) -> None:
     server = shop.api_server
-    memory = accepted_of(server)
+    buffer = accepted_buffer(server)
     body = {"name": "Tea", "price": "1.00", "currency": "USD", "sku": 1}
     shop.call("POST", "/v1/products", json=body)
     with pytest.raises(Unavailable):
-        asyncio.run(memory.write(Away()))  # type: ignore[arg-type]
+        asyncio.run(buffer.write(UnavailableDatabase()))  # type: ignore[arg-type]
     shop.call("POST", "/v1/products", json=body)
-    server.run(memory.write(server.app.db))
+    server.run(buffer.write(server.app.db))
     rows = server.sql("select requests from ignored_fields where merchant_id = $1", shop.id)
     assert rows == [{"requests": 2}]

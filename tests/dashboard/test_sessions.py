@@ -1,4 +1,4 @@
-"""The pages of checkout sessions: opened by people, found by filters, ended before their time."""
+"""The pages of checkout sessions: open, filter and end them."""
 
 import re
 from decimal import Decimal
@@ -9,36 +9,35 @@ import msgspec
 
 from opentill.context import App
 from support.api_server import ApiServer, Shop
+from support.pages import new_form_id
 from support.people import Visitor, person
 
 DAY: Final = 86_400_000
-FORM_ID: Final = re.compile(r'name="form_id" value="(\w+)"')
 
 
-def place(shop: Shop, *parts: str) -> str:
+def path_of(shop: Shop, *parts: str) -> str:
     return "/".join((f"/dashboard/{shop.id}", *parts))
 
 
 def opening(visitor: Visitor, path: str, **entries: str) -> dict[str, str]:
-    """Return the form of a product's page, filled in."""
-    (form_id,) = set(FORM_ID.findall(visitor.get(path).text))
-    return {"form_id": form_id, "email": "", "success": ""} | entries
+    """Return the form of a product's page that opens a session, filled in."""
+    return {"form_id": new_form_id(visitor, path), "email": "", "success": ""} | entries
 
 
 def link_of(page: httpx2.Response) -> str:
-    """Return the payment link of a session's page."""
+    """Return the address of the payment page from a session's page."""
     (link,) = re.findall(r'readonly value="([^"]+)"', page.text)
     return link
 
 
-def test_a_session_is_opened_once_and_its_link_can_be_paid(shop: Shop) -> None:
+def test_a_session_form_that_is_sent_twice_opens_one_session_that_can_be_paid(shop: Shop) -> None:
     support = person(shop.api_server, shop.id, "support")
     product = shop.product()["id"]
-    path = place(shop, "products", product)
+    path = path_of(shop, "products", product)
     form = opening(support, path, email="Ada@example.com", success="https://shop.example.com/ok")
-    first, again = (support.post(f"{path}/sessions", form) for _ in range(2))
-    assert first.status_code == again.status_code == 303
-    assert first.headers["location"] == again.headers["location"]
+    first, second = (support.post(f"{path}/sessions", form) for _ in range(2))
+    assert first.status_code == second.status_code == 303
+    assert first.headers["location"] == second.headers["location"]
     page = support.get(first.headers["location"])
     assert "The session is open." in page.text
     link = link_of(page)
@@ -55,45 +54,45 @@ def test_a_session_is_opened_once_and_its_link_can_be_paid(shop: Shop) -> None:
     assert shop.data("GET", "/v1/checkouts")["pagination"]["total"] == 1
 
 
-def test_what_is_wrong_is_said_at_its_field_and_what_was_typed_stays(shop: Shop) -> None:
+def test_each_field_of_a_session_shows_its_error_and_keeps_its_entry(shop: Shop) -> None:
     owner = person(shop.api_server, shop.id, "owner")
-    path = place(shop, "products", shop.product()["id"])
+    path = path_of(shop, "products", shop.product()["id"])
     form = opening(owner, path, email="ada@example.com", success="https://shop.example.com/ok")
-    for field, typed, sentence in (
+    for field, entry, error in (
         ("email", "nobody", "Enter an e-mail address"),
         ("success", "shop.example.com", "Enter a whole address"),
     ):
-        refused = owner.post(f"{path}/sessions", form | {field: typed})
+        refused = owner.post(f"{path}/sessions", form | {field: entry})
         assert refused.status_code == 400
-        assert sentence in refused.text.partition(f'id="{field}-error"')[2]
-        for name, value in (form | {field: typed}).items():
+        assert error in refused.text.partition(f'id="{field}-error"')[2]
+        for name, value in (form | {field: entry}).items():
             assert name == "form_id" or f'value="{value}"' in refused.text
     assert shop.data("GET", "/v1/checkouts")["items"] == []
 
 
-def test_why_a_product_cannot_be_sold_now_is_said(shop: Shop) -> None:
+def test_a_product_that_cannot_be_sold_shows_the_reason(shop: Shop) -> None:
     owner = person(shop.api_server, shop.id, "owner")
     server = shop.api_server
-    abroad = place(shop, "products", shop.product(currency="VUV", price="1")["id"])
-    form = opening(owner, abroad, email="ada@example.com")
-    refused = owner.post(f"{abroad}/sessions", form)
+    path = path_of(shop, "products", shop.product(currency="VUV", price="1")["id"])
+    form = opening(owner, path, email="ada@example.com")
+    refused = owner.post(f"{path}/sessions", form)
     assert "There is no exchange rate for the currency of this product" in refused.text
     assert 'value="ada@example.com"' in refused.text
     server.rate("VUV", "USD", Decimal("0.001"))
-    refused = owner.post(f"{abroad}/sessions", form)
+    refused = owner.post(f"{path}/sessions", form)
     assert "this price is worth too little or too much" in refused.text
-    gone = shop.product()["id"]
-    path = place(shop, "products", gone)
+    archived = shop.product()["id"]
+    path = path_of(shop, "products", archived)
     form = opening(owner, path)
-    shop.call("DELETE", f"/v1/products/{gone}")
+    shop.call("DELETE", f"/v1/products/{archived}")
     refused = owner.post(f"{path}/sessions", form)
     assert refused.status_code == 400
     assert "This product is archived" in refused.text
 
 
-def test_opening_by_a_form_counts_to_the_limit_of_sessions(shop: Shop, monkeypatch) -> None:
+def test_opening_by_a_form_counts_towards_the_limit_of_sessions(shop: Shop, monkeypatch) -> None:
     owner = person(shop.api_server, shop.id, "owner")
-    path = place(shop, "products", shop.product()["id"])
+    path = path_of(shop, "products", shop.product()["id"])
     app: App = shop.api_server.app
     limited = msgspec.structs.replace(app.settings, limit_checkouts_per_minute=1)
     monkeypatch.setattr(app, "settings", limited)
@@ -104,8 +103,7 @@ def test_opening_by_a_form_counts_to_the_limit_of_sessions(shop: Shop, monkeypat
     assert 'value="ada@example.com"' in refused.text
 
 
-def test_sessions_are_found_by_their_filters(shop: Shop, clock) -> None:
-    viewer = person(shop.api_server, shop.id, "viewer")
+def test_sessions_are_filtered_by_status_product_email_and_day(shop: Shop, clock) -> None:
     tea, cake = shop.product()["id"], shop.product(name="Cake")["id"]
     now = shop.api_server.app.clock()
     opened = shop.session(tea, customerEmail="ada@example.com")["id"]
@@ -116,33 +114,33 @@ def test_sessions_are_found_by_their_filters(shop: Shop, clock) -> None:
     viewer = person(shop.api_server, shop.id, "viewer")
     later = shop.session(tea)["id"]
 
-    def found(**query: str) -> set[str]:
-        page = viewer.get(place(shop, "sessions"), params=query)
+    def ids(**query: str) -> set[str]:
+        page = viewer.get(path_of(shop, "sessions"), params=query)
         assert page.status_code == 200
         return set(re.findall(r"/sessions/(cs_\w+)", page.text))
 
-    assert found() == {opened, ended, paid, later}
-    assert found(status="OPEN") == {opened, later}
-    assert found(status="COMPLETE") == {paid}
-    assert found(status="EXPIRED", product=cake) == {ended}
-    assert found(product=tea) == {opened, later}
-    assert found(email="ADA@example.com") == {opened}
-    assert found(email="bob@example.com", status="OPEN") == set()
-    day = viewer.get(place(shop, "sessions")).text
-    (latest,) = re.findall(rf'{later}"><time datetime="([\d-]+)T', day)
-    assert found(**{"from": latest}) == {later}
-    wrong = viewer.get(
-        place(shop, "sessions"), params={"email": "bob", "product": "prod_x", "from": "soon"}
-    )
+    assert ids() == {opened, ended, paid, later}
+    assert ids(status="OPEN") == {opened, later}
+    assert ids(status="COMPLETE") == {paid}
+    assert ids(status="EXPIRED", product=cake) == {ended}
+    assert ids(product=tea) == {opened, later}
+    assert ids(email="ADA@example.com") == {opened}
+    assert ids(email="bob@example.com", status="OPEN") == set()
+    page = viewer.get(path_of(shop, "sessions")).text
+    (day,) = re.findall(rf'{later}"><time datetime="([\d-]+)T', page)
+    assert ids(**{"from": day}) == {later}
+    page = viewer.get(
+        path_of(shop, "sessions"), params={"email": "bob", "product": "prod_x", "from": "soon"}
+    ).text
     for field in ("email", "product", "from"):
-        assert f'id="{field}-error"' in wrong.text
-    assert 'value="bob"' in wrong.text
+        assert f'id="{field}-error"' in page
+    assert 'value="bob"' in page
 
 
-def test_a_session_is_ended_once_and_nobody_can_pay_it(shop: Shop) -> None:
+def test_an_ended_session_cannot_be_paid(shop: Shop) -> None:
     owner = person(shop.api_server, shop.id, "owner")
     session = shop.session()
-    path = place(shop, "sessions", session["id"])
+    path = path_of(shop, "sessions", session["id"])
     link = link_of(owner.get(path))
     for _ in range(2):
         assert owner.post(f"{path}/end").headers["location"] == f"{path}?done=ended"
@@ -170,42 +168,42 @@ def test_a_session_is_ended_once_and_nobody_can_pay_it(shop: Shop) -> None:
 def test_a_paid_session_is_not_ended(shop: Shop) -> None:
     owner = person(shop.api_server, shop.id, "owner")
     order = shop.paid()
-    path = place(shop, "sessions", order["checkoutSessionId"])
+    path = path_of(shop, "sessions", order["checkoutSessionId"])
     refused = owner.post(f"{path}/end")
     assert refused.status_code == 409
     assert "This session is paid already" in refused.text
     assert shop.read_order(order["id"])["status"] == "PAID"
 
 
-def test_another_merchant_s_session_is_not_found(shop: Shop) -> None:
+def test_another_merchants_session_is_not_found(shop: Shop) -> None:
     owner = person(shop.api_server, shop.id, "owner")
     other = shop.api_server.shop()
-    theirs = other.session()["id"]
-    path = place(shop, "sessions", theirs)
+    other_id = other.session()["id"]
+    path = path_of(shop, "sessions", other_id)
     assert owner.get(path).status_code == owner.post(f"{path}/end").status_code == 404
-    assert other.data("GET", f"/v1/checkouts/{theirs}")["status"] == "OPEN"
+    assert other.data("GET", f"/v1/checkouts/{other_id}")["status"] == "OPEN"
     product = other.data("GET", "/v1/products")["items"][0]["id"]
-    page = owner.get(place(shop, "sessions"), params={"product": product})
+    page = owner.get(path_of(shop, "sessions"), params={"product": product})
     assert "Choose one of your products" in page.text
-    assert theirs not in page.text
+    assert other_id not in page.text
 
 
-def test_the_checklist_of_a_new_merchant_leads_to_each_step(api_server: ApiServer) -> None:
+def test_the_steps_of_a_new_merchant_link_their_pages(api_server: ApiServer) -> None:
     shop = api_server.shop()
     owner = person(api_server, shop.id, "owner")
 
-    def leads() -> set[str]:
-        (part,) = re.findall(
-            r'<ol class="start">.*?</ol>', owner.get(place(shop, "")).text, re.DOTALL
+    def links() -> set[str]:
+        (steps,) = re.findall(
+            r'<ol class="start">.*?</ol>', owner.get(path_of(shop, "")).text, re.DOTALL
         )
-        return set(re.findall(r'href="([^"]+)"', part))
+        return set(re.findall(r'href="([^"]+)"', steps))
 
-    assert place(shop, "products") in leads()
+    assert path_of(shop, "products") in links()
     product = shop.product()["id"]
-    assert place(shop, "products", product) in leads()
+    assert path_of(shop, "products", product) in links()
     session = shop.session(product)["id"]
-    assert place(shop, "sessions", session) in leads()
-    for path in leads():
+    assert path_of(shop, "sessions", session) in links()
+    for path in links():
         assert owner.get(path).status_code == 200
-    helper = person(api_server, shop.id, "support")
-    assert "API key" not in helper.get(place(shop, "")).text
+    support = person(api_server, shop.id, "support")
+    assert "API key" not in support.get(path_of(shop, "")).text

@@ -1,4 +1,4 @@
-"""The page of the settings: who changes what customers see, and that nothing typed is lost."""
+"""The page of the settings: the profile for customers, the logo and the time zone."""
 
 import re
 from html import unescape
@@ -10,6 +10,7 @@ import pytest
 from opentill.people import MERCHANT_ROLES
 from opentill.web import accent
 from support.api_server import Shop
+from support.pages import hidden_values
 from support.people import PASSWORD, Visitor, person, title
 from support.pictures import PICTURE, jpeg, png
 
@@ -23,24 +24,24 @@ FORM = {
 }
 
 
-def place(shop: Shop, below: str = "") -> str:
+def path_of(shop: Shop, below: str = "") -> str:
     return f"/dashboard/{shop.id}/settings{below}"
 
 
-def shown(visitor: Visitor, shop: Shop) -> str:
-    response = visitor.get(place(shop))
+def settings_page(visitor: Visitor, shop: Shop) -> str:
+    response = visitor.get(path_of(shop))
     assert response.status_code == 200
     assert not re.search(r"<script|\sstyle=|\son\w+=", response.text)
     return response.text
 
 
 def hidden(page: str, name: str) -> str:
-    (value,) = set(re.findall(rf'name="{name}" value="([^"]*)"', page))
-    return str(value)
+    (value,) = set(hidden_values(page, name))
+    return value
 
 
 def save(visitor: Visitor, shop: Shop, page: str, **changes: str) -> httpx2.Response:
-    """Send the form of a page, with what it shows but for the changes."""
+    """Send the form of a page with some changes."""
     form = {
         name: unescape(value)
         for name, value in re.findall(
@@ -51,65 +52,65 @@ def save(visitor: Visitor, shop: Shop, page: str, **changes: str) -> httpx2.Resp
     }
     assert set(form) == set(FORM)
     form["version"] = hidden(page, "version")
-    return visitor.post(place(shop, "/profile"), form | changes)
+    return visitor.post(path_of(shop, "/profile"), form | changes)
 
 
 def upload(visitor: Visitor, shop: Shop, content: bytes, **fields: str) -> httpx2.Response:
-    """Send a file as a browser does, whatever it says that it is."""
+    """Send a file as a browser does, declared as SVG."""
     files: Any = {"logo": ("logo.svg", content, "image/svg+xml")}
-    return visitor.http.post(place(shop, "/logo"), data=fields, files=files)
+    return visitor.http.post(path_of(shop, "/logo"), data=fields, files=files)
 
 
 def payment_page(shop: Shop, session: dict[str, Any]) -> httpx2.Response:
     return shop.api_server.http.get(f"/checkout/{session['id']}")
 
 
-def test_what_an_owner_saves_is_what_customers_see(shop: Shop) -> None:
+def test_customers_see_the_saved_profile(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
-    before = shop.session()
-    assert "Need help?" not in payment_page(shop, before).text
-    saved = save(ada, shop, shown(ada, shop), **FORM)
-    assert (saved.status_code, saved.headers["location"]) == (303, f"{place(shop)}?saved=1")
+    earlier_session = shop.session()
+    assert "Need help?" not in payment_page(shop, earlier_session).text
+    saved = save(ada, shop, settings_page(ada, shop), **FORM)
+    assert (saved.status_code, saved.headers["location"]) == (303, f"{path_of(shop)}?saved=1")
     assert "The change is saved." in ada.get(saved.headers["location"]).text
-    page = shown(ada, shop)
+    page = settings_page(ada, shop)
     for name, value in FORM.items():
-        kept = value.lower() if name == "accent_color" else value
-        assert f'value="{kept.replace("&", "&amp;")}"' in page, name
+        stored = value.lower() if name == "accent_color" else value
+        assert f'value="{stored.replace("&", "&amp;")}"' in page, name
     assert "In the light design it is shown as #999900" in page
-    drawn = ada.get(accent.address("#ffff00", "svg"))
-    assert (drawn.status_code, drawn.headers["content-type"]) == (200, "image/svg+xml")
+    preview = ada.get(accent.address("#ffff00", "svg"))
+    assert (preview.status_code, preview.headers["content-type"]) == (200, "image/svg+xml")
 
-    customers = payment_page(shop, before)
+    customers_page = payment_page(shop, earlier_session)
     for text in (
         'href="mailto:help@example.com"',
         'href="https://example.com/help"',
         'href="https://example.com/terms?a=1&amp;b=2"',
         f'<link rel="stylesheet" href="{accent.address("#ffff00")}">',
     ):
-        assert text in customers.text, text
-    assert customers.headers["content-security-policy"].count("unsafe") == 0
-    assert "Quay Press" not in customers.text  # it was opened under the name before
+        assert text in customers_page.text, text
+    assert customers_page.headers["content-security-policy"].count("unsafe") == 0
+    assert "Quay Press" not in customers_page.text  # a session keeps the name of its opening
     assert "Quay Press" in payment_page(shop, shop.session()).text
-    sheet = ada.get(accent.address("#ffff00"))
-    assert sheet.headers["cache-control"].endswith("immutable")
-    assert "background:#999900;color:#000000" in sheet.text
-    for wrong in ("/accents/ffff0.css", "/accents/ffff00.js", "/accents/FFFF00.css"):
-        assert ada.get(wrong).status_code == 404
+    stylesheet = ada.get(accent.address("#ffff00"))
+    assert stylesheet.headers["cache-control"].endswith("immutable")
+    assert "background:#999900;color:#000000" in stylesheet.text
+    for path in ("/accents/ffff0.css", "/accents/ffff00.js", "/accents/FFFF00.css"):
+        assert ada.get(path).status_code == 404
     assert ada.get("/accents/ffff00.css?v=old").headers["cache-control"] == "no-cache"
 
 
-def test_all_pages_follow_the_zone(shop: Shop) -> None:
+def test_all_pages_use_the_saved_time_zone(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
-    save(ada, shop, shown(ada, shop), time_zone="Pacific/Chatham")
+    save(ada, shop, settings_page(ada, shop), time_zone="Pacific/Chatham")
     ada.post(f"/dashboard/{shop.id}/team/invite", {"email": "x@example.com", "role": "viewer"})
     for below in ("", "/team", "/agreement"):
         page = ada.get(f"/dashboard/{shop.id}{below}").text
         assert "Days and times are those of Pacific/Chatham" in page, below
-    assert '<option value="Pacific/Chatham">' in shown(ada, shop)
+    assert '<option value="Pacific/Chatham">' in settings_page(ada, shop)
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "sentence"),
+    ("name", "value", "error"),
     [
         ("display_name", "x" * 81, "at most 80 characters"),
         ("accent_color", "gr<e>en", "six hexadecimal digits"),
@@ -119,36 +120,37 @@ def test_all_pages_follow_the_zone(shop: Shop) -> None:
         ("time_zone", "Nowhere", "Choose a time zone from the list"),
     ],
 )
-def test_what_is_wrong_is_said_at_its_field_and_all_that_was_typed_stays(
-    shop: Shop, name: str, value: str, sentence: str
+def test_each_setting_shows_its_error_and_all_entries_stay(
+    shop: Shop, name: str, value: str, error: str
 ) -> None:
     ada = person(shop.api_server, shop.id, "owner")
-    typed = FORM | {name: value}
-    refused = save(ada, shop, shown(ada, shop), **typed)
+    entries = FORM | {name: value}
+    refused = save(ada, shop, settings_page(ada, shop), **entries)
     assert refused.status_code == 400
     assert title(refused) == "Settings"
-    (error,) = re.findall(rf'id="{name}-error">(.*?)</p>', refused.text, re.DOTALL)
-    assert sentence in error
-    for field, text in typed.items():
+    (paragraph,) = re.findall(rf'id="{name}-error">(.*?)</p>', refused.text, re.DOTALL)
+    assert error in paragraph
+    for field, text in entries.items():
         assert f'name="{field}"' in refused.text
         assert text in unescape(refused.text)
-    assert ada.get(place(shop)).text.count("Quay Press") == 0
+    assert ada.get(path_of(shop)).text.count("Quay Press") == 0
 
 
-def test_what_somebody_else_has_saved_meanwhile_is_shown_beside_what_was_typed(shop: Shop) -> None:
+def test_a_stale_form_shows_the_stored_settings_beside_the_entries(shop: Shop) -> None:
     ada, bob = (person(shop.api_server, shop.id, "owner") for _ in range(2))
-    first, second = shown(ada, shop), shown(bob, shop)
-    assert save(ada, shop, first, display_name="Of Ada", time_zone="Asia/Tokyo").status_code == 303
-    assert save(ada, shop, first, display_name="Of Ada", time_zone="Asia/Tokyo").status_code == 303
-    refused = save(bob, shop, second, display_name="Of Bob")
-    assert refused.status_code == 409
-    assert "Somebody else has changed the settings" in refused.text
-    assert 'value="Of Bob"' in refused.text
-    saved = re.findall(r'id="(\w+)-saved">[^<]*<bdi>(.*?)</bdi>', refused.text)
-    assert saved == [("display_name", "Of Ada"), ("time_zone", "Asia/Tokyo")]
-    assert 'value="Of Ada"' in shown(ada, shop)
-    assert save(bob, shop, refused.text, time_zone="Asia/Tokyo").status_code == 303
-    assert 'value="Of Bob"' in shown(ada, shop)
+    adas_page, bobs_page = settings_page(ada, shop), settings_page(bob, shop)
+    changes = {"display_name": "Of Ada", "time_zone": "Asia/Tokyo"}
+    for _ in range(2):  # a double click
+        assert save(ada, shop, adas_page, **changes).status_code == 303
+    stale = save(bob, shop, bobs_page, display_name="Of Bob")
+    assert stale.status_code == 409
+    assert "Somebody else has changed the settings" in stale.text
+    assert 'value="Of Bob"' in stale.text
+    stored = re.findall(r'id="(\w+)-saved">[^<]*<bdi>(.*?)</bdi>', stale.text)
+    assert dict(stored) == changes
+    assert 'value="Of Ada"' in settings_page(ada, shop)
+    assert save(bob, shop, stale.text, time_zone="Asia/Tokyo").status_code == 303
+    assert 'value="Of Bob"' in settings_page(ada, shop)
     sql = "select who, subject from audit_log where merchant_id = $1 and action = 'profile set'"
     rows = shop.api_server.sql(f"{sql} order by number", shop.id)
     assert rows == [
@@ -160,41 +162,41 @@ def test_what_somebody_else_has_saved_meanwhile_is_shown_beside_what_was_typed(s
     ]
 
 
-def test_a_logo_is_served_from_an_address_of_its_own_that_never_changes(shop: Shop) -> None:
+def test_each_version_of_a_logo_has_its_own_address(shop: Shop) -> None:
     ada, session = person(shop.api_server, shop.id, "owner"), shop.session()
-    assert upload(ada, shop, PICTURE, seen="").status_code == 303
-    assert upload(ada, shop, PICTURE, seen="").status_code == 303  # a double click
+    for _ in range(2):  # a double click
+        assert upload(ada, shop, PICTURE, seen="").status_code == 303
     (path,) = re.findall(r'<img class="shop-logo" src="([^"]+)" alt="">',
                          payment_page(shop, session).text)  # fmt: skip
-    served = Visitor(shop.api_server).get(path)
-    assert (served.content, served.headers["content-type"]) == (PICTURE, "image/png")
+    logo = Visitor(shop.api_server).get(path)
+    assert (logo.content, logo.headers["content-type"]) == (PICTURE, "image/png")
     for name, value in (
         ("cache-control", "public, max-age=31536000, immutable"),
         ("x-content-type-options", "nosniff"),
         ("x-frame-options", "DENY"),
     ):
-        assert served.headers[name] == value
-    assert served.headers["content-security-policy"].startswith("default-src 'none'")
-    again = Visitor(shop.api_server).get(path, headers={"if-none-match": served.headers["etag"]})
-    assert (again.status_code, again.content) == (304, b"")
+        assert logo.headers[name] == value
+    assert logo.headers["content-security-policy"].startswith("default-src 'none'")
+    cached = Visitor(shop.api_server).get(path, headers={"if-none-match": logo.headers["etag"]})
+    assert (cached.status_code, cached.content) == (304, b"")
     other = shop.api_server.shop()
-    for wrong in (path.replace(shop.id, other.id), path[:-1], f"{path[:-64]}{'0' * 64}"):
-        assert ada.get(wrong).status_code == 404
+    for other_path in (path.replace(shop.id, other.id), path[:-1], f"{path[:-64]}{'0' * 64}"):
+        assert ada.get(other_path).status_code == 404
 
-    seen = hidden(shown(ada, shop), "seen")
+    seen = hidden(settings_page(ada, shop), "seen")
     stale = upload(ada, shop, jpeg(), seen="")
     assert stale.status_code == 409
     assert "Somebody else has changed the logo" in stale.text
     assert upload(ada, shop, jpeg(), seen=seen).status_code == 303
     assert ada.get(path).status_code == 404
-    newest = {"seen": hidden(shown(ada, shop), "seen")}
-    assert ada.post(place(shop, "/logo/remove"), {"seen": seen}).status_code == 409
-    assert ada.post(place(shop, "/logo/remove"), newest).status_code == 303
+    newly_seen = hidden(settings_page(ada, shop), "seen")
+    assert ada.post(path_of(shop, "/logo/remove"), {"seen": seen}).status_code == 409
+    assert ada.post(path_of(shop, "/logo/remove"), {"seen": newly_seen}).status_code == 303
     assert "shop-logo" not in payment_page(shop, session).text
 
 
 @pytest.mark.parametrize(
-    ("content", "status", "sentence"),
+    ("content", "status", "error"),
     [
         (b"<svg xmlns='http://www.w3.org/2000/svg'/>", 400, "SVG is not accepted"),
         (png(2049, 300), 400, "sides of 32 to 2048 pixels"),
@@ -204,36 +206,36 @@ def test_a_logo_is_served_from_an_address_of_its_own_that_never_changes(shop: Sh
         (b"", 400, "Choose a picture first"),
     ],
 )
-def test_what_is_no_logo_is_refused_at_its_field(
-    shop: Shop, content: bytes, status: int, sentence: str
+def test_a_file_that_is_no_logo_is_an_error_of_its_field(
+    shop: Shop, content: bytes, status: int, error: str
 ) -> None:
     ada = person(shop.api_server, shop.id, "owner")
     refused = upload(ada, shop, content, seen="")
     assert refused.status_code == status
-    (error,) = re.findall(r'id="logo-error">(.*?)</p>', refused.text, re.DOTALL)
-    assert sentence in error
-    assert "There is none." in shown(ada, shop)
+    (paragraph,) = re.findall(r'id="logo-error">(.*?)</p>', refused.text, re.DOTALL)
+    assert error in paragraph
+    assert "There is none." in settings_page(ada, shop)
 
 
 @pytest.mark.parametrize("role", MERCHANT_ROLES[1:])
-def test_all_others_see_it_and_change_nothing(shop: Shop, role: str) -> None:
+def test_only_an_owner_can_change_the_settings(shop: Shop, role: str) -> None:
     member = person(shop.api_server, shop.id, role)  # type: ignore[arg-type]
-    page = shown(member, shop).split("<main")[1]
+    page = settings_page(member, shop).split("<main")[1]
     assert "<form" not in page
     assert "UTC" in page
-    assert member.post(place(shop, "/profile"), FORM).status_code == 403
+    assert member.post(path_of(shop, "/profile"), FORM).status_code == 403
     assert upload(member, shop, PICTURE, seen="").status_code == 403
 
 
-def test_a_file_that_comes_after_the_login_has_ended_is_asked_for_again(shop: Shop) -> None:
+def test_a_file_sent_after_the_end_of_the_login_must_be_chosen_again(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
-    page = shown(ada, shop)
+    page = settings_page(ada, shop)
     ada.post("/logout")
     sender = {"form_person": ada.person_id, "seen": hidden(page, "seen")}
-    kept = upload(ada, shop, PICTURE, **sender)
-    assert (kept.status_code, title(kept)) == (401, "Please log in again")
-    assert "Files and passwords are not kept" in kept.text
+    kept_form = upload(ada, shop, PICTURE, **sender)
+    assert (kept_form.status_code, title(kept_form)) == (401, "Please log in again")
+    assert "Files and passwords are not kept" in kept_form.text
     login = {"login_email": ada.email, "login_password": PASSWORD}
-    asked = ada.post(place(shop, "/logo"), sender | login)
-    assert asked.status_code == 400
-    assert "Choose a picture first" in asked.text
+    refused = ada.post(path_of(shop, "/logo"), sender | login)
+    assert refused.status_code == 400
+    assert "Choose a picture first" in refused.text

@@ -1,4 +1,4 @@
-"""The page of a merchant's team: who is invited, changed and removed by whom."""
+"""The page of a merchant's team: invitations, roles, and the removal of members."""
 
 import re
 
@@ -6,13 +6,34 @@ from support.api_server import Shop
 from support.people import PASSWORD, Visitor, person, title
 
 
-def test_an_owner_invites_changes_and_removes(shop: Shop) -> None:
+def invite(owner: Visitor, shop: Shop, email: str, role: str) -> str:
+    """Invite somebody, and return the link that the page shows."""
+    page = owner.post(f"/dashboard/{shop.id}/team/invite", {"email": email, "role": role}).text
+    assert f"{email.lower()} is invited" in page
+    (link,) = re.findall(r"<code>(http\S+)</code>", page)
+    return str(link)
+
+
+def create_keys(member: Visitor, shop: Shop, **scopes: str) -> dict[str, str]:
+    """Create a key for each name on the page of keys; return the secrets by name."""
+    secrets = {}
+    for name, scope in scopes.items():
+        path = f"/dashboard/{shop.id}/developers/keys"
+        page = member.post(path, {"name": name, f"scope:{scope}": "yes"}).text
+        (secrets[name],) = re.findall(r'id="secret"[^>]* value="(svc_\w+)"', page)
+    return secrets
+
+
+def key_status(shop: Shop, key: str) -> int:
+    """Return the status of a request with a key: 403 without the scope, 401 if it is invalid."""
+    return shop.call("GET", "/v1/products", headers={"x-api-key": key}).status_code
+
+
+def test_an_owner_invites_changes_and_removes_members(shop: Shop) -> None:
     ada, bob = (person(shop.api_server, shop.id, role) for role in ("owner", "viewer"))
     path = f"/dashboard/{shop.id}/team"
-    made = ada.post(f"{path}/invite", {"email": "Carol@example.com", "role": "developer"})
-    (link,) = re.findall(r"<code>(http\S+)</code>", made.text)
-    assert "carol@example.com is invited" in made.text
-    assert link not in ada.get(path).text  # shown once
+    link = invite(ada, shop, "Carol@example.com", "developer")
+    assert link not in ada.get(path).text  # it is shown only once
     assert "carol@example.com" in ada.get(path).text
     carol = Visitor(shop.api_server)
     carol.post(link.removeprefix(shop.api_server.url), {"name": "Carol", "password": PASSWORD})
@@ -26,54 +47,32 @@ def test_an_owner_invites_changes_and_removes(shop: Shop) -> None:
     rows = shop.api_server.sql(
         "select action, who from audit_log where merchant_id = $1 order by number", shop.id
     )
-    by_ada = [row["action"] for row in rows if row["who"] == f"{ada.email} ({ada.person_id})"]
-    assert by_ada == ["people accept", "people invite", "people role", "people remove"]
+    actions = [row["action"] for row in rows if row["who"] == f"{ada.email} ({ada.person_id})"]
+    assert actions == ["people accept", "people invite", "people role", "people remove"]
 
 
-def test_removing_somebody_lists_the_keys_that_they_made_and_offers_to_revoke_them(
+def test_removing_a_member_lists_their_keys_and_offers_to_revoke_them(
     shop: Shop,
 ) -> None:
     owner, keeper, leaver = (
         person(shop.api_server, shop.id, role) for role in ("owner", "developer", "developer")
     )
-    keys = f"/dashboard/{shop.id}/developers/keys"
-    secrets = []
-    for who, name in ((keeper, "Stays"), (leaver, "Warehouse")):
-        page = who.post(keys, {"name": name, "scope:products:read": "yes"}).text
-        secrets += re.findall(r'id="secret"[^>]* value="(svc_\w+)"', page)
+    (stays,) = create_keys(keeper, shop, Stays="products:read").values()
+    (warehouse,) = create_keys(leaver, shop, Warehouse="products:read").values()
     path = f"/dashboard/{shop.id}/team"
-    asked = owner.post(f"{path}/remove", {"person": leaver.person_id})
-    assert asked.status_code == 200
-    for text in ("Warehouse", secrets[1][-4:], "products:read", "never used"):
-        assert text in asked.text
-    assert "Stays" not in asked.text
-    assert leaver.get(path).status_code == 200  # nothing is done yet
-    done = owner.post(f"{path}/remove", {"person": leaver.person_id, "keys": "revoke"})
-    assert done.status_code == 303
+    question = owner.post(f"{path}/remove", {"person": leaver.person_id})
+    assert question.status_code == 200
+    for text in ("Warehouse", warehouse[-4:], "products:read", "never used"):
+        assert text in question.text
+    assert "Stays" not in question.text
+    assert leaver.get(path).status_code == 200  # nothing has changed yet
+    removed = owner.post(f"{path}/remove", {"person": leaver.person_id, "keys": "revoke"})
+    assert removed.status_code == 303
     assert leaver.get(path).status_code == 404
-
-    def opens(key: str) -> int:
-        return shop.call("GET", "/v1/products", headers={"x-api-key": key}).status_code
-
-    assert [opens(key) for key in secrets] == [200, 401]
+    assert [key_status(shop, key) for key in (stays, warehouse)] == [200, 401]
     owner.post(f"{path}/remove", {"person": keeper.person_id, "keys": "keep"})
     assert keeper.get(path).status_code == 404
-    assert opens(secrets[0]) == 200
-
-
-def create_keys(who: Visitor, shop: Shop, **scope_of: str) -> dict[str, str]:
-    """Create a key for each name on the page of keys; return the secrets by name."""
-    secrets = {}
-    for name, scope in scope_of.items():
-        path = f"/dashboard/{shop.id}/developers/keys"
-        page = who.post(path, {"name": name, f"scope:{scope}": "yes"}).text
-        (secrets[name],) = re.findall(r'id="secret"[^>]* value="(svc_\w+)"', page)
-    return secrets
-
-
-def key_status(shop: Shop, key: str) -> int:
-    """Return 401 for a key that has ended; a key without the scope gets 403."""
-    return shop.call("GET", "/v1/products", headers={"x-api-key": key}).status_code
+    assert key_status(shop, stays) == 200
 
 
 def test_lowering_a_role_lists_the_keys_beyond_it_and_offers_to_revoke_them(shop: Shop) -> None:
@@ -81,7 +80,7 @@ def test_lowering_a_role_lists_the_keys_beyond_it_and_offers_to_revoke_them(shop
         person(shop.api_server, shop.id, role) for role in ("owner", "developer", "developer")
     )
     secrets = create_keys(lowered, shop, Warehouse="products:write", Orders="orders:read")
-    kept = create_keys(keeper, shop, Shelves="products:write")
+    (shelves,) = create_keys(keeper, shop, Shelves="products:write").values()
     path = f"/dashboard/{shop.id}/team"
     form = {"person": lowered.person_id, "role": "viewer"}
     response = owner.post(f"{path}/role", form)
@@ -100,7 +99,7 @@ def test_lowering_a_role_lists_the_keys_beyond_it_and_offers_to_revoke_them(shop
     assert key_status(shop, secrets["Orders"]) == 403
     form = {"person": keeper.person_id, "role": "viewer", "keys": "keep"}
     assert owner.post(f"{path}/role", form).status_code == 303
-    assert key_status(shop, kept["Shelves"]) == 403
+    assert key_status(shop, shelves) == 403
     rows = shop.api_server.sql(
         "select action, subject, who from audit_log where merchant_id = $1"
         " and action in ('keys revoke', 'people role') order by number",
@@ -113,16 +112,16 @@ def test_lowering_a_role_lists_the_keys_beyond_it_and_offers_to_revoke_them(shop
 
 def test_a_raised_role_and_keys_within_the_new_role_take_no_question(shop: Shop) -> None:
     owner, member = (person(shop.api_server, shop.id, role) for role in ("owner", "developer"))
-    (key,) = create_keys(member, shop, Orders="orders:read").values()
+    (within_role,) = create_keys(member, shop, Orders="orders:read").values()
     path = f"/dashboard/{shop.id}/team/role"
     assert owner.post(path, {"person": member.person_id, "role": "viewer"}).status_code == 303
     assert owner.post(path, {"person": member.person_id, "role": "developer"}).status_code == 303
-    (beyond,) = create_keys(member, shop, Stock="products:write").values()
+    (beyond_role,) = create_keys(member, shop, Stock="products:write").values()
     form = {"person": member.person_id, "role": "support", "keys": "keep"}
     assert owner.post(path, form).status_code == 303
-    # The role is raised: the key that was kept stays, though support may not give its scope.
+    # A raised role takes no question, although support could not give the scope of its key.
     assert owner.post(path, {"person": member.person_id, "role": "owner"}).status_code == 303
-    assert [key_status(shop, one) for one in (key, beyond)] == [403, 403]
+    assert [key_status(shop, key) for key in (within_role, beyond_role)] == [403, 403]
 
 
 def test_the_last_owner_stays_owner_and_keeps_the_keys(shop: Shop) -> None:
@@ -135,40 +134,35 @@ def test_the_last_owner_stays_owner_and_keeps_the_keys(shop: Shop) -> None:
     assert key_status(shop, key) == 403
 
 
-def test_what_is_wrong_is_said_and_what_was_typed_stays(shop: Shop) -> None:
+def test_an_invalid_invitation_shows_its_error_and_keeps_its_entries(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
     path = f"/dashboard/{shop.id}/team"
-    for form, sentence in (
+    for form, error in (
         ({"email": "nobody", "role": "finance"}, "Enter an e-mail address"),
         ({"email": ada.email, "role": "finance"}, "is a member already"),
         ({"email": "x@example.com", "role": "boss"}, "Choose one of the roles"),
     ):
         refused = ada.post(f"{path}/invite", form)
         assert refused.status_code == 400
-        assert sentence in refused.text
+        assert error in refused.text
         assert f'value="{form["email"]}"' in refused.text
-    for place, form in (
+    for action, form in (
         ("role", {"person": ada.person_id, "role": "viewer"}),
         ("remove", {"person": ada.person_id}),
     ):
-        assert "always has an owner" in ada.post(f"{path}/{place}", form).text
+        assert "always has an owner" in ada.post(f"{path}/{action}", form).text
     stranger = person(shop.api_server, shop.api_server.shop().id, "owner")
     assert ada.post(f"{path}/remove", {"person": stranger.person_id}).status_code == 404
 
 
 def test_an_invitation_can_be_withdrawn(shop: Shop) -> None:
-    ada, other = (
-        person(shop.api_server, one, "owner") for one in (shop.id, shop.api_server.shop().id)
-    )
+    other = shop.api_server.shop()
+    ada, stranger = (person(shop.api_server, id_, "owner") for id_ in (shop.id, other.id))
     path = f"/dashboard/{shop.id}/team"
-    made = ada.post(f"{path}/invite", {"email": "dan@example.com", "role": "viewer"})
-    (link,) = re.findall(r"<code>(http\S+)</code>", made.text)
+    link = invite(ada, shop, "dan@example.com", "viewer")
     (invitation,) = re.findall(r'name="id" value="(inv_\w+)"', ada.get(path).text)
-    (place,) = [one["merchant_id"] for one in shop.api_server.sql(
-        "select merchant_id from members where person_id = $1", other.person_id
-    )]  # fmt: skip
-    theirs = other.post(f"/dashboard/{place}/team/withdraw", {"id": invitation})
-    assert theirs.status_code == 404
-    assert ada.post(f"{path}/withdraw", {"id": invitation}).status_code == 303
-    gone = Visitor(shop.api_server).get(link.removeprefix(shop.api_server.url))
-    assert title(gone) == "We cannot find this page"
+    form = {"id": invitation}
+    assert stranger.post(f"/dashboard/{other.id}/team/withdraw", form).status_code == 404
+    assert ada.post(f"{path}/withdraw", form).status_code == 303
+    page = Visitor(shop.api_server).get(link.removeprefix(shop.api_server.url))
+    assert title(page) == "We cannot find this page"

@@ -38,7 +38,7 @@ async def _payment(
         request,
         "payment.html",
         status,
-        **payment_facts.values(payment, request.localizer),
+        **payment_facts.template_values(payment, request.localizer),
         resend_to=request.link("payments", payment.order.id, "resend") if may_resend else "",
         refund=next((refund for refund in payment.refunds if refund.id == refund_id), None),
         errors=errors or {},
