@@ -1,7 +1,7 @@
 """One browser and one running deployment for all tests of a worker.
 
-They live on the event loop of the session; so does every test here. A test has a context of the
-browser and a merchant of its own.
+They run on the event loop of the session, as every test in this folder must. Each test has its own
+browser context and its own merchant.
 """
 
 import shutil
@@ -13,7 +13,7 @@ from playwright.async_api import Browser, async_playwright
 
 from support.page_server import open_session, page_server
 
-# The shell has no window with tabs and bars to draw: half the processor time.
+# The shell draws no tabs and bars, which halves the processor time.
 CHROMIUMS = ("chromium-headless-shell", "chromium")
 SWITCHES = [
     "--no-sandbox",
@@ -28,11 +28,11 @@ SWITCHES = [
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     """A headless Chromium."""
-    found = next(filter(None, map(shutil.which, CHROMIUMS)), None)
-    if found is None:
+    path = next(filter(None, map(shutil.which, CHROMIUMS)), None)
+    if path is None:
         pytest.skip("no Chromium here")
     async with async_playwright() as playwright:
-        chromium = await playwright.chromium.launch(executable_path=found, args=list(SWITCHES))
+        chromium = await playwright.chromium.launch(executable_path=path, args=list(SWITCHES))
         yield chromium
         await chromium.close()
 

@@ -1,4 +1,4 @@
-"""WCAG 2.2 AA on every page for people, by the rules of axe-core, on phone and desktop."""
+"""WCAG 2.2 AA on every page for members and staff, by the rules of axe-core."""
 
 import io
 import re
@@ -27,47 +27,49 @@ from support.examples import is_night
 from support.javascript import npm_ci
 from support.once import once
 from support.page_checks import look, looks
+from support.page_members import invite_member
 from support.payout_runs import ANN, OWN, payee, wanted
 from support.people import CHEAP, PASSWORD, TESTER, address
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 _AXE: Final = Path(__file__).parent / "axe"
-# What WCAG 2.2 asks at levels A and AA, and what axe-core recommends beside it.
+# The rules of WCAG 2.2, levels A and AA, and the recommendations of axe-core.
 _RULES: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-# What is slow, and what we look at ourselves in all sizes and schemes: `support/page_checks.py`.
+# Slow rules, which `support/page_checks.py` checks instead, in all sizes and schemes.
 _OURS: Final = ["color-contrast", "target-size"]
-# The looks that axe-core sees, each with the rules that it leaves out. At night it sees a desktop
-# too, on which the same elements stand elsewhere, and leaves out none on a phone.
-_LEFT_OUT: Final[dict[tuple[str, str], list[str]]] = (
+# Device and scheme for axe-core, with the rules that it skips. The nightly run checks a desktop
+# too, where the layout differs, and skips no rule on a phone.
+_SKIPPED_RULES: Final[dict[tuple[str, str], list[str]]] = (
     {("phone", "light"): [], ("desktop", "dark"): [*_OURS, "link-in-text-block"]}
     if is_night()
     else {("phone", "light"): _OURS}
 )
-# Without the style sheets, which it would fetch again for a rule that is not among these.
+# Style sheets are not preloaded: only a rule that is not among these needs them.
 _RUN: Final = """async ([rules, without]) => (await axe.run(document, {
   resultTypes: ['violations'], runOnly: rules, elementRef: false,
   preload: { assets: ['media'] },
   rules: Object.fromEntries(without.map(name => [name, { enabled: false }])),
-})).violations.map(one => [one.id, one.nodes.map(node => node.html.slice(0, 120))])"""
-# Returns the pages that a page leads to. All that is folded is opened, and of rows of which only
-# the words differ, two are left: there is nothing to be seen in the others.
+})).violations.map(violation =>
+  [violation.id, violation.nodes.map(node => node.html.slice(0, 120))])"""
+# Returns the links of a page. Opens everything that is folded, and removes all but two of the rows
+# that have the same markup.
 _OPEN: Final = """() => {
   const hrefs = [...document.links].map(link => link.href);
-  document.querySelectorAll('details').forEach(one => one.open = true);
+  document.querySelectorAll('details').forEach(element => element.open = true);
   const shape = e => `${e.localName}.${e.className}[${e.getAttributeNames()}]`
     + `(${[...e.children].map(shape)})`;
-  const seen = new Map();
+  const counts = new Map();
   for (const row of document.querySelectorAll('tbody tr, main li')) {
-    const name = shape(row), times = seen.get(name) || 0;
-    seen.set(name, times + 1);
-    if (times > 1) row.remove();
+    const name = shape(row), count = counts.get(name) || 0;
+    counts.set(name, count + 1);
+    if (count > 1) row.remove();
   }
   return hrefs;
 }"""
 _ID: Final = re.compile(r"(?<=/)[a-z]+_[0-9a-z]{20,}")
-# Pages that no link of a merchant's pages leads to: the way in, and what a page shows once. Those
-# that are not files have a test of their own.
-_ELSEWHERE: Final = {
+# Pages without a link: those for people who are not logged in, steps of a form, and files. All but
+# the files have their own test.
+_UNLINKED: Final = {
     "/apply",
     "/login",
     "/login/factor",
@@ -81,35 +83,35 @@ _ELSEWHERE: Final = {
     "/security/authenticator.svg",
     "/security/passkeys",
     "/dashboard/*/disputes/*/evidence/*",  # a file
-    "/console/disputes/*/evidence/*",  # the same
-    "/console/trial-balance/ledger.csv",  # a file, by a form
+    "/console/disputes/*/evidence/*",  # a file
+    "/console/trial-balance/ledger.csv",  # a file, sent by a form
 }
-# Of what needs somebody, the pages are alike but for one with forms: two of them are looked at.
+# Lists of the same layout as that of disputes; only the list of unmatched ones has forms.
 _ALIKE: Final = re.compile(r"/console/needs/(?!(disputes|unmatched)$)")  # fmt: skip
 
 
 @pytest.fixture(scope="session")
 def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The script of axe-core, installed as its lock file says."""
+    """The script of axe-core, installed from its lock file."""
     if shutil.which("npm") is None:
         pytest.skip("no npm here")
     return (once(tmp_path_factory, "axe", _install) / "axe.min.js").read_text()
 
 
-def _install(place: Path) -> None:
+def _install(folder: Path) -> None:
     for name in ("package.json", "package-lock.json"):
-        shutil.copy(_AXE / name, place)
-    npm_ci(place)
-    shutil.copy(place / "node_modules" / "axe-core" / "axe.min.js", place)
+        shutil.copy(_AXE / name, folder)
+    npm_ci(folder)
+    shutil.copy(folder / "node_modules" / "axe-core" / "axe.min.js", folder)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def owner(page_server: Starlette) -> tuple[str, str]:
-    """An owner of a merchant with a month of history: the merchant's id, and their cookie."""
+    """An owner of a merchant with a month of history: the merchant's id and the login's token."""
     app, now = page_server.state.app, now_ms()
     db = app.db
 
-    async def make(tx: Any) -> str:
+    async def create_shop(tx: Any) -> str:
         shop = await merchants.create(tx, name="Harbour Books", now=now - 31 * 86_400_000)
         await History(shop.id).happen(tx, now)
         await merchants.create_key(tx, shop.id, "production", now, merchants.KeyFields(name="Shop"))
@@ -118,65 +120,61 @@ async def owner(page_server: Starlette) -> tuple[str, str]:
         await webhooks.create(tx, shop.id, endpoint, check, app.settings.secret_key, now)
         return shop.id
 
-    shop_id: str = await db.run(make)
-    link = await db.run(
-        lambda tx: people.invite(
-            tx, address(), now, merchant_id=shop_id, role="owner", actor=TESTER
-        )
-    )
+    shop_id: str = await db.run(create_shop)
+    link = await invite_member(page_server, shop_id)
     login = await people.join(
         db, link.token, "Ada Example", PASSWORD, Device("127.0.0.1", "Test"), now, cost=CHEAP
     )
     return shop_id, login.token
 
 
-def _shape(path: str) -> str:
-    """Return an address with * for each id."""
+def _pattern(path: str) -> str:
+    """Return the path of an address with * for each id."""
     return _ID.sub("*", urlsplit(path).path).rstrip("/")
 
 
-def _shapes_of_pages() -> set[str]:
+def _all_patterns() -> set[str]:
     return {
-        re.sub(r"{[^}]+}", "*", one.path).rstrip("/")
+        re.sub(r"{[^}]+}", "*", row.path).rstrip("/")
         for portal in PORTALS
-        for one in portal.pages
-        if one.method == "GET"
+        for row in portal.pages
+        if row.method == "GET"
     }
 
 
 async def _violations(page: Page) -> list[Any]:
-    found: list[Any] = []
+    violations: list[Any] = []
     async for device, scheme in looks(page):
-        found += await look(page, device, scheme)
-        if (without := _LEFT_OUT.get((device, scheme))) is not None:
-            violations = await page.evaluate(_RUN, [_RULES, without])
-            found += [(device, scheme, *one) for one in violations]
-    return found
+        violations += await look(page, device, scheme)
+        if (skipped := _SKIPPED_RULES.get((device, scheme))) is not None:
+            by_axe = await page.evaluate(_RUN, [_RULES, skipped])
+            violations += [(device, scheme, *violation) for violation in by_axe]
+    return violations
 
 
 async def _walk(
-    page: Page, starts: list[str], places: tuple[str, ...]
+    page: Page, starts: list[str], prefixes: tuple[str, ...]
 ) -> tuple[set[str], dict[str, list[Any]]]:
-    """Follow all links; return the shapes of the pages that were seen, and what was wrong there.
+    """Follow all links; return the patterns of the pages, and the violations by pattern.
 
-    Of pages of one shape only the first is opened: name those whose links depend on their state.
+    Only the first page of a pattern is opened: ``starts`` must have the one with most links.
     """
-    waiting, seen, wrong = list(starts), set[str](), dict[str, list[Any]]()
-    while waiting:
-        href = waiting.pop(0)
-        if _shape(href) in seen:
+    queue, visited, violations = list(starts), set[str](), dict[str, list[Any]]()
+    while queue:
+        href = queue.pop(0)
+        if _pattern(href) in visited:
             continue
-        seen.add(_shape(href))
-        if not await _is_shown(page, href):
+        visited.add(_pattern(href))
+        if not await _open_page(page, href):
             continue
-        waiting += [one for one in await page.evaluate(_OPEN) if one.startswith(places)]
-        if found := await _violations(page):
-            wrong[_shape(href)] = found
-    return seen, wrong
+        queue += [link for link in await page.evaluate(_OPEN) if link.startswith(prefixes)]
+        if page_violations := await _violations(page):
+            violations[_pattern(href)] = page_violations
+    return visited, violations
 
 
-async def _is_shown(page: Page, href: str) -> bool:
-    """Go to a page; False if it is a file."""
+async def _open_page(page: Page, href: str) -> bool:
+    """Open an address; return False if it is a file."""
     try:
         response = await page.goto(href)
     except Error as error:
@@ -191,7 +189,7 @@ async def _is_shown(page: Page, href: str) -> bool:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def context(browser: Browser, axe: str) -> AsyncIterator[BrowserContext]:
-    """A window whose pages all have the script; nobody is logged in."""
+    """A browser context with axe-core on all pages, without a login."""
     context = await browser.new_context()
     await context.add_init_script(axe)
     yield context
@@ -202,16 +200,18 @@ async def _log_in(context: BrowserContext, url: str, token: str) -> None:
     await context.add_cookies([{"name": "opentill", "value": token, "url": url}])
 
 
-async def test_every_page_that_an_owner_gets_to_keeps_the_rules(
-    context: BrowserContext, page_server: Starlette, owner: tuple[str, str]
+async def test_every_page_of_the_dashboard_is_linked_and_accessible(
+    context: BrowserContext,
+    page_server: Starlette,
+    owner: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It also shows that each page can be got to, by the links of the others."""
     shop, token = owner
     app, url = page_server.state.app, page_server.state.settings.public_url
-    before = app.settings
-    app.settings = msgspec.structs.replace(
-        before, smtp_url="smtp://127.0.0.1:9", mail_from="pay@example.com"
+    with_mail = msgspec.structs.replace(
+        app.settings, smtp_url="smtp://127.0.0.1:9", mail_from="pay@example.com"
     )
+    monkeypatch.setattr(app, "settings", with_mail)
 
     async def send_receipt(tx: Any) -> str:
         newest = await orders.list_newest(tx, shop, 100)
@@ -219,24 +219,22 @@ async def test_every_page_that_an_owner_gets_to_keeps_the_rules(
         await mail.send_receipt(tx, app.settings, shop, order.id, "form", now_ms())
         return order.id
 
-    try:
-        refundable = await app.db.run(send_receipt)
-        page = await context.new_page()
-        await _log_in(context, url, token)
-        places = (f"{url}/dashboard", f"{url}/security")
-        starts = [f"{url}/dashboard/{shop}/payments/{refundable}", f"{url}/dashboard/{shop}/"]
-        seen, wrong = await _walk(page, starts, places)
-    finally:
-        app.settings = before
-    assert wrong == {}
-    pages = {one for one in _shapes_of_pages() if not one.startswith("/console")}
-    assert pages - _ELSEWHERE - seen == set()
+    refundable = await app.db.run(send_receipt)
+    await _log_in(context, url, token)
+    starts = [f"{url}/dashboard/{shop}/payments/{refundable}", f"{url}/dashboard/{shop}/"]
+    prefixes = (f"{url}/dashboard", f"{url}/security")
+    visited, violations = await _walk(await context.new_page(), starts, prefixes)
+    assert violations == {}
+    pages = {pattern for pattern in _all_patterns() if not pattern.startswith("/console")}
+    assert pages - _UNLINKED - visited == set()
 
 
-async def test_every_page_of_the_console_keeps_the_rules(
-    context: BrowserContext, page_server: Starlette, owner: tuple[str, str]
+async def test_every_page_of_the_console_is_linked_and_accessible(
+    context: BrowserContext,
+    page_server: Starlette,
+    owner: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As above, from the console's list of what a merchant was paid, by an administrator."""
     app, url = page_server.state.app, page_server.state.settings.public_url
     now, device = now_ms(), Device("127.0.0.1", "Test")
     link = await app.db.run(
@@ -248,59 +246,55 @@ async def test_every_page_of_the_console_keeps_the_rules(
         website="https://quay.example", business="Tea, and what it is drunk from",
     )  # fmt: skip
 
-    async def be_urgent(tx: Any) -> None:
+    async def apply_and_dispute(tx: Any) -> None:
         await merchants.apply(tx, form, now, address="192.0.2.1")
-        (one, *_) = await disputes.search(tx, owner[0], "OPEN")
-        await disputes.set_deadline(tx, one.merchant_id, one.id, now + 3_600_000, now)
-        order = await orders.find(tx, one.merchant_id, one.order_id)
+        (dispute, *_) = await disputes.search(tx, owner[0], "OPEN")
+        await disputes.set_deadline(tx, dispute.merchant_id, dispute.id, now + 3_600_000, now)
+        order = await orders.find(tx, dispute.merchant_id, dispute.order_id)
         await world.dispute_said(tx, order, "OPENED", now, ref="of no order")
 
-    async def be_paid_out(tx: Any) -> payouts.Run:
+    async def start_payout_run(tx: Any) -> payouts.Run:
         rule = payouts.HoldRule(app.settings.secret_key, 3)
         await payee(tx, rule=rule)
         await payee(tx, account=None)
         return await payouts.start_run(tx, wanted("W-48"), now)
 
-    await app.db.run(be_urgent)
-    run = await app.db.run(be_paid_out)
+    await app.db.run(apply_and_dispute)
+    run = await app.db.run(start_payout_run)
     await payouts.perform_run(app.db, run, app.settings.secret_key, now)
     report = io.BytesIO(
         b"kind,reference,amount,currency,settled_at\npayment,att_x,5.00,USD,2026-01-31"
     )
-    compared = reconciliation.Report(gateway="sandbox", file=report, name="november.csv")
-    await reconciliation.reconcile_file(app.db, compared, ANN, now)
-    before = app.settings
-    app.settings = msgspec.structs.replace(before, payout_accounts=f"EUR:{OWN.number}")
-    try:
-        login = await people.join(app.db, link.token, "Grace", PASSWORD, device, now, cost=CHEAP)
-        await _log_in(context, url, login.token)
-        start = f"{url}/console/payments?merchant={owner[0]}&status=PAID"
-        seen, wrong = await _walk(await context.new_page(), [start], (f"{url}/console",))
-    finally:
-        app.settings = before
-    assert wrong == {}
-    pages = {one for one in _shapes_of_pages() if one.startswith("/console")}
-    assert {one for one in pages - _ELSEWHERE - seen if not _ALIKE.match(one)} == set()
+    gateway_report = reconciliation.Report(gateway="sandbox", file=report, name="november.csv")
+    await reconciliation.reconcile_file(app.db, gateway_report, ANN, now)
+    changed = msgspec.structs.replace(app.settings, payout_accounts=f"EUR:{OWN.number}")
+    monkeypatch.setattr(app, "settings", changed)
+    login = await people.join(app.db, link.token, "Grace", PASSWORD, device, now, cost=CHEAP)
+    await _log_in(context, url, login.token)
+    start = f"{url}/console/payments?merchant={owner[0]}&status=PAID"
+    visited, violations = await _walk(await context.new_page(), [start], (f"{url}/console",))
+    assert violations == {}
+    pages = {pattern for pattern in _all_patterns() if pattern.startswith("/console")}
+    missing = pages - _UNLINKED - visited
+    assert {pattern for pattern in missing if not _ALIKE.match(pattern)} == set()
 
 
-async def test_the_pages_that_no_link_leads_to_keep_the_rules(
-    context: BrowserContext, page_server: Starlette
+async def test_pages_without_a_link_are_accessible(
+    context: BrowserContext, page_server: Starlette, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The way in, and what is set up once; passkeys want a name of a host in place of a number."""
     app = page_server.state.app
-    before = app.settings
-    app.settings = msgspec.structs.replace(
-        before, smtp_url="smtp://127.0.0.1:9", mail_from="pay@example.com", applications=True
+    changed = msgspec.structs.replace(
+        app.settings,
+        smtp_url="smtp://127.0.0.1:9",
+        mail_from="pay@example.com",
+        applications=True,
     )
-    try:
-        wrong = await _wrong_elsewhere(context, page_server)
-    finally:
-        app.settings = before
-    assert wrong == {}
+    monkeypatch.setattr(app, "settings", changed)
+    assert await _violations_without_link(context, page_server) == {}
 
 
-async def _with_lost_passkey(tx: Any, login: people.NewLogin, now: int) -> tuple[str, str]:
-    """Give somebody a passkey that they have lost; paths to a new password and to keep it."""
+async def _lose_passkey(tx: Any, login: people.NewLogin, now: int) -> tuple[str, str]:
+    """Add a passkey and report it lost; return the paths to a new password and to keep the key."""
     person = login.person
     passkey = Passkey(
         id=new_id("pk"), person_id=person.id, credential=person.id.encode(), public_key=b"x",
@@ -314,9 +308,12 @@ async def _with_lost_passkey(tx: Any, login: people.NewLogin, now: int) -> tuple
     return reset.path, keep
 
 
-async def _wrong_elsewhere(context: BrowserContext, page_server: Starlette) -> dict[str, list[Any]]:
-    """Return what is wrong on the pages that no link leads to."""
+async def _violations_without_link(
+    context: BrowserContext, page_server: Starlette
+) -> dict[str, list[Any]]:
+    """Return the violations on pages without a link, by path."""
     app, now, device = page_server.state.app, now_ms(), Device("127.0.0.1", "Test")
+    # Passkeys need a host name instead of an IP address.
     url = page_server.state.settings.public_url.replace("127.0.0.1", "localhost")
     email = address()
 
@@ -328,31 +325,30 @@ async def _wrong_elsewhere(context: BrowserContext, page_server: Starlette) -> d
     )
     reset = await app.db.run(lambda tx: people.offer_new_password(tx, email, now, actor=TESTER))
     email = address()
-    lacking = await people.join(
+    pending_login = await people.join(
         app.db, (await app.db.run(invite)).token, "Bo", PASSWORD, device, now, cost=CHEAP
     )
-    reset_with_factor, keep = await app.db.run(lambda tx: _with_lost_passkey(tx, lacking, now))
+    reset_with_factor, keep = await app.db.run(lambda tx: _lose_passkey(tx, pending_login, now))
     email = address()
-    invited = await app.db.run(invite)
-    page, wrong = await context.new_page(), dict[str, list[Any]]()
+    invitation = await app.db.run(invite)
+    page, violations = await context.new_page(), dict[str, list[Any]]()
     for path, button in (
         ("/apply", ""),
         ("/login", ""),
         ("/login", "/login/passkey/begin"),
         ("/forgot", ""),
-        (invited.path, ""),
+        (invitation.path, ""),
         (reset.path, ""),
         (reset_with_factor, ""),
         (keep, ""),
-        # From here on somebody is logged in, at first without the second factor that they have.
+        # The following pages need a login, the first of them one without its second factor.
         ("/login/factor", ""),
         ("/dashboard", ""),
         ("/security", "/security/authenticator/begin"),
         ("/security", "/security/passkeys/begin"),
     ):
         if path in {"/login/factor", "/dashboard"}:
-            who = login if path == "/dashboard" else lacking
-            await _log_in(context, url, who.token)
+            await _log_in(context, url, (login if path == "/dashboard" else pending_login).token)
         response = await page.goto(url + path)
         assert response is not None
         assert response.status == 200, path
@@ -361,6 +357,6 @@ async def _wrong_elsewhere(context: BrowserContext, page_server: Starlette) -> d
                 await page.locator(f'form[action$="{button}"] button').click()
             assert not page.url.endswith(path), button
         await page.evaluate(_OPEN)
-        if found := await _violations(page):
-            wrong[button or path] = found
-    return wrong
+        if page_violations := await _violations(page):
+            violations[button or path] = page_violations
+    return violations

@@ -1,4 +1,4 @@
-"""Charts as a browser draws them: from the table, in both schemes, under the strict policy."""
+"""Charts as a browser draws them from their tables, in both schemes, under the strict policy."""
 
 import asyncio
 import time
@@ -11,15 +11,14 @@ from playwright.async_api import Browser, BrowserContext, Page, Route
 
 from browser import chart_examples
 from opentill.core.languages import Language, offered
-from opentill.web import assets, translations
+from opentill.web import assets, responses, translations
 from opentill.web.language import Localizer
-from opentill.web.responses import page as answer
 from support.page_checks import DEVICES, LOOKS, SCHEMES, WIDER
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 HOST: Final = "http://127.0.0.1:9"
-# For each chart: whether its first series' colour is there, and whether the table is open.
+# For each chart: whether the colour of its first series is drawn, and whether the table is open.
 DRAWN: Final = """() => [...document.querySelectorAll('figure.chart')].map(figure => {
   const drawn = figure.querySelector('canvas');
   const canvas = document.createElement('canvas');
@@ -31,30 +30,30 @@ DRAWN: Final = """() => [...document.querySelectorAll('figure.chart')].map(figur
   const [r, g, b] = getComputedStyle(probe).color.match(/\\d+/g).map(Number);
   probe.remove();
   const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
-  let found = 0;
+  let count = 0;
   for (let at = 0; at < pixels.length; at += 4)
-    found += pixels[at] === r && pixels[at + 1] === g && pixels[at + 2] === b
+    count += pixels[at] === r && pixels[at + 1] === g && pixels[at + 2] === b
       && pixels[at + 3] === 255;
-  return [figure.id, found > 100, figure.querySelector('details').open];
+  return [figure.id, count > 100, figure.querySelector('details').open];
 })"""
 FITS: Final = """() => Math.abs(document.querySelector('#volume .uplot').clientWidth
   - document.querySelector('#volume .chart-plot').clientWidth) < 2"""
-PATIENCE_S: Final = 20.0
+TIMEOUT_S: Final = 20.0
 ALL_DRAWN: Final = [["volume", True, False], ["rate", True, False], ["hostile", True, False]]
 
 
-async def _comes_to(page: Page, script: str, wanted: object) -> None:
-    """Wait until a script returns what is wanted, and fail with what it returned at last."""
-    until = time.monotonic() + PATIENCE_S
-    while (found := await page.evaluate(script)) != wanted and time.monotonic() < until:
+async def _wait_for_value(page: Page, script: str, expected: object) -> None:
+    """Wait until a script returns the expected value; fail with the last value."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while (value := await page.evaluate(script)) != expected and time.monotonic() < deadline:
         await asyncio.sleep(0.05)
-    assert found == wanted
+    assert value == expected
 
 
 async def _open(context: BrowserContext, language: Language = "en") -> tuple[Page, list[str]]:
-    """Show the page; the list gathers what goes wrong, a breach of the policy too."""
+    """Open the page; return it with the list of its errors, to which the browser adds."""
     page = await context.new_page()
-    wrong: list[str] = []
+    errors: list[str] = []
 
     async def fulfil(route: Route) -> None:
         path = urlsplit(route.request.url).path
@@ -63,42 +62,43 @@ async def _open(context: BrowserContext, language: Language = "en") -> tuple[Pag
             await route.fulfill(body=file.body, content_type=file.media_type)
         else:
             html = chart_examples.page(Localizer("merchant", language))
-            sent = answer(html, language, scripts=True)
-            headers = {key: value for key, value in sent.headers.items() if key != "content-length"}
+            response = responses.page(html, language, scripts=True)
+            headers = dict(response.headers)
+            del headers["content-length"]
             assert "unsafe" not in headers["content-security-policy"]
-            await route.fulfill(body=sent.body, headers=headers)
+            await route.fulfill(body=response.body, headers=headers)
 
     await page.route("**/*", fulfil)
-    page.on("console", lambda message: wrong.append(f"console: {message.text}"))
-    page.on("pageerror", lambda error: wrong.append(f"script: {error}"))
-    page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
+    page.on("console", lambda message: errors.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: errors.append(f"script: {error}"))
+    page.on("dialog", lambda dialog: errors.append(f"dialog: {dialog.message}"))
     await page.goto(f"{HOST}/charts")
-    return page, wrong
+    return page, errors
 
 
 async def test_charts_are_drawn_from_their_tables_in_both_schemes(browser: Browser) -> None:
     context = await browser.new_context(reduced_motion="reduce")
-    page, wrong = await _open(context)
+    page, errors = await _open(context)
     for scheme, device in product(SCHEMES, DEVICES):
         width, height = DEVICES[device]
         await page.set_viewport_size({"width": width, "height": height})
         await page.emulate_media(color_scheme=scheme)
-        # A chart is drawn anew in the frame after a change, which a busy machine lets wait.
+        # A chart is drawn again in the next frame, which may be late on a busy machine.
         await page.wait_for_function(FITS)
-        await _comes_to(page, DRAWN, ALL_DRAWN)
+        await _wait_for_value(page, DRAWN, ALL_DRAWN)
         assert await page.evaluate(LOOKS) == {
             "shown": [scheme, width], "faint": [], "small": [], "wider": 0,
         }, (scheme, device)  # fmt: skip
         assert await page.locator("#volume .uplot").is_visible()
-    place = await page.locator("#rate .u-over").bounding_box()
-    assert place is not None
-    await page.mouse.move(place["x"] + place["width"] - 8, place["y"] + 40)
+    box = await page.locator("#rate .u-over").bounding_box()
+    assert box is not None
+    await page.mouse.move(box["x"] + box["width"] - 8, box["y"] + 40)
     reading = "() => document.querySelector('#rate .chart-reading').textContent"
-    await _comes_to(page, reading, "Mon, Mar 30, 2026 · Payments 2 · Success rate 99.7%")
+    await _wait_for_value(page, reading, "Mon, Mar 30, 2026 · Payments 2 · Success rate 99.7%")
     await page.click("#rate summary")
     assert await page.locator("#rate tbody tr").count() == 30
     assert await page.get_by_role("figure", name="Payments and success rate").is_visible()
-    assert wrong == []
+    assert errors == []
     await context.close()
 
 
@@ -106,20 +106,20 @@ async def test_without_a_script_the_table_is_the_chart(browser: Browser) -> None
     context = await browser.new_context(
         java_script_enabled=False, viewport={"width": 390, "height": 844}
     )
-    page, wrong = await _open(context)
+    page, errors = await _open(context)
     assert await page.locator("#volume td").first.is_visible()
     assert await page.locator("#volume .chart-plot").is_hidden()
-    assert wrong == []
+    assert errors == []
     await context.close()
 
 
 @pytest.mark.parametrize("language", offered("merchant"))
 async def test_charts_speak_the_page_s_language(browser: Browser, language: Language) -> None:
     context = await browser.new_context(viewport={"width": 320, "height": 568})
-    page, wrong = await _open(context, language)
+    page, errors = await _open(context, language)
     assert await page.evaluate(WIDER) <= 0
     assert await page.evaluate(DRAWN) == ALL_DRAWN
     summary = translations.translate("merchant", language, "Show the numbers")
     assert await page.locator("#volume summary").text_content() == summary
-    assert wrong == []
+    assert errors == []
     await context.close()

@@ -1,4 +1,4 @@
-"""The dashboard in a real browser: from the invitation on, passkeys, and how it looks."""
+"""The dashboard in a real browser: invitations, passkeys, and the layout of its pages."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,30 +10,18 @@ from starlette.applications import Starlette
 
 from opentill import merchants, people
 from opentill.db.clock import now_ms
-from opentill.people import NewLink
 from support.console_staff import Human
 from support.page_checks import looked_at
-from support.people import PASSWORD, TESTER, address
+from support.page_members import create_merchant, join
+from support.people import PASSWORD, TESTER
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 PHONE: Final = {"width": 390, "height": 844}
-LOCAL: Final = "localhost"  # browsers make no passkeys for numbers
-
-
-async def _invited(server: Starlette) -> tuple[str, NewLink]:
-    """Make a merchant and invite its owner; the merchant's id and the link."""
-    db = server.state.app.db
-    shop = await db.run(lambda tx: merchants.create(tx, name="Harbour Books", now=now_ms()))
-    link = await db.run(
-        lambda tx: people.invite(
-            tx, address(), now_ms(), merchant_id=shop.id, role="owner", actor=TESTER
-        )
-    )
-    return shop.id, link
 
 
 def _url(server: Starlette) -> str:
-    return str(server.state.settings.public_url).replace("127.0.0.1", LOCAL)
+    """Return an address with a host name: browsers create no passkeys for IP addresses."""
+    return str(server.state.settings.public_url).replace("127.0.0.1", "localhost")
 
 
 @asynccontextmanager
@@ -45,20 +33,13 @@ async def _page(browser: Browser, **options: object) -> AsyncIterator[Page]:
     await context.close()
 
 
-async def _join(page: Page, url: str, link: NewLink) -> None:
-    await page.goto(url + link.path)
-    await page.get_by_label("Your name").fill("Ada Example")
-    await page.get_by_label("New password").fill(PASSWORD)
-    await page.get_by_role("button", name="Accept").click()
-
-
-async def test_an_owner_joins_and_invites_without_any_script(
+async def test_an_owner_joins_and_invites_without_scripts(
     browser: Browser, page_server: Starlette
 ) -> None:
-    shop, link = await _invited(page_server)
+    shop, link = await create_merchant(page_server)
     url = _url(page_server)
     async with _page(browser, java_script_enabled=False) as page:
-        await _join(page, url, link)
+        await join(page, url + link.path)
         assert page.url == f"{url}/dashboard/{shop}/"
         await page.get_by_role("link", name="Team").click()
         await page.get_by_label("E-mail").fill("bob@example.com")
@@ -74,16 +55,14 @@ async def test_an_owner_joins_and_invites_without_any_script(
         assert page.url == f"{url}/dashboard/{shop}/"
 
 
-async def test_pages_of_links_show_only_what_a_person_fills_in(
+async def test_pages_of_links_hide_the_field_for_password_managers(
     browser: Browser, page_server: Starlette
 ) -> None:
-    _, link = await _invited(page_server)
+    _, link = await create_merchant(page_server)
     url = _url(page_server)
     db = page_server.state.app.db
     size = "e => [e.getBoundingClientRect().width, e.getBoundingClientRect().height]"
-    username = (
-        "input[autocomplete=username]"  # for programs that keep passwords: a border is all of it
-    )
+    username = "input[autocomplete=username]"  # hidden except for a border
     async with _page(browser, viewport=PHONE) as page:
         await page.goto(url + link.path)
         assert max(await page.locator(username).evaluate(size)) <= 8
@@ -103,10 +82,10 @@ async def test_pages_of_links_show_only_what_a_person_fills_in(
         assert box["x"] + box["width"] <= label["x"]
 
 
-async def test_the_header_of_somebody_with_two_merchants_keeps_their_name_on_a_line(
+async def test_the_name_of_a_member_of_two_merchants_fits_on_one_line_of_the_header(
     browser: Browser, page_server: Starlette
 ) -> None:
-    _, link = await _invited(page_server)
+    _, link = await create_merchant(page_server)
     url = _url(page_server)
     db = page_server.state.app.db
     owner = await Human.invited(browser, url, link.link.email, url + link.path)
@@ -129,10 +108,10 @@ async def test_the_header_of_somebody_with_two_merchants_keeps_their_name_on_a_l
     await page.context.close()
 
 
-async def test_a_passkey_is_made_and_logs_in_without_a_password(
+async def test_a_passkey_logs_in_without_a_password(
     browser: Browser, page_server: Starlette
 ) -> None:
-    shop, link = await _invited(page_server)
+    shop, link = await create_merchant(page_server)
     url = _url(page_server)
     async with _page(browser) as page:
         devtools = await page.context.new_cdp_session(page)
@@ -150,7 +129,7 @@ async def test_a_passkey_is_made_and_logs_in_without_a_password(
                 }
             },
         )
-        await _join(page, url, link)
+        await join(page, url + link.path)
         await page.goto(f"{url}/security")
         await page.get_by_role("button", name="Add a passkey").click()
         await page.get_by_label("Name").fill("Test key")
@@ -160,12 +139,12 @@ async def test_a_passkey_is_made_and_logs_in_without_a_password(
         assert await page.get_by_text("Test key").first.is_visible()
         await page.context.clear_cookies()
         await page.goto(f"{url}/login")
-        for _ in range(2):  # to the page that asks for it, and there
+        for _ in range(2):  # on the login page, and on the page that it leads to
             await page.get_by_role("button", name="Log in with a passkey").click()
             await page.wait_for_load_state()
         await page.wait_for_url(f"{url}/dashboard/{shop}/")
         await page.context.clear_cookies()
-        await page.goto(f"{url}/login")  # by the password, which is not enough
+        await page.goto(f"{url}/login")  # the password needs a second factor
         await page.get_by_label("E-mail").fill(link.link.email)
         await page.get_by_label("Password").fill(PASSWORD)
         await page.get_by_role("button", name="Log in", exact=True).click()
@@ -182,16 +161,16 @@ async def test_a_passkey_is_made_and_logs_in_without_a_password(
         await page.get_by_text("eve@example.com is invited").wait_for()
 
 
-async def test_every_page_can_be_read_and_pressed_on_every_device(
+async def test_every_page_of_the_dashboard_fits_every_device(
     browser: Browser, page_server: Starlette
 ) -> None:
-    shop, link = await _invited(page_server)
+    shop, link = await create_merchant(page_server)
     url = _url(page_server)
     wrong: list[object] = []
     async with _page(browser) as page:
-        complaints: list[str] = []
-        page.on("console", lambda message: complaints.append(message.text))
-        await _join(page, url, link)
+        messages: list[str] = []
+        page.on("console", lambda message: messages.append(message.text))
+        await join(page, url + link.path)
         await page.goto(f"{url}/security")
         await page.get_by_role("button", name="Set up an authenticator").click()
         paths = (
@@ -208,10 +187,10 @@ async def test_every_page_can_be_read_and_pressed_on_every_device(
             f"/dashboard/{shop}/developers/webhooks",
             f"/dashboard/{shop}/developers/events",
         )
-        # In English test_accessibility.py looks at all pages that links lead to.
+        # test_accessibility.py checks all linked pages in English.
         unlinked = ("/security/authenticator?lang=en", "/dashboard/x?lang=en")
-        for path in (*(f"{one}?lang=zh-Hant" for one in (*paths, "/dashboard/x")), *unlinked):
+        for path in (*(f"{path}?lang=zh-Hant" for path in (*paths, "/dashboard/x")), *unlinked):
             await page.goto(url + path)
             wrong += await looked_at(page)
         assert wrong == []
-        assert [one for one in complaints if "404" not in one] == []
+        assert [message for message in messages if "404" not in message] == []

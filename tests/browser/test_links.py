@@ -1,4 +1,4 @@
-"""Payment links in a real browser: made, gone on from, and looked at on every device."""
+"""Payment links in a real browser: creation, use, and the layout of the pages."""
 
 import pytest
 from playwright.async_api import Browser
@@ -10,7 +10,7 @@ __all__ = ["owner"]
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 
-async def test_a_link_is_made_and_gone_on_from_without_any_script_and_its_pages_can_be_read(
+async def test_a_link_is_created_and_used_without_scripts_on_pages_that_fit_every_device(
     browser: Browser, owner: Owner
 ) -> None:
     context = await owner.context(browser, scripts=False)
@@ -23,7 +23,7 @@ async def test_a_link_is_made_and_gone_on_from_without_any_script_and_its_pages_
     assert await page.get_by_label("Price").get_attribute("aria-invalid") == "true"
     await page.get_by_label("Largest amount").fill("500")
     await page.get_by_role("button", name="Make the link").click()
-    made = page.url.partition("?")[0]
+    link_page = page.url.partition("?")[0]
     link = await page.get_by_role("textbox", name="Payment link").input_value()
     await page.goto(link)
     await page.get_by_label("Amount in USD").fill("4")
@@ -38,16 +38,16 @@ async def test_a_link_is_made_and_gone_on_from_without_any_script_and_its_pages_
     assert await page.get_by_role("link", name="Go on with it").is_visible()
     await context.close()
 
-    looking = await owner.context(browser, scripts=True)
-    page = await looking.new_page()
-    complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text))
+    with_scripts = await owner.context(browser, scripts=True)
+    page = await with_scripts.new_page()
+    messages: list[str] = []
+    page.on("console", lambda message: messages.append(message.text))
     wrong: list[object] = []
-    # In English: test_accessibility.py, and what customers see test_pages_look.py
-    for path in (f"{owner.home}/links", made, link):
+    # test_accessibility.py and test_pages_look.py check them in English.
+    for path in (f"{owner.home}/links", link_page, link):
         await page.goto(f"{path}?lang=zh-Hant")
         await page.evaluate("document.querySelectorAll('main details').forEach(e => e.open = 1)")
         wrong += await looked_at(page)
-    assert complaints == []
-    await looking.close()
+    assert messages == []
+    await with_scripts.close()
     assert wrong == []

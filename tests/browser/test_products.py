@@ -1,4 +1,4 @@
-"""Products and sessions in a real browser: from the first product to a link that can be paid."""
+"""Products and sessions in a real browser: from the first product to the payment page."""
 
 from collections.abc import AsyncIterator
 from typing import Final
@@ -8,10 +8,11 @@ import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page
 from starlette.applications import Starlette
 
-from opentill import merchants, people
+from opentill import people
 from opentill.db.clock import now_ms
 from support.page_checks import looked_at
-from support.people import CHEAP, PASSWORD, TESTER, address
+from support.page_members import create_merchant
+from support.people import CHEAP, PASSWORD
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 PICTURE: Final = "https://pictures.example.com/tea.svg"
@@ -25,12 +26,12 @@ class Owner:
     """A new merchant's owner, logged in."""
 
     def __init__(self, url: str, merchant_id: str, cookie: str) -> None:
-        """``url`` is the dashboard's, ``cookie`` that of the login."""
+        """``cookie`` is the value of the login's cookie."""
         self.home = f"{url}/dashboard/{merchant_id}"
         self.cookie = {"name": "opentill", "value": cookie, "url": url}
 
     async def context(self, browser: Browser, *, scripts: bool) -> BrowserContext:
-        """Open a browser window of theirs, where pictures of the web are drawn by the test."""
+        """Open a browser context with their login, in which the test serves pictures."""
         context = await browser.new_context(java_script_enabled=scripts)
         context.set_default_timeout(10_000)
         await context.add_cookies([self.cookie])  # type: ignore[list-item] # a plain dictionary
@@ -43,17 +44,13 @@ class Owner:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def owner(page_server: Starlette) -> AsyncIterator[Owner]:
-    """Make a merchant with an owner."""
-    db, now = page_server.state.app.db, now_ms()
-    shop = await db.run(lambda tx: merchants.create(tx, name="Harbour Books", now=now))
-    link = await db.run(
-        lambda tx: people.invite(
-            tx, address(), now, merchant_id=shop.id, role="owner", actor=TESTER
-        )
+    """The owner of a new merchant."""
+    merchant_id, link = await create_merchant(page_server)
+    db, browser = page_server.state.app.db, people.Browser("127.0.0.1", "Testfox")
+    login = await people.join(
+        db, link.token, "Ada Example", PASSWORD, browser, now_ms(), cost=CHEAP
     )
-    browser = people.Browser("127.0.0.1", "Testfox")
-    made = await people.join(db, link.token, "Ada Example", PASSWORD, browser, now, cost=CHEAP)
-    yield Owner(str(page_server.state.settings.public_url), shop.id, made.token)
+    yield Owner(str(page_server.state.settings.public_url), merchant_id, login.token)
 
 
 async def _add_tea(page: Page, owner: Owner) -> None:
@@ -70,7 +67,7 @@ async def _add_tea(page: Page, owner: Owner) -> None:
     assert "Green tea, 100 g" in await page.get_by_role("heading", level=1).inner_text()
 
 
-async def test_the_first_session_is_opened_and_ended_without_any_script(
+async def test_the_first_session_is_opened_and_ended_without_scripts(
     browser: Browser, owner: Owner
 ) -> None:
     context = await owner.context(browser, scripts=False)
@@ -95,14 +92,14 @@ async def test_the_first_session_is_opened_and_ended_without_any_script(
     await context.close()
 
 
-async def test_its_pages_can_be_read_and_pressed_on_every_device(
+async def test_pages_of_products_and_sessions_fit_every_device(
     browser: Browser, owner: Owner
 ) -> None:
     context = await owner.context(browser, scripts=True)
     await context.grant_permissions(["clipboard-read", "clipboard-write"])
     page = await context.new_page()
-    complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text))
+    messages: list[str] = []
+    page.on("console", lambda message: messages.append(message.text))
     await _add_tea(page, owner)
     product = page.url.partition("?")[0]
     await page.get_by_role("button", name="Open the session").click()
@@ -111,13 +108,13 @@ async def test_its_pages_can_be_read_and_pressed_on_every_device(
     assert await page.evaluate("navigator.clipboard.readText()") == link
     session = page.url.partition("?")[0]
     wrong: list[object] = []
-    # In English: test_accessibility.py
+    # test_accessibility.py checks them in English.
     for path in (f"{owner.home}/products", product, f"{owner.home}/sessions", session):
         await page.goto(f"{path}?lang=zh-Hant")
         await page.evaluate("document.querySelectorAll('main details').forEach(e => e.open = 1)")
         wrong += await looked_at(page)
     assert wrong == []
-    assert complaints == [
+    assert messages == [  # from the form with a wrong price
         "Failed to load resource: the server responded with a status of 400 (Bad Request)"
-    ]  # the price
+    ]
     await context.close()

@@ -1,6 +1,6 @@
-"""A new owner's first day: from the invitation to a payment, a refund and the keys of the shop.
+"""The first day of a new owner in a browser, once with and once without scripts.
 
-All of it in the browser, once with scripts and once without any.
+It begins with the invitation, and includes a payment, a refund, API keys and an endpoint.
 """
 
 import re
@@ -10,10 +10,8 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 from starlette.applications import Starlette
 
-from opentill import merchants, people
-from opentill.db.clock import now_ms
 from support.books import ledger_violations
-from support.people import PASSWORD, TESTER, address
+from support.page_members import create_merchant, join
 from support.webhook_receiver import receiving
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -28,24 +26,6 @@ async def _menu(page: Page, name: str) -> None:
     await page.get_by_role("navigation", name="Menu").get_by_role("link", name=name).click()
 
 
-async def _invitation(server: Starlette) -> people.NewLink:
-    db = server.state.app.db
-    shop = await db.run(lambda tx: merchants.create(tx, name="Harbour Books", now=now_ms()))
-    made: people.NewLink = await db.run(
-        lambda tx: people.invite(
-            tx, address(), now_ms(), merchant_id=shop.id, role="owner", actor=TESTER
-        )
-    )
-    return made
-
-
-async def _join(page: Page, url: str, link: people.NewLink) -> None:
-    await page.goto(url + link.path)
-    await page.get_by_label("Your name").fill("Ada Example")
-    await page.get_by_label("New password").fill(PASSWORD)
-    await page.get_by_role("button", name="Accept").click()
-
-
 async def _accept_agreement(page: Page) -> None:
     await _menu(page, "Agreement")
     await page.get_by_role("checkbox").check()
@@ -53,8 +33,8 @@ async def _accept_agreement(page: Page) -> None:
     await expect(page.get_by_role("heading", name="is accepted")).to_be_visible()
 
 
-async def _sell(page: Page) -> str:
-    """Make a product and open a session for it; the payment link."""
+async def _open_session(page: Page) -> str:
+    """Create a product and open a session for it; return the address of the payment page."""
     await _menu(page, "Products")
     await page.get_by_label("Name").fill("Tea, 100 g")
     await page.get_by_label("Price").fill("9.99")
@@ -72,7 +52,7 @@ async def _sell(page: Page) -> str:
 
 
 async def _pay(page: Page, link: str) -> None:
-    """Pay as the customer does."""
+    """Pay by card on the payment page."""
     await page.goto(link)
     await page.fill("[autocomplete=email]", "maria@example.com")
     await page.check("[value=CREDIT_CARD]")
@@ -85,7 +65,7 @@ async def _pay(page: Page, link: str) -> None:
 
 
 async def _refund(page: Page) -> None:
-    """Find the payment by the customer's address, and give a part of it back."""
+    """Find the payment by the customer's address, and refund a part of it."""
     await _menu(page, "Payments")
     await page.get_by_role("searchbox").fill("maria@example.com")
     await page.get_by_role("searchbox").press("Enter")
@@ -100,7 +80,7 @@ async def _refund(page: Page) -> None:
 
 
 async def _replace_key(page: Page) -> tuple[str, str]:
-    """Make an API key and replace it by another; both."""
+    """Create an API key and replace it; return the old and the new key."""
     await _menu(page, "Developers")
     await page.get_by_role("main").get_by_role("link", name="API keys").click()
     await page.get_by_label("Name").fill("Shop")
@@ -114,7 +94,7 @@ async def _replace_key(page: Page) -> tuple[str, str]:
 
 
 async def _see_test_event(page: Page, url: str) -> None:
-    """Add an endpoint, send a test event to it, and see that it was taken."""
+    """Add an endpoint, send a test event to it, and see on the page that it was delivered."""
     await _menu(page, "Developers")
     await page.get_by_role("main").get_by_role("link", name="Webhook endpoints").click()
     await page.get_by_label("Address").fill(url)
@@ -122,30 +102,30 @@ async def _see_test_event(page: Page, url: str) -> None:
     if await page.get_by_role("button", name="Send a test event").count() == 0:
         await page.get_by_role("link", name=url).click()
     await _press(page, "Send a test event")
-    taken = page.get_by_text("Your server has taken it.")
-    again = page.get_by_role("link", name="Look again")
+    success = page.get_by_text("Your server has taken it.")
+    reload_link = page.get_by_role("link", name="Look again")
     for _ in range(100):
-        await taken.or_(again).first.wait_for(timeout=PATIENCE_MS)
-        if await taken.count():
+        await success.or_(reload_link).first.wait_for(timeout=PATIENCE_MS)
+        if await success.count():
             return
         await page.wait_for_timeout(200)
         await page.reload()
-    pytest.fail("the test event was not taken")
+    pytest.fail("the test event was not delivered")
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
-async def test_the_first_day_of_a_shop_needs_a_browser_and_nothing_else(
+async def test_the_first_day_of_a_shop_needs_only_a_browser(
     browser: Browser, page_server: Starlette, *, scripts: bool
 ) -> None:
     settings, app = page_server.state.settings, page_server.state.app
-    link = await _invitation(page_server)
+    _, link = await create_merchant(page_server)
     context = await browser.new_context(java_script_enabled=scripts, locale="en-US")
     page = await context.new_page()
     page.set_default_timeout(PATIENCE_MS)
-    await _join(page, settings.public_url, link)
+    await join(page, settings.public_url + link.path)
     home = page.url
     await _accept_agreement(page)
-    await _pay(page, await _sell(page))
+    await _pay(page, await _open_session(page))
     await page.goto(home)
     await _refund(page)
     old, new = await _replace_key(page)
