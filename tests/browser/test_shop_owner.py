@@ -102,7 +102,7 @@ async def _see_test_event(page: Page, url: str) -> None:
     if await page.get_by_role("button", name="Send a test event").count() == 0:
         await page.get_by_role("link", name=url).click()
     await _press(page, "Send a test event")
-    success = page.get_by_text("Your server has taken it.")
+    success = page.get_by_text("Your server accepted it.")
     reload_link = page.get_by_role("link", name="Look again")
     for _ in range(100):
         await success.or_(reload_link).first.wait_for(timeout=PATIENCE_MS)

@@ -26,7 +26,7 @@ async def test_the_result_of_a_test_appears_by_itself_on_a_page_that_fits_every_
     await page.get_by_role("button", name="Add", exact=True).click()
     await page.get_by_text("The endpoint was added.").wait_for()
     await page.get_by_role("button", name="Send a test event").click()
-    await page.get_by_text("Your server has not taken it.").wait_for()  # without a click
+    await page.get_by_text("Your server did not accept it.").wait_for()  # without a click
     wrong: list[object] = []
     for language in ("en", "zh-Hant"):
         await page.goto(f"{page.url.partition('&')[0]}&lang={language}")

@@ -91,7 +91,7 @@ def test_each_role_sees_what_needs_its_attention(shop: Shop) -> None:
         "Open disputes: 1",
         "Webhook endpoints that are disabled: 1",
         "Payouts of the last two weeks that failed: 1",
-        "The merchant services agreement is to be accepted",
+        "Accept the merchant services agreement",
     ):
         assert line in text
     text = text_of(home(person(server, shop.id, "developer"), shop))

@@ -53,7 +53,7 @@ def test_a_refused_request_is_shown_with_its_reason_but_not_its_content(shop: Sh
     text = text_of(html)
     assert "POST /v1/products" in text
     assert "name is required" in text
-    assert "Fields that nobody reads: nmae" in text
+    assert "Unknown fields: nmae" in text
     assert "customerEmail=…&amp;size=…&amp;…" in html
     assert shop.key[-4:] in text  # the hint of the key
     for text in ("example.com", "b.example", "9007199", "hunter2", "abcdefgh", shop.key):

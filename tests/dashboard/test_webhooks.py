@@ -217,14 +217,14 @@ def test_a_test_event_is_sent_and_its_result_is_shown(sender: ApiServer) -> None
         receiver.behave = lambda _: 503
         dispatch(shop, 1)
         page = developer.get(result)
-        assert "Your server has not taken it. Next attempt:" in text_of(page)
+        assert "Your server did not accept it. Next attempt:" in text_of(page)
         assert "HTTP 503 in" in page.text
         assert "http-equiv" not in page.text
         receiver.behave = lambda _: 200
         form = {"form_id": new_form_id(developer, path)}
         second_result = developer.post(f"{path}/test", form).headers["location"]
         dispatch(shop, 2)
-        assert "Your server has taken it" in developer.get(second_result).text
+        assert "Your server accepted it" in developer.get(second_result).text
         assert len(receiver.got) == 2
         assert '"test":true' in receiver.got[1].body.decode()
         pending = text_of(developer.get(path, params={"status": "PENDING"}))

@@ -81,7 +81,7 @@ async def _todo(tx: Tx, request: PageRequest) -> list[Todo]:
         status = agreement.status(agreement.current(request.app.settings), accepted)
         todo.append(
             Todo(
-                N_("The merchant services agreement is to be accepted"),
+                N_("Accept the merchant services agreement"),
                 int(status != "ACCEPTED"),
                 "/agreement",
             )

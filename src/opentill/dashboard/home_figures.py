@@ -107,7 +107,7 @@ class FigureTexts:
     def _compared(self, period: Period) -> Markup:
         moment = self._localizer.moment_in
         return self._gettext(
-            "beside {since} to {until}",
+            "compared with {since} – {until}",
             since=moment(period.before_since, self._zone),
             until=moment(period.before_until, self._zone),
         )

@@ -129,7 +129,9 @@ ENDPOINT_RESULT: Final = {
     "changed": N_("The endpoint was changed."),
     "enabled": N_("The endpoint is enabled. What was pending is sent now."),
     "disabled": N_("The endpoint is disabled."),
-    "rotated": N_("There is a new secret. The old one signs along for 24 hours."),
+    "rotated": N_(
+        "There is a new secret. The old one is still used to sign as well, for 24 hours."
+    ),
     "resent": N_("It is sent again now."),
     "removed": N_("The endpoint was removed."),
 }
@@ -207,8 +209,8 @@ MAIL_STATUS: Final = {
 }
 MAIL_SWITCH: Final = {
     "receipts": N_("Receipts to customers"),
-    "refunds": N_("To customers, what was given back to them"),
-    "digest": N_("To owners and finance, every morning, what the day before brought"),
+    "refunds": N_("Refund confirmations to customers"),
+    "digest": N_("Daily digest to owners and finance, every morning"),
 }
 MAIL_TOPIC: Final = {
     "receipt": N_("Receipt"),
@@ -343,7 +345,7 @@ STANDING_NOTE: Final = {
     "CLOSED": N_("This account is closed."),
 }
 TEST_RESULT: Final = {
-    "SUCCEEDED": N_("Your server has taken it."),
-    "PENDING": N_("Your server has not taken it."),
-    "FAILED": N_("Your server has not taken it. It is not sent any more."),
+    "SUCCEEDED": N_("Your server accepted it."),
+    "PENDING": N_("Your server did not accept it."),
+    "FAILED": N_("Your server did not accept it. It is not sent any more."),
 }
