@@ -9,7 +9,7 @@ import pytest
 
 from opentill.adjustments import KINDS
 from opentill.core.languages import Area, Language, offered
-from opentill.dashboard.labels import ENDPOINT_PART
+from opentill.dashboard.labels import DEVELOPER_PAGE
 from opentill.db.database import Tx
 from opentill.mail import model, rendering, smtp
 from opentill.mail.merchant_templates import MOVEMENT_KIND
@@ -142,7 +142,7 @@ def test_whoever_hears_of_an_endpoint_that_is_off_hears_where_the_rest_is(
     content = msgspec.convert(ENTRY, model.AuditContent)
     message = BY_NAME["endpoint_disabled"].template(content, _context(language))
     text = " ".join(message.paragraphs)
-    assert translate("merchant", language, ENDPOINT_PART["events"]) in text
+    assert translate("merchant", language, DEVELOPER_PAGE["events"]) in text
     assert "/v1/events" in text
 
 

@@ -1,4 +1,4 @@
-"""Texts that the dashboard choose by a value: statuses, kinds, fields in error."""
+"""Texts by value, such as a status or the field of an error."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ ABOUT_BALANCE: Final = {
         "Your rolling reserve: a share of each payment, kept for a time in case of chargebacks."
     ),
 }
-ABOUT_PART: Final = {
+ABOUT_DEVELOPER_PAGE: Final = {
     "keys": N_(
         "Create, replace and revoke the keys that your shop calls the "
         "API with, and see when each was last used."
@@ -95,6 +95,13 @@ DELIVERY_STATUS: Final = {
     "SUCCEEDED": N_("Delivered"),
     "FAILED": N_("Failed"),
 }
+DEVELOPER_PAGE: Final = {
+    "keys": N_("API keys"),
+    "webhooks": N_("Webhook endpoints"),
+    "events": N_("Events"),
+    "requests": N_("Refused requests"),
+    "epay": N_("Epay"),
+}
 DISPUTE_COLUMN: Final = {
     "opened": NC_("dispute", "Opened"),
     "amount": NC_("dispute list", "Disputed"),
@@ -119,10 +126,6 @@ DISPUTE_STATUS: Final = {
     "WON": N_("Won"),
     "LOST": N_("Lost"),
     "RECOVERED": N_("Recovered"),
-}
-ENDPOINT_PART: Final = {
-    "webhooks": N_("Webhook endpoints"),
-    "events": N_("Events"),
 }
 ENDPOINT_RESULT: Final = {
     "added": N_("The endpoint was added. Its secret is below."),
@@ -233,13 +236,6 @@ NOTICE_STATE: Final = {
     "WAITING": N_("Waiting"),
     "DELIVERED": N_("Delivered"),
     "FAILED": N_("Failed"),
-}
-PART: Final = {
-    "keys": N_("API keys"),
-    "webhooks": N_("Webhook endpoints"),
-    "events": N_("Events"),
-    "requests": N_("Refused requests"),
-    "epay": N_("Epay"),
 }
 PAYMENT_COLUMN: Final = {
     "when": N_("Created"),
