@@ -30,7 +30,6 @@ UNCHECKED: Final = (
     "src/opentill/auth",
     "src/opentill/portal",
     "tests/auth",
-    "tests/browser",
     "tests/portal",
     "tests/support",
     "tests/test_words.py",
