@@ -44,7 +44,7 @@ def _link(api_server: ApiServer, mail: Mail) -> str:
     """Return the decrypted link of an invitation."""
     assert mail.secret is not None
     key = api_server.app.settings.secret_key
-    link = encryption.decrypt(key, outbox.purpose(mail.id), mail.secret)
+    link = encryption.decrypt(key, outbox.encryption_purpose(mail.id), mail.secret)
     assert link.startswith("/invite/")
     assert link.encode() not in mail.secret
     assert link not in mail.data
