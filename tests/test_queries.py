@@ -345,8 +345,8 @@ def _statement(module: ModuleType, expression: ast.expr) -> Statement | None:
     """Return the statement that a module's expression names, None if it names none."""
     try:
         value = eval(ast.unparse(expression), dict(vars(module)))  # noqa: S307 - our own source
-    except (NameError, AttributeError):
-        return None  # a function's variable, such as a rule of a list
+    except (NameError, AttributeError, SyntaxError):
+        return None  # a function's variable, such as a rule of a list, or an awaited value
     return value if isinstance(value, Statement) else None
 
 

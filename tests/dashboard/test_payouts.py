@@ -110,6 +110,7 @@ def test_a_returned_payout_tells_the_merchant_to_change_the_bank_account(shop: S
         assert text in page_text
     for language, title in (("zh-Hans", "打款等待中"), ("zh-Hant", "撥款等待中")):
         assert title in page(owner, shop, lang=language)
-    change = (shop.id, NATIONAL, ANN, payouts.HoldRule(rule.secret_key, 0), now + 1)
+    later = server.app.clock() + 1
+    change = (shop.id, NATIONAL, ANN, payouts.HoldRule(rule.secret_key, 0), later)
     server.tx(lambda tx: payouts.change_account(tx, *change))
     assert "Payouts wait" not in page(owner, shop, lang="en")

@@ -61,7 +61,7 @@ async def show_list(request: PageRequest) -> Response:
 
 
 def _query(request: PageRequest) -> str:
-    """Return the query of the list with its question mark, "" if there is none."""
+    """Return the query string of the list with its ``?``, "" if there is none."""
     _, mark, query = request.here().partition("?")
     return mark + query
 

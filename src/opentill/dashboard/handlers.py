@@ -1,4 +1,4 @@
-"""Steps that the handlers of the dashboard share."""
+"""Functions that the handlers of the dashboard share."""
 
 from typing import Final
 from urllib.parse import urlencode

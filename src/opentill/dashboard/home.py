@@ -52,7 +52,7 @@ async def show(request: PageRequest) -> Response:
     start: list[Todo] = []
     if not any(row.ever.payments for row in rows.currencies):
         async with request.app.db.connection() as tx:
-            start = await _steps_to_first_payment(tx, request, newest)
+            start = await _tasks_before_first_payment(tx, request, newest)
     may_see_balance = access.may("balance.read")
     texts = home_figures.FigureTexts(request.localizer, zone, rows, with_balance=may_see_balance)
     return render.page(
@@ -110,13 +110,15 @@ async def _todo(tx: Tx, request: PageRequest) -> list[Todo]:
     return [item for item in todo if item.number]
 
 
-async def _steps_to_first_payment(tx: Tx, request: PageRequest, newest: list[Order]) -> list[Todo]:
-    """Return the steps to the first payment; ``number`` is 1 for a step that is done."""
+async def _tasks_before_first_payment(
+    tx: Tx, request: PageRequest, newest: list[Order]
+) -> list[Todo]:
+    """Return the tasks up to the first payment; ``number`` is 1 for a task that is done."""
     access, merchant_id = request.access, request.access.merchant_id
     product = await products.find_newest_active(tx, merchant_id)
     has_product = product is not None or await products.has_any(tx, merchant_id)
     unpaid = [order for order in newest if order.status == "PENDING"]
-    steps = [
+    tasks = [
         Todo(N_("Add a product"), int(has_product), "/products"),
         Todo(
             N_("Open a checkout session"),
@@ -141,7 +143,7 @@ async def _steps_to_first_payment(tx: Tx, request: PageRequest, newest: list[Ord
                 "/developers/webhooks",
             )
         )
-    return [steps[0], *shop, *steps[1:]]
+    return [tasks[0], *shop, *tasks[1:]]
 
 
 pages: Final = (
