@@ -130,20 +130,24 @@ def _check_owner(permission: "Permission") -> None:
     sys.stderr.write("opentill: as the machine's owner; the audit log says so\n")
 
 
-async def verify(db: "Db", settings: "Settings") -> None:
+def is_claimed() -> bool:
+    """Whether the command needs an identity that the database has to verify."""
+    return _claim is not None and not _claim.as_root
+
+
+async def verify(db: "Db", settings: "Settings", now: int) -> None:
     """Verify the claimed identity against the database. Raises NotAllowed."""
     claim = _claim
-    if claim is None or claim.as_root:
+    if claim is None:
         return
     if claim.login is None:
         if settings.livemode and await _has_staff(db):
             message = "who acts must have logged in: opentill login, or --as-root on this machine"
             raise NotAllowed(message)
         return
-    login = await find(db, claim.login.token, settings)
+    login = await find(db, claim.login.token, settings, now)
     _check_role(login, claim.permission)
     from opentill import people
-    from opentill.cli import session
     from opentill.people import NEED_PROOF
 
     if people.actor_of(login, "").who != claim.login.name:
@@ -151,17 +155,16 @@ async def verify(db: "Db", settings: "Settings") -> None:
         message = f"{_file()} names somebody else than who has logged in: opentill login"
         raise NotAllowed(message)
 
-    if claim.permission in NEED_PROOF and not login.is_proved(await session.now(db)):
+    if claim.permission in NEED_PROOF and not login.is_proved(now):
         message = "your login is older than ten minutes, too old for this: opentill login"
         raise NotAllowed(message)
 
 
-async def find(db: "Db", token: str, settings: "Settings") -> "Login":
+async def find(db: "Db", token: str, settings: "Settings", now: int) -> "Login":
     """Return the active login of a staff member. Raises NotAllowed."""
     from opentill import people
-    from opentill.cli import session
 
-    login = await people.find(db, token, "127.0.0.1", await session.now(db), use="command")
+    login = await people.find(db, token, "127.0.0.1", now, use="command")
     if login is None:
         message = "your login has ended: opentill login"
         raise NotAllowed(message)

@@ -104,7 +104,7 @@ def whoami() -> dict[str, Any]:
     async def work() -> dict[str, Any]:
         settings = session.settings()
         async with session.database(settings) as db:
-            login = await identity.find(db, stored.token, settings)
+            login = await identity.find(db, stored.token, settings, await session.now(db))
         return {
             "loggedIn": True,
             "email": login.email,

@@ -174,7 +174,8 @@ async def database(
     try:
         db = await Db.connect(ready.database_url or "", 2, prepared=ready.db_prepared)
         try:
-            await identity.verify(db, configured)
+            if identity.is_claimed():
+                await identity.verify(db, configured, await now(db))
             yield db
         finally:
             await db.close()
