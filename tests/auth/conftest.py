@@ -1,4 +1,4 @@
-"""Nobody has tried to log in when a test begins."""
+"""Tests start without counted logins."""
 
 from support.people import unlimited
 

@@ -1,4 +1,4 @@
-"""The page on which anybody applies: off by default, bounded, and silent about who is known."""
+"""Applications: off by default, limited by address, and silent about who is known."""
 
 import contextlib
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ FORM = {
 
 
 @contextlib.contextmanager
-def taking(api_server: ApiServer) -> Iterator[Visitor]:
+def accepting_applications(api_server: ApiServer) -> Iterator[Visitor]:
     before = api_server.app.settings
     api_server.app.settings = msgspec.structs.replace(before, applications=True)
     api_server.tx(lambda tx: tx.execute("delete from rate_limit_windows"))
@@ -28,20 +28,20 @@ def taking(api_server: ApiServer) -> Iterator[Visitor]:
         api_server.app.settings = before
 
 
-def waiting(api_server: ApiServer, email: str) -> list[merchants.PendingApplication]:
-    found = api_server.tx(merchants.waiting_applications)
-    return [one for one in found if one.email == email]
+def pending(api_server: ApiServer, email: str) -> list[merchants.PendingApplication]:
+    applications = api_server.tx(merchants.waiting_applications)
+    return [one for one in applications if one.email == email]
 
 
-def test_it_is_not_there_unless_the_operator_takes_applications(api_server: ApiServer) -> None:
+def test_the_page_exists_only_if_the_operator_accepts_applications(api_server: ApiServer) -> None:
     visitor = Visitor(api_server)
     assert visitor.get("/apply").status_code == 404
     assert visitor.post("/apply", FORM).status_code == 404
-    assert waiting(api_server, FORM["email"]) == []
+    assert pending(api_server, FORM["email"]) == []
 
 
-def test_an_application_is_taken_and_waits(api_server: ApiServer) -> None:
-    with taking(api_server) as visitor:
+def test_an_application_waits_for_a_decision(api_server: ApiServer) -> None:
+    with accepting_applications(api_server) as visitor:
         page = visitor.get("/apply").text
         for token in ("organization", "url", "name", "email", "transaction-currency"):
             assert f'autocomplete="{token}"' in page
@@ -49,22 +49,25 @@ def test_an_application_is_taken_and_waits(api_server: ApiServer) -> None:
         sent = visitor.post("/apply", form)
         assert (sent.status_code, sent.headers["location"]) == (303, "/apply?sent=1")
         assert title(visitor.get("/apply?sent=1")) == "Thank you for your application"
-        (one,) = waiting(api_server, "first@example.com")
-        assert (one.merchant_name, one.business) == ("Harbour Books", "Second-hand books\nand maps")
-        assert one.address == "127.0.0.1"
+        (application,) = pending(api_server, "first@example.com")
+        assert (application.merchant_name, application.business) == (
+            "Harbour Books",
+            "Second-hand books\nand maps",
+        )
+        assert application.address == "127.0.0.1"
         foreign = visitor.post("/apply", form, headers={"origin": "https://evil.example"})
         assert foreign.status_code == 403
 
 
-def test_known_addresses_and_repetitions_look_the_same(api_server: ApiServer) -> None:
+def test_the_response_does_not_show_whether_an_address_is_known(api_server: ApiServer) -> None:
     ada = person(api_server, api_server.shop().id, "owner")
-    with taking(api_server) as visitor:
-        answers = [
+    with accepting_applications(api_server) as visitor:
+        responses = [
             visitor.post("/apply", FORM | {"email": email})
             for email in (ada.email, "nobody@example.com", "nobody@example.com")
         ]
-        assert len({(one.status_code, one.headers["location"], one.text) for one in answers}) == 1
-        assert len(waiting(api_server, "nobody@example.com")) == 1
+        assert len({(one.status_code, one.headers["location"], one.text) for one in responses}) == 1
+        assert len(pending(api_server, "nobody@example.com")) == 1
 
 
 @pytest.mark.parametrize(
@@ -78,10 +81,10 @@ def test_known_addresses_and_repetitions_look_the_same(api_server: ApiServer) ->
         ("business", "x" * 2001),
     ],
 )
-def test_what_is_wrong_stands_at_its_field_and_nothing_typed_is_lost(
+def test_an_error_stands_at_its_field_and_the_entries_are_kept(
     api_server: ApiServer, field: str, text: str
 ) -> None:
-    with taking(api_server) as visitor:
+    with accepting_applications(api_server) as visitor:
         refused = visitor.post("/apply", FORM | {field: text})
         assert refused.status_code == 400
         assert f'id="{field}-error"' in refused.text
@@ -90,11 +93,11 @@ def test_what_is_wrong_stands_at_its_field_and_nothing_typed_is_lost(
             assert f'value="{FORM[other]}"' in refused.text
 
 
-def test_an_address_may_send_five_in_a_minute(api_server: ApiServer) -> None:
-    with taking(api_server) as visitor:
+def test_an_address_may_send_five_applications_in_a_minute(api_server: ApiServer) -> None:
+    with accepting_applications(api_server) as visitor:
         forms = [FORM | {"email": f"many{number}@example.com"} for number in range(6)]
-        answers = [visitor.post("/apply", form) for form in forms]
-        assert [one.status_code for one in answers] == [303] * 5 + [429]
-        assert int(answers[-1].headers["retry-after"]) > 0
-        assert 'value="many5@example.com"' in answers[-1].text
-        assert waiting(api_server, "many5@example.com") == []
+        responses = [visitor.post("/apply", form) for form in forms]
+        assert [one.status_code for one in responses] == [303] * 5 + [429]
+        assert int(responses[-1].headers["retry-after"]) > 0
+        assert 'value="many5@example.com"' in responses[-1].text
+        assert pending(api_server, "many5@example.com") == []

@@ -1,4 +1,4 @@
-"""What pages of forms lead to, what they say of their fields, and when a list is filtered."""
+"""Links of pages that a form's POST shows, marks of secret fields, and filters of lists."""
 
 import re
 from pathlib import Path
@@ -12,12 +12,12 @@ from support.people import Visitor, person
 _INPUT: Final = re.compile(r"<input\b[^>]*>")
 
 
-def languages(html: str) -> list[str]:
-    """Return where the links of other languages lead to."""
+def language_links(html: str) -> list[str]:
+    """Return the targets of the links to other languages."""
     return [href.replace("&amp;", "&") for href in re.findall(r'<a href="([^"]*lang=[^"]*)"', html)]
 
 
-def test_the_language_of_a_forms_answer_is_that_of_the_page_it_stands_on(shop: Shop) -> None:
+def test_language_links_after_a_post_lead_to_the_page_with_the_form(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
     here = f"/dashboard/{shop.id}"
     order = shop.order()["id"]
@@ -29,16 +29,16 @@ def test_the_language_of_a_forms_answer_is_that_of_the_page_it_stands_on(shop: S
     ):
         wrong = ada.post(f"{here}/{below}", {"time_zone": "nowhere"})
         assert wrong.status_code == 400, below
-        found = languages(wrong.text)
-        assert [link.partition("?")[0] for link in found] == [f"{here}/{page}"] * 3
-        assert ada.get(found[1]).status_code == 200
+        links = language_links(wrong.text)
+        assert [link.partition("?")[0] for link in links] == [f"{here}/{page}"] * 3
+        assert ada.get(links[1]).status_code == 200
     wrong = ada.post("/security/password", {"current": "no", "password": "no"})
-    assert [link.partition("?")[0] for link in languages(wrong.text)] == ["/security"] * 3
-    listed = ada.get(f"{here}/payments?status=PAID")  # a page that is looked at keeps its query
-    assert all("status=PAID" in link for link in languages(listed.text))
+    assert [link.partition("?")[0] for link in language_links(wrong.text)] == ["/security"] * 3
+    listed = ada.get(f"{here}/payments?status=PAID")  # a page that is read keeps its query
+    assert all("status=PAID" in link for link in language_links(listed.text))
 
 
-def test_the_filters_of_a_list_lead_to_its_page_from_a_refused_form_too(shop: Shop) -> None:
+def test_filters_lead_to_the_list_after_a_refused_post_too(shop: Shop) -> None:
     fin = person(shop.api_server, None, staff_role="finance")
     for place, form, filtered in (
         ("/console/reconciliation", "compare", "which=open"),
@@ -50,7 +50,7 @@ def test_the_filters_of_a_list_lead_to_its_page_from_a_refused_form_too(shop: Sh
         assert fin.get(f"{place}?{filtered}").status_code == 200
 
 
-def test_a_language_and_what_is_said_once_are_no_filters(shop: Shop) -> None:
+def test_language_and_messages_in_the_query_are_no_filters(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
     here = f"/dashboard/{shop.id}/disputes"
     plain, filtered = (
@@ -63,22 +63,21 @@ def test_a_language_and_what_is_said_once_are_no_filters(shop: Shop) -> None:
     assert "Clear" in filtered
 
 
-def test_forms_with_a_password_say_whose_it_is(shop: Shop) -> None:
+def test_forms_with_a_password_name_the_person_for_password_managers(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
 
-    def names(visitor: Visitor, path: str) -> list[str]:
-        found = _INPUT.findall(visitor.get(path).text)
-        return [one for one in found if 'autocomplete="username"' in one]
+    def username_fields(visitor: Visitor, path: str) -> list[str]:
+        fields = _INPUT.findall(visitor.get(path).text)
+        return [one for one in fields if 'autocomplete="username"' in one]
 
-    (field,) = names(ada, "/security")
+    (field,) = username_fields(ada, "/security")
     assert f'value="{ada.email}"' in field
     assert 'class="hidden"' in field
-    assert 'type="hidden"' not in field  # which no keeper of passwords looks at
+    assert 'type="hidden"' not in field  # password managers ignore hidden fields
     assert 'tabindex="-1" aria-hidden="true"' in field
 
 
-def test_every_secret_field_is_marked_as_one() -> None:
-    """By its autocomplete token, which ``portal.py`` reads from the templates."""
+def test_every_secret_field_has_the_autocomplete_token_of_secrets() -> None:
     auth_portal = PORTALS[0]
     assert auth_portal.environment.loader is not None
     source = "".join(
@@ -90,10 +89,10 @@ def test_every_secret_field_is_marked_as_one() -> None:
     codes = re.findall(field + '"text", "one-time-code"', source)
     assert {"password", "current", "proof_password", "login_password"} <= set(passwords)
     assert {"code", "proof_code", "login_code"} <= set(codes)
-    assert {*passwords, *codes, "credential", "proof_credential"} == auth_portal.not_kept
+    assert {*passwords, *codes, "credential", "proof_credential"} == auth_portal.secret_fields
 
 
-def test_no_template_takes_the_name_of_the_translating_function() -> None:
+def test_no_template_binds_the_name_of_gettext() -> None:
     for template in Path(str(opentill.__file__)).parent.rglob("templates/*.html"):
         bindings = re.findall(
             r"{%-?\s*(?:for|set|with)\s+([^%]*?)(?:\bin\b|=)", template.read_text()

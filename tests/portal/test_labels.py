@@ -1,4 +1,4 @@
-"""Tables of texts have a text for each value that pages choose one by."""
+"""Tables of labels have a text for each value."""
 
 import re
 from typing import get_args
@@ -18,7 +18,7 @@ from opentill.portal.portal import Portal
 
 
 @pytest.mark.parametrize(
-    ("table", "rows"),
+    ("table", "values"),
     [
         (shared.ENTRY_TYPE, TYPES),
         (shared.ORDER_STATUS, get_args(Status)),
@@ -29,15 +29,15 @@ from opentill.portal.portal import Portal
         (console.MOVEMENT_KIND, ("payout", *KINDS)),
     ],
 )
-def test_every_row_of_a_table_has_its_text(table: dict[str, str], rows: tuple[str, ...]) -> None:
-    assert set(rows) <= set(table)
+def test_every_value_has_a_label(table: dict[str, str], values: tuple[str, ...]) -> None:
+    assert set(values) <= set(table)
 
 
 _LABELS = re.compile(r"\blabels\.([A-Z_]+)")
 
 
 @pytest.mark.parametrize("portal", PORTALS)
-def test_templates_use_tables_that_their_portal_has(portal: Portal) -> None:
+def test_templates_use_labels_of_their_portal(portal: Portal) -> None:
     loader = portal.environment.loader
     assert loader is not None
     tables = vars(portal.environment.globals["labels"])

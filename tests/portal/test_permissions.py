@@ -1,6 +1,6 @@
-"""Every page × every role × every merchant: who gets in, and who is refused how."""
+"""Every page × every role × own and other merchants: who may open it, how others are refused."""
 
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 import msgspec
 import pytest
@@ -20,19 +20,19 @@ from opentill.portal.model import DASHBOARD_PATH, Page
 from support.api_server import Shop
 from support.people import Visitor, person, title
 
-PAGES: Final = [one for portal in PORTALS for one in portal.pages]
-OF_MERCHANTS: Final = [one for one in PAGES if one.path.startswith("/dashboard/{")]
-OF_CONSOLES: Final = [one for one in PAGES if one.of_console]
-# A permission that only reads ends with one of these.
+PAGES: Final = [page for portal in PORTALS for page in portal.pages]
+MERCHANT_PAGES: Final = [page for page in PAGES if page.path.startswith("/dashboard/{")]
+CONSOLE_PAGES: Final = [page for page in PAGES if page.in_console]
+# Suffixes of permissions that only read.
 READS: Final = (".read", ".export")
 
 
-def _path(one: Page, merchant_id: str) -> str:
-    """Return the page's path with ids in it that nothing has."""
-    path = one.path.replace("{merchant:id}", merchant_id)
+def _path(page: Page[Any], merchant_id: str) -> str:
+    """Return the page's path with ids that do not exist."""
+    path = page.path.replace("{merchant:id}", merchant_id)
     while "{" in path:
-        before, _, rest = path.partition("{")
-        path = f"{before}xx_0000000000000000000000000a{rest.partition('}')[2]}"
+        before, _, after = path.partition("{")
+        path = f"{before}xx_0000000000000000000000000a{after.partition('}')[2]}"
     return path
 
 
@@ -44,8 +44,7 @@ def test_every_permission_has_one_row_with_known_roles() -> None:
         assert rule.members or rule.staff
 
 
-def test_what_takes_a_step_up() -> None:
-    """Keys, secrets, the Epay key, the team, payouts, terms, approvals … take one."""
+def test_dangerous_permissions_need_a_step_up() -> None:
     assert {rule.permission for rule in RULES if rule.proof} == {
         "payouts.account",  # bank accounts
         "keys.manage",
@@ -76,7 +75,7 @@ def test_what_takes_a_step_up() -> None:
     assert "/security/codes" in own
 
 
-def test_what_the_roles_are_for() -> None:
+def test_viewers_only_read_and_owners_have_every_permission() -> None:
     of_members = [rule for rule in RULES if rule.members]
     assert all(member_may("owner", rule.permission) for rule in of_members)
     for rule in of_members:
@@ -93,45 +92,45 @@ def test_what_the_roles_are_for() -> None:
 
 
 def test_every_page_of_a_merchant_and_of_the_console_has_a_permission() -> None:
-    assert OF_MERCHANTS
-    assert OF_CONSOLES
-    for one in PAGES:
-        needs_one = one.path.startswith(DASHBOARD_PATH) or one.of_console
-        assert needs_one == (one.allowed not in {"anyone", "a person"}), one.path
-        if needs_one and one.method == "GET":
-            assert one.allowed.endswith(READS), one.path
-        if needs_one and one.method == "POST":
-            assert not one.allowed.endswith(READS), one.path
+    assert MERCHANT_PAGES
+    assert CONSOLE_PAGES
+    for page in PAGES:
+        needs_permission = page.path.startswith(DASHBOARD_PATH) or page.in_console
+        assert needs_permission == (page.allowed not in {"anyone", "a person"}), page.path
+        if needs_permission:
+            assert page.allowed.endswith(READS) == (page.method == "GET"), page.path
     assert len({(one.method, one.path) for one in PAGES}) == len(PAGES)
 
 
-def _outcome(visitor: Visitor, one: Page, merchant_id: str) -> int:
-    path = _path(one, merchant_id)
-    return (visitor.get(path) if one.method == "GET" else visitor.post(path)).status_code
+def _status(visitor: Visitor, page: Page[Any], merchant_id: str) -> int:
+    path = _path(page, merchant_id)
+    return (visitor.get(path) if page.method == "GET" else visitor.post(path)).status_code
 
 
 @pytest.mark.parametrize("role", MERCHANT_ROLES)
-def test_a_member_gets_what_the_table_says_and_nothing_elsewhere(
+def test_a_member_may_open_the_pages_of_the_role_at_the_own_merchant_only(
     shop: Shop, role: MerchantRole
 ) -> None:
     other = shop.api_server.shop()
     member = person(shop.api_server, shop.id, role)
     wrong = {}
-    for one in OF_MERCHANTS:
-        here, there = (_outcome(member, one, merchant) for merchant in (shop.id, other.id))
-        allowed = member_may(role, one.allowed)  # type: ignore[arg-type]
-        if (here == 403) == allowed or there != 404 or here >= 500:
-            wrong[one.method, one.path] = (here, there)
+    for page in MERCHANT_PAGES:
+        own, others = (_status(member, page, merchant) for merchant in (shop.id, other.id))
+        allowed = member_may(role, page.allowed)  # type: ignore[arg-type]
+        if (own == 403) == allowed or others != 404 or own >= 500:
+            wrong[page.method, page.path] = (own, others)
     assert wrong == {}
 
 
 @pytest.mark.parametrize("role", STAFF_ROLES)
-def test_staff_look_at_every_merchant_and_change_nothing(shop: Shop, role: StaffRole) -> None:
+def test_staff_may_read_every_merchants_pages_and_change_nothing(
+    shop: Shop, role: StaffRole
+) -> None:
     staff = person(shop.api_server, None, staff_role=role)
     wrong = {
         (one.method, one.path): status
-        for one in OF_MERCHANTS
-        for status in [_outcome(staff, one, shop.id)]
+        for one in MERCHANT_PAGES
+        for status in [_status(staff, one, shop.id)]
         if (status == 403) == staff_may(role, one.allowed)  # type: ignore[arg-type]
         or (one.method == "POST" and status != 403)
     }
@@ -145,12 +144,12 @@ def test_staff_look_at_every_merchant_and_change_nothing(shop: Shop, role: Staff
 
 
 @pytest.mark.parametrize("role", STAFF_ROLES)
-def test_staff_get_of_the_console_what_the_table_says(shop: Shop, role: StaffRole) -> None:
+def test_staff_may_open_the_pages_of_their_role_in_the_console(shop: Shop, role: StaffRole) -> None:
     staff = person(shop.api_server, None, staff_role=role)
     wrong = {
         (one.method, one.path): status
-        for one in OF_CONSOLES
-        for status in [_outcome(staff, one, shop.id)]
+        for one in CONSOLE_PAGES
+        for status in [_status(staff, one, shop.id)]
         if (status == 403) == staff_may(role, one.allowed)  # type: ignore[arg-type]
         or status >= 500
     }
@@ -159,47 +158,46 @@ def test_staff_get_of_the_console_what_the_table_says(shop: Shop, role: StaffRol
     assert ('href="/console/audit"' in menu) == staff_may(role, "audit.read")
 
 
-def test_to_whoever_is_not_staff_there_is_no_console(shop: Shop) -> None:
+def test_the_console_does_not_exist_for_members(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
-    answers = {(one.method, one.path): _outcome(ada, one, shop.id) for one in OF_CONSOLES}
-    assert set(answers.values()) == {404}
+    assert {_status(ada, page, shop.id) for page in CONSOLE_PAGES} == {404}
     assert "/console" not in ada.get(f"/dashboard/{shop.id}/").text
 
 
-def test_staff_without_a_second_factor_get_nothing_where_money_is_real(shop: Shop) -> None:
+def test_staff_need_a_second_factor_in_a_live_deployment(shop: Shop) -> None:
     app = shop.api_server.app
     staff = person(shop.api_server, None, staff_role="admin")
     before = app.settings
     app.settings = msgspec.structs.replace(before, gateways=("sandbox", "manual"))
     try:
-        for one in OF_CONSOLES:
-            path = _path(one, shop.id)
-            answer = staff.get(path) if one.method == "GET" else staff.post(path)
-            assert answer.headers.get("location") == "/security?second=1", one.path
+        for page in CONSOLE_PAGES:
+            path = _path(page, shop.id)
+            response = staff.get(path) if page.method == "GET" else staff.post(path)
+            assert response.headers.get("location") == "/security?second=1", page.path
     finally:
         app.settings = before
 
 
-def test_nobody_gets_in_without_logging_in(shop: Shop) -> None:
+def test_pages_need_a_login(shop: Shop) -> None:
     visitor = Visitor(shop.api_server)
-    for one in PAGES:
-        if one.allowed == "anyone":
+    for page in PAGES:
+        if page.allowed == "anyone":
             continue
-        path = _path(one, shop.id)
-        if one.method == "GET":
-            answer = visitor.get(path)
-            assert answer.status_code == 303, one.path
-            assert answer.headers["location"].startswith("/login?next=%2F"), one.path
-        else:  # what was entered is kept: test_expired_session.py
-            answer = visitor.post(path)
-            assert (answer.status_code, title(answer)) == (401, "Please log in again"), one.path
+        path = _path(page, shop.id)
+        if page.method == "GET":
+            response = visitor.get(path)
+            assert response.status_code == 303, page.path
+            assert response.headers["location"].startswith("/login?next=%2F"), page.path
+        else:  # the form is kept: test_kept_forms.py
+            response = visitor.post(path)
+            assert (response.status_code, title(response)) == (401, "Please log in again"), path
 
 
-def test_a_merchant_that_does_not_exist_looks_as_one_of_others(shop: Shop) -> None:
+def test_other_merchants_look_as_if_they_did_not_exist(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
     other = shop.api_server.shop()
     nowhere = "mer_0000000000000000000000000a"
-    answers = [ada.get(f"/dashboard/{one}/") for one in (other.id, nowhere, "mer_x", "x/y/z")]
-    assert {one.status_code for one in answers} == {404}
-    assert {title(one) for one in answers} == {"We cannot find this page"}
-    assert answers[0].text.replace(other.id, "") == answers[1].text.replace(nowhere, "")
+    responses = [ada.get(f"/dashboard/{one}/") for one in (other.id, nowhere, "mer_x", "x/y/z")]
+    assert {one.status_code for one in responses} == {404}
+    assert {title(one) for one in responses} == {"We cannot find this page"}
+    assert responses[0].text.replace(other.id, "") == responses[1].text.replace(nowhere, "")

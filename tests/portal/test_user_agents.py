@@ -1,4 +1,4 @@
-"""What browsers are called."""
+"""Names of browsers."""
 
 import pytest
 
@@ -19,5 +19,5 @@ LIKE = "AppleWebKit/537.36 (KHTML, like Gecko)"
         ("", ""),
     ],
 )
-def test_a_browser_has_the_name_that_people_know(user_agent: str, name: str) -> None:
+def test_a_browser_is_shown_by_name_and_system(user_agent: str, name: str) -> None:
     assert describe(user_agent) == name

@@ -72,7 +72,7 @@ def test_every_page_refuses_an_invalid_form(shop: Shop, name: str) -> None:
     owner = person(shop.api_server, shop.id, "owner")
     admin = person(shop.api_server, None, staff_role="admin")
     for page in (page for page in PAGES if page.method == "POST" and page.path != "/logout"):
-        who = admin if page.of_console else owner
+        who = admin if page.in_console else owner
         status, text = send(who, page_path(page, shop), name)
         assert status < 500, (page.path, text)
         assert status in REFUSED | {403, 404} or not reads_a_form(page), (page.path, status)
@@ -105,7 +105,7 @@ def test_any_query_of_a_page_is_accepted_or_refused(shop: Shop) -> None:
     admin = person(shop.api_server, None, staff_role="admin")
     always = ["after", "before", "done", "from", "next", "opened", "page", "query", "test", "to"]
     for page in (page for page in PAGES if page.method == "GET"):
-        who = admin if page.of_console else owner
+        who = admin if page.in_console else owner
         path = page_path(page, shop)
         names = {*always, *re.findall(r' name="(\w+)"', who.get(path).text)}
         for text in ("a%00b", "%ff%00", "%ed%a0%80", "9" * 300):

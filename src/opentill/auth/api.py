@@ -1,7 +1,4 @@
-"""The table of the pages that dashboard and console share: logging in, links, one's own account.
-
-And the one on which anybody applies to become a merchant.
-"""
+"""The table of the pages of logging in, mailed links, a person's own login and applications."""
 
 from pathlib import Path
 from typing import Final
@@ -10,8 +7,9 @@ from opentill.auth import application, forgotten_password, invitations, login, s
 from opentill.portal import endpoint
 from opentill.portal.model import Page
 from opentill.portal.portal import Portal
+from opentill.portal.request import PageRequest
 
-PAGES: Final[tuple[Page, ...]] = (
+PAGES: Final[tuple[Page[PageRequest], ...]] = (
     *security.pages,
     *login.pages,
     *forgotten_password.pages,

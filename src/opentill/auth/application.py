@@ -1,4 +1,4 @@
-"""``/apply``: anybody asks to become a merchant, where the operator lets them (decision 0083)."""
+"""``/apply``: anybody may apply to become a merchant, if the operator allows it (decision 0083)."""
 
 from typing import Final
 
@@ -12,31 +12,38 @@ from opentill.db import rate_limits
 from opentill.db.database import Tx
 from opentill.merchants import ApplicationForm
 from opentill.portal import render
-from opentill.portal.labels import APPLICATION_ERROR
 from opentill.portal.model import Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-_A_MINUTE: Final = 5  # of an address
+_PER_MINUTE: Final = 5  # applications from an address
 _PATH: Final = "/apply"
 _FIELDS: Final = ApplicationForm.__struct_fields__
-_NOTHING: Final = ApplicationForm(
+_ERRORS: Final = {
+    "merchant": N_("Enter the name of the shop: up to 200 characters on one line"),
+    "website": N_("Enter a whole address such as https://shop.example.com, or nothing"),
+    "business": N_("Say in some words what you sell: up to 2,000 characters"),
+    "currency": N_("Choose a currency of the list"),
+    "name": N_("Enter your name: up to 200 characters on one line"),
+    "email": N_("Enter an e-mail address such as ada@example.com"),
+}
+_EMPTY: Final = ApplicationForm(
     merchant="", currency="USD", name="", email="", website="", business=""
 )
 
 
 def _check_open(request: PageRequest) -> None:
-    """Raise NotFound unless the operator takes applications."""
+    """Raise NotFound unless the operator accepts applications."""
     if not request.app.settings.applications:
         raise NotFound
 
 
 async def show(request: PageRequest) -> Response:
-    """Show the form, or that an application was taken."""
+    """Show the form, or that the application was received."""
     _check_open(request)
     if request.query.get("sent"):
         return render.page(request, "applied.html")
-    return _form(request, _NOTHING)
+    return _form(request, _EMPTY)
 
 
 def _form(
@@ -61,21 +68,21 @@ def _form(
 
 
 async def send(request: PageRequest) -> Response:
-    """Take an application; whoever sends it learns nothing else."""
+    """Store an application. The response does not show who is known."""
     _check_open(request)
     form = await request.form()
     typed = ApplicationForm(
         **{name: form.get(name, "").replace("\r\n", "\n").strip() for name in _FIELDS}
     )
-    errors = _errors(typed)
+    errors = _find_errors(typed)
     if errors:
         return _form(request, typed, 400, errors)
     subject = people.limit_subject(request.browser.address)
 
     async def work(tx: Tx) -> None:
-        if await rate_limits.hit(tx, "apply", subject, _A_MINUTE, request.now) is None:
+        if await rate_limits.hit(tx, "apply", subject, _PER_MINUTE, request.now) is None:
             wait = await rate_limits.retry_after_s(tx, "apply", subject, request.now)
-            raise TooManyRequests(_A_MINUTE, wait)
+            raise TooManyRequests(_PER_MINUTE, wait)
         await merchants.apply(tx, typed, request.now, address=request.browser.address)
 
     try:
@@ -91,20 +98,20 @@ async def send(request: PageRequest) -> Response:
     return render.see_other(request, f"{_PATH}?sent=1")
 
 
-def _errors(typed: ApplicationForm) -> dict[str, str]:
-    """Return a text for each field that is wrong."""
+def _find_errors(typed: ApplicationForm) -> dict[str, str]:
+    """Return a text for each invalid field."""
     errors: dict[str, str] = {}
     for name in _FIELDS:
-        only = msgspec.structs.replace(_FINE, **{name: getattr(typed, name)})
+        tested = msgspec.structs.replace(_VALID, **{name: getattr(typed, name)})
         try:
-            merchants.check_application(only)
+            merchants.check_application(tested)
         except Invalid:
-            errors[name] = APPLICATION_ERROR[name]
+            errors[name] = _ERRORS[name]
     return errors
 
 
-_FINE: Final = msgspec.structs.replace(
-    _NOTHING, merchant="x", name="x", email="x@example.com", business="x"
+_VALID: Final = msgspec.structs.replace(
+    _EMPTY, merchant="x", name="x", email="x@example.com", business="x"
 )
 pages: Final = (
     Page("GET", _PATH, "anyone", show),

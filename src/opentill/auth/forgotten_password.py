@@ -1,7 +1,7 @@
-"""A forgotten password: where there is a mail server, a link is mailed to whoever asks for it.
+"""A forgotten password: a link for a new one is mailed, if there is a mail server.
 
-What the page says, and how long it takes, is the same for every address: whether anybody logs in
-with it is looked up when the message is made.
+The page and its duration are the same for every address, known or not: the address is looked up
+when the mail is written.
 """
 
 from typing import Final
@@ -17,40 +17,40 @@ from opentill.portal.model import Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-_PER_MINUTE: Final = 5  # of one address
+_PER_MINUTE: Final = 5  # requests from an address
 
 
 async def show(request: PageRequest) -> Response:
-    """Show the form; there is none without a mail server. Raises NotFound."""
-    _has_mail(request)
+    """Show the form. Raises NotFound without a mail server."""
+    _check_mail(request)
     return render.page(request, "forgotten.html", email="")
 
 
-def _has_mail(request: PageRequest) -> None:
+def _check_mail(request: PageRequest) -> None:
     if not request.app.settings.sends_mail:
         raise NotFound
 
 
 async def _count(tx: Tx, subject: str, now: int) -> None:
-    """Count a form of an address. Raises TooManyRequests."""
+    """Count a request from an address. Raises TooManyRequests."""
     if await rate_limits.hit(tx, "forgotten", subject, _PER_MINUTE, now) is None:
         wait = await rate_limits.retry_after_s(tx, "forgotten", subject, now)
         raise TooManyRequests(_PER_MINUTE, wait)
 
 
-async def ask(request: PageRequest) -> Response:
-    """Note that somebody wants a link, and say that it is on its way if there is an account."""
-    _has_mail(request)
+async def request_link(request: PageRequest) -> Response:
+    """Have a link mailed, if somebody logs in with the e-mail address."""
+    _check_mail(request)
     form = await request.form()
     email = form.get("email", "")
     subject = people.limit_subject(request.browser.address)
-    # Others at the same address keep nobody out whose browser has logged in to the account before.
-    known = login_cookies.knows(
+    # Others behind the same address cannot lock out a browser that the person has logged in with.
+    is_known_browser = login_cookies.has_logged_in(
         request.app.settings, request.headers, people.normalize_email(email)
     )
 
     async def work(tx: Tx) -> None:
-        if not known:
+        if not is_known_browser:
             await _count(tx, subject, request.now)
         language = request.localizer.language
         await mail.request_new_password(tx, request.app.settings, email, language, request.now)
@@ -70,5 +70,5 @@ async def ask(request: PageRequest) -> Response:
 
 pages: Final = (
     Page("GET", "/forgot", "anyone", show),
-    Page("POST", "/forgot", "anyone", ask),
+    Page("POST", "/forgot", "anyone", request_link),
 )

@@ -1,4 +1,4 @@
-"""The links that people follow: an invitation, and the way to a new password."""
+"""The pages of mailed links: invitations, new passwords, and keeping second factors."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ from opentill.web.translations import N_
 
 
 async def _read(request: PageRequest) -> tuple[Link, Person | None, str]:
-    """Return a link, whom it is for, and the name of the merchant. Raises NotFound."""
+    """Return a link, its person, and the name of its merchant. Raises NotFound."""
     async with request.app.db.connection() as tx:
         link, person = await people.read_link(tx, request.ids["token"], request.now)
         name = ""
@@ -27,10 +27,9 @@ async def _read(request: PageRequest) -> tuple[Link, Person | None, str]:
 
 
 async def show_invitation(request: PageRequest) -> Response:
-    """Show an invitation: the form of a new person, and how a known one accepts.
+    """Show an invitation, with a form for a new person and a way to accept for a known one.
 
-    The page is the same whether or not anybody has an account with the address: whoever invites may
-    see the link.
+    The page does not show whether the e-mail address is known: the sender may see the link.
     """
     return await _invitation(request)
 
@@ -59,7 +58,7 @@ async def _invitation(
 
 
 async def take_invitation(request: PageRequest) -> Response:
-    """Accept an invitation, as a new person or as the one who is logged in."""
+    """Accept an invitation as a new person, or as the person who is logged in."""
     form, token = await request.form(), request.ids["token"]
     link, person, _ = await _read(request)
     login = request.known_login
@@ -71,9 +70,9 @@ async def take_invitation(request: PageRequest) -> Response:
         values = (request.app.db, token, name, password, request.browser, request.now)
         try:
             if own is not None:
-                made = await people.accept_after_reset(*values, login=own)
+                new_login = await people.accept_after_reset(*values, login=own)
             else:
-                made = await people.join(*values)
+                new_login = await people.join(*values)
         except NotFound:
             if person is None or login is not None:
                 raise
@@ -82,8 +81,8 @@ async def take_invitation(request: PageRequest) -> Response:
             return await _invitation(request, name, _errors(problem))
         settings = request.app.settings
         request.new_cookies += [
-            login_cookies.logged_in(settings, made.token),
-            login_cookies.know(settings, request.headers, made.person),
+            login_cookies.logged_in(settings, new_login.token),
+            login_cookies.remember_person(settings, request.headers, new_login.person),
         ]
     if link.merchant_id is None:
         return render.see_other(request, CONSOLE_PATH)
@@ -91,7 +90,7 @@ async def take_invitation(request: PageRequest) -> Response:
 
 
 def _errors(problem: Invalid) -> dict[str, str]:
-    """Return what to say at the field; a password that is long enough is too common."""
+    """Return the text for the invalid field."""
     if problem.field != "password":
         return {"name": N_("Enter your name, at most 200 characters")}
     common = "common" in (problem.reason or "")
@@ -137,10 +136,10 @@ async def _reset(
 
 
 async def choose_password(request: PageRequest) -> Response:
-    """Set the new password, and have the person log in with it."""
+    """Set the new password; the person then logs in with it."""
     form, settings, token = await request.form(), request.app.settings, request.ids["token"]
     try:
-        given = people.NewPassword(
+        new_password = people.NewPassword(
             password=form.get("password", ""),
             browser=request.browser,
             code=form.get("code", ""),
@@ -150,7 +149,7 @@ async def choose_password(request: PageRequest) -> Response:
             enrolls=settings.livemode,
         )
         chosen = await people.choose_password(
-            request.app.db, token, given, settings.secret_key, request.now
+            request.app.db, token, new_password, settings.secret_key, request.now
         )
     except Invalid as problem:
         return await _reset(request, 400, _errors(problem))
@@ -180,7 +179,7 @@ async def choose_password(request: PageRequest) -> Response:
 
 
 async def _proves_passkey(request: PageRequest, credential: str) -> bool:
-    """Return whether the person of the link has used a passkey. Raises WrongCredentials."""
+    """Return whether the link's person used a passkey. Raises WrongCredentials."""
     if not credential:
         return False
     link, person, _ = await _read(request)
@@ -191,18 +190,18 @@ async def _proves_passkey(request: PageRequest, credential: str) -> bool:
     return True
 
 
-# ── factors that are said to be lost, and are not ──
+# ── stopping a reset of factors ──
 
 
 async def show_keep(request: PageRequest) -> Response:
-    """Ask whether somebody's second factors are to stay."""
+    """Ask whether to keep the second factors."""
     async with request.app.db.connection() as tx:
         reset = await people.lost_factors.read_stop_link(tx, request.ids["token"])
     return render.page(request, "keep_factors.html", reset=reset)
 
 
 async def keep(request: PageRequest) -> Response:
-    """Stop the reset of somebody's factors."""
+    """Stop the reset of a person's factors."""
 
     async def work(tx: Tx) -> None:
         reset = await people.lost_factors.read_stop_link(tx, request.ids["token"])

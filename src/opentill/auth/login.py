@@ -10,44 +10,42 @@ from opentill.core.errors import TooManyRequests
 from opentill.db import rate_limits
 from opentill.db.database import Tx
 from opentill.people import passkeys
-from opentill.portal import login_cookies, render
-from opentill.portal.endpoint import FACTOR, passkey_options
-from opentill.portal.labels import FACTOR_ERROR
-from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal import login_cookies, render, step_up
+from opentill.portal.model import CONSOLE_PATH, FACTOR_PATH, Page
 from opentill.portal.request import PageRequest, safe_next
 from opentill.web.translations import N_
 
-_PASSKEYS: Final = 30  # pages that ask a person for one, in a minute
+_PASSKEYS_PER_MINUTE: Final = 30  # pages that ask a person for a passkey
 
 
-async def _first_page(request: PageRequest, person_id: str) -> str:
-    """Return where somebody comes who wanted to go nowhere else: staff to the console."""
+async def _home(request: PageRequest, person_id: str) -> str:
+    """Return the path to open after a login without a destination: for staff the console."""
     async with request.app.db.connection() as tx:
         return CONSOLE_PATH if await people.is_staff(tx, person_id) else "/dashboard"
 
 
 async def show_login(request: PageRequest) -> Response:
-    """Show the form, unless somebody is logged in already."""
+    """Show the form; a person who is logged in already is redirected."""
     if request.known_login is not None:
-        goal = request.next or await _first_page(request, request.login.person_id)
+        goal = request.next or await _home(request, request.login.person_id)
         return render.see_other(request, goal)
     return render.page(request, "login.html", email="", next=request.next)
 
 
 async def log_in(request: PageRequest) -> Response:
-    """Log somebody in, and lead to where they wanted to go."""
+    """Log in and redirect to the requested page."""
     form = await request.form()
     email, goal = form.get("email", ""), safe_next(form.get("next", ""))
     settings = request.app.settings
-    given = people.Credentials(
+    credentials = people.Credentials(
         email=email,
         password=form.get("password", ""),
         browser=request.browser,
         code=form.get("code", ""),
-        cookies=login_cookies.shown_trust(request.headers),
+        cookies=login_cookies.trust_marks(request.headers),
     )
     try:
-        login = await people.log_in(request.app.db, given, settings.secret_key, request.now)
+        login = await people.log_in(request.app.db, credentials, settings.secret_key, request.now)
     except people.FactorsSuspended as suspended:
         wait = request.localizer.duration(max(0, suspended.until - request.now))
         return render.page(
@@ -84,21 +82,21 @@ async def log_in(request: PageRequest) -> Response:
             errors={"email": N_("There were too many attempts. Try again in {wait}")},
             wait=request.localizer.duration(problem.retry_after_s * 1000),
         )
-    request.new_cookies += login_cookies.begun(settings, request.headers, login)
+    request.new_cookies += login_cookies.of_new_login(settings, request.headers, login)
     if login.pending:
         return render.see_other(request, _factor_page(goal))
-    return render.see_other(request, goal or await _first_page(request, login.person.id))
+    return render.see_other(request, goal or await _home(request, login.person.id))
 
 
-# ── the second factor of a login that lacks it ──
+# ── the second factor of a pending login ──
 
 
 def _factor_page(goal: str) -> str:
-    return f"{FACTOR}?next={quote(goal, safe='')}" if goal else FACTOR
+    return f"{FACTOR_PATH}?next={quote(goal, safe='')}" if goal else FACTOR_PATH
 
 
 async def show_factor(request: PageRequest) -> Response:
-    """Show the page on which somebody whose password was right proves their second factor."""
+    """Show the page on which a pending login proves its second factor."""
     return await _factor(request, request.next)
 
 
@@ -119,7 +117,7 @@ async def _factor(
         security = await people.security_of(tx, login, request.now)
         if security.passkeys:
             await _count_passkey(tx, login, request.now)
-        return security, await passkey_options(tx, request, security, login)
+        return security, await step_up.passkey_options(tx, request, security, login)
 
     security, options = await request.app.db.run(work)
     return render.page(
@@ -129,7 +127,7 @@ async def _factor(
 
 
 async def prove_factor(request: PageRequest) -> Response:
-    """Take the proof of a second factor: a passkey, a code, or a recovery code."""
+    """Check the proof of a second factor: a passkey, a code or a recovery code."""
     form, settings, login = await request.form(), request.app.settings, request.pending_login
     goal = safe_next(form.get("next", ""))
     if login is None:
@@ -139,18 +137,20 @@ async def prove_factor(request: PageRequest) -> Response:
             site = request.known_site
             proof = await passkeys.prove(request.app.db, login, credential, site, request.now)
         else:
-            given = people.Credentials(
+            credentials = people.Credentials(
                 email=login.email,
                 password="",
                 code=form.get("code", ""),
                 browser=request.browser,
-                cookies=login_cookies.shown_trust(request.headers),
+                cookies=login_cookies.trust_marks(request.headers),
             )
             key = settings.secret_key
-            proof = await people.prove_code(request.app.db, login, given, key, request.now)
+            proof = await people.prove_code(request.app.db, login, credentials, key, request.now)
     except people.WrongCredentials:
-        field = "passkey" if form.get("credential") else "code"
-        return await _factor(request, goal, 401, {field: FACTOR_ERROR[field]})
+        errors = {"code": N_("This code is wrong or was already used")}
+        if form.get("credential"):
+            errors = {"passkey": N_("This passkey was not accepted. Please try again")}
+        return await _factor(request, goal, 401, errors)
     except TooManyRequests as problem:
         wait = request.localizer.duration(problem.retry_after_s * 1000)
         return await _factor(
@@ -162,9 +162,9 @@ async def prove_factor(request: PageRequest) -> Response:
         )
     request.new_cookies += [
         login_cookies.logged_in(settings, proof.token),
-        login_cookies.know(settings, request.headers, proof.person),
+        login_cookies.remember_person(settings, request.headers, proof.person),
     ]
-    return render.see_other(request, goal or await _first_page(request, login.person_id))
+    return render.see_other(request, goal or await _home(request, login.person_id))
 
 
 # ── a passkey without a password ──
@@ -193,13 +193,13 @@ async def _passkey(
 
 async def _count_passkey(tx: Tx, login: people.Login, now: int) -> None:
     """Count a page that asks a person for their passkey. Raises TooManyRequests."""
-    if await rate_limits.hit(tx, "passkey", login.person_id, _PASSKEYS, now) is None:
+    if await rate_limits.hit(tx, "passkey", login.person_id, _PASSKEYS_PER_MINUTE, now) is None:
         wait = await rate_limits.retry_after_s(tx, "passkey", login.person_id, now)
-        raise TooManyRequests(_PASSKEYS, wait)
+        raise TooManyRequests(_PASSKEYS_PER_MINUTE, wait)
 
 
 async def use_passkey(request: PageRequest) -> Response:
-    """Log in the person whose passkey the browser has used."""
+    """Log in the person of the passkey that the browser has used."""
     form, settings = await request.form(), request.app.settings
     goal, site = safe_next(form.get("next", "")), request.known_site
     credential, browser = form.get("credential", ""), request.browser
@@ -211,8 +211,8 @@ async def use_passkey(request: PageRequest) -> Response:
         return await _passkey(
             request, goal, 401, {"passkey": N_("This passkey was not accepted. Please try again")}
         )
-    request.new_cookies += login_cookies.begun(settings, request.headers, login)
-    return render.see_other(request, goal or await _first_page(request, login.person.id))
+    request.new_cookies += login_cookies.of_new_login(settings, request.headers, login)
+    return render.see_other(request, goal or await _home(request, login.person.id))
 
 
 async def log_out(request: PageRequest) -> Response:
@@ -227,8 +227,8 @@ async def log_out(request: PageRequest) -> Response:
 pages: Final = (
     Page("GET", "/login", "anyone", show_login),
     Page("POST", "/login", "anyone", log_in),
-    Page("GET", FACTOR, "anyone", show_factor),
-    Page("POST", FACTOR, "anyone", prove_factor),
+    Page("GET", FACTOR_PATH, "anyone", show_factor),
+    Page("POST", FACTOR_PATH, "anyone", prove_factor),
     Page("POST", "/login/passkey/begin", "anyone", begin_passkey),
     Page("POST", "/login/passkey", "anyone", use_passkey),
     Page("POST", "/logout", "anyone", log_out),

@@ -1,4 +1,4 @@
-"""One's own account: password, second factor, passkeys, and where one is logged in."""
+"""A person's own security settings: password, second factors, logins, language of mails."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ PLACE: Final = "/security"
 
 
 async def show(request: PageRequest) -> Response:
-    """Show all of it."""
+    """Show the settings."""
     return await _security(request)
 
 
@@ -32,13 +32,13 @@ async def _security(
 
 
 async def change_password(request: PageRequest) -> Response:
-    """Set a new password; the current one is asked for in the same form."""
+    """Set a new password; the form has the current one too."""
     form = await request.form()
     try:
         proof = await people.change_password(
             request.app.db,
             request.login,
-            request.proof(form.get("current", ""), form.get("code", "")),
+            request.credentials(form.get("current", ""), form.get("code", "")),
             form.get("password", ""),
             request.app.settings.secret_key,
             request.now,
@@ -64,19 +64,19 @@ async def change_password(request: PageRequest) -> Response:
     settings = request.app.settings
     request.new_cookies += [
         login_cookies.logged_in(settings, proof.token),
-        login_cookies.know(settings, request.headers, proof.person),
+        login_cookies.remember_person(settings, request.headers, proof.person),
     ]
     return render.see_other(request, f"{PLACE}?done=password")
 
 
 async def confirm(request: PageRequest) -> Response:
-    """Lead back to the page, once the person has proved who they are."""
+    """Return to the page after a step-up."""
     return render.see_other(request, PLACE)
 
 
 async def change_language(request: PageRequest) -> Response:
-    """Set the language of mails to whoever asks for it."""
-    language = mail_language.chosen(request, await request.form())
+    """Set the language of mails to the person."""
+    language = mail_language.choose(request, await request.form())
     if language is None:
         return await _security(request, 400, {"language": N_("Choose one of the languages")})
     await request.app.db.run(
@@ -89,14 +89,14 @@ async def change_language(request: PageRequest) -> Response:
 
 
 async def begin_totp(request: PageRequest) -> Response:
-    """Make a secret that waits to be confirmed."""
+    """Create a secret, which the person has to confirm."""
     key = request.app.settings.secret_key
     await request.app.db.run(lambda tx: second_factor.begin(tx, request.login, key))
     return render.see_other(request, f"{PLACE}/authenticator")
 
 
 async def show_totp(request: PageRequest) -> Response:
-    """Show the secret that waits to be confirmed."""
+    """Show the unconfirmed secret."""
     return await _totp(request)
 
 
@@ -117,7 +117,7 @@ async def _totp(
 
 
 async def draw_totp(request: PageRequest) -> Response:
-    """Draw what an authenticator scans."""
+    """Draw the QR code for an authenticator."""
     settings = request.app.settings
     async with request.app.db.connection() as tx:
         secret = await second_factor.pending_secret(tx, request.login, settings.secret_key)
@@ -127,7 +127,7 @@ async def draw_totp(request: PageRequest) -> Response:
 
 
 async def confirm_totp(request: PageRequest) -> Response:
-    """Use the new authenticator from now on, and show the recovery codes, this once."""
+    """Start to use the new authenticator, and show the recovery codes once."""
     form, key = await request.form(), request.app.settings.secret_key
     code = form.get("code", "")
     try:
@@ -142,7 +142,7 @@ async def confirm_totp(request: PageRequest) -> Response:
 
 
 async def renew_codes(request: PageRequest) -> Response:
-    """Make new recovery codes, and show them this once."""
+    """Create new recovery codes, and show them once."""
     codes = await request.app.db.run(
         lambda tx: second_factor.renew_codes(tx, request.login, request.now)
     )
@@ -154,8 +154,8 @@ def _codes(request: PageRequest, codes: list[str]) -> Response:
 
 
 async def remove_totp(request: PageRequest) -> Response:
-    """Take the authenticator away."""
-    keep_one = _keeps_one(request)
+    """Remove the authenticator."""
+    keep_one = _must_keep_one(request)
     try:
         await request.app.db.run(
             lambda tx: second_factor.remove(tx, request.login, request.now, keep_one=keep_one)
@@ -174,8 +174,8 @@ async def remove_totp(request: PageRequest) -> Response:
     return render.see_other(request, f"{PLACE}?done=authenticator")
 
 
-def _keeps_one(request: PageRequest) -> bool:
-    """Return whether the person must keep a second factor: staff, where money is real."""
+def _must_keep_one(request: PageRequest) -> bool:
+    """Return whether the person must keep a second factor: staff in a live deployment."""
     return request.login.staff_role is not None and request.app.settings.livemode
 
 
@@ -183,7 +183,7 @@ def _keeps_one(request: PageRequest) -> bool:
 
 
 async def begin_passkey(request: PageRequest) -> Response:
-    """Show the page on which the browser makes a passkey."""
+    """Show the page on which the browser creates a passkey."""
     return await _passkey(request)
 
 
@@ -200,7 +200,7 @@ async def _passkey(
 
 
 async def add_passkey(request: PageRequest) -> Response:
-    """Keep the passkey that the browser has made."""
+    """Store the passkey that the browser has created."""
     form, site = await request.form(), request.known_site
     credential, name = form.get("credential", ""), form.get("name", "")
     try:
@@ -217,13 +217,15 @@ async def add_passkey(request: PageRequest) -> Response:
 
 
 async def remove_passkey(request: PageRequest) -> Response:
-    """Take a passkey away."""
+    """Remove a passkey."""
     form = await request.form()
-    which = form.get("id", "")
-    keep_one = _keeps_one(request)
+    passkey_id = form.get("id", "")
+    keep_one = _must_keep_one(request)
     try:
         await request.app.db.run(
-            lambda tx: passkeys.remove(tx, request.login, which, request.now, keep_one=keep_one)
+            lambda tx: passkeys.remove(
+                tx, request.login, passkey_id, request.now, keep_one=keep_one
+            )
         )
     except people.LastFactor:
         return await _security(
@@ -239,15 +241,15 @@ async def remove_passkey(request: PageRequest) -> Response:
     return render.see_other(request, f"{PLACE}?done=passkey")
 
 
-# ── where one is logged in ──
+# ── logins ──
 
 
 async def end_login(request: PageRequest) -> Response:
     """End one of the person's other logins, or all of them."""
     form = await request.form()
-    which = form.get("id", "")
-    if which:
-        await request.app.db.run(lambda tx: people.end_by_id(tx, request.login, which))
+    login_id = form.get("id", "")
+    if login_id:
+        await request.app.db.run(lambda tx: people.end_by_id(tx, request.login, login_id))
     else:
         await request.app.db.run(lambda tx: people.end_others(tx, request.login))
     return render.see_other(request, f"{PLACE}?done=login")

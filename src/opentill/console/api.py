@@ -40,9 +40,10 @@ from opentill.console import (
 from opentill.portal import endpoint
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.portal import Portal
+from opentill.portal.request import PageRequest
 
 # The menu has this order.
-PAGES: Final[tuple[Page, ...]] = (
+PAGES: Final[tuple[Page[PageRequest], ...]] = (
     *home.pages,
     *needs.pages,
     *provider_reports.pages,

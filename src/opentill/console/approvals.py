@@ -58,7 +58,7 @@ async def _page(
 
 def approver(request: PageRequest) -> Approver:
     """Return the person who approves, with a check of who has logged in in their browser."""
-    knows = partial(login_cookies.knows, request.app.settings, request.headers)
+    knows = partial(login_cookies.has_logged_in, request.app.settings, request.headers)
     return Approver(people.actor_of(request.login, "").who, knows)
 
 

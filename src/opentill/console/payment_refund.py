@@ -4,48 +4,92 @@ Unlike members, staff give a reason for the audit log, and may override the merc
 to refund if it is switched off.
 """
 
-from functools import partial
-from typing import Final
+from collections.abc import Mapping
 
 from starlette.responses import Response
 
-from opentill import orders, people
+from opentill import approvals, merchants, orders, people
 from opentill.console.payments import PLACE
+from opentill.core.errors import Conflict, Invalid, KeyReused, Unavailable
 from opentill.db.database import Tx
-from opentill.merchants import Actor
 from opentill.orders import Order
-from opentill.portal import refund_form
-from opentill.portal.refund_form import Way
+from opentill.portal import form_ids, refund_form, render
+from opentill.portal.refund_form import Refusal
 from opentill.portal.request import PageRequest
-
-
-async def _find(tx: Tx, request: PageRequest) -> Order:
-    return await orders.find_anywhere(tx, request.ids["order"])
-
-
-def _actor(request: PageRequest, reason: str) -> Actor:
-    return people.actor_of(request.login, reason)
-
-
-def _page(_request: PageRequest, order: Order) -> str:
-    return f"{PLACE}/{order.id}"
-
-
-def _done(_refund_id: str) -> str:
-    return "?done=refund"
-
-
-_WAY: Final = Way(
-    permission="orders.refund", find=_find, actor=_actor, page=_page, done=_done, of_staff=True
-)
+from opentill.web.translations import N_
 
 
 async def show_refund_form(request: PageRequest) -> Response:
     """Show the form, and record the visit in the audit log. Raises NotFound."""
+    order = await _find_order(request)
+    await people.visit(request.app.db, request.login, order.merchant_id, request.now)
+    return await _page(request, request.query.get("amount"))
+
+
+async def create_refund(request: PageRequest) -> Response:
+    """Refund the confirmed amount or ask a second person for it, once for each form."""
+    form, order = await request.form(), await _find_order(request)
+    amount, merchant_id = form.get("amount", ""), order.merchant_id
+    refusal = refund_form.check(form, order, reason_required=True)
+    if refusal is not None:
+        return await _page(request, amount, form, refusal)
+    action_request = approvals.ActionRequest(
+        action="refund",
+        merchant_id=merchant_id,
+        subject=order.id,
+        actor=people.actor_of(request.login, form.get("reason", "").strip()),
+        refund=approvals.RefundDetails(amount=amount.strip(), forced=form.get("force") == "yes"),
+    )
+    rules = approvals.Rules.from_settings(request.app.settings)
+
+    async def work(tx: Tx) -> str:
+        await merchants.lock(tx, merchant_id)  # this and the next before the order, as everywhere
+        await merchants.lock_audit_log(tx)
+        locked = await orders.lock(tx, merchant_id, order.id)
+        await refund_form.check_figures(tx, locked, form, request.now)
+        return (await approvals.perform(tx, action_request, rules, request.now)).id
+
+    try:
+        result_id = await form_ids.run_once(request, work)
+    except (refund_form.Stale, KeyReused, Invalid) as problem:
+        refusal = refund_form.refusal_of(request, order, problem)
+    except merchants.CapabilityOff:
+        refusal = Refusal(
+            403, {"force": N_("Refunds are switched off. Confirm that you refund all the same")}
+        )
+    except (Conflict, Unavailable):
+        return refund_form.unknown_page(request, form, _path(order), by_staff=True)
+    else:
+        waits = result_id.startswith("areq_")
+        result = f"?waits={result_id}" if waits else "?done=refund"
+        return render.see_other(request, _path(order) + result)
+    return await _page(request, amount, form, refusal)
+
+
+async def _page(
+    request: PageRequest,
+    amount: str | None,
+    form: Mapping[str, str] | None = None,
+    refusal: Refusal | None = None,
+) -> Response:
+    async with request.app.db.snapshot() as tx:
+        order = await orders.find_anywhere(tx, request.ids["order"])
+        preview = await refund_form.preview(tx, order, amount, request.now)
+    return refund_form.page(
+        request,
+        preview,
+        _path(order),
+        may_refund=request.may("orders.refund"),
+        by_staff=True,
+        form=form,
+        refusal=refusal,
+    )
+
+
+async def _find_order(request: PageRequest) -> Order:
     async with request.app.db.connection() as tx:
-        merchant_id = (await _find(tx, request)).merchant_id
-    await people.visit(request.app.db, request.login, merchant_id, request.now)
-    return await refund_form.show(request, _WAY)
+        return await orders.find_anywhere(tx, request.ids["order"])
 
 
-create_refund: Final = partial(refund_form.create, way=_WAY)
+def _path(order: Order) -> str:
+    return f"{PLACE}/{order.id}"

@@ -115,7 +115,7 @@ async def change_status(request: PageRequest) -> Response:
     merchant_id, notes, now = request.merchant_id, form.get("notes", ""), request.now
 
     async def approve(tx: Tx) -> _Invitation:
-        language, settings = mail_language.chosen(request, form), request.app.settings
+        language, settings = mail_language.choose(request, form), request.app.settings
         if language is None:
             raise _Refused("language", N_("Choose one of the languages"))
         approved = await onboarding.approve(

@@ -31,9 +31,10 @@ from opentill.dashboard import (
 from opentill.portal import endpoint
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.portal import Portal
+from opentill.portal.request import PageRequest
 
 # The menu has the order of this table.
-PAGES: Final[tuple[Page, ...]] = (
+PAGES: Final[tuple[Page[PageRequest], ...]] = (
     *home.pages,
     *payments_list.pages,
     *payment.pages,

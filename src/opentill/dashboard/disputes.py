@@ -62,7 +62,7 @@ async def show_list(request: PageRequest) -> Response:
 
 def _query(request: PageRequest) -> str:
     """Return the query string of the list with its ``?``, "" if there is none."""
-    _, mark, query = request.here().partition("?")
+    _, mark, query = request.url().partition("?")
     return mark + query
 
 

@@ -13,7 +13,7 @@ from opentill.db.database import Tx
 from opentill.portal import form_ids, payment_details, payment_facts, render
 from opentill.portal.labels import PAYMENT_METHOD
 from opentill.portal.model import DASHBOARD_PATH, Page
-from opentill.portal.payment_details import amounts
+from opentill.portal.payment_details import amount_formatter
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
@@ -64,7 +64,7 @@ async def receipt(request: PageRequest) -> Response:
         payment=payment,
         order=order,
         zone=payment.zone,
-        amount=amounts(localizer),
+        amount=amount_formatter(localizer),
         refunds=refunds,
         earlier_minor=order.refunded_minor - sum(refund.amount_minor for refund in refunds),
         balance_minor=order.amount_minor - order.refunded_minor,

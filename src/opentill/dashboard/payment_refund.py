@@ -1,42 +1,104 @@
-"""Refunding a payment as the merchant: ``portal/refund_form.py``."""
+"""The page on which a merchant refunds a payment."""
 
-from functools import partial
+from collections.abc import Mapping
+from decimal import Decimal
 from typing import Final
 
-from opentill import orders, people
-from opentill.core.errors import NotPermitted
+from starlette.responses import Response
+
+from opentill import merchants, orders, people, refunds
+from opentill.core import money
+from opentill.core.errors import Conflict, Invalid, KeyReused, NotPermitted, Unavailable
 from opentill.db.database import Tx
-from opentill.merchants import Actor
 from opentill.orders import Order
-from opentill.portal import refund_form
-from opentill.portal.refund_form import Way
+from opentill.portal import form_ids, refund_form, render, step_up
+from opentill.portal.refund_form import Refusal
 from opentill.portal.request import PageRequest
+from opentill.refunds import RefundBody
 
 _REASON: Final = "on the page of a refund"
 
 
-async def _find(tx: Tx, request: PageRequest) -> Order:
+async def show(request: PageRequest) -> Response:
+    """Ask how much to refund and, once the query has an amount, show what that would move."""
+    return await _page(request, request.query.get("amount"))
+
+
+async def create(request: PageRequest) -> Response:
+    """Refund the confirmed amount, once for each form."""
+    form, merchant_id = await request.form(), request.merchant_id
+    async with request.app.db.connection() as tx:
+        order = await _find_order(tx, request)
+    amount = form.get("amount", "")
+    refusal = refund_form.check(form, order)
+    if refusal is not None:
+        return await _page(request, amount, form, refusal)
+    if _needs_proof(request, order, amount):
+        response = await step_up.require(request)
+        if response is not None:
+            return response
+    actor = people.actor_of(request.login, _REASON)
+    body = RefundBody(amount=amount.strip(), reason=form.get("reason", "").strip())
+
+    async def work(tx: Tx) -> str:
+        # These lock the merchant and the head of the audit log, which come before the order.
+        await merchants.require(tx, merchant_id, "refund")
+        await merchants.record_audit(tx, actor, "orders refund", merchant_id, order.id, request.now)
+        locked = await orders.lock(tx, merchant_id, order.id)
+        await refund_form.check_figures(tx, locked, form, request.now)
+        refund = await refunds.create(
+            tx, merchant_id, order.id, body, request.now, source=locked.source
+        )
+        return refund.id
+
+    try:
+        refund_id = await form_ids.run_once(request, work)
+    except (refund_form.Stale, KeyReused, Invalid) as problem:
+        refusal = refund_form.refusal_of(request, order, problem)
+    except merchants.CapabilityOff:
+        refusal = Refusal(403, {})  # the page says why
+    except (Conflict, Unavailable):
+        return refund_form.unknown_page(request, form, _path(order))
+    else:
+        return render.see_other(request, f"{_path(order)}?refund={refund_id}")
+    return await _page(request, amount, form, refusal)
+
+
+async def _page(
+    request: PageRequest,
+    amount: str | None,
+    form: Mapping[str, str] | None = None,
+    refusal: Refusal | None = None,
+) -> Response:
+    async with request.app.db.snapshot() as tx:
+        order = await _find_order(tx, request)
+        preview = await refund_form.preview(tx, order, amount, request.now)
+    return refund_form.page(
+        request,
+        preview,
+        _path(order),
+        may_refund=request.may("payments.refund"),
+        form=form,
+        refusal=refusal,
+    )
+
+
+async def _find_order(tx: Tx, request: PageRequest) -> Order:
     order = await orders.find(tx, request.merchant_id, request.ids["order"])
     if not request.may("payments.refund"):
         raise NotPermitted
     return order
 
 
-def _actor(request: PageRequest, _reason: str) -> Actor:
-    return people.actor_of(request.login, _REASON)
+def _path(order: Order) -> str:
+    return f"/dashboard/{order.merchant_id}/payments/{order.id}"
 
 
-def _page(request: PageRequest, order: Order) -> str:
-    return f"/dashboard/{request.merchant_id}/payments/{order.id}"
-
-
-_WAY: Final = Way(
-    permission="payments.refund",
-    find=_find,
-    actor=_actor,
-    page=_page,
-    done="?refund={}".format,
-    of_staff=False,
-)
-show: Final = partial(refund_form.show, way=_WAY)
-create: Final = partial(refund_form.create, way=_WAY)
+def _needs_proof(request: PageRequest, order: Order, amount: str) -> bool:
+    """Return whether a refund is above the setting from which on it needs a step-up."""
+    limit = request.app.settings.refund_proof_above
+    try:
+        minor = money.parse(amount.strip(), order.currency)
+    except ValueError:
+        return False  # the quote refuses it
+    return limit is not None and Decimal(minor).scaleb(-money.exponent(order.currency)) > limit

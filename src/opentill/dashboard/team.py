@@ -58,7 +58,7 @@ def _role(form: dict[str, str]) -> MerchantRole | None:
 async def invite(request: PageRequest) -> Response:
     """Invite somebody. The link is shown once if no mail server can send it."""
     form, role = await request.form(), _role(await request.form())
-    language = mail_language.chosen(request, form)
+    language = mail_language.choose(request, form)
     entries = {"email": form.get("email", ""), "language": language or ""}
     if role is None:
         return await _team(request, 400, {"role": N_("Choose one of the roles")}, **entries)

@@ -65,7 +65,7 @@ async def show(request: PageRequest) -> Response:
         ],
         test=test,
         done=lists.choice(request, "done", _DONE),
-        refresh={"after_s": _REFRESH_S, "address": request.here()} if is_pending else None,
+        refresh={"after_s": _REFRESH_S, "address": request.url()} if is_pending else None,
     )
 
 

@@ -1,7 +1,8 @@
-"""The bank account that a merchant's payouts go to: its last characters, and a form for another.
+"""The bank account for a merchant's payouts, and the form that replaces it.
 
-The form says which version it changes, so that two people do not undo each other's work unseen. The
-whole number is never shown again. Owners have it in the dashboard, staff in the console.
+The form has the version that it changes, so that nobody overwrites another person's change unseen.
+Only the last characters of the number are shown. Owners use the dashboard's page, staff the
+console's.
 """
 
 from typing import Final
@@ -17,21 +18,21 @@ from opentill.people import Permission
 from opentill.portal import render
 from opentill.portal.labels import BANK_ACCOUNT_ERROR
 from opentill.portal.request import PageRequest
-from opentill.web.translations import N_
 
 _ADDRESS: Final = ("street", "building", "postcode", "town", "addresscountry")
 _FIELDS: Final = ("holder", "account", "country", "bic", "clearing", *_ADDRESS, "reason")
+# Fields of bank accounts that the form names otherwise.
 _NAMES: Final = {
     "bankCode": "clearing", "postCode": "postcode", "addressCountry": "addresscountry",
 }  # fmt: skip
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where it is shown: who changes it there, and why if the form does not ask for a reason."""
+    """How a portal shows the page."""
 
-    permission: Permission
+    permission: Permission  # to replace the account
     zone: ZoneInfo | None = None  # None: the merchant's
-    reason: str = ""
+    reason: str = ""  # for the audit log; "": the form has a field for it
 
 
 async def show(
@@ -41,7 +42,7 @@ async def show(
     errors: dict[str, str] | None = None,
     typed: dict[str, str] | None = None,
 ) -> Response:
-    """Show where payouts go, with a form for whoever may change it. Raises NotFound."""
+    """Show the account, and the form if the person may replace it. Raises NotFound."""
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         stored = await payouts.find_account(tx, request.merchant_id)
@@ -64,12 +65,12 @@ async def show(
 
 
 async def save(request: PageRequest, place: Place) -> Response:
-    """Send payouts to another account from now on. Raises NotFound."""
+    """Replace the account from now on. Raises NotFound."""
     form = await request.form()
     typed = {name: form.get(name, "") for name in _FIELDS}
     reason = place.reason or typed["reason"].strip()
-    settings, seen = request.app.settings, form.get("version", "")
-    version = int(seen) if seen.isascii() and seen.isdecimal() and len(seen) < 9 else -1  # noqa: PLR2004 - digits
+    settings, shown = request.app.settings, form.get("version", "")
+    version = int(shown) if shown.isascii() and shown.isdecimal() and len(shown) < 9 else -1  # noqa: PLR2004 - digits
     rule = payouts.HoldRule(settings.secret_key, settings.bank_account_hold_days)
     try:
         account = bankaccounts.check_account(
@@ -94,18 +95,7 @@ async def save(request: PageRequest, place: Place) -> Response:
             )
         )
     except merchants.Stale:
-        return await show(
-            request,
-            place,
-            409,
-            {
-                "account": N_(
-                    "Somebody else has changed the account since you opened this "
-                    "page. Nothing was saved; above is the account now."
-                )
-            },
-            typed,
-        )
+        return await show(request, place, 409, {"account": BANK_ACCOUNT_ERROR["stale"]}, typed)
     except Invalid as problem:
         field = _NAMES.get(str(problem.field), str(problem.field))
         return await show(request, place, 400, {field: BANK_ACCOUNT_ERROR[field]}, typed)

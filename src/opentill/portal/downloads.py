@@ -1,4 +1,4 @@
-"""Files as responses of pages: what goes wrong at the beginning of one still gets a page."""
+"""Files as responses of pages. An error before the first chunk still gets a page."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -12,25 +12,27 @@ from opentill.http.responses import Download, send_download
 
 
 async def file(download: Download) -> Response:
-    """Return a file that is streamed. Raises what making its first chunk raises."""
+    """Stream a file. Raises as its first chunk does."""
     first = await anext(download.chunks, b"")
-    return _File(msgspec.structs.replace(download, chunks=_whole(first, download.chunks)))
+    return _File(msgspec.structs.replace(download, chunks=_prepend(first, download.chunks)))
 
 
 async def table(name: str, chunks: AsyncGenerator[bytes, None]) -> Response:
-    """Return a table as CSV, for spreadsheets. Raises what making its first chunk raises."""
+    """Stream a table as CSV for spreadsheets. Raises as its first chunk does."""
     return await file(Download(csvfile.CONTENT_TYPE, name, csvfile.with_bom(chunks)))
 
 
-async def _whole(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    async with aclosing(rest):
+async def _prepend(
+    first: bytes, others: AsyncGenerator[bytes, None]
+) -> AsyncGenerator[bytes, None]:
+    async with aclosing(others):
         yield first
-        async for chunk in rest:
+        async for chunk in others:
             yield chunk
 
 
 class _File(Response):
-    """A download; it takes no other headers than its own."""
+    """A download, which sends its own headers only."""
 
     def __init__(self, download: Download) -> None:
         super().__init__(b"")

@@ -1,9 +1,9 @@
-"""Forms that outlive a login: what was entered is kept, and only who entered it sends it.
+"""Forms that outlive a login (decision 0076).
 
-A form says whom it was shown to (``portal.py`` puts that into each). If the login has ended when it
-comes, its fields are kept in a page that asks for the login, and it goes on once the same person is
-logged in, there or in another tab. A form that somebody else was shown does nothing: whoever is
-logged in now gets its page afresh.
+Every form has a field with the person to whom it was shown (``portal.py``). If the login has ended
+when the form arrives, the response is a page that asks for the login and keeps the fields; the form
+is accepted once the same person has logged in, there or in another tab. If another person is logged
+in, the form does nothing, and its page is shown again.
 """
 
 from typing import Final
@@ -12,12 +12,7 @@ from urllib.parse import quote, urlsplit
 from starlette.responses import Response
 
 from opentill import people
-from opentill.core.errors import (
-    Invalid,
-    PayloadTooLarge,
-    TooManyRequests,
-    UnsupportedMediaType,
-)
+from opentill.core.errors import Invalid, PayloadTooLarge, TooManyRequests, UnsupportedMediaType
 from opentill.portal import login_cookies, render
 from opentill.portal.request import PageRequest, safe_next
 from opentill.web.translations import N_
@@ -26,26 +21,25 @@ from opentill.web.translations import N_
 _EMAIL: Final = "login_email"
 _PASSWORD: Final = "login_password"  # noqa: S105 - a name
 _CODE: Final = "login_code"
-_FROM: Final = "login_from"  # the page that the form is on
+_FROM: Final = "login_from"  # the page with the form
 
 
 async def check(request: PageRequest) -> Response | None:
-    """Return None if the form may be taken: whom it was shown to is logged in, perhaps just now.
+    """Return None if the person to whom the form was shown is logged in, perhaps by this form.
 
-    Otherwise return what is shown in its place.
+    Otherwise return the response.
     """
     try:
         form = await request.form()
     except (Invalid, PayloadTooLarge, UnsupportedMediaType):
-        # Nothing that could be kept. What reads it says what is wrong with it.
+        # An unreadable form has no fields to keep. Its handler reports the error.
         return _to_login(request) if request.known_login is None else None
-    given = {name: form.pop(name, None) for name in (_EMAIL, _PASSWORD, _CODE, _FROM)}
-    page = given[_FROM] or _page_of(request)
+    entries = {name: form.pop(name, None) for name in (_EMAIL, _PASSWORD, _CODE, _FROM)}
+    page = entries[_FROM] or _referring_page(request)
     if request.known_login is None:
-        asked = await _log_in(request, given, page)
-        if asked is not None:
-            return asked
-    elif request.sender in {"", request.login.person_id}:  # programs know of no such field
+        if (response := await _log_in(request, entries, page)) is not None:
+            return response
+    elif request.sender in {"", request.login.person_id}:  # programs lack the field
         return None
     if request.sender == request.login.person_id:
         return None
@@ -53,8 +47,8 @@ async def check(request: PageRequest) -> Response | None:
     return render.see_other(request, f"{path}{'&' if '?' in path else '?'}other_person=1")
 
 
-def _page_of(request: PageRequest) -> str:
-    """Return the page that the form was on, without the base: browsers send its address along."""
+def _referring_page(request: PageRequest) -> str:
+    """Return the page with the form, without the base; "" if the browser does not send it."""
     try:
         address = urlsplit(request.headers.get(b"referer", b"").decode("latin-1"))
     except ValueError:  # such as "http://[::1"
@@ -64,12 +58,14 @@ def _page_of(request: PageRequest) -> str:
 
 
 def _to_login(request: PageRequest) -> Response:
-    return render.see_other(request, f"/login?next={quote(_page_of(request), safe='')}")
+    return render.see_other(request, f"/login?next={quote(_referring_page(request), safe='')}")
 
 
-async def _log_in(request: PageRequest, given: dict[str, str | None], page: str) -> Response | None:
-    """Log in whoever has filled the page that asks for it; else show that page."""
-    email, password = given[_EMAIL] or "", given[_PASSWORD]
+async def _log_in(
+    request: PageRequest, entries: dict[str, str | None], page: str
+) -> Response | None:
+    """Log in by the page that asks for it, or return that page."""
+    email, password = entries[_EMAIL] or "", entries[_PASSWORD]
     settings = request.app.settings
     errors, wait, status = dict[str, str](), "", 401
     if password or email:
@@ -77,8 +73,8 @@ async def _log_in(request: PageRequest, given: dict[str, str | None], page: str)
             email=email,
             password=password or "",
             browser=request.browser,
-            code=given[_CODE] or "",
-            cookies=login_cookies.shown_trust(request.headers),
+            code=entries[_CODE] or "",
+            cookies=login_cookies.trust_marks(request.headers),
         )
         try:
             login = await people.log_in(
@@ -98,19 +94,13 @@ async def _log_in(request: PageRequest, given: dict[str, str | None], page: str)
             errors, status = {_EMAIL: N_("There were too many attempts. Try again in {wait}")}, 429
             wait = request.localizer.duration(problem.retry_after_s * 1000)
         else:
-            request.new_cookies += login_cookies.begun(settings, request.headers, login)
-            found = await people.find(
+            request.new_cookies += login_cookies.of_new_login(settings, request.headers, login)
+            active_login = await people.find(
                 request.app.db, login.token, request.browser.address, request.now
             )
-            request.admit(found)
+            request.admit(active_login)
             if not login.pending:
-                return _to_login(request) if found is None else None
-            errors = {
-                _EMAIL: N_(
-                    "Your password is correct. Confirm your second factor in a new "
-                    "tab, then come back here"
-                )
-            }
+                return _to_login(request) if active_login is None else None
     elif password is not None:
         errors = {_EMAIL: N_("You are not logged in yet. Log in here, or in another tab")}
     if request.pending_login is not None and not errors:
@@ -120,10 +110,10 @@ async def _log_in(request: PageRequest, given: dict[str, str | None], page: str)
                 "tab, then come back here"
             )
         }
-    not_kept = request.portal.not_kept
-    kept = {name: one for name, one in (await request.form()).items() if name not in not_kept}
-    lost = len(kept) < len(await request.form()) or bool(await request.files())
+    form, secret_fields = await request.form(), request.portal.secret_fields
+    kept_fields = {name: value for name, value in form.items() if name not in secret_fields}
+    lost = len(kept_fields) < len(form) or bool(await request.files())
     return render.page(
-        request, "kept_form.html", status, form=kept, lost=lost, page=page, email=email,
+        request, "kept_form.html", status, form=kept_fields, lost=lost, page=page, email=email,
         errors=errors, wait=wait,
     )  # fmt: skip

@@ -1,18 +1,9 @@
-"""Texts that all pages with a login choose by a value: statuses, kinds, fields in error."""
+"""Texts of pages by value: statuses, kinds, fields with an error."""
 
 from typing import Final
 
 from opentill.web.translations import N_, NC_
 
-APPLICATION_ERROR: Final = {
-    "merchant": N_("Enter the name of the shop: up to 200 characters on one line"),
-    "website": N_("Enter a whole address such as https://shop.example.com, or nothing"),
-    "business": N_("Say in some words what you sell: up to 2,000 characters"),
-    "currency": N_("Choose a currency of the list"),
-    "name": N_("Enter your name: up to 200 characters on one line"),
-    "email": N_("Enter an e-mail address such as ada@example.com"),
-    "wait": N_("Too many applications are being sent. Try again in {wait}"),
-}
 ATTEMPT_STATUS: Final = {
     "ACTION_REQUIRED": N_("The customer has to act on the bank’s page"),
     "PENDING": N_("The bank has not confirmed yet"),
@@ -90,10 +81,6 @@ ENTRY_TYPE: Final = {
     "REFUND": N_("Refund"),
     "FEE": N_("Fee"),
     "BALANCE_CORRECTION": N_("Correction"),
-}
-FACTOR_ERROR: Final = {
-    "code": N_("This code is wrong or was already used"),
-    "passkey": N_("This passkey was not accepted. Please try again"),
 }
 HISTORY_EVENT: Final = {
     "expired": N_("Closed: it can no longer be paid"),

@@ -1,8 +1,7 @@
-"""What all lists share: range of days, choices and page, all in the address.
+"""Filters and pages of lists, all in the query.
 
-A list is a GET form (``templates/lists.html``) whose fields are the query of its own address, so
-that a link to it shows the same rows. What is not understood is said at its field, and the list
-shows what it shows without it.
+A list is a GET form (``templates/lists.html``), so that a link to it shows the same rows. An
+invalid field gets an error and does not filter.
 """
 
 from collections.abc import Sequence
@@ -19,16 +18,15 @@ from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 SIZE: Final = 50  # rows of a page
-_MOST_PAGES: Final = 10_000_000
+_LAST_PAGE: Final = 10_000_000
 C = TypeVar("C", bound=str)
 
 
 class Days(msgspec.Struct, frozen=True):
     """The days that a list shows, in the merchant's zone.
 
-    ``since`` and ``until`` are inclusive Unix ms, as lists take them; ``first`` and ``last`` what
-    the fields ``from`` and ``to`` hold, ``YYYY-MM-DD`` or empty for an open side; ``errors`` the
-    a text by field.
+    ``since`` and ``until`` are inclusive Unix ms; ``first`` and ``last`` the texts of the fields
+    ``from`` and ``to``, ``YYYY-MM-DD`` or empty for an open end; ``errors`` their errors by field.
     """
 
     since: int
@@ -39,16 +37,16 @@ class Days(msgspec.Struct, frozen=True):
 
     @property
     def range(self) -> tuple[int, int]:
-        """The range as lists take it."""
+        """``since`` and ``until``."""
         return self.since, self.until
 
-    def filename(self, what: str) -> str:
-        """Name a file of what these days list: ``orders_2025-01-01_all.csv``, without errors."""
-        return f"{what}_{self.first or 'all'}_{self.last or 'all'}.csv"
+    def filename(self, kind: str) -> str:
+        """Return a name for the file of these days, such as ``orders_2025-01-01_all.csv``."""
+        return f"{kind}_{self.first or 'all'}_{self.last or 'all'}.csv"
 
 
 class Pager(msgspec.Struct, frozen=True):
-    """Which page of how many rows is shown; ``number`` counts from 1."""
+    """The page that is shown, from 1, and the total of rows."""
 
     number: int
     total: int
@@ -56,7 +54,7 @@ class Pager(msgspec.Struct, frozen=True):
 
     @property
     def pages(self) -> int:
-        """How many pages there are, at least one."""
+        """The number of pages, at least one."""
         return max(1, -(-self.total // self.size))
 
     @property
@@ -66,14 +64,14 @@ class Pager(msgspec.Struct, frozen=True):
 
     @property
     def last(self) -> int:
-        """The number of its last row."""
+        """The number of the last row of the page."""
         return min(self.number * self.size, self.total)
 
 
 def days(request: PageRequest, zone: ZoneInfo, default: tuple[date, date] | None = None) -> Days:
-    """Return the days that the query's ``from`` and ``to`` ask for, both inclusive.
+    """Read the query's ``from`` and ``to``.
 
-    ``default``: the first and last day where the query has neither field, not even empty.
+    ``default``: the first and last day if the query has neither field, not even empty.
     """
     first, last = (request.query.get(name, "").strip() for name in ("from", "to"))
     if default is not None and not {"from", "to"} & request.query.keys():
@@ -91,42 +89,43 @@ def days(request: PageRequest, zone: ZoneInfo, default: tuple[date, date] | None
 
 
 def _day(text: str, field: str, errors: dict[str, str]) -> date | None:
-    """Read a day, None for an empty field; what is none gets an error at its field, and None."""
+    """Read a day; None for an empty field and, with an error at the field, for an invalid one."""
     if not text:
         return None
     try:
-        found = date.fromisoformat(text)
+        day = date.fromisoformat(text)
     except ValueError:
-        found = date.max
-    if len(text) != len("2026-01-31") or found.year == date.max.year:  # whose last day has no end
+        day = date.max
+    # The last day of the last year has no end.
+    if len(text) != len("2026-01-31") or day.year == date.max.year:
         errors[field] = N_("Enter a day as 2026-01-31")
-    elif found < FIRST_DAY:
+    elif day < FIRST_DAY:
         errors[field] = N_("Enter a day from 1980 on")
     else:
-        return found
+        return day
     return None
 
 
 def choice(request: PageRequest, name: str, choices: Sequence[C]) -> C | None:
-    """Return which one of some values a field of the query has, None for any other and none."""
-    given = request.query.get(name)
-    return next((one for one in choices if one == given), None)
+    """Read a field of the query whose value is one of ``choices``, None otherwise."""
+    value = request.query.get(name)
+    return next((choice for choice in choices if choice == value), None)
 
 
 def text(request: PageRequest, name: str, longest: int = 200) -> str:
-    """Return a text of the query as typed, without spaces around it."""
-    given: str = request.query.get(name, "")
-    return given.strip()[:longest]
+    """Read a text of the query, without spaces around it."""
+    value: str = request.query.get(name, "")
+    return value.strip()[:longest]
 
 
 def before(request: PageRequest) -> str:
-    """Return the id before which a list goes on, of one that goes back from the newest."""
-    given = request.query.get("before", "")
-    return given if is_id(given) else ""
+    """Read the id before which a list continues, whose newest rows are first; "" if absent."""
+    value = request.query.get("before", "")
+    return value if is_id(value) else ""
 
 
 def page_number(request: PageRequest) -> int:
-    """Return which page is asked for; what is no number is the first one."""
-    given = request.query.get("page", "")
-    number = int(given) if given.isascii() and given.isdecimal() and len(given) < 9 else 1  # noqa: PLR2004 - digits
-    return max(1, min(number, _MOST_PAGES))
+    """Read the number of the page, the first if it is not a number."""
+    value = request.query.get("page", "")
+    number = int(value) if value.isascii() and value.isdecimal() and len(value) < 9 else 1  # noqa: PLR2004 - digits
+    return max(1, min(number, _LAST_PAGE))

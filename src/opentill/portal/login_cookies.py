@@ -1,4 +1,4 @@
-"""The cookies of people: who is logged in, and which accounts a browser knows."""
+"""The cookies of persons: their login, and who has logged in with this browser before."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -14,66 +14,68 @@ from opentill.people import (
 )
 from opentill.web import cookies
 
-_KNOWN: Final = "opentill_known"
+_KNOWN_PERSONS: Final = "opentill_known"
 _YEAR_S: Final = 365 * 24 * 3600
-_MOST_KNOWN: Final = 5  # accounts that a browser knows at once
+_MAX_PERSONS: Final = 5  # in the cookie of a browser
 
 
 def _login_name(settings: Settings) -> str:
     """Return the name of the cookie that holds the login.
 
-    By HTTPS it has the prefix with which browsers take it from no other host and without any other
-    path (RFC 6265bis §4.1.3.2). On loopback there is no HTTPS, and the prefix would be refused.
+    With HTTPS it has the prefix by which browsers accept it from this host and for all paths only
+    (RFC 6265bis §4.1.3.2). Browsers refuse the prefix without HTTPS, as on loopback.
     """
     return "__Host-opentill" if settings.is_https else "opentill"
 
 
 def login(settings: Settings, headers: Mapping[bytes, bytes]) -> str:
-    """Return the token of the login that a request brings along, "" without one."""
+    """Return the login token of a request, "" if it has none."""
     return cookies.read_cookie(headers, _login_name(settings)).decode("latin-1")
 
 
 def logged_in(settings: Settings, token: str) -> str:
-    """Return the cookie of a login."""
+    """Return the cookie with the token of a login."""
     return _cookie(settings, _login_name(settings), token, OF_MEMBERS.total // 1000)
 
 
 def logged_out(settings: Settings) -> str:
-    """Return what takes the cookie of the login away."""
+    """Return the cookie that removes the login's."""
     return _cookie(settings, _login_name(settings), "", 0)
 
 
-def knows(settings: Settings, headers: Mapping[bytes, bytes], account: str) -> bool:
-    """Return whether this browser has logged in to an account before, with whatever password."""
-    shown = (entry.partition("-")[0] for entry in _known(headers))
-    return any(is_known(settings.secret_key, account, one) for one in shown)
+def has_logged_in(settings: Settings, headers: Mapping[bytes, bytes], email: str) -> bool:
+    """Return whether somebody has logged in with this browser and e-mail address before."""
+    marks = (entry.partition("-")[0] for entry in _known_persons(headers))
+    return any(is_known(settings.secret_key, email, mark) for mark in marks)
 
 
-def shown_trust(headers: Mapping[bytes, bytes]) -> tuple[str, ...]:
-    """Return what this browser shows of accounts that it has logged in to (``Credentials``)."""
-    return tuple(entry.partition("-")[2] for entry in _known(headers))
+def trust_marks(headers: Mapping[bytes, bytes]) -> tuple[str, ...]:
+    """Return the marks of a trusted browser, by person, as ``Credentials`` takes them."""
+    return tuple(entry.partition("-")[2] for entry in _known_persons(headers))
 
 
-def know(settings: Settings, headers: Mapping[bytes, bytes], person: Person) -> str:
-    """Return the cookie of a browser that has logged in to an account, beside those before."""
-    own = known_browser(settings.secret_key, person.email)
-    others = [entry for entry in _known(headers) if entry.partition("-")[0] != own]
-    entry = f"{own}-{trusted_browser(settings.secret_key, person)}"
-    return _cookie(settings, _KNOWN, ".".join([entry, *others][:_MOST_KNOWN]), _YEAR_S)
+def remember_person(settings: Settings, headers: Mapping[bytes, bytes], person: Person) -> str:
+    """Return the cookie of known persons with ``person`` first."""
+    mark = known_browser(settings.secret_key, person.email)
+    others = [entry for entry in _known_persons(headers) if entry.partition("-")[0] != mark]
+    entry = f"{mark}-{trusted_browser(settings.secret_key, person)}"
+    return _cookie(settings, _KNOWN_PERSONS, ".".join([entry, *others][:_MAX_PERSONS]), _YEAR_S)
 
 
-def begun(settings: Settings, headers: Mapping[bytes, bytes], login: NewLogin) -> list[str]:
-    """Return the cookies of a browser in which somebody has just logged in to an account.
+def of_new_login(settings: Settings, headers: Mapping[bytes, bytes], login: NewLogin) -> list[str]:
+    """Return the cookies for a browser with a new login.
 
-    A browser knows an account only once its second factor is proved.
+    The person is remembered only once the second factor is proved.
     """
-    made = [logged_in(settings, login.token)]
-    return made if login.pending else [*made, know(settings, headers, login.person)]
+    login_cookie = logged_in(settings, login.token)
+    if login.pending:
+        return [login_cookie]
+    return [login_cookie, remember_person(settings, headers, login.person)]
 
 
-def _known(headers: Mapping[bytes, bytes]) -> list[str]:
-    found = cookies.read_cookie(headers, _KNOWN).decode("latin-1").split(".")
-    return [one for one in found if one][:_MOST_KNOWN]
+def _known_persons(headers: Mapping[bytes, bytes]) -> list[str]:
+    entries = cookies.read_cookie(headers, _KNOWN_PERSONS).decode("latin-1").split(".")
+    return [entry for entry in entries if entry][:_MAX_PERSONS]
 
 
 def _cookie(settings: Settings, name: str, value: str, age_s: int) -> str:

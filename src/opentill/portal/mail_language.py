@@ -1,4 +1,4 @@
-"""The language of a mail that a form makes: the one it names, else that of its page."""
+"""The language of a mail that a form causes."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from opentill.portal.request import PageRequest
 from opentill.web.language import supported
 
 
-def chosen(request: PageRequest, form: Mapping[str, str]) -> Language | None:
-    """Return the language, None if what the form names is none of ours."""
-    named = form.get("language", "")
-    return supported("merchant", named) if named else request.localizer.language
+def choose(request: PageRequest, form: Mapping[str, str]) -> Language | None:
+    """Return the language in the form, else that of its page; None if it is not supported."""
+    name = form.get("language", "")
+    return supported("merchant", name) if name else request.localizer.language

@@ -1,77 +1,67 @@
-"""What a page for people who log in is: a row that says where, who may, and what shows it."""
+"""The rows of a portal's table of pages, and the items of its lists of things to do."""
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Generic, Literal, TypeVar
 
 import msgspec
 from starlette.responses import Response
 
 from opentill.people import Permission
 
-if TYPE_CHECKING:
-    from opentill.portal.request import PageRequest
-
-# Whoever comes; whoever is logged in; whoever has the permission at the merchant in the path or,
-# in the console, among the staff.
+# A PageRequest: its module imports Portal, which imports this one.
+R = TypeVar("R")
+# "anyone", "a person" who has logged in, or persons with a permission: at the merchant in the path
+# or, in the console, as staff.
 Allowed = Permission | Literal["anyone", "a person"]
-Handler = Callable[["PageRequest"], Awaitable[Response]]
 DASHBOARD_PATH: Final = "/dashboard/{merchant:id}"
 CONSOLE_PATH: Final = "/console"
-SENDER: Final = "form_person"  # the field of a form that says whom it was shown to
-OF_PROOF: Final = "proof_"  # begins the fields in which a form brings along who sends it
+FACTOR_PATH: Final = "/login/factor"  # where a pending login proves its second factor
+SENDER: Final = "form_person"  # the field with the person to whom a form was shown
+PROOF_PREFIX: Final = "proof_"  # of the fields that prove the identity of a form's sender
 _ID: Final = re.compile(r"/[a-z]{2,5}_[0-9a-z]{16,40}", re.ASCII)
 
 
-class Page(msgspec.Struct, frozen=True):
+class Page(msgspec.Struct, Generic[R], frozen=True):
     """One row of a table of pages (``api.py``): a method of a path.
 
-    A path of a merchant begins with ``/dashboard/{merchant:id}``, one of the console is
-    ``/console`` or below it. A row of either has a permission: of the person at that merchant, or
-    of the person as staff. A row that changes something is a POST.
+    Paths of a merchant begin with ``/dashboard/{merchant:id}``, those of the console with
+    ``/console``. Both need a permission. Rows that change something are POSTs.
     """
 
     method: Literal["GET", "POST"]
     path: str
     allowed: Allowed
-    handler: Handler
-    enrolls: bool = False  # staff who still have to set up a second factor may see it
-    proof: bool = False  # of one's own account; elsewhere, the permission says it
-    files: int = 0  # how many bytes of files its form may bring along
-    menu: str = ""  # its name in the menu, which shows it to whoever may see it
+    handler: Callable[[R], Awaitable[Response]]
+    enrolls: bool = False  # staff who still have to set up a second factor may open it
+    proof: bool = False  # needs a step-up; where a permission is needed, that decides instead
+    files: int = 0  # the total size of the files that its form may have, in bytes
+    menu: str = ""  # its name in the menu
 
     @property
-    def of_console(self) -> bool:
-        """Whether it is for staff, with a permission among them."""
+    def in_console(self) -> bool:
+        """Whether it is for staff."""
         return f"{self.path}/".startswith(f"{CONSOLE_PATH}/")
 
 
 class Todo(msgspec.Struct, frozen=True):
-    """A line of a list of what is to be done: its text, and where it is done.
+    """A line of a list of things to do: its text, how many there are, and the page to do them.
 
-    ``number`` is how many there are; of what is done once, 1 when it is. ``below`` is a path below
-    the merchant's. ``most``: the number that stands for more too, None where each is counted.
+    ``below`` is the page's path below the merchant's. ``limit`` is the number from which on the
+    things are not counted any more.
     """
 
     name: str
     number: int
     below: str
-    most: int | None = None
+    limit: int | None = None
 
     @property
     def shown(self) -> str:
-        """The number as it is written."""
-        return f"{self.number}+" if self.number == self.most else str(self.number)
+        """The number as text."""
+        return f"{self.number}+" if self.number == self.limit else str(self.number)
 
     @property
     def page(self) -> str:
-        """The path with * for each id in it, as templates ask for pages."""
+        """The path with * for each id in it, as ``Portal.has_page`` takes it."""
         return _ID.sub("/*", self.below)
-
-
-class MenuItem(msgspec.Struct, frozen=True):
-    """One link of the menu."""
-
-    name: str
-    href: str
-    here: bool  # it leads to this page, or to the one that this page is below

@@ -1,4 +1,4 @@
-"""All that there is about one payment, as one moment has it."""
+"""One payment with everything about it, read in one snapshot."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -34,9 +34,9 @@ from opentill.refunds import Refund
 from opentill.web.language import Localizer
 from opentill.webhooks import Endpoint, EventDelivery, OrderEvent
 
-MOST_REFUNDS: Final = 100  # that the page shows, the newest
+MOST_REFUNDS: Final = 100  # the page shows the newest ones
 
-# How many events what happened to an order has emitted, by its row of the history.
+# The number of events of a change of an order, by its row of the history.
 _OF_DISPUTES: Final = Counter[str](row.order_event for row in disputes.TRANSITIONS)
 _EMITTED: Final[dict[tuple[str | None, str], int]] = {
     (row.source, row.event): len(row.emits)
@@ -44,14 +44,14 @@ _EMITTED: Final[dict[tuple[str | None, str], int]] = {
     + (row.event == "refund_reversed")
     for row in orders.TRANSITIONS
 }
-_END_REFUNDS: Final = frozenset({"refund_succeeded", "refund_failed", "refund_reversed"})
+_REFUND_ENDS: Final = frozenset({"refund_succeeded", "refund_failed", "refund_reversed"})
 
 
 class Payment(msgspec.Struct, frozen=True, kw_only=True):
-    """An order with everything about it. What somebody may not see is empty.
+    """An order with everything about it; empty where the person lacks the permission.
 
-    Attempts and history are oldest first, refunds and disputes newest first; ``more_refunds``:
-    there are older ones that are left out.
+    Attempts and history are oldest first, refunds and disputes newest first. ``more_refunds``:
+    there are older refunds that are not listed.
     """
 
     merchant: Merchant
@@ -71,58 +71,63 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def card(self) -> str:
-        """The card that it was paid with, as people know it, "" if that is not known."""
-        paid = (one for one in self.attempts if one.id == self.order.paid_attempt_id)
-        attempt = next(paid, None)
+        """The card of the payment as people know it, "" if unknown."""
+        order = self.order
+        attempt = next((one for one in self.attempts if one.id == order.paid_attempt_id), None)
         card = attempt and orders.card_of_attempt(attempt)
         return orders.format_card(card) if card else ""
 
     @property
     def zone(self) -> ZoneInfo:
-        """The zone of the page's days and times."""
+        """The time zone of the page."""
         return ZoneInfo(self.merchant.time_zone)
 
     @property
     def left_minor(self) -> int:
-        """What can still be refunded: minor units of the order, 0 if it cannot be."""
-        order = self.order
-        refundable = order.status in refunds.REFUNDABLE
-        return order.amount_minor - order.refund_held_minor if refundable else 0
+        """The amount that can still be refunded, in minor units of the order's currency."""
+        return refundable_minor(self.order)
 
     @property
     def is_open(self) -> bool:
-        """Whether it can still be paid, and closed."""
+        """Whether the payment can still be made, and be closed."""
         return self.session.status == "OPEN" and self.order.status == "PENDING"
 
 
-def amounts(localizer: Localizer) -> Callable[[int, str], str]:
-    """Return what writes minor units of a currency as the reader knows it."""
+def refundable_minor(order: Order) -> int:
+    """Return the amount that can still be refunded, in minor units of the order's currency."""
+    refundable = order.status in refunds.REFUNDABLE
+    return order.amount_minor - order.refund_held_minor if refundable else 0
 
-    def write(minor: int, currency: str) -> str:
+
+def amount_formatter(localizer: Localizer) -> Callable[[int, str], str]:
+    """Return a function that formats minor units of a currency for the reader."""
+
+    def format_amount(minor: int, currency: str) -> str:
         return localizer.amount(Money(minor, currency))
 
-    return write
+    return format_amount
 
 
 async def read(app: App, access: Access, order_id: str) -> Payment:
-    """Read a payment, as far as a person may see it at its merchant. Raises NotFound."""
+    """Read the parts of a payment that the person may see. Raises NotFound."""
     merchant_id, settings = access.merchant_id, app.settings
     async with app.db.snapshot() as tx:
         order = await orders.find(tx, merchant_id, order_id)
-        found = await refunds.list_for_order(tx, merchant_id, order_id, MOST_REFUNDS + 1)
+        newest_refunds = await refunds.list_for_order(tx, merchant_id, order_id, MOST_REFUNDS + 1)
+        listed_refunds = newest_refunds[:MOST_REFUNDS]
         history = await orders.history(tx, merchant_id, order_id)
-        disputed = await disputes.list_for_order(tx, merchant_id, order_id)
+        order_disputes = await disputes.list_for_order(tx, merchant_id, order_id)
         events, deliveries, endpoints = await _events(tx, settings, access, order_id, history)
         return Payment(
             merchant=await merchants.find(tx, merchant_id),
             order=await orders.with_livemode(tx, order, deployment=settings.livemode),
             session=await checkouts.find(tx, merchant_id, order.checkout_id),
             attempts=await orders.attempts(tx, merchant_id, order_id),
-            refunds=found[:MOST_REFUNDS],
-            more_refunds=len(found) > MOST_REFUNDS,
-            disputes=disputed if access.may("disputes.read") else [],
+            refunds=listed_refunds,
+            more_refunds=len(newest_refunds) > MOST_REFUNDS,
+            disputes=order_disputes if access.may("disputes.read") else [],
             history=history,
-            entries=await _entries(tx, access, order_id, found[:MOST_REFUNDS], disputed),
+            entries=await _entries(tx, access, order_id, listed_refunds, order_disputes),
             events=events,
             deliveries=deliveries,
             endpoints=endpoints,
@@ -132,24 +137,28 @@ async def read(app: App, access: Access, order_id: str) -> Payment:
 
 
 async def _notice(tx: Tx, access: Access, order: Order) -> Notice | None:
-    """Return the notification of the shop that placed the order through the Epay API."""
+    """Return the notification about an order of the Epay API."""
     if order.source != "EPAY" or not access.may("events.read"):
         return None
     return await epay.find_notice(tx, order.merchant_id, order.id)
 
 
 async def _entries(
-    tx: Tx, access: Access, order_id: str, found: list[Refund], disputed: list[Dispute]
+    tx: Tx,
+    access: Access,
+    order_id: str,
+    order_refunds: list[Refund],
+    order_disputes: list[Dispute],
 ) -> list[Entry]:
-    """Return the movements that the order, its refunds, disputes and corrections have caused."""
+    """Return the ledger entries of the order, its refunds, disputes and corrections."""
     if not access.may("balance.read"):
         return []
     merchant_id = access.merchant_id
     corrections = await adjustments.list_of_order(tx, merchant_id, order_id)
     causes: list[tuple[Cause, str]] = [
         ("order", order_id),
-        *(("refund", one.id) for one in found),
-        *(("dispute", one.id) for one in disputed),
+        *(("refund", one.id) for one in order_refunds),
+        *(("dispute", one.id) for one in order_disputes),
         *(("operator", one.id) for one in corrections),
     ]
     return await ledger.find_entries(tx, merchant_id, causes)
@@ -165,16 +174,16 @@ async def _events(
         tx,
         merchant_id,
         order_id,
-        _emitted(history),
+        _event_times(history),
         movable=clock.movable(settings.gateways),
     )
     deliveries = await webhooks.find_deliveries_of(tx, merchant_id, [one.id for one in events])
     return events, deliveries, await webhooks.search(tx, merchant_id)
 
 
-def _emitted(history: list[HistoryRow]) -> Iterator[int]:
-    """Yield when events were emitted, each time as often as there were some."""
+def _event_times(history: list[HistoryRow]) -> Iterator[int]:
+    """Yield the time of each event that the history's changes have emitted."""
     for row in history:
-        # Of a note, which keeps the status, at most one.
-        noted = int(row.event in _END_REFUNDS or row.event in _OF_DISPUTES)
-        yield from [row.at] * _EMITTED.get((row.from_status, row.event), noted)
+        # A row that keeps the status emits at most one.
+        default = int(row.event in _REFUND_ENDS or row.event in _OF_DISPUTES)
+        yield from [row.at] * _EMITTED.get((row.from_status, row.event), default)

@@ -1,4 +1,4 @@
-"""One timeline of a payment: what happened, what moved, what was notified; the newest last."""
+"""The timeline of a payment: status changes, ledger entries and events, the newest last."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -20,15 +20,15 @@ from opentill.portal.labels import (
     PAYMENT_METHOD,
     SHOP_NOTICE,
 )
-from opentill.portal.payment_details import Payment, amounts
+from opentill.portal.payment_details import Payment, amount_formatter
 from opentill.refunds import Refund
 from opentill.web import declines, refund_failures
 from opentill.web.language import Localizer
 from opentill.web.translations import N_, NC_
 from opentill.webhooks import EventDelivery, OrderEvent
 
-# The colour of an attempt's end, by its status: what is not here shows none of its own.
-_ATTEMPTS: Final = {
+# Status of an attempt → colour of its end; attempts of other statuses have no item for it.
+_ATTEMPT_TONES: Final = {
     "ACTION_REQUIRED": "",
     "PENDING": "",
     "DECLINED": "bad",
@@ -37,8 +37,8 @@ _ATTEMPTS: Final = {
     "DUPLICATE": "warn",
     "GIVEN_BACK": "",
 }
-# What the history calls it when an attempt becomes that.
-_EVENTS: Final = {
+# Status of an attempt → the event of the history by which it gets there.
+_ATTEMPT_EVENTS: Final = {
     "ACTION_REQUIRED": "accepted",
     "DECLINED": "declined",
     "REFUSED": "refused",
@@ -46,10 +46,10 @@ _EVENTS: Final = {
     "DUPLICATE": "duplicate_payment",
     "GIVEN_BACK": "payment_given_back",
 }
-_FAILED: Final = frozenset({"DECLINED", "REFUSED", "VOIDED"})
-_DISPUTES: Final = {"WON": "good", "LOST": "bad", "RECOVERED": "good"}
-# Rows of the history that nothing else of the payment shows.
-_NOTED: Final = {
+_FAILED_ATTEMPTS: Final = frozenset({"DECLINED", "REFUSED", "VOIDED"})
+_DISPUTE_TONES: Final = {"WON": "good", "LOST": "bad", "RECOVERED": "good"}
+# Event of the history that has no other item → its colour.
+_HISTORY_TONES: Final = {
     "expired": "",
     "refused": "bad",
     "voided": "",
@@ -62,10 +62,13 @@ _NOTED: Final = {
 }
 
 
-class Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event at one endpoint. ``delivery`` is None where it was never to be sent there.
+Fact = tuple[str, str | Markup]  # a name and a text
 
-    ``again``: it can be sent (again) now.
+
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event at one endpoint; ``delivery`` is None if it has not been sent there.
+
+    ``again``: it can be sent, or sent again, now.
     """
 
     endpoint_id: str
@@ -75,34 +78,34 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened at ``at`` (Unix ms).
+    """An item of the timeline at the time ``at`` (Unix ms).
 
-    ``tone`` is its colour: good, bad, warn or none. ``facts`` are pairs of a name's key and text.
+    ``tone`` is its colour: good, bad, warn or none. ``facts`` are pairs of a name and a text.
     """
 
     at: int
     sentence: Markup
     tone: str = ""
-    facts: tuple[tuple[str, str | Markup], ...] = ()
-    below: str = ""  # a page below the merchant's that has more about it
+    facts: tuple[Fact, ...] = ()
+    below: str = ""  # the path, below the merchant's, of a page with details
     entry: Entry | None = None
     event: OrderEvent | None = None
     sent: tuple[Sent, ...] = ()
-    note: str = ""  # what somebody wrote
+    note: str = ""  # the text of a note
 
 
 class Timeline:
-    """Makes the items of a payment."""
+    """Builds the items of a payment."""
 
     def __init__(self, payment: Payment, localizer: Localizer) -> None:
-        """Take what somebody may see of a payment, and their language."""
+        """Take a payment and the reader's language."""
         self._payment = payment
-        self._amount = amounts(localizer)
+        self._amount = amount_formatter(localizer)
         self._gettext = localizer.gettext
         self._localizer = localizer
 
     def items(self) -> list[Item]:
-        """Return all items, the newest last; at the same moment causes come before effects."""
+        """Return all items, the newest last; causes come before effects of the same time."""
         sources = (
             self._opened(),
             self._attempts(),
@@ -110,7 +113,7 @@ class Timeline:
             self._refunds(),
             self._disputes(),
             self._settled(),
-            self._noted(),
+            self._history(),
             self._entries(),
             self._events(),
             self._notice(),
@@ -133,34 +136,35 @@ class Timeline:
         )
 
     def _attempts(self) -> Iterator[Item]:
-        for one in self._payment.attempts:
-            method = self._method(one.method)
-            began = self._gettext("Payment attempt: {method}", method=method)
-            yield Item(at=one.created_at, sentence=began, facts=((N_("Attempt"), one.id),))
-            if one.status in _ATTEMPTS:
-                yield self._attempt_end(one)
+        for attempt in self._payment.attempts:
+            method = self._method(attempt.method)
+            sentence = self._gettext("Payment attempt: {method}", method=method)
+            facts = ((N_("Attempt"), attempt.id),)
+            yield Item(at=attempt.created_at, sentence=sentence, facts=facts)
+            if attempt.status in _ATTEMPT_TONES:
+                yield self._attempt_end(attempt)
 
-    def _attempt_end(self, one: PaymentAttempt) -> Item:
-        facts: list[tuple[str, str | Markup]] = []
-        if one.status in _FAILED and one.reason:
-            why = self._gettext(DECLINE_REASON[declines.reason_of(one.reason)])
-            facts = [(N_("Why"), why), (N_("Code from the bank"), one.reason)]
+    def _attempt_end(self, attempt: PaymentAttempt) -> Item:
+        facts: list[Fact] = []
+        if attempt.status in _FAILED_ATTEMPTS and attempt.reason:
+            reason = self._gettext(DECLINE_REASON[declines.reason_of(attempt.reason)])
+            facts = [(N_("Why"), reason), (N_("Code from the bank"), attempt.reason)]
         return Item(
-            at=self._ended_at(one),
-            sentence=self._gettext(ATTEMPT_STATUS[one.status]),
-            tone=_ATTEMPTS[one.status],
-            facts=(*facts, (N_("Attempt"), one.id)),
+            at=self._ended_at(attempt),
+            sentence=self._gettext(ATTEMPT_STATUS[attempt.status]),
+            tone=_ATTEMPT_TONES[attempt.status],
+            facts=(*facts, (N_("Attempt"), attempt.id)),
         )
 
-    def _ended_at(self, one: PaymentAttempt) -> int:
-        """Return when an attempt became what it is: its last change may be a later one."""
-        event = _EVENTS.get(one.status)
-        lines = [
+    def _ended_at(self, attempt: PaymentAttempt) -> int:
+        """Return when an attempt got its status, which later changes may have kept."""
+        event = _ATTEMPT_EVENTS.get(attempt.status)
+        times = [
             row.at
             for row in self._payment.history
-            if row.event == event and row.cause.startswith(one.id)
+            if row.event == event and row.cause.startswith(attempt.id)
         ]
-        return lines[-1] if lines else one.updated_at
+        return times[-1] if times else attempt.updated_at
 
     def _paid(self) -> Iterator[Item]:
         order = self._payment.order
@@ -174,86 +178,87 @@ class Timeline:
         )
 
     def _refunds(self) -> Iterator[Item]:
-        for one in reversed(self._payment.refunds):
-            yield from self._refund(one)
+        for refund in reversed(self._payment.refunds):
+            yield from self._refund(refund)
 
-    def _refund(self, one: Refund) -> Iterator[Item]:
-        amount = self._amount(one.amount_minor, one.currency)
-        cost = self._amount(one.debit_minor, one.debit_currency)
-        facts: list[tuple[str, str | Markup]] = [(N_("Costs your balance"), cost)]
-        facts += [(name, text) for name, text in (
-            (N_("Reason"), one.reason),
-            (N_("Your number"), one.refund_no),
-            (NC_("payment", "Refund"), one.id),
-        ) if text]  # fmt: skip
-        waits = one.status == "PROCESSING"
-        begun = (
+    def _refund(self, refund: Refund) -> Iterator[Item]:
+        amount = self._amount(refund.amount_minor, refund.currency)
+        cost = self._amount(refund.debit_minor, refund.debit_currency)
+        id_fact: Fact = (NC_("payment", "Refund"), refund.id)
+        facts: list[Fact] = [(N_("Costs your balance"), cost)]
+        if refund.reason:
+            facts.append((N_("Reason"), refund.reason))
+        if refund.refund_no:
+            facts.append((N_("Your number"), refund.refund_no))
+        waits = refund.status == "PROCESSING"
+        sentence = (
             N_("Refund of {amount}: the bank has not confirmed it yet")
             if waits
             else N_("Refund of {amount}")
         )
-        if one.source == "GATEWAY":
-            begun = N_("Refund of {amount} at the payment provider")
+        if refund.source == "GATEWAY":
+            sentence = N_("Refund of {amount} at the payment provider")
         yield Item(
-            at=one.created_at,
-            sentence=self._gettext(begun, amount=amount),
+            at=refund.created_at,
+            sentence=self._gettext(sentence, amount=amount),
             tone="warn" if waits else "",
-            facts=tuple(facts),
+            facts=(*facts, id_fact),
         )
-        if one.succeeded_at is not None:
-            done = self._gettext("The customer has the refund of {amount}", amount=amount)
+        if refund.succeeded_at is not None:
+            sentence = N_("The customer has the refund of {amount}")
             yield Item(
-                at=one.succeeded_at, sentence=done, facts=((NC_("payment", "Refund"), one.id),)
+                at=refund.succeeded_at,
+                sentence=self._gettext(sentence, amount=amount),
+                facts=(id_fact,),
             )
-        if one.failed_at is not None:
-            failed = (
+        if refund.failed_at is not None:
+            sentence = (
                 N_("The refund of {amount} was reversed; the money is back on the balance")
-                if one.was_reversed
+                if refund.was_reversed
                 else N_("The refund of {amount} failed; the money is back on the balance")
             )
             yield Item(
-                at=one.failed_at,
-                sentence=self._gettext(failed, amount=amount),
+                at=refund.failed_at,
+                sentence=self._gettext(sentence, amount=amount),
                 tone="bad",
-                facts=(*self._why_failed(one), (NC_("payment", "Refund"), one.id)),
+                facts=(*self._why_failed(refund), id_fact),
             )
 
-    def _why_failed(self, refund: Refund) -> list[tuple[str, str | Markup]]:
-        """Return why a refund failed; a code of the provider's with what it means."""
+    def _why_failed(self, refund: Refund) -> list[Fact]:
+        """Return why a refund failed, with the provider's code if there is one."""
         reason = refund.error_message or "–"
-        facts: list[tuple[str, str | Markup]] = [
-            (N_("Why"), refund_failures.text_of(reason, self._localizer.language))
-        ]
+        facts: list[Fact] = [(N_("Why"), refund_failures.text_of(reason, self._localizer.language))]
         if reason in refund_failures.CODES:
             facts.append((N_("Code from the bank"), reason))
         return facts
 
     def _disputes(self) -> Iterator[Item]:
-        for one in reversed(self._payment.disputes):
-            yield from self._dispute(one)
+        for dispute in reversed(self._payment.disputes):
+            yield from self._dispute(dispute)
 
-    def _dispute(self, one: Dispute) -> Iterator[Item]:
-        amount = self._amount(one.amount_minor, one.currency)
-        below = f"/disputes/{one.id}"
+    def _dispute(self, dispute: Dispute) -> Iterator[Item]:
+        amount = self._amount(dispute.amount_minor, dispute.currency)
+        below = f"/disputes/{dispute.id}"
+        id_fact: Fact = (N_("Dispute"), dispute.id)
         yield Item(
-            at=one.created_at,
+            at=dispute.created_at,
             sentence=self._gettext("Dispute of {amount} opened", amount=amount),
             tone="warn",
-            facts=((N_("Reason"), one.reason or "–"), (N_("Dispute"), one.id)),
+            facts=((N_("Reason"), dispute.reason or "–"), id_fact),
             below=below,
         )
-        if one.closed_at is None:
+        if dispute.closed_at is None:
             return
-        ends = [(one.closed_at, one.status)]
-        if one.status == "RECOVERED":
-            again = disputes.recovered_at(one, self._payment.history)
-            ends = [(one.closed_at, "LOST"), (again, "RECOVERED")]
+        ends = [(dispute.closed_at, dispute.status)]
+        if dispute.status == "RECOVERED":
+            recovered_at = disputes.recovered_at(dispute, self._payment.history)
+            ends = [(dispute.closed_at, "LOST"), (recovered_at, "RECOVERED")]
         for at, status in ends:
             yield Item(
                 at=at,
                 sentence=self._gettext(DISPUTE_ENDED[status], amount=amount),
-                tone=_DISPUTES[status],
-                facts=((N_("Dispute"), one.id),),
+                tone=_DISPUTE_TONES[status],
+                facts=(id_fact,),
                 below=below,
             )
 
@@ -273,79 +278,77 @@ class Timeline:
                 sentence=self._gettext("{amount} of it is held in reserve", amount=amount),
             )
 
-    def _noted(self) -> Iterator[Item]:
+    def _history(self) -> Iterator[Item]:
         for row in self._payment.history:
-            if row.event in _NOTED:
-                said = self._gettext(HISTORY_EVENT[row.event])
-                yield Item(at=row.at, sentence=said, tone=_NOTED[row.event])
+            if row.event in _HISTORY_TONES:
+                sentence = self._gettext(HISTORY_EVENT[row.event])
+                yield Item(at=row.at, sentence=sentence, tone=_HISTORY_TONES[row.event])
 
     def _entries(self) -> Iterator[Item]:
-        for one in self._payment.entries:
+        for entry in self._payment.entries:
             balances = (
-                ("pending", N_("Pending after"), one.pending_after),
-                ("available", N_("Available after"), one.available_after),
-                ("frozen", N_("Frozen after it"), one.frozen_after),
-                ("reserve", N_("In reserve after it"), one.reserve_after),
+                ("pending", N_("Pending after"), entry.pending_after),
+                ("available", N_("Available after"), entry.available_after),
+                ("frozen", N_("Frozen after it"), entry.frozen_after),
+                ("reserve", N_("In reserve after it"), entry.reserve_after),
             )
-            moved = {one.from_account, one.to_account}
+            accounts = {entry.from_account, entry.to_account}
             yield Item(
-                at=one.created_at,
-                sentence=self._gettext(ENTRY_TYPE[one.type]),
+                at=entry.created_at,
+                sentence=self._gettext(ENTRY_TYPE[entry.type]),
                 facts=tuple(
-                    (name, self._amount(minor, one.currency))
+                    (name, self._amount(minor, entry.currency))
                     for account, name, minor in balances
-                    if account in moved
+                    if account in accounts
                 ),
-                entry=one,
+                entry=entry,
             )
 
     def _events(self) -> Iterator[Item]:
-        known = defaultdict[str, list[EventDelivery]](list)
+        deliveries = defaultdict[str, list[EventDelivery]](list)
         for delivery in self._payment.deliveries:
-            known[delivery.event_id].append(delivery)
-        for one in self._payment.events:
+            deliveries[delivery.event_id].append(delivery)
+        for event in self._payment.events:
             yield Item(
-                at=one.created_at,
-                sentence=self._gettext("Event {type}", type=one.type),
-                event=one,
-                sent=tuple(self._sent(known[one.id])),
+                at=event.created_at,
+                sentence=self._gettext("Event {type}", type=event.type),
+                event=event,
+                sent=tuple(self._sent(deliveries[event.id])),
             )
 
     def _notice(self) -> Iterator[Item]:
-        """Yield what came of the notification of an Epay shop, at its last attempt."""
-        one = self._payment.notice
-        if one is None:
+        """Yield the notification of an Epay shop, at the time of its last attempt."""
+        notice = self._payment.notice
+        if notice is None:
             return
-        facts: list[tuple[str, str | Markup]] = [
-            (N_("Attempts"), self._localizer.number(one.tries))
-        ]
-        if one.result:
-            facts.append((N_("Outcome of the last one"), one.result))
-        if one.due_at is not None and one.tries:
+        facts: list[Fact] = [(N_("Attempts"), self._localizer.number(notice.tries))]
+        if notice.result:
+            facts.append((N_("Outcome of the last one"), notice.result))
+        if notice.due_at is not None and notice.tries:
             zone = self._payment.zone
-            facts.append((N_("Next attempt"), self._localizer.moment_in(one.due_at, zone)))
+            facts.append((N_("Next attempt"), self._localizer.moment_in(notice.due_at, zone)))
         yield Item(
-            at=one.updated_at,
-            sentence=self._gettext(SHOP_NOTICE[one.state]),
-            tone="bad" if one.state == "FAILED" else "",
+            at=notice.updated_at,
+            sentence=self._gettext(SHOP_NOTICE[notice.state]),
+            tone="bad" if notice.state == "FAILED" else "",
             facts=tuple(facts),
         )
 
     def _notes(self) -> Iterator[Item]:
-        for one in self._payment.notes:
-            who = one.who.partition(" (")[0]  # a member's address; the operator's are not named
-            said = self._gettext("Note of {who}", who=who) if one.by_merchant else None
-            yield Item(
-                at=one.at, sentence=said or self._gettext("Note of the operator"), note=one.note
-            )
+        for note in self._payment.notes:
+            sentence = self._gettext("Note of the operator")
+            if note.by_merchant:  # a member is named by the e-mail address, staff are not named
+                sentence = self._gettext("Note of {who}", who=note.who.partition(" (")[0])
+            yield Item(at=note.at, sentence=sentence, note=note.note)
 
     def _sent(self, deliveries: list[EventDelivery]) -> Iterator[Sent]:
-        """Yield where an event was sent, and to which endpoints it can be sent now."""
-        enabled = {one.id: one for one in self._payment.endpoints if one.status == "ENABLED"}
-        for one in deliveries:
-            again = one.endpoint_id in enabled and one.status != "PENDING"
-            yield Sent(endpoint_id=one.endpoint_id, url=one.url, delivery=one, again=again)
-        sent = {one.endpoint_id for one in deliveries}
-        for endpoint in enabled.values():
-            if endpoint.id not in sent:
-                yield Sent(endpoint_id=endpoint.id, url=endpoint.url, delivery=None, again=True)
+        """Yield an event's deliveries, and the other endpoints to which it can be sent."""
+        enabled = {one.id: one.url for one in self._payment.endpoints if one.status == "ENABLED"}
+        for delivery in deliveries:
+            endpoint_id, url = delivery.endpoint_id, delivery.url
+            again = endpoint_id in enabled and delivery.status != "PENDING"
+            yield Sent(endpoint_id=endpoint_id, url=url, delivery=delivery, again=again)
+        sent = {delivery.endpoint_id for delivery in deliveries}
+        for endpoint_id, url in enabled.items():
+            if endpoint_id not in sent:
+                yield Sent(endpoint_id=endpoint_id, url=url, delivery=None, again=True)

@@ -1,64 +1,54 @@
-"""Refunding a payment: how much, what that moves, and then, once it is confirmed, the refund.
+"""The form for a refund: an amount, what its refund would move, and the confirmation of that.
 
-To ask is a GET and changes nothing. The form that confirms it carries its own id, by which it
-refunds once however often it is sent, and what it showed: if a refund would move something else by
-now, it is shown again and nothing is done.
+The form carries its own id, so that it refunds once, and the figures that it showed: if they have
+changed in the meantime, it is shown again and refunds nothing.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from decimal import Decimal
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 from starlette.responses import Response
 
-from opentill import approvals, merchants, orders, refunds
+from opentill import merchants, refunds
 from opentill.core import money
-from opentill.core.errors import Conflict, Invalid, KeyReused, Unavailable
+from opentill.core.errors import Invalid, KeyReused
 from opentill.db.database import Tx
-from opentill.merchants import Actor
+from opentill.merchants import Merchant
 from opentill.orders import Order
-from opentill.people import Permission
-from opentill.portal import endpoint, form_ids, render
-from opentill.portal.payment_details import amounts
+from opentill.portal import form_ids, render
+from opentill.portal.payment_details import amount_formatter, refundable_minor
 from opentill.portal.request import PageRequest
 from opentill.refunds import Quote, RefundBody
 from opentill.web.translations import N_
 
 _LONGEST_REASON: Final = 255  # contract.md#refund-create
-_KEPT: Final = ("reason", "confirm", "force")
+_TYPED: Final = ("reason", "confirm", "force")
 
 
-class Way(msgspec.Struct, frozen=True, kw_only=True):
-    """How those of a portal refund: ``find`` raises NotFound for what they may not see.
-
-    ``actor`` is who refunds, with the reason that was typed, ``page`` the payment's page, and
-    ``done`` what its address has behind it once the refund of an id is made. Staff (``of_staff``)
-    give a reason for the audit log, and may refund where the merchant's refunds are switched off.
-    """
-
-    permission: Permission
-    find: Callable[[Tx, PageRequest], Awaitable[Order]]
-    actor: Callable[[PageRequest, str], Actor]
-    page: Callable[[PageRequest, Order], str]
-    done: Callable[[str], str]
-    of_staff: bool
+class Stale(Exception):
+    """The refund would not move what the form showed any more."""
 
 
-class _Stale(Exception):
-    """The refund would not move what was shown any more."""
-
-
-class Refused(msgspec.Struct, frozen=True):
-    """Why a form is refused: a text by field, and an amount that they name."""
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a form is refused: a text by field, and an amount for these texts."""
 
     status: int
     errors: Mapping[str, str]
     amount: str = ""
 
 
-_FINE: Final = Refused(200, {})
-_STALE: Final = Refused(
+class Preview(msgspec.Struct, frozen=True):
+    """An order and what a refund of ``amount``, as it was typed, would move."""
+
+    order: Order
+    merchant: Merchant
+    amount: str | None
+    quote: Quote | None = None
+    problem: Invalid | None = None  # why there is no quote
+
+
+_STALE: Final = Refusal(
     409,
     {
         "amount": N_(
@@ -69,236 +59,159 @@ _STALE: Final = Refused(
 )
 
 
-async def show(request: PageRequest, way: Way) -> Response:
-    """Ask how much to refund and, once that is in the address, show what it would move."""
-    return await _form(request, way, request.query.get("amount"), {}, _FINE)
+async def preview(tx: Tx, order: Order, amount: str | None, now: int) -> Preview:
+    """Read what a refund would move; ``amount`` is None before one is typed."""
+    merchant = await merchants.find(tx, order.merchant_id)
+    if amount is None:
+        return Preview(order, merchant, None)
+    try:
+        return Preview(order, merchant, amount, await _quote(tx, order, amount, now))
+    except Invalid as problem:
+        return Preview(order, merchant, amount, problem=problem)
 
 
-async def _form(
+async def _quote(tx: Tx, order: Order, amount: str, now: int) -> Quote:
+    """Return what a refund would move. Raises Invalid, also if the balance is too low."""
+    body = RefundBody(amount=amount.strip())
+    quote = await refunds.quote(tx, order.merchant_id, order.id, body, now, source=order.source)
+    if quote.balance_minor - quote.debit_minor < quote.least_minor and quote.debit_minor:
+        raise refunds.BalanceTooLow("amount", quote.least_minor)
+    return quote
+
+
+def _figures(quote: Quote) -> str:
+    """Return what the form shows of a quote, to be compared when it is sent."""
+    figures = (quote.amount_minor, quote.left_minor, quote.debit_minor, quote.held_from)
+    return ".".join(map(str, figures))
+
+
+async def check_figures(tx: Tx, order: Order, form: Mapping[str, str], now: int) -> None:
+    """Raise Stale if the refund of a locked order would not move what the form showed.
+
+    Raises Invalid if it cannot be refunded.
+    """
+    if _figures(await _quote(tx, order, form.get("amount", ""), now)) != form.get("seen"):
+        raise Stale
+
+
+def page(
     request: PageRequest,
-    way: Way,
-    amount: str | None,
-    typed: Mapping[str, str],
-    refused: Refused,
+    preview: Preview,
+    back: str,
+    *,
+    may_refund: bool,
+    by_staff: bool = False,
+    form: Mapping[str, str] | None = None,
+    refusal: Refusal | None = None,
 ) -> Response:
-    quoted = None
-    async with request.app.db.snapshot() as tx:
-        order = await way.find(tx, request)
-        merchant = await merchants.find(tx, order.merchant_id)
-        if amount is not None:
-            try:
-                quoted = await quote(tx, order, amount, request.now)
-            except Invalid as problem:
-                refused = _why(request, order, problem)
-    left = order.amount_minor - order.refund_held_minor
+    """Render the form; ``form`` has the entries of a refused one, ``back`` the payment's path."""
+    order, quote, typed = preview.order, preview.quote, form or {}
+    if preview.problem is not None:
+        refusal = refusal_of(request, order, preview.problem)
+    unheld = _amount_text(order.amount_minor - order.refund_held_minor, order.currency)
     return render.page(
         request,
         "payment_refund.html",
-        refused.status,
-        merchant=merchant,
+        refusal.status if refusal else 200,
+        merchant=preview.merchant,
         order=order,
-        quote=quoted,
-        seen="" if quoted is None else seen(quoted),
-        left=left if order.status in refunds.REFUNDABLE else 0,
+        quote=quote,
+        seen="" if quote is None else _figures(quote),
+        left=refundable_minor(order),
         form_id=form_ids.new_form_id(),
-        asked=text(left, order.currency) if amount is None else amount,
-        exact="" if quoted is None else text(quoted.amount_minor, order.currency),
-        typed={name: typed.get(name, "") for name in _KEPT},
-        amount=amounts(request.localizer),
-        back=request.base + way.page(request, order),
-        of_staff=way.of_staff,
-        refunds=request.may(way.permission),
-        errors=refused.errors,
-        wait=refused.amount,
+        typed_amount=unheld if preview.amount is None else preview.amount,
+        exact="" if quote is None else _amount_text(quote.amount_minor, order.currency),
+        typed={name: typed.get(name, "") for name in _TYPED},
+        amount=amount_formatter(request.localizer),
+        back=request.base + back,
+        by_staff=by_staff,
+        may_refund=may_refund,
+        errors=refusal.errors if refusal else {},
+        wait=refusal.amount if refusal else "",
     )
 
 
-async def create(request: PageRequest, way: Way) -> Response:
-    """Refund what was shown, once it is confirmed; the same form again leads to the same refund."""
-    form = await request.form()
-    async with request.app.db.connection() as tx:
-        order = await way.find(tx, request)
-    amount = form.get("amount", "")
-    refused = _unconfirmed(form, order, of_staff=way.of_staff)
-    if refused is not None:
-        return await _form(request, way, amount, form, refused)
-    asked = None if way.of_staff else await _proof_of_large(request, order, amount)
-    if asked is not None:
-        return asked
-    actor = way.actor(request, form.get("reason", "").strip())
-
-    async def work(tx: Tx) -> str:
-        if not way.of_staff:
-            return await _refund(tx, order, form, actor, request.now)
-        rules = approvals.Rules.from_settings(request.app.settings)
-        return await _refund_by_staff(tx, order, form, actor, rules, request.now)
-
-    try:
-        refund_id = await form_ids.run_once(request, work)
-    except (_Stale, KeyReused):
-        refused = _STALE
-    except merchants.CapabilityOff:  # the page says why
-        refused = Refused(
-            403,
-            {"force": N_("Refunds are switched off. Confirm that you refund all the same")}
-            if way.of_staff
-            else {},
-        )
-    except Invalid as problem:
-        refused = _why(request, order, problem)
-    except (Conflict, Unavailable):
-        back = request.base + way.page(request, order)
-        return render.page(
-            request,
-            "payment_refund_unknown.html",
-            503,
-            form=form,
-            back=back,
-            of_staff=way.of_staff,
-        )
-    else:
-        done = f"?waits={refund_id}" if refund_id.startswith("areq_") else way.done(refund_id)
-        return render.see_other(request, way.page(request, order) + done)
-    return await _form(request, way, amount, form, refused)
-
-
-async def _proof_of_large(request: PageRequest, order: Order, amount: str) -> Response | None:
-    """Ask for a step-up before a member's refund above the setting; staff's always takes one."""
-    above = request.app.settings.refund_proof_above
-    try:
-        minor = money.parse(amount.strip(), order.currency)
-    except ValueError:
-        return None  # what is wrong with it is said where it is refused
-    if above is None or Decimal(minor).scaleb(-money.exponent(order.currency)) <= above:
-        return None
-    return await endpoint.prove_first(request)
-
-
-async def _refund(tx: Tx, order: Order, form: Mapping[str, str], actor: Actor, now: int) -> str:
-    """Refund what was seen. Raises _Stale if anything of it has changed, Invalid, CapabilityOff."""
-    merchant_id, amount = order.merchant_id, form.get("amount", "").strip()
-    await merchants.require(tx, merchant_id, "refund")
-    # The merchant and the head of the audit log are locked before the order, as everywhere.
-    await merchants.record_audit(tx, actor, "orders refund", merchant_id, order.id, now)
-    locked = await orders.lock(tx, merchant_id, order.id)
-    if seen(await quote(tx, locked, amount, now)) != form.get("seen"):
-        raise _Stale
-    body = RefundBody(amount=amount, reason=form.get("reason", "").strip())
-    made = await refunds.create(tx, merchant_id, order.id, body, now, source=locked.source)
-    return made.id
-
-
-async def _refund_by_staff(
-    tx: Tx, order: Order, form: Mapping[str, str], actor: Actor, rules: approvals.Rules, now: int
-) -> str:
-    """As ``_refund``, for the operator; above the limit it waits, and the request's id is returned.
-
-    They may refund where the merchant's refunds are switched off.
-    """
-    merchant_id, amount = order.merchant_id, form.get("amount", "").strip()
-    await merchants.lock(tx, merchant_id)
-    await merchants.lock_audit_log(tx)
-    locked = await orders.lock(tx, merchant_id, order.id)
-    if seen(await quote(tx, locked, amount, now)) != form.get("seen"):
-        raise _Stale
-    asked = approvals.ActionRequest(
-        action="refund",
-        merchant_id=merchant_id,
-        subject=order.id,
-        actor=actor,
-        refund=approvals.RefundDetails(amount=amount, forced=form.get("force") == "yes"),
+def unknown_page(
+    request: PageRequest, form: Mapping[str, str], back: str, *, by_staff: bool = False
+) -> Response:
+    """Render the page for a refund whose commit was not confirmed; it sends the same form again."""
+    return render.page(
+        request,
+        "payment_refund_unknown.html",
+        503,
+        form=form,
+        back=request.base + back,
+        by_staff=by_staff,
     )
-    made = await approvals.perform(tx, asked, rules, now)
-    return made.id
 
 
-def text(minor: int, currency: str) -> str:
-    """Write an amount as it is typed: without decimals where the currency has none."""
-    shown = money.show(minor, currency)
-    return shown if money.exponent(currency) else shown.partition(".")[0]
-
-
-async def quote(tx: Tx, order: Order, amount: str, now: int) -> Quote:
-    """Return what a refund would move. Raises Invalid, BalanceTooLow too."""
-    body = RefundBody(amount=amount.strip())
-    found = await refunds.quote(tx, order.merchant_id, order.id, body, now, source=order.source)
-    if found.balance_minor - found.debit_minor < found.least_minor and found.debit_minor:
-        raise refunds.BalanceTooLow("amount", found.least_minor)
-    return found
-
-
-def seen(quote: Quote) -> str:
-    """Return what a form showed: as long as that is so, it may be done."""
-    moved = (quote.amount_minor, quote.left_minor, quote.debit_minor, quote.held_from)
-    return ".".join(map(str, moved))
-
-
-def _why(request: PageRequest, order: Order, problem: Invalid) -> Refused:
-    """Return what is said where a quote or a refund is refused."""
-    amount = amounts(request.localizer)
-    match problem:
-        case refunds.NotRefundable():
-            return Refused(409, {"amount": N_("This payment cannot be refunded as it stands now")})
-        case refunds.TooMuch(most_minor=0):
-            return Refused(409, {"amount": N_("Nothing is left to refund")})
-        case refunds.TooMuch(most_minor=most):
-            return Refused(
-                400,
-                {"amount": N_("Enter an amount up to {wait}, what is left to refund")},
-                amount(most, order.currency),
-            )
-        case refunds.BalanceTooLow(least_minor=least):
-            shown = amount(least, order.settled_currency)
-            return Refused(
-                400,
-                {
-                    "amount": N_(
-                        "The balance is too low for this refund: it may fall to "
-                        "{wait}. Enter a smaller amount"
-                    )
-                },
-                shown,
-            )
-        case Invalid(field="amount"):
-            example = text(min(order.amount_minor, 10 ** money.exponent(order.currency)),
-                            order.currency)  # fmt: skip
-            return Refused(400, {"amount": N_("Enter an amount such as {wait}")}, example)
-        case _:
-            return Refused(
-                409,
-                {
-                    "amount": N_(
-                        "There is no exchange rate for this refund yet: the operator has to set one"
-                    )
-                },
-            )
-
-
-def _unconfirmed(form: Mapping[str, str], order: Order, *, of_staff: bool) -> Refused | None:
-    """Return why a form is not to be taken as it is, None if it is."""
-    if not of_staff <= len(form.get("reason", "").strip()) <= _LONGEST_REASON:
-        return Refused(
+def check(
+    form: Mapping[str, str], order: Order, *, reason_required: bool = False
+) -> Refusal | None:
+    """Return why a form is refused before anything is read for it, None if it is not."""
+    if not reason_required <= len(form.get("reason", "").strip()) <= _LONGEST_REASON:
+        return Refusal(
             400,
             {
                 "reason": N_("Say why, in 1 to 255 characters")
-                if of_staff
+                if reason_required
                 else N_("Enter a reason of at most 255 characters, or leave it empty")
             },
         )
     if len(form.get(form_ids.FIELD, "")) != len(form_ids.new_form_id()):
         return _STALE
     try:
-        wanted = money.parse(form.get("amount", "").strip(), order.currency)
+        amount_minor = money.parse(form.get("amount", "").strip(), order.currency)
     except ValueError:
-        return None  # what is wrong with it is said where it is refused
+        return None  # the quote refuses it
     try:
-        confirmed = money.parse(form.get("confirm", "").strip(), order.currency)
+        confirmed_minor = money.parse(form.get("confirm", "").strip(), order.currency)
     except ValueError:
-        confirmed = None
-    if confirmed != wanted:
-        return Refused(
+        confirmed_minor = None
+    if confirmed_minor != amount_minor:
+        return Refusal(
             400,
             {"confirm": N_("Enter {wait} to confirm this refund")},
-            text(wanted, order.currency),
+            _amount_text(amount_minor, order.currency),
         )
     return None
+
+
+def refusal_of(request: PageRequest, order: Order, problem: Stale | KeyReused | Invalid) -> Refusal:
+    """Return how the form shows why an order was not refunded, or has no quote."""
+    format_amount, amount = amount_formatter(request.localizer), ""
+    match problem:
+        case Stale() | KeyReused():
+            return _STALE
+        case refunds.NotRefundable():
+            status, error = 409, N_("This payment cannot be refunded as it stands now")
+        case refunds.TooMuch(most_minor=0):
+            status, error = 409, N_("Nothing is left to refund")
+        case refunds.TooMuch(most_minor=most):
+            status, error = 400, N_("Enter an amount up to {wait}, what is left to refund")
+            amount = format_amount(most, order.currency)
+        case refunds.BalanceTooLow(least_minor=least):
+            status, error = (
+                400,
+                N_(
+                    "The balance is too low for this refund: it may fall to "
+                    "{wait}. Enter a smaller amount"
+                ),
+            )
+            amount = format_amount(least, order.settled_currency)
+        case Invalid(field="amount"):
+            one_unit = 10 ** money.exponent(order.currency)
+            status, error = 400, N_("Enter an amount such as {wait}")
+            amount = _amount_text(min(order.amount_minor, one_unit), order.currency)
+        case _:
+            status, error = (
+                409,
+                N_("There is no exchange rate for this refund yet: the operator has to set one"),
+            )
+    return Refusal(status, {"amount": error}, amount)
+
+
+def _amount_text(minor: int, currency: str) -> str:
+    """Write an amount as people type it: without decimals if the currency has none."""
+    shown = money.show(minor, currency)
+    return shown if money.exponent(currency) else shown.partition(".")[0]

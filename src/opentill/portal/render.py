@@ -1,4 +1,4 @@
-"""Pages out of templates and requests."""
+"""Responses with pages, rendered from templates."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -7,12 +7,13 @@ import structlog
 from starlette.responses import Response
 
 from opentill.core.errors import MethodNotAllowed, Problem, TooManyRequests, Unavailable
+from opentill.portal import menu
 from opentill.portal.request import PageRequest
 from opentill.web import assets, language, responses, templates
 
 _log: Final = structlog.get_logger()
-# status → page; what is not listed is "refused"
-_TROUBLES: Final[Mapping[int, str]] = {
+# by status; "refused" for others
+_ERROR_PAGES: Final[Mapping[int, str]] = {
     403: "forbidden",
     404: "missing",
     429: "busy",
@@ -33,10 +34,10 @@ def page(
     live: bool = False,
     **values: object,
 ) -> Response:
-    """Return a page for whoever made the request; ``scripts``: it runs some of ours.
+    """Render a page with the values of its template.
 
-    Pictures of the merchant's may come from ``picture_origins``. ``live``: it updates itself
-    (decision 0068).
+    ``scripts``: it runs scripts of ours. ``picture_origins``: other origins of its pictures.
+    ``live``: it updates itself (decision 0068).
     """
     html = fragment(request, template, **values)
     return responses.page(
@@ -51,10 +52,11 @@ def page(
 
 
 def fragment(request: PageRequest, template: str, **values: object) -> str:
-    """Return what a template makes of a request and some values."""
+    """Render a template as text."""
     localizer = request.localizer
     return request.portal.environment.get_template(template).render(
         request=request,
+        menu=menu.items,
         localizer=localizer,
         languages=language.names("merchant"),
         now=request.now,
@@ -68,12 +70,12 @@ def fragment(request: PageRequest, template: str, **values: object) -> str:
 
 
 def see_other(request: PageRequest, path: str) -> Response:
-    """Send the browser to one of our paths, given without the base."""
+    """Redirect to a path of ours, without the base."""
     return responses.see_other(request.base + path)
 
 
-def trouble(error: Exception, request: PageRequest) -> Response:
-    """Return the page of a problem; any other exception is a defect of ours, and logged."""
+def error_page(error: Exception, request: PageRequest) -> Response:
+    """Render the page of a problem; other exceptions are defects, and logged."""
     if not isinstance(error, Problem):
         _log.error("internal error", exc_info=error)
     status = error.status if isinstance(error, Problem) else 500
@@ -87,5 +89,5 @@ def trouble(error: Exception, request: PageRequest) -> Response:
             headers["allow"] = error.allow
         case _:
             pass
-    name = _TROUBLES.get(status, "refused")
+    name = _ERROR_PAGES.get(status, "refused")
     return page(request, "trouble.html", status, headers, trouble=name)

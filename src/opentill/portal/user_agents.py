@@ -1,8 +1,8 @@
-"""What a browser is called, for people who look at where they are logged in."""
+"""Names of browsers, for the list of a person's logins."""
 
 from typing import Final
 
-# What stands in a User-Agent, and what people call it; the first that is found counts.
+# Mark in a User-Agent → name; the first match counts.
 _BROWSERS: Final = (
     ("Edg", "Edge"),
     ("OPR/", "Opera"),
@@ -26,7 +26,7 @@ _LONGEST: Final = 60
 
 
 def describe(user_agent: str) -> str:
-    """Return a short name such as ``Firefox, Windows``; what is unknown stands as it came."""
+    """Return a short name such as ``Firefox, Windows``, or an unknown user agent itself."""
     browser = next((name for mark, name in _BROWSERS if mark in user_agent), "")
     system = next((name for mark, name in _SYSTEMS if mark in user_agent), "")
     return ", ".join(filter(None, (browser, system))) or user_agent[:_LONGEST]
