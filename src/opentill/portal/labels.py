@@ -174,7 +174,7 @@ STAFF_ROLE: Final = {
     "support": N_("Staff: support"),
     "auditor": N_("Staff: auditor"),
 }
-TROUBLE_TEXT: Final = {
+ERROR_TEXT: Final = {
     "forbidden": N_(
         "Your role at this merchant does not include it. An owner of the team can change your role."
     ),
@@ -185,7 +185,7 @@ TROUBLE_TEXT: Final = {
     "busy": N_("Please wait a moment, then try again."),
     "unavailable": N_("The page cannot be shown just now. Please try again soon."),
 }
-TROUBLE_TITLE: Final = {
+ERROR_TITLE: Final = {
     "forbidden": N_("You may not do this"),
     "missing": N_("We cannot find this page"),
     "refused": N_("This request cannot be processed"),

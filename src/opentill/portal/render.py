@@ -90,4 +90,4 @@ def error_page(error: Exception, request: PageRequest) -> Response:
         case _:
             pass
     name = _ERROR_PAGES.get(status, "refused")
-    return page(request, "trouble.html", status, headers, trouble=name)
+    return page(request, "error.html", status, headers, error=name)
