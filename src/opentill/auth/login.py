@@ -10,7 +10,7 @@ from opentill.core.errors import TooManyRequests
 from opentill.db import rate_limits
 from opentill.db.database import Tx
 from opentill.people import passkeys
-from opentill.portal import login_cookies, render, step_up
+from opentill.portal import identity_proof, login_cookies, render
 from opentill.portal.model import CONSOLE_PATH, FACTOR_PATH, Page
 from opentill.portal.request import PageRequest, safe_next
 from opentill.web.translations import N_
@@ -117,7 +117,7 @@ async def _factor(
         security = await people.security_of(tx, login, request.now)
         if security.passkeys:
             await _count_passkey(tx, login, request.now)
-        return security, await step_up.passkey_options(tx, request, security, login)
+        return security, await identity_proof.passkey_options(tx, request, security, login)
 
     security, options = await request.app.db.run(work)
     return render.page(

@@ -11,7 +11,7 @@ from opentill.core import money
 from opentill.core.errors import Conflict, Invalid, KeyReused, NotPermitted, Unavailable
 from opentill.db.database import Tx
 from opentill.orders import Order
-from opentill.portal import form_ids, refund_form, render, step_up
+from opentill.portal import form_ids, identity_proof, refund_form, render
 from opentill.portal.refund_form import Refusal
 from opentill.portal.request import PageRequest
 from opentill.refunds import RefundBody
@@ -34,7 +34,7 @@ async def create(request: PageRequest) -> Response:
     if refusal is not None:
         return await _page(request, amount, form, refusal)
     if _needs_proof(request, order, amount):
-        response = await step_up.require(request)
+        response = await identity_proof.require(request)
         if response is not None:
             return response
     actor = people.actor_of(request.login, _REASON)

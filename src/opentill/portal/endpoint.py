@@ -21,7 +21,7 @@ from opentill.core.ids import is_id
 from opentill.http import routing
 from opentill.http.incoming import MAX_BODY
 from opentill.people import NEED_PROOF, Permission
-from opentill.portal import kept_forms, login_cookies, render, step_up
+from opentill.portal import identity_proof, kept_forms, login_cookies, render
 from opentill.portal.model import FACTOR_PATH, Page
 from opentill.portal.portal import Portal
 from opentill.portal.request import PageRequest
@@ -76,7 +76,7 @@ class Endpoint:
         if page.allowed != "a person":
             await _check_permission(request, page)
             needs_proof = page.method == "POST" and page.allowed in NEED_PROOF
-        if needs_proof and (response := await step_up.require(request)) is not None:
+        if needs_proof and (response := await identity_proof.require(request)) is not None:
             return response
         return await page.handler(request)
 
