@@ -680,7 +680,7 @@ export interface DisputeDetail {
   notes: Note[];
 }
 
-/** What somebody noted about a dispute, and when. */
+/** A note about a dispute. */
 export interface Note {
   /** When it was noted, Unix ms. */
   at: number;
@@ -1102,7 +1102,7 @@ export interface RefundFailedData {
   metadata: Record<string, unknown>;
 }
 
-/** A dispute was opened, or decided: closed once, and again if a loss is recovered. */
+/** A dispute was opened or decided: closed once, and again if a loss is recovered. */
 export interface DisputeData {
   /** The dispute's id. */
   dispute_id: string;
@@ -1309,7 +1309,7 @@ export interface RefundFailedEvent {
   data: RefundFailedData;
 }
 
-/** A dispute was opened, or decided: closed once, and again if a loss is recovered. */
+/** A dispute was opened or decided: closed once, and again if a loss is recovered. */
 export interface DisputeCreatedEvent {
   /** The event's id: the same each time it is delivered. */
   id: string;
@@ -1320,7 +1320,7 @@ export interface DisputeCreatedEvent {
   data: DisputeData;
 }
 
-/** A dispute was opened, or decided: closed once, and again if a loss is recovered. */
+/** A dispute was opened or decided: closed once, and again if a loss is recovered. */
 export interface DisputeClosedEvent {
   /** The event's id: the same each time it is delivered. */
   id: string;

@@ -203,7 +203,7 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class DisputeNote(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What somebody noted about a dispute, and when."""
+    """A note about a dispute."""
 
     at: int
     note: str
