@@ -27,7 +27,8 @@ def without_refresh(app: Any) -> Any:
         async def send_changed(message: Any) -> None:
             if message["type"] == "http.response.body":
                 body = message.get("body", b"")
-                body = body.replace(b'http-equiv="refresh"', b'http-equiv="x-refresh"')
+                # Of the same length, because Content-Length has been sent already.
+                body = body.replace(b'http-equiv="refresh"', b'http-equiv="stopped"')
                 message = message | {"body": body}
             await send(message)
 

@@ -22,7 +22,7 @@ LOOKS = [
     # language, colour scheme, size, text
     ("en-US", "light", (1280, 800), "Payment reference"),
     ("zh-CN", "dark", (390, 844), "付款附言"),
-    ("zh-TW", "light", (320, 568), "付款附言"),
+    ("zh-TW", "light", (320, 568), "轉帳備註"),
 ]
 
 

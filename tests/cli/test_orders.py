@@ -169,10 +169,12 @@ def test_a_duplicate_payment_that_the_gateway_does_not_refund_is_recorded_as_ret
     opentill.json("merchants", "create", "Harbour Books")  # creates the schema
     refundable, refused_attempt = (asyncio.run(make(refused=refused)) for refused in (False, True))
     command = ("orders", "given-back")
-    assert "must be one whose gateway refuses" in opentill.refusal(*command, refundable.id, *WHY)
+    assert "must be a second payment that its gateway refused" in opentill.refusal(
+        *command, refundable.id, *WHY
+    )
     assert opentill.refusal(*command, refused_attempt.id)  # without a reason
     assert opentill.json(*command, refused_attempt.id, *WHY)["id"] == refused_attempt.order_id
-    assert "must be one whose gateway refuses" in opentill.refusal(
+    assert "must be a second payment that its gateway refused" in opentill.refusal(
         *command, refused_attempt.id, *WHY
     )
     (row,) = [

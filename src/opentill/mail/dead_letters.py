@@ -45,7 +45,7 @@ class RetryResult(msgspec.Struct, frozen=True):
 
     read: int = 0
     mails: int = 0
-    remaining: int = 0
+    put_aside: int = 0
 
 
 async def process_each(
@@ -113,7 +113,7 @@ async def retry_dead_letters(
             result, last_read = await _retry_batch(tx, settings, merchant_id, after, now)
             if last_read or after is _BEFORE_FIRST:
                 subject = (
-                    f"{result.read} read, {result.mails} mails, {result.remaining} still put aside"
+                    f"{result.read} read, {result.mails} mails, {result.put_aside} still put aside"
                 )
                 await merchants.record_audit(
                     tx, actor, "mail reread", merchant_id or "", subject, now
@@ -124,7 +124,7 @@ async def retry_dead_letters(
         total = RetryResult(
             total.read + result.read,
             total.mails + result.mails,
-            total.remaining + result.remaining,
+            total.put_aside + result.put_aside,
         )
         if last_read is None:
             return total
@@ -137,7 +137,7 @@ async def _retry_batch(
     """Read the next batch again; return its result and its last row, None if there is none."""
     head = await queries.HEAD.first(tx, merchant_id=NO_MERCHANT)
     since = now if head is None else head.since
-    remaining = 0
+    put_aside = 0
 
     async def process(rows: Sequence[DeadLetter]) -> int:
         mails: list[NewMail] = []
@@ -150,8 +150,8 @@ async def _retry_batch(
         return len(await outbox.queue(tx, settings, mails, now))
 
     async def store_failed(row: DeadLetter, error: Exception) -> None:
-        nonlocal remaining
-        remaining += 1
+        nonlocal put_aside
+        put_aside += 1
         await store(tx, row.merchant_id, row.number, row.event_id, error, now)
 
     rows = await queries.DEAD_LETTERS_AFTER.all(
@@ -164,7 +164,7 @@ async def _retry_batch(
     if not rows:
         return RetryResult(), None
     mails = await process_each(tx, rows, process, store_failed)
-    return RetryResult(len(rows), mails, remaining), rows[-1]
+    return RetryResult(len(rows), mails, put_aside), rows[-1]
 
 
 async def _mails(tx: Tx, row: DeadLetter, since: int) -> list[NewMail]:
