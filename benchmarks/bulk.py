@@ -30,7 +30,7 @@ async def exports(run: Run, apart: Apart, serving: Serving, sizes: tuple[int, ..
         assert rows >= sizes[-1], rows
         run.note("export", rows / seconds)
         run.note("export's peak", peak)
-        run.note("bare COPY", await _copy(apart))
+        run.note("bare COPY", await _measure_copy_rate(apart))
 
 
 def _export(serving: Serving, apart: Apart, place: int) -> tuple[int, float, float]:
@@ -62,7 +62,7 @@ def _export(serving: Serving, apart: Apart, place: int) -> tuple[int, float, flo
     return lines - 1, time.perf_counter() - started, peak
 
 
-async def _copy(apart: Apart) -> float:
+async def _measure_copy_rate(apart: Apart) -> float:
     """Return the rows per second of a bare COPY of the same orders, to nowhere."""
     connection = await asyncpg.connect(apart.url)
     total = 0

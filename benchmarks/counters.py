@@ -6,7 +6,7 @@ from benchmarks.run import Apart, Run
 from benchmarks.seed import MERCHANTS, first_payments
 
 _WRITING = ("create-many", "pay-many", "pay-hot")
-# That of the entries holds them against the balance, too.
+# The trigger on entries also checks them against the balance.
 _TRIGGERS = (
     ("orders", "orders_count_new"),
     ("orders", "orders_count_changed"),

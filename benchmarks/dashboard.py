@@ -35,7 +35,7 @@ _ASSET: Final = re.compile(r'(?:src|href)="(/static/[^"]+)"')
 
 
 async def measure(run: Run) -> None:
-    """Fill a database with both merchants, count and index as the worker does, and look."""
+    """Create orders of a large and a small merchant, run the jobs on them and time each page."""
     sizes = (400, 100) if run.options.quick else (1_000_000, 1000)
     async with run.database("bench_dashboard", 2) as apart:
         async with apart.db.transaction() as tx:

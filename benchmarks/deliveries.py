@@ -135,7 +135,7 @@ def received(port: int) -> tuple[int, float]:
     return count, last_at
 
 
-# $1 merchants, $2 how many, $3 now, $4 what is in the ids.
+# $1 merchant ids, $2 number of events, $3 now (Unix ms), $4 text between `evt_` and the number.
 _EVENTS = """
 insert into events (merchant_id, id, type, body, created_at)
 select ($1::text[])[1 + n % cardinality($1::text[])], 'evt_' || $4 || lpad(n::text, 16, '0'),

@@ -24,16 +24,20 @@ def measure(run: Run) -> None:
     command = [sys.executable, "-m", "localstripe", "--from-scratch", "--port", str(port)]
     emulator = Program(command, port, run.data_dir / "localstripe.log")
     try:
-        card = _create(port, _post("/v1/payment_methods", _CARD))
+        card = _create(port, _build_post("/v1/payment_methods", _CARD))
         count = 10 if run.options.quick else 150
         for _ in range(run.options.rounds):
             intents = [
-                _create(port, _post("/v1/payment_intents", {**_INTENT, "payment_method": card}))
+                _create(
+                    port, _build_post("/v1/payment_intents", {**_INTENT, "payment_method": card})
+                )
                 for _ in range(count)
             ]
-            confirm = [_post(f"/v1/payment_intents/{intent}/confirm", {}) for intent in intents]
+            confirm = [
+                _build_post(f"/v1/payment_intents/{intent}/confirm", {}) for intent in intents
+            ]
             reads = [_request("GET", f"/v1/payment_intents/{intents[0]}")]
-            create = [_post("/v1/payment_intents", _INTENT)]
+            create = [_build_post("/v1/payment_intents", _INTENT)]
             for name, requests, once in (
                 ("confirm a payment intent", confirm, True),
                 ("retrieve a payment intent", reads, False),
@@ -59,7 +63,7 @@ def _request(verb: str, path: str, body: bytes = b"") -> bytes:
     return head.encode() + body
 
 
-def _post(path: str, fields: dict[str, str]) -> bytes:
+def _build_post(path: str, fields: dict[str, str]) -> bytes:
     return _request("POST", path, urlencode(fields).encode())
 
 

@@ -1,7 +1,8 @@
 """How time grows with data: one operation at a time, from a thousand orders to a million.
 
-Once all are one merchant's, once they are a thousand merchants'. With the million of one merchant,
-lists are held beside those of a merchant with a thousand, and ``bulk`` measures what takes all.
+Measured with all orders of one merchant, then with orders of a thousand merchants. The lists of a
+merchant with a million orders are compared with those of a merchant with a thousand, and ``bulk``
+times the operations on all orders.
 """
 
 import statistics

@@ -1,7 +1,7 @@
-"""The same SQL and durability by pgbench: what PostgreSQL and its client library alone reach.
+"""Run the recorded SQL by pgbench: what PostgreSQL and libpq reach without OpenTill.
 
-The recorded statements become a script in which a request's own values are variables or made of the
-request's number; constants are written in. Statements are prepared, as asyncpg does.
+Durability is the same. Values that differ by request become variables or are computed from its
+number; all others are literals. Statements are prepared, as asyncpg does.
 """
 
 import re

@@ -27,7 +27,7 @@ _FILLED: Final = ("merchants", "api_keys", "products", "balances")
 
 
 async def build(tx: Tx) -> None:
-    """Make the schema, with the merchants, keys and products that are there."""
+    """Create the schema and copy merchants, keys, products and balances into it."""
     await tx.execute(f"create schema {SCHEMA}")
     for table in _LIKE:
         like = f"(like public.{table} including all)"

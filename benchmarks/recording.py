@@ -127,11 +127,13 @@ def _mark(value: Any, roles: Mapping[str, Any]) -> Any:
         if type(value) is type(own) and value == own:
             return Role(name)
     if isinstance(value, str):
-        return _joined(value, {text: name for name, text in roles.items() if isinstance(text, str)})
+        return _split_at_roles(
+            value, {text: name for name, text in roles.items() if isinstance(text, str)}
+        )
     return value
 
 
-def _joined(text: str, roles: Mapping[str, str]) -> str | Joined:
+def _split_at_roles(text: str, roles: Mapping[str, str]) -> str | Joined:
     pieces = re.split("(" + "|".join(map(re.escape, roles)) + ")", text)
     if len(pieces) == 1:
         return text

@@ -142,7 +142,7 @@ def need(
 
 
 def table(needed: Need, machine: Machine) -> Iterator[str]:
-    """Say it in lines of a table."""
+    """Yield the lines of a table of what is needed."""
     gb = 1_000_000_000
     log = f"{needed.log_bytes / 1e6:,.1f} MB/s, {needed.log_bytes * 86_400 / gb:,.0f} GB/day"
     rows = [

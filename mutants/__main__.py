@@ -74,7 +74,7 @@ def main() -> int:
             if time.monotonic() > end:
                 print_line(f"Out of time: {len(chosen) - len(results)} were not run.")
                 break
-    return summary(results)
+    return print_summary(results)
 
 
 def judge(
@@ -148,8 +148,8 @@ def survivors_of(last: Path) -> list[Mutant]:
     return [mutant for mutant in everything if mutant.name in names]
 
 
-def summary(results: list[Result]) -> int:
-    """Print how many mutants were killed, by kind, and the names of the others."""
+def print_summary(results: list[Result]) -> int:
+    """Print how many mutants were killed, by kind, and the others; return 1 if any was missed."""
     print_line("")
     kinds: dict[str, Counter[str]] = defaultdict(Counter)
     for result in results:

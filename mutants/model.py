@@ -15,7 +15,7 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     what: str  # for people: the old text and the new
     digest: str  # of the statement, "" for Python
-    changed: str  # the whole statement, or the whole module
+    changed: str  # SQL: the whole changed statement; Python: number of the node and variant
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""The benchmarks: their data keep the rules of the books, and each target is judged by its row."""
+"""The benchmarks: generated orders pass the integrity rules, and targets are judged by figures."""
 
 import ast
 import subprocess

@@ -1,4 +1,4 @@
-"""Documents are short, lead to each other, and name and quote only what is there."""
+"""Documents are short and link to each other; all that they name or quote exists."""
 
 import re
 import tomllib

@@ -20,7 +20,7 @@ def test_wheel_and_image_have_the_notice() -> None:
     assert project["license-files"] == ["LICENSE", "NOTICE"]
     assert "LICENSE NOTICE" in (TOP / "Dockerfile").read_text()
     first, *others = (TOP / ".dockerignore").read_text().splitlines()
-    assert first == "*"  # the last line that fits a file counts
+    assert first == "*"  # in .dockerignore, the last pattern that matches a file decides
     assert "!NOTICE" in others
 
 

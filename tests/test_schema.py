@@ -295,7 +295,7 @@ def books(module_database_url: str) -> str:
 
 @pytest.fixture
 def refuses(books: str) -> Callable[[str], str]:
-    """Run a statement on books with one order; the name of the error that it meets."""
+    """Return a function that runs a statement on books with one order and returns its error."""
 
     async def run(statement: str) -> str:
         connection = await asyncpg.connect(books)

@@ -8,7 +8,7 @@ from benchmarks.simulation import need
 
 
 @pytest.mark.parametrize("scenario", ["create-many", "read-many", "pay-many", "pay-hot"])
-def test_the_model_says_of_this_machine_what_the_bench_measured(scenario: str) -> None:
+def test_the_model_reproduces_the_measured_rate(scenario: str) -> None:
     measured = simulation.figures()[scenario]
     assert simulation.rate_of(measured, 2) == pytest.approx(measured.rate, rel=0.25)
 

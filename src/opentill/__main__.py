@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def _run_with_json_errors() -> int:
-    """Run a command whose errors are also JSON; return the exit code."""
+    """Run a command with ``--json``, whose errors are JSON as well; return the exit code."""
     import typer
 
     from opentill.cli import build, errors

@@ -103,7 +103,7 @@ def openapi_document(settings: Settings) -> dict[str, Any]:
 
 
 def _contact(settings: Settings) -> dict[str, str]:
-    """Return the operator's Contact Object, with the details in the agreement."""
+    """Return OpenAPI's Contact Object: the operator's name, and their e-mail address or URL."""
     contact = {"name": settings.operator_name}
     operator_contact = settings.operator_contact
     if re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", operator_contact):

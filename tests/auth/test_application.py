@@ -1,4 +1,4 @@
-"""Applications: off by default, limited by address, and silent about who is known."""
+"""Applications of merchants: off by default, rate limited, and silent about known addresses."""
 
 import contextlib
 from collections.abc import Iterator

@@ -109,10 +109,10 @@ def called_with_required(make: Any) -> Request[Any]:
 def test_the_client_reads_the_fields_of_the_operation(name: str) -> None:
     request = REQUESTS[name]
     operation = BY_ROUTE[route(request)]
-    same(request.response, operation)
+    assert_same_response(request.response, operation)
 
 
-def same(answer: Any, operation: Operation) -> None:
+def assert_same_response(answer: Any, operation: Operation) -> None:
     if operation.response is None:
         assert answer is None
     elif operation.response is Download:

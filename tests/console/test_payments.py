@@ -105,7 +105,7 @@ def test_the_page_shows_the_merchants_view_with_a_mark_and_records_the_visit(sho
     assert (missing.status_code, title(missing)) == (404, "We cannot find this page")
 
 
-def test_a_payment_is_confirmed_once_with_the_amounts_that_move_and_a_reason(shop: Shop) -> None:
+def test_confirming_shows_the_amounts_needs_a_reason_and_happens_once(shop: Shop) -> None:
     order, agent = shop.order(), staff(shop)
     place = f"{PLACE}/{order['id']}"
     page = agent.get(place)

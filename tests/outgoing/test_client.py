@@ -244,7 +244,7 @@ LATE = [
 
 @pytest.mark.parametrize("script", LATE, ids=map(str, range(len(LATE))))
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_an_incomplete_response_raises_no_response_at_the_timeout(
+async def test_an_incomplete_response_counts_as_none_at_the_timeout(
     method: str, script: Callable[..., Awaitable[None]]
 ) -> None:
     """Uses an open connection, so that the timeout covers only the wait for the response."""

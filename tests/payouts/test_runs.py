@@ -254,7 +254,7 @@ async def test_above_the_limit_another_person_must_take_the_file(db: Db) -> None
     assert sent.sent_by == "bob"
 
 
-async def test_a_reference_is_one_run(db: Db) -> None:
+async def test_a_repeated_reference_returns_the_same_run_or_is_refused(db: Db) -> None:
     run = await begin(db, "W-47", pay_on="2025-06-16")
     assert await begin(db, "W-47", NOW + DAY) == run
     for change in ({"currency": "USD"}, {"fee_minor": 1}, {"pay_on": "2025-06-17"}):

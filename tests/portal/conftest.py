@@ -1,4 +1,4 @@
-"""Tests start without counted logins."""
+"""Clear the limits of login attempts before each test."""
 
 from support.people import unlimited
 

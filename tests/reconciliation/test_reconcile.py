@@ -77,7 +77,7 @@ async def test_rows_may_be_missing_in_the_ledger(db: Db, books: Books) -> None:
     assert _differences(result) == [("missing in ledger", "payment", "att_x", 4)]
 
 
-async def test_rows_may_be_double(db: Db, books: Books) -> None:
+async def test_duplicate_rows_are_reported(db: Db, books: Books) -> None:
     result = await _compare(db, [*books.rows(), *books.rows()])
     assert sorted(_differences(result)) == [
         ("double in report", "payment", books.paid, 4),

@@ -1,7 +1,7 @@
-"""Every cell of the tables of contract.md#transitions: each status with each event.
+"""Test each status with each event, by the tables of contract.md#transitions.
 
-An event in the table has the target status there; every other is refused or ignored and changes no
-row. ``tests/orders/test_transitions.py`` tests the transitions before an order is paid.
+An event in the table leads to the status in its cell; any other is refused or ignored and changes
+no row. ``tests/orders/test_transitions.py`` tests the transitions before an order is paid.
 """
 
 import itertools

@@ -47,7 +47,7 @@ class PasskeyDevice:
     """One passkey: its key, its credential id and its user."""
 
     def __init__(self) -> None:
-        """``create`` registers the passkey."""
+        """Generate the key; ``create`` registers it."""
         self._key = ec.generate_private_key(ec.SECP256R1())
         self.credential_id = secrets.token_bytes(16)
         self.user_handle = b""

@@ -40,7 +40,7 @@ def test_the_card_colours_equal_those_of_the_style_sheet() -> None:
     assert re.findall(r"--card: (#\w+);", sheet) == [accent.CARDS["light"], accent.CARDS["dark"]]
 
 
-def test_a_style_sheet_contains_only_colours() -> None:
+def test_style_sheets_of_accents_differ_only_in_colours() -> None:
     for color in COLORS:
         plain = re.sub("#[0-9a-f]{6}", "", accent.style_sheet(color))
         assert plain == re.sub("#[0-9a-f]{6}", "", accent.style_sheet("#123456"))

@@ -311,7 +311,7 @@ async def test_a_secret_that_cannot_be_decrypted_delays_no_other_endpoint(
             )
         await harness.emit(merchant_id, 5)
         await until(lambda: len(receiver.taken) == 5)
-        await until(lambda: _pause_for_long(harness, [broken.id]))
+        await until(lambda: _are_paused_for_long(harness, [broken.id]))
         assert {got.path for got in receiver.got} == {"/good"}
         waits = await harness.rows(
             "select status, attempts from webhook_deliveries where endpoint_id = $1", broken.id
@@ -423,7 +423,7 @@ async def test_unsigned_deliveries_keep_their_attempts_until_the_key_is_restored
             async with harness.dispatching(
                 secret_key="another-key-another-key-another-01", lease_s=4.0
             ):
-                await until(lambda: _pause_for_long(harness, ids))
+                await until(lambda: _are_paused_for_long(harness, ids))
         (error,) = [line for line in log_lines if "webhook" in line["event"]]  # once for all
         assert (error["event"], error["log_level"]) == ("webhooks cannot be signed", "error")
         assert "OPENTILL_SECRET_KEY" in error["reason"]
@@ -459,7 +459,7 @@ async def test_unsigned_deliveries_are_retried(harness: WebhookHarness) -> None:
             await until(lambda: receiver.taken)
 
 
-async def _pause_for_long(harness: WebhookHarness, endpoint_ids: list[str]) -> bool:
+async def _are_paused_for_long(harness: WebhookHarness, endpoint_ids: list[str]) -> bool:
     """Whether these endpoints pause for longer than a lease of 4 s, which is renewed, lasts."""
     leases = "select until from endpoint_leases where endpoint_id = any ($1::text[])"
     return all(row["until"] > now_ms() + 20_000 for row in await harness.rows(leases, endpoint_ids))

@@ -104,7 +104,7 @@ def _is_filter(name: str, value: object) -> bool:
 
 
 async def _page(request: PageRequest, search: Search) -> tuple[list[Order], Pager]:
-    """Return the orders of the page. A text that matches too many addresses becomes an error."""
+    """Return a page of orders. A search that matches too many addresses shows an error."""
     db, number = request.app.replica.reading(), lists.page_number(request)
 
     async def read() -> tuple[list[Order], int]:

@@ -94,7 +94,7 @@ class _Reader:
         self._entry: dict[str, str] | None = None
         self._details: dict[str, str] | None = None
         self._held: dict[str, str] | None = (
-            None  # the last transaction, until the next one or the entry ends
+            None  # the last transaction, held until it is known whether its entry has another
         )
         self._has_several = False
         self.parser = expat.ParserCreate(namespace_separator=" ")

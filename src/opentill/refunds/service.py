@@ -355,7 +355,7 @@ async def record_made_at_gateway(
 
 
 async def _return_money(tx: Tx, order: Order, refund: Refund, now: int, *, gateway: str) -> None:
-    """Return the debit of a reversed refund to the merchant, and open a case for staff."""
+    """Credit the merchant with the debit of a reversed refund, and open a case for staff."""
     cause = f"{refund.id}: {refund.error_message}"
     await orders.reverse_refund(tx, order, refund.amount_minor, refund.debit_minor, cause, now)
     await cases.open_reversed(tx, refund, gateway, now)

@@ -172,7 +172,7 @@ COUNT_FAILED = Query(
     from marked group by since, gateway, method, currency order by since
     """,
 )
-# The next merchants after one that have uncounted attempts: one index lookup for each.
+# Finds the merchants after `:after` with uncounted attempts, by one index lookup for each merchant.
 UNCOUNTED_MERCHANTS = Query(
     UncountedMerchant,
     """
