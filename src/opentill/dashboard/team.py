@@ -38,6 +38,7 @@ async def _team(
     defaults: dict[str, Any] = {"email": "", "role": "viewer", "link": "", "invited": ""}
     defaults |= {"leaving": "", "lowered": "", "lowered_to": None, "keys": ()}
     defaults["language"] = request.localizer.language
+    shown: dict[str, Any] = {**defaults, **values}
     return render.page(
         request,
         "team.html",
@@ -47,7 +48,7 @@ async def _team(
         zone=ZoneInfo(merchant.time_zone),
         roles=MERCHANT_ROLES,
         errors=errors or {},
-        **{**defaults, **values},
+        **shown,
     )
 
 

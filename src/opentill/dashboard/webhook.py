@@ -102,6 +102,7 @@ async def _page(
         "test": None,
         "done": None,
     }
+    shown: dict[str, Any] = {**defaults, **values}
     return render.page(
         request,
         "webhook.html",
@@ -113,7 +114,7 @@ async def _page(
         types=TYPES,
         why_disabled=WHY_DISABLED,
         form_id=form_ids.new_form_id,
-        **{**defaults, **values},
+        **shown,
     )
 
 
@@ -154,9 +155,9 @@ async def change(request: PageRequest) -> Response:
 async def switch(request: PageRequest) -> Response:
     """Disable or enable the endpoint."""
     entry = (await request.form()).get("status")
-    status = next((status for status in _STATUSES if status == entry), None)
-    if status is None:
+    if entry not in _STATUSES:
         raise Invalid("status", "status must be ENABLED or DISABLED")
+    status: Literal["ENABLED", "DISABLED"] = "ENABLED" if entry == "ENABLED" else "DISABLED"
     await _update(request, EndpointFields(status=status))
     return _redirect(request, done=status.lower())
 

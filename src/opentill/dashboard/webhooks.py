@@ -62,6 +62,7 @@ async def _endpoints(
         merchant = await merchants.find(tx, request.merchant_id)
         endpoints = await webhooks.search(tx, request.merchant_id)
     defaults: dict[str, Any] = {"form": read_entries({}), "form_id": form_ids.new_form_id()}
+    shown: dict[str, Any] = {**defaults, **values}
     return render.page(
         request,
         "webhooks.html",
@@ -73,7 +74,7 @@ async def _endpoints(
         why_disabled=WHY_DISABLED,
         most=webhooks.MAX_ENDPOINTS,
         done=lists.choice(request, "done", ("removed",)),
-        **{**defaults, **values},
+        **shown,
     )
 
 
