@@ -107,7 +107,7 @@ class QuietStorm(Storm):
 async def storm(db: Db, tmp_path: Path) -> QuietStorm:
     """A storm after which all is right: one order that bank, books and merchant know as paid."""
     async with db.transaction() as tx:
-        order = await world.in_status(tx, "PAID")
+        order = await world.create_order_in(tx, "PAID")
     quiet = QuietStorm(tmp_path, db)
     quiet.bank_has(order.paid_attempt_id, order.amount_minor)
     quiet.opened = {order.id}
@@ -138,7 +138,7 @@ async def test_what_was_acknowledged_and_is_not_there_is_seen(storm: QuietStorm,
         storm.refunded["re_lost"] = "order_lost"
     else:
         async with storm.db.transaction() as tx:
-            order = await world.in_status(tx, "PENDING")
+            order = await world.create_order_in(tx, "PENDING")
         storm.paid[order.merchant_id] = [order.id]
     with pytest.raises((AssertionError, KeyError)):
         await storm.reckon(5)
@@ -146,7 +146,7 @@ async def test_what_was_acknowledged_and_is_not_there_is_seen(storm: QuietStorm,
 
 async def test_an_attempt_that_never_ends_is_seen(storm: QuietStorm) -> None:
     async with storm.db.transaction() as tx:
-        await world.in_status(tx, "CREATING")
+        await world.create_order_in(tx, "CREATING")
     with pytest.raises(AssertionError):
         await storm.reckon(0.1)
 
@@ -156,9 +156,9 @@ async def test_an_attempt_that_never_ends_is_seen(storm: QuietStorm) -> None:
 
 async def test_a_payout_of_more_than_there_is_and_a_broken_audit_chain_are_seen(tx: Tx) -> None:
     hammer: Any = SimpleNamespace(done=concurrent_movements.EVERYTHING)
-    shop = await world.merchant(tx)
+    shop = await world.create_merchant(tx)
     request = AdjustmentRequest(
-        kind="recharge", amount_minor=100, reference=world.fresh(), reason="why", by="ann"
+        kind="recharge", amount_minor=100, reference=world.new_reference(), reason="why", by="ann"
     )
     await adjustments.request(tx, shop.id, request, None, world.NOW)
     for number in range(3):

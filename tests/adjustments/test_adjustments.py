@@ -11,7 +11,15 @@ from opentill.adjustments.model import BY_KIND, KINDS, MOVES
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
 from opentill.orders import Order
-from support.world import NOW, dump, entries, fresh, in_status, merchant, refunded
+from support.world import (
+    NOW,
+    create_merchant,
+    create_order_in,
+    create_refund,
+    dump,
+    entries,
+    new_reference,
+)
 
 LATER = NOW + 5_000
 LIMIT = Decimal(50)
@@ -19,7 +27,7 @@ LIMIT = Decimal(50)
 
 async def recharged_merchant(tx: Tx, minor: int = 10_000, **terms: Any) -> str:
     """Make a merchant with so much available; its id."""
-    shop = await merchant(tx, **terms)
+    shop = await create_merchant(tx, **terms)
     await make_adjustment(tx, shop.id, "recharge", minor)
     return shop.id
 
@@ -31,7 +39,7 @@ def adjustment_request(kind: str, minor: int, **what: Any) -> AdjustmentRequest:
             {
                 "kind": kind,
                 "amount_minor": minor,
-                "reference": fresh(),
+                "reference": new_reference(),
                 "reason": "why",
                 "by": "ann",
             }
@@ -66,7 +74,7 @@ async def refusal_reason(tx: Tx, step: Any, field: str) -> str:
 
 async def order_with_balance(tx: Tx) -> Order:
     """Make a paid order of a merchant with 100.00 available, of which 20.00 were frozen by hand."""
-    order = await in_status(tx, "PAID")
+    order = await create_order_in(tx, "PAID")
     await make_adjustment(tx, order.merchant_id, "recharge", 10_000)
     await make_adjustment(tx, order.merchant_id, "freeze", 2_000)
     return order
@@ -166,7 +174,7 @@ async def test_a_correction_may_go_down_to_the_overdraft_limit(tx: Tx) -> None:
 
 async def test_only_manually_frozen_money_is_unfrozen(tx: Tx) -> None:
     order = await order_with_balance(tx)
-    await refunded(tx, order, "5.00")
+    await create_refund(tx, order, "5.00")
     assert await accounts(tx, order.merchant_id) == (459, 8_000, 2_500)
     await refusal_reason(tx, make_adjustment(tx, order.merchant_id, "unfreeze", 2_001), "amount")
     await make_adjustment(tx, order.merchant_id, "unfreeze", 1_200)
@@ -202,7 +210,7 @@ async def test_a_repeated_reference_returns_the_same_adjustment(tx: Tx) -> None:
 async def test_an_adjustment_above_the_limit_waits_for_approval(
     tx: Tx, limit, minor, waits
 ) -> None:
-    adjustment = await make_adjustment(tx, (await merchant(tx)).id, "recharge", minor, limit)
+    adjustment = await make_adjustment(tx, (await create_merchant(tx)).id, "recharge", minor, limit)
     assert adjustment.status == ("WAITING" if waits else "DONE")
 
 
@@ -216,13 +224,13 @@ async def test_a_negative_correction_counts_by_its_absolute_amount(tx: Tx) -> No
 
 @pytest.mark.parametrize("by", ["ann", " ANN ", ""])
 async def test_nobody_approves_their_own_adjustment(tx: Tx, by) -> None:
-    adjustment = await make_adjustment(tx, (await merchant(tx)).id, "recharge", 5_001, LIMIT)
+    adjustment = await make_adjustment(tx, (await create_merchant(tx)).id, "recharge", 5_001, LIMIT)
     await refusal_reason(tx, adjustments.approve(tx, adjustment.id, by, LATER), "by")
 
 
 @pytest.mark.parametrize("by", ["ann", "bob"])
 async def test_an_adjustment_is_rejected_or_withdrawn(tx: Tx, by) -> None:
-    shop = (await merchant(tx)).id
+    shop = (await create_merchant(tx)).id
     adjustment = await make_adjustment(tx, shop, "recharge", 5_001, LIMIT)
     await refusal_reason(tx, adjustments.reject(tx, adjustment.id, by, " ", LATER), "reason")
     after = await adjustments.reject(tx, adjustment.id, by, "a typing error", LATER)
@@ -235,7 +243,7 @@ async def test_an_adjustment_is_rejected_or_withdrawn(tx: Tx, by) -> None:
 async def test_an_adjustment_that_is_not_waiting_cannot_be_decided(
     tx: Tx, status, decision
 ) -> None:
-    shop = (await merchant(tx)).id
+    shop = (await create_merchant(tx)).id
     adjustment = await make_adjustment(
         tx, shop, "recharge", 5_001, None if status == "DONE" else LIMIT
     )
@@ -261,7 +269,7 @@ async def test_an_adjustment_that_became_impossible_stays_waiting(tx: Tx) -> Non
 
 
 async def test_every_adjustment_is_in_the_audit_log(tx: Tx) -> None:
-    order = await in_status(tx, "PAID")
+    order = await create_order_in(tx, "PAID")
     shop = order.merchant_id
     first = await make_adjustment(tx, shop, "recharge", 6_000, LIMIT)
     await adjustments.approve(tx, first.id, "bob", LATER)

@@ -8,12 +8,16 @@ from opentill.adjustments import AdjustmentRequest, Kind
 from opentill.core.errors import Invalid
 from opentill.db.database import Db, Tx
 from opentill.payouts import PayoutRequest
-from support.world import NOW, fresh, merchant
+from support.world import NOW, create_merchant, new_reference
 
 
 async def _adjust(db: Db, shop: str, kind: Kind, minor: int, reference: str = "") -> str:
     adjustment = AdjustmentRequest(
-        kind=kind, amount_minor=minor, reference=reference or fresh(), reason="why", by="ann"
+        kind=kind,
+        amount_minor=minor,
+        reference=reference or new_reference(),
+        reason="why",
+        by="ann",
     )
     try:
         return (await db.run(lambda tx: adjustments.request(tx, shop, adjustment, None, NOW))).id
@@ -24,14 +28,14 @@ async def _adjust(db: Db, shop: str, kind: Kind, minor: int, reference: str = ""
 
 
 async def test_freezing_and_unfreezing_from_many_connections(db: Db, database_url: str) -> None:
-    shop = (await db.run(merchant)).id
+    shop = (await db.run(create_merchant)).id
     await _adjust(db, shop, "recharge", 10_000)
     many = await Db.connect(database_url, 20, acquire_timeout_s=60)
     kinds: tuple[Kind, ...] = ("freeze", "unfreeze", "freeze", "fee")
 
     async def pay_out(_: int) -> None:
         payout_request = PayoutRequest(
-            amount_minor=900, reference=fresh(), reason="weekly", by="bob"
+            amount_minor=900, reference=new_reference(), reason="weekly", by="bob"
         )
         try:
             await many.run(lambda tx: payouts.create(tx, shop, payout_request, None, NOW))
@@ -56,7 +60,7 @@ async def test_freezing_and_unfreezing_from_many_connections(db: Db, database_ur
 
 
 async def test_concurrent_requests_with_one_reference_make_one_adjustment(db: Db) -> None:
-    shop = (await db.run(merchant)).id
+    shop = (await db.run(create_merchant)).id
     results = await asyncio.gather(*(_adjust(db, shop, "recharge", 700, "R-1") for _ in range(12)))
     assert len(set(results)) == 1
     async with db.connection() as tx:
@@ -66,9 +70,9 @@ async def test_concurrent_requests_with_one_reference_make_one_adjustment(db: Db
 
 
 async def test_an_adjustment_is_approved_once(db: Db) -> None:
-    shop = (await db.run(merchant)).id
+    shop = (await db.run(create_merchant)).id
     adjustment_request = AdjustmentRequest(
-        kind="recharge", amount_minor=700, reference=fresh(), reason="why", by="ann"
+        kind="recharge", amount_minor=700, reference=new_reference(), reason="why", by="ann"
     )
     adjustment = await db.run(
         lambda tx: adjustments.request(tx, shop, adjustment_request, Decimal(0), NOW)

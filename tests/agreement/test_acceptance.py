@@ -16,7 +16,7 @@ BY = AcceptedBy(
 
 
 async def test_a_new_version_must_be_accepted_and_old_acceptances_stay(tx: Tx) -> None:
-    shop, current = await world.merchant(tx), agreement.current(Settings())
+    shop, current = await world.create_merchant(tx), agreement.current(Settings())
     assert agreement.status(current, []) == "NONE"
     digest = current.rendered_document_sha256
     await agreement.accept(tx, shop.id, current, digest, BY, world.NOW)
@@ -38,7 +38,7 @@ async def test_a_new_version_must_be_accepted_and_old_acceptances_stay(tx: Tx) -
     ],
 )
 async def test_the_database_refuses_to_change_an_acceptance(tx: Tx, statement: str) -> None:
-    shop, current = await world.merchant(tx), agreement.current(Settings())
+    shop, current = await world.create_merchant(tx), agreement.current(Settings())
     digest = current.rendered_document_sha256
     await agreement.accept(tx, shop.id, current, digest, BY, world.NOW)
     with pytest.raises(asyncpg.IntegrityConstraintViolationError):

@@ -49,18 +49,18 @@ async def perform(tx: Tx, request: ActionRequest, above: str | None, now: int = 
 async def create_subject(tx: Tx, action: Action) -> tuple[Order, str]:
     """Create an order on which an action is possible; return it and the action's subject."""
     if action == "confirm":
-        order = await world.opened(tx)
+        order = await world.create_order(tx)
         return order, order.id
     if action in {"refund", "refund-recorded", "refund-failed", "refund-reversed"}:
-        order = await world.in_status(tx, "PAID")
+        order = await world.create_order_in(tx, "PAID")
         if action in {"refund", "refund-recorded"}:
             return order, order.id
-        refund = await world.refunded(tx, order)
+        refund = await world.create_refund(tx, order)
         if action == "refund-reversed":
-            await world.refund_said(tx, refund, "SUCCEEDED")
+            await world.report_refund(tx, refund, "SUCCEEDED")
         return order, refund.id
     if action in {"dispute-won", "dispute-recovered"}:
-        order = await world.in_status(tx, "PAID")
+        order = await world.create_order_in(tx, "PAID")
         ids = order.merchant_id, order.id
         dispute = await disputes.open_manually(
             tx, *ids, who="ann", reason="lost card", now=NOW, amount_minor=None
@@ -70,7 +70,7 @@ async def create_subject(tx: Tx, action: Action) -> tuple[Order, str]:
                 tx, order.merchant_id, dispute.id, "lost", who="ann", reason="late", now=NOW
             )
         return order, dispute.id
-    order = await world.in_status(tx, "SETTLED")
+    order = await world.create_order_in(tx, "SETTLED")
     request = PayoutRequest(amount_minor=None, reference="W", reason="weekly", by="ann")
     payout = await payouts.create(tx, order.merchant_id, request, None, NOW)
     if action == "payout-returned":
@@ -141,11 +141,11 @@ async def test_a_rejected_action_is_not_performed(tx: Tx, action: Action) -> Non
 
 async def create_orders(tx: Tx, count: int) -> list[Order]:
     """Create unpaid orders over 9.99 of one merchant."""
-    first = await world.opened(tx)
+    first = await world.create_order(tx)
     created = [first]
     while len(created) < count:
-        product = await world.product(tx, first.merchant_id)
-        session = await world.session(tx, first.merchant_id, product.id)
+        product = await world.create_product(tx, first.merchant_id)
+        session = await world.create_session(tx, first.merchant_id, product.id)
         created.append(await orders.find(tx, first.merchant_id, session.order_id))
     return created
 
@@ -171,7 +171,7 @@ async def test_splitting_an_amount_does_not_avoid_the_limit(tx: Tx) -> None:
 async def test_movements_of_another_merchant_or_of_yesterday_do_not_count(tx: Tx) -> None:
     first, second = await create_orders(tx, 2)
     assert not await confirm(tx, first)
-    assert not await confirm(tx, await world.opened(tx))
+    assert not await confirm(tx, await world.create_order(tx))
     assert await confirm(tx, second, now=NOW + 24 * HOUR - 1)
     (held,) = await approvals.waiting(tx)
     await approvals.reject(tx, held.id, ANN, NOW)
@@ -187,7 +187,7 @@ async def test_movements_by_two_persons_do_not_count(tx: Tx) -> None:
 
 
 async def test_payouts_count_with_their_fee(tx: Tx) -> None:
-    order = await world.in_status(tx, "SETTLED")
+    order = await world.create_order_in(tx, "SETTLED")
     shop = order.merchant_id
 
     async def pay(minor: int, reference: str, now: int = NOW) -> bool:
@@ -240,7 +240,7 @@ async def start_transfer(tx: Tx, order: Order, gateway: str) -> None:
 
 
 async def test_confirming_a_transfer_that_the_customer_announced_needs_one_person(tx: Tx) -> None:
-    order = await world.opened(tx)
+    order = await world.create_order(tx)
     await start_transfer(tx, order, "manual")
     result = await perform(tx, build_request(order, "confirm", order.id), "5")
     assert isinstance(result, Order)
@@ -248,7 +248,7 @@ async def test_confirming_a_transfer_that_the_customer_announced_needs_one_perso
 
 
 async def test_confirming_despite_a_gateway_that_reports_needs_two_persons(tx: Tx) -> None:
-    order = await world.opened(tx)
+    order = await world.create_order(tx)
     await start_transfer(tx, order, "sandbox")
     held = await perform(tx, build_request(order, "confirm", order.id), "5")
     assert isinstance(held, WaitingAction)
@@ -256,9 +256,9 @@ async def test_confirming_despite_a_gateway_that_reports_needs_two_persons(tx: T
 
 
 async def test_a_request_for_an_order_that_was_paid_meanwhile_can_only_be_rejected(tx: Tx) -> None:
-    order = await world.opened(tx)
+    order = await world.create_order(tx)
     held = await perform(tx, build_request(order, "confirm", order.id), "5")
-    await world.paid(tx, order)
+    await world.pay_order(tx, order)
     with pytest.raises(Invalid):
         async with tx.transaction():
             await approvals.approve(tx, held.id, BOB, RULES, NOW)
@@ -268,7 +268,7 @@ async def test_a_request_for_an_order_that_was_paid_meanwhile_can_only_be_reject
 
 
 async def test_history_and_audit_log_name_both_persons(tx: Tx) -> None:
-    order = await world.opened(tx)
+    order = await world.create_order(tx)
     held = await perform(tx, build_request(order, "confirm", order.id), "5")
     await approvals.approve(tx, held.id, BOB, RULES, NOW)
     rows = await tx.fetch(
@@ -286,7 +286,7 @@ async def test_history_and_audit_log_name_both_persons(tx: Tx) -> None:
 
 
 async def test_only_one_refund_of_an_order_can_wait(tx: Tx) -> None:
-    order = await world.in_status(tx, "PAID")
+    order = await world.create_order_in(tx, "PAID")
     await perform(tx, build_request(order, "refund", order.id), "5")
     request = ActionRequest(
         action="refund",

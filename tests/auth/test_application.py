@@ -8,7 +8,7 @@ import pytest
 
 from opentill import merchants
 from support.api_server import ApiServer
-from support.people import Visitor, person, title
+from support.people import Visitor, create_person, heading_of
 
 FORM = {
     "merchant": "Harbour Books", "currency": "EUR", "name": "Ada", "email": "ada@example.com",
@@ -48,7 +48,7 @@ def test_an_application_waits_for_a_decision(api_server: ApiServer) -> None:
         form = FORM | {"email": "first@example.com"}
         sent = visitor.post("/apply", form)
         assert (sent.status_code, sent.headers["location"]) == (303, "/apply?sent=1")
-        assert title(visitor.get("/apply?sent=1")) == "Thank you for your application"
+        assert heading_of(visitor.get("/apply?sent=1")) == "Thank you for your application"
         (application,) = pending(api_server, "first@example.com")
         assert (application.merchant_name, application.business) == (
             "Harbour Books",
@@ -60,7 +60,7 @@ def test_an_application_waits_for_a_decision(api_server: ApiServer) -> None:
 
 
 def test_the_response_does_not_show_whether_an_address_is_known(api_server: ApiServer) -> None:
-    ada = person(api_server, api_server.shop().id, "owner")
+    ada = create_person(api_server, api_server.shop().id, "owner")
     with accepting_applications(api_server) as visitor:
         responses = [
             visitor.post("/apply", FORM | {"email": email})

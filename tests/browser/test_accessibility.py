@@ -28,8 +28,8 @@ from support.javascript import npm_ci
 from support.once import once
 from support.page_checks import look, looks
 from support.page_members import invite_member
-from support.payout_runs import ANN, OWN, payee, wanted
-from support.people import CHEAP, PASSWORD, TESTER, address
+from support.payout_runs import ANN, OWN, payee, run_request
+from support.people import CHEAP, PASSWORD, TESTER, new_address
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 _AXE: Final = Path(__file__).parent / "axe"
@@ -238,7 +238,7 @@ async def test_every_page_of_the_console_is_linked_and_accessible(
     app, url = page_server.state.app, page_server.state.settings.public_url
     now, device = now_ms(), Device("127.0.0.1", "Test")
     link = await app.db.run(
-        lambda tx: people.invite(tx, address(), now, staff_role="admin", actor=TESTER)
+        lambda tx: people.invite(tx, new_address(), now, staff_role="admin", actor=TESTER)
     )
 
     form = merchants.ApplicationForm(
@@ -251,13 +251,13 @@ async def test_every_page_of_the_console_is_linked_and_accessible(
         (dispute, *_) = await disputes.search(tx, owner[0], "OPEN")
         await disputes.set_deadline(tx, dispute.merchant_id, dispute.id, now + 3_600_000, now)
         order = await orders.find(tx, dispute.merchant_id, dispute.order_id)
-        await world.dispute_said(tx, order, "OPENED", now, ref="of no order")
+        await world.report_dispute(tx, order, "OPENED", now, ref="of no order")
 
     async def start_payout_run(tx: Any) -> payouts.Run:
         rule = payouts.HoldRule(app.settings.secret_key, 3)
         await payee(tx, rule=rule)
         await payee(tx, account=None)
-        return await payouts.start_run(tx, wanted("W-48"), now)
+        return await payouts.start_run(tx, run_request("W-48"), now)
 
     await app.db.run(apply_and_dispute)
     run = await app.db.run(start_payout_run)
@@ -315,7 +315,7 @@ async def _violations_without_link(
     app, now, device = page_server.state.app, now_ms(), Device("127.0.0.1", "Test")
     # Passkeys need a host name instead of an IP address.
     url = page_server.state.settings.public_url.replace("127.0.0.1", "localhost")
-    email = address()
+    email = new_address()
 
     async def invite(tx: Any) -> people.NewLink:
         return await people.invite(tx, email, now, staff_role="auditor", actor=TESTER)
@@ -324,12 +324,12 @@ async def _violations_without_link(
         app.db, (await app.db.run(invite)).token, "Al", PASSWORD, device, now, cost=CHEAP
     )
     reset = await app.db.run(lambda tx: people.offer_new_password(tx, email, now, actor=TESTER))
-    email = address()
+    email = new_address()
     pending_login = await people.join(
         app.db, (await app.db.run(invite)).token, "Bo", PASSWORD, device, now, cost=CHEAP
     )
     reset_with_factor, keep = await app.db.run(lambda tx: _lose_passkey(tx, pending_login, now))
-    email = address()
+    email = new_address()
     invitation = await app.db.run(invite)
     page, violations = await context.new_page(), dict[str, list[Any]]()
     for path, button in (

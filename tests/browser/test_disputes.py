@@ -18,9 +18,9 @@ PDF = b"%PDF-1.7\ntrailer\n<<>>\n%%EOF\n"
 
 async def _open_dispute(tx: Tx) -> Dispute:
     """Open a dispute with a deadline and a note of the operator."""
-    order = await world.in_status(tx, "SETTLED", name="Harbour Books")
+    order = await world.create_order_in(tx, "SETTLED", name="Harbour Books")
     at = now_ms()
-    dispute = await world.dispute_said(tx, order, "OPENED", at, respond_by=at + 6 * world.DAY)
+    dispute = await world.report_dispute(tx, order, "OPENED", at, respond_by=at + 6 * world.DAY)
     assert dispute is not None
     ids = (dispute.merchant_id, dispute.id)
     await disputes.add_note(tx, *ids, "The bank wants\nproof of delivery.", "bo", at)

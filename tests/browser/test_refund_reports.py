@@ -17,11 +17,11 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 async def _report_refunds(tx: Tx) -> Order:
     """Report a refund and its reversal, another refund, and one that exceeds the payment."""
-    order = await world.in_status(tx, "SETTLED", name="Harbour Books")
+    order = await world.create_order_in(tx, "SETTLED", name="Harbour Books")
     for status in ("SUCCEEDED", "REFUSED"):
-        await world.refund_reported(tx, order, status, now_ms(), minor=400, ref="re_1")
-    await world.refund_reported(tx, order, "SUCCEEDED", now_ms(), minor=300, ref="re_2")
-    await world.refund_reported(tx, order, "SUCCEEDED", now_ms(), minor=800, ref="re_3")
+        await world.report_refund_event(tx, order, status, now_ms(), minor=400, ref="re_1")
+    await world.report_refund_event(tx, order, "SUCCEEDED", now_ms(), minor=300, ref="re_2")
+    await world.report_refund_event(tx, order, "SUCCEEDED", now_ms(), minor=800, ref="re_3")
     return await orders.find(tx, order.merchant_id, order.id)
 
 

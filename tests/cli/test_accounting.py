@@ -8,7 +8,7 @@ import pytest
 from opentill.db.database import Db
 from support import pooler
 from support.commands import Commands, opentill
-from support.world import NOW, in_status
+from support.world import NOW, create_order_in
 
 __all__ = ["opentill"]
 
@@ -23,7 +23,7 @@ def shops(opentill: Commands) -> list[str]:
         url = opentill.environ["OPENTILL_DATABASE_URL"]
         db = await Db.connect(url, prepared=pooler.prepared(url), acquire_timeout_s=20)
         try:
-            orders = [await db.run(lambda tx: in_status(tx, "SETTLED")) for _ in range(2)]
+            orders = [await db.run(lambda tx: create_order_in(tx, "SETTLED")) for _ in range(2)]
         finally:
             await db.close()
         return [order.merchant_id for order in orders]

@@ -9,7 +9,7 @@ from opentill.db.database import Db
 from support import pooler
 from support.commands import Commands, opentill
 from support.staff import staff
-from support.world import in_status
+from support.world import create_order_in
 
 __all__ = ["opentill"]
 
@@ -29,7 +29,7 @@ def order_in(opentill: Commands, status: str) -> str:
         url = opentill.environ["OPENTILL_DATABASE_URL"]
         db = await Db.connect(url, 2, prepared=pooler.prepared(url), acquire_timeout_s=20)
         try:
-            return (await db.run(lambda tx: in_status(tx, status))).id
+            return (await db.run(lambda tx: create_order_in(tx, status))).id
         finally:
             await db.close()
 

@@ -8,7 +8,7 @@ import pytest
 from opentill.db.database import Db
 from support.commands import USER, Commands, opentill
 from support.staff import staff
-from support.world import in_status
+from support.world import create_order_in
 
 __all__ = ["opentill"]
 
@@ -28,7 +28,7 @@ def sold(opentill: Commands) -> tuple[str, str]:
     async def make() -> tuple[str, str]:
         db = await Db.connect(opentill.environ["OPENTILL_DATABASE_URL"], acquire_timeout_s=20)
         try:
-            order = await db.run(lambda tx: in_status(tx, "PAID"))
+            order = await db.run(lambda tx: create_order_in(tx, "PAID"))
         finally:
             await db.close()
         return order.merchant_id, order.id

@@ -18,7 +18,7 @@ from support.books import assert_books
 async def test_a_month_has_orders_of_every_kind(module_database_url: str) -> None:
     async def month(tx: Tx) -> History:
         began = world.NOW - DAYS * DAY_MS
-        history = History((await world.merchant(tx, name=NAME, now=began)).id)
+        history = History((await world.create_merchant(tx, name=NAME, now=began)).id)
         await history.happen(tx, world.NOW)
         return history
 

@@ -40,7 +40,7 @@ def test_any_amount_is_listed_and_dismissed(
     async def make() -> str:
         tx = await connections.connect(opentill.environ["OPENTILL_DATABASE_URL"])
         try:
-            order = await world.in_status(tx, "DISPUTED")
+            order = await world.create_order_in(tx, "DISPUTED")
             event = GatewayDisputeEvent(
                 attempt_id=order.paid_attempt_id or "",
                 dispute_ref="b",

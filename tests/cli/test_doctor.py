@@ -20,7 +20,7 @@ from opentill.db import connection as connections
 from opentill.rates.model import Day
 from support import pooler
 from support.databases import named
-from support.world import DAY, merchant, product
+from support.world import DAY, create_merchant, create_product
 
 RECIPE: Final = (Path(__file__).parents[2] / "docs/recipes/upgrade.md").read_text("utf-8")
 
@@ -87,8 +87,8 @@ async def _sell_in_euro(url: str, *ages: int) -> None:
     connection = await connections.connect(url, prepared=pooler.prepared(url))
     try:
         if not await connection.fetchval("select count(*) from products"):
-            shop = await merchant(connection)
-            await product(connection, shop.id, "10.00", "EUR")
+            shop = await create_merchant(connection)
+            await create_product(connection, shop.id, "10.00", "EUR")
         for age in ages:
             today = clock.now_ms() // DAY * DAY
             day = Day(today - age * DAY, {"USD": Decimal("1.1")})

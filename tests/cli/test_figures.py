@@ -4,7 +4,7 @@ import asyncio
 
 from opentill.db.database import Db
 from support.commands import Commands, opentill
-from support.world import in_status
+from support.world import create_order_in
 
 __all__ = ["opentill"]
 
@@ -13,8 +13,8 @@ def test_everything_is_counted_once(opentill: Commands) -> None:
     async def make() -> None:
         db = await Db.connect(opentill.environ["OPENTILL_DATABASE_URL"], acquire_timeout_s=20)
         try:
-            await db.run(lambda tx: in_status(tx, "SETTLED"))
-            await db.run(lambda tx: in_status(tx, "FAILED"))
+            await db.run(lambda tx: create_order_in(tx, "SETTLED"))
+            await db.run(lambda tx: create_order_in(tx, "FAILED"))
         finally:
             await db.close()
 

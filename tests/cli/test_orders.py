@@ -24,14 +24,14 @@ def sale(opentill: Commands) -> dict[str, str]:
     async def make() -> dict[str, str]:
         tx = await connections.connect(opentill.environ["OPENTILL_DATABASE_URL"])
         try:
-            shop = await world.merchant(tx)
+            shop = await world.create_merchant(tx)
             key = await merchants.create_key(tx, shop.id, "production", world.NOW)
-            mug = await world.product(tx, shop.id)
+            mug = await world.create_product(tx, shop.id)
             metadata = msgspec.Raw(b'{"cart": "A-7"}')
             body = SessionBody(product_id=mug.id, metadata=metadata)
             session = await checkouts.open_session(tx, shop.id, body, world.NOW)
             order = await orders.find(tx, shop.id, session.order_id)
-            await world.paid(tx, order)
+            await world.pay_order(tx, order)
             last = await orders.last_attempt(tx, shop.id, order.id)
             assert last is not None
             return {
@@ -158,7 +158,7 @@ def test_a_duplicate_payment_that_the_gateway_does_not_refund_is_recorded_as_ret
     async def make(*, refused: bool) -> orders.PaymentAttempt:
         tx = await connections.connect(opentill.environ["OPENTILL_DATABASE_URL"])
         try:
-            second = await world.paid_twice(tx, await world.opened(tx))
+            second = await world.pay_order_twice(tx, await world.create_order(tx))
             if refused:
                 outcome = RefundOutcome(status="REFUSED", reason="closed account")
                 await orders.apply_duplicate_return(tx, second, outcome, world.NOW)

@@ -16,7 +16,7 @@ from opentill.cli import SECTIONS, build, readable, table, times
 from opentill.db.database import Db
 from support import pooler
 from support.commands import SOURCE, Commands, opentill
-from support.world import in_status
+from support.world import create_order_in
 
 __all__ = ["opentill"]
 
@@ -149,7 +149,7 @@ def sold(opentill: Commands) -> dict[str, str]:
         url = opentill.environ["OPENTILL_DATABASE_URL"]
         db = await Db.connect(url, 2, prepared=pooler.prepared(url), acquire_timeout_s=20)
         try:
-            return await db.run(lambda tx: in_status(tx, "SETTLED"))
+            return await db.run(lambda tx: create_order_in(tx, "SETTLED"))
         finally:
             await db.close()
 

@@ -19,7 +19,7 @@ def paid(opentill: Commands) -> tuple[str, str]:
     async def make() -> tuple[str, str]:
         tx = await connections.connect(opentill.environ["OPENTILL_DATABASE_URL"])
         try:
-            order = await world.paid(tx, await world.opened(tx))
+            order = await world.pay_order(tx, await world.create_order(tx))
             return order.merchant_id, order.id
         finally:
             await tx.close()

@@ -82,7 +82,7 @@ async def test_statements_over_all_merchants_are_not_run_on_a_database_in_use(
     prepared = pooler.prepared(database_url)
     connection = await connections.connect(database_url, prepared=prepared)
     try:
-        shop = await world.merchant(connection)
+        shop = await world.create_merchant(connection)
         fails = "where 1 / (length(name) - length(name)) = 0"
         statements = {
             "merchants.queries.ALL": Command(f"update merchants set name = '' {fails}"),

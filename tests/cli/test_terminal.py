@@ -42,11 +42,11 @@ def order(opentill: Commands) -> dict[str, str]:
         db = await Db.connect(url, 2, prepared=pooler.prepared(url), acquire_timeout_s=20)
         try:
             async with db.transaction() as tx:
-                order = await world.opened(tx)
+                order = await world.create_order(tx)
                 await tx.execute(
                     "update orders set metadata = $2 where id = $1", order.id, METADATA
                 )
-                await world.paid(tx, order)
+                await world.pay_order(tx, order)
                 await tx.execute(
                     "update orders set customer_name = $2 where id = $1", order.id, ODD
                 )
@@ -73,7 +73,7 @@ def test_an_advance_that_ends_sessions_asks_for_confirmation(opentill: Commands)
         url = opentill.environ["OPENTILL_DATABASE_URL"]
         db = await Db.connect(url, 2, prepared=pooler.prepared(url), acquire_timeout_s=20)
         try:
-            return (await db.run(world.opened)).checkout_id
+            return (await db.run(world.create_order)).checkout_id
         finally:
             await db.close()
 

@@ -9,7 +9,7 @@ import msgspec
 from opentill import adjustments, ledger
 from support.api_server import Shop
 from support.console_pages import audit_rows, hidden_fields, visible_text
-from support.people import Visitor, person
+from support.people import Visitor, create_person
 
 
 def available_and_frozen(shop: Shop) -> tuple[int, int]:
@@ -39,7 +39,7 @@ def confirmation_form(page: httpx2.Response) -> dict[str, str]:
 
 
 def test_an_adjustment_is_quoted_then_made_once(shop: Shop) -> None:
-    finance = person(shop.api_server, None, staff_role="finance")
+    finance = create_person(shop.api_server, None, staff_role="finance")
     place = f"/console/merchants/{shop.id}/adjustments"
     assert f'href="{place}"' in finance.get(f"/console/merchants/{shop.id}").text
     quote = get_quote(finance, place)
@@ -61,7 +61,7 @@ def test_an_adjustment_is_quoted_then_made_once(shop: Shop) -> None:
 
 
 def test_a_wrong_adjustment_is_refused_at_its_field_with_its_input(shop: Shop) -> None:
-    finance = person(shop.api_server, None, staff_role="finance")
+    finance = create_person(shop.api_server, None, staff_role="finance")
     place = f"/console/merchants/{shop.id}/adjustments"
     for field, changes in (
         ("kind", {"kind": "x"}),
@@ -91,7 +91,7 @@ def test_a_wrong_adjustment_is_refused_at_its_field_with_its_input(shop: Shop) -
 
 def test_an_adjustment_above_the_limit_waits_for_a_second_person(shop: Shop) -> None:
     server = shop.api_server
-    finance = person(server, None, staff_role="finance")
+    finance = create_person(server, None, staff_role="finance")
     place = f"/console/merchants/{shop.id}/adjustments"
     before = server.app.settings
     server.app.settings = msgspec.structs.replace(before, approval_above=Decimal(10))
@@ -105,7 +105,7 @@ def test_an_adjustment_above_the_limit_waits_for_a_second_person(shop: Shop) -> 
     (waiting,) = server.tx(lambda tx: adjustments.list_waiting(tx, shop.id))
     assert available_and_frozen(shop) == (0, 0)
     assert result_url.endswith(f"?done={waiting.id}")
-    admin = person(server, None, staff_role="admin")
+    admin = create_person(server, None, staff_role="admin")
     assert admin.post(f"/console/approvals/{waiting.id}/approve").status_code == 303
     assert available_and_frozen(shop) == (2500, 0)
 
@@ -114,10 +114,10 @@ def test_adjusting_needs_a_permission_and_a_recent_proof_of_identity(shop: Shop)
     server = shop.api_server
     place = f"/console/merchants/{shop.id}/adjustments"
     for role in ("support", "auditor"):
-        reader = person(server, None, staff_role=role)
+        reader = create_person(server, None, staff_role=role)
         assert reader.post(place, form_values()).status_code == 403
         assert 'name="kind"' not in reader.get(place).text
-    unproven = person(server, None, staff_role="finance")
+    unproven = create_person(server, None, staff_role="finance")
     server.tx(
         lambda tx: tx.execute(
             "update logins set proved_at = proved_at - 660000 where person_id = $1",

@@ -15,7 +15,7 @@ from opentill.payouts import PayoutRequest
 from opentill.people import Browser, NewPassword
 from support.api_server import ApiServer, Shop
 from support.console_pages import hidden_fields
-from support.people import CHEAP, PASSWORD, TESTER, Visitor, address, person
+from support.people import CHEAP, PASSWORD, TESTER, Visitor, create_person, new_address
 
 LIMIT = Decimal(10)
 
@@ -53,8 +53,8 @@ def available(shop: Shop) -> int:
 
 
 def test_only_another_person_approves_a_request_and_only_once(shop: Shop) -> None:
-    requester = person(shop.api_server, None, staff_role="finance")
-    other = person(shop.api_server, None, staff_role="admin")
+    requester = create_person(shop.api_server, None, staff_role="finance")
+    other = create_person(shop.api_server, None, staff_role="admin")
     before = count_waiting(requester)
     waiting = request_recharge(shop, requester)
     assert count_waiting(requester) == before + 1
@@ -75,12 +75,12 @@ def test_only_another_person_approves_a_request_and_only_once(shop: Shop) -> Non
 
 def test_approving_needs_a_role_a_login_and_a_recent_proof_of_identity(shop: Shop) -> None:
     server = shop.api_server
-    requester = person(server, None, staff_role="finance")
+    requester = create_person(server, None, staff_role="finance")
     approve = f"/console/approvals/{request_recharge(shop, requester)}/approve"
     for role in ("support", "auditor"):
-        assert person(server, None, staff_role=role).post(approve).status_code == 403
-    assert person(server, shop.id, "owner").post(approve).status_code == 404
-    unproven = person(server, None, staff_role="admin")
+        assert create_person(server, None, staff_role=role).post(approve).status_code == 403
+    assert create_person(server, shop.id, "owner").post(approve).status_code == 404
+    unproven = create_person(server, None, staff_role="admin")
     server.tx(
         lambda tx: tx.execute(
             "update logins set proved_at = proved_at - 660000 where person_id = $1",
@@ -93,19 +93,19 @@ def test_approving_needs_a_role_a_login_and_a_recent_proof_of_identity(shop: Sho
     file = {"file": ("report.csv", b"kind", "text/csv")}
     proof_page = unproven.http.post("/console/reconciliation/compare", files=file)
     assert 'name="kept_file.file" value="report.csv:' in proof_page.text
-    removed = person(server, None, staff_role="admin")
+    removed = create_person(server, None, staff_role="admin")
     now = server.app.clock()
     server.tx(lambda tx: people.remove_staff(tx, removed.person_id, now, actor=TESTER))
     assert removed.post(approve).status_code == 404
-    admin = person(server, None, staff_role="admin")
+    admin = create_person(server, None, staff_role="admin")
     assert admin.post(approve, headers={"origin": "https://evil.example"}).status_code == 403
     assert available(shop) == 0
 
 
 def test_a_payout_waits_and_is_rejected_with_a_reason(shop: Shop) -> None:
     server = shop.api_server
-    requester = person(server, None, staff_role="finance")
-    other = person(server, None, staff_role="finance")
+    requester = create_person(server, None, staff_role="finance")
+    other = create_person(server, None, staff_role="finance")
     other.post(f"/console/approvals/{request_recharge(shop, requester)}/approve")
     place = f"/console/approvals/{request_payout(shop, requester, 'W-1')}"
     empty = other.post(f"{place}/reject", {"reason": " "})
@@ -122,8 +122,8 @@ def test_a_payout_waits_and_is_rejected_with_a_reason(shop: Shop) -> None:
 
 def test_a_payout_of_a_suspended_merchant_keeps_waiting(shop: Shop) -> None:
     server = shop.api_server
-    requester = person(server, None, staff_role="finance")
-    other = person(server, None, staff_role="finance")
+    requester = create_person(server, None, staff_role="finance")
+    other = create_person(server, None, staff_role="finance")
     other.post(f"/console/approvals/{request_recharge(shop, requester)}/approve")
     now = server.app.clock()
     payout_id = request_payout(shop, requester, "W-1")
@@ -160,7 +160,9 @@ def test_confirming_an_order_without_an_attempt_waits_for_a_second_person(
     limited_shop: Shop,
 ) -> None:
     server, order = limited_shop.api_server, limited_shop.order()
-    requester, other = (person(server, None, staff_role=role) for role in ("finance", "admin"))
+    requester, other = (
+        create_person(server, None, staff_role=role) for role in ("finance", "admin")
+    )
     place = f"/console/payments/{order['id']}"
     form = form_of(requester.get(place).text, "confirm") | {"reason": "seen at the bank"}
     waiting = requester.post(f"{place}/confirm", form)
@@ -182,7 +184,9 @@ def test_confirming_an_order_without_an_attempt_waits_for_a_second_person(
 
 def test_a_refund_by_staff_above_the_limit_waits_and_can_be_rejected(limited_shop: Shop) -> None:
     server, order = limited_shop.api_server, limited_shop.paid()
-    requester, other = (person(server, None, staff_role=role) for role in ("support", "finance"))
+    requester, other = (
+        create_person(server, None, staff_role=role) for role in ("support", "finance")
+    )
     place = f"/console/payments/{order['id']}/refund"
 
     def refund(amount: str) -> str:
@@ -209,7 +213,7 @@ def test_a_refund_by_staff_above_the_limit_waits_and_can_be_rejected(limited_sho
 
 def invite_admin(server: ApiServer, inviter: Visitor) -> Visitor:
     """Invite a person, who joins the staff."""
-    email = address()
+    email = new_address()
     now = server.app.clock()
     actor = Actor(inviter.audit_name, "new")
     link = server.tx(lambda tx: people.invite(tx, email, now, staff_role="admin", actor=actor))
@@ -227,10 +231,10 @@ def test_a_person_whom_the_requester_invited_lately_is_no_second_person(
 ) -> None:
     server, now = shop.api_server, shop.api_server.app.clock()
     clock(now)
-    requester = person(server, None, staff_role="admin")
+    requester = create_person(server, None, staff_role="admin")
     puppet = invite_admin(server, requester)
     puppet_of_puppet = invite_admin(server, puppet)
-    colleague = person(server, None, staff_role="finance")
+    colleague = create_person(server, None, staff_role="finance")
     actor = Actor(requester.audit_name, "forgotten")
     reset = server.tx(lambda tx: people.offer_new_password(tx, colleague.email, now, actor=actor))
     password = NewPassword(password=PASSWORD, browser=Browser("192.0.2.9", "Testfox/1.0"))
@@ -255,8 +259,8 @@ def test_a_person_whom_the_requester_invited_lately_is_no_second_person(
 
 def test_nobody_approves_in_a_browser_in_which_the_requester_has_logged_in(shop: Shop) -> None:
     server = shop.api_server
-    requester = person(server, None, staff_role="finance")
-    other = person(server, None, staff_role="finance")
+    requester = create_person(server, None, staff_role="finance")
+    other = create_person(server, None, staff_role="finance")
     approve = f"/console/approvals/{request_recharge(shop, requester)}/approve"
     browser = Visitor(server, requester.email)
     assert browser.log_in().status_code == 303

@@ -6,12 +6,12 @@ from opentill import merchants
 from opentill.db.database import Tx
 from opentill.merchants import Actor
 from support.api_server import Shop
-from support.people import person
+from support.people import create_person
 from support.spreadsheets import rows_of
 
 
 def test_the_audit_log_is_searched_and_read_page_by_page_and_as_a_file(shop: Shop) -> None:
-    auditor = person(shop.api_server, None, staff_role="auditor")
+    auditor = create_person(shop.api_server, None, staff_role="auditor")
     now = shop.api_server.app.clock()
     other = shop.api_server.shop()
 
@@ -43,12 +43,12 @@ def test_the_audit_log_is_searched_and_read_page_by_page_and_as_a_file(shop: Sho
         page, _, page_query = refused.headers["location"].partition("?")
         assert (page, sorted(page_query.split("&"))) == ("/console/audit", sorted(query.split("&")))
         assert sentence in auditor.get(refused.headers["location"]).text
-    finance = person(shop.api_server, None, staff_role="finance")
+    finance = create_person(shop.api_server, None, staff_role="finance")
     assert finance.get("/console/audit").status_code == 403
 
 
 def test_the_chain_is_verified_and_an_altered_row_is_named(shop: Shop) -> None:
-    admin = person(shop.api_server, None, staff_role="admin")
+    admin = create_person(shop.api_server, None, staff_role="admin")
     good = admin.get("/console/audit/verify?now=1&expect=")
     assert "are as they were written" in good.text
     (head,) = re.findall(r"<code>(\d+:[0-9a-f]{64})</code>", good.text)

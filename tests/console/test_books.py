@@ -12,7 +12,7 @@ from opentill import approvals, payouts
 from opentill.db.database import Tx
 from support.api_server import ApiServer, Shop
 from support.payout_runs import ANN, IBAN, NATIONAL, OWN, payee
-from support.people import Visitor, person
+from support.people import Visitor, create_person
 from support.spreadsheets import rows_of
 from support.world import NOW
 
@@ -25,7 +25,7 @@ def finance(api_server: ApiServer) -> Iterator[Visitor]:
     before = api_server.app.settings
     own = f"EUR:{OWN.number}:{OWN.bic}"
     api_server.app.settings = msgspec.structs.replace(before, payout_accounts=own)
-    yield person(api_server, None, staff_role="finance")
+    yield create_person(api_server, None, staff_role="finance")
     api_server.app.settings = before
 
 
@@ -142,7 +142,7 @@ def test_staff_record_the_result_of_a_transfer_and_see_returned_payouts(
 ) -> None:
     payout, other = shop.payout(1100), shop.payout(2200)
     path = f"/console/payout/{payout.id}"
-    auditor = person(shop.api_server, None, staff_role="auditor")
+    auditor = create_person(shop.api_server, None, staff_role="auditor")
     assert "<form" not in auditor.get(path).text.partition("<main")[2]
     assert auditor.post(path, {"event": "paid", **REASON}).status_code == 403
     for form, field in (
@@ -211,7 +211,7 @@ def test_a_line_of_a_report_above_the_limit_waits_for_a_second_person(
     ]
     approve = f"/console/approvals/{request.id}/approve"
     assert finance.post(approve).status_code == 400
-    admin = person(server, None, staff_role="admin")
+    admin = create_person(server, None, staff_role="admin")
     assert admin.post(approve).status_code == 303
     assert [row["status"] for row in _payouts(shop, payout.id)] == ["FAILED"]
     assert payout.id not in finance.get("/console/payouts").text.partition('id="lines"')[2]
@@ -239,7 +239,7 @@ def test_staff_confirm_a_bank_account_after_a_returned_payout(shop: Shop, financ
     stale = finance.post(f"{path}/confirm", {**fields, "held": "1", "confirmation": "asked"})
     assert (stale.status_code, "Nothing was confirmed" in stale.text) == (409, True)
     fields["confirmation"] = "asked their bank"
-    support = person(server, None, staff_role="support")
+    support = create_person(server, None, staff_role="support")
     assert support.post(f"{path}/confirm", fields).status_code == 403
     done = finance.post(f"{path}/confirm", fields)
     assert done.headers["location"] == f"{path}?confirmed=1"
@@ -268,7 +268,7 @@ def test_staff_enter_a_bank_account_with_a_reason(shop: Shop, finance: Visitor) 
         shop.id,
     )
     assert rows == [{"reason": "by letter"}]
-    support = person(shop.api_server, None, staff_role="support")
+    support = create_person(shop.api_server, None, staff_role="support")
     assert "<form" not in support.get(path).text.partition("<main")[2]
     assert support.post(path, form).status_code == 403
 
@@ -282,7 +282,7 @@ def test_a_wrong_run_is_refused_at_its_field(shop: Shop, finance: Visitor) -> No
         refused = finance.post("/console/payouts/run", good | change)
         assert refused.status_code == 400, change
         assert f'href="#{field}"' in refused.text
-    support = person(shop.api_server, None, staff_role="support")
+    support = create_person(shop.api_server, None, staff_role="support")
     assert support.post("/console/payouts/run", good).status_code == 403
     assert "Begin a run" not in support.get("/console/payouts").text
     assert finance.get("/console/payouts/run_00000000000000000000000000").status_code == 404

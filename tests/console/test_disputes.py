@@ -12,7 +12,7 @@ from opentill.gateways import GatewayDisputeEvent
 from support import world
 from support.api_server import Shop
 from support.console_pages import audit_rows, hidden_fields
-from support.people import TESTER, person, title
+from support.people import TESTER, create_person, heading_of
 from support.spreadsheets import rows_of
 
 DAY_MS: Final = 86_400_000
@@ -25,12 +25,12 @@ def fields_of_form(page: str, action: str) -> dict[str, str]:
 
 
 def test_staff_set_a_deadline_once_and_are_reminded_of_it(shop: Shop) -> None:
-    agent = person(shop.api_server, None, staff_role="support")
+    agent = create_person(shop.api_server, None, staff_role="support")
     dispute = shop.dispute(shop.paid()["id"])
     place = f"/console/disputes/{dispute.id}"
     assert f'href="{place}"' in agent.get(f"/console/payments/{dispute.order_id}").text
     page = agent.get(place)
-    assert (title(page), "none named" in page.text) == ("Dispute of $9.99", True)
+    assert (heading_of(page), "none named" in page.text) == ("Dispute of $9.99", True)
     form = fields_of_form(page.text, f"{place}/deadline") | {"reason": "the <bank> says so"}
     today = datetime.fromtimestamp(shop.api_server.app.clock() // 1000, UTC).date()
     day = str(today + timedelta(days=1))
@@ -57,7 +57,7 @@ def test_staff_set_a_deadline_once_and_are_reminded_of_it(shop: Shop) -> None:
 
 
 def test_disputes_of_all_merchants_are_listed_filtered_and_exported(shop: Shop) -> None:
-    server, auditor = shop.api_server, person(shop.api_server, None, staff_role="auditor")
+    server, auditor = shop.api_server, create_person(shop.api_server, None, staff_role="auditor")
     other = server.shop()
     soon, lost = shop.dispute(shop.paid()["id"]), shop.dispute(shop.paid()["id"])
     theirs = other.dispute(other.paid()["id"])
@@ -100,7 +100,7 @@ def test_disputes_of_all_merchants_are_listed_filtered_and_exported(shop: Shop) 
 
 
 def test_staff_read_the_evidence_and_write_notes_that_the_merchant_reads(shop: Shop) -> None:
-    server, agent = shop.api_server, person(shop.api_server, None, staff_role="support")
+    server, agent = shop.api_server, create_person(shop.api_server, None, staff_role="support")
     dispute = shop.dispute(shop.paid()["id"])
     place = f"/console/disputes/{dispute.id}"
     evidence = server.run(
@@ -121,18 +121,18 @@ def test_staff_read_the_evidence_and_write_notes_that_the_merchant_reads(shop: S
     changed = agent.post(f"{place}/notes", form | {"note": "Another."})
     assert (changed.status_code, "was sent before" in changed.text) == (422, True)
     assert ">\nAnother.</textarea>" in changed.text
-    owner = person(server, shop.id, "owner")
+    owner = create_person(server, shop.id, "owner")
     merchants_page = owner.get(f"/dashboard/{shop.id}/disputes/{dispute.id}").text
     assert merchants_page.count("The bank wants\nproof.") == 1
     assert [who for who, _ in audit_rows(shop, "disputes note")] == [agent.audit_name]
 
 
 def test_an_unmatched_dispute_is_dismissed_only_in_the_state_that_was_shown(shop: Shop) -> None:
-    server, agent = shop.api_server, person(shop.api_server, None, staff_role="support")
+    server, agent = shop.api_server, create_person(shop.api_server, None, staff_role="support")
     dispute, now = shop.dispute(shop.paid()["id"]), server.app.clock()
     ids = {"merchant_id": shop.id, "order_id": dispute.order_id}
     order = server.tx(partial(orders.find, **ids))
-    server.tx(lambda tx: world.dispute_said(tx, order, "OPENED", now, ref="ref 1"))
+    server.tx(lambda tx: world.report_dispute(tx, order, "OPENED", now, ref="ref 1"))
     place = "/console/needs/unmatched"
 
     def form() -> dict[str, str]:
@@ -145,7 +145,7 @@ def test_an_unmatched_dispute_is_dismissed_only_in_the_state_that_was_shown(shop
     first = form()
     refused = agent.post(place, first | {"reason": " "})
     assert (refused.status_code, "Say why" in refused.text) == (400, True)
-    server.tx(lambda tx: world.dispute_said(tx, order, "LOST", now + 1, ref="ref 1"))
+    server.tx(lambda tx: world.report_dispute(tx, order, "LOST", now + 1, ref="ref 1"))
     stale = agent.post(place, first | {"reason": "as the letter says"})
     assert (stale.status_code, "has changed since" in stale.text) == (409, True)
     assert 'value="as the letter says"' in stale.text
@@ -158,7 +158,7 @@ def test_an_unmatched_dispute_is_dismissed_only_in_the_state_that_was_shown(shop
 
 
 def test_unmatched_disputes_of_any_amount_are_shown(shop: Shop) -> None:
-    server, agent = shop.api_server, person(shop.api_server, None, staff_role="support")
+    server, agent = shop.api_server, create_person(shop.api_server, None, staff_role="support")
     dispute, now = shop.dispute(shop.paid()["id"]), server.app.clock()
     for currency, minor in {"USD": 12345, "KWD": 9991, "ANG": 7771}.items():
         event = GatewayDisputeEvent(

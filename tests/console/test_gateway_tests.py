@@ -8,7 +8,7 @@ from opentill.db.database import Tx
 from opentill.gateways import Gateways
 from support.api_server import Shop
 from support.console_pages import visible_text
-from support.people import TESTER, person
+from support.people import TESTER, create_person
 
 PLACE: Final = "/console/gateways/test"
 
@@ -25,7 +25,7 @@ def form_values(shop: Shop, **changes: str) -> dict[str, str]:
 
 
 def test_a_test_payment_is_an_ordinary_session_that_is_opened_once(shop: Shop) -> None:
-    server, finance = shop.api_server, person(shop.api_server, None, staff_role="finance")
+    server, finance = shop.api_server, create_person(shop.api_server, None, staff_role="finance")
     assert f'href="{PLACE}?gateway=sandbox"' in finance.get("/console/gateways").text
     (form_id,) = re.findall(r'name="form_id" value="(\w+)"', finance.get(PLACE).text)
     form = form_values(shop, form_id=form_id)
@@ -51,7 +51,7 @@ def test_a_test_payment_is_an_ordinary_session_that_is_opened_once(shop: Shop) -
 
 
 def test_test_payments_are_listed_however_many_other_rows_the_audit_log_has(shop: Shop) -> None:
-    server, finance = shop.api_server, person(shop.api_server, None, staff_role="finance")
+    server, finance = shop.api_server, create_person(shop.api_server, None, staff_role="finance")
     (form_id,) = re.findall(r'name="form_id" value="(\w+)"', finance.get(PLACE).text)
     finance.post(PLACE, form_values(shop, form_id=form_id))
     (row,) = server.sql("select order_id from gateway_tests where merchant_id = $1", shop.id)
@@ -69,7 +69,7 @@ def test_test_payments_are_listed_however_many_other_rows_the_audit_log_has(shop
 
 
 def test_a_test_payment_that_would_take_another_gateway_is_refused(shop: Shop) -> None:
-    server, finance = shop.api_server, person(shop.api_server, None, staff_role="finance")
+    server, finance = shop.api_server, create_person(shop.api_server, None, staff_role="finance")
     before = server.app.gateways
     two = {"sandbox": before["sandbox"], "second": before["sandbox"]}
     try:
@@ -86,7 +86,7 @@ def test_a_test_payment_that_would_take_another_gateway_is_refused(shop: Shop) -
 
 
 def test_a_wrong_test_payment_is_refused_at_its_field(shop: Shop) -> None:
-    server, finance = shop.api_server, person(shop.api_server, None, staff_role="finance")
+    server, finance = shop.api_server, create_person(shop.api_server, None, staff_role="finance")
     for field, changes in (
         ("merchant", {"merchant": "mer_00000000000000000000000"}),
         ("merchant", {"merchant": "Harbour Books"}),
@@ -109,6 +109,6 @@ def test_a_wrong_test_payment_is_refused_at_its_field(shop: Shop) -> None:
     off = finance.post(PLACE, form_values(shop))
     assert (off.status_code, TESTER.reason in visible_text(off.text)) == (403, True)
     assert server.sql("select 1 from orders where merchant_id = $1", shop.id) == []
-    reader = person(server, None, staff_role="support")
+    reader = create_person(server, None, staff_role="support")
     assert reader.post(PLACE, form_values(shop)).status_code == 403
     assert 'name="merchant"' not in reader.get(PLACE).text

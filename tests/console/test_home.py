@@ -15,13 +15,13 @@ from opentill.refunds import queries as refund_queries
 from support import world
 from support.api_server import Shop
 from support.console_pages import visible_text
-from support.people import person, title
+from support.people import create_person, heading_of
 from support.world import DAY, NOW
 
 
 def test_login_leads_staff_to_the_console_and_members_to_the_dashboard(shop: Shop) -> None:
-    staff = person(shop.api_server, None, staff_role="support")
-    owner = person(shop.api_server, shop.id, "owner")
+    staff = create_person(shop.api_server, None, staff_role="support")
+    owner = create_person(shop.api_server, shop.id, "owner")
     assert staff.log_in().headers["location"] == "/console"
     assert owner.log_in().headers["location"] == "/dashboard"
     assert staff.log_in(next="/console/merchants").headers["location"] == "/console/merchants"
@@ -36,37 +36,37 @@ def test_login_leads_staff_to_the_console_and_members_to_the_dashboard(shop: Sho
 
 async def _pay_twice(tx: Tx, order: Order) -> None:
     """Let two attempts of an order succeed."""
-    first = await world.submitted(tx, order)
-    await world.said(tx, first, "ACTION_REQUIRED", action_url="https://bank.example")
-    second = await world.submitted(tx, await orders.find(tx, order.merchant_id, order.id))
+    first = await world.submit_attempt(tx, order)
+    await world.report_payment(tx, first, "ACTION_REQUIRED", action_url="https://bank.example")
+    second = await world.submit_attempt(tx, await orders.find(tx, order.merchant_id, order.id))
     for attempt in (first, second):
         amount = Money(order.amount_minor, order.currency)
-        await world.said(tx, attempt, "SUCCEEDED", amount=amount)
+        await world.report_payment(tx, attempt, "SUCCEEDED", amount=amount)
 
 
 async def test_every_kind_that_needs_attention_is_counted_and_listed(tx: Tx) -> None:
     now = NOW + 2 * DAY
-    order = await world.in_status(tx, "PAID")
+    order = await world.create_order_in(tx, "PAID")
     key = {"merchant_id": order.merchant_id, "id": order.id}
     assert order.paid_attempt_id
-    refund = await world.refunded(tx, order, "1")
-    sent = await world.refunded(tx, order, "1")
+    refund = await world.create_refund(tx, order, "1")
+    sent = await world.create_refund(tx, order, "1")
     await refund_queries.SENDING.get(tx, merchant_id=sent.merchant_id, id=sent.id)
-    disputed = await world.in_status(tx, "PAID")
+    disputed = await world.create_order_in(tx, "PAID")
     dispute = await disputes.open_manually(
         tx, disputed.merchant_id, disputed.id, who="ann", reason="letter", now=NOW
     )
     await disputes.set_deadline(tx, dispute.merchant_id, dispute.id, now + DAY, NOW)
-    other_disputed = await world.in_status(tx, "PAID")
+    other_disputed = await world.create_order_in(tx, "PAID")
     not_urgent = await disputes.open_manually(
         tx, other_disputed.merchant_id, other_disputed.id, who="ann", reason="letter", now=NOW
     )
     await disputes.set_deadline(tx, not_urgent.merchant_id, not_urgent.id, now + 4 * DAY, NOW)
-    await world.dispute_said(tx, disputed, "OPENED", NOW, ref="another one")
-    twice = await world.opened(tx)
+    await world.report_dispute(tx, disputed, "OPENED", NOW, ref="another one")
+    twice = await world.create_order(tx)
     await _pay_twice(tx, twice)
-    stuck = await world.opened(tx)
-    await world.submitted(tx, stuck)
+    stuck = await world.create_order(tx)
+    await world.submit_attempt(tx, stuck)
     endpoint = webhooks.EndpointFields(url="https://shop.example/hook")
     check = webhooks.UrlCheck(lambda _: None)
     hook, _ = await webhooks.create(tx, order.merchant_id, endpoint, check, "k" * 40, NOW)
@@ -77,8 +77,10 @@ async def test_every_kind_that_needs_attention_is_counted_and_listed(tx: Tx) -> 
         *key.values(),
         NOW,
     )
-    other_session = await world.session(tx, order.merchant_id, order.product_id)
-    other = await world.paid(tx, await orders.find(tx, order.merchant_id, other_session.order_id))
+    other_session = await world.create_session(tx, order.merchant_id, order.product_id)
+    other = await world.pay_order(
+        tx, await orders.find(tx, order.merchant_id, other_session.order_id)
+    )
     for number, epay_order in enumerate((order, other), start=1):
         await tx.execute(
             "insert into epay_orders values ($1, 'INV-1', $2, $3, '', null, 'VIP', '9.99', 'USD',"
@@ -128,11 +130,15 @@ async def test_every_kind_that_needs_attention_is_counted_and_listed(tx: Tx) -> 
 async def _returned_payout(tx: Tx, merchant_id: str) -> Payout:
     """Create a payout that the bank has sent and then returned."""
     recharge = AdjustmentRequest(
-        kind="recharge", amount_minor=5_000, reference=world.fresh(), reason="start", by="ann"
+        kind="recharge",
+        amount_minor=5_000,
+        reference=world.new_reference(),
+        reason="start",
+        by="ann",
     )
     await adjustments.request(tx, merchant_id, recharge, None, NOW)
     request = PayoutRequest(
-        amount_minor=2_500, fee_minor=0, reference=world.fresh(), reason="why", by="ann"
+        amount_minor=2_500, fee_minor=0, reference=world.new_reference(), reason="why", by="ann"
     )
     payout = await payouts.create(tx, merchant_id, request, None, NOW)
     await payouts.pay(tx, payout.id, "TRN", "why", "ann", NOW)
@@ -143,7 +149,7 @@ async def test_a_second_payment_that_is_not_given_back_is_listed_with_the_time_o
     tx: Tx,
 ) -> None:
     later = NOW + 2 * needs.GIVE_BACK_MS
-    second = await world.paid_twice(tx, await world.opened(tx))
+    second = await world.pay_order_twice(tx, await world.create_order(tx))
     await orders.apply_duplicate_return(tx, second, RefundOutcome(status="REFUSED"), later)
     duplicates = next(need for need in needs.NEEDS if need.name == "duplicates")
     assert duplicates.items is not None
@@ -152,7 +158,7 @@ async def test_a_second_payment_that_is_not_given_back_is_listed_with_the_time_o
 
 
 def test_an_item_that_needs_attention_links_to_its_page(shop: Shop) -> None:
-    auditor, server = person(shop.api_server, None, staff_role="auditor"), shop.api_server
+    auditor, server = create_person(shop.api_server, None, staff_role="auditor"), shop.api_server
     dispute, now = shop.dispute(shop.paid()["id"]), server.app.clock()
     server.tx(lambda tx: disputes.set_deadline(tx, shop.id, dispute.id, now + 3_600_000, now))
     assert "Disputes near their deadline: " in auditor.get("/console/").text
@@ -163,11 +169,11 @@ def test_an_item_that_needs_attention_links_to_its_page(shop: Shop) -> None:
 
 
 def test_the_home_page_shows_the_volume_and_the_balances(shop: Shop) -> None:
-    server, auditor = shop.api_server, person(shop.api_server, None, staff_role="auditor")
+    server, auditor = shop.api_server, create_person(shop.api_server, None, staff_role="auditor")
     shop.paid()
     server.run(jobs.count_all(server.app.db))
     page = auditor.get("/console/")
-    assert (page.status_code, title(page)) == (200, "Home")
+    assert (page.status_code, heading_of(page)) == (200, "Home")
     text = visible_text(page.text)
     assert re.search(r"USD [0-9,]+ \$[0-9,.]+ \$[0-9,.]+ \$[0-9,.]+ By gateway", text)
     assert re.search(r"manual Bank transfer USD [0-9,]+ [0-9,]+ [0-9.]+% \$[0-9,.]+", text), text
@@ -182,7 +188,7 @@ def test_the_home_page_shows_the_volume_and_the_balances(shop: Shop) -> None:
 
 
 def test_only_counts_that_reach_the_limit_of_their_query_have_a_plus(shop: Shop) -> None:
-    server, auditor = shop.api_server, person(shop.api_server, None, staff_role="auditor")
+    server, auditor = shop.api_server, create_person(shop.api_server, None, staff_role="auditor")
     order = shop.paid()
 
     async def fill(tx: Tx) -> None:

@@ -3,12 +3,12 @@
 from opentill import merchants
 from opentill.merchants import Actor
 from support.api_server import Shop
-from support.people import person, title
+from support.people import create_person, heading_of
 from support.spreadsheets import rows_of
 
 
 def test_merchants_are_found_by_a_part_of_their_name_or_their_id(shop: Shop) -> None:
-    staff = person(shop.api_server, None, staff_role="support")
+    staff = create_person(shop.api_server, None, staff_role="support")
     now = shop.api_server.app.clock()
     ids = [
         shop.api_server.tx(lambda tx, name=name: merchants.create(tx, name=name, now=now)).id
@@ -42,8 +42,8 @@ def test_merchants_are_found_by_a_part_of_their_name_or_their_id(shop: Shop) -> 
 
 
 def test_the_page_of_a_merchant_shows_balances_terms_agreement_and_members(shop: Shop) -> None:
-    staff = person(shop.api_server, None, staff_role="auditor")
-    person(shop.api_server, shop.id, "owner")
+    staff = create_person(shop.api_server, None, staff_role="auditor")
+    create_person(shop.api_server, shop.id, "owner")
     shop.paid()
     now = shop.api_server.app.clock()
     shop.api_server.tx(
@@ -67,4 +67,4 @@ def test_the_page_of_a_merchant_shows_balances_terms_agreement_and_members(shop:
     assert staff.get("/console/merchants/mer_0000000000000000000000000a").status_code == 404
     dashboard = staff.get(f"/dashboard/{shop.id}/payments").text
     assert f'href="/console/merchants/{shop.id}"' in dashboard
-    assert title(staff.get("/console/merchants")) == "Merchants"
+    assert heading_of(staff.get("/console/merchants")) == "Merchants"

@@ -14,12 +14,12 @@ from opentill.orders import jobs as order_jobs
 from support import world
 from support.api_server import Shop
 from support.console_pages import visible_text
-from support.people import person, title
+from support.people import create_person, heading_of
 from support.world import NOW
 
 
 def test_the_books_show_the_progress_of_the_check_and_its_findings(shop: Shop) -> None:
-    server, auditor = shop.api_server, person(shop.api_server, None, staff_role="auditor")
+    server, auditor = shop.api_server, create_person(shop.api_server, None, staff_role="auditor")
     order = shop.paid()
     where = f"?merchant={shop.id}"
     assert "Not yet" in auditor.get(f"/console/books{where}").text
@@ -48,12 +48,12 @@ def test_the_books_show_the_progress_of_the_check_and_its_findings(shop: Shop) -
     try:
         check()
         page = auditor.get(f"/console/books{where}")
-        assert (page.status_code, title(page)) == (200, "Books")
+        assert (page.status_code, heading_of(page)) == (200, "Books")
         assert f'href="/console/payments/{order["id"]}"' in page.text
         assert "an order has the FEE of its gross less its net" in visible_text(page.text)
         assert 'href="/console/audit/verify"' in page.text
         assert 'href="/console/books"' in auditor.get("/console/").text
-        support = person(server, None, staff_role="support")
+        support = create_person(server, None, staff_role="support")
         assert 'href="/console/audit/verify"' not in support.get("/console/books").text
     finally:
         server.sql(f"update orders set net_settled_minor = net_settled_minor + 1 {net}")
@@ -65,9 +65,9 @@ def test_the_books_show_the_progress_of_the_check_and_its_findings(shop: Shop) -
 
 
 async def test_the_last_refusal_and_unknown_outcomes_of_a_gateway_are_read(tx: Tx) -> None:
-    attempt = await world.submitted(tx, await world.opened(tx))
-    await world.said(tx, attempt, "DECLINED", reason="insufficient funds")
-    waiting = await world.submitted(tx, await world.opened(tx))
+    attempt = await world.submit_attempt(tx, await world.create_order(tx))
+    await world.report_payment(tx, attempt, "DECLINED", reason="insufficient funds")
+    waiting = await world.submit_attempt(tx, await world.create_order(tx))
     refusals = {
         row.id: (row.gateway, row.reason) for row in await order_jobs.list_last_refused(tx, 50)
     }
@@ -79,27 +79,27 @@ async def test_the_last_refusal_and_unknown_outcomes_of_a_gateway_are_read(tx: T
 
 
 def test_the_page_of_gateways_shows_rates_and_latency(shop: Shop) -> None:
-    server, auditor = shop.api_server, person(shop.api_server, None, staff_role="auditor")
+    server, auditor = shop.api_server, create_person(shop.api_server, None, staff_role="auditor")
     shop.paid()
     server.run(figure_jobs.count_all(server.app.db))
     name = next(iter(server.app.gateways))
     metrics.count_gateway_call(name, "pay", "succeeded", 0.2)
     calls, seconds = metrics.gateway_calls()[name, "pay"]
     page = auditor.get("/console/gateways")
-    assert (page.status_code, title(page)) == (200, "Gateways")
+    assert (page.status_code, heading_of(page)) == (200, "Gateways")
     text = visible_text(page.text)
     assert re.search(r"Last hour [0-9,]+ (?:[0-9.]+%|–) Last day [0-9,]+", text), text
     assert f"pay : {round(seconds / calls * 1000)} ms (calls: {calls})" in text, text
 
 
 def test_queues_show_their_length_and_age(shop: Shop) -> None:
-    server, auditor = shop.api_server, person(shop.api_server, None, staff_role="auditor")
+    server, auditor = shop.api_server, create_person(shop.api_server, None, staff_role="auditor")
     due = server.app.clock() - 7_200_000
     session = shop.session()
     server.sql(f"update checkouts set expires_at = {due} where id = $1 returning 1", session["id"])
     try:
         page = auditor.get("/console/queues")
-        assert (page.status_code, title(page)) == (200, "Queues")
+        assert (page.status_code, heading_of(page)) == (200, "Queues")
         assert re.search(r"Sessions to be expired [0-9,]+ [0-9]+ \w+ Late", visible_text(page.text))
         rows = {row.name: row for row in server.run(queues.read(server.app.db, due + 1000))}
         expiries = rows["session_expiries"]  # other tests may have sessions in it too
@@ -113,7 +113,7 @@ def test_queues_show_their_length_and_age(shop: Shop) -> None:
 
 
 def test_events_that_mail_has_put_aside_are_listed_below_the_queues(shop: Shop) -> None:
-    server, auditor = shop.api_server, person(shop.api_server, None, staff_role="auditor")
+    server, auditor = shop.api_server, create_person(shop.api_server, None, staff_role="auditor")
     page = auditor.get("/console/queues").text
     now = server.app.clock()
     for merchant_id, event_id in ((shop.id, "evt_unreadable"), ("", "audit 7")):

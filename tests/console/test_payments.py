@@ -24,7 +24,7 @@ from support import world
 from support.api_server import Shop
 from support.console_pages import hidden_fields
 from support.epay_shop import EpayShop, Inbox
-from support.people import Visitor, person, title
+from support.people import Visitor, create_person, heading_of
 
 REASON: Final = {"reason": "seen on the <bank> statement"}
 PLACE: Final = "/console/payments"
@@ -32,7 +32,7 @@ FORM: Final = re.compile(r'<form [^>]*method="post" action="([^"]+)">(.*?)</form
 
 
 def staff(shop: Shop, role: StaffRole = "finance") -> Visitor:
-    return person(shop.api_server, None, staff_role=role)
+    return create_person(shop.api_server, None, staff_role=role)
 
 
 def forms(page: httpx2.Response) -> dict[str, dict[str, str]]:
@@ -60,7 +60,7 @@ def audited(shop: Shop, visitor: Visitor) -> list[tuple[str, str]]:
 def test_any_id_leads_to_the_payment_and_texts_are_searched_within_a_merchant(shop: Shop) -> None:
     agent, order = staff(shop, "auditor"), shop.order()
     unpaid = shop.api_server.tx(partial(orders.find, merchant_id=shop.id, order_id=order["id"]))
-    shop.api_server.tx(lambda tx: world.paid(tx, unpaid))
+    shop.api_server.tx(lambda tx: world.pay_order(tx, unpaid))
     place = f"{PLACE}/{order['id']}"
     for text in (order["id"], order["checkoutSessionId"], f" {order['id']} "):
         redirect = agent.get(PLACE, params={"query": text})
@@ -79,7 +79,7 @@ def test_any_id_leads_to_the_payment_and_texts_are_searched_within_a_merchant(sh
 
 
 def test_a_number_that_two_merchants_use_lists_both_payments(shop: Shop) -> None:
-    other, number = shop.api_server.shop(), world.fresh()
+    other, number = shop.api_server.shop(), world.new_reference()
     for merchant in (shop, other):
         merchant.refund(merchant.paid()["id"], amount="1.00", refundNo=number)
     page = staff(shop).get(PLACE, params={"query": number}).text
@@ -102,7 +102,7 @@ def test_the_page_shows_the_merchants_view_with_a_mark_and_records_the_visit(sho
     support = staff(shop, "support")
     assert support.post(f"{PLACE}/{order['id']}/confirm", REASON).status_code == 403
     missing = auditor.get(f"{PLACE}/order_0000000000000000000000000a")
-    assert (missing.status_code, title(missing)) == (404, "We cannot find this page")
+    assert (missing.status_code, heading_of(missing)) == (404, "We cannot find this page")
 
 
 def test_confirming_shows_the_amounts_needs_a_reason_and_happens_once(shop: Shop) -> None:
@@ -292,7 +292,7 @@ def test_adding_a_note_and_resending_an_event_are_in_the_audit_log(shop: Shop) -
 
 def test_a_member_who_is_staff_too_acts_in_the_console_as_staff(shop: Shop) -> None:
     """A developer may not see fees in the dashboard; an auditor sees them in the console."""
-    both = person(shop.api_server, shop.id, "developer")
+    both = create_person(shop.api_server, shop.id, "developer")
     shop.api_server.sql(
         "insert into staff (person_id, role, created_at) values ($1, 'auditor', 0)", both.person_id
     )
@@ -306,7 +306,7 @@ def test_a_second_payment_that_a_gateway_keeps_is_recorded_as_given_back(shop: S
     order_id, now = shop.order()["id"], server.app.clock()
 
     async def pay_twice(tx: Tx) -> orders.PaymentAttempt:
-        return await world.paid_twice(tx, await orders.find(tx, shop.id, order_id))
+        return await world.pay_order_twice(tx, await orders.find(tx, shop.id, order_id))
 
     second = server.tx(pay_twice)
     place = f"{PLACE}/{order_id}"

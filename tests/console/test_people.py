@@ -11,7 +11,7 @@ from opentill.core.ids import new_id
 from opentill.db.database import Db, Tx
 from opentill.people import queries
 from support.api_server import Shop
-from support.people import PASSWORD, TESTER, Visitor, address, invitation, person
+from support.people import PASSWORD, TESTER, Visitor, create_person, invite, new_address
 
 PLACE = "/console/people"
 
@@ -19,7 +19,7 @@ PLACE = "/console/people"
 def test_an_administrator_invites_a_person_changes_the_role_logs_out_and_removes(
     shop: Shop,
 ) -> None:
-    admin, email = person(shop.api_server, None, staff_role="admin"), address()
+    admin, email = create_person(shop.api_server, None, staff_role="admin"), new_address()
     page = admin.post(f"{PLACE}/invite", {"email": email, "role": "finance"})
     (link,) = re.findall(r"<code>(http\S+)</code>", page.text)
     assert link not in admin.get(PLACE).text  # the link is shown once
@@ -53,13 +53,13 @@ def test_an_administrator_invites_a_person_changes_the_role_logs_out_and_removes
 
 
 def test_an_invitation_to_the_staff_is_withdrawn(shop: Shop) -> None:
-    admin, email = person(shop.api_server, None, staff_role="admin"), address()
+    admin, email = create_person(shop.api_server, None, staff_role="admin"), new_address()
     page = admin.post(f"{PLACE}/invite", {"email": email, "role": "support"})
     (link,) = re.findall(r"<code>(http\S+)</code>", page.text)
     (row,) = shop.api_server.sql("select id from person_links where email = $1", email)
     assert admin.post(f"{PLACE}/withdraw", {"id": row["id"]}).status_code == 303
     assert Visitor(shop.api_server).get(link.removeprefix(shop.api_server.url)).status_code == 404
-    members_link = invitation(shop.api_server, address(), shop.id, "owner").link
+    members_link = invite(shop.api_server, new_address(), shop.id, "owner").link
     response = admin.post(f"{PLACE}/withdraw", {"id": members_link.id})
     assert response.status_code == 404  # only members of the merchant may withdraw it
 
@@ -70,8 +70,8 @@ async def test_of_two_administrators_who_remove_each_other_one_stays(db: Db, kin
     async with db.transaction() as tx:
         for person_id in ids:
             admin = people.Person(
-                id=person_id, email=address(), name="A", password="$argon2id$", totp_secret=None,
-                totp_pending=None, totp_period=0, created_at=1, updated_at=1,
+                id=person_id, email=new_address(), name="A", password="$argon2id$",
+                totp_secret=None, totp_pending=None, totp_period=0, created_at=1, updated_at=1,
             )  # fmt: skip
             await queries.INSERT_PERSON.run(tx, admin)
             await queries.SET_STAFF.run(tx, person_id=person_id, role="admin", now=1)

@@ -13,12 +13,12 @@ from opentill.products import service as products
 from opentill.products.model import ProductBody
 from opentill.rates.model import Day
 from support.api_server import Shop
-from support.people import PASSWORD, person
+from support.people import PASSWORD, create_person
 from support.world import DAY
 
 
 def test_a_rate_is_set_once_and_shown(shop: Shop) -> None:
-    finance = person(shop.api_server, None, staff_role="finance")
+    finance = create_person(shop.api_server, None, staff_role="finance")
     page = finance.get("/console/rates")
     (form_id,) = re.findall(r'name="form_id" value="([0-9a-f]{32})"', page.text)
     form = {"base": "nok", "quote": "SEK", "rate": "1.0725", "form_id": form_id}
@@ -34,7 +34,7 @@ def test_a_rate_is_set_once_and_shown(shop: Shop) -> None:
 
 
 def test_a_wrong_rate_is_refused_with_its_input(shop: Shop) -> None:
-    finance = person(shop.api_server, None, staff_role="finance")
+    finance = create_person(shop.api_server, None, staff_role="finance")
     for form, sentence in (
         ({"base": "NOK", "quote": "NOK", "rate": "1"}, "another currency"),
         ({"base": "XYZ", "quote": "NOK", "rate": "1"}, "ISO 4217"),
@@ -46,12 +46,15 @@ def test_a_wrong_rate_is_refused_with_its_input(shop: Shop) -> None:
         refused = finance.post("/console/rates/set", form)
         assert (refused.status_code, sentence in refused.text) == (400, True), form
         assert f'value="{form["rate"]}"' in refused.text
-    support = person(shop.api_server, None, staff_role="support")
+    support = create_person(shop.api_server, None, staff_role="support")
     assert support.post("/console/rates/set", form).status_code == 403
 
 
 def test_the_newest_days_of_a_file_of_reference_rates_are_imported(shop: Shop) -> None:
-    finance, now = person(shop.api_server, None, staff_role="finance"), shop.api_server.app.clock()
+    finance, now = (
+        create_person(shop.api_server, None, staff_role="finance"),
+        shop.api_server.app.clock(),
+    )
     days = [datetime.fromtimestamp(now / 1000, UTC) - timedelta(days=ago) for ago in (2, 3, 200)]
     lines = [f"{day:%Y-%m-%d},1.2{place},9.51,\n" for place, day in enumerate(days)]
     content = "".join(["Date,USD,DKK,\n", *lines]).encode()
@@ -89,7 +92,7 @@ def test_rates_that_are_or_will_soon_be_too_old_are_shown(
 
     def page(days: float) -> str:
         clock(start + int(days * DAY))
-        finance = person(server, None, staff_role="finance")
+        finance = create_person(server, None, staff_role="finance")
         return finance.get("/console/rates?currency=ISK").text
 
     assert "Rates will soon be too old" not in page(4)
@@ -108,7 +111,10 @@ def test_rates_that_are_or_will_soon_be_too_old_are_shown(
 def test_an_uploaded_file_is_kept_during_the_step_up(
     shop: Shop, clock: Callable[[int], None]
 ) -> None:
-    finance, now = person(shop.api_server, None, staff_role="finance"), shop.api_server.app.clock()
+    finance, now = (
+        create_person(shop.api_server, None, staff_role="finance"),
+        shop.api_server.app.clock(),
+    )
     day = datetime.fromtimestamp(now / 1000, UTC) - timedelta(days=1)
     content = f"Date,USD,\n{day:%Y-%m-%d},1.3377,\n".encode()
     path = "/console/rates/import"
@@ -140,7 +146,7 @@ def test_an_uploaded_file_is_kept_during_the_step_up(
 
 
 def test_the_settings_are_shown_without_secrets(shop: Shop) -> None:
-    staff = person(shop.api_server, None, staff_role="support")
+    staff = create_person(shop.api_server, None, staff_role="support")
     app = shop.api_server.app
     before = app.settings
     app.settings = msgspec.structs.replace(before, metrics_token="a-secret-of-metrics")

@@ -11,7 +11,7 @@ from opentill.gateways import RefundOutcome
 from opentill.gateways.model import GatewayRefundEvent
 from support.api_server import Shop
 from support.console_pages import audit_rows, hidden_fields
-from support.people import person
+from support.people import create_person
 
 PLACE: Final = "/console/needs/refund-cases"
 
@@ -41,7 +41,7 @@ def report_refund(
 def test_a_refund_that_fits_no_order_is_listed_until_it_is_dismissed_with_a_reason(
     shop: Shop,
 ) -> None:
-    server, agent = shop.api_server, person(shop.api_server, None, staff_role="finance")
+    server, agent = shop.api_server, create_person(shop.api_server, None, staff_role="finance")
     order = shop.paid()
     for currency, minor in {"USD": 12345, "KWD": 9991, "ANG": 7771}.items():
         report_refund(shop, order["id"], minor, currency, ref=f"ref {currency}")
@@ -62,11 +62,11 @@ def test_a_refund_that_fits_no_order_is_listed_until_it_is_dismissed_with_a_reas
     assert done.headers["location"].endswith(f"{PLACE}?done=1")
     assert "ref USD" not in agent.get(PLACE).text
     assert audit_rows(shop, "refunds dismiss") == [(agent.audit_name, "corrected")]
-    assert person(server, None, staff_role="auditor").get(PLACE).text.count("<form ") == 1
+    assert create_person(server, None, staff_role="auditor").get(PLACE).text.count("<form ") == 1
 
 
 def test_staff_reverse_a_refund_whose_money_came_back(shop: Shop) -> None:
-    agent = person(shop.api_server, None, staff_role="finance")
+    agent = create_person(shop.api_server, None, staff_role="finance")
     order = shop.paid()
     report_refund(shop, order["id"], 400)
     (refund,) = shop.data("GET", f"/v1/orders/{order['id']}/refunds")["items"]

@@ -9,14 +9,14 @@ from opentill import merchants, people
 from opentill.merchants import Actor, ApplicationForm
 from support.api_server import Shop
 from support.console_pages import hidden_fields
-from support.people import Visitor, person
+from support.people import Visitor, create_person
 
 ANN = Actor("ann", "too many disputes")
 
 
 @pytest.fixture
 def admin(shop: Shop) -> Visitor:
-    return person(shop.api_server, None, staff_role="admin")
+    return create_person(shop.api_server, None, staff_role="admin")
 
 
 def get_page(shop: Shop, visitor: Visitor) -> str:
@@ -128,7 +128,7 @@ def test_an_application_is_approved_and_its_link_is_shown_once(shop: Shop, admin
 
 
 def test_staff_without_the_permission_only_read_the_standing(shop: Shop) -> None:
-    auditor = person(shop.api_server, None, staff_role="auditor")
+    auditor = create_person(shop.api_server, None, staff_role="auditor")
     assert 'method="post" action="/console/merchants' not in get_page(shop, auditor)
     path = f"/console/merchants/{shop.id}/standing"
     assert auditor.post(path, {"event": "suspended", "reason": "x"}).status_code == 403

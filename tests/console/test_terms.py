@@ -6,7 +6,7 @@ from typing import Final
 
 from opentill import merchants
 from support.api_server import Shop
-from support.people import Visitor, person
+from support.people import Visitor, create_person
 
 FIELD: Final = re.compile(r'<input[^>]* name="(\w+)"[^>]*? value="([^"]*)"')
 AREA: Final = re.compile(r'<textarea[^>]* name="(\w+)"[^>]*>([^<]*)<')
@@ -26,7 +26,9 @@ def find_merchant(shop: Shop) -> merchants.Merchant:
 
 
 def admin_and_path(shop: Shop) -> tuple[Visitor, str]:
-    return person(shop.api_server, None, staff_role="admin"), f"/console/merchants/{shop.id}/terms"
+    return create_person(
+        shop.api_server, None, staff_role="admin"
+    ), f"/console/merchants/{shop.id}/terms"
 
 
 def test_every_term_is_changed_by_its_field_and_the_reason_is_stored(shop: Shop) -> None:
@@ -113,5 +115,5 @@ def test_of_two_concurrent_changes_the_second_sees_both_values(shop: Shop) -> No
     assert resent["dispute_fee_minor"] == "30.00"
     assert admin.post(path, resent).status_code == 303
     assert find_merchant(shop).dispute_fee_minor == 3_000
-    auditor = person(shop.api_server, None, staff_role="auditor")
+    auditor = create_person(shop.api_server, None, staff_role="auditor")
     assert "Only an administrator changes terms" in auditor.get(path).text

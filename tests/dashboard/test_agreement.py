@@ -13,7 +13,7 @@ from opentill import agreement
 from opentill.people import MERCHANT_ROLES
 from support.api_server import ApiServer, Shop
 from support.epay_shop import EpayShop, Inbox
-from support.people import PASSWORD, Visitor, person, title
+from support.people import PASSWORD, Visitor, create_person, heading_of
 
 
 @contextlib.contextmanager
@@ -56,7 +56,7 @@ def accept(visitor: Visitor, shop: Shop, form: dict[str, str]) -> httpx2.Respons
 
 
 def test_members_see_who_accepted_the_agreement_and_when(shop: Shop) -> None:
-    ada, viewer = (person(shop.api_server, shop.id, role) for role in ("owner", "viewer"))
+    ada, viewer = (create_person(shop.api_server, shop.id, role) for role in ("owner", "viewer"))
     current = agreement.current(shop.api_server.settings)
     page = page_of(ada, shop)
     assert "The agreement is not accepted yet" in page
@@ -91,7 +91,7 @@ def test_members_see_who_accepted_the_agreement_and_when(shop: Shop) -> None:
 def test_a_text_that_changed_since_the_page_was_shown_is_not_accepted(
     shop: Shop, tmp_path: Path
 ) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     form = form_of(page_of(ada, shop))
     with settings(shop.api_server, agreement_dir=write_new_version(tmp_path)):
         refused = accept(ada, shop, form)
@@ -106,7 +106,7 @@ def test_a_text_that_changed_since_the_page_was_shown_is_not_accepted(
 def test_a_new_version_must_be_accepted_too_and_the_earlier_one_is_listed(
     shop: Shop, tmp_path: Path
 ) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     accept(ada, shop, form_of(page_of(ada, shop)))
     first = rows(shop)
     with settings(shop.api_server, agreement_dir=write_new_version(tmp_path)):
@@ -119,12 +119,12 @@ def test_a_new_version_must_be_accepted_too_and_the_earlier_one_is_listed(
 
 
 def test_accepting_takes_a_step_up(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     form = form_of(page_of(ada, shop))
     shop.api_server.tx(
         lambda tx: tx.execute("update logins set proved_at = 0 where person_id = $1", ada.person_id)
     )
-    assert title(accept(ada, shop, form)) == "Please confirm that it is you"
+    assert heading_of(accept(ada, shop, form)) == "Please confirm that it is you"
     assert rows(shop) == []
     assert accept(ada, shop, form | {"proof_password": PASSWORD}).status_code == 303
     assert len(rows(shop)) == 1
@@ -132,7 +132,7 @@ def test_accepting_takes_a_step_up(shop: Shop) -> None:
 
 @pytest.mark.parametrize("role", MERCHANT_ROLES[1:])
 def test_only_an_owner_can_accept(shop: Shop, role: str) -> None:
-    member = person(shop.api_server, shop.id, role)  # type: ignore[arg-type]
+    member = create_person(shop.api_server, shop.id, role)  # type: ignore[arg-type]
     assert "An owner of the team can accept it" in page_of(member, shop)
     digest = agreement.current(shop.api_server.settings).rendered_document_sha256
     assert accept(member, shop, {"digest": digest}).status_code == 403
@@ -142,7 +142,7 @@ def test_only_an_owner_can_accept(shop: Shop, role: str) -> None:
 def test_a_required_agreement_blocks_payments_until_it_is_accepted(
     shop: Shop, tmp_path: Path
 ) -> None:
-    ada, product = person(shop.api_server, shop.id, "owner"), shop.product()["id"]
+    ada, product = create_person(shop.api_server, shop.id, "owner"), shop.product()["id"]
     with settings(shop.api_server, agreement_required=True):
         refused = shop.post("/v1/checkouts", {"productId": product})
         assert refused.status_code == 403

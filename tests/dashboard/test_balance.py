@@ -11,7 +11,7 @@ from opentill import merchants, orders
 from opentill.figures import jobs
 from support.api_server import Shop
 from support.pages import text_of
-from support.people import Visitor, person
+from support.people import Visitor, create_person
 from support.spreadsheets import rows_of
 
 AT: Final = 1_798_761_000_000  # 2026-12-31T23:50 in UTC: next year in Kathmandu
@@ -60,7 +60,7 @@ def busy(shop: Shop, clock: Any) -> Shop:
 
 
 def test_every_movement_shows_its_type_and_cause_and_the_balances_after_it(busy: Shop) -> None:
-    owner = person(busy.api_server, busy.id, "owner")
+    owner = create_person(busy.api_server, busy.id, "owner")
     html = page(owner, busy)
     text = text_of(html)
     assert "those of Asia/Kathmandu" in text
@@ -92,7 +92,7 @@ def test_every_movement_shows_its_type_and_cause_and_the_balances_after_it(busy:
 
 
 def test_the_list_and_its_file_have_the_filters_of_the_query(busy: Shop) -> None:
-    owner = person(busy.api_server, busy.id, "finance")
+    owner = create_person(busy.api_server, busy.id, "finance")
     today = {"from": "2027-01-01", "to": "2027-01-01"}
     every_row, todays_rows = rows(page(owner, busy)), rows(page(owner, busy, **today))
     assert len(todays_rows) == len(every_row) - 2  # without the payout and its recharge
@@ -117,7 +117,7 @@ def minor(text: str) -> int:
 
 
 def test_a_statement_adds_up_on_the_page_and_in_its_file(busy: Shop) -> None:
-    owner = person(busy.api_server, busy.id, "viewer")
+    owner = create_person(busy.api_server, busy.id, "viewer")
     html = page(owner, busy, "balance/statement")  # by default, of this month until today
     assert "From Fri, Jan 1, 2027 to Fri, Jan 1, 2027." in text_of(html)
     table = re.findall(
@@ -163,7 +163,7 @@ def test_a_day_before_1980_is_refused_at_its_field(shop: Shop, zone: str, day: s
         lambda tx: merchants.change(tx, shop.id, AT, who="ann", reason="moved", time_zone=zone)
     )
     shop.paid()
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     for name, query in (("from", {"from": day}), ("to", {"from": "", "to": day})):
         html = page(owner, shop, "balance/statement", **query)
         (error,) = re.findall(rf'id="{name}-error">.*?</p>', html)
@@ -175,7 +175,7 @@ def test_a_day_before_1980_is_refused_at_its_field(shop: Shop, zone: str, day: s
 def test_the_file_of_a_statement_has_the_days_of_the_page_with_its_link(
     busy: Shop,
 ) -> None:
-    owner = person(busy.api_server, busy.id, "owner")
+    owner = create_person(busy.api_server, busy.id, "owner")
 
     def linked_file(**days: str) -> tuple[str, list[str]]:
         """Return the name of the file that the page links, and the types of its movements."""
@@ -198,7 +198,7 @@ def test_the_file_of_a_statement_has_the_days_of_the_page_with_its_link(
 
 
 def test_a_merchant_without_money_sees_an_empty_balance(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     text = text_of(page(owner, shop))
     assert "Balance in USD" in text
     assert text.count("$0.00") == 4
@@ -209,7 +209,7 @@ def test_a_merchant_without_money_sees_an_empty_balance(shop: Shop) -> None:
 
 @pytest.mark.parametrize("language", ["zh-Hans", "zh-Hant"])
 def test_it_speaks_chinese(busy: Shop, language: str) -> None:
-    owner = person(busy.api_server, busy.id, "owner")
+    owner = create_person(busy.api_server, busy.id, "owner")
     for below in ("balance", "balance/statement"):
         text = text_of(page(owner, busy, below, lang=language))
         assert {"zh-Hans": "余额", "zh-Hant": "餘額"}[language] in text

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from opentill import merchants
 from support.api_server import Shop
-from support.people import PASSWORD, Visitor, person
+from support.people import PASSWORD, Visitor, create_person
 from support.world import NOW
 
 IBAN = "DE89 3704 0044 0532 0130 00"
@@ -23,7 +23,7 @@ def _save(visitor: Visitor, shop: Shop, **form: str):
 
 
 def test_an_account_is_shown_masked_and_can_be_changed(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     assert "There is no bank account yet" in owner.get(_path(shop)).text
     assert _save(owner, shop, account=IBAN).status_code == 303
     page = owner.get(_path(shop)).text
@@ -49,7 +49,7 @@ def test_an_account_is_shown_masked_and_can_be_changed(shop: Shop) -> None:
 
 
 def test_each_field_shows_its_error_and_no_entry_of_the_account_is_lost(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     for field, form in (
         ("account", {"account": "DE89370400440532013001"}),
         ("holder", {"account": IBAN, "holder": " "}),
@@ -66,7 +66,7 @@ def test_each_field_shows_its_error_and_no_entry_of_the_account_is_lost(shop: Sh
 
 
 def test_the_holders_address_is_not_shown_again(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     page = owner.get(_path(shop)).text
     for name, token in (
         ("street", "address-line1"), ("building", "address-line2"), ("postcode", "postal-code"),
@@ -91,7 +91,7 @@ def test_the_holders_address_is_not_shown_again(shop: Shop) -> None:
 
 def test_changing_the_account_takes_a_step_up(shop: Shop, clock: Callable[[int], None]) -> None:
     clock(NOW)
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     clock(NOW + 11 * 60_000)
     assert 'name="proof_password"' in _save(owner, shop, account=IBAN).text
     assert "There is no bank account yet" in owner.get(_path(shop)).text

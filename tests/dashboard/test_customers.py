@@ -8,7 +8,7 @@ from opentill.orders import sums_of_customer
 from opentill.orders.search import jobs as indexing
 from support.api_server import Shop
 from support.pages import text_of
-from support.people import person
+from support.people import create_person
 
 _ROW: Final = re.compile(r'<tr role="row"><td.*?</tr>', re.DOTALL)
 
@@ -30,7 +30,10 @@ def test_customers_are_listed_by_their_newest_payments_or_by_the_beginning_of_th
         if number == 1:
             index(shop)
     shop.order(customerEmail="bob@example.com")
-    owner, path = person(shop.api_server, shop.id, "owner"), f"/dashboard/{shop.id}/customers"
+    owner, path = (
+        create_person(shop.api_server, shop.id, "owner"),
+        f"/dashboard/{shop.id}/customers",
+    )
     for indexed in (False, True):
         if indexed:
             index(shop)
@@ -53,7 +56,10 @@ def test_a_former_address_of_an_order_is_no_customer(shop: Shop) -> None:
         "update orders set customer_email = 'new@example.com' where id = $1 returning id",
         order["id"],
     )
-    owner, path = person(shop.api_server, shop.id, "owner"), f"/dashboard/{shop.id}/customers"
+    owner, path = (
+        create_person(shop.api_server, shop.id, "owner"),
+        f"/dashboard/{shop.id}/customers",
+    )
     for _ in range(2):
         assert rows(owner.get(path, params={"email": "old"}).text) == []
         assert len(rows(owner.get(path, params={"email": "new"}).text)) == 1
@@ -69,7 +75,10 @@ def test_a_beginning_of_too_many_addresses_is_an_error_of_the_field(
     monkeypatch.setattr("opentill.orders.search.service.MOST_ADDRESSES", 2)
     for name in "abc":
         shop.order(customerEmail=f"x{name}@example.com")
-    owner, path = person(shop.api_server, shop.id, "owner"), f"/dashboard/{shop.id}/customers"
+    owner, path = (
+        create_person(shop.api_server, shop.id, "owner"),
+        f"/dashboard/{shop.id}/customers",
+    )
     for _ in range(2):
         page = owner.get(path, params={"email": "x"}).text
         assert 'aria-invalid="true"' in page
@@ -91,7 +100,10 @@ def test_a_customers_totals_are_exact_in_each_currency(shop: Shop) -> None:
     shop.paid(tea, customerEmail="adam@example.com")
     shop.end_refund(shop.refund(first["id"], amount="1.23")["id"])
     shop.dispute(shop.paid(yen, **customer)["id"])
-    owner, path = person(shop.api_server, shop.id, "owner"), f"/dashboard/{shop.id}/customers/one"
+    owner, path = (
+        create_person(shop.api_server, shop.id, "owner"),
+        f"/dashboard/{shop.id}/customers/one",
+    )
     for _ in range(2):
         page = owner.get(path, params={"email": "ada@EXAMPLE.com"}).text
         sums = [row for row in rows(page) if row[:3] in {"JPY", "USD"}]
@@ -106,7 +118,10 @@ def test_a_customers_totals_are_exact_in_each_currency(shop: Shop) -> None:
 
 def test_another_merchants_customer_is_not_found(shop: Shop) -> None:
     shop.api_server.shop().paid(customerEmail="eve@example.com")
-    owner, path = person(shop.api_server, shop.id, "owner"), f"/dashboard/{shop.id}/customers"
+    owner, path = (
+        create_person(shop.api_server, shop.id, "owner"),
+        f"/dashboard/{shop.id}/customers",
+    )
     assert rows(owner.get(path, params={"email": "eve"}).text) == []
     assert owner.get(f"{path}/one", params={"email": "eve@example.com"}).status_code == 404
     assert owner.get(f"{path}/one").headers["location"] == path

@@ -18,7 +18,7 @@ from opentill.disputes.evidence_model import MAX_BYTES
 from opentill.server.upload_limits import AT_ONCE, EACH, EACH_ADDRESS, Uploads
 from support.api_server import Shop
 from support.pages import hidden_values, new_form_id, text_of
-from support.people import Visitor, person, title
+from support.people import Visitor, create_person, heading_of
 from support.spreadsheets import rows_of
 from support.world import DAY, HOUR
 
@@ -66,7 +66,7 @@ def slow_body(released: threading.Event, content: bytes = PDF) -> Iterator[bytes
 def test_the_list_shows_open_disputes_first_with_the_time_left(
     shop: Shop, clock: Callable[[int], None]
 ) -> None:
-    ada = person(shop.api_server, shop.id, "viewer")
+    ada = create_person(shop.api_server, shop.id, "viewer")
     assert "There are no disputes." in ada.get(path(shop)).text
     now = 1_795_000_000_000  # 2026-11-18T09:46:40Z
     clock(now)
@@ -77,7 +77,7 @@ def test_the_list_shows_open_disputes_first_with_the_time_left(
             lambda tx, id_=dispute.id, at=deadline: disputes.set_deadline(tx, shop.id, id_, at, now)
         )
     page = ada.get(path(shop))
-    assert title(page) == "Disputes"
+    assert heading_of(page) == "Disputes"
     assert re.findall(r"/disputes/(dp_\w+)", page.text) == [soon.id, late.id, newest.id]
     for text in ("3 days left", "passed 2 hours ago", "Won", "$9.99", "1 to 3 of 3"):
         assert text in text_of(page)
@@ -93,7 +93,7 @@ def test_the_list_shows_open_disputes_first_with_the_time_left(
 
 
 def test_a_dispute_shows_its_facts_movements_and_history(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     dispute = open_dispute(shop)
     page = text_of(ada.get(path(shop, dispute.id)))
     for text in (
@@ -114,7 +114,7 @@ def test_a_dispute_shows_its_facts_movements_and_history(shop: Shop) -> None:
 
 
 def test_a_note_on_a_dispute_is_added_once_and_shown_as_entered(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "support")
+    ada = create_person(shop.api_server, shop.id, "support")
     dispute = open_dispute(shop)
     here = path(shop, dispute.id)
     form = {"note": " Delivered.\r\n<b>Signed</b> ", "form_id": new_form_id(ada, here)}
@@ -140,7 +140,7 @@ def test_a_note_on_a_dispute_is_added_once_and_shown_as_entered(shop: Shop) -> N
 
 
 def test_staff_are_not_named(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     dispute = open_dispute(shop)
     shop.api_server.tx(
         lambda tx: disputes.add_note(tx, shop.id, dispute.id, "Sent", "bo@example.com (per_1)", 1)
@@ -154,7 +154,7 @@ def test_staff_are_not_named(shop: Shop) -> None:
 def test_a_note_on_a_dispute_that_is_no_plain_text_is_refused_and_stays_in_its_field(
     shop: Shop, text: str
 ) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     dispute = open_dispute(shop)
     refused = ada.post(path(shop, dispute.id, "notes"), {"note": text})
     assert refused.status_code == 400
@@ -165,7 +165,7 @@ def test_a_note_on_a_dispute_that_is_no_plain_text_is_refused_and_stays_in_its_f
 
 
 def test_a_file_is_stored_once_and_sent_as_an_attachment(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     dispute = open_dispute(shop)
     here = path(shop, dispute.id)
     for name in ("收据 7.html", "again.pdf"):
@@ -175,7 +175,7 @@ def test_a_file_is_stored_once_and_sent_as_an_attachment(shop: Shop) -> None:
     assert "收据 7.html.pdf" in page.text
     assert "again.pdf" not in page.text
     (link,) = re.findall(r'href="([^"]+/evidence/ev_\w+)"', page.text)
-    for reader in (ada, person(shop.api_server, shop.id, "viewer")):
+    for reader in (ada, create_person(shop.api_server, shop.id, "viewer")):
         file = reader.get(link)
         assert (file.status_code, file.content) == (200, PDF)
         assert file.headers["content-type"] == "application/pdf"
@@ -188,9 +188,9 @@ def test_a_file_is_stored_once_and_sent_as_an_attachment(shop: Shop) -> None:
         assert "default-src 'none'; sandbox" in file.headers["content-security-policy"]
     below_another_dispute = path(shop, open_dispute(shop).id, *link.split("/")[-2:])
     assert ada.get(below_another_dispute).status_code == 404
-    assert person(shop.api_server, shop.id, "developer").get(link).status_code == 403
+    assert create_person(shop.api_server, shop.id, "developer").get(link).status_code == 403
     other = shop.api_server.shop()
-    eve = person(shop.api_server, other.id, "owner")
+    eve = create_person(shop.api_server, other.id, "owner")
     assert eve.get(link).status_code == 404
     for address in (here, link):
         assert eve.get(address.replace(shop.id, other.id)).status_code == 404
@@ -200,7 +200,7 @@ def test_a_file_is_stored_once_and_sent_as_an_attachment(shop: Shop) -> None:
 def test_another_merchants_dispute_accepts_no_note_and_no_file(shop: Shop) -> None:
     dispute = open_dispute(shop)
     other = shop.api_server.shop()
-    eve = person(shop.api_server, other.id, "owner")
+    eve = create_person(shop.api_server, other.id, "owner")
     here = path(other, dispute.id)
     assert eve.get(here).status_code == 404
     assert eve.post(f"{here}/notes", {"note": "x"}).status_code == 404
@@ -228,7 +228,7 @@ def test_another_merchants_dispute_accepts_no_note_and_no_file(shop: Shop) -> No
 def test_a_file_that_is_no_evidence_is_an_error_of_its_field(
     shop: Shop, content: bytes, name: str, status: int, error: str
 ) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     dispute = open_dispute(shop)
     refused = send(ada, path(shop, dispute.id, "evidence"), content, name)
     assert refused.status_code == status
@@ -238,7 +238,7 @@ def test_a_file_that_is_no_evidence_is_an_error_of_its_field(
 
 
 def test_a_body_without_a_length_is_read_no_further_than_the_limit(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     to = path(shop, open_dispute(shop).id, "evidence")
     size = MAX_BYTES + 200_000
     endless = chain([PART_HEADER + PDF], (b" " * 65_536 for _ in range(size // 65_536)))
@@ -250,7 +250,7 @@ def test_a_body_without_a_length_is_read_no_further_than_the_limit(shop: Shop) -
 
 
 def test_the_concurrent_uploads_of_a_person_are_limited(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     to = path(shop, open_dispute(shop).id, "evidence")
     released, running = threading.Event(), shop.api_server.app.uploads
 
@@ -274,10 +274,10 @@ def test_uploads_without_permission_occupy_no_place(shop: Shop, sender: str) -> 
     other = shop.api_server.shop(name="Second Shop")
     visitor = {
         "a stranger": lambda: Visitor(shop.api_server),
-        "a viewer": lambda: person(shop.api_server, shop.id, "viewer"),
-        "an owner of another shop": lambda: person(shop.api_server, other.id, "owner"),
+        "a viewer": lambda: create_person(shop.api_server, shop.id, "viewer"),
+        "an owner of another shop": lambda: create_person(shop.api_server, other.id, "owner"),
     }[sender]()
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     to = path(shop, open_dispute(shop).id, "evidence")
     released, started = threading.Event(), threading.Semaphore(0)
 
@@ -301,7 +301,7 @@ def test_uploads_without_permission_occupy_no_place(shop: Shop, sender: str) -> 
 def test_an_upload_that_times_out_releases_its_place(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     to = path(shop, open_dispute(shop).id, "evidence")
     released, running = threading.Event(), shop.api_server.app.uploads
     monkeypatch.setattr(running, "time_s", 0.3)
@@ -340,14 +340,14 @@ def test_an_upload_without_a_login_is_read_no_further_than_other_forms(shop: Sho
 
 def test_a_foreign_site_and_a_viewer_add_nothing_to_a_dispute(shop: Shop) -> None:
     dispute = open_dispute(shop)
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     foreign = ada.http.post(
         path(shop, dispute.id, "evidence"),
         files={"file": ("a.pdf", PDF, "application/pdf")},
         headers={"origin": "https://evil.example"},
     )
     assert foreign.status_code == 403
-    viewer = person(shop.api_server, shop.id, "viewer")
+    viewer = create_person(shop.api_server, shop.id, "viewer")
     page = viewer.get(path(shop, dispute.id))
     assert "<textarea" not in page.text
     assert 'type="file"' not in page.text
@@ -356,7 +356,7 @@ def test_a_foreign_site_and_a_viewer_add_nothing_to_a_dispute(shop: Shop) -> Non
 
 
 def test_a_file_for_a_decided_dispute_is_refused(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     dispute = open_dispute(shop)
     decide(shop, dispute, "won")
     refused = send(ada, path(shop, dispute.id, "evidence"), PDF)
@@ -365,7 +365,7 @@ def test_a_file_for_a_decided_dispute_is_refused(shop: Shop) -> None:
 
 
 def test_the_file_of_disputes_has_the_filters_of_the_list(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "viewer")
+    ada = create_person(shop.api_server, shop.id, "viewer")
     first, second = open_dispute(shop), open_dispute(shop)
     decide(shop, first, "won")
     assert f'href="/dashboard/{shop.id}/disputes.csv"' in ada.get(path(shop)).text

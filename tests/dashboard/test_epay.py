@@ -10,7 +10,7 @@ import pytest
 from support.api_server import Shop
 from support.epay_shop import EpayShop, Inbox
 from support.pages import new_form_id
-from support.people import person
+from support.people import create_person
 
 
 def path(shop: Shop, *parts: str) -> str:
@@ -38,7 +38,7 @@ def query_code(shop: Shop, pid: str, key: str) -> int:
 
 
 def test_an_epay_key_is_shown_when_it_is_created_or_rotated_and_never_again(shop: Shop) -> None:
-    developer = person(shop.api_server, shop.id, "developer")
+    developer = create_person(shop.api_server, shop.id, "developer")
     here = path(shop)
     assert "has no Epay credentials yet" in developer.get(here).text
     form = {"form_id": new_form_id(developer, here)}
@@ -74,7 +74,7 @@ def test_an_epay_key_is_shown_when_it_is_created_or_rotated_and_never_again(shop
 
 
 def test_a_merchant_without_epay_credentials_can_rotate_nothing(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     for action in ("rotate", "disable"):
         assert owner.post(path(shop, action), {action: "1"}).status_code == 404
     assert owner.post(path(shop, "resend"), {"order": "order_x"}).status_code == 404
@@ -87,7 +87,7 @@ def test_notifications_are_listed_with_their_results_and_can_be_resent(
     here = path(epay_shop.shop)
     order = epay_shop.place_paid_order(money_type="USD", notify_url="https://127.0.0.1/notify")
     epay_shop.send_notices()
-    developer = person(shop.api_server, epay_shop.id, "developer")
+    developer = create_person(shop.api_server, epay_shop.id, "developer")
     page = developer.get(here).text
     assert order["out_trade_no"] in page
     assert "not sent: " in page
@@ -97,5 +97,5 @@ def test_notifications_are_listed_with_their_results_and_can_be_resent(
     form = {"order": epay_shop.order_id(order)}
     assert developer.post(f"{here}/resend", form).status_code == 303
     assert "Tries: 0" in developer.get(here).text
-    stranger = person(shop.api_server, shop.id, "developer")
+    stranger = create_person(shop.api_server, shop.id, "developer")
     assert stranger.post(path(shop, "resend"), form).status_code == 404

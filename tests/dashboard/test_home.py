@@ -13,7 +13,7 @@ from opentill.web import assets
 from opentill.web.language import Localizer
 from support.api_server import ApiServer, Shop
 from support.pages import text_of
-from support.people import Visitor, person
+from support.people import Visitor, create_person
 
 
 def home(visitor: Visitor, shop: Shop, **query: str) -> str:
@@ -27,7 +27,7 @@ def home(visitor: Visitor, shop: Shop, **query: str) -> str:
 
 
 def test_a_new_merchant_sees_the_steps_to_the_first_payment(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     text = text_of(home(owner, shop))
     assert "To your first payment" in text
     assert "Create an API key (done)" in text  # that of the fixture
@@ -47,7 +47,7 @@ def test_figures_are_by_days_of_the_merchants_zone(shop: Shop, clock) -> None:
     clock(at)
     shop.paid(shop.product(price="1234.50", currency="USD")["id"])
     server.run(jobs.count_all(server.app.db))
-    owner = person(server, shop.id, "owner")
+    owner = create_person(server, shop.id, "owner")
     assert 'Thu, Dec 31, 2026</th><td class="number" data-value="1234.50">' in home(owner, shop)
     server.tx(
         lambda tx: merchants.change(
@@ -68,7 +68,7 @@ def test_opening_the_page_counts_figures_that_are_behind(shop: Shop) -> None:
     uncounted = server.run(figures.read(server.app.db, shop.id, zone, now))
     localizer = Localizer("merchant", "en")
     assert home_figures.FigureTexts(localizer, zone, uncounted, with_balance=True).as_of(now)
-    page = home(person(server, shop.id, "owner"), shop)
+    page = home(create_person(server, shop.id, "owner"), shop)
     assert "The figures are as of" not in page
     assert "$1,234.50" in page
 
@@ -86,7 +86,7 @@ def test_each_role_sees_what_needs_its_attention(shop: Shop) -> None:
     sql = "update webhook_endpoints set status = 'DISABLED', disabled_reason = 'gone' where id = $1"
     server.tx(lambda tx: tx.execute(sql, endpoint["id"]))
     fail(shop, shop.payout())
-    text = text_of(home(person(server, shop.id, "owner"), shop))
+    text = text_of(home(create_person(server, shop.id, "owner"), shop))
     for line in (
         "Open disputes: 1",
         "Webhook endpoints that are disabled: 1",
@@ -94,7 +94,7 @@ def test_each_role_sees_what_needs_its_attention(shop: Shop) -> None:
         "Accept the merchant services agreement",
     ):
         assert line in text
-    text = text_of(home(person(server, shop.id, "developer"), shop))
+    text = text_of(home(create_person(server, shop.id, "developer"), shop))
     assert "Webhook endpoints that are disabled: 1" in text
     for hidden in ("Open disputes", "Payouts", "becomes available"):
         assert hidden not in text
@@ -103,7 +103,7 @@ def test_each_role_sees_what_needs_its_attention(shop: Shop) -> None:
 def test_a_number_that_is_counted_to_a_limit_has_a_plus(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     monkeypatch.setattr(disputes.service, "MOST_COUNTED", 2)
     monkeypatch.setattr(disputes, "MOST_COUNTED", 2)
     monkeypatch.setattr(payouts.service, "MOST_FAILED", 2)
@@ -121,7 +121,7 @@ def test_it_speaks_chinese(shop: Shop, language: str) -> None:
     server = shop.api_server
     shop.paid()
     server.run(jobs.count_all(server.app.db))
-    page = home(person(server, shop.id, "owner"), shop, lang=language)
+    page = home(create_person(server, shop.id, "owner"), shop, lang=language)
     assert {"zh-Hans": "成功率", "zh-Hant": "淨收入"}[language] in page
     assert "Volume" not in page
 
@@ -131,7 +131,7 @@ def test_the_home_page_with_its_assets_is_smaller_than_100_kb(shop: Shop) -> Non
     for _ in range(10):
         shop.paid()
     server.run(jobs.count_all(server.app.db))
-    owner = person(server, shop.id, "owner")
+    owner = create_person(server, shop.id, "owner")
     page = home(owner, shop)
     size = len(page.encode())
     linked = set(re.findall(r'(?:src|href)="(/static/[^"]+)"', page))
@@ -157,5 +157,5 @@ def test_an_asset_is_not_compressed_for_clients_without_gzip(api_server: ApiServ
 
 
 def test_another_merchants_home_page_is_not_found(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     assert owner.get(f"/dashboard/{new_id('mer')}/").status_code == 404

@@ -12,7 +12,7 @@ from opentill.core.errors import Unavailable
 from opentill.merchants import KeyUses
 from support.api_server import ApiServer, Shop
 from support.pages import new_form_id
-from support.people import person
+from support.people import create_person
 
 MINUTE = 60_000
 
@@ -42,7 +42,7 @@ def key_rows(shop: Shop) -> list[dict[str, Any]]:
 
 
 def test_a_key_form_that_is_sent_twice_creates_one_key(shop: Shop) -> None:
-    developer = person(shop.api_server, shop.id, "developer")
+    developer = create_person(shop.api_server, shop.id, "developer")
     form = {"name": " Shop 商店 ", "form_id": new_form_id(developer, path(shop))}
     form |= {"scope:products:read": "yes"}
     first, second = (secret(developer.post(path(shop), form)) for _ in range(2))
@@ -68,7 +68,7 @@ def test_a_key_form_that_is_sent_twice_creates_one_key(shop: Shop) -> None:
 
 
 def test_a_developer_cannot_create_or_change_a_key_beyond_their_role(shop: Shop) -> None:
-    developer = person(shop.api_server, shop.id, "developer")
+    developer = create_person(shop.api_server, shop.id, "developer")
     page = developer.get(path(shop)).text
     assert 'name="scope:products:write"' in page
     assert 'name="scope:refunds:write"' not in page
@@ -90,7 +90,7 @@ def test_a_developer_cannot_create_or_change_a_key_beyond_their_role(shop: Shop)
 
 
 def test_an_owners_key_has_the_selected_scopes_or_full_access(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     full_access = secret(owner.post(path(shop), {"name": "Everything"}))
     balance = secret(owner.post(path(shop), {"name": "Books", "scope:balance:read": "yes"}))
     assert [status_with(shop, key) for key in (full_access, balance)] == [200, 200]
@@ -102,7 +102,7 @@ def test_an_owners_key_has_the_selected_scopes_or_full_access(shop: Shop) -> Non
 
 
 def test_each_field_of_a_key_shows_its_error_and_keeps_its_entry(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     for form, field in (
         ({"name": " "}, "name"),
         ({"name": "x" * 101}, "name"),
@@ -128,7 +128,7 @@ def test_a_key_expires_at_the_end_of_a_day_in_the_merchants_zone(
             tx, shop.id, now, who="ann", reason="moved", time_zone="Asia/Kathmandu"
         )
     )
-    owner = person(server, shop.id, "owner")
+    owner = create_person(server, shop.id, "owner")
     assert owner.post(path(shop), {"name": "x", "expires": "2026-12-31"}).status_code == 400
     key = secret(owner.post(path(shop), {"name": "x", "expires": "2027-01-01"}))
     (row,) = key_rows(shop)
@@ -138,11 +138,11 @@ def test_a_key_expires_at_the_end_of_a_day_in_the_merchants_zone(
     assert status_with(shop, key) == 200
     clock(end)
     assert status_with(shop, key) == 401
-    assert "Expired" in person(server, shop.id, "viewer").get(path(shop, row["id"])).text
+    assert "Expired" in create_person(server, shop.id, "viewer").get(path(shop, row["id"])).text
 
 
 def test_a_replaced_or_revoked_key_is_invalid_at_once(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     old = secret(owner.post(path(shop), {"name": "Shop"}))
     (row,) = key_rows(shop)
     here = path(shop, row["id"])
@@ -166,7 +166,7 @@ def test_a_replaced_or_revoked_key_is_invalid_at_once(shop: Shop) -> None:
 
 
 def test_another_merchants_key_is_not_found(shop: Shop) -> None:
-    owner, other = person(shop.api_server, shop.id, "owner"), shop.api_server.shop()
+    owner, other = create_person(shop.api_server, shop.id, "owner"), shop.api_server.shop()
     here = path(shop, other.key_id)
     word = other.key[-4:]
     assert owner.get(here).status_code == 404
@@ -184,7 +184,7 @@ def key_uses(server: ApiServer) -> KeyUses:
 def test_the_last_use_is_written_once_a_minute(shop: Shop, clock: Callable[[int], None]) -> None:
     server = shop.api_server
     start = server.app.clock() // MINUTE * MINUTE
-    viewer = person(server, shop.id, "viewer")
+    viewer = create_person(server, shop.id, "viewer")
     assert "Never" in viewer.get(path(shop, shop.key_id)).text
 
     def use_key(at: int) -> tuple[int, str]:
@@ -240,7 +240,7 @@ def test_unwritten_uses_stay_in_memory_up_to_a_limit() -> None:
 
 
 def test_a_renamed_key_stays_valid(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     here = path(shop, shop.key_id)
     for _ in range(2):  # the second form changes nothing
         response = owner.post(f"{here}/rename", {"name": " Till <2> "})

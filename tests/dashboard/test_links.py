@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from opentill.payment_links import jobs
 from support.api_server import Shop
 from support.pages import hidden_values, new_form_id
-from support.people import Visitor, person
+from support.people import Visitor, create_person
 
 
 def path(shop: Shop, *parts: str) -> str:
@@ -20,7 +20,7 @@ def form(visitor: Visitor, shop: Shop, **entries: str) -> dict[str, str]:
 
 
 def test_a_link_form_that_is_sent_twice_creates_one_link(shop: Shop) -> None:
-    support = person(shop.api_server, shop.id, "support")
+    support = create_person(shop.api_server, shop.id, "support")
     product = shop.product()["id"]
     entries = form(support, shop, product=product, uses="3", expires="2099-12-31", quantity="2")
     first, second = (support.post(path(shop), entries) for _ in range(2))
@@ -45,7 +45,7 @@ def test_a_link_form_that_is_sent_twice_creates_one_link(shop: Shop) -> None:
 
 
 def test_each_field_of_a_link_shows_its_error_and_keeps_its_entry(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     valid = form(owner, shop, name="A gift", least="5", most="500")
     for field, entry in (
         ("product", "prod_01m7y0m0jzefzv5n8efcf1hqw1"),
@@ -73,7 +73,7 @@ def test_each_field_of_a_link_shows_its_error_and_keeps_its_entry(shop: Shop) ->
 
 
 def test_a_session_is_opened_with_all_its_options(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     product = f"/dashboard/{shop.id}/products/{shop.product()['id']}"
     entries = {
         "form_id": new_form_id(owner, product),
@@ -101,7 +101,7 @@ def test_a_session_is_opened_with_all_its_options(shop: Shop) -> None:
 
 
 def test_a_link_can_be_changed_and_lists_its_payments(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     created = owner.post(path(shop), form(owner, shop, name="A gift", price="5", quantity="2"))
     here = created.headers["location"].partition("?")[0]
     (version,) = hidden_values(owner.get(here), "version")

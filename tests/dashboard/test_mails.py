@@ -12,7 +12,7 @@ from opentill.mail import jobs, outbox, queries
 from opentill.mail.model import Mail
 from support.api_server import ApiServer, Shop
 from support.pages import hidden_values, new_form_id
-from support.people import PASSWORD, Visitor, address, invitation, person
+from support.people import PASSWORD, Visitor, create_person, invite, new_address
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def _link(api_server: ApiServer, mail: Mail) -> str:
 
 
 def test_mail_is_listed_and_resent_once_for_each_form(mailing: ApiServer, shop: Shop) -> None:
-    support = person(mailing, shop.id, "support")
+    support = create_person(mailing, shop.id, "support")
     order = _paid(shop)
     mailing.run(jobs.queue_event_mails(mailing.app.db, mailing.app.settings, mailing.app.clock()))
     path = f"/dashboard/{shop.id}/mails"
@@ -77,16 +77,16 @@ def test_mail_is_listed_and_resent_once_for_each_form(mailing: ApiServer, shop: 
     for _ in range(2):
         assert support.post(f"{path}/{mail.id}/resend", form).status_code == 303
     assert len(_mails(mailing, order_id=order["id"])) == 2
-    viewer = person(mailing, shop.id, "viewer")
+    viewer = create_person(mailing, shop.id, "viewer")
     assert "form_id" not in viewer.get(path).text
     assert viewer.post(f"{path}/{mail.id}/resend").status_code == 403
     other = mailing.shop()
-    stranger = person(mailing, other.id, "owner")
+    stranger = create_person(mailing, other.id, "owner")
     assert stranger.post(f"/dashboard/{other.id}/mails/{mail.id}/resend").status_code == 404
 
 
 def test_a_receipt_is_mailed_from_the_page_of_its_payment(mailing: ApiServer, shop: Shop) -> None:
-    support, order = person(mailing, shop.id, "support"), _paid(shop)
+    support, order = create_person(mailing, shop.id, "support"), _paid(shop)
     path = f"/dashboard/{shop.id}/payments/{order['id']}/receipt"
     assert f"/receipt/{order['checkoutSessionId']}" in support.get(path).text
     response = support.post(path, {"form_id": new_form_id(support, path)})
@@ -98,7 +98,7 @@ def test_a_receipt_is_mailed_from_the_page_of_its_payment(mailing: ApiServer, sh
 
 
 def test_an_owner_sets_what_is_mailed(mailing: ApiServer, shop: Shop) -> None:
-    owner = person(mailing, shop.id, "owner")
+    owner = create_person(mailing, shop.id, "owner")
     path = f"/dashboard/{shop.id}/mails"
     saved = owner.post(f"{path}/preferences", {"refunds": "yes", "language": "zh-Hant"})
     assert saved.status_code == 303
@@ -113,10 +113,10 @@ def test_an_owner_sets_what_is_mailed(mailing: ApiServer, shop: Shop) -> None:
 def test_an_invitation_by_the_api_is_mailed_once_with_an_encrypted_link(
     mailing: ApiServer, shop: Shop
 ) -> None:
-    owner = person(mailing, shop.id, "owner")
+    owner = create_person(mailing, shop.id, "owner")
     credentials = {"email": owner.email, "password": PASSWORD}
     login = mailing.http.post("/v1/merchant/sessions", json=credentials).json()["data"]
-    body, headers = {"email": address(), "role": "viewer"}, {
+    body, headers = {"email": new_address(), "role": "viewer"}, {
         "authorization": f"Bearer {login['accessToken']}", "idempotency-key": "once",
     }  # fmt: skip
     responses = [
@@ -132,13 +132,13 @@ def test_an_invitation_by_the_api_is_mailed_once_with_an_encrypted_link(
 def test_an_invitation_by_a_form_is_mailed_with_an_encrypted_link(
     mailing: ApiServer, shop: Shop
 ) -> None:
-    owner = person(mailing, shop.id, "owner")
-    admin = person(mailing, None, staff_role="admin")
+    owner = create_person(mailing, shop.id, "owner")
+    admin = create_person(mailing, None, staff_role="admin")
     for inviter, path, role in (
         (owner, f"/dashboard/{shop.id}/team", "viewer"),
         (admin, "/console/people", "auditor"),
     ):
-        form = {"email": address(), "role": role}
+        form = {"email": new_address(), "role": role}
         page = inviter.post(f"{path}/invite", form).text
         assert "by mail" in page
         (mail,) = _mails(mailing, recipient=form["email"])
@@ -163,8 +163,8 @@ def test_an_invitation_by_a_form_is_mailed_with_an_encrypted_link(
 def test_a_persons_language_is_the_one_in_which_they_join_or_the_one_they_choose(
     mailing: ApiServer, shop: Shop
 ) -> None:
-    email = address()
-    link = invitation(mailing, email, shop.id, "viewer")
+    email = new_address()
+    link = invite(mailing, email, shop.id, "viewer")
     visitor = Visitor(mailing, email)
     visitor.post(f"{link.path}?lang=zh-Hans", {"name": "An", "password": PASSWORD})
 
@@ -182,12 +182,12 @@ def test_a_persons_language_is_the_one_in_which_they_join_or_the_one_they_choose
 def test_the_response_to_a_forgotten_password_does_not_show_whether_an_account_exists(
     mailing: ApiServer, shop: Shop
 ) -> None:
-    viewer = person(mailing, shop.id, "viewer")
+    viewer = create_person(mailing, shop.id, "viewer")
     visitor = Visitor(mailing)
     assert "/forgot" in visitor.get("/login").text
     responses = [
         visitor.post("/forgot", {"email": email}, headers={"x-forwarded-for": "192.0.2.1"})
-        for email in (viewer.email, address())
+        for email in (viewer.email, new_address())
     ]
     assert [response.status_code for response in responses] == [303, 303]
     assert responses[0].headers["location"] == responses[1].headers["location"]
@@ -198,28 +198,28 @@ def test_the_response_to_a_forgotten_password_does_not_show_whether_an_account_e
 def test_strangers_at_the_same_ip_address_do_not_block_a_known_browsers_reset(
     mailing: ApiServer, shop: Shop
 ) -> None:
-    ada = Visitor(mailing, person(mailing, shop.id, "viewer").email)
+    ada = Visitor(mailing, create_person(mailing, shop.id, "viewer").email)
     assert ada.log_in().status_code == 303
     stranger = Visitor(mailing)
-    statuses = [stranger.post("/forgot", {"email": address()}).status_code for _ in range(7)]
+    statuses = [stranger.post("/forgot", {"email": new_address()}).status_code for _ in range(7)]
     assert 429 in statuses
     assert ada.post("/forgot", {"email": ada.email}).status_code == 303
-    assert ada.post("/forgot", {"email": address()}).status_code == 429  # not her own account
+    assert ada.post("/forgot", {"email": new_address()}).status_code == 429  # not her own account
 
 
 def test_pages_of_a_deployment_without_a_mail_server_offer_no_mail(
     api_server: ApiServer, shop: Shop
 ) -> None:
-    owner, order = person(api_server, shop.id, "owner"), _paid(shop)
+    owner, order = create_person(api_server, shop.id, "owner"), _paid(shop)
     visitor = Visitor(api_server)
     assert visitor.get("/forgot").status_code == 404
     assert "/forgot" not in visitor.get("/login").text
     assert "no mail server" in owner.get(f"/dashboard/{shop.id}/mails").text
     receipt = owner.get(f"/dashboard/{shop.id}/payments/{order['id']}/receipt").text
     assert "form_id" not in receipt
-    form = {"email": address(), "role": "viewer"}
+    form = {"email": new_address(), "role": "viewer"}
     assert "by mail" not in owner.post(f"/dashboard/{shop.id}/team/invite", form).text
-    admin, form = person(api_server, None, staff_role="admin"), {"email": address()}
+    admin, form = create_person(api_server, None, staff_role="admin"), {"email": new_address()}
     page = admin.post("/console/people/invite", form | {"role": "auditor"}).text
     assert "by mail" not in page
     assert 'name="language"' not in page + admin.get("/security").text

@@ -26,7 +26,7 @@ from opentill.portal import form_ids
 from support import world
 from support.api_server import Shop
 from support.pages import text_of
-from support.people import PASSWORD, Visitor, person, title
+from support.people import PASSWORD, Visitor, create_person, heading_of
 
 MINUTE: Final = 60_000
 
@@ -73,17 +73,17 @@ class EventfulOrder:
         self.endpoint: str = shop.endpoint()["id"]
         product = shop.product(name="Blue <teapot>", price="20.00")["id"]
         self.id: str = shop.order(product, metadata={"cart": "A-7", "n": 2})["id"]
-        declined = self._step(world.submitted)
+        declined = self._step(world.submit_attempt)
         self._report(declined, "DECLINED", reason="insufficient_funds")
-        self._step(world.paid)
+        self._step(world.pay_order)
         self._refund("SUCCEEDED", amount="5.00", reason="one cup broken", refundNo="RMA-7")
         self._refund("REFUSED", amount="1.00")
-        self._step(world.settled)
-        self._step(partial(world.dispute_said, status="OPENED"))
-        self._step(partial(world.dispute_said, status="WON"))
+        self._step(world.settle_order)
+        self._step(partial(world.report_dispute, status="OPENED"))
+        self._step(partial(world.report_dispute, status="WON"))
         correction = adjustments.AdjustmentRequest(
-            kind="correct", amount_minor=50, reason="twice", by="op", reference=world.fresh(),
-            order_id=self.id,
+            kind="correct", amount_minor=50, reason="twice", by="op",
+            reference=world.new_reference(), order_id=self.id,
         )  # fmt: skip
         self._step(lambda tx, order, now: adjustments.request(tx, shop.id, correction, None, now))
 
@@ -98,7 +98,7 @@ class EventfulOrder:
 
     def _report(self, attempt: PaymentAttempt, status: str, **fields: Any) -> None:
         now = self._next_minute()
-        self.server.tx(lambda tx: world.said(tx, attempt, status, now, **fields))
+        self.server.tx(lambda tx: world.report_payment(tx, attempt, status, now, **fields))
 
     def _refund(self, outcome: str, **body: Any) -> None:
         self._next_minute()
@@ -135,7 +135,7 @@ def lines(response: httpx2.Response) -> list[str]:
 def test_the_timeline_has_everything_in_the_order_of_time(shop: Shop, clock: Any) -> None:
     eventful = EventfulOrder(shop, clock)
     eventful.fail_deliveries()
-    page = person(shop.api_server, shop.id, "owner").get(path(shop, eventful.id))
+    page = create_person(shop.api_server, shop.id, "owner").get(path(shop, eventful.id))
     assert lines(page) == [
         "Checkout session opened for $20.00",
         "Payment attempt: Card",
@@ -185,21 +185,21 @@ def test_late_reports_stand_at_their_own_time_in_the_timeline(shop: Shop, clock:
 
     async def pay_refund_and_dispute(tx: Tx) -> None:
         times = (start + number * MINUTE for number in itertools.count(1))
-        declined = await world.submitted(tx, order, next(times))
-        await world.said(tx, declined, "DECLINED", next(times))
-        second = await world.paid_twice(tx, order, next(times))
-        await world.said(tx, declined, "SUCCEEDED", next(times), amount=Money(1, "USD"))
+        declined = await world.submit_attempt(tx, order, next(times))
+        await world.report_payment(tx, declined, "DECLINED", next(times))
+        second = await world.pay_order_twice(tx, order, next(times))
+        await world.report_payment(tx, declined, "SUCCEEDED", next(times), amount=Money(1, "USD"))
         outcome = RefundOutcome(status="REFUSED")
         await orders.apply_duplicate_return(tx, second, outcome, next(times))
-        await world.dispute_said(tx, order, "LOST", next(times))
-        await world.dispute_said(tx, order, "RECOVERED", next(times))
+        await world.report_dispute(tx, order, "LOST", next(times))
+        await world.report_dispute(tx, order, "RECOVERED", next(times))
         await orders.add_note(tx, order.merchant_id, order.id, "good", "ann", next(times))
         (dispute,) = await disputes.list_for_order(tx, order.merchant_id, order.id)
         await disputes.add_note(tx, dispute.merchant_id, dispute.id, "done", "ann", next(times))
         clock(next(times))
 
     shop.api_server.tx(pay_refund_and_dispute)
-    timeline = lines(person(shop.api_server, shop.id, "owner").get(path(shop, order.id)))
+    timeline = lines(create_person(shop.api_server, shop.id, "owner").get(path(shop, order.id)))
     expected = [
         "The attempt was declined",
         "A second payment came in and is to be given back",
@@ -220,7 +220,7 @@ def test_a_second_payment_that_was_returned_manually_stands_in_the_timeline(
 
     async def return_second_payment(tx: Tx) -> None:
         times = (start + number * MINUTE for number in itertools.count(1))
-        second = await world.paid_twice(tx, order, next(times))
+        second = await world.pay_order_twice(tx, order, next(times))
         for outcome in (RefundOutcome(status="SUCCEEDED"), RefundOutcome(status="REFUSED")):
             await orders.apply_duplicate_return(tx, second, outcome, next(times))
         ids, actor = (order.merchant_id, order.id, second.id), Actor("ann", "by a transfer")
@@ -228,7 +228,7 @@ def test_a_second_payment_that_was_returned_manually_stands_in_the_timeline(
         clock(next(times))
 
     shop.api_server.tx(return_second_payment)
-    timeline = lines(person(shop.api_server, shop.id, "owner").get(path(shop, order.id)))
+    timeline = lines(create_person(shop.api_server, shop.id, "owner").get(path(shop, order.id)))
     expected = [
         "The second payment could not be given back; the operator takes care of it",
         "The second payment was given back",
@@ -242,7 +242,7 @@ def test_events_are_found_although_the_clock_was_moved(shop: Shop, clock: Any) -
     clock(start + 400 * world.DAY)
     shop.refund(order["id"], amount="1.00")
     clock(start + 900 * world.DAY)
-    page = person(shop.api_server, shop.id, "owner").get(path(shop, order["id"]))
+    page = create_person(shop.api_server, shop.id, "owner").get(path(shop, order["id"]))
     assert "Event order.paid" in lines(page)
     other = shop.paid()
     assert all(other["id"] not in line for line in lines(page))
@@ -253,7 +253,7 @@ def test_each_role_sees_the_parts_of_a_payment_that_it_may_read(
     shop: Shop, clock: Any, role: MerchantRole
 ) -> None:
     eventful = EventfulOrder(shop, clock)
-    member = person(shop.api_server, shop.id, role)
+    member = create_person(shop.api_server, shop.id, role)
     page = member.get(path(shop, eventful.id))
     timeline = lines(page)
     assert ("Settlement" in timeline) == member_may(role, "balance.read")
@@ -271,7 +271,7 @@ def test_each_role_sees_the_parts_of_a_payment_that_it_may_read(
 def test_another_merchants_payment_is_not_found(shop: Shop) -> None:
     other = shop.api_server.shop()
     other_order = other.paid()["id"]
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     for order_id in (other_order, new_id("order"), shop.session()["id"]):
         for parts in ((), ("receipt",), ("refund",)):
             assert owner.get(path(shop, order_id, *parts)).status_code == 404, parts
@@ -282,7 +282,7 @@ def test_another_merchants_payment_is_not_found(shop: Shop) -> None:
 
 def test_a_refund_is_shown_confirmed_and_made_once(shop: Shop) -> None:
     order = shop.paid(shop.product(price="10.00")["id"])
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     confirmation = text_of(owner.get(path(shop, order["id"], "refund"), params={"amount": "4"}))
     for text in (
         "The customer gets $4.00", "Left to refund after it $6.00", "Your balance loses $4.00",
@@ -320,7 +320,7 @@ def test_a_refund_is_shown_confirmed_and_made_once(shop: Shop) -> None:
 
 def test_a_refund_form_is_stale_after_a_refund_in_another_tab(shop: Shop) -> None:
     order = shop.paid(shop.product(price="10.00")["id"])
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     here = path(shop, order["id"], "refund")
     first, second = (refund_form(owner, shop, order["id"], "3.00") for _ in range(2))
     assert owner.post(here, first).status_code == 303
@@ -354,7 +354,7 @@ def test_each_field_of_a_refund_shows_its_error(
     shop: Shop, changes: dict[str, str], status: int, error: str
 ) -> None:
     order = shop.paid(shop.product(price="10.00")["id"])
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     form = refund_form(owner, shop, order["id"], "4.00") | {"reason": "kept"} | changes
     refused = owner.post(path(shop, order["id"], "refund"), form)
     assert refused.status_code == status
@@ -369,7 +369,7 @@ def test_an_impossible_refund_shows_the_reason(shop: Shop) -> None:
     server = shop.api_server
     shop = server.shop(overdraft_minor=0)
     order = shop.paid(shop.product(price="10.00")["id"])
-    owner = person(server, shop.id, "owner")
+    owner = create_person(server, shop.id, "owner")
     too_much = owner.get(path(shop, order["id"], "refund"), params={"amount": "10.00"})
     assert too_much.status_code == 400
     assert "The balance is too low for this refund: it may fall to $0.00." in text_of(too_much)
@@ -389,7 +389,7 @@ def test_a_refund_with_an_unknown_outcome_can_be_sent_again_safely(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order = shop.paid(shop.product(price="10.00")["id"])
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     form = refund_form(owner, shop, order["id"], "4.00")
     run_once = form_ids.run_once
 
@@ -400,7 +400,7 @@ def test_a_refund_with_an_unknown_outcome_can_be_sent_again_safely(
     monkeypatch.setattr(form_ids, "run_once", lose_the_result)
     unknown = owner.post(path(shop, order["id"], "refund"), form)
     assert unknown.status_code == 503
-    assert title(unknown) == "It is not known yet whether the refund was made"
+    assert heading_of(unknown) == "It is not known yet whether the refund was made"
     monkeypatch.undo()
     form = hidden_fields(unknown, path(shop, order["id"], "refund"))
     assert owner.post(path(shop, order["id"], "refund"), form).status_code == 303
@@ -409,7 +409,9 @@ def test_a_refund_with_an_unknown_outcome_can_be_sent_again_safely(
 
 def test_the_receipt_adds_up(shop: Shop, clock: Any) -> None:
     eventful = EventfulOrder(shop, clock)
-    page = person(shop.api_server, shop.id, "support").get(path(shop, eventful.id, "receipt"))
+    page = create_person(shop.api_server, shop.id, "support").get(
+        path(shop, eventful.id, "receipt")
+    )
     page_text = text_of(page)
     for text in ("Harbour Books", eventful.id, "Blue &lt;teapot&gt; $20.00", "-$5.00",
                  "Paid after refunds $15.00", "Test payment"):  # fmt: skip
@@ -418,7 +420,7 @@ def test_the_receipt_adds_up(shop: Shop, clock: Any) -> None:
 
 
 def test_an_unpaid_payment_is_closed_once(shop: Shop) -> None:
-    server, owner = shop.api_server, person(shop.api_server, shop.id, "support")
+    server, owner = shop.api_server, create_person(shop.api_server, shop.id, "support")
     order = shop.order()
     page = owner.get(path(shop, order["id"]))
     assert "Close it for good" in text_of(page)
@@ -442,7 +444,7 @@ def test_an_unpaid_payment_is_closed_once(shop: Shop) -> None:
 def test_an_event_is_resent_but_not_by_a_stale_form(shop: Shop, clock: Any) -> None:
     eventful = EventfulOrder(shop, clock)
     eventful.fail_deliveries()
-    developer = person(shop.api_server, shop.id, "developer")
+    developer = create_person(shop.api_server, shop.id, "developer")
     action = path(shop, eventful.id, "resend")
     form = hidden_fields(developer.get(path(shop, eventful.id)), action)
     sql = "select status, attempts from webhook_deliveries where event_id = $1"
@@ -464,14 +466,17 @@ def test_a_refund_above_the_setting_takes_a_step_up(
     shop: Shop, clock: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app, order = shop.api_server.app, shop.paid()
-    visitor, here = person(shop.api_server, shop.id, "support"), path(shop, order["id"], "refund")
+    visitor, here = (
+        create_person(shop.api_server, shop.id, "support"),
+        path(shop, order["id"], "refund"),
+    )
     clock(app.clock() + 10 * 60_000)  # the proof of the login is too old
     changed = msgspec.structs.replace(app.settings, refund_proof_above=Decimal("2.00"))
     monkeypatch.setattr(app, "settings", changed)
     below = refund_form(visitor, shop, order["id"], "2.00")
     assert visitor.post(here, below).status_code == 303
     form = refund_form(visitor, shop, order["id"], "2.01")
-    assert title(visitor.post(here, form)) == "Please confirm that it is you"
+    assert heading_of(visitor.post(here, form)) == "Please confirm that it is you"
     assert len(refunds_of(shop, order["id"])) == 1
     assert visitor.post(here, form | {"proof_password": "wrong"}).status_code == 403
     assert visitor.post(here, form | {"proof_password": PASSWORD}).status_code == 303

@@ -13,11 +13,11 @@ from support import world
 from support.api_server import Shop
 from support.epay_shop import EpayShop, Inbox
 from support.pages import new_form_id, text_of
-from support.people import person
+from support.people import create_person
 
 
 def test_a_note_is_added_once_to_the_timeline_of_a_payment(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "support")
+    ada = create_person(shop.api_server, shop.id, "support")
     order = shop.order()["id"]
     here = f"/dashboard/{shop.id}/payments/{order}"
     form = {"note": " Rang:\r\n<b>Monday</b> ", "form_id": new_form_id(ada, here)}
@@ -45,7 +45,7 @@ def test_a_note_is_added_once_to_the_timeline_of_a_payment(shop: Shop) -> None:
 
 @pytest.mark.parametrize("text", ["", " \r\n ", "x" * 5001, "bell\a"])
 def test_a_note_on_a_payment_that_is_no_plain_text_is_refused(shop: Shop, text: str) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     order = shop.order()["id"]
     refused = ada.post(f"/dashboard/{shop.id}/payments/{order}/notes", {"note": text})
     assert refused.status_code == 400
@@ -57,7 +57,7 @@ def test_a_note_on_a_payment_that_is_no_plain_text_is_refused(shop: Shop, text: 
 def test_all_roles_read_notes_and_roles_that_refund_write_them(
     shop: Shop, role: MerchantRole
 ) -> None:
-    member, order = person(shop.api_server, shop.id, role), shop.order()["id"]
+    member, order = create_person(shop.api_server, shop.id, role), shop.order()["id"]
     shop.api_server.tx(lambda tx: orders.add_note(tx, shop.id, order, "Seen twice", "bo", 1))
     page = member.get(f"/dashboard/{shop.id}/payments/{order}")
     assert "Seen twice" in page.text
@@ -65,7 +65,7 @@ def test_all_roles_read_notes_and_roles_that_refund_write_them(
 
 
 def test_a_payment_has_at_most_100_notes(shop: Shop) -> None:
-    ada, order = person(shop.api_server, shop.id, "owner"), shop.order()["id"]
+    ada, order = create_person(shop.api_server, shop.id, "owner"), shop.order()["id"]
     shop.api_server.sql(
         "insert into order_notes select $1, $2, n, 1, 'ann', 'x', true"
         " from generate_series(1, $3) n",
@@ -83,12 +83,12 @@ def test_a_payment_has_at_most_100_notes(shop: Shop) -> None:
 
 
 def test_the_card_is_shown_on_the_payment_its_receipt_and_the_order(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "viewer")
+    ada = create_person(shop.api_server, shop.id, "viewer")
     order_id = shop.order()["id"]
 
     async def pay(tx: Tx) -> None:
-        attempt = await world.submitted(tx, await orders.find(tx, shop.id, order_id))
-        await world.said(tx, attempt, "SUCCEEDED", card=Card(brand="amex", last4="0005"))
+        attempt = await world.submit_attempt(tx, await orders.find(tx, shop.id, order_id))
+        await world.report_payment(tx, attempt, "SUCCEEDED", card=Card(brand="amex", last4="0005"))
 
     order = shop.read_order(order_id)
     assert (order["cardBrand"], order["cardLast4"]) == (None, None)
@@ -108,7 +108,7 @@ def test_the_timeline_has_the_notification_of_an_epay_shop(shop: Shop) -> None:
         epay_shop = EpayShop(shop.api_server, inbox)
         order = epay_shop.place_paid_order(money_type="USD", notify_url="https://127.0.0.1/notify")
     server, order_id = shop.api_server, epay_shop.order_id(order)
-    ada = person(server, epay_shop.id, "support")
+    ada = create_person(server, epay_shop.id, "support")
     here = f"/dashboard/{epay_shop.id}/payments/{order_id}"
     assert "Epay notification is being sent" in text_of(ada.get(here))
     epay_shop.send_notices()
@@ -120,7 +120,7 @@ def test_the_timeline_has_the_notification_of_an_epay_shop(shop: Shop) -> None:
         order_id,
     )
     assert "The shop did not take the Epay notification" in text_of(ada.get(here))
-    finance = person(server, epay_shop.id, "finance")  # who reads no events
+    finance = create_person(server, epay_shop.id, "finance")  # who reads no events
     assert "Epay notification" not in text_of(finance.get(here))
     resent = ada.post(f"/dashboard/{epay_shop.id}/developers/epay/resend", {"order": order_id})
     assert resent.status_code == 303

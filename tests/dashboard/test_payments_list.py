@@ -7,7 +7,7 @@ from opentill import merchants
 from opentill.core.ids import new_id
 from support.api_server import Shop
 from support.pages import text_of
-from support.people import Visitor, person
+from support.people import Visitor, create_person
 from support.spreadsheets import rows_of
 
 _ROW: Final = re.compile(r'<tr role="row">\s*<td.*?</tr>', re.DOTALL)
@@ -20,7 +20,7 @@ class PaymentsList:
     def __init__(self, shop: Shop, role: Any = "owner") -> None:
         """Log in as a new member."""
         self.path = f"/dashboard/{shop.id}/payments"
-        self.visitor: Visitor = person(shop.api_server, shop.id, role)
+        self.visitor: Visitor = create_person(shop.api_server, shop.id, role)
 
     def page(self, **query: str) -> str:
         """Return the page."""
@@ -114,7 +114,7 @@ def test_the_file_is_named_by_the_days_of_the_list_in_the_merchants_zone(shop: S
 
 
 def test_a_form_with_empty_fields_filters_nothing(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     for below, query, note in (
         ("mails", {"status": "", "email": ""}, "Nothing has been mailed yet."),
         ("developers/events", {"from": "", "to": "", "type": ""}, "Nothing has happened yet."),

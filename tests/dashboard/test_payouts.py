@@ -9,7 +9,7 @@ from opentill.figures import jobs
 from support.api_server import Shop
 from support.pages import text_of
 from support.payout_runs import ANN, IBAN, NATIONAL
-from support.people import Visitor, person
+from support.people import Visitor, create_person
 
 
 def page(visitor: Visitor, shop: Shop, below: str = "payouts", **query: str) -> str:
@@ -33,7 +33,7 @@ def test_each_payout_shows_its_status(shop: Shop) -> None:
     pay(shop, paid, "TRN-<1>")
     now = shop.api_server.app.clock()
     shop.api_server.tx(lambda tx: payouts.fail(tx, failed.id, "account closed", "op", now))
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     text = text_of(page(owner, shop))
     assert "TRN-&lt;1&gt;" in text
     for line in ("On its way", "Arrived", "Came back", "account closed", "$11.00", "$22.00"):
@@ -48,7 +48,7 @@ def test_each_payout_shows_its_status(shop: Shop) -> None:
     assert "TRN-" in page(owner, shop, f"payouts/{paid.id}")
     assert "your bank has not confirmed it yet" in page(owner, shop, f"payouts/{pending.id}")
     other = shop.api_server.shop()
-    stranger = person(shop.api_server, other.id, "owner")
+    stranger = create_person(shop.api_server, other.id, "owner")
     for payout_id in (failed.id, new_id("po")):
         assert stranger.get(f"/dashboard/{other.id}/payouts/{payout_id}").status_code == 404
 
@@ -59,7 +59,7 @@ def test_a_returned_payout_is_shown_as_failed_since_its_return(shop: Shop, clock
     pay(shop, payout, "TRN-1")
     clock(1_798_761_000_000 + 40 * 86_400_000)
     record_return(shop, payout)
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     row = text_of(page(owner, shop)).partition("All payouts")[2]
     assert "Came back" in row
     assert "AC04 closed" in row
@@ -74,7 +74,7 @@ def test_a_returned_payout_is_shown_as_failed_since_its_return(shop: Shop, clock
 
 def test_the_next_available_amount_is_shown_with_its_day(shop: Shop, clock: Any) -> None:
     server = shop.api_server
-    assert "There are no payouts yet." in page(person(server, shop.id, "owner"), shop)
+    assert "There are no payouts yet." in page(create_person(server, shop.id, "owner"), shop)
     clock(1_798_761_000_000)
     order = shop.paid()
     server.run(jobs.count_all(server.app.db))
@@ -82,7 +82,7 @@ def test_the_next_available_amount_is_shown_with_its_day(shop: Shop, clock: Any)
 
     def text_at(time_ms: int) -> str:
         clock(time_ms)
-        return text_of(page(person(server, shop.id, "owner"), shop))
+        return text_of(page(create_person(server, shop.id, "owner"), shop))
 
     day_before = text_at(due - 86_400_000)
     assert re.search(r"\$9\.59 becomes available on \w+, Jan \d+, 2027\.", day_before)
@@ -97,7 +97,7 @@ def test_a_returned_payout_tells_the_merchant_to_change_the_bank_account(shop: S
     rule = payouts.HoldRule(server.app.settings.secret_key, 3)
     server.tx(lambda tx: payouts.change_account(tx, shop.id, IBAN, ANN, rule, now - 1))
     payout = shop.payout(3300)
-    owner = person(server, shop.id, "owner")
+    owner = create_person(server, shop.id, "owner")
     assert "Payouts wait" not in page(owner, shop)
     pay(shop, payout, "TRN-1")
     record_return(shop, payout)

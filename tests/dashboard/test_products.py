@@ -11,7 +11,7 @@ from opentill.list_counts import service as list_counts
 from opentill.people import MerchantRole
 from support.api_server import Shop
 from support.pages import hidden_values, text_of
-from support.people import Visitor, person, title
+from support.people import Visitor, create_person, heading_of
 
 TEA: Final = {
     "name": "Tea, 100 g",
@@ -46,7 +46,7 @@ def audit_lines(shop: Shop, *actions: str) -> list[tuple[Any, ...]]:
 
 
 def test_a_product_form_that_is_sent_several_times_adds_one_product(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     form = form_of(owner, shop)
     with ThreadPoolExecutor(4) as pool:
         responses = list(pool.map(lambda _: owner.post(path_of(shop), form), range(4)))
@@ -58,7 +58,7 @@ def test_a_product_form_that_is_sent_several_times_adds_one_product(shop: Shop) 
     assert {name: product[name] for name in ("name", "price", "currency", "image")} == {
         name: TEA[name] for name in ("name", "price", "currency", "image")
     }
-    assert title(owner.get(address)) == TEA["name"]
+    assert heading_of(owner.get(address)) == TEA["name"]
     who = f"{owner.email} ({owner.person_id})"
     assert audit_lines(shop, "products add") == [("products add", who, product["id"])]
 
@@ -87,7 +87,7 @@ def test_a_product_form_that_is_sent_several_times_adds_one_product(shop: Shop) 
 def test_each_field_of_a_product_shows_its_error_and_keeps_its_entry(
     shop: Shop, field: str, entry: str, error: str
 ) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     form = form_of(owner, shop) | {field: entry}
     product = shop.product()
     before = shop.data("GET", "/v1/products")
@@ -105,7 +105,7 @@ def test_each_field_of_a_product_shows_its_error_and_keeps_its_entry(
 
 
 def test_a_price_with_decimals_in_a_currency_without_them_is_an_error(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     form = form_of(owner, shop) | {"currency": "XPF", "price": "10.50"}
     assert "This currency has no decimals" in owner.post(path_of(shop), form).text
     created = owner.post(path_of(shop), form | {"price": "1050"})
@@ -116,7 +116,7 @@ def test_a_price_with_decimals_in_a_currency_without_them_is_an_error(shop: Shop
 
 
 def test_a_stale_form_does_not_overwrite_the_product(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     product = shop.product(metadata={"sku": "T-1"})
     path = path_of(shop, product["id"])
     form = TEA | hidden_field(owner.get(path), "version")
@@ -139,7 +139,7 @@ def test_a_stale_form_does_not_overwrite_the_product(shop: Shop) -> None:
 
 
 def test_an_archived_product_offers_no_session(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     product = shop.product()
     path = path_of(shop, product["id"])
     assert "Open a checkout session" in owner.get(path).text
@@ -152,7 +152,7 @@ def test_an_archived_product_offers_no_session(shop: Shop) -> None:
 
 
 def test_sales_and_open_sessions_are_exact_before_and_after_counting(shop: Shop) -> None:
-    viewer = person(shop.api_server, shop.id, "viewer")
+    viewer = create_person(shop.api_server, shop.id, "viewer")
     tea, cake = shop.product()["id"], shop.product(name="Cake")["id"]
     refunded = shop.paid(tea)
     shop.end_refund(shop.refund(refunded["id"])["id"])
@@ -182,7 +182,7 @@ def test_sales_and_open_sessions_are_exact_before_and_after_counting(shop: Shop)
 
 
 def test_the_content_security_policy_allows_only_the_origins_of_the_pictures(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     images = ("https://a.example.com/x.png", "http://b.example.com:8081/y.png")
     ids = [shop.product(image=image)["id"] for image in images]
     page = owner.get(path_of(shop))
@@ -196,7 +196,7 @@ def test_the_content_security_policy_allows_only_the_origins_of_the_pictures(sho
 
 
 def test_many_origins_keep_the_policy_short_enough_for_proxies(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     for number in range(12):
         shop.product(image=f"https://{'x' * 60}.{'y' * 60}.{'z' * 60}.n{number}.example.com/p.png")
     page = owner.get(path_of(shop))
@@ -208,7 +208,7 @@ def test_many_origins_keep_the_policy_short_enough_for_proxies(shop: Shop) -> No
 
 
 def test_another_merchants_product_is_not_found(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     other = shop.api_server.shop()
     other_id = other.product()["id"]
     form = TEA | {"version": "1"}
@@ -225,13 +225,13 @@ def test_each_role_sees_only_the_product_forms_that_it_may_send(shop: Shop) -> N
         "viewer": set(), "support": {"sessions"}, "owner": {"", "archive", "sessions"},
     }  # fmt: skip
     for role, forms in roles.items():
-        page = person(shop.api_server, shop.id, role).get(path).text
+        page = create_person(shop.api_server, shop.id, role).get(path).text
         assert set(re.findall(rf'method="post" action="{path}/?(\w*)"', page)) == forms, role
 
 
 @pytest.mark.parametrize(("language", "text"), [("zh-Hans", "添加商品"), ("zh-Hant", "新增商品")])
 def test_it_speaks_chinese(shop: Shop, language: str, text: str) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     product = shop.product()["id"]
     shop.session(product)
     page = owner.get(path_of(shop), params={"lang": language})

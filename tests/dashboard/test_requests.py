@@ -13,7 +13,7 @@ from opentill.http.ignored_log import AcceptedRequests
 from opentill.http.refused import RefusedRequests
 from support.api_server import ApiServer, Shop
 from support.pages import text_of
-from support.people import person
+from support.people import create_person
 
 BODY: Final = b'{"code":40001,"message":"Validation failed","error":{"field":"a","reason":"b"}}'
 DAY: Final = 86_400_000
@@ -28,7 +28,7 @@ def page(shop: Shop, **query: str) -> str:
     """Write the refused requests to the database, and return the page."""
     server = shop.api_server
     server.run(refused_buffer(server).write(server.app.db))
-    viewer = person(server, shop.id, "viewer")
+    viewer = create_person(server, shop.id, "viewer")
     response = viewer.get(f"/dashboard/{shop.id}/developers/requests", params=query)
     assert response.status_code == 200
     return response.text.partition("<main")[2]

@@ -10,7 +10,7 @@ import msgspec
 from opentill.context import App
 from support.api_server import ApiServer, Shop
 from support.pages import new_form_id
-from support.people import Visitor, person
+from support.people import Visitor, create_person
 
 DAY: Final = 86_400_000
 
@@ -31,7 +31,7 @@ def link_of(page: httpx2.Response) -> str:
 
 
 def test_a_session_form_that_is_sent_twice_opens_one_session_that_can_be_paid(shop: Shop) -> None:
-    support = person(shop.api_server, shop.id, "support")
+    support = create_person(shop.api_server, shop.id, "support")
     product = shop.product()["id"]
     path = path_of(shop, "products", product)
     form = opening(support, path, email="Ada@example.com", success="https://shop.example.com/ok")
@@ -55,7 +55,7 @@ def test_a_session_form_that_is_sent_twice_opens_one_session_that_can_be_paid(sh
 
 
 def test_each_field_of_a_session_shows_its_error_and_keeps_its_entry(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     path = path_of(shop, "products", shop.product()["id"])
     form = opening(owner, path, email="ada@example.com", success="https://shop.example.com/ok")
     for field, entry, error in (
@@ -71,7 +71,7 @@ def test_each_field_of_a_session_shows_its_error_and_keeps_its_entry(shop: Shop)
 
 
 def test_a_product_that_cannot_be_sold_shows_the_reason(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     server = shop.api_server
     path = path_of(shop, "products", shop.product(currency="VUV", price="1")["id"])
     form = opening(owner, path, email="ada@example.com")
@@ -91,7 +91,7 @@ def test_a_product_that_cannot_be_sold_shows_the_reason(shop: Shop) -> None:
 
 
 def test_opening_by_a_form_counts_towards_the_limit_of_sessions(shop: Shop, monkeypatch) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     path = path_of(shop, "products", shop.product()["id"])
     app: App = shop.api_server.app
     limited = msgspec.structs.replace(app.settings, limit_checkouts_per_minute=1)
@@ -111,7 +111,7 @@ def test_sessions_are_filtered_by_status_product_email_and_day(shop: Shop, clock
     shop.data("POST", f"/v1/checkouts/{ended}/expire")
     paid = shop.paid(cake, customerEmail="bob@example.com")["checkoutSessionId"]
     clock(now + 3 * DAY)
-    viewer = person(shop.api_server, shop.id, "viewer")
+    viewer = create_person(shop.api_server, shop.id, "viewer")
     later = shop.session(tea)["id"]
 
     def ids(**query: str) -> set[str]:
@@ -138,7 +138,7 @@ def test_sessions_are_filtered_by_status_product_email_and_day(shop: Shop, clock
 
 
 def test_an_ended_session_cannot_be_paid(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     session = shop.session()
     path = path_of(shop, "sessions", session["id"])
     link = link_of(owner.get(path))
@@ -166,7 +166,7 @@ def test_an_ended_session_cannot_be_paid(shop: Shop) -> None:
 
 
 def test_a_paid_session_is_not_ended(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     order = shop.paid()
     path = path_of(shop, "sessions", order["checkoutSessionId"])
     refused = owner.post(f"{path}/end")
@@ -176,7 +176,7 @@ def test_a_paid_session_is_not_ended(shop: Shop) -> None:
 
 
 def test_another_merchants_session_is_not_found(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     other = shop.api_server.shop()
     other_id = other.session()["id"]
     path = path_of(shop, "sessions", other_id)
@@ -190,7 +190,7 @@ def test_another_merchants_session_is_not_found(shop: Shop) -> None:
 
 def test_the_steps_of_a_new_merchant_link_their_pages(api_server: ApiServer) -> None:
     shop = api_server.shop()
-    owner = person(api_server, shop.id, "owner")
+    owner = create_person(api_server, shop.id, "owner")
 
     def links() -> set[str]:
         (steps,) = re.findall(
@@ -205,5 +205,5 @@ def test_the_steps_of_a_new_merchant_link_their_pages(api_server: ApiServer) -> 
     assert path_of(shop, "sessions", session) in links()
     for path in links():
         assert owner.get(path).status_code == 200
-    support = person(api_server, shop.id, "support")
+    support = create_person(api_server, shop.id, "support")
     assert "API key" not in support.get(path_of(shop, "")).text

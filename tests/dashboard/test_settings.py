@@ -11,7 +11,7 @@ from opentill.people import MERCHANT_ROLES
 from opentill.web import accent
 from support.api_server import Shop
 from support.pages import hidden_values
-from support.people import PASSWORD, Visitor, person, title
+from support.people import PASSWORD, Visitor, create_person, heading_of
 from support.pictures import PICTURE, jpeg, png
 
 FORM = {
@@ -66,7 +66,7 @@ def payment_page(shop: Shop, session: dict[str, Any]) -> httpx2.Response:
 
 
 def test_customers_see_the_saved_profile(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     earlier_session = shop.session()
     assert "Need help?" not in payment_page(shop, earlier_session).text
     saved = save(ada, shop, settings_page(ada, shop), **FORM)
@@ -100,7 +100,7 @@ def test_customers_see_the_saved_profile(shop: Shop) -> None:
 
 
 def test_all_pages_use_the_saved_time_zone(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     save(ada, shop, settings_page(ada, shop), time_zone="Pacific/Chatham")
     ada.post(f"/dashboard/{shop.id}/team/invite", {"email": "x@example.com", "role": "viewer"})
     for below in ("", "/team", "/agreement"):
@@ -123,11 +123,11 @@ def test_all_pages_use_the_saved_time_zone(shop: Shop) -> None:
 def test_each_setting_shows_its_error_and_all_entries_stay(
     shop: Shop, name: str, value: str, error: str
 ) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     entries = FORM | {name: value}
     refused = save(ada, shop, settings_page(ada, shop), **entries)
     assert refused.status_code == 400
-    assert title(refused) == "Settings"
+    assert heading_of(refused) == "Settings"
     (paragraph,) = re.findall(rf'id="{name}-error">(.*?)</p>', refused.text, re.DOTALL)
     assert error in paragraph
     for field, text in entries.items():
@@ -137,7 +137,7 @@ def test_each_setting_shows_its_error_and_all_entries_stay(
 
 
 def test_a_stale_form_shows_the_stored_settings_beside_the_entries(shop: Shop) -> None:
-    ada, bob = (person(shop.api_server, shop.id, "owner") for _ in range(2))
+    ada, bob = (create_person(shop.api_server, shop.id, "owner") for _ in range(2))
     adas_page, bobs_page = settings_page(ada, shop), settings_page(bob, shop)
     changes = {"display_name": "Of Ada", "time_zone": "Asia/Tokyo"}
     for _ in range(2):  # a double click
@@ -163,7 +163,7 @@ def test_a_stale_form_shows_the_stored_settings_beside_the_entries(shop: Shop) -
 
 
 def test_each_version_of_a_logo_has_its_own_address(shop: Shop) -> None:
-    ada, session = person(shop.api_server, shop.id, "owner"), shop.session()
+    ada, session = create_person(shop.api_server, shop.id, "owner"), shop.session()
     for _ in range(2):  # a double click
         assert upload(ada, shop, PICTURE, seen="").status_code == 303
     (path,) = re.findall(r'<img class="shop-logo" src="([^"]+)" alt="">',
@@ -209,7 +209,7 @@ def test_each_version_of_a_logo_has_its_own_address(shop: Shop) -> None:
 def test_a_file_that_is_no_logo_is_an_error_of_its_field(
     shop: Shop, content: bytes, status: int, error: str
 ) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     refused = upload(ada, shop, content, seen="")
     assert refused.status_code == status
     (paragraph,) = re.findall(r'id="logo-error">(.*?)</p>', refused.text, re.DOTALL)
@@ -219,7 +219,7 @@ def test_a_file_that_is_no_logo_is_an_error_of_its_field(
 
 @pytest.mark.parametrize("role", MERCHANT_ROLES[1:])
 def test_only_an_owner_can_change_the_settings(shop: Shop, role: str) -> None:
-    member = person(shop.api_server, shop.id, role)  # type: ignore[arg-type]
+    member = create_person(shop.api_server, shop.id, role)  # type: ignore[arg-type]
     page = settings_page(member, shop).split("<main")[1]
     assert "<form" not in page
     assert "UTC" in page
@@ -228,12 +228,12 @@ def test_only_an_owner_can_change_the_settings(shop: Shop, role: str) -> None:
 
 
 def test_a_file_sent_after_the_end_of_the_login_must_be_chosen_again(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     page = settings_page(ada, shop)
     ada.post("/logout")
     sender = {"form_person": ada.person_id, "seen": hidden(page, "seen")}
     kept_form = upload(ada, shop, PICTURE, **sender)
-    assert (kept_form.status_code, title(kept_form)) == (401, "Please log in again")
+    assert (kept_form.status_code, heading_of(kept_form)) == (401, "Please log in again")
     assert "Files and passwords are not kept" in kept_form.text
     login = {"login_email": ada.email, "login_password": PASSWORD}
     refused = ada.post(path_of(shop, "/logo"), sender | login)

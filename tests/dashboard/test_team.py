@@ -3,7 +3,7 @@
 import re
 
 from support.api_server import Shop
-from support.people import PASSWORD, Visitor, person, title
+from support.people import PASSWORD, Visitor, create_person, heading_of
 
 
 def invite(owner: Visitor, shop: Shop, email: str, role: str) -> str:
@@ -30,7 +30,7 @@ def key_status(shop: Shop, key: str) -> int:
 
 
 def test_an_owner_invites_changes_and_removes_members(shop: Shop) -> None:
-    ada, bob = (person(shop.api_server, shop.id, role) for role in ("owner", "viewer"))
+    ada, bob = (create_person(shop.api_server, shop.id, role) for role in ("owner", "viewer"))
     path = f"/dashboard/{shop.id}/team"
     link = invite(ada, shop, "Carol@example.com", "developer")
     assert link not in ada.get(path).text  # it is shown only once
@@ -55,7 +55,8 @@ def test_removing_a_member_lists_their_keys_and_offers_to_revoke_them(
     shop: Shop,
 ) -> None:
     owner, keeper, leaver = (
-        person(shop.api_server, shop.id, role) for role in ("owner", "developer", "developer")
+        create_person(shop.api_server, shop.id, role)
+        for role in ("owner", "developer", "developer")
     )
     (stays,) = create_keys(keeper, shop, Stays="products:read").values()
     (warehouse,) = create_keys(leaver, shop, Warehouse="products:read").values()
@@ -77,7 +78,8 @@ def test_removing_a_member_lists_their_keys_and_offers_to_revoke_them(
 
 def test_lowering_a_role_lists_the_keys_beyond_it_and_offers_to_revoke_them(shop: Shop) -> None:
     owner, lowered, keeper = (
-        person(shop.api_server, shop.id, role) for role in ("owner", "developer", "developer")
+        create_person(shop.api_server, shop.id, role)
+        for role in ("owner", "developer", "developer")
     )
     secrets = create_keys(lowered, shop, Warehouse="products:write", Orders="orders:read")
     (shelves,) = create_keys(keeper, shop, Shelves="products:write").values()
@@ -111,7 +113,9 @@ def test_lowering_a_role_lists_the_keys_beyond_it_and_offers_to_revoke_them(shop
 
 
 def test_a_raised_role_and_keys_within_the_new_role_take_no_question(shop: Shop) -> None:
-    owner, member = (person(shop.api_server, shop.id, role) for role in ("owner", "developer"))
+    owner, member = (
+        create_person(shop.api_server, shop.id, role) for role in ("owner", "developer")
+    )
     (within_role,) = create_keys(member, shop, Orders="orders:read").values()
     path = f"/dashboard/{shop.id}/team/role"
     assert owner.post(path, {"person": member.person_id, "role": "viewer"}).status_code == 303
@@ -125,7 +129,7 @@ def test_a_raised_role_and_keys_within_the_new_role_take_no_question(shop: Shop)
 
 
 def test_the_last_owner_stays_owner_and_keeps_the_keys(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     (key,) = create_keys(owner, shop, Stock="products:write").values()
     form = {"person": owner.person_id, "role": "viewer", "keys": "revoke"}
     refused = owner.post(f"/dashboard/{shop.id}/team/role", form)
@@ -135,7 +139,7 @@ def test_the_last_owner_stays_owner_and_keeps_the_keys(shop: Shop) -> None:
 
 
 def test_an_invalid_invitation_shows_its_error_and_keeps_its_entries(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     path = f"/dashboard/{shop.id}/team"
     for form, error in (
         ({"email": "nobody", "role": "finance"}, "Enter an e-mail address"),
@@ -151,13 +155,13 @@ def test_an_invalid_invitation_shows_its_error_and_keeps_its_entries(shop: Shop)
         ("remove", {"person": ada.person_id}),
     ):
         assert "always has an owner" in ada.post(f"{path}/{action}", form).text
-    stranger = person(shop.api_server, shop.api_server.shop().id, "owner")
+    stranger = create_person(shop.api_server, shop.api_server.shop().id, "owner")
     assert ada.post(f"{path}/remove", {"person": stranger.person_id}).status_code == 404
 
 
 def test_an_invitation_can_be_withdrawn(shop: Shop) -> None:
     other = shop.api_server.shop()
-    ada, stranger = (person(shop.api_server, id_, "owner") for id_ in (shop.id, other.id))
+    ada, stranger = (create_person(shop.api_server, id_, "owner") for id_ in (shop.id, other.id))
     path = f"/dashboard/{shop.id}/team"
     link = invite(ada, shop, "dan@example.com", "viewer")
     (invitation,) = re.findall(r'name="id" value="(inv_\w+)"', ada.get(path).text)
@@ -165,4 +169,4 @@ def test_an_invitation_can_be_withdrawn(shop: Shop) -> None:
     assert stranger.post(f"/dashboard/{other.id}/team/withdraw", form).status_code == 404
     assert ada.post(f"{path}/withdraw", form).status_code == 303
     page = Visitor(shop.api_server).get(link.removeprefix(shop.api_server.url))
-    assert title(page) == "We cannot find this page"
+    assert heading_of(page) == "We cannot find this page"

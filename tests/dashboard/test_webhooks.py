@@ -14,7 +14,7 @@ from opentill.webhooks.dispatch import Dispatcher
 from support.api_server import SECRETS, ApiServer, Shop, serving
 from support.databases import clone
 from support.pages import hidden_values, new_form_id, text_of
-from support.people import PASSWORD, person
+from support.people import PASSWORD, create_person
 from support.webhook_harness import until
 from support.webhook_receiver import Receiver, receiving
 
@@ -82,7 +82,7 @@ def path_of(shop: Shop, *parts: str) -> str:
 
 
 def test_an_endpoint_form_that_is_sent_twice_adds_one_endpoint(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     path = path_of(shop, "webhooks")
     form = {"form_id": new_form_id(owner, path), "url": URL, "description": "Fulfilment",
             "type_order.paid": "on"}  # fmt: skip
@@ -118,7 +118,7 @@ INVALID_ENTRIES: Any = (
 
 
 def test_each_field_of_an_endpoint_shows_its_error_and_keeps_its_entry(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     endpoint_id = shop.endpoint()["id"]
     for path in (path_of(shop, "webhooks"), path_of(shop, "webhooks", endpoint_id)):
         form_id = new_form_id(owner, path)
@@ -138,7 +138,7 @@ def test_each_field_of_an_endpoint_shows_its_error_and_keeps_its_entry(shop: Sho
 
 
 def test_a_stale_form_does_not_overwrite_the_endpoint(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     endpoint_id = shop.endpoint()["id"]
     path = path_of(shop, "webhooks", endpoint_id)
     (seen,) = hidden_values(owner.get(path), "seen_at")
@@ -155,7 +155,7 @@ def test_a_stale_form_does_not_overwrite_the_endpoint(shop: Shop) -> None:
 
 
 def test_an_endpoint_can_be_disabled_enabled_and_removed(shop: Shop) -> None:
-    owner, viewer = (person(shop.api_server, shop.id, role) for role in ("owner", "viewer"))
+    owner, viewer = (create_person(shop.api_server, shop.id, role) for role in ("owner", "viewer"))
     list_path = path_of(shop, "webhooks")
     path = path_of(shop, "webhooks", shop.endpoint()["id"])
     owner.post(f"{path}/status", {"status": "DISABLED"})
@@ -179,7 +179,7 @@ def test_an_endpoint_can_be_disabled_enabled_and_removed(shop: Shop) -> None:
 
 
 def test_showing_the_secret_takes_a_step_up(shop: Shop, clock: Any) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     endpoint = shop.endpoint()
     path = path_of(shop, "webhooks", endpoint["id"])
     assert endpoint["secret"] in owner.post(f"{path}/secret").text
@@ -204,7 +204,7 @@ def test_showing_the_secret_takes_a_step_up(shop: Shop, clock: Any) -> None:
 
 def test_a_test_event_is_sent_and_its_result_is_shown(sender: ApiServer) -> None:
     shop = sender.shop()
-    developer = person(sender, shop.id, "developer")
+    developer = create_person(sender, shop.id, "developer")
     with listening(sender) as receiver:
         endpoint = shop.endpoint(url=receiver.url, events=["payout.paid"])
         path = path_of(shop, "webhooks", endpoint["id"])
@@ -234,7 +234,7 @@ def test_a_test_event_is_sent_and_its_result_is_shown(sender: ApiServer) -> None
 
 def test_deliveries_and_events_are_shown_and_can_be_resent(sender: ApiServer) -> None:
     shop, other = sender.shop(), sender.shop()
-    support = person(sender, shop.id, "support")
+    support = create_person(sender, shop.id, "support")
     with listening(sender) as receiver:
         endpoint_id = shop.endpoint(url=receiver.url, events=["order.paid"])["id"]
         shop.endpoint(url=f"{receiver.url}/other", events=["order.paid"])
@@ -271,7 +271,7 @@ def test_deliveries_and_events_are_shown_and_can_be_resent(sender: ApiServer) ->
         assert support.post(f"{path}/resend", form).headers["location"] == f"{path}?done=resent"
         dispatch(shop, attempts + 1)
         assert [got.event_id for got in receiver.got] == [event_id] * 6
-    stranger = person(sender, other.id, "owner")
+    stranger = create_person(sender, other.id, "owner")
     assert stranger.get(path_of(other, "events", event_id)).status_code == 404
     assert stranger.get(path_of(other, "webhooks", endpoint_id)).status_code == 404
     other_path = path_of(other, "webhooks", other.endpoint(url=receiver.url)["id"])

@@ -17,7 +17,7 @@ from opentill.db.migrations import SchemaMismatch, check, folder, migrate, migra
 from opentill.orders import Order
 from support import pooler
 from support.api_server import ApiServer, Shop
-from support.world import in_status
+from support.world import create_order_in
 
 
 @pytest.fixture
@@ -312,7 +312,7 @@ def test_a_migration_runs_under_load_while_the_version_before_goes_on_serving(
 @pooler.direct("behind a pooler no statement outlives its transaction, so none is outdated")
 async def test_a_statement_outdated_by_a_migration_runs_again(db: Db) -> None:
     async with db.transaction() as tx:
-        order = await in_status(tx, "PENDING")
+        order = await create_order_in(tx, "PENDING")
 
     async def look(tx: Tx) -> Order:
         return await orders.lock(tx, order.merchant_id, order.id)

@@ -68,8 +68,8 @@ KEPT: Final = (
 @pytest.mark.parametrize("remaining", KEPT, ids=[remaining.table for remaining in KEPT])
 async def test_what_is_taken_anew_at_that_moment_is_not_pruned(db: Db, remaining: Kept) -> None:
     async def old(tx: Tx) -> tuple[str, str]:
-        order = await world.in_status(tx, "PAID")
-        refund = await world.refunded(tx, order, "1.00")
+        order = await world.create_order_in(tx, "PAID")
+        refund = await world.create_refund(tx, order, "1.00")
         assert await remaining.take(tx, order.merchant_id, refund.id, LONG_AGO)
         return order.merchant_id, refund.id
 

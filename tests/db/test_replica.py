@@ -25,7 +25,7 @@ from opentill.server.embedded.postgres import EmbeddedPostgres
 from opentill.server.export_limits import Exports
 from support import world
 from support.api_server import SECRETS, ApiServer, Shop, serving
-from support.people import person
+from support.people import create_person
 from support.standby import Standby, running_standby
 
 T = TypeVar("T")
@@ -280,7 +280,7 @@ def test_pages_of_balances_count_and_read_them_on_the_primary(
     _until(lambda: _state(api_server) == "used")
     for below in ("balance", "payouts"):
         shop = api_server.shop()
-        owner = person(api_server, shop.id, "owner")
+        owner = create_person(api_server, shop.id, "owner")
         shop.paid()  # which no figures have yet
         _until(partial(_has_entry, standby, shop.id))
         standby.sql(standby.url, "select pg_wal_replay_pause()")
@@ -375,7 +375,7 @@ async def _exported(db: Db, shop: str) -> AsyncIterator[bytes]:
 async def test_what_the_replica_refuses_is_read_from_the_primary(
     db: Db, empty_database_url: str, name: str
 ) -> None:
-    order = await db.run(lambda tx: world.in_status(tx, "PAID"))
+    order = await db.run(lambda tx: world.create_order_in(tx, "PAID"))
     settings = Settings(database_url=empty_database_url, database_read_url=empty_database_url)
     other = await Replica.open(db, settings)  # without our tables, such as after a migration
     try:

@@ -276,16 +276,16 @@ async def _fill(url: str) -> None:
 
 async def fill(tx: Tx) -> None:
     """Make at least one row of everything that is locked somewhere."""
-    order = await world.in_status(tx, "PAID")
-    await world.refunded(tx, order, "1.00")
-    await payouts.start_run(tx, payout_runs.wanted("W-1"), world.NOW)
-    await world.in_status(tx, "CREATING")
-    await world.in_status(tx, "DISPUTED")
-    disputed = await world.in_status(tx, "REFUNDED")
-    await world.dispute_said(tx, disputed, "OPENED", minor=5)
-    await world.refund_reported(tx, disputed, "SUCCEEDED", minor=5)
-    declined = await world.opened(tx)
-    await world.said(tx, await world.submitted(tx, declined), "DECLINED")
+    order = await world.create_order_in(tx, "PAID")
+    await world.create_refund(tx, order, "1.00")
+    await payouts.start_run(tx, payout_runs.run_request("W-1"), world.NOW)
+    await world.create_order_in(tx, "CREATING")
+    await world.create_order_in(tx, "DISPUTED")
+    disputed = await world.create_order_in(tx, "REFUNDED")
+    await world.report_dispute(tx, disputed, "OPENED", minor=5)
+    await world.report_refund_event(tx, disputed, "SUCCEEDED", minor=5)
+    declined = await world.create_order(tx)
+    await world.report_payment(tx, await world.submit_attempt(tx, declined), "DECLINED")
     await _fill_directly(tx, order.merchant_id, order.id)
     await _fill_figures_and_logins(tx, order.merchant_id)
 

@@ -229,12 +229,12 @@ class Business:
     def paid(self) -> orders.Order:
         """Have one paid at the gateway."""
         order = self.order()
-        return self.api_server.tx(lambda tx: world.paid(tx, order, self.now))
+        return self.api_server.tx(lambda tx: world.pay_order(tx, order, self.now))
 
     def settled(self) -> orders.Order:
         """Have one settled."""
         order = self.paid()
-        return self.api_server.tx(lambda tx: world.settled(tx, order, self.now))
+        return self.api_server.tx(lambda tx: world.settle_order(tx, order, self.now))
 
     @contextlib.contextmanager
     def unreachable(self) -> Iterator[Any]:
@@ -322,16 +322,18 @@ class Business:
         """Attempts: asked for, declined, confirmed one by one and together, twice, by hand."""
         api_server = self.api_server
         order = self.order()
-        first = api_server.tx(lambda tx: world.submitted(tx, order, self.now))
-        api_server.tx(lambda tx: world.said(tx, first, "DECLINED", self.now, reason="no"))
-        twice = api_server.tx(lambda tx: world.submitted(tx, order, self.later()))
-        api_server.tx(lambda tx: world.said(tx, twice, "ACTION_REQUIRED", self.now))
+        first = api_server.tx(lambda tx: world.submit_attempt(tx, order, self.now))
+        api_server.tx(lambda tx: world.report_payment(tx, first, "DECLINED", self.now, reason="no"))
+        twice = api_server.tx(lambda tx: world.submit_attempt(tx, order, self.later()))
+        api_server.tx(lambda tx: world.report_payment(tx, twice, "ACTION_REQUIRED", self.now))
         api_server.tx(
             lambda tx: orders.confirm_manually(tx, self.id, order.id, "op", "seen", self.now)
         )
         self.later()
         whole = world.Money(order.amount_minor, order.currency)
-        api_server.tx(lambda tx: world.said(tx, twice, "SUCCEEDED", self.now, amount=whole))
+        api_server.tx(
+            lambda tx: world.report_payment(tx, twice, "SUCCEEDED", self.now, amount=whole)
+        )
         (again,) = (
             one
             for one in api_server.tx(lambda tx: world.attempts(tx, order))
@@ -343,7 +345,7 @@ class Business:
             api_server.run(give_back(closed, again, api_server.url, self.now))
         self._confirmed_together()
         manual = self.order()
-        api_server.tx(lambda tx: world.submitted(tx, manual, self.now, gateway="manual"))
+        api_server.tx(lambda tx: world.submit_attempt(tx, manual, self.now, gateway="manual"))
         self.shop.confirm(manual.id)
         self._asked_again()
 
@@ -370,7 +372,7 @@ class Business:
         assert self.api_server.tx(accept) is not None
 
     def _report(self, order: orders.Order) -> confirmation.Report:
-        attempt = self.api_server.tx(lambda tx: world.submitted(tx, order, self.now))
+        attempt = self.api_server.tx(lambda tx: world.submit_attempt(tx, order, self.now))
         gateway_event = GatewayPaymentEvent(
             attempt_id=attempt.id,
             outcome=PaymentOutcome(status="SUCCEEDED", card=Card(brand="visa", last4="4242")),
@@ -379,7 +381,7 @@ class Business:
 
     def _asked_again(self) -> None:
         order = self.order()
-        attempt = self.api_server.tx(lambda tx: world.submitted(tx, order, self.now))
+        attempt = self.api_server.tx(lambda tx: world.submit_attempt(tx, order, self.now))
         self.api_server.run(
             order_jobs.check_attempts(
                 self.app.db, self.app.gateways, self.api_server.url, attempt.check_at or 0
@@ -390,7 +392,7 @@ class Business:
     def _came_back(self) -> None:
         """A second payment that went back, and came back."""
         order = self.order()
-        again = self.api_server.tx(lambda tx: world.paid_twice(tx, order, self.later()))
+        again = self.api_server.tx(lambda tx: world.pay_order_twice(tx, order, self.later()))
         for status in ("SUCCEEDED", "REFUSED"):
             outcome = RefundOutcome(status=status)
             self.api_server.tx(
@@ -415,10 +417,10 @@ class Business:
             refund = api_server.tx(partial(refunds.find, merchant_id=self.id, refund_id=refund_id))
             if refund.status == "PROCESSING":
                 api_server.tx(
-                    lambda tx, one=refund, end=end: world.refund_said(tx, one, end, self.now)
+                    lambda tx, one=refund, end=end: world.report_refund(tx, one, end, self.now)
                 )
-        rest = api_server.tx(lambda tx: world.refunded(tx, order, now=self.later()))
-        api_server.tx(lambda tx: world.refund_said(tx, rest, "SUCCEEDED", self.now))
+        rest = api_server.tx(lambda tx: world.create_refund(tx, order, now=self.later()))
+        api_server.tx(lambda tx: world.report_refund(tx, rest, "SUCCEEDED", self.now))
         shop.data("GET", f"/v1/refunds/{first['id']}")
         shop.data("GET", f"/v1/orders/{order.id}/refunds")
 
@@ -468,12 +470,12 @@ class Business:
                 )
             )
         api_server.tx(lambda tx: ledger.list_entries_of(tx, self.id, "dispute", opened.id))
-        api_server.tx(lambda tx: world.dispute_said(tx, other, "OPENED", self.now, ref="D-1"))
-        api_server.tx(lambda tx: world.dispute_said(tx, other, "OPENED", self.now, ref="D-2"))
+        api_server.tx(lambda tx: world.report_dispute(tx, other, "OPENED", self.now, ref="D-1"))
+        api_server.tx(lambda tx: world.report_dispute(tx, other, "OPENED", self.now, ref="D-2"))
         api_server.tx(lambda tx: disputes.list_unmatched(tx, self.id))
-        api_server.tx(lambda tx: world.dispute_said(tx, other, "WON", self.later(), ref="D-1"))
+        api_server.tx(lambda tx: world.report_dispute(tx, other, "WON", self.later(), ref="D-1"))
         api_server.run(dispute_jobs.match(self.app.db, self.later(120_000)))
-        api_server.tx(lambda tx: world.dispute_said(tx, other, "OPENED", self.now, ref="D-3"))
+        api_server.tx(lambda tx: world.report_dispute(tx, other, "OPENED", self.now, ref="D-3"))
         (unmatched, *_) = api_server.tx(lambda tx: disputes.list_unmatched(tx, self.id))
         api_server.tx(
             lambda tx: disputes.dismiss(
@@ -493,15 +495,15 @@ class Business:
         for number, minor in enumerate((100, 10**6)):
             for status in ("SUCCEEDED", "SUCCEEDED", "REFUSED") if not number else ("SUCCEEDED",):
                 api_server.tx(
-                    lambda tx, status=status, minor=minor, number=number: world.refund_reported(
+                    lambda tx, status=status, minor=minor, number=number: world.report_refund_event(
                         tx, order, status, self.now, minor=minor, ref=f"rf_{number}"
                     )
                 )
         api_server.tx(
-            lambda tx: world.refund_reported(tx, order, "SUCCEEDED", self.now, ref="rf_2")
+            lambda tx: world.report_refund_event(tx, order, "SUCCEEDED", self.now, ref="rf_2")
         )
         api_server.tx(  # now it is refunded, and so does not fit for another reason
-            lambda tx: world.refund_reported(
+            lambda tx: world.report_refund_event(
                 tx, order, "SUCCEEDED", self.now, minor=10**6, ref="rf_1"
             )
         )
@@ -529,7 +531,7 @@ class Business:
         api_server.tx(lambda tx: payouts.failed_since(tx, self.id, 0))
         for decided in (True, False):
             payout_request = payouts.PayoutRequest(
-                amount_minor=1, reference=world.fresh(), reason="why", by="tester"
+                amount_minor=1, reference=world.new_reference(), reason="why", by="tester"
             )
             ask = partial(
                 payouts.request, merchant_id=self.id, requested=payout_request,
@@ -548,7 +550,7 @@ class Business:
             adjustments.AdjustmentRequest, amount_minor=50, reason="why", by="tester"
         )
         for kind, limit in (("freeze", None), ("unfreeze", None), ("recharge", 0), ("fee", 0)):
-            ask = adjustment_request(kind=kind, reference=world.fresh())
+            ask = adjustment_request(kind=kind, reference=world.new_reference())
             above = None if limit is None else world.Decimal(limit)
             adjustment = api_server.tx(
                 lambda tx, ask=ask, a=above: adjustments.request(tx, self.id, ask, a, self.now)
@@ -563,7 +565,7 @@ class Business:
                     lambda tx, m=adjustment: adjustments.approve(tx, m.id, "second", self.now)
                 )
         correction = adjustment_request(
-            kind="correct", reference=world.fresh(), order_id=self.paid().id
+            kind="correct", reference=world.new_reference(), order_id=self.paid().id
         )
         api_server.tx(lambda tx: adjustments.request(tx, self.id, correction, None, self.now))
         api_server.tx(
@@ -628,8 +630,12 @@ class Business:
         for _ in range(2):
             self.paid()
             order = self.order()
-            attempt = self.api_server.tx(lambda tx, one=order: world.submitted(tx, one, self.now))
-            self.api_server.tx(lambda tx, one=attempt: world.said(tx, one, "DECLINED", self.now))
+            attempt = self.api_server.tx(
+                lambda tx, one=order: world.submit_attempt(tx, one, self.now)
+            )
+            self.api_server.tx(
+                lambda tx, one=attempt: world.report_payment(tx, one, "DECLINED", self.now)
+            )
             self.api_server.run(figures.read(self.app.db, self.id, UTC, self.now))
             self.api_server.tx(lambda tx: orders.list_newest(tx, self.id, 10))
             self.api_server.run(figure_jobs.count_all(self.app.db))
@@ -641,8 +647,8 @@ class Business:
         order = self.settled()
         self.shop.dispute(order.id)
         adjustment = adjustments.AdjustmentRequest(
-            kind="correct", amount_minor=5, reason="why", by="tester", reference=world.fresh(),
-            order_id=order.id,
+            kind="correct", amount_minor=5, reason="why", by="tester",
+            reference=world.new_reference(), order_id=order.id,
         )  # fmt: skip
         causes: list[tuple[ledger.Cause, str]] = [("order", order.id), ("refund", "re_none")]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from opentill import disputes
-from support.api_server import ApiServer, Shop, refused
+from support.api_server import ApiServer, Shop, assert_refused
 
 FIELDS = {
     "id", "orderId", "status", "amount", "currency", "debit", "fee", "debitCurrency", "reason",
@@ -83,7 +83,7 @@ def test_lists_are_newest_first_by_page_status_and_order(shop: Shop) -> None:
     ({"size": "0"}, "size"), ({"page": "x"}, "page"),
 ])  # fmt: skip
 def test_an_invalid_list_query_is_refused(shop: Shop, query: dict[str, str], field: str) -> None:
-    refused(shop.get("/v1/disputes", **query), field)
+    assert_refused(shop.get("/v1/disputes", **query), field)
 
 
 def test_another_merchants_disputes_are_not_found(shop: Shop, api_server: ApiServer) -> None:

@@ -5,7 +5,7 @@ import pytest
 from opentill.db.database import Tx
 from opentill.integrity import event_queries
 from opentill.integrity.rules import check_books
-from support.world import dispute_said, in_status
+from support.world import create_order_in, report_dispute
 
 DISPUTE = "a dispute has the entries of its status, and an entry its dispute"
 ORDER = "an order is DISPUTED by one open dispute, and a CHARGEBACK by one that was lost"
@@ -38,8 +38,8 @@ BROKEN = [
 
 @pytest.mark.parametrize(("origin", "status", "change", "rules"), BROKEN)
 async def test_the_check_names_the_violated_rules(tx: Tx, origin, status, change, rules):
-    order = await in_status(tx, origin, reserve_rate="0.1")
-    await dispute_said(tx, order, status)
+    order = await create_order_in(tx, origin, reserve_rate="0.1")
+    await report_dispute(tx, order, status)
     savepoint = tx.transaction()
     await savepoint.start()
     await tx.execute(change)

@@ -18,7 +18,7 @@ from opentill.merchants import Actor
 from support import pooler
 from support.books import assert_books
 from support.commands import USER
-from support.world import in_status
+from support.world import create_order_in
 
 Run = Callable[..., Any]
 WHY = ("--reason", "a letter")
@@ -62,7 +62,7 @@ def tx(database_url: str) -> Iterator[Callable[[Callable[[Tx], Awaitable[Any]]],
 
 def create_order(tx: Any, status: str, **terms: Any) -> orders.Order:
     """Create an order of a new merchant."""
-    order: orders.Order = tx(lambda tx: in_status(tx, status, **terms))
+    order: orders.Order = tx(lambda tx: create_order_in(tx, status, **terms))
     return order
 
 

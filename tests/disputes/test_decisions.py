@@ -18,18 +18,18 @@ from support.world import (
     DAY,
     NOW,
     balances,
-    dispute_said,
+    create_order,
+    create_order_in,
+    create_refund,
     dump,
     entries,
     history,
-    in_status,
-    opened,
-    paid,
-    refund_said,
-    refunded,
-    said,
-    settled,
-    submitted,
+    pay_order,
+    report_dispute,
+    report_payment,
+    report_refund,
+    settle_order,
+    submit_attempt,
 )
 
 LATER = NOW + 5_000
@@ -54,10 +54,10 @@ async def open_manually(tx: Tx, order: Order, **options: object) -> disputes.Dis
 async def test_an_event_that_cannot_be_applied_is_recorded_once_in_the_history(
     tx: Tx, status
 ) -> None:
-    order = await in_status(tx, status)
+    order = await create_order_in(tx, status)
     before = await entries(tx, order.merchant_id)
     for _ in range(3):
-        assert await dispute_said(tx, order, "OPENED", LATER, ref="another", minor=999) is None
+        assert await report_dispute(tx, order, "OPENED", LATER, ref="another", minor=999) is None
     after = await find(tx, order)
     assert (after.status, await entries(tx, order.merchant_id)) == (status, before)
     assert (await events(tx, order)).count("dispute_open_unmatched") == 1
@@ -66,7 +66,7 @@ async def test_an_event_that_cannot_be_applied_is_recorded_once_in_the_history(
 
 @pytest.mark.parametrize("status", ["PENDING", "CREATING", "FAILED", "CLOSED", *UNDISPUTABLE])
 async def test_the_operator_cannot_open_a_dispute_of_such_an_order(tx: Tx, status) -> None:
-    order = await in_status(tx, status)
+    order = await create_order_in(tx, status)
     before = await dump(tx)
     with pytest.raises(Invalid, match=f"this one is {status}") as refused:
         async with tx.transaction():
@@ -77,32 +77,32 @@ async def test_the_operator_cannot_open_a_dispute_of_such_an_order(tx: Tx, statu
 
 @pytest.mark.parametrize("reported", ["OPENED", "WON", "LOST", "RECOVERED"])
 async def test_a_dispute_of_an_unpaid_order_moves_nothing(tx: Tx, reported) -> None:
-    order = await opened(tx)
-    attempt = await submitted(tx, order)
-    assert await dispute_said(tx, order, reported, attempt_id=attempt.id, minor=999) is None
+    order = await create_order(tx)
+    attempt = await submit_attempt(tx, order)
+    assert await report_dispute(tx, order, reported, attempt_id=attempt.id, minor=999) is None
     assert (await find(tx, order)).status == "CREATING"
     assert await entries(tx, order.merchant_id) == []
     # The event had overtaken the payment. Repeated, it is applied, unless the dispute has ended.
-    await said(tx, attempt, "SUCCEEDED")
-    dispute = await dispute_said(tx, order, reported)
+    await report_payment(tx, attempt, "SUCCEEDED")
+    dispute = await report_dispute(tx, order, reported)
     assert (dispute and dispute.status) == {"OPENED": "OPEN", "LOST": "LOST"}.get(reported)
 
 
 async def test_a_dispute_of_a_duplicate_payment_does_not_affect_the_order(tx: Tx) -> None:
-    order = await opened(tx)
-    first = await submitted(tx, order)
-    await said(tx, first, "DECLINED")
-    await paid(tx, order)
-    await said(tx, first, "SUCCEEDED")  # a second payment, which is given back
-    assert await dispute_said(tx, order, "OPENED", attempt_id=first.id) is None
+    order = await create_order(tx)
+    first = await submit_attempt(tx, order)
+    await report_payment(tx, first, "DECLINED")
+    await pay_order(tx, order)
+    await report_payment(tx, first, "SUCCEEDED")  # a second payment, which is given back
+    assert await report_dispute(tx, order, "OPENED", attempt_id=first.id) is None
     assert (await find(tx, order)).status == "PAID"
     assert "must be paid by the disputed attempt" in (await history(tx, order))[-1].cause
 
 
 async def test_after_a_won_dispute_another_one_may_open(tx: Tx) -> None:
-    order = await in_status(tx, "SETTLED")
+    order = await create_order_in(tx, "SETTLED")
     for ref, reported in (("a", "WON"), ("b", "WON"), ("c", "LOST"), ("d", "OPENED")):
-        await dispute_said(tx, order, reported, ref=ref)
+        await report_dispute(tx, order, reported, ref=ref)
     assert (await find(tx, order)).status == "CHARGEBACK"
     rows = await disputes.search(tx, order.merchant_id, None)
     assert sorted((row.gateway_ref, row.status) for row in rows) == [
@@ -112,21 +112,21 @@ async def test_after_a_won_dispute_another_one_may_open(tx: Tx) -> None:
 
 
 async def test_after_a_recovery_another_dispute_may_open(tx: Tx) -> None:
-    order = await in_status(tx, "PAID", reserve_rate="0.1")
-    await dispute_said(tx, order, "RECOVERED", ref="a")
-    await dispute_said(tx, order, "LOST", ref="b")
+    order = await create_order_in(tx, "PAID", reserve_rate="0.1")
+    await report_dispute(tx, order, "RECOVERED", ref="a")
+    await report_dispute(tx, order, "LOST", ref="b")
     after = await find(tx, order)
     assert (after.status, after.charged_back_minor) == ("CHARGEBACK", 999 + 1500)
     assert await balances(tx, order) == (0, 959 - 999 - 3000, 0, 0)
 
 
 async def test_a_contradicting_event_is_recorded_and_not_applied(tx: Tx) -> None:
-    order = await in_status(tx, "SETTLED")
-    lost = await dispute_said(tx, order, "LOST")
+    order = await create_order_in(tx, "SETTLED")
+    lost = await report_dispute(tx, order, "LOST")
     assert lost is not None
     before = await balances(tx, order)
     for _ in range(2):
-        assert await dispute_said(tx, order, "WON") == lost
+        assert await report_dispute(tx, order, "WON") == lost
     assert (await find(tx, order)).status == "CHARGEBACK"
     assert await balances(tx, order) == before
     assert (await events(tx, order)).count("dispute_won_unmatched") == 1
@@ -138,9 +138,9 @@ async def test_a_contradicting_event_is_recorded_and_not_applied(tx: Tx) -> None
 ])  # fmt: skip
 @pytest.mark.parametrize("origin", ["PAID", "SETTLED"])
 async def test_repeated_and_late_events_change_nothing(tx: Tx, origin, reports) -> None:
-    order = await in_status(tx, origin)
+    order = await create_order_in(tx, origin)
     for reported in reports:
-        await dispute_said(tx, order, reported)
+        await report_dispute(tx, order, reported)
     (dispute,) = await disputes.search(tx, order.merchant_id, None)
     status = next(status for status in ("RECOVERED", "LOST", "WON") if status in reports)
     assert dispute.status == status
@@ -149,13 +149,13 @@ async def test_repeated_and_late_events_change_nothing(tx: Tx, origin, reports) 
 
 
 async def test_a_reference_of_another_orders_dispute_is_refused(tx: Tx) -> None:
-    order = await in_status(tx, "PAID")
+    order = await create_order_in(tx, "PAID")
     shop = order.merchant_id
-    await dispute_said(tx, order, "OPENED", ref="mine")
-    mug = await world.product(tx, shop)
-    session = await world.session(tx, shop, mug.id)
-    other = await paid(tx, await orders.find(tx, shop, session.order_id))
-    await dispute_said(tx, other, "LOST", ref="mine")
+    await report_dispute(tx, order, "OPENED", ref="mine")
+    mug = await world.create_product(tx, shop)
+    session = await world.create_session(tx, shop, mug.id)
+    other = await pay_order(tx, await orders.find(tx, shop, session.order_id))
+    await report_dispute(tx, other, "LOST", ref="mine")
     assert (await find(tx, other)).status == "PAID"
     assert (await find(tx, order)).status == "DISPUTED"
     assert "of another order" in (await history(tx, other))[-1].cause
@@ -169,10 +169,10 @@ AMOUNTS = [(4000, 4000, 31200), (1000, 1000, 7800), (1, 1, 8), (9999, 4000, 3120
 async def test_the_debit_is_the_share_of_the_reported_amount(tx: Tx, minor, amount, debit) -> None:
     await rates.put(tx, "USD", "HKD", Decimal("7.8"), NOW)
     await rates.put(tx, "HKD", "USD", Decimal("0.128"), NOW)
-    order = await in_status(tx, "PAID", price="100.00", settlement_currency="HKD")
-    await refund_said(tx, await refunded(tx, order, "60.00"), "SUCCEEDED")
-    order = await settled(tx, order)
-    dispute = await dispute_said(tx, order, "OPENED", minor=minor)
+    order = await create_order_in(tx, "PAID", price="100.00", settlement_currency="HKD")
+    await report_refund(tx, await create_refund(tx, order, "60.00"), "SUCCEEDED")
+    order = await settle_order(tx, order)
+    dispute = await report_dispute(tx, order, "OPENED", minor=minor)
     assert dispute is not None
     assert (dispute.amount_minor, dispute.debit_minor) == (amount, debit)
     differs = "dispute_amount_differs" in await events(tx, order)
@@ -180,16 +180,16 @@ async def test_the_debit_is_the_share_of_the_reported_amount(tx: Tx, minor, amou
 
 
 async def test_a_partial_loss_leaves_the_rest_settled(tx: Tx) -> None:
-    order = await in_status(tx, "SETTLED", price="100.00", reserve_rate="0.5")
+    order = await create_order_in(tx, "SETTLED", price="100.00", reserve_rate="0.5")
     assert await balances(tx, order) == (0, 4800, 0, 4800)
-    await dispute_said(tx, order, "LOST", minor=1000)
+    await report_dispute(tx, order, "LOST", minor=1000)
     assert (await entries(tx, order.merchant_id))[-3:] == [
         ("CHARGEBACK_FEE", "available", "platform", 1500),
         ("ROLLING_RESERVE_OFFSET", "reserve", "available", 2500),
         ("ROLLING_RESERVE_RELEASE", "reserve", "available", 2300),
     ]
     assert await balances(tx, order) == (0, 9600 - 2500, 0, 0)
-    await dispute_said(tx, order, "RECOVERED")
+    await report_dispute(tx, order, "RECOVERED")
     after = await find(tx, order)
     assert (after.reserve_minor, after.reserve_status) == (2500, "HELD")
     assert after.reserve_release_at == order.reserve_release_at
@@ -198,9 +198,9 @@ async def test_a_partial_loss_leaves_the_rest_settled(tx: Tx) -> None:
 
 @pytest.mark.parametrize("policy", ["KEPT", "RETURNED"])
 async def test_a_returned_fee_is_not_taken_again(tx: Tx, policy) -> None:
-    order = await in_status(tx, "SETTLED", price="100.00", refund_fee_policy=policy)
-    await refund_said(tx, await refunded(tx, order, "50.00"), "SUCCEEDED")
-    dispute = await dispute_said(tx, order, "LOST")
+    order = await create_order_in(tx, "SETTLED", price="100.00", refund_fee_policy=policy)
+    await report_refund(tx, await create_refund(tx, order, "50.00"), "SUCCEEDED")
+    dispute = await report_dispute(tx, order, "LOST")
     assert dispute is not None
     assert dispute.debit_minor == 5000
     fee_kept = 400 if policy == "KEPT" else 200
@@ -212,29 +212,29 @@ async def test_a_returned_fee_is_not_taken_again(tx: Tx, policy) -> None:
 async def test_a_full_refund_was_in_progress_when_the_dispute_opened(
     tx: Tx, origin, end, status
 ) -> None:
-    order = await in_status(tx, origin)
-    refund = await refunded(tx, order)
-    dispute = await dispute_said(tx, order, "OPENED")
+    order = await create_order_in(tx, origin)
+    refund = await create_refund(tx, order)
+    dispute = await report_dispute(tx, order, "OPENED")
     assert dispute is not None
     assert (dispute.amount_minor, dispute.debit_minor) == (0, 0)
-    await refund_said(tx, refund, "SUCCEEDED")
+    await report_refund(tx, refund, "SUCCEEDED")
     assert (await find(tx, order)).status == "DISPUTED"
-    await dispute_said(tx, order, end)
+    await report_dispute(tx, order, end)
     after = await find(tx, order)
     assert (after.status, after.refund_status) == (status, "FULL")
     await settlement.settle_batch(tx, order.merchant_id, NOW + 7 * DAY)
     fee = 1500 if end == "LOST" else 0
     assert await balances(tx, order) == (0, -40 - fee, 0, 0)
     if end == "LOST":
-        await dispute_said(tx, order, "RECOVERED")
+        await report_dispute(tx, order, "RECOVERED")
         assert (await find(tx, order)).status == "REFUNDED"
 
 
 async def test_notes_do_not_change_the_time_of_a_recovery(tx: Tx) -> None:
-    order = await in_status(tx, "PAID")
+    order = await create_order_in(tx, "PAID")
     for number, ref in enumerate("ab"):
         for reported, day in (("LOST", 1), ("RECOVERED", 2)):
-            await dispute_said(tx, order, reported, NOW + (10 * number + day) * DAY, ref=ref)
+            await report_dispute(tx, order, reported, NOW + (10 * number + day) * DAY, ref=ref)
     rows = await disputes.list_for_order(tx, order.merchant_id, order.id)
     for row in rows:
         await disputes.add_note(tx, row.merchant_id, row.id, "It is over.", "ann", NOW + 30 * DAY)
@@ -245,14 +245,14 @@ async def test_notes_do_not_change_the_time_of_a_recovery(tx: Tx) -> None:
 
 @pytest.mark.parametrize("when", ["due", "not due"])
 async def test_a_loss_before_settlement_is_settled_once(tx: Tx, when) -> None:
-    order = await in_status(tx, "PAID", price="100.00", reserve_rate="0.1")
-    await dispute_said(tx, order, "LOST")
+    order = await create_order_in(tx, "PAID", price="100.00", reserve_rate="0.1")
+    await report_dispute(tx, order, "LOST")
     assert await balances(tx, order) == (9600 - 11500, 0, 0, 0)
     if when == "due":
         assert len(await settlement.settle_batch(tx, order.merchant_id, NOW + 7 * DAY)) == 1
         assert await balances(tx, order) == (0, 9600 - 11500, 0, 0)
         assert (await find(tx, order)).status == "CHARGEBACK"
-    await dispute_said(tx, order, "RECOVERED", LATER)
+    await report_dispute(tx, order, "RECOVERED", LATER)
     after = await find(tx, order)
     assert (after.status, after.settled_at, after.settle_at) == ("SETTLED", LATER, None)
     assert (after.reserve_status, after.charged_back_minor) == ("NONE", 0)
@@ -261,40 +261,40 @@ async def test_a_loss_before_settlement_is_settled_once(tx: Tx, when) -> None:
 
 
 async def test_a_disputed_order_is_neither_refunded_nor_settled(tx: Tx) -> None:
-    order = await in_status(tx, "DISPUTED")
+    order = await create_order_in(tx, "DISPUTED")
     with pytest.raises(Invalid, match="this one is DISPUTED"):
-        await refunded(tx, order)
+        await create_refund(tx, order)
     assert await settlement.settle_batch(tx, order.merchant_id, NOW + 99 * DAY) == []
     with pytest.raises(Invalid, match="not settled yet"):
         await settlement.settle_one(tx, order.merchant_id, order.id, NOW, "test")
 
 
 async def test_a_chargeback_goes_below_zero_without_limit(tx: Tx) -> None:
-    order = await in_status(tx, "SETTLED", overdraft_minor=0, dispute_fee_minor=10**9)
-    await dispute_said(tx, order, "LOST")
+    order = await create_order_in(tx, "SETTLED", overdraft_minor=0, dispute_fee_minor=10**9)
+    await report_dispute(tx, order, "LOST")
     assert await balances(tx, order) == (0, 959 - 999 - 10**9, 0, 0)
 
 
 async def test_a_merchant_without_a_dispute_fee_pays_none(tx: Tx) -> None:
-    order = await in_status(tx, "SETTLED", dispute_fee_minor=0)
-    await dispute_said(tx, order, "LOST")
+    order = await create_order_in(tx, "SETTLED", dispute_fee_minor=0)
+    await report_dispute(tx, order, "LOST")
     assert "CHARGEBACK_FEE" not in [entry[0] for entry in await entries(tx, order.merchant_id)]
 
 
 async def test_the_operator_opens_a_partial_dispute(tx: Tx) -> None:
-    order = await in_status(tx, "SETTLED", price="100.00")
+    order = await create_order_in(tx, "SETTLED", price="100.00")
     for invalid in (0, -1, 10_001):
         with pytest.raises(Invalid, match=r"from 0.01 to 100.00"):
             await open_manually(tx, order, amount_minor=invalid)
     dispute = await open_manually(tx, order, amount_minor=2500)
     assert (dispute.debit_minor, dispute.gateway_ref, dispute.gateway) == (2500, None, "sandbox")
     assert (await history(tx, order))[-1].cause == f"{dispute.id} by ann: a letter"
-    await dispute_said(tx, order, "LOST", ref="mail")  # the gateway's dispute is another one
+    await report_dispute(tx, order, "LOST", ref="mail")  # the gateway's dispute is another one
     assert (await find(tx, order)).status == "DISPUTED"
 
 
 async def test_notes_are_appended_and_numbered(tx: Tx) -> None:
-    order = await in_status(tx, "DISPUTED")
+    order = await create_order_in(tx, "DISPUTED")
     (dispute,) = await disputes.search(tx, order.merchant_id, "OPEN")
     key = (order.merchant_id, dispute.id)
     for text in ("Proof of delivery", " Signed receipt "):
@@ -315,7 +315,7 @@ async def test_notes_are_appended_and_numbered(tx: Tx) -> None:
 
 
 async def test_another_merchants_dispute_is_not_found(tx: Tx) -> None:
-    order, other = await in_status(tx, "DISPUTED"), await in_status(tx, "PAID")
+    order, other = await create_order_in(tx, "DISPUTED"), await create_order_in(tx, "PAID")
     (dispute,) = await disputes.search(tx, order.merchant_id, "OPEN")
     with pytest.raises(NotFound):
         await disputes.find(tx, other.merchant_id, dispute.id)
@@ -330,11 +330,11 @@ async def test_another_merchants_dispute_is_not_found(tx: Tx) -> None:
 
 async def test_concurrent_events_have_the_effect_of_a_sequence(db: Db) -> None:
     async with db.transaction() as tx:
-        order = await in_status(tx, "PAID", price="100.00", reserve_rate="0.1")
-        refund = await refunded(tx, order, "30.00")
+        order = await create_order_in(tx, "PAID", price="100.00", reserve_rate="0.1")
+        refund = await create_refund(tx, order, "30.00")
     statuses = ["OPENED", "LOST", "OPENED", "LOST", "RECOVERED", "RECOVERED"]
-    work = [db.run(partial(dispute_said, order=order, status=status)) for status in statuses]
-    work += [db.run(lambda tx: refund_said(tx, refund, "REFUSED")) for _ in range(3)]
+    work = [db.run(partial(report_dispute, order=order, status=status)) for status in statuses]
+    work += [db.run(lambda tx: report_refund(tx, refund, "REFUSED")) for _ in range(3)]
     work += [settlement.settle_due(db, NOW + 30 * DAY, order.merchant_id) for _ in range(3)]
     await asyncio.gather(*work)
     async with db.transaction() as tx:
@@ -347,8 +347,8 @@ async def test_concurrent_events_have_the_effect_of_a_sequence(db: Db) -> None:
 
 async def test_a_disputed_amount_is_rounded_so_that_it_can_be_shown(tx: Tx) -> None:
     await rates.put(tx, "KWD", "USD", Decimal("3.25"), NOW)
-    order = await paid(tx, await opened(tx, "9.99", "KWD", settlement_currency="KWD"))
-    dispute = await dispute_said(tx, order, "OPENED", minor=1004)
+    order = await pay_order(tx, await create_order(tx, "9.99", "KWD", settlement_currency="KWD"))
+    dispute = await report_dispute(tx, order, "OPENED", minor=1004)
     assert dispute is not None
     assert DisputeOut.from_dispute(dispute).amount == "1.00"
     assert "dispute_amount_differs" in [line.event for line in await history(tx, order)]

@@ -89,8 +89,8 @@ async def open_dispute(db: Db) -> disputes.Dispute:
     """Create a dispute of a new merchant's order."""
 
     async def work(tx: Tx) -> disputes.Dispute:
-        order = await world.paid(tx, await world.opened(tx))
-        dispute = await world.dispute_said(tx, order, "OPENED")
+        order = await world.pay_order(tx, await world.create_order(tx))
+        dispute = await world.report_dispute(tx, order, "OPENED")
         assert dispute is not None
         return dispute
 
@@ -197,7 +197,7 @@ async def test_the_latest_deadline_of_gateway_or_operator_counts(db: Db) -> None
     async def report(respond_by: int | None) -> int | None:
         async def work(tx: Tx) -> disputes.Dispute | None:
             order = await world.orders.find(tx, dispute.merchant_id, dispute.order_id)
-            return await world.dispute_said(tx, order, "OPENED", respond_by=respond_by)
+            return await world.report_dispute(tx, order, "OPENED", respond_by=respond_by)
 
         reported = await db.run(work)
         assert reported is not None

@@ -12,7 +12,7 @@ from opentill.db.database import Tx
 from opentill.sandbox.callbacks import sign
 from support import world
 from support.api_server import SECRETS, ApiServer, Shop
-from support.people import person
+from support.people import create_person
 
 ODD_TIMES: Final = (2**62, -(2**62), 2**70, 253_402_300_800_000, 253_402_214_400_000, -1, 0)
 ODD_AMOUNTS: Final = (2**62, 2**70, -(2**62), 10**16 + 1, -1)
@@ -24,7 +24,7 @@ def _start_attempt(shop: Shop) -> str:
 
     async def begin(tx: Tx) -> str:
         order = await orders.lock(tx, shop.id, order_id)
-        return (await world.submitted(tx, order, now)).id
+        return (await world.submit_attempt(tx, order, now)).id
 
     return shop.api_server.tx(begin)
 
@@ -57,8 +57,8 @@ def _dispute(attempt_id: str, number: int, **changes: Any) -> dict[str, Any]:
 
 def _open_pages(shop: Shop) -> None:
     """Open every page and export that shows a dispute's deadline or amount."""
-    owner = person(shop.api_server, shop.id, "owner")
-    staff = person(shop.api_server, None, staff_role="admin")
+    owner = create_person(shop.api_server, shop.id, "owner")
+    staff = create_person(shop.api_server, None, staff_role="admin")
     (dispute,) = shop.data("GET", "/v1/disputes")["items"]
     dispute_id, order_id = dispute["id"], dispute["orderId"]
     for path in (
@@ -131,8 +131,8 @@ def test_a_stored_unmatched_report_with_impossible_values_breaks_no_page(
         shop.id, odd,
     )  # fmt: skip
     order_id = changed[0]["order_id"]
-    staff = person(shop.api_server, None, staff_role="admin")
-    owner = person(shop.api_server, shop.id, "owner")
+    staff = create_person(shop.api_server, None, staff_role="admin")
+    owner = create_person(shop.api_server, shop.id, "owner")
     for path in ("", "disputes", "needs/unmatched", f"payments/{order_id}", "queues"):
         assert staff.get(f"/console/{path}").status_code == 200, path
     for path in ("", "disputes", f"payments/{order_id}"):

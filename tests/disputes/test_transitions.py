@@ -14,14 +14,14 @@ from support.world import (
     DAY,
     NOW,
     balances,
-    dispute_said,
+    create_order_in,
+    create_refund,
     dump,
     entries,
     history,
-    in_status,
-    refund_said,
-    refunded,
-    settled,
+    report_dispute,
+    report_refund,
+    settle_order,
 )
 
 FEE, LOSS_FEE = 400, 1500  # of an order of 100.00: 4 percent, and what a lost dispute costs
@@ -32,7 +32,7 @@ LATER = NOW + 5_000
 
 
 async def create_order(tx: Tx, origin: str, **terms: object) -> Order:
-    return await in_status(tx, origin, price="100.00", **terms)
+    return await create_order_in(tx, origin, price="100.00", **terms)
 
 
 async def find(tx: Tx, order: Order) -> Order:
@@ -76,9 +76,9 @@ async def test_the_postings_of_each_transition(tx: Tx, origin: str, end: str) ->
     order = await create_order(tx, origin, reserve_rate="0.1")
     *earlier, last = REPORTS[end]
     for reported in earlier:
-        await dispute_said(tx, order, reported)
+        await report_dispute(tx, order, reported)
     before = await entries(tx, order.merchant_id)
-    dispute = await dispute_said(tx, order, last, LATER)
+    dispute = await report_dispute(tx, order, last, LATER)
     after = await find(tx, order)
     assert (await entries(tx, order.merchant_id))[len(before) :] == POSTS[origin, end]
     assert after.status == STATUS.get(end, origin)
@@ -107,20 +107,20 @@ async def test_every_combination_adds_up_to_the_cent(tx: Tx, case: tuple) -> Non
     origin, before, flight, when, rate, end = case
     order = await create_order(tx, "PAID", reserve_rate=rate, platform_fee_rate="0.04")
     if before:
-        await refund_said(tx, await refunded(tx, order, "20.00"), "SUCCEEDED")
+        await report_refund(tx, await create_refund(tx, order, "20.00"), "SUCCEEDED")
     if origin == "SETTLED":
-        order = await settled(tx, order)
+        order = await settle_order(tx, order)
     held = (NET - before) // 10 if (origin, rate) == ("SETTLED", "0.1") else 0
     assert order.reserve_minor == held
-    refund = await refunded(tx, order, "30.00") if flight else None
+    refund = await create_refund(tx, order, "30.00") if flight else None
     first, *later = REPORTS[end]
-    await dispute_said(tx, order, first)
+    await report_dispute(tx, order, first)
     if refund and flight != "open" and when == "before":
-        await refund_said(tx, refund, flight)
+        await report_refund(tx, refund, flight)
     for reported in later:
-        await dispute_said(tx, order, reported)
+        await report_dispute(tx, order, reported)
     if refund and flight != "open" and when == "after":
-        await refund_said(tx, refund, flight)
+        await report_refund(tx, refund, flight)
 
     after = await find(tx, order)
     assert after.status == STATUS.get(end, origin)
@@ -144,7 +144,7 @@ async def test_every_combination_adds_up_to_the_cent(tx: Tx, case: tuple) -> Non
     assert pending == (in_pending if waits else 0)
     assert pending + available + frozen_then + reserve == own
     if refund and flight == "open":  # it may still end
-        await refund_said(tx, refund, "REFUSED")
+        await report_refund(tx, refund, "REFUSED")
         assert sum(await balances(tx, order)) == own
 
 
@@ -184,7 +184,7 @@ def test_every_combination_of_statuses_is_tested() -> None:
 @pytest.mark.parametrize("event", ["won", "lost", "recovered"])
 async def test_the_operator_takes_only_transitions_of_the_table(tx: Tx, status, event) -> None:
     order = await create_order(tx, "SETTLED")
-    dispute = await dispute_said(tx, order, "OPENED" if status == "OPEN" else status)
+    dispute = await report_dispute(tx, order, "OPENED" if status == "OPEN" else status)
     assert dispute is not None
     key = (order.merchant_id, dispute.id)
     if (status, event) in {("OPEN", "won"), ("OPEN", "lost"), ("LOST", "recovered")}:

@@ -13,15 +13,15 @@ from support.world import (
     NOW,
     attempts,
     balances,
-    dispute_said,
+    create_order_in,
+    create_refund,
     dump,
     entries,
     history,
-    in_status,
-    refund_said,
-    refunded,
-    said,
-    settled,
+    report_dispute,
+    report_payment,
+    report_refund,
+    settle_order,
 )
 
 DAY = 86_400_000
@@ -43,14 +43,14 @@ async def status(tx: Tx, order: Order) -> str:
 
 async def test_a_second_dispute_opens_once_the_first_is_won(db: Db) -> None:
     async with db.connection() as tx:
-        order = await in_status(tx, "PAID")
-        await dispute_said(tx, order, "OPENED", ref="a")
-        await dispute_said(tx, order, "OPENED", ref="b")
-        await dispute_said(tx, order, "LOST", ref="b")
+        order = await create_order_in(tx, "PAID")
+        await report_dispute(tx, order, "OPENED", ref="a")
+        await report_dispute(tx, order, "OPENED", ref="b")
+        await report_dispute(tx, order, "LOST", ref="b")
         assert await open_rows(tx, order) == [("b", "LOST")]
         await retry(db)
         assert await open_rows(tx, order) == [("b", "LOST")]
-        await dispute_said(tx, order, "WON", ref="a")
+        await report_dispute(tx, order, "WON", ref="a")
         await retry(db, NOW + 2 * DAY)
         assert await open_rows(tx, order) == []
         assert await status(tx, order) == "CHARGEBACK"
@@ -62,7 +62,7 @@ async def test_a_second_dispute_opens_once_the_first_is_won(db: Db) -> None:
 
 async def test_a_dispute_before_its_payment_waits_for_it(db: Db) -> None:
     async with db.connection() as tx:
-        order = await in_status(tx, "CREATING")
+        order = await create_order_in(tx, "CREATING")
         attempt = await orders.last_attempt(tx, order.merchant_id, order.id)
         assert attempt is not None
         gateway_event = GatewayDisputeEvent(
@@ -73,7 +73,7 @@ async def test_a_dispute_before_its_payment_waits_for_it(db: Db) -> None:
         )
         assert dispute is None
         assert await open_rows(tx, order) == [("early", "LOST")]
-        await said(tx, attempt, "SUCCEEDED")
+        await report_payment(tx, attempt, "SUCCEEDED")
         await retry(db)
         assert (await open_rows(tx, order), await status(tx, order)) == ([], "CHARGEBACK")
         assert await balances(tx, order) == (959 - 999 - 1500, 0, 0, 0)
@@ -84,9 +84,9 @@ async def test_a_dispute_that_overtook_its_payment_is_applied_right_after_it(
     db: Db, minutes: int
 ) -> None:
     async with db.connection() as tx:
-        order = await in_status(tx, "CREATING")
+        order = await create_order_in(tx, "CREATING")
         (attempt,) = await attempts(tx, order)
-        await dispute_said(tx, order, "OPENED", attempt_id=attempt.id)
+        await report_dispute(tx, order, "OPENED", attempt_id=attempt.id)
         unmatched = await open_rows(tx, order)
         now = NOW
         for minute in range(minutes):
@@ -95,7 +95,7 @@ async def test_a_dispute_that_overtook_its_payment_is_applied_right_after_it(
         assert await open_rows(tx, order) == unmatched == [("dispute-1", "OPENED")]
         assert await jobs.match(db, now + 1) == 0
         # The clock of the server that records the payment may be behind.
-        await said(tx, attempt, "SUCCEEDED", now + 5 if minutes else now - 2_000)
+        await report_payment(tx, attempt, "SUCCEEDED", now + 5 if minutes else now - 2_000)
         assert await jobs.match(db, now + 5) == 1
         assert await open_rows(tx, order) == []
         assert await status(tx, order) == "DISPUTED"
@@ -104,8 +104,8 @@ async def test_a_dispute_that_overtook_its_payment_is_applied_right_after_it(
 async def test_a_payment_causes_only_one_additional_retry(db: Db) -> None:
     """A second dispute remains unmatched while the first one is open."""
     async with db.connection() as tx:
-        order = await in_status(tx, "DISPUTED")
-        await dispute_said(tx, order, "OPENED", ref="b")
+        order = await create_order_in(tx, "DISPUTED")
+        await report_dispute(tx, order, "OPENED", ref="b")
         counts = [await jobs.match(db, NOW + at) for at in (1, 2, 1_000, 60_000)]
         assert counts == [1, 0, 0, 0]
         assert await jobs.match(db, NOW + 120_001) == 1
@@ -113,24 +113,24 @@ async def test_a_payment_causes_only_one_additional_retry(db: Db) -> None:
 
 @pytest.mark.parametrize("reports", [["OPENED", "WON"], ["WON"], ["LOST", "RECOVERED"]])
 async def test_events_that_moved_nothing_in_the_end_are_closed(tx: Tx, reports) -> None:
-    order = await in_status(tx, "DISPUTED")
+    order = await create_order_in(tx, "DISPUTED")
     for reported in reports:
-        await dispute_said(tx, order, reported, ref="b")
+        await report_dispute(tx, order, reported, ref="b")
     assert await open_rows(tx, order) == []
     assert await disputes.count_unmatched(tx) == 0
 
 
 async def test_an_unmatched_loss_is_counted_until_it_is_dismissed(tx: Tx) -> None:
-    order = await in_status(tx, "CHARGEBACK")
+    order = await create_order_in(tx, "CHARGEBACK")
     for reported in ("OPENED", "LOST", "LOST", "OPENED"):
-        await dispute_said(tx, order, reported, ref="b")
+        await report_dispute(tx, order, reported, ref="b")
     assert await open_rows(tx, order) == [("b", "LOST")]
     assert await disputes.count_unmatched(tx) == 1
     closed = await disputes.dismiss(tx, order.merchant_id, "sandbox", "b", "ann", NOW)
     assert (closed.closed_by, await disputes.count_unmatched(tx)) == ("ann", 0)
-    await dispute_said(tx, order, "LOST", ref="b")  # repeated, but dismissed already
+    await report_dispute(tx, order, "LOST", ref="b")  # repeated, but dismissed already
     assert await disputes.count_unmatched(tx) == 0
-    await dispute_said(tx, order, "RECOVERED", ref="b")  # the corrected money came back
+    await report_dispute(tx, order, "RECOVERED", ref="b")  # the corrected money came back
     assert await open_rows(tx, order) == [("b", "RECOVERED")]
     with pytest.raises(NotFound):
         await disputes.dismiss(tx, order.merchant_id, "sandbox", "c", "ann", NOW)
@@ -138,10 +138,10 @@ async def test_an_unmatched_loss_is_counted_until_it_is_dismissed(tx: Tx) -> Non
 
 @pytest.mark.parametrize(("first", "then"), [("WON", "LOST"), ("LOST", "WON")])
 async def test_a_contradicting_event_needs_attention(tx: Tx, first, then) -> None:
-    order = await settled(tx, await in_status(tx, "PAID"))
-    await dispute_said(tx, order, first, ref="a")
-    await dispute_said(tx, order, then, ref="a")
-    await dispute_said(tx, order, "OPENED", ref="a")
+    order = await settle_order(tx, await create_order_in(tx, "PAID"))
+    await report_dispute(tx, order, first, ref="a")
+    await report_dispute(tx, order, then, ref="a")
+    await report_dispute(tx, order, "OPENED", ref="a")
     assert await open_rows(tx, order) == [("a", then)]
     assert await disputes.count_unmatched(tx) == 1
     assert f"dispute_{then.lower()}_unmatched" in [line.event for line in await history(tx, order)]
@@ -151,19 +151,19 @@ async def test_a_loss_of_an_amount_that_a_failed_refund_held_is_unmatched(
     db: Db, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with db.connection() as tx:
-        order = await in_status(tx, "SETTLED")
-        refund = await refunded(tx, order)
-        opened = await dispute_said(tx, order, "OPENED", minor=999)
+        order = await create_order_in(tx, "SETTLED")
+        refund = await create_refund(tx, order)
+        opened = await report_dispute(tx, order, "OPENED", minor=999)
         assert (opened.amount_minor, await open_rows(tx, order)) == (0, [])
-        await refund_said(tx, refund, "REFUSED", reason="charge_disputed")
+        await report_refund(tx, refund, "REFUSED", reason="charge_disputed")
         assert await open_rows(tx, order) == []  # nothing is lost yet
         capsys.readouterr()
-        await dispute_said(tx, order, "LOST", minor=999)
+        await report_dispute(tx, order, "LOST", minor=999)
         assert await open_rows(tx, order) == [("dispute-1", "LOST")]
         assert "dispute matches no order" in capsys.readouterr().out
         assert await balances(tx, order) == (0, 959 - 1500, 0, 0)
         for reported in ("LOST", "OPENED"):
-            await dispute_said(tx, order, reported, minor=999)
+            await report_dispute(tx, order, reported, minor=999)
         await retry(db)
         (unmatched,) = await disputes.list_unmatched(tx, order.merchant_id)
         assert unmatched.refusal.endswith(
@@ -171,7 +171,7 @@ async def test_a_loss_of_an_amount_that_a_failed_refund_held_is_unmatched(
         )
         assert await disputes.count_unmatched(tx) == 1
         await disputes.dismiss(tx, order.merchant_id, "sandbox", "dispute-1", "ann", NOW)
-        await dispute_said(tx, order, "LOST", minor=999)
+        await report_dispute(tx, order, "LOST", minor=999)
         assert await disputes.count_unmatched(tx) == 0
 
 
@@ -180,23 +180,23 @@ async def test_a_loss_during_a_refund_is_unmatched_unless_that_succeeds(
     db: Db, outcome, unmatched
 ) -> None:
     async with db.connection() as tx:
-        order = await in_status(tx, "PAID")
-        refund = await refunded(tx, order, "3.00")
-        await dispute_said(tx, order, "LOST", minor=999)
+        order = await create_order_in(tx, "PAID")
+        refund = await create_refund(tx, order, "3.00")
+        await report_dispute(tx, order, "LOST", minor=999)
         assert await open_rows(tx, order) == [("dispute-1", "LOST")]
-        await refund_said(tx, refund, outcome)
+        await report_refund(tx, refund, outcome)
         await retry(db)
         assert [status for _, status in await open_rows(tx, order)] == unmatched
-        await dispute_said(tx, order, "RECOVERED", minor=999)
+        await report_dispute(tx, order, "RECOVERED", minor=999)
         assert await open_rows(tx, order) == []
 
 
 async def test_a_loss_of_the_disputed_amount_is_not_unmatched(tx: Tx) -> None:
-    part = await in_status(tx, "PAID")
-    await dispute_said(tx, part, "LOST", minor=300)
-    less = await in_status(tx, "PAID")
-    await refund_said(tx, await refunded(tx, less, "3.00"), "SUCCEEDED")
-    await dispute_said(tx, less, "LOST", minor=999)
+    part = await create_order_in(tx, "PAID")
+    await report_dispute(tx, part, "LOST", minor=300)
+    less = await create_order_in(tx, "PAID")
+    await report_refund(tx, await create_refund(tx, less, "3.00"), "SUCCEEDED")
+    await report_dispute(tx, less, "LOST", minor=999)
     for order in (part, less):
         assert (await status(tx, order), await open_rows(tx, order)) == ("CHARGEBACK", [])
 
@@ -220,7 +220,7 @@ async def assert_ignored(db: Db, tx: Tx, order: Order, reports: list[str]) -> No
     """Report dispute b again and run the worker's job; fail if any row changes."""
     before = await dump(tx)
     for reported in reports:
-        assert await dispute_said(tx, order, reported, ref="b") is None
+        assert await report_dispute(tx, order, reported, ref="b") is None
     await retry(db)
     assert await dump(tx) == before
 
@@ -228,19 +228,19 @@ async def assert_ignored(db: Db, tx: Tx, order: Order, reports: list[str]) -> No
 async def test_a_dismissed_dispute_is_never_posted(db: Db) -> None:
     """Staff opened the same dispute by a letter: they end theirs as the bank ends its own."""
     async with db.connection() as tx:
-        order = await in_status(tx, "SETTLED")
+        order = await create_order_in(tx, "SETTLED")
         ours = await open_manually(tx, order)
-        await dispute_said(tx, order, "OPENED", ref="b")
+        await report_dispute(tx, order, "OPENED", ref="b")
         await dismiss(tx, order)
         await end(tx, ours, "lost")
-        await dispute_said(tx, order, "LOST", ref="b")
+        await report_dispute(tx, order, "LOST", ref="b")
         assert await open_rows(tx, order) == [("b", "LOST")]
         await dismiss(tx, order)
         await end(tx, ours, "recovered")
         assert await status(tx, order) == "SETTLED"
         await assert_ignored(db, tx, order, ["LOST", "OPENED"])
         before = await entries(tx, order.merchant_id)
-        assert await dispute_said(tx, order, "RECOVERED", ref="b") is None
+        assert await report_dispute(tx, order, "RECOVERED", ref="b") is None
         (unmatched,) = await disputes.list_unmatched(tx, order.merchant_id)
         assert unmatched.status == "RECOVERED"
         assert unmatched.refusal == "an earlier report was closed: ann"
@@ -257,14 +257,14 @@ async def test_a_dismissed_dispute_is_never_posted(db: Db) -> None:
 @pytest.mark.parametrize("repeated", [["LOST"], ["OPENED", "LOST"]])
 async def test_a_loss_that_staff_have_corrected_is_not_posted_again(db: Db, repeated) -> None:
     async with db.connection() as tx:
-        order = await in_status(tx, "DISPUTED")
-        await dispute_said(tx, order, "LOST", ref="b")
+        order = await create_order_in(tx, "DISPUTED")
+        await report_dispute(tx, order, "LOST", ref="b")
         await dismiss(tx, order)
-        await dispute_said(tx, order, "WON")
+        await report_dispute(tx, order, "WON")
         await assert_ignored(db, tx, order, repeated)
         assert (await status(tx, order), await disputes.count_unmatched(tx)) == ("PAID", 0)
         for reported in ("WON", "RECOVERED"):  # the corrected money came back: staff decide
-            await dispute_said(tx, order, reported, ref="b")
+            await report_dispute(tx, order, reported, ref="b")
             assert await open_rows(tx, order) == [("b", reported)]
 
 
@@ -272,19 +272,19 @@ async def test_a_loss_that_staff_have_corrected_is_not_posted_again(db: Db, repe
 async def test_a_recovery_after_a_dismissal_needs_attention(db: Db, dismissed_status) -> None:
     """The operator has corrected the balance after a contradiction or a larger loss."""
     async with db.connection() as tx:
-        order = await in_status(tx, "SETTLED")
+        order = await create_order_in(tx, "SETTLED")
         if dismissed_status == "LOST":
-            refund = await refunded(tx, order)
-            await dispute_said(tx, order, "OPENED", ref="b", minor=999)
-            await refund_said(tx, refund, "REFUSED", reason="charge_disputed")
-        await dispute_said(tx, order, "LOST", ref="b", minor=999)
+            refund = await create_refund(tx, order)
+            await report_dispute(tx, order, "OPENED", ref="b", minor=999)
+            await report_refund(tx, refund, "REFUSED", reason="charge_disputed")
+        await report_dispute(tx, order, "LOST", ref="b", minor=999)
         if dismissed_status == "WON":
-            await dispute_said(tx, order, "WON", ref="b", minor=999)
+            await report_dispute(tx, order, "WON", ref="b", minor=999)
         assert await open_rows(tx, order) == [("b", dismissed_status)]
         await dismiss(tx, order)
         entries_before = await entries(tx, order.merchant_id)
         for _ in range(2):
-            await dispute_said(tx, order, "RECOVERED", ref="b", minor=999)
+            await report_dispute(tx, order, "RECOVERED", ref="b", minor=999)
             await retry(db, NOW + 2 * DAY)
             (unmatched,) = await disputes.list_unmatched(tx, order.merchant_id)
             assert unmatched.status == "RECOVERED"
@@ -293,7 +293,7 @@ async def test_a_recovery_after_a_dismissal_needs_attention(db: Db, dismissed_st
         assert await status(tx, order) == "CHARGEBACK"
         await disputes.dismiss(tx, order.merchant_id, "sandbox", "b", "bob", NOW)
         history_before = await history(tx, order)
-        await dispute_said(tx, order, "RECOVERED", ref="b", minor=999)
+        await report_dispute(tx, order, "RECOVERED", ref="b", minor=999)
         assert await open_rows(tx, order) == []
         assert await entries(tx, order.merchant_id) == entries_before
         assert await history(tx, order) == history_before
@@ -301,13 +301,13 @@ async def test_a_recovery_after_a_dismissal_needs_attention(db: Db, dismissed_st
 
 async def test_a_dispute_that_was_won_while_unmatched_is_not_opened_afterwards(db: Db) -> None:
     async with db.connection() as tx:
-        order = await in_status(tx, "DISPUTED")
+        order = await create_order_in(tx, "DISPUTED")
         for reported in ("OPENED", "WON"):
-            await dispute_said(tx, order, reported, ref="b")
-        await dispute_said(tx, order, "WON")
+            await report_dispute(tx, order, reported, ref="b")
+        await report_dispute(tx, order, "WON")
         await assert_ignored(db, tx, order, ["OPENED", "WON"])
         assert await status(tx, order) == "PAID"
-        await dispute_said(tx, order, "LOST", ref="b")  # contradicts the earlier report
+        await report_dispute(tx, order, "LOST", ref="b")  # contradicts the earlier report
         await retry(db)
         assert await open_rows(tx, order) == [("b", "LOST")]
         assert await status(tx, order) == "PAID"
@@ -318,10 +318,10 @@ async def test_a_second_dispute_is_applied_by_its_next_report_unless_dismissed(
     db: Db, then
 ) -> None:
     async with db.connection() as tx:
-        order = await in_status(tx, "DISPUTED")
-        await dispute_said(tx, order, "OPENED", ref="b")
-        await dispute_said(tx, order, "WON")
-        dispute = await dispute_said(tx, order, then, ref="b")
+        order = await create_order_in(tx, "DISPUTED")
+        await report_dispute(tx, order, "OPENED", ref="b")
+        await report_dispute(tx, order, "WON")
+        dispute = await report_dispute(tx, order, then, ref="b")
         assert dispute is not None
         assert (await open_rows(tx, order), dispute.gateway_ref) == ([], "b")
         with pytest.raises(NotFound):  # staff who have corrected a balance learn that it is posted
@@ -330,9 +330,9 @@ async def test_a_second_dispute_is_applied_by_its_next_report_unless_dismissed(
 
 async def test_a_retry_stores_the_present_refusal(db: Db) -> None:
     async with db.transaction() as tx:
-        order = await settled(tx, await in_status(tx, "PAID"))
+        order = await settle_order(tx, await create_order_in(tx, "PAID"))
         for reported in ("LOST", "WON", "RECOVERED"):
-            await dispute_said(tx, order, reported, ref="a")
+            await report_dispute(tx, order, reported, ref="a")
         (before,) = await disputes.list_unmatched(tx, order.merchant_id)
     await retry(db)
     async with db.connection() as tx:
@@ -344,14 +344,14 @@ async def test_a_retry_stores_the_present_refusal(db: Db) -> None:
 
 @pytest.mark.parametrize("end", ["WON", "LOST"])
 async def test_a_reopened_dispute_needs_attention(tx: Tx, end: str) -> None:
-    order = await in_status(tx, "SETTLED")
-    await dispute_said(tx, order, "OPENED", respond_by=NOW + 1000)
-    await dispute_said(tx, order, end, NOW + 500)
+    order = await create_order_in(tx, "SETTLED")
+    await report_dispute(tx, order, "OPENED", respond_by=NOW + 1000)
+    await report_dispute(tx, order, end, NOW + 500)
     before = await entries(tx, order.merchant_id)
-    await dispute_said(tx, order, "OPENED", NOW + 600, respond_by=NOW + 1000)  # a late report
+    await report_dispute(tx, order, "OPENED", NOW + 600, respond_by=NOW + 1000)  # a late report
     assert await disputes.list_unmatched(tx, order.merchant_id) == []
     for _ in range(2):
-        await dispute_said(tx, order, "OPENED", NOW + 700, respond_by=NOW + 9_000)
+        await report_dispute(tx, order, "OPENED", NOW + 700, respond_by=NOW + 9_000)
     (unmatched,) = await disputes.list_unmatched(tx, order.merchant_id)
     assert unmatched.refusal.endswith(f"is {end}, and the gateway takes evidence again")
     assert await entries(tx, order.merchant_id) == before

@@ -16,7 +16,7 @@ from opentill.gateways import RefundOutcome, RefundRequest
 from opentill.gateways.epay import configuration
 from opentill.gateways.epay.client import EpayGateway
 from opentill.outgoing.client import Outgoing, Policy
-from support.api_server import refused
+from support.api_server import assert_refused
 from support.epay_shop import EpayShop
 
 DAY_MS = 86_400_000
@@ -195,7 +195,7 @@ def test_an_epay_refund_no_cannot_be_used_through_the_api(epay_shop: EpayShop) -
     epay_shop.act("refund", trade_no=placed["trade_no"], money="1", refund_no="R1")
     path = f"/v1/orders/{epay_shop.order_id(placed)}/refunds"
     for body in ({"refundNo": "R1"}, {"refundNo": "R1", "amount": "1.00"}):
-        refused(epay_shop.shop.post(path, body), "orderId")
+        assert_refused(epay_shop.shop.post(path, body), "orderId")
     assert len(list_refunds(epay_shop)) == 1
 
 

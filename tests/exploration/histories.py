@@ -20,7 +20,7 @@ from opentill import adjustments, disputes, payouts
 from opentill.adjustments import AdjustmentRequest
 from opentill.payouts import PayoutRequest
 from support import world
-from support.world import fresh
+from support.world import new_reference
 
 PATHS: Final = {  # the statuses up to the one that a gateway reports of a dispute
     "OPENED": ("OPEN",),
@@ -64,9 +64,9 @@ class Histories(OrderRules):
         if percent is not None:
             unit = reference_model.grain(order.currency)
             named = max(unit, order.price * percent // 100 // unit * unit)
-        ref = world.fresh()  # disputes that fit no order have their own references as well
+        ref = world.new_reference()  # disputes that fit no order have their own references as well
         fresh = self.find(tracked)
-        work = world.dispute_said(self.tx, fresh, word, self.now, ref=ref, minor=named)
+        work = world.report_dispute(self.tx, fresh, word, self.now, ref=ref, minor=named)
         model = order.open_dispute(named)
         done = self.take(f"dispute: {word}{'' if model else ' ignored'}", work, fine=True)
         assert (done is None) == (model is None)
@@ -87,7 +87,7 @@ class Histories(OrderRules):
     def a_gateway_goes_on(self, which: int, word: str) -> None:
         """Repeated and contradictory reports change nothing."""
         tracked = self.pick([tracked for tracked in self.disputes if tracked.ref], which)
-        work = world.dispute_said(
+        work = world.report_dispute(
             self.tx,
             self.find(tracked.order),
             word,
@@ -147,7 +147,7 @@ class Histories(OrderRules):
         amount = None if percent is None else self._amount(shop, "available", percent)
         model = shop.pay_out(amount, fee)
         payout_request = PayoutRequest(
-            amount_minor=amount, fee_minor=fee, reference=fresh(), reason="why", by="ann"
+            amount_minor=amount, fee_minor=fee, reference=new_reference(), reason="why", by="ann"
         )
         work = payouts.create(self.tx, shop_id, payout_request, None, self.now)
         done = self.take("payout", work, fine=model is not None)
@@ -193,7 +193,7 @@ class Histories(OrderRules):
         amount = -amount if kind == "correct" and percent < 0 else amount
         about = self.pick(own, which) if kind == "correct" and own else None
         adjustment_request = AdjustmentRequest(
-            kind=kind, amount_minor=amount, reference=fresh(), reason="why", by="ann",
+            kind=kind, amount_minor=amount, reference=new_reference(), reason="why", by="ann",
             account=account, order_id=about,
         )  # fmt: skip
         work = adjustments.request(

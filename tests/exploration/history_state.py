@@ -185,7 +185,7 @@ class HistoryState(RuleBasedStateMachine):
             terms = {**drawn, "fees": self._fitting(drawn["fees"], currency)}
             plain_terms = {key: value for key, value in terms.items() if key != "fees"}
             created = self.run(
-                world.merchant(
+                world.create_merchant(
                     self.tx, settlement_currency=currency, **self._round(plain_terms, currency),
                     fee_changes=tuple(map(self._fee, terms["fees"])),
                 )

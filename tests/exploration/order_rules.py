@@ -33,8 +33,8 @@ class OrderRules(HistoryState):
             )
         key = (shop_id, text, currency)
         if key not in self.products:
-            self.products[key] = self.run(world.product(self.tx, *key)).id
-        work = world.session(self.tx, shop_id, self.products[key], self.now)
+            self.products[key] = self.run(world.create_product(self.tx, *key)).id
+        work = world.create_session(self.tx, shop_id, self.products[key], self.now)
         opened = self.take("open", work, fine=model is not None and model.gross > 0)
         if opened is None:
             return None
@@ -70,7 +70,7 @@ class OrderRules(HistoryState):
         return self.run(orders.find(self.tx, tracked.shop_id, tracked.key))
 
     def _submits(self, tracked: Tracked) -> None:
-        work = world.submitted(self.tx, self.find(tracked), self.now)
+        work = world.submit_attempt(self.tx, self.find(tracked), self.now)
         done = self.take("submit", work, fine=tracked.model.submit())
         if done is not None:
             self.attempts.append(done)
@@ -104,7 +104,9 @@ class OrderRules(HistoryState):
             what["amount"] = Money(seen.amount_minor + wrong, seen.currency)
             what["method"] = method
         after = self.take(
-            f"gateway: {word}", world.said(self.tx, seen, word, self.now, **what), fine=True
+            f"gateway: {word}",
+            world.report_payment(self.tx, seen, word, self.now, **what),
+            fine=True,
         )
         assert after is not None
         self.attempts[place] = after
@@ -189,7 +191,7 @@ class OrderRules(HistoryState):
             cents_in_all = amount * 100 // 10**exponent
             text = f"{cents_in_all // 100}.{cents_in_all % 100:02}"
         model = order.refund(None if text is None else reference_model.minor(text, order.currency))
-        work = world.refunded(self.tx, self.find(tracked), text, self.now)
+        work = world.create_refund(self.tx, self.find(tracked), text, self.now)
         done = self.take("refund", work, fine=model is not None)
         if done is None or model is None:
             return
@@ -204,7 +206,7 @@ class OrderRules(HistoryState):
 
     def _refund_ends(self, tracked: Tracked, word: str) -> None:
         self.take(
-            f"refund: {word}", world.refund_said(self.tx, tracked.row, word, self.now), fine=True
+            f"refund: {word}", world.report_refund(self.tx, tracked.row, word, self.now), fine=True
         )
         tracked.order.refund_ends(tracked.model, word)
 
@@ -214,7 +216,7 @@ class OrderRules(HistoryState):
         """A gateway reports that any refund failed, even one that had succeeded."""
         tracked = self.pick(self.refunds, which)
         order = self.run(orders.find(self.tx, tracked.shop_id, tracked.row.order_id))
-        work = world.refund_reported(
+        work = world.report_refund_event(
             self.tx,
             order,
             "REFUSED",
@@ -235,8 +237,13 @@ class OrderRules(HistoryState):
         unit = reference_model.grain(order.currency)
         amount = max(unit, order.price * percent // 100 // unit * unit)
         model = order.refund_at_gateway(amount)
-        work = world.refund_reported(
-            self.tx, self.find(tracked), "SUCCEEDED", self.now, minor=amount, ref=world.fresh()
+        work = world.report_refund_event(
+            self.tx,
+            self.find(tracked),
+            "SUCCEEDED",
+            self.now,
+            minor=amount,
+            ref=world.new_reference(),
         )
         name = "refund at the gateway" if model else "refund at the gateway fits no order"
         done = self.take(name, work, fine=True)

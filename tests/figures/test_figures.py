@@ -99,8 +99,8 @@ async def test_pending_money_is_listed_by_the_day_it_becomes_available(tx: Tx) -
     (usd,) = (await read(tx, shop.merchant_id)).currencies
     same_day = usd.pending.days[5]
     later = await sell(tx, shop, NOW)
-    await world.paid(tx, later, NOW)
-    refund = await world.refunded(tx, later, "5.00", NOW)
+    await world.pay_order(tx, later, NOW)
+    refund = await world.create_refund(tx, later, "5.00", NOW)
     await count(tx, shop)
     (usd,) = (await read(tx, shop.merchant_id)).currencies
     balance = await ledger.find_balance(tx, shop.merchant_id, "USD")
@@ -110,8 +110,8 @@ async def test_pending_money_is_listed_by_the_day_it_becomes_available(tx: Tx) -
     assert usd.pending.held != 0  # disputed, and what refunds and losses left of unsettled orders
     assert usd.pending.days[5] - same_day == 2000 - 80 - 500
     assert not any(usd.pending.days[6:])
-    await world.refund_said(tx, refund, "REFUSED", NOW)
-    await world.settled(tx, later, NOW)
+    await world.report_refund(tx, refund, "REFUSED", NOW)
+    await world.settle_order(tx, later, NOW)
     await count(tx, shop)
     (usd,) = (await read(tx, shop.merchant_id)).currencies
     assert usd.pending.days[5] == same_day
@@ -119,14 +119,14 @@ async def test_pending_money_is_listed_by_the_day_it_becomes_available(tx: Tx) -
 
 
 async def test_currencies_are_summed_separately(tx: Tx) -> None:
-    euro = await world.opened(tx, "9.00", "EUR", settlement_currency="EUR")
-    await world.paid(tx, euro)
+    euro = await world.create_order(tx, "9.00", "EUR", settlement_currency="EUR")
+    await world.pay_order(tx, euro)
     sql = "update merchants set settlement_currency = 'USD' where id = $1"
     await tx.execute(sql, euro.merchant_id)
-    mug = await world.product(tx, euro.merchant_id, "5.00", "USD")
-    checkout = await world.session(tx, euro.merchant_id, mug.id)
+    mug = await world.create_product(tx, euro.merchant_id, "5.00", "USD")
+    checkout = await world.create_session(tx, euro.merchant_id, mug.id)
     dollar = await orders.find(tx, euro.merchant_id, checkout.order_id)
-    await world.paid(tx, dollar)
+    await world.pay_order(tx, dollar)
     await count(tx, euro)
     await count(tx, dollar)
     result = await read(tx, euro.merchant_id, now=NOW + 1)
@@ -136,13 +136,13 @@ async def test_currencies_are_summed_separately(tx: Tx) -> None:
 
 
 async def test_a_declined_attempt_that_is_paid_later_is_not_failed(tx: Tx) -> None:
-    order = await world.opened(tx)
-    attempt = await world.submitted(tx, order)
-    await world.said(tx, attempt, "DECLINED")
+    order = await world.create_order(tx)
+    attempt = await world.submit_attempt(tx, order)
+    await world.report_payment(tx, attempt, "DECLINED")
     await count(tx, order)
     assert (await read(tx, order.merchant_id)).attempts[-1].failed == 1
     amount = Money(order.amount_minor, order.currency)
-    await world.said(tx, attempt, "SUCCEEDED", NOW + DAY, amount=amount)
+    await world.report_payment(tx, attempt, "SUCCEEDED", NOW + DAY, amount=amount)
     later = NOW + DAY
     assert (await read(tx, order.merchant_id, now=later)).as_of == later
     await count(tx, order)
@@ -153,23 +153,23 @@ async def test_a_declined_attempt_that_is_paid_later_is_not_failed(tx: Tx) -> No
 
 
 async def test_figures_that_lag_report_their_time(tx: Tx) -> None:
-    order = await world.paid(tx, await world.opened(tx))
+    order = await world.pay_order(tx, await world.create_order(tx))
     await count(tx, order)
-    refund = await world.refunded(tx, order, None, NOW + HOUR)
-    await world.refund_said(tx, refund, "SUCCEEDED", NOW + 2 * HOUR)
+    refund = await world.create_refund(tx, order, None, NOW + HOUR)
+    await world.report_refund(tx, refund, "SUCCEEDED", NOW + 2 * HOUR)
     result = await read(tx, order.merchant_id, now=NOW + DAY)
     assert result.as_of == NOW + HOUR
     assert result.currencies[0].balance.counted_pending == order.net_settled_minor
     await count(tx, order)
-    declined = await world.submitted(tx, await sell(tx, order, NOW), NOW + 3 * HOUR)
-    await world.said(tx, declined, "DECLINED", NOW + 3 * HOUR)
+    declined = await world.submit_attempt(tx, await sell(tx, order, NOW), NOW + 3 * HOUR)
+    await world.report_payment(tx, declined, "DECLINED", NOW + 3 * HOUR)
     assert (await read(tx, order.merchant_id, now=NOW + DAY)).as_of == NOW + 3 * HOUR
     await count(tx, order)
     assert (await read(tx, order.merchant_id, now=NOW + DAY)).as_of == NOW + DAY
 
 
 async def test_a_new_merchant_has_no_figures(tx: Tx) -> None:
-    shop = await world.merchant(tx)
+    shop = await world.create_merchant(tx)
     result = await read(tx, shop.id)
     assert result.currencies == ()
     assert {one.failed for one in result.attempts} == {0}
@@ -181,16 +181,18 @@ async def test_a_late_commit_is_counted(module_database_url: str) -> None:
     db = await Db.connect(module_database_url, 4, acquire_timeout_s=20)
     try:
         async with db.transaction() as tx:
-            first = await world.opened(tx)
+            first = await world.create_order(tx)
             second = await sell(tx, first, NOW)
         await jobs.count_all(db)  # what other tests left
         async with db.transaction() as slow:
             await slow.execute(_COMMITTED)
-            await world.said(slow, await world.submitted(slow, first, NOW), "DECLINED", NOW)
+            await world.report_payment(
+                slow, await world.submit_attempt(slow, first, NOW), "DECLINED", NOW
+            )
             async with db.transaction() as quick:
                 await quick.execute(_COMMITTED)
-                attempt = await world.submitted(quick, second, NOW + HOUR)
-                await world.said(quick, attempt, "DECLINED", NOW + HOUR)
+                attempt = await world.submit_attempt(quick, second, NOW + HOUR)
+                await world.report_payment(quick, attempt, "DECLINED", NOW + HOUR)
             assert await jobs.count_all(db) == 1
         assert await jobs.count_all(db) == 1
         async with db.snapshot() as tx:
@@ -212,7 +214,7 @@ async def test_figures_stay_exact_with_concurrent_writers_and_aborted_counts(
     rng = random.Random(9)
     try:
         async with db.transaction() as tx:
-            shop = await world.opened(tx)
+            shop = await world.create_order(tx)
         busy = True
 
         async def write(number: int) -> None:
@@ -222,9 +224,11 @@ async def test_figures_stay_exact_with_concurrent_writers_and_aborted_counts(
                 async def trade(tx: Tx, at: int = at) -> None:
                     order = await sell(tx, shop, at)
                     if rng.random() < 0.6:
-                        await world.paid(tx, order, at)
+                        await world.pay_order(tx, order, at)
                     else:
-                        await world.said(tx, await world.submitted(tx, order, at), "DECLINED", at)
+                        await world.report_payment(
+                            tx, await world.submit_attempt(tx, order, at), "DECLINED", at
+                        )
 
                 await db.run(trade)
 
@@ -281,9 +285,9 @@ async def test_the_integrity_check_finds_a_wrong_figure(
     rollback_database_url: str, statement: str, rule: str
 ) -> None:
     async with rolled_back(rollback_database_url) as tx:
-        order = await world.paid(tx, await world.opened(tx))
-        declined = await world.submitted(tx, await sell(tx, order, NOW))
-        await world.said(tx, declined, "DECLINED")
+        order = await world.pay_order(tx, await world.create_order(tx))
+        declined = await world.submit_attempt(tx, await sell(tx, order, NOW))
+        await world.report_payment(tx, declined, "DECLINED")
         await count(tx, order)
         await assert_books(tx)
         await tx.execute(statement)

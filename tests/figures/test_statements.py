@@ -52,14 +52,18 @@ async def books(tx: Tx, seed: int) -> str:
             adjustment = adjustments.AdjustmentRequest(
                 kind=kind,
                 amount_minor=minor + 5_000 * (kind == "recharge"),
-                reference=world.fresh(),
+                reference=world.new_reference(),
                 reason="test",
                 by="ann",
                 **about,
             )
             await adjustments.request(tx, merchant_id, adjustment, None, at)
         payout_request = PayoutRequest(
-            amount_minor=500, fee_minor=70, reference=world.fresh(), reason="weekly", by="ann"
+            amount_minor=500,
+            fee_minor=70,
+            reference=world.new_reference(),
+            reason="weekly",
+            by="ann",
         )
         payout = await payouts.create(tx, merchant_id, payout_request, None, at)
         if number % 2:
@@ -141,7 +145,7 @@ async def books_tx(rollback_database_url: str) -> AsyncIterator[Tx]:
 
 
 async def test_each_posting_has_a_reason_on_the_statement(books_tx: Tx) -> None:
-    shop = await world.merchant(books_tx)
+    shop = await world.create_merchant(books_tx)
 
     async def post(cause: str, *moves: tuple[Type, Account, Account, int]) -> figures.Statement:
         movements = [Movement(*move, "operator", cause, "a test") for move in moves]

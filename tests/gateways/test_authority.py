@@ -50,14 +50,14 @@ class Subject(msgspec.Struct, frozen=True):
 
 async def waiting(tx: Tx, gateway: str, order: Order | None = None) -> Subject:
     """Create a payment in progress."""
-    order = order or await world.opened(tx)
-    return Subject(order, await world.submitted(tx, order, gateway=gateway))
+    order = order or await world.create_order(tx)
+    return Subject(order, await world.submit_attempt(tx, order, gateway=gateway))
 
 
 async def paid(tx: Tx, gateway: str) -> Subject:
     """Create a confirmed payment."""
     subject = await waiting(tx, gateway)
-    await world.said(tx, subject.attempt, "SUCCEEDED", provider_ref=f"at_{gateway}")
+    await world.report_payment(tx, subject.attempt, "SUCCEEDED", provider_ref=f"at_{gateway}")
     return subject
 
 
@@ -65,17 +65,17 @@ async def refunding(tx: Tx, gateway: str) -> Subject:
     """Create a refund in progress."""
     subject = await paid(tx, gateway)
     order = await orders.find(tx, subject.order.merchant_id, subject.order.id)
-    refund = await world.refunded(tx, order)
+    refund = await world.create_refund(tx, order)
     return msgspec.structs.replace(subject, refund_id=refund.id)
 
 
 async def duplicate(tx: Tx, gateway: str) -> Subject:
     """Create a duplicate payment, whose refund has the attempt's id."""
     first = await waiting(tx, gateway)
-    await world.said(tx, first.attempt, "DECLINED")
+    await world.report_payment(tx, first.attempt, "DECLINED")
     order = await orders.find(tx, first.order.merchant_id, first.order.id)
-    await world.paid(tx, order)
-    again = await world.said(tx, first.attempt, "SUCCEEDED")
+    await world.pay_order(tx, order)
+    again = await world.report_payment(tx, first.attempt, "SUCCEEDED")
     assert again.status == "DUPLICATE"
     return msgspec.structs.replace(first, refund_id=first.attempt.id)
 
@@ -83,7 +83,7 @@ async def duplicate(tx: Tx, gateway: str) -> Subject:
 async def disputed(tx: Tx, gateway: str) -> Subject:
     """Create a disputed payment."""
     subject = await paid(tx, gateway)
-    await world.dispute_said(tx, subject.order, "OPENED", ref=f"dispute of {subject.attempt.id}")
+    await world.report_dispute(tx, subject.order, "OPENED", ref=f"dispute of {subject.attempt.id}")
     return subject
 
 
@@ -275,8 +275,8 @@ def test_a_refund_cannot_be_ended_with_the_id_of_another_payment(
 
     async def make(tx: Tx, owner: str) -> Subject:
         theirs = await refunding(tx, owner)
-        product = await world.product(tx, theirs.order.merchant_id)
-        session = await world.session(tx, theirs.order.merchant_id, product.id)
+        product = await world.create_product(tx, theirs.order.merchant_id)
+        session = await world.create_session(tx, theirs.order.merchant_id, product.id)
         order = await orders.find(tx, theirs.order.merchant_id, session.order_id)
         own = await waiting(tx, reporter, order)
         return msgspec.structs.replace(own, refund_id=theirs.refund_id)
@@ -325,13 +325,13 @@ def test_a_settlement_report_matches_payments_of_its_own_gateway_only(reports: R
     async def make(tx: Tx, gateway: str) -> list[str]:
         payment, refund = await paid(tx, gateway), await refunding(tx, gateway)
         back, loss = await duplicate(tx, gateway), await disputed(tx, gateway)
-        await world.refund_said(tx, await _refund(tx, refund), "SUCCEEDED")
+        await world.report_refund(tx, await _refund(tx, refund), "SUCCEEDED")
         attempt = await orders.find_attempt(tx, back.order.merchant_id, back.attempt.id)
         await orders.apply_duplicate_return(
             tx, attempt, world.RefundOutcome(status="SUCCEEDED"), world.NOW
         )
         ref = f"dispute of {loss.attempt.id}"
-        await world.dispute_said(tx, loss.order, "LOST", ref=ref)
+        await world.report_dispute(tx, loss.order, "LOST", ref=ref)
         return [
             f"payment,{payment.attempt.id},9.99,USD,{world.NOW}",
             f"refund,{refund.refund_id},9.99,USD,{world.NOW}",

@@ -25,7 +25,7 @@ from opentill.refunds import jobs as refund_jobs
 from support.books import assert_books
 from support.cluster import CARD, DECLINED, REFUNDS_FAIL, SECRET, Cluster, eventually, wait_for
 from support.commands import ForkServer
-from support.world import NOW, merchant, product, refunded, session
+from support.world import NOW, create_merchant, create_product, create_refund, create_session
 
 PUBLIC = "http://127.0.0.1:9"  # where callbacks of the bank never arrive: tests hand them in
 
@@ -86,9 +86,9 @@ class World:
 
     async def open(self) -> Order:
         async with self.db.transaction() as tx:
-            shop = await merchant(tx, overdraft_minor=10**6)
-            mug = await product(tx, shop.id)
-            checkout = await session(tx, shop.id, mug.id, self.now)
+            shop = await create_merchant(tx, overdraft_minor=10**6)
+            mug = await create_product(tx, shop.id)
+            checkout = await create_session(tx, shop.id, mug.id, self.now)
             return await orders.find(tx, shop.id, checkout.order_id)
 
     async def pay(self, order: Order, method: str = "CREDIT_CARD") -> PaymentAttempt:
@@ -189,7 +189,7 @@ async def test_a_refund_whose_response_is_lost_is_made_once(world: World, kind: 
     await world.work(1)
     await world.inject_fault("refund", kind, 3)
     async with world.db.transaction() as tx:
-        await refunded(tx, await world.look(order), "4.00", world.now)
+        await create_refund(tx, await world.look(order), "4.00", world.now)
     await world.work(30)
     assert await world.refunds(order) == ["SUCCEEDED"]
     assert await world.balance_at_bank(order) == 599
@@ -200,7 +200,7 @@ async def test_a_refund_that_fails_later_returns_the_held_money(world: World) ->
     await world.type_card(await world.pay(order), REFUNDS_FAIL)
     await world.work(1)
     async with world.db.transaction() as tx:
-        await refunded(tx, await world.look(order), None, world.now)
+        await create_refund(tx, await world.look(order), None, world.now)
 
     async def failed() -> bool:
         await world.work(1)
@@ -245,7 +245,7 @@ async def test_a_wrong_secret_decides_no_payment_or_refund(world: World) -> None
     wrong = {"sandbox": SandboxGateway(world.cluster.bank.url, "wrong", timeout_s=1.0)}
     right, world.gateways = world.gateways, wrong
     async with world.db.transaction() as tx:
-        await refunded(tx, await world.look(order), "4.00", world.now)
+        await create_refund(tx, await world.look(order), "4.00", world.now)
     other = await world.open()
     await world.pay(other)
     await world.work(1)
@@ -357,7 +357,7 @@ async def test_a_backlog_is_processed_with_few_connections(
         await world.work(1)
         for order in opened:
             async with db.transaction() as tx:
-                await refunded(tx, await world.look(order), None, world.now)
+                await create_refund(tx, await world.look(order), None, world.now)
         await world.work(1)
         assert {(await world.look(order)).status for order in opened} == {"REFUNDED"}
         async with db.snapshot() as tx:

@@ -22,7 +22,7 @@ from opentill.orders.payments import service as payments
 from opentill.outgoing.client import merchant_client
 from opentill.refunds import jobs as refund_jobs
 from support.waits import waits
-from support.world import DAY, NOW, attempts, history, merchant, opened, refunded
+from support.world import DAY, NOW, attempts, create_merchant, create_order, create_refund, history
 
 PUBLIC = "http://127.0.0.1:9"
 
@@ -61,7 +61,7 @@ class Provider:
 
 
 async def new(db: Db) -> Order:
-    return await db.run(opened)
+    return await db.run(create_order)
 
 
 async def pay(
@@ -196,7 +196,7 @@ async def test_a_slow_gateway_delays_no_other(database_url: str) -> None:
     for order in mine:
         await pay(db, {"quick": quick}, order, now=NOW + 1)
     async with db.transaction() as tx:
-        shop = await merchant(tx, overdraft_minor=10**6)
+        shop = await create_merchant(tx, overdraft_minor=10**6)
         assert shop
     stop = asyncio.Event()
     working = asyncio.create_task(worker.work(app, stop))
@@ -209,7 +209,9 @@ async def test_a_slow_gateway_delays_no_other(database_url: str) -> None:
             assert (await look(db, order))[0].status == "PAID"
         assert slow.queries
         async with db.transaction() as tx:
-            await refunded(tx, await orders.find(tx, mine[0].merchant_id, mine[0].id), None, NOW)
+            await create_refund(
+                tx, await orders.find(tx, mine[0].merchant_id, mine[0].id), None, NOW
+            )
         for _ in range(600):
             if (await look(db, mine[0]))[0].status == "REFUNDED":
                 break
@@ -312,7 +314,7 @@ async def test_a_refund_of_a_transfer_waits_for_the_operator(db: Db) -> None:
     order, _ = await transfer(db)
     await db.run(lambda tx: orders.confirm_manually(tx, *ids(order), "ann", "seen", NOW + 1))
     async with db.transaction() as tx:
-        await refunded(tx, await orders.find(tx, *ids(order)), "9.99", NOW + 2)
+        await create_refund(tx, await orders.find(tx, *ids(order)), "9.99", NOW + 2)
     await refund_jobs.send_due(db, MANUAL, PUBLIC, NOW + 3)
     assert (await look(db, order))[0].refund_held_minor == Money(999, "USD").minor
 
@@ -331,7 +333,7 @@ async def test_open_payments_survive_changes_of_the_configuration(db: Db) -> Non
     assert (await pay(db, narrowed, waits)).id == first.id  # the page that is open stays
     assert (await pay(db, narrowed, await new(db))).gateway == "other"
     async with db.transaction() as tx:
-        await refunded(tx, (await orders.find(tx, *ids(paid))), "9.00", NOW)
+        await create_refund(tx, (await orders.find(tx, *ids(paid))), "9.00", NOW)
     rest = order_jobs.jobs.GatewayFilter(("other",), included=False)
     for hours in range(1, 4):
         then = NOW + hours * DAY // 24

@@ -17,16 +17,16 @@ from opentill.integrity.rules import check_all, check_books, event_values, state
 from opentill.ledger import Violation, incremental_queries, rule_sql
 from opentill.orders import Order
 from support.books import assert_books
-from support.world import DAY, in_status, refund_said, refunded, submitted
+from support.world import DAY, create_order_in, create_refund, report_refund, submit_attempt
 
 
 async def world(tx: Tx) -> Order:
-    order = await in_status(tx, "PAID")
-    await in_status(tx, "PENDING")
-    await in_status(tx, "CREATING")
-    first, second, _ = [await refunded(tx, order, f"{amount}.00") for amount in (1, 2, 3)]
-    await refund_said(tx, first, "REFUSED")
-    await refund_said(tx, second, "SUCCEEDED")
+    order = await create_order_in(tx, "PAID")
+    await create_order_in(tx, "PENDING")
+    await create_order_in(tx, "CREATING")
+    first, second, _ = [await create_refund(tx, order, f"{amount}.00") for amount in (1, 2, 3)]
+    await report_refund(tx, first, "REFUSED")
+    await report_refund(tx, second, "SUCCEEDED")
     await tx.execute("set constraints all immediate")  # nothing waits for a commit
     return order
 
@@ -129,7 +129,7 @@ async def test_an_empty_database_is_consistent(tx: Tx) -> None:
 
 async def test_an_event_from_a_machine_with_a_slow_clock_is_not_missing(tx: Tx) -> None:
     """Events are kept for 90 days: the first order of these may be older than its event's id."""
-    order = await in_status(tx, "PAID")
+    order = await create_order_in(tx, "PAID")
     created_at = creation_time(order.id)
     behind = first_id("evt", created_at - 60_000)[:-2]
     await tx.execute("set local session_replication_role = replica")
@@ -159,5 +159,5 @@ async def test_the_database_refuses_inconsistent_statements(tx: Tx) -> None:
         with pytest.raises(asyncpg.CheckViolationError):
             async with tx.transaction():
                 await tx.execute(statement)
-    await submitted(tx, await in_status(tx, "PENDING"))
+    await submit_attempt(tx, await create_order_in(tx, "PENDING"))
     assert order.status == "PAID"

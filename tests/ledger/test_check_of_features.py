@@ -18,42 +18,42 @@ from opentill.payouts import PayoutRequest
 from support.books import assert_books
 from support.world import (
     NOW,
-    dispute_said,
-    fresh,
-    in_status,
-    merchant,
-    opened,
-    paid,
-    refund_reported,
-    refund_said,
-    refunded,
-    said,
-    settled,
-    submitted,
+    create_merchant,
+    create_order,
+    create_order_in,
+    create_refund,
+    new_reference,
+    pay_order,
+    report_dispute,
+    report_payment,
+    report_refund,
+    report_refund_event,
+    settle_order,
+    submit_attempt,
 )
 
 
 async def world(tx: Tx) -> None:
     """Make an order of every kind, disputes, payouts and adjustments of every ending."""
     for status in ("PAID", "SETTLED", "CLOSED", "FAILED", "REVOKED", "DISPUTED", "CHARGEBACK"):
-        await in_status(tx, status)
-    order = await settled(tx, await paid(tx, await opened(tx, reserve_rate="0.1")))
+        await create_order_in(tx, status)
+    order = await settle_order(tx, await pay_order(tx, await create_order(tx, reserve_rate="0.1")))
     for outcome in ("REFUSED", "SUCCEEDED"):
-        await refund_said(tx, await refunded(tx, order, "1.00"), outcome)
+        await report_refund(tx, await create_refund(tx, order, "1.00"), outcome)
     await _refunds_of_providers(tx)
-    recovered = await in_status(tx, "CHARGEBACK")
-    await dispute_said(tx, recovered, "RECOVERED")
-    await dispute_said(tx, await in_status(tx, "DISPUTED"), "WON")
-    await said(tx, await submitted(tx, await opened(tx)), "DECLINED")
-    shop = await merchant(tx)
+    recovered = await create_order_in(tx, "CHARGEBACK")
+    await report_dispute(tx, recovered, "RECOVERED")
+    await report_dispute(tx, await create_order_in(tx, "DISPUTED"), "WON")
+    await report_payment(tx, await submit_attempt(tx, await create_order(tx)), "DECLINED")
+    shop = await create_merchant(tx)
     for kind, amount_minor in (("recharge", 20_000), ("freeze", 700)):
         request = AdjustmentRequest(
-            kind=kind, amount_minor=amount_minor, reference=fresh(), reason="why", by="ann"
+            kind=kind, amount_minor=amount_minor, reference=new_reference(), reason="why", by="ann"
         )
         await adjustments.request(tx, shop.id, request, None, NOW)
     for number in range(3):
         request = PayoutRequest(
-            amount_minor=2_500, fee_minor=100, reference=fresh(), reason="why", by="ann"
+            amount_minor=2_500, fee_minor=100, reference=new_reference(), reason="why", by="ann"
         )
         payout = await payouts.create(tx, shop.id, request, None, NOW)
         if number == 0:
@@ -64,13 +64,13 @@ async def world(tx: Tx) -> None:
 
 async def _refunds_of_providers(tx: Tx) -> None:
     """Make refunds that a provider reverses, and refunds that are made at the provider."""
-    order = await in_status(tx, "SETTLED")
-    await refund_reported(tx, order, "SUCCEEDED", minor=300, ref="rf_made")
-    refund = await refund_said(tx, await refunded(tx, order, "2.00"), "SUCCEEDED")
-    await refund_reported(tx, order, "REFUSED", refund=refund)
-    order = await in_status(tx, "PAID")
+    order = await create_order_in(tx, "SETTLED")
+    await report_refund_event(tx, order, "SUCCEEDED", minor=300, ref="rf_made")
+    refund = await report_refund(tx, await create_refund(tx, order, "2.00"), "SUCCEEDED")
+    await report_refund_event(tx, order, "REFUSED", refund=refund)
+    order = await create_order_in(tx, "PAID")
     for status in ("SUCCEEDED", "REFUSED"):  # all of the order, which is PAID again
-        await refund_reported(tx, order, status, ref="rf_reversed")
+        await report_refund_event(tx, order, status, ref="rf_reversed")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,12 +13,14 @@ from support.world import NOW
 
 async def _business(db: Db) -> list[str]:
     """Settle one order, and refund a part of another one later; in two currencies."""
-    first = await db.run(lambda tx: world.in_status(tx, "SETTLED"))
+    first = await db.run(lambda tx: world.create_order_in(tx, "SETTLED"))
     await db.run(lambda tx: rates.put(tx, "JPY", "USD", Decimal("0.0065"), NOW - 1))
-    second = await db.run(lambda tx: world.opened(tx, "1000", "JPY", settlement_currency="JPY"))
-    second = await db.run(lambda tx: world.paid(tx, second, NOW + 10))
-    refund = await db.run(lambda tx: world.refunded(tx, second, "300", NOW + 20))
-    await db.run(lambda tx: world.refund_said(tx, refund, "SUCCEEDED", NOW + 30))
+    second = await db.run(
+        lambda tx: world.create_order(tx, "1000", "JPY", settlement_currency="JPY")
+    )
+    second = await db.run(lambda tx: world.pay_order(tx, second, NOW + 10))
+    refund = await db.run(lambda tx: world.create_refund(tx, second, "300", NOW + 20))
+    await db.run(lambda tx: world.report_refund(tx, refund, "SUCCEEDED", NOW + 30))
     return [first.merchant_id, second.merchant_id]
 
 

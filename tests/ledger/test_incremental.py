@@ -27,12 +27,12 @@ from support.waits import waits
 
 async def _business(db: Db) -> str:
     """Two payments of one merchant: four entries."""
-    order = await db.run(lambda tx: world.in_status(tx, "PAID", platform_fee_rate="0.04"))
-    mug = await db.run(lambda tx: world.product(tx, order.merchant_id, "5.00"))
-    session = await db.run(lambda tx: world.session(tx, order.merchant_id, mug.id))
+    order = await db.run(lambda tx: world.create_order_in(tx, "PAID", platform_fee_rate="0.04"))
+    mug = await db.run(lambda tx: world.create_product(tx, order.merchant_id, "5.00"))
+    session = await db.run(lambda tx: world.create_session(tx, order.merchant_id, mug.id))
     async with db.connection() as tx:
         second = await world.orders.find(tx, order.merchant_id, session.order_id)
-    await db.run(lambda tx: world.paid(tx, second))
+    await db.run(lambda tx: world.pay_order(tx, second))
     return order.merchant_id
 
 
@@ -45,8 +45,8 @@ async def _gauges(db: Db) -> tuple[float, float]:
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 50])
 async def test_a_pass_in_steps_of_any_size(db: Db, limit: int) -> None:
     await _business(db)
-    await db.run(lambda tx: world.in_status(tx, "REFUNDED"))
-    await db.run(world.merchant)
+    await db.run(lambda tx: world.create_order_in(tx, "REFUNDED"))
+    await db.run(world.create_merchant)
     checked = sum([await scheduler.IncrementalCheck(db).turn(limit) for _ in range(20)])
     assert checked == 8
     assert await _gauges(db) == (0, 8)
@@ -143,7 +143,7 @@ async def test_repaired_books_are_consistent(repaired_db: Db) -> None:
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 50])
 async def test_each_entry_is_checked_wherever_a_range_ends(tx: Tx, limit: int) -> None:
-    order = await world.in_status(tx, "REFUNDED", platform_fee_rate="0.04")
+    order = await world.create_order_in(tx, "REFUNDED", platform_fee_rate="0.04")
     key = (order.merchant_id, order.settled_currency)
     await tx.execute("set local session_replication_role = replica")
     await tx.execute("alter table entries drop constraint entries_keep_rules")
@@ -220,7 +220,7 @@ async def _overdue(db: Db, days: int) -> int:
 
 
 async def test_a_disputed_order_without_its_dispute_is_reported(damaged_db: Db) -> None:
-    order = await damaged_db.run(lambda tx: world.in_status(tx, "DISPUTED"))
+    order = await damaged_db.run(lambda tx: world.create_order_in(tx, "DISPUTED"))
     async with damaged_db.connection() as tx:
         dispute_id = await tx.fetchval("select id from disputes")
     await _execute(damaged_db, "delete from disputes where merchant_id = $1", order.merchant_id)
@@ -472,8 +472,8 @@ async def test_two_workers_at_once_count_once(db: Db) -> None:
 
 async def _remove_order(db: Db, status: str | None) -> world.Order:
     """Make an order that is CREATING while nobody will ask about it, as a defect might."""
-    order = await db.run(world.opened)
-    attempt = await db.run(lambda tx: world.submitted(tx, order))
+    order = await db.run(world.create_order)
+    attempt = await db.run(lambda tx: world.submit_attempt(tx, order))
     async with db.connection() as tx:
         await tx.execute(
             "update payment_attempts set check_at = null, status = coalesce($2, status)"
@@ -505,10 +505,10 @@ async def test_every_order_is_checked(db: Db, status: str | None, after: str) ->
 
 
 async def test_another_amount_is_queried_again(db: Db) -> None:
-    order = await db.run(world.opened)
-    attempt = await db.run(lambda tx: world.submitted(tx, order))
+    order = await db.run(world.create_order)
+    attempt = await db.run(lambda tx: world.submit_attempt(tx, order))
     wrong = world.Money(5, "USD")
-    await db.run(lambda tx: world.said(tx, attempt, "SUCCEEDED", amount=wrong))
+    await db.run(lambda tx: world.report_payment(tx, attempt, "SUCCEEDED", amount=wrong))
     assert await jobs.find_forgotten(db, world.NOW + jobs.STUCK_MS) == 1
     async with db.connection() as tx:
         assert (
@@ -525,9 +525,9 @@ async def test_another_amount_is_queried_again(db: Db) -> None:
 
 
 async def test_the_gauges_count_only_what_is_due(db: Db) -> None:
-    order = await db.run(lambda tx: world.in_status(tx, "PAID"))
-    attempts = [await db.run(lambda tx: world.in_status(tx, "CREATING")) for _ in range(2)]
-    refunds = [await db.run(lambda tx: world.refunded(tx, order, "1.00")) for _ in range(2)]
+    order = await db.run(lambda tx: world.create_order_in(tx, "PAID"))
+    attempts = [await db.run(lambda tx: world.create_order_in(tx, "CREATING")) for _ in range(2)]
+    refunds = [await db.run(lambda tx: world.create_refund(tx, order, "1.00")) for _ in range(2)]
     async with db.connection() as tx:
         for table, rows in (("payment_attempts", attempts), ("refunds", refunds)):
             column, key = (
@@ -546,8 +546,8 @@ async def test_the_gauges_count_only_what_is_due(db: Db) -> None:
 
 
 async def test_books_of_several_times_are_consistent(db: Db) -> None:
-    order = await db.run(lambda tx: world.in_status(tx, "PAID"))
-    await db.run(lambda tx: world.settled(tx, order, world.NOW + world.HOUR))
+    order = await db.run(lambda tx: world.create_order_in(tx, "PAID"))
+    await db.run(lambda tx: world.settle_order(tx, order, world.NOW + world.HOUR))
     async with db.connection() as tx:
         assert await tx.fetchval("select count(distinct created_at) from entries") == 2
         await assert_books(tx)

@@ -16,7 +16,7 @@ from opentill.ledger.postings import ACCOUNTS, MERCHANT_ACCOUNTS, Type
 from opentill.ledger.statement import LineOut
 from support.books import ledger_violations
 from support.transactions import rolled_back
-from support.world import NOW, dump, entries, in_status, merchant
+from support.world import NOW, create_merchant, create_order_in, dump, entries
 
 MOVES = [
     (kind, source, target)
@@ -57,7 +57,7 @@ async def fund(tx: Tx, merchant_id: str) -> None:
 
 @pytest.mark.parametrize("posting", POSTINGS, ids=lambda p: f"{p.type}-{p.source}-{p.target}")
 async def test_each_movement_of_the_table_can_be_posted(tx: Tx, posting) -> None:
-    shop = await merchant(tx)
+    shop = await create_merchant(tx)
     await fund(tx, shop.id)
     before = await ledger.find_balance(tx, shop.id, "USD")
     after = await ledger.post(
@@ -85,7 +85,7 @@ def test_the_table_has_every_type_once() -> None:
 
 
 async def test_no_other_movement_can_be_posted(tx: Tx) -> None:
-    shop = await merchant(tx)
+    shop = await create_merchant(tx)
     before = await dump(tx)
     for kind, source, target in UNKNOWN:
         with pytest.raises(KeyError):
@@ -102,7 +102,7 @@ INSERT = """
 
 
 async def test_the_database_refuses_every_other_movement_too(tx: Tx) -> None:
-    shop = await merchant(tx)
+    shop = await create_merchant(tx)
     await fund(tx, shop.id)
     await tx.execute("set local session_replication_role = replica")  # only the constraints
     numbers = itertools.count(10)
@@ -125,7 +125,7 @@ async def test_the_database_refuses_every_other_movement_too(tx: Tx) -> None:
 
 @pytest.mark.parametrize("amount", [0, -1])
 async def test_amounts_are_positive(tx: Tx, amount) -> None:
-    shop = await merchant(tx)
+    shop = await create_merchant(tx)
     with pytest.raises(ValueError, match="positive"):
         await ledger.post(
             tx, shop.id, "USD", [move("ADMIN_RECHARGE", "bank", "available", amount)], NOW
@@ -138,7 +138,7 @@ async def test_posting_nothing_is_a_defect(tx: Tx) -> None:
 
 
 async def test_frozen_and_reserved_money_never_goes_below_zero(tx: Tx) -> None:
-    shop = await merchant(tx)
+    shop = await create_merchant(tx)
     await fund(tx, shop.id)
     before = await dump(tx)
     for kind, source, target in (
@@ -153,7 +153,7 @@ async def test_frozen_and_reserved_money_never_goes_below_zero(tx: Tx) -> None:
 
 
 async def test_each_movement_of_a_cause_is_posted_once(tx: Tx) -> None:
-    shop = await merchant(tx)
+    shop = await create_merchant(tx)
     await fund(tx, shop.id)
     before = await dump(tx)
     with pytest.raises(asyncpg.UniqueViolationError) as refused:
@@ -165,7 +165,7 @@ async def test_each_movement_of_a_cause_is_posted_once(tx: Tx) -> None:
 
 
 async def test_numbers_times_and_balances_stay_in_order_when_the_clock_goes_back(tx: Tx) -> None:
-    shop = await merchant(tx)
+    shop = await create_merchant(tx)
     times = (NOW, NOW + 50, NOW - 90_000, NOW + 50, 0, NOW + 51)
     for at, number in zip(times, itertools.count(), strict=False):
         batch = [
@@ -187,7 +187,7 @@ async def test_numbers_times_and_balances_stay_in_order_when_the_clock_goes_back
 
 
 async def test_each_currency_has_its_own_entry_numbers(tx: Tx) -> None:
-    shop = await merchant(tx)
+    shop = await create_merchant(tx)
     for currency in ("USD", "JPY", "KWD"):
         first = move("ADMIN_RECHARGE", "bank", "available", 10, currency)
         balance = await ledger.post(tx, shop.id, currency, [first], NOW)
@@ -202,7 +202,7 @@ async def test_each_currency_has_its_own_entry_numbers(tx: Tx) -> None:
     "delete from order_history",
 ])  # fmt: skip
 async def test_entries_and_history_are_final(tx: Tx, statement) -> None:
-    order = await in_status(tx, "PAID")
+    order = await create_order_in(tx, "PAID")
     await tx.execute("set constraints all immediate")
     with pytest.raises(asyncpg.IntegrityConstraintViolationError):
         async with tx.transaction():
@@ -211,7 +211,7 @@ async def test_entries_and_history_are_final(tx: Tx, statement) -> None:
 
 
 async def test_posting_to_many_books_at_once_equals_posting_one_by_one(tx: Tx) -> None:
-    shops = [(await merchant(tx)).id for _ in range(2)]
+    shops = [(await create_merchant(tx)).id for _ in range(2)]
     books = {
         (shop, currency): [
             move("PAYMENT", "gateway", "pending", 1000 * number),

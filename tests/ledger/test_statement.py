@@ -21,14 +21,16 @@ from support.world import DAY, NOW
 
 async def _business(db: Db) -> str:
     """A payment, a refund of a part a day later, another payment two days later."""
-    order = await db.run(lambda tx: world.in_status(tx, "PAID", platform_fee_rate="0.04"))
-    refund = await db.run(lambda tx: world.refunded(tx, order, "2.00", NOW + DAY))
-    await db.run(lambda tx: world.refund_said(tx, refund, "SUCCEEDED", NOW + DAY))
-    mug = await db.run(lambda tx: world.product(tx, order.merchant_id, "5.00"))
-    session = await db.run(lambda tx: world.session(tx, order.merchant_id, mug.id, NOW + 2 * DAY))
+    order = await db.run(lambda tx: world.create_order_in(tx, "PAID", platform_fee_rate="0.04"))
+    refund = await db.run(lambda tx: world.create_refund(tx, order, "2.00", NOW + DAY))
+    await db.run(lambda tx: world.report_refund(tx, refund, "SUCCEEDED", NOW + DAY))
+    mug = await db.run(lambda tx: world.create_product(tx, order.merchant_id, "5.00"))
+    session = await db.run(
+        lambda tx: world.create_session(tx, order.merchant_id, mug.id, NOW + 2 * DAY)
+    )
     async with db.connection() as tx:
         second = await world.orders.find(tx, order.merchant_id, session.order_id)
-    await db.run(lambda tx: world.paid(tx, second, NOW + 2 * DAY))
+    await db.run(lambda tx: world.pay_order(tx, second, NOW + 2 * DAY))
     return order.merchant_id
 
 
@@ -81,7 +83,7 @@ async def test_a_range_begins_where_the_previous_one_ended(
 
 
 async def test_a_merchant_without_movements_has_an_empty_statement(db: Db) -> None:
-    merchant = await db.run(world.merchant)
+    merchant = await db.run(world.create_merchant)
     text = await _text(db, merchant.id)
     assert text == ",".join(statement.COLUMNS) + "\r\n"
 

@@ -104,8 +104,8 @@ def test_totals_and_pages_are_those_of_a_full_count(
     each_rolled_back: Each, changes, within, status, by_product: bool, size: int, near: int
 ) -> None:
     async def check(tx: Tx) -> None:
-        order = await world.opened(tx)
-        other = await world.product(tx, order.merchant_id)
+        order = await world.create_order(tx)
+        other = await world.create_product(tx, order.merchant_id)
         await apply_changes(tx, order, changes, [order.product_id, other.id])
         product = other.id if by_product else None
         rows = paginator(tx, order, product, status, near)
@@ -143,7 +143,7 @@ async def test_totals_are_exact_with_concurrent_writers(module_database_url: str
     db = await Db.connect(module_database_url, 10, acquire_timeout_s=20)
     try:
         async with db.transaction() as tx:
-            order = await world.opened(tx)
+            order = await world.create_order(tx)
         busy = True
         rng = random.Random(5)
 
@@ -198,20 +198,20 @@ async def test_totals_are_exact_with_concurrent_writers(module_database_url: str
 async def _sell(tx: Tx, like: Order, rng: random.Random) -> None:
     """Open one more session of a product, and pay most of them."""
     at = START + rng.randrange(3 * DAY_MS)
-    checkout = await world.session(tx, like.merchant_id, like.product_id, at)
+    checkout = await world.create_session(tx, like.merchant_id, like.product_id, at)
     if rng.random() < 0.6:
         order = await world.orders.find(tx, like.merchant_id, checkout.order_id)
-        await world.paid(tx, order, START + 4 * DAY_MS)
+        await world.pay_order(tx, order, START + 4 * DAY_MS)
 
 
 async def test_few_changes_are_not_rolled_up(module_database_url: str) -> None:
     db = await Db.connect(module_database_url, 2, acquire_timeout_s=20)
     try:
         async with db.transaction() as tx:
-            await world.opened(tx)
+            await world.create_order(tx)
         await roll_up(db, at_least=1)
         async with db.transaction() as tx:
-            order = await world.opened(tx)
+            order = await world.create_order(tx)
         assert await roll_up(db, at_least=2) == 0
         assert await roll_up(db, at_least=1) == 1
         async with db.connection() as tx:
@@ -238,7 +238,7 @@ async def test_the_integrity_check_finds_a_wrong_total(
     rollback_database_url: str, statement: str
 ) -> None:
     async with rolled_back(rollback_database_url) as tx:
-        order = await world.in_status(tx, "PAID")
+        order = await world.create_order_in(tx, "PAID")
         await service.queries.ROLL.get(tx, merchant_id=order.merchant_id, limit=1)
         await assert_books(tx)
         await tx.execute(statement)
@@ -247,7 +247,7 @@ async def test_the_integrity_check_finds_a_wrong_total(
 
 
 async def test_each_merchant_with_changed_lists_is_returned_once(tx: Tx) -> None:
-    shops = sorted([(await world.in_status(tx, "PAID")).merchant_id for _ in range(3)])
+    shops = sorted([(await world.create_order_in(tx, "PAID")).merchant_id for _ in range(3)])
     before = min(shops[0], "mer_0")
     everybody = await totals_queries.CHANGED.all(tx, after=before, limit=100, most=1000)
     named = [one.merchant_id for one in everybody]

@@ -13,7 +13,7 @@ from opentill.people import Login, lost_factors, passkeys, queries, second_facto
 from opentill.people.model import HOUR_MS, digest
 from support import world
 from support.mailing import settings_of
-from support.people import TESTER, address
+from support.people import TESTER, new_address
 
 NOW = world.NOW
 SETTINGS = settings_of("smtp://mail.test")
@@ -23,7 +23,7 @@ KEY = SETTINGS.secret_key
 async def _person(tx: Tx, role: people.StaffRole | None = None) -> Login:
     """Make a person, of the staff or of nobody, who is logged in."""
     person = people.Person(
-        id=new_id("per"), email=address(), name="Ann", password="$argon2id$x", totp_secret=None,
+        id=new_id("per"), email=new_address(), name="Ann", password="$argon2id$x", totp_secret=None,
         totp_pending=None, totp_period=0, created_at=NOW, updated_at=NOW, language="en",
     )  # fmt: skip
     await queries.INSERT_PERSON.run(tx, person)
@@ -70,7 +70,7 @@ async def test_changes_of_an_account_are_mailed_to_its_person(
     monkeypatch.setattr(second_factor, "now_ms", lambda: NOW)
     await jobs.find_start(db, NOW)
     ann = await db.run(_person)
-    shop = (await db.run(world.merchant)).id
+    shop = (await db.run(world.create_merchant)).id
 
     async def change(tx: Tx) -> None:
         await queries.SET_MEMBER.run(

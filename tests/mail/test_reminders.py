@@ -58,7 +58,7 @@ async def test_what_needs_a_second_person_is_mailed_once_and_not_to_who_asked(db
         await _staff(tx, "support")
         return admin
 
-    shop = (await db.run(world.merchant)).id
+    shop = (await db.run(world.create_merchant)).id
     admin = await db.run(prepare)
     await db.run(lambda tx: ask(tx, "before", "root", NOW - 1))
     assert (
@@ -84,8 +84,8 @@ async def disputed(db: Db) -> Order:
     async def work(tx: Tx) -> Order:
         await _staff(tx, "admin", "zh-Hant")
         await _staff(tx, "auditor")
-        order = await world.in_status(tx, "PAID")
-        await world.dispute_said(tx, order, "OPENED", respond_by=NOW + 10 * DAY_MS)
+        order = await world.create_order_in(tx, "PAID")
+        await world.report_dispute(tx, order, "OPENED", respond_by=NOW + 10 * DAY_MS)
         member, shop = await _person(tx, "s"), order.merchant_id
         await people_queries.SET_MEMBER.run(
             tx, merchant_id=shop, person_id=member, role="support", now=NOW
@@ -134,7 +134,7 @@ async def test_who_has_responded_is_not_reminded_nor_anybody_of_what_is_decided(
         lambda tx: disputes.add_note(tx, *ids, "And more.", "s", NOW + 1, by_merchant=True)
     )
     assert await _at(db, -7) == 1
-    await db.run(lambda tx: world.dispute_said(tx, disputed, "WON"))
+    await db.run(lambda tx: world.report_dispute(tx, disputed, "WON"))
     assert await _at(db, -9) == 0
 
 

@@ -19,7 +19,7 @@ from opentill.web import refund_failures
 from opentill.web.language import Localizer
 from opentill.web.translations import translate
 from support.mailing import settings_of
-from support.world import NOW, merchant
+from support.world import NOW, create_merchant
 
 USD: Final = (999, "USD")
 OF_ORDER: Final = {
@@ -177,7 +177,7 @@ HOSTILE: Final = "Evil\r\nBcc: victim@example.com\r\n\r\n<script>alert(1)</scrip
 
 
 async def test_names_and_texts_of_others_begin_no_header_and_no_markup(tx: Tx) -> None:
-    plain_shop = await merchant(tx)
+    plain_shop = await create_merchant(tx)
     shop = msgspec.structs.replace(
         plain_shop, name=HOSTILE, support_email="help@b\u00fccher.example"
     )
@@ -252,7 +252,7 @@ def _encoded(recipient: str, support_email: str | None, shop: Any) -> EmailMessa
 async def test_a_reply_address_that_is_not_ascii_keeps_no_mail_from_other_customers(
     tx: Tx, recipient: str, reply_to: str | None
 ) -> None:
-    read = _encoded(recipient, "\u5e2e\u52a9@example.com", await merchant(tx))
+    read = _encoded(recipient, "\u5e2e\u52a9@example.com", await create_merchant(tx))
     assert read["To"].addresses[0].username == recipient.partition("@")[0]
     replies = read["Reply-To"].addresses if reply_to else ()
     assert [f"{one.username}@{one.domain}" for one in replies] == ([reply_to] if reply_to else [])

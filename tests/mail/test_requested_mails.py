@@ -20,7 +20,7 @@ from opentill.people.model import LINK_MS
 from opentill.web.translations import translate
 from support import world
 from support.mailing import settings_of
-from support.people import TESTER, address
+from support.people import TESTER, new_address
 
 NOW = world.NOW
 SETTINGS = settings_of("smtp://mail.test")
@@ -29,7 +29,7 @@ MINUTE_MS = 60_000
 
 async def _person(tx: Tx) -> str:
     person = people.Person(
-        id=new_id("per"), email=address(), name="Ann", password="$argon2id$x", totp_secret=None,
+        id=new_id("per"), email=new_address(), name="Ann", password="$argon2id$x", totp_secret=None,
         totp_pending=None, totp_period=0, created_at=NOW, updated_at=NOW,
     )  # fmt: skip
     await queries.INSERT_PERSON.run(tx, person)
@@ -63,7 +63,7 @@ async def test_a_link_that_was_made_by_hand_works_whoever_asks_for_another(db: D
 
 async def test_whoever_asks_how_often_an_address_gets_a_link_each_twelve_minutes(db: Db) -> None:
     """Nobody can use up what the account's person needs a moment later."""
-    known_email, unknown = await db.run(_person), address()
+    known_email, unknown = await db.run(_person), new_address()
     start = NOW // HOUR_MS * HOUR_MS
     for minute in range(60):
         for email in (known_email, known_email, unknown):
@@ -76,8 +76,8 @@ async def test_whoever_asks_how_often_an_address_gets_a_link_each_twelve_minutes
 
 async def _merchant_and_person(db: Db) -> tuple[str, Actor]:
     async def make(tx: Tx) -> tuple[str, Actor]:
-        merchant = await world.merchant(tx)
-        return merchant.id, Actor(people.named(address(), new_id("per")), "for a test")
+        merchant = await world.create_merchant(tx)
+        return merchant.id, Actor(people.named(new_address(), new_id("per")), "for a test")
 
     return await db.run(make)
 
@@ -112,23 +112,23 @@ async def test_a_person_and_a_merchant_invite_so_many_in_a_day_and_no_more(db: D
     merchant_id, eve = await _merchant_and_person(db)
     elsewhere, mallory = await _merchant_and_person(db)
     for number in range(INVITATIONS_PER_DAY):
-        await _invite(db, merchant_id, eve, address(), NOW + number)
+        await _invite(db, merchant_id, eve, new_address(), NOW + number)
     for place in (merchant_id, elsewhere, None):  # the person, wherever they invite
         with pytest.raises(mail.TooManyInvitations) as refused:
-            await _invite(db, place, eve, address(), NOW + 99)
+            await _invite(db, place, eve, new_address(), NOW + 99)
         assert "a person may invite 50 times in 24 hours, and a merchant 200 times" in str(
             refused.value.reason
         )
         assert 0 < refused.value.retry_after_s <= 24 * 3600
-    assert await _invite(db, merchant_id, mallory, address(), NOW + 99)
-    assert await _invite(db, elsewhere, mallory, address(), NOW + 99)
-    assert await _invite(db, merchant_id, TESTER, address(), NOW + 99) is True  # nobody's login
-    assert await _invite(db, merchant_id, eve, address(), NOW + 99, has_applied=True)
+    assert await _invite(db, merchant_id, mallory, new_address(), NOW + 99)
+    assert await _invite(db, elsewhere, mallory, new_address(), NOW + 99)
+    assert await _invite(db, merchant_id, TESTER, new_address(), NOW + 99) is True  # nobody's login
+    assert await _invite(db, merchant_id, eve, new_address(), NOW + 99, has_applied=True)
     async with db.connection() as tx:
         await rate_limits.prune(tx, NOW + 23 * HOUR_MS)
     with pytest.raises(mail.TooManyInvitations):
-        await _invite(db, merchant_id, eve, address(), NOW + 23 * HOUR_MS)
-    assert await _invite(db, merchant_id, eve, address(), NOW + 24 * HOUR_MS + 99)
+        await _invite(db, merchant_id, eve, new_address(), NOW + 23 * HOUR_MS)
+    assert await _invite(db, merchant_id, eve, new_address(), NOW + 24 * HOUR_MS + 99)
 
 
 async def test_the_persons_of_a_merchant_invite_so_many_in_a_day_together(
@@ -138,11 +138,11 @@ async def test_the_persons_of_a_merchant_invite_so_many_in_a_day_together(
     merchant_id, _ = await _merchant_and_person(db)
     for number in range(3):
         _, member = await _merchant_and_person(db)
-        await _invite(db, merchant_id, member, address(), NOW + number)
+        await _invite(db, merchant_id, member, new_address(), NOW + number)
     elsewhere, last = await _merchant_and_person(db)
     with pytest.raises(mail.TooManyInvitations):
-        await _invite(db, merchant_id, last, address(), NOW + 9)
-    assert await _invite(db, elsewhere, last, address(), NOW + 9)
+        await _invite(db, merchant_id, last, new_address(), NOW + 9)
+    assert await _invite(db, elsewhere, last, new_address(), NOW + 9)
 
 
 @pytest.mark.parametrize("language", ["en", "zh-Hans", "zh-Hant"])
@@ -152,9 +152,9 @@ async def test_an_invitation_says_in_its_subject_nothing_that_the_inviter_has_wr
     lure = "Your account is locked, call +1 900 555"
 
     async def make(tx: Tx) -> str:
-        return (await world.merchant(tx, name=lure)).id
+        return (await world.create_merchant(tx, name=lure)).id
 
-    merchant_id, invited = await db.run(make), address()
+    merchant_id, invited = await db.run(make), new_address()
     invitation = mail.NewInvitation(
         email=invited, by=lure, language=language, merchant_id=merchant_id, role="viewer"
     )

@@ -25,7 +25,7 @@ async def _pay(tx: Tx, order: Order, locale: str) -> Order:
     locked = await orders.lock(tx, order.merchant_id, order.id)
     payer = Payer(email="ann@example.com", name="Ann", ip="192.0.2.7", locale=locale)
     attempt = await orders.start_attempt(tx, locked, "sandbox", "CREDIT_CARD", payer, NOW)
-    await world.said(
+    await world.report_payment(
         tx, attempt, "SUCCEEDED", NOW, amount=Money(order.amount_minor, order.currency)
     )
     return await orders.find(tx, order.merchant_id, order.id)
@@ -33,11 +33,11 @@ async def _pay(tx: Tx, order: Order, locale: str) -> Order:
 
 async def _refund(db: Db, locale: str = "en") -> tuple[Order, Refund]:
     """Pay an order and refund 1.00 of it, and read the events for mail."""
-    order = await db.run(world.opened)
+    order = await db.run(world.create_order)
     await jobs.queue_event_mails(db, SETTINGS, NOW)
     paid = await db.run(lambda tx: _pay(tx, order, locale))
-    refund = await db.run(lambda tx: world.refunded(tx, paid, "1.00"))
-    await db.run(lambda tx: world.refund_said(tx, refund, "SUCCEEDED"))
+    refund = await db.run(lambda tx: world.create_refund(tx, paid, "1.00"))
+    await db.run(lambda tx: world.report_refund(tx, refund, "SUCCEEDED"))
     return paid, refund
 
 
@@ -128,8 +128,8 @@ async def test_a_merchant_that_sends_no_mails_of_refunds_sends_none_of_their_fai
 
 async def test_only_the_refund_that_came_back_is_told(db: Db) -> None:
     paid, refund = await _refund(db)
-    other = await db.run(lambda tx: world.refunded(tx, paid, "1.00"))
-    await db.run(lambda tx: world.refund_said(tx, other, "SUCCEEDED"))
+    other = await db.run(lambda tx: world.create_refund(tx, paid, "1.00"))
+    await db.run(lambda tx: world.report_refund(tx, other, "SUCCEEDED"))
     await jobs.queue_event_mails(db, SETTINGS, NOW)
     await _end_mails(db, "SENT")
     await _reverse(db, other)

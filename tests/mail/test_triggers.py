@@ -38,14 +38,14 @@ async def _queue_mails(db: Db, now: int = NOW) -> int:
 
 
 async def _open(db: Db, **what: Any) -> Order:
-    return await db.run(lambda tx: world.opened(tx, **what))
+    return await db.run(lambda tx: world.create_order(tx, **what))
 
 
 async def _pay(tx: Tx, order: Order, locale: str = "en", now: int = NOW) -> Order:
     locked = await orders.lock(tx, order.merchant_id, order.id)
     payer = Payer(email="ann@example.com", name="Ann", ip="192.0.2.7", locale=locale)
     attempt = await orders.start_attempt(tx, locked, "sandbox", "CREDIT_CARD", payer, now)
-    await world.said(
+    await world.report_payment(
         tx, attempt, "SUCCEEDED", now, amount=Money(order.amount_minor, order.currency)
     )
     return await orders.find(tx, order.merchant_id, order.id)
@@ -106,8 +106,8 @@ async def test_a_merchant_turns_off_what_its_customers_get(db: Db) -> None:
     )
     for each_order in (order, other):
         paid = await db.run(lambda tx, each_order=each_order: _pay(tx, each_order))
-        refund = await db.run(lambda tx, paid=paid: world.refunded(tx, paid, "1.00"))
-        await db.run(lambda tx, refund=refund: world.refund_said(tx, refund, "SUCCEEDED"))
+        refund = await db.run(lambda tx, paid=paid: world.create_refund(tx, paid, "1.00"))
+        await db.run(lambda tx, refund=refund: world.report_refund(tx, refund, "SUCCEEDED"))
     await _queue_mails(db)
     async with db.connection() as tx:
         mails = await _mails(tx)
@@ -128,7 +128,7 @@ async def test_members_hear_of_disputes_keys_and_accounts_by_their_role(db: Db) 
     await db.run(prepare)
     await _queue_mails(db)
     paid = await db.run(lambda tx: _pay(tx, order))
-    await db.run(lambda tx: world.dispute_said(tx, paid, "OPENED", respond_by=NOW + HOUR_MS))
+    await db.run(lambda tx: world.report_dispute(tx, paid, "OPENED", respond_by=NOW + HOUR_MS))
     await db.run(lambda tx: merchants.create_key(tx, shop, "production", NOW, actor=TESTER))
     await _change_endpoint(db, shop)
     rule = payouts.HoldRule(SETTINGS.secret_key, 3)
@@ -175,8 +175,8 @@ async def test_members_hear_of_refunds_that_are_reversed_or_made_at_the_provider
         await db.run(
             lambda tx, report=report: refunds.apply_report(tx, shop, report, NOW, gateway="sandbox")
         )
-    refund = await db.run(lambda tx: world.refunded(tx, paid, "1.00"))
-    await db.run(lambda tx: world.refund_said(tx, refund, "REFUSED"))  # nobody is written to
+    refund = await db.run(lambda tx: world.create_refund(tx, paid, "1.00"))
+    await db.run(lambda tx: world.report_refund(tx, refund, "REFUSED"))  # nobody is written to
     for _ in range(2):
         await _queue_mails(db)
     async with db.connection() as tx:
@@ -262,7 +262,7 @@ async def test_a_digest_comes_once_in_the_morning_of_the_merchants_zone(db: Db) 
 
 async def test_a_digest_has_all_of_its_day_or_waits_for_it(db: Db) -> None:
     async def prepare(tx: Tx) -> str:
-        order = await world.in_status(tx, "PAID")
+        order = await world.create_order_in(tx, "PAID")
         await _member(tx, order.merchant_id, "owner", "owner@example.com")
         switches = {"receipts": True, "refunds": True, "digest": True}
         await mail.change_preferences(tx, order.merchant_id, switches, "en", NOW, actor=TESTER)
@@ -289,7 +289,7 @@ async def test_a_digest_has_all_of_its_day_or_waits_for_it(db: Db) -> None:
 
 async def test_members_of_a_closed_merchant_get_no_mail_any_more(db: Db) -> None:
     async def prepare(tx: Tx) -> str:
-        shop = (await world.merchant(tx)).id
+        shop = (await world.create_merchant(tx)).id
         await _member(tx, shop, "owner", "owner@example.com")
         switches = {"receipts": True, "refunds": True, "digest": True}
         await mail.change_preferences(tx, shop, switches, "en", NOW, actor=TESTER)
@@ -392,8 +392,8 @@ async def test_an_event_that_no_mail_can_be_made_of_is_put_aside_and_all_others_
     async with db.connection() as tx:
         spoil = "update events set body = replace(body, 'order_id', 'ann@example.com') where {}"
         await tx.execute(spoil.format("merchant_id = $1 and type = 'order.paid'"), bad.merchant_id)
-    refund = await db.run(lambda tx: world.refunded(tx, paid, "1.00"))
-    await db.run(lambda tx: world.refund_said(tx, refund, "SUCCEEDED"))
+    refund = await db.run(lambda tx: world.create_refund(tx, paid, "1.00"))
+    await db.run(lambda tx: world.report_refund(tx, refund, "SUCCEEDED"))
     assert await _queue_mails(db) == 2
     assert await _queue_mails(db) == 0
     async with db.connection() as tx:

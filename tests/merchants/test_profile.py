@@ -61,7 +61,7 @@ def test_an_invalid_profile_field_is_refused(field: str, text: str) -> None:
 
 
 async def test_a_change_from_a_stale_version_is_refused(tx: Tx) -> None:
-    shop = await world.merchant(tx)
+    shop = await world.create_merchant(tx)
     seen = merchants.version_of(shop)
     changes = {"accent_color": "#112233", "time_zone": "Asia/Tokyo"}
     for _ in range(2):  # the repetition has no effect
@@ -132,7 +132,7 @@ def test_a_logo_is_recognised_by_its_content(content: bytes, expected: object) -
 
 
 async def test_a_logo_replaces_the_one_that_the_caller_saw(tx: Tx) -> None:
-    shop, other = await world.merchant(tx), png(color=b"\xff\0\0")
+    shop, other = await world.create_merchant(tx), png(color=b"\xff\0\0")
     digests = [hashlib.sha256(one).hexdigest() for one in (PICTURE, other)]
     for _ in range(2):
         await merchants.set_logo(tx, shop.id, PICTURE, world.NOW, actor=ADA, seen="")
@@ -145,7 +145,7 @@ async def test_a_logo_replaces_the_one_that_the_caller_saw(tx: Tx) -> None:
     with pytest.raises(NotFound):
         await merchants.find_logo(tx, shop.id, digests[0])
     with pytest.raises(NotFound):
-        await merchants.find_logo(tx, (await world.merchant(tx)).id, digests[1])
+        await merchants.find_logo(tx, (await world.create_merchant(tx)).id, digests[1])
     for _ in range(2):
         await merchants.remove_logo(tx, shop.id, world.NOW, actor=ADA, seen=digests[1])
     assert (await merchants.find(tx, shop.id)).logo_path is None

@@ -35,7 +35,7 @@ FORM: Final = ApplicationForm(
 async def in_status(tx: Tx, status: str) -> Merchant:
     if status == "APPLIED":
         return await merchants.find(tx, await merchants.apply(tx, FORM, NOW, actor=ANN))
-    merchant = await world.merchant(tx)
+    merchant = await world.create_merchant(tx)
     events = {"ACTIVE": (), "SUSPENDED": ("suspended",), "CLOSED": ("suspended", "closed")}
     for event in events[status]:
         merchant = await merchants.change_status(tx, merchant.id, event, ANN, NOW)  # type: ignore[arg-type]
@@ -61,7 +61,7 @@ async def test_only_the_transitions_of_the_table_are_allowed(tx: Tx, status: str
 
 
 async def test_capabilities_are_read_by_index_from_a_long_history(tx: Tx) -> None:
-    merchant = await world.merchant(tx)
+    merchant = await world.create_merchant(tx)
     off = {"capability": "charge", "on": False, "actor": ANN, "now": NOW}
     await merchants.set_capability(tx, merchant.id, **off)  # type: ignore[arg-type]
     await tx.execute(
@@ -84,7 +84,7 @@ async def test_capabilities_are_read_by_index_from_a_long_history(tx: Tx) -> Non
 
 
 async def test_a_capability_switched_off_stays_off_after_a_suspension(tx: Tx) -> None:
-    merchant = await world.merchant(tx)
+    merchant = await world.create_merchant(tx)
 
     async def switch(capability: Any, *, on: bool, why: str) -> Merchant:
         return await merchants.set_capability(
@@ -112,7 +112,7 @@ async def test_a_capability_switched_off_stays_off_after_a_suspension(tx: Tx) ->
 
 
 async def test_the_history_names_who_did_what_and_why_and_is_immutable(tx: Tx) -> None:
-    merchant = await world.merchant(tx)
+    merchant = await world.create_merchant(tx)
     await merchants.change_status(
         tx, merchant.id, "suspended", ANN, NOW + 1, notes="call from the bank\n7 Nov"
     )
@@ -147,7 +147,7 @@ async def test_the_history_names_who_did_what_and_why_and_is_immutable(tx: Tx) -
     ],
 )
 async def test_reasons_and_notes_are_checked(tx: Tx, actor: Actor, notes: str, field: str) -> None:
-    merchant = await world.merchant(tx)
+    merchant = await world.create_merchant(tx)
     with pytest.raises(Invalid) as refused:
         await merchants.change_status(tx, merchant.id, "suspended", actor, NOW, notes=notes)
     assert refused.value.field == field
@@ -156,7 +156,7 @@ async def test_reasons_and_notes_are_checked(tx: Tx, actor: Actor, notes: str, f
 
 
 async def test_an_operation_without_its_capability_is_refused(tx: Tx) -> None:
-    order = await world.paid(tx, await world.opened(tx))
+    order = await world.pay_order(tx, await world.create_order(tx))
     shop = order.merchant_id
     for capability in CAPABILITIES:
         await merchants.set_capability(tx, shop, capability, on=False, actor=ANN, now=NOW)
@@ -180,8 +180,8 @@ async def test_an_operation_without_its_capability_is_refused(tx: Tx) -> None:
 async def test_a_session_opens_before_a_concurrent_suspension_or_is_refused(
     db: Db,
 ) -> None:
-    merchant = await db.run(world.merchant)
-    mug = await db.run(lambda tx: world.product(tx, merchant.id))
+    merchant = await db.run(world.create_merchant)
+    mug = await db.run(lambda tx: world.create_product(tx, merchant.id))
 
     async def opening(tx: Tx) -> Session:
         return await checkouts.open_session(tx, merchant.id, SessionBody(product_id=mug.id), NOW)
@@ -211,8 +211,8 @@ async def test_a_session_opens_before_a_concurrent_suspension_or_is_refused(
 
 
 async def test_no_session_opens_after_the_commit_of_a_suspension(db: Db, database_url: str) -> None:
-    merchant = await db.run(world.merchant)
-    mug = await db.run(lambda tx: world.product(tx, merchant.id))
+    merchant = await db.run(world.create_merchant)
+    mug = await db.run(lambda tx: world.create_product(tx, merchant.id))
     many, opened, stop = await Db.connect(database_url, 8, acquire_timeout_s=20), 0, False
 
     async def shop() -> None:

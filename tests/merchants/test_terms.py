@@ -9,7 +9,7 @@ from opentill import merchants
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
 from opentill.merchants import fees
-from support.world import NOW, merchant
+from support.world import NOW, create_merchant
 
 CHANGES = (
     # term                    value
@@ -29,7 +29,7 @@ CHANGES = (
 
 @pytest.mark.parametrize(("term", "value"), CHANGES)
 async def test_every_change_of_a_term_creates_a_version(tx: Tx, term, value) -> None:
-    shop = await merchant(tx)
+    shop = await create_merchant(tx)
     new = await merchants.change(
         tx, shop.id, NOW + 5, who="ann", reason=" agreed by phone ", **{term: value}
     )
@@ -45,7 +45,7 @@ async def test_every_change_of_a_term_creates_a_version(tx: Tx, term, value) -> 
 
 
 async def test_a_version_contains_all_terms(tx: Tx) -> None:
-    shop = await merchant(tx)
+    shop = await create_merchant(tx)
     await merchants.change(tx, shop.id, NOW, who="ann", reason="all of it", **dict(CHANGES))
     first, second = await merchants.history(tx, shop.id)
     changed = {"fees" if term == "fee_changes" else term for term, _ in CHANGES}
@@ -57,7 +57,7 @@ async def test_a_version_contains_all_terms(tx: Tx) -> None:
 
 
 async def test_an_unchanged_term_creates_no_version(tx: Tx) -> None:
-    shop = await merchant(tx)
+    shop = await create_merchant(tx)
     same = {"name": "Quay Books", "platform_fee_rate": Decimal("0.0400"), "reserve_days": 180}
     new = await merchants.change(tx, shop.id, NOW, who="ann", reason="a new name", **same)
     assert (new.name, new.terms_version) == ("Quay Books", 1)
@@ -65,7 +65,7 @@ async def test_an_unchanged_term_creates_no_version(tx: Tx) -> None:
 
 
 async def test_versions_cannot_be_changed(tx: Tx) -> None:
-    shop = await merchant(tx)
+    shop = await create_merchant(tx)
     for statement in ("update merchant_terms set who = 'x'", "delete from merchant_terms"):
         with pytest.raises(asyncpg.IntegrityConstraintViolationError):
             async with tx.transaction():
@@ -93,7 +93,7 @@ REFUSED = (
 
 @pytest.mark.parametrize(("terms", "field"), REFUSED)
 async def test_invalid_terms_are_refused(tx: Tx, terms, field) -> None:
-    shop = await merchant(tx)
+    shop = await create_merchant(tx)
     with pytest.raises(Invalid) as refused:
         await merchants.change(tx, shop.id, NOW, **({"who": "ann", "reason": "why"} | terms))
     assert refused.value.field == field
@@ -115,7 +115,7 @@ DEFAULTS = (("USD", 10_000, 1_500), ("JPY", 100, 15), ("KWD", 100_000, 15_000))
 async def test_defaults_are_in_the_settlement_currency(
     tx: Tx, currency, overdraft, dispute_fee
 ) -> None:
-    shop = await merchant(tx, settlement_currency=currency)
+    shop = await create_merchant(tx, settlement_currency=currency)
     assert (shop.overdraft_minor, shop.dispute_fee_minor) == (overdraft, dispute_fee)
 
 
@@ -177,7 +177,7 @@ def test_the_most_specific_row_applies(method, currency, expected) -> None:
 
 
 async def test_the_settlement_currency_cannot_be_changed(tx: Tx) -> None:
-    shop = await merchant(tx, settlement_currency="EUR")
+    shop = await create_merchant(tx, settlement_currency="EUR")
     by = {"who": "ann", "reason": "moved"}
     with pytest.raises(Invalid, match="must stay EUR: the balance is in it"):
         await merchants.change(tx, shop.id, NOW, settlement_currency="USD", **by)

@@ -16,7 +16,7 @@ from opentill.payouts import PayoutRequest
 from opentill.webhooks import EndpointFields, UrlCheck
 from support import world
 from support.api_server import Shop
-from support.people import person
+from support.people import create_person
 from support.world import NOW
 
 ANN = Actor("ann", "as agreed")
@@ -50,12 +50,12 @@ async def test_approving_an_application_invites_the_applicant_as_owner(tx: Tx) -
 
 
 async def test_outstanding_money_and_work_prevent_closing_and_are_named(tx: Tx) -> None:
-    order = await world.paid(tx, await world.opened(tx))
+    order = await world.pay_order(tx, await world.create_order(tx))
     shop = order.merchant_id
-    other = await world.session(tx, shop, order.product_id)
-    await world.submitted(tx, await world.orders.find(tx, shop, other.order_id))
-    await world.session(tx, shop, order.product_id)
-    await world.refunded(tx, order, "1.00")
+    other = await world.create_session(tx, shop, order.product_id)
+    await world.submit_attempt(tx, await world.orders.find(tx, shop, other.order_id))
+    await world.create_session(tx, shop, order.product_id)
+    await world.create_refund(tx, order, "1.00")
     await _suspended(tx, shop)
     with pytest.raises(NotClosable) as refused:
         async with tx.transaction():
@@ -70,8 +70,8 @@ async def test_outstanding_money_and_work_prevent_closing_and_are_named(tx: Tx) 
 
 
 async def test_a_debt_prevents_closing(tx: Tx) -> None:
-    order = await world.settled(tx, await world.paid(tx, await world.opened(tx)))
-    lost = await world.dispute_said(tx, order, "LOST")
+    order = await world.settle_order(tx, await world.pay_order(tx, await world.create_order(tx)))
+    lost = await world.report_dispute(tx, order, "LOST")
     assert lost is not None
     await _suspended(tx, order.merchant_id)
     with pytest.raises(NotClosable, match=r"-15\.40 USD available"):
@@ -81,12 +81,16 @@ async def test_a_debt_prevents_closing(tx: Tx) -> None:
 
 def _recharge(minor: int = 6_000) -> AdjustmentRequest:
     return AdjustmentRequest(
-        kind="recharge", amount_minor=minor, reference=world.fresh(), reason="sent", by="ann"
+        kind="recharge",
+        amount_minor=minor,
+        reference=world.new_reference(),
+        reason="sent",
+        by="ann",
     )
 
 
 async def test_a_request_that_waits_for_approval_prevents_closing(tx: Tx) -> None:
-    shop = (await world.merchant(tx)).id
+    shop = (await world.create_merchant(tx)).id
     paid = await adjustments.request(tx, shop, _recharge(), None, NOW)
     assert paid.status == "DONE"
     request = PayoutRequest(amount_minor=6_000, reference="W", reason="weekly", by="ann")
@@ -102,7 +106,7 @@ async def test_a_request_that_waits_for_approval_prevents_closing(tx: Tx) -> Non
 
 
 async def test_a_request_from_before_closing_can_only_be_rejected(tx: Tx) -> None:
-    shop = (await world.merchant(tx)).id
+    shop = (await world.create_merchant(tx)).id
     before = await adjustments.request(tx, shop, _recharge(), LIMIT, NOW)
     await _suspended(tx, shop)
     await merchants.change_status(tx, shop, "closed", ANN, NOW + 1)  # an older version allowed it
@@ -119,7 +123,7 @@ async def test_a_request_from_before_closing_can_only_be_rejected(tx: Tx) -> Non
 
 @pytest.mark.parametrize("first", ["request", "close"])
 async def test_closing_and_a_concurrent_request_are_serialized(db: Db, first: str) -> None:
-    shop = (await db.run(world.merchant)).id
+    shop = (await db.run(world.create_merchant)).id
     await db.run(lambda tx: _suspended(tx, shop))
 
     async def close(tx: Tx) -> object:
@@ -145,7 +149,10 @@ async def test_closing_and_a_concurrent_request_are_serialized(db: Db, first: st
 
 def test_a_closed_merchant_has_no_access_and_staff_read_its_books(shop: Shop) -> None:
     server, now = shop.api_server, shop.api_server.app.clock()
-    ada, staff = person(server, shop.id, "owner"), person(server, None, staff_role="auditor")
+    ada, staff = (
+        create_person(server, shop.id, "owner"),
+        create_person(server, None, staff_role="auditor"),
+    )
     endpoint, left = shop.endpoint(), shop.session()
     home = f"/dashboard/{shop.id}/"
     assert (ada.get(home).status_code, shop.get("/v1/orders").status_code) == (200, 200)

@@ -22,7 +22,7 @@ async def find_card(tx: Tx, order: Order) -> Card | None:
 
 
 async def pay_with(tx: Tx, order: Order, card: Card | None, *, in_batch: bool) -> None:
-    attempt = await world.submitted(tx, order)
+    attempt = await world.submit_attempt(tx, order)
     outcome = PaymentOutcome(status="SUCCEEDED", card=card)
     if in_batch:
         event = GatewayPaymentEvent(attempt_id=attempt.id, outcome=outcome)
@@ -48,18 +48,18 @@ async def pay_with(tx: Tx, order: Order, card: Card | None, *, in_batch: bool) -
 async def test_only_valid_card_data_is_stored_and_the_payment_counts_anyway(
     tx: Tx, reported: Card | None, stored: Card | None, in_batch: bool
 ) -> None:
-    order = await world.opened(tx)
+    order = await world.create_order(tx)
     await pay_with(tx, order, reported, in_batch=in_batch)
     assert (await orders.find(tx, order.merchant_id, order.id)).status == "PAID"
     assert await find_card(tx, order) == stored
 
 
 async def test_a_later_report_adds_a_missing_card_but_changes_none(tx: Tx) -> None:
-    order = await world.opened(tx)
-    attempt = await world.submitted(tx, order)
+    order = await world.create_order(tx)
+    attempt = await world.submit_attempt(tx, order)
     amount = Money(order.amount_minor, order.currency)
     for card, stored in ((None, None), (VISA, VISA), (Card(brand="jcb", last4="1111"), VISA)):
-        await world.said(tx, attempt, "SUCCEEDED", amount=amount, card=card)
+        await world.report_payment(tx, attempt, "SUCCEEDED", amount=amount, card=card)
         assert await find_card(tx, order) == stored
     assert [row.event for row in await orders.history(tx, order.merchant_id, order.id)] == [
         "opened", "submitted", "confirmed",
@@ -70,8 +70,8 @@ async def test_a_later_report_adds_a_missing_card_but_changes_none(tx: Tx) -> No
 async def test_an_order_is_found_by_its_cards_digits_as_soon_as_it_is_paid(
     tx: Tx, indexed_first: bool
 ) -> None:
-    order = await world.opened(tx, price="4242.00")  # the amount is the same term
-    other = await world.session(tx, order.merchant_id, order.product_id)
+    order = await world.create_order(tx, price="4242.00")  # the amount is the same term
+    other = await world.create_session(tx, order.merchant_id, order.product_id)
     cheap = await orders.find(tx, order.merchant_id, other.order_id)
     if indexed_first:
         await indexing._index(tx, order.merchant_id, 1000, 2)

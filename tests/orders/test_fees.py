@@ -20,16 +20,16 @@ from opentill.refunds.shares import share_of
 from support.books import assert_books
 from support.world import (
     NOW,
+    create_merchant,
+    create_order,
+    create_product,
+    create_refund,
+    create_session,
     entries,
-    merchant,
-    opened,
-    paid,
-    product,
-    refund_said,
-    refunded,
-    said,
-    session,
-    submitted,
+    pay_order,
+    report_payment,
+    report_refund,
+    submit_attempt,
 )
 
 CARD, PAYNOW, BANK = "CREDIT_CARD", "PAYNOW", "BANK_TRANSFER"
@@ -65,8 +65,8 @@ async def traded(tx: Tx) -> None:
 
 
 async def confirm_by(tx: Tx, order: Order, method: str) -> Order:
-    attempt = await submitted(tx, order)
-    await said(tx, attempt, "SUCCEEDED", method=method)
+    attempt = await submit_attempt(tx, order)
+    await report_payment(tx, attempt, "SUCCEEDED", method=method)
     return await orders.find(tx, order.merchant_id, order.id)
 
 
@@ -77,7 +77,7 @@ async def confirm_by(tx: Tx, order: Order, method: str) -> Order:
 async def test_the_payment_method_decides_the_fee(
     tx: Tx, amount, currency, method, rate, fee, net, gross, settled
 ) -> None:
-    order = await opened(tx, amount, currency, fee_changes=SCHEDULE)
+    order = await create_order(tx, amount, currency, fee_changes=SCHEDULE)
     assert order.platform_fee_rate == Decimal("0.04")  # until the method is known
     paid_order = await confirm_by(tx, order, method)
     shown = OrderDetail.from_order(paid_order)
@@ -91,16 +91,16 @@ async def test_the_payment_method_decides_the_fee(
 
 
 async def test_the_method_that_the_gateway_reports_decides_the_fee(tx: Tx) -> None:
-    order = await opened(tx, fee_changes=("PAYNOW=0.01",))
-    attempt = await submitted(tx, order)
+    order = await create_order(tx, fee_changes=("PAYNOW=0.01",))
+    attempt = await submit_attempt(tx, order)
     assert attempt.method == CARD
-    await said(tx, attempt, "SUCCEEDED", method=PAYNOW)
+    await report_payment(tx, attempt, "SUCCEEDED", method=PAYNOW)
     paid_order = await orders.find(tx, order.merchant_id, order.id)
     assert (paid_order.payment_method, paid_order.platform_fee_minor) == (PAYNOW, 10)
 
 
 async def test_a_manual_confirmation_has_the_fee_of_a_bank_transfer(tx: Tx) -> None:
-    order = await opened(tx, fee_changes=("BANK_TRANSFER=0+1.50",))
+    order = await create_order(tx, fee_changes=("BANK_TRANSFER=0+1.50",))
     key = (order.merchant_id, order.id)
     paid_order = await orders.confirm_manually(tx, *key, "ann", "seen", NOW)
     assert (paid_order.platform_fee_rate, paid_order.platform_fee_minor) == (0, 150)
@@ -108,25 +108,25 @@ async def test_a_manual_confirmation_has_the_fee_of_a_bank_transfer(tx: Tx) -> N
 
 
 async def test_a_late_payment_has_the_fee_of_its_method(tx: Tx) -> None:
-    order = await opened(tx, fee_changes=("CREDIT_CARD=0.01",))
-    attempt = await submitted(tx, order)
-    await said(tx, attempt, "REFUSED")
-    await said(tx, attempt, "SUCCEEDED")
+    order = await create_order(tx, fee_changes=("CREDIT_CARD=0.01",))
+    attempt = await submit_attempt(tx, order)
+    await report_payment(tx, attempt, "REFUSED")
+    await report_payment(tx, attempt, "SUCCEEDED")
     paid_order = await orders.find(tx, order.merchant_id, order.id)
     assert (paid_order.status, paid_order.platform_fee_minor) == ("PAID", 10)
 
 
 async def test_an_order_keeps_the_terms_of_its_opening(tx: Tx) -> None:
-    shop = await merchant(tx, fee_changes=("CREDIT_CARD=0.01+0.10",))
-    mug = await product(tx, shop.id)
-    old = (await session(tx, shop.id, mug.id)).order_id
+    shop = await create_merchant(tx, fee_changes=("CREDIT_CARD=0.01+0.10",))
+    mug = await create_product(tx, shop.id)
+    old = (await create_session(tx, shop.id, mug.id)).order_id
     await merchants.change(
         tx, shop.id, NOW, who="ann", reason="new prices", platform_fee_rate=Decimal("0.5"),
         fee_changes=("CREDIT_CARD=0.2", "PAYNOW=0.3"), refund_fee_policy="RETURNED",
         settlement_delay_days=1, settlement_calendar="WEEKDAYS", reserve_rate=Decimal("0.1"),
         reserve_days=9, dispute_fee_minor=1,
     )  # fmt: skip
-    new = (await session(tx, shop.id, mug.id)).order_id
+    new = (await create_session(tx, shop.id, mug.id)).order_id
     before = await confirm_by(tx, await orders.find(tx, shop.id, old), CARD)
     after = await confirm_by(tx, await orders.find(tx, shop.id, new), CARD)
     fields = (
@@ -155,21 +155,21 @@ HKD = (
 async def test_an_order_has_the_rate_to_hkd_if_the_gateway_clears_in_it(
     tx: Tx, currency, clearing, expected
 ) -> None:
-    order = await opened(tx, "10.00", currency)
+    order = await create_order(tx, "10.00", currency)
     assert order.hkd_exchange_rate is None
     await rates.put(tx, "USD", "HKD", Decimal(9), NOW + 1)  # after it was opened
-    attempt = await submitted(tx, order, NOW + 2)
-    await said(tx, attempt, "SUCCEEDED", NOW + 2, clearing_currency=clearing)
+    attempt = await submit_attempt(tx, order, NOW + 2)
+    await report_payment(tx, attempt, "SUCCEEDED", NOW + 2, clearing_currency=clearing)
     paid_order = await orders.find(tx, order.merchant_id, order.id)
     assert OrderDetail.from_order(paid_order).hkd_exchange_rate == expected
 
 
 @pytest.mark.usefixtures("traded")
 async def test_an_order_that_settles_in_hkd_shows_the_rate_of_its_settlement(tx: Tx) -> None:
-    order = await opened(tx, "10.00", "USD", settlement_currency="HKD")
+    order = await create_order(tx, "10.00", "USD", settlement_currency="HKD")
     await rates.put(tx, "USD", "HKD", Decimal(9), NOW)  # replaces the rate of the same time
-    attempt = await submitted(tx, order, NOW + 2)
-    await said(tx, attempt, "SUCCEEDED", NOW + 2, clearing_currency="HKD")
+    attempt = await submit_attempt(tx, order, NOW + 2)
+    await report_payment(tx, attempt, "SUCCEEDED", NOW + 2, clearing_currency="HKD")
     detail = OrderDetail.from_order(await orders.find(tx, order.merchant_id, order.id))
     assert detail.hkd_exchange_rate == detail.exchange_rate == "7.8"
 
@@ -198,11 +198,11 @@ async def test_partial_refunds_debit_the_credited_amount_in_every_exponent(
     tx: Tx, policy, amount, base, to, fixed, gross, fee, net
 ) -> None:
     schedule = f"CREDIT_CARD=0.029{'+' + fixed if fixed else ''}"
-    order = await opened(
+    order = await create_order(
         tx, amount, base, settlement_currency=to, fee_changes=(schedule,),
         refund_fee_policy=policy, overdraft_minor=10**9,
     )  # fmt: skip
-    paid_order = await paid(tx, order)
+    paid_order = await pay_order(tx, order)
     posted = await entries(tx, paid_order.merchant_id)
     assert posted == [
         ("PAYMENT", "gateway", "pending", gross),
@@ -211,8 +211,8 @@ async def test_partial_refunds_debit_the_credited_amount_in_every_exponent(
     assert paid_order.net_settled_minor == net
     parts = ["1.00", "3.00", None] if EXPONENTS[base] == 0 else ["0.01", "3.33", "0.02", None]
     for part in parts:
-        refund = await refunded(tx, paid_order, part)
-        await refund_said(tx, refund, "SUCCEEDED")
+        refund = await create_refund(tx, paid_order, part)
+        await report_refund(tx, refund, "SUCCEEDED")
         paid_order = await orders.find(tx, paid_order.merchant_id, paid_order.id)
     assert paid_order.status == "REFUNDED"
     sql = "select pending from balances where merchant_id = $1"
@@ -223,8 +223,8 @@ async def test_partial_refunds_debit_the_credited_amount_in_every_exponent(
 
 
 async def test_a_session_without_an_exchange_rate_is_refused(tx: Tx) -> None:
-    shop = await merchant(tx, settlement_currency="KWD")
-    item = await product(tx, shop.id, "10", "JPY")
+    shop = await create_merchant(tx, settlement_currency="KWD")
+    item = await create_product(tx, shop.id, "10", "JPY")
     body = SessionBody(product_id=item.id)
     with pytest.raises(Invalid, match="none from JPY to KWD") as refused:
         await checkouts.open_session(tx, shop.id, body, NOW)
@@ -234,10 +234,10 @@ async def test_a_session_without_an_exchange_rate_is_refused(tx: Tx) -> None:
 
 async def test_a_price_below_one_minor_unit_of_the_settlement_currency_is_refused(tx: Tx) -> None:
     await rates.put(tx, "JPY", "USD", Decimal("0.004"), NOW)
-    shop = await merchant(tx)
-    item = await product(tx, shop.id, "1", "JPY")
+    shop = await create_merchant(tx)
+    item = await create_product(tx, shop.id, "1", "JPY")
     with pytest.raises(Invalid, match="at least one minor unit of USD"):
-        await session(tx, shop.id, item.id)
+        await create_session(tx, shop.id, item.id)
 
 
 currencies = st.sampled_from(["USD", "JPY", "KWD", "CNY", "ISK"])
@@ -283,7 +283,7 @@ def test_fee_and_net_add_up_in_both_currencies(
 
 
 async def test_any_partial_refunds_add_up(tx: Tx) -> None:
-    template = await paid(tx, await opened(tx))
+    template = await pay_order(tx, await create_order(tx))
 
     @given(data=st.data())
     def check(data: st.DataObject) -> None:

@@ -34,13 +34,13 @@ PAID = [
 
 async def create_order(tx: Tx, payment: str) -> Order:
     """Create an order that was paid in one of the ways of ``PAID``."""
-    order = await world.opened(tx)
+    order = await world.create_order(tx)
     key = (order.merchant_id, order.id)
     if payment.startswith("by hand"):
         live = {"by hand": None, "by hand, in tests": False, "by hand, for real": True}[payment]
         await orders.confirm_manually(tx, *key, "ann", "seen", world.NOW, livemode=live)
     elif payment:
-        attempt = await world.submitted(tx, order, gateway=payment.rstrip("+"))
+        attempt = await world.submit_attempt(tx, order, gateway=payment.rstrip("+"))
         amount = Money(order.amount_minor, order.currency)
         if payment.endswith("+"):
             outcome = PaymentOutcome(status="SUCCEEDED", amount=amount)
@@ -48,7 +48,7 @@ async def create_order(tx: Tx, payment: str) -> Order:
             report = orders.Report(attempt.gateway, gateway_event)
             assert await orders.confirm_many(tx, [report], world.NOW) == {report.key}
         else:
-            await world.said(tx, attempt, "SUCCEEDED", amount=amount)
+            await world.report_payment(tx, attempt, "SUCCEEDED", amount=amount)
     return await orders.find(tx, *key)
 
 
@@ -109,10 +109,10 @@ async def test_events_of_paid_orders_say_whether_money_is_real(
     if not is_stored:  # the events of its payment lack it too
         await tx.execute("update orders set livemode = null where id = $1", order.id)
         after = await tx.fetchval("select max(id) from events")
-    await world.refund_said(tx, await world.refunded(tx, order, "1.00"), "SUCCEEDED")
-    await world.refund_said(tx, await world.refunded(tx, order, "1.00"), "REFUSED")
-    settled = await world.settled(tx, order)
-    await world.dispute_said(tx, settled, "OPENED")
+    await world.report_refund(tx, await world.create_refund(tx, order, "1.00"), "SUCCEEDED")
+    await world.report_refund(tx, await world.create_refund(tx, order, "1.00"), "REFUSED")
+    settled = await world.settle_order(tx, order)
+    await world.report_dispute(tx, settled, "OPENED")
     confirmed = ("order.paid", "checkout.completed") if is_stored else ()
     assert await _events(tx, order, after) == dict.fromkeys(
         (*confirmed, "order.refunded", "refund.failed", "order.settled", "dispute.created"), live
@@ -120,5 +120,5 @@ async def test_events_of_paid_orders_say_whether_money_is_real(
 
 
 async def test_events_of_unpaid_orders_do_not_say_it(tx: Tx) -> None:
-    order = await world.in_status(tx, "CLOSED")
+    order = await world.create_order_in(tx, "CLOSED")
     assert await _events(tx, order) == {"order.closed": None, "checkout.expired": None}

@@ -13,7 +13,7 @@ from support import world
 
 
 async def test_notes_are_appended_and_numbered_for_any_order(tx: Tx) -> None:
-    order = await world.opened(tx)
+    order = await world.create_order(tx)
     ids = (order.merchant_id, order.id)
     await orders.add_note(tx, *ids, " Rang:\r\nwill pay on Monday ", "bo", world.NOW)
     await orders.add_note(tx, *ids, "x" * LONGEST_NOTE, "ann", world.NOW, by_merchant=True)
@@ -23,7 +23,7 @@ async def test_notes_are_appended_and_numbered_for_any_order(tx: Tx) -> None:
     for text in ("", " \n ", "x" * (LONGEST_NOTE + 1), "a\x00b", "\ud800"):
         with pytest.raises(Invalid, match="plain text of 1 to 5000 characters"):
             await orders.add_note(tx, *ids, text, "ann", world.NOW)
-    other = await world.opened(tx)
+    other = await world.create_order(tx)
     with pytest.raises(NotFound):
         await orders.add_note(tx, other.merchant_id, order.id, "hello", "ann", world.NOW)
     assert await orders.notes_of(tx, other) == []
@@ -35,7 +35,7 @@ async def test_notes_are_appended_and_numbered_for_any_order(tx: Tx) -> None:
 
 async def test_concurrent_notes_are_all_stored_up_to_the_maximum(db: Db) -> None:
     async with db.transaction() as tx:
-        order = await world.opened(tx)
+        order = await world.create_order(tx)
     ids = (order.merchant_id, order.id)
     await db.run(
         lambda tx: tx.execute(

@@ -21,7 +21,7 @@ YEAR_MS = 365 * 24 * HOUR_MS
 
 async def _aged(tx: Tx, age_ms: int, status: str = "SETTLED") -> tuple[str, str]:
     """Create an order whose whole history has an age; return its merchant and id."""
-    order = await world.in_status(tx, status)
+    order = await world.create_order_in(tx, status)
     await _set_times(tx, order.id, age_ms, {})
     return order.merchant_id, order.id
 
@@ -72,9 +72,9 @@ async def test_an_order_is_pruned_as_a_whole_once_its_last_row_is_old(db: Db) ->
     """A session that was opened over a year ago and expired a day later keeps its history."""
 
     async def create_expired(tx: Tx, opened_at: int) -> str:
-        shop = await world.merchant(tx)
-        item = await world.product(tx, shop.id)
-        session = await world.session(tx, shop.id, item.id, opened_at)
+        shop = await world.create_merchant(tx)
+        item = await world.create_product(tx, shop.id)
+        session = await world.create_session(tx, shop.id, item.id, opened_at)
         await checkouts.expire(tx, shop.id, session.id, "late", opened_at + 24 * HOUR_MS)
         return session.order_id
 
@@ -115,11 +115,11 @@ async def test_each_turn_continues_where_the_last_one_ended(db: Db) -> None:
     merchant_id = closed[0][0]
 
     async def create_changing(tx: Tx) -> None:
-        item = await world.product(tx, merchant_id)
+        item = await world.create_product(tx, merchant_id)
         for _ in range(9):
-            session = await world.session(tx, merchant_id, item.id)
+            session = await world.create_session(tx, merchant_id, item.id)
             order = await orders.find(tx, merchant_id, session.order_id)
-            await world.paid(tx, order)
+            await world.pay_order(tx, order)
             await _set_times(tx, order.id, 3 * YEAR_MS, {3: HOUR_MS})
 
     await db.run(create_changing)

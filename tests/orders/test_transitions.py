@@ -10,18 +10,18 @@ from opentill.db.database import Tx
 from opentill.orders.model import EVENTS, STATUSES, TRANSITIONS
 from support.world import (
     NOW,
+    create_merchant,
+    create_order,
+    create_order_in,
+    create_product,
+    create_refund,
+    create_session,
     dump,
     entries,
     history,
-    in_status,
-    merchant,
-    opened,
-    product,
-    refund_said,
-    refunded,
-    said,
-    session,
-    submitted,
+    report_payment,
+    report_refund,
+    submit_attempt,
 )
 
 LATER = NOW + 5_000
@@ -72,7 +72,7 @@ REFUSED = [
 async def take(tx: Tx, order: orders.Order, event: str) -> None:
     """Take a transition as the product does: by a new attempt, expiry, or a gateway's report."""
     if event == "submitted":
-        await submitted(tx, order, LATER)
+        await submit_attempt(tx, order, LATER)
     elif event == "expired":
         await checkouts.expire(tx, order.merchant_id, order.checkout_id, "time is over", LATER)
     else:
@@ -81,17 +81,17 @@ async def take(tx: Tx, order: orders.Order, event: str) -> None:
             event, event.upper()
         )
         assert last is not None
-        await said(tx, last, outcome, LATER)
+        await report_payment(tx, last, outcome, LATER)
 
 
 @pytest.mark.parametrize(("source", "event", "target", "posts", "ends"), TABLE)
 async def test_a_transition_of_the_table(tx: Tx, source, event, target, posts, ends) -> None:
-    order = await in_status(tx, source)
+    order = await create_order_in(tx, source)
     if source == "PENDING" and event in {"refused", "confirmed", "voided"}:
-        await said(tx, await submitted(tx, order), "ACTION_REQUIRED")
+        await report_payment(tx, await submit_attempt(tx, order), "ACTION_REQUIRED")
     elif source == "CLOSED":
-        order = await opened(tx)
-        await said(tx, await submitted(tx, order), "ACTION_REQUIRED")
+        order = await create_order(tx)
+        await report_payment(tx, await submit_attempt(tx, order), "ACTION_REQUIRED")
         await checkouts.expire(tx, order.merchant_id, order.checkout_id, "time is over", NOW)
     before = await history(tx, order)
     await take(tx, order, event)
@@ -120,12 +120,12 @@ def test_the_table_in_the_code_is_the_same() -> None:
 
 @pytest.mark.parametrize(("status", "event"), REFUSED)
 async def test_any_other_transition_is_refused_and_changes_nothing(tx: Tx, status, event) -> None:
-    order = await in_status(tx, status)
+    order = await create_order_in(tx, status)
     before = await dump(tx)
     with pytest.raises(Invalid) as refused:
         async with tx.transaction():
             if event == "submitted":
-                await submitted(tx, order, LATER)
+                await submit_attempt(tx, order, LATER)
             else:
                 await orders.transition(tx, orders.Change(order, event, "because"), LATER)
     assert refused.value.field == "orderId"
@@ -134,12 +134,12 @@ async def test_any_other_transition_is_refused_and_changes_nothing(tx: Tx, statu
 
 
 async def test_an_order_is_refunded_in_full_by_its_last_refund(tx: Tx) -> None:
-    order = await in_status(tx, "PAID")
-    first = await refunded(tx, order, "4.00")
-    last = await refunded(tx, order)
-    await refund_said(tx, last, "SUCCEEDED", LATER)
+    order = await create_order_in(tx, "PAID")
+    first = await create_refund(tx, order, "4.00")
+    last = await create_refund(tx, order)
+    await report_refund(tx, last, "SUCCEEDED", LATER)
     assert (await orders.find(tx, order.merchant_id, order.id)).status == "PAID"
-    await refund_said(tx, first, "SUCCEEDED", LATER)
+    await report_refund(tx, first, "SUCCEEDED", LATER)
     after = await orders.find(tx, order.merchant_id, order.id)
     assert (after.status, after.refund_status) == ("REFUNDED", "FULL")
     assert [line.event for line in await history(tx, order)] == [
@@ -151,7 +151,7 @@ async def test_an_order_is_refunded_in_full_by_its_last_refund(tx: Tx) -> None:
 
 
 async def test_an_order_is_placed_with_its_session(tx: Tx) -> None:
-    order = await opened(tx)
+    order = await create_order(tx)
     (line,) = await history(tx, order)
     assert (order.status, order.history_number) == ("PENDING", 1)
     assert (line.event, line.from_status, line.to_status) == ("opened", None, "PENDING")
@@ -160,7 +160,7 @@ async def test_an_order_is_placed_with_its_session(tx: Tx) -> None:
 
 @pytest.mark.parametrize("status", ["CREATING", "PENDING", "CLOSED", "FAILED"])
 async def test_the_operator_confirms_an_unpaid_order(tx: Tx, status) -> None:
-    order = await in_status(tx, status)
+    order = await create_order_in(tx, status)
     after = await orders.confirm_manually(tx, order.merchant_id, order.id, "ann", "bank", LATER)
     assert (after.status, after.payment_method, after.paid_at) == ("PAID", "BANK_TRANSFER", LATER)
     assert await entries(tx, order.merchant_id) == PAID
@@ -171,7 +171,7 @@ async def test_the_operator_confirms_an_unpaid_order(tx: Tx, status) -> None:
     "status", ["PAID", "SETTLED", "DISPUTED", "CHARGEBACK", "REFUNDED", "REVOKED"]
 )
 async def test_the_operator_confirms_no_order_that_was_paid_or_revoked(tx: Tx, status) -> None:
-    order = await in_status(tx, status)
+    order = await create_order_in(tx, status)
     before = await dump(tx)
     with pytest.raises(Invalid):
         async with tx.transaction():
@@ -181,7 +181,7 @@ async def test_the_operator_confirms_no_order_that_was_paid_or_revoked(tx: Tx, s
 
 @pytest.mark.parametrize("status", REACHED)
 async def test_the_operator_revokes_only_unpaid_orders(tx: Tx, status) -> None:
-    order = await in_status(tx, status)
+    order = await create_order_in(tx, status)
     before = await dump(tx)
     if status in {"CREATING", "PENDING"}:
         after = await orders.revoke_manually(tx, order.merchant_id, order.id, "ann", "fraud", LATER)
@@ -195,7 +195,7 @@ async def test_the_operator_revokes_only_unpaid_orders(tx: Tx, status) -> None:
 
 @pytest.mark.parametrize("status", REACHED)
 async def test_a_session_expires_only_without_a_payment_under_way(tx: Tx, status) -> None:
-    order = await in_status(tx, status)
+    order = await create_order_in(tx, status)
     before = await dump(tx)
     key = (order.merchant_id, order.checkout_id)
     if status in {"CREATING", "PAID", "SETTLED", "DISPUTED", "CHARGEBACK", "REFUNDED"}:
@@ -214,16 +214,16 @@ async def test_a_session_expires_only_without_a_payment_under_way(tx: Tx, status
 
 
 async def test_the_history_stays_sorted_if_the_clock_is_set_back(tx: Tx) -> None:
-    order = await opened(tx)
-    attempt = await submitted(tx, order, NOW + 9_000)
-    await said(tx, attempt, "ACTION_REQUIRED", NOW + 4_000)
-    await said(tx, attempt, "SUCCEEDED", NOW - 4_000)
+    order = await create_order(tx)
+    attempt = await submit_attempt(tx, order, NOW + 9_000)
+    await report_payment(tx, attempt, "ACTION_REQUIRED", NOW + 4_000)
+    await report_payment(tx, attempt, "SUCCEEDED", NOW - 4_000)
     lines = await history(tx, order)
     assert [line.at for line in lines] == sorted(line.at for line in lines)
 
 
 async def test_the_fee_of_the_documented_example(tx: Tx) -> None:
-    order = await in_status(tx, "PAID", price="9.99", platform_fee_rate="0.04")
+    order = await create_order_in(tx, "PAID", price="9.99", platform_fee_rate="0.04")
     shown = orders.OrderDetail.from_order(order)
     assert (shown.platform_fee, shown.net_amount, shown.settled_amount) == ("0.40", "9.59", "9.59")
 
@@ -236,7 +236,7 @@ async def test_half_of_ten_fils_is_rounded_up_in_a_fee(
 ) -> None:
     terms = {"settlement_currency": "KWD", "platform_fee_rate": "0.01"}
     await rates.put(tx, "KWD", "USD", Decimal("3.25"), NOW)
-    order = await in_status(tx, "PAID", price=price, currency="KWD", **terms)
+    order = await create_order_in(tx, "PAID", price=price, currency="KWD", **terms)
     shown = orders.OrderDetail.from_order(order)
     assert (shown.platform_fee, shown.net_amount, shown.settled_amount) == (fee, net, net)
     posted = [amount for _, _, _, amount in await entries(tx, order.merchant_id)]
@@ -244,14 +244,14 @@ async def test_half_of_ten_fils_is_rounded_up_in_a_fee(
 
 
 async def test_an_order_without_a_fee_posts_none(tx: Tx) -> None:
-    order = await in_status(tx, "PAID", platform_fee_rate="0")
+    order = await create_order_in(tx, "PAID", platform_fee_rate="0")
     assert await entries(tx, order.merchant_id) == PAID[:1]
 
 
 async def test_a_product_changed_later_does_not_change_the_order(tx: Tx) -> None:
-    shop = await merchant(tx)
-    mug = await product(tx, shop.id)
-    checkout = await session(tx, shop.id, mug.id)
+    shop = await create_merchant(tx)
+    mug = await create_product(tx, shop.id)
+    checkout = await create_session(tx, shop.id, mug.id)
     await tx.execute("update merchants set platform_fee_rate = 0.5")
     order = await orders.find(tx, shop.id, checkout.order_id)
     await orders.confirm_manually(tx, shop.id, order.id, "ann", "bank", LATER)

@@ -6,7 +6,7 @@ from opentill import orders
 from opentill.db.database import Tx
 from opentill.orders import transition_queries
 from opentill.orders.model import TRANSITIONS, Order
-from support.world import NOW, opened
+from support.world import NOW, create_order
 
 
 def test_the_transitions_to_creating_and_pending_change_nothing_else() -> None:
@@ -16,7 +16,7 @@ def test_the_transitions_to_creating_and_pending_change_nothing_else() -> None:
 
 
 async def test_a_submitted_payment_writes_only_the_columns_of_the_payer(tx: Tx) -> None:
-    order = await opened(tx)
+    order = await create_order(tx)
     payer = orders.Payer(email="eve@example.com", name="Eve", ip="203.0.113.9", locale="en")
     await orders.start_attempt(tx, order, "sandbox", "ALIPAY", payer, NOW + 5)
     after = await orders.find(tx, order.merchant_id, order.id)

@@ -13,7 +13,7 @@ from opentill.checkouts.model import MAX_ATTEMPTS
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from support.page_server import Open
-from support.world import said, submitted
+from support.world import report_payment, submit_attempt
 
 FORM = {"email": "maria@example.com", "name": "", "method": "CREDIT_CARD"}
 TEXTS = {
@@ -70,7 +70,9 @@ async def test_attempts_over_the_limit_of_an_order_are_refused(
 
     async def declined(tx: Tx) -> None:
         order = await orders.find(tx, session.merchant_id, session.order_id)
-        await said(tx, await submitted(tx, order, now), "DECLINED", now, reason="declined")
+        await report_payment(
+            tx, await submit_attempt(tx, order, now), "DECLINED", now, reason="declined"
+        )
 
     for _ in range(MAX_ATTEMPTS - 1):
         await served.db.run(declined)
@@ -88,7 +90,7 @@ async def test_attempts_over_the_limit_of_an_order_are_refused(
             await checkouts.check_attempts(tx, session.merchant_id, session.order_id)
         last = await orders.last_attempt(tx, session.merchant_id, session.order_id)
     assert last is not None
-    await served.db.run(lambda tx: said(tx, last, "SUCCEEDED", served.clock()))
+    await served.db.run(lambda tx: report_payment(tx, last, "SUCCEEDED", served.clock()))
     async with served.db.connection() as tx:  # an attempt that was started can succeed
         order = await orders.find(tx, session.merchant_id, session.order_id)
     assert order.status == "PAID"

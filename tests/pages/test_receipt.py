@@ -80,8 +80,8 @@ def test_the_receipt_shows_the_last_digits_of_the_card(api_server: ApiServer, sh
     order = shop.order()
 
     async def pay(tx: Tx) -> None:
-        attempt = await world.submitted(tx, await orders.find(tx, shop.id, order["id"]))
-        await world.said(tx, attempt, "SUCCEEDED", card=Card(brand="visa", last4="0005"))
+        attempt = await world.submit_attempt(tx, await orders.find(tx, shop.id, order["id"]))
+        await world.report_payment(tx, attempt, "SUCCEEDED", card=Card(brand="visa", last4="0005"))
 
     api_server.tx(pay)
     assert "<bdi>Visa •••• 0005</bdi>" in api_server.http.get(_path(order)).text

@@ -16,7 +16,7 @@ from opentill.checkouts import jobs as checkout_jobs
 from opentill.db.database import Tx
 from opentill.payment_links import jobs
 from support import world
-from support.api_server import ApiServer, Shop, refused
+from support.api_server import ApiServer, Shop, assert_refused
 from support.people import Visitor
 
 GIFT: Final = {"name": "A gift", "currency": "USD", "minAmount": "5", "maxAmount": "500.00"}
@@ -80,7 +80,7 @@ def order_of(shop: Shop, session_id: str) -> str:
 
 @pytest.mark.parametrize(("field", "body"), REFUSED)
 def test_a_link_is_refused_with(shop: Shop, field: str, body: dict[str, Any]) -> None:
-    assert field in refused(shop.post("/v1/payment-links", body), field)
+    assert field in assert_refused(shop.post("/v1/payment-links", body), field)
     assert shop.data("GET", "/v1/payment-links")["items"] == []
 
 
@@ -99,7 +99,7 @@ def test_a_link_is_refused_with(shop: Shop, field: str, body: dict[str, Any]) ->
 )
 def test_a_change_is_refused_with(shop: Shop, field: str, body: dict[str, Any]) -> None:
     created = create_link(shop, item=GIFT)
-    assert field in refused(
+    assert field in assert_refused(
         shop.call("PATCH", f"/v1/payment-links/{created['id']}", json=body), field
     )
     assert read_link(shop, created) == created
@@ -124,7 +124,9 @@ def test_an_update_changes_only_the_fields_sent(shop: Shop) -> None:
     updated = shop.data("PATCH", f"/v1/payment-links/{created['id']}", json=gone)
     assert (updated["metadata"], updated["item"]["description"]) == ({}, "")
     path = f"/v1/payment-links/{of_product['id']}"
-    assert "sells a product" in refused(shop.call("PATCH", path, json=changes_of_item), "item")
+    assert "sells a product" in assert_refused(
+        shop.call("PATCH", path, json=changes_of_item), "item"
+    )
     assert shop.data("PATCH", path, json={"maxQuantity": 9})["maxQuantity"] == 9
 
 
@@ -251,8 +253,10 @@ def test_an_idle_session_gives_its_use_to_the_next_customer(
 
     async def begin(tx: Tx) -> None:
         order = await orders.find(tx, shop.id, order_id)
-        attempt = await world.submitted(tx, order, now)
-        await world.said(tx, attempt, "ACTION_REQUIRED", now, action_url="https://bank.example")
+        attempt = await world.submit_attempt(tx, order, now)
+        await world.report_payment(
+            tx, attempt, "ACTION_REQUIRED", now, action_url="https://bank.example"
+        )
 
     server.tx(begin)
     assert open_session("192.0.2.9", now + 6 * MINUTE - 1) is None
@@ -308,7 +312,7 @@ def test_a_customer_waits_for_an_idle_session_that_is_ending_and_gets_its_use(
             if ends:
                 await checkouts.expire(tx, shop.id, idle_id, "its time is over", later)
             else:
-                await world.submitted(tx, await orders.find(tx, shop.id, order_id), later)
+                await world.submit_attempt(tx, await orders.find(tx, shop.id, order_id), later)
             return answer
 
         answer = server.tx(end_the_session).result()
@@ -521,5 +525,5 @@ def test_products_and_links_of_another_merchant_are_hidden(
     other = api_server.shop()
     theirs = create_link(other)
     body = {"productId": theirs["productId"]}
-    refused(shop.post("/v1/payment-links", body), "productId")
+    assert_refused(shop.post("/v1/payment-links", body), "productId")
     assert shop.get(f"/v1/payment-links/{theirs['id']}").status_code == 404

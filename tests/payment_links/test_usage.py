@@ -13,7 +13,7 @@ LINK: Final = "plink_x"
 
 
 async def test_sales_of_a_link_are_read_without_its_uses(tx: Tx) -> None:
-    order = await world.opened(tx)
+    order = await world.create_order(tx)
     await tx.execute(
         "insert into payment_links (merchant_id, id, slug, active, product_id, description,"
         " max_quantity, metadata, opened, created_at, updated_at)"

@@ -6,8 +6,8 @@ import pytest
 
 from opentill import adjustments, payouts
 from opentill.payouts import PayoutRequest
-from support.api_server import ApiServer, Shop, error_of, refused
-from support.world import fresh
+from support.api_server import ApiServer, Shop, assert_refused, error_of
+from support.world import new_reference
 
 NOW = 1_750_000_000_000
 
@@ -15,7 +15,7 @@ NOW = 1_750_000_000_000
 def _create_payout(shop: Shop, amount: int, event: str | None = None) -> str:
     """Create a payout, end it by ``event`` unless that is None, and return its id."""
     request = PayoutRequest(
-        amount_minor=amount, fee_minor=150, reference=fresh(), reason="weekly", by="ann"
+        amount_minor=amount, fee_minor=150, reference=new_reference(), reason="weekly", by="ann"
     )
     payout_id = shop.api_server.tx(lambda tx: payouts.create(tx, shop.id, request, None, NOW)).id
     if event == "paid":
@@ -30,7 +30,7 @@ def shop(api_server: ApiServer) -> Shop:
     """A merchant with 100.00 available."""
     shop = api_server.shop()
     recharge = adjustments.AdjustmentRequest(
-        kind="recharge", amount_minor=10_000, reference=fresh(), reason="start", by="ann"
+        kind="recharge", amount_minor=10_000, reference=new_reference(), reason="start", by="ann"
     )
     api_server.tx(lambda tx: adjustments.request(tx, shop.id, recharge, None, NOW))
     return shop
@@ -75,7 +75,9 @@ def test_lists_are_newest_first_by_page_and_status(shop: Shop) -> None:
 
 
 def test_an_unknown_status_is_refused(shop: Shop) -> None:
-    assert "PENDING, PAID or FAILED" in refused(shop.get("/v1/payouts", status="paid"), "status")
+    assert "PENDING, PAID or FAILED" in assert_refused(
+        shop.get("/v1/payouts", status="paid"), "status"
+    )
 
 
 def test_another_merchants_payouts_are_not_found(shop: Shop, api_server: ApiServer) -> None:

@@ -30,7 +30,7 @@ from support.payout_runs import (
     taken,
     whole,
 )
-from support.world import DAY, NOW, fresh
+from support.world import DAY, NOW, new_reference
 
 # The characters of EPC217-08, without a slash at either end or two in a row.
 TEXT = r"(?!/)(?!.*//)[A-Za-z0-9/\-?:().,'+ ]{1,140}(?<!/)"
@@ -106,7 +106,7 @@ def _check(element: ET.Element, rule: str) -> None:
 async def test_the_file_has_the_structure_of_the_schema(db: Db, currency: str, sum_: str) -> None:
     for account in (IBAN, NATIONAL, IBAN):
         await db.run(lambda tx, a=account: payee(tx, account=a, settlement_currency=currency))
-    view = await whole(db, fresh(), currency=currency)
+    view = await whole(db, new_reference(), currency=currency)
     content = await taken(db, view.run.id)
     root = ET.fromstring(content)  # noqa: S314 - it is our own
     assert root.tag == f"{{{NAMESPACE}}}Document"
@@ -131,7 +131,7 @@ async def test_the_file_has_the_addresses_of_both_sides(db: Db) -> None:
         await db.run(lambda tx, a=account: payee(tx, account=a))
     town = bankaccounts.check_address(town="London", country="GB")
     source = msgspec.structs.replace(OWN, address=town)
-    view = await whole(db, fresh(), source=source)
+    view = await whole(db, new_reference(), source=source)
     assert view.sums.without_address == 1
     content = await taken(db, view.run.id)
     root = ET.fromstring(content)  # noqa: S314 - it is our own
@@ -149,7 +149,7 @@ async def test_the_file_has_the_addresses_of_both_sides(db: Db) -> None:
 
 async def test_the_csv_has_addresses(db: Db) -> None:
     await db.run(lambda tx: payee(tx, account=WITH_ADDRESS))
-    view = await whole(db, fresh())
+    view = await whole(db, new_reference())
     (row,) = csv.DictReader(io.StringIO((await taken(db, view.run.id, "csv")).decode()))
     assert [row[name] for name in bankfile.ADDRESS_COLUMNS] == [
         "Große Bäckerstraße", "7a", "20095", "Hamburg", "DE",
@@ -204,7 +204,7 @@ def test_an_empty_address_is_none() -> None:
 async def test_the_csv_contains_no_formula(db: Db) -> None:
     account = bankaccounts.check_account("=cmd|' /C calc'!A0", "DE89370400440532013000")
     await db.run(lambda tx: payee(tx, account=account))
-    view = await whole(db, fresh())
+    view = await whole(db, new_reference())
     (row,) = csv.DictReader(io.StringIO((await taken(db, view.run.id, "csv")).decode()))
     assert (row["amount"], row["currency"], row["account"]) == (
         "100.00", "EUR", "DE89370400440532013000",
@@ -235,13 +235,13 @@ def test_a_text_has_only_characters_that_banks_accept(plain: str, replaced: str)
 async def test_a_name_in_chinese_is_not_replaced_outside_sepa(db: Db) -> None:
     account = msgspec.structs.replace(NATIONAL, holder="茶館")
     await db.run(lambda tx: payee(tx, account=account))
-    view = await whole(db, fresh())
+    view = await whole(db, new_reference())
     assert "<Nm>茶館</Nm>" in (await taken(db, view.run.id)).decode()
 
 
 async def test_a_file_of_an_older_version_is_written_again_as_that_version_did(db: Db) -> None:
     await db.run(payee)
-    view = await whole(db, fresh())
+    view = await whole(db, new_reference())
     run = view.run.id
     await taken(db, run)
     for version in bankfile._VERSIONS[1:]:

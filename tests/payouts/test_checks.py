@@ -7,7 +7,7 @@ from opentill import adjustments, payouts
 from opentill.db.database import Tx
 from opentill.integrity.rules import check_books
 from opentill.payouts import PayoutRequest
-from support.world import NOW, fresh, merchant
+from support.world import NOW, create_merchant, new_reference
 
 PAYOUT = "a payout has left with its fee, and is back with it exactly when it failed"
 ADJUSTMENT = "an adjustment has its one entry exactly when it is done"
@@ -57,11 +57,11 @@ async def test_the_check_names_the_violated_rule(
 
 
 async def _create_movements(tx: Tx) -> None:
-    shop = await merchant(tx)
+    shop = await create_merchant(tx)
 
     async def move(kind: adjustments.Kind, minor: int) -> None:
         request = adjustments.AdjustmentRequest(
-            kind=kind, amount_minor=minor, reference=fresh(), reason="why", by="ann"
+            kind=kind, amount_minor=minor, reference=new_reference(), reason="why", by="ann"
         )
         await adjustments.request(tx, shop.id, request, None, NOW)
 
@@ -69,6 +69,6 @@ async def _create_movements(tx: Tx) -> None:
     await move("freeze", 3_000)
     await move("unfreeze", 1_000)
     request = PayoutRequest(
-        amount_minor=2_500, fee_minor=150, reference=fresh(), reason="weekly", by="ann"
+        amount_minor=2_500, fee_minor=150, reference=new_reference(), reason="weekly", by="ann"
     )
     await payouts.create(tx, shop.id, request, None, NOW)

@@ -8,14 +8,14 @@ from opentill import adjustments, ledger, payouts
 from opentill.core.errors import Invalid
 from opentill.db.database import Db
 from opentill.payouts import Payout, PayoutRequest
-from support.world import NOW, fresh, merchant
+from support.world import NOW, create_merchant, new_reference
 
 
 async def _create_shop(db: Db, available: int) -> str:
     recharge = adjustments.AdjustmentRequest(
-        kind="recharge", amount_minor=available, reference=fresh(), reason="start", by="ann"
+        kind="recharge", amount_minor=available, reference=new_reference(), reason="start", by="ann"
     )
-    shop_id = (await db.run(merchant)).id
+    shop_id = (await db.run(create_merchant)).id
     await db.run(lambda tx: adjustments.request(tx, shop_id, recharge, None, NOW))
     return shop_id
 
@@ -39,10 +39,10 @@ async def test_twenty_connections_never_overdraw(db: Db, database_url: str) -> N
     shop = await _create_shop(db, 10_000)
     many = await Db.connect(database_url, 20, acquire_timeout_s=20)
     part = PayoutRequest(
-        amount_minor=700, fee_minor=50, reference=fresh(), reason="weekly", by="ann"
+        amount_minor=700, fee_minor=50, reference=new_reference(), reason="weekly", by="ann"
     )
     everything = PayoutRequest(
-        amount_minor=None, fee_minor=50, reference=fresh(), reason="weekly", by="bob"
+        amount_minor=None, fee_minor=50, reference=new_reference(), reason="weekly", by="bob"
     )
     try:
         requests = [
@@ -68,7 +68,7 @@ async def test_a_reference_in_parallel_is_one_payout(db: Db) -> None:
 async def test_concurrent_ends_of_a_payout_end_it_once(db: Db) -> None:
     shop = await _create_shop(db, 10_000)
     request = PayoutRequest(
-        amount_minor=700, fee_minor=50, reference=fresh(), reason="weekly", by="ann"
+        amount_minor=700, fee_minor=50, reference=new_reference(), reason="weekly", by="ann"
     )
     payout = await _pay_out(db, shop, request)
     assert payout is not None

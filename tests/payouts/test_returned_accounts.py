@@ -24,7 +24,7 @@ from support.payout_runs import (
     taken,
     whole,
 )
-from support.world import DAY, NOW, fresh
+from support.world import DAY, NOW, new_reference
 
 LATER: Final = NOW + 10
 
@@ -42,7 +42,7 @@ async def create_shop_with_returned_payout(db: Db) -> tuple[Merchant, Payout]:
 async def create_shop_with_sent_payout(db: Db) -> tuple[Merchant, Payout]:
     """Return a merchant with a payout that is in a file and waits for the bank."""
     shop = await db.run(payee)
-    view = await whole(db, fresh())
+    view = await whole(db, new_reference())
     await taken(db, view.run.id)
     (payout,) = await db.read(lambda tx: payouts.search(tx, shop.id))
     return shop, payout
@@ -61,7 +61,7 @@ async def confirm(db: Db, shop: Merchant, now: int = LATER + 1) -> None:
 
 async def recharge(tx: Tx, shop: Merchant, now: int) -> None:
     more = adjustments.AdjustmentRequest(
-        kind="recharge", amount_minor=5_000, reference=fresh(), reason="more", by="ann"
+        kind="recharge", amount_minor=5_000, reference=new_reference(), reason="more", by="ann"
     )
     await adjustments.request(tx, shop.id, more, None, now)
 
@@ -69,7 +69,7 @@ async def recharge(tx: Tx, shop: Merchant, now: int) -> None:
 async def test_the_next_run_does_not_pay_the_closed_account_again(db: Db) -> None:
     shop, _ = await create_shop_with_returned_payout(db)
     assert await waits_for(db, shop) == "payout returned"
-    view = await whole(db, fresh(), LATER)
+    view = await whole(db, new_reference(), LATER)
     assert view.sums.payouts == 0
 
 
@@ -114,14 +114,14 @@ async def test_staff_confirm_the_account_with_a_reason(db: Db) -> None:
     entries = await db.read(lambda tx: merchants.audit_log(tx, shop.id))
     (entry,) = [entry for entry in entries if entry.action == "payouts confirm-account"]
     assert (entry.who, entry.reason, entry.subject) == ("bob", "for the bank", "DE ···· 3000")
-    view = await whole(db, fresh(), LATER + 2)
+    view = await whole(db, new_reference(), LATER + 2)
     assert view.sums.payouts == 1
 
 
 async def test_a_return_after_the_confirmation_holds_the_account_again(db: Db) -> None:
     shop, _ = await create_shop_with_returned_payout(db)
     await confirm(db, shop)
-    view = await whole(db, fresh(), LATER + 2)
+    view = await whole(db, new_reference(), LATER + 2)
     await taken(db, view.run.id, now=LATER + 2)
     (payout,) = await db.read(lambda tx: payouts.search(tx, shop.id, "PENDING"))
     await db.run(lambda tx: payouts.fail(tx, payout.id, "AC01", "ann", LATER + 3))
@@ -184,7 +184,7 @@ async def test_a_run_that_is_ready_does_not_pay_a_held_account(db: Db) -> None:
     await db.run(lambda tx: payouts.pay(tx, payout.id, "TRN-1", "sent", "ann", NOW + 1))
     await db.run(lambda tx: recharge(tx, shop, NOW + 2))
     other = await db.run(payee)
-    ready = await whole(db, fresh(), NOW + 3)
+    ready = await whole(db, new_reference(), NOW + 3)
     assert ready.sums.payouts == 2
     await db.run(lambda tx: payouts.record_return(tx, payout.id, "closed", "ann", LATER))
     await taken(db, ready.run.id, now=LATER + 1)
@@ -201,7 +201,7 @@ async def test_a_run_rereads_the_account_under_the_lock(db: Db) -> None:
     shop, payout = await create_shop_with_sent_payout(db)
     await db.run(lambda tx: payouts.pay(tx, payout.id, "TRN-1", "sent", "ann", NOW + 1))
     await db.run(lambda tx: recharge(tx, shop, NOW + 2))
-    run = await begin(db, fresh(), NOW + 3)
+    run = await begin(db, new_reference(), NOW + 3)
     blocked = asyncio.Event()
 
     async def record(tx: Tx) -> None:

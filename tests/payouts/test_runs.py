@@ -27,7 +27,7 @@ from support.payout_runs import (
     taken,
     whole,
 )
-from support.world import DAY, NOW, fresh
+from support.world import DAY, NOW, new_reference
 
 
 async def _create_shops(db: Db, number: int = 3, **terms: Any) -> list[Merchant]:
@@ -49,7 +49,7 @@ MOMENTS = [(last, committed) for last in range(1, 8) for committed in (False, Tr
 async def test_a_run_that_was_killed_pays_each_merchant_once(
     db: Db, last: int, committed: bool
 ) -> None:
-    shops, reference = await _create_shops(db), fresh()
+    shops, reference = await _create_shops(db), new_reference()
 
     async def perform(target: Db) -> tuple[str, bytes]:
         view = await whole(target, reference)
@@ -69,14 +69,14 @@ async def test_a_run_that_was_killed_pays_each_merchant_once(
     run = (await db.read(lambda tx: payouts.view_run(tx, run_id))).run
     assert (run.status, run.sha256, run.sent_by) == ("SENT", sha256(content), "bob")
     # Nothing remains for another run.
-    other = await whole(db, fresh())
+    other = await whole(db, new_reference())
     assert other.sums.payouts == 0
     async with db.connection() as tx:
         assert (await check_books(tx))[1] == []
 
 
 async def test_several_processes_perform_a_run_together(db: Db) -> None:
-    shops, reference = await _create_shops(db, 6), fresh()
+    shops, reference = await _create_shops(db, 6), new_reference()
     views = await asyncio.gather(*(whole(db, reference) for _ in range(4)))
     assert len({view.run.id for view in views}) == 1
     assert len(await _read_payouts(db, shops)) == 6
@@ -96,7 +96,7 @@ async def test_a_run_leaves_merchants_out_for_a_reason(db: Db) -> None:
     switch = {"on": False, "actor": ANN, "now": NOW}
     await db.run(lambda tx: merchants.set_capability(tx, off.id, "payout", **switch))
     lost = await db.run(lambda tx: payee(tx, rule=payouts.HoldRule("l" * 32, 3)))
-    view = await whole(db, fresh(), fee_minor=150)
+    view = await whole(db, new_reference(), fee_minor=150)
     assert view.unreadable == (lost.id,)
     rows = await db.read(lambda tx: payouts.list_payouts_of_run(tx, view.run.id))
     assert [(row.merchant_id, row.amount_minor, row.fee_minor) for row in rows] == [
@@ -108,14 +108,14 @@ async def test_a_run_leaves_merchants_out_for_a_reason(db: Db) -> None:
         fees.id: None, dollars.id: None, lost.id: None,
     }  # fmt: skip
     # After three days the changed account is paid.
-    later = await whole(db, fresh(), NOW + 3 * DAY)
+    later = await whole(db, new_reference(), NOW + 3 * DAY)
     rows = await db.read(lambda tx: payouts.list_payouts_of_run(tx, later.run.id))
     assert {row.merchant_id for row in rows} == {changed.id, fees.id}
 
 
 async def test_a_payout_that_failed_before_the_file_is_not_in_it(db: Db) -> None:
     shops = await _create_shops(db, 2)
-    view = await whole(db, fresh())
+    view = await whole(db, new_reference())
     first, second = await _read_payouts(db, shops)
     await db.run(lambda tx: payouts.fail(tx, first.id, "wrong name", "ann", NOW))
     content = await taken(db, view.run.id)
@@ -128,7 +128,7 @@ async def test_a_payout_that_failed_before_the_file_is_not_in_it(db: Db) -> None
 
 async def test_a_merchant_that_was_suspended_after_the_run_is_not_in_its_file(db: Db) -> None:
     shops = await _create_shops(db, 2)
-    view = await whole(db, fresh())
+    view = await whole(db, new_reference())
     first, second = await _read_payouts(db, shops)
     suspend = ("suspended", ANN, NOW)
     await db.run(lambda tx: merchants.change_status(tx, shops[0].id, *suspend))
@@ -140,7 +140,7 @@ async def test_a_merchant_that_was_suspended_after_the_run_is_not_in_its_file(db
     await db.run(lambda tx: merchants.change_status(tx, shops[0].id, "resumed", ANN, NOW))
     await db.run(lambda tx: payouts.fail(tx, first.id, "suspended", "ann", NOW))
     assert await taken(db, view.run.id) == content
-    other = await whole(db, fresh())
+    other = await whole(db, new_reference())
     await db.run(lambda tx: merchants.change_status(tx, shops[0].id, *suspend))
     with pytest.raises(Invalid, match="must have payouts that may be sent"):
         await taken(db, other.run.id)
@@ -150,7 +150,7 @@ async def test_a_merchant_that_was_suspended_after_the_run_is_not_in_its_file(db
 
 async def test_a_payout_whose_account_was_changed_after_the_run_fails(db: Db) -> None:
     shops = await _create_shops(db, 2)
-    view = await whole(db, fresh())
+    view = await whole(db, new_reference())
     first, second = await _read_payouts(db, shops)
     await db.run(lambda tx: payouts.change_account(tx, shops[0].id, NATIONAL, ANN, RULE, NOW))
     content = await taken(db, view.run.id)
@@ -173,7 +173,7 @@ async def test_a_payout_whose_account_was_changed_after_the_run_fails(db: Db) ->
 async def test_a_payout_in_a_sent_file_remains_when_its_account_is_changed(db: Db) -> None:
     """The bank pays by the file: if the money became available again, it would be paid twice."""
     shops = await _create_shops(db, 2)
-    view = await whole(db, fresh())
+    view = await whole(db, new_reference())
     content = await taken(db, view.run.id)
     await db.run(lambda tx: payouts.change_account(tx, shops[0].id, NATIONAL, ANN, RULE, NOW))
     assert await taken(db, view.run.id) == content
@@ -183,7 +183,7 @@ async def test_a_payout_in_a_sent_file_remains_when_its_account_is_changed(db: D
 
 async def test_a_payout_whose_account_is_changed_while_the_file_is_taken_fails(db: Db) -> None:
     shops = await _create_shops(db, 2)
-    view = await whole(db, fresh())
+    view = await whole(db, new_reference())
 
     class Changing(Db):
         """A database in which an account is changed before each transaction."""
@@ -207,7 +207,7 @@ async def test_an_account_that_cannot_be_decrypted_does_not_delay_the_others(db:
     for shop, rule in zip(shops, (lost, RULE), strict=True):
         change = (shop.id, IBAN, ANN, rule, NOW)
         await db.run(lambda tx, change=change: payouts.change_account(tx, *change))
-    run = await begin(db, fresh())
+    run = await begin(db, new_reference())
     await payouts.perform_run(db, run, lost.secret_key, NOW, 1)
     await payouts.perform_run(db, run, KEY, NOW)
     content = await taken(db, run.id)
@@ -221,18 +221,18 @@ async def test_an_account_that_cannot_be_decrypted_does_not_delay_the_others(db:
 
 async def test_a_run_without_accounts_that_can_be_decrypted_is_not_sent(db: Db) -> None:
     shops = await _create_shops(db, 2)
-    view = await whole(db, fresh())
+    view = await whole(db, new_reference())
     with pytest.raises(Invalid, match="must have payouts that wait to be sent"):
         await taken(db, view.run.id, key="l" * 32)
     view = await db.read(lambda tx: payouts.view_run(tx, view.run.id))
     assert view.run.status == "READY"
     assert {payout.status for payout in await _read_payouts(db, shops)} == {"FAILED"}
-    assert (await whole(db, fresh())).sums.pending == 2
+    assert (await whole(db, new_reference())).sums.pending == 2
 
 
 async def test_a_file_is_taken_in_one_form_and_from_a_complete_run(db: Db) -> None:
     await _create_shops(db, 1)
-    run = await begin(db, fresh())
+    run = await begin(db, new_reference())
     with pytest.raises(Invalid, match="run must be complete"):
         await taken(db, run.id)
     await payouts.perform_run(db, run, KEY, NOW)
@@ -240,14 +240,14 @@ async def test_a_file_is_taken_in_one_form_and_from_a_complete_run(db: Db) -> No
     assert content.startswith(b"endToEndId,amount,currency,payOn,holder,account")
     with pytest.raises(Invalid, match="format must be csv, in which bob has taken"):
         await taken(db, run.id, "xml")
-    empty = await whole(db, fresh())
+    empty = await whole(db, new_reference())
     with pytest.raises(Invalid, match="must have payouts"):
         await taken(db, empty.run.id)
 
 
 async def test_above_the_limit_another_person_must_take_the_file(db: Db) -> None:
     await _create_shops(db, 1)
-    view = await whole(db, fresh())
+    view = await whole(db, new_reference())
     with pytest.raises(Invalid, match="another operator than ann"):
         await payouts.send_run(db, view.run.id, FileRequest("xml", ANN, Decimal(50)), KEY, NOW)
     sent = await payouts.send_run(db, view.run.id, FileRequest("xml", BOB, Decimal(50)), KEY, NOW)
@@ -262,7 +262,7 @@ async def test_a_repeated_reference_returns_the_same_run_or_is_refused(db: Db) -
             await begin(db, "W-47", **change)
     for day in ("2025-06-14", "2025-02-30", "tomorrow"):
         with pytest.raises(Invalid, match="on must be a day from today on"):
-            await begin(db, fresh(), pay_on=day)
+            await begin(db, new_reference(), pay_on=day)
 
 
 async def test_accounts_are_encrypted_versioned_and_audited(db: Db) -> None:
@@ -291,7 +291,7 @@ async def test_accounts_are_encrypted_versioned_and_audited(db: Db) -> None:
 
 async def test_a_run_is_marked_as_paid_once(db: Db) -> None:
     shops = await _create_shops(db)
-    view = await whole(db, fresh())
+    view = await whole(db, new_reference())
     run_id = view.run.id
     with pytest.raises(Invalid, match="run must be SENT"):
         await payouts.pay_run(db, run_id, "B-1", BOB, NOW)

@@ -14,17 +14,29 @@ from opentill.integrity.rules import check_books
 from opentill.merchants import Merchant
 from opentill.payouts import Payout, PayoutRequest
 from opentill.payouts.model import EVENTS, TRANSITIONS
-from support.world import NOW, dump, entries, fresh, merchant, product, session
+from support.world import (
+    NOW,
+    create_merchant,
+    create_product,
+    create_session,
+    dump,
+    entries,
+    new_reference,
+)
 
 LATER = NOW + 5_000
 
 
 async def create_shop(tx: Tx, available: int = 10_000, **terms: Any) -> Merchant:
     """Create a merchant with an available balance."""
-    shop = await merchant(tx, **terms)
+    shop = await create_merchant(tx, **terms)
     if available:
         recharge = adjustments.AdjustmentRequest(
-            kind="recharge", amount_minor=available, reference=fresh(), reason="start", by="ann"
+            kind="recharge",
+            amount_minor=available,
+            reference=new_reference(),
+            reason="start",
+            by="ann",
         )
         await adjustments.request(tx, shop.id, recharge, None, NOW)
     return shop
@@ -32,7 +44,12 @@ async def create_shop(tx: Tx, available: int = 10_000, **terms: Any) -> Merchant
 
 def payout_request(amount: int | None = 2_500, **fields: Any) -> PayoutRequest:
     """Return a request for a payout."""
-    defaults = {"amount_minor": amount, "reference": fresh(), "reason": "weekly", "by": "ann"}
+    defaults = {
+        "amount_minor": amount,
+        "reference": new_reference(),
+        "reason": "weekly",
+        "by": "ann",
+    }
     return PayoutRequest(**(defaults | fields))
 
 
@@ -243,10 +260,10 @@ async def test_nothing_is_paid_out_while_available_is_below_zero(tx: Tx) -> None
 
 async def correct_down(tx: Tx, merchant_id: str, amount: int) -> None:
     """Reduce the balance by a correction for an order."""
-    mug = await product(tx, merchant_id)
-    order_id = (await session(tx, merchant_id, mug.id)).order_id
+    mug = await create_product(tx, merchant_id)
+    order_id = (await create_session(tx, merchant_id, mug.id)).order_id
     correction = adjustments.AdjustmentRequest(
-        kind="correct", amount_minor=-amount, reference=fresh(), reason="twice", by="ann",
+        kind="correct", amount_minor=-amount, reference=new_reference(), reason="twice", by="ann",
         order_id=order_id,
     )  # fmt: skip
     await adjustments.request(tx, merchant_id, correction, None, NOW)

@@ -13,8 +13,8 @@ from opentill.app import OPERATIONS, PEOPLE_OPERATIONS
 from opentill.http.operations import Operation
 from opentill.people import MERCHANT_ROLES, MerchantRole, member_may
 from opentill.people.model import MINUTE_MS, PROOF_MS
-from support.api_server import ApiServer, Shop, refused
-from support.people import PASSWORD, Visitor, address, person
+from support.api_server import ApiServer, Shop, assert_refused
+from support.people import PASSWORD, Visitor, create_person, new_address
 from support.pictures import PICTURE
 
 SESSIONS: Final = "/v1/merchant/sessions"
@@ -49,7 +49,7 @@ class Caller:
 
 
 def _caller(shop: Shop, role: MerchantRole = "owner") -> tuple[Visitor, Caller]:
-    visitor = person(shop.api_server, shop.id, role)
+    visitor = create_person(shop.api_server, shop.id, role)
     return visitor, Caller(shop.api_server, visitor.email)
 
 
@@ -82,23 +82,23 @@ def test_an_access_token_names_its_person_and_merchant(shop: Shop) -> None:
 
 
 def test_wrong_credentials_all_get_the_same_response(shop: Shop) -> None:
-    visitor = person(shop.api_server, shop.id, "owner")
+    visitor = create_person(shop.api_server, shop.id, "owner")
     for body in (
         {"email": visitor.email, "password": "not my password at all"},
-        {"email": address(), "password": PASSWORD},
+        {"email": new_address(), "password": PASSWORD},
         {"email": visitor.email, "password": ""},
     ):
         response = shop.api_server.http.post(SESSIONS, json=body)
         assert _is_unauthorized(response)
         assert response.headers["www-authenticate"] == 'Bearer realm="opentill"'
-    refused(shop.api_server.http.post(SESSIONS, json={"email": "a@example.com"}), "password")
+    assert_refused(shop.api_server.http.post(SESSIONS, json={"email": "a@example.com"}), "password")
 
 
 def test_a_member_of_several_merchants_must_name_one(shop: Shop) -> None:
-    api_server, visitor = shop.api_server, person(shop.api_server, shop.id, "owner")
+    api_server, visitor = shop.api_server, create_person(shop.api_server, shop.id, "owner")
     body = {"email": visitor.email, "password": PASSWORD}
     other = api_server.shop().id
-    refused(api_server.http.post(SESSIONS, json=body | {"merchantId": other}), "merchantId")
+    assert_refused(api_server.http.post(SESSIONS, json=body | {"merchantId": other}), "merchantId")
     caller = Caller(api_server, visitor.email, merchantId=shop.id)
     assert caller.data("GET", "/profile")["merchantId"] == shop.id
 
@@ -251,7 +251,7 @@ def test_a_step_up_needs_a_login_of_the_last_ten_minutes(
 
 def test_keys_are_created_replaced_and_revoked_immediately(shop: Shop) -> None:
     visitor, caller = _caller(shop, "developer")
-    refused(caller.call("POST", "/keys", json={"name": "x" * 101}), "name")
+    assert_refused(caller.call("POST", "/keys", json={"name": "x" * 101}), "name")
     body = {"name": "Till 2", "scopes": ["products:read"]}
     new_key = caller.data("POST", "/keys", json=body)
     replacement = caller.data("POST", f"/keys/{new_key['id']}/regenerate")
@@ -265,7 +265,9 @@ def test_keys_are_created_replaced_and_revoked_immediately(shop: Shop) -> None:
     assert (named["id"], named["name"], named["hint"][-4:]) == (
         replacement["id"], "Till 3", replacement["key"][-4:],
     )  # fmt: skip
-    refused(caller.call("PATCH", f"/keys/{replacement['id']}", json={"name": "a\x07"}), "name")
+    assert_refused(
+        caller.call("PATCH", f"/keys/{replacement['id']}", json={"name": "a\x07"}), "name"
+    )
     caller.data("PATCH", f"/keys/{replacement['id']}", json={"name": "Till 2"})
     caller.data("DELETE", f"/keys/{replacement['id']}")
     assert (
@@ -310,9 +312,9 @@ def test_an_owner_manages_the_team(shop: Shop) -> None:
     assert caller.data("GET", "/team/invitations")["pagination"]["total"] == 0
     (member,) = caller.data("GET", "/team")["items"]
     assert (member["id"], member["role"]) == (visitor.person_id, "owner")
-    refused(caller.call("PATCH", f"/team/{member['id']}", json={"role": "viewer"}), "role")
-    refused(caller.call("DELETE", f"/team/{member['id']}"), "role")
-    refused(caller.call("PATCH", f"/team/{member['id']}", json={"role": "boss"}), "role")
+    assert_refused(caller.call("PATCH", f"/team/{member['id']}", json={"role": "viewer"}), "role")
+    assert_refused(caller.call("DELETE", f"/team/{member['id']}"), "role")
+    assert_refused(caller.call("PATCH", f"/team/{member['id']}", json={"role": "boss"}), "role")
 
 
 def test_endpoints_belong_to_the_merchant_and_the_audit_log_names_the_person(shop: Shop) -> None:
@@ -332,7 +334,7 @@ def test_an_owners_acceptance_of_the_agreement_is_recorded_once(shop: Shop) -> N
     visitor, caller = _caller(shop)
     read = shop.api_server.http.get("/v1/config/legal/merchant-services-agreement").json()["data"]
     place = "/agreement/acceptances"
-    refused(
+    assert_refused(
         caller.call("POST", place, json={"renderedDocumentSha256": "0" * 64}),
         "renderedDocumentSha256",
     )
@@ -366,9 +368,9 @@ def test_a_profile_update_changes_only_its_fields_and_needs_the_current_version(
     assert after["version"] != before["version"]
     assert caller.data("GET", "/profile") == after
     stale = {"termsUrl": "https://example.com", "version": before["version"]}
-    refused(caller.call("PATCH", "/profile", json=stale), "version")
+    assert_refused(caller.call("PATCH", "/profile", json=stale), "version")
     for field, wrong in (("supportUrl", "ftp://example.com"), ("timeZone", "Nowhere")):
-        refused(caller.call("PATCH", "/profile", json={field: wrong}), field)
+        assert_refused(caller.call("PATCH", "/profile", json={field: wrong}), field)
     assert caller.data("PATCH", "/profile", json={"displayName": None})["displayName"] is None
     rows = shop.api_server.sql(
         "select who from audit_log where merchant_id = $1 and action = 'profile set'", shop.id
@@ -387,8 +389,8 @@ def test_an_owner_sets_and_removes_the_logo(shop: Shop) -> None:
     assert shop.api_server.http.get(url).content == PICTURE
     broken = base64.b64encode(PICTURE[:-9]).decode()
     for wrong in ("no base64", "", broken, base64.b64encode(b"<svg/>").decode()):
-        refused(caller.call("PUT", "/logo", json={"content": wrong}), "content")
-    refused(caller.call("PUT", "/logo", json={"content": "A" * 64_001}), "content")
+        assert_refused(caller.call("PUT", "/logo", json={"content": wrong}), "content")
+    assert_refused(caller.call("PUT", "/logo", json={"content": "A" * 64_001}), "content")
     assert caller.call("PUT", "/logo", json={"content": "A" * 66_000}).status_code == 413
     assert caller.data("GET", "/profile")["logoUrl"] == url
     for _ in range(2):

@@ -12,7 +12,7 @@ from opentill.core.ids import new_id
 from opentill.db.clock import now_ms
 from opentill.db.database import Db, Tx
 from opentill.people import logins, passkeys, passwords, queries, second_factor, totp
-from support.people import CHEAP, PASSWORD, TESTER, address
+from support.people import CHEAP, PASSWORD, TESTER, new_address
 from support.waits import waits
 
 SECRET_KEY: Final = "k" * 40
@@ -24,7 +24,7 @@ NEW: Final = "seven slow rivers sing"
 async def ada(db: Db) -> people.Person:
     now, stored = now_ms(), await passwords.hash_password(PASSWORD, CHEAP)
     person = people.Person(
-        id=new_id("per"), email=address(), name="Ada", password=stored, totp_secret=None,
+        id=new_id("per"), email=new_address(), name="Ada", password=stored, totp_secret=None,
         totp_pending=None, totp_period=0, created_at=now, updated_at=now,
     )  # fmt: skip
     async with db.transaction() as tx:
@@ -180,7 +180,7 @@ def _code(secret: str) -> str:
 async def test_of_links_created_concurrently_only_one_is_valid(
     db: Db, ada: people.Person, kind: str
 ) -> None:
-    email = address()
+    email = new_address()
 
     async def make() -> str:
         async def work(tx: Tx) -> people.NewLink:

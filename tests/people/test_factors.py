@@ -25,7 +25,7 @@ from support.passkey_device import (
     on_localhost,
     options_in,
 )
-from support.people import PASSWORD, Visitor, address, invitation, person, title
+from support.people import PASSWORD, Visitor, create_person, heading_of, invite, new_address
 
 FACTOR: Final = "/login/factor"
 PAGES: Final = [one for portal in PORTALS for one in portal.pages]
@@ -59,7 +59,7 @@ def _post(shop: Shop, path: str, **body: str) -> httpx2.Response:
 
 
 def _with_passkey(shop: Shop, **place: str) -> tuple[Visitor, PasskeyDevice]:
-    ada = person(shop.api_server, shop.id if "role" in place else None, **place)  # type: ignore[arg-type]
+    ada = create_person(shop.api_server, shop.id if "role" in place else None, **place)  # type: ignore[arg-type]
     return ada, add_passkey(ada)
 
 
@@ -99,7 +99,7 @@ def test_proving_a_passkey_after_the_password_leads_to_the_requested_page(shop: 
 
 
 def test_adding_the_first_passkey_returns_recovery_codes(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     device, here = PasskeyDevice(), on_localhost(ada)
     page = ada.post("/security/passkeys/begin", headers=here)
     credential = device.create(options_in(page), here["origin"])
@@ -125,7 +125,7 @@ def test_adding_the_first_passkey_returns_recovery_codes(shop: Shop) -> None:
 
 
 def test_a_login_from_before_the_first_factor_lacks_it(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     earlier, token = Visitor(shop.api_server, ada.email), person_token(shop, ada)
     earlier.log_in()
     assert earlier.get("/security").status_code == 200
@@ -161,7 +161,7 @@ def test_a_step_up_needs_the_passkey_besides_the_password(
     path, form = f"/dashboard/{shop.id}/team/invite", {"email": "bob@example.com", "role": "viewer"}
     here = on_localhost(ada)
     for proof in ({}, {"proof_password": PASSWORD}, {"proof_password": PASSWORD, "proof_code": ""}):
-        assert title(ada.post(path, form | proof)) == "Please confirm that it is you"
+        assert heading_of(ada.post(path, form | proof)) == "Please confirm that it is you"
     eve, other = _with_passkey(shop, role="owner")
     clock(shop.api_server.app.clock() + 10 * 60_000)
     options = options_in(ada.post(path, form, headers=here))
@@ -169,14 +169,14 @@ def test_a_step_up_needs_the_passkey_besides_the_password(
     by_other = other.use(options, here["origin"])
     for credential in (foreign, by_other):
         refused = ada.post(path, form | {"proof_credential": credential}, headers=here)
-        assert title(refused) == "Please confirm that it is you"
+        assert heading_of(refused) == "Please confirm that it is you"
     options = options_in(ada.post(path, form, headers=here))
     assert len(options["allowCredentials"]) == 1
     passkey_proof = {"proof_credential": device.use(options, here["origin"])}
     assert "bob@example.com is invited" in ada.post(path, form | passkey_proof, headers=here).text
     clock(shop.api_server.app.clock() + 10 * 60_000)
     again = ada.post(path, form | passkey_proof, headers=here)
-    assert title(again) == "Please confirm that it is you"
+    assert heading_of(again) == "Please confirm that it is you"
 
 
 def test_an_invalid_assertion_consumes_its_challenge(shop: Shop) -> None:
@@ -201,7 +201,7 @@ def test_failed_logins_at_the_same_address_do_not_block_passkeys(shop: Shop) -> 
         wrong = {"credential": PasskeyDevice().use(options, here["origin"])}
         assert stranger.post("/login/passkey", wrong, headers=here).status_code == 401
     for _ in range(30):
-        Visitor(shop.api_server, address()).log_in("not my password at all")
+        Visitor(shop.api_server, new_address()).log_in("not my password at all")
         stranger.log_in("not my password at all")
     assert log_in_by_passkey(Visitor(shop.api_server), device).status_code == 303
 
@@ -283,7 +283,7 @@ def test_a_challenge_is_refused_in_another_ceremony(shop: Shop) -> None:
 def test_a_kept_form_waits_for_the_second_factor(shop: Shop) -> None:
     ada, device = _with_passkey(shop, role="owner")
     ada.post("/logout")
-    bob = address()
+    bob = new_address()
     path = f"/dashboard/{shop.id}/team/invite"
     form = {"email": bob, "role": "viewer", "form_person": ada.person_id}
     login_form = {"login_email": ada.email, "login_password": PASSWORD}
@@ -343,7 +343,7 @@ def test_staff_keep_one_factor_where_money_is_real(shop: Shop, live: None) -> No
 def test_staff_set_up_their_first_factor_only_in_a_login_that_a_link_has_begun(
     shop: Shop, live: None
 ) -> None:
-    grace = person(shop.api_server, None, staff_role="admin")
+    grace = create_person(shop.api_server, None, staff_role="admin")
     thief = Visitor(shop.api_server, grace.email)
     thief.log_in()
     needs = (303, "/security?second=1")
@@ -363,8 +363,8 @@ def test_an_invitation_that_a_member_has_seen_lets_no_staff_set_up_a_factor(
     shop: Shop, live: None, confirmed: bool
 ) -> None:
     eve, grace = (
-        person(shop.api_server, shop.id, "owner"),
-        person(shop.api_server, None, None, "admin"),
+        create_person(shop.api_server, shop.id, "owner"),
+        create_person(shop.api_server, None, None, "admin"),
     )
     sql = "update persons set confirmed = $2 where id = $1 returning 1"
     shop.api_server.sql(sql, grace.person_id, confirmed)
@@ -414,8 +414,8 @@ def test_of_two_last_factors_of_staff_that_are_removed_at_once_one_stays(
 
 def _ways(shop: Shop, place: dict[str, Any]) -> Iterator[tuple[str, Visitor]]:
     """Yield somebody with a role in each of three states of their second factor."""
-    yield "none", person(shop.api_server, **place)
-    proved = person(shop.api_server, **place)
+    yield "none", create_person(shop.api_server, **place)
+    proved = create_person(shop.api_server, **place)
     add_passkey(proved)
     yield "proved", proved
     lacking = Visitor(shop.api_server, proved.email)
@@ -447,7 +447,7 @@ def test_every_page_for_every_role_with_and_without_the_second_factor(
                 expected = (
                     location.startswith(FACTOR)
                     if page.method == "GET"
-                    else (status, title(answer)) == (401, "Please log in again")
+                    else (status, heading_of(answer)) == (401, "Please log in again")
                 )
             elif way == "none" and is_staff and not page.enrolls:
                 expected = location == "/security?second=1"
@@ -469,7 +469,7 @@ def test_a_live_list_of_a_login_that_lacks_its_factor_gets_no_rows(shop: Shop) -
 def test_an_invitation_is_not_accepted_by_a_login_that_lacks_its_factor(shop: Shop) -> None:
     ada, _ = _with_passkey(shop, role="owner")
     other = shop.api_server.shop(name="Second Shop")
-    link = invitation(shop.api_server, ada.email, other.id, "owner")
+    link = invite(shop.api_server, ada.email, other.id, "owner")
     confirm = "update persons set confirmed = true where id = $1 returning 1"
     shop.api_server.sql(confirm, ada.person_id)
     visitor = Visitor(shop.api_server, ada.email)

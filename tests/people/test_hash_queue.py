@@ -12,7 +12,7 @@ from opentill.db.database import Db
 from opentill.people import Browser, Credentials, limits, logins
 from opentill.people.hash_queue import EACH, MOST, QUEUE, Group, HashQueue
 from support.api_server import Shop
-from support.people import PASSWORD, Visitor, address, person, title
+from support.people import PASSWORD, Visitor, create_person, heading_of, new_address
 
 NOW: Final = 1_790_000_000_000
 
@@ -87,7 +87,7 @@ async def _turn(queue: HashQueue, group: Group) -> None:
 
 
 async def test_a_login_refused_by_a_full_queue_is_not_counted(db: Db) -> None:
-    email = address()
+    email = new_address()
     credentials = Credentials(
         email=email, password=PASSWORD, browser=Browser("192.0.2.55", "Testfox")
     )
@@ -105,14 +105,14 @@ def test_strangers_who_fill_the_queue_get_429_and_a_known_browser_logs_in(
     shop: Shop, clock: Callable[[int], None]
 ) -> None:
     clock(shop.api_server.app.clock())
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     known_visitor = Visitor(shop.api_server, ada.email)
     assert known_visitor.log_in().status_code == 303
     with ExitStack() as places:
         for number in range(MOST):
             places.enter_context(QUEUE.reserve("strangers", f"198.51.100.{number}"))
         refused = Visitor(shop.api_server, ada.email).log_in()
-        assert (refused.status_code, title(refused)) == (429, "Log in")
+        assert (refused.status_code, heading_of(refused)) == (429, "Log in")
         assert refused.headers["retry-after"]
         body = {"email": ada.email, "password": PASSWORD}
         response = shop.api_server.http.post("/v1/merchant/sessions", json=body)

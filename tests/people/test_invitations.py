@@ -17,7 +17,16 @@ from opentill.people.model import LINK_MS
 from support import world
 from support.api_server import ApiServer, Shop
 from support.passkey_device import add_passkey, log_in_by_passkey
-from support.people import CHEAP, PASSWORD, TESTER, Visitor, address, invitation, person, title
+from support.people import (
+    CHEAP,
+    PASSWORD,
+    TESTER,
+    Visitor,
+    create_person,
+    heading_of,
+    invite,
+    new_address,
+)
 from support.world import NOW
 
 GONE: Final = "We cannot find this page"
@@ -33,11 +42,11 @@ def _audit(api_server: ApiServer, merchant_id: str) -> list[tuple[str, str]]:
 
 
 def test_an_invitation_makes_a_person_who_is_logged_in(shop: Shop) -> None:
-    email = address()
-    link = invitation(shop.api_server, email, shop.id, "owner")
+    email = new_address()
+    link = invite(shop.api_server, email, shop.id, "owner")
     visitor = Visitor(shop.api_server)
     form = visitor.get(link.path)
-    assert title(form) == "Join Harbour Books"
+    assert heading_of(form) == "Join Harbour Books"
     for token in ('name="name"', 'autocomplete="name"', 'autocomplete="new-password"', email):
         assert token in form.text
     joined = visitor.post(link.path, {"name": " Ada ", "password": PASSWORD})
@@ -46,14 +55,14 @@ def test_an_invitation_makes_a_person_who_is_logged_in(shop: Shop) -> None:
     assert "Ada" in home.text
     assert "Owner" in home.text
     for again in (visitor.get(link.path), visitor.post(link.path, {"name": "Eve"})):
-        assert (again.status_code, title(again)) == (404, GONE)
+        assert (again.status_code, heading_of(again)) == (404, GONE)
     ((_, by), (_, who)) = _audit(shop.api_server, shop.id)
     assert by == "tester"
     assert who.startswith(f"{email} (per_")
 
 
 def test_what_was_typed_stays_and_the_field_says_what_is_accepted(shop: Shop) -> None:
-    link = invitation(shop.api_server, address(), shop.id, "viewer")
+    link = invite(shop.api_server, new_address(), shop.id, "viewer")
     visitor = Visitor(shop.api_server)
     for form, sentence in (
         ({"name": "Ada", "password": "password1234"}, "easily guessed"),
@@ -69,8 +78,8 @@ def test_what_was_typed_stays_and_the_field_says_what_is_accepted(shop: Shop) ->
 
 
 def test_a_link_is_followed_once_however_many_follow_it(shop: Shop) -> None:
-    api_server, email = shop.api_server, address()
-    link = invitation(api_server, email, shop.id, "viewer")
+    api_server, email = shop.api_server, new_address()
+    link = invite(api_server, email, shop.id, "viewer")
 
     async def follow() -> list[object]:
         browser = people.Browser("192.0.2.1", "")
@@ -92,10 +101,10 @@ def test_a_link_is_followed_once_however_many_follow_it(shop: Shop) -> None:
 def test_a_link_works_for_a_day_and_until_there_is_a_new_one(
     shop: Shop, clock: Callable[[int], None]
 ) -> None:
-    email, now = address(), shop.api_server.app.clock()
+    email, now = new_address(), shop.api_server.app.clock()
     clock(now)
-    old = invitation(shop.api_server, email, shop.id, "viewer")
-    new = invitation(shop.api_server, email, shop.id, "viewer")
+    old = invite(shop.api_server, email, shop.id, "viewer")
+    new = invite(shop.api_server, email, shop.id, "viewer")
     visitor = Visitor(shop.api_server)
     assert visitor.get(old.path).status_code == 404
     clock(now + LINK_MS - 1)
@@ -114,10 +123,10 @@ def _confirm(ada: Visitor) -> None:
 
 def test_a_known_person_accepts_by_logging_in_and_nobody_else_can(shop: Shop) -> None:
     api_server, other = shop.api_server, shop.api_server.shop(name="Second Shop")
-    ada = person(api_server, shop.id, "owner")
+    ada = create_person(api_server, shop.id, "owner")
     _confirm(ada)
-    eve = person(api_server, shop.id, "viewer")
-    link = invitation(api_server, ada.email, other.id, "finance")
+    eve = create_person(api_server, shop.id, "viewer")
+    link = invite(api_server, ada.email, other.id, "finance")
     stranger, form = Visitor(api_server), {"name": "Eve", "password": FRESH}
     entered = stranger.post(link.path, form)
     assert entered.headers["location"] == f"/login?next=/invite/{link.token}"
@@ -130,18 +139,18 @@ def test_a_known_person_accepts_by_logging_in_and_nobody_else_can(shop: Shop) ->
 
 
 def test_a_member_is_not_invited_again(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     with pytest.raises(Invalid, match="member already"):
-        invitation(shop.api_server, ada.email, shop.id, "viewer")
+        invite(shop.api_server, ada.email, shop.id, "viewer")
     with pytest.raises(NotFound):
-        invitation(shop.api_server, address(), "mer_0000000000000000000000000a", "viewer")
+        invite(shop.api_server, new_address(), "mer_0000000000000000000000000a", "viewer")
     with pytest.raises(Invalid, match="e-mail address"):
-        invitation(shop.api_server, "nobody", shop.id, "viewer")
+        invite(shop.api_server, "nobody", shop.id, "viewer")
 
 
 def test_a_new_password_ends_every_login(shop: Shop) -> None:
     api_server = shop.api_server
-    ada = person(api_server, shop.id, "owner")
+    ada = create_person(api_server, shop.id, "owner")
     link = api_server.tx(
         lambda tx: people.offer_new_password(tx, ada.email, api_server.app.clock(), actor=TESTER)
     )
@@ -158,7 +167,7 @@ def test_a_new_password_ends_every_login(shop: Shop) -> None:
 
 def test_the_last_owner_stays(shop: Shop) -> None:
     api_server = shop.api_server
-    ada, bob = (person(api_server, shop.id, "owner") for _ in range(2))
+    ada, bob = (create_person(api_server, shop.id, "owner") for _ in range(2))
 
     async def remove_both() -> list[object]:
         now = api_server.app.clock()
@@ -181,16 +190,19 @@ def _made_by(maker: Visitor, shop: Shop, **place: Any) -> NewLink:
     server, actor = shop.api_server, Actor(f"{maker.email} ({maker.person_id})", "as agreed")
     now = server.app.clock()
     if not place:
-        other = person(server, shop.id, "viewer")
+        other = create_person(server, shop.id, "viewer")
         return server.tx(lambda tx: people.offer_new_password(tx, other.email, now, actor=actor))
-    return server.tx(lambda tx: people.invite(tx, address(), now, actor=actor, **place))
+    return server.tx(lambda tx: people.invite(tx, new_address(), now, actor=actor, **place))
 
 
 def test_a_link_is_void_once_its_creator_lost_the_permission(shop: Shop) -> None:
     server, now = shop.api_server, shop.api_server.app.clock()
-    owner, staff = person(server, shop.id, "owner"), person(server, None, staff_role="admin")
-    other = person(server, shop.id, "owner")
-    other_staff = person(server, None, staff_role="admin")
+    owner, staff = (
+        create_person(server, shop.id, "owner"),
+        create_person(server, None, staff_role="admin"),
+    )
+    other = create_person(server, shop.id, "owner")
+    other_staff = create_person(server, None, staff_role="admin")
     places: tuple[tuple[Visitor, dict[str, str]], ...] = (
         (owner, {"merchant_id": shop.id, "role": "owner"}),
         (staff, {"staff_role": "admin"}),
@@ -221,7 +233,7 @@ def test_a_link_is_void_once_its_creator_lost_the_permission(shop: Shop) -> None
 async def test_accepting_an_invitation_waits_for_the_removal_of_its_creator(
     db: Db, role_kind: str
 ) -> None:
-    shop = (await db.run(world.merchant)).id
+    shop = (await db.run(world.create_merchant)).id
     place: dict[str, Any] = {"staff_role": "admin"} if role_kind == "staff" else {
         "merchant_id": shop, "role": "owner",
     }  # fmt: skip
@@ -231,7 +243,7 @@ async def test_accepting_an_invitation_waits_for_the_removal_of_its_creator(
         return await people.join(db, link.token, "Ada", PASSWORD, here, NOW, cost=CHEAP)
 
     async def invited(actor: Actor) -> NewLink:
-        return await db.run(lambda tx: people.invite(tx, address(), NOW, actor=actor, **place))
+        return await db.run(lambda tx: people.invite(tx, new_address(), NOW, actor=actor, **place))
 
     await joined(await invited(TESTER))  # somebody who stays
     host = (await joined(await invited(TESTER))).person
@@ -265,11 +277,14 @@ def test_an_invitation_page_does_not_disclose_whether_its_address_has_an_account
     shop: Shop,
 ) -> None:
     api_server, other = shop.api_server, shop.api_server.shop(name="Second Shop")
-    ada, owner = person(api_server, shop.id, "owner"), person(api_server, other.id, "owner")
-    confirmed = person(api_server, shop.id, "viewer")
+    ada, owner = (
+        create_person(api_server, shop.id, "owner"),
+        create_person(api_server, other.id, "owner"),
+    )
+    confirmed = create_person(api_server, shop.id, "viewer")
     _confirm(confirmed)
     pages = []
-    for email in (ada.email, confirmed.email, address()):
+    for email in (ada.email, confirmed.email, new_address()):
         link = _shown_to_a_member(owner, other.id, email)
         page = Visitor(api_server).get(link)
         assert page.status_code == 200
@@ -279,11 +294,14 @@ def test_an_invitation_page_does_not_disclose_whether_its_address_has_an_account
 
 def test_a_refused_invitation_form_does_not_disclose_it_either(shop: Shop) -> None:
     api_server, other = shop.api_server, shop.api_server.shop(name="Second Shop")
-    ada, owner = person(api_server, shop.id, "owner"), person(api_server, other.id, "owner")
-    confirmed = person(api_server, shop.id, "viewer")
+    ada, owner = (
+        create_person(api_server, shop.id, "owner"),
+        create_person(api_server, other.id, "owner"),
+    )
+    confirmed = create_person(api_server, shop.id, "viewer")
     _confirm(confirmed)
     answers = []
-    for email in (ada.email, confirmed.email, address()):
+    for email in (ada.email, confirmed.email, new_address()):
         link = _shown_to_a_member(owner, other.id, email)
         for visitor in (Visitor(api_server), owner):
             for form in ({"name": "", "password": FRESH}, {"name": "Eve", "password": "short"}):
@@ -296,8 +314,8 @@ def test_a_refused_invitation_form_does_not_disclose_it_either(shop: Shop) -> No
 
 
 def test_becoming_staff_locks_out_whoever_prepared_the_account(shop: Shop) -> None:
-    api_server, victim = shop.api_server, address()
-    inviter = person(api_server, shop.id, "owner")
+    api_server, victim = shop.api_server, new_address()
+    inviter = create_person(api_server, shop.id, "owner")
     prepared = Visitor(api_server, victim)
     link = _shown_to_a_member(inviter, shop.id, victim)
     prepared.post(link, {"name": "Eve", "password": PASSWORD})
@@ -308,7 +326,7 @@ def test_becoming_staff_locks_out_whoever_prepared_the_account(shop: Shop) -> No
     reset = api_server.tx(
         lambda tx: people.offer_new_password(tx, victim, api_server.app.clock(), actor=TESTER)
     )
-    staff = invitation(api_server, victim, None, staff_role="admin")
+    staff = invite(api_server, victim, None, staff_role="admin")
     own = Visitor(api_server, victim)
     joined = own.post(staff.path, {"name": "Victoria", "password": FRESH})
     assert (joined.status_code, joined.headers["location"]) == (303, "/console")
@@ -326,11 +344,11 @@ def test_becoming_staff_locks_out_whoever_prepared_the_account(shop: Shop) -> No
 
 
 def test_whoever_prepared_an_account_cannot_delay_its_person(shop: Shop) -> None:
-    api_server, victim = shop.api_server, address()
-    link = _shown_to_a_member(person(api_server, shop.id, "owner"), shop.id, victim)
+    api_server, victim = shop.api_server, new_address()
+    link = _shown_to_a_member(create_person(api_server, shop.id, "owner"), shop.id, victim)
     prepared, own = Visitor(api_server, victim), Visitor(api_server, victim)
     prepared.post(link, {"name": "Eve", "password": PASSWORD})
-    staff = invitation(api_server, victim, None, staff_role="admin")
+    staff = invite(api_server, victim, None, staff_role="admin")
     assert own.post(staff.path, {"name": "Victoria", "password": FRESH}).status_code == 303
     tries = [prepared.log_in("wrong again and again").status_code for _ in range(9)]
     assert tries[-1] == 429
@@ -347,7 +365,10 @@ def test_a_member_of_another_merchant_cannot_take_over_an_account_by_a_link_they
     shop: Shop,
 ) -> None:
     api_server, other = shop.api_server, shop.api_server.shop(name="Second Shop")
-    ada, eve = person(api_server, shop.id, "owner"), person(api_server, other.id, "owner")
+    ada, eve = (
+        create_person(api_server, shop.id, "owner"),
+        create_person(api_server, other.id, "owner"),
+    )
     link = _shown_to_a_member(eve, other.id, ada.email)
     form = {"name": "Ada", "password": FRESH}
     assert Visitor(api_server).post(link, form).headers["location"].startswith("/login")
@@ -363,8 +384,8 @@ def test_a_member_of_another_merchant_cannot_take_over_an_account_by_a_link_they
 
 def test_a_link_alone_does_not_reset_a_staff_account(shop: Shop) -> None:
     api_server = shop.api_server
-    grace = person(api_server, None, staff_role="admin")
-    link = invitation(api_server, grace.email, shop.id, "viewer")
+    grace = create_person(api_server, None, staff_role="admin")
+    link = invite(api_server, grace.email, shop.id, "viewer")
     form = {"name": "Grace", "password": FRESH}
     assert Visitor(api_server).post(link.path, form).headers["location"].startswith("/login")
     assert grace.get("/console").status_code == 200
@@ -372,8 +393,8 @@ def test_a_link_alone_does_not_reset_a_staff_account(shop: Shop) -> None:
 
 
 async def test_of_two_concurrent_resets_of_an_account_only_one_succeeds(db: Db) -> None:
-    shop = (await db.run(world.merchant)).id
-    here, email = people.Browser("192.0.2.1", ""), address()
+    shop = (await db.run(world.create_merchant)).id
+    here, email = people.Browser("192.0.2.1", ""), new_address()
 
     async def invited(**place: Any) -> NewLink:
         return await db.run(lambda tx: people.invite(tx, email, NOW, actor=TESTER, **place))
@@ -394,14 +415,17 @@ MAILS: Final = {"smtp_url": "smtp://mail.test", "mail_from": "Till <till@example
 
 def test_a_mailed_link_is_shown_to_nobody_and_confirms_the_account(shop: Shop) -> None:
     api_server, app = shop.api_server, shop.api_server.app
-    owner, admin = person(api_server, shop.id, "owner"), person(api_server, None, None, "admin")
+    owner, admin = (
+        create_person(api_server, shop.id, "owner"),
+        create_person(api_server, None, None, "admin"),
+    )
     caller = api_server.http.post(
         "/v1/merchant/sessions", json={"email": owner.email, "password": PASSWORD}
     ).json()["data"]
     headers = {"authorization": f"Bearer {caller['accessToken']}"}
     before = app.settings
     app.settings = msgspec.structs.replace(before, **MAILS)
-    emails = [address() for _ in range(3)]
+    emails = [new_address() for _ in range(3)]
 
     def accept(**how: Any) -> list[dict[str, Any]]:
         new_invitation = mail.NewInvitation(by="Ada", merchant_id=shop.id, role="viewer", **how)

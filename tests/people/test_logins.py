@@ -18,14 +18,14 @@ from opentill.people import limits, passwords, queries
 from opentill.people.model import MINUTE_MS, OF_MEMBERS, OF_STAFF, digest
 from opentill.web import forms
 from support.api_server import Shop
-from support.people import PASSWORD, Visitor, address, person, title
+from support.people import PASSWORD, Visitor, create_person, heading_of, new_address
 
 NOW: Final = 1_790_000_000_000
 HOUR: Final = 60 * MINUTE_MS
 
 
 def test_logging_in_leads_to_the_dashboard_and_out_again(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     visitor = Visitor(shop.api_server, ada.email.upper())  # capitals make no other address
     assert visitor.get(f"/dashboard/{shop.id}/").headers["location"] == (
         f"/login?next=%2Fdashboard%2F{shop.id}%2F"
@@ -45,7 +45,7 @@ def test_logging_in_leads_to_the_dashboard_and_out_again(shop: Shop) -> None:
 
 
 def test_a_token_is_stored_as_its_digest_only(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     token = ada.token
     assert len(token) == 43  # 256 bits
     rows = shop.api_server.sql("select * from logins where person_id = $1", ada.person_id)
@@ -55,7 +55,7 @@ def test_a_token_is_stored_as_its_digest_only(shop: Shop) -> None:
 
 def test_logging_in_replaces_the_browsers_previous_token(shop: Shop) -> None:
     """Otherwise an attacker could plant a cookie (session fixation)."""
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     visitor = Visitor(shop.api_server, ada.email)
     visitor.keep("x" * 43)
     visitor.log_in()
@@ -90,13 +90,13 @@ def test_a_malformed_passkey_is_refused_like_a_wrong_one(shop: Shop, credential:
     here = {"host": f"localhost:{port}", "origin": f"http://localhost:{port}"}
     visitor = Visitor(shop.api_server)
     answer = visitor.post("/login/passkey", {"credential": credential}, headers=here)
-    assert (answer.status_code, title(answer)) == (401, "Log in with a passkey")
+    assert (answer.status_code, heading_of(answer)) == (401, "Log in with a passkey")
 
 
 def test_an_unknown_account_and_a_wrong_password_look_the_same(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     wrong = Visitor(shop.api_server, ada.email).log_in("not my password at all")
-    nobody = address()
+    nobody = new_address()
     unknown = Visitor(shop.api_server, nobody).log_in("not my password at all")
     assert wrong.status_code == unknown.status_code == 401
     assert wrong.text.replace(ada.email, "") == unknown.text.replace(nobody, "")
@@ -133,7 +133,7 @@ async def test_an_unknown_account_takes_as_long_as_a_known_one(db: Db) -> None:
     ],
 )
 def test_a_login_redirects_only_to_the_dashboard(shop: Shop, goal: str) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     entered = Visitor(shop.api_server, ada.email).log_in(next=goal)
     assert entered.headers["location"] == "/dashboard"
 
@@ -153,7 +153,7 @@ def test_a_login_redirects_only_to_the_dashboard(shop: Shop, goal: str) -> None:
 def test_a_form_of_another_site_is_refused(
     shop: Shop, headers: dict[str, str], status: int
 ) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     assert ada.post("/logout", headers=headers).status_code == status
     left = ada.get(f"/dashboard/{shop.id}/").status_code
     assert left == (303 if status == 303 else 200)
@@ -162,7 +162,7 @@ def test_a_form_of_another_site_is_refused(
 @pytest.mark.parametrize("component", ["scheme", "port"])
 def test_an_origin_of_another_scheme_or_port_is_foreign(shop: Shop, component: str) -> None:
     """A page that was tampered with over http does not belong to an https deployment."""
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     url = urlsplit(shop.api_server.url)
     changed = {
         "scheme": shop.api_server.url.replace("http://", "https://"),
@@ -205,22 +205,25 @@ def test_an_origin_is_compared_with_its_scheme(
 def test_an_htmx_header_does_not_change_the_response_to_a_form(shop: Shop) -> None:
     """The header affects neither the checks nor the response."""
     script = {"hx-request": "true"}
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     foreign = ada.post("/logout", headers=script | {"origin": "https://evil.example"})
     assert foreign.status_code == 403
-    assert title(foreign)
+    assert heading_of(foreign)
     assert "hx-refresh" not in foreign.headers
-    viewer = person(shop.api_server, shop.id, "viewer")
+    viewer = create_person(shop.api_server, shop.id, "viewer")
     denied = viewer.post(f"/dashboard/{shop.id}/team/invite", {"email": "x@example.com"})
     with_header = viewer.post(
         f"/dashboard/{shop.id}/team/invite", {"email": "x@example.com"}, headers=script
     )
-    assert (with_header.status_code, title(with_header)) == (denied.status_code, title(denied))
+    assert (with_header.status_code, heading_of(with_header)) == (
+        denied.status_code,
+        heading_of(denied),
+    )
     assert ada.post("/logout", headers=script).headers["location"] == "/login"
 
 
 def test_a_form_without_an_origin_is_refused(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     del ada.http.headers["origin"]
     assert ada.post("/logout").status_code == 403
 
@@ -238,12 +241,12 @@ def test_a_login_ends_when_it_is_unused_or_old(
     start = shop.api_server.app.clock()
     path = f"/dashboard/{shop.id}/"
     clock(start)
-    ada = person(shop.api_server, shop.id if role else None, role, staff_role)
+    ada = create_person(shop.api_server, shop.id if role else None, role, staff_role)
     clock(start + idle - 1)
     assert ada.get(path).status_code == 200
     clock(start + 2 * idle - 1)  # it was used in between, so it is noted
     assert ada.get(path).status_code == 303
-    bob = person(shop.api_server, shop.id if role else None, role, staff_role)
+    bob = create_person(shop.api_server, shop.id if role else None, role, staff_role)
     at = start + 2 * idle - 1
     for moment in range(at, at + total, idle // 2):
         clock(moment)
@@ -265,7 +268,7 @@ async def _fail(db: Db, account: str, place: str, now: int, *, is_known: bool = 
 
 
 async def test_delays_double_with_each_failure_and_delayed_attempts_do_not_count(db: Db) -> None:
-    account, now = address(), NOW
+    account, now = new_address(), NOW
     waits = []
     for _ in range(12):
         while wait := await _fail(db, account, "192.0.2.1", now):
@@ -275,7 +278,7 @@ async def test_delays_double_with_each_failure_and_delayed_attempts_do_not_count
 
 
 async def test_attempts_of_others_do_not_lock_out_a_known_browser(db: Db) -> None:
-    account = address()
+    account = new_address()
     for number in range(200):
         await _fail(db, account, f"198.51.100.{number}", NOW + number * MINUTE_MS)
     later = NOW + 200 * MINUTE_MS
@@ -288,20 +291,20 @@ async def test_attempts_of_others_do_not_lock_out_a_known_browser(db: Db) -> Non
 async def test_failures_at_a_shared_address_do_not_lock_out_a_known_browser(db: Db) -> None:
     office = "203.0.113.200"
     for _ in range(60):
-        await _fail(db, address(), office, NOW)
-    assert await _fail(db, address(), office, NOW) > 0  # the address itself has to wait
-    assert await _fail(db, address(), office, NOW, is_known=True) == 0
+        await _fail(db, new_address(), office, NOW)
+    assert await _fail(db, new_address(), office, NOW) > 0  # the address itself has to wait
+    assert await _fail(db, new_address(), office, NOW, is_known=True) == 0
 
 
 async def test_attempts_of_a_known_browser_do_not_count_for_its_address(db: Db) -> None:
     office = "203.0.113.201"
     for _ in range(60):
-        await _fail(db, address(), office, NOW, is_known=True)
-    assert await _fail(db, address(), office, NOW) == 0
+        await _fail(db, new_address(), office, NOW, is_known=True)
+    assert await _fail(db, new_address(), office, NOW) == 0
 
 
 async def test_a_new_address_may_try_an_account_that_sixty_others_failed_at(db: Db) -> None:
-    account = address()
+    account = new_address()
     for number in range(60):
         for _ in range(4):
             await _fail(db, account, f"198.51.100.{number}", NOW)
@@ -315,7 +318,7 @@ async def test_guesses_at_an_account_are_bounded_for_any_number_of_addresses(
     db: Db,
 ) -> None:
     """Each network has one first attempt a day; all others together 20, then 120 an hour."""
-    account, addresses = address(), 30
+    account, addresses = new_address(), 30
     guesses = 0
     for second in range(0, 3600, 10):
         for number in range(addresses):
@@ -327,7 +330,7 @@ async def test_guesses_at_an_account_are_bounded_for_any_number_of_addresses(
 async def test_an_ipv6_network_has_one_first_attempt_for_all_its_subnets(
     db: Db,
 ) -> None:
-    account = address()
+    account = new_address()
     for number in range(40):
         await _fail(db, account, f"2001:db8:1:{number:x}::1", NOW)
     assert await _fail(db, account, "2001:db8:1:ffff::1", NOW) > 0
@@ -337,7 +340,7 @@ async def test_an_ipv6_network_has_one_first_attempt_for_all_its_subnets(
 async def test_of_concurrent_first_attempts_from_one_address_only_one_counts_as_first(
     db: Db,
 ) -> None:
-    account = address()
+    account = new_address()
     for number in range(60):
         await _fail(db, account, f"198.51.100.{number}", NOW)
     await _fail(db, account, "198.51.100.1", NOW)  # from now on a second try waits
@@ -346,15 +349,15 @@ async def test_of_concurrent_first_attempts_from_one_address_only_one_counts_as_
 
 
 async def test_one_address_cannot_try_many_accounts(db: Db) -> None:
-    waits = [await _fail(db, address(), "2001:db8::1", NOW) for _ in range(30)]
+    waits = [await _fail(db, new_address(), "2001:db8::1", NOW) for _ in range(30)]
     assert waits[:21] == [0] * 21
     assert all(waits[21:])
-    assert await _fail(db, address(), "2001:db8::ffff", NOW) > 0  # the same network
-    assert await _fail(db, address(), "2001:db8:0:1::1", NOW) == 0
+    assert await _fail(db, new_address(), "2001:db8::ffff", NOW) > 0  # the same network
+    assert await _fail(db, new_address(), "2001:db8:0:1::1", NOW) == 0
 
 
 async def test_success_forgets_earlier_failures_of_the_same_client(db: Db) -> None:
-    account = address()
+    account = new_address()
     for _ in range(5):
         await _fail(db, account, "192.0.2.77", NOW)
     attempt = await limits.count(db, account, "192.0.2.77", NOW)
@@ -364,7 +367,7 @@ async def test_success_forgets_earlier_failures_of_the_same_client(db: Db) -> No
 
 
 async def test_attempts_at_once_are_counted_one_by_one(db: Db) -> None:
-    account = address()
+    account = new_address()
     waits = await asyncio.gather(*(_fail(db, account, "192.0.2.88", NOW) for _ in range(30)))
     assert waits.count(0) == 6  # five that are free, and the one that begins to wait
 
@@ -373,14 +376,14 @@ def test_too_many_attempts_are_refused_with_a_page_that_keeps_the_address(
     shop: Shop, clock: Callable[[int], None]
 ) -> None:
     clock(shop.api_server.app.clock())
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     visitor = Visitor(shop.api_server, ada.email)
     answers = [visitor.log_in("not my password at all") for _ in range(7)]
     assert [one.status_code for one in answers] == [401] * 6 + [429]
     assert answers[-1].headers["retry-after"]
     assert ada.email in answers[-1].text
     assert "1 second" in answers[-1].text
-    assert title(answers[-1]) == "Log in"
+    assert heading_of(answers[-1]) == "Log in"
     assert visitor.log_in().status_code == 429  # right, and still it has to wait
 
 
@@ -388,13 +391,13 @@ async def test_what_is_over_is_deleted(db: Db) -> None:
     async def count(tx: Tx) -> int:
         return await people.prune(tx, NOW + 365 * 24 * HOUR)
 
-    await _fail(db, address(), "192.0.2.99", NOW)
+    await _fail(db, new_address(), "192.0.2.99", NOW)
     assert await db.run(count) == 4
     assert await db.run(count) == 0
 
 
 def test_a_password_stored_by_a_version_that_did_not_normalize_is_renewed(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     typed, normal = "bu\u0308cher im regen lesen", "b\u00fccher im regen lesen"
     kdf = Argon2id(salt=b"s" * 16, length=32, iterations=1, lanes=1, memory_cost=32)
     old = kdf.derive_phc_encoded(typed.encode())

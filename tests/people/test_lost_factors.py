@@ -21,7 +21,7 @@ from support.passkey_device import (
     on_localhost,
     options_in,
 )
-from support.people import PASSWORD, TESTER, Visitor, address, person, title
+from support.people import PASSWORD, TESTER, Visitor, create_person, heading_of, new_address
 
 FRESH: Final = "seven slow rivers sing"
 DAY_MS: Final = 24 * HOUR_MS
@@ -62,7 +62,7 @@ def _request_reset(shop: Shop, admin: Visitor, ada: Visitor) -> FactorReset:
 @pytest.fixture
 def ada(shop: Shop) -> tuple[Visitor, PasskeyDevice]:
     """A person whose only factor is a passkey."""
-    visitor = person(shop.api_server, shop.id, "owner")
+    visitor = create_person(shop.api_server, shop.id, "owner")
     return visitor, add_passkey(visitor)
 
 
@@ -71,7 +71,7 @@ def test_lost_factors_end_a_day_after_a_second_administrator_confirmed(
 ) -> None:
     start = shop.api_server.app.clock()
     clock(start)
-    grace, judy = (person(shop.api_server, None, staff_role="admin") for _ in range(2))
+    grace, judy = (create_person(shop.api_server, None, staff_role="admin") for _ in range(2))
     owner, device = ada
     reset = _request_reset(shop, grace, owner)
     confirm = ("/console/people/factors/confirm", {"id": reset.id})
@@ -102,7 +102,7 @@ def test_proving_a_factor_stops_its_reset(
 ) -> None:
     start = shop.api_server.app.clock()
     clock(start)
-    grace, judy = (person(shop.api_server, None, staff_role="admin") for _ in range(2))
+    grace, judy = (create_person(shop.api_server, None, staff_role="admin") for _ in range(2))
     owner, device = ada
     codes = re.findall(r"<code>([a-z2-7 ]+)</code>", owner.post("/security/codes").text)
 
@@ -122,7 +122,7 @@ def test_proving_a_factor_stops_its_reset(
         path = shop.api_server.tx(lambda tx: lost_factors.new_stop_link(tx, owner.email))
         assert path is not None
         visitor = Visitor(shop.api_server)
-        assert title(visitor.get(path)) == "Keep your second factors"
+        assert heading_of(visitor.get(path)) == "Keep your second factors"
         assert visitor.post(path).headers["location"] == "/login?kept=1"
         assert visitor.post(path).status_code == 404
 
@@ -141,19 +141,19 @@ def test_proving_a_factor_stops_its_reset(
 
 
 def test_a_reset_needs_a_person_with_a_factor(shop: Shop) -> None:
-    grace = person(shop.api_server, None, staff_role="admin")
+    grace = create_person(shop.api_server, None, staff_role="admin")
     for email in (grace.email, "nobody@example.com", ""):
         refused = grace.post("/console/people/factors", {"lost": email, "reason": "lost"})
         assert (refused.status_code, "Nobody with this address" in refused.text) == (
             400,
             True,
         )
-    auditor = person(shop.api_server, None, staff_role="auditor")
+    auditor = create_person(shop.api_server, None, staff_role="auditor")
     assert auditor.post("/console/people/factors", {"lost": grace.email}).status_code == 403
 
 
 def test_a_person_cannot_confirm_the_reset_of_their_own_factors(shop: Shop) -> None:
-    grace, judy = (person(shop.api_server, None, staff_role="admin") for _ in range(2))
+    grace, judy = (create_person(shop.api_server, None, staff_role="admin") for _ in range(2))
     add_passkey(judy)
     reset = _request_reset(shop, grace, judy)
     assert judy.post("/console/people/factors/confirm", {"id": reset.id}).status_code == 400
@@ -171,9 +171,9 @@ def test_the_confirming_administrator_must_be_independent_of_the_requesting_one(
     shop: Shop, clock: Callable[[int], None]
 ) -> None:
     start, path = shop.api_server.app.clock(), "/console/people/factors/confirm"
-    grace, judy, olga = (person(shop.api_server, None, staff_role="admin") for _ in range(3))
+    grace, judy, olga = (create_person(shop.api_server, None, staff_role="admin") for _ in range(3))
     add_passkey(judy)
-    email = address()
+    email = new_address()
     invited = grace.post("/console/people/invite", {"email": email, "role": "admin"})
     link = re.search(r"/invite/[\w-]{43}", invited.text)
     assert link is not None
@@ -251,7 +251,7 @@ def test_a_new_password_keeps_the_factors_if_one_is_proved(
     credential = device.use(options_in(visitor.get(link, headers=here)), here["origin"])
     form = {"password": "nine quiet herons wait", "credential": credential}
     assert visitor.post(link, form, headers=here).headers["location"] == "/login?changed=1"
-    other = add_passkey(person(shop.api_server, shop.id, "viewer"))
+    other = add_passkey(create_person(shop.api_server, shop.id, "viewer"))
     link = _reset_link(shop, owner)
     credential = other.use(options_in(visitor.get(link, headers=here)), here["origin"])
     assert visitor.post(link, form | {"credential": credential}, headers=here).status_code == 401
@@ -322,7 +322,7 @@ def test_without_a_waiting_time_factors_end_at_once(
 
 def test_staff_without_a_factor_set_one_up_after_a_link_to_a_new_password(shop: Shop) -> None:
     app, before = shop.api_server.app, shop.api_server.app.settings
-    grace = person(shop.api_server, None, staff_role="admin")
+    grace = create_person(shop.api_server, None, staff_role="admin")
     app.settings = msgspec.structs.replace(before, gateways=("sandbox", "manual"))
     try:
         visitor = Visitor(shop.api_server, grace.email)
@@ -343,7 +343,7 @@ def test_an_invalid_stop_link_is_not_found(shop: Shop) -> None:
 
 
 def test_an_authenticator_of_a_lost_key_is_replaced_after_a_recovery_code(shop: Shop) -> None:
-    grace = person(shop.api_server, None, staff_role="admin")
+    grace = create_person(shop.api_server, None, staff_role="admin")
     grace.post("/security/authenticator/begin")
     codes = _confirm_authenticator(grace)
     shop.api_server.sql(

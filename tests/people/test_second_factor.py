@@ -8,7 +8,7 @@ import pytest
 from opentill.db.clock import now_ms
 from opentill.people import totp
 from support.api_server import Shop
-from support.people import PASSWORD, Visitor, person, title
+from support.people import PASSWORD, Visitor, create_person, heading_of
 
 SECRET: Final = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"  # RFC 6238 Appendix B: "12345678901234567890"
 
@@ -60,7 +60,7 @@ def _code(secret: str, off: int = 0) -> str:
 
 
 def test_a_login_with_an_authenticator_needs_an_unused_code(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     secret, codes = _set_up(ada)
     visitor = Visitor(shop.api_server, ada.email)
     wrong = [
@@ -81,12 +81,12 @@ def test_a_login_with_an_authenticator_needs_an_unused_code(shop: Shop) -> None:
 
 
 def test_a_code_is_ignored_without_a_second_factor(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     assert ada.log_in(code="123456").status_code == 303
 
 
 def test_new_recovery_codes_replace_the_old_ones_and_end_with_the_factor(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     _, old = _set_up(ada)
     new = re.findall(r"<code>([a-z2-7 ]+)</code>", ada.post("/security/codes").text)
     visitor = Visitor(shop.api_server, ada.email)
@@ -106,7 +106,7 @@ def test_new_recovery_codes_replace_the_old_ones_and_end_with_the_factor(shop: S
 
 
 def test_an_authenticator_is_replaced_within_the_same_half_minute(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     secrets = [_set_up(ada)[0] for _ in range(2)]
     visitor = Visitor(shop.api_server, ada.email)
     codes = [_code(secret, 1) for secret in secrets]
@@ -121,7 +121,7 @@ def test_removing_the_last_second_factor_makes_logins_weak(shop: Shop) -> None:
         assert rows
         return {row["strong"] for row in rows}
 
-    ada, bob = (person(shop.api_server, None, staff_role="admin") for _ in range(2))
+    ada, bob = (create_person(shop.api_server, None, staff_role="admin") for _ in range(2))
     secret, _ = [_set_up(one)[0] for one in (ada, bob)]
     assert Visitor(shop.api_server, ada.email).log_in(code=_code(secret, 1)).status_code == 303
     shop.api_server.sql(
@@ -140,13 +140,13 @@ def test_removing_the_last_second_factor_makes_logins_weak(shop: Shop) -> None:
 
 
 def test_a_step_up_asks_for_the_password_and_keeps_the_form(shop: Shop, clock: object) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     later = shop.api_server.app.clock() + 10 * 60_000
     clock(later)  # type: ignore[operator]
     form = {"email": '"bob"&<b>@example.com', "role": "viewer"}
     path = f"/dashboard/{shop.id}/team/invite"
     step_up = ada.post(path, form)
-    assert title(step_up) == "Please confirm that it is you"
+    assert heading_of(step_up) == "Please confirm that it is you"
     assert 'value="&#34;bob&#34;&amp;&lt;b&gt;@example.com"' in step_up.text
     before = ada.token
     refused = ada.post(path, form | {"proof_password": "wrong"})
@@ -159,13 +159,13 @@ def test_a_step_up_asks_for_the_password_and_keeps_the_form(shop: Shop, clock: o
     other = Visitor(shop.api_server)
     other.keep(before)
     assert other.get("/security").status_code == 303  # the previous token is void
-    assert title(ada.post(path, {"email": "eve@example.com", "role": "viewer"})) == "Team"
+    assert heading_of(ada.post(path, {"email": "eve@example.com", "role": "viewer"})) == "Team"
     clock(later + 10 * 60_000)  # type: ignore[operator]
-    assert title(ada.post(path, form)) == "Please confirm that it is you"
+    assert heading_of(ada.post(path, form)) == "Please confirm that it is you"
 
 
 def test_a_repeated_form_is_recognised_whatever_its_step_up(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     _, codes = _set_up(ada)
     path = f"/dashboard/{shop.id}/developers/webhooks/{shop.endpoint()['id']}"
 
@@ -195,7 +195,7 @@ def test_a_repeated_form_is_recognised_whatever_its_step_up(shop: Shop) -> None:
 
 
 def test_a_kept_form_does_not_contain_the_step_up(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     ada.post("/logout")
     form = {"role": "viewer", "proof_email": ada.email, "proof_password": PASSWORD}
     page = ada.post(f"/dashboard/{shop.id}/team/invite", form).text
@@ -209,7 +209,7 @@ def test_a_kept_form_does_not_contain_the_step_up(shop: Shop) -> None:
 
 
 def test_a_changed_password_ends_the_other_logins(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     other = Visitor(shop.api_server, ada.email)
     other.log_in()
     fresh = "seven slow rivers sing"
@@ -230,8 +230,8 @@ def test_a_changed_password_ends_the_other_logins(shop: Shop) -> None:
 
 
 def test_a_person_ends_one_or_all_of_their_other_logins_only(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
-    bob = person(shop.api_server, shop.id, "viewer")
+    ada = create_person(shop.api_server, shop.id, "owner")
+    bob = create_person(shop.api_server, shop.id, "viewer")
     others = [Visitor(shop.api_server, ada.email) for _ in range(3)]
     for visitor in others:
         visitor.log_in()
@@ -252,7 +252,7 @@ def test_staff_need_a_second_factor_in_live_mode(shop: Shop) -> None:
     import msgspec
 
     app = shop.api_server.app
-    staff = person(shop.api_server, None, staff_role="admin")
+    staff = create_person(shop.api_server, None, staff_role="admin")
     before, path = app.settings, f"/dashboard/{shop.id}/"
     assert staff.get(path).status_code == 200
     app.settings = msgspec.structs.replace(before, gateways=("sandbox", "manual"))

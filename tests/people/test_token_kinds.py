@@ -7,7 +7,7 @@ import pytest
 
 from opentill import people
 from support.api_server import Shop
-from support.people import PASSWORD, TESTER, Visitor, address, invitation, person
+from support.people import PASSWORD, TESTER, Visitor, create_person, invite, new_address
 
 KINDS: Final = (
     "cookie", "command", "access", "refresh", "refresh, first part", "invitation", "reset", "key",
@@ -20,7 +20,7 @@ class Tokens:
     def __init__(self, shop: Shop) -> None:
         """Create the tokens."""
         self.shop, api_server = shop, shop.api_server
-        self.owner = person(api_server, shop.id, "owner")
+        self.owner = create_person(api_server, shop.id, "owner")
         credentials = people.Credentials(
             email=self.owner.email, password=PASSWORD, browser=people.Browser("127.0.0.1", "x")
         )
@@ -42,7 +42,7 @@ class Tokens:
             "access": api_tokens["accessToken"],
             "refresh": api_tokens["refreshToken"],
             "refresh, first part": api_tokens["refreshToken"].partition(".")[0],
-            "invitation": invitation(api_server, address(), shop.id, "viewer").token,
+            "invitation": invite(api_server, new_address(), shop.id, "viewer").token,
             "reset": reset.token,
             "key": shop.key,
         }

@@ -7,7 +7,7 @@ from typing import Final
 import opentill
 from opentill.app import PORTALS
 from support.api_server import Shop
-from support.people import Visitor, person
+from support.people import Visitor, create_person
 
 _INPUT: Final = re.compile(r"<input\b[^>]*>")
 
@@ -18,7 +18,7 @@ def language_links(html: str) -> list[str]:
 
 
 def test_language_links_after_a_post_lead_to_the_page_with_the_form(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     here = f"/dashboard/{shop.id}"
     order = shop.order()["id"]
     for below, page in (
@@ -39,7 +39,7 @@ def test_language_links_after_a_post_lead_to_the_page_with_the_form(shop: Shop) 
 
 
 def test_filters_lead_to_the_list_after_a_refused_post_too(shop: Shop) -> None:
-    fin = person(shop.api_server, None, staff_role="finance")
+    fin = create_person(shop.api_server, None, staff_role="finance")
     for place, form, filtered in (
         ("/console/reconciliation", "compare", "which=open"),
         ("/console/rates", "set", "currency=EUR"),
@@ -51,7 +51,7 @@ def test_filters_lead_to_the_list_after_a_refused_post_too(shop: Shop) -> None:
 
 
 def test_language_and_messages_in_the_query_are_no_filters(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     here = f"/dashboard/{shop.id}/disputes"
     plain, filtered = (
         ada.get(f"{here}?lang=en&done=note").text,
@@ -64,7 +64,7 @@ def test_language_and_messages_in_the_query_are_no_filters(shop: Shop) -> None:
 
 
 def test_forms_with_a_password_name_the_person_for_password_managers(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
 
     def username_fields(visitor: Visitor, path: str) -> list[str]:
         fields = _INPUT.findall(visitor.get(path).text)

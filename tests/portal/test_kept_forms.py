@@ -8,7 +8,7 @@ import pytest
 from opentill.app import PORTALS
 from opentill.people import MERCHANT_ROLES
 from support.api_server import Shop
-from support.people import PASSWORD, Visitor, address, person, title
+from support.people import PASSWORD, Visitor, create_person, heading_of, new_address
 
 FIELD = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')
 KEPT_FORM_TITLE = "Please log in again"
@@ -36,12 +36,12 @@ def open_invitations(shop: Shop) -> list[str]:
 
 
 def test_a_kept_form_is_accepted_after_a_login_on_its_page(shop: Shop) -> None:
-    ada, email = person(shop.api_server, shop.id, "owner"), address()
+    ada, email = create_person(shop.api_server, shop.id, "owner"), new_address()
     form = hidden_fields(ada.get(team(shop)).text, "/team/invite")
     form |= {"email": email, "role": "finance", "note": '<b>\n"two" lines'}
     end_logins(shop, ada)
     login_page = ada.post(f"{team(shop)}/invite", form)
-    assert (login_page.status_code, title(login_page)) == (401, KEPT_FORM_TITLE)
+    assert (login_page.status_code, heading_of(login_page)) == (401, KEPT_FORM_TITLE)
     assert open_invitations(shop) == []
     assert "not kept" not in login_page.text
     kept_form = hidden_fields(login_page.text, "/team/invite")
@@ -49,7 +49,7 @@ def test_a_kept_form_is_accepted_after_a_login_on_its_page(shop: Shop) -> None:
 
     wrong = kept_form | {"login_email": ada.email, "login_password": "not my password at all"}
     again = ada.post(f"{team(shop)}/invite", wrong)
-    assert (again.status_code, title(again)) == (401, KEPT_FORM_TITLE)
+    assert (again.status_code, heading_of(again)) == (401, KEPT_FORM_TITLE)
     assert "E-mail, password or code is wrong" in again.text
     assert f'value="{ada.email}"' in again.text
     assert "not my password" not in again.text
@@ -63,7 +63,7 @@ def test_a_kept_form_is_accepted_after_a_login_on_its_page(shop: Shop) -> None:
 
 
 def test_a_kept_form_is_accepted_after_a_login_in_another_tab(shop: Shop) -> None:
-    ada, email = person(shop.api_server, shop.id, "owner"), address()
+    ada, email = create_person(shop.api_server, shop.id, "owner"), new_address()
     form = hidden_fields(ada.get(team(shop)).text, "/team/invite") | {
         "email": email,
         "role": "viewer",
@@ -80,9 +80,12 @@ def test_a_kept_form_is_accepted_after_a_login_in_another_tab(shop: Shop) -> Non
 
 @pytest.mark.parametrize("on_the_page", [True, False])
 def test_another_person_gets_the_page_without_the_entries(shop: Shop, on_the_page: bool) -> None:
-    ada, eve = (person(shop.api_server, shop.id, "owner") for _ in range(2))
+    ada, eve = (create_person(shop.api_server, shop.id, "owner") for _ in range(2))
     path = f"{team(shop)}?lang=en"
-    form = hidden_fields(ada.get(path).text, "/team/invite") | {"email": address(), "role": "owner"}
+    form = hidden_fields(ada.get(path).text, "/team/invite") | {
+        "email": new_address(),
+        "role": "owner",
+    }
     end_logins(shop, ada)
     referer = {"referer": f"{shop.api_server.url}{path}"}
     kept_form = hidden_fields(
@@ -103,38 +106,43 @@ def test_another_person_gets_the_page_without_the_entries(shop: Shop, on_the_pag
 
 @pytest.mark.parametrize("page", ["https://evil.example/x", "//evil.example", "/static/x", "/\\e"])
 def test_a_form_redirects_only_to_pages_of_the_portals(shop: Shop, page: str) -> None:
-    ada, eve = (person(shop.api_server, shop.id, "owner") for _ in range(2))
-    form = {"form_person": ada.person_id, "email": address(), "role": "owner", "login_from": page}
+    ada, eve = (create_person(shop.api_server, shop.id, "owner") for _ in range(2))
+    form = {
+        "form_person": ada.person_id,
+        "email": new_address(),
+        "role": "owner",
+        "login_from": page,
+    }
     answer = eve.post(f"{team(shop)}/invite", form)
     assert answer.headers["location"] == "/dashboard?other_person=1"
 
 
 def test_a_kept_form_needs_the_permission(shop: Shop) -> None:
     for role in MERCHANT_ROLES[1:]:
-        member = person(shop.api_server, shop.id, role)
+        member = create_person(shop.api_server, shop.id, role)
         end_logins(shop, member)
-        form = {"form_person": member.person_id, "email": address(), "role": "owner"}
+        form = {"form_person": member.person_id, "email": new_address(), "role": "owner"}
         form |= {"login_email": member.email, "login_password": PASSWORD}
         assert member.post(f"{team(shop)}/invite", form).status_code == 403
     assert open_invitations(shop) == []
 
 
 def test_passwords_are_not_kept_and_the_page_says_so(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     form = hidden_fields(ada.get("/security").text, "/security/password")
     end_logins(shop, ada)
     secret = "seven green teapots whistle"
     login_page = ada.post("/security/password", form | {"current": PASSWORD, "password": secret})
-    assert title(login_page) == KEPT_FORM_TITLE
+    assert heading_of(login_page) == KEPT_FORM_TITLE
     assert secret not in login_page.text
     assert PASSWORD not in login_page.text
     assert "Files and passwords are not kept" in login_page.text
 
 
 def test_a_form_from_another_origin_does_not_log_in(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     end_logins(shop, ada)
-    form = {"email": address(), "role": "owner", "form_person": ada.person_id}
+    form = {"email": new_address(), "role": "owner", "form_person": ada.person_id}
     form |= {"login_email": ada.email, "login_password": PASSWORD}
     foreign = {"origin": "https://evil.example", "sec-fetch-site": "cross-site"}
     answer = ada.post(f"{team(shop)}/invite", form, headers=foreign)

@@ -18,7 +18,7 @@ from opentill.people import (
 )
 from opentill.portal.model import DASHBOARD_PATH, Page
 from support.api_server import Shop
-from support.people import Visitor, person, title
+from support.people import Visitor, create_person, heading_of
 
 PAGES: Final = [page for portal in PORTALS for page in portal.pages]
 MERCHANT_PAGES: Final = [page for page in PAGES if page.path.startswith("/dashboard/{")]
@@ -112,7 +112,7 @@ def test_a_member_may_open_the_pages_of_the_role_at_the_own_merchant_only(
     shop: Shop, role: MerchantRole
 ) -> None:
     other = shop.api_server.shop()
-    member = person(shop.api_server, shop.id, role)
+    member = create_person(shop.api_server, shop.id, role)
     wrong = {}
     for page in MERCHANT_PAGES:
         own, others = (_status(member, page, merchant) for merchant in (shop.id, other.id))
@@ -126,7 +126,7 @@ def test_a_member_may_open_the_pages_of_the_role_at_the_own_merchant_only(
 def test_staff_may_read_every_merchants_pages_and_change_nothing(
     shop: Shop, role: StaffRole
 ) -> None:
-    staff = person(shop.api_server, None, staff_role=role)
+    staff = create_person(shop.api_server, None, staff_role=role)
     wrong = {
         (one.method, one.path): status
         for one in MERCHANT_PAGES
@@ -145,7 +145,7 @@ def test_staff_may_read_every_merchants_pages_and_change_nothing(
 
 @pytest.mark.parametrize("role", STAFF_ROLES)
 def test_staff_may_open_the_pages_of_their_role_in_the_console(shop: Shop, role: StaffRole) -> None:
-    staff = person(shop.api_server, None, staff_role=role)
+    staff = create_person(shop.api_server, None, staff_role=role)
     wrong = {
         (one.method, one.path): status
         for one in CONSOLE_PAGES
@@ -159,14 +159,14 @@ def test_staff_may_open_the_pages_of_their_role_in_the_console(shop: Shop, role:
 
 
 def test_the_console_does_not_exist_for_members(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     assert {_status(ada, page, shop.id) for page in CONSOLE_PAGES} == {404}
     assert "/console" not in ada.get(f"/dashboard/{shop.id}/").text
 
 
 def test_staff_need_a_second_factor_in_a_live_deployment(shop: Shop) -> None:
     app = shop.api_server.app
-    staff = person(shop.api_server, None, staff_role="admin")
+    staff = create_person(shop.api_server, None, staff_role="admin")
     before = app.settings
     app.settings = msgspec.structs.replace(before, gateways=("sandbox", "manual"))
     try:
@@ -190,14 +190,16 @@ def test_pages_need_a_login(shop: Shop) -> None:
             assert response.headers["location"].startswith("/login?next=%2F"), page.path
         else:  # the form is kept: test_kept_forms.py
             response = visitor.post(path)
-            assert (response.status_code, title(response)) == (401, "Please log in again"), path
+            assert (response.status_code, heading_of(response)) == (401, "Please log in again"), (
+                path
+            )
 
 
 def test_other_merchants_look_as_if_they_did_not_exist(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "owner")
+    ada = create_person(shop.api_server, shop.id, "owner")
     other = shop.api_server.shop()
     nowhere = "mer_0000000000000000000000000a"
     responses = [ada.get(f"/dashboard/{one}/") for one in (other.id, nowhere, "mer_x", "x/y/z")]
     assert {one.status_code for one in responses} == {404}
-    assert {title(one) for one in responses} == {"We cannot find this page"}
+    assert {heading_of(one) for one in responses} == {"We cannot find this page"}
     assert responses[0].text.replace(other.id, "") == responses[1].text.replace(nowhere, "")

@@ -10,8 +10,17 @@ from opentill.checkouts.model import SessionBody
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.rates.model import Day
-from support.api_server import ApiServer, refused
-from support.world import DAY, NOW, entries, merchant, paid, product, refunded, session
+from support.api_server import ApiServer, assert_refused
+from support.world import (
+    DAY,
+    NOW,
+    create_merchant,
+    create_product,
+    create_refund,
+    create_session,
+    entries,
+    pay_order,
+)
 
 CSV = b"Date,USD,JPY,HKD,\n2025-06-13,1.25,160,8.5,\n2025-06-12,1.2,150,8.4,\n"
 JUNE_13 = 1_749_772_800_000
@@ -77,8 +86,8 @@ async def test_a_session_is_opened_at_the_same_rate(
     tx: Tx, rates_set, pair, limit, expected
 ) -> None:
     await set_rates(tx, rates_set)
-    shop = await merchant(tx, settlement_currency=pair[1], overdraft_minor=0)
-    thing = await product(tx, shop.id, "1000.00", pair[0])
+    shop = await create_merchant(tx, settlement_currency=pair[1], overdraft_minor=0)
+    thing = await create_product(tx, shop.id, "1000.00", pair[0])
     body = SessionBody(product_id=thing.id)
     opening = checkouts.open_session(tx, shop.id, body, NOW, rates_max_age_days=limit)
     if expected is None:
@@ -147,9 +156,9 @@ async def test_missing_and_expiring_rates_are_listed(tx: Tx) -> None:
         "RUB": (False, False, True), "USD": (True, False, False), "JPY": (True, True, False),
         "GBP": (False, False, True),
     }  # fmt: skip
-    shop = await merchant(tx, settlement_currency="EUR")
+    shop = await create_merchant(tx, settlement_currency="EUR")
     for currency in ("RUB", "USD", "JPY", "GBP"):
-        await product(tx, shop.id, "1000.00", currency)
+        await create_product(tx, shop.id, "1000.00", currency)
 
     async def pairs(days: int, max_age: int) -> tuple[list[str], list[str]]:
         at = NOW + days * DAY
@@ -182,16 +191,16 @@ async def test_an_order_is_refunded_at_its_own_rate_even_if_that_is_too_old(
     tx: Tx,
 ) -> None:
     await set_rates(tx, [("EUR", "RUB", "90", 1, "file"), ("USD", "RUB", "80", 1, "file")])
-    shop = await merchant(tx, settlement_currency="EUR")
-    thing = await product(tx, shop.id, "900.00", "RUB")
+    shop = await create_merchant(tx, settlement_currency="EUR")
+    thing = await create_product(tx, shop.id, "900.00", "RUB")
     body = SessionBody(product_id=thing.id)
     opened = await checkouts.open_session(tx, shop.id, body, NOW, rates_max_age_days=7)
-    order = await paid(tx, await orders.find(tx, shop.id, opened.order_id))
+    order = await pay_order(tx, await orders.find(tx, shop.id, opened.order_id))
     await set_rates(tx, [("EUR", "USD", "1.1", 0, "file")])  # and no longer the rouble
     with pytest.raises(Invalid, match="RUB to EUR, or it is too old") as refused:
         await checkouts.open_session(tx, shop.id, body, NOW + DAY, rates_max_age_days=7)
     assert refused.value.field == "productId"
-    refund = await refunded(tx, order, "450.00")
+    refund = await create_refund(tx, order, "450.00")
     assert (refund.status, refund.debit_minor) == ("PROCESSING", 500)
 
 
@@ -210,11 +219,11 @@ async def test_future_days_are_refused(tx: Tx) -> None:
 
 async def test_an_open_order_keeps_its_rate(tx: Tx) -> None:
     await rates.put(tx, "EUR", "USD", Decimal("1.25"), NOW)
-    shop = await merchant(tx)
-    mug = await product(tx, shop.id, "10.00", "EUR")
-    checkout = await session(tx, shop.id, mug.id)
+    shop = await create_merchant(tx)
+    mug = await create_product(tx, shop.id, "10.00", "EUR")
+    checkout = await create_session(tx, shop.id, mug.id)
     await rates.put(tx, "EUR", "USD", Decimal(2), NOW)
-    order = await paid(tx, await orders.find(tx, shop.id, checkout.order_id))
+    order = await pay_order(tx, await orders.find(tx, shop.id, checkout.order_id))
     assert (order.gross_settled_minor, order.net_settled_minor) == (1250, 1200)
     assert await entries(tx, shop.id) == [
         ("PAYMENT", "gateway", "pending", 1250),
@@ -247,5 +256,5 @@ def test_a_mistyped_rate_is_refused(api_server: ApiServer, turned: bool) -> None
     quoted = Decimal("0.000000000000000001") if turned else Decimal(999_999_999)
     api_server.rate(*(("USD", "XAF") if turned else ("XAF", "USD")), quoted)
     product = shop.product(price="99999999.00", currency="XAF")
-    reason = refused(shop.post("/v1/checkouts", {"productId": product["id"]}), "productId")
+    reason = assert_refused(shop.post("/v1/checkouts", {"productId": product["id"]}), "productId")
     assert "rate" in reason

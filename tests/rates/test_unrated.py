@@ -15,17 +15,26 @@ from opentill.products.model import ProductBody, ProductUpdate
 from opentill.rates.model import Day
 from opentill.refunds.model import Refund
 from support.books import assert_books
-from support.world import DAY, NOW, merchant, opened, paid, product, refunded, session
+from support.world import (
+    DAY,
+    NOW,
+    create_merchant,
+    create_order,
+    create_product,
+    create_refund,
+    create_session,
+    pay_order,
+)
 
 OLD = NOW - 400 * DAY
 
 
 @pytest.mark.parametrize("currency", ["CNY", "HKD", "JPY", "KWD", "USD"])
 async def test_a_currency_settles_in_itself_without_a_rate(tx: Tx, currency: str) -> None:
-    order = await opened(tx, "10.00", currency, settlement_currency=currency)
+    order = await create_order(tx, "10.00", currency, settlement_currency=currency)
     assert order.exchange_rate == 1
     assert order.usd_exchange_rate == (1 if currency == "USD" else None)
-    done = await paid(tx, order)
+    done = await pay_order(tx, order)
     assert done.status == "PAID"
     await assert_books(tx)
 
@@ -44,8 +53,8 @@ async def test_another_settlement_currency_still_needs_a_rate_at_opening(
 ) -> None:
     for base, quote in rates_set:
         await rates.put(tx, base, quote, Decimal(2), NOW)
-    shop = await merchant(tx, settlement_currency=settled)
-    thing = await product(tx, shop.id, price, currency)
+    shop = await create_merchant(tx, settlement_currency=settled)
+    thing = await create_product(tx, shop.id, price, currency)
     with pytest.raises(Invalid, match=f"none from {currency} to {settled}") as refused:
         await checkouts.open_session(tx, shop.id, SessionBody(product_id=thing.id), NOW)
     assert refused.value.field == "productId"
@@ -56,8 +65,8 @@ async def test_an_old_rate_does_not_stop_settlement_in_the_same_currency(
 ) -> None:
     sheet = rates.Sheet(base="CNY", days=(Day(OLD, {"USD": Decimal("0.14")}),), skipped=())
     await rates.import_sheet(tx, sheet, NOW)
-    shop = await merchant(tx, settlement_currency="CNY")
-    thing = await product(tx, shop.id, "10.00", "CNY")
+    shop = await create_merchant(tx, settlement_currency="CNY")
+    thing = await create_product(tx, shop.id, "10.00", "CNY")
     checkout = await checkouts.open_session(
         tx, shop.id, SessionBody(product_id=thing.id), NOW, rates_max_age_days=7
     )
@@ -78,11 +87,11 @@ LATER = (
 async def test_a_refund_is_shown_in_usd_by_the_newest_rate_and_logged(
     tx: Tx, rates_set: list[tuple[str, str, str, int]], shown: str
 ) -> None:
-    order = await paid(tx, await opened(tx, "100.00", "CNY", settlement_currency="CNY"))
+    order = await pay_order(tx, await create_order(tx, "100.00", "CNY", settlement_currency="CNY"))
     for base, quote, rate, at in rates_set:
         await rates.put(tx, base, quote, Decimal(rate), at)
     with structlog.testing.capture_logs() as log:
-        refund = await refunded(tx, order, "10.00")
+        refund = await create_refund(tx, order, "10.00")
     assert _usd(refund) == (shown, shown)
     (line,) = [line for line in log if line["event"] == "refund shown in USD by a later rate"]
     assert (line["order"], line["currency"], line["valid_from"]) == (
@@ -93,38 +102,40 @@ async def test_a_refund_is_shown_in_usd_by_the_newest_rate_and_logged(
 
 async def test_the_settlement_currencys_rate_is_used_if_the_orders_has_none(tx: Tx) -> None:
     await rates.put(tx, "EUR", "HKD", Decimal(9), NOW)
-    order = await paid(tx, await opened(tx, "100.00", "EUR", settlement_currency="HKD"))
+    order = await pay_order(tx, await create_order(tx, "100.00", "EUR", settlement_currency="HKD"))
     await rates.put(tx, "HKD", "USD", Decimal("0.125"), NOW)
-    refund = await refunded(tx, order, "10.00")
+    refund = await create_refund(tx, order, "10.00")
     assert _usd(refund) == ("11.25", "11.25")
     assert refund.debit_minor == 9000
 
 
 async def test_a_rate_from_the_opening_is_kept_for_the_refund(tx: Tx) -> None:
     await rates.put(tx, "CNY", "USD", Decimal("0.14"), NOW)
-    order = await paid(tx, await opened(tx, "100.00", "CNY", settlement_currency="CNY"))
+    order = await pay_order(tx, await create_order(tx, "100.00", "CNY", settlement_currency="CNY"))
     await rates.put(tx, "CNY", "USD", Decimal("0.5"), NOW)
     with structlog.testing.capture_logs() as log:
-        assert _usd(await refunded(tx, order, "10.00")) == ("1.40", "1.40")
+        assert _usd(await create_refund(tx, order, "10.00")) == ("1.40", "1.40")
     assert log == []
 
 
 async def test_a_refund_without_any_rate_is_refused_with_instructions(tx: Tx) -> None:
-    order = await paid(tx, await opened(tx, "100.00", "CNY", settlement_currency="CNY"))
+    order = await pay_order(tx, await create_order(tx, "100.00", "CNY", settlement_currency="CNY"))
     await rates.put(tx, "CNY", "USD", Decimal("0.14"), NOW + DAY)  # not valid yet
     with pytest.raises(Invalid, match="opentill rates set CNY USD") as refused:
-        await refunded(tx, order, "10.00")
+        await create_refund(tx, order, "10.00")
     assert refused.value.field == "orderId"
     await rates.put(tx, "CNY", "USD", Decimal("0.14"), NOW)
-    assert (await refunded(tx, order, "100.00")).amount_minor == 100_00
+    assert (await create_refund(tx, order, "100.00")).amount_minor == 100_00
     await assert_books(tx)
 
 
 async def test_a_mistyped_rate_is_refused(tx: Tx) -> None:
-    order = await paid(tx, await opened(tx, "99999999.00", "CNY", settlement_currency="CNY"))
+    order = await pay_order(
+        tx, await create_order(tx, "99999999.00", "CNY", settlement_currency="CNY")
+    )
     await rates.put(tx, "CNY", "USD", Decimal(999_999_999), NOW)
     with pytest.raises(Invalid, match="rate") as refused:
-        await refunded(tx, order, "1.00")
+        await create_refund(tx, order, "1.00")
     assert refused.value.field == "orderId"
 
 
@@ -152,7 +163,7 @@ WARNED = (
 async def test_a_product_without_a_rate_is_logged(
     tx: Tx, currency: str, settled: str, rates_set: list[tuple[str, str]], missing: list[str]
 ) -> None:
-    shop = await merchant(tx, settlement_currency=settled)
+    shop = await create_merchant(tx, settlement_currency=settled)
     for base, quote in rates_set:
         await rates.put(tx, base, quote, Decimal(2), NOW)
 
@@ -163,18 +174,18 @@ async def test_a_product_without_a_rate_is_logged(
     with structlog.testing.capture_logs() as log:
         await products.create(tx, shop.id, body, NOW)
     assert warnings(log) == ([missing] if missing else [])
-    other = await product(tx, shop.id, "10.00", settled)
+    other = await create_product(tx, shop.id, "10.00", settled)
     with structlog.testing.capture_logs() as log:
         await products.update(tx, shop.id, other.id, ProductUpdate(currency=currency), NOW)
     assert warnings(log) == ([missing] if missing else [])
 
 
 async def test_missing_rates_are_listed_for_all_merchants(tx: Tx) -> None:
-    first = await merchant(tx, settlement_currency="CNY")
-    await merchant(tx, settlement_currency="HKD")
-    await merchant(tx)
-    await product(tx, first.id, "10", "JPY")
-    gone = await product(tx, first.id, "10", "KRW")
+    first = await create_merchant(tx, settlement_currency="CNY")
+    await create_merchant(tx, settlement_currency="HKD")
+    await create_merchant(tx)
+    await create_product(tx, first.id, "10", "JPY")
+    gone = await create_product(tx, first.id, "10", "KRW")
     await products.archive(tx, first.id, gone.id, NOW)
     await rates.put(tx, "USD", "HKD", Decimal("7.8"), OLD)
     sheet = rates.Sheet(base="CNY", days=(Day(OLD, {"JPY": Decimal(20)}),), skipped=())
@@ -191,8 +202,8 @@ async def test_missing_rates_are_listed_for_all_merchants(tx: Tx) -> None:
 
 
 async def test_opening_reads_the_offer_in_one_statement(tx: Tx) -> None:
-    shop = await merchant(tx, settlement_currency="CNY")
-    thing = await product(tx, shop.id, "10", "CNY")
+    shop = await create_merchant(tx, settlement_currency="CNY")
+    thing = await create_product(tx, shop.id, "10", "CNY")
     with structlog.testing.capture_logs() as log:
-        await session(tx, shop.id, thing.id)
+        await create_session(tx, shop.id, thing.id)
     assert log == []

@@ -14,7 +14,7 @@ from opentill.integrity.rules import check_books
 from opentill.merchants import Actor, standing
 from opentill.reconciliation import BankResult, camt
 from support.payout_runs import BOB, Dying, Killed, payee, taken, whole
-from support.world import NOW, fresh
+from support.world import NOW, new_reference
 
 CSV = "end_to_end_id,status,amount,currency,bank_reference,reason\r\n"
 HEAD = '<?xml version="1.0"?><Document xmlns="urn:iso:std:iso:20022:tech:xsd:{0}"><{1}><{2}>'
@@ -55,7 +55,7 @@ async def apply(
 
 async def _create_sent_payouts(db: Db, number: int = 3) -> list[payouts.Payout]:
     shops = [await db.run(payee) for _ in range(number)]
-    view = await whole(db, fresh())
+    view = await whole(db, new_reference())
     await taken(db, view.run.id)
     return [(await db.read(lambda tx, s=shop: payouts.search(tx, s.id)))[0] for shop in shops]
 

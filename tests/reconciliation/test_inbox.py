@@ -30,7 +30,7 @@ async def _list_open(db: Db) -> list[OpenDifference]:
 
 
 async def test_a_missing_item_is_stored_once_and_resolved_by_a_later_report(db: Db) -> None:
-    order = await db.run(lambda tx: world.in_status(tx, "PAID"))
+    order = await db.run(lambda tx: world.create_order_in(tx, "PAID"))
     attempt = order.paid_attempt_id
     for _ in range(2):  # the same file twice
         result = await _compare(db, f"payment,att_x,5.00,USD,{NOW}")
@@ -51,7 +51,7 @@ async def test_a_missing_item_is_stored_once_and_resolved_by_a_later_report(db: 
 
 
 async def test_equal_rows_are_separate_differences(db: Db) -> None:
-    order = await db.run(lambda tx: world.in_status(tx, "PAID"))
+    order = await db.run(lambda tx: world.create_order_in(tx, "PAID"))
     rows = [f"payment,{order.paid_attempt_id},9.99,USD,{NOW}"] * 4
     rows += [f"payment,att_x,5.00,USD,{NOW}"] * 2
     for _ in range(2):  # the same file twice
@@ -60,7 +60,7 @@ async def test_equal_rows_are_separate_differences(db: Db) -> None:
 
 
 async def test_a_difference_is_resolved_once_by_an_adjustment(db: Db) -> None:
-    shop = await db.run(world.merchant)
+    shop = await db.run(world.create_merchant)
     await _compare(db, f"payment,att_x,5.00,USD,{NOW}")
     (difference,) = await _list_open(db)
     adjust = AdjustmentRequest(
@@ -90,7 +90,7 @@ async def test_a_difference_is_resolved_once_by_an_adjustment(db: Db) -> None:
 
 
 async def test_a_difference_is_reopened_when_its_adjustment_is_rejected(db: Db) -> None:
-    shop = await db.run(world.merchant)
+    shop = await db.run(world.create_merchant)
     await _compare(db, f"payment,att_x,5.00,USD,{NOW}")
     (difference,) = await _list_open(db)
     adjust = AdjustmentRequest(
@@ -132,7 +132,7 @@ async def test_a_difference_is_reopened_when_its_adjustment_is_rejected(db: Db) 
 
 
 async def test_of_a_concurrent_approval_and_rejection_one_counts(db: Db) -> None:
-    shop = await db.run(world.merchant)
+    shop = await db.run(world.create_merchant)
     await _compare(db, f"payment,att_x,5.00,USD,{NOW}")
     (difference,) = await _list_open(db)
     adjust = AdjustmentRequest(
@@ -200,10 +200,12 @@ EXPORTED = "id,Type,Source,Amount,Fee,Net,Currency,Created (UTC),Description"
 
 
 async def test_stripes_own_reports_are_read(db: Db) -> None:
-    order = await db.run(world.opened)
-    attempt = await db.run(lambda tx: world.submitted(tx, order, gateway="stripe"))
+    order = await db.run(world.create_order)
+    attempt = await db.run(lambda tx: world.submit_attempt(tx, order, gateway="stripe"))
     paid = world.Money(order.amount_minor, order.currency)
-    await db.run(lambda tx: world.said(tx, attempt, "SUCCEEDED", amount=paid, provider_ref="pi_7"))
+    await db.run(
+        lambda tx: world.report_payment(tx, attempt, "SUCCEEDED", amount=paid, provider_ref="pi_7")
+    )
     for text in (
         (
             f"{ITEMISED}\n"
@@ -253,10 +255,12 @@ async def test_a_row_of_stripe_without_a_source_is_a_difference_named_by_its_tra
 
 
 async def test_a_row_of_stripe_with_an_unknown_type_is_a_difference(db: Db) -> None:
-    order = await db.run(world.opened)
-    attempt = await db.run(lambda tx: world.submitted(tx, order, gateway="stripe"))
+    order = await db.run(world.create_order)
+    attempt = await db.run(lambda tx: world.submit_attempt(tx, order, gateway="stripe"))
     paid = world.Money(order.amount_minor, order.currency)
-    await db.run(lambda tx: world.said(tx, attempt, "SUCCEEDED", amount=paid, provider_ref="pi_7"))
+    await db.run(
+        lambda tx: world.report_payment(tx, attempt, "SUCCEEDED", amount=paid, provider_ref="pi_7")
+    )
     at = "2025-06-15 15:06:40"
     exported = [
         EXPORTED,
@@ -304,8 +308,8 @@ async def test_a_row_of_stripe_with_an_unknown_type_is_a_difference(db: Db) -> N
 
 
 async def test_money_that_stripe_takes_when_a_dispute_opens_is_no_difference(db: Db) -> None:
-    order = await db.run(lambda tx: world.in_status(tx, "PAID"))
-    await db.run(lambda tx: world.dispute_said(tx, order, "OPENED", ref="du_1"))
+    order = await db.run(lambda tx: world.create_order_in(tx, "PAID"))
+    await db.run(lambda tx: world.report_dispute(tx, order, "OPENED", ref="du_1"))
     rows = f"{EXPORTED}\ntxn_1,adjustment,du_1,-9.99,0,0,usd,2025-06-15 15:06:40,Chargeback\n"
     file = io.BytesIO(rows.encode())
     report = Report(gateway="sandbox", file=file, name="x", since=NOW + 1)

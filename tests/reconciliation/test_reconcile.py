@@ -33,12 +33,12 @@ class Books:
 @pytest.fixture
 async def books(db: Db) -> Books:
     """Create a paid order with a declined attempt and a refund."""
-    order = await db.run(world.opened)
-    declined = await db.run(lambda tx: world.submitted(tx, order))
-    await db.run(lambda tx: world.said(tx, declined, "DECLINED"))
-    order = await db.run(lambda tx: world.paid(tx, order))
-    refund = await db.run(lambda tx: world.refunded(tx, order, "2.00", NOW + 1))
-    await db.run(lambda tx: world.refund_said(tx, refund, "SUCCEEDED", NOW + 5))
+    order = await db.run(world.create_order)
+    declined = await db.run(lambda tx: world.submit_attempt(tx, order))
+    await db.run(lambda tx: world.report_payment(tx, declined, "DECLINED"))
+    order = await db.run(lambda tx: world.pay_order(tx, order))
+    refund = await db.run(lambda tx: world.create_refund(tx, order, "2.00", NOW + 1))
+    await db.run(lambda tx: world.report_refund(tx, refund, "SUCCEEDED", NOW + 5))
     return Books(order.paid_attempt_id or "", refund.id, declined.id)
 
 
@@ -130,11 +130,11 @@ async def test_another_gateways_items_do_not_match(db: Db, books: Books) -> None
 
 
 async def test_a_duplicate_that_was_given_back_is_a_payment_and_a_refund(db: Db) -> None:
-    order = await db.run(world.opened)
-    first = await db.run(lambda tx: world.submitted(tx, order))
-    await db.run(lambda tx: world.said(tx, first, "DECLINED"))
-    await db.run(lambda tx: world.paid(tx, order))
-    again = await db.run(lambda tx: world.said(tx, first, "SUCCEEDED"))
+    order = await db.run(world.create_order)
+    first = await db.run(lambda tx: world.submit_attempt(tx, order))
+    await db.run(lambda tx: world.report_payment(tx, first, "DECLINED"))
+    await db.run(lambda tx: world.pay_order(tx, order))
+    again = await db.run(lambda tx: world.report_payment(tx, first, "SUCCEEDED"))
     assert again.status == "DUPLICATE"
     async with db.connection() as tx:
         paid = await world.orders.find(tx, order.merchant_id, order.id)
@@ -153,8 +153,8 @@ async def test_a_duplicate_that_was_given_back_is_a_payment_and_a_refund(db: Db)
 
 @pytest.mark.parametrize("end", ["SUCCEEDED", "REFUSED"])
 async def test_a_second_payment_has_the_time_of_its_arrival(db: Db, end: str) -> None:
-    order = await db.run(world.opened)
-    again = await db.run(lambda tx: world.paid_twice(tx, order))
+    order = await db.run(world.create_order)
+    again = await db.run(lambda tx: world.pay_order_twice(tx, order))
     outcome = world.RefundOutcome(status=end)
     await db.run(lambda tx: world.orders.apply_duplicate_return(tx, again, outcome, NOW + DAY))
     rows = [f"refund,{again.id},9.99,USD,{NOW + DAY}"] if end == "SUCCEEDED" else []
@@ -169,10 +169,10 @@ async def test_a_second_payment_has_the_time_of_its_arrival(db: Db, end: str) ->
 
 async def _create_dispute(db: Db, *ends: str) -> disputes.Dispute:
     """Open a dispute, report ``ends`` at the next milliseconds, and add a note a day later."""
-    order = await db.run(lambda tx: world.in_status(tx, "PAID"))
+    order = await db.run(lambda tx: world.create_order_in(tx, "PAID"))
     for number, end in enumerate(("OPENED", *ends), 1):
         now = NOW + number
-        await db.run(lambda tx, end=end, now=now: world.dispute_said(tx, order, end, now))
+        await db.run(lambda tx, end=end, now=now: world.report_dispute(tx, order, end, now))
     (dispute,) = await db.read(lambda tx: disputes.list_for_order(tx, order.merchant_id, order.id))
     ids = dispute.merchant_id, dispute.id
     await db.run(lambda tx: disputes.add_note(tx, *ids, "It is over.", "ann", NOW + DAY))
@@ -234,8 +234,10 @@ async def test_a_failed_refund_that_the_gateway_counts_and_takes_back_is_no_diff
     db: Db, books: Books
 ) -> None:
     async def work(tx: Tx) -> Refund:
-        paid = await world.in_status(tx, "PAID")
-        return await world.refund_said(tx, await world.refunded(tx, paid, "2.00"), "REFUSED", NOW)
+        paid = await world.create_order_in(tx, "PAID")
+        return await world.report_refund(
+            tx, await world.create_refund(tx, paid, "2.00"), "REFUSED", NOW
+        )
 
     refund = await db.run(work)
     rows = [

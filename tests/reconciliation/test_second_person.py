@@ -23,7 +23,7 @@ from reconciliation.test_bank import (
     statement,
 )
 from support.payout_runs import payee
-from support.world import NOW, fresh
+from support.world import NOW, new_reference
 
 ANN: Final = Actor("ann", "uploaded in the console")
 RULES: Final = approvals.Rules(Decimal(5), True, frozenset())
@@ -90,7 +90,7 @@ async def test_a_return_up_to_the_limit_is_performed_and_counts_towards_it(db: D
     lines = ""
     for number in range(2):
         request = payouts.PayoutRequest(
-            amount_minor=5_000, reference=fresh(), reason="weekly", by="ann"
+            amount_minor=5_000, reference=new_reference(), reason="weekly", by="ann"
         )
         payout = await db.run(
             lambda tx, request=request: payouts.create(tx, shop.id, request, None, NOW)

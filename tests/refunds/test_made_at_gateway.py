@@ -18,19 +18,19 @@ from support.world import (
     DAY,
     NOW,
     balances,
-    dispute_said,
+    create_order,
+    create_order_in,
+    create_refund,
     dump,
     entries,
     history,
-    in_status,
-    opened,
-    paid,
-    paid_twice,
-    refund_said,
-    refunded,
-    said,
-    settled,
-    submitted,
+    pay_order,
+    pay_order_twice,
+    report_dispute,
+    report_payment,
+    report_refund,
+    settle_order,
+    submit_attempt,
 )
 
 LATER = NOW + 5_000
@@ -65,7 +65,7 @@ async def open_case(tx: Tx, order: Order) -> RefundCase:
 async def test_a_partial_refund_made_at_the_provider_is_recorded(
     tx: Tx, status: str, account: str
 ) -> None:
-    order = await in_status(tx, status)
+    order = await create_order_in(tx, status)
     refund = await report(tx, order, 400)
     assert refund is not None
     assert (refund.status, refund.source, refund.provider_ref) == ("SUCCEEDED", "GATEWAY", "rf_1")
@@ -82,7 +82,7 @@ async def test_a_partial_refund_made_at_the_provider_is_recorded(
 
 
 async def test_a_repeated_report_changes_nothing(tx: Tx) -> None:
-    order = await in_status(tx, "PAID")
+    order = await create_order_in(tx, "PAID")
     first = await report(tx, order, 400)
     before = await dump(tx)
     assert await report(tx, order, 400, at=LATER + 1) == first
@@ -91,20 +91,20 @@ async def test_a_repeated_report_changes_nothing(tx: Tx) -> None:
 
 
 async def test_partial_refunds_made_at_the_provider_refund_the_whole_order(tx: Tx) -> None:
-    order = await in_status(tx, "SETTLED", platform_fee_rate="0.04")
-    own = await refunded(tx, order, "3.33")
+    order = await create_order_in(tx, "SETTLED", platform_fee_rate="0.04")
+    own = await create_refund(tx, order, "3.33")
     for number, minor in enumerate((300, 366)):
         assert await report(tx, order, minor, ref=f"rf_{number}") is not None
     assert (await find(tx, order)).status == "SETTLED"  # our own refund is in progress
-    await refund_said(tx, own, "SUCCEEDED", LATER)
+    await report_refund(tx, own, "SUCCEEDED", LATER)
     after = await find(tx, order)
     assert (after.status, after.refunded_minor) == ("REFUNDED", 999)
     assert after.refund_debit_minor == after.gross_settled_minor
 
 
 async def test_a_refund_made_at_the_provider_may_exceed_the_overdraft_limit(tx: Tx) -> None:
-    order = await paid(tx, await opened(tx, overdraft_minor=0))
-    order = await settled(tx, order)
+    order = await pay_order(tx, await create_order(tx, overdraft_minor=0))
+    order = await settle_order(tx, order)
     available = (await balances(tx, order))[1]
     request = PayoutRequest(
         amount_minor=available, fee_minor=0, reference="r", reason="why", by="ann"
@@ -112,26 +112,26 @@ async def test_a_refund_made_at_the_provider_may_exceed_the_overdraft_limit(tx: 
     await payouts.create(tx, order.merchant_id, request, None, NOW)
     with pytest.raises(Invalid):
         async with tx.transaction():
-            await refunded(tx, order)
+            await create_refund(tx, order)
     assert await report(tx, order, 999) is not None
     assert (await balances(tx, order))[1] == -999
 
 
 async def test_a_refund_made_at_the_provider_is_recorded_while_refunds_are_off(tx: Tx) -> None:
-    order = await in_status(tx, "PAID")
+    order = await create_order_in(tx, "PAID")
     actor = merchants.Actor("ann", "why")
     await merchants.set_capability(tx, order.merchant_id, "refund", on=False, actor=actor, now=NOW)
     with pytest.raises(merchants.CapabilityOff):
         async with tx.transaction():
-            await refunded(tx, order)
+            await create_refund(tx, order)
     assert await report(tx, order, 999) is not None
 
 
 async def test_a_refund_of_ours_is_not_recorded_again_as_made_at_the_provider(tx: Tx) -> None:
     """The response to our request may be lost: the provider's report names our id."""
-    order = await in_status(tx, "PAID")
-    own = await refunded(tx, order, "4.00")
-    await refund_said(tx, own, "UNKNOWN")
+    order = await create_order_in(tx, "PAID")
+    own = await create_refund(tx, order, "4.00")
+    await report_refund(tx, own, "UNKNOWN")
     await report(tx, order, 400, refund_id=own.id, ref="rf_7")
     rows = await refunds.list_for_order(tx, order.merchant_id, order.id, 9)
     assert [row.id for row in rows] == [own.id]
@@ -143,14 +143,14 @@ async def test_a_refund_of_ours_is_not_recorded_again_as_made_at_the_provider(tx
 async def test_a_refund_whose_row_was_lost_is_recorded_as_made_at_the_provider(
     tx: Tx,
 ) -> None:
-    order = await in_status(tx, "PAID")
+    order = await create_order_in(tx, "PAID")
     refund = await report(tx, order, 400, refund_id=new_id("re"))
     assert refund is not None
     assert refund.source == "GATEWAY"
 
 
 async def test_reports_of_another_gateway_are_refused(tx: Tx) -> None:
-    order = await in_status(tx, "PAID")
+    order = await create_order_in(tx, "PAID")
     before = await dump(tx)
     with pytest.raises(OfAnotherGateway):
         await report(tx, order, 400, gateway="stripe")
@@ -174,7 +174,7 @@ UNMATCHED = (
 async def test_a_refund_that_does_not_match_its_order_is_a_case_for_staff(
     tx: Tx, status: str, minor: int, currency: str, reason: str
 ) -> None:
-    order = await in_status(tx, status)
+    order = await create_order_in(tx, status)
     before = await entries(tx, order.merchant_id)
     for _ in range(3):
         assert await report(tx, order, minor, currency=currency) is None
@@ -189,10 +189,10 @@ async def test_a_refund_that_does_not_match_its_order_is_a_case_for_staff(
 
 async def test_a_refund_that_overtakes_its_payment_is_recorded_after_it(db: Db) -> None:
     async def work(tx: Tx) -> Order:
-        order = await opened(tx)
-        attempt = await submitted(tx, order)
+        order = await create_order(tx)
+        attempt = await submit_attempt(tx, order)
         assert await report(tx, order, 400, attempt_id=attempt.id) is None
-        await said(tx, attempt, "SUCCEEDED")
+        await report_payment(tx, attempt, "SUCCEEDED")
         return await orders.find(tx, order.merchant_id, order.id)
 
     order = await db.run(work)
@@ -205,7 +205,7 @@ async def test_a_refund_that_overtakes_its_payment_is_recorded_after_it(db: Db) 
 
 async def test_a_refund_of_a_disputed_order_is_recorded_once_the_dispute_is_won(db: Db) -> None:
     async def work(tx: Tx) -> Order:
-        order = await in_status(tx, "DISPUTED")
+        order = await create_order_in(tx, "DISPUTED")
         await report(tx, order, 400)
         return order
 
@@ -213,7 +213,7 @@ async def test_a_refund_of_a_disputed_order_is_recorded_once_the_dispute_is_won(
     assert await jobs.match(db, LATER + 60_000) == 1
     async with db.connection() as tx:
         assert (await open_case(tx, order)).tries == 1
-    await db.run(lambda tx: dispute_said(tx, order, "WON"))
+    await db.run(lambda tx: report_dispute(tx, order, "WON"))
     assert await jobs.match(db, LATER + DAY) == 1
     async with db.connection() as tx:
         assert (await find(tx, order)).refunded_minor == 400
@@ -222,20 +222,20 @@ async def test_a_refund_of_a_disputed_order_is_recorded_once_the_dispute_is_won(
 
 async def test_a_refund_is_recorded_once_our_own_refund_of_the_amount_has_failed(db: Db) -> None:
     async def work(tx: Tx) -> tuple[Order, Refund]:
-        order = await in_status(tx, "PAID")
-        own = await refunded(tx, order)
+        order = await create_order_in(tx, "PAID")
+        own = await create_refund(tx, order)
         assert await report(tx, order, 999) is None
         return order, own
 
     order, own = await db.run(work)
-    await db.run(lambda tx: refund_said(tx, own, "REFUSED", LATER))
+    await db.run(lambda tx: report_refund(tx, own, "REFUSED", LATER))
     await jobs.match(db, LATER + DAY)
     async with db.connection() as tx:
         assert (await find(tx, order)).status == "REFUNDED"
 
 
 async def test_a_refund_made_at_the_provider_can_be_reversed(tx: Tx) -> None:
-    order = await in_status(tx, "SETTLED")
+    order = await create_order_in(tx, "SETTLED")
     before = await balances(tx, order)
     refund = await report(tx, order, 999)
     assert (await find(tx, order)).status == "REFUNDED"
@@ -252,7 +252,7 @@ async def test_a_refund_made_at_the_provider_can_be_reversed(tx: Tx) -> None:
 
 
 async def test_a_failure_that_overtakes_its_refund_leaves_no_case(tx: Tx) -> None:
-    order = await in_status(tx, "PAID")
+    order = await create_order_in(tx, "PAID")
     await report(tx, order, 400, status="REFUSED")
     await report(tx, order, 400)
     assert await refunds.list_for_order(tx, order.merchant_id, order.id, 9) == []
@@ -260,7 +260,7 @@ async def test_a_failure_that_overtakes_its_refund_leaves_no_case(tx: Tx) -> Non
 
 
 async def test_a_case_is_closed_when_its_refund_fails(tx: Tx) -> None:
-    order = await in_status(tx, "DISPUTED")
+    order = await create_order_in(tx, "DISPUTED")
     await report(tx, order, 400)
     await report(tx, order, 400, status="REFUSED")
     assert await refunds.list_open(tx, order.merchant_id) == []
@@ -268,14 +268,14 @@ async def test_a_case_is_closed_when_its_refund_fails(tx: Tx) -> None:
 
 async def test_a_refund_whose_case_staff_have_closed_is_not_recorded(db: Db) -> None:
     async def work(tx: Tx) -> Order:
-        order = await in_status(tx, "DISPUTED")
+        order = await create_order_in(tx, "DISPUTED")
         await report(tx, order, 400)
         case = await open_case(tx, order)
         key = (case.merchant_id, case.gateway, case.gateway_ref)
         await refunds.dismiss(tx, *key, "ann", LATER)
         with pytest.raises(NotFound):
             await refunds.dismiss(tx, *key, "ann", LATER)
-        await dispute_said(tx, order, "WON")
+        await report_dispute(tx, order, "WON")
         assert await report(tx, order, 400) is None
         return order
 
@@ -290,8 +290,8 @@ async def test_a_refund_whose_case_staff_have_closed_is_not_recorded(db: Db) -> 
 
 
 async def test_a_second_payment_that_is_refunded_at_the_provider_is_given_back(tx: Tx) -> None:
-    order = await opened(tx)
-    second = await paid_twice(tx, order)
+    order = await create_order(tx)
+    second = await pay_order_twice(tx, order)
     before = await balances(tx, order)
     await report(tx, order, 999, attempt_id=second.id)
     given_back = await orders.find_attempt(tx, order.merchant_id, second.id)
@@ -303,14 +303,14 @@ async def test_a_second_payment_that_is_refunded_at_the_provider_is_given_back(t
 
 
 async def test_a_partial_refund_of_a_second_payment_is_a_case_for_staff(tx: Tx) -> None:
-    order = await opened(tx)
-    second = await paid_twice(tx, order)
+    order = await create_order(tx)
+    second = await pay_order_twice(tx, order)
     await report(tx, order, 500, attempt_id=second.id)
     assert "the order was paid by" in (await open_case(tx, order)).refusal
 
 
 async def test_an_operator_records_a_refund_that_no_gateway_reports(tx: Tx) -> None:
-    order = await in_status(tx, "PAID")
+    order = await create_order_in(tx, "PAID")
     ids = (order.merchant_id, order.id)
     new = NewMadeAtGateway(amount_minor=400, reason="by transfer", provider_ref="TRN 1")
     with pytest.raises(Invalid) as refused:
@@ -331,8 +331,8 @@ async def test_an_operator_records_a_refund_that_no_gateway_reports(tx: Tx) -> N
 async def test_a_late_success_of_a_second_payments_failed_refund_changes_nothing(
     tx: Tx,
 ) -> None:
-    order = await opened(tx)
-    second = await paid_twice(tx, order)
+    order = await create_order(tx)
+    second = await pay_order_twice(tx, order)
     await report(tx, order, 999, attempt_id=second.id)
     await report(tx, order, 999, attempt_id=second.id, status="REFUSED")
     before = await dump(tx)
@@ -341,8 +341,8 @@ async def test_a_late_success_of_a_second_payments_failed_refund_changes_nothing
 
 
 async def test_a_failure_that_overtakes_a_second_payments_refund_wins(tx: Tx) -> None:
-    order = await opened(tx)
-    second = await paid_twice(tx, order)
+    order = await create_order(tx)
+    second = await pay_order_twice(tx, order)
     await report(tx, order, 999, attempt_id=second.id, status="REFUSED")
     await report(tx, order, 999, attempt_id=second.id)
     attempt = await orders.find_attempt(tx, order.merchant_id, second.id)
@@ -354,14 +354,14 @@ async def test_a_case_is_closed_when_its_payment_turns_out_to_be_a_second_one(
     db: Db,
 ) -> None:
     async def work(tx: Tx) -> tuple[Order, str]:
-        order = await opened(tx)
-        first = await submitted(tx, order)
-        await said(tx, first, "ACTION_REQUIRED", action_url="https://bank.example")
-        second = await submitted(tx, await find(tx, order))
+        order = await create_order(tx)
+        first = await submit_attempt(tx, order)
+        await report_payment(tx, first, "ACTION_REQUIRED", action_url="https://bank.example")
+        second = await submit_attempt(tx, await find(tx, order))
         await report(tx, order, 999, attempt_id=second.id)
         assert (await open_case(tx, order)).attempt_id == second.id
-        await said(tx, first, "SUCCEEDED")
-        await said(tx, second, "SUCCEEDED")
+        await report_payment(tx, first, "SUCCEEDED")
+        await report_payment(tx, second, "SUCCEEDED")
         return order, second.id
 
     order, second_id = await db.run(work)

@@ -37,16 +37,16 @@ class Contest:
 
     async def reverse(self, tx: Tx) -> None:
         minor = self.refund.amount_minor
-        await world.refund_reported(
+        await world.report_refund_event(
             tx, self.order, "REFUSED", NOW + 1, refund=self.refund, minor=minor
         )
 
     async def refund_again(self, tx: Tx) -> Refund:
-        return await world.refunded(tx, self.order, "6.00", NOW + 1)
+        return await world.create_refund(tx, self.order, "6.00", NOW + 1)
 
     async def refund_at_provider(self, tx: Tx) -> None:
         ref = f"rf_{self.order.id}"
-        await world.refund_reported(tx, self.order, "SUCCEEDED", NOW + 1, minor=300, ref=ref)
+        await world.report_refund_event(tx, self.order, "SUCCEEDED", NOW + 1, minor=300, ref=ref)
 
     async def dispute(self, tx: Tx) -> None:
         await self.report_dispute(tx, "OPENED")
@@ -56,7 +56,7 @@ class Contest:
 
     async def report_dispute(self, tx: Tx, status: str) -> None:
         ref = f"dp_{self.order.id}"
-        await world.dispute_said(tx, self.order, status, NOW + 1, ref=ref, minor=500)
+        await world.report_dispute(tx, self.order, status, NOW + 1, ref=ref, minor=500)
 
     async def settle(self, tx: Tx) -> None:
         await orders.settle_one(tx, self.order.merchant_id, self.order.id, NOW + 1, "test")
@@ -71,13 +71,15 @@ class Contest:
         if isinstance(refund, Refund):
             self.new_refunds.append(refund)
             status = "SUCCEEDED" if len(self.new_refunds) % 2 else "REFUSED"
-            await db.run(lambda tx: world.refund_said(tx, refund, status, NOW + 2))
+            await db.run(lambda tx: world.report_refund(tx, refund, status, NOW + 2))
 
 
 async def create_contest(tx: Tx, shop_id: str, product_id: str, amount: str | None) -> Contest:
-    session = await world.session(tx, shop_id, product_id)
-    order = await world.paid(tx, await orders.find(tx, shop_id, session.order_id))
-    refund = await world.refund_said(tx, await world.refunded(tx, order, amount), "SUCCEEDED")
+    session = await world.create_session(tx, shop_id, product_id)
+    order = await world.pay_order(tx, await orders.find(tx, shop_id, session.order_id))
+    refund = await world.report_refund(
+        tx, await world.create_refund(tx, order, amount), "SUCCEEDED"
+    )
     return Contest(order, refund)
 
 
@@ -85,11 +87,11 @@ async def contests(db: Db, amount: str | None, number: int) -> list[Contest]:
     """Create refunded orders of one merchant, which has a rolling reserve and returns fees."""
 
     async def create(tx: Tx) -> list[Contest]:
-        shop = await world.merchant(
+        shop = await world.create_merchant(
             tx, reserve_rate="0.1", reserve_days=3, platform_fee_rate="0.04",
             refund_fee_policy="RETURNED", overdraft_minor=10**6, dispute_fee_minor=1_500,
         )  # fmt: skip
-        mug = await world.product(tx, shop.id, "10.00")
+        mug = await world.create_product(tx, shop.id, "10.00")
         return [await create_contest(tx, shop.id, mug.id, amount) for _ in range(number)]
 
     return await db.run(create)

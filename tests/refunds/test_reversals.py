@@ -14,16 +14,16 @@ from opentill.refunds import Refund
 from support.world import (
     NOW,
     balances,
-    dispute_said,
+    create_order,
+    create_order_in,
+    create_refund,
     dump,
     entries,
     history,
-    in_status,
-    opened,
-    paid,
-    refund_said,
-    refunded,
-    settled,
+    pay_order,
+    report_dispute,
+    report_refund,
+    settle_order,
 )
 
 LATER = NOW + 5_000
@@ -43,14 +43,14 @@ async def find(tx: Tx, order: Order) -> Order:
 
 async def reverse_refund(tx: Tx, order: Order, amount: str | None = None) -> Refund:
     """Refund an order and reverse the refund."""
-    refund = await refunded(tx, order, amount)
-    await refund_said(tx, refund, "SUCCEEDED")
+    refund = await create_refund(tx, order, amount)
+    await report_refund(tx, refund, "SUCCEEDED")
     await report_failure(tx, refund)
     return await refunds.find(tx, refund.merchant_id, refund.id)
 
 
 async def test_a_reversed_refund_returns_the_merchants_money(tx: Tx) -> None:
-    order = await in_status(tx, "PAID")
+    order = await create_order_in(tx, "PAID")
     before = await balances(tx, order)
     refund = await reverse_refund(tx, order, "4.00")
     assert (refund.status, refund.error_message) == ("FAILED", "lost_or_stolen_card")
@@ -75,10 +75,10 @@ async def test_a_reversed_refund_returns_the_merchants_money(tx: Tx) -> None:
 async def test_after_a_reversal_an_order_refunded_in_full_is_paid_again(
     tx: Tx, settles: str, status: str, account: str
 ) -> None:
-    order = await in_status(tx, "SETTLED" if settles == "before the refund" else "PAID")
+    order = await create_order_in(tx, "SETTLED" if settles == "before the refund" else "PAID")
     net = sum(await balances(tx, order))
-    refund = await refunded(tx, order)
-    await refund_said(tx, refund, "SUCCEEDED")
+    refund = await create_refund(tx, order)
+    await report_refund(tx, refund, "SUCCEEDED")
     if settles == "before the reversal":  # moves the order's money out of pending
         await orders.settle_one(tx, order.merchant_id, order.id, NOW, "test")
     await report_failure(tx, refund)
@@ -90,14 +90,16 @@ async def test_after_a_reversal_an_order_refunded_in_full_is_paid_again(
     line = (await history(tx, order))[-1]
     assert (line.event, line.from_status, line.to_status) == ("refund_reversed", "REFUNDED", status)
     if status == "PAID":
-        assert (await settled(tx, after)).status == "SETTLED"
-    again = await refunded(tx, order)
-    await refund_said(tx, again, "SUCCEEDED")
+        assert (await settle_order(tx, after)).status == "SETTLED"
+    again = await create_refund(tx, order)
+    await report_refund(tx, again, "SUCCEEDED")
     assert (await find(tx, order)).status == "REFUNDED"
 
 
 async def test_a_reversal_takes_the_returned_fee_again(tx: Tx) -> None:
-    order = await paid(tx, await opened(tx, platform_fee_rate="0.04", refund_fee_policy="RETURNED"))
+    order = await pay_order(
+        tx, await create_order(tx, platform_fee_rate="0.04", refund_fee_policy="RETURNED")
+    )
     before = await balances(tx, order)
     refund = await reverse_refund(tx, order)
     assert refund.debit_minor == order.net_settled_minor
@@ -105,17 +107,17 @@ async def test_a_reversal_takes_the_returned_fee_again(tx: Tx) -> None:
 
 
 async def test_a_repeated_report_of_a_reversal_changes_nothing(tx: Tx) -> None:
-    order = await in_status(tx, "PAID")
+    order = await create_order_in(tx, "PAID")
     refund = await reverse_refund(tx, order)
     before = await dump(tx)
     await report_failure(tx, refund, LATER + 1)
-    await refund_said(tx, refund, "SUCCEEDED", LATER + 2)
+    await report_refund(tx, refund, "SUCCEEDED", LATER + 2)
     assert await dump(tx) == before
 
 
 async def test_a_failure_of_a_refund_in_progress_is_no_reversal(tx: Tx) -> None:
-    order = await in_status(tx, "PAID")
-    refund = await refunded(tx, order, "4.00")
+    order = await create_order_in(tx, "PAID")
+    refund = await create_refund(tx, order, "4.00")
     await report_failure(tx, refund)
     ended = await refunds.find(tx, refund.merchant_id, refund.id)
     assert (ended.status, ended.succeeded_at) == ("FAILED", None)
@@ -125,19 +127,19 @@ async def test_a_failure_of_a_refund_in_progress_is_no_reversal(tx: Tx) -> None:
 
 async def test_a_refusal_of_a_repeated_request_reverses_nothing(tx: Tx) -> None:
     """The provider may refuse it because the first request succeeded."""
-    order = await in_status(tx, "PAID")
-    refund = await refunded(tx, order, "4.00")
-    await refund_said(tx, refund, "SUCCEEDED")
+    order = await create_order_in(tx, "PAID")
+    refund = await create_refund(tx, order, "4.00")
+    await report_refund(tx, refund, "SUCCEEDED")
     before = await dump(tx)
-    await refund_said(tx, refund, "REFUSED", LATER)
+    await report_refund(tx, refund, "REFUSED", LATER)
     assert await dump(tx) == before
 
 
 async def test_a_failure_of_another_refund_at_the_provider_reverses_nothing(tx: Tx) -> None:
     """A request that is repeated after days may create a second refund there, under our id."""
-    order = await in_status(tx, "PAID")
-    refund = await refunded(tx, order, "4.00")
-    await refund_said(tx, refund, "SUCCEEDED", provider_ref="rf_1")
+    order = await create_order_in(tx, "PAID")
+    refund = await create_refund(tx, order, "4.00")
+    await report_refund(tx, refund, "SUCCEEDED", provider_ref="rf_1")
     before = await dump(tx)
     await report_failure(tx, refund, ref="rf_2")
     assert await dump(tx) == before
@@ -146,18 +148,18 @@ async def test_a_failure_of_another_refund_at_the_provider_reverses_nothing(tx: 
 
 
 async def test_one_of_two_refunds_is_reversed(tx: Tx) -> None:
-    order = await in_status(tx, "PAID")
-    first = await refunded(tx, order, "3.33")
-    second = await refunded(tx, order)
+    order = await create_order_in(tx, "PAID")
+    first = await create_refund(tx, order, "3.33")
+    second = await create_refund(tx, order)
     for refund in (first, second):
-        await refund_said(tx, refund, "SUCCEEDED")
+        await report_refund(tx, refund, "SUCCEEDED")
     await report_failure(tx, first)
     after = await find(tx, order)
     assert (after.status, after.refunded_minor) == ("PAID", second.amount_minor)
     with pytest.raises(Invalid):
         async with tx.transaction():
-            await refunded(tx, order, "3.34")
-    await refund_said(tx, await refunded(tx, order, "3.33"), "SUCCEEDED")
+            await create_refund(tx, order, "3.34")
+    await report_refund(tx, await create_refund(tx, order, "3.33"), "SUCCEEDED")
     assert (await find(tx, order)).status == "REFUNDED"
 
 
@@ -166,10 +168,10 @@ async def test_one_of_two_refunds_is_reversed(tx: Tx) -> None:
 async def test_a_refund_is_reversed_while_its_order_is_disputed(
     tx: Tx, dispute_status: str, settles: bool
 ) -> None:
-    order = await in_status(tx, "SETTLED" if settles else "PAID")
-    refund = await refunded(tx, order, "4.00")
-    await refund_said(tx, refund, "SUCCEEDED")
-    await dispute_said(tx, order, dispute_status)
+    order = await create_order_in(tx, "SETTLED" if settles else "PAID")
+    refund = await create_refund(tx, order, "4.00")
+    await report_refund(tx, refund, "SUCCEEDED")
+    await report_dispute(tx, order, dispute_status)
     before = await balances(tx, order)
     await report_failure(tx, refund)
     after = await find(tx, order)
@@ -184,7 +186,7 @@ async def test_a_refund_is_reversed_while_its_order_is_disputed(
 
 
 async def test_a_reversal_emits_an_event_and_opens_a_case(tx: Tx) -> None:
-    order = await in_status(tx, "PAID")
+    order = await create_order_in(tx, "PAID")
     refund = await reverse_refund(tx, order, "4.00")
     rows = await tx.fetch(
         "select type, body from events where merchant_id = $1 order by created_at, id",
@@ -202,13 +204,13 @@ async def test_a_reversal_emits_an_event_and_opens_a_case(tx: Tx) -> None:
 
 
 async def test_an_operator_reverses_a_refund_that_no_gateway_reports(tx: Tx) -> None:
-    order = await in_status(tx, "PAID")
-    refund = await refunded(tx, order, "4.00")
+    order = await create_order_in(tx, "PAID")
+    refund = await create_refund(tx, order, "4.00")
     ids = (refund.merchant_id, refund.id)
     with pytest.raises(Invalid) as refused:
         await refunds.reverse_manually(tx, *ids, "the transfer came back", LATER)
     assert "PROCESSING" in (refused.value.reason or "")
-    await refund_said(tx, refund, "SUCCEEDED")
+    await report_refund(tx, refund, "SUCCEEDED")
     after = await refunds.reverse_manually(tx, *ids, "the transfer came back", LATER)
     assert (after.status, after.error_message) == ("FAILED", "the transfer came back")
     assert (await find(tx, order)).refunded_minor == 0

@@ -9,7 +9,7 @@ from opentill.db.database import Db, Tx
 from opentill.db.jobs import AT_ONCE
 from opentill.gateways import RefundOutcome, RefundRequest
 from opentill.refunds import Refund, jobs, queries
-from support.world import DAY, NOW, opened, paid, refunded
+from support.world import DAY, NOW, create_order, create_refund, pay_order
 
 URL = "http://127.0.0.1:9"
 Answer = Callable[[RefundRequest], Awaitable[RefundOutcome]]
@@ -33,8 +33,8 @@ async def create_refunds(db: Db, count: int) -> list[Refund]:
     """Create refunds of one order."""
 
     async def work(tx: Tx) -> list[Refund]:
-        order = await paid(tx, await opened(tx, overdraft_minor=10**6))
-        return [await refunded(tx, order, "0.01") for _ in range(count)]
+        order = await pay_order(tx, await create_order(tx, overdraft_minor=10**6))
+        return [await create_refund(tx, order, "0.01") for _ in range(count)]
 
     return await db.run(work)
 

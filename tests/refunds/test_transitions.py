@@ -10,14 +10,14 @@ from opentill.db.database import Tx
 from opentill.refunds.model import RefundBody
 from support.world import (
     NOW,
+    create_order_in,
+    create_refund,
+    create_session,
     dump,
     entries,
     history,
-    in_status,
-    paid,
-    refund_said,
-    refunded,
-    session,
+    pay_order,
+    report_refund,
 )
 
 LATER = NOW + 5_000
@@ -36,11 +36,11 @@ OUTCOMES = (
 
 @pytest.mark.parametrize(("outcome", "status", "posts"), OUTCOMES)
 async def test_a_transition_of_the_table(tx: Tx, outcome, status, posts) -> None:
-    order = await in_status(tx, "PAID")
-    refund = await refunded(tx, order, "4.00")
+    order = await create_order_in(tx, "PAID")
+    refund = await create_refund(tx, order, "4.00")
     assert (refund.status, refund.held_from, refund.debit_minor) == ("PROCESSING", "pending", 400)
     before = await dump(tx)
-    after = await refund_said(tx, refund, outcome, LATER, reason="no such account")
+    after = await report_refund(tx, refund, outcome, LATER, reason="no such account")
     assert after.status == status
     assert (await entries(tx, order.merchant_id))[2:] == posts
     refunded_order = await orders.find(tx, order.merchant_id, order.id)
@@ -63,11 +63,11 @@ async def test_a_transition_of_the_table(tx: Tx, outcome, status, posts) -> None
 @pytest.mark.parametrize("first", ["SUCCEEDED", "REFUSED"])
 @pytest.mark.parametrize("then", [row[0] for row in OUTCOMES])
 async def test_a_refund_that_has_ended_does_not_move_again(tx: Tx, first, then) -> None:
-    order = await in_status(tx, "PAID")
-    refund = await refunded(tx, order, "4.00")
-    await refund_said(tx, refund, first, LATER)
+    order = await create_order_in(tx, "PAID")
+    refund = await create_refund(tx, order, "4.00")
+    await report_refund(tx, refund, first, LATER)
     before = await dump(tx)
-    await refund_said(tx, refund, then, LATER + 1)
+    await report_refund(tx, refund, then, LATER + 1)
     assert await dump(tx) == before
 
 
@@ -76,11 +76,11 @@ UNPAID = ("CREATING", "PENDING", "FAILED", "CLOSED", "REVOKED", "REFUNDED")
 
 @pytest.mark.parametrize("status", UNPAID)
 async def test_only_a_paid_order_is_refunded(tx: Tx, status) -> None:
-    order = await in_status(tx, status)
+    order = await create_order_in(tx, status)
     before = await dump(tx)
     with pytest.raises(Invalid) as refused:
         async with tx.transaction():
-            await refunded(tx, order)
+            await create_refund(tx, order)
     assert refused.value.field == "orderId"
     assert status in (refused.value.reason or "")
     assert await dump(tx) == before
@@ -88,30 +88,30 @@ async def test_only_a_paid_order_is_refunded(tx: Tx, status) -> None:
 
 @pytest.mark.parametrize("amount", ["0.00", "9.99", "6.00", "999999999999999.99"])
 async def test_an_amount_above_what_is_left_is_refused(tx: Tx, amount) -> None:
-    order = await in_status(tx, "PAID")
-    await refunded(tx, order, "4.00")
+    order = await create_order_in(tx, "PAID")
+    await create_refund(tx, order, "4.00")
     before = await dump(tx)
     with pytest.raises(Invalid) as refused:
         async with tx.transaction():
-            await refunded(tx, order, amount)
+            await create_refund(tx, order, amount)
     assert refused.value.field == "amount"
     assert await dump(tx) == before
 
 
 async def test_the_amount_of_a_failed_refund_can_be_refunded_again(tx: Tx) -> None:
-    order = await in_status(tx, "PAID")
-    first = await refunded(tx, order)
+    order = await create_order_in(tx, "PAID")
+    first = await create_refund(tx, order)
     with pytest.raises(Invalid):
         async with tx.transaction():
-            await refunded(tx, order, "0.01")
-    await refund_said(tx, first, "REFUSED")
-    again = await refunded(tx, order)
-    await refund_said(tx, again, "SUCCEEDED")
+            await create_refund(tx, order, "0.01")
+    await report_refund(tx, first, "REFUSED")
+    again = await create_refund(tx, order)
+    await report_refund(tx, again, "SUCCEEDED")
     assert (await orders.find(tx, order.merchant_id, order.id)).status == "REFUNDED"
 
 
 async def test_the_same_number_returns_the_first_refund(tx: Tx) -> None:
-    order = await in_status(tx, "PAID")
+    order = await create_order_in(tx, "PAID")
     body = RefundBody(amount="4.00", refund_no="r-1")
     first = await refunds.create(tx, order.merchant_id, order.id, body, NOW)
     before = await dump(tx)
@@ -125,9 +125,9 @@ async def test_the_same_number_returns_the_first_refund(tx: Tx) -> None:
 
 
 async def test_the_same_number_on_another_order_is_refused(tx: Tx) -> None:
-    order = await in_status(tx, "PAID")
-    checkout = await session(tx, order.merchant_id, order.product_id)
-    other = await paid(tx, await orders.find(tx, order.merchant_id, checkout.order_id))
+    order = await create_order_in(tx, "PAID")
+    checkout = await create_session(tx, order.merchant_id, order.product_id)
+    other = await pay_order(tx, await orders.find(tx, order.merchant_id, checkout.order_id))
     body = RefundBody(amount="4.00", refund_no="r-1")
     await refunds.create(tx, order.merchant_id, order.id, body, NOW)
     before = await dump(tx)
@@ -135,7 +135,7 @@ async def test_the_same_number_on_another_order_is_refused(tx: Tx) -> None:
         await refunds.create(tx, other.merchant_id, other.id, body, NOW)
     assert refused.value.field == "refundNo"
     assert await dump(tx) == before
-    foreign = await in_status(tx, "PAID")  # each merchant has its own numbers
+    foreign = await create_order_in(tx, "PAID")  # each merchant has its own numbers
     await refunds.create(tx, foreign.merchant_id, foreign.id, body, NOW)
 
 
@@ -143,14 +143,14 @@ async def test_the_same_number_on_another_order_is_refused(tx: Tx) -> None:
 async def test_a_refund_may_take_the_balance_down_to_the_overdraft_limit(
     tx: Tx, overdraft, accepted
 ) -> None:
-    order = await in_status(tx, "PAID", overdraft_minor=overdraft)
+    order = await create_order_in(tx, "PAID", overdraft_minor=overdraft)
     before = await dump(tx)
     if accepted:
-        await refunded(tx, order)
+        await create_refund(tx, order)
         return
     with pytest.raises(Invalid) as refused:
         async with tx.transaction():
-            await refunded(tx, order)
+            await create_refund(tx, order)
     assert refused.value.field == "amount"
     assert await dump(tx) == before
 
@@ -173,15 +173,15 @@ async def test_partial_refunds_add_up_to_the_whole_order(
                 base, quote, Decimal(rate or 1),
             )  # fmt: skip
     price = "997.00"
-    order = await in_status(
+    order = await create_order_in(
         tx, "PAID", price=price, currency=currency, settlement_currency=settled,
         refund_fee_policy=policy, platform_fee_rate="0.037", overdraft_minor=10**9,
     )  # fmt: skip
     left = 997
     for part in (1, 1, 3, 7, 333, 331, 2, 319):
         left -= part
-        refund = await refunded(tx, order, f"{part}.00")
-        await refund_said(tx, refund, "SUCCEEDED")
+        refund = await create_refund(tx, order, f"{part}.00")
+        await report_refund(tx, refund, "SUCCEEDED")
     assert left == 0
     after = await orders.find(tx, order.merchant_id, order.id)
     total = after.gross_settled_minor if policy == "KEPT" else after.net_settled_minor

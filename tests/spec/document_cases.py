@@ -22,7 +22,7 @@ from opentill.core.settings import Settings
 from opentill.people import MerchantRole
 from opentill.people.api import EXAMPLE_LOGO
 from support.api_server import Shop
-from support.people import PASSWORD, address, person
+from support.people import PASSWORD, create_person, new_address
 
 DOCUMENT: Final = openapi_document(Settings())
 
@@ -106,7 +106,7 @@ class Caller:
     def __init__(self, shop: Shop, role: MerchantRole = "owner") -> None:
         """Log in."""
         self.shop = shop
-        self.email = person(shop.api_server, shop.id, role).email
+        self.email = create_person(shop.api_server, shop.id, role).email
         self.log_in()
 
     def log_in(self) -> None:
@@ -133,11 +133,11 @@ class Caller:
 
     def member(self) -> str:
         """Make another member, so that the owner stays one; their id."""
-        return person(self.shop.api_server, self.shop.id, "viewer").person_id
+        return create_person(self.shop.api_server, self.shop.id, "viewer").person_id
 
     def invitation(self) -> str:
         """Invite somebody; the id of the invitation."""
-        return self._create("team/invitations", {"email": address(), "role": "viewer"})
+        return self._create("team/invitations", {"email": new_address(), "role": "viewer"})
 
     def right(self, path: str) -> dict[str, Any]:
         """Return the fields of a body that only the service knows the right values of."""
@@ -149,7 +149,7 @@ class Caller:
         answer = self.shop.api_server.http.get(path, headers=self.headers)
         return {
             "displayName": "Harbour Books",
-            "supportEmail": address(),
+            "supportEmail": new_address(),
             "supportUrl": "https://shop.example.com/help",
             "termsUrl": None,
             "timeZone": "Asia/Kathmandu",
@@ -170,7 +170,7 @@ RIGHT: Final[dict[str, Callable[[Caller], dict[str, Any]]]] = {
         "merchantId": caller.shop.id,
     },
     "/v1/merchant/sessions/refresh": lambda caller: {"refreshToken": caller.tokens["refreshToken"]},
-    "/v1/merchant/team/invitations": lambda _: {"email": address()},
+    "/v1/merchant/team/invitations": lambda _: {"email": new_address()},
     "/v1/merchant/agreement/acceptances": Caller._agreement,
     "/v1/merchant/logo": lambda _: {"content": EXAMPLE_LOGO},
     "/v1/merchant/profile": Caller._profile,

@@ -16,7 +16,7 @@ import pytest
 
 from opentill.app import OPERATIONS
 from opentill.http.operations import Operation
-from support.api_server import TEA, ApiServer, Shop, error_of, refused, serving
+from support.api_server import TEA, ApiServer, Shop, assert_refused, error_of, serving
 
 _JSON: Final = {"content-type": "application/json"}
 AGREEMENT: Final = "/v1/config/legal/merchant-services-agreement"
@@ -270,10 +270,10 @@ def test_the_session_limit_of_a_merchant_covers_all_its_addresses(caller: Any) -
 
     assert open_(shop, "203.0.113.1", product).status_code == 201
     advance(30_000)
-    refused(open_(shop, "203.0.113.2", "unknown"), "productId")  # counts
+    assert_refused(open_(shop, "203.0.113.2", "unknown"), "productId")  # counts
     _assert_limited(open_(shop, "203.0.113.3", product), 2, 30)
     _assert_limited(open_(shop, "203.0.113.4", ""), 2, 30)  # limit before body
-    refused(open_(other, "203.0.113.5", product), "productId")
+    assert_refused(open_(other, "203.0.113.5", product), "productId")
     advance(60_000)
     assert open_(shop, "203.0.113.6", product).status_code == 201
 
@@ -332,12 +332,12 @@ def test_checks_run_in_the_documented_order(caller: Any) -> None:
 def test_an_invalid_body_is_refused_before_business_rules(shop: Shop) -> None:
     order = shop.order()  # PENDING: not refundable
     path = f"/v1/orders/{order['id']}/refunds"
-    refused(shop.post(path, {"amount": "x"}), "amount")
-    refused(shop.post(path, {"amount": "99"}), "orderId")
+    assert_refused(shop.post(path, {"amount": "x"}), "amount")
+    assert_refused(shop.post(path, {"amount": "99"}), "orderId")
     product = shop.product()
     shop.call("DELETE", f"/v1/products/{product['id']}")
     body = {"productId": product["id"], "customerName": 7}
-    refused(shop.post("/v1/checkouts", body), "customerName")
+    assert_refused(shop.post("/v1/checkouts", body), "customerName")
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def test_an_invalid_body_is_refused_before_business_rules(shop: Shop) -> None:
     ],
 )
 def test_malformed_json_is_refused(shop: Shop, content: bytes, field: str) -> None:
-    refused(shop.call("POST", "/v1/products", content=content, headers=_JSON), field)
+    assert_refused(shop.call("POST", "/v1/products", content=content, headers=_JSON), field)
 
 
 def test_a_body_may_be_nested_15_levels_deep(shop: Shop) -> None:

@@ -6,7 +6,7 @@ from typing import Any, get_args
 import pytest
 
 from opentill.ledger.postings import Type
-from support.api_server import Shop, refused
+from support.api_server import Shop, assert_refused
 
 
 def test_a_payment_and_a_refund_are_listed_as_transactions(shop: Shop) -> None:
@@ -135,7 +135,7 @@ def test_page_and_size_must_be_integers_in_range(
     order_id = shop.order()["id"]
     paths = ("/v1/products", "/v1/orders", f"/v1/orders/{order_id}/refunds")
     path = (*paths, "/v1/balance/transactions")[which]
-    refused(shop.get(path, **{field: value}), field)
+    assert_refused(shop.get(path, **{field: value}), field)
 
 
 @pytest.mark.parametrize(
@@ -148,4 +148,4 @@ def test_page_and_size_must_be_integers_in_range(
 )
 @pytest.mark.parametrize("value", ["null", "NULL", "unknown", "active", "PAID,PENDING", "\0", "=1"])
 def test_an_unknown_filter_value_is_refused(shop: Shop, path: str, field: str, value: str) -> None:
-    refused(shop.get(path, **{field: value}), field)
+    assert_refused(shop.get(path, **{field: value}), field)

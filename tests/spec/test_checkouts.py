@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from support.api_server import ApiServer, Shop, refused
+from support.api_server import ApiServer, Shop, assert_refused
 
 DAY_MS: Final = 24 * 3600 * 1000
 _URL: Final = "https://shop.example/"
@@ -98,13 +98,13 @@ def test_a_valid_field_opens_a_session(shop: Shop, field: str, value: Any) -> No
 @pytest.mark.parametrize(("field", "value"), REFUSED)
 def test_an_invalid_field_is_refused(shop: Shop, field: str, value: Any) -> None:
     body = {"productId": shop.product()["id"]} | {field: value}
-    assert field in refused(shop.post("/v1/checkouts", body), field)
+    assert field in assert_refused(shop.post("/v1/checkouts", body), field)
     assert shop.data("GET", "/v1/orders")["pagination"]["total"] == 0
 
 
 def test_a_missing_product_id_is_reported_as_required(shop: Shop) -> None:
-    assert "required" in refused(shop.post("/v1/checkouts", {}), "productId")
-    assert "required" in refused(shop.post("/v1/checkouts", {"productId": ""}), "productId")
+    assert "required" in assert_refused(shop.post("/v1/checkouts", {}), "productId")
+    assert "required" in assert_refused(shop.post("/v1/checkouts", {"productId": ""}), "productId")
 
 
 def test_a_session_lasts_24_hours_and_has_its_page(
@@ -184,7 +184,7 @@ def test_an_operation_without_fields_refuses_invalid_json(
     path = f"/v1/checkouts/{session['id']}"
     for more in ({}, {"idempotency-key": "k"}):
         headers = {"content-type": "application/json"} | more
-        refused(shop.call("POST", f"{path}/expire", content=body, headers=headers), field)
+        assert_refused(shop.call("POST", f"{path}/expire", content=body, headers=headers), field)
     assert shop.data("GET", path)["status"] == "OPEN"
 
 
@@ -199,7 +199,7 @@ def test_a_complete_session_cannot_expire(shop: Shop) -> None:
     order = shop.paid()
     path = f"/v1/checkouts/{order['checkoutSessionId']}"
     assert shop.data("GET", path)["status"] == "COMPLETE"
-    assert "complete" in refused(shop.post(f"{path}/expire"), "id")
+    assert "complete" in assert_refused(shop.post(f"{path}/expire"), "id")
 
 
 def test_a_payment_after_the_session_expired_still_pays_the_order(shop: Shop) -> None:
@@ -230,7 +230,7 @@ def test_a_currency_without_an_exchange_rate_is_refused(
 ) -> None:
     shop = api_server.shop(settlement_currency="USD")
     product = shop.product(currency="ISK", price="100")
-    reason = refused(shop.post("/v1/checkouts", {"productId": product["id"]}), "productId")
+    reason = assert_refused(shop.post("/v1/checkouts", {"productId": product["id"]}), "productId")
     assert "ISK" in reason
 
 
@@ -238,5 +238,5 @@ def test_amounts_worth_less_than_one_minor_unit_are_refused(api_server: ApiServe
     api_server.rate("UGX", "USD", Decimal("0.00027"))
     shop = api_server.shop()
     product = shop.product(currency="UGX", price="1")
-    refused(shop.post("/v1/checkouts", {"productId": product["id"]}), "productId")
+    assert_refused(shop.post("/v1/checkouts", {"productId": product["id"]}), "productId")
     assert shop.order(shop.product(currency="UGX", price="100")["id"])["settledAmount"] == "0.03"

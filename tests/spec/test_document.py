@@ -25,7 +25,7 @@ from spec.document_cases import (
     fill,
     is_json,
 )
-from support.api_server import ApiServer, Shop, refused
+from support.api_server import ApiServer, Shop, assert_refused
 from support.examples import examples
 from support.people import unlimited
 
@@ -186,7 +186,7 @@ def test_every_refusal_of_an_operation_is_documented(operation: Operation) -> No
 
 
 def test_operations_without_query_or_body_refuse_unknown_ones(shop: Shop) -> None:
-    refused(shop.get("/v1/balance", x="1"), "x")
+    assert_refused(shop.get("/v1/balance", x="1"), "x")
     form = {"content": b"x=1", "headers": {"content-type": "text/plain", "idempotency-key": "k"}}
     tea = f"/v1/products/{shop.product()['id']}"
     expire = f"/v1/checkouts/{shop.session()['id']}/expire"

@@ -21,7 +21,7 @@ from opentill.core.errors import Invalid
 from opentill.portal.model import Page
 from opentill.web import forms
 from support.api_server import ApiServer, Shop
-from support.people import PASSWORD, Visitor, person, unlimited
+from support.people import PASSWORD, Visitor, create_person, unlimited
 
 __all__ = ["unlimited"]
 
@@ -69,8 +69,8 @@ def send(who: Visitor, path: str, name: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("name", NO_FORMS)
 def test_every_page_refuses_an_invalid_form(shop: Shop, name: str) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
-    admin = person(shop.api_server, None, staff_role="admin")
+    owner = create_person(shop.api_server, shop.id, "owner")
+    admin = create_person(shop.api_server, None, staff_role="admin")
     for page in (page for page in PAGES if page.method == "POST" and page.path != "/logout"):
         who = admin if page.in_console else owner
         status, text = send(who, page_path(page, shop), name)
@@ -101,8 +101,8 @@ async def test_an_invalid_form_with_files_is_refused(name: str) -> None:
 
 
 def test_any_query_of_a_page_is_accepted_or_refused(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
-    admin = person(shop.api_server, None, staff_role="admin")
+    owner = create_person(shop.api_server, shop.id, "owner")
+    admin = create_person(shop.api_server, None, staff_role="admin")
     always = ["after", "before", "done", "from", "next", "opened", "page", "query", "test", "to"]
     for page in (page for page in PAGES if page.method == "GET"):
         who = admin if page.in_console else owner
@@ -118,7 +118,7 @@ def test_any_query_of_a_page_is_accepted_or_refused(shop: Shop) -> None:
 
 
 def test_hostile_headers_of_forms_are_harmless(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     path = f"/dashboard/{shop.id}/settings/profile"
     own: dict[str, str | bytes] = {"content-type": URLENCODED, "origin": shop.api_server.url}
 
@@ -137,7 +137,7 @@ def test_hostile_headers_of_forms_are_harmless(shop: Shop) -> None:
 
 
 def test_a_login_returns_to_a_page_with_any_characters(shop: Shop) -> None:
-    owner = person(shop.api_server, shop.id, "owner")
+    owner = create_person(shop.api_server, shop.id, "owner")
     goal, there = "/dashboard/店?q=é%20&a=b", "/dashboard/%E5%BA%97?q=%C3%A9%20&a=b"
     assert owner.get("/login", params={"next": goal}).headers["location"] == there
     assert owner.log_in(next=goal).headers["location"] == there
@@ -191,7 +191,7 @@ def encoded(content: bytes) -> str:
 
 
 def test_an_invalid_passkey_is_refused(shop: Shop) -> None:
-    authenticator = Authenticator(shop.api_server, person(shop.api_server, shop.id, "owner"))
+    authenticator = Authenticator(shop.api_server, create_person(shop.api_server, shop.id, "owner"))
     key = bytes.fromhex("a5010203262001215820") + bytes(32) + bytes.fromhex("225820") + bytes(32)
     assert authenticator.send(key) == 200  # the page with recovery codes
     assert authenticator.send(key) == 400  # it is already registered

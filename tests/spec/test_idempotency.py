@@ -11,7 +11,7 @@ import pytest
 
 from opentill.db.database import Tx
 from opentill.http import idempotency
-from support.api_server import TEA, ApiServer, Shop, refused, serving
+from support.api_server import TEA, ApiServer, Shop, assert_refused, serving
 
 DAY_MS: Final = 24 * 3600 * 1000
 
@@ -75,15 +75,17 @@ def test_refusals_are_stored(shop: Shop) -> None:
     body = {"productId": product["id"]}
     shop.call("DELETE", f"/v1/products/{product['id']}")
     first = shop.post("/v1/checkouts", body, key="k")
-    refused(first, "productId")
+    assert_refused(first, "productId")
     again = shop.post("/v1/checkouts", body, key="k")
     assert (again.status_code, again.content) == (400, first.content)
     assert again.headers["idempotent-replayed"] == "true"
     order = shop.order()
     path = f"/v1/orders/{order['id']}/refunds"
-    refused(shop.post(path, {}, key="r"), "orderId")
+    assert_refused(shop.post(path, {}, key="r"), "orderId")
     shop.confirm(order["id"])
-    refused(shop.post(path, {}, key="r"), "orderId")  # stored, though the request would succeed now
+    assert_refused(
+        shop.post(path, {}, key="r"), "orderId"
+    )  # stored, though the request would succeed now
     assert shop.post(path, {}, key="r2").status_code == 201
     missing = "/v1/orders/order_01m7y0m0jzefzv5n8efcf1hqw2/refunds"
     assert [shop.post(missing, {}, key="m").status_code for _ in range(2)] == [404, 404]
@@ -92,7 +94,7 @@ def test_refusals_are_stored(shop: Shop) -> None:
 def test_a_refusal_stores_nothing_but_its_response(api_server: ApiServer) -> None:
     shop = api_server.shop(overdraft_minor=0)
     order = shop.paid()
-    refused(shop.post(f"/v1/orders/{order['id']}/refunds", {}, key="k"), "amount")
+    assert_refused(shop.post(f"/v1/orders/{order['id']}/refunds", {}, key="k"), "amount")
     assert shop.data("GET", f"/v1/orders/{order['id']}/refunds")["items"] == []
     assert shop.data("GET", "/v1/balance")["frozen"] == "0.00"
     assert shop.refund(order["id"], amount="9.59")["amount"] == "9.59"
@@ -108,7 +110,7 @@ def test_a_printable_key_is_accepted(shop: Shop, key: str) -> None:
 @pytest.mark.parametrize("key", [b"", b"k" * 256, b"\xc3\xa9", b"a\tb", b"\x80"])
 def test_an_invalid_key_is_refused(shop: Shop, key: bytes) -> None:
     headers: Any = {"idempotency-key": key}
-    refused(shop.call("POST", "/v1/products", json=TEA, headers=headers), "Idempotency-Key")
+    assert_refused(shop.call("POST", "/v1/products", json=TEA, headers=headers), "Idempotency-Key")
 
 
 def test_merchants_do_not_share_keys(shop: Shop, api_server: ApiServer) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from opentill.app import OPERATIONS
 from opentill.http.operations import Operation
-from support.api_server import ApiServer, Shop, refused
+from support.api_server import ApiServer, Shop, assert_refused
 
 
 class Objects(msgspec.Struct):
@@ -195,7 +195,7 @@ def test_another_merchants_id_in_a_body_or_filter_is_like_an_unknown_one(
 def _assert_nothing_found(answer: Any, field: str) -> None:
     """Assert that a body with the id is refused, and a list filtered by it is empty."""
     if answer.request.method == "POST":
-        refused(answer, field)
+        assert_refused(answer, field)
     elif answer.headers["content-type"].startswith("text/csv"):
         assert answer.text.count("\r\n") == 1  # the header row
     else:

@@ -11,7 +11,7 @@ from opentill.http.operations import Operation
 from opentill.merchants import KeyFields, NewKey
 from opentill.people import MERCHANT_ROLES, RULES, SCOPES, MerchantRole, key_scopes, member_may
 from support.api_server import ApiServer, Shop, error_of
-from support.people import person, unlimited
+from support.people import create_person, unlimited
 
 __all__ = ["unlimited"]
 
@@ -172,7 +172,7 @@ class TokenCaller:
 
     def __init__(self, shop: Shop, role: MerchantRole) -> None:
         self.shop = shop
-        self.visitor = person(shop.api_server, shop.id, role)
+        self.visitor = create_person(shop.api_server, shop.id, role)
         body = {"email": self.visitor.email, "password": "nine purple lanterns hum"}
         login = shop.api_server.http.post("/v1/merchant/sessions", json=body)
         self.headers = {"authorization": f"Bearer {login.json()['data']['accessToken']}"}

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from support.api_server import ApiServer, Shop, refused
+from support.api_server import ApiServer, Shop, assert_refused
 
 NOW: Final = 1_795_233_600_000  # 2026-11-21T04:00:00Z
 # These columns keep their positions; new ones follow (tests/orders/export/test_export.py has all).
@@ -188,9 +188,9 @@ def test_orders_of_one_millisecond_have_a_stable_order_over_pages(
     ],
 )
 def test_an_unknown_filter_value_is_refused(shop: Shop, query: dict[str, Any], field: str) -> None:
-    refused(shop.get("/v1/orders", **query), field)
+    assert_refused(shop.get("/v1/orders", **query), field)
     if "Date" in field:
-        refused(shop.get("/v1/orders/export", **query), field)
+        assert_refused(shop.get("/v1/orders/export", **query), field)
 
 
 @pytest.mark.parametrize("status", STATUSES)
@@ -222,7 +222,7 @@ def test_a_file_has_a_byte_order_mark_only_on_request(shop: Shop, path: str) -> 
     marked = shop.get(path, bom="true")
     assert marked.headers["content-type"] == "text/csv; charset=utf-8"
     assert marked.content.splitlines()[0] == codecs.BOM_UTF8 + plain.content.splitlines()[0]
-    assert "true or false" in refused(shop.get(path, bom="yes"), "bom")
+    assert "true or false" in assert_refused(shop.get(path, bom="yes"), "bom")
 
 
 def test_an_empty_export_has_only_the_header_row(shop: Shop) -> None:

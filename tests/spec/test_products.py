@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 
 from opentill.core.money import EXPONENTS
-from support.api_server import TEA, Shop, refused
+from support.api_server import TEA, Shop, assert_refused
 
 _URL: Final = "https://shop.example/"
 _ABSENT: Final = object()
@@ -137,7 +137,7 @@ def test_a_valid_field_creates_a_product(shop: Shop, field: str, value: Any, sho
 
 @pytest.mark.parametrize(("field", "value"), REFUSED)
 def test_a_product_with_an_invalid_field_is_refused(shop: Shop, field: str, value: Any) -> None:
-    reason = refused(shop.post("/v1/products", _body({field: value})), field)
+    reason = assert_refused(shop.post("/v1/products", _body({field: value})), field)
     assert field in reason
     assert "�" not in reason
     assert shop.data("GET", "/v1/products")["pagination"]["total"] == 0
@@ -148,7 +148,7 @@ def test_a_change_to_an_invalid_value_is_refused(shop: Shop, field: str, value: 
     if value is None and field not in {"name", "price", "currency"}:
         return
     product = shop.product()
-    refused(shop.call("PATCH", f"/v1/products/{product['id']}", json={field: value}), field)
+    assert_refused(shop.call("PATCH", f"/v1/products/{product['id']}", json={field: value}), field)
     assert shop.data("GET", f"/v1/products/{product['id']}") == product
 
 
@@ -200,7 +200,7 @@ def test_a_price_has_at_most_the_decimals_of_the_currency(shop: Shop, currency: 
     assert shop.product(currency=currency, price="10.00")["price"] == "10.00"
     fraction = shop.post("/v1/products", {"name": "T", "price": "10.50", "currency": currency})
     if EXPONENTS[currency] == 0:
-        assert currency in refused(fraction, "price")
+        assert currency in assert_refused(fraction, "price")
     else:
         assert fraction.json()["data"]["price"] == "10.50"
 
@@ -227,7 +227,7 @@ def test_only_the_sent_fields_change(shop: Shop) -> None:
 
 def test_a_currency_with_fewer_decimals_than_the_price_is_refused(shop: Shop) -> None:
     path = f"/v1/products/{shop.product()['id']}"
-    assert "JPY" in refused(shop.call("PATCH", path, json={"currency": "JPY"}), "price")
+    assert "JPY" in assert_refused(shop.call("PATCH", path, json={"currency": "JPY"}), "price")
     assert shop.data("PATCH", path, json={"currency": "JPY", "price": "10"})["price"] == "10.00"
 
 
@@ -249,7 +249,7 @@ def test_an_archived_product_is_readable_and_cannot_be_sold(shop: Shop) -> None:
     assert archived["status"] == "ARCHIVED"
     shop.call("DELETE", path)
     assert shop.data("GET", path) == archived
-    refused(shop.post("/v1/checkouts", {"productId": product["id"]}), "productId")
+    assert_refused(shop.post("/v1/checkouts", {"productId": product["id"]}), "productId")
     assert shop.data("GET", "/v1/products", params={"status": "ACTIVE"})["items"] == []
     assert shop.data("GET", "/v1/products", params={"status": "ARCHIVED"})["items"] == [archived]
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from support.api_server import ApiServer, Shop, refused
+from support.api_server import ApiServer, Shop, assert_refused
 
 
 def _path(order: dict[str, Any]) -> str:
@@ -78,7 +78,7 @@ def test_a_valid_body_creates_a_refund(
 @pytest.mark.parametrize(("field", "value"), REFUSED)
 def test_a_refund_with_an_invalid_field_is_refused(shop: Shop, field: str, value: Any) -> None:
     order = shop.paid()
-    assert field in refused(shop.post(_path(order), {field: value}), field)
+    assert field in assert_refused(shop.post(_path(order), {field: value}), field)
     assert shop.data("GET", _path(order))["items"] == []
     assert shop.data("GET", "/v1/balance")["frozen"] == "0.00"
 
@@ -112,14 +112,14 @@ def _refunded(shop: Shop) -> dict[str, Any]:
 def test_an_unpaid_order_cannot_be_refunded(shop: Shop, make: Any, status: str) -> None:
     order = make(shop)
     assert shop.read_order(order["id"])["status"] == status
-    assert status in refused(shop.post(_path(order), {}), "orderId")
+    assert status in assert_refused(shop.post(_path(order), {}), "orderId")
 
 
 def test_an_order_with_a_full_refund_in_progress_has_no_rest(shop: Shop) -> None:
     order = shop.paid()
     shop.refund(order["id"])
-    refused(shop.post(_path(order), {}), "amount")
-    refused(shop.post(_path(order), {"amount": "0.01"}), "amount")
+    assert_refused(shop.post(_path(order), {}), "amount")
+    assert_refused(shop.post(_path(order), {"amount": "0.01"}), "amount")
     assert shop.read_order(order["id"])["refundStatus"] == "NONE"  # no refund has succeeded
 
 
@@ -176,8 +176,8 @@ def test_an_equal_refund_with_the_same_number_returns_the_first(shop: Shop) -> N
 def test_another_refund_with_the_same_number_is_refused(shop: Shop, api_server: ApiServer) -> None:
     order, other = shop.paid(), shop.paid()
     shop.refund(order["id"], amount="2.00", refundNo="RMA-7")
-    refused(shop.post(_path(order), {"amount": "3.00", "refundNo": "RMA-7"}), "refundNo")
-    refused(shop.post(_path(other), {"amount": "2.00", "refundNo": "RMA-7"}), "refundNo")
+    assert_refused(shop.post(_path(order), {"amount": "3.00", "refundNo": "RMA-7"}), "refundNo")
+    assert_refused(shop.post(_path(other), {"amount": "2.00", "refundNo": "RMA-7"}), "refundNo")
     stranger = api_server.shop()
     assert stranger.refund(stranger.paid()["id"], refundNo="RMA-7")["refundNo"] == "RMA-7"
 
@@ -227,7 +227,7 @@ def test_the_balance_goes_below_zero_down_to_the_overdraft_limit(
     if taken:
         assert answer.status_code == 201
     else:
-        refused(answer, "amount")
+        assert_refused(answer, "amount")
         assert shop.data("GET", _path(order))["items"] == []
         assert shop.data("GET", "/v1/balance")["pending"] == "9.59"
 

@@ -10,7 +10,7 @@ import pytest
 
 from opentill.orders.search import jobs as indexing
 from support import world
-from support.api_server import ApiServer, Shop, refused
+from support.api_server import ApiServer, Shop, assert_refused
 from support.epay_shop import EpayShop, Inbox
 
 NOW: Final = world.NOW
@@ -147,7 +147,7 @@ def test_filters_find_exactly_the_matching_orders(shop: Shop) -> None:
 )
 def test_an_invalid_search_is_refused(shop: Shop, query: dict[str, Any], field: str) -> None:
     for path in ("/v1/orders", "/v1/orders/export"):
-        refused(shop.get(path, **query), field)
+        assert_refused(shop.get(path, **query), field)
 
 
 # ── Lists of sessions ──────────────────────────────────────────────────────────────────────────
@@ -193,6 +193,6 @@ def test_sessions_are_listed_and_filtered(shop: Shop, clock: Callable[[int], Non
     )
     for query, expected in rows:
         assert list_positions(**query) == expected, query
-    refused(shop.get("/v1/checkouts", status="open"), "status")
-    refused(shop.get("/v1/checkouts", customerEmail="x"), "customerEmail")
-    refused(shop.get("/v1/checkouts", endDate=1, startDate=2), "endDate")
+    assert_refused(shop.get("/v1/checkouts", status="open"), "status")
+    assert_refused(shop.get("/v1/checkouts", customerEmail="x"), "customerEmail")
+    assert_refused(shop.get("/v1/checkouts", endDate=1, startDate=2), "endDate")

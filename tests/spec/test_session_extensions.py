@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from support.api_server import ApiServer, Shop, refused
+from support.api_server import ApiServer, Shop, assert_refused
 from support.people import Visitor
 
 HALF_AN_HOUR: Final = 1_800_000
@@ -75,7 +75,7 @@ def test_a_valid_optional_field_opens_a_session(shop: Shop, field: str, value: A
 @pytest.mark.parametrize(("field", "value"), REFUSED)
 def test_an_invalid_optional_field_is_refused(shop: Shop, field: str, value: Any) -> None:
     body = {"productId": shop.product()["id"]} | {field: value}
-    assert field in refused(shop.post("/v1/checkouts", body), field)
+    assert field in assert_refused(shop.post("/v1/checkouts", body), field)
     assert shop.data("GET", "/v1/orders")["pagination"]["total"] == 0
 
 
@@ -112,7 +112,7 @@ def test_the_fields_of_a_session_appear_wherever_its_order_does(shop: Shop) -> N
 
 def test_the_amount_has_the_limits_of_a_price_in_every_currency(shop: Shop) -> None:
     product = shop.product(price="50000000.00")["id"]
-    assert "at most 1," in refused(
+    assert "at most 1," in assert_refused(
         shop.post("/v1/checkouts", {"productId": product, "quantity": 2}), "quantity"
     )
     shop.api_server.rate("JPY", "USD", Decimal("0.006"))
@@ -175,7 +175,7 @@ def test_an_item_is_sold_without_a_product(shop: Shop) -> None:
 @pytest.mark.parametrize("change", ITEMS_REFUSED, ids=str)
 def test_an_item_is_refused_with(shop: Shop, change: dict[str, Any]) -> None:
     answer = shop.post("/v1/checkouts", {"item": CART | change})
-    assert "item" in refused(answer, "item")
+    assert "item" in assert_refused(answer, "item")
     assert shop.data("GET", "/v1/orders")["pagination"]["total"] == 0
 
 

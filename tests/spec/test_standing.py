@@ -9,7 +9,7 @@ from opentill import merchants, orders
 from opentill.merchants import Actor, Capability
 from support.api_server import Shop, error_of
 from support.epay_shop import EpayShop, Inbox
-from support.people import PASSWORD, person, title
+from support.people import PASSWORD, create_person, heading_of
 
 ANN = Actor("ann", "documents are missing")
 FORM = {"email": "maria@example.com", "name": "", "method": "CREDIT_CARD", "lang": "en"}
@@ -36,7 +36,7 @@ def _assert_not_permitted(answer: Any, capability: str) -> None:
 
 @pytest.mark.parametrize("suspended", [True, False])
 def test_without_charge_no_session_opens(shop: Shop, *, suspended: bool) -> None:
-    ada, product = person(shop.api_server, shop.id, "owner"), shop.product()["id"]
+    ada, product = create_person(shop.api_server, shop.id, "owner"), shop.product()["id"]
     if suspended:
         apply_event(shop, "suspended")
     else:
@@ -84,7 +84,7 @@ def test_open_sessions_report_it_and_refuse_forms(shop: Shop, accept: str, words
     apply_event(shop, "suspended")
     path, http = f"/checkout/{session['id']}", shop.api_server.http
     page = http.get(path, headers={"accept-language": accept})
-    assert (page.status_code, title(page)) == (200, words)
+    assert (page.status_code, heading_of(page)) == (200, words)
     assert "<form" not in page.text
     assert ANN.reason not in page.text  # the reason is not for customers
     sent = http.post(path, data=FORM, headers={"origin": shop.api_server.url})
@@ -107,7 +107,7 @@ def test_payments_in_progress_are_booked_and_can_be_refunded(shop: Shop) -> None
 
 
 def test_without_refund_every_refund_is_refused(shop: Shop) -> None:
-    order, ada = shop.paid(), person(shop.api_server, shop.id, "owner")
+    order, ada = shop.paid(), create_person(shop.api_server, shop.id, "owner")
     first = shop.refund(order["id"], amount="1.00", refundNo="R-1")
     switch(shop, "refund", on=False)
     path = f"/v1/orders/{order['id']}/refunds"
@@ -135,7 +135,7 @@ def test_without_refund_every_refund_is_refused(shop: Shop) -> None:
 
 
 def test_people_see_what_is_off_and_why(shop: Shop) -> None:
-    ada = person(shop.api_server, shop.id, "viewer")
+    ada = create_person(shop.api_server, shop.id, "viewer")
     switch(shop, "payout", on=False)
     tokens = shop.api_server.http.post(
         "/v1/merchant/sessions", json={"email": ada.email, "password": PASSWORD}

@@ -23,17 +23,17 @@ from support.world import (
     DAY,
     NOW,
     balances,
-    dispute_said,
+    create_merchant,
+    create_order_in,
+    create_refund,
+    create_session,
     dump,
     entries,
-    fresh,
-    in_status,
-    merchant,
-    paid,
-    refund_said,
-    refunded,
-    session,
-    settled,
+    new_reference,
+    pay_order,
+    report_dispute,
+    report_refund,
+    settle_order,
 )
 
 LATER = NOW + 5_000
@@ -49,13 +49,13 @@ async def read_order(tx: Tx, order: Order) -> Order:
 async def order_in(tx: Tx, status: str, origin: str = "PAID") -> Order:
     """Return an order with this status; ``origin`` is the status before a refund or dispute."""
     if origin == "PAID" or status in {"PAID", "SETTLED"} or status not in EVENTS_TO:
-        return await in_status(tx, status, **RESERVE)
-    order = await in_status(tx, "SETTLED", **RESERVE)
+        return await create_order_in(tx, status, **RESERVE)
+    order = await create_order_in(tx, "SETTLED", **RESERVE)
     for word in EVENTS_TO[status]:
         if word == "refund":
-            await refund_said(tx, await refunded(tx, order), "SUCCEEDED")
+            await report_refund(tx, await create_refund(tx, order), "SUCCEEDED")
         else:
-            await dispute_said(tx, order, word)
+            await report_dispute(tx, order, word)
     order = await read_order(tx, order)
     assert order.status == status
     return order
@@ -81,11 +81,11 @@ async def assert_refused(tx: Tx, work: Any, field: str) -> None:
 async def test_only_a_paid_or_settled_order_can_be_refunded(tx: Tx, status, origin) -> None:
     order = await order_in(tx, status, origin)
     if status in {"PAID", "SETTLED"}:
-        assert (await refunded(tx, order, "1.00")).status == "PROCESSING"
+        assert (await create_refund(tx, order, "1.00")).status == "PROCESSING"
         place = "pending" if status == "PAID" else "available"
         assert (await entries(tx, order.merchant_id))[-1] == ("FREEZE", place, "frozen", 100)
     else:
-        await assert_refused(tx, refunded(tx, order, "1.00"), "orderId")
+        await assert_refused(tx, create_refund(tx, order, "1.00"), "orderId")
 
 
 @pytest.mark.parametrize(("status", "origin"), ORDER_CASES)
@@ -162,11 +162,11 @@ async def test_only_a_paid_or_settled_order_can_be_disputed(tx: Tx, status, orig
     "word", ["SUCCEEDED", "REFUSED", "PENDING", "UNREACHABLE", "NOT_FOUND", "UNKNOWN"]
 )
 async def test_later_events_of_an_ended_refund_are_ignored(tx: Tx, origin, status, word) -> None:
-    order = await in_status(tx, origin, **RESERVE)
-    refund = await refunded(tx, order, "40.00")
-    await refund_said(tx, refund, status)
+    order = await create_order_in(tx, origin, **RESERVE)
+    refund = await create_refund(tx, order, "40.00")
+    await report_refund(tx, refund, status)
     before = await dump(tx)
-    await refund_said(tx, refund, word, LATER)
+    await report_refund(tx, refund, word, LATER)
     assert await dump(tx) == before
 
 
@@ -188,14 +188,14 @@ async def test_a_failed_refund_returns_to_the_order_s_account(
     tx: Tx, word, held, then, place
 ) -> None:
     """The order's money may have moved to another account during the refund."""
-    order = await in_status(tx, held, **RESERVE)
-    refund = await refunded(tx, order, "40.00")
+    order = await create_order_in(tx, held, **RESERVE)
+    refund = await create_refund(tx, order, "40.00")
     for step in then:
         if step != "settle":
-            await dispute_said(tx, order, step)
+            await report_dispute(tx, order, step)
         elif held == "PAID":
-            await settled(tx, order)
-    await refund_said(tx, refund, word, LATER)
+            await settle_order(tx, order)
+    await report_refund(tx, refund, word, LATER)
     stands = "available" if held == "SETTLED" else place or "pending"
     last = (await entries(tx, order.merchant_id))[-1]
     if word == "SUCCEEDED":
@@ -215,8 +215,8 @@ DECISIONS = {("OPENED", "won"), ("OPENED", "lost"), ("LOST", "recovered")}
 async def test_a_dispute_can_be_decided_only_as_the_table_says(
     tx: Tx, origin, initial, event
 ) -> None:
-    order = await in_status(tx, origin, **RESERVE)
-    dispute = await dispute_said(tx, order, initial)
+    order = await create_order_in(tx, origin, **RESERVE)
+    dispute = await report_dispute(tx, order, initial)
     assert dispute is not None
     work = disputes.decide(
         tx, order.merchant_id, dispute.id, event, who="ann", reason="why", now=LATER
@@ -236,10 +236,10 @@ async def test_events_of_a_dispute_have_the_effect_in_the_table(
     tx: Tx, origin, initial, word
 ) -> None:
     """A repeated, late or contradicting event moves no money."""
-    order = await in_status(tx, origin, **RESERVE)
-    await dispute_said(tx, order, initial)
+    order = await create_order_in(tx, origin, **RESERVE)
+    await report_dispute(tx, order, initial)
     before, posted = await read_order(tx, order), await entries(tx, order.merchant_id)
-    dispute = await dispute_said(tx, order, word, LATER)
+    dispute = await report_dispute(tx, order, word, LATER)
     assert dispute is not None
     is_allowed = initial == "OPENED" or (initial, word) == ("LOST", "RECOVERED")
     if is_allowed and word != initial:
@@ -254,9 +254,9 @@ async def test_events_of_a_dispute_have_the_effect_in_the_table(
 
 
 async def funded_merchant(tx: Tx) -> str:
-    shop = await merchant(tx)
+    shop = await create_merchant(tx)
     recharge = AdjustmentRequest(
-        kind="recharge", amount_minor=10_000, reference=fresh(), reason="start", by="ann"
+        kind="recharge", amount_minor=10_000, reference=new_reference(), reason="start", by="ann"
     )
     await adjustments.request(tx, shop.id, recharge, None, NOW)
     return shop.id
@@ -275,7 +275,7 @@ async def test_a_payout_ends_only_as_the_table_says(tx: Tx, status, event) -> No
         return payouts.fail(tx, payout.id, "why", "ann", LATER)
 
     request = PayoutRequest(
-        amount_minor=2_500, fee_minor=100, reference=fresh(), reason="why", by="ann"
+        amount_minor=2_500, fee_minor=100, reference=new_reference(), reason="why", by="ann"
     )
     payout = await payouts.create(tx, shop_id, request, None, NOW)
     if status != "PENDING":
@@ -297,15 +297,20 @@ async def test_a_payout_ends_only_as_the_table_says(tx: Tx, status, event) -> No
 async def test_only_a_waiting_adjustment_can_be_decided(tx: Tx, kind, initial, decision) -> None:
     shop_id = await funded_merchant(tx)
     freeze = AdjustmentRequest(
-        kind="freeze", amount_minor=700, reference=fresh(), reason="why", by="ann"
+        kind="freeze", amount_minor=700, reference=new_reference(), reason="why", by="ann"
     )
     await adjustments.request(tx, shop_id, freeze, None, NOW)
-    order = await in_status(tx, "PENDING")
+    order = await create_order_in(tx, "PENDING")
     about = None
     if kind == "correct":
         shop_id, about = order.merchant_id, order.id
     request = AdjustmentRequest(
-        kind=kind, amount_minor=700, reference=fresh(), reason="why", by="ann", order_id=about
+        kind=kind,
+        amount_minor=700,
+        reference=new_reference(),
+        reason="why",
+        by="ann",
+        order_id=about,
     )
     adjustment = await adjustments.request(tx, shop_id, request, 0, NOW)
     assert adjustment.status == "WAITING"
@@ -348,10 +353,10 @@ async def test_a_movement_outside_the_table_cannot_be_posted(tx: Tx, kind: Type)
 
 
 async def test_two_orders_of_one_merchant_are_independent(tx: Tx) -> None:
-    first = await in_status(tx, "SETTLED", **RESERVE)
-    opened = await session(tx, first.merchant_id, first.product_id)
-    second = await paid(tx, await orders.find(tx, first.merchant_id, opened.order_id))
+    first = await create_order_in(tx, "SETTLED", **RESERVE)
+    opened = await create_session(tx, first.merchant_id, first.product_id)
+    second = await pay_order(tx, await orders.find(tx, first.merchant_id, opened.order_id))
     before = await read_order(tx, second)
-    await dispute_said(tx, first, "LOST")
+    await report_dispute(tx, first, "LOST")
     assert await read_order(tx, second) == before
     assert await balances(tx, first) == (9_600, -400 - 1_500, 0, 0)

@@ -7,7 +7,7 @@ import pytest
 
 from opentill.app import OPERATIONS
 from opentill.http.operations import Operation
-from support.api_server import TEA, ApiServer, Shop, refused
+from support.api_server import TEA, ApiServer, Shop, assert_refused
 
 IGNORED: Final = "opentill-ignored-fields"
 NOBODYS: Final = "prod_01m7y0m0jzefzv5n8efcf1hqw1"
@@ -23,7 +23,7 @@ def test_an_unknown_query_parameter_is_refused_by_every_operation(
     shop: Shop, operation: Operation
 ) -> None:
     path = operation.path.replace("{id}", NOBODYS)
-    reason = refused(shop.call(operation.method, f"{path}?page_=1"), "page_")
+    reason = assert_refused(shop.call(operation.method, f"{path}?page_=1"), "page_")
     supported = operation.query.__struct_encode_fields__
     assert all(name in reason for name in supported)
     assert supported or "no query parameters" in reason
@@ -49,7 +49,7 @@ def test_an_unknown_query_parameter_is_refused_by_every_operation(
 def test_the_error_names_the_parameter_and_the_nearest_known_one(
     shop: Shop, query: str, field: str, nearest: str
 ) -> None:
-    reason = refused(shop.get(f"/v1/orders?{query}"), field)
+    reason = assert_refused(shop.get(f"/v1/orders?{query}"), field)
     assert f"the nearest is {nearest}" in reason
     assert len(reason) < 300
 
@@ -67,14 +67,14 @@ def test_an_empty_query_value_is_refused(shop: Shop, operation: Operation, name:
     path = operation.path.replace("{id}", NOBODYS)
     parameter = f"{name}[k]" if name == "metadata" else name
     for empty in (f"{parameter}=", parameter, f"{parameter}=&size=5"):
-        reason = refused(shop.call(operation.method, f"{path}?{empty}"), name)
+        reason = assert_refused(shop.call(operation.method, f"{path}?{empty}"), name)
         assert "it is empty: leave it out instead" in reason
         assert reason.startswith(f"{name} must be ")
 
 
 def test_an_empty_and_repeated_parameter_is_refused(shop: Shop) -> None:
-    refused(shop.get("/v1/orders?page=2&page="), "page")
-    refused(shop.get("/v1/orders?page=&page=2"), "page")
+    assert_refused(shop.get("/v1/orders?page=2&page="), "page")
+    assert_refused(shop.get("/v1/orders?page=&page=2"), "page")
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_every_operation_with_a_body_names_ignored_fields(shop: Shop) -> None:
 def test_ignored_fields_are_named_in_refusals_and_replays(shop: Shop) -> None:
     wrong = {"prodctId": "x"}
     answer = shop.post("/v1/checkouts", wrong)
-    refused(answer, "productId")
+    assert_refused(answer, "productId")
     assert answer.headers[IGNORED] == "prodctId"
     more, text = TEA | {"sku": 1}, {"content-type": "text/plain"}
     rows: list[tuple[str, dict[str, Any], dict[str, str], int, str | None]] = [
@@ -189,7 +189,7 @@ def _with_twice(shop: Shop, name: str, values: list[str], path: str = "/v1/produ
 def test_a_repeated_header_is_refused(shop: Shop, name: str, values: list[str]) -> None:
     if name == "Content-Type":
         values = ["application/json", *values[1:]]
-    assert "once" in refused(_with_twice(shop, name, values), name)
+    assert "once" in assert_refused(_with_twice(shop, name, values), name)
     assert shop.data("GET", "/v1/products")["items"] == []
 
 

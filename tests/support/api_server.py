@@ -32,7 +32,7 @@ from opentill.server import http_server
 from support.books import ledger_violations
 from support.databases import clone
 from support.ports import free_port
-from support.world import fresh
+from support.world import new_reference
 
 T = TypeVar("T")
 _numbers: Final = itertools.count(1)
@@ -160,13 +160,17 @@ class Shop:
         adjustment = adjustments.AdjustmentRequest(
             kind="recharge",
             amount_minor=amount_minor,
-            reference=fresh(),
+            reference=new_reference(),
             reason="start",
             by="tester",
         )
         self.api_server.tx(lambda tx: adjustments.request(tx, self.id, adjustment, None, now))
         payout_request = PayoutRequest(
-            amount_minor=amount_minor, fee_minor=0, reference=fresh(), reason="weekly", by="tester"
+            amount_minor=amount_minor,
+            fee_minor=0,
+            reference=new_reference(),
+            reason="weekly",
+            by="tester",
         )
         return self.api_server.tx(lambda tx: payouts.create(tx, self.id, payout_request, None, now))
 
@@ -273,7 +277,7 @@ def error_of(response: httpx2.Response) -> dict[str, Any]:
     return body
 
 
-def refused(response: httpx2.Response, field: str) -> str:
+def assert_refused(response: httpx2.Response, field: str) -> str:
     """Assert that a request was refused (40001) because of ``field``, and return the reason."""
     assert response.status_code == 400, response.text
     body = error_of(response)
@@ -370,11 +374,11 @@ __all__ = [
     "Db",
     "Shop",
     "api_server",
+    "assert_refused",
     "clock",
     "error_of",
     "quote",
     "raw",
-    "refused",
     "serving",
     "shop",
 ]

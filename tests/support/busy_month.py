@@ -24,28 +24,32 @@ async def count(tx: Tx, order: Order, most: int = 5000) -> int:
 
 async def sell(tx: Tx, like: Order, at: int) -> Order:
     """Create another order for the product of ``like``."""
-    checkout = await world.session(tx, like.merchant_id, like.product_id, at)
+    checkout = await world.create_session(tx, like.merchant_id, like.product_id, at)
     return await world.orders.find(tx, like.merchant_id, checkout.order_id)
 
 
 async def a_month(tx: Tx, chance: random.Random, **terms: Any) -> Order:
     """Create a merchant with a month of random payments, and return its first order."""
-    first = await world.opened(tx, "20.00", platform_fee_rate="0.04", reserve_rate="0.1", **terms)
+    first = await world.create_order(
+        tx, "20.00", platform_fee_rate="0.04", reserve_rate="0.1", **terms
+    )
     at = NOW - 29 * DAY
     while at < NOW - HOUR:
         order = await sell(tx, first, at)
         what = chance.choice(["declined", "refused", "paid", "refund", "lost", "open", "settled"])
         if what in ("declined", "refused"):
-            await world.said(tx, await world.submitted(tx, order, at), what.upper(), at)
+            await world.report_payment(
+                tx, await world.submit_attempt(tx, order, at), what.upper(), at
+            )
         else:
-            order = await world.paid(tx, order, at)
+            order = await world.pay_order(tx, order, at)
         if what == "refund":
-            refund = await world.refunded(tx, order, "3.50", at + 1)
-            await world.refund_said(tx, refund, "SUCCEEDED", at + 2)
+            refund = await world.create_refund(tx, order, "3.50", at + 1)
+            await world.report_refund(tx, refund, "SUCCEEDED", at + 2)
         elif what == "settled":
-            await world.settled(tx, order, at + 3)
+            await world.settle_order(tx, order, at + 3)
         elif what in ("lost", "open"):
             status = "LOST" if what == "lost" else "OPENED"
-            await world.dispute_said(tx, order, status, at + 4, ref=f"d-{at}")
+            await world.report_dispute(tx, order, status, at + 4, ref=f"d-{at}")
         at += chance.randrange(HOUR, 14 * HOUR)
     return first

@@ -35,7 +35,7 @@ from opentill.outgoing.client import merchant_client
 from opentill.payouts import PayoutRequest
 from support import world
 from support.books import assert_books
-from support.world import fresh
+from support.world import new_reference
 
 CONNECTIONS: Final = 16
 SERVERS: Final = 3  # that take callbacks in, each with connections of its own
@@ -108,29 +108,29 @@ class Hammer:
         return row_id
 
     async def buy(self, tx: Tx) -> orders.PaymentAttempt:
-        session = await world.session(tx, self.shop_id, self.product_id, self.now())
+        session = await world.create_session(tx, self.shop_id, self.product_id, self.now())
         order = await orders.find(tx, self.shop_id, session.order_id)
-        attempt = await world.submitted(tx, order, self.now(), "bank")
+        attempt = await world.submit_attempt(tx, order, self.now(), "bank")
         if _random.random() < 0.7:
             await self._received(tx, attempt)
         else:
-            await world.said(tx, attempt, "ACTION_REQUIRED", self.now())
+            await world.report_payment(tx, attempt, "ACTION_REQUIRED", self.now())
             if _random.random() < 0.5:
                 await checkouts.expire(tx, self.shop_id, session.id, "over", self.now())
         return attempt
 
     async def _received(self, tx: Tx, attempt: orders.PaymentAttempt) -> None:
         amount = Money(attempt.amount_minor, attempt.currency)
-        await world.said(tx, attempt, "SUCCEEDED", self.now(), amount=amount)
+        await world.report_payment(tx, attempt, "SUCCEEDED", self.now(), amount=amount)
 
     async def confirm_late(self, tx: Tx) -> None:
         await self._received(tx, _random.choice(self.attempts[-30:]))
 
     async def buy_next_door(self, tx: Tx) -> orders.PaymentAttempt:
         """Begin to pay, so that the news of it come together with others'."""
-        session = await world.session(tx, *self.next_door, self.now())
+        session = await world.create_session(tx, *self.next_door, self.now())
         order = await orders.find(tx, session.merchant_id, session.order_id)
-        return await world.submitted(tx, order, self.now(), "bank")
+        return await world.submit_attempt(tx, order, self.now(), "bank")
 
     async def report(self) -> None:
         """Be a gateway whose callbacks arrive at several servers at once, some of them twice."""
@@ -153,20 +153,24 @@ class Hammer:
 
     async def refund(self, tx: Tx) -> None:
         order = await orders.find(tx, self.shop_id, self.order_id())
-        await world.refunded(tx, order, _random.choice((None, "0.01", "9.00", "50.00")), self.now())
+        await world.create_refund(
+            tx, order, _random.choice((None, "0.01", "9.00", "50.00")), self.now()
+        )
 
     async def refund_at_gateway(self, tx: Tx) -> None:
         order = await orders.find(tx, self.shop_id, self.order_id())
         if order.paid_attempt_id:
             minor, ref = _random.choice((1, 900, 5_000, 10_000)), f"rf-{_random.randrange(200)}"
-            await world.refund_reported(tx, order, "SUCCEEDED", self.now(), minor=minor, ref=ref)
+            await world.report_refund_event(
+                tx, order, "SUCCEEDED", self.now(), minor=minor, ref=ref
+            )
 
     async def reverse_refund(self, tx: Tx) -> None:
         refund_id = await self.pick_id(tx, "refunds", "status = 'SUCCEEDED'")
         if refund_id:
             refund = await refunds.find(tx, self.shop_id, refund_id)
             order = await orders.find(tx, self.shop_id, refund.order_id)
-            await world.refund_reported(
+            await world.report_refund_event(
                 tx, order, "REFUSED", self.now(), refund=refund, minor=refund.amount_minor,
                 ref=refund.provider_ref or "rf_1",
             )  # fmt: skip
@@ -176,7 +180,7 @@ class Hammer:
         if order.paid_attempt_id:
             word = _random.choice(("OPENED", "OPENED", "WON", "LOST", "RECOVERED"))
             ref = f"d-{order.id}-{_random.randrange(2)}"
-            await world.dispute_said(tx, order, word, self.now(), ref=ref)
+            await world.report_dispute(tx, order, word, self.now(), ref=ref)
 
     async def dispute_by_hand(self, tx: Tx) -> None:
         event = _random.choice(("opened", "won", "lost", "recovered"))
@@ -204,7 +208,7 @@ class Hammer:
     async def pay_out(self, tx: Tx) -> None:
         amount = _random.choice((None, 100, 20_000))
         payout_request = PayoutRequest(
-            amount_minor=amount, fee_minor=25, reference=fresh(), reason="why", by="ann"
+            amount_minor=amount, fee_minor=25, reference=new_reference(), reason="why", by="ann"
         )
         await payouts.create(tx, self.shop_id, payout_request, None, self.now())
 
@@ -224,7 +228,7 @@ class Hammer:
         amount = _random.choice((100, 2_500))
         correct = kind == "correct"
         adjustment_request = AdjustmentRequest(
-            kind=kind, reference=fresh(), reason="why", by="ann",
+            kind=kind, reference=new_reference(), reason="why", by="ann",
             amount_minor=-amount if correct and _random.random() < 0.5 else amount,
             account=_random.choice(("available", "pending")) if correct else "available",
             order_id=self.order_id() if correct else None,
@@ -310,12 +314,12 @@ STUCK: Final = """
 async def hammered(db: Db, database_url: str, seconds: float) -> Hammer:
     """Let everybody loose for so long, then see that all comes to rest and adds up."""
     async with db.transaction() as tx:
-        shop = await world.merchant(
+        shop = await world.create_merchant(
             tx, reserve_rate="0.1", reserve_days=4, settlement_delay_days=2, overdraft_minor=5_000
         )
-        mug = await world.product(tx, shop.id, "100.00")
-        other = await world.merchant(tx, fee_changes=("CREDIT_CARD=0.02+0.30",))
-        jug = await world.product(tx, other.id, "20.00")
+        mug = await world.create_product(tx, shop.id, "100.00")
+        other = await world.create_merchant(tx, fee_changes=("CREDIT_CARD=0.02+0.30",))
+        jug = await world.create_product(tx, other.id, "20.00")
     many = await Db.connect(database_url, CONNECTIONS, acquire_timeout_s=30)
     jobs = await Db.connect(database_url, 8, acquire_timeout_s=30)
     pools = [await Db.connect(database_url, 4, acquire_timeout_s=30) for _ in range(SERVERS)]

@@ -89,7 +89,7 @@ async def copy(tx: Tx, order: Order, copies: int, apart_ms: int = 2 * 60_000) ->
 
 async def shop(tx: Tx, copies: int, apart_ms: int = 2 * 60_000, **terms: object) -> Order:
     """Create a merchant with a paid order and ``copies`` of it; return the order."""
-    order = await world.in_status(tx, "PAID", **terms)
+    order = await world.create_order_in(tx, "PAID", **terms)
     if copies:
         await copy(tx, order, copies, apart_ms)
     return order

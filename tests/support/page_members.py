@@ -6,7 +6,7 @@ from starlette.applications import Starlette
 from opentill import merchants, people
 from opentill.db.clock import now_ms
 from opentill.people import MerchantRole, NewLink
-from support.people import PASSWORD, TESTER, address
+from support.people import PASSWORD, TESTER, new_address
 
 
 async def invite_member(
@@ -15,7 +15,7 @@ async def invite_member(
     """Invite a new person to a merchant."""
     link: NewLink = await server.state.app.db.run(
         lambda tx: people.invite(
-            tx, address(), now_ms(), merchant_id=merchant_id, role=role, actor=TESTER
+            tx, new_address(), now_ms(), merchant_id=merchant_id, role=role, actor=TESTER
         )
     )
     return link

@@ -13,7 +13,7 @@ from opentill.core.bankaccounts import BankAccount
 from opentill.db.database import Db, Tx
 from opentill.merchants import Actor, Merchant
 from opentill.payouts import FileRequest, HoldRule, Run, RunRequest, RunView
-from support.world import NOW, fresh, merchant
+from support.world import NOW, create_merchant, new_reference
 
 T = TypeVar("T")
 KEY: Final = "k" * 32
@@ -75,9 +75,9 @@ async def payee(
     **terms: Any,
 ) -> Merchant:
     """Create a merchant with money in euro and a bank account, unless ``account`` is None."""
-    merchant_ = await merchant(tx, **{"settlement_currency": "EUR", **terms})
+    merchant_ = await create_merchant(tx, **{"settlement_currency": "EUR", **terms})
     adjustment = adjustments.AdjustmentRequest(
-        kind="recharge", amount_minor=minor, reference=fresh(), reason="start", by="ann"
+        kind="recharge", amount_minor=minor, reference=new_reference(), reason="start", by="ann"
     )
     await adjustments.request(tx, merchant_.id, adjustment, None, NOW)
     if account is not None:
@@ -85,7 +85,7 @@ async def payee(
     return merchant_
 
 
-def wanted(reference: str, **changes: Any) -> RunRequest:
+def run_request(reference: str, **changes: Any) -> RunRequest:
     """Return a request for a payout run in euro."""
     return RunRequest(
         **{"currency": "EUR", "reference": reference, "actor": ANN, "source": OWN, **changes}
@@ -94,7 +94,7 @@ def wanted(reference: str, **changes: Any) -> RunRequest:
 
 async def begin(db: Db, reference: str, now: int = NOW, **changes: Any) -> Run:
     """Start a run, or find it if it was started before."""
-    return await db.run(lambda tx: payouts.start_run(tx, wanted(reference, **changes), now))
+    return await db.run(lambda tx: payouts.start_run(tx, run_request(reference, **changes), now))
 
 
 async def whole(db: Db, reference: str, now: int = NOW, **changes: Any) -> RunView:

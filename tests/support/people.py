@@ -66,12 +66,12 @@ class Visitor:
         return self.post("/login", {"email": self.email, "password": password, **more})
 
 
-def address() -> str:
+def new_address() -> str:
     """Return a new e-mail address."""
     return f"person{next(_numbers)}@example.com"
 
 
-def invitation(
+def invite(
     api_server: ApiServer,
     email: str,
     merchant_id: str | None,
@@ -93,15 +93,15 @@ def invitation(
     )
 
 
-def person(
+def create_person(
     api_server: ApiServer,
     merchant_id: str | None,
     role: MerchantRole | None = None,
     staff_role: StaffRole | None = None,
 ) -> Visitor:
     """Create a person with a role and return their browser, which is logged in."""
-    email = address()
-    link = invitation(api_server, email, merchant_id, role, staff_role)
+    email = new_address()
+    link = invite(api_server, email, merchant_id, role, staff_role)
     created = api_server.run(
         people.join(
             api_server.app.db,
@@ -118,7 +118,7 @@ def person(
     return visitor
 
 
-def title(response: httpx2.Response) -> str:
+def heading_of(response: httpx2.Response) -> str:
     """Return the first heading of a page."""
     match = re.search(r"<h1>(.*?)</h1>", response.text, re.DOTALL)
     assert match is not None, response.text

@@ -34,12 +34,12 @@ LATE: Final = outcomes.FIRST_CHECK_MS  # the time by which every call to a gatew
 _tables: Final[list[str]] = []  # the schema is the same in all databases of a worker
 
 
-def fresh() -> str:
+def new_reference() -> str:
     """Return a new reference."""
     return f"REF-{next(_numbers)}"
 
 
-async def merchant(tx: Tx, **terms: Any) -> Merchant:
+async def create_merchant(tx: Tx, **terms: Any) -> Merchant:
     """Create a merchant; ``platform_fee_rate`` and ``reserve_rate`` may be text."""
     names = ("platform_fee_rate", "reserve_rate")
     rates = {key: Decimal(terms[key]) for key in names if key in terms}
@@ -47,26 +47,28 @@ async def merchant(tx: Tx, **terms: Any) -> Merchant:
     return await merchants.create(tx, **{"name": name, "now": NOW, **terms, **rates})
 
 
-async def product(tx: Tx, merchant_id: str, price: str = "9.99", currency: str = "USD") -> Product:
+async def create_product(
+    tx: Tx, merchant_id: str, price: str = "9.99", currency: str = "USD"
+) -> Product:
     """Create a product."""
     body = ProductBody(name="A mug", price=price, currency=currency)
     return await products.create(tx, merchant_id, body, NOW)
 
 
-async def session(tx: Tx, merchant_id: str, product_id: str, now: int = NOW) -> Session:
+async def create_session(tx: Tx, merchant_id: str, product_id: str, now: int = NOW) -> Session:
     """Open a checkout session."""
     return await checkouts.open_session(tx, merchant_id, SessionBody(product_id=product_id), now)
 
 
-async def opened(tx: Tx, price: str = "9.99", currency: str = "USD", **terms: Any) -> Order:
+async def create_order(tx: Tx, price: str = "9.99", currency: str = "USD", **terms: Any) -> Order:
     """Create a PENDING order of a new merchant."""
-    shop = await merchant(tx, **terms)
-    mug = await product(tx, shop.id, price, currency)
-    checkout = await session(tx, shop.id, mug.id)
+    shop = await create_merchant(tx, **terms)
+    mug = await create_product(tx, shop.id, price, currency)
+    checkout = await create_session(tx, shop.id, mug.id)
     return await orders.find(tx, shop.id, checkout.order_id)
 
 
-async def submitted(
+async def submit_attempt(
     tx: Tx, order: Order, now: int = NOW, gateway: str = "sandbox"
 ) -> PaymentAttempt:
     """Record a payment attempt, as before the call to its gateway."""
@@ -75,7 +77,7 @@ async def submitted(
     return await orders.start_attempt(tx, locked, gateway, "CREDIT_CARD", payer, now)
 
 
-async def said(
+async def report_payment(
     tx: Tx, attempt: PaymentAttempt, status: str, now: int = NOW, **fields: Any
 ) -> PaymentAttempt:
     """Apply an outcome of a payment attempt as its gateway would report it."""
@@ -84,48 +86,52 @@ async def said(
     return await orders.apply_outcome(tx, *ids, outcome, now, gateway=attempt.gateway)
 
 
-async def paid(tx: Tx, order: Order, now: int = NOW) -> Order:
+async def pay_order(tx: Tx, order: Order, now: int = NOW) -> Order:
     """Pay an order."""
-    attempt = await submitted(tx, order, now)
-    await said(tx, attempt, "SUCCEEDED", now, amount=Money(order.amount_minor, order.currency))
+    attempt = await submit_attempt(tx, order, now)
+    await report_payment(
+        tx, attempt, "SUCCEEDED", now, amount=Money(order.amount_minor, order.currency)
+    )
     return await orders.find(tx, order.merchant_id, order.id)
 
 
-async def paid_twice(tx: Tx, order: Order, now: int = NOW) -> PaymentAttempt:
+async def pay_order_twice(tx: Tx, order: Order, now: int = NOW) -> PaymentAttempt:
     """Pay an order twice, and return the second attempt, which is a DUPLICATE."""
-    attempts = [await submitted(tx, order, now)]
-    await said(tx, attempts[0], "ACTION_REQUIRED", now, action_url="https://bank.example")
+    attempts = [await submit_attempt(tx, order, now)]
+    await report_payment(tx, attempts[0], "ACTION_REQUIRED", now, action_url="https://bank.example")
     current = await orders.find(tx, order.merchant_id, order.id)
-    attempts.append(await submitted(tx, current, now))
+    attempts.append(await submit_attempt(tx, current, now))
     for attempt in attempts:
-        await said(tx, attempt, "SUCCEEDED", now, amount=Money(order.amount_minor, order.currency))
+        await report_payment(
+            tx, attempt, "SUCCEEDED", now, amount=Money(order.amount_minor, order.currency)
+        )
     return await orders.find_attempt(tx, order.merchant_id, attempts[1].id)
 
 
-async def in_status(tx: Tx, status: str, **terms: Any) -> Order:
+async def create_order_in(tx: Tx, status: str, **terms: Any) -> Order:
     """Create an order and bring it to a status by the usual transitions."""
-    order = await opened(tx, **terms)
+    order = await create_order(tx, **terms)
     key = (order.merchant_id, order.id)
     match status:
         case "CREATING":
-            await submitted(tx, order)
+            await submit_attempt(tx, order)
         case "PAID":
-            await paid(tx, order)
+            await pay_order(tx, order)
         case "SETTLED":
-            await settled(tx, await paid(tx, order))
+            await settle_order(tx, await pay_order(tx, order))
         case "DISPUTED":
-            await dispute_said(tx, await paid(tx, order), "OPENED")
+            await report_dispute(tx, await pay_order(tx, order), "OPENED")
         case "CHARGEBACK":
-            await dispute_said(tx, await paid(tx, order), "LOST")
+            await report_dispute(tx, await pay_order(tx, order), "LOST")
         case "FAILED":
-            await said(tx, await submitted(tx, order), "REFUSED")
+            await report_payment(tx, await submit_attempt(tx, order), "REFUSED")
         case "REVOKED":
-            await said(tx, await submitted(tx, order), "VOIDED")
+            await report_payment(tx, await submit_attempt(tx, order), "VOIDED")
         case "CLOSED":
             await checkouts.expire(tx, key[0], order.checkout_id, "time is over", NOW)
         case "REFUNDED":
-            paid_order = await paid(tx, order)
-            await refund_said(tx, await refunded(tx, paid_order), "SUCCEEDED")
+            paid_order = await pay_order(tx, order)
+            await report_refund(tx, await create_refund(tx, paid_order), "SUCCEEDED")
         case _:
             assert status == "PENDING"
     result = await orders.find(tx, *key)
@@ -133,13 +139,15 @@ async def in_status(tx: Tx, status: str, **terms: Any) -> Order:
     return result
 
 
-async def refunded(tx: Tx, order: Order, amount: str | None = None, now: int = NOW) -> Refund:
+async def create_refund(tx: Tx, order: Order, amount: str | None = None, now: int = NOW) -> Refund:
     """Create a refund, which is PROCESSING."""
     body = RefundBody(amount=amount)
     return await refunds.create(tx, order.merchant_id, order.id, body, now)
 
 
-async def refund_said(tx: Tx, refund: Refund, status: str, now: int = NOW, **fields: Any) -> Refund:
+async def report_refund(
+    tx: Tx, refund: Refund, status: str, now: int = NOW, **fields: Any
+) -> Refund:
     """Apply an outcome of a refund as its gateway would report it."""
     outcome = RefundOutcome(status=status, **fields)
     attempt = await orders.find_attempt(tx, refund.merchant_id, refund.attempt_id)
@@ -147,7 +155,7 @@ async def refund_said(tx: Tx, refund: Refund, status: str, now: int = NOW, **fie
     return await refunds.apply_outcome(tx, *ids, outcome, now, gateway=attempt.gateway)
 
 
-async def refund_reported(
+async def report_refund_event(
     tx: Tx,
     order: Order,
     status: str,
@@ -168,13 +176,13 @@ async def refund_reported(
     return await refunds.apply_report(tx, order.merchant_id, report, now, gateway=attempt.gateway)
 
 
-async def settled(tx: Tx, order: Order, now: int = NOW) -> Order:
+async def settle_order(tx: Tx, order: Order, now: int = NOW) -> Order:
     """Settle an order, whether or not it is due."""
     await orders.settle_one(tx, order.merchant_id, order.id, now, "test")
     return await orders.find(tx, order.merchant_id, order.id)
 
 
-async def dispute_said(
+async def report_dispute(
     tx: Tx,
     order: Order,
     status: str,

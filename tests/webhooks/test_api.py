@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from opentill.webhooks.service import MAX_ENDPOINTS
-from support.api_server import ApiServer, Shop, refused
+from support.api_server import ApiServer, Shop, assert_refused
 
 DAY = 86_400_000
 
@@ -26,10 +26,10 @@ REFUSED: Any = (
 
 @pytest.mark.parametrize(("body", "field"), REFUSED)
 def test_an_endpoint_is_refused(shop: Shop, body: Any, field: str) -> None:
-    refused(shop.post("/v1/webhook-endpoints", body), field)
+    assert_refused(shop.post("/v1/webhook-endpoints", body), field)
     endpoint = shop.endpoint()
     if body:
-        refused(
+        assert_refused(
             shop.call("PATCH", f"/v1/webhook-endpoints/{endpoint['id']}", json=body),
             field,
         )
@@ -37,7 +37,7 @@ def test_an_endpoint_is_refused(shop: Shop, body: Any, field: str) -> None:
 
 def test_a_refused_type_names_the_valid_types(shop: Shop) -> None:
     body = {"url": "https://shop.example.com/", "events": ["order.lost"]}
-    assert "order.paid" in refused(shop.post("/v1/webhook-endpoints", body), "events")
+    assert "order.paid" in assert_refused(shop.post("/v1/webhook-endpoints", body), "events")
 
 
 def test_a_merchant_has_at_most_16_endpoints(api_server: ApiServer) -> None:
@@ -45,7 +45,7 @@ def test_a_merchant_has_at_most_16_endpoints(api_server: ApiServer) -> None:
     for _ in range(MAX_ENDPOINTS):
         endpoint = shop.endpoint()
     body = {"url": "https://shop.example.com/"}
-    assert "16" in refused(shop.post("/v1/webhook-endpoints", body), "url")
+    assert "16" in assert_refused(shop.post("/v1/webhook-endpoints", body), "url")
     assert shop.call("DELETE", f"/v1/webhook-endpoints/{endpoint['id']}").status_code == 200
     shop.endpoint()
 
@@ -104,7 +104,7 @@ def test_deliveries_are_listed_and_filtered(shop: Shop) -> None:
     assert page["pagination"]["total"] == 1
     assert shop.data("GET", path, params={"eventId": items[0]["eventId"]})["items"] == items[:1]
     assert shop.data("GET", path, params={"status": "FAILED"})["items"] == []
-    refused(shop.get(path, status="LOST"), "status")
+    assert_refused(shop.get(path, status="LOST"), "status")
     assert shop.data("GET", path, params={"eventId": "evt_x"})["items"] == []
 
 
@@ -143,10 +143,10 @@ def test_one_event_and_a_range_are_sent_again(shop: Shop) -> None:
     assert shop.data("POST", f"{path}/resend", json=after)["resent"] == 1
     assert shop.data("POST", f"{path}/resend", json={"since": since})["resent"] == 3
     assert shop.data("GET", f"{path}/deliveries")["pagination"]["total"] == 3
-    refused(shop.post(f"{path}/resend", {}), "since")
-    refused(shop.post(f"{path}/resend", {"eventId": "evt_0"}), "eventId")
+    assert_refused(shop.post(f"{path}/resend", {}), "since")
+    assert_refused(shop.post(f"{path}/resend", {"eventId": "evt_0"}), "eventId")
     shop.data("PATCH", path, json={"status": "DISABLED"})
-    refused(shop.post(f"{path}/resend", {"since": since}), "id")
+    assert_refused(shop.post(f"{path}/resend", {"since": since}), "id")
 
 
 def test_events_are_read_with_a_cursor(api_server: ApiServer) -> None:
@@ -162,7 +162,7 @@ def test_events_are_read_with_a_cursor(api_server: ApiServer) -> None:
     event = rest["items"][0]
     assert shop.data("GET", f"/v1/events/{event['id']}") == event
     for cursor in ("x", "-1", "01", "9" * 18, "9" * 19):
-        refused(shop.get("/v1/events", cursor=cursor), "cursor")
+        assert_refused(shop.get("/v1/events", cursor=cursor), "cursor")
 
 
 def test_an_order_emits_the_events_of_the_contract(api_server: ApiServer) -> None:
@@ -255,4 +255,4 @@ def test_an_international_host_is_stored_in_ascii(shop: Shop) -> None:
     assert endpoint["url"] == "https://xn--fa-hia.de/hook"
     path = f"/v1/webhook-endpoints/{endpoint['id']}"
     body = {"url": "https://\uff11\uff12\uff17.0.0.1/hook"}
-    assert "127.0.0.1" in refused(shop.call("PATCH", path, json=body), "url")
+    assert "127.0.0.1" in assert_refused(shop.call("PATCH", path, json=body), "url")

@@ -28,7 +28,7 @@ async def find_types(tx: Tx, merchant_id: str, moments: Sequence[int]) -> list[s
 
 
 async def test_events_in_quick_succession_are_found(tx: Tx) -> None:
-    merchant_id = (await world.merchant(tx)).id
+    merchant_id = (await world.create_merchant(tx)).id
     paid = await emit(tx, merchant_id, "order.paid")
     await emit(tx, merchant_id, "order.paid", order_id="ord_other")
     await asyncio.sleep(0.02)
@@ -39,7 +39,7 @@ async def test_events_in_quick_succession_are_found(tx: Tx) -> None:
 
 
 async def test_clocks_of_two_machines_may_differ(tx: Tx) -> None:
-    merchant_id = (await world.merchant(tx)).id
+    merchant_id = (await world.create_merchant(tx)).id
     paid = await emit(tx, merchant_id, "order.paid")
     assert await find_types(tx, merchant_id, [paid + 3_000]) == ["order.paid"]
     assert await find_types(tx, merchant_id, [paid - 60_000]) == ["order.paid"], (
@@ -48,7 +48,7 @@ async def test_clocks_of_two_machines_may_differ(tx: Tx) -> None:
 
 
 async def test_events_of_other_orders_may_lie_between(tx: Tx) -> None:
-    merchant_id = (await world.merchant(tx)).id
+    merchant_id = (await world.create_merchant(tx)).id
     moment = now_ms()
     for _ in range(7):
         await emit(tx, merchant_id, *["order.paid"] * (OTHERS // 7), order_id="ord_other")

@@ -5,8 +5,8 @@ from standardwebhooks.webhooks import Webhook
 
 from opentill import webhooks
 from opentill.client import WebhookTest, verify_webhook
-from support.api_server import Shop, refused
-from support.people import person
+from support.api_server import Shop, assert_refused
+from support.people import create_person
 from support.webhook_harness import WebhookHarness, until
 from support.webhook_receiver import receiving
 
@@ -85,12 +85,12 @@ def test_a_test_event_over_http_is_in_no_list_of_events(shop: Shop) -> None:
     assert {event["data"]["order_id"] for event in events} == {order["id"]}
     assert shop.get(f"/v1/events/{delivery['eventId']}").status_code == 404
     for path in (endpoint, other):
-        refused(shop.post(f"{path}/resend", {"eventId": delivery["eventId"]}), "eventId")
+        assert_refused(shop.post(f"{path}/resend", {"eventId": delivery["eventId"]}), "eventId")
     shop.data("POST", f"{other}/resend", json={"since": 0})
     sent = shop.data("GET", f"{other}/deliveries")["items"]
     assert {one["eventId"] for one in sent} == {event["id"] for event in events}
-    refused(shop.get("/v1/events", type="webhook.test"), "type")
-    refused(shop.post("/v1/webhook-endpoints", _naming("webhook.test")), "events")
+    assert_refused(shop.get("/v1/events", type="webhook.test"), "type")
+    assert_refused(shop.post("/v1/webhook-endpoints", _naming("webhook.test")), "events")
 
 
 def _naming(type_: str) -> dict[str, object]:
@@ -100,7 +100,7 @@ def _naming(type_: str) -> dict[str, object]:
 def test_disabled_endpoints_and_those_of_others_get_no_test_event(shop: Shop) -> None:
     path = f"/v1/webhook-endpoints/{shop.endpoint()['id']}"
     shop.data("PATCH", path, json={"status": "DISABLED"})
-    refused(shop.post(f"{path}/test"), "id")
+    assert_refused(shop.post(f"{path}/test"), "id")
     assert shop.data("GET", f"{path}/deliveries")["items"] == []
     theirs = shop.api_server.shop().endpoint()["id"]
     assert shop.post(f"/v1/webhook-endpoints/{theirs}/test").status_code == 404
@@ -110,7 +110,7 @@ def test_developers_may_send_a_test_event_and_support_may_not(shop: Shop) -> Non
     path = f"/v1/merchant/webhook-endpoints/{shop.endpoint()['id']}/test"
     answers = {}
     for role in ("developer", "support"):
-        member = person(shop.api_server, shop.id, role)  # type: ignore[arg-type] # two of the roles
+        member = create_person(shop.api_server, shop.id, role)  # type: ignore[arg-type] # two of the roles
         login = {"email": member.email, "password": "nine purple lanterns hum"}
         tokens = shop.api_server.http.post("/v1/merchant/sessions", json=login).json()["data"]
         headers = {"authorization": f"Bearer {tokens['accessToken']}"}

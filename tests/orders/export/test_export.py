@@ -77,7 +77,7 @@ def test_lines_equal_those_of_python(
     each_rolled_back: Each, email, name, metadata, refunded, at, rate, currency, minor
 ) -> None:
     async def check(tx: Tx) -> None:
-        order = await world.paid(tx, await world.opened(tx, "9.99"))
+        order = await world.pay_order(tx, await world.create_order(tx, "9.99"))
         amount = minor * 10
         await tx.execute(
             f"""

@@ -16,7 +16,7 @@ def _count(outcome: str) -> float:
 
 async def _submit(db: Db) -> PaymentAttempt:
     async def work(tx: Tx) -> PaymentAttempt:
-        return await world.submitted(tx, await world.opened(tx))
+        return await world.submit_attempt(tx, await world.create_order(tx))
 
     return await db.run(work)
 
@@ -25,7 +25,7 @@ async def test_an_attempt_that_is_reported_repeatedly_is_counted_once(db: Db) ->
     attempt = await _submit(db)
     before = _count("succeeded")
     for _ in range(3):
-        await db.run(lambda tx: world.said(tx, attempt, "SUCCEEDED", provider_ref="p"))
+        await db.run(lambda tx: world.report_payment(tx, attempt, "SUCCEEDED", provider_ref="p"))
     assert _count("succeeded") == before + 1
 
 
@@ -37,14 +37,16 @@ async def test_an_end_that_is_rolled_back_is_not_count(db: Db) -> None:
         pass
 
     async def work(tx: Tx) -> None:
-        await world.said(tx, attempt, "DECLINED", reason="insufficient_funds")
+        await world.report_payment(tx, attempt, "DECLINED", reason="insufficient_funds")
         raise Broken
 
     try:
         await db.run(work)
     except Broken:
         assert _count("declined") == before
-    await db.run(lambda tx: world.said(tx, attempt, "DECLINED", reason="insufficient_funds"))
+    await db.run(
+        lambda tx: world.report_payment(tx, attempt, "DECLINED", reason="insufficient_funds")
+    )
     assert _count("declined") == before + 1
 
 

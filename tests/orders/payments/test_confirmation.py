@@ -19,14 +19,14 @@ from support.world import (
     NOW,
     attempts,
     balances,
+    create_merchant,
+    create_order,
+    create_product,
+    create_session,
     entries,
     history,
-    merchant,
-    opened,
-    product,
-    said,
-    session,
-    submitted,
+    report_payment,
+    submit_attempt,
 )  # fmt: skip
 
 LATER = NOW + 5_000
@@ -47,10 +47,10 @@ async def start_payment(
     tx: Tx, status: str = "CREATING", **terms: object
 ) -> tuple[Order, PaymentAttempt]:
     """Create an order in a status, and the attempt that is about to pay it."""
-    order = await opened(tx, **terms)
-    attempt = await submitted(tx, order)
+    order = await create_order(tx, **terms)
+    attempt = await submit_attempt(tx, order)
     if status == "PENDING":
-        await said(tx, attempt, "ACTION_REQUIRED")
+        await report_payment(tx, attempt, "ACTION_REQUIRED")
     return order, attempt
 
 
@@ -103,7 +103,7 @@ async def test_a_batch_leaves_unusual_reports_unchanged(tx: Tx) -> None:
     _, foreign = await start_payment(tx)
     _, cleared = await start_payment(tx)
     paid, paying = await start_payment(tx)
-    await said(tx, paying, "SUCCEEDED")
+    await report_payment(tx, paying, "SUCCEEDED")
     payable, usual = await start_payment(tx)
     before = {a.id: a for a in (short, foreign, cleared)}
     confirmed = await confirm_batch(
@@ -128,7 +128,7 @@ async def test_a_batch_leaves_unusual_reports_unchanged(tx: Tx) -> None:
 
 async def test_two_attempts_of_one_order_pay_it_once(tx: Tx) -> None:
     order, first = await start_payment(tx, "PENDING")
-    second = await submitted(tx, await orders.find(tx, order.merchant_id, order.id))
+    second = await submit_attempt(tx, await orders.find(tx, order.merchant_id, order.id))
     confirmed = await confirm_batch(tx, [gateway_event(first), gateway_event(second)])
     assert confirmed == {first.id}
 
@@ -161,13 +161,13 @@ async def _start_payments(db: Db, count: int) -> list[tuple[Order, PaymentAttemp
     """Create orders of one merchant with the attempts that are about to pay them."""
 
     async def work(tx: Tx) -> list[tuple[Order, PaymentAttempt]]:
-        shop = await merchant(tx)
-        mug = await product(tx, shop.id)
+        shop = await create_merchant(tx)
+        mug = await create_product(tx, shop.id)
         payments = []
         for _ in range(count):
-            order_id = (await session(tx, shop.id, mug.id)).order_id
+            order_id = (await create_session(tx, shop.id, mug.id)).order_id
             order = await orders.find(tx, shop.id, order_id)
-            payments.append((order, await submitted(tx, order)))
+            payments.append((order, await submit_attempt(tx, order)))
         return payments
 
     return await db.run(work)
@@ -203,7 +203,7 @@ async def test_a_payment_whose_attempt_changed_before_the_lock_is_not_acknowledg
         async with asyncio.timeout(20):
             while await waits(observer) is None:
                 await asyncio.sleep(0.005)
-        await said(tx, attempt, "DECLINED", reason="insufficient_funds")
+        await report_payment(tx, attempt, "DECLINED", reason="insufficient_funds")
     await asyncio.wait_for(acknowledged, 20)
     async with db.connection() as tx:
         paid = await orders.find(tx, order.merchant_id, order.id)

@@ -22,7 +22,16 @@ from opentill.orders.model import UNDECIDED
 from support.books import assert_books
 from support.examples import examples
 from support.transactions import Each
-from support.world import DAY, NOW, dump, fresh, merchant, product, said, submitted
+from support.world import (
+    DAY,
+    NOW,
+    create_merchant,
+    create_product,
+    dump,
+    new_reference,
+    report_payment,
+    submit_attempt,
+)
 
 LATER: Final = NOW + 5_000
 CURRENCIES: Final = {"USD": "9.99", "EUR": "20.01", "JPY": "1050"}
@@ -85,11 +94,11 @@ async def _create_attempts(tx: Tx, plans: Sequence[Plan]) -> list[PaymentAttempt
         ("EUR", "HKD", "8.5"), ("JPY", "HKD", "0.052"), ("USD", "HKD", "7.8"),
     ):  # fmt: skip
         await rates.put(tx, base, quote, Decimal(rate), NOW - DAY)
-    shops = [await merchant(tx, **terms) for terms in TERMS]
+    shops = [await create_merchant(tx, **terms) for terms in TERMS]
     created: list[PaymentAttempt] = []
     for plan in plans:
         shop = shops[plan.shop]
-        mug = await product(tx, shop.id, CURRENCIES[plan.currency], plan.currency)
+        mug = await create_product(tx, shop.id, CURRENCIES[plan.currency], plan.currency)
         body = SessionBody(product_id=mug.id)
         item = checkouts.Item(
             order_id=new_id("order"),
@@ -102,7 +111,7 @@ async def _create_attempts(tx: Tx, plans: Sequence[Plan]) -> list[PaymentAttempt
         opened = await checkouts.open_session(tx, shop.id, body, NOW, item=item)
         if plan.source == "EPAY":
             await INSERT_ORDER.run(
-                tx, merchant_id=shop.id, out_trade_no=fresh(), submission=1,
+                tx, merchant_id=shop.id, out_trade_no=new_reference(), submission=1,
                 order_id=opened.order_id, checkout_id=opened.id, type="alipay", name="A mug",
                 requested_type=None,
                 money=CURRENCIES[plan.currency], money_type=plan.currency,
@@ -112,9 +121,9 @@ async def _create_attempts(tx: Tx, plans: Sequence[Plan]) -> list[PaymentAttempt
             order = await orders.find(tx, shop.id, opened.order_id)
             if order.status != "PENDING":
                 break
-            attempt = await submitted(tx, order, NOW + number)
+            attempt = await submit_attempt(tx, order, NOW + number)
             if status != "SUBMITTED":
-                attempt = await said(tx, attempt, status, NOW + number)
+                attempt = await report_payment(tx, attempt, status, NOW + number)
             created.append(attempt)
         order = await orders.find(tx, shop.id, opened.order_id)
         if plan.expired and order.status == "PENDING":

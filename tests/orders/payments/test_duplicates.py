@@ -39,14 +39,16 @@ async def duplicates_of_two_orders(db: Db) -> tuple[PaymentAttempt, PaymentAttem
 
 
 async def _create_duplicate(db: Db) -> PaymentAttempt:
-    order = await db.run(world.opened)
-    first = await db.run(lambda tx: world.submitted(tx, order))
-    await db.run(lambda tx: world.said(tx, first, "DECLINED"))
-    second = await db.run(lambda tx: world.submitted(tx, order, world.NOW + 1))
+    order = await db.run(world.create_order)
+    first = await db.run(lambda tx: world.submit_attempt(tx, order))
+    await db.run(lambda tx: world.report_payment(tx, first, "DECLINED"))
+    second = await db.run(lambda tx: world.submit_attempt(tx, order, world.NOW + 1))
     amount = world.Money(order.amount_minor, order.currency)
     for attempt in (second, first):
         await db.run(
-            lambda tx, attempt=attempt: world.said(tx, attempt, "SUCCEEDED", amount=amount)
+            lambda tx, attempt=attempt: world.report_payment(
+                tx, attempt, "SUCCEEDED", amount=amount
+            )
         )
     return await _reread(db, first)
 
@@ -98,11 +100,11 @@ async def test_a_payment_that_was_returned_meanwhile_stays_returned(
 
 
 async def test_an_attempt_that_waits_for_the_operator_is_never_queried(db: Db) -> None:
-    order = await db.run(world.opened)
-    attempt = await db.run(lambda tx: world.submitted(tx, order, gateway="manual"))
-    shown = await db.run(lambda tx: world.said(tx, attempt, "ACTION_REQUIRED"))
+    order = await db.run(world.create_order)
+    attempt = await db.run(lambda tx: world.submit_attempt(tx, order, gateway="manual"))
+    shown = await db.run(lambda tx: world.report_payment(tx, attempt, "ACTION_REQUIRED"))
     assert payments.next_check(shown, world.NOW) is None
-    order = await db.run(world.opened)
-    other = await db.run(lambda tx: world.submitted(tx, order))
-    shown = await db.run(lambda tx: world.said(tx, other, "ACTION_REQUIRED"))
+    order = await db.run(world.create_order)
+    other = await db.run(lambda tx: world.submit_attempt(tx, order))
+    shown = await db.run(lambda tx: world.report_payment(tx, other, "ACTION_REQUIRED"))
     assert payments.next_check(shown, world.NOW) == world.NOW + 60_000

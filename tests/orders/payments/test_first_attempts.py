@@ -11,7 +11,7 @@ from opentill.gateways.model import PaymentOutcome
 from opentill.orders import Order, Payer, PaymentAttempt
 from opentill.orders.payments import outcomes
 from opentill.orders.payments import service as payments
-from support.world import NOW, dump, opened, said, submitted
+from support.world import NOW, create_order, dump, report_payment, submit_attempt
 
 PAYER: Final = Payer(email="ann@example.com", name="Ann", ip="192.0.2.7", locale="en")
 OUTCOMES: Final = (
@@ -41,7 +41,7 @@ async def read_rows(tx: Tx) -> dict[str, list[str]]:
 async def test_one_statement_each_writes_the_same_as_under_the_lock(
     tx: Tx, outcome: PaymentOutcome
 ) -> None:
-    order = await opened(tx)
+    order = await create_order(tx)
     rows = []
     for in_one_statement in (True, False):
         savepoint = tx.transaction()
@@ -50,7 +50,7 @@ async def test_one_statement_each_writes_the_same_as_under_the_lock(
             attempt = await start(tx, order)
             assert attempt is not None
         else:
-            attempt = await submitted(tx, order, NOW + 5)
+            attempt = await submit_attempt(tx, order, NOW + 5)
         started = await read_rows(tx)
         if in_one_statement:
             after = await payments.accept_sent(
@@ -66,17 +66,17 @@ async def test_one_statement_each_writes_the_same_as_under_the_lock(
 
 
 async def test_an_order_that_changed_since_it_was_read_is_not_sent(tx: Tx) -> None:
-    order = await opened(tx)
-    first = await submitted(tx, order)
+    order = await create_order(tx)
+    first = await submit_attempt(tx, order)
     assert await start(tx, order) is None
-    await said(tx, first, "DECLINED")  # it is PENDING again, and has an attempt
+    await report_payment(tx, first, "DECLINED")  # it is PENDING again, and has an attempt
     before = await dump(tx)
     assert await start(tx, order) is None
     assert await dump(tx) == before
 
 
 async def test_an_order_that_expired_since_it_was_read_is_not_sent(tx: Tx) -> None:
-    order = await opened(tx)
+    order = await create_order(tx)
     await checkouts.expire(tx, order.merchant_id, order.checkout_id, "time is over", NOW)
     before = await dump(tx)
     assert await start(tx, order) is None
@@ -85,10 +85,10 @@ async def test_an_order_that_expired_since_it_was_read_is_not_sent(tx: Tx) -> No
 
 @pytest.mark.parametrize("status", ["SUCCEEDED", "PENDING", "DECLINED", "REFUSED"])
 async def test_a_callback_before_the_response_takes_precedence(tx: Tx, status: str) -> None:
-    order = await opened(tx)
+    order = await create_order(tx)
     attempt = await start(tx, order)
     assert attempt is not None
-    await said(tx, attempt, status, NOW + 6)
+    await report_payment(tx, attempt, status, NOW + 6)
     before = await dump(tx)
     late = PaymentOutcome(status="ACTION_REQUIRED", action_url="https://bank.example/1")
     assert (
@@ -99,7 +99,7 @@ async def test_a_callback_before_the_response_takes_precedence(tx: Tx, status: s
 
 
 async def test_an_outcome_that_ends_an_attempt_is_not_applied_without_the_lock(tx: Tx) -> None:
-    order = await opened(tx)
+    order = await create_order(tx)
     attempt = await start(tx, order)
     assert attempt is not None
     for status in ("SUCCEEDED", "DECLINED", "UNKNOWN", "UNREACHABLE"):

@@ -6,15 +6,15 @@ from opentill import orders
 from opentill.db.database import Tx
 from opentill.orders import Order, PaymentAttempt
 from opentill.orders.payments import queries as attempt_queries
-from support.world import HOUR, NOW, attempts, opened, said, submitted
+from support.world import HOUR, NOW, attempts, create_order, report_payment, submit_attempt
 
 LATER = NOW + HOUR
 
 
 async def open_page(tx: Tx) -> tuple[Order, PaymentAttempt]:
     """Create an order with an open page that is not due for a query for a while."""
-    order = await opened(tx)
-    attempt = await said(tx, await submitted(tx, order), "ACTION_REQUIRED")
+    order = await create_order(tx)
+    attempt = await report_payment(tx, await submit_attempt(tx, order), "ACTION_REQUIRED")
     await attempt_queries.SCHEDULE_CHECK.run(
         tx,
         merchant_id=order.merchant_id,
@@ -27,11 +27,11 @@ async def open_page(tx: Tx) -> tuple[Order, PaymentAttempt]:
 
 
 async def pay_by_another(tx: Tx, order: Order) -> None:
-    await said(tx, await submitted(tx, order, LATER), "SUCCEEDED", LATER)
+    await report_payment(tx, await submit_attempt(tx, order, LATER), "SUCCEEDED", LATER)
 
 
 async def refuse_another(tx: Tx, order: Order) -> None:
-    await said(tx, await submitted(tx, order, LATER), "REFUSED", LATER)
+    await report_payment(tx, await submit_attempt(tx, order, LATER), "REFUSED", LATER)
 
 
 async def expire(tx: Tx, order: Order) -> None:
@@ -48,11 +48,11 @@ async def confirm(tx: Tx, order: Order) -> None:
 
 
 async def submit_another(tx: Tx, order: Order) -> None:
-    await submitted(tx, order, LATER)
+    await submit_attempt(tx, order, LATER)
 
 
 async def decline_another(tx: Tx, order: Order) -> None:
-    await said(tx, await submitted(tx, order, LATER), "DECLINED", LATER)
+    await report_payment(tx, await submit_attempt(tx, order, LATER), "DECLINED", LATER)
 
 
 @pytest.mark.parametrize(("change", "is_due"), [

@@ -16,14 +16,14 @@ from support.world import (
     LATE,
     NOW,
     attempts,
+    create_order,
+    create_order_in,
     dump,
     entries,
     history,
-    in_status,
-    opened,
-    paid_twice,
-    said,
-    submitted,
+    pay_order_twice,
+    report_payment,
+    submit_attempt,
 )
 
 THEN = NOW + LATE  # when the worker queries
@@ -84,9 +84,9 @@ IGNORED = [
 
 
 async def create_attempt(tx: Tx, status: str) -> orders.PaymentAttempt:
-    attempt = await submitted(tx, await opened(tx))
+    attempt = await submit_attempt(tx, await create_order(tx))
     for outcome in PATHS[status]:
-        attempt = await said(tx, attempt, outcome, NOW, provider_ref="p-1")
+        attempt = await report_payment(tx, attempt, outcome, NOW, provider_ref="p-1")
     assert attempt.status == status
     return attempt
 
@@ -94,7 +94,7 @@ async def create_attempt(tx: Tx, status: str) -> orders.PaymentAttempt:
 @pytest.mark.parametrize(("status", "outcome", "becomes", "order_becomes"), TABLE)
 async def test_an_outcome_in_a_status(tx: Tx, status, outcome, becomes, order_becomes) -> None:
     attempt = await create_attempt(tx, status)
-    after = await said(tx, attempt, outcome, THEN)
+    after = await report_payment(tx, attempt, outcome, THEN)
     order = await orders.find(tx, attempt.merchant_id, attempt.order_id)
     assert (after.status, order.status) == (becomes, order_becomes)
     posted = [row[0] for row in await entries(tx, attempt.merchant_id)]
@@ -107,7 +107,7 @@ async def test_an_outcome_in_a_status(tx: Tx, status, outcome, becomes, order_be
 async def test_late_and_repeated_outcomes_change_nothing(tx: Tx, status, outcome) -> None:
     attempt = await create_attempt(tx, status)
     before = await dump(tx)
-    after = await said(tx, attempt, outcome, THEN)
+    after = await report_payment(tx, attempt, outcome, THEN)
     assert after.status == status
     assert await dump(tx) == before
 
@@ -116,16 +116,18 @@ async def test_late_and_repeated_outcomes_change_nothing(tx: Tx, status, outcome
 @pytest.mark.parametrize("status", ["SUBMITTED", "ACTION_REQUIRED", "PENDING"])
 async def test_every_outcome_is_idempotent(tx: Tx, status, outcome) -> None:
     attempt = await create_attempt(tx, status)
-    await said(tx, attempt, outcome, THEN)
+    await report_payment(tx, attempt, outcome, THEN)
     before = await dump(tx)
-    await said(tx, attempt, outcome, THEN + 1)
+    await report_payment(tx, attempt, outcome, THEN + 1)
     assert await dump(tx) == before
 
 
 async def test_not_found_counts_only_once_the_call_has_surely_ended(tx: Tx) -> None:
     attempt = await create_attempt(tx, "SUBMITTED")
-    assert (await said(tx, attempt, "NOT_FOUND", THEN - 1)).status == "SUBMITTED"
-    assert (await said(tx, attempt, "ACTION_REQUIRED", THEN - 1)).status == "ACTION_REQUIRED"
+    assert (await report_payment(tx, attempt, "NOT_FOUND", THEN - 1)).status == "SUBMITTED"
+    assert (
+        await report_payment(tx, attempt, "ACTION_REQUIRED", THEN - 1)
+    ).status == "ACTION_REQUIRED"
 
 
 @pytest.mark.parametrize("amount", [Money(998, "USD"), Money(1000, "USD"), Money(999, "EUR")])
@@ -134,7 +136,7 @@ async def test_another_amount_pays_nothing_and_is_recorded_once(tx: Tx, status, 
     attempt = await create_attempt(tx, status)
     before = await orders.find(tx, attempt.merchant_id, attempt.order_id)
     for _ in range(3):
-        after = await said(tx, attempt, "SUCCEEDED", THEN, amount=amount)
+        after = await report_payment(tx, attempt, "SUCCEEDED", THEN, amount=amount)
     assert (after.status, after.check_at, after.reason) == (status, None, "amount_differs")
     order = await orders.find(tx, attempt.merchant_id, attempt.order_id)
     assert order.status == before.status
@@ -150,20 +152,20 @@ async def open_two_pages(
     tx: Tx, order: orders.Order
 ) -> tuple[orders.PaymentAttempt, orders.PaymentAttempt]:
     """Start two attempts of an order whose pages are both open."""
-    first = await said(tx, await submitted(tx, order), "ACTION_REQUIRED")
-    second = await said(tx, await submitted(tx, order), "ACTION_REQUIRED")
+    first = await report_payment(tx, await submit_attempt(tx, order), "ACTION_REQUIRED")
+    second = await report_payment(tx, await submit_attempt(tx, order), "ACTION_REQUIRED")
     return first, second
 
 
 async def test_the_second_of_two_payments_is_returned_once(tx: Tx) -> None:
-    order = await opened(tx)
+    order = await create_order(tx)
     first, second = await open_two_pages(tx, order)
-    await said(tx, second, "SUCCEEDED", THEN)
-    late = await said(tx, first, "SUCCEEDED", THEN)
+    await report_payment(tx, second, "SUCCEEDED", THEN)
+    late = await report_payment(tx, first, "SUCCEEDED", THEN)
     assert (late.status, late.check_at) == ("DUPLICATE", THEN)
     for _ in range(3):
-        await said(tx, first, "SUCCEEDED", THEN)
-        await said(tx, second, "SUCCEEDED", THEN)
+        await report_payment(tx, first, "SUCCEEDED", THEN)
+        await report_payment(tx, second, "SUCCEEDED", THEN)
         await orders.apply_duplicate_return(tx, first, RefundOutcome(status="SUCCEEDED"), THEN)
     paid = await orders.find(tx, order.merchant_id, order.id)
     assert (paid.status, paid.paid_attempt_id) == ("PAID", second.id)
@@ -175,20 +177,20 @@ async def test_the_second_of_two_payments_is_returned_once(tx: Tx) -> None:
 
 @pytest.mark.parametrize("status", ["PENDING", "UNKNOWN", "UNREACHABLE", "NOT_FOUND"])
 async def test_a_duplicate_waits_until_it_is_returned(tx: Tx, status) -> None:
-    order = await opened(tx)
+    order = await create_order(tx)
     first, second = await open_two_pages(tx, order)
-    await said(tx, first, "SUCCEEDED", THEN)
-    await said(tx, second, "SUCCEEDED", THEN)
+    await report_payment(tx, first, "SUCCEEDED", THEN)
+    await report_payment(tx, second, "SUCCEEDED", THEN)
     before = await dump(tx)
     await orders.apply_duplicate_return(tx, second, RefundOutcome(status=status), THEN)
     assert await dump(tx) == before
 
 
 async def test_a_duplicate_whose_return_is_refused_is_left_to_the_operator(tx: Tx) -> None:
-    order = await opened(tx)
+    order = await create_order(tx)
     first, second = await open_two_pages(tx, order)
-    await said(tx, first, "SUCCEEDED", THEN)
-    await said(tx, second, "SUCCEEDED", THEN)
+    await report_payment(tx, first, "SUCCEEDED", THEN)
+    await report_payment(tx, second, "SUCCEEDED", THEN)
     for _ in range(2):
         refused = RefundOutcome(status="REFUSED", reason="account closed")
         await orders.apply_duplicate_return(tx, second, refused, THEN)
@@ -211,7 +213,7 @@ async def assert_left_to_the_operator(tx: Tx, duplicate: orders.PaymentAttempt) 
 async def test_a_second_payment_whose_return_fails_later_is_left_to_the_operator(
     tx: Tx, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    duplicate = await paid_twice(tx, await opened(tx))
+    duplicate = await pay_order_twice(tx, await create_order(tx))
     order = await orders.find(tx, duplicate.merchant_id, duplicate.order_id)
     for outcome in (RETURNED, FAILED, FAILED, RETURNED):
         await orders.apply_duplicate_return(tx, duplicate, outcome, THEN)
@@ -237,7 +239,7 @@ async def test_a_second_payment_whose_return_fails_later_is_left_to_the_operator
 async def test_the_operator_records_a_return_that_its_gateway_does_not_report(
     tx: Tx,
 ) -> None:
-    duplicate = await paid_twice(tx, await opened(tx))
+    duplicate = await pay_order_twice(tx, await create_order(tx))
     unknown = RefundOutcome(status="UNKNOWN", reason="lost")
     await orders.apply_duplicate_return(tx, duplicate, unknown, THEN)
     actor = Actor(who="ann", reason="by a transfer")
@@ -250,69 +252,69 @@ async def test_the_operator_records_a_return_that_its_gateway_does_not_report(
 
 
 async def test_a_late_success_report_does_not_undo_a_failed_return(tx: Tx) -> None:
-    duplicate = await paid_twice(tx, await opened(tx))
+    duplicate = await pay_order_twice(tx, await create_order(tx))
     for outcome in (FAILED, RETURNED):
         await orders.apply_duplicate_return(tx, duplicate, outcome, THEN)
     await assert_left_to_the_operator(tx, duplicate)
 
 
 async def test_the_end_of_the_first_attempt_does_not_affect_the_second(tx: Tx) -> None:
-    order = await opened(tx)
-    first = await said(tx, await submitted(tx, order), "ACTION_REQUIRED")
-    second = await submitted(tx, order)
-    await said(tx, first, "DECLINED", THEN)
+    order = await create_order(tx)
+    first = await report_payment(tx, await submit_attempt(tx, order), "ACTION_REQUIRED")
+    second = await submit_attempt(tx, order)
+    await report_payment(tx, first, "DECLINED", THEN)
     assert (await orders.find(tx, order.merchant_id, order.id)).status == "CREATING"
-    await said(tx, second, "SUCCEEDED", THEN)
+    await report_payment(tx, second, "SUCCEEDED", THEN)
     assert (await orders.find(tx, order.merchant_id, order.id)).paid_attempt_id == second.id
 
 
 @pytest.mark.parametrize("status", ["CLOSED", "FAILED"])
 async def test_late_money_still_pays(tx: Tx, status) -> None:
-    order = await opened(tx)
-    attempt = await said(tx, await submitted(tx, order), "ACTION_REQUIRED")
+    order = await create_order(tx)
+    attempt = await report_payment(tx, await submit_attempt(tx, order), "ACTION_REQUIRED")
     if status == "CLOSED":
         await checkouts.expire(tx, order.merchant_id, order.checkout_id, "over", NOW)
     else:
-        await said(tx, attempt, "REFUSED")
-    await said(tx, attempt, "SUCCEEDED", NOW + 30 * HOUR)
+        await report_payment(tx, attempt, "REFUSED")
+    await report_payment(tx, attempt, "SUCCEEDED", NOW + 30 * HOUR)
     paid = await orders.find(tx, order.merchant_id, order.id)
     assert (paid.status, paid.paid_at) == ("PAID", NOW + 30 * HOUR)
 
 
 @pytest.mark.parametrize("status", ["REVOKED", "PAID", "REFUNDED"])
 async def test_money_for_an_order_that_cannot_be_paid_is_returned(tx: Tx, status) -> None:
-    order = await opened(tx)
-    attempt = await said(tx, await submitted(tx, order), "ACTION_REQUIRED")
+    order = await create_order(tx)
+    attempt = await report_payment(tx, await submit_attempt(tx, order), "ACTION_REQUIRED")
     key = (order.merchant_id, order.id)
     if status == "REVOKED":
         await orders.revoke_manually(tx, *key, "ann", "fraud", NOW)
     else:
         await orders.confirm_manually(tx, *key, "ann", "bank", NOW)
     before = await entries(tx, order.merchant_id)
-    assert (await said(tx, attempt, "SUCCEEDED", THEN)).status == "DUPLICATE"
+    assert (await report_payment(tx, attempt, "SUCCEEDED", THEN)).status == "DUPLICATE"
     assert await entries(tx, order.merchant_id) == before
 
 
 @pytest.mark.parametrize("text", ["a\x00b", "half \ud800 pair", "x" * 5_000])
 async def test_odd_text_from_a_gateway_blocks_nothing(tx: Tx, text) -> None:
     attempt = await create_attempt(tx, "SUBMITTED")
-    after = await said(tx, attempt, "DECLINED", THEN, reason=text, provider_ref=text)
+    after = await report_payment(tx, attempt, "DECLINED", THEN, reason=text, provider_ref=text)
     assert after.status == "DECLINED"
     assert "\x00" not in after.reason
-    order = await in_status(tx, "PAID")
+    order = await create_order_in(tx, "PAID")
     assert order.status == "PAID"
 
 
 async def open_in_dinars(tx: Tx) -> Order:
     await rates.put(tx, "KWD", "USD", Decimal("3.25"), NOW)
-    return await opened(tx, "9.99", "KWD", settlement_currency="KWD")
+    return await create_order(tx, "9.99", "KWD", settlement_currency="KWD")
 
 
 @pytest.mark.parametrize("amount", [Money(9991, "KWD"), Money(1, "XAU")])
 async def test_any_other_amount_is_recorded(tx: Tx, amount: Money) -> None:
     order = await open_in_dinars(tx)
-    attempt = await submitted(tx, order)
-    after = await said(tx, attempt, "SUCCEEDED", NOW + LATE, amount=amount)
+    attempt = await submit_attempt(tx, order)
+    after = await report_payment(tx, attempt, "SUCCEEDED", NOW + LATE, amount=amount)
     assert (after.reason, after.check_at) == ("amount_differs", None)
     lines = [line.cause for line in await history(tx, order) if line.event == "amount_differs"]
     assert [f"{amount.minor} minor units of {amount.currency}" in cause for cause in lines] == [

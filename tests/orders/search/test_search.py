@@ -139,7 +139,7 @@ def test_pages_totals_and_exports_equal_those_of_reading_every_order(
     each_rolled_back: Each, steps: Sequence[Any], fields: dict[str, Any], size: int
 ) -> None:
     async def check(tx: Tx) -> None:
-        order = await world.opened(tx)
+        order = await world.create_order(tx)
         await apply_changes(tx, order, steps)
         db = OneConnection(tx)
         query = OrdersQuery(**fields, size=size)
@@ -168,7 +168,7 @@ def test_stored_counts_of_terms_equal_the_index(each_rolled_back: Each) -> None:
     """Even after e-mails changed several times. Terms of few orders are not counted."""
 
     async def check(tx: Tx) -> None:
-        order = await world.opened(tx)
+        order = await world.create_order(tx)
         for number in range(9):
             await insert(
                 tx, order, customer_email=EMAILS[1 + number % 2], metadata=f'{{"n":"n{number}"}}'
@@ -199,7 +199,7 @@ def test_stored_counts_of_terms_equal_the_index(each_rolled_back: Each) -> None:
 
 
 async def test_an_order_is_found_by_the_e_mail_that_its_customer_enters(tx: Tx) -> None:
-    order = await world.opened(tx)
+    order = await world.create_order(tx)
     await index(tx, order.merchant_id)
     await orders.start_attempt(
         tx,
@@ -222,7 +222,7 @@ def test_a_search_may_match_the_beginnings_of_two_hundred_addresses(
     each_rolled_back: Each,
 ) -> None:
     async def check(tx: Tx) -> None:
-        order = await world.opened(tx)
+        order = await world.create_order(tx)
         for number in range(201):
             await insert(tx, order, customer_email=f"a{number:03}@example.com")
         await index(tx, order.merchant_id)

@@ -19,18 +19,18 @@ from support.world import (
     HOUR,
     NOW,
     balances,
-    dispute_said,
+    create_merchant,
+    create_order_in,
+    create_product,
+    create_refund,
+    create_session,
     dump,
     entries,
     history,
-    in_status,
-    merchant,
-    paid,
-    product,
-    refund_said,
-    refunded,
-    session,
-    settled,
+    pay_order,
+    report_dispute,
+    report_refund,
+    settle_order,
 )
 
 
@@ -70,9 +70,11 @@ def test_when_an_order_is_due(paid_on, days, calendar, due) -> None:
 
 async def test_a_delay_in_weekdays_is_the_orders_own(tx: Tx) -> None:
     friday = ms("2026-01-02T15:30:00")
-    order = await in_status(tx, "PENDING", settlement_calendar="WEEKDAYS", settlement_delay_days=1)
+    order = await create_order_in(
+        tx, "PENDING", settlement_calendar="WEEKDAYS", settlement_delay_days=1
+    )
     await tx.execute("update merchants set settlement_calendar = 'EVERY_DAY'")
-    order = await paid(tx, order, friday)
+    order = await pay_order(tx, order, friday)
     monday = friday + 3 * DAY
     assert (order.due_at, order.settle_at) == (monday, monday)
     assert await settlement.settle_batch(tx, order.merchant_id, monday - 1) == []
@@ -80,7 +82,7 @@ async def test_a_delay_in_weekdays_is_the_orders_own(tx: Tx) -> None:
 
 
 async def test_an_order_settles_when_it_is_due_and_once(tx: Tx) -> None:
-    order = await in_status(tx, "PAID", reserve_rate="0.1", reserve_days=30)
+    order = await create_order_in(tx, "PAID", reserve_rate="0.1", reserve_days=30)
     due = NOW + 7 * DAY
     assert await settlement.settle_batch(tx, order.merchant_id, due - 1) == []
     (effect,) = await settlement.settle_batch(tx, order.merchant_id, due)
@@ -116,13 +118,13 @@ REFUNDS = [
 async def test_refunds_that_end_before_or_after_settlement(
     tx: Tx, amount, before, after, ends
 ) -> None:
-    order = await in_status(tx, "PAID")
-    refund = await refunded(tx, order, amount)
+    order = await create_order_in(tx, "PAID")
+    refund = await create_refund(tx, order, amount)
     if before:
-        await refund_said(tx, refund, before)
+        await report_refund(tx, refund, before)
     await settlement.settle_batch(tx, order.merchant_id, NOW + 7 * DAY)
     if after:
-        await refund_said(tx, refund, after)
+        await report_refund(tx, refund, after)
     assert (await balances(tx, order))[:3] == ends
     is_full = amount == "9.99" and "SUCCEEDED" in (before, after)
     assert (await reread(tx, order)).status == ("REFUNDED" if is_full else "SETTLED")
@@ -130,7 +132,7 @@ async def test_refunds_that_end_before_or_after_settlement(
 
 @pytest.mark.parametrize("status", ["PENDING", "SETTLED", "DISPUTED", "CLOSED"])
 async def test_an_order_that_cannot_settle_is_refused_and_unchanged(tx: Tx, status) -> None:
-    order = await in_status(tx, status)
+    order = await create_order_in(tx, status)
     before = await dump(tx)
     with pytest.raises(Invalid) as refused:
         async with tx.transaction():
@@ -141,7 +143,7 @@ async def test_an_order_that_cannot_settle_is_refused_and_unchanged(tx: Tx, stat
 
 
 async def test_only_the_merchants_own_orders_settle(tx: Tx) -> None:
-    order, other = await in_status(tx, "PAID"), await in_status(tx, "PAID")
+    order, other = await create_order_in(tx, "PAID"), await create_order_in(tx, "PAID")
     with pytest.raises(Invalid):
         await settlement.settle_one(tx, other.merchant_id, order.id, NOW, "test")
     await settlement.settle_batch(tx, other.merchant_id, NOW, early=True)
@@ -150,7 +152,7 @@ async def test_only_the_merchants_own_orders_settle(tx: Tx) -> None:
 
 
 async def test_a_preview_shows_settlements_and_settles_nothing(tx: Tx) -> None:
-    order = await in_status(tx, "PAID", reserve_rate="0.1")
+    order = await create_order_in(tx, "PAID", reserve_rate="0.1")
     before = await dump(tx)
     shop = order.merchant_id
 
@@ -169,8 +171,8 @@ async def test_a_preview_shows_settlements_and_settles_nothing(tx: Tx) -> None:
 
 
 async def test_a_clock_that_is_set_back_does_not_reorder_the_history(tx: Tx) -> None:
-    order = await in_status(tx, "PAID")
-    await settled(tx, order, NOW - HOUR)
+    order = await create_order_in(tx, "PAID")
+    await settle_order(tx, order, NOW - HOUR)
     lines = await history(tx, order)
     assert [line.at for line in lines] == sorted(line.at for line in lines)
 
@@ -178,11 +180,11 @@ async def test_a_clock_that_is_set_back_does_not_reorder_the_history(tx: Tx) -> 
 async def create_paid_orders(db: Db, count: int, **terms: object) -> str:
     """Create paid orders of one merchant; return the merchant's id."""
     async with db.transaction() as tx:
-        shop = await merchant(tx, **terms)
-        mug = await product(tx, shop.id)
+        shop = await create_merchant(tx, **terms)
+        mug = await create_product(tx, shop.id)
         for _ in range(count):
-            checkout = await session(tx, shop.id, mug.id)
-            await paid(tx, await orders.find(tx, shop.id, checkout.order_id))
+            checkout = await create_session(tx, shop.id, mug.id)
+            await pay_order(tx, await orders.find(tx, shop.id, checkout.order_id))
     return shop.id
 
 
@@ -225,8 +227,8 @@ async def test_concurrent_refunds_and_settlements(db: Db) -> None:
         ids = [row["id"] for row in await tx.fetch("select id from orders")]
 
     async def refund(tx: Tx, order_id: str) -> None:
-        refund = await refunded(tx, await orders.find(tx, shop, order_id), "5.00")
-        await refund_said(tx, refund, "SUCCEEDED" if order_id < ids[4] else "REFUSED")
+        refund = await create_refund(tx, await orders.find(tx, shop, order_id), "5.00")
+        await report_refund(tx, refund, "SUCCEEDED" if order_id < ids[4] else "REFUSED")
 
     await asyncio.gather(
         *(db.run(partial(refund, order_id=each)) for each in ids),
@@ -242,7 +244,9 @@ async def test_concurrent_refunds_and_settlements(db: Db) -> None:
 
 async def test_a_reserve_is_released_when_its_time_is_over(db: Db) -> None:
     async with db.transaction() as tx:
-        order = await settled(tx, await in_status(tx, "PAID", reserve_rate="0.1", reserve_days=30))
+        order = await settle_order(
+            tx, await create_order_in(tx, "PAID", reserve_rate="0.1", reserve_days=30)
+        )
     due = NOW + 30 * DAY
     assert await settlement.release_reserves(db, due - 1) == 0
     await asyncio.gather(*(settlement.release_reserves(db, due) for _ in range(3)))
@@ -255,7 +259,7 @@ async def test_a_reserve_is_released_when_its_time_is_over(db: Db) -> None:
             "ROLLING_RESERVE_RELEASE", "reserve", "available", 96,
         )  # fmt: skip
         assert [line.event for line in await history(tx, order)].count("reserve_released") == 1
-        await dispute_said(tx, order, "LOST")  # after the reserve was released
+        await report_dispute(tx, order, "LOST")  # after the reserve was released
         assert await balances(tx, order) == (0, 959 - 999 - 1500, 0, 0)
         assert (await reread(tx, order)).reserve_status == "RELEASED"
 
@@ -263,14 +267,16 @@ async def test_a_reserve_is_released_when_its_time_is_over(db: Db) -> None:
 async def test_a_reserve_that_a_dispute_takes_meanwhile_is_not_released(db: Db) -> None:
     """The job reads due orders, waits for the lock of this one, and checks it again."""
     async with db.transaction() as tx:
-        order = await settled(tx, await in_status(tx, "PAID", reserve_rate="0.1", reserve_days=0))
+        order = await settle_order(
+            tx, await create_order_in(tx, "PAID", reserve_rate="0.1", reserve_days=0)
+        )
     async with db.transaction() as tx, db.connection() as observer:
         await orders.lock(tx, order.merchant_id, order.id)
         releasing = asyncio.create_task(settlement.release_reserves(db, NOW + DAY))
         async with asyncio.timeout(20):
             while await waits(observer) is None:
                 await asyncio.sleep(0.005)
-        await dispute_said(tx, order, "OPENED")
+        await report_dispute(tx, order, "OPENED")
     await asyncio.wait_for(releasing, 20)
     async with db.transaction() as tx:
         assert (await reread(tx, order)).reserve_status == "HELD"
@@ -281,15 +287,17 @@ async def test_a_reserve_that_a_dispute_takes_meanwhile_is_not_released(db: Db) 
 @pytest.mark.parametrize(("status", "released"), [("OPENED", 0), ("WON", 1), ("RECOVERED", 1)])
 async def test_a_disputed_orders_reserve_waits(db: Db, status, released) -> None:
     async with db.transaction() as tx:
-        order = await settled(tx, await in_status(tx, "PAID", reserve_rate="0.1", reserve_days=0))
-        await dispute_said(tx, order, status)
+        order = await settle_order(
+            tx, await create_order_in(tx, "PAID", reserve_rate="0.1", reserve_days=0)
+        )
+        await report_dispute(tx, order, status)
     assert await settlement.release_reserves(db, NOW + DAY) == released
 
 
 async def test_a_refunded_orders_reserve_is_held_to_its_end(db: Db) -> None:
     async with db.transaction() as tx:
-        order = await settled(tx, await in_status(tx, "PAID", reserve_rate="0.1"))
-        await refund_said(tx, await refunded(tx, order), "SUCCEEDED")
+        order = await settle_order(tx, await create_order_in(tx, "PAID", reserve_rate="0.1"))
+        await report_refund(tx, await create_refund(tx, order), "SUCCEEDED")
         assert await balances(tx, order) == (0, -40 - 96, 0, 96)
     assert await settlement.release_reserves(db, NOW + 180 * DAY) == 1
     async with db.transaction() as tx:
@@ -297,9 +305,9 @@ async def test_a_refunded_orders_reserve_is_held_to_its_end(db: Db) -> None:
 
 
 async def test_nothing_is_posted_for_an_order_that_does_not_settle(tx: Tx) -> None:
-    order = await in_status(tx, "PAID")
-    other = await in_status(tx, "PAID")
-    await settled(tx, order)  # ``order`` is now out of date: its status is PAID
+    order = await create_order_in(tx, "PAID")
+    other = await create_order_in(tx, "PAID")
+    await settle_order(tx, order)  # ``order`` is now out of date: its status is PAID
     before = await dump(tx)
     with pytest.raises(AssertionError, match="only 0 of 1 locked orders of .* settled"):
         async with tx.transaction():
@@ -312,9 +320,9 @@ async def test_nothing_is_posted_for_an_order_that_does_not_settle(tx: Tx) -> No
 async def test_a_merchant_whose_settlement_fails_blocks_no_other(db: Db, monkeypatch, job) -> None:
     async with db.transaction() as tx:
         terms = {"reserve_rate": "0.1", "reserve_days": 1}
-        due = [await in_status(tx, "PAID", **terms) for _ in range(2)]
+        due = [await create_order_in(tx, "PAID", **terms) for _ in range(2)]
         if job == "release":
-            due = [await settled(tx, order) for order in due]
+            due = [await settle_order(tx, order) for order in due]
     first, second = sorted(due, key=lambda order: order.merchant_id)
     post = settlement.ledger.post
 
