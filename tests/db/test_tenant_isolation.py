@@ -50,7 +50,7 @@ from opentill.list_counts.queries import Lists
 from opentill.mail import jobs
 from opentill.mail import queries as mail_queries
 from opentill.orders import jobs as order_jobs
-from opentill.orders.payments import confirmation, duplicates
+from opentill.orders.payments import confirmation, duplicates, outcomes
 from opentill.orders.payments import service as payments
 from opentill.orders.search import jobs as indexing
 from opentill.orders.settlement import service as settlement
@@ -359,16 +359,14 @@ class Business:
     def _sent(self, order: orders.Order) -> None:
         payer = orders.Payer(email="ann@example.com", name="Ann", ip="192.0.2.7", locale="en")
         begin = partial(
-            payments.start_first_attempt,
+            payments.start_unlocked,
             order=order, gateway="sandbox", method="CREDIT_CARD", payer=payer, now=self.now,
         )  # fmt: skip
         attempt = self.api_server.tx(begin)
         assert attempt is not None
         page = PaymentOutcome(status="ACTION_REQUIRED", action_url="https://bank.example/1")
         sent = payments.after_intent(order)
-        accept = partial(
-            payments.accept_sent, sent_order=sent, attempt=attempt, outcome=page, now=self.now
-        )
+        accept = partial(outcomes.accept, order=sent, attempt=attempt, outcome=page, now=self.now)
         assert self.api_server.tx(accept) is not None
 
     def _report(self, order: orders.Order) -> confirmation.Report:

@@ -9,11 +9,12 @@ import pytest
 
 from opentill import orders
 from opentill.core.errors import Contended, Invalid
+from opentill.core.ids import new_id
 from opentill.db.database import Tx
 from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
 from opentill.orders import Report
 from opentill.orders import queries as order_queries
-from opentill.orders.payments import service as payments
+from opentill.orders.model import NewAttempt
 from support.api_server import Shop
 from support.epay_numbers import (
     WAITS_FOR_LOCK,
@@ -113,8 +114,11 @@ def start_late(epay_shop: EpayShop, placed_order: dict[str, Any]) -> orders.Paym
 
     async def insert(tx: Tx) -> orders.PaymentAttempt:
         order = await orders.find(tx, epay_shop.id, order_id)
-        payer = orders.Payer(email="", name=None, ip="203.0.113.7", locale="zh")
-        new, _, _ = payments.build_attempt(order, "sandbox", "CREDIT_CARD", payer, order.created_at)
+        new = NewAttempt(
+            merchant_id=order.merchant_id, id=new_id("att"), order_id=order.id, gateway="sandbox",
+            method="CREDIT_CARD", status="SUBMITTED", amount_minor=order.amount_minor,
+            currency=order.currency, locale="zh", payer_ip="203.0.113.7", check_at=None,
+        )  # fmt: skip
         return await order_queries.INSERT_ATTEMPT.one(tx, new, now=order.created_at)
 
     return epay_shop.api_server.tx(insert)

@@ -319,9 +319,8 @@ async def pay(
 ) -> PaymentAttempt | None:
     """Start the payment of a session; None if it cannot be paid now or any more. Idempotent.
 
-    ``seen`` is the page view that the caller has just read; decisions read the order again under
-    its lock. Raises NotFound, and Invalid on ``email``, ``name``, ``method``, or ``attempts`` for
-    an order with too many attempts.
+    ``seen`` is the page view that the caller has just read. Raises NotFound, and Invalid on
+    ``email``, ``name``, ``method``, or ``attempts`` for an order with too many attempts.
     """
     view = seen or or_not_found(await find_page_view(db, session_id))
     session, last = view.session, view.last_attempt
@@ -352,8 +351,8 @@ async def pay(
         merchant_name=session.display_merchant_name,
         expires_at=session.expires_at,
     )
-    untried = view.order if last is None else None
-    return await orders.submit(db, gateways, intent, public_url, now, untried=untried)
+    state = orders.OrderState(view.order, last)
+    return await orders.submit(db, gateways, intent, public_url, now, seen=state)
 
 
 def _is_unfinished(last: PaymentAttempt, method: str) -> bool:

@@ -288,15 +288,7 @@ class Db:
         retried after a pause. A lost connection is not retried, because the commit may have
         arrived: the caller gets a 503.
         """
-        backoff = Backoff()
-        while True:
-            try:
-                async with self.transaction() as tx:
-                    return await work(tx)
-            except COLLIDED as error:
-                await backoff.pause(error)
-            except asyncpg.LockNotAvailableError as error:
-                raise Contended(reason="somebody keeps a row locked, try again") from error
+        return await _retry(self.transaction, work)
 
     async def read(self, work: Callable[[Tx], Awaitable[T]]) -> T:
         """Run statements that only read, each in a transaction of its own."""
@@ -309,13 +301,29 @@ class Db:
             return await work(tx)
 
     async def autocommit(self, work: Callable[[Tx], Awaitable[T]]) -> T:
-        """Run ``work`` without a transaction; only its last statement may write."""
-        async with self.connection() as tx:
-            return await work(tx)
+        """Run ``work`` without a transaction, and again as ``run`` does.
+
+        Only its last statement may write: it is a transaction of its own.
+        """
+        return await _retry(self.connection, work)
 
     def reading(self) -> "Db":
         """Return the database from which to read one whole list or export: this one."""
         return self
+
+
+async def _retry(
+    lend: Callable[[], AbstractAsyncContextManager[Tx]], work: Callable[[Tx], Awaitable[T]]
+) -> T:
+    backoff = Backoff()
+    while True:
+        try:
+            async with lend() as tx:
+                return await work(tx)
+        except COLLIDED as error:
+            await backoff.pause(error)
+        except asyncpg.LockNotAvailableError as error:
+            raise Contended(reason="somebody keeps a row locked, try again") from error
 
 
 def _why(error: BaseException) -> str:

@@ -49,7 +49,13 @@ from opentill.orders.payments.failed_attempts import (
 from opentill.orders.payments.manual import awaits_confirmation, confirm_manually, revoke_manually
 from opentill.orders.payments.model import FailedAttempts, Payer, PaymentIntent, Report
 from opentill.orders.payments.outcomes import apply_outcome
-from opentill.orders.payments.service import callback_url, query_attempt, start_attempt, submit
+from opentill.orders.payments.service import (
+    OrderState,
+    callback_url,
+    query_attempt,
+    start_attempt,
+    submit,
+)
 from opentill.orders.search.filters import (
     Email,
     ExportQuery,
@@ -111,6 +117,7 @@ __all__ = [
     "OrderNote",
     "OrderOut",
     "OrderRef",
+    "OrderState",
     "OrdersQuery",
     "Payer",
     "PaymentAttempt",

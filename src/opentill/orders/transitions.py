@@ -33,6 +33,14 @@ _UNPAID: Final = ("CREATING", "PENDING")
 _NEVER_SETTLES: Final = ("settled", "carried_over", "disputed")
 
 
+class NotLocked(AssertionError):
+    """A defect of ours: an order, or its attempt, changed although it was said to be locked."""
+
+    def __init__(self, order: Order) -> None:
+        """Name the order."""
+        super().__init__(f"{order.id} is not locked, or was read before it changed last")
+
+
 class Payment(msgspec.Struct, frozen=True):
     """The attempt that pays an order, its status before, and its gateway's report.
 
@@ -196,8 +204,7 @@ async def transition(tx: Tx, change: Change, now: int) -> Order:
     """
     orders = await take(tx, [change], now)
     if not orders:
-        msg = f"{change.order.id} is not locked, or was read before it changed last"
-        raise AssertionError(msg)
+        raise NotLocked(change.order)
     return orders[0]
 
 

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from opentill.core.errors import TooManyAtOnce
+from opentill.core.times import LATEST_MS
 from opentill.db.database import Db, Tx
 from opentill.orders import Order, queries
 from opentill.orders.export import queries as export_queries
@@ -68,7 +69,7 @@ USER_TEXT = "".join(
 @settings(max_examples=examples(60))
 @given(
     email=texts, name=st.none() | texts, metadata=texts, refunded=st.integers(0, 999),
-    at=st.integers(0, 253_402_300_799_999), rate=st.decimals("0.000001", 999999, places=6),
+    at=st.integers(0, LATEST_MS), rate=st.decimals("0.000001", 999999, places=6),
     currency=st.sampled_from(["USD", "JPY", "KWD"]), minor=st.integers(1, 10**12),
 )  # fmt: skip
 @example("a;\u200b=1", 'x;;\t=1"-', '{"a;=1":"b; +c;d"}', 5, 0, Decimal("0.10"), "JPY", 1)

@@ -10,7 +10,7 @@ from opentill import rates
 from opentill.core import money
 from opentill.db.database import Tx
 from opentill.gateways.model import PaymentOutcome, PaymentStatus
-from opentill.orders import cards
+from opentill.orders import cards, transitions
 from opentill.orders.model import (
     FINAL,
     UNDECIDED,
@@ -23,7 +23,7 @@ from opentill.orders.order_history import note
 from opentill.orders.payments import epay_numbers, queries
 from opentill.orders.payments.confirmation import ReceivedPayment, confirm, count_ended
 from opentill.orders.service import find_attempt, find_reported_attempt, lock
-from opentill.orders.transitions import Change, can, transition
+from opentill.orders.transitions import Change, NotLocked, can, transition
 
 _log: Final = structlog.get_logger()
 
@@ -133,8 +133,7 @@ async def _apply_payment(
         hkd = await _find_hkd_rate(tx, order, outcome)
         order = msgspec.structs.replace(order, hkd_exchange_rate=hkd)
         if not await confirm(tx, [ReceivedPayment(order, attempt, outcome)], now):
-            msg = f"{order.id} is not locked, or {attempt.id} was read before it changed last"
-            raise AssertionError(msg)
+            raise NotLocked(order)
         return await find_attempt(tx, attempt.merchant_id, attempt.id)
     cause = f"{attempt.id} is given back"
     if paid_beside is not None:
@@ -178,11 +177,36 @@ async def _apply_acceptance(
     is_stale = attempt.status == "PENDING" and status == "ACTION_REQUIRED"
     if attempt.status not in UNDECIDED or is_stale or attempt.status == status:
         return attempt
-    check_at = now + CHECK_AFTER_MS[status]
-    written = await write_attempt(tx, attempt, status, outcome, check_at, now)
     if attempt.status == "SUBMITTED" and order.status == "CREATING":
-        await transition(tx, Change(order, "accepted", attempt.id), now)
-    return written
+        accepted = await accept(tx, order, attempt, outcome, now)
+        if accepted is None:
+            raise NotLocked(order)
+        return accepted
+    return await write_attempt(tx, attempt, status, outcome, now + CHECK_AFTER_MS[status], now)
+
+
+async def accept(
+    tx: Tx, order: Order, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
+) -> PaymentAttempt | None:
+    """Apply to a SUBMITTED attempt that the customer must act, or that the gateway decides later.
+
+    ``order`` is CREATING by this attempt, and need not be locked. Writes nothing and returns None
+    if the order changed since it was read, or for an outcome that ends the attempt.
+    """
+    match outcome.status:
+        case "ACTION_REQUIRED" | "PENDING" as status:
+            accepted = msgspec.structs.replace(
+                attempt,
+                status=status,
+                provider_ref=outcome.provider_ref,
+                action_url=outcome.action_url,
+                qr_text=outcome.qr_text,
+                reason=outcome.reason,
+                check_at=now + CHECK_AFTER_MS[status],
+            )
+            return await transitions.accept(tx, order, accepted, now)
+        case _:
+            return None
 
 
 async def _apply_failure(

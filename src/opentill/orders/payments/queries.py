@@ -39,7 +39,7 @@ SET_CUSTOMER = Command(
     """
     update orders set customer_name = :customer_name,
         customer_email = case when :customer_email = '' then customer_email else :customer_email end
-    where merchant_id = :merchant_id and id = :id
+    where merchant_id = :merchant_id and id = :id and status = 'PENDING'
     """,
 )
 # The latest attempt that the operator may confirm: its gateway is `manual`.

@@ -1,15 +1,14 @@
 """Paying an order through a gateway: intent committed, gateway called, result committed.
 
-The first attempt of an order, and its usual result, take one statement each (decision 0119), which
-is a transaction of its own. It replaces a transaction that locks the order, reads it and its last
-attempt, and writes. If the order has changed since it was read, the statement writes nothing, and
-the order is read again under its lock.
+An attempt, and its usual result, take one statement each, which is a transaction of its own and
+needs no lock (decision 0119). If the order has changed since it was read, the statement writes
+nothing, and the order is read again.
 """
 
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple
 
 import msgspec
 import structlog
@@ -37,12 +36,8 @@ from opentill.orders.model import (
 )
 from opentill.orders.payments import queries
 from opentill.orders.payments.model import Payer, PaymentIntent
-from opentill.orders.payments.outcomes import CHECK_AFTER_MS, FIRST_CHECK_MS, apply_to_attempt
-from opentill.orders.queries import INSERT_ATTEMPT
-from opentill.orders.transitions import Change, transition
+from opentill.orders.payments.outcomes import FIRST_CHECK_MS, accept, apply_to_attempt
 
-# An order, its attempt if there is one, and whether that attempt is new.
-_Start: TypeAlias = tuple[Order, PaymentAttempt | None, bool]
 _log: Final = structlog.get_logger()
 _LONGEST_WAIT_MS: Final = 3_600_000
 _MOST_GATEWAYS: Final = 3  # gateways that are tried for one payment while its customer waits
@@ -50,6 +45,21 @@ _PATIENCE_MS: Final = 12_000  # after this time no further gateway is tried
 # An older attempt is not sent: the call could outlast the first check. Calls last up to 10 seconds.
 _LATEST_MS: Final = FIRST_CHECK_MS - 11_000
 QUERY_INTERVAL_MS: Final = 2_000
+
+
+class OrderState(NamedTuple):
+    """An order and its latest attempt, if there is one, as they were read."""
+
+    order: Order
+    last_attempt: PaymentAttempt | None
+
+
+class _Start(NamedTuple):
+    """An order, its attempt if there is one, and whether that attempt is new."""
+
+    order: Order
+    attempt: PaymentAttempt | None
+    is_new: bool
 
 
 def return_url(public_url: str, attempt: PaymentAttempt, session_id: str) -> str:
@@ -70,7 +80,7 @@ async def submit(
     public_url: str,
     now: int,
     *,
-    untried: Order | None = None,
+    seen: OrderState | None = None,
 ) -> PaymentAttempt | None:
     """Start to pay an order, and return its attempt; None if the order can no longer be paid.
 
@@ -78,17 +88,11 @@ async def submit(
     returned. If a gateway was surely not reached, the next gateway that takes the method is tried,
     in an attempt of its own; after an unknown outcome no other gateway is tried. An attempt that
     took too long to be stored is not sent: the request could arrive after the worker has queried
-    the gateway, which did not know the payment then. ``untried`` is the order as the caller has
-    just read it, without an attempt: then intent and result take one statement each, unless the
-    order changes meanwhile. Raises Invalid on ``method`` if no gateway takes it.
+    the gateway, which did not know the payment then. ``seen`` is the order as the caller has just
+    read it. Raises Invalid on ``method`` if no gateway takes it.
     """
     started_ns = time.monotonic_ns()
-    start: _Start | None = None
-    if untried is not None:
-        start = await _start_untried(db, gateways, intent, untried, now)
-    if start is None:
-        start = await db.run(lambda tx: _start(tx, gateways, intent, now))
-    order, attempt, is_new = start
+    order, attempt, is_new = await _start(db, gateways, intent, seen, now)
     sent_order: Order | None = after_intent(order)
     tried: tuple[str, ...] = ()
     while attempt is not None and is_new:
@@ -119,46 +123,58 @@ async def submit(
     return attempt
 
 
-async def _lock_with_attempt(tx: Tx, intent: PaymentIntent) -> tuple[Order, PaymentAttempt | None]:
-    """Lock an order; return it and its latest attempt."""
-    order = await service.lock(tx, intent.merchant_id, intent.order_id)
-    return order, await service.last_attempt(tx, order.merchant_id, order.id)
-
-
 async def _start(
-    tx: Tx, gateways: Mapping[str, Gateway], intent: PaymentIntent, now: int
+    db: Db,
+    gateways: Mapping[str, Gateway],
+    intent: PaymentIntent,
+    seen: OrderState | None,
+    now: int,
 ) -> _Start:
     """Record an attempt, unless one is under way."""
-    order, last = await _lock_with_attempt(tx, intent)
-    if order.status != "PENDING":
-        return order, last, False
-    if last is not None and (last.status == "PENDING" or last.waits_for_customer(intent.method)):
-        await queries.SET_CUSTOMER.run(
-            tx,
-            merchant_id=order.merchant_id,
-            id=order.id,
-            customer_email=intent.payer.email,
-            customer_name=intent.payer.order_name,
+    state = seen
+    while True:
+        if state is None:
+            state = await db.read(partial(_read, intent=intent))
+        order, last = state
+        if order.status != "PENDING":
+            return _Start(order, last, is_new=False)
+        if last is not None and (
+            last.status == "PENDING" or last.waits_for_customer(intent.method)
+        ):
+            await db.autocommit(partial(_set_customer, intent=intent))
+            return _Start(order, last, is_new=False)
+        names = candidates(gateways, intent.method, order.currency)
+        if not names:
+            raise Invalid("method", "method must be one of the payment methods on offer")
+        starting = partial(
+            start_unlocked,
+            order=order,
+            gateway=names[0],
+            method=intent.method,
+            payer=intent.payer,
+            now=now,
         )
-        return order, last, False
-    names = candidates(gateways, intent.method, order.currency)
-    if not names:
-        raise Invalid("method", "method must be one of the payment methods on offer")
-    attempt = await start_attempt(tx, order, names[0], intent.method, intent.payer, now)
-    return order, attempt, True
+        attempt = await db.autocommit(starting)
+        if attempt is not None:
+            return _Start(order, attempt, is_new=True)
+        state = None  # the order has changed
 
 
-async def _start_untried(
-    db: Db, gateways: Mapping[str, Gateway], intent: PaymentIntent, order: Order, now: int
-) -> _Start | None:
-    """Record the first attempt of an order in one statement; None if ``_start`` must decide."""
-    names = candidates(gateways, intent.method, order.currency)
-    if order.status != "PENDING" or not names:
-        return None
-    attempt = await db.autocommit(
-        lambda tx: start_first_attempt(tx, order, names[0], intent.method, intent.payer, now)
+async def _read(tx: Tx, intent: PaymentIntent) -> OrderState:
+    """Read the order before its attempt: an attempt that starts in between changes the order."""
+    order = await service.find(tx, intent.merchant_id, intent.order_id)
+    return OrderState(order, await service.last_attempt(tx, order.merchant_id, order.id))
+
+
+async def _set_customer(tx: Tx, intent: PaymentIntent) -> None:
+    """Store the payer that the form names, while the order is not paid."""
+    await queries.SET_CUSTOMER.run(
+        tx,
+        merchant_id=intent.merchant_id,
+        id=intent.order_id,
+        customer_email=intent.payer.email,
+        customer_name=intent.payer.order_name,
     )
-    return None if attempt is None else (order, attempt, True)
 
 
 async def _try_next_gateway(
@@ -177,7 +193,8 @@ async def _try_next_gateway(
     value says whether the returned attempt is new.
     """
     ended = await apply_to_attempt(tx, unreached, outcome, now)
-    order, last = await _lock_with_attempt(tx, intent)
+    order = await service.lock(tx, intent.merchant_id, intent.order_id)
+    last = await service.last_attempt(tx, order.merchant_id, order.id)
     is_overtaken = last is None or last.id != ended.id or order.status != "PENDING"
     names = candidates(gateways, intent.method, order.currency)
     others = [name for name in names if name not in tried]
@@ -218,9 +235,7 @@ async def _apply(
     intent.
     """
     if sent_order is not None and outcome.status in ("ACTION_REQUIRED", "PENDING"):
-        accepted = await db.autocommit(
-            lambda tx: accept_sent(tx, sent_order, attempt, outcome, now)
-        )
+        accepted = await db.autocommit(lambda tx: accept(tx, sent_order, attempt, outcome, now))
         if accepted is not None:
             return accepted
     return await db.run(lambda tx: apply_to_attempt(tx, attempt, outcome, now))
@@ -297,11 +312,28 @@ def _awaits_operator(attempt: PaymentAttempt) -> bool:
     return attempt.gateway == OPERATOR and attempt.status == "ACTION_REQUIRED"
 
 
-def build_attempt(
-    order: Order, gateway: str, method: Method, payer: Payer, now: int
-) -> tuple[NewAttempt, Order, str]:
-    """Return an attempt to be stored, the order with its payer, and the cause for its history."""
-    attempt = NewAttempt(
+async def start_attempt(
+    tx: Tx, order: Order, gateway: str, method: Method, payer: Payer, now: int
+) -> PaymentAttempt:
+    """Record the intent to pay a locked order through a gateway: the attempt, SUBMITTED.
+
+    Commit this before you call the gateway: whatever becomes of the call, the worker queries the
+    gateway by the attempt's id until the outcome is known.
+    """
+    attempt = await start_unlocked(tx, order, gateway, method, payer, now)
+    if attempt is None:
+        raise transitions.NotLocked(order)
+    return attempt
+
+
+async def start_unlocked(
+    tx: Tx, order: Order, gateway: str, method: Method, payer: Payer, now: int
+) -> PaymentAttempt | None:
+    """Record the intent to pay an order that is not locked, as ``start_attempt`` does.
+
+    Writes nothing and returns None if the order changed since it was read.
+    """
+    new = NewAttempt(
         merchant_id=order.merchant_id,
         id=new_id("att"),
         order_id=order.id,
@@ -317,33 +349,7 @@ def build_attempt(
     with_payer = msgspec.structs.replace(
         order, customer_email=payer.email, customer_name=payer.order_name, payer_ip=payer.ip
     )
-    return attempt, with_payer, f"{attempt.id} by {method} through {gateway}"
-
-
-async def start_attempt(
-    tx: Tx, order: Order, gateway: str, method: Method, payer: Payer, now: int
-) -> PaymentAttempt:
-    """Record the intent to pay a locked order through a gateway: the attempt, SUBMITTED.
-
-    Commit this before you call the gateway: whatever becomes of the call, the worker queries the
-    gateway by the attempt's id until the outcome is known.
-    """
-    new, with_payer, cause = build_attempt(order, gateway, method, payer, now)
-    attempt = await INSERT_ATTEMPT.one(tx, new, now=now)
-    await transition(tx, Change(with_payer, "submitted", cause), now)
-    after_commit(tx, partial(metrics.count_started_attempt, gateway, method))
-    return attempt
-
-
-async def start_first_attempt(
-    tx: Tx, order: Order, gateway: str, method: Method, payer: Payer, now: int
-) -> PaymentAttempt | None:
-    """Record the intent to pay an order that has no attempt, as ``start_attempt`` does.
-
-    The order is not locked. One statement, which may be a transaction of its own, writes it all;
-    it writes nothing and returns None if the order changed since it was read.
-    """
-    new, with_payer, cause = build_attempt(order, gateway, method, payer, now)
+    cause = f"{new.id} by {method} through {gateway}"
     attempt = await transitions.submit(tx, with_payer, new, cause, now)
     if attempt is not None:
         after_commit(tx, partial(metrics.count_started_attempt, gateway, method))
@@ -355,30 +361,6 @@ def after_intent(order: Order) -> Order:
     return msgspec.structs.replace(
         order, status="CREATING", history_number=order.history_number + 1
     )
-
-
-async def accept_sent(
-    tx: Tx, sent_order: Order, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
-) -> PaymentAttempt | None:
-    """Apply that the customer must act, or that the gateway will decide later, in one statement.
-
-    ``sent_order`` is the order as the intent left it, not locked. Writes nothing and returns None
-    if the order changed since, or if the outcome is another one.
-    """
-    match outcome.status:
-        case "ACTION_REQUIRED" | "PENDING" as status:
-            accepted = msgspec.structs.replace(
-                attempt,
-                status=status,
-                provider_ref=outcome.provider_ref,
-                action_url=outcome.action_url,
-                qr_text=outcome.qr_text,
-                reason=outcome.reason,
-                check_at=now + CHECK_AFTER_MS[status],
-            )
-            return await transitions.accept(tx, sent_order, accepted, now)
-        case _:
-            return None
 
 
 async def may_query(db: Db, attempt: PaymentAttempt, now: int) -> bool:
