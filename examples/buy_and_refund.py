@@ -1,4 +1,4 @@
-"""Sell one cup of tea and refund a part: with the Python client.
+"""Sell tea and refund a part of the payment, with the Python client.
 
 KEY=svc_live_… python examples/buy_and_refund.py http://127.0.0.1:8080
 """
@@ -19,7 +19,8 @@ with Client(sys.argv[1], os.environ["KEY"]) as client:
         time.sleep(1)
     print(order.id, "is", order.status)
 
-    # The key makes it one refund, however often this line runs within 7 days; refund_no, for ever.
+    # With the key, this line creates one refund however often it runs within 7 days. `refund_no`
+    # would have that effect for ever.
     refund = client.refunds.create(order.id, amount="2.00", idempotency_key=f"refund-{order.id}")
     print("refunding", refund.amount, refund.currency)
     for entry in client.balance_transactions.list(size=10):

@@ -1,4 +1,4 @@
-"""A shop that speaks Epay V1 (易支付): place an order, wait for the signed notification.
+"""A shop that uses Epay V1 (易支付): place an order and wait for the signed notification.
 
 PID=1000 KEY=… python examples/epay_shop.py http://127.0.0.1:8080/epay/
 """
@@ -16,23 +16,24 @@ PID, KEY = os.environ["PID"], os.environ["KEY"]
 
 
 def sign(params: dict[str, str]) -> str:
-    """Return the MD5 of the sorted parameters and the key; empty ones do not count."""
-    taken = sorted((name, value) for name, value in params.items() if value)
-    text = "&".join(f"{name}={value}" for name, value in taken if name not in ("sign", "sign_type"))
+    """Return the MD5 of the key after the sorted parameters; empty parameters are left out."""
+    signed = sorted(name for name in params if params[name] and name not in ("sign", "sign_type"))
+    text = "&".join(f"{name}={params[name]}" for name in signed)
     return hashlib.md5((text + KEY).encode(), usedforsecurity=False).hexdigest()
 
 
 class Notification(BaseHTTPRequestHandler):
-    """Says ``success`` to a notification with the right signature, and nothing else to others."""
+    """Responds with ``success`` to notifications with a valid signature, else with ``fail``."""
 
     def do_GET(self) -> None:
-        """Take one notification. It may come again until ``success`` arrives."""
+        """Receive a notification. OpenTill repeats it until the response is ``success``."""
         params = dict(parse_qsl(urlsplit(self.path).query))
-        genuine = params.get("sign") == sign(params) and params["trade_status"] == "TRADE_SUCCESS"
+        is_signed = params.get("sign") == sign(params)
+        accepted = is_signed and params["trade_status"] == "TRADE_SUCCESS"
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(b"success" if genuine else b"fail")
-        if genuine:
+        self.wfile.write(b"success" if accepted else b"fail")
+        if accepted:
             print("paid:", params["out_trade_no"], params["money"], flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Receive webhooks with the standard library alone, and verify that each is genuine.
+"""Receive webhooks and verify their signatures, with Python's standard library alone.
 
 SECRET=whsec_… python examples/verify_webhook.py 3000
 """
@@ -15,29 +15,31 @@ SECRET = os.environ["SECRET"].encode()
 TOLERANCE_S = 300
 
 
-def is_genuine(timestamp_ms: str, signature: str, old: str, body: bytes) -> bool:
-    """Return whether a signature is of this body, by our secret, and not older than five minutes.
+def is_genuine(timestamp_ms: str, signature: str, old_signatures: str, body: bytes) -> bool:
+    """Return whether the body was signed with our secret within the last five minutes.
 
-    ``old`` are those by the secrets before, for 24 hours after a rotation, with spaces between.
+    For 24 hours after a rotation, deliveries also have signatures made with the previous secrets.
+    ``old_signatures`` contains them, separated by spaces.
     """
     signed = hmac.new(SECRET, timestamp_ms.encode() + b"." + body, hashlib.sha256).hexdigest()
-    ours = f"sha256={signed}".encode()
-    same = any(hmac.compare_digest(ours, one.encode()) for one in [signature, *old.split(" ")])
-    return same and abs(time.time() - int(timestamp_ms) / 1000) < TOLERANCE_S
+    expected = f"sha256={signed}".encode()
+    signatures = [signature, *old_signatures.split(" ")]
+    is_signed = any(hmac.compare_digest(expected, text.encode()) for text in signatures)
+    return is_signed and abs(time.time() - int(timestamp_ms) / 1000) < TOLERANCE_S
 
 
 class Webhook(BaseHTTPRequestHandler):
-    """Responds 204 to a genuine event, and 400 to anything else."""
+    """Responds with 204 to genuine events and with 400 to everything else."""
 
     def do_POST(self) -> None:
-        """Take one event. It may come again: a shop stores the ids that it has seen."""
+        """Receive an event. A real shop stores its id, because events can arrive twice."""
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         names = ("Timestamp", "Signature", "Signature-Old")
-        genuine = is_genuine(*(self.headers.get(f"X-Svc-{name}", "") for name in names), body)
-        if genuine:
+        accepted = is_genuine(*(self.headers.get(f"X-Svc-{name}", "") for name in names), body)
+        if accepted:
             event = json.loads(body)
             print(event["type"], event["id"], event["data"], flush=True)
-        self.send_response(204 if genuine else 400)
+        self.send_response(204 if accepted else 400)
         self.end_headers()
 
 

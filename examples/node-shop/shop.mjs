@@ -1,8 +1,9 @@
-// A small shop in JavaScript: products, orders with numbers of its own, and each shipped once.
+// A small shop in JavaScript, with its own order numbers. It ships each paid order once.
 //
 //   KEY=svc_live_… node shop.mjs
 //
-// What a real shop has to do as well is marked with "Here:". It needs Node.js and @opentill/client.
+// Comments that begin with "Here:" say what a real shop must add. The program needs only Node.js and
+// @opentill/client.
 // Settings: KEY, OPENTILL_URL, PORT, SHOP_URL, SHOP_DATA.
 
 import { randomBytes } from "node:crypto";
@@ -23,8 +24,8 @@ const GOODS = new Map([
 ]);
 const client = new Client(process.env.OPENTILL_URL ?? "http://127.0.0.1:8080", process.env.KEY);
 
-// Here: a database. A file is enough for one process: a change is on the disk before anybody
-// knows of it, whole or not at all.
+// Here: use a database. A file is enough for one process: `change` writes it atomically and before
+// anything else reads the new content.
 let stored = {
   shop: randomBytes(8).toString("hex"),
   secret: "",
@@ -44,7 +45,7 @@ function load() {
   }
 }
 
-/** Change what is stored, without waiting for anything in between. */
+/** Apply `work` to a copy of the stored data, and store the copy. `work` must be synchronous. */
 function change(work) {
   const changed = structuredClone(stored);
   const result = work(changed);
@@ -61,9 +62,8 @@ function change(work) {
 }
 
 /**
- * Make the products and the endpoint that are not stored. Keys are the same however often this is
- * begun, for when a response does not arrive. They are known for seven days only, so what was made
- * is stored.
+ * Create missing products and the endpoint. A repetition uses the same idempotency keys, so a lost response
+ * creates nothing twice. The server knows a key for seven days, so the ids and the secret are stored.
  */
 async function setUp() {
   for (const [article, goods] of GOODS) {
@@ -81,53 +81,53 @@ async function setUp() {
   }
   if (stored.secret) return;
   const endpoint = { url: `${SHOP_URL}/webhook`, events: ["order.paid"] };
-  const made = await client.webhookEndpoints.create(endpoint, {
+  const { secret } = await client.webhookEndpoints.create(endpoint, {
     idempotencyKey: `${stored.shop}-endpoint`,
   });
   change((shop) => {
-    shop.secret = made.secret;
+    shop.secret = secret;
   });
 }
 
-/** Place the order of a cart, and return where the customer pays; twice is the same order. */
+/** Place the order of a cart and return where its customer pays. Idempotent. */
 async function placeOrder(cart, article) {
   const order = change(({ orders }) => {
-    const found = orders.find((one) => one.cart === cart);
-    if (found) return found;
+    const existing = orders.find((order) => order.cart === cart);
+    if (existing) return existing;
     const number = 1001 + orders.length;
     const amount = GOODS.get(article).price;
     orders.push({ number, cart, article, amount, session: "", isPaid: false, isShipped: false });
     return orders.at(-1);
   });
-  let key = `cart-${cart}`; // it is known for seven days: what comes later goes by the stored session
+  let key = `cart-${cart}`; // after seven days, only the stored session prevents a second one
   if (order.session) {
-    const found = await client.checkouts.get(order.session);
-    if (order.isPaid || (await isPaid(order, found))) {
+    const session = await client.checkouts.get(order.session);
+    if (order.isPaid || (await checkPayment(order, session))) {
       return `${SHOP_URL}/thanks?session=${order.session}`;
     }
-    if (found.status === "OPEN") return found.url;
-    key += `-${order.session}`; // it ended unpaid: another one
+    if (session.status === "OPEN") return session.url;
+    key += `-${order.session}`; // the old session ended unpaid: create another one
   }
   const session = await client.checkouts.create(
     {
       productId: GOODS.get(order.article).productId,
       successUrl: `${SHOP_URL}/thanks?session={CHECKOUT_SESSION_ID}`,
       cancelUrl: `${SHOP_URL}/`,
-      clientReference: String(order.number), // the customer sees it, your staff find it by that
-      metadata: { cart }, // comes back with the event
+      clientReference: String(order.number), // customers see it, and staff can search for it
+      metadata: { cart }, // the event contains it
     },
     { idempotencyKey: key },
   );
   change(({ orders }) => {
-    orders.find((one) => one.cart === cart).session = session.id;
+    orders.find((order) => order.cart === cart).session = session.id;
   });
   return session.url;
 }
 
-/** Note that an order is paid, and ship it: once, however often this comes, and from wherever. */
-function takePayment({ orders }, cart, amount, currency) {
-  const order = orders.find((one) => one.cart === cart);
-  if (!order) return; // a sale elsewhere
+/** Record that an order is paid, and ship the order. Idempotent. */
+function recordPayment({ orders }, cart, amount, currency) {
+  const order = orders.find((order) => order.cart === cart);
+  if (!order) return; // the merchant may also sell elsewhere
   const { number } = order;
   if (order.amount !== amount || currency !== CURRENCY) {
     console.log(`order ${number}: ${amount} ${currency} is not what it costs`);
@@ -135,29 +135,29 @@ function takePayment({ orders }, cart, amount, currency) {
   }
   order.isPaid = true;
   if (order.isShipped) return;
-  order.isShipped = true; // Here: put the parcel into a table of its own, for who packs it.
+  order.isShipped = true; // Here: insert a parcel into a table for the packers.
   console.log(`shipping order ${number}: ${GOODS.get(order.article).name}`);
 }
 
-/** Say whether the order of a session is paid: ask, do not believe the address. */
-async function thanks(session) {
-  const order = stored.orders.find((one) => one.session === session);
+/** Return the page for customers who come back. It shows the order's status at the API. */
+async function thanksPage(session) {
+  const order = stored.orders.find((order) => order.session === session);
   if (!session || !order) return undefined;
-  return (await isPaid(order, await client.checkouts.get(session)))
+  return (await checkPayment(order, await client.checkouts.get(session)))
     ? `<h1>Thank you: order ${order.number} is paid</h1>`
     : `<h1>Order ${order.number} is not paid yet</h1><p>Reload this page.</p>`;
 }
 
-/** Whether the order of a session is paid: ask, and ship it if it is. */
-async function isPaid(order, { orderId }) {
+/** Return whether the API says that an order is paid. A paid order is shipped. */
+async function checkPayment(order, { orderId }) {
   const { status, amount, currency } = await client.orders.get(orderId);
   if (status !== "PAID" && status !== "SETTLED") return false;
-  change((shop) => takePayment(shop, order.cart, amount, currency));
+  change((shop) => recordPayment(shop, order.cart, amount, currency));
   return true;
 }
 
-/** Handle a webhook once, and return the status to respond with. */
-async function takeEvent(body, headers) {
+/** Handle an event once; return the status of the response. */
+async function handleEvent(body, headers) {
   let event;
   try {
     event = await verifyWebhook(body, headers, stored.secret);
@@ -166,81 +166,81 @@ async function takeEvent(body, headers) {
     throw error;
   }
   change((shop) => {
-    if (shop.events.includes(event.id)) return; // it came before
+    if (shop.events.includes(event.id)) return;
     shop.events.push(event.id);
     console.log(`event ${event.id}: ${event.type}`);
     if (event.type !== "order.paid") return;
     const { metadata, amount, currency } = event.data;
-    takePayment(shop, metadata.cart, amount, currency);
+    recordPayment(shop, metadata.cart, amount, currency);
   });
   return 204;
 }
 
-/** The page of products. Each has a cart of its own, so that a double click is one order. */
-function catalogue() {
+/** Return the page of products. Each has its own cart, so a double click places one order. */
+function cataloguePage() {
   const rows = [...GOODS].map(
     ([article, { name, price }]) =>
-      `<li>${escaped(name)}, ${price} ${CURRENCY}<form method="post" action="/buy">` +
+      `<li>${escapeHtml(name)}, ${price} ${CURRENCY}<form method="post" action="/buy">` +
       `<input type="hidden" name="cart" value="${randomBytes(16).toString("hex")}">` +
       `<button name="article" value="${article}">Buy</button></form></li>`,
   );
   return `<h1>Tea House</h1><ul>${rows.join("")}</ul>`;
 }
 
-/** The page of orders. Here: only for who works in the shop. */
-function orders() {
+/** Return the page of orders. Here: show it to the shop's staff only. */
+function ordersPage() {
   const rows = stored.orders.map(
     ({ number, article, amount, isPaid, isShipped }) =>
-      `<tr><td>${number}</td><td>${escaped(GOODS.get(article).name)}</td>` +
+      `<tr><td>${number}</td><td>${escapeHtml(GOODS.get(article).name)}</td>` +
       `<td>${amount} ${CURRENCY}</td><td>${isPaid ? "paid" : "open"}</td>` +
       `<td>${isShipped ? "shipped" : ""}</td></tr>`,
   );
   return `<h1>Orders</h1><table>${rows.join("")}</table>`;
 }
 
-function escaped(text) {
+function escapeHtml(text) {
   return text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
 }
 
-async function bodyOf(request) {
-  const parts = [];
+async function readBody(request) {
+  const chunks = [];
   let size = 0;
-  for await (const part of request) {
-    size += part.length;
-    if (size > LARGEST_BODY) throw new RangeError("a larger body than anybody sends");
-    parts.push(part);
+  for await (const chunk of request) {
+    size += chunk.length;
+    if (size > LARGEST_BODY) throw new RangeError("the body is too large");
+    chunks.push(chunk);
   }
-  return Buffer.concat(parts);
+  return Buffer.concat(chunks);
 }
 
-/** Return the status, the page, and more headers. */
+/** Return the status, the page and further headers of the response to a request. */
 async function respond(request) {
   const { pathname, searchParams } = new URL(request.url, SHOP_URL);
   if (request.method === "GET") {
-    if (pathname === "/") return [200, catalogue()];
-    if (pathname === "/orders") return [200, orders()];
-    const page = pathname === "/thanks" ? await thanks(searchParams.get("session")) : undefined;
+    if (pathname === "/") return [200, cataloguePage()];
+    if (pathname === "/orders") return [200, ordersPage()];
+    const page = pathname === "/thanks" ? await thanksPage(searchParams.get("session")) : undefined;
     return page ? [200, page] : [404, "<h1>Not found</h1>"];
   }
-  const body = await bodyOf(request);
-  if (pathname === "/webhook") return [await takeEvent(body, request.headers), ""];
-  const given = new URLSearchParams(body.toString());
-  const [cart, article] = [given.get("cart"), given.get("article")];
+  const body = await readBody(request);
+  if (pathname === "/webhook") return [await handleEvent(body, request.headers), ""];
+  const form = new URLSearchParams(body.toString());
+  const [cart, article] = [form.get("cart"), form.get("article")];
   const isCart = /^[0-9a-f]{32}$/.test(cart ?? "");
   if (pathname !== "/buy" || !isCart || !GOODS.has(article)) return [404, "<h1>Not found</h1>"];
   return [303, "", { location: await placeOrder(cart, article) }];
 }
 
 const server = createServer(async (request, response) => {
-  let status, text, more;
+  let status, text, headers;
   try {
-    [status, text, more] = await respond(request);
+    [status, text, headers] = await respond(request);
   } catch (error) {
-    const where = error instanceof OpenTillError ? error.requestId : error.stack;
-    console.log(`${error.message} (${where})`);
+    const details = error instanceof OpenTillError ? error.requestId : error.stack;
+    console.log(`${error.message} (${details})`);
     [status, text] = [503, "<h1>Please try again</h1>"];
   }
-  response.writeHead(status, { "content-type": "text/html; charset=utf-8", ...more });
+  response.writeHead(status, { "content-type": "text/html; charset=utf-8", ...headers });
   response.end(text && `<!doctype html><title>Tea House</title>${text}`);
 });
 

@@ -1,10 +1,10 @@
 <?php
-// A small shop in PHP: products, orders with numbers of its own, and each shipped once.
+// A small shop in PHP, with its own order numbers. It ships each paid order once.
 //
 //   KEY=svc_live_… php -S 127.0.0.1:3000 shop.php
 //
-// What a real shop has to do as well is marked with "Here:". It needs PHP 8.1 or newer with
-// PDO for SQLite, and no library. Settings: KEY, OPENTILL_URL, SHOP_URL, SHOP_DATA.
+// Comments that begin with "Here:" say what a real shop must add. The program needs only PHP 8.1 or
+// newer with PDO for SQLite. Settings: KEY, OPENTILL_URL, SHOP_URL, SHOP_DATA.
 
 declare(strict_types=1);
 
@@ -16,7 +16,7 @@ const GOODS = [
     'CUP' => ['name' => 'Cup', 'price' => '7.00'],
 ];
 
-/** What OpenTill refused, or what became of a request that got no response. */
+/** OpenTill refused a request, or did not respond. */
 final class ApiError extends RuntimeException
 {
     public function __construct(string $message, public readonly string $requestId = '')
@@ -32,12 +32,12 @@ function env(string $name, string $default = ''): string
 
 function shopUrl(): string
 {
-    return env('SHOP_URL', 'http://127.0.0.1:3000'); // never what a request says
+    return env('SHOP_URL', 'http://127.0.0.1:3000'); // not from a header of the request, which anybody can forge
 }
 
 /**
- * Send a request, again after no response, 429, 502, 503 and 504: one key makes one effect of all
- * attempts.
+ * Send a request; retry after no response, 429, 502, 503 and 504. With a key, all attempts have one
+ * effect.
  */
 function api(string $method, string $path, ?array $body = null, string $key = ''): array
 {
@@ -50,14 +50,14 @@ function api(string $method, string $path, ?array $body = null, string $key = ''
         'header' => $headers,
         'content' => $body === null ? '' : json_encode($body, JSON_THROW_ON_ERROR),
         'timeout' => 30,
-        'ignore_errors' => true, // the body of an error says what was refused
-        'follow_location' => 0, // a key goes to no other address
+        'ignore_errors' => true, // read the body of an error, which has the reason
+        'follow_location' => 0, // never send the API key to another address
     ];
     $url = env('OPENTILL_URL', 'http://127.0.0.1:8080') . $path;
     for ($attempt = 1; ; $attempt++) {
         $text = @file_get_contents($url, false, stream_context_create(['http' => $options]));
         $head = $text === false ? [] : $http_response_header ?? [];
-        $status = preg_match('#^HTTP/\S+ (\d{3})#', $head[0] ?? '', $found) ? (int) $found[1] : 0;
+        $status = preg_match('#^HTTP/\S+ (\d{3})#', $head[0] ?? '', $match) ? (int) $match[1] : 0;
         $response = json_decode($text ?: 'null', true);
         if ($status >= 200 && $status < 300 && is_array($response)) {
             return $response['data'] ?? [];
@@ -96,7 +96,7 @@ function database(): PDO
     return $db;
 }
 
-/** Run a statement; its rows, and how many it changed. */
+/** Run an SQL statement. */
 function run(string $sql, mixed ...$values): PDOStatement
 {
     $statement = database()->prepare($sql);
@@ -104,7 +104,7 @@ function run(string $sql, mixed ...$values): PDOStatement
     return $statement;
 }
 
-/** Read and write as if nobody else did; all of it happens, or nothing. */
+/** Run `$work` in a serializable transaction, which is rolled back if `$work` throws. */
 function transaction(callable $work): mixed
 {
     database()->exec('begin immediate');
@@ -118,20 +118,21 @@ function transaction(callable $work): mixed
     }
 }
 
-/** Return a stored setting; what `$make` returns is stored if there is none. */
-function setting(string $name, callable $make): string
+/** Return a stored setting. If there is none, call `$create` and store its result. */
+function setting(string $name, callable $create): string
 {
     $stored = run('select value from settings where name = ?', $name)->fetchColumn();
     if ($stored !== false) {
         return $stored;
     }
-    run('insert or ignore into settings values (?, ?)', $name, $make());
+    run('insert or ignore into settings values (?, ?)', $name, $create());
     return run('select value from settings where name = ?', $name)->fetchColumn();
 }
 
 /**
- * Products and the endpoint are made once, and stored. The keys are the same however often that is
- * begun, for when a response does not arrive; they are known for seven days.
+ * Return the beginning of the idempotency keys for products and the endpoint. A repetition uses the
+ * same keys, so a lost response creates nothing twice. The server knows a key for seven days, so ids
+ * and the secret are stored.
  */
 function shopId(): string
 {
@@ -157,10 +158,10 @@ function secret(): string
     ], shopId() . '-endpoint')['secret']);
 }
 
-/** Place the order of a cart, and return where the customer pays; twice is the same order. */
+/** Place the order of a cart and return where its customer pays. Idempotent. */
 function placeOrder(string $cart, string $article): string
 {
-    secret(); // there is somewhere to send the event to
+    secret(); // the endpoint must exist before the payment
     $order = transaction(function () use ($cart, $article) {
         $amount = GOODS[$article]['price'];
         run(
@@ -172,30 +173,30 @@ function placeOrder(string $cart, string $article): string
         );
         return run('select * from orders where cart = ?', $cart)->fetch(PDO::FETCH_ASSOC);
     });
-    $key = "cart-$cart"; // it is known for seven days: what comes later goes by the stored session
+    $key = "cart-$cart"; // after seven days, only the stored session prevents a second one
     if ($order['session'] !== null) {
         $session = api('GET', "/v1/checkouts/{$order['session']}");
-        if ($order['paid_at'] !== null || isPaid($session, (int) $order['number'])) {
+        if ($order['paid_at'] !== null || checkPayment($session, (int) $order['number'])) {
             return shopUrl() . "/thanks?session={$session['id']}";
         }
         if ($session['status'] === 'OPEN') {
             return $session['url'];
         }
-        $key .= "-{$session['id']}"; // it ended unpaid: another one
+        $key .= "-{$session['id']}"; // the old session ended unpaid: create another one
     }
     $session = api('POST', '/v1/checkouts', [
         'productId' => productId($order['article']),
         'successUrl' => shopUrl() . '/thanks?session={CHECKOUT_SESSION_ID}',
         'cancelUrl' => shopUrl() . '/',
-        'clientReference' => (string) $order['number'], // the customer sees it, your staff find it
-        'metadata' => ['cart' => $cart], // comes back with the event
+        'clientReference' => (string) $order['number'], // customers see it, and staff can search for it
+        'metadata' => ['cart' => $cart], // the event contains it
     ], $key);
     run('update orders set session = ? where number = ?', $session['id'], $order['number']);
     return $session['url'];
 }
 
-/** Note that an order is paid, and ship it: once, however often this comes, and from wherever. */
-function takePayment(int $number, string $amount, string $currency): void
+/** Record that an order is paid, and ship the order. Idempotent. */
+function recordPayment(int $number, string $amount, string $currency): void
 {
     $order = run('select article, amount from orders where number = ?', $number)->fetch(PDO::FETCH_ASSOC);
     if ($order['amount'] !== $amount || $currency !== CURRENCY) {
@@ -208,35 +209,35 @@ function takePayment(int $number, string $amount, string $currency): void
         time(),
         $number,
     );
-    if ($changed->rowCount() === 1) { // Here: put the parcel into a table of its own.
+    if ($changed->rowCount() === 1) { // Here: insert a parcel into a table for the packers.
         error_log("shipping order $number: " . GOODS[$order['article']]['name']);
     }
 }
 
-/** Say whether the order of a session is paid: ask, do not believe the address. */
-function thanks(string $session): ?string
+/** Return the page for customers who come back. It shows the order's status at the API. */
+function thanksPage(string $session): ?string
 {
     $number = run('select number from orders where session = ?', $session)->fetchColumn();
     if ($number === false) {
         return null;
     }
-    return isPaid(api('GET', "/v1/checkouts/$session"), (int) $number)
+    return checkPayment(api('GET', "/v1/checkouts/$session"), (int) $number)
         ? "<h1>Thank you: order $number is paid</h1>"
         : "<h1>Order $number is not paid yet</h1><p>Reload this page.</p>";
 }
 
-/** Whether the order of a session is paid: ask, and ship it if it is. */
-function isPaid(array $session, int $number): bool
+/** Return whether the API says that an order is paid. A paid order is shipped. */
+function checkPayment(array $session, int $number): bool
 {
     $order = api('GET', "/v1/orders/{$session['orderId']}");
     $isPaid = in_array($order['status'], ['PAID', 'SETTLED'], true);
     if ($isPaid) {
-        transaction(fn () => takePayment($number, $order['amount'], $order['currency']));
+        transaction(fn () => recordPayment($number, $order['amount'], $order['currency']));
     }
     return $isPaid;
 }
 
-/** Whether the signature is of this body, by our secret, and not older than five minutes. */
+/** Whether the body was signed with our secret within the last five minutes. */
 function isGenuine(string $body): bool
 {
     $timestamp = $_SERVER['HTTP_X_SVC_TIMESTAMP'] ?? '';
@@ -245,18 +246,18 @@ function isGenuine(string $body): bool
     }
     $expected = 'sha256=' . hash_hmac('sha256', "$timestamp.$body", secret());
     $isFresh = abs(microtime(true) * 1000 - (float) $timestamp) < TOLERANCE_MS;
-    // For 24 hours after a rotation, the secrets before sign as well: with spaces between.
-    $old = explode(' ', $_SERVER['HTTP_X_SVC_SIGNATURE_OLD'] ?? '');
-    foreach ([$_SERVER['HTTP_X_SVC_SIGNATURE'] ?? '', ...$old] as $given) {
-        if (hash_equals($expected, $given)) {
+    // For 24 hours after a rotation, deliveries also have signatures made with the previous secrets.
+    $oldSignatures = explode(' ', $_SERVER['HTTP_X_SVC_SIGNATURE_OLD'] ?? '');
+    foreach ([$_SERVER['HTTP_X_SVC_SIGNATURE'] ?? '', ...$oldSignatures] as $signature) {
+        if (hash_equals($expected, $signature)) {
             return $isFresh;
         }
     }
     return false;
 }
 
-/** Handle a webhook once, and return the status to respond with. */
-function takeEvent(string $body): int
+/** Handle an event once; return the status of the response. */
+function handleEvent(string $body): int
 {
     if (!isGenuine($body)) {
         return 400;
@@ -265,7 +266,7 @@ function takeEvent(string $body): int
     transaction(function () use ($event) {
         $isNew = run('insert or ignore into events values (?)', $event['id'])->rowCount() === 1;
         if (!$isNew) {
-            return; // it came before
+            return;
         }
         error_log("event {$event['id']}: {$event['type']}");
         if ($event['type'] !== 'order.paid') {
@@ -273,15 +274,15 @@ function takeEvent(string $body): int
         }
         ['metadata' => $metadata, 'amount' => $amount, 'currency' => $currency] = $event['data'];
         $number = run('select number from orders where cart = ?', field($metadata, 'cart'))->fetchColumn();
-        if ($number !== false) { // else it is about a sale elsewhere
-            takePayment((int) $number, $amount, $currency);
+        if ($number !== false) { // the merchant may also sell elsewhere
+            recordPayment((int) $number, $amount, $currency);
         }
     });
     return 204;
 }
 
-/** The page of products. Each has a cart of its own, so that a double click is one order. */
-function catalogue(): string
+/** Return the page of products. Each has its own cart, so a double click places one order. */
+function cataloguePage(): string
 {
     $rows = '';
     foreach (GOODS as $article => ['name' => $name, 'price' => $price]) {
@@ -293,8 +294,8 @@ function catalogue(): string
     return "<h1>Tea House</h1><ul>$rows</ul>";
 }
 
-/** The page of orders. Here: only for who works in the shop. */
-function orders(): string
+/** Return the page of orders. Here: show it to the shop's staff only. */
+function ordersPage(): string
 {
     $rows = '';
     foreach (run('select * from orders') as $order) {
@@ -307,17 +308,17 @@ function orders(): string
     return "<h1>Orders</h1><table>$rows</table>";
 }
 
-function page(int $status, ?string $text): void
+function showPage(int $status, ?string $text): void
 {
     http_response_code($text === null ? 404 : $status);
     header('content-type: text/html; charset=utf-8');
     echo '<!doctype html><title>Tea House</title>', $text ?? '<h1>Not found</h1>';
 }
 
-/** The text of a field of the form or of the address, "" where it is absent or no text. */
-function field(array $given, string $name): string
+/** Return the text of a field, "" if the field is missing or is not text. */
+function field(array $fields, string $name): string
 {
-    return is_string($given[$name] ?? null) ? $given[$name] : '';
+    return is_string($fields[$name] ?? null) ? $fields[$name] : '';
 }
 
 function handle(): void
@@ -326,14 +327,14 @@ function handle(): void
     $isCart = preg_match('/^[0-9a-f]{32}$/D', field($_POST, 'cart')) === 1;
     $isOrder = $isCart && isset(GOODS[field($_POST, 'article')]);
     match ("{$_SERVER['REQUEST_METHOD']} $path") {
-        'GET /' => page(200, catalogue()),
-        'GET /orders' => page(200, orders()),
-        'GET /thanks' => page(200, thanks(field($_GET, 'session'))),
+        'GET /' => showPage(200, cataloguePage()),
+        'GET /orders' => showPage(200, ordersPage()),
+        'GET /thanks' => showPage(200, thanksPage(field($_GET, 'session'))),
         'POST /buy' => $isOrder
             ? header('location: ' . placeOrder(field($_POST, 'cart'), field($_POST, 'article')), true, 303)
-            : page(404, null),
-        'POST /webhook' => http_response_code(takeEvent(file_get_contents('php://input'))),
-        default => page(404, null),
+            : showPage(404, null),
+        'POST /webhook' => http_response_code(handleEvent(file_get_contents('php://input'))),
+        default => showPage(404, null),
     };
 }
 
@@ -341,5 +342,5 @@ try {
     handle();
 } catch (ApiError $error) {
     error_log("{$error->getMessage()} ({$error->requestId})");
-    page(503, '<h1>Please try again</h1>');
+    showPage(503, '<h1>Please try again</h1>');
 }

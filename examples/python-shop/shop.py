@@ -1,9 +1,9 @@
-"""A small shop in Python: products, orders with numbers of its own, and each shipped once.
+"""A small shop in Python, with its own order numbers. It ships each paid order once.
 
 KEY=svc_live_… python examples/python-shop/shop.py
 
-What a real shop has to do as well is marked with "Here:". It needs the standard library and
-`opentill.client`. Settings: KEY, OPENTILL_URL, PORT, SHOP_URL, SHOP_DATA.
+Comments that begin with "Here:" say what a real shop must add. The program needs only the standard
+library and `opentill.client`. Settings: KEY, OPENTILL_URL, PORT, SHOP_URL, SHOP_DATA.
 """
 
 import html
@@ -55,18 +55,18 @@ client = Client(os.environ.get("OPENTILL_URL", "http://127.0.0.1:8080"), os.envi
 
 @contextmanager
 def transaction() -> Iterator[sqlite3.Connection]:
-    """Read and write as if nobody else did; all of it happens, or nothing."""
+    """Run the block in a serializable transaction, which is rolled back if the block fails."""
     with closing(sqlite3.connect(DATA, timeout=30, isolation_level=None)) as db, db:
         db.execute("begin immediate")
         yield db
 
 
-def setting(name: str, make: Callable[[], str]) -> str:
-    """Return a stored setting; what ``make`` returns is stored if there is none."""
+def setting(name: str, create: Callable[[], str]) -> str:
+    """Return a stored setting. If there is none, call ``create`` and store its result."""
     with transaction() as db:
         row = db.execute("select value from settings where name = ?", (name,)).fetchone()
     if row is None:
-        value = make()  # which may take a while: nobody waits for it
+        value = create()  # outside of a transaction, because it calls the API
         with transaction() as db:
             db.execute("insert or ignore into settings values (?, ?)", (name, value))
             row = db.execute("select value from settings where name = ?", (name,)).fetchone()
@@ -74,16 +74,16 @@ def setting(name: str, make: Callable[[], str]) -> str:
 
 
 def set_up() -> tuple[dict[str, str], str]:
-    """Make the products and the endpoint that are not stored, and return their ids and its secret.
+    """Create missing products and the endpoint; return the products' ids and the secret.
 
-    Keys are the same however often this is begun, for when a response does not arrive. They are
-    known for seven days only, so what was made is stored.
+    A repetition uses the same idempotency keys, so a lost response creates nothing twice. The
+    server knows a key for seven days, so the ids and the secret are stored.
     """
     with closing(sqlite3.connect(DATA)) as db:
         db.executescript(TABLES)
     shop = setting("shop", lambda: secrets.token_hex(8))
 
-    def product(article: str) -> str:
+    def create_product(article: str) -> str:
         name, price = GOODS[article]
         created = client.products.create(
             name=name,
@@ -94,25 +94,25 @@ def set_up() -> tuple[dict[str, str], str]:
         )
         return created.id
 
-    def secret() -> str:
+    def create_endpoint() -> str:
         endpoint = client.webhook_endpoints.create(
             f"{SHOP_URL}/webhook", events=["order.paid"], idempotency_key=f"{shop}-endpoint"
         )
         return endpoint.secret
 
     products = {
-        article: setting(f"product {article} {price}", partial(product, article))
+        article: setting(f"product {article} {price}", partial(create_product, article))
         for article, (_, price) in GOODS.items()
     }
     try:
-        return products, setting("secret", secret)
+        return products, setting("secret", create_endpoint)
     except ValidationFailed as error:
         reason = f"no webhooks to {SHOP_URL}: {error.reason} (see README.md)"
         raise SystemExit(reason) from error
 
 
 def place_order(cart: str, article: str) -> str:
-    """Place the order of a cart, and return where the customer pays; twice is the same order."""
+    """Place the order of a cart and return where its customer pays. Idempotent."""
     amount = GOODS[article][1]
     with transaction() as db:
         db.execute(
@@ -123,21 +123,21 @@ def place_order(cart: str, article: str) -> str:
         row = db.execute(
             "select number, article, session, paid_at from orders where cart = ?", (cart,)
         ).fetchone()
-    number, article, old, paid_at = row
-    key = f"cart-{cart}"  # it is known for seven days: what comes later goes by the stored session
-    if old is not None:
-        if paid_at is not None or is_paid(old) == (number, True):
-            return f"{SHOP_URL}/thanks?session={old}"
-        existing = client.checkouts.get(old)
+    number, article, old_session, paid_at = row
+    key = f"cart-{cart}"  # after seven days, only the stored session prevents a second one
+    if old_session is not None:
+        if paid_at is not None or check_payment(old_session) == (number, True):
+            return f"{SHOP_URL}/thanks?session={old_session}"
+        existing = client.checkouts.get(old_session)
         if existing.status == "OPEN":
             return existing.url
-        key += f"-{old}"  # it ended unpaid: another one
+        key += f"-{old_session}"  # the old session ended unpaid: create another one
     session = client.checkouts.create(
         PRODUCTS[article],
         success_url=f"{SHOP_URL}/thanks?session={{CHECKOUT_SESSION_ID}}",
         cancel_url=f"{SHOP_URL}/",
-        client_reference=str(number),  # the customer sees it, and your staff find the payment by it
-        metadata={"cart": cart},  # comes back with the event
+        client_reference=str(number),  # customers see it, and staff can search for it
+        metadata={"cart": cart},  # the event contains it
         idempotency_key=key,
     )
     with transaction() as db:
@@ -145,8 +145,8 @@ def place_order(cart: str, article: str) -> str:
     return session.url
 
 
-def take_payment(db: sqlite3.Connection, number: int, amount: Decimal, currency: str) -> None:
-    """Note that an order is paid, and ship it: once, however often this comes."""
+def record_payment(db: sqlite3.Connection, number: int, amount: Decimal, currency: str) -> None:
+    """Record that an order is paid, and ship the order. Idempotent."""
     article, price = db.execute(
         "select article, amount from orders where number = ?", (number,)
     ).fetchone()
@@ -158,12 +158,12 @@ def take_payment(db: sqlite3.Connection, number: int, amount: Decimal, currency:
         "update orders set paid_at = ?, shipped_at = ? where number = ? and shipped_at is null",
         (now, now, number),
     )
-    if changed.rowcount == 1:  # Here: put the parcel into a table of its own, for who packs it.
+    if changed.rowcount == 1:  # Here: insert a parcel into a table for the packers.
         print(f"shipping order {number}: {GOODS[article][0]}", flush=True)
 
 
-def is_paid(session_id: str) -> tuple[int, bool] | None:
-    """Return the order of a session, and whether it is paid: ask, do not believe the address."""
+def check_payment(session_id: str) -> tuple[int, bool] | None:
+    """Return the number of a session's order and whether it is paid, as the API says."""
     with transaction() as db:
         row = db.execute("select number from orders where session = ?", (session_id,)).fetchone()
     if row is None:
@@ -172,31 +172,31 @@ def is_paid(session_id: str) -> tuple[int, bool] | None:
     if order.status not in ("PAID", "SETTLED"):
         return row[0], False
     with transaction() as db:
-        take_payment(db, row[0], order.amount, order.currency)
+        record_payment(db, row[0], order.amount, order.currency)
     return row[0], True
 
 
-def take_event(body: bytes, headers: dict[str, str]) -> int:
-    """Handle a webhook once, and return the status to respond with."""
+def handle_event(body: bytes, headers: dict[str, str]) -> int:
+    """Handle an event once; return the status of the response."""
     try:
         event = verify_webhook(body, headers, SECRET)
     except WebhookInvalid:
         return 400
     with transaction() as db:
-        fresh = db.execute("insert or ignore into events values (?)", (event.id,)).rowcount == 1
-        if not fresh:  # it came before
+        is_new = db.execute("insert or ignore into events values (?)", (event.id,)).rowcount == 1
+        if not is_new:
             return 204
         print(f"event {event.id}: {event.type}", flush=True)
         if isinstance(event, OrderPaid):
             cart = str(event.data.metadata.get("cart"))
             row = db.execute("select number from orders where cart = ?", (cart,)).fetchone()
-            if row is not None:  # else it is about a sale elsewhere
-                take_payment(db, row[0], event.data.amount, event.data.currency)
+            if row is not None:  # the merchant may also sell elsewhere
+                record_payment(db, row[0], event.data.amount, event.data.currency)
     return 204
 
 
-def catalogue() -> str:
-    """Return the page of products, each with a cart of its own: a double click is one order."""
+def catalogue_page() -> str:
+    """Return the page of products. Each has its own cart, so a double click places one order."""
     rows = "".join(
         f"<li>{html.escape(name)}, {price} {CURRENCY}"
         f'<form method="post" action="/buy"><input type="hidden" name="cart" value="{cart}">'
@@ -207,8 +207,8 @@ def catalogue() -> str:
     return f"<h1>Tea House</h1><ul>{rows}</ul>"
 
 
-def orders() -> str:
-    """Return the page of orders. Here: only for who works in the shop."""
+def orders_page() -> str:
+    """Return the page of orders. Here: show it to the shop's staff only."""
     with transaction() as db:
         records = db.execute(
             "select number, article, amount, paid_at, shipped_at from orders"
@@ -222,22 +222,22 @@ def orders() -> str:
     return f"<h1>Orders</h1><table>{rows}</table>"
 
 
-class Page(BaseHTTPRequestHandler):
-    """The shop's pages, and its webhook."""
+class Handler(BaseHTTPRequestHandler):
+    """Serves the shop's pages and receives its webhooks."""
 
     def do_GET(self) -> None:
-        """Show a page."""
+        """Respond with a page."""
         try:
-            self.page()
+            self.show_page()
         except OpenTillError as error:
-            self.try_again(error)
+            self.show_failure(error)
 
-    def page(self) -> None:
-        """Show the page of the address. Raises OpenTillError."""
+    def show_page(self) -> None:
+        """Respond with the page of the address. Raises OpenTillError."""
         path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
         if path in ("/", "/orders"):
-            self.show(200, catalogue() if path == "/" else orders())
-        elif path == "/thanks" and (payment := is_paid(query.get("session", [""])[0])):
+            self.show(200, catalogue_page() if path == "/" else orders_page())
+        elif path == "/thanks" and (payment := check_payment(query.get("session", [""])[0])):
             number, paid = payment
             waiting = f"<h1>Order {number} is not paid yet</h1><p>Reload this page.</p>"
             self.show(200, f"<h1>Thank you: order {number} is paid</h1>" if paid else waiting)
@@ -245,10 +245,10 @@ class Page(BaseHTTPRequestHandler):
             self.show(404, "<h1>Not found</h1>")
 
     def do_POST(self) -> None:
-        """Take an order or an event."""
+        """Place an order or handle an event."""
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         if self.path == "/webhook":
-            self.send_response(take_event(body, dict(self.headers)))
+            self.send_response(handle_event(body, dict(self.headers)))
             self.end_headers()
             return
         form = {name: values[0] for name, values in parse_qs(body.decode()).items()}
@@ -259,30 +259,30 @@ class Page(BaseHTTPRequestHandler):
         try:
             url = place_order(form["cart"], form["article"])
         except OpenTillError as error:
-            self.try_again(error)
+            self.show_failure(error)
             return
         self.send_response(303)
         self.send_header("location", url)
         self.end_headers()
 
-    def try_again(self, error: OpenTillError) -> None:
-        """Say that it did not work, and print why."""
+    def show_failure(self, error: OpenTillError) -> None:
+        """Print the error and ask the customer to try again."""
         print(f"{error} ({error.request_id})", flush=True)
         self.show(503, "<h1>Please try again</h1>")
 
     def show(self, status: int, text: str) -> None:
-        """Send a page."""
+        """Send a response with a page."""
         self.send_response(status)
         self.send_header("content-type", "text/html; charset=utf-8")
         self.end_headers()
         self.wfile.write(f"<!doctype html><title>Tea House</title>{text}".encode())
 
     def log_message(self, *_: object) -> None:
-        """Print only what matters."""
+        """Do not log requests."""
 
 
 if __name__ == "__main__":
     PRODUCTS, SECRET = set_up()
-    server = ThreadingHTTPServer(("127.0.0.1", PORT), Page)
+    server = ThreadingHTTPServer(("127.0.0.1", PORT), Handler)
     print(f"the shop is open: {SHOP_URL}", flush=True)
     server.serve_forever()

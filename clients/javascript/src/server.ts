@@ -20,7 +20,7 @@ export function refuseBrowsers(): void {
   if (inPage || inWorker) {
     throw new Error(
       "@opentill/client is for servers: in a browser everybody could read your API key or " +
-        "webhook secret and use it. Call your own server from the page, and OpenTill from tglobals.",
+        "webhook secret and use it. Call your own server from the page, and OpenTill from there.",
     );
   }
 }

@@ -1,4 +1,4 @@
-// The client against a real server: every group.
+// Every resource of the client, against a real server.
 
 import assert from "node:assert/strict";
 import { mkdtemp, readdir, readFile, stat } from "node:fs/promises";
@@ -8,13 +8,13 @@ import test from "node:test";
 import { inspect } from "node:util";
 
 import * as opentill from "@opentill/client";
-import { all, ask, needsServer, newShop } from "./server.js";
+import { collect, createShop, needsServer, runAsOperator } from "./server.js";
 
 const { Client } = opentill;
 const UNKNOWN = "order_01m7y0m0jzefzv5n8efcf1hqw1";
 
 test("a merchant's day, from the product to the statement", needsServer, async () => {
-  const shop = await newShop();
+  const shop = await createShop();
   const { client } = shop;
   const tea = await client.products.create({
     name: "Tea",
@@ -32,93 +32,93 @@ test("a merchant's day, from the product to the statement", needsServer, async (
   });
   const checkout = await client.checkouts.get(session.id);
   assert.equal(checkout.url, session.url);
-  await ask("confirm", { key: shop.key, order: checkout.orderId });
+  await runAsOperator("confirm", { key: shop.key, order: checkout.orderId });
   const order = await client.orders.get(checkout.orderId);
   assert.deepEqual([order.status, order.amount], ["PAID", "10.50"]);
   const refund = await client.refunds.create(order.id, { amount: "2.00", refundNo: "RMA-1" });
   assert.deepEqual(await client.refunds.get(refund.id), refund);
-  assert.deepEqual(await all(client.refunds.list(order.id)), [refund]);
-  const moves = await all(client.balanceTransactions.list());
-  assert.deepEqual(new Set(moves.map((move) => move.type)), new Set(["PAYMENT", "FEE", "FREEZE"]));
-  const [fee] = await all(client.balanceTransactions.list({ type: "FEE" }));
+  assert.deepEqual(await collect(client.refunds.list(order.id)), [refund]);
+  const transactions = await collect(client.balanceTransactions.list());
+  assert.deepEqual(new Set(transactions.map(({ type }) => type)), new Set(["PAYMENT", "FEE", "FREEZE"]));
+  const [fee] = await collect(client.balanceTransactions.list({ type: "FEE" }));
   assert.equal(fee.amount, `-${order.platformFee}`);
   assert.equal((await client.balance.get()).currency, "USD");
-  const dispute = await ask("dispute", { key: shop.key, order: await shop.paid() });
-  assert.deepEqual((await all(client.disputes.list({ status: "OPEN" }))).map((one) => one.id), [
+  const dispute = await runAsOperator("dispute", { key: shop.key, order: await shop.createPaidOrder() });
+  assert.deepEqual((await collect(client.disputes.list({ status: "OPEN" }))).map(({ id }) => id), [
     dispute.id,
   ]);
   assert.deepEqual((await client.disputes.get(dispute.id)).notes, []);
-  const payout = await ask("payout", { key: shop.key });
-  assert.deepEqual(await all(client.payouts.list()), [await client.payouts.get(payout.id)]);
-  const other = await client.checkouts.create({ productId: tea.id });
-  assert.equal((await client.checkouts.expire(other.id)).status, "EXPIRED");
+  const payout = await runAsOperator("payout", { key: shop.key });
+  assert.deepEqual(await collect(client.payouts.list()), [await client.payouts.get(payout.id)]);
+  const unpaidSession = await client.checkouts.create({ productId: tea.id });
+  assert.equal((await client.checkouts.expire(unpaidSession.id)).status, "EXPIRED");
   assert.equal(await client.products.archive(tea.id), undefined);
-  const archived = await all(client.products.list({ status: "ARCHIVED" }));
+  const archived = await collect(client.products.list({ status: "ARCHIVED" }));
   assert.deepEqual(archived.map((product) => product.id), [tea.id]);
   assert.equal((await client.agreement.get()).agreementVersion, "1.0");
 });
 
-test("a list is fetched page by page, only as far as somebody goes", needsServer, async () => {
-  const asked = [];
-  const shop = await newShop({
+test("a list fetches a page only when the loop reaches it", needsServer, async () => {
+  const requestedPages = [];
+  const shop = await createShop({
     fetch: (url, init) => {
-      asked.push(new URL(url).searchParams.get("page"));
+      requestedPages.push(new URL(url).searchParams.get("page"));
       return fetch(url, init);
     },
   });
-  const made = [];
-  for (let number = 0; number < 7; number += 1) made.unshift((await shop.tea()).id);
-  asked.length = 0;
+  const ids = [];
+  for (let number = 0; number < 7; number += 1) ids.unshift((await shop.createTea()).id);
+  requestedPages.length = 0;
   const products = shop.client.products.list({ size: 3 });
-  assert.deepEqual(asked, []);
+  assert.deepEqual(requestedPages, []);
   for await (const product of products) {
-    assert.equal(product.id, made[0]);
+    assert.equal(product.id, ids[0]);
     break;
   }
-  assert.deepEqual(asked, ["1"]);
-  assert.deepEqual((await all(products)).map((product) => product.id), made);
-  assert.deepEqual(asked, ["1", "1", "2", "3"]);
-  const rest = await all(shop.client.products.list({ page: 2, size: 3 }));
-  assert.deepEqual(rest.map((product) => product.id), made.slice(3));
+  assert.deepEqual(requestedPages, ["1"]);
+  assert.deepEqual((await collect(products)).map((product) => product.id), ids);
+  assert.deepEqual(requestedPages, ["1", "1", "2", "3"]);
+  const fromPageTwo = await collect(shop.client.products.list({ page: 2, size: 3 }));
+  assert.deepEqual(fromPageTwo.map((product) => product.id), ids.slice(3));
   assert.equal((await products.page()).pagination.totalPages, 3);
-  const totals = (await all(products.pages())).map((page) => page.pagination.total);
+  const totals = (await collect(products.pages())).map((page) => page.pagination.total);
   assert.deepEqual(totals, [7, 7, 7]);
 });
 
-test("what is made while a list is read shows nothing twice", needsServer, async () => {
-  const shop = await newShop();
-  const made = [];
-  for (let number = 0; number < 6; number += 1) made.unshift((await shop.tea()).id);
-  const seen = [];
+test("a product created while a list is read makes no other appear twice", needsServer, async () => {
+  const shop = await createShop();
+  const ids = [];
+  for (let number = 0; number < 6; number += 1) ids.unshift((await shop.createTea()).id);
+  const listedIds = [];
   for await (const product of shop.client.products.list({ size: 2 })) {
-    seen.push(product.id);
-    if (seen.length === 2) await shop.tea();
+    listedIds.push(product.id);
+    if (listedIds.length === 2) await shop.createTea();
   }
-  assert.deepEqual(seen, made);
+  assert.deepEqual(listedIds, ids);
 });
 
 test("lists are filtered by time, metadata and amount", needsServer, async () => {
-  const shop = await newShop();
-  const tea = await shop.tea();
+  const shop = await createShop();
+  const tea = await shop.createTea();
   const session = await shop.client.checkouts.create({
     productId: tea.id,
     metadata: { cart: "4 & 2" },
   });
-  await shop.order();
+  await shop.createOrder();
   const { orderId } = await shop.client.checkouts.get(session.id);
   const order = await shop.client.orders.get(orderId);
-  const at = new Date(order.createdAt);
-  const ids = async (query) => (await all(shop.client.orders.list(query))).map((one) => one.id);
-  assert.deepEqual(await ids({ startDate: at, endDate: order.createdAt }), [orderId]);
-  assert.deepEqual(await ids({ endDate: order.createdAt - 1 }), []);
-  assert.deepEqual(await ids({ metadata: { cart: "4 & 2" }, amount: "9.99" }), [orderId]);
-  assert.deepEqual(await ids({ productId: undefined, amount: "9.98" }), []);
-  await assert.rejects(ids({ startDate: new Date("yesterday") }), /startDate must be a valid Date/);
+  const createdAt = new Date(order.createdAt);
+  const listIds = async (query) => (await collect(shop.client.orders.list(query))).map(({ id }) => id);
+  assert.deepEqual(await listIds({ startDate: createdAt, endDate: order.createdAt }), [orderId]);
+  assert.deepEqual(await listIds({ endDate: order.createdAt - 1 }), []);
+  assert.deepEqual(await listIds({ metadata: { cart: "4 & 2" }, amount: "9.99" }), [orderId]);
+  assert.deepEqual(await listIds({ productId: undefined, amount: "9.98" }), []);
+  await assert.rejects(listIds({ startDate: new Date("yesterday") }), /startDate must be a valid Date/);
 });
 
 test("an export is streamed to a file or chunk by chunk", needsServer, async () => {
-  const shop = await newShop();
-  const orders = [await shop.order(), await shop.order(), await shop.order()];
+  const shop = await createShop();
+  const orders = [await shop.createOrder(), await shop.createOrder(), await shop.createOrder()];
   const folder = await mkdtemp(join(tmpdir(), "opentill-"));
   const path = join(folder, "orders.csv");
   const size = await shop.client.orders.export().save(path);
@@ -128,7 +128,7 @@ test("an export is streamed to a file or chunk by chunk", needsServer, async () 
   assert.deepEqual(rows.map((row) => row.split(",")[0]), orders);
   const file = await shop.client.orders.export({ startDate: 0 }).open();
   assert.match(file.filename, /^orders.*\.csv$/);
-  assert.equal(Buffer.concat(await all(file)).toString(), text);
+  assert.equal(Buffer.concat(await collect(file)).toString(), text);
   for await (const chunk of shop.client.balance.exportStatement()) {
     assert.match(Buffer.from(chunk).toString(), /^row,/);
     break;
@@ -136,8 +136,8 @@ test("an export is streamed to a file or chunk by chunk", needsServer, async () 
   assert.deepEqual(await readdir(folder), ["orders.csv"]);
 });
 
-test("a refused input names its field and reason", needsServer, async () => {
-  const { client } = await newShop();
+test("an error for invalid input names the field and the reason", needsServer, async () => {
+  const { client } = await createShop();
   await assert.rejects(
     client.checkouts.create({ productId: "prod_01m7y0m0jzefzv5n8efcf1hqw1" }),
     (error) => {
@@ -153,13 +153,13 @@ test("a refused input names its field and reason", needsServer, async () => {
 });
 
 test("an order is found by its trade_no too", needsServer, async () => {
-  const shop = await newShop();
-  const order = await shop.order();
+  const shop = await createShop();
+  const order = await shop.createOrder();
   assert.equal((await shop.client.orders.get(order.replace("_", ""))).id, order);
 });
 
-test("each code has its error", needsServer, async () => {
-  const { client, url } = await newShop();
+test("each error code has an error class", needsServer, async () => {
+  const { client, url } = await createShop();
   await assert.rejects(client.orders.get(UNKNOWN), { name: "NotFound", code: 40401 });
   await assert.rejects(client.orders.get("../products"), /"\.\.\/products" is not an id/);
   await assert.rejects(client.orders.get(undefined), /undefined is not an id/);
@@ -169,8 +169,8 @@ test("each code has its error", needsServer, async () => {
   assert(!inspect(stranger, { depth: 9, showHidden: true }).includes("wrong"));
   assert(!JSON.stringify(stranger).includes("wrong"));
   const tea = { name: "Tea", price: "1.00", currency: "USD" };
-  const made = await client.products.create(tea, { idempotencyKey: "cart" });
-  assert.deepEqual(await client.products.create(tea, { idempotencyKey: "cart" }), made);
+  const product = await client.products.create(tea, { idempotencyKey: "cart" });
+  assert.deepEqual(await client.products.create(tea, { idempotencyKey: "cart" }), product);
   await assert.rejects(
     client.products.create({ ...tea, price: "2.00" }, { idempotencyKey: "cart" }),
     { name: "IdempotencyKeyReused", status: 422 },
@@ -179,22 +179,22 @@ test("each code has its error", needsServer, async () => {
   assert.equal((await client.products.list().page()).pagination.total, 1);
 });
 
-test("amounts are never numbers", async () => {
+test("an amount that is a number is refused", async () => {
   const client = new Client("http://pay.example");
   for (const price of [9.99, 10, true, 10n]) {
-    const made = client.products.create({ name: "Tea", price, currency: "USD" });
-    await assert.rejects(made, { name: "TypeError", message: /price must be text/ });
+    const creation = client.products.create({ name: "Tea", price, currency: "USD" });
+    await assert.rejects(creation, { name: "TypeError", message: /price must be text/ });
   }
   const item = { name: "Cart", price: 9.99, currency: "USD" };
   await assert.rejects(client.checkouts.create({ item }), /item\.price must be text/);
-  await assert.rejects(all(client.orders.list({ amount: 9.99 })), /amount must be text/);
-  const wrong = { name: "TypeError", message: /must not be empty/ };
-  await assert.rejects(all(client.orders.list({ customerEmail: "" })), wrong);
-  await assert.rejects(all(client.orders.list({ metadata: { cart: "" } })), wrong);
+  await assert.rejects(collect(client.orders.list({ amount: 9.99 })), /amount must be text/);
+  const emptyFilter = { name: "TypeError", message: /must not be empty/ };
+  await assert.rejects(collect(client.orders.list({ customerEmail: "" })), emptyFilter);
+  await assert.rejects(collect(client.orders.list({ metadata: { cart: "" } })), emptyFilter);
 });
 
-test("webhooks are set up, and what was sent is read", needsServer, async () => {
-  const shop = await newShop();
+test("endpoints are managed, and events and deliveries are listed", needsServer, async () => {
+  const shop = await createShop();
   const { client } = shop;
   const endpoint = await client.webhookEndpoints.create({
     url: "https://shop.example.com/hook",
@@ -203,49 +203,49 @@ test("webhooks are set up, and what was sent is read", needsServer, async () => 
   assert.match(endpoint.secret, /^whsec_/);
   const changed = await client.webhookEndpoints.update(endpoint.id, { description: "Fulfilment" });
   assert.deepEqual(await client.webhookEndpoints.get(endpoint.id), changed);
-  assert.deepEqual((await all(client.webhookEndpoints.list())).map((one) => one.url), [
+  assert.deepEqual((await collect(client.webhookEndpoints.list())).map(({ url }) => url), [
     endpoint.url,
   ]);
   const rotated = await client.webhookEndpoints.rotateSecret(endpoint.id);
   assert.notEqual(rotated.secret, endpoint.secret);
-  const order = await shop.paid();
-  const found = await client.events.list({ type: "order.paid" });
-  const [event] = found.items;
+  const order = await shop.createPaidOrder();
+  const firstPage = await client.events.list({ type: "order.paid" });
+  const [event] = firstPage.items;
   assert.deepEqual([event.type, event.data.order_id, event.data.amount], [
     "order.paid",
     order,
     "9.99",
   ]);
   assert.deepEqual(await client.events.get(event.id), event);
-  const later = await client.events.list({ cursor: found.cursor, type: "order.paid" });
-  assert.deepEqual([later.items, later.hasMore], [[], false]);
-  const [delivery] = await all(client.webhookDeliveries.list(endpoint.id));
+  const nextPage = await client.events.list({ cursor: firstPage.cursor, type: "order.paid" });
+  assert.deepEqual([nextPage.items, nextPage.hasMore], [[], false]);
+  const [delivery] = await collect(client.webhookDeliveries.list(endpoint.id));
   assert.deepEqual([delivery.eventId, delivery.status], [event.id, "PENDING"]);
   const since = new Date(event.created_at);
   assert.equal((await client.webhookEndpoints.resendEvents(endpoint.id, { since })).resent, 1);
-  const sent = await client.webhookEndpoints.sendTestEvent(endpoint.id);
-  assert.equal(sent.type, "webhook.test");
+  const testEvent = await client.webhookEndpoints.sendTestEvent(endpoint.id);
+  assert.equal(testEvent.type, "webhook.test");
   await client.webhookEndpoints.delete(endpoint.id);
-  assert.deepEqual(await all(client.webhookEndpoints.list()), []);
+  assert.deepEqual(await collect(client.webhookEndpoints.list()), []);
 });
 
-test("every request says who asks", needsServer, async () => {
-  let sent;
-  const shop = await newShop({
+test("every request has the client's User-Agent and the additional headers", needsServer, async () => {
+  let headers;
+  const shop = await createShop({
     headers: { "x-shop": "7" },
     fetch: (url, init) => {
-      sent = init.headers;
+      headers = init.headers;
       return fetch(url, init);
     },
   });
   await shop.client.balance.get();
-  assert.match(sent.get("user-agent"), /^opentill-javascript\/\d+\.\d+\.\d+ \(\w+ [\d.]+\)$/);
-  assert.equal(sent.get("x-shop"), "7");
+  assert.match(headers.get("user-agent"), /^opentill-javascript\/\d+\.\d+\.\d+ \(\w+ [\d.]+\)$/);
+  assert.equal(headers.get("x-shop"), "7");
 });
 
-test("what cannot be the address of a server, or a key, is refused at once", () => {
-  const wrong = ["", "pay.example.com", "ftp://pay.example.com", "http://a.example/?x=1"];
-  for (const address of [...wrong, "http://ann:secret@a.example"]) {
+test("an invalid address, key or option is refused by the constructor", () => {
+  const invalid = ["", "pay.example.com", "ftp://pay.example.com", "http://a.example/?x=1"];
+  for (const address of [...invalid, "http://ann:secret@a.example"]) {
     assert.throws(() => new Client(address), { name: "TypeError", message: /baseUrl/ });
   }
   assert.throws(() => new Client("http://a.example", "svc_live_\nx"), /apiKey/);
@@ -253,25 +253,25 @@ test("what cannot be the address of a server, or a key, is refused at once", () 
   assert.throws(() => new Client("http://a.example", "", { retries: { attempts: 0 } }), /attempts/);
 });
 
-test("a browser is refused: the key would be secret no longer", async (t) => {
+test("the client refuses to run in a browser, where the key would not stay secret", async (t) => {
   t.after(() => delete globalThis.document);
   globalThis.document = {};
   assert.throws(() => new Client("https://pay.example.com", "svc_live_x"), /is for servers/);
   await assert.rejects(opentill.verifyWebhook("{}", {}, "whsec_x"), /is for servers/);
 });
 
-test("a worker of a page is refused, an edge worker is not", (t) => {
-  const found = Object.getOwnPropertyDescriptor(globalThis, "navigator");
+test("the client refuses to run in a page's worker, but runs in an edge worker", (t) => {
+  const original = Object.getOwnPropertyDescriptor(globalThis, "navigator");
   t.after(() => {
     delete globalThis.WorkerGlobalScope;
     delete globalThis.navigator;
-    if (found) Object.defineProperty(globalThis, "navigator", found);
+    if (original) Object.defineProperty(globalThis, "navigator", original);
   });
-  const name = (userAgent) =>
+  const setUserAgent = (userAgent) =>
     Object.defineProperty(globalThis, "navigator", { value: { userAgent }, configurable: true });
   globalThis.WorkerGlobalScope = class {};
-  name("Mozilla/5.0 (X11; Linux x86_64)");
+  setUserAgent("Mozilla/5.0 (X11; Linux x86_64)");
   assert.throws(() => new Client("https://pay.example.com"), /is for servers/);
-  name("Cloudflare-Workers");
+  setUserAgent("Cloudflare-Workers");
   assert(new Client("https://pay.example.com"));
 });

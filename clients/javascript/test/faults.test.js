@@ -1,4 +1,4 @@
-// Connections that are cut before, in and after a response: exactly one effect.
+// Requests whose connection is cut before, during or after the response have exactly one effect.
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -11,143 +11,143 @@ import { setTimeout } from "node:timers/promises";
 
 import { Client } from "@opentill/client";
 import { DEFAULT_RETRIES, RetriedRequest } from "../dist/retries.js";
-import { all, ask, needsServer, newShop } from "./server.js";
+import { collect, createShop, needsServer, runAsOperator } from "./server.js";
 
 const QUICK = { firstDelayMs: 10, longestDelayMs: 20, totalMs: 120_000 };
 const CUTS = ["before", "after", "half", "silent_before", "silent_after"];
 
-/** A client behind the proxy, which treats the next requests as `plan` says. */
-async function cut(shop, plan, options = {}) {
-  await ask("plan", { plan });
+/** Create a client whose next requests are cut as the entries of `plan` say. */
+async function createCutClient(shop, plan, options = {}) {
+  await runAsOperator("plan", { plan });
   return new Client(shop.proxy, shop.key, { retries: QUICK, timeoutMs: 30_000, ...options });
 }
 
-/** How long to wait for a response: in vain if nobody is to say anything. */
-function patience(kind) {
+/** Return the client's time limit: short if the proxy will never respond. */
+function timeoutFor(kind) {
   return { timeoutMs: kind.startsWith("silent") ? 400 : 30_000 };
 }
 
-/** The Idempotency-Key of every request that came since the plan. */
-async function keys() {
-  const lines = (await ask("requests")).flatMap((request) => request.split("\r\n"));
+/** Return the Idempotency-Key header of every request since the plan was set. */
+async function receivedKeys() {
+  const lines = (await runAsOperator("requests")).flatMap((request) => request.split("\r\n"));
   return lines.filter((line) => line.toLowerCase().startsWith("idempotency-key:"));
 }
 
 for (const kind of CUTS) {
-  test(`a refund cut ${kind} is made once`, needsServer, async () => {
-    const shop = await newShop();
-    const order = await shop.paid();
-    const client = await cut(shop, [kind, "after"], patience(kind));
+  test(`a refund whose connection is cut (${kind}) is created once`, needsServer, async () => {
+    const shop = await createShop();
+    const order = await shop.createPaidOrder();
+    const client = await createCutClient(shop, [kind, "after"], timeoutFor(kind));
     const refund = await client.refunds.create(order, { amount: "1.00" });
-    const sent = await keys();
-    assert(sent.length >= 3); // one more each time that the server is slower than the client waits
-    assert.equal(new Set(sent).size, 1);
-    assert.deepEqual((await all(shop.client.refunds.list(order))).map((one) => one.id), [refund.id]);
+    const keys = await receivedKeys();
+    assert(keys.length >= 3); // more if the server was slower than the client's time limit
+    assert.equal(new Set(keys).size, 1);
+    assert.deepEqual((await collect(shop.client.refunds.list(order))).map(({ id }) => id), [refund.id]);
   });
 }
 
-test("reading and archiving are tried again", needsServer, async () => {
-  const shop = await newShop();
-  const tea = await shop.tea();
-  const client = await cut(shop, ["half", "before"]);
+test("GET and DELETE are retried", needsServer, async () => {
+  const shop = await createShop();
+  const tea = await shop.createTea();
+  const client = await createCutClient(shop, ["half", "before"]);
   assert.equal((await client.products.get(tea.id)).id, tea.id);
-  await ask("plan", { plan: ["after", "before"] });
+  await runAsOperator("plan", { plan: ["after", "before"] });
   await client.products.archive(tea.id);
-  assert.deepEqual(await keys(), []);
+  assert.deepEqual(await receivedKeys(), []);
 });
 
-test("what an attempt without a response deleted is deleted", needsServer, async () => {
-  const shop = await newShop();
+test("404 after an attempt without a response means that the object is deleted", needsServer, async () => {
+  const shop = await createShop();
   const { id } = await shop.client.webhookEndpoints.create({ url: "https://shop.example.com/hook" });
-  const client = await cut(shop, ["after"]);
+  const client = await createCutClient(shop, ["after"]);
   await client.webhookEndpoints.delete(id);
   await assert.rejects(client.webhookEndpoints.delete(id), { name: "NotFound", maybeDone: false });
 });
 
-test("a change that may be done is not repeated", needsServer, async () => {
-  const shop = await newShop();
-  const tea = await shop.tea();
+test("a PATCH that may have had its effect is not retried", needsServer, async () => {
+  const shop = await createShop();
+  const tea = await shop.createTea();
   for (const kind of ["before", "after"]) {
-    const client = await cut(shop, [kind]);
+    const client = await createCutClient(shop, [kind]);
     const changed = client.products.update(tea.id, { price: "5.00" });
     await assert.rejects(changed, { name: "ConnectionFailed", maybeDone: true });
-    assert.equal((await ask("requests")).length, 1);
+    assert.equal((await runAsOperator("requests")).length, 1);
   }
 });
 
-test("an error after the last attempt says whether it may be done", needsServer, async () => {
-  const shop = await newShop();
-  const order = await shop.paid();
-  const few = { retries: { attempts: 2, firstDelayMs: 10 } };
-  const client = await cut(shop, ["after", "before"], few);
-  const error = await client.refunds.create(order, { amount: "1.00" }).catch((found) => found);
+test("the error of the last attempt says whether the request may have had its effect", needsServer, async () => {
+  const shop = await createShop();
+  const order = await shop.createPaidOrder();
+  const twoAttempts = { retries: { attempts: 2, firstDelayMs: 10 } };
+  const client = await createCutClient(shop, ["after", "before"], twoAttempts);
+  const error = await client.refunds.create(order, { amount: "1.00" }).catch((error) => error);
   assert.deepEqual([error.name, error.maybeDone], ["ConnectionFailed", true]);
   await client.refunds.create(order, { amount: "1.00" }, { idempotencyKey: error.idempotencyKey });
   assert.equal((await client.refunds.list(order).page()).pagination.total, 1);
 });
 
-test("many calls with one key have one effect", needsServer, async () => {
-  const shop = await newShop({ retries: QUICK });
-  const order = await shop.paid();
-  const refund = () =>
+test("concurrent calls with the same key have one effect", needsServer, async () => {
+  const shop = await createShop({ retries: QUICK });
+  const order = await shop.createPaidOrder();
+  const createRefund = () =>
     shop.client.refunds.create(order, { amount: "1.00" }, { idempotencyKey: "RMA-7" });
-  const made = await Promise.all(Array.from({ length: 8 }, refund));
-  assert.equal(new Set(made.map((one) => one.id)).size, 1);
+  const refunds = await Promise.all(Array.from({ length: 8 }, createRefund));
+  assert.equal(new Set(refunds.map(({ id }) => id)).size, 1);
 });
 
-test("a server that is not there surely did nothing", async () => {
+test("a request without a connection certainly had no effect", async () => {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
   const address = `http://127.0.0.1:${server.address().port}`;
   await new Promise((closed) => server.close(closed));
   const client = new Client(address, "svc_live_x", { retries: { attempts: 3, firstDelayMs: 10 } });
-  const made = client.products.create({ name: "Tea", price: "1.00", currency: "USD" });
-  await assert.rejects(made, { name: "ConnectionFailed", maybeDone: false, message: /ECONNREFUSED/ });
+  const creation = client.products.create({ name: "Tea", price: "1.00", currency: "USD" });
+  await assert.rejects(creation, { name: "ConnectionFailed", maybeDone: false, message: /ECONNREFUSED/ });
 });
 
-test("giving up keeps to the time", needsServer, async () => {
-  const shop = await newShop();
-  const brief = { attempts: 100, firstDelayMs: 10, totalMs: 300 };
-  const client = await cut(shop, Array(100).fill("silent_before"), { retries: brief });
-  const begun = performance.now();
+test("retries end within the total time", needsServer, async () => {
+  const shop = await createShop();
+  const retries = { attempts: 100, firstDelayMs: 10, totalMs: 300 };
+  const client = await createCutClient(shop, Array(100).fill("silent_before"), { retries });
+  const start = performance.now();
   await assert.rejects(client.balance.get(), { name: "ConnectionFailed", message: /silent for/ });
-  assert(performance.now() - begun < 20_000); // an attempt alone may take 30 s
-  assert((await ask("requests")).length <= 3);
-  await ask("plan", { plan: [] });
+  assert(performance.now() - start < 20_000); // without totalMs, one attempt may take 30 s
+  assert((await runAsOperator("requests")).length <= 3);
+  await runAsOperator("plan", { plan: [] });
 });
 
-test("who waits no longer learns whether it may be done", needsServer, async () => {
-  const shop = await newShop();
+test("the error of an aborted request says whether it may have had its effect", needsServer, async () => {
+  const shop = await createShop();
   const tea = { name: "Tea", price: "1.00", currency: "USD" };
-  const client = await cut(shop, ["silent_after"]);
+  const client = await createCutClient(shop, ["silent_after"]);
   const controller = new AbortController();
   const { signal } = controller;
-  const waiting = client.products.create(tea, { signal }).catch((found) => found);
-  while ((await ask("requests")).length === 0) await setTimeout(20);
+  const pendingError = client.products.create(tea, { signal }).catch((error) => error);
+  while ((await runAsOperator("requests")).length === 0) await setTimeout(20);
   controller.abort();
-  const error = await waiting;
+  const error = await pendingError;
   assert.deepEqual([error.name, error.maybeDone], ["Aborted", true]);
   assert.equal(error.cause, signal.reason);
-  const again = { idempotencyKey: error.idempotencyKey };
-  const made = await shop.client.products.create(tea, again);
-  assert.deepEqual((await all(shop.client.products.list())).map((one) => one.id), [made.id]);
-  const early = client.products.create(tea, { signal });
-  await assert.rejects(early, { name: "Aborted", maybeDone: false });
+  const { idempotencyKey } = error;
+  const product = await shop.client.products.create(tea, { idempotencyKey });
+  assert.deepEqual((await collect(shop.client.products.list())).map(({ id }) => id), [product.id]);
+  const unsent = client.products.create(tea, { signal });
+  await assert.rejects(unsent, { name: "Aborted", maybeDone: false });
 });
 
-test("a file that breaks off is an error and leaves nothing", needsServer, async () => {
-  const shop = await newShop();
-  await shop.order();
+test("an interrupted download is an error and leaves no file", needsServer, async () => {
+  const shop = await createShop();
+  await shop.createOrder();
   const folder = await mkdtemp(join(tmpdir(), "opentill-"));
-  const client = await cut(shop, ["before", "half"]);
-  const saved = client.orders.export().save(join(folder, "orders.csv"));
-  await assert.rejects(saved, { name: "ConnectionFailed", message: /broke off/ });
+  const client = await createCutClient(shop, ["before", "half"]);
+  const download = client.orders.export().save(join(folder, "orders.csv"));
+  await assert.rejects(download, { name: "ConnectionFailed", message: /broke off/ });
   assert.deepEqual(await readdir(folder), []);
   assert(await client.orders.export().save(join(folder, "orders.csv")) > 0);
 });
 
-// What a server or a proxy says, how often it is asked, and what the error of the last says.
-const ANSWERS = [
+// Method, status of every response, number of attempts, and `maybeDone` of the error.
+const SERVER_ERRORS = [
   ["POST", 500, 1, true],
   ["POST", 502, 3, true],
   ["POST", 503, 3, true],
@@ -162,8 +162,8 @@ const CALLS = {
   GET: (client) => client.balance.get(),
 };
 
-for (const [method, status, tries, maybeDone] of ANSWERS) {
-  test(`a ${status} to a ${method} is sent ${tries} times`, async () => {
+for (const [method, status, attempts, maybeDone] of SERVER_ERRORS) {
+  test(`a ${method} that gets ${status} is sent ${attempts} times`, async () => {
     let count = 0;
     const client = new Client("http://pay.example", "svc_live_x", {
       retries: { attempts: 3, firstDelayMs: 1 },
@@ -173,96 +173,96 @@ for (const [method, status, tries, maybeDone] of ANSWERS) {
       },
     });
     await assert.rejects(CALLS[method](client), { name: "ServerError", status, maybeDone });
-    assert.equal(count, tries);
+    assert.equal(count, attempts);
   });
 }
 
-/** A client whose server responds so, one after the other. */
-function scripted(responses, retries = { firstDelayMs: 1 }) {
-  const rest = [...responses];
+/** Create a client whose attempts get these responses or failures in order. */
+function createScriptedClient(responses, retries = { firstDelayMs: 1 }) {
+  const remaining = [...responses];
   return new Client("http://pay.example", "svc_live_x", {
     retries,
     fetch: async () => {
-      const next = rest.shift();
-      if (next instanceof Error) throw next;
-      return next;
+      const result = remaining.shift();
+      if (result instanceof Error) throw result;
+      return result;
     },
   });
 }
 
-function problem(status, code, message, headers = {}) {
+function errorResponse(status, code, message, headers = {}) {
   return Response.json({ code, message }, { status, headers });
 }
 
-test("a key that is busy is waited for, and its response counts for all attempts", async () => {
-  const client = scripted([
+test("409 with a key is retried, and a final response holds for all attempts", async () => {
+  const client = createScriptedClient([
     new TypeError("fetch failed"),
-    problem(409, 40901, "Conflict"),
+    errorResponse(409, 40901, "Conflict"),
     new Response("slow", { status: 429, headers: { "retry-after": "0" } }),
-    problem(404, 40401, "Not Found", { "x-request-id": "req_1" }),
+    errorResponse(404, 40401, "Not Found", { "x-request-id": "req_1" }),
   ]);
-  const made = client.refunds.create("order_01");
-  await assert.rejects(made, { name: "NotFound", requestId: "req_1", maybeDone: false });
+  const creation = client.refunds.create("order_01");
+  await assert.rejects(creation, { name: "NotFound", requestId: "req_1", maybeDone: false });
 });
 
-test("what a server refuses before it looks at the key decides nothing", async () => {
-  const client = scripted([new TypeError("fetch failed"), problem(401, 401, "Unauthorized")]);
+test("401 says nothing about the effect of an earlier attempt with the same key", async () => {
+  const client = createScriptedClient([new TypeError("fetch failed"), errorResponse(401, 401, "Unauthorized")]);
   await assert.rejects(client.refunds.create("order_01"), { name: "Unauthorized", maybeDone: true });
 });
 
-test("a refusal without a key says nothing of an attempt before", async () => {
-  const client = scripted([new Response("", { status: 502 }), problem(403, 40301, "Forbidden")]);
-  const deleted = client.webhookEndpoints.delete("whe_01");
-  await assert.rejects(deleted, { name: "NotPermitted", maybeDone: true });
+test("without a key, 403 says nothing about the effect of an earlier attempt", async () => {
+  const client = createScriptedClient([new Response("", { status: 502 }), errorResponse(403, 40301, "Forbidden")]);
+  const deletion = client.webhookEndpoints.delete("whe_01");
+  await assert.rejects(deletion, { name: "NotPermitted", maybeDone: true });
 });
 
-test("every refusal has its field and reason", async () => {
+test("every error has the field and reason of its response", async () => {
   const error = { field: "charge", reason: "is switched off" };
   const refused = Response.json({ code: 40301, message: "Not permitted", error }, { status: 403 });
-  const client = scripted([refused, problem(404, 40401, "Not Found")]);
+  const client = createScriptedClient([refused, errorResponse(404, 40401, "Not Found")]);
   await assert.rejects(client.checkouts.create({}), { name: "NotPermitted", ...error });
   await assert.rejects(client.balance.get(), { name: "NotFound", field: "", reason: "" });
 });
 
-test("there is time for two windows of the rate limit, and then for an attempt", () => {
-  const limited = (s) => new Response("slow", { status: 429, headers: { "retry-after": `${s}` } });
+test("the total time covers two windows of the rate limit and one more attempt", () => {
+  const limitedFor = (s) => new Response("slow", { status: 429, headers: { "retry-after": `${s}` } });
   const request = { method: "GET", path: "/v1/balance", key: undefined };
   const body = new Uint8Array();
-  const patient = new RetriedRequest(request, DEFAULT_RETRIES, 30_000);
-  assert.equal(patient.delayAfterRefusal(limited(61), body), 61_000);
-  assert.equal(patient.delayAfterRefusal(limited(61), body), 61_000);
-  const brief = new RetriedRequest(request, { ...DEFAULT_RETRIES, totalMs: 60_000 }, 30_000);
-  assert.equal(brief.delayAfterRefusal(limited(53), body), 53_000);
-  assert.throws(() => brief.delayAfterRefusal(limited(55), body), { name: "RateLimited" });
+  const withDefaults = new RetriedRequest(request, DEFAULT_RETRIES, 30_000);
+  assert.equal(withDefaults.delayAfterRefusal(limitedFor(61), body), 61_000);
+  assert.equal(withDefaults.delayAfterRefusal(limitedFor(61), body), 61_000);
+  const withinAMinute = new RetriedRequest(request, { ...DEFAULT_RETRIES, totalMs: 60_000 }, 30_000);
+  assert.equal(withinAMinute.delayAfterRefusal(limitedFor(53), body), 53_000);
+  assert.throws(() => withinAMinute.delayAfterRefusal(limitedFor(55), body), { name: "RateLimited" });
 });
 
-for (const [what, said, least, most] of [
+for (const [form, retryAfter, minimum, maximum] of [
   ["seconds", () => "7", 7_000, 7_000],
   ["a date", () => new Date(Date.now() + 60_000).toUTCString(), 50_000, 60_000],
   ["a word", () => "soon", undefined, undefined],
 ]) {
-  test(`a rate limit is waited for as long as there is time: ${what}`, async () => {
-    const limited = () => problem(429, 42901, "Too many requests", { "retry-after": said() });
-    const client = scripted([limited(), limited()], { attempts: 2, firstDelayMs: 1, totalMs: 100 });
-    const error = await client.balance.get().catch((found) => found);
+  test(`the client does not wait for a rate limit beyond the total time; Retry-After is ${form}`, async () => {
+    const limited = () => errorResponse(429, 42901, "Too many requests", { "retry-after": retryAfter() });
+    const client = createScriptedClient([limited(), limited()], { attempts: 2, firstDelayMs: 1, totalMs: 100 });
+    const error = await client.balance.get().catch((error) => error);
     assert.deepEqual([error.name, error.maybeDone], ["RateLimited", false]);
-    if (least === undefined) assert.equal(error.retryAfterMs, undefined);
-    else assert(error.retryAfterMs >= least && error.retryAfterMs <= most, error.retryAfterMs);
+    if (minimum === undefined) assert.equal(error.retryAfterMs, undefined);
+    else assert(error.retryAfterMs >= minimum && error.retryAfterMs <= maximum, error.retryAfterMs);
   });
 }
 
 for (const body of ["", "<p>", "{}", "null", "[1]", '{"code":0,"message":"success"}']) {
-  test(`a body of another form is an unexpected response: ${body}`, async () => {
-    const client = scripted([new Response(body, { status: 200 })]);
+  test(`a body without the API's envelope is an unexpected response: ${body}`, async () => {
+    const client = createScriptedClient([new Response(body, { status: 200 })]);
     await assert.rejects(client.balance.get(), { name: "UnexpectedResponse", status: 200 });
   });
 }
 
-test("another server at the address is told apart, and no redirect is followed", async () => {
-  const page = scripted([new Response("<h1>Not here</h1>", { status: 404 })]);
-  await assert.rejects(page.balance.get(), { name: "UnexpectedResponse", status: 404 });
-  const away = new Response(null, { status: 302, headers: { location: "http://evil.example" } });
-  await assert.rejects(scripted([away]).balance.get(), { name: "UnexpectedResponse", status: 302 });
-  const list = Response.json({ code: 0, message: "success", data: { items: 1 } });
-  await assert.rejects(all(scripted([list]).orders.list()), { name: "UnexpectedResponse" });
+test("a response of another server is an unexpected response, and redirects are not followed", async () => {
+  const website = createScriptedClient([new Response("<h1>Not here</h1>", { status: 404 })]);
+  await assert.rejects(website.balance.get(), { name: "UnexpectedResponse", status: 404 });
+  const redirect = new Response(null, { status: 302, headers: { location: "http://evil.example" } });
+  await assert.rejects(createScriptedClient([redirect]).balance.get(), { name: "UnexpectedResponse", status: 302 });
+  const malformedList = Response.json({ code: 0, message: "success", data: { items: 1 } });
+  await assert.rejects(collect(createScriptedClient([malformedList]).orders.list()), { name: "UnexpectedResponse" });
 });

@@ -1,4 +1,4 @@
-// Webhooks as a merchant verifies them.
+// The verification of webhooks by merchants.
 
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
@@ -6,7 +6,7 @@ import test from "node:test";
 
 import { verifyWebhook, WebhookInvalid } from "@opentill/client";
 
-// The vector of the contract.
+// The test vector of contract.md#event-signatures.
 const SECRET = "whsec_example";
 const NOW = 1736932500000;
 const BODY = '{"id":"evt_abc123","type":"order.paid","created_at":1736932500000,"data":{}}';
@@ -16,124 +16,125 @@ const OWN = {
 };
 const REAL = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const NEW = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSx";
-const PAID = body("order.paid", { order_id: "order_1", amount: "9.99", metadata: { cart: "42" } });
+const PAID = eventBody("order.paid", { order_id: "order_1", amount: "9.99", metadata: { cart: "42" } });
 
-function body(type, data) {
+function eventBody(type, data) {
   return JSON.stringify({ id: "evt_1", type, created_at: NOW, data });
 }
 
-function own(raw, secret = REAL) {
-  const made = createHmac("sha256", secret).update(`${NOW}.`).update(raw).digest("hex");
-  return { "x-svc-signature": `sha256=${made}`, "x-svc-timestamp": String(NOW) };
+/** Sign with OpenTill's own scheme. */
+function signOwn(raw, secret = REAL) {
+  const signature = createHmac("sha256", secret).update(`${NOW}.`).update(raw).digest("hex");
+  return { "x-svc-signature": `sha256=${signature}`, "x-svc-timestamp": String(NOW) };
 }
 
-/** Sign as Standard Webhooks says. */
-function standard(raw, secret = REAL) {
+/** Sign by the scheme of Standard Webhooks. */
+function signStandard(raw, secret = REAL) {
   const key = Buffer.from(secret.slice("whsec_".length), "base64");
   const stamp = String(Math.floor(NOW / 1000));
-  const made = createHmac("sha256", key).update(`evt_1.${stamp}.`).update(raw).digest("base64");
+  const signature = createHmac("sha256", key).update(`evt_1.${stamp}.`).update(raw).digest("base64");
   return {
     "webhook-id": "evt_1",
     "webhook-timestamp": stamp,
-    "webhook-signature": `v1,${made}`,
+    "webhook-signature": `v1,${signature}`,
   };
 }
 
-function check(raw, headers, secret, options = {}) {
+function verify(raw, headers, secret, options = {}) {
   return verifyWebhook(raw, headers, secret, { now: NOW, ...options });
 }
 
-function invalid(said) {
-  return (error) => error instanceof WebhookInvalid && said.test(error.message);
+function isInvalid(message) {
+  return (error) => error instanceof WebhookInvalid && message.test(error.message);
 }
 
-test("the vector of the contract is genuine, in whatever the server has it", async () => {
-  const event = await check(BODY, OWN, SECRET);
+test("the contract's vector is genuine in every form in which servers have body and headers", async () => {
+  const event = await verify(BODY, OWN, SECRET);
   assert.deepEqual(event, JSON.parse(BODY));
-  assert.deepEqual(await check(Buffer.from(BODY), new Headers(OWN), [REAL, SECRET]), event);
+  assert.deepEqual(await verify(Buffer.from(BODY), new Headers(OWN), [REAL, SECRET]), event);
   const bytes = new TextEncoder().encode(BODY);
   const asArrays = Object.fromEntries(Object.entries(OWN).map(([name, value]) => [name, [value]]));
-  assert.deepEqual(await check(bytes.buffer, asArrays, SECRET), event);
+  assert.deepEqual(await verify(bytes.buffer, asArrays, SECRET), event);
 });
 
-test("a deployment may have another prefix", async () => {
+test("headers may have the prefix of the deployment", async () => {
   const headers = Object.fromEntries(
     Object.entries(OWN).map(([name, value]) => [name.replace("X-Svc-", "X-Acme-"), value]),
   );
   for (const headerPrefix of ["X-Acme-", "x-acme-", "X-ACME-"]) {
-    assert.equal((await check(BODY, headers, SECRET, { headerPrefix })).id, "evt_abc123");
-    await assert.rejects(check(BODY, OWN, SECRET, { headerPrefix }), invalid(/no signature/));
+    assert.equal((await verify(BODY, headers, SECRET, { headerPrefix })).id, "evt_abc123");
+    await assert.rejects(verify(BODY, OWN, SECRET, { headerPrefix }), isInvalid(/no signature/));
   }
-  await assert.rejects(check(BODY, headers, SECRET), invalid(/no signature/));
+  await assert.rejects(verify(BODY, headers, SECRET), isInvalid(/no signature/));
 });
 
-test("what Standard Webhooks signs is genuine, of an unknown type too", async () => {
-  assert.equal((await check(PAID, standard(PAID), REAL)).data.amount, "9.99");
-  const raw = body("order.teleported", { a: 1 });
-  assert.equal((await check(raw, standard(raw), REAL)).type, "order.teleported");
+test("a signature of Standard Webhooks is genuine, also for an unknown type of event", async () => {
+  assert.equal((await verify(PAID, signStandard(PAID), REAL)).data.amount, "9.99");
+  const raw = eventBody("order.teleported", { a: 1 });
+  assert.equal((await verify(raw, signStandard(raw), REAL)).type, "order.teleported");
 });
 
-for (const [what, raw, headers, secret] of [
+for (const [defect, raw, headers, secret] of [
   ["another body", `${BODY} `, OWN, SECRET],
   ["another secret", BODY, OWN, "whsec_another"],
-  ["no header", BODY, {}, SECRET],
+  ["no headers", BODY, {}, SECRET],
   ["another time", BODY, { ...OWN, "X-Svc-Timestamp": String(NOW + 1) }, SECRET],
-  ["no number", BODY, { ...OWN, "X-Svc-Timestamp": "²" }, SECRET],
-  ["half of it", BODY, { ...OWN, "X-Svc-Signature": OWN["X-Svc-Signature"].slice(0, -1) }, SECRET],
-  ["no ASCII", BODY, { ...OWN, "X-Svc-Signature": "sha256=é" }, SECRET],
-  ["capitals", BODY, { ...OWN, "X-Svc-Signature": OWN["X-Svc-Signature"].toUpperCase() }, SECRET],
-  ["another id", PAID, { ...standard(PAID), "webhook-id": "evt_2" }, REAL],
+  ["a time that is no number", BODY, { ...OWN, "X-Svc-Timestamp": "²" }, SECRET],
+  ["an incomplete signature", BODY, { ...OWN, "X-Svc-Signature": OWN["X-Svc-Signature"].slice(0, -1) }, SECRET],
+  ["a signature that is not ASCII", BODY, { ...OWN, "X-Svc-Signature": "sha256=é" }, SECRET],
+  ["a signature in capitals", BODY, { ...OWN, "X-Svc-Signature": OWN["X-Svc-Signature"].toUpperCase() }, SECRET],
+  ["another id", PAID, { ...signStandard(PAID), "webhook-id": "evt_2" }, REAL],
   ["another version", PAID, {
-    ...standard(PAID),
-    "webhook-signature": standard(PAID)["webhook-signature"].replace("v1,", "v2,"),
+    ...signStandard(PAID),
+    "webhook-signature": signStandard(PAID)["webhook-signature"].replace("v1,", "v2,"),
   }, REAL],
-  ["the other scheme's key", PAID, { ...own(PAID, REAL.slice("whsec_".length)) }, REAL],
+  ["the other scheme's key", PAID, { ...signOwn(PAID, REAL.slice("whsec_".length)) }, REAL],
 ]) {
-  test(`what is forged is refused: ${what}`, async () => {
-    await assert.rejects(check(raw, headers, secret), invalid(/no signature/));
+  test(`a forged webhook is refused: ${defect}`, async () => {
+    await assert.rejects(verify(raw, headers, secret), isInvalid(/no signature/));
   });
 }
 
-test("what is old or from the future is refused", async () => {
-  for (const late of [-300_001, 300_001]) {
+test("a webhook that is too old or from the future is refused", async () => {
+  for (const offset of [-300_001, 300_001]) {
     for (const [raw, headers, secret] of [
       [BODY, OWN, SECRET],
-      [PAID, standard(PAID), REAL],
+      [PAID, signStandard(PAID), REAL],
     ]) {
-      const now = NOW + late;
-      await assert.rejects(check(raw, headers, secret, { now }), invalid(/last 300 seconds/));
-      assert(await check(raw, headers, secret, { now, toleranceMs: 300_001 }));
+      const now = NOW + offset;
+      await assert.rejects(verify(raw, headers, secret, { now }), isInvalid(/last 300 seconds/));
+      assert(await verify(raw, headers, secret, { now, toleranceMs: 300_001 }));
     }
   }
-  await assert.rejects(verifyWebhook(BODY, OWN, SECRET), invalid(/last/));
+  await assert.rejects(verifyWebhook(BODY, OWN, SECRET), isInvalid(/last/));
 });
 
-test("while a secret is rotated the old one is enough", async () => {
-  const both = { ...standard(PAID, NEW), ...own(PAID, NEW) };
-  const signatures = [standard(PAID, NEW), standard(PAID)].map((one) => one["webhook-signature"]);
-  both["webhook-signature"] = signatures.join(" ");
-  const old = { ...own(PAID, NEW), "x-svc-signature-old": own(PAID)["x-svc-signature"] };
+test("during a rotation either secret is enough", async () => {
+  const standardHeaders = { ...signStandard(PAID, NEW), ...signOwn(PAID, NEW) };
+  const signatures = [signStandard(PAID, NEW), signStandard(PAID)].map((headers) => headers["webhook-signature"]);
+  standardHeaders["webhook-signature"] = signatures.join(" ");
+  const ownHeaders = { ...signOwn(PAID, NEW), "x-svc-signature-old": signOwn(PAID)["x-svc-signature"] };
   for (const secret of [NEW, REAL, [REAL, NEW]]) {
-    assert.equal((await check(PAID, both, secret)).id, "evt_1");
-    assert.equal((await check(PAID, old, secret)).id, "evt_1");
+    assert.equal((await verify(PAID, standardHeaders, secret)).id, "evt_1");
+    assert.equal((await verify(PAID, ownHeaders, secret)).id, "evt_1");
   }
 });
 
 for (const raw of ["", "[]", "{}", '{"id":1}', `{"more":${"[".repeat(100_000)}`, "\ufeff{}"]) {
-  test(`a signed body that is no event is refused: ${raw.slice(0, 9)}`, async () => {
-    await assert.rejects(check(raw, own(raw), REAL), invalid(/not an event/));
+  test(`a signed body that is not an event is refused: ${raw.slice(0, 9)}`, async () => {
+    await assert.rejects(verify(raw, signOwn(raw), REAL), isInvalid(/not an event/));
   });
 }
 
-test("a signed body that is no text is refused", async () => {
+test("a signed body that is not UTF-8 is refused", async () => {
   const raw = Buffer.from([0xff]);
-  await assert.rejects(check(raw, own(raw), REAL), invalid(/not an event/));
+  await assert.rejects(verify(raw, signOwn(raw), REAL), isInvalid(/not an event/));
 });
 
-test("an empty secret is no secret, and a parsed body no raw one", async () => {
+test("an empty secret and a parsed body are refused", async () => {
   for (const secret of ["", [], [""], "whsec_", undefined]) {
-    await assert.rejects(check(BODY, OWN, secret), { name: "TypeError", message: /secret/ });
+    await assert.rejects(verify(BODY, OWN, secret), { name: "TypeError", message: /secret/ });
   }
-  const parsed = check(JSON.parse(BODY), OWN, SECRET);
+  const parsed = verify(JSON.parse(BODY), OWN, SECRET);
   await assert.rejects(parsed, { name: "TypeError", message: /raw body/ });
 });
