@@ -1,4 +1,4 @@
-# All packages are fetched once with their hashes checked; the image gets those it runs on.
+# This stage downloads all packages and checks their hashes; the image gets only the runtime packages.
 ARG BASE=python:3.13-slim
 FROM ${BASE} AS packages
 WORKDIR /src
@@ -13,11 +13,11 @@ COPY src src
 RUN pip wheel --no-cache-dir --no-index --find-links /wheels --no-deps --wheel-dir /wheels .
 
 FROM ${BASE}
-# The image runs as any user id, with a read-only root and without capabilities: what it writes to stay
-# is below /data, and nothing with a database elsewhere and real gateways. A login of the command line
-# is kept in /tmp: it has to be writable, may be in memory, and ends with the container. libnss-wrapper gives a user id
-# that has no name the one that the embedded PostgreSQL insists on; as root, that runs as
-# opentill-postgres. The font is that of receipts as PDF (decision 0086).
+# The image runs with any user id, a read-only root file system and no capabilities. It stores data below
+# /data, and nothing if the database is external and the gateways are real. The command line stores its
+# login in /tmp, which must be writable, may be in memory, and ends with the container. The embedded
+# PostgreSQL requires that its user id has a name: libnss-wrapper provides one, and root starts it as
+# opentill-postgres. Receipts as PDF need the font (decision 0086).
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends libnss-wrapper fonts-wqy-microhei \
     && rm -rf /var/lib/apt/lists/* \

@@ -1,14 +1,14 @@
-# Everything that is done with this project. `make demo` needs Python 3.11 with venv, nothing else.
+# All tasks of this project. `make demo` needs only Python 3.11 or newer with venv.
 
 PYTHON ?= python3
 BIN := .venv/bin
 SCREEN := chromium-headless-shell fonts-noto-cjk
 ARGS ?=
-# Tests also wait for servers and the database: four workers keep two cores busy.
+# Tests spend time waiting for servers and the database, so four workers keep two cores busy.
 WORKERS ?= 4
 USUAL := not stress and not image and not clients and not deploy
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# Where it is set, each of the many processes that tests start compiles every file anew.
+# With this variable set, each of the many processes of the tests would compile every file again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run demo test test-pooled test-serializable test-clients test-image mutants check fix
@@ -18,28 +18,28 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 
 help:
-	@echo 'make demo               serve with a demo merchant and a checkout session to pay: the quickest look'
+	@echo 'make demo               serve with a demo merchant and a checkout session to pay; the quickest way to try OpenTill'
 	@echo 'make run                serve (ARGS="--workers 2" for two processes)'
-	@echo 'make test               all tests (ARGS="-k name" for some)'
-	@echo 'make test-nightly       all tests with ten times as many random examples, new ones each time'
-	@echo 'make test-pooled        all tests through a PgBouncer in transaction mode'
-	@echo 'make test-serializable  all tests with every transaction serializable'
-	@echo 'make test-clients       generated clients compile, buy and refund (Go, Java, Node.js)'
-	@echo 'make test-image         the container image, built and run (needs podman or docker)'
-	@echo 'make test-deploy        chart, manifests, units and SBOM, by Helm, Kubernetes and systemd'
-	@echo 'make check              formatting, lint, workflow files, layers, types, known vulnerabilities'
+	@echo 'make test               run all tests (ARGS="-k name" for some)'
+	@echo 'make test-nightly       run all tests with ten times as many random examples, different ones in each run'
+	@echo 'make test-pooled        run all tests through PgBouncer in transaction mode'
+	@echo 'make test-serializable  run all tests with serializable transactions'
+	@echo 'make test-clients       test clients generated for Go, Java and Node.js: they compile, pay and refund'
+	@echo 'make test-image         build, run and test the container image (needs podman or docker)'
+	@echo 'make test-deploy        test chart, manifests, units and SBOM with the tools that read them'
+	@echo 'make check              check formatting, lint, names, workflow files, layers, types and known vulnerabilities'
 	@echo 'make fix                apply the fixes that ruff can make, and format'
-	@echo 'make client             write what is generated of both clients, and the tables of fields in the contract'
-	@echo 'make messages           write the texts of the source into the catalogues of translators'
-	@echo 'make python-shop        a shop of examples/ beside `make demo`; also node-shop, php-shop'
-	@echo 'make manifests          write the Kubernetes manifests, which are made of the chart'
-	@echo 'make board              write the board of Grafana, which is made of a table'
-	@echo 'make sbom               write what runs to dist/opentill.cdx.json (CycloneDX)'
-	@echo 'make notice             write NOTICE, the licences of what runs'
-	@echo 'make hooks              install git hooks: git runs make check before commits and pushes'
-	@echo 'make bench              measure each target of speed and size (ARGS="--only pay" for some)'
-	@echo 'make mutants            mutation tests: break one thing at a time, see that a test fails (ARGS="--sql 200" for more)'
-	@echo 'make stress             long runs: kill -9, failing receivers, many clients'
+	@echo 'make client             generate both clients, and the tables of fields in the contract'
+	@echo 'make messages           update the translation catalogues from the texts in the source'
+	@echo 'make python-shop        run a shop of examples/ while `make demo` runs; also node-shop, php-shop'
+	@echo 'make manifests          generate the Kubernetes manifests from the chart'
+	@echo 'make board              generate the Grafana dashboard from the table in tools/board.py'
+	@echo 'make sbom               write the SBOM of the runtime packages to dist/opentill.cdx.json (CycloneDX)'
+	@echo 'make notice             write NOTICE, the licences of the runtime packages'
+	@echo 'make hooks              install git hooks that run make check before commits and pushes'
+	@echo 'make bench              measure every performance target (ARGS="--only pay" for some)'
+	@echo 'make mutants            run mutation tests: each change of the code must make a test fail (ARGS="--sql 200" for more)'
+	@echo 'make stress             run the stress tests: kill -9, failing receivers, many clients'
 	@echo 'make lock               write the lock files after a change of pyproject.toml (ARGS=--upgrade for new versions)'
 
 run: .venv/stamp
@@ -65,22 +65,22 @@ test-serializable: .venv/stamp-dev browser languages
 test-clients: .venv/stamp-dev .venv-clients/stamp compilers
 	$(BIN)/pytest -m clients tests/generated tests/javascript $(ARGS)
 
-# Needs an engine: podman or docker. What it needs from where you are stands in tests/image.
+# Needs podman or docker; tests/image lists what else it needs from the machine.
 test-image: .venv/stamp-dev
 	$(BIN)/pytest -m image $(ARGS)
 
-# Chart, manifests, units and SBOM, as Helm, Kubernetes, systemd and Prometheus read them.
+# Tests chart, manifests, units, SBOM and alert rules with Helm, Kubernetes' schemas, systemd and Prometheus.
 test-deploy: .venv/stamp-dev .venv-deploy/stamp promtool
 	$(BIN)/pytest -m deploy $(ARGS)
 
-# What deploy/ has and is made of something else.
+# Generated files of deploy/.
 manifests: .venv-deploy/stamp
 	.venv-deploy/bin/python tools/manifests.py
 
 board: .venv/stamp-dev
 	$(BIN)/python tools/board.py
 
-# What runs, with versions, licences and digests: CycloneDX 1.6.
+# The runtime packages with versions, licences and digests, as CycloneDX 1.6.
 sbom: .venv/stamp-dev .venv-deploy/stamp
 	mkdir -p dist
 	.venv-deploy/bin/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml \
@@ -101,7 +101,7 @@ check: .venv/stamp-dev
 	$(BIN)/pyright
 	$(BIN)/pip-audit --require-hashes --disable-pip -r requirements-dev.lock
 
-# A check that is added above is added to .pre-commit-config.yaml too: tests/test_hooks.py.
+# Every check above is also in .pre-commit-config.yaml; tests/test_hooks.py compares them.
 hooks: .venv/stamp-dev
 	$(BIN)/pre-commit install
 
@@ -118,7 +118,7 @@ client: .venv/stamp-dev
 messages: .venv/stamp-dev
 	$(BIN)/python -m tools.messages
 
-# The shops of examples/, beside a running `make demo`: their READMEs.
+# The shops of examples/ need a running `make demo`; their READMEs say how to start it.
 SHOP := . ./opentill-data/demo.env && export OPENTILL_URL="$${API%/v1}" && exec
 python-shop: .venv/stamp
 	@$(SHOP) $(BIN)/python examples/python-shop/shop.py
@@ -140,13 +140,13 @@ bench: .venv/stamp-dev .venv-bench/stamp
 stress: .venv/stamp-dev
 	$(BIN)/pytest -m stress $(ARGS)
 
-# Records at first which tests cover what; ARGS="--record" does so again.
+# The first run records which tests cover which lines; ARGS="--record" records it again.
 mutants: .venv/stamp-dev
 	PYTHONPATH=src:. $(BIN)/python -m mutants $(ARGS)
 
-# uv only resolves here; installing is pip's business and checks every hash. requirements.lock is what
-# runs, and what installs it; requirements-dev.lock is that with the same versions, and all the rest;
-# requirements-opentelemetry.lock is what runs where traces are wanted.
+# uv only resolves versions; pip installs the packages and checks their hashes. requirements.lock has the
+# runtime and build packages. requirements-dev.lock adds, with the same versions, the packages for tests
+# and checks. requirements-opentelemetry.lock has the runtime packages with tracing.
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 lock:
 	$(COMPILE) pyproject.toml --extra build --extra dev --extra opentelemetry $(ARGS) \
@@ -162,18 +162,18 @@ lock:
 	for place in clients/javascript tests/generated/node tests/browser/axe; do ( cd $$place && \
 		npm install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved ) || exit 1; done
 
-# Where an environment was made, if that is not here: the programs in it name that place, and would run
-# what stands there. Python writes it into pyvenv.cfg.
+# FORCE if the environment was created in another place: its programs contain that path and would run the
+# code there. Python writes the path into pyvenv.cfg.
 moved = $(shell from=$$(sed -n 's/^command = .* -m venv //p' $(1)/pyvenv.cfg 2>/dev/null); \
 	test -z "$$from" || test "$$from" = "$$(pwd -P)/$(1)" || echo FORCE)
 
-# $(call environment,FOLDER): a Python environment that is whole or of this place, else a new one. Its
-# stamps are the last files that are written and the first that go, so that what was interrupted is
-# made anew, whenever that was.
+# $(call environment,FOLDER): create a Python environment, unless there is a complete one that was created
+# in this place. Its stamps are written last and deleted first, so an environment whose installation was
+# interrupted is created again.
 define environment
 	@if test -e $(1)/stamp && test -z '$(call moved,$(1))'; then rm -f $(1)/stamp $(1)/stamp-dev; else \
 		if test -n '$(call moved,$(1))'; then \
-			echo 'This checkout was moved or copied: making its Python environment in $(1) anew.'; \
+			echo 'This checkout was moved or copied: creating its Python environment in $(1) again.'; \
 		else echo 'Making a Python environment in $(1)'; fi; \
 		rm -rf $(1) && $(PYTHON) -m venv $(1); \
 	fi
@@ -181,22 +181,22 @@ endef
 
 FORCE:
 
-# $(call install,FILE): all that a lock file names, and the name of each as it comes. A pipe's status is
-# its last command's, so what went well leaves a file.
+# $(call install,FILE): install the packages of a lock file and print their names as they arrive. A pipe
+# has the exit code of its last command, so a successful installation creates a file.
 define install
 	@rm -f .venv/complete
 	@{ $(BIN)/python -m pip install --require-hashes -r $(1) && touch .venv/complete; } | \
 		while read -r word name rest; do case "$$word" in \
 			Collecting) printf ' %s' "$${name%%=*}" ;; \
-			Installing) printf '\n%s\n' 'All there; unpacking them.' ;; \
+			Installing) printf '\n%s\n' 'All packages are downloaded; installing them.' ;; \
 		esac; done
-	@test -e .venv/complete || { echo; echo 'pip failed, see above; try again.' >&2; exit 1; }
+	@test -e .venv/complete || { echo; echo 'pip failed; see the messages above and try again.' >&2; exit 1; }
 	@rm .venv/complete
 endef
 
 .venv/stamp: requirements.lock pyproject.toml $(call moved,.venv)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo 'Python 3.11 or newer is needed; set PYTHON=python3.12 or the like.' >&2; exit 1; }
+		{ echo 'OpenTill needs Python 3.11 or newer. Set PYTHON, for example PYTHON=python3.12.' >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 			echo 'Python lacks venv; installing the package python3-venv.'; \
@@ -205,38 +205,38 @@ endef
 			echo 'Python lacks venv. On Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; \
 		fi
 	$(call environment,.venv)
-	@printf 'Fetching the %s packages that OpenTill runs on, once:' "$$(grep -c '^[a-z].*==' requirements.lock)"
+	@printf 'Downloading the %s packages that OpenTill needs (only this time):' "$$(grep -c '^[a-z].*==' requirements.lock)"
 	$(call install,requirements.lock)
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@echo 'OpenTill is installed in .venv'
 	@touch $@
 
 .venv/stamp-dev: requirements-dev.lock .venv/stamp
-	@echo 'Adding what the tests and checks need, once:'
+	@echo 'Downloading the packages for tests and checks (only this time):'
 	@rm -f .venv/stamp .venv/stamp-dev
 	$(call install,requirements-dev.lock)
 	@touch .venv/stamp
 	@touch $@
 
-# What OpenTill is held against has an environment of its own.
+# The systems that benchmarks compare OpenTill with have their own environment.
 .venv-bench/stamp: benchmarks/peers/requirements.lock $(call moved,.venv-bench)
 	$(call environment,.venv-bench)
 	.venv-bench/bin/python -m pip install --quiet --require-hashes -r $<
 	touch $@
 
-# So have the generators of clients, of which one is a Java program in a Python package.
+# The client generators have their own environment. One of them is a Java program in a Python package.
 .venv-clients/stamp: tests/generated/requirements.lock $(call moved,.venv-clients)
 	$(call environment,.venv-clients)
 	.venv-clients/bin/python -m pip install --quiet --require-hashes -r $<
 	touch $@
 
-# Helm's library and the schemas of Kubernetes are large, so they are apart as well.
+# Helm's library and the schemas of Kubernetes are large, so they have their own environment too.
 .venv-deploy/stamp: tests/deploy/requirements.lock $(call moved,.venv-deploy)
 	$(call environment,.venv-deploy)
 	.venv-deploy/bin/python -m pip install --quiet --require-hashes -r $<
 	touch $@
 
-# What evaluates the alert rules; without it their tests are skipped and say so.
+# promtool evaluates the alert rules. Without it, their tests are skipped with a message.
 promtool:
 	@command -v promtool >/dev/null || \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -246,7 +246,7 @@ promtool:
 			echo 'Some tests are skipped. Debian: apt-get install prometheus' >&2; \
 		fi
 
-# What compiles and runs generated clients; node has to be 20.19 or newer for one of the linters.
+# These compile and run the generated clients. One of the linters needs Node.js 20.19 or newer.
 compilers:
 	@missing=; \
 	command -v go >/dev/null || missing="$$missing golang-go"; \
@@ -261,8 +261,8 @@ compilers:
 		fi; \
 	fi
 
-# The browser tests drive the system's Chromium; without it they are skipped and say so. Its headless
-# shell takes half the time of the whole program, which is used where there is no shell.
+# The browser tests need the system's Chromium and are skipped with a message without it. The headless
+# shell takes half the time of the full browser, which is the fallback.
 browser:
 	@command -v chromium-headless-shell >/dev/null || \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -274,8 +274,8 @@ browser:
 			echo 'No chromium: the browser tests are skipped. Debian: apt-get install $(SCREEN)' >&2; \
 		fi
 
-# The JavaScript client and the example shops are tested where their languages are; elsewhere those
-# tests are skipped and say so.
+# The tests of the JavaScript client and the example shops need Node.js and PHP. Without them, those tests
+# are skipped with a message.
 languages:
 	@missing=; \
 	{ command -v node && command -v npm; } >/dev/null || missing="$$missing nodejs npm"; \

@@ -14,8 +14,8 @@ DEPLOY: Final = Path(__file__).parents[1] / "deploy"
 CHART: Final = DEPLOY / "helm" / "opentill"
 TARGET: Final = DEPLOY / "kubernetes" / "opentill.yaml"
 HEAD: Final = """\
-# OpenTill on Kubernetes, for `kubectl apply`. Made of the chart in deploy/helm by `make manifests`:
-# change that, or this copy of yours. docs/recipes/run-on-kubernetes.md says what to do around it.
+# OpenTill on Kubernetes, for `kubectl apply`. Generated from the chart in deploy/helm by `make manifests`:
+# change the chart, or your own copy of this file. docs/recipes/run-on-kubernetes.md describes its use.
 """
 _OF_HELM: Final = re.compile(
     r"^ +app\.kubernetes\.io/managed-by: Helm\n|^  annotations:\n(?: +helm\.sh/.*\n)+", re.MULTILINE

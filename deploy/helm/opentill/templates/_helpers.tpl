@@ -1,4 +1,4 @@
-{{/* Pieces that every pod has; called with a dictionary of `top` and `part`. */}}
+{{/* Parts of every pod. Their argument is a dictionary with `top` and `part`. */}}
 {{- define "opentill.labels" -}}
 app.kubernetes.io/name: opentill
 app.kubernetes.io/instance: {{ .top.Release.Name }}
