@@ -14,8 +14,8 @@ DEPLOY: Final = Path(__file__).parents[1] / "deploy"
 CHART: Final = DEPLOY / "helm" / "opentill"
 TARGET: Final = DEPLOY / "kubernetes" / "opentill.yaml"
 HEAD: Final = """\
-# OpenTill on Kubernetes, for `kubectl apply`. Generated from the chart in deploy/helm by `make manifests`:
-# change the chart, or your own copy of this file. docs/recipes/run-on-kubernetes.md describes its use.
+# OpenTill on Kubernetes, for `kubectl apply`. `make manifests` generates it from the chart in
+# deploy/helm: change the chart, or your own copy. docs/recipes/run-on-kubernetes.md describes it.
 """
 _OF_HELM: Final = re.compile(
     r"^ +app\.kubernetes\.io/managed-by: Helm\n|^  annotations:\n(?: +helm\.sh/.*\n)+", re.MULTILINE
