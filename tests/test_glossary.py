@@ -1,11 +1,11 @@
 """Code, messages and documents use the terms of the glossary, not the words that it bans.
 
-The column *not* of ``docs/glossary.md`` lists banned words, separated by commas:
+The column *not* of ``docs/glossary.md`` lists banned words and phrases, separated by commas:
 
-- Plain text is a word, with its usual endings, or a phrase. It is banned in prose (comments,
-  docstrings and other strings, templates, comments of SQL, documents) and in Python names, so that
-  ``by hand`` also bans ``by_hand`` and ``ByHand``.
-- Text in backticks is banned in code only, with the same capitals.
+- Plain text is banned, with the usual endings of a word, in prose (comments, docstrings and other
+  strings, templates, comments of SQL, documents) and in Python names: ``by hand`` also bans
+  ``by_hand`` and ``ByHand``.
+- Text in backticks is banned in code only, and its case matters.
 """
 
 import io
@@ -20,11 +20,11 @@ import pytest
 
 TOP: Final = Path(__file__).parents[1]
 PAGES: Final = ("README", "ARCHITECTURE", "CONTRIBUTING", "SECURITY", "CHANGELOG")
-# Exceptions: a file or folder, the words with their context, and the reason: another sense, or a
-# name that clients or the schema depend on.
-_NOTICE: Final = "a column of epay_notifications, and a field that a command prints"
-_ATTEMPT: Final = "a column of delivery_attempts, and a field of the API"
-MEANT: Final = {
+# Exceptions: (file or folder, words with their context): reason. The word has another sense, or
+# clients or the schema depend on the name.
+_NOTICE: Final = "a column of epay_notifications, and a column that a command prints"
+_ATTEMPT: Final = "a column of delivery_attempts, and a column of the API"
+EXCEPTIONS: Final = {
     ("src/opentill/people/passwords.py", "lanes"): "a parameter of Argon2, RFC 9106",
     ("src/opentill/core/encryption.py", "opentill sealed 1"): "stored secrets depend on it",
     ("src/opentill/http/handling.py", "answer {} {}"): "stored responses depend on it",
@@ -42,8 +42,8 @@ MEANT: Final = {
     ("tools/python_models.py", '"answer"'): _ATTEMPT,
     ("tools/plain_names.py", '"told"'): "one of the names that it bans",
 }
-# Columns with such a name: the package whose identifiers and SQL have it.
-FIELDS: Final = {
+# Columns with a banned name: (package whose identifiers and SQL contain it, column): reason.
+COLUMNS: Final = {
     ("webhooks", "step"): "a column of webhook_deliveries",
     ("", "step"): "the same column, in the benchmark of deliveries",
 }
@@ -55,20 +55,20 @@ _PARTS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 
 class BannedWord(NamedTuple):
-    """A banned word in a text: its place, and the term to use instead."""
+    """A banned word in a file, with its line and the term to use instead."""
 
     place: str
     word: str
     term: str
 
     def __str__(self) -> str:
-        """Write it as compilers do."""
+        """Format it like a compiler's message."""
         return f"{self.place}: {self.word!r}: {self.term}"
 
 
 @cache
 def entries(top: Path = TOP) -> tuple[tuple[re.Pattern[str], bool, str], ...]:
-    """Read the glossary: a pattern, whether it is for code only, and the term to use."""
+    """Read the glossary; return a pattern, whether it is for code only, and the right term."""
     patterns = []
     for line in (top / "docs" / "glossary.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -81,10 +81,7 @@ def entries(top: Path = TOP) -> tuple[tuple[re.Pattern[str], bool, str], ...]:
 
 @cache
 def _any_of(top: Path, code: bool) -> re.Pattern[str]:
-    """Combine all patterns for prose, or for code, with their common beginning in front.
-
-    Most texts match none of them, which this shows quickly.
-    """
+    """Combine all patterns for prose or for code, to skip most texts quickly."""
     patterns = [pattern for pattern, code_only, _ in entries(top) if code_only is code]
     begin = _BEGIN if code else _BEGIN_OF_PROSE
     choices = "|".join(f"(?:{pattern.pattern.removeprefix(begin)})" for pattern in patterns)
@@ -99,8 +96,8 @@ def _words_of(name: str) -> str:
 
 @cache
 def _suspect(name: str, package: str, top: Path) -> str:
-    """Return the words of a name in a package if one of them may be banned."""
-    words = _words_of(_without_fields(name, package))
+    """Return the words of a name if one of them may be banned."""
+    words = _words_of(_without_columns(name, package))
     return words if _any_of(top, False).search(words) else ""
 
 
@@ -113,26 +110,26 @@ def _pattern(word: str) -> tuple[re.Pattern[str], bool]:
     return re.compile(rf"{_BEGIN_OF_PROSE}(?:{stem})(?![\w-])", re.IGNORECASE), False
 
 
-def _without_fields(text: str, package: str) -> str:
-    """Remove the fields of ``FIELDS`` from an identifier, a key or a statement of SQL."""
-    for owner, field in FIELDS:
-        if owner == package and text.strip("\"'") == field:
+def _without_columns(text: str, package: str) -> str:
+    """Remove the package's ``COLUMNS`` from an identifier, a key or an SQL statement."""
+    for column_package, column in COLUMNS:
+        if column_package == package and text.strip("\"'") == column:
             return ""
-        if owner == package and _SQL.match(text):
-            text = re.sub(rf"\b{field}\b", "", text)
+        if column_package == package and _SQL.match(text):
+            text = re.sub(rf"\b{column}\b", "", text)
     return text
 
 
 def _search(path: str, line: int, text: str, top: Path, *, code: bool) -> Iterator[BannedWord]:
-    """Find the banned words in a piece of text that begins in ``line``."""
+    """Find the banned words in a text that begins in ``line``."""
     if _any_of(top, code).search(text) is None:
         return
     for pattern, code_only, term in entries(top):
         if code_only is not code:
             continue
         for match in pattern.finditer(text):
-            around = text[max(0, match.start() - 40) : match.end() + 40]
-            if not any(path.startswith(place) and words in around for place, words in MEANT):
+            context = text[max(0, match.start() - 40) : match.end() + 40]
+            if not any(path.startswith(place) and words in context for place, words in EXCEPTIONS):
                 row = line + text.count("\n", 0, match.start())
                 yield BannedWord(f"{path}:{row}", " ".join(match[0].split()), term)
 
@@ -142,12 +139,12 @@ def in_python(path: Path, top: Path = TOP) -> list[BannedWord]:
     name = str(path.relative_to(top))
     banned: list[BannedWord] = []
     package = "".join(path.relative_to(top).parts[2:3]).removesuffix(".py")
-    prose: dict[int, str] = {}  # comments of neighbouring lines are one text
+    comments: dict[int, str] = {}
     code: dict[int, list[str]] = {}
     for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
         row = token.start[0]
         if token.type == tokenize.COMMENT:
-            prose[row] = token.string
+            comments[row] = token.string
         elif token.type in {tokenize.NAME, tokenize.OP}:
             parts = code.setdefault(row, [])
             both = parts and parts[-1][-1].isidentifier() and token.string[0].isidentifier()
@@ -157,17 +154,17 @@ def in_python(path: Path, top: Path = TOP) -> list[BannedWord]:
                 if words:
                     banned += _search(name, row, words, top, code=False)
         elif tokenize.tok_name[token.type] in {"STRING", "FSTRING_MIDDLE", "TSTRING_MIDDLE"}:
-            text = _without_fields(token.string, package)
+            text = _without_columns(token.string, package)
             banned += _search(name, row, text, top, code=False)
     for row, pieces in code.items():
         banned += _search(name, row, "".join(pieces), top, code=True)
-    for row, text in _join_comments(prose):
+    for row, text in _join_comments(comments):
         banned += _search(name, row, text, top, code=False)
     return banned
 
 
 def _join_comments(lines: dict[int, str]) -> Iterator[tuple[int, str]]:
-    """Join the comments of neighbouring lines."""
+    """Join the comments of consecutive lines into one text."""
     rows = sorted(lines)
     while rows:
         first, text = rows[0], lines[rows[0]]
@@ -183,7 +180,7 @@ _SPAN: Final = re.compile(r"`[^`\n]*`|\]\([^)\s]*\)|<a id=[^>]*>")
 
 
 def in_document(path: Path, top: Path = TOP) -> list[BannedWord]:
-    """Return the banned words of a document, in its prose and in its code and links."""
+    """Return the banned words in a document's prose, code and links."""
     name, text = str(path.relative_to(top)), path.read_text()
     if path.name == "glossary.md":
         text = re.sub(r"\|[^|\n]*\|$", "|", text, flags=re.MULTILINE)
@@ -197,7 +194,7 @@ def in_document(path: Path, top: Path = TOP) -> list[BannedWord]:
 
 
 def in_text(path: Path, top: Path = TOP) -> list[BannedWord]:
-    """Return the banned words of a template, a style sheet, or the comments of SQL."""
+    """Return the banned words of a template or style sheet, or of the comments of SQL."""
     text = path.read_text()
     if path.suffix == ".sql":
         lines = text.split("\n")
@@ -207,14 +204,14 @@ def in_text(path: Path, top: Path = TOP) -> list[BannedWord]:
 
 
 def documents(top: Path = TOP) -> list[Path]:
-    """Return the documents for readers."""
+    """Return the documents for readers, including the chapters of the API reference."""
     chapters = top / "src" / "opentill" / "reference" / "guides"
     pages = (top / f"{page}.md" for page in PAGES)
     return [*pages, *sorted((top / "docs").rglob("*.md")), *sorted(chapters.glob("*.md"))]
 
 
 def sources(top: Path = TOP, package: str = "") -> list[Path]:
-    """Return the files of a package, or of all, except for those with a licence of their own."""
+    """Return the files of a package, or of all packages, without third-party files."""
     folder = top / "src" / "opentill"
     return [
         path
@@ -232,7 +229,7 @@ def banned_words(path: Path, top: Path = TOP) -> list[BannedWord]:
 
 
 @pytest.mark.parametrize("document", documents(), ids=lambda path: path.stem)
-def test_documents_use_the_words_of_the_glossary(document: Path) -> None:
+def test_documents_use_the_terms_of_the_glossary(document: Path) -> None:
     assert [str(word) for word in banned_words(document)] == []
 
 
@@ -242,12 +239,12 @@ PACKAGES: Final = sorted(
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_code_uses_the_words_of_the_glossary(package: str) -> None:
+def test_packages_use_the_terms_of_the_glossary(package: str) -> None:
     assert [str(word) for path in sources(package=package) for word in banned_words(path)] == []
 
 
 @pytest.mark.parametrize("folder", ["benchmarks", "clients", "examples", "tools"])
-def test_other_code_uses_the_words_of_the_glossary(folder: str) -> None:
+def test_other_code_uses_the_terms_of_the_glossary(folder: str) -> None:
     paths = [
         path
         for path in sorted((TOP / folder).rglob("*"))
@@ -257,7 +254,7 @@ def test_other_code_uses_the_words_of_the_glossary(folder: str) -> None:
     assert [str(word) for path in paths for word in banned_words(path)] == []
 
 
-def test_migrations_use_the_words_of_the_glossary() -> None:
+def test_migrations_use_the_terms_of_the_glossary() -> None:
     paths = sorted((TOP / "migrations").glob("*.sql"))
     assert [str(word) for path in paths for word in banned_words(path)] == []
 
@@ -269,24 +266,26 @@ def test_the_glossary_is_in_alphabetical_order() -> None:
     assert terms == sorted(terms)
 
 
-def test_the_glossary_names_replaced_words() -> None:
+def test_banned_words_are_found_in_prose_and_code() -> None:
     assert len(entries()) > 40
     prose = _search("", 1, "It answers by hand", TOP, code=False)
     assert {banned.word for banned in prose} == {"answers", "by hand"}
     assert [banned.word for banned in _search("", 1, "a: Whose = 1", TOP, code=True)] == ["Whose"]
 
 
-@pytest.mark.parametrize("excuse", MEANT, ids=" ".join)
-def test_every_excuse_is_needed(excuse: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(MEANT, excuse)
-    place = TOP / excuse[0]
+@pytest.mark.parametrize("exception", EXCEPTIONS, ids=" ".join)
+def test_every_exception_is_needed(
+    exception: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(EXCEPTIONS, exception)
+    place = TOP / exception[0]
     paths = sorted(place.rglob("*.py")) or [place]
     assert [word for path in paths for word in banned_words(path)]
 
 
 def test_a_field_is_exempt_in_sql_keys_and_identifiers_only() -> None:
     for code in ('"""\n    select d.step, d.attempts"""', '"step"', "step"):
-        assert "step" not in _without_fields(code, "webhooks")
-        assert "step" in _without_fields(code, "gateways")
+        assert "step" not in _without_columns(code, "webhooks")
+        assert "step" in _without_columns(code, "gateways")
     for prose in ('"the next step"', '"""Select the next step."""', "next_step"):
-        assert "step" in _without_fields(prose, "webhooks")
+        assert "step" in _without_columns(prose, "webhooks")
