@@ -1,4 +1,4 @@
-"""Every statement can be prepared on the migrated schema, and its columns fit its struct."""
+"""Statements are valid on the migrated schema, fit their structs and name the merchant."""
 
 import ast
 import asyncio
@@ -18,21 +18,22 @@ import opentill
 from opentill.cli import survey_statements
 from opentill.db.query import Joined, Query, Statement, Value
 from support.sources import nodes
-from support.statements import EVERYWHERE as EVERY_STATEMENT
+from support.statements import EVERYWHERE
+from support.tables import TENANT_TABLES
 
-# Modules with statements besides the features' `queries` modules, and why.
-ALSO: Final = {
-    "opentill.cli.doctor_queries": "PostgreSQL about itself, which no feature stores",
-    "opentill.figures.gateway_queries": "figures by gateway, of all merchants together",
-    "opentill.integrity.event_queries": "the one rule of events, which is long",
-    "opentill.ledger.incremental_queries": "a check of its own, of one range of entries",
+# Modules with statements besides the features' `queries` modules, with their content.
+OTHER_MODULES: Final = {
+    "opentill.cli.doctor_queries": "catalogues of PostgreSQL, which belong to no feature",
+    "opentill.figures.gateway_queries": "figures by gateway, over all merchants",
+    "opentill.integrity.event_queries": "the integrity rule of events, which is long",
+    "opentill.ledger.incremental_queries": "the incremental check of a range of entries",
     "opentill.people.reset_queries": "resets of second factors",
     "opentill.orders.transition_queries": "the statements of transitions",
-    "opentill.webhooks.catchup_queries": "numbers of events, and reading by them",
+    "opentill.webhooks.catchup_queries": "numbering events, and reading them by number",
     "opentill.webhooks.dispatch_queries": "the statements of the dispatcher",
 }
-# The checks of all books, and counts for metrics.
-EVERYWHERE: Final = (
+# Prefixes of the checks of all books and of the counts for metrics.
+CHECKS_AND_COUNTS: Final = (
     "integrity.queries.RULES",
     "integrity.queries.HISTORY",
     "integrity.queries.EVENTS",
@@ -120,12 +121,8 @@ def _fits(kind: msgspec.inspect.Type, column: str) -> bool:
 def test_every_statement_is_valid_and_returns_the_fields_of_its_struct(
     prepared: dict[str, list[tuple[str, str]]],
 ) -> None:
-    wrong = {
-        name: misfits
-        for name, statement in STATEMENTS
-        if (misfits := _misfits(statement, prepared[name]))
-    }
-    assert wrong == {}
+    misfits = {name: _misfits(statement, prepared[name]) for name, statement in STATEMENTS}
+    assert {name: texts for name, texts in misfits.items() if texts} == {}
 
 
 def _fields(statement: Query[Any]) -> dict[str, msgspec.inspect.Type]:
@@ -146,7 +143,7 @@ def _types(struct: type[msgspec.Struct]) -> dict[str, msgspec.inspect.Type]:
 
 
 def _misfits(statement: Any, columns: list[tuple[str, str]]) -> list[str]:
-    """Describe the columns of a statement that do not fit its kind."""
+    """Describe the columns that do not fit the statement's struct or type."""
     kinds = dict(columns)
     match statement:
         case Query():
@@ -167,164 +164,79 @@ def _misfits(statement: Any, columns: list[tuple[str, str]]) -> list[str]:
             return list(kinds)
 
 
+# Statements on merchants' rows without the merchant as a parameter.
+ACROSS_MERCHANTS: Final = frozenset(
+    f"{feature.strip()}.{name}"
+    for feature, names in {
+        # the operator's, staff's and the worker's, over all merchants
+        "adjustments.queries": "ANYWHERE",
+        "approvals.queries": "ANYWHERE WAITING",
+        "checkouts.queries": "COUNT_DUE DUE GATEWAY_TESTS",
+        "db.queries": "ROW_COUNTS",
+        "disputes.queries": "ANYWHERE CLAIM_UNMATCHED COUNT_UNMATCHED DUE MAKE_DUE OF_ALL",
+        "epay.queries": "ALL ANY FAILED_NOTICES MAKE_NOTICES_DUE PAID_TWICE PRUNE_REQUESTS"
+        " SKIP_NOTICES",
+        "figures.gateway_queries": "DIFFER RECOUNT",
+        "figures.queries": "WAITING",
+        "http.queries": "PRUNE PRUNE_IGNORED PRUNE_REFUSED",
+        "ledger.incremental_queries": "NEXT",
+        "ledger.queries": "MERCHANTS_AFTER OVERDUE VIOLATED",
+        "list_counts.queries": "CHANGED",
+        "mail.queries": "ANYWHERE CLAIM DEAD_LETTERS DIGEST_MERCHANTS EXPIRE_LEASES GIVE_UP HAS_DUE"
+        " MAKE_DUE NEAR_DEADLINES NEWEST NEW_LOGINS OUTAGES PRUNE PRUNE_DEAD_LETTERS QUEUE_STATE"
+        " SKIP_UNREAD SKIP_WAITING UNREAD_MERCHANTS",
+        "merchants.queries": "APPLIED_BY APPLIED_FROM WAITING WAITS_FROM",
+        "orders.payments.queries": "CLAIM_ATTEMPTS DUPLICATES LAST_REFUSED MAKE_DUE"
+        " UNCOUNTED_MERCHANTS",
+        "orders.queries": "ANYWHERE FORGOTTEN STUCK STUCK_ORDERS",
+        "orders.search.queries": "WAITING",
+        "orders.settlement.queries": "RESERVES_DUE",
+        "payment_links.queries": "ANYWHERE NOTE_ENDED",
+        "payouts.queries": "ANYWHERE BY_IDS DUE DUE_AFTER IN_RUN MOVED_BY_RUN PUT_IN_FILE"
+        " REQUESTS_WAITING REQUEST_ANYWHERE RETURNED RUN_EXCEEDS RUN_SUMS TRANSFERS WAITING_OF_RUN",
+        "rates.queries": "MISSING",
+        "reconciliation.queries": "BETWEEN HAS_PAYMENTS NAMED SUMS_OF_PAYOUTS",
+        "refunds.queries": "ANYWHERE CLAIM CLAIM_UNMATCHED COUNT_UNMATCHED MAKE_CASES_DUE MAKE_DUE"
+        " UNREPORTED",
+        "webhooks.dispatch_queries": "OLDEST TAKE_LEASES WAITING",
+        "webhooks.queries": "ANYWHERE DISABLED MAKE_DUE PRUNE_ATTEMPTS PRUNE_DELIVERIES"
+        " PRUNE_ENDPOINTS PRUNE_EVENTS SKIP_WAITING",
+        # by a public id, through the directory
+        "checkouts.queries ": "BY_PUBLIC_ID",
+        "epay.queries ": "MERCHANT_OF_PID",
+        "products.queries": "MERCHANT_OF",
+        # by pairs of gateway and attempt, in one batch for several merchants
+        "orders.payments.queries ": "ATTEMPTS_OF_GATEWAYS",
+        # by a person, who may be a member of several merchants, or by a token
+        "people.queries": "ALL_MEMBERS LINK LOCK_REFRESHED LOGIN LOGINS LOGIN_BY_ID LOGIN_OF_API"
+        " OPEN_RESET STAFF_INVITATIONS USE_LINK WITHDRAW_OF_STAFF WORKPLACES",
+    }.items()
+    for name in names.split()
+)
+
+
 def test_every_statement_about_a_tenant_names_merchant_id() -> None:
     """A transaction is about one merchant, so a statement must not find another one's rows."""
-    everywhere = {
-        # the operator's and the worker's, over all merchants
-        "orders.queries.ANYWHERE",
-        "refunds.queries.ANYWHERE",
-        "disputes.queries.ANYWHERE",
-        "payouts.queries.ANYWHERE",
-        "adjustments.queries.ANYWHERE",
-        "products.queries.MERCHANT_OF",
-        "ledger.incremental_queries.NEXT",
-        "orders.payments.queries.CLAIM_ATTEMPTS",
-        "disputes.queries.CLAIM_UNMATCHED",
-        "refunds.queries.CLAIM_UNMATCHED",
-        "refunds.queries.CLAIM",
-        "checkouts.queries.DUE",
-        "checkouts.queries.COUNT_DUE",
-        "orders.settlement.queries.DUE_MERCHANTS",
-        "orders.settlement.queries.SETTLEABLE",
-        "orders.settlement.queries.RESERVES_DUE",
-        "orders.queries.FORGOTTEN",
-        "orders.search.queries.WAITING",
-        "orders.queries.STUCK",
-        "orders.payments.queries.LAST_REFUSED",
-        "orders.payments.queries.MAKE_DUE",
-        "refunds.queries.MAKE_DUE",
-        "orders.payments.queries.UNCOUNTED_MERCHANTS",
-        "figures.queries.WAITING",
-        "reconciliation.queries.BETWEEN",
-        "reconciliation.queries.NAMED",
-        "reconciliation.queries.HAS_PAYMENTS",
-        "epay.queries.MERCHANT_OF_PID",  # of a pid, through the directory
-        "epay.queries.ALL",
-        "epay.queries.ANY",
-        "epay.queries.CLAIM_NOTICES",
-        "epay.queries.MAKE_NOTICES_DUE",
-        "epay.queries.SKIP_NOTICES",
-        "epay.queries.PRUNE_REQUESTS",
-        "merchants.queries.REVOKE_KEY",
-        "merchants.queries.AUTHENTICATE",
-        "merchants.queries.AUTHENTICATE_LIMITED",
-        "http.queries.PRUNE",
-        "rates.queries.MISSING",
-        # arrays: a batch may be of several merchants
-        "webhooks.queries.EMIT",
-        "ledger.queries.POST",
-        "ledger.queries.LOCK_MANY",
-        "orders.payments.queries.LOCK_MANY",
-        "orders.transition_queries.CONFIRMATIONS",
-        "orders.transition_queries.SETTLEMENTS",
-        "orders.payments.queries.ATTEMPTS_OF_GATEWAYS",
-        # the outbox and the dispatcher, over all merchants
-        "webhooks.queries.ANYWHERE",
-        "webhooks.queries.SEARCH",
-        "webhooks.dispatch_queries.TAKE_LEASES",
-        "webhooks.dispatch_queries.RENEW_LEASES",
-        "webhooks.dispatch_queries.RENEW_HOSTS",
-        "webhooks.queries.PRUNE_HOSTS",
-        "webhooks.dispatch_queries.DUE",
-        "webhooks.dispatch_queries.RECORD",
-        "webhooks.dispatch_queries.FORGET_ATTEMPTS",
-        "webhooks.dispatch_queries.SET_FAILING",
-        "webhooks.queries.MAKE_DUE",
-        "webhooks.queries.SKIP_WAITING",
-        "webhooks.queries.PRUNE_ATTEMPTS",
-        "webhooks.queries.PRUNE_DELIVERIES",
-        "webhooks.queries.PRUNE_EVENTS",
-        "webhooks.queries.PRUNE_ENDPOINTS",
-        "webhooks.dispatch_queries.WAITING",
-        "webhooks.dispatch_queries.OLDEST",
-        # a person's, who may be a member of several merchants; the operator's
-        "people.queries.WORKPLACES",
-        "people.queries.LOGIN",
-        "people.queries.LOGIN_BY_ID",
-        "people.queries.LOGIN_OF_API",
-        "people.queries.LOCK_REFRESHED",
-        "people.queries.LOGINS",
-        "people.queries.ALL_MEMBERS",
-        "mail.queries.UNREAD_MERCHANTS",  # the worker's, over all merchants
-        "mail.queries.NEW_LOGINS",
-        "mail.queries.NEAR_DEADLINES",
-        "mail.queries.OUTAGES",
-        "payouts.queries.DUE",
-        "merchants.queries.APPLIED_BY",
-        "merchants.queries.APPLIED_FROM",
-        "merchants.queries.WAITS_FROM",
-        "merchants.queries.WAITING",
-        # by a token, or of staff: the members of the merchant that the row names
-        "people.queries.LINK",
-        "people.queries.USE_LINK",
-        "people.queries.OPEN_RESET",
-        "people.queries.STAFF_INVITATIONS",
-        "people.queries.WITHDRAW_OF_STAFF",
-        # of staff, over all merchants
-        "disputes.queries.DUE",
-        "disputes.queries.OF_ALL",
-        "checkouts.queries.GATEWAY_TESTS",
-        "epay.queries.FAILED_NOTICES",
-        "orders.payments.queries.DUPLICATES",
-        "orders.queries.STUCK_ORDERS",
-        "refunds.queries.UNREPORTED",
-        "webhooks.queries.DISABLED",
-        "figures.gateway_queries.RECOUNT",
-        "payouts.queries.DUE_AFTER",
-        "payouts.queries.PUT_IN_FILE",
-        "payouts.queries.WAITING_OF_RUN",
-        "payouts.queries.RUN_SUMS",
-        "payouts.queries.IN_RUN",
-        "payouts.queries.RUN_EXCEEDS",
-        "payouts.queries.MOVED_BY_RUN",
-        "approvals.queries.ANYWHERE",
-        "approvals.queries.WAITING",
-        "payouts.queries.TRANSFERS",
-        "payouts.queries.BY_IDS",
-        "payouts.queries.REQUEST_ANYWHERE",
-        "payouts.queries.REQUESTS_WAITING",
-        "payouts.queries.RETURNED",
-        "reconciliation.queries.SUMS_OF_PAYOUTS",
-        "ledger.queries.MERCHANTS_AFTER",
-        # by a public id, through the directory
-        "orders.queries.MERCHANT_OF",
-        "checkouts.queries.BY_PUBLIC_ID",
-        "epay.queries.PAID_TWICE",
-        "payment_links.queries.ANYWHERE",
-        "payment_links.queries.NOTE_ENDED",
-    }
-    tenant = (
-        "products", "checkouts", "orders", "payment_attempts", "refunds", "balances",
-        "order_history", "order_notes", "disputes", "dispute_notes", "payouts", "adjustments",
-        "merchant_terms", "events",
-        "webhook_endpoints", "webhook_deliveries", "delivery_attempts", "endpoint_leases",
-        "epay_credentials", "epay_products", "epay_orders", "epay_refunds",
-        "epay_notifications", "search_terms", "search_counts", "search_changes", "search_heads",
-        "merchant_history", "merchant_applications",
-        "late_payments", "members", "agreement_acceptances", "merchant_logos", "bank_accounts",
-        "bank_account_confirmations", "payout_transfers", "payout_requests", "approval_requests",
-        "solo_movements",
-        "payment_links", "payment_link_uses", "payment_link_sales", "gateway_tests",
-    )  # fmt: skip
-    wrong = {
-        name: text
+    tenant_tables = TENANT_TABLES | {"members"}
+    across_merchants = {
+        name
         for name, statement in STATEMENTS
         for text in [" ".join(statement.sql.split())]
-        if any(f" {table} " in f"{text} " for table in tenant)
-        and not (name in everywhere or name.startswith(EVERYWHERE))
+        if any(f" {table} " in f"{text} " for table in tenant_tables)
+        and not name.startswith(CHECKS_AND_COUNTS)
         and "merchant_id" not in statement.names
     }
-    assert wrong == {}
+    assert across_merchants == ACROSS_MERCHANTS
 
 
 # ── names ──────────────────────────────────────────────────────────────────────────────────────
 
-RUNS: Final = frozenset({"first", "one", "all", "each", "get", "run"})
+RUN_METHODS: Final = frozenset({"first", "one", "all", "each", "get", "run"})
 
 
 @cache
 def _calls() -> list[tuple[str, ModuleType, ast.Call]]:
-    """Return every call of the product that may run a statement, with its place and module."""
+    """Return every call that may run a statement, with its place and module."""
     calls = []
     for info in pkgutil.walk_packages(opentill.__path__, "opentill."):
         if info.name.endswith("__main__"):
@@ -336,7 +248,7 @@ def _calls() -> list[tuple[str, ModuleType, ast.Call]]:
             for node in nodes(path)
             if isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
-            and node.func.attr in RUNS
+            and node.func.attr in RUN_METHODS
         ]
     return calls
 
@@ -350,9 +262,9 @@ def _statement(module: ModuleType, expression: ast.expr) -> Statement | None:
     return value if isinstance(value, Statement) else None
 
 
-def test_statements_are_called_by_the_names_of_their_parameters() -> None:
-    """Calls that no test runs are checked too; values in structs are checked when they run."""
-    wrong: list[str] = []
+def test_statements_are_run_with_the_names_of_their_parameters() -> None:
+    """Also of calls that no test runs. Values in structs are checked only when a call runs."""
+    problems: list[str] = []
     checked = 0
     for place, module, call in _calls():
         statement = _statement(module, call.func.value)  # type: ignore[attr-defined]
@@ -362,18 +274,18 @@ def test_statements_are_called_by_the_names_of_their_parameters() -> None:
         names = {word.arg for word in call.keywords if word.arg is not None}
         all_named = len(call.args) == 1 and all(word.arg is not None for word in call.keywords)
         if not names <= set(statement.names) or (all_named and names != set(statement.names)):
-            wrong.append(f"{place}: {sorted(names)} for {statement.names}")
-        several = any(isinstance(value, ast.Starred) for value in call.args)
+            problems.append(f"{place}: {sorted(names)} for {statement.names}")
+        is_starred = any(isinstance(value, ast.Starred) for value in call.args)
         structs = call.args[1:]
-        if several or len(structs) > 1 or any(isinstance(one, ast.Constant) for one in structs):
-            wrong.append(f"{place}: {ast.unparse(call)}")
-    assert not wrong, "\n".join(wrong)
+        if is_starred or len(structs) > 1 or any(isinstance(s, ast.Constant) for s in structs):
+            problems.append(f"{place}: {ast.unparse(call)}")
+    assert not problems, "\n".join(problems)
     assert checked > 250
 
 
-def test_nothing_is_run_with_values_by_position() -> None:
-    """This covers statements of lists and functions too: every call whose first value is ``tx``."""
-    wrong = [
+def test_no_statement_is_run_with_positional_values() -> None:
+    """Also of lists and functions: every call whose first argument is a transaction."""
+    problems = [
         f"{place}: {ast.unparse(call)}"
         for place, _, call in _calls()
         if call.args
@@ -382,18 +294,18 @@ def test_nothing_is_run_with_values_by_position() -> None:
         and ("sandbox" not in place)
         and (len(call.args) > 2 or any(isinstance(value, ast.Starred) for value in call.args))
     ]
-    assert not wrong, "\n".join(wrong)
+    assert not problems, "\n".join(problems)
 
 
 def test_the_columns_of_unnested_arrays_have_the_names_of_their_parameters() -> None:
-    """So two arrays cannot be swapped by mistake."""
-    wrong = {
+    """Two arrays cannot be swapped by mistake."""
+    swapped = {
         name: (parameters, columns)
         for name, statement in STATEMENTS
         for parameters, columns in _unnested(" ".join(statement.text.split()))
         if parameters != columns
     }
-    assert wrong == {}
+    assert swapped == {}
     assert any(_unnested(" ".join(statement.text.split())) for _, statement in STATEMENTS)
 
 
@@ -414,9 +326,9 @@ def _parameters(arrays: str) -> list[str]:
 
 
 def test_statements_are_in_queries_modules() -> None:
-    """So one file of a feature contains all its SQL."""
+    """One file of a feature contains all its SQL."""
     modules = {module.__name__ for module in survey_statements.modules()}
-    assert {name for name in modules if not name.endswith(".queries")} == set(ALSO)
+    assert {name for name in modules if not name.endswith(".queries")} == set(OTHER_MODULES)
     exempt = modules | {"opentill.db.query"}
     for info in pkgutil.walk_packages(opentill.__path__, "opentill."):
         if info.name in exempt or info.name.endswith("__main__"):
@@ -429,8 +341,8 @@ def test_statements_are_in_queries_modules() -> None:
 
 
 def test_no_statement_is_written_twice() -> None:
-    """If two features need the same rows, one of them asks the feature that owns the rows."""
+    """A feature that needs another feature's rows calls a function of that feature."""
     names: dict[str, list[str]] = {}
-    for name, statement in EVERY_STATEMENT.items():
+    for name, statement in EVERYWHERE.items():
         names.setdefault(" ".join(statement.sql.split()), []).append(name)
     assert [duplicates for duplicates in names.values() if len(duplicates) > 1] == []

@@ -1,4 +1,4 @@
-"""Rules that the schema enforces, whatever the code does."""
+"""Rules that the schema enforces independently of the code."""
 
 import asyncio
 import re
@@ -24,43 +24,13 @@ from opentill.products import model as products
 from opentill.refunds import model as refunds
 from opentill.webhooks import model as webhooks
 from support.catalogue import catalogue
+from support.tables import TABLES, TENANT_TABLES
 from support.transactions import module_database_url
 
 __all__ = ["catalogue", "module_database_url"]
 
-# Tables whose keys do not begin with the merchant, and why.
-REFERENCE: Final = {
-    "merchants": "the list of tenants itself",
-    "api_keys": "found by a key before the merchant is known",
-    "exchange_rates": "of the whole deployment",
-    "rate_days": "of the whole deployment",
-    "directory": "finds the merchant of a public id",
-    "audit_log": "of the operator",
-    "audit_head": "of the operator, one row",
-    "persons": "of the deployment: a person may be a member of several merchants",
-    "members": "of persons, who may be members of several merchants",
-    "factor_resets": "a person's",
-    "staff": "of the deployment",
-    "logins": "a person's",
-    "begun_logins": "a person's",
-    "recovery_codes": "a person's",
-    "passkeys": "a person's, found by the credential",
-    "passkey_challenges": "a person's, or nobody's yet",
-    "person_links": "found by a token; may be of the deployment",
-    "login_limits": "counts addresses too",
-    "staff_visits": "staff's",
-    "business_clock": "of the deployment, one row",
-    "schema_migrations": "of the deployment",
-    "secret_key": "of the deployment, one row",
-    "rate_limit_windows": "counts addresses too; unlogged",
-    "host_leases": "of the deployment: a host may be several merchants'",
-    "gateway_figures": "of the deployment: of all merchants together",
-    "payout_runs": "of the deployment: each has payouts of many merchants",
-    "reconciliation_files": "of the deployment: a report is about many merchants",
-    "reconciliation_differences": "of the deployment: of some nobody knows whose they are",
-}
-# Indexes for worker and staff, over all merchants; each is partial or small.
-QUEUES: Final = {
+# Partial or small indexes over all merchants, for the worker and for staff.
+GLOBAL_INDEXES: Final = {
     "checkouts_due",
     "payment_attempts_due",
     "payment_attempts_duplicates",
@@ -93,27 +63,17 @@ QUEUES: Final = {
 }
 
 
-def _tenant_tables(catalogue: Any) -> set[str]:
-    rows = catalogue(
-        """
-        select relname from pg_class
-        where relkind in ('r', 'p') and relnamespace = 'public'::regnamespace
-        """
-    )
-    return {row["relname"] for row in rows} - set(REFERENCE)
-
-
-def test_every_tenant_table_has_the_merchant_not_null(catalogue: Any) -> None:
+def test_the_first_column_of_a_tenant_table_is_the_merchant(catalogue: Any) -> None:
     rows = catalogue(
         """
         select table_name from information_schema.columns where table_schema = 'public'
             and column_name = 'merchant_id' and is_nullable = 'NO' and ordinal_position = 1
         """
     )
-    assert _tenant_tables(catalogue) <= {row["table_name"] for row in rows}
+    assert {row["table_name"] for row in rows} >= TENANT_TABLES
 
 
-def test_the_merchant_leads_every_index_and_key(catalogue: Any) -> None:
+def test_indexes_and_keys_of_tenant_tables_begin_with_the_merchant(catalogue: Any) -> None:
     rows = catalogue(
         """
         select t.relname as table, i.relname as index, x.indisunique as unique,
@@ -124,44 +84,46 @@ def test_the_merchant_leads_every_index_and_key(catalogue: Any) -> None:
         where t.relnamespace = 'public'::regnamespace
         """
     )
-    wrong = {
-        (row["table"], row["index"])
+    global_indexes = {
+        row["index"]
         for row in rows
-        if row["table"] not in REFERENCE and row["first"] != "merchant_id"
+        if row["table"] in TENANT_TABLES and row["first"] != "merchant_id"
     }
-    assert {index for _, index in wrong} <= QUEUES, wrong
-    assert not any(row["unique"] for row in rows if row["index"] in QUEUES)
+    assert global_indexes == GLOBAL_INDEXES
+    assert not any(row["unique"] for row in rows if row["index"] in GLOBAL_INDEXES)
 
 
-def test_the_merchant_leads_every_foreign_key_on_both_sides(catalogue: Any) -> None:
+def test_foreign_keys_of_tenant_tables_begin_with_the_merchant_on_both_sides(
+    catalogue: Any,
+) -> None:
     rows = catalogue(
         """
         select c.conname as name, t.relname as table, r.relname as target,
             (select attname from pg_attribute where attrelid = c.conrelid and attnum = c.conkey[1])
-                as here,
+                as first,
             (select attname from pg_attribute
-                where attrelid = c.confrelid and attnum = c.confkey[1]) as there
+                where attrelid = c.confrelid and attnum = c.confkey[1]) as target_first
         from pg_constraint c join pg_class t on t.oid = c.conrelid
         join pg_class r on r.oid = c.confrelid where c.contype = 'f'
         """
     )
     for row in rows:
-        if row["table"] not in REFERENCE:
+        if row["table"] in TENANT_TABLES:
             column = "id" if row["target"] == "merchants" else "merchant_id"
-            assert (row["here"], row["there"]) == ("merchant_id", column), row["name"]
+            assert (row["first"], row["target_first"]) == ("merchant_id", column), row["name"]
 
 
-def test_every_row_is_named_by_a_primary_key_or_by_all_of_it(catalogue: Any) -> None:
+def test_every_table_has_a_primary_key_or_full_replica_identity(catalogue: Any) -> None:
     rows = catalogue(
         """
         select conrelid::regclass::text as name from pg_constraint where contype = 'p'
         union select oid::regclass::text from pg_class where relreplident = 'f'
         """
     )
-    assert {row["name"] for row in rows} >= _tenant_tables(catalogue) | set(REFERENCE)
+    assert {row["name"] for row in rows} >= set(TABLES)
 
 
-def test_money_is_whole_and_times_are_bigint(catalogue: Any) -> None:
+def test_no_column_is_a_float_and_times_are_bigint(catalogue: Any) -> None:
     rows = catalogue(
         """
         select table_name, column_name, data_type from information_schema.columns
@@ -169,13 +131,13 @@ def test_money_is_whole_and_times_are_bigint(catalogue: Any) -> None:
         """
     )
     for row in rows:
-        where = f"{row['table_name']}.{row['column_name']}"
-        assert row["data_type"] not in {"real", "double precision", "money"}, where
+        column = f"{row['table_name']}.{row['column_name']}"
+        assert row["data_type"] not in {"real", "double precision", "money"}, column
         if row["column_name"].endswith(("_minor", "_at", "_after")) or row["column_name"] == "at":
-            assert row["data_type"] == "bigint", where
+            assert row["data_type"] == "bigint", column
 
 
-# table, column, the Literal that the code writes into it
+# table, column, the Literal of the values that the code writes
 LITERALS: Final = (
     ("products", "status", products.Status),
     ("checkouts", "status", checkouts.Status),
@@ -218,29 +180,29 @@ LITERALS: Final = (
 )
 
 
-# The tables whose rules are in a function (decision 0110).
+# Tables whose rules are a function (decision 0110).
 RULES: Final = {
     "orders": "order_keeps_rules",
     "payment_attempts": "attempt_keeps_rules",
     "checkouts": "session_keeps_rules",
     "entries": "entry_keeps_rules",
 }
-# Columns of entries whose words are those of its list of postings, with their place in each.
-POSTINGS: Final = {"type": 0, "from_account": 1, "to_account": 2}
+# Columns of entries whose values are in its list of postings, with their position in a posting.
+POSITIONS: Final = {"type": 0, "from_account": 1, "to_account": 2}
 
 
-def _words_of_rule(catalogue: Any, function: str, column: str) -> set[str]:
-    """Return the words that a table's function lets a column have."""
+def _values_of_rule(catalogue: Any, function: str, column: str) -> set[str]:
+    """Return the values that a table's function allows in a column."""
     [row] = catalogue("select prosrc from pg_proc where proname = $1", function)
-    if function == RULES["entries"] and column in POSTINGS:
+    if function == RULES["entries"] and column in POSITIONS:
         postings = re.findall(r"'(\w+ \w+ \w+ [+-])'", row["prosrc"])
-        return {posting.split()[POSTINGS[column]] for posting in postings}
-    [words] = re.findall(rf"when not {column} in \(([^)]*)\)", row["prosrc"])
-    return set(words.split("'")[1::2])
+        return {posting.split()[POSITIONS[column]] for posting in postings}
+    [values] = re.findall(rf"when not {column} in \(([^)]*)\)", row["prosrc"])
+    return set(values.split("'")[1::2])
 
 
 @pytest.mark.parametrize("table", RULES)
-def test_rules_are_called_with_the_columns_that_they_name(catalogue: Any, table: str) -> None:
+def test_rules_are_called_with_the_columns_of_their_parameters(catalogue: Any, table: str) -> None:
     [row] = catalogue(
         """
         select pg_get_constraintdef(c.oid) as text, p.proargnames as names, c.convalidated
@@ -259,7 +221,7 @@ def test_a_check_constraint_holds_exactly_the_words_of_the_code(
     catalogue: Any, table: str, column: str, literal: Any
 ) -> None:
     if table in RULES:
-        words = [_words_of_rule(catalogue, RULES[table], column)]
+        values = [_values_of_rule(catalogue, RULES[table], column)]
     else:
         rows = catalogue(
             """
@@ -271,16 +233,16 @@ def test_a_check_constraint_holds_exactly_the_words_of_the_code(
             table,
             column,
         )
-        words = [set(row["text"].split("'")[1::2]) for row in rows if "ANY" in row["text"]]
-    assert words == [set(get_args(literal))]
+        values = [set(row["text"].split("'")[1::2]) for row in rows if "ANY" in row["text"]]
+    assert values == [set(get_args(literal))]
 
 
-# What is refused, as a statement in a transaction of its own that is rolled back
+# Statements that the database refuses; each runs in a transaction that is rolled back.
 
 
 @pytest.fixture(scope="module")
 def books(module_database_url: str) -> str:
-    """Address of a database with one order."""
+    """Address of a database with the rows of ``_BOOKS``."""
 
     async def fill() -> None:
         connection = await asyncpg.connect(module_database_url)
@@ -295,20 +257,20 @@ def books(module_database_url: str) -> str:
 
 @pytest.fixture
 def refuses(books: str) -> Callable[[str], str]:
-    """Return a function that runs a statement on books with one order and returns its error."""
+    """A function that runs a statement and returns the name of its error, or ""."""
 
     async def run(statement: str) -> str:
         connection = await asyncpg.connect(books)
         try:
             await connection.execute("begin")
             await connection.execute(statement)
-            await connection.execute("set constraints all immediate")  # as at its end
+            await connection.execute("set constraints all immediate")  # as the commit does
         except asyncpg.PostgresError as error:
             return type(error).__name__
         else:
             return ""
         finally:
-            await connection.close()  # which rolls back
+            await connection.close()  # rolls back
 
     return lambda statement: asyncio.run(run(statement))
 
@@ -321,8 +283,8 @@ _ENTRY: Final = (
 
 def _entry(**changes: Any) -> str:
     row = {"currency": "USD", "number": 2, "type": "PAYMENT", "source": "gateway"}
-    rest = {"target": "pending", "amount": 1, "pending": 1, "cause": "c2"}
-    return _ENTRY.format(**row | rest | changes)
+    more = {"target": "pending", "amount": 1, "pending": 1, "cause": "c2"}
+    return _ENTRY.format(**row | more | changes)
 
 
 _BOOKS: Final = f"""
@@ -348,11 +310,11 @@ _BOOKS: Final = f"""
     insert into order_history values ('mer_1', 'order_1', 1, 1, 'opened', null, 'PENDING', 'cs_1');
     insert into audit_log values (null, 'aud_1', 1, 'me', 'test', 'mer_1', 'x', 'because');
 """
-_FINAL: Final = "IntegrityConstraintViolationError"
+_IMMUTABLE: Final = "IntegrityConstraintViolationError"
 
 REFUSED: Final = (
     *(
-        (statement.format(table), _FINAL)
+        (statement.format(table), _IMMUTABLE)
         for table in ("entries", "order_history", "audit_log")
         for statement in (
             "update {} set merchant_id = merchant_id",
@@ -360,12 +322,12 @@ REFUSED: Final = (
             "truncate {}",
         )
     ),
-    ("truncate orders cascade", _FINAL),
-    ("truncate balances cascade", _FINAL),
+    ("truncate orders cascade", _IMMUTABLE),
+    ("truncate balances cascade", _IMMUTABLE),
     ("delete from merchants", "ForeignKeyViolationError"),
-    ("delete from balances", _FINAL),
-    ("update balances set currency = 'EUR'", _FINAL),
-    (_entry(), "ForeignKeyViolationError"),  # it does not show the balance
+    ("delete from balances", _IMMUTABLE),
+    ("update balances set currency = 'EUR'", _IMMUTABLE),
+    (_entry(), "ForeignKeyViolationError"),  # the balance after it differs
     ("update balances set entries = 2; " + _entry(pending=2), "ForeignKeyViolationError"),
     ("update balances set entries = 3; " + _entry(), "ForeignKeyViolationError"),
     ("update balances set entries = 2, last_at = 2; " + _entry(), "ForeignKeyViolationError"),
@@ -428,5 +390,5 @@ def test_a_refusal_names_the_rule(books: str, statement: str, rule: str) -> None
     assert asyncio.run(run()) == rule
 
 
-def test_what_may_change_may_change(refuses: Callable[[str], str]) -> None:
+def test_a_valid_update_is_accepted(refuses: Callable[[str], str]) -> None:
     assert refuses("update orders set status = 'PAID', paid_at = 2") == ""

@@ -1,4 +1,4 @@
-"""The plans of statements on a filled database: none reads a big table, or all of one merchant."""
+"""Query plans on a filled database: no statement reads a whole table, or all rows of a merchant."""
 
 import asyncio
 import json
@@ -14,9 +14,9 @@ from opentill.list_counts.queries import ROLL
 from opentill.orders.search import jobs as indexing
 from support import filled_database
 from support.databases import clone
-from test_queries import EVERYWHERE, STATEMENTS
+from test_queries import CHECKS_AND_COUNTS, STATEMENTS
 
-BIG: Final = 10_000  # orders of the busy merchant
+MANY_ORDERS: Final = 10_000  # of the busy merchant
 BIG_TABLES: Final = frozenset(
     {
         "orders",
@@ -29,61 +29,61 @@ BIG_TABLES: Final = frozenset(
         "search_terms",
     }
 )
-_RECENT: Final = f"cs_{BIG * 9 // 10:026}"
-# Read as much as there is to be found, and why that is right.
-WHOLE: Final = {
-    "checkouts.queries.COUNT_DUE": "counts what an advance of the sandbox's clock ends",
-    "orders.payments.queries.COUNT_FAILED": "what is not counted yet, by the index of just that",
-    "orders.settlement.queries.DUE_MERCHANTS": "counts what is due, by the index of what is due",
-    "orders.settlement.queries.SETTLEABLE": "lists what is due, for the operator",
-    "orders.search.queries.PENDING": "a merchant's orders that are not indexed yet, all of them",
-    "orders.payments.queries.MAKE_DUE": "the sandbox's clock went back",
-    "refunds.queries.MAKE_DUE": "the sandbox's clock went back",
-    "webhooks.queries.MAKE_DUE": "the sandbox's clock went back",
-    "webhooks.queries.SKIP_WAITING": "a restored backup: all that waits",
-    "reconciliation.queries.BETWEEN": "a period of a gateway's report",
-    "reconciliation.queries.NAMED": "a period of a gateway's report",
-    "reconciliation.queries.HAS_PAYMENTS": "a period of a gateway's report",
-    "mail.queries.OUTAGES": "attempts to be asked about, by the index of just those",
-    "figures.gateway_queries.RECOUNT": "everything is counted anew, as after an upgrade",
-    "webhooks.queries.RESEND_RANGE": "a merchant's events of a period, all to be sent again",
+_FIRST_OPEN: Final = f"cs_{MANY_ORDERS * 9 // 10:026}"  # as many open sessions as in a busy hour
+# Statements that read every matching row, with the reason.
+UNBOUNDED: Final = {
+    "checkouts.queries.COUNT_DUE": "counts the sessions that an advance of the clock ends",
+    "orders.payments.queries.COUNT_FAILED": "reads uncounted attempts by their partial index",
+    "orders.settlement.queries.DUE_MERCHANTS": "reads due orders by their partial index",
+    "orders.settlement.queries.SETTLEABLE": "lists due orders for the operator",
+    "orders.search.queries.PENDING": "reads a merchant's orders that are not indexed yet",
+    "orders.payments.queries.MAKE_DUE": "runs after the sandbox's clock was set back",
+    "refunds.queries.MAKE_DUE": "runs after the sandbox's clock was set back",
+    "webhooks.queries.MAKE_DUE": "runs after the sandbox's clock was set back",
+    "webhooks.queries.SKIP_WAITING": "skips all waiting deliveries of a restored backup",
+    "reconciliation.queries.BETWEEN": "reads the period of a gateway's report",
+    "reconciliation.queries.NAMED": "reads the period of a gateway's report",
+    "reconciliation.queries.HAS_PAYMENTS": "reads the period of a gateway's report",
+    "mail.queries.OUTAGES": "reads attempts that must be queried by their partial index",
+    "figures.gateway_queries.RECOUNT": "counts everything again, as after an upgrade",
+    "webhooks.queries.RESEND_RANGE": "resends all of a merchant's events in a period",
 }
-BY_MERCHANT: Final = (
-    "integrity.queries.MERCHANT_"  # the worker's check of the books, a merchant at a time
-)
+# The worker's check of the books reads one merchant at a time.
+MERCHANT_CHECKS: Final = "integrity.queries.MERCHANT_"
 
 
 @pytest.fixture(scope="module")
 def plans(postgres_url: str, template: str) -> Iterator[dict[str, Any]]:
-    """Generic plans of all statements, on a merchant with many orders beside small ones."""
+    """Generic plans of all statements, for one merchant with many orders and ten small ones."""
 
-    async def explain(url: str) -> dict[str, Any]:
+    async def explain_all(url: str) -> dict[str, Any]:
         connection = await asyncpg.connect(url)
         try:
-            for copies in (BIG, *([20] * 10)):
+            for copies in (MANY_ORDERS, *([20] * 10)):
                 order = await filled_database.shop(connection, copies)
-                await ROLL.get(connection, merchant_id=order.merchant_id, limit=3 * BIG)
-                await indexing._index(connection, order.merchant_id, 2 * BIG, indexing.MANY)
-            # Sessions that are open, as many as a busy hour has.
-            await connection.execute("update checkouts set status = 'OPEN' where id > $1", _RECENT)
+                await ROLL.get(connection, merchant_id=order.merchant_id, limit=3 * MANY_ORDERS)
+                await indexing._index(connection, order.merchant_id, 2 * MANY_ORDERS, indexing.MANY)
+            await connection.execute(
+                "update checkouts set status = 'OPEN' where id > $1", _FIRST_OPEN
+            )
             await connection.execute("vacuum analyze", timeout=120)
             await connection.execute("set plan_cache_mode = force_generic_plan")
-            return {name: await plan(connection, statement) for name, statement in STATEMENTS}
+            return {name: await explain(connection, statement) for name, statement in STATEMENTS}
         finally:
             await connection.close()
 
-    async def plan(connection: asyncpg.Connection, statement: Query | Value | Command) -> Any:
+    async def explain(connection: asyncpg.Connection, statement: Query | Value | Command) -> Any:
         if statement.sql.startswith(("set ", "lock ")):
             return {}
-        takes = len((await connection.prepare(statement.sql)).get_parameters())
-        await connection.execute(f"prepare hot as {statement.sql}")
-        values = f"({', '.join(['null'] * takes)})" if takes else ""
-        plans_ = await connection.fetchval(f"explain (format json) execute hot{values}")
-        await connection.execute("deallocate hot")
+        count = len((await connection.prepare(statement.sql)).get_parameters())
+        await connection.execute(f"prepare explained as {statement.sql}")
+        values = f"({', '.join(['null'] * count)})" if count else ""
+        plans_ = await connection.fetchval(f"explain (format json) execute explained{values}")
+        await connection.execute("deallocate explained")
         return json.loads(plans_)[0]["Plan"]
 
     with clone(postgres_url, template) as url:
-        yield asyncio.run(explain(url))
+        yield asyncio.run(explain_all(url))
 
 
 def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -105,24 +105,24 @@ def _reads_all(node: dict[str, Any]) -> bool:
 
 
 def test_no_statement_reads_a_big_table(plans: dict[str, Any]) -> None:
-    wrong = {
+    unbounded = {
         name: [node for node in _nodes(plan) if _reads_all(node)]
         for name, plan in plans.items()
-        if name not in WHOLE and not name.startswith((*EVERYWHERE, BY_MERCHANT))
+        if name not in UNBOUNDED and not name.startswith((*CHECKS_AND_COUNTS, MERCHANT_CHECKS))
     }
-    wrong = {name: nodes for name, nodes in wrong.items() if nodes}
-    assert not wrong, json.dumps(wrong, indent=1)
+    unbounded = {name: nodes for name, nodes in unbounded.items() if nodes}
+    assert not unbounded, json.dumps(unbounded, indent=1)
 
 
 def test_the_check_of_a_merchant_reads_only_its_rows(plans: dict[str, Any]) -> None:
-    """However PostgreSQL reads them: the condition on the merchant reaches every big table."""
+    """Every read of a big table has the condition on the merchant."""
     checked = 0
     for name, plan in plans.items():
-        for node in _nodes(plan) if name.startswith(BY_MERCHANT) else ():
+        for node in _nodes(plan) if name.startswith(MERCHANT_CHECKS) else ():
             if node.get("Relation Name") not in BIG_TABLES:
                 continue
             checked += 1
             conditions = [node.get(kind, "") for kind in ("Index Cond", "Recheck Cond", "Filter")]
-            shown = f"{name}: {json.dumps(node, indent=1)}"
-            assert any("merchant_id = " in text for text in conditions), shown
+            message = f"{name}: {json.dumps(node, indent=1)}"
+            assert any("merchant_id = " in text for text in conditions), message
     assert checked
