@@ -1,4 +1,4 @@
-"""A server whose statements are examined, for the test of tenant isolation."""
+"""Fixtures of the tenant isolation test."""
 
 from db.tenant_examiner import examined, inbox
 

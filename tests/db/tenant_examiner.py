@@ -1,11 +1,17 @@
-"""What a statement does while other merchants have the very same ids, numbers, names and texts.
+"""Run a merchant's statements again beside rows with the same ids, numbers, names and texts.
 
-The examiner stands where statements are run. Before one of a merchant's runs, it runs in savepoints
-that are rolled back: alone; beside a twin, a merchant with a copy of every row, under the same ids;
-as that twin; as a stranger who has nothing; beside a copy of the books in another currency; and, if
-it names something, beside copies of everything that the merchant has, under other ids. The results
-must be the same, and no other rows may change. A statement that forgets whose rows it is about, or
-which, shows more of them, counts them or changes them.
+The examiner wraps the methods that run statements. Before a statement of the merchant runs, the
+examiner runs it in savepoints, which it rolls back:
+
+- alone;
+- beside a twin, another merchant with a copy of every row under the same ids;
+- as that twin;
+- as a stranger, a merchant without rows;
+- beside a copy of the merchant's books in another currency;
+- beside copies of all its rows under other ids, if one of the statement's parameters is an id.
+
+The results must be equal, and the other rows must not change. A statement that lacks its condition
+on the merchant or on the id returns, counts or changes more rows.
 """
 
 import asyncio
@@ -31,10 +37,13 @@ from support.epay_shop import Inbox
 from support.sandbox_bank import SECRET
 from support.statements import EVERYWHERE, LOCKS, without_comments
 
-# Not a merchant's rows, or found by an id that nobody else can have.
-LEFT_OUT: Final = ("directory", "api_keys", "audit_log", "members", "person_links", "staff_visits")
-# When something is due: a twin's comes later, so that claims over all merchants leave it alone.
-DUE: Final = frozenset(
+# Tables without copies: their rows belong to no merchant, or are read by an id that is unique over
+# all merchants.
+EXCLUDED_TABLES: Final = (
+    "directory", "api_keys", "audit_log", "members", "person_links", "staff_visits",
+)  # fmt: skip
+# A twin's rows are due later, so that claims over all merchants do not take them.
+DUE_COLUMNS: Final = frozenset(
     {
         "check_at",
         "try_at",
@@ -46,8 +55,8 @@ DUE: Final = frozenset(
         "paid_at",
     }
 )
-FAR: Final = 2**53
-# The books, which a merchant may have in several currencies, and what names a row of them.
+DELAY_MS: Final = 2**53
+# Tables that a merchant may have in several currencies, with the columns that identify a row.
 BOOKS: Final = {
     "balances": (),
     "entries": ("source_id",),
@@ -59,65 +68,65 @@ BOOKS: Final = {
     "figures": (),
     "awaited_figures": (),
 }
-OTHER_MONEY: Final = "XTS"
-# What makes a copy another thing of the same merchant, beside its id and the ids in it.
+OTHER_CURRENCY: Final = "XTS"
+# Columns other than ids that must differ between two rows of a merchant.
 UNIQUE: Final = frozenset(
     {"refund_no", "reference", "out_trade_no", "gateway_ref", "key", "fields", "cause"}
 )
-ONE_OF_EACH: Final = frozenset(
+SINGLE_ROW_TABLES: Final = frozenset(
     {"merchants", "epay_products", "search_heads", "mail_heads", "mail_preferences"}
-)  # what a merchant has no two of
+)  # a merchant has at most one row in each
 NUMBERED: Final = frozenset({
     ("entries", "number"), ("events", "number"), ("mail_events_put_aside", "number"),
 })  # fmt: skip
-AN_ID: Final = re.compile(r"(?!mer_)[a-z]{2,6}_[0-9a-z]{12,}")
-# They name something as a place to go on from, or tell every endpoint of it.
+ID_PATTERN: Final = re.compile(r"(?!mer_)[a-z]{2,6}_[0-9a-z]{12,}")
+# An id in their parameters does not limit them to that row.
 RANGES: Final = frozenset({
+    # the id is a position to continue from, or an event for every endpoint
     "orders.export.queries.EXPORT", "orders.export.queries.EXPORT_EDGES",
     "orders.export.queries.LOCAL_EXPORT",
     "webhooks.queries.RESEND_RANGE",
     "webhooks.queries.EMIT",
-    "webhooks.queries.OF_ORDER",  # by the body of an event, which a copy has too
-    "integrity.queries.MERCHANT_EVENTS",  # likewise
-    # what they leave out is named by its id, and so is what they add
+    # they search the bodies of events, which the copies have too
+    "webhooks.queries.OF_ORDER",
+    "integrity.queries.MERCHANT_EVENTS",
+    # the ids are of orders to leave out or to add
     *(name for name in EVERYWHERE if name.startswith("orders.search.queries.BY_")),
     *(name for name in EVERYWHERE if name.startswith("orders.customers.queries.")),
 })  # fmt: skip
-# What no statement without one of these words does: none calls a function that writes.
+# A statement without these words only reads: none calls a function that writes.
 _WRITES: Final = re.compile(r"\b(insert|update|delete|merge)\b")
 NAMES: Final = {id(statement): name for name, statement in EVERYWHERE.items()}
 
 
 class Outcome(NamedTuple):
-    """What a statement returned, and what the merchant's rows are afterwards."""
+    """The rows that a statement returned, and the digest of the merchant's rows after it."""
 
     rows: list[tuple[Any, ...]]
-    names: tuple[str, ...]
-    after: str
+    digest: str
 
 
-# Whether the statement that is examined writes. Requests are examined at the same time, each in a
-# task of its own.
+# Whether the examined statement writes. Concurrent requests are examined in tasks of their own.
 _may_write: Final = contextvars.ContextVar("may_write", default=True)
 
 
 class Examiner:
-    """Looks at statements of one merchant, each a few times while it has an effect."""
+    """Examines each statement of one merchant until it has had an effect ``times`` times."""
 
     def __init__(self, url: str, times: int = 1) -> None:
-        """``url`` leads to the database, for what runs in a transaction that only reads."""
+        """``url`` opens another connection for statements in read-only transactions."""
         self.merchant = ""
-        self.seen: Counter[str] = Counter()  # how often each had an effect
-        self.wrong: list[str] = []
+        self.examined: Counter[str] = Counter()  # statements that returned or changed rows
+        self.problems: list[str] = []
         self._url = url
         self._times = times
         self._twins = 0
-        self._one_by_one = asyncio.Lock()
-        self._kept: dict[asyncio.AbstractEventLoop, asyncpg.Connection] = {}
+        self._connection_lock = asyncio.Lock()
+        self._connections: dict[asyncio.AbstractEventLoop, asyncpg.Connection] = {}
 
     @contextlib.contextmanager
-    def watching(self) -> Iterator[None]:
-        """Examine what runs in the block."""
+    def examining(self) -> Iterator[None]:
+        """Examine the statements that run in the block."""
         with pytest.MonkeyPatch.context() as patch:
             for kind, method in (
                 (Query, "first"),
@@ -126,99 +135,105 @@ class Examiner:
                 (Value, "get"),
                 (Command, "run"),
             ):
-                patch.setattr(kind, method, self._before(getattr(kind, method)))
-            patch.setattr(Query, "each", self._before_each(Query.each))
+                patch.setattr(kind, method, self._wrap(getattr(kind, method)))
+            patch.setattr(Query, "each", self._wrap_generator(Query.each))
             yield
-        for connection in self._kept.values():
+        for connection in self._connections.values():
             connection.terminate()
 
-    def _before(self, run: Any) -> Any:
-        async def examined(statement: Any, tx: Tx, struct: Any = None, /, **named: Any) -> Any:
+    def _wrap(self, run: Any) -> Any:
+        async def run_examined(statement: Any, tx: Tx, struct: Any = None, /, **named: Any) -> Any:
             await self._examine(statement, tx, tuple(statement.values(struct, named)))
             return await run(statement, tx, struct, **named)
 
-        return examined
+        return run_examined
 
-    def _before_each(self, run: Any) -> Any:
-        async def examined(
+    def _wrap_generator(self, run: Any) -> Any:
+        async def run_examined(
             statement: Any, tx: Tx, struct: Any = None, /, **named: Any
         ) -> AsyncIterator[Any]:
             await self._examine(statement, tx, tuple(statement.values(struct, named)))
             async for row in run(statement, tx, struct, **named):
                 yield row
 
-        return examined
+        return run_examined
 
     async def _examine(self, statement: Any, tx: Tx, values: tuple[Any, ...]) -> None:
         name = NAMES.get(id(statement), "")
-        if not self.merchant or not name or self.seen[name] >= self._times:
+        if not self.merchant or not name or self.examined[name] >= self._times:
             return
-        own = _holds(values, self.merchant)
+        has_merchant = _contains(values, self.merchant)
         lock = LOCKS.search(without_comments(statement.sql))
         claims = (
             lock is not None
             and lock.group(4) is not None
             and not name.startswith(("core.", "db.", "http."))
         )
-        if not own and not claims:
+        if not has_merchant and not claims:
             return
         if await tx.fetchval("select current_setting('transaction_read_only')") == "on":
-            async with self._one_by_one:  # requests of several, over one connection
-                apart = await self._apart()
-                await self._hold_against(apart, name, statement.sql, values, own=own)
+            async with self._connection_lock:  # concurrent requests share the connection
+                writable = await self._writable_connection()
+                await self._compare_worlds(
+                    writable, name, statement.sql, values, has_merchant=has_merchant
+                )
         else:
-            await self._hold_against(tx, name, statement.sql, values, own=own)
+            await self._compare_worlds(tx, name, statement.sql, values, has_merchant=has_merchant)
 
-    async def _apart(self) -> asyncpg.Connection:
-        """Return a connection of this event loop that may write, kept for all statements."""
+    async def _writable_connection(self) -> asyncpg.Connection:
+        """Return this event loop's connection that may write."""
         loop = asyncio.get_running_loop()
-        if loop not in self._kept:
-            self._kept[loop] = await asyncpg.connect(self._url)
-        return self._kept[loop]
+        if loop not in self._connections:
+            self._connections[loop] = await asyncpg.connect(self._url)
+        return self._connections[loop]
 
-    async def _hold_against(
-        self, tx: Tx, name: str, sql: str, values: tuple[Any, ...], *, own: bool
+    async def _compare_worlds(
+        self, tx: Tx, name: str, sql: str, values: tuple[Any, ...], *, has_merchant: bool
     ) -> None:
-        """Run a statement in each of the worlds."""
+        """Run a statement alone and beside other rows, and record how the results differ."""
         self._twins += 1
         twin, stranger = f"mer_twin{self._twins}", f"mer_strange{self._twins}"
         _may_write.set(_WRITES.search(without_comments(sql)) is not None)
-        async with _undone(tx):
-            before = await self._digest(tx, self.merchant)
+        async with _rolled_back(tx):
+            digest_before = await self._digest(tx, self.merchant)
             try:
                 async with tx.transaction():
                     alone = await self._run(tx, sql, values)
             except asyncpg.PostgresError:
-                return  # it is refused, which its caller expects
-            if not any(map(any, alone.rows)) and alone.after == before:
+                return  # the caller expects the error
+            if not any(map(any, alone.rows)) and alone.digest == digest_before:
                 return
-        self.seen[name] += 1
-        async with _undone(tx):
+        self.examined[name] += 1
+        async with _rolled_back(tx):
             await tx.execute("select examiner.copy_later($1, $2)", self.merchant, twin)
-            theirs = await self._digest(tx, twin)
+            twin_digest = await self._digest(tx, twin)
             beside = await self._run(tx, sql, values)
-            self._same(name, "beside a twin", alone, beside)
-            self._check(name, "changed a twin", await self._digest(tx, twin) == theirs)
-        if own:
-            await self._as_others(tx, name, sql, values, alone, twin, stranger)
-        if own and _names_something(values) and name not in RANGES:
-            async with _undone(tx):
+            same_rows = _sorted(alone.rows) == _sorted(beside.rows)
+            self._check(name, "beside a twin, other rows", same_rows)
+            self._check(name, "beside a twin, other changes", alone.digest == beside.digest)
+            self._check(name, "changed a twin", await self._digest(tx, twin) == twin_digest)
+        if has_merchant:
+            await self._run_as_others(tx, name, sql, values, alone, twin, stranger)
+        if has_merchant and _contains_an_id(values) and name not in RANGES:
+            async with _rolled_back(tx):
                 await tx.execute("select examiner.copy_things($1)", self.merchant)
-                there = await self._digest(tx, self.merchant, "%~%")
+                copies_digest = await self._digest(tx, self.merchant, "%~%")
                 beside = await self._run(tx, sql, values)
-                self._check(name, "saw other things", _sorted(beside.rows) == _sorted(alone.rows))
-                unchanged = await self._digest(tx, self.merchant, "%~%") == there
-                self._check(name, "changed other things", unchanged)
-        currency = next((c for c in ("USD", "CNY") if _holds(values, c)), None)
-        if own and currency is not None:
-            async with _undone(tx):
-                await tx.execute("select examiner.copy_money($1, $2)", self.merchant, currency)
-                there = await self._digest_money(tx)
+                self._check(name, "read other ids", _sorted(beside.rows) == _sorted(alone.rows))
+                unchanged = await self._digest(tx, self.merchant, "%~%") == copies_digest
+                self._check(name, "changed other ids", unchanged)
+        currency = next((c for c in ("USD", "CNY") if _contains(values, c)), None)
+        if has_merchant and currency is not None:
+            async with _rolled_back(tx):
+                await tx.execute("select examiner.copy_books($1, $2)", self.merchant, currency)
+                copies_digest = await self._digest_books(tx)
                 beside = await self._run(tx, sql, values)
-                self._check(name, "saw other money", _sorted(beside.rows) == _sorted(alone.rows))
-                self._check(name, "changed other money", await self._digest_money(tx) == there)
+                same_rows = _sorted(beside.rows) == _sorted(alone.rows)
+                self._check(name, "read another currency", same_rows)
+                unchanged = await self._digest_books(tx) == copies_digest
+                self._check(name, "changed another currency", unchanged)
 
-    async def _as_others(
+    async def _run_as_others(
         self,
         tx: Tx,
         name: str,
@@ -228,70 +243,64 @@ class Examiner:
         twin: str,
         stranger: str,
     ) -> None:
-        async with _undone(tx):
+        """Run a statement as the twin and as the stranger."""
+        async with _rolled_back(tx):
             await tx.execute("select examiner.copy_now($1, $2)", self.merchant, twin)
-            mine = await self._digest(tx, self.merchant)
+            digest_before = await self._digest(tx, self.merchant)
             try:
                 async with tx.transaction():
-                    theirs = await self._run(tx, sql, _renamed(values, self.merchant, twin))
+                    twin_outcome = await self._run(tx, sql, _replaced(values, self.merchant, twin))
             except asyncpg.UniqueViolationError:
-                theirs = None  # a new id that the directory has given to one merchant
-            if theirs is not None and name not in FROM_ELSEWHERE:
-                rows = [_renamed(row, twin, self.merchant) for row in theirs.rows]
+                twin_outcome = None  # a new id, which is unique over all merchants
+            if twin_outcome is not None and name not in ROWS_WITHOUT_COPIES:
+                rows = [_replaced(row, twin, self.merchant) for row in twin_outcome.rows]
                 self._check(name, "as the twin", _sorted(rows) == _sorted(alone.rows))
-            self._check(
-                name, "as the twin, changed it", await self._digest(tx, self.merchant) == mine
-            )
-        async with _undone(tx):
+            unchanged = await self._digest(tx, self.merchant) == digest_before
+            self._check(name, "as the twin, changed the merchant", unchanged)
+        async with _rolled_back(tx):
             await tx.execute("select examiner.copy_merchant($1, $2)", self.merchant, stranger)
-            mine = await self._digest(tx, self.merchant)
+            digest_before = await self._digest(tx, self.merchant)
             try:
                 async with tx.transaction():
-                    others_values = _renamed(values, self.merchant, stranger)
-                    outcome = await self._run(tx, sql, others_values, stranger)
+                    stranger_values = _replaced(values, self.merchant, stranger)
+                    outcome = await self._run(tx, sql, stranger_values)
             except asyncpg.PostgresError:
-                return  # there is nothing to refer to
+                return  # the stranger lacks the rows to which a new one refers
             if without_comments(sql).startswith(("select", "with recursive")):
                 leaked = [
                     cell for row in outcome.rows for cell in row if cell and cell not in values
                 ]
-                self._check(name, f"told a stranger {leaked}", not leaked or name in ABOUT_MERCHANT)
-            unchanged = await self._digest(tx, self.merchant) == mine
-            self._check(name, "changed it for a stranger", unchanged)
+                is_safe = not leaked or name in ABOUT_MERCHANT
+                self._check(name, f"returned {leaked} to a stranger", is_safe)
+            unchanged = await self._digest(tx, self.merchant) == digest_before
+            self._check(name, "as a stranger, changed the merchant", unchanged)
 
-    def _same(self, name: str, where: str, first: Outcome, second: Outcome) -> None:
-        self._check(name, f"{where}, other rows", _sorted(first.rows) == _sorted(second.rows))
-        self._check(name, f"{where}, other changes", first.after == second.after)
-
-    def _check(self, name: str, what: str, holds: bool) -> None:
+    def _check(self, name: str, problem: str, holds: bool) -> None:
         if not holds:
-            self.wrong.append(f"{name}: {what}")
+            self.problems.append(f"{name}: {problem}")
 
-    async def _run(
-        self, tx: Tx, sql: str, values: tuple[Any, ...], whose: str | None = None
-    ) -> Outcome:
+    async def _run(self, tx: Tx, sql: str, values: tuple[Any, ...]) -> Outcome:
         rows = await tx.fetch(sql, *values)
-        names = tuple(rows[0].keys()) if rows else ()
-        after = await self._digest(tx, whose or self.merchant)
-        return Outcome([tuple(row) for row in rows], names, after)
+        digest = await self._digest(tx, self.merchant)
+        return Outcome([tuple(row) for row in rows], digest)
 
-    async def _digest(self, tx: Tx, merchant_id: str, which: str = "%") -> str:
-        """Return what changes when any row of a merchant does; nothing if no row can change."""
+    async def _digest(self, tx: Tx, merchant_id: str, pattern: str = "%") -> str:
+        """Digest a merchant's rows like ``pattern``; "" if the statement cannot change any."""
         if not _may_write.get():
             return ""
-        digest: str = await tx.fetchval("select examiner.digest($1, $2)", merchant_id, which)
+        digest: str = await tx.fetchval("select examiner.digest($1, $2)", merchant_id, pattern)
         return digest
 
-    async def _digest_money(self, tx: Tx) -> str:
+    async def _digest_books(self, tx: Tx) -> str:
         if not _may_write.get():
             return ""
-        digest: str = await tx.fetchval("select examiner.digest_money()")
+        digest: str = await tx.fetchval("select examiner.digest_books()")
         return digest
 
 
-# They show rows that no twin can have.
-FROM_ELSEWHERE: Final = frozenset({"merchants.queries.KEYS", "merchants.queries.RENAME_KEY"})
-# They tell of the merchant itself, not of what it has.
+# They read tables of which a twin has no copy.
+ROWS_WITHOUT_COPIES: Final = frozenset({"merchants.queries.KEYS", "merchants.queries.RENAME_KEY"})
+# They return the merchant's own row, which the stranger has too.
 ABOUT_MERCHANT: Final = frozenset({
     "merchants.queries.BY_ID", "merchants.queries.LOCKED", "merchants.queries.EXISTS",
     "merchants.queries.LOCK_FOR_UPDATE", "merchants.queries.FIND_SHARED",
@@ -301,8 +310,8 @@ ABOUT_MERCHANT: Final = frozenset({
 
 
 @contextlib.asynccontextmanager
-async def _undone(tx: Tx) -> AsyncIterator[None]:
-    """Take back whatever the block does."""
+async def _rolled_back(tx: Tx) -> AsyncIterator[None]:
+    """Roll back the block's changes."""
     transaction = tx.transaction()
     await transaction.start()
     try:
@@ -311,8 +320,9 @@ async def _undone(tx: Tx) -> AsyncIterator[None]:
         await transaction.rollback()
 
 
-# What is asked hundreds of times are functions of the database, which keep their plans. Triggers
-# look away while rows are copied: another `session_replication_role` would forget all plans.
+# Copies and digests run hundreds of times: as functions of the database they are planned once.
+# Triggers do nothing while `examiner.copying` is set; a change of `session_replication_role`
+# would discard all plans.
 _FUNCTION: Final = """
     create function examiner.{name}({takes}) returns {gives} language plpgsql
     set plan_cache_mode = force_generic_plan set examiner.copying = 'yes' as $$
@@ -334,8 +344,8 @@ _REFERRING: Final = """
 """
 
 
-async def make_ready(url: str) -> None:
-    """Give a database the examiner's functions, and let it take copies whatever they refer to."""
+async def prepare_database(url: str) -> None:
+    """Create the examiner's functions, and disable what would refuse copies."""
     connection = await asyncpg.connect(url)
     try:
         tables = await _tables(connection)
@@ -346,10 +356,10 @@ async def make_ready(url: str) -> None:
             ("copy_merchant", "text, text", "void", _copies(
                 {"merchants": tables["merchants"]}, later=False
             )),
-            ("copy_things", "text", "void", _copies_of_things(tables)),
-            ("copy_money", "text, text", "void", _copies_of_money(tables)),
+            ("copy_things", "text", "void", _copies_under_other_ids(tables)),
+            ("copy_books", "text, text", "void", _copies_of_books(tables)),
             ("digest", "text, text", "text", _digests(tables)),
-            ("digest_money", "", "text", _digests_of_money()),
+            ("digest_books", "", "text", _digests_of_books()),
         ):  # fmt: skip
             await connection.execute(
                 _FUNCTION.format(name=name, takes=takes, gives=gives, body=body)
@@ -359,31 +369,31 @@ async def make_ready(url: str) -> None:
             await connection.execute(f"{trigger['drop']}; {trigger['create']}")
         for row in await connection.fetch(_REFERRING):
             await connection.execute(row[0])
-        # Each statement runs half a dozen times, and is planned once.
+        # Each statement runs about six times: plan it once.
         name = await connection.fetchval("select current_database()")
         await connection.execute(f"alter database {name} set plan_cache_mode = force_generic_plan")
     finally:
         await connection.close()
 
 
-def _copying(table: str, columns: list[str], cells: list[str], which: str) -> str:
+def _copy_rows(table: str, columns: list[str], cells: list[str], condition: str) -> str:
     return (
         f"insert into public.{table} ({', '.join(columns)})"
-        f" select {', '.join(cells)} from public.{table} where {which};\n"
+        f" select {', '.join(cells)} from public.{table} where {condition};\n"
     )
 
 
 def _copies(tables: dict[str, list[str]], *, later: bool) -> str:
-    """Give a twin, $2, a copy of every row of a merchant, $1, as it is."""
+    """Copy all rows of a merchant, $1, to a twin, $2."""
     return "".join(
-        _copying(
+        _copy_rows(
             table,
             columns,
             [
                 "$2"
                 if column == _key(table)
-                else f"{column} + {FAR}"
-                if later and column in DUE
+                else f"{column} + {DELAY_MS}"
+                if later and column in DUE_COLUMNS
                 else column
                 for column in columns
             ],
@@ -393,16 +403,16 @@ def _copies(tables: dict[str, list[str]], *, later: bool) -> str:
     )
 
 
-def _copies_of_things(tables: dict[str, list[str]]) -> str:
-    """Give a merchant, $1, a copy of everything that it has, under other ids."""
+def _copies_under_other_ids(tables: dict[str, list[str]]) -> str:
+    """Copy all rows of a merchant, $1, to itself under other ids."""
     statements = []
     for table, columns in tables.items():
-        named = [c for c in columns if (c == "id" or c.endswith("_id") or c in UNIQUE)]
-        if table in ONE_OF_EACH or named == ["merchant_id"]:
+        keys = [c for c in columns if (c == "id" or c.endswith("_id") or c in UNIQUE)]
+        if table in SINGLE_ROW_TABLES or keys == ["merchant_id"]:
             continue
         cells = [
             f"{column} || '{'|' if column == 'out_trade_no' else '~'}'"
-            if column in named and column != "merchant_id"
+            if column in keys and column != "merchant_id"
             else f"sha256({column})"
             if (table, column) == ("epay_refunds", "request")
             else "number + 1000000"
@@ -410,38 +420,39 @@ def _copies_of_things(tables: dict[str, list[str]]) -> str:
             else column
             for column in columns
         ]
-        statements.append(_copying(table, columns, cells, "merchant_id = $1"))
+        statements.append(_copy_rows(table, columns, cells, "merchant_id = $1"))
     return "".join(statements)
 
 
-def _copies_of_money(tables: dict[str, list[str]]) -> str:
-    """Copy a merchant's books, $1, of a currency, $2, to one that it has nothing in."""
+def _copies_of_books(tables: dict[str, list[str]]) -> str:
+    """Copy the books of a merchant, $1, in a currency, $2, to ``OTHER_CURRENCY``."""
     return "".join(
-        _copying(
+        _copy_rows(
             table,
             tables[table],
             [
-                f"'{OTHER_MONEY}'"
+                f"'{OTHER_CURRENCY}'"
                 if column == "currency"
                 else f"{column} || '~'"
-                if column in named
+                if column in keys
                 else column
                 for column in tables[table]
             ],
             "merchant_id = $1 and currency = $2",
         )
-        for table, named in BOOKS.items()
+        for table, keys in BOOKS.items()
     )
 
 
-def _digested(parts: list[str]) -> str:
-    lines = " union all ".join(parts)
+def _digest_of(selects: list[str]) -> str:
+    """Return the body of a function that digests rows of several tables."""
+    lines = " union all ".join(selects)
     return f"return (select md5(coalesce(string_agg(l, ' ' order by l), '')) from ({lines}) r);"
 
 
 def _digests(tables: dict[str, list[str]]) -> str:
-    """Digest the rows of a merchant, $1, that are like a pattern, $2."""
-    return _digested(
+    """Digest the rows of a merchant, $1, whose text is like a pattern, $2."""
+    return _digest_of(
         [
             f"select '{table}' || md5(t::text) as l from public.{table} t"
             f" where {_key(table)} = $1 and t::text like $2"
@@ -450,17 +461,17 @@ def _digests(tables: dict[str, list[str]]) -> str:
     )
 
 
-def _digests_of_money() -> str:
-    return _digested(
+def _digests_of_books() -> str:
+    return _digest_of(
         [
-            f"select md5(t::text) as l from public.{table} t where currency = '{OTHER_MONEY}'"
+            f"select md5(t::text) as l from public.{table} t where currency = '{OTHER_CURRENCY}'"
             for table in BOOKS
         ]
     )
 
 
 async def _tables(connection: asyncpg.Connection) -> dict[str, list[str]]:
-    """Return the tables that hold rows of merchants, and their columns."""
+    """Return the tables with rows of merchants, and their columns."""
     rows = await connection.fetch(
         """
         select c.table_name, array_agg(c.column_name::text order by c.ordinal_position) as columns
@@ -470,27 +481,31 @@ async def _tables(connection: asyncpg.Connection) -> dict[str, list[str]]:
         order by 1
         """
     )
-    return {row["table_name"]: row["columns"] for row in rows if row["table_name"] not in LEFT_OUT}
+    return {
+        row["table_name"]: row["columns"]
+        for row in rows
+        if row["table_name"] not in EXCLUDED_TABLES
+    }
 
 
 def _key(table: str) -> str:
     return "id" if table == "merchants" else "merchant_id"
 
 
-def _holds(values: tuple[Any, ...], what: str) -> bool:
-    return any(what == value or (isinstance(value, list) and what in value) for value in values)
+def _contains(values: tuple[Any, ...], text: str) -> bool:
+    return any(text == value or (isinstance(value, list) and text in value) for value in values)
 
 
-def _names_something(values: tuple[Any, ...]) -> bool:
-    several = (one for value in values for one in (value if isinstance(value, list) else [value]))
-    return any(isinstance(one, str) and AN_ID.fullmatch(one) is not None for one in several)
+def _contains_an_id(values: tuple[Any, ...]) -> bool:
+    items = (item for value in values for item in (value if isinstance(value, list) else [value]))
+    return any(isinstance(item, str) and ID_PATTERN.fullmatch(item) is not None for item in items)
 
 
-def _renamed(values: tuple[Any, ...], old: str, new: str) -> tuple[Any, ...]:
+def _replaced(values: tuple[Any, ...], old: str, new: str) -> tuple[Any, ...]:
     return tuple(
         new
         if value == old
-        else [new if one == old else one for one in value]
+        else [new if item == old else item for item in value]
         if isinstance(value, list)
         else value
         for value in values
@@ -503,7 +518,7 @@ def _sorted(rows: list[tuple[Any, ...]]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def inbox() -> Iterator[Inbox]:
-    """A notify_url that says success."""
+    """A server for notifications that responds "success"."""
     new_inbox = Inbox()
     yield new_inbox
     new_inbox.close()
@@ -517,17 +532,17 @@ def examined(
     tmp_path_factory: pytest.TempPathFactory,
     through: Callable[[str], str],
 ) -> Iterator[tuple[ApiServer, Examiner]]:
-    """A server, and who looks at its statements."""
+    """A server, and the examiner of its statements."""
     with clone(postgres_url, template) as url:
-        with ThreadPoolExecutor(1) as apart:  # a test may have left a running loop in this thread
-            apart.submit(asyncio.run, make_ready(url)).result()
+        with ThreadPoolExecutor(1) as thread:  # an earlier test may still run a loop in this one
+            thread.submit(asyncio.run, prepare_database(url)).result()
         settings = Settings(
             database_url=through(url),
             data_dir=tmp_path_factory.mktemp("twins"),
             limit_ip_per_minute=0,
             limit_checkouts_per_minute=0,
             limit_payments_per_minute=0,
-            db_pool_size=1,  # one at a time, so that nobody else changes what is compared
+            db_pool_size=1,  # so that no other transaction changes the compared rows
             outgoing_http=True,
             outgoing_allow=(ip_network("127.0.0.0/8"),),
             sandbox_url=bank_url,

@@ -1,4 +1,4 @@
-"""Batches: who waits together goes together, each gets its own answer, and nobody is left."""
+"""The batcher: concurrent callers share batches, and each receives its own result."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,117 +9,117 @@ from opentill.db.batcher import MIN_BATCH, PAUSE_S, PAUSES, Batcher
 
 
 class Work:
-    """Batches that were begun, each of which ends when it is told to."""
+    """Records the batches that have started; each ends when ``gate`` is released."""
 
     def __init__(self) -> None:
-        self.begun: list[list[int]] = []
-        self.at_once = 0
-        self.most = 0
+        self.batches: list[list[int]] = []
+        self.running = 0
+        self.most_running = 0
         self.gate = asyncio.Semaphore(0)
 
     async def run(self, batch: Sequence[int]) -> list[int]:
-        self.begun.append(list(batch))
-        self.at_once += 1
-        self.most = max(self.most, self.at_once)
+        self.batches.append(list(batch))
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
         await self.gate.acquire()
-        self.at_once -= 1
+        self.running -= 1
         if any(item < 0 for item in batch):
-            msg = f"spoiled: {batch}"
+            msg = f"failed: {batch}"
             raise ValueError(msg)
         return [item * 10 for item in batch]
 
 
 async def _settle() -> None:
-    """Long enough for what can go on to have gone on."""
+    """Wait until every task that can continue has done so."""
     await asyncio.sleep(PAUSE_S * PAUSES * 2)
     for _ in range(10):
         await asyncio.sleep(0)
 
 
-async def test_concurrent_batches_share_what_waits() -> None:
+async def test_concurrent_batches_share_the_waiting_items() -> None:
     work = Work()
-    run_all = Batcher(work.run, most=100, at_once=2)
-    callers = [asyncio.create_task(run_all.do(item)) for item in range(32)]
+    batcher = Batcher(work.run, most=100, at_once=2)
+    callers = [asyncio.create_task(batcher.do(item)) for item in range(32)]
     await _settle()
-    assert work.begun == [list(range(16)), list(range(16, 32))]
+    assert work.batches == [list(range(16)), list(range(16, 32))]
     work.gate.release()
     await _settle()
-    more = [asyncio.create_task(run_all.do(item)) for item in range(32, 40)]
+    later_callers = [asyncio.create_task(batcher.do(item)) for item in range(32, 40)]
     await _settle()
-    assert work.begun[2:] == [list(range(32, 40))]  # what there is, though its share is more
-    assert len(work.begun[2]) == MIN_BATCH
+    assert work.batches[2:] == [list(range(32, 40))]  # all that wait are fewer than its share
+    assert len(work.batches[2]) == MIN_BATCH
     for _ in range(2):
         work.gate.release()
-    assert await asyncio.gather(*callers, *more) == [item * 10 for item in range(40)]
+    assert await asyncio.gather(*callers, *later_callers) == [item * 10 for item in range(40)]
 
 
-async def test_who_comes_alone_goes_at_once_and_few_wait_for_each_other() -> None:
+async def test_a_single_item_runs_at_once_and_a_few_wait_for_the_running_batch() -> None:
     work = Work()
-    run_all = Batcher(work.run, most=100, at_once=2)
-    first = asyncio.create_task(run_all.do(1))
+    batcher = Batcher(work.run, most=100, at_once=2)
+    first = asyncio.create_task(batcher.do(1))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert work.begun == [[1]]  # without any pause
-    others = [asyncio.create_task(run_all.do(item)) for item in range(2, MIN_BATCH + 1)]
+    assert work.batches == [[1]]  # without any pause
+    others = [asyncio.create_task(batcher.do(item)) for item in range(2, MIN_BATCH + 1)]
     await _settle()
-    assert work.begun == [[1]]  # not worth another batch
+    assert work.batches == [[1]]  # too few for a second batch
     work.gate.release()
     await _settle()
-    assert work.begun == [[1], list(range(2, MIN_BATCH + 1))]
+    assert work.batches == [[1], list(range(2, MIN_BATCH + 1))]
     work.gate.release()
     assert await asyncio.gather(first, *others) == [n * 10 for n in range(1, MIN_BATCH + 1)]
 
 
-async def test_one_task_leaves_few_to_the_other_which_leaves_none() -> None:
+async def test_the_last_items_wait_for_the_batch_that_still_runs() -> None:
     work = Work()
-    run_all = Batcher(work.run, most=8, at_once=2)
-    callers = [asyncio.create_task(run_all.do(item)) for item in range(19)]
+    batcher = Batcher(work.run, most=8, at_once=2)
+    callers = [asyncio.create_task(batcher.do(item)) for item in range(19)]
     await _settle()
-    assert [len(batch) for batch in work.begun] == [8, 8]
+    assert [len(batch) for batch in work.batches] == [8, 8]
     work.gate.release()
     await _settle()
-    assert len(work.begun) == 2  # three are not worth it while the other is on its way
+    assert len(work.batches) == 2  # three are too few while the other batch runs
     work.gate.release()
     await _settle()
-    assert work.begun[2] == [16, 17, 18]
+    assert work.batches[2] == [16, 17, 18]
     work.gate.release()
     assert await asyncio.gather(*callers) == [item * 10 for item in range(19)]
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3])
-async def test_no_batch_is_larger_no_more_run_at_once_and_all_are_answered(at_once: int) -> None:
+async def test_batches_stay_within_size_and_concurrency_and_miss_no_item(at_once: int) -> None:
     work = Work()
-    run_all = Batcher(work.run, most=9, at_once=at_once)
-    callers = [asyncio.create_task(run_all.do(item)) for item in range(100)]
+    batcher = Batcher(work.run, most=9, at_once=at_once)
+    callers = [asyncio.create_task(batcher.do(item)) for item in range(100)]
     while not all(caller.done() for caller in callers):
         await _settle()
         work.gate.release()
     assert await asyncio.gather(*callers) == [item * 10 for item in range(100)]
-    assert work.most == at_once
-    assert max(map(len, work.begun)) == 9
-    assert sorted(item for batch in work.begun for item in batch) == list(range(100))
+    assert work.most_running == at_once
+    assert max(map(len, work.batches)) == 9
+    assert sorted(item for batch in work.batches for item in batch) == list(range(100))
 
 
-async def test_what_spoils_a_batch_is_told_to_all_of_it_and_the_next_goes_on() -> None:
+async def test_all_callers_of_a_batch_receive_its_error_and_the_next_batch_runs() -> None:
     work = Work()
-    run_all = Batcher(work.run, most=2, at_once=1)
-    callers = [asyncio.create_task(run_all.do(item)) for item in (1, -2, 3, 4)]
+    batcher = Batcher(work.run, most=2, at_once=1)
+    callers = [asyncio.create_task(batcher.do(item)) for item in (1, -2, 3, 4)]
     for _ in range(2):
         await _settle()
         work.gate.release()
     results = await asyncio.gather(*callers, return_exceptions=True)
-    assert [str(result) for result in results] == ["spoiled: [1, -2]"] * 2 + ["30", "40"]
+    assert [str(result) for result in results] == ["failed: [1, -2]"] * 2 + ["30", "40"]
     work.gate.release()
-    assert await run_all.do(5) == 50
+    assert await batcher.do(5) == 50
 
 
-async def test_a_caller_that_goes_away_takes_nothing_with_it() -> None:
+async def test_a_cancelled_caller_does_not_affect_the_other_callers() -> None:
     work = Work()
-    run_all = Batcher(work.run, most=10, at_once=1)
-    first, gone, third = (asyncio.create_task(run_all.do(item)) for item in (1, 2, 3))
+    batcher = Batcher(work.run, most=10, at_once=1)
+    first, second, third = (asyncio.create_task(batcher.do(item)) for item in (1, 2, 3))
     await _settle()
-    gone.cancel()
+    second.cancel()
     work.gate.release()
     assert await asyncio.gather(first, third) == [10, 30]
     work.gate.release()
-    assert await run_all.do(4) == 40
+    assert await batcher.do(4) == 40

@@ -1,4 +1,4 @@
-"""Business time: everybody follows it, and only where no real money can be."""
+"""Business time: processes follow its advances, but only without gateways of real money."""
 
 import asyncio
 import time
@@ -17,41 +17,41 @@ from support import pooler
 DAY = 86_400_000
 
 
-async def _ahead(db: Db, by_ms: int) -> bool:
+async def _advance(db: Db, by_ms: int) -> bool:
     async with db.transaction() as tx:
         return await clock.advance(tx, by_ms)
 
 
-def _near(moment: int, ahead_ms: int) -> bool:
-    return abs(moment - now_ms() - ahead_ms) < 5000
+def _is_ahead(time_ms: int, by_ms: int) -> bool:
+    return abs(time_ms - now_ms() - by_ms) < 5000
 
 
-async def test_a_running_process_follows_within_a_second(db: Db) -> None:
+async def test_a_running_process_follows_an_advance_within_a_second(db: Db) -> None:
     first, second = Clock(db, ("sandbox",)), Clock(db, ("sandbox",))
     async with first.polling(), second.polling():
-        assert _near(first.now(), 0)
-        await _ahead(db, 8 * DAY)
+        assert _is_ahead(first.now(), 0)
+        await _advance(db, 8 * DAY)
         begin = time.monotonic()
-        while not (_near(first.now(), 8 * DAY) and _near(second.now(), 8 * DAY)):
+        while not (_is_ahead(first.now(), 8 * DAY) and _is_ahead(second.now(), 8 * DAY)):
             assert time.monotonic() - begin < 100 * clock.POLL_S  # the machine may be busy
             await asyncio.sleep(0.05)
 
 
-async def test_the_first_time_is_right_at_once(db: Db) -> None:
-    await _ahead(db, DAY)
-    followed = Clock(db, ("sandbox",))
-    async with followed.polling():
-        assert _near(followed.now(), DAY)
+async def test_a_new_clock_starts_with_business_time(db: Db) -> None:
+    await _advance(db, DAY)
+    business_clock = Clock(db, ("sandbox",))
+    async with business_clock.polling():
+        assert _is_ahead(business_clock.now(), DAY)
 
 
 async def test_the_worker_inside_a_server_begins_with_business_time(
     db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await _ahead(db, DAY)
-    seen: list[bool] = []
+    await _advance(db, DAY)
+    started_ahead: list[bool] = []
 
     async def work(app: App, _stop: asyncio.Event) -> None:
-        seen.append(_near(app.clock(), DAY))
+        started_ahead.append(_is_ahead(app.clock(), DAY))
 
     monkeypatch.setattr(worker, "work", work)
     settings = Settings(
@@ -64,37 +64,37 @@ async def test_the_worker_inside_a_server_begins_with_business_time(
     server = create_app(settings, run_worker=True)
     async with server.router.lifespan_context(server):
         pass
-    assert seen == [True]
+    assert started_ahead == [True]
 
 
 @pytest.mark.parametrize("gateways", [("stripe",), ("sandbox", "stripe"), ("manual",), ()])
-async def test_another_gateway_means_real_time(db: Db, gateways: tuple[str, ...]) -> None:
-    await _ahead(db, DAY)
-    followed = Clock(db, gateways)
-    async with followed.polling(), db.connection() as tx:
-        assert _near(followed.now(), 0)
-        assert _near(await clock.business_now(tx, gateways), 0)
-        assert _near(await clock.business_now(tx, ("sandbox",)), DAY)
+async def test_any_other_gateway_means_real_time(db: Db, gateways: tuple[str, ...]) -> None:
+    await _advance(db, DAY)
+    business_clock = Clock(db, gateways)
+    async with business_clock.polling(), db.connection() as tx:
+        assert _is_ahead(business_clock.now(), 0)
+        assert _is_ahead(await clock.business_now(tx, gateways), 0)
+        assert _is_ahead(await clock.business_now(tx, ("sandbox",)), DAY)
 
 
-async def test_time_goes_on_while_the_database_is_away(
+async def test_business_time_continues_while_the_database_is_unavailable(
     db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clock, "POLL_S", 0.05)
-    await _ahead(db, DAY)
-    own = await Db.connect(database_url, 2, acquire_timeout_s=2)
-    followed = Clock(own, ("sandbox",))
+    await _advance(db, DAY)
+    own_db = await Db.connect(database_url, 2, acquire_timeout_s=2)
+    business_clock = Clock(own_db, ("sandbox",))
     try:
-        async with followed.polling():
-            own._pool.terminate()
-            before = followed.now()
+        async with business_clock.polling():
+            own_db._pool.terminate()
+            before = business_clock.now()
             await asyncio.sleep(0.3)
-            assert followed.now() > before
-            assert _near(followed.now(), DAY)
+            assert business_clock.now() > before
+            assert _is_ahead(business_clock.now(), DAY)
     finally:
-        await own.close()
+        await own_db.close()
 
 
-async def test_it_cannot_run_away(db: Db) -> None:
-    assert await _ahead(db, clock.FURTHEST_MS)
-    assert not await _ahead(db, 1)
+async def test_business_time_cannot_pass_its_limit(db: Db) -> None:
+    assert await _advance(db, clock.FURTHEST_MS)
+    assert not await _advance(db, 1)

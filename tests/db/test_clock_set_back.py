@@ -1,4 +1,4 @@
-"""The clock has gone back: what waits for later is tried at once, and nothing else is touched."""
+"""After the clock was set back, rows that are due in the future become due at once."""
 
 from collections.abc import AsyncIterator
 
@@ -11,8 +11,8 @@ from support import world
 from support.statements import EVERYWHERE
 from support.transactions import rolled_back
 
-# What is woken, and when it is due.
-PLACES = {
+# Statement: the table that it changes, and the column that says when a row is due.
+DUE_COLUMNS = {
     "orders.payments.queries.MAKE_DUE": ("payment_attempts", "check_at"),
     "refunds.queries.MAKE_DUE": ("refunds", "try_at"),
     "refunds.queries.MAKE_CASES_DUE": ("refund_cases", "try_at"),
@@ -25,22 +25,21 @@ PLACES = {
 
 @pytest.fixture
 async def tx(rollback_database_url: str) -> AsyncIterator[Tx]:
-    """Lend a transaction that is rolled back; its rows need not be books that add up."""
+    """A transaction that is rolled back without a check of the books."""
     async with rolled_back(rollback_database_url) as connection:
         yield connection
 
 
-def test_all_that_wakes_is_looked_at() -> None:
-    assert {name for name in EVERYWHERE if ".MAKE_" in name} == set(PLACES)
+def test_every_statement_that_makes_rows_due_is_tested() -> None:
+    assert {name for name in EVERYWHERE if ".MAKE_" in name} == set(DUE_COLUMNS)
 
 
-@pytest.mark.parametrize(("name", "place"), PLACES.items(), ids=str)
-async def test_what_waits_for_later_is_due_and_what_is_due_stays(
-    tx: Tx, name: str, place: tuple[str, str]
+@pytest.mark.parametrize(("name", "table", "due"), [(n, *row) for n, row in DUE_COLUMNS.items()])
+async def test_rows_due_in_the_future_become_due_and_others_stay(
+    tx: Tx, name: str, table: str, due: str
 ) -> None:
-    table, due = place
     await fill(tx)
-    if table == "mails":  # what is being sent is left to its lease
+    if table == "mails":  # the lease of a mail that is being sent stays
         await tx.execute("delete from mails where status <> 'WAITING'")
     statement = EVERYWHERE[name]
     assert isinstance(statement, Command)
@@ -53,8 +52,8 @@ async def test_what_waits_for_later_is_due_and_what_is_due_stays(
     ):
         await tx.execute(f"update {table} set {due} = $1 where {due} is not null", before)
         idle = await tx.fetch(f"select {key} from {table} where {due} is null order by 1")
-        woken = await statement.run(tx, now=world.NOW)
-        assert (woken > 0) == (before > world.NOW)
+        count = await statement.run(tx, now=world.NOW)
+        assert (count > 0) == (before > world.NOW)
         assert await tx.fetchval(
             f"select array_agg(distinct {due}) from {table} where {due} is not null"
         ) == [after]

@@ -1,4 +1,4 @@
-"""Connections on loan, those who wait for one, and rows as structs."""
+"""Connections lent by the pool, callers that wait for one, and rows as structs."""
 
 import asyncio
 import time
@@ -32,32 +32,32 @@ async def pool(postgres_url: str) -> AsyncIterator[Pool]:
     pool.terminate()
 
 
-async def test_a_statement_that_hangs_ends_with_its_loan(db: Db) -> None:
+async def test_a_statement_that_hangs_ends_with_the_time_of_its_loan(db: Db) -> None:
     started = time.monotonic()
     with pytest.raises(Unavailable):
         async with db.connection(0.2) as tx:
             await tx.fetchval("select pg_sleep(60)")
     assert time.monotonic() - started < 55
-    async with db.connection(30) as tx:  # the one place is free for a new connection
-        # The server does not know that nobody waits for it, and would keep its locks for a minute.
-        ended = "select pg_terminate_backend(pid) from pg_stat_activity where query = $1"
-        assert await tx.fetchval(ended, "select pg_sleep(60)")
+    async with db.connection(30) as tx:  # the pool opens another connection
+        # PostgreSQL does not notice that its client is gone, and would hold locks for a minute.
+        terminate = "select pg_terminate_backend(pid) from pg_stat_activity where query = $1"
+        assert await tx.fetchval(terminate, "select pg_sleep(60)")
 
 
-async def test_waiting_for_a_connection_counts_as_a_part_of_the_loan(db: Db) -> None:
+async def test_waiting_for_a_connection_counts_towards_the_time_of_the_loan(db: Db) -> None:
     async with db.connection():
         started = time.monotonic()
         with pytest.raises(Unavailable):
             async with db.connection(0.2):
                 pass
-        assert time.monotonic() - started < 9  # and not as long as others may wait
+        assert time.monotonic() - started < 9  # less than acquire_timeout_s
     async with db.connection(30) as tx:
         assert await tx.fetchval("select 1") == 1
 
 
-async def test_a_loan_that_ends_in_time_harms_nobody_after_it(db: Db) -> None:
+async def test_the_timeout_of_a_loan_ends_with_the_loan(db: Db) -> None:
     async with db.connection(30):
-        pass  # the connection is there
+        pass  # open the connection
     async with db.connection(0.6) as tx:
         first = tx
     async with db.connection() as tx:
@@ -66,49 +66,49 @@ async def test_a_loan_that_ends_in_time_harms_nobody_after_it(db: Db) -> None:
         assert await tx.fetchval("select 1") == 1
 
 
-async def test_a_loan_that_lasts_too_long_is_over_for_the_next_statement(db: Db) -> None:
+async def test_no_statement_runs_after_the_time_of_a_loan(db: Db) -> None:
     with pytest.raises(Unavailable):
         async with db.connection(0.05) as tx:
             await asyncio.sleep(0.3)
             await tx.fetchval("select 1")
 
 
-async def test_who_waits_in_vain_leaves_the_line(pool: Pool) -> None:
+async def test_a_caller_whose_wait_timed_out_leaves_the_queue(pool: Pool) -> None:
     lent = await pool.take(10)
     with pytest.raises(TimeoutError):
         await pool.take(0.05)
-    behind = asyncio.create_task(pool.take(30))
+    next_caller = asyncio.create_task(pool.take(30))
     await asyncio.sleep(0)
     pool.give_back(lent)
-    assert await behind is lent
+    assert await next_caller is lent
 
 
-async def test_a_connection_handed_to_one_who_is_cancelled_goes_to_the_next(pool: Pool) -> None:
+async def test_a_connection_for_a_cancelled_caller_goes_to_the_next_one(pool: Pool) -> None:
     lent = await pool.take(10)
     first, second = (asyncio.create_task(pool.take(30)) for _ in range(2))
     await asyncio.sleep(0)
-    pool.give_back(lent)  # to the first, who is cancelled before it can go on
+    pool.give_back(lent)  # to the first, which is cancelled before it runs again
     first.cancel()
     assert await second is lent
     with pytest.raises(asyncio.CancelledError):
         await first
 
 
-async def test_opening_a_connection_takes_no_longer_than_was_given() -> None:
-    async def never() -> asyncpg.Connection:
+async def test_opening_a_connection_is_limited_by_the_callers_timeout() -> None:
+    async def hang() -> asyncpg.Connection:
         await asyncio.sleep(60)
         raise AssertionError
 
     with pytest.raises(TimeoutError):
-        await Pool(never, 1).take(0.05)
+        await Pool(hang, 1).take(0.05)
 
 
-class _Placed(msgspec.Struct, frozen=True):
+class _Positional(msgspec.Struct, frozen=True):
     a: int
     b: str | None
 
 
-class _Named(msgspec.Struct, frozen=True, kw_only=True):
+class _KeywordOnly(msgspec.Struct, frozen=True, kw_only=True):
     a: int
     b: str | None
 
@@ -120,11 +120,12 @@ class _Single(msgspec.Struct, frozen=True):
 @pytest.mark.parametrize(
     ("struct", "sql", "expected"),
     [
-        (_Placed, "select 1 as a, 'x' as b", _Placed(1, "x")),
-        (_Placed, "select 'x' as b, 1 as a", _Placed(1, "x")),  # in whatever order
-        (_Placed, "select null as b, 2 as later, 1 as a", _Placed(1, None)),  # of the next version
-        (_Named, "select 'x' as b, 1 as a", _Named(a=1, b="x")),
-        (_Named, "select 'x' as b, 2 as later, 1 as a", _Named(a=1, b="x")),
+        (_Positional, "select 1 as a, 'x' as b", _Positional(1, "x")),
+        (_Positional, "select 'x' as b, 1 as a", _Positional(1, "x")),  # in another order
+        # with a column of the next version
+        (_Positional, "select null as b, 2 as later, 1 as a", _Positional(1, None)),
+        (_KeywordOnly, "select 'x' as b, 1 as a", _KeywordOnly(a=1, b="x")),
+        (_KeywordOnly, "select 'x' as b, 2 as later, 1 as a", _KeywordOnly(a=1, b="x")),
         (_Single, "select 1 as a", _Single(1)),
         (_Single, "select 2 as later, 1 as a", _Single(1)),
     ],
@@ -136,10 +137,10 @@ async def test_columns_become_fields_by_their_names(
         assert await Query(struct, sql).first(tx) == expected
 
 
-async def test_a_column_that_is_not_there_is_a_defect(db: Db) -> None:
+async def test_a_missing_column_is_an_error(db: Db) -> None:
     async with db.connection() as tx:
         with pytest.raises(KeyError):
-            await Query(_Placed, "select 1 as a, 2 as c").first(tx)
+            await Query(_Positional, "select 1 as a, 2 as c").first(tx)
 
 
 async def test_a_connection_given_back_inside_a_transaction_is_not_lent_again(pool: Pool) -> None:
@@ -154,7 +155,7 @@ async def test_a_connection_given_back_inside_a_transaction_is_not_lent_again(po
     assert await fresh.fetchval("select to_regclass('half_done')") is None
 
 
-async def test_a_closed_connection_makes_room_for_who_waits(pool: Pool) -> None:
+async def test_a_closed_connection_makes_room_for_a_waiting_caller(pool: Pool) -> None:
     lent = await pool.take(10)
     waiting = asyncio.create_task(pool.take(30))
     await asyncio.sleep(0)
@@ -163,7 +164,7 @@ async def test_a_closed_connection_makes_room_for_who_waits(pool: Pool) -> None:
     assert await (await waiting).fetchval("select 1") == 1
 
 
-async def test_there_are_never_more_connections_than_there_may_be(postgres_url: str) -> None:
+async def test_the_pool_never_exceeds_its_size(postgres_url: str) -> None:
     broken = True
 
     async def open_() -> asyncpg.Connection:
@@ -185,10 +186,10 @@ async def test_there_are_never_more_connections_than_there_may_be(postgres_url: 
         pool.terminate()
 
 
-async def test_a_start_waits_for_a_database_that_is_busy_for_a_while(
+async def test_a_start_waits_until_the_database_is_available(
     postgres_url: str, tmp_path: Path
 ) -> None:
-    """Its socket is not where it is looked for until a moment later."""
+    """The socket appears in its directory only after the first attempts."""
     query = {name: values[0] for name, values in parse_qs(urlsplit(postgres_url).query).items()}
     name = f".s.PGSQL.{query['port']}"
     url = postgres_url.split("?", maxsplit=1)[0] + "?" + urlencode(query | {"host": str(tmp_path)})

@@ -1,4 +1,4 @@
-"""Migrations: whole or not at all, once however many migrate, and clear about what does not fit."""
+"""Migrations are atomic, run once even when several processes migrate, and explain failures."""
 
 import asyncio
 import re
@@ -28,7 +28,7 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def _checked(url: str, files: Path | None = None) -> list[str]:
+async def _check(url: str, files: Path | None = None) -> list[str]:
     connection = await asyncpg.connect(url)
     try:
         return await check(connection, directory=files)
@@ -44,31 +44,31 @@ async def _value(url: str, statement: str) -> object:
         await connection.close()
 
 
-async def test_an_empty_database_gets_all_and_a_second_run_nothing(
-    empty_database_url: str, files: Path
-) -> None:
+async def test_migrations_are_applied_once(empty_database_url: str, files: Path) -> None:
     with pytest.raises(SchemaMismatch, match="lacks 0001_first, 0002_second; run `opentill mig"):
-        await _checked(empty_database_url, files)
+        await _check(empty_database_url, files)
     assert await migrate(empty_database_url, files) == ["0001_first", "0002_second"]
     assert await migrate(empty_database_url, files) == []
-    await _checked(empty_database_url, files)
+    await _check(empty_database_url, files)
 
 
-async def test_a_new_file_is_applied_to_what_is_there(empty_database_url: str, files: Path) -> None:
+async def test_a_new_file_is_applied_to_an_older_schema(
+    empty_database_url: str, files: Path
+) -> None:
     await migrate(empty_database_url, files)
     (files / "0003_third.sql").write_text("alter table a add column m int")
     with pytest.raises(SchemaMismatch, match="lacks 0003_third"):
-        await _checked(empty_database_url, files)
+        await _check(empty_database_url, files)
     assert await migrate(empty_database_url, files) == ["0003_third"]
 
 
-async def test_many_at_once_apply_each_file_once(empty_database_url: str, files: Path) -> None:
+async def test_concurrent_runs_apply_each_file_once(empty_database_url: str, files: Path) -> None:
     applied = await asyncio.gather(*(migrate(empty_database_url, files) for _ in range(8)))
     assert sorted(name for names in applied for name in names) == ["0001_first", "0002_second"]
     assert await _value(empty_database_url, "select count(*) from a") == 1
 
 
-async def test_a_file_that_fails_is_taken_back_and_those_before_it_stay(
+async def test_a_file_that_fails_is_rolled_back_and_earlier_files_stay(
     empty_database_url: str, files: Path
 ) -> None:
     (files / "0003_bad.sql").write_text("create table c (n int); select 1 / 0;")
@@ -81,36 +81,38 @@ async def test_a_file_that_fails_is_taken_back_and_those_before_it_stay(
 async def test_an_altered_file_is_refused(empty_database_url: str, files: Path) -> None:
     await migrate(empty_database_url, files)
     (files / "0001_first.sql").write_text("create table a (n bigint)")
-    for attempt in (migrate, _checked):
+    for attempt in (migrate, _check):
         with pytest.raises(SchemaMismatch, match="0001_first was altered .*new migration") as e:
             await attempt(empty_database_url, files)
         assert "\n" not in str(e.value)
 
 
-async def test_the_version_before_runs_with_the_newer_schema_and_leaves_it(
+async def test_the_previous_version_runs_with_the_newer_schema_and_keeps_it(
     empty_database_url: str, files: Path
 ) -> None:
     assert await migrate(empty_database_url, files) == ["0001_first", "0002_second"]
     (files / "0002_second.sql").unlink()
-    assert await _checked(empty_database_url, files) == ["0002_second"]
+    assert await _check(empty_database_url, files) == ["0002_second"]
     assert await migrate(empty_database_url, files) == []
     assert await _value(empty_database_url, "select count(*) from b") == 0
 
 
-async def test_a_version_that_is_too_old_for_the_schema_does_not_start(
+async def test_a_version_that_lacks_a_required_migration_does_not_start(
     empty_database_url: str, files: Path
 ) -> None:
     (files / "0003_less_needs_0002.sql").write_text("alter table a drop column n")
     await migrate(empty_database_url, files)
     (files / "0003_less_needs_0002.sql").unlink()
-    assert await _checked(empty_database_url, files) == ["0003_less_needs_0002"]
+    assert await _check(empty_database_url, files) == ["0003_less_needs_0002"]
     (files / "0002_second.sql").unlink()
-    for attempt in (migrate, _checked):
+    for attempt in (migrate, _check):
         with pytest.raises(SchemaMismatch, match="it has 0003_less_needs_0002.; this one is too"):
             await attempt(empty_database_url, files)
 
 
-async def test_readers_are_not_held_up_by_a_migration(empty_database_url: str, files: Path) -> None:
+async def test_a_schema_check_does_not_wait_for_a_migration(
+    empty_database_url: str, files: Path
+) -> None:
     await migrate(empty_database_url, files)
     (files / "0003_slow.sql").write_text("select pg_advisory_xact_lock(3)")
     holder = await asyncpg.connect(empty_database_url)
@@ -124,26 +126,29 @@ async def test_readers_are_not_held_up_by_a_migration(empty_database_url: str, f
                     await asyncio.sleep(0.01)
             (files / "0003_slow.sql").rename(files / "later")
             async with asyncio.timeout(60):
-                await _checked(empty_database_url, files)
+                await _check(empty_database_url, files)
             assert not task.done()
         assert await task == ["0003_slow"]
     finally:
         await holder.close()
 
 
-async def _until(url: str, statement: str) -> None:
-    """Wait until something is true, looked at by itself: activity is kept by a transaction."""
+async def _wait_for_row(url: str, statement: str) -> None:
+    """Wait until a query returns a row.
+
+    Each try has its own connection, because PostgreSQL caches activity within a transaction.
+    """
     async with asyncio.timeout(60):
         while not await _value(url, f"select exists ({statement})"):
             await asyncio.sleep(0.01)
 
 
-WAITS = "select from pg_locks where relation = 'a'::regclass and not granted"
-BUILDS = "select from pg_class where relname = 'a_by_n'"
-VALID = "select indisvalid from pg_index where indexrelid = 'a_by_n'::regclass"
+LOCK_REQUEST = "select from pg_locks where relation = 'a'::regclass and not granted"
+NEW_INDEX = "select from pg_class where relname = 'a_by_n'"
+IS_VALID = "select indisvalid from pg_index where indexrelid = 'a_by_n'::regclass"
 
 
-async def test_who_waits_behind_a_migration_waits_for_a_moment_only(
+async def test_a_migration_that_waits_for_a_lock_lets_others_pass(
     empty_database_url: str, files: Path
 ) -> None:
     await migrate(empty_database_url, files)
@@ -155,7 +160,7 @@ async def test_who_waits_behind_a_migration_waits_for_a_moment_only(
             with pytest.raises(SchemaMismatch, match="others have held its tables for 0 s"):
                 await migrate(empty_database_url, files, patience_s=0)
             task = asyncio.create_task(migrate(empty_database_url, files))
-            await _until(empty_database_url, WAITS)
+            await _wait_for_row(empty_database_url, LOCK_REQUEST)
             await customer.execute("insert into a values (2)", timeout=10)
             assert not task.done()
         assert await task == ["0003_third"]
@@ -164,7 +169,7 @@ async def test_who_waits_behind_a_migration_waits_for_a_moment_only(
         await holder.close()
 
 
-async def test_an_index_is_built_beside_writers_and_anew_after_a_crash(
+async def test_an_index_build_does_not_block_writers_and_restarts_after_a_crash(
     empty_database_url: str, files: Path
 ) -> None:
     url = empty_database_url
@@ -179,32 +184,32 @@ async def test_an_index_is_built_beside_writers_and_anew_after_a_crash(
         async with holder.transaction():
             await holder.execute("insert into a values (2)")
             task = asyncio.create_task(migrate(url, files))
-            await _until(url, BUILDS)
+            await _wait_for_row(url, NEW_INDEX)
             await customer.execute("insert into a values (3)", timeout=10)
-            killed = await customer.fetch(
+            terminated = await customer.fetch(
                 "select pg_terminate_backend(pid) from pg_stat_activity"
                 " where query like 'create index%' and pid <> pg_backend_pid()"
             )
-            assert len(killed) == 1
+            assert len(terminated) == 1
             with pytest.raises(SchemaMismatch, match="0003_index stopped, and goes on where"):
                 await task
-        assert await _value(url, VALID) is False
+        assert await _value(url, IS_VALID) is False
     finally:
         await customer.close()
         await holder.close()
     async with asyncio.timeout(60):
         assert await migrate(url, files) == ["0003_index"]
-    assert await _value(url, VALID) is True
+    assert await _value(url, IS_VALID) is True
     assert await _value(url, "select to_regclass('b_by_n')") is None
-    built = await _value(url, "select 'a_by_n'::regclass::oid")
-    # As if it had been killed before that was noted.
+    index_oid = await _value(url, "select 'a_by_n'::regclass::oid")
+    # As if the process had been killed before it recorded the migration.
     await _value(url, "delete from schema_migrations where version = 3")
     async with asyncio.timeout(60):
         assert await migrate(url, files) == ["0003_index"]
-    assert await _value(url, "select 'a_by_n'::regclass::oid") == built
+    assert await _value(url, "select 'a_by_n'::regclass::oid") == index_oid
 
 
-async def test_an_index_of_a_table_in_partitions_is_built_in_each(
+async def test_an_index_of_a_partitioned_table_is_built_in_each_partition(
     empty_database_url: str, files: Path
 ) -> None:
     (files / "0002_second.sql").write_text(
@@ -216,7 +221,7 @@ async def test_an_index_of_a_table_in_partitions_is_built_in_each(
     index.write_text("-- concurrently\ncreate unique index concurrently p_by_n on p (n)")
     for _ in range(2):
         assert len(await migrate(empty_database_url, files)) > 0
-        valid = VALID.replace("a_by_n", "p_by_n")
+        valid = IS_VALID.replace("a_by_n", "p_by_n")
         assert await _value(empty_database_url, valid) is True
         assert await _value(empty_database_url, "select count(*) from pg_inherits") == 4
         await _value(empty_database_url, "delete from schema_migrations where version = 3")
@@ -225,31 +230,26 @@ async def test_an_index_of_a_table_in_partitions_is_built_in_each(
     assert await _value(empty_database_url, "select to_regclass('p_by_n')") is None
 
 
-def test_a_file_with_the_mark_does_nothing_that_cannot_be_done_again(files: Path) -> None:
+def test_a_concurrent_migration_contains_only_repeatable_statements(files: Path) -> None:
     for sql in ("create index a_by_n on a (n)", "insert into a values (1)", "reindex table a"):
         (files / "0003_third.sql").write_text(f"-- concurrently\n{sql};")
         with pytest.raises(SchemaMismatch, match="0003_third: a file with the mark"):
             migrations(files)
 
 
-BAD_NUMBERS: list[tuple[str, list[str]]] = [
-    ("a gap", ["0001_a.sql", "0003_c.sql"]),
-    ("a number twice", ["0001_a.sql", "0001_b.sql"]),
-    ("none at all", []),
-]
-
-
-@pytest.mark.parametrize("names", [row[1] for row in BAD_NUMBERS], ids=[r[0] for r in BAD_NUMBERS])
-def test_the_numbers_leave_no_doubt(tmp_path: Path, names: list[str]) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [["0001_a.sql", "0003_c.sql"], ["0001_a.sql", "0001_b.sql"], []],
+    ids=["a gap", "a duplicate", "no file"],
+)
+def test_files_must_be_numbered_without_gaps(tmp_path: Path, names: list[str]) -> None:
     for name in names:
         (tmp_path / name).write_text("select 1")
     with pytest.raises(SchemaMismatch, match="not numbered 1, 2, 3"):
         migrations(tmp_path)
 
 
-async def test_the_shipped_files_are_what_the_tests_run_on(
-    make_database: Callable[[], str],
-) -> None:
+async def test_databases_of_tests_have_all_migrations(make_database: Callable[[], str]) -> None:
     assert (folder() / "0001_schema.sql").exists()
     assert await migrate(make_database()) == []
 
@@ -258,37 +258,37 @@ _CHANGES_A_TABLE = re.compile(r"^alter table (?!.* validate constraint)", re.MUL
 _READS_A_TABLE = re.compile(r"validate constraint|^do \$|\bfrom audit_log\b", re.MULTILINE)
 
 
-def test_no_shipped_file_reads_a_long_table_under_a_lock_that_nobody_gets_past() -> None:
-    """What an ``alter table`` locks stays locked until the file is applied whole."""
-    both = [
+def test_no_migration_reads_a_long_table_while_it_holds_an_exclusive_lock() -> None:
+    """The lock of an ``alter table`` lasts until the end of the file."""
+    names = [
         migration.name
         for migration in migrations()
         if _CHANGES_A_TABLE.search(migration.sql) and _READS_A_TABLE.search(migration.sql)
     ]
-    assert both == []
+    assert names == []
 
 
-# What a later version might bring: a column that its default fills, an index, another table.
-NEXT = """
+# A later version might add a column with a default, an index and a table.
+NEXT_MIGRATION = """
 alter table orders add column later text not null default '';
 create index orders_by_later on orders (merchant_id, later);
 create table laters (merchant_id text primary key references merchants (id));
 """
 
 
-def test_a_migration_runs_under_load_while_the_version_before_goes_on_serving(
+def test_the_previous_version_serves_requests_during_and_after_a_migration(
     api_server: ApiServer, shop: Shop, tmp_path: Path
 ) -> None:
     shutil.copytree(folder(), tmp_path, dirs_exist_ok=True)
     later = f"{len(list(folder().glob('*.sql'))) + 1:04}_later"
-    (tmp_path / f"{later}.sql").write_text(NEXT)
+    (tmp_path / f"{later}.sql").write_text(NEXT_MIGRATION)
     order = shop.paid()
-    shop.refund(order["id"], amount="1.00")  # the statements are prepared by now
-    over = threading.Event()
+    shop.refund(order["id"], amount="1.00")  # prepares the statements
+    stop = threading.Event()
 
-    def customer() -> int:
+    def pay_orders() -> int:
         count = 0
-        while not over.is_set():
+        while not stop.is_set():
             assert shop.paid()["status"] == "PAID"
             assert shop.read_order(order["id"])["id"] == order["id"]
             assert api_server.http.get("/readyz").status_code == 200
@@ -296,34 +296,34 @@ def test_a_migration_runs_under_load_while_the_version_before_goes_on_serving(
         return count
 
     with ThreadPoolExecutor(4) as threads:
-        customers = [threads.submit(customer) for _ in range(4)]
+        customers = [threads.submit(pay_orders) for _ in range(4)]
         try:
             applied = asyncio.run(migrate(api_server.settings.database_url, tmp_path))
             assert shop.refund(order["id"], amount="1.00")["status"] == "PROCESSING"
             assert shop.paid()["status"] == "PAID"
         finally:
-            over.set()
-        assert all(one.result(60) for one in customers)
+            stop.set()
+        assert all(customer.result(60) for customer in customers)
     assert applied == [later]
     assert api_server.sql("select from laters") == []
     api_server.check_books()
 
 
-@pooler.direct("behind a pooler no statement outlives its transaction, so none is outdated")
-async def test_a_statement_outdated_by_a_migration_runs_again(db: Db) -> None:
+@pooler.direct("behind a pooler no prepared statement outlives its transaction")
+async def test_a_prepared_statement_outdated_by_a_migration_is_retried(db: Db) -> None:
     async with db.transaction() as tx:
         order = await create_order_in(tx, "PENDING")
 
-    async def look(tx: Tx) -> Order:
+    async def lock_order(tx: Tx) -> Order:
         return await orders.lock(tx, order.merchant_id, order.id)
 
     for _ in range(3):
-        await db.run(look)
+        await db.run(lock_order)
     async with db.connection() as tx:
         await tx.execute("alter table orders add column later text")
     with pytest.raises(asyncpg.InvalidCachedStatementError):
         async with db.transaction() as tx:
-            await look(tx)
+            await lock_order(tx)
     async with db.connection() as tx:
         await tx.execute("alter table orders drop column later")
-    assert await db.run(look) == order
+    assert await db.run(lock_order) == order

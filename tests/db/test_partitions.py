@@ -1,4 +1,4 @@
-"""Big tables in partitions, without a change of code: docs/decisions/0027."""
+"""Big tables can be partitioned without a change of code: docs/decisions/0027."""
 
 import asyncio
 import time
@@ -16,26 +16,26 @@ from opentill.db import connection
 from support.api_server import SECRETS, ApiServer, serving
 
 DAY_S: Final = 86_400
-# By the time in an id that is part of every unique key; all else by a hash of the merchant.
+# Partitioned by the time in an id that is part of every unique key.
 BY_TIME: Final = (
     #  table           column      prefix of its ids
     ("orders", "id", "order"),
     ("order_history", "order_id", "order"),
     ("payment_attempts", "id", "att"),
 )
-BY_MERCHANT: Final = ("entries", "refunds", "idempotency_keys")
-_COLUMNS: Final = """
+BY_MERCHANT: Final = ("entries", "refunds", "idempotency_keys")  # partitioned by a hash
+_CONSTRAINTS: Final = """
     select string_agg(text, ';' order by text)
     from pg_constraint, pg_get_constraintdef(oid) as text
     where conrelid = $1::regclass and contype in ('p', 'u', 'f', 'c') and conparentid = 0
 """
 
 
-def boundary(prefix: str, moment_s: float) -> str:
+def least_id(prefix: str, time_s: float) -> str:
     """Return the least id of a time: ids begin with 48 bits of milliseconds."""
     random_part = new_id("order").removeprefix("order_")
     digits = "0123456789abcdefghjkmnpqrstvwxyz"
-    number = int(moment_s * 1000) << 80
+    number = int(time_s * 1000) << 80
     text = ""
     for _ in random_part:
         number, digit = divmod(number, 32)
@@ -43,32 +43,32 @@ def boundary(prefix: str, moment_s: float) -> str:
     return f"{prefix}_{text}"
 
 
-async def partition(url: str) -> dict[str, tuple[str, str]]:
+async def partition_tables(url: str) -> dict[str, tuple[str, str]]:
     """Rebuild the tables in partitions; return their constraints before and after."""
     connection_ = await connection.connect(url)
     now = time.time()
-    partitions = {}
+    constraints = {}
     try:
         for table, column, prefix in BY_TIME:
-            months = [boundary(prefix, now + days * DAY_S) for days in (-60, -30, 0, 30)]
-            parts = [f"from (minvalue) to ('{months[0]}')"]
-            parts += [f"from ('{low}') to ('{high}')" for low, high in pairwise(months)]
-            parts += [f"from ('{months[-1]}') to (maxvalue)"]
-            partitions[table] = await rebuild(connection_, table, f"range ({column})", parts)
+            months = [least_id(prefix, now + days * DAY_S) for days in (-60, -30, 0, 30)]
+            bounds = [f"from (minvalue) to ('{months[0]}')"]
+            bounds += [f"from ('{low}') to ('{high}')" for low, high in pairwise(months)]
+            bounds += [f"from ('{months[-1]}') to (maxvalue)"]
+            constraints[table] = await rebuild(connection_, table, f"range ({column})", bounds)
         for table in BY_MERCHANT:
-            parts = [f"with (modulus 4, remainder {number})" for number in range(4)]
-            partitions[table] = await rebuild(connection_, table, "hash (merchant_id)", parts)
+            bounds = [f"with (modulus 4, remainder {number})" for number in range(4)]
+            constraints[table] = await rebuild(connection_, table, "hash (merchant_id)", bounds)
     finally:
         await connection_.close()
-    return partitions
+    return constraints
 
 
 async def rebuild(
-    database: asyncpg.Connection, table: str, by: str, parts: list[str]
+    database: asyncpg.Connection, table: str, partition_key: str, bounds: list[str]
 ) -> tuple[str, str]:
-    """Replace a table by one of the same shape in partitions, with all its rows."""
+    """Replace a table by a partitioned one with the same columns, constraints and rows."""
     async with database.transaction():
-        before: str = await database.fetchval(_COLUMNS, table)
+        before: str = await database.fetchval(_CONSTRAINTS, table)
         keys = await database.fetch(
             "select conname, pg_get_constraintdef(oid) as text from pg_constraint"
             " where conrelid = $1::regclass and contype = 'f' and conparentid = 0", table,
@@ -85,11 +85,11 @@ async def rebuild(
             await database.execute(f"alter table {key['table']} drop constraint {key['conname']}")
         await database.execute(f"alter table {table} rename to old_rows")
         await database.execute(
-            f"create table {table} (like old_rows including all) partition by {by}"
+            f"create table {table} (like old_rows including all) partition by {partition_key}"
         )
-        for number, part in enumerate(parts):
+        for number, bound in enumerate(bounds):
             await database.execute(
-                f"create table {table}_{number} partition of {table} for values {part}"
+                f"create table {table}_{number} partition of {table} for values {bound}"
             )
         await database.execute(f"insert into {table} select * from old_rows")
         await database.execute("drop table old_rows")
@@ -102,7 +102,7 @@ async def rebuild(
             await database.execute(statement)
         for trigger in triggers:
             await database.execute(trigger["text"])
-        after: str = await database.fetchval(_COLUMNS, table)
+        after: str = await database.fetchval(_CONSTRAINTS, table)
     return before, after
 
 
@@ -115,14 +115,14 @@ def api_server(database_url: str, tmp_path: Path) -> Iterator[ApiServer]:
         yield running
 
 
-def _life(api_server: ApiServer) -> None:
-    """Do what writes to these tables, and what must be refused."""
+def _use_tables(api_server: ApiServer) -> None:
+    """Send requests that write to the tables, and statements that their rules must refuse."""
     shop = api_server.shop()
     order = shop.paid()
     first = shop.post(f"/v1/orders/{order['id']}/refunds", {"refundNo": "1"}, key="one")
-    again = shop.post(f"/v1/orders/{order['id']}/refunds", {"refundNo": "1"}, key="one")
-    assert (first.status_code, first.content) == (201, again.content)
-    assert again.headers["idempotent-replayed"] == "true"
+    repeated = shop.post(f"/v1/orders/{order['id']}/refunds", {"refundNo": "1"}, key="one")
+    assert (first.status_code, first.content) == (201, repeated.content)
+    assert repeated.headers["idempotent-replayed"] == "true"
     shop.end_refund(first.json()["data"]["id"])
     shop.dispute(shop.paid()["id"])
     shop.payout()
@@ -133,7 +133,7 @@ def _life(api_server: ApiServer) -> None:
     for statement in ("update entries set description = 'x'", "delete from order_history"):
         with pytest.raises(asyncpg.IntegrityConstraintViolationError):
             api_server.sql(statement)
-    with pytest.raises(asyncpg.UniqueViolationError):  # each cause posts each movement once
+    with pytest.raises(asyncpg.UniqueViolationError):  # a cause posts each movement once
         api_server.sql(
             "insert into entries select merchant_id, currency, number + 1000, id, type,"
             " from_account, to_account, amount_minor, shown_minor, pending_after,"
@@ -146,23 +146,24 @@ def _life(api_server: ApiServer) -> None:
 def test_big_tables_can_be_partitioned_without_a_change_of_code(
     api_server: ApiServer, database_url: str
 ) -> None:
-    _life(api_server)
-    before = {
+    _use_tables(api_server)
+    counts = {
         table: api_server.sql(f"select count(*) from {table}") for table in ("entries", "orders")
     }
-    for table, (was, is_now) in asyncio.run(partition(database_url)).items():
-        assert was == is_now, table  # not one constraint is weaker
-    for table, count in before.items():
+    for table, (before, after) in asyncio.run(partition_tables(database_url)).items():
+        assert before == after, table  # all constraints remain
+    for table, count in counts.items():
         assert api_server.sql(f"select count(*) from {table}") == count
-    _life(api_server)
-    used = api_server.sql(
+    _use_tables(api_server)
+    partitions = api_server.sql(
         "select distinct tableoid::regclass::text as part from order_history"
         " union select distinct tableoid::regclass::text from entries"
     )
-    assert {row["part"] for row in used} >= {"order_history_3"}
-    assert any(row["part"].startswith("entries_") for row in used)
+    names = {row["part"] for row in partitions}
+    assert "order_history_3" in names
+    assert any(name.startswith("entries_") for name in names)
 
 
-def test_a_boundary_parts_ids_by_their_time() -> None:
+def test_ids_sort_by_their_time() -> None:
     order_id = new_id("order")
-    assert boundary("order", time.time() - 1) < order_id < boundary("order", time.time() + 1)
+    assert least_id("order", time.time() - 1) < order_id < least_id("order", time.time() + 1)

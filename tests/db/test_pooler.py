@@ -1,4 +1,4 @@
-"""PgBouncer in transaction mode between us and PostgreSQL. The whole suite: see docs/testing.md."""
+"""OpenTill behind PgBouncer in transaction mode (all tests with it: docs/testing.md)."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from db.concurrent_posts import assert_concurrent_posts
 from opentill.core.errors import Unavailable
 from opentill.core.settings import Settings
 from opentill.db import connection
@@ -20,14 +21,14 @@ pytestmark = pooler.needed
 
 @pytest.fixture(scope="module")
 def through(postgres_url: str) -> Iterator[Callable[[str], str]]:
-    """Four sessions of PostgreSQL for everybody, so that they must be shared."""
-    with pooler.running(postgres_url, sessions=4) as lead:
-        yield lead
+    """A function that returns the address behind a pooler, whose four sessions all share."""
+    with pooler.running(postgres_url, sessions=4) as pooled_url:
+        yield pooled_url
 
 
 @pytest.fixture
 def api_server(database_url: str, tmp_path: Path) -> Iterator[ApiServer]:
-    """A server whose database is behind the pooler."""
+    """A server that connects through the pooler."""
     settings = Settings(
         database_url=database_url, data_dir=tmp_path, limit_ip_per_minute=100_000,
         db_prepared=False, **SECRETS,
@@ -37,52 +38,37 @@ def api_server(database_url: str, tmp_path: Path) -> Iterator[ApiServer]:
         running.check_books()
 
 
-def test_a_shop_lives_behind_a_pooler(api_server: ApiServer) -> None:
+def test_concurrent_requests_succeed_behind_a_pooler(api_server: ApiServer) -> None:
     shop = api_server.shop()
     product = shop.product(price="5.00")
-    with ThreadPoolExecutor(12) as many:
-        paid = list(many.map(lambda _: shop.paid(product["id"]), range(24)))
-        order = paid[0]["id"]
-        path = f"/v1/orders/{order}/refunds"
-        answers = list(
-            many.map(lambda _: shop.post_until_decided(path, {"amount": "0.10"}), range(60))
-        )
-        keyed = list(
-            many.map(
-                lambda _: shop.post_until_decided("/v1/products", product_body(), "k"), range(20)
-            )
-        )
-    assert sorted(answer.status_code for answer in answers) == [201] * 50 + [400] * 10
-    assert {answer.status_code for answer in keyed} <= {201, 409}
-    assert len({answer.content for answer in keyed if answer.status_code == 201}) == 1
+    with ThreadPoolExecutor(12) as threads:
+        orders = list(threads.map(lambda _: shop.paid(product["id"]), range(24)))
+        assert_concurrent_posts(shop, threads, orders[0]["id"])
     assert shop.data("GET", "/v1/orders")["pagination"]["total"] == 24
     assert len(shop.get("/v1/orders/export").text.splitlines()) == 25
     assert shop.get("/v1/balance/statement.csv").status_code == 200
 
 
-def product_body() -> dict[str, str]:
-    return {"name": "Tea", "price": "9.99", "currency": "USD"}
-
-
-async def test_a_pooler_is_noticed(postgres_url: str, through: Callable[[str], str]) -> None:
-    for url, loses in ((through(postgres_url), True), (postgres_url, False)):
+async def test_a_pooler_is_detected(postgres_url: str, through: Callable[[str], str]) -> None:
+    for url, is_pooled in ((through(postgres_url), True), (postgres_url, False)):
         first = await connection.connect(url, prepared=False)
-        assert await connection.loses_statements(url, first) is loses
-        assert await first.fetchval("select pg_backend_pid()") == first.get_server_pid() or loses
+        assert await connection.loses_statements(url, first) is is_pooled
+        process = await first.fetchval("select pg_backend_pid()")
+        assert process == first.get_server_pid() or is_pooled
         await first.close()
 
 
-async def test_prepared_statements_behind_a_pooler_are_refused_with_what_to_do(
+async def test_prepared_statements_behind_a_pooler_are_refused_with_a_hint(
     postgres_url: str, through: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = {"connection_class": connection.Connection}
-    monkeypatch.setattr(connection, "options", lambda *, prepared=True: plain)  # as by default
+    monkeypatch.setattr(connection, "options", lambda *, prepared=True: plain)
     db = await Db.connect(through(postgres_url), 4)
     try:
         with pytest.raises(Unavailable) as refused:
             async with db.connection() as first, db.connection() as other:
                 await first.fetchval("select 2")
-                async with other.transaction():  # takes the session where that is prepared
+                async with other.transaction():  # occupies the session with the statement
                     await other.fetchval("select 1")
                     await first.fetchval("select 2")
         assert refused.value.reason == connection.POOLER_HINT
@@ -90,7 +76,7 @@ async def test_prepared_statements_behind_a_pooler_are_refused_with_what_to_do(
         await db.close()
 
 
-def test_commands_say_what_to_do(
+def test_commands_name_the_setting_for_a_pooler(
     fork_server: object, database_url: str, through: Callable[[str], str], tmp_path: Path
 ) -> None:
     commands = Commands(fork_server, through(database_url), tmp_path)  # type: ignore[arg-type]

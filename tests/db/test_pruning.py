@@ -1,4 +1,4 @@
-"""Pruning skips a row that another transaction renews at that moment."""
+"""Pruning keeps a row that another transaction renews at the same time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,11 +19,11 @@ NOW: Final = world.NOW
 DIGEST: Final = b"r" * 32
 
 
-class Kept(NamedTuple):
-    """A table that is pruned: how a row gets into it, or is taken anew, and what prunes it."""
+class PrunedTable(NamedTuple):
+    """A table, how to insert or renew a row of it, and how to prune it."""
 
-    table: str
-    take: Callable[[Tx, str, str, int], Awaitable[Any]]  # merchant, refund, time
+    name: str
+    upsert: Callable[[Tx, str, str, int], Awaitable[Any]]  # merchant, refund, time
     prune: Callable[[Tx, int], Awaitable[int]]
 
 
@@ -33,7 +33,7 @@ async def _claim_key(tx: Tx, merchant_id: str, _: str, now: int) -> bool | None:
     )
 
 
-async def _keep_request(tx: Tx, merchant_id: str, refund_id: str, now: int) -> str | None:
+async def _record_request(tx: Tx, merchant_id: str, refund_id: str, now: int) -> str | None:
     return await epay_queries.RECORD_REQUEST.get(
         tx,
         merchant_id=merchant_id,
@@ -44,7 +44,7 @@ async def _keep_request(tx: Tx, merchant_id: str, refund_id: str, now: int) -> s
     )
 
 
-async def _note_ignored(tx: Tx, merchant_id: str, _: str, now: int) -> int:
+async def _record_ignored(tx: Tx, merchant_id: str, _: str, now: int) -> int:
     return await http_queries.UPSERT_IGNORED.run(
         tx,
         merchant_id=[merchant_id],
@@ -58,34 +58,33 @@ async def _note_ignored(tx: Tx, merchant_id: str, _: str, now: int) -> int:
     )
 
 
-KEPT: Final = (
-    Kept("idempotency_keys", _claim_key, idempotency.prune),
-    Kept("epay_refunds", _keep_request, epay.prune),
-    Kept("ignored_fields", _note_ignored, ignored_log.prune),
+TABLES: Final = (
+    PrunedTable("idempotency_keys", _claim_key, idempotency.prune),
+    PrunedTable("epay_refunds", _record_request, epay.prune),
+    PrunedTable("ignored_fields", _record_ignored, ignored_log.prune),
 )
 
 
-@pytest.mark.parametrize("remaining", KEPT, ids=[remaining.table for remaining in KEPT])
-async def test_what_is_taken_anew_at_that_moment_is_not_pruned(db: Db, remaining: Kept) -> None:
-    async def old(tx: Tx) -> tuple[str, str]:
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+async def test_a_row_that_is_being_renewed_is_not_pruned(db: Db, table: PrunedTable) -> None:
+    async def insert_old_row(tx: Tx) -> tuple[str, str]:
         order = await world.create_order_in(tx, "PAID")
         refund = await world.create_refund(tx, order, "1.00")
-        assert await remaining.take(tx, order.merchant_id, refund.id, LONG_AGO)
+        assert await table.upsert(tx, order.merchant_id, refund.id, LONG_AGO)
         return order.merchant_id, refund.id
 
-    async def left(tx: Tx) -> int | None:
-        rows = f"select count(*) from {remaining.table} where merchant_id = $1"
+    async def count_rows(tx: Tx) -> int | None:
+        rows = f"select count(*) from {table.name} where merchant_id = $1"
         count: int | None = await tx.fetchval(rows, merchant_id)
         return count
 
-    merchant_id, refund_id = await db.run(old)
+    merchant_id, refund_id = await db.run(insert_old_row)
     async with db.connection() as tx:
         async with tx.transaction():
-            assert await remaining.take(tx, merchant_id, refund_id, NOW)
-            pruning = asyncio.create_task(db.run(lambda other: remaining.prune(other, NOW)))
+            assert await table.upsert(tx, merchant_id, refund_id, NOW)
+            pruning = asyncio.create_task(db.run(lambda other: table.prune(other, NOW)))
             await asyncio.wait([pruning], timeout=0.5)
         await pruning
-        assert await left(tx) == 1
-    # And what nobody takes anew goes.
-    await db.run(lambda tx: remaining.prune(tx, 2 * NOW))
-    assert await db.run(left) == 0
+        assert await count_rows(tx) == 1
+    await db.run(lambda tx: table.prune(tx, 2 * NOW))  # nobody renews the row now
+    assert await db.run(count_rows) == 0

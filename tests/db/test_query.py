@@ -1,4 +1,4 @@
-"""Named parameters: how they are compiled, and what a statement takes."""
+"""Named parameters: how SQL is compiled, and which values a statement accepts."""
 
 import re
 from collections.abc import AsyncIterator
@@ -26,8 +26,8 @@ from opentill.db.query import (
 from support import pooler
 
 NAMES: Final = st.sampled_from(["id", "merchant_id", "now", "a", "_b", "limit", "text"])
-# Text that has colons and dollars in it and no parameter, with what must stand on either side.
-PLAIN: Final = st.one_of(
+# Complete SQL tokens that contain colons and dollars, but no parameter.
+TOKENS: Final = st.one_of(
     st.text("abc:$1'\n", max_size=8).map(lambda text: "'" + text.replace("'", "''") + "'"),
     st.text("ab:$1'\"\\\n", max_size=8).map(
         lambda text: "E'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
@@ -50,13 +50,13 @@ PLAIN: Final = st.one_of(
     st.lists(
         st.one_of(
             st.tuples(st.just(True), NAMES),  # a parameter
-            st.tuples(st.just(False), PLAIN),
+            st.tuples(st.just(False), TOKENS),
         )
     )
 )
 @example([(True, "id"), (False, "x::text"), (True, "now"), (True, "id")])
 @example([(False, "E'\\\\'"), (True, "id"), (False, "E'\\''")])
-def test_exactly_the_parameters_are_replaced(parts: list[tuple[bool, str]]) -> None:
+def test_parameters_are_replaced_and_other_tokens_are_not(parts: list[tuple[bool, str]]) -> None:
     text = " ".join(f":{part}" if is_name else part for is_name, part in parts)
     names = list(dict.fromkeys(part for is_name, part in parts if is_name))
     expected = " ".join(f"${names.index(part) + 1}" if is_name else part for is_name, part in parts)
@@ -72,7 +72,7 @@ def test_exactly_the_parameters_are_replaced(parts: list[tuple[bool, str]]) -> N
         ("any(:ids::text[])", "any($1::text[])"),
         ("f(a => :id, b := :now)", "f(a => $1, b := $2)"),
         ("days[:first]", "days[$1]"),
-        ("days[1:last]", "days[1:last]"),  # a slice until a column; a parameter would be [1: :last]
+        ("days[1:last]", "days[1:last]"),  # a slice up to a column; [1: :last] has a parameter
         ("days[1 : 2]", "days[1 : 2]"),
         ("days[f(1):n]", "days[f(1):n]"),
         ("a=:id", "a=$1"),
@@ -87,7 +87,7 @@ def test_exactly_the_parameters_are_replaced(parts: list[tuple[bool, str]]) -> N
         ("array['a:b'] @> :tags", "array['a:b'] @> $1"),
     ],
 )
-def test_what_looks_like_a_parameter_is_told_from_one(text: str, sql: str) -> None:
+def test_text_that_looks_like_a_parameter_is_distinguished(text: str, sql: str) -> None:
     assert compile_sql(text).sql == sql
 
 
@@ -98,7 +98,7 @@ def test_what_looks_like_a_parameter_is_told_from_one(text: str, sql: str) -> No
         "select $x$ a $y$", "select /* a", "select /* a /* b */",
     ],
 )  # fmt: skip
-def test_a_position_and_what_has_no_end_are_refused(text: str) -> None:
+def test_positional_parameters_and_unterminated_tokens_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(text)):
         Statement(text)
 
@@ -120,7 +120,7 @@ class Single(msgspec.Struct, frozen=True):
 
 
 class Couple(msgspec.Struct, frozen=True):
-    """Two parts, of which the second need not be there."""
+    """Two structs, of which the second may be missing."""
 
     first: Pair
     other: Pair | None
@@ -141,14 +141,14 @@ MISSING: Final = "the statement takes b, a: "
         (BOTH, Single(1), {"b": "x"}, ("x", 1)),
     ],
 )
-def test_values_come_by_name_from_a_struct_and_from_the_call(
+def test_values_are_taken_by_name_from_a_struct_and_keywords(
     sql: str, struct: msgspec.Struct | None, named: dict[str, Any], values: tuple[Any, ...]
 ) -> None:
     assert tuple(Statement(sql).values(struct, named)) == values
 
 
 @pytest.mark.parametrize(
-    ("sql", "struct", "named", "why"),
+    ("sql", "struct", "named", "message"),
     [
         ("select 1", None, {"a": 1}, "the statement takes nothing: a is none of them"),
         ("select 1", Single(1), {}, "the statement takes nothing: a is none of them"),
@@ -164,15 +164,15 @@ def test_values_come_by_name_from_a_struct_and_from_the_call(
          "the statement takes c: c is missing; a is none of them; b is none of them"),
     ],
 )  # fmt: skip
-def test_a_name_too_few_or_too_many_is_refused(
-    sql: str, struct: msgspec.Struct | None, named: dict[str, Any], why: str
+def test_missing_and_extra_names_are_refused(
+    sql: str, struct: msgspec.Struct | None, named: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(TypeError) as refused:
         Statement(sql).values(struct, named)
-    assert str(refused.value) == why
+    assert str(refused.value) == message
 
 
-def test_rows_become_columns_by_their_fields() -> None:
+def test_structs_become_arrays_by_field() -> None:
     rows = [Pair(1, "x"), Pair(2, None)]
     assert columns(Pair, rows) == {"a": [1, 2], "b": ["x", None]}
     assert columns(Pair, iter(rows)) == columns(Pair, rows)
@@ -199,7 +199,7 @@ ROWS: Final = Query(
 )
 
 
-async def test_every_way_to_run_a_query_takes_names(db: Db) -> None:
+async def test_every_method_that_runs_a_query_accepts_names(db: Db) -> None:
     both = [Pair(1, "x"), Pair(3, "x")]
     async with db.transaction() as tx:
         assert await ROWS.all(tx, word="x", count=3, but=2) == both
@@ -218,13 +218,13 @@ async def test_every_way_to_run_a_query_takes_names(db: Db) -> None:
 
 
 @pytest.mark.parametrize(("count", "problem"), [(0, "0 rows"), (3, "2 rows")])
-async def test_one_row_is_neither_none_nor_several(db: Db, count: int, problem: str) -> None:
+async def test_one_refuses_no_row_and_several_rows(db: Db, count: int, problem: str) -> None:
     async with db.connection() as tx:
         with pytest.raises(NotOneRow, match=rf"{problem} instead of one:\s+select n as a, :word"):
             await ROWS.one(tx, word="x", count=count, but=2)
 
 
-async def test_a_row_of_several_tables_is_taken_apart_by_names(db: Db) -> None:
+async def test_a_joined_row_becomes_nested_structs(db: Db) -> None:
     rows = "(values (1, 'x'), (2, null)) as {} (a, b)"
     statement = Joined(
         Couple,
@@ -240,9 +240,7 @@ async def test_a_row_of_several_tables_is_taken_apart_by_names(db: Db) -> None:
         ]
 
 
-async def test_a_statement_may_take_longer_than_others_on_its_connection(
-    database_url: str,
-) -> None:
+async def test_a_statement_may_have_its_own_timeout(database_url: str) -> None:
     class Row(msgspec.Struct):
         slept: bool
 
@@ -256,8 +254,8 @@ async def test_a_statement_may_take_longer_than_others_on_its_connection(
         assert await value.get(connection)
         async with connection.transaction():
             assert [row async for row in query.each(connection)] == [Row(slept=True)]
-        for own in (Query(Row, sql).one, Value(bool, sql).get):
+        for run in (Query(Row, sql).one, Value(bool, sql).get):
             with pytest.raises(TimeoutError):
-                await own(connection)
+                await run(connection)
     finally:
         await connection.close()

@@ -1,4 +1,4 @@
-"""What counts in a window of one minute, to the millisecond."""
+"""Which requests a window of one minute counts, to the millisecond."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from opentill.db.database import Tx
 from opentill.merchants import queries
 from support.world import NOW
 
-# When a request passed, and whether it counts now; clocks may be set back.
+# The time of a request, and whether the window counts it at 0; clocks may be set back.
 HITS = [
     (-60_001, False),
     (-60_000, False),
@@ -20,27 +20,27 @@ HITS = [
 
 
 @pytest.mark.parametrize(("offset", "counts"), HITS)
-async def test_a_window_is_one_minute_either_way(tx: Tx, offset: int, counts: bool) -> None:
+async def test_a_window_is_one_minute_before_and_after(tx: Tx, offset: int, counts: bool) -> None:
     await rate_limits.hit(tx, "ip", "192.0.2.1", 1, NOW + offset)
-    await rate_limits.hit(tx, "ip", "192.0.2.2", 1, NOW)  # of somebody else
+    await rate_limits.hit(tx, "ip", "192.0.2.2", 1, NOW)  # another address
     await rate_limits.hit(tx, "merchant", "192.0.2.1", 1, NOW)
-    look = await db_queries.WINDOW.first(tx, scope="ip", subject="192.0.2.1", now=NOW)
-    assert look == rate_limits.Window(int(counts), NOW + offset if counts else NOW)
-    refused = await rate_limits.hit(tx, "ip", "192.0.2.1", 1, NOW) is None
-    assert refused == counts
+    window = await db_queries.WINDOW.first(tx, scope="ip", subject="192.0.2.1", now=NOW)
+    assert window == rate_limits.Window(int(counts), NOW + offset if counts else NOW)
+    is_refused = await rate_limits.hit(tx, "ip", "192.0.2.1", 1, NOW) is None
+    assert is_refused == counts
 
 
 @pytest.mark.parametrize(("offset", "counts"), HITS)
-async def test_who_enters_is_counted_in_the_same_window(tx: Tx, offset: int, counts: bool) -> None:
+async def test_authentication_counts_in_the_same_window(tx: Tx, offset: int, counts: bool) -> None:
     await rate_limits.hit(tx, "ip", "192.0.2.1", 1, NOW + offset)
-    entered = await queries.AUTHENTICATE_LIMITED.first(
+    caller = await queries.AUTHENTICATE_LIMITED.first(
         tx, scope="ip", subject="192.0.2.1", limit=1, now=NOW, key_sha256=b""
     )
-    assert entered is not None
-    assert (entered.allowed, entered.merchant_id) == (not counts, None)
+    assert caller is not None
+    assert (caller.allowed, caller.merchant_id) == (not counts, None)
 
 
-async def test_a_window_adds_up_what_counts_and_forgets_the_rest(tx: Tx) -> None:
+async def test_a_window_deletes_the_requests_that_no_longer_count(tx: Tx) -> None:
     for number in range(4):
         window = await rate_limits.hit(tx, "ip", "192.0.2.1", 9, NOW + 20_000 * number)
         assert window is not None

@@ -1,6 +1,6 @@
-"""Every statement that locks rows: who comes second waits, and sees what the first one did.
+"""Every statement that locks rows waits for another session's change and then returns it.
 
-The statements are found, not listed: one that nobody has said a row for fails the first test.
+The tests collect the statements themselves. One without a row in ``CASES`` fails the first test.
 """
 
 import ast
@@ -34,14 +34,16 @@ PATIENCE_S: Final = 60.0
 
 
 class Case(NamedTuple):
-    """A row that a statement locks, and what somebody else does to it meanwhile."""
+    """A row that a statement locks, and the change that another session makes to it."""
 
     table: str
-    values: Callable[[Row], dict[str, Any]]  # the statement's parameters, of the row
+    values: Callable[[Row], dict[str, Any]]  # returns the statement's parameters for the row
     change: str = "updated_at = updated_at + 1"
-    shows: str | None = "updated_at"  # a column of the result that has been changed
+    changed_column: str | None = (
+        "updated_at"  # a column of the result that changed_column the change
+    )
     where: str = "true"
-    beside: bool = False  # rows that refer to it may be written meanwhile
+    allows_references: bool = False  # other sessions may insert rows that refer to the locked one
 
 
 def ids(row: Row) -> dict[str, Any]:
@@ -56,7 +58,7 @@ def balance(row: Row) -> dict[str, Any]:
     return {"merchant_id": row["merchant_id"], "currency": row["currency"]}
 
 
-def mine(row: Row) -> dict[str, Any]:
+def merchant(row: Row) -> dict[str, Any]:
     return {"merchant_id": row["merchant_id"]}
 
 
@@ -71,15 +73,17 @@ IDLE: Final = Case(
         "payment_link_id": row["payment_link_id"],
         "before": LATE,
     },
-    shows=None,
+    changed_column=None,
     where="payment_link_id is not null",
 )
-MERCHANT: Final = Case("merchants", lambda row: {"merchant_id": row["id"]}, shows=None, beside=True)
+MERCHANT: Final = Case(
+    "merchants", lambda row: {"merchant_id": row["id"]}, changed_column=None, allows_references=True
+)
 CASES: Final = {
     "orders.queries.LOCKED": Case("orders", ids),
     "orders.payments.queries.LOCK_MANY": Case("orders", many),
     "orders.payments.queries.LOCK_NUMBER": Case(
-        "orders", ids, shows=None, where="id in (select order_id from epay_orders)"
+        "orders", ids, changed_column=None, where="id in (select order_id from epay_orders)"
     ),
     "orders.settlement.queries.LOCK_SETTLEABLE": Case("orders", ids, where="settle_at is not null"),
     "orders.settlement.queries.LOCK_DUE": Case(
@@ -125,8 +129,10 @@ CASES: Final = {
         "payout_runs", lambda row: {"id": row["id"]}, "reason = reason || '!'", "reason"
     ),
     "merchants.queries.LOCK": MERCHANT,
-    "merchants.queries.LOCKED": MERCHANT._replace(shows="updated_at"),
-    "merchants.queries.LOCK_FOR_UPDATE": MERCHANT._replace(shows="updated_at", beside=False),
+    "merchants.queries.LOCKED": MERCHANT._replace(changed_column="updated_at"),
+    "merchants.queries.LOCK_FOR_UPDATE": MERCHANT._replace(
+        changed_column="updated_at", allows_references=False
+    ),
     "merchants.queries.LOCK_AUDIT_HEAD": Case(
         "audit_head", lambda _: {}, "number = number + 1", "number"
     ),
@@ -134,7 +140,7 @@ CASES: Final = {
     "payment_links.queries.LOCKED": Case("payment_links", ids),
     "payment_links.queries.LOCK_IDLE": IDLE,
     "payment_links.queries.AWAIT_IDLE": IDLE,
-    "epay.queries.LOCKED": Case("epay_credentials", mine, beside=True),
+    "epay.queries.LOCKED": Case("epay_credentials", merchant, allows_references=True),
     "epay.queries.CLAIM_NOTICES": Case(
         "epay_notifications",
         lambda _: {
@@ -146,10 +152,10 @@ CASES: Final = {
         "epay_refunds", lambda _: {"until": LATE}, "created_at = created_at + 1", None
     ),
     "orders.search.queries.LOCK_HEAD": Case(
-        "search_heads", mine, "merchant_id = merchant_id", None
+        "search_heads", merchant, "merchant_id = merchant_id", None
     ),
     "webhooks.catchup_queries.LOCK_HEAD": Case(
-        "event_heads", mine, "number = number + 1", "number"
+        "event_heads", merchant, "number = number + 1", "number"
     ),
     "webhooks.queries.LOCKED": Case("webhook_endpoints", ids),
     "webhooks.dispatch_queries.TAKE_LEASES": Case(
@@ -173,14 +179,14 @@ CASES: Final = {
         "figure_heads", balance, "number = number + 1", "number"
     ),
     "figures.queries.LOCK_ATTEMPTS": Case(
-        "attempt_figures", mine, "failed = failed + 1", None, "since = 0"
+        "attempt_figures", merchant, "failed = failed + 1", None, "since = 0"
     ),
     "orders.payments.queries.COUNT_FAILED": Case(
         "payment_attempts",
-        lambda row: {**mine(row), "limit": 1000},
+        lambda row: {**merchant(row), "limit": 1000},
         where="status = 'DECLINED' and counted_at is null",
     ),
-    "people.queries.LOCKED": Case("persons", lambda row: {"id": row["id"]}, beside=True),
+    "people.queries.LOCKED": Case("persons", lambda row: {"id": row["id"]}, allows_references=True),
     "people.queries.LOCK_REFRESHED": Case(
         "logins",
         lambda row: {"token_sha256": row["token_sha256"]},
@@ -202,14 +208,14 @@ CASES: Final = {
     ),
     "mail.queries.EXPIRE_LEASES": Case(
         "mails", lambda _: {"now": LATE, "limit": 1000, "result": "unknown"},
-        shows=None, where="status = 'SENDING'",
+        changed_column=None, where="status = 'SENDING'",
     ),
     "mail.queries.GIVE_UP": Case(
         "mails", lambda _: {"now": LATE, "limit": 1000, "before": LATE},
-        shows=None, where="status = 'WAITING'",
+        changed_column=None, where="status = 'WAITING'",
     ),
     "mail.queries.LOCK_HEAD": Case(
-        "mail_heads", mine, "number = number + 1", "number"
+        "mail_heads", merchant, "number = number + 1", "number"
     ),
     "http.queries.PRUNE_IGNORED": Case(
         "ignored_fields", lambda _: {"until": LATE}, "requests = requests + 1", None
@@ -229,7 +235,7 @@ def _clause(name: str) -> re.Match[str]:
     return match
 
 
-# What keeps a row from being locked whole, beside others that do: tests/merchants/test_standing.py
+# Statements whose locks do not exclude each other: tests/merchants/test_standing.py
 SHARING: Final = sorted(name for name in LOCKING if _clause(name).group(2) == "key share")
 WAITING: Final = sorted(
     name for name in LOCKING if not _clause(name).group(4) and name not in SHARING
@@ -237,30 +243,30 @@ WAITING: Final = sorted(
 SKIPPING: Final = sorted(set(LOCKING) - set(WAITING) - set(SHARING))
 
 
-def test_every_statement_that_locks_is_held_against_another_session() -> None:
+def test_every_statement_that_locks_has_a_case() -> None:
     assert set(CASES) == set(LOCKING) - set(SHARING)
     assert SHARING == ["merchants.queries.FIND_SHARED", "orders.transition_queries.PLACE"]
 
 
-def test_no_lock_stands_outside_of_the_statements() -> None:
+def test_no_sql_outside_of_statements_locks_rows() -> None:
     statements = [without_comments(statement.text) for statement in LOCKING.values()]
     for path in Path(opentill.__file__).parent.rglob("*.py"):
         if not LOCKS.search(path.read_text()):
             continue
-        explained = {id(node.value) for node in nodes(path) if isinstance(node, ast.Expr)}
+        docstrings = {id(node.value) for node in nodes(path) if isinstance(node, ast.Expr)}
         for node in nodes(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 text = without_comments(node.value)
-                if id(node) not in explained and LOCKS.search(text) and " from " in text:
+                if id(node) not in docstrings and LOCKS.search(text) and " from " in text:
                     assert any(text in sql for sql in statements), f"{path.name}: {text[:60]}"
 
 
-# ── the world ──────────────────────────────────────────────────────────────────────────────────
+# ── the database ───────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.fixture(scope="module")
 def url(postgres_url: str, template: str) -> Iterator[str]:
-    """A database of its own, without a pooler in between: sessions are what this is about."""
+    """A filled database of this module, without a pooler, which would mix up sessions."""
     with clone(postgres_url, template) as clone_url:
         asyncio.run(_fill(clone_url))
         yield clone_url
@@ -275,7 +281,7 @@ async def _fill(url: str) -> None:
 
 
 async def fill(tx: Tx) -> None:
-    """Make at least one row of everything that is locked somewhere."""
+    """Insert at least one row for each case."""
     order = await world.create_order_in(tx, "PAID")
     await world.create_refund(tx, order, "1.00")
     await payouts.start_run(tx, payout_runs.run_request("W-1"), world.NOW)
@@ -286,11 +292,11 @@ async def fill(tx: Tx) -> None:
     await world.report_refund_event(tx, disputed, "SUCCEEDED", minor=5)
     declined = await world.create_order(tx)
     await world.report_payment(tx, await world.submit_attempt(tx, declined), "DECLINED")
-    await _fill_directly(tx, order.merchant_id, order.id)
+    await _fill_features(tx, order.merchant_id, order.id)
     await _fill_figures_and_logins(tx, order.merchant_id)
 
 
-async def _fill_directly(tx: Tx, merchant_id: str, order_id: str) -> None:
+async def _fill_features(tx: Tx, merchant_id: str, order_id: str) -> None:
     await webhook_queries.INSERT_ENDPOINT.first(
         tx,
         merchant_id=merchant_id,
@@ -394,7 +400,7 @@ async def _fill_figures_and_logins(tx: Tx, merchant_id: str) -> None:
 
 @asynccontextmanager
 async def session(url: str) -> AsyncIterator[asyncpg.Connection]:
-    """Lend a session of its own; whatever it holds is let go at the end."""
+    """Open a session; its locks are released at the end of the block."""
     connection = await asyncpg.connect(url)
     try:
         await connection.execute("set default_transaction_isolation = 'read committed'")
@@ -404,22 +410,22 @@ async def session(url: str) -> AsyncIterator[asyncpg.Connection]:
 
 
 class Sessions(NamedTuple):
-    """Who came first, who comes second, who watches them, and who looks at rows."""
+    """The session that locks first, the one that waits, and two that only observe."""
 
     first: asyncpg.Connection
     second: asyncpg.Connection
-    watch: asyncpg.Connection
-    look: asyncpg.Connection
+    lock_observer: asyncpg.Connection
+    row_observer: asyncpg.Connection
 
     async def waits(self, task: asyncio.Future[Any]) -> bool:
-        """Wait until the second one waits for the first; False if it came to an end instead."""
-        ours = self.first.get_server_pid()
+        """Wait until the second session is blocked by the first; False if ``task`` ends."""
+        first_pid = self.first.get_server_pid()
         async with asyncio.timeout(PATIENCE_S):
             while not task.done():
-                blocking = await self.watch.fetchval(
+                blocking = await self.lock_observer.fetchval(
                     "select pg_blocking_pids($1)", self.second.get_server_pid()
                 )
-                if ours in blocking:
+                if first_pid in blocking:
                     return True
                 await asyncio.sleep(0.002)
         return False
@@ -430,76 +436,79 @@ async def sessions(url: str) -> AsyncIterator[Sessions]:
     async with (
         session(url) as first,
         session(url) as second,
-        session(url) as watch,
-        session(url) as look,
+        session(url) as lock_observer,
+        session(url) as row_observer,
     ):
-        yield Sessions(first, second, watch, look)
+        yield Sessions(first, second, lock_observer, row_observer)
 
 
-class Held(NamedTuple):
-    """A row that is held."""
+class ChangedRow(NamedTuple):
+    """A row that an open transaction has changed."""
 
-    row: Row  # as it is now
-    key: str  # the condition that finds it
+    row: Row  # before the change
+    ctid: str  # of the new version
 
 
-async def hold(sessions: Sessions, case: Case) -> Held:
-    """Let the first session begin, and change a row of the case."""
+async def change_row(sessions: Sessions, case: Case) -> ChangedRow:
+    """Begin a transaction in the first session, and change a row of the case."""
     where = f"{case.table} where {case.where}"
-    if case.table == "merchants":  # the one that has everything
+    if case.table == "merchants":  # the one that has rows of all features
         where += " and id in (select merchant_id from webhook_endpoints)"
-    row = await sessions.look.fetchrow(f"select ctid, * from {where} order by ctid limit 1")
+    row = await sessions.row_observer.fetchrow(f"select ctid, * from {where} order by ctid limit 1")
     assert row is not None, f"nothing to lock in {where}"
     await sessions.first.execute("begin")
-    place = await sessions.first.fetchval(
+    ctid = await sessions.first.fetchval(
         f"update {case.table} set {case.change} where ctid = $1 returning ctid", row["ctid"]
     )
-    return Held(row, place)
+    return ChangedRow(row, ctid)
 
 
-async def changed(sessions: Sessions, case: Case, held: Held) -> Row:
-    """Commit what the first session did, and return the row."""
+async def commit_change(sessions: Sessions, case: Case, changed: ChangedRow) -> Row:
+    """Commit the first session's change, and return the row."""
     await sessions.first.execute("commit")
-    row = await sessions.look.fetchrow(f"select * from {case.table} where ctid = $1", held.key)
+    row = await sessions.row_observer.fetchrow(
+        f"select * from {case.table} where ctid = $1", changed.ctid
+    )
     assert row is not None
     return row
 
 
-async def is_locked(sessions: Sessions, case: Case, row: Row, how: str) -> bool:
-    """Tell whether somebody else could lock a row now."""
-    same = " and ".join(
+async def is_locked(sessions: Sessions, case: Case, row: Row, strength: str) -> bool:
+    """Whether another session fails to lock a row ``for strength``."""
+    condition = " and ".join(
         f"{name} is not distinct from ${number}" for number, name in enumerate(row.keys(), 1)
     )
-    statement = f"select from {case.table} where {same} for {how} nowait"
+    statement = f"select from {case.table} where {condition} for {strength} nowait"
     try:
-        async with sessions.look.transaction():
-            assert len(await sessions.look.fetch(statement, *row.values())) >= 1
+        async with sessions.row_observer.transaction():
+            assert len(await sessions.row_observer.fetch(statement, *row.values())) >= 1
     except asyncpg.LockNotAvailableError:
         return True
     return False
 
 
-# ── who comes second ───────────────────────────────────────────────────────────────────────────
+# ── the second session ─────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("name", WAITING)
-async def test_who_comes_second_waits_and_sees_what_the_first_one_did(
+async def test_a_second_session_waits_and_reads_the_change_of_the_first(
     sessions: Sessions, name: str
 ) -> None:
     case, statement = CASES[name], LOCKING[name]
-    held = await hold(sessions, case)
+    changed = await change_row(sessions, case)
     await sessions.second.execute("begin")
-    second = asyncio.ensure_future(_fetch(sessions.second, statement, case.values(held.row)))
+    second = asyncio.ensure_future(_fetch(sessions.second, statement, case.values(changed.row)))
     assert await sessions.waits(second), "it did not wait"
-    row = await changed(sessions, case, held)
+    row = await commit_change(sessions, case, changed)
     async with asyncio.timeout(PATIENCE_S):
         result = await second
     assert len(result) == 1
-    if case.shows is not None:
-        assert result[0][case.shows] == row[case.shows] != held.row[case.shows]
+    if case.changed_column is not None:
+        column = case.changed_column
+        assert result[0][column] == row[column] != changed.row[column]
 
 
-async def test_a_statement_that_has_lost_its_lock_is_seen(
+async def test_a_statement_without_its_lock_fails_the_test(
     sessions: Sessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = "orders.queries.LOCKED"
@@ -507,50 +516,50 @@ async def test_a_statement_that_has_lost_its_lock_is_seen(
     assert unlocked != LOCKING[name].sql
     monkeypatch.setattr(LOCKING[name], "sql", unlocked)
     with pytest.raises(AssertionError, match="it did not wait"):
-        await test_who_comes_second_waits_and_sees_what_the_first_one_did(sessions, name)
+        await test_a_second_session_waits_and_reads_the_change_of_the_first(sessions, name)
 
 
 @pytest.mark.parametrize("name", WAITING)
-async def test_a_lock_lasts_until_the_end_and_is_as_strong_as_it_has_to_be(
+async def test_a_lock_lasts_until_the_commit_and_has_the_necessary_strength(
     sessions: Sessions, name: str
 ) -> None:
     case, statement = CASES[name], LOCKING[name]
     where = (
         case.where if case.table != "merchants" else "id = (select min(merchant_id) from orders)"
     )
-    row = await sessions.look.fetchrow(f"select * from {case.table} where {where} limit 1")
+    row = await sessions.row_observer.fetchrow(f"select * from {case.table} where {where} limit 1")
     assert row is not None
     await sessions.second.execute("begin")
     result = await _fetch(sessions.second, statement, case.values(row))
     assert len(result) == 1
     if statement.sql.lstrip().startswith("update"):
         await sessions.second.execute("rollback")
-        return  # the row itself was changed
+        return  # the update has changed the row, so the condition below does not match
     assert await is_locked(sessions, case, row, "no key update")
-    # Payments only refer to what operators lock: they go on.
-    assert await is_locked(sessions, case, row, "key share") == (not case.beside)
+    # Payments insert rows that refer to rows which operators lock, and must not wait.
+    assert await is_locked(sessions, case, row, "key share") == (not case.allows_references)
     await sessions.second.execute("commit")
     assert not await is_locked(sessions, case, row, "update")
 
 
 @pytest.mark.parametrize("name", SKIPPING)
-async def test_what_somebody_holds_is_passed_over_and_taken_afterwards(
+async def test_locked_rows_are_skipped_and_claimed_afterwards(
     sessions: Sessions, name: str
 ) -> None:
     case, statement = CASES[name], LOCKING[name]
-    held = await hold(sessions, case)
+    changed = await change_row(sessions, case)
 
     async def run() -> list[Row]:
         await sessions.second.execute("begin")
-        return await _fetch(sessions.second, statement, case.values(held.row))
+        return await _fetch(sessions.second, statement, case.values(changed.row))
 
     second = asyncio.ensure_future(run())
     assert not await sessions.waits(second), "it waited"
-    assert not any(_is(held.row, found) for found in await second)
+    assert not any(_is_same_row(changed.row, row) for row in await second)
     await sessions.second.execute("rollback")
     await sessions.first.execute("commit")
     await run()
-    assert str(held.key) in await _locked(sessions, case)
+    assert str(changed.ctid) in await _find_locked(sessions, case)
 
 
 async def _fetch(
@@ -560,21 +569,21 @@ async def _fetch(
     return rows
 
 
-def _is(row: Row, locked: Row) -> bool:
-    """Tell whether a row of a result is a row of a table."""
+def _is_same_row(row: Row, result: Row) -> bool:
+    """Whether a row of a table and a row of a result have the same ids."""
     names = {"merchant_id", "id", "order_id", "endpoint_id", "gateway_ref"} & {*row.keys()}
-    shown = names & {*locked.keys()}
-    return bool(shown) and all(row[name] == locked[name] for name in shown)
+    common = names & {*result.keys()}
+    return bool(common) and all(row[name] == result[name] for name in common)
 
 
-async def _locked(sessions: Sessions, case: Case) -> set[str]:
-    """Return which rows of the case's table somebody holds now."""
-    async with sessions.look.transaction():
-        every = await sessions.look.fetch(f"select ctid from {case.table}")
-        free = await sessions.look.fetch(
+async def _find_locked(sessions: Sessions, case: Case) -> set[str]:
+    """Return the ctids of the locked rows of the case's table."""
+    async with sessions.row_observer.transaction():
+        rows = await sessions.row_observer.fetch(f"select ctid from {case.table}")
+        free = await sessions.row_observer.fetch(
             f"select ctid from {case.table} for no key update skip locked"
         )
-    return {str(row["ctid"]) for row in every} - {str(row["ctid"]) for row in free}
+    return {str(row["ctid"]) for row in rows} - {str(row["ctid"]) for row in free}
 
 
 @pytest.mark.parametrize(
@@ -584,12 +593,14 @@ async def _locked(sessions: Sessions, case: Case) -> set[str]:
         ("ledger.queries.LOCK_MANY", "balances", "currency"),
     ],
 )
-async def test_many_are_locked_in_the_order_in_which_everybody_locks_them(
+async def test_several_rows_are_locked_in_a_fixed_order(
     sessions: Sessions, name: str, table: str, key: str
 ) -> None:
-    rows = await sessions.look.fetch(f"select * from {table} order by merchant_id, {key} limit 2")
+    rows = await sessions.row_observer.fetch(
+        f"select * from {table} order by merchant_id, {key} limit 2"
+    )
     assert len(rows) == 2
-    requested = list(reversed(rows))  # asked for the other way round
+    requested = list(reversed(rows))
     await sessions.first.execute("begin")
     await sessions.first.fetch(
         f"select from {table} where merchant_id = $1 and {key} = $2 for update",

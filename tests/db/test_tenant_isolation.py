@@ -1,9 +1,8 @@
-"""Merchants with the same ids, numbers, names and texts, in two currencies: each has its own only.
+"""No statement reads or changes another merchant's rows, even if they have the same ids.
 
-One merchant does everything there is to do, through the API, the Epay door, the worker's jobs and
-the operator's steps. Meanwhile each statement is held against merchants with the same ids
-(``db.tenant_examiner``). A statement about merchants' rows that nothing here runs fails the
-test, so that none is forgotten.
+One merchant uses every feature, through the API, the Epay API, the worker's jobs and the operator's
+functions. Meanwhile ``db.tenant_examiner`` runs each statement again beside merchants with the same
+ids. A statement on merchants' rows that was not run fails the test, unless ``EXPLAINED`` has it.
 """
 
 import asyncio
@@ -66,12 +65,12 @@ from support.pictures import PICTURE
 from support.statements import EVERYWHERE, LISTS
 from support.webhook_harness import until
 
-TRIED: Final = "select exists (select from delivery_attempts where merchant_id = $1)"
+HAS_ATTEMPT: Final = "select exists (select from delivery_attempts where merchant_id = $1)"
 DAY: Final = 86_400_000
 
 
-# What is not asked for here.
-UNASKED: Final = (
+# Prefixes of statements that this test does not require.
+EXCLUDED: Final = (
     "integrity.queries.",
     "ledger.queries.RULES",
     "ledger.queries.UNKNOWN",
@@ -79,7 +78,7 @@ UNASKED: Final = (
 EXPLAINED: Final = frozenset(
     f"{feature}.{name}"
     for feature, names in {
-        # over all merchants, or by an id that only one of them can have
+        # over all merchants, or by an id that is unique over all merchants
         "checkouts.queries": "BY_PUBLIC_ID DUE COUNT_DUE GATEWAY_TESTS",
         "disputes.queries": "ANYWHERE SEARCH OF_ALL CHANGE_REFUSAL",
         "payment_links.queries": "BY_SLUG ANYWHERE SEARCH NOTE_ENDED",
@@ -87,25 +86,25 @@ EXPLAINED: Final = frozenset(
         # tests/payouts, test_locks.py, tests/console/test_books.py
         "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE RETURNED",
         "reconciliation.queries": "BETWEEN NAMED ADD_DIFFERENCES SUMS_OF_PAYOUTS ADD_BOOKING",
-        # likewise: tests/payouts/test_returned_accounts.py has several merchants
+        # over all merchants: tests/payouts/test_returned_accounts.py
         "payouts.queries   ": "HELD_SINCE CONFIRM_ACCOUNT",
-        # of a run, which has payouts of many merchants: tests/payouts/test_runs.py
+        # of a run with payouts of many merchants: tests/payouts/test_runs.py
         "payouts.queries  ": "DUE_AFTER PUT_IN_FILE RUN_SUMS IN_RUN TRANSFERS ADD_TRANSFER"
         " IS_IN_RUN ACCOUNT ADD_ACCOUNT REQUEST_ANYWHERE WAITING_OF_RUN RUN_EXCEEDS MOVED_BY_RUN",
-        # tests/approvals; each names its merchant but the search by an id
+        # tests/approvals; each is limited to a merchant, except for the search by an id
         "approvals.queries": "ANYWHERE WAITING WAITING_OF_SUBJECT INSERT BY_ID DECIDE",
-        # of all merchants: tests/ledger/test_general.py
+        # over all merchants: tests/ledger/test_general.py
         "ledger.queries ": "BALANCES_AT MERCHANTS_AFTER",
         "list_counts.queries": "CHANGED",
         "figures.queries": "BEHIND BEHIND_OF",
-        # the worker's over all merchants, and arrays of several: tests/mail
+        # the worker's, for all or several merchants: tests/mail
         "mail.queries": "ANYWHERE NEWEST CLAIM EXPIRE_LEASES GIVE_UP PRUNE UNREAD_MERCHANTS"
         " AUDIT_ENTRIES NEW_LOGINS DIGEST_MERCHANTS"
         " DEAD_LETTERS PRUNE_DEAD_LETTERS DEAD_LETTERS_AFTER"
         " SKIP_UNREAD NEAR_DEADLINES"
-        " QUEUE HEAD LOCK_HEAD HAS_CAUSE",  # the last ones: nought, and nothing yet
+        " QUEUE HEAD LOCK_HEAD HAS_CAUSE",  # the last four return 0 or no row here
         "people.queries  ": "INSERT_LOGIN LOGIN LOGIN_BY_ID LOGIN_OF_API LOCK_REFRESHED LOGINS",
-        # totals come from counts, and only a page after a thousand others is read from the oldest
+        # only the pages after the thousandth are read from the oldest row
         "checkouts.queries  ": " ".join(
             f"PAGES{filters}{index}"
             for filters in (
@@ -116,16 +115,16 @@ EXPLAINED: Final = frozenset(
             )
             for index in (1, 2)
         ),
-        # arrays: a batch may be of several merchants; tests/dashboard/test_requests.py
-        # of whoever acts, at whichever merchant: tests/approvals, tests/dashboard/test_team.py
+        # by the person who acts, at any merchant: tests/approvals, tests/dashboard/test_team.py
         "merchants.queries      ": "SOLO_SUMS RECORD_SOLO_MOVEMENTS KEYS_MADE_BY",
+        # batches for several merchants: tests/dashboard/test_requests.py
         "http.queries": "PRUNE INSERT_REFUSED TRIM_REFUSED PRUNE_REFUSED"
         " UPSERT_IGNORED TRIM_IGNORED PRUNE_IGNORED",
         "products.queries": "MERCHANT_OF",
-        # asked by commands: tests/cli/test_accounting.py
+        # run by commands: tests/cli/test_accounting.py
         "ledger.queries": "OVERDUE TRIAL_BALANCE",
         "figures.queries ": "RANGE_SUMS",
-        # asked by staff: tests/console
+        # run by staff: tests/console
         "figures.gateway_queries": "DIFFER RECOUNT",
         "ledger.queries   ": "VIOLATED PASSES CHECKS",
         "orders.payments.queries ": "LAST_REFUSED",
@@ -133,67 +132,67 @@ EXPLAINED: Final = frozenset(
         "merchants.queries  ": "SEARCH_AUDIT",
         "people.queries   ": "STAFF_INVITATIONS WITHDRAW_OF_STAFF",
         "payouts.queries ": "DUE",
-        # of those who have applied, who have nothing: tests/merchants/test_standing.py
+        # of applicants, who have no rows yet: tests/merchants/test_standing.py
         "merchants.queries   ": "INSERT_APPLICATION APPLICATION COUNT_APPLIED APPLIED_BY WAITING"
         " APPLIED_FROM WAITS_FROM",
-        # and tests/cli/test_orders.py
+        # tests/cli/test_orders.py
         "merchants.queries ": "OF_KEY",
-        # which of them reads what is found depends on numbers: tests/orders/search/test_search.py
+        # the number of matches decides which of them runs: tests/orders/search/test_search.py
         "orders.search.queries": "WAITING BY_TERM1 BY_TERM3 BY_TERM_AND_MORE1"
         " BY_COLUMNS_BY_PRODUCT_ID0 BY_COLUMNS_BY_PRODUCT_ID1 BY_COLUMNS_BY_PRODUCT_ID2"
         " BY_COLUMNS_BY_PRODUCT_ID3 BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID0"
         " BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID1 BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID3",
         "merchants.queries": "INSERT_KEY REVOKE_KEY AUTHENTICATE_LIMITED AUTHENTICATE"
         " INSERT_AUDIT AUDIT_CHAIN NEWEST_AUDIT",
-        # of one that is closed: tests/onboarding
+        # of a closed merchant: tests/onboarding
         "merchants.queries    ": "CLOSED_AT",
         "webhooks.queries": "ANYWHERE SEARCH PRUNE_ATTEMPTS PRUNE_DELIVERIES PRUNE_ENDPOINTS"
         " PRUNE_EVENTS DISABLE",
         "webhooks.dispatch_queries": "OLDEST",
-        # deliveries with more attempts than are kept: tests/webhooks/test_dispatch.py
+        # deletes the oldest of many attempts: tests/webhooks/test_dispatch.py
         "webhooks.dispatch_queries ": "FORGET_ATTEMPTS",
-        # where a page ends after thousands of rows: tests/webhooks/test_looking.py, test_catchup.py
+        # lists of thousands of rows: tests/webhooks/test_delivery_log.py, test_catchup.py
         "webhooks.queries ": "DELIVERIES_SCANNED_TO EVENTS_SCANNED_TO",
         "webhooks.catchup_queries": "EVENTS_READ_TO",
         "refunds.queries": "ANYWHERE",
-        # a sum that is nought at the end, or before there is anything
+        # sums that are 0 here
         "adjustments.queries ": "FROZEN",
         "checkouts.queries ": "ATTEMPTS",
-        # how Epay begins, before there is anything to examine: tests/epay/test_placing_orders.py
+        # setup of Epay, before the merchant has rows: tests/epay/test_placing_orders.py
         "epay.queries": "MERCHANT_OF_PID LIST_PID INSERT ALL SET_TYPE",
-        # what is asked for twice, and what is long over: tests/epay/test_refunds.py
+        # repeated requests, and pruning: tests/epay/test_refunds.py
         "epay.queries ": "REFUND_OF_REQUEST PRUNE_REQUESTS",
-        # of a number that nobody pays, as here, it says no: tests/epay/test_numbers_again.py
+        # false for a number that nobody is paying, as here: tests/epay/test_numbers_again.py
         "epay.queries   ": "IS_BEING_PAID",
-        # who asks while somebody else may not yet: tests/gateways/test_query_frequency.py
+        # a query that comes before its time: tests/gateways/test_query_frequency.py
         "orders.payments.queries  ": "QUERY_SOON",
-        # members, whose pages are walked role by role: tests/portal/test_permissions.py
+        # of members, tested role by role: tests/portal/test_permissions.py
         "people.queries": "MEMBERS MEMBER SET_ROLE WITHDRAW ALL_MEMBERS SET_MEMBER REMOVE_MEMBER"
         " OTHER_OWNERS WORKPLACES NOTE_VISIT INSERT_LINK LINK USE_LINK OPEN_RESET INVITATIONS",
         # tests/agreement/test_acceptance.py
         "agreement.queries": "INSERT ACCEPTED ANY ALL",
-        # asked by commands: tests/cli/test_rates.py
+        # run by commands: tests/cli/test_rates.py
         "rates.queries": "MISSING",
         # long exports: tests/orders/export/test_export.py
         "orders.export.queries": "EXPORT_EDGES",
         # a card that is reported after its payment: tests/orders/test_cards.py
         "orders.queries   ": "STORE_CARD REINDEX",
-        # payments that are confirmed together: tests/orders/payments/test_confirmation.py
+        # payments confirmed in a batch: tests/orders/payments/test_confirmation.py
         "orders.payments.queries": "ATTEMPTS_OF_GATEWAYS",
         # tests/pages, tests/ledger
         "orders.queries": "MERCHANT_OF ANYWHERE FORGOTTEN OLD_HISTORY PRUNE_HISTORY LAST_ATTEMPT",
         "orders.settlement.queries": "DUE_MERCHANTS",
         "orders.payments.queries   ": "UNCOUNTED_MERCHANTS QUERY_NOW SCHEDULE_CHECK SET_CUSTOMER",
-        # what is wrong in the books: tests/ledger/test_incremental.py
+        # errors in the books: tests/ledger/test_incremental.py
         "ledger.incremental_queries": "NEXT WRONG UNKNOWN",
     }.items()
     for feature, names in [(feature.strip(), names)]
     for name in names.split()
 )
-OF_MERCHANTS: Final = [
+REQUIRED: Final = [
     name
     for name, statement in EVERYWHERE.items()
-    if "merchant_id" in statement.sql and name not in EXPLAINED and not name.startswith(UNASKED)
+    if "merchant_id" in statement.sql and name not in EXPLAINED and not name.startswith(EXCLUDED)
 ]
 
 
@@ -202,7 +201,7 @@ async def _all(rows: AsyncIterator[Any]) -> list[Any]:
 
 
 class Business:
-    """What the merchant does, piece by piece."""
+    """A merchant that uses every feature, one method for each area."""
 
     def __init__(self, api_server: ApiServer, inbox: Inbox, examiner: Examiner) -> None:
         self.api_server = api_server
@@ -213,61 +212,64 @@ class Business:
         self.shop: Shop = self.epay_shop.shop
         self.id = self.shop.id
         examiner.merchant = self.id
-        self.shop.payout(500_000)  # there is money to give back
+        self.shop.payout(500_000)  # leaves money for refunds
         self.product = self.shop.product()["id"]
 
-    def later(self, by_ms: int = 1000) -> int:
-        """Let time pass."""
+    def advance(self, by_ms: int = 1000) -> int:
+        """Advance the clock; return the new time."""
         self.now += by_ms
         return self.now
 
-    def order(self) -> orders.Order:
+    def place_order(self) -> orders.Order:
         """Place an order."""
         order_id = self.shop.order(self.product)["id"]
         return self.api_server.tx(lambda tx: orders.find(tx, self.id, order_id))
 
-    def paid(self) -> orders.Order:
-        """Have one paid at the gateway."""
-        order = self.order()
+    def pay_order(self) -> orders.Order:
+        """Place an order, and apply the gateway's report of its payment."""
+        order = self.place_order()
         return self.api_server.tx(lambda tx: world.pay_order(tx, order, self.now))
 
-    def settled(self) -> orders.Order:
-        """Have one settled."""
-        order = self.paid()
+    def settle_order(self) -> orders.Order:
+        """Place, pay and settle an order."""
+        order = self.pay_order()
         return self.api_server.tx(lambda tx: world.settle_order(tx, order, self.now))
 
     @contextlib.contextmanager
-    def unreachable(self) -> Iterator[Any]:
-        """Lend the gateways with a bank that nobody reaches."""
-        away = msgspec.structs.replace(self.api_server.settings, sandbox_url="http://127.0.0.1:9")
-        unreachable_gateways = gateways.load(away.gateways, away)
-        yield unreachable_gateways
-        for gateway in unreachable_gateways.values():
+    def unreachable_gateways(self) -> Iterator[Any]:
+        """Open gateways whose bank is unreachable."""
+        settings = msgspec.structs.replace(
+            self.api_server.settings, sandbox_url="http://127.0.0.1:9"
+        )
+        loaded_gateways = gateways.load(settings.gateways, settings)
+        yield loaded_gateways
+        for gateway in loaded_gateways.values():
             self.api_server.run(gateway.close())
 
-    # ── what it does ───────────────────────────────────────────────────────────────────────────
+    # ── areas ──────────────────────────────────────────────────────────────────────────────────
 
-    def products(self) -> None:
-        """Products: made, read, changed, listed and archived."""
+    def use_products(self) -> None:
+        """Create, read, change, list and archive products."""
         shop = self.shop
         shop.data("PATCH", f"/v1/products/{self.product}", json={"name": "Tea, green"})
-        gone = shop.product()["id"]
-        shop.call("DELETE", f"/v1/products/{gone}")
-        for path in (f"/v1/products/{gone}", "/v1/products", "/v1/products?status=ARCHIVED"):
+        archived = shop.product()["id"]
+        shop.call("DELETE", f"/v1/products/{archived}")
+        for path in (f"/v1/products/{archived}", "/v1/products", "/v1/products?status=ARCHIVED"):
             shop.data("GET", path)
         assert self.api_server.tx(lambda tx: products.has_any(tx, self.id))
         assert self.api_server.tx(lambda tx: products.find_newest_active(tx, self.id))
 
-    def sessions(self) -> None:
-        """Sessions: read, ended, over their time."""
+    def use_sessions(self) -> None:
+        """Open, repeat, read and expire checkout sessions; open a gateway test."""
         shop = self.shop
-        opened = shop.post("/v1/checkouts", {"productId": self.product}, key="same").json()["data"]
-        shop.post("/v1/checkouts", {"productId": self.product}, key="same")
-        shop.data("GET", f"/v1/checkouts/{opened['id']}")
-        self.api_server.tx(lambda tx: orders.set_method(tx, self.id, opened["id"], "ALIPAY"))
-        shop.data("POST", f"/v1/checkouts/{opened['id']}/expire")
-        over = self.order()
-        self.api_server.tx(lambda tx: checkouts.check_attempts(tx, self.id, over.id))
+        body = {"productId": self.product}
+        session = shop.post("/v1/checkouts", body, key="same").json()["data"]
+        shop.post("/v1/checkouts", body, key="same")
+        shop.data("GET", f"/v1/checkouts/{session['id']}")
+        self.api_server.tx(lambda tx: orders.set_method(tx, self.id, session["id"], "ALIPAY"))
+        shop.data("POST", f"/v1/checkouts/{session['id']}/expire")
+        order = self.place_order()
+        self.api_server.tx(lambda tx: checkouts.check_attempts(tx, self.id, order.id))
         test = self.api_server.tx(
             lambda tx: checkouts.open_gateway_test(
                 tx,
@@ -283,11 +285,11 @@ class Business:
         )
         assert self.api_server.tx(lambda tx: checkouts.is_gateway_test(tx, self.id, test.order_id))
         assert self.api_server.tx(lambda tx: checkouts.find_sales(tx, self.id, [self.product]))
-        assert self.api_server.tx(lambda tx: orders.find_many(tx, self.id, [over.id]))
+        assert self.api_server.tx(lambda tx: orders.find_many(tx, self.id, [order.id]))
         self.api_server.run(checkout_jobs.expire_due(self.app.db, self.now + 2 * DAY))
 
-    def links(self) -> None:
-        """Items, and payment links: made, read, changed, gone on from."""
+    def use_payment_links(self) -> None:
+        """Sell items, and create, read, change, open and pay a payment link."""
         shop, api_server = self.shop, self.api_server
         item = {"name": "Cart", "price": "5.00", "currency": "USD"}
         body = {"productId": self.product, "paymentMethods": ["CREDIT_CARD"]}
@@ -297,11 +299,11 @@ class Business:
         path = f"/v1/payment-links/{created['id']}"
         shop.data("PATCH", path, json={"maxUses": 5})
         link = api_server.tx(lambda tx: payment_links.find(tx, self.id, created["id"]))
-        wanted_once = payment_links.Selection(visitor="192.0.2.1")
-        for _ in range(2):  # the second one counts the first
+        selection = payment_links.Selection(visitor="192.0.2.1")
+        for _ in range(2):  # the second session counts the first as a use
             session = api_server.tx(
                 lambda tx: payment_links.open_session(
-                    tx, self.app.gateways, link, wanted_once, api_server.settings, self.now
+                    tx, self.app.gateways, link, selection, api_server.settings, self.now
                 )
             )
         idle = {"merchant_id": self.id, "payment_link_id": link.id, "before": self.now * 2}
@@ -318,55 +320,58 @@ class Business:
         ) == [session.order_id]
         shop.data("GET", path)
 
-    def payments(self) -> None:
-        """Attempts: asked for, declined, confirmed one by one and together, twice, by hand."""
+    def confirm_payments(self) -> None:
+        """Submit, decline, confirm and query attempts; return a duplicate payment."""
         api_server = self.api_server
-        order = self.order()
+        order = self.place_order()
         first = api_server.tx(lambda tx: world.submit_attempt(tx, order, self.now))
         api_server.tx(lambda tx: world.report_payment(tx, first, "DECLINED", self.now, reason="no"))
-        twice = api_server.tx(lambda tx: world.submit_attempt(tx, order, self.later()))
-        api_server.tx(lambda tx: world.report_payment(tx, twice, "ACTION_REQUIRED", self.now))
+        second = api_server.tx(lambda tx: world.submit_attempt(tx, order, self.advance()))
+        api_server.tx(lambda tx: world.report_payment(tx, second, "ACTION_REQUIRED", self.now))
         api_server.tx(
             lambda tx: orders.confirm_manually(tx, self.id, order.id, "op", "seen", self.now)
         )
-        self.later()
-        whole = world.Money(order.amount_minor, order.currency)
+        self.advance()
+        amount = world.Money(order.amount_minor, order.currency)
         api_server.tx(
-            lambda tx: world.report_payment(tx, twice, "SUCCEEDED", self.now, amount=whole)
+            lambda tx: world.report_payment(tx, second, "SUCCEEDED", self.now, amount=amount)
         )
-        (again,) = (
-            one
-            for one in api_server.tx(lambda tx: world.attempts(tx, order))
-            if one.status == "DUPLICATE"
+        (duplicate,) = (
+            attempt
+            for attempt in api_server.tx(lambda tx: world.attempts(tx, order))
+            if attempt.status == "DUPLICATE"
         )
-        give_back = partial(duplicates.return_duplicate, self.app.db)
-        api_server.run(give_back(self.app.gateways, again, api_server.url, self.later()))
-        with self.unreachable() as closed:
-            api_server.run(give_back(closed, again, api_server.url, self.now))
-        self._confirmed_together()
-        manual = self.order()
+        return_duplicate = partial(duplicates.return_duplicate, self.app.db)
+        api_server.run(
+            return_duplicate(self.app.gateways, duplicate, api_server.url, self.advance())
+        )
+        with self.unreachable_gateways() as unreachable:
+            api_server.run(return_duplicate(unreachable, duplicate, api_server.url, self.now))
+        self._confirm_batch()
+        manual = self.place_order()
         api_server.tx(lambda tx: world.submit_attempt(tx, manual, self.now, gateway="manual"))
         self.shop.confirm(manual.id)
-        self._asked_again()
+        self._query_attempt()
 
-    def _confirmed_together(self) -> None:
-        waits = self.order()  # at the gateway's page: nobody else's payment is news to it
-        self._sent(waits)
-        reports = [self._report(self.order()) for _ in range(2)]
-        done = self.api_server.tx(lambda tx: confirmation.confirm_many(tx, reports, self.now))
-        assert done == {report.key for report in reports}
+    def _confirm_batch(self) -> None:
+        self._send_to_gateway(self.place_order())  # stays unpaid: no report is about it
+        reports = [self._report(self.place_order()) for _ in range(2)]
+        confirmed = self.api_server.tx(lambda tx: confirmation.confirm_many(tx, reports, self.now))
+        assert confirmed == {report.key for report in reports}
 
-    def _sent(self, order: orders.Order) -> None:
+    def _send_to_gateway(self, order: orders.Order) -> None:
         payer = orders.Payer(email="ann@example.com", name="Ann", ip="192.0.2.7", locale="en")
-        begin = partial(
+        start = partial(
             payments.start_unlocked,
             order=order, gateway="sandbox", method="CREDIT_CARD", payer=payer, now=self.now,
         )  # fmt: skip
-        attempt = self.api_server.tx(begin)
+        attempt = self.api_server.tx(start)
         assert attempt is not None
-        page = PaymentOutcome(status="ACTION_REQUIRED", action_url="https://bank.example/1")
+        outcome = PaymentOutcome(status="ACTION_REQUIRED", action_url="https://bank.example/1")
         sent = payments.after_intent(order)
-        accept = partial(outcomes.accept, order=sent, attempt=attempt, outcome=page, now=self.now)
+        accept = partial(
+            outcomes.accept, order=sent, attempt=attempt, outcome=outcome, now=self.now
+        )
         assert self.api_server.tx(accept) is not None
 
     def _report(self, order: orders.Order) -> confirmation.Report:
@@ -377,85 +382,100 @@ class Business:
         )
         return confirmation.Report(attempt.gateway, gateway_event)
 
-    def _asked_again(self) -> None:
-        order = self.order()
+    def _query_attempt(self) -> None:
+        order = self.place_order()
         attempt = self.api_server.tx(lambda tx: world.submit_attempt(tx, order, self.now))
         self.api_server.run(
             order_jobs.check_attempts(
                 self.app.db, self.app.gateways, self.api_server.url, attempt.check_at or 0
             )
         )
-        self.shop.revoke(self.order().id)
+        self.shop.revoke(self.place_order().id)
 
-    def _came_back(self) -> None:
-        """A second payment that went back, and came back."""
-        order = self.order()
-        again = self.api_server.tx(lambda tx: world.pay_order_twice(tx, order, self.later()))
+    def _reverse_duplicate_return(self) -> None:
+        """Return a duplicate payment, and report that the return was reversed."""
+        order = self.place_order()
+        duplicate = self.api_server.tx(lambda tx: world.pay_order_twice(tx, order, self.advance()))
         for status in ("SUCCEEDED", "REFUSED"):
             outcome = RefundOutcome(status=status)
             self.api_server.tx(
-                partial(orders.apply_duplicate_return, attempt=again, outcome=outcome, now=self.now)
+                partial(
+                    orders.apply_duplicate_return,
+                    attempt=duplicate,
+                    outcome=outcome,
+                    now=self.now,
+                )
             )
 
-    def refunding(self) -> None:
-        """Refunds: asked for, repeated, sent, failed, in full; of second payments too."""
-        self._came_back()
+    def refund_orders(self) -> None:
+        """Create, repeat, send, refuse and complete refunds, also of duplicate payments."""
+        self._reverse_duplicate_return()
         shop, api_server = self.shop, self.api_server
-        order = self.settled()
+        order = self.settle_order()
         body = {"amount": "1.00", "refundNo": "R-1", "reason": "late"}
         first = shop.refund(order.id, **body)
         assert shop.refund(order.id, **body)["id"] == first["id"]
         api_server.run(
-            refund_jobs.send_due(self.app.db, self.app.gateways, api_server.url, self.later())
+            refund_jobs.send_due(self.app.db, self.app.gateways, api_server.url, self.advance())
         )
-        other = shop.refund(self.paid().id, amount="1.00")
-        with self.unreachable() as closed:
-            api_server.run(refund_jobs.send_due(self.app.db, closed, api_server.url, self.later()))
+        other = shop.refund(self.pay_order().id, amount="1.00")
+        with self.unreachable_gateways() as unreachable:
+            api_server.run(
+                refund_jobs.send_due(self.app.db, unreachable, api_server.url, self.advance())
+            )
         for refund_id, end in ((first["id"], "SUCCEEDED"), (other["id"], "REFUSED")):
             refund = api_server.tx(partial(refunds.find, merchant_id=self.id, refund_id=refund_id))
             if refund.status == "PROCESSING":
                 api_server.tx(
-                    lambda tx, one=refund, end=end: world.report_refund(tx, one, end, self.now)
+                    lambda tx, refund=refund, end=end: world.report_refund(
+                        tx, refund, end, self.now
+                    )
                 )
-        rest = api_server.tx(lambda tx: world.create_refund(tx, order, now=self.later()))
-        api_server.tx(lambda tx: world.report_refund(tx, rest, "SUCCEEDED", self.now))
+        remainder = api_server.tx(lambda tx: world.create_refund(tx, order, now=self.advance()))
+        api_server.tx(lambda tx: world.report_refund(tx, remainder, "SUCCEEDED", self.now))
         shop.data("GET", f"/v1/refunds/{first['id']}")
         shop.data("GET", f"/v1/orders/{order.id}/refunds")
 
-    def settling(self) -> None:
-        """Notes, settlement of one, of what is due, and of reserves."""
+    def settle_orders(self) -> None:
+        """Add a note, settle one order and all due ones, and release reserves."""
         api_server = self.api_server
-        first, due = self.paid(), self.paid()
+        first, due = self.pay_order(), self.pay_order()
         api_server.tx(lambda tx: orders.add_note(tx, self.id, first.id, "rang", "op", self.now))
         api_server.tx(lambda tx: orders.notes_of(tx, first))
         api_server.tx(lambda tx: orders.settle_one(tx, self.id, first.id, self.now, "early"))
-        at = (due.due_at or 0) + 1
+        due_at = (due.due_at or 0) + 1
         api_server.tx(
-            lambda tx: _all(settlement.preview_settlements(tx, at, self.id, None, early=False))
+            lambda tx: _all(settlement.preview_settlements(tx, due_at, self.id, None, early=False))
         )
-        api_server.tx(lambda tx: settlement.settle_batch(tx, self.id, at))
-        api_server.run(settlement.settle_due(self.app.db, at, self.id))
-        api_server.run(settlement.release_reserves(self.app.db, at + 400 * DAY))
+        api_server.tx(lambda tx: settlement.settle_batch(tx, self.id, due_at))
+        api_server.run(settlement.settle_due(self.app.db, due_at, self.id))
+        api_server.run(settlement.release_reserves(self.app.db, due_at + 400 * DAY))
 
-    def disputing(self) -> None:
-        """Disputes: opened, noted, won, lost, recovered; and what cannot be matched."""
+    def dispute_orders(self) -> None:
+        """Open, annotate, win, lose and recover disputes; match and dismiss unmatched reports."""
         api_server = self.api_server
-        order, other = self.settled(), self.settled()
-        opened = self.shop.dispute(order.id)
+        order, other = self.settle_order(), self.settle_order()
+        dispute = self.shop.dispute(order.id)
         api_server.tx(
-            lambda tx: disputes.add_note(tx, self.id, opened.id, "letter", "op", self.now)
+            lambda tx: disputes.add_note(tx, self.id, dispute.id, "letter", "op", self.now)
         )
-        api_server.tx(lambda tx: disputes.list_notes(tx, opened))
+        api_server.tx(lambda tx: disputes.list_notes(tx, dispute))
         actor = merchants.Actor("op", "letter")
         for content in (b"%PDF-1 one %%EOF", b"%PDF-1 two %%EOF", b"%PDF-1 two %%EOF"):
             api_server.run(
                 disputes.add_evidence(
-                    self.app.db, self.id, opened.id, "a.pdf", content, actor=actor, now=self.later()
+                    self.app.db,
+                    self.id,
+                    dispute.id,
+                    "a.pdf",
+                    content,
+                    actor=actor,
+                    now=self.advance(),
                 )
             )
-        (file, _) = api_server.tx(lambda tx: disputes.list_evidence(tx, opened))
+        (file, _) = api_server.tx(lambda tx: disputes.list_evidence(tx, dispute))
         api_server.tx(lambda tx: disputes.read_evidence(tx, self.id, file.id))
-        api_server.tx(lambda tx: disputes.set_deadline(tx, self.id, opened.id, DAY, self.now))
+        api_server.tx(lambda tx: disputes.set_deadline(tx, self.id, dispute.id, DAY, self.now))
         for status in (None, "OPEN"):
             page = disputes.page(self.app.db, self.id, status, (0, FOREVER), 1, 50)
             api_server.run(page)
@@ -464,15 +484,15 @@ class Business:
         for event in ("lost", "recovered"):
             api_server.tx(
                 lambda tx, event=event: disputes.decide(
-                    tx, self.id, opened.id, event, who="op", reason="bank", now=self.now
+                    tx, self.id, dispute.id, event, who="op", reason="bank", now=self.now
                 )
             )
-        api_server.tx(lambda tx: ledger.list_entries_of(tx, self.id, "dispute", opened.id))
+        api_server.tx(lambda tx: ledger.list_entries_of(tx, self.id, "dispute", dispute.id))
         api_server.tx(lambda tx: world.report_dispute(tx, other, "OPENED", self.now, ref="D-1"))
         api_server.tx(lambda tx: world.report_dispute(tx, other, "OPENED", self.now, ref="D-2"))
         api_server.tx(lambda tx: disputes.list_unmatched(tx, self.id))
-        api_server.tx(lambda tx: world.report_dispute(tx, other, "WON", self.later(), ref="D-1"))
-        api_server.run(dispute_jobs.match(self.app.db, self.later(120_000)))
+        api_server.tx(lambda tx: world.report_dispute(tx, other, "WON", self.advance(), ref="D-1"))
+        api_server.run(dispute_jobs.match(self.app.db, self.advance(120_000)))
         api_server.tx(lambda tx: world.report_dispute(tx, other, "OPENED", self.now, ref="D-3"))
         (unmatched, *_) = api_server.tx(lambda tx: disputes.list_unmatched(tx, self.id))
         api_server.tx(
@@ -481,12 +501,12 @@ class Business:
             )
         )
         api_server.tx(lambda tx: disputes.count_open(tx, self.id))
-        self.refunds_at_the_gateway()
-        for path in ("/v1/disputes", f"/v1/disputes/{opened.id}"):
+        self.refund_at_the_provider()
+        for path in ("/v1/disputes", f"/v1/disputes/{dispute.id}"):
             self.shop.data("GET", path)
 
-    def refunds_at_the_gateway(self) -> None:
-        """Refunds that were made there or came back, and those that fit no order."""
+    def refund_at_the_provider(self) -> None:
+        """Report refunds that were made at the provider, reversed, or fit no order."""
         api_server = self.api_server
         paid = self.shop.paid()
         order = api_server.tx(lambda tx: orders.find(tx, self.id, paid["id"]))
@@ -500,19 +520,19 @@ class Business:
         api_server.tx(
             lambda tx: world.report_refund_event(tx, order, "SUCCEEDED", self.now, ref="rf_2")
         )
-        api_server.tx(  # now it is refunded, and so does not fit for another reason
+        api_server.tx(  # the order is refunded now: the refund is unmatched for another reason
             lambda tx: world.report_refund_event(
                 tx, order, "SUCCEEDED", self.now, minor=10**6, ref="rf_1"
             )
         )
-        api_server.run(refund_jobs.match(self.app.db, self.later(120_000)))
+        api_server.run(refund_jobs.match(self.app.db, self.advance(120_000)))
         (case, *_) = api_server.tx(lambda tx: refunds.list_open(tx, self.id))
         api_server.tx(
             lambda tx: refunds.dismiss(tx, self.id, case.gateway, case.gateway_ref, "op", self.now)
         )
 
-    def operators(self) -> None:
-        """Payouts, movements by hand, terms, keys, Epay credentials."""
+    def run_the_operators_functions(self) -> None:
+        """Create and decide payouts and adjustments; change terms, keys and the profile."""
         api_server = self.api_server
         for end in ("paid", "failed"):
             payout = self.shop.payout()
@@ -527,43 +547,45 @@ class Business:
             self.shop.data("GET", path)
         api_server.tx(lambda tx: payouts.search(tx, self.id, "PAID"))
         api_server.tx(lambda tx: payouts.failed_since(tx, self.id, 0))
-        for decided in (True, False):
+        for is_approved in (True, False):
             payout_request = payouts.PayoutRequest(
                 amount_minor=1, reference=world.new_reference(), reason="why", by="tester"
             )
-            ask = partial(
+            create_request = partial(
                 payouts.request, merchant_id=self.id, requested=payout_request,
                 above=world.Decimal(0), now=self.now,
             )  # fmt: skip
-            waits = api_server.tx(ask)
-            assert api_server.tx(ask).id == waits.id
-            if decided:
-                api_server.tx(partial(payouts.approve, request_id=waits.id, by="b", now=self.now))
+            waiting = api_server.tx(create_request)
+            assert api_server.tx(create_request).id == waiting.id
+            if is_approved:
+                api_server.tx(partial(payouts.approve, request_id=waiting.id, by="b", now=self.now))
             else:
                 actor = merchants.Actor("b", "no")
                 api_server.tx(
-                    partial(payouts.reject, request_id=waits.id, actor=actor, now=self.now)
+                    partial(payouts.reject, request_id=waiting.id, actor=actor, now=self.now)
                 )
         adjustment_request = partial(
             adjustments.AdjustmentRequest, amount_minor=50, reason="why", by="tester"
         )
         for kind, limit in (("freeze", None), ("unfreeze", None), ("recharge", 0), ("fee", 0)):
-            ask = adjustment_request(kind=kind, reference=world.new_reference())
+            requested = adjustment_request(kind=kind, reference=world.new_reference())
             above = None if limit is None else world.Decimal(limit)
-            adjustment = api_server.tx(
-                lambda tx, ask=ask, a=above: adjustments.request(tx, self.id, ask, a, self.now)
+            adjustment, repeated = (
+                api_server.tx(
+                    lambda tx, r=requested, a=above: adjustments.request(
+                        tx, self.id, r, a, self.now
+                    )
+                )
+                for _ in range(2)
             )
-            again = api_server.tx(
-                lambda tx, ask=ask, a=above: adjustments.request(tx, self.id, ask, a, self.now)
-            )
-            assert again.id == adjustment.id
+            assert repeated.id == adjustment.id
             if adjustment.status == "WAITING":
                 api_server.tx(lambda tx: adjustments.list_waiting(tx, self.id))
                 api_server.tx(
                     lambda tx, m=adjustment: adjustments.approve(tx, m.id, "second", self.now)
                 )
         correction = adjustment_request(
-            kind="correct", reference=world.new_reference(), order_id=self.paid().id
+            kind="correct", reference=world.new_reference(), order_id=self.pay_order().id
         )
         api_server.tx(lambda tx: adjustments.request(tx, self.id, correction, None, self.now))
         api_server.tx(
@@ -576,7 +598,7 @@ class Business:
         )
         for logo in (PICTURE, None):
             api_server.tx(partial(self._profile, logo=logo))
-        self.standing()
+        self.change_status()
         api_server.tx(lambda tx: merchants.history(tx, self.id))
         key = api_server.tx(lambda tx: merchants.create_key(tx, self.id, "production", self.now))
         api_server.tx(lambda tx: merchants.rename_key(tx, self.id, key.id, "Till", self.now))
@@ -588,8 +610,8 @@ class Business:
         api_server.run(api_server._server.state.accepted.write(self.app.db))
         assert api_server.tx(lambda tx: ignored_log.newest(tx, self.id, self.now))
 
-    def standing(self) -> None:
-        """What the merchant may do: suspended, resumed, switched, noted, and what is left."""
+    def change_status(self) -> None:
+        """Suspend and resume the merchant, switch a capability, add a note, find blockers."""
         actor, tx = merchants.Actor("op", "x"), self.api_server.tx
         for event in ("suspended", "resumed"):
             tx(
@@ -615,34 +637,34 @@ class Business:
         actor = merchants.Actor("op", "x")
         name = {"display_name": "N" if logo else None}
         await merchants.change_profile(tx, self.id, name, self.now, actor=actor)
-        seen = (await merchants.find(tx, self.id)).logo_sha256 or ""
+        digest = (await merchants.find(tx, self.id)).logo_sha256 or ""
         if logo is None:
-            await merchants.remove_logo(tx, self.id, self.now, actor=actor, seen=seen)
+            await merchants.remove_logo(tx, self.id, self.now, actor=actor, seen=digest)
         else:
-            await merchants.set_logo(tx, self.id, logo, self.now, actor=actor, seen=seen)
+            await merchants.set_logo(tx, self.id, logo, self.now, actor=actor, seen=digest)
             digest = (await merchants.find(tx, self.id)).logo_sha256 or ""
             assert (await merchants.find_logo(tx, self.id, digest)).content == logo
 
-    def figuring(self) -> None:
-        """Figures: counted of payments and of attempts that failed, and read while one waits."""
+    def count_figures(self) -> None:
+        """Read figures before and after paid orders and declined attempts are counted."""
         for _ in range(2):
-            self.paid()
-            order = self.order()
+            self.pay_order()
+            order = self.place_order()
             attempt = self.api_server.tx(
-                lambda tx, one=order: world.submit_attempt(tx, one, self.now)
+                lambda tx, order=order: world.submit_attempt(tx, order, self.now)
             )
             self.api_server.tx(
-                lambda tx, one=attempt: world.report_payment(tx, one, "DECLINED", self.now)
+                lambda tx, attempt=attempt: world.report_payment(tx, attempt, "DECLINED", self.now)
             )
             self.api_server.run(figures.read(self.app.db, self.id, UTC, self.now))
             self.api_server.tx(lambda tx: orders.list_newest(tx, self.id, 10))
             self.api_server.run(figure_jobs.count_all(self.app.db))
-            self.api_server.run(figures.read(self.app.db, self.id, UTC, self.later()))
+            self.api_server.run(figures.read(self.app.db, self.id, UTC, self.advance()))
 
-    def page(self) -> None:
-        """What the page of a payment reads."""
+    def read_payment_page(self) -> None:
+        """Read the data of the dashboard's page of a payment."""
         self.shop.endpoint(url=self.epay_shop.inbox.url)
-        order = self.settled()
+        order = self.settle_order()
         self.shop.dispute(order.id)
         adjustment = adjustments.AdjustmentRequest(
             kind="correct", amount_minor=5, reason="why", by="tester",
@@ -656,14 +678,14 @@ class Business:
             assert await adjustments.list_newest(tx, self.id, 20)
             assert await ledger.find_entries(tx, self.id, causes)
             assert await disputes.list_for_order(tx, self.id, order.id)
-            moments = [row.at for row in await orders.history(tx, self.id, order.id)]
-            events = await webhooks.find_order_events(tx, self.id, order.id, moments, movable=True)
-            assert await webhooks.find_deliveries_of(tx, self.id, [one.id for one in events])
+            times = [row.at for row in await orders.history(tx, self.id, order.id)]
+            events = await webhooks.find_order_events(tx, self.id, order.id, times, movable=True)
+            assert await webhooks.find_deliveries_of(tx, self.id, [event.id for event in events])
 
         self.api_server.tx(read)
 
-    def _paid_number_again(self) -> None:
-        """A number is paid by its second order, and then by its first."""
+    def _pay_number_twice(self) -> None:
+        """Pay an Epay number by its second order, and then by its first."""
         first = self.epay_shop.place_order(out_trade_no="N-3", type="creditcard")
         attempt = epay_numbers.start_attempt(self.epay_shop, first)
         declined = PaymentOutcome(status="DECLINED")
@@ -684,13 +706,13 @@ class Business:
             )
         )
 
-    def door(self) -> None:
-        """The Epay door: orders, all its acts, what is told and told again."""
+    def use_epay(self) -> None:
+        """Place orders through the Epay API, run all its acts, send and resend notifications."""
         epay_shop, api_server = self.epay_shop, self.api_server
         placed = epay_shop.place_paid_order()
         epay_shop.act("order", out_trade_no=placed["out_trade_no"])
         form = epay_shop.form(money="10.5")
-        for type_ in ("alipay", "wxpay"):  # placed again, by another method
+        for type_ in ("alipay", "wxpay"):  # the second request repeats the order
             epay_shop.post("mapi", epay_shop.sign(form | {"type": type_}))
         epay_shop.place_order(out_trade_no="N-1", money_type="USD")
         late = epay_shop.place_order(out_trade_no="N-2", type="creditcard")
@@ -698,20 +720,20 @@ class Business:
         api_server.tx(lambda tx: checkouts.expire(tx, self.id, session_id, "test", self.now))
         epay_shop.place_order(out_trade_no="N-2", type="creditcard")
         epay_shop.pay(late)
-        self._paid_number_again()
-        for act, more in (
+        self._pay_number_twice()
+        for act, parameters in (
             ("query", {}), ("settle", {}), ("orders", {}), ("orders", {"status": "1"}),
             ("order", {"trade_no": placed["trade_no"]}),
             ("order", {"out_trade_no": placed["out_trade_no"]}),
             ("refund", {"trade_no": placed["trade_no"], "money": "1"}),
         ):  # fmt: skip
-            epay_shop.act(act, **more)
+            epay_shop.act(act, **parameters)
         order_id = epay_shop.order_id(placed)
-        epay_shop.send_notices(self.later())
+        epay_shop.send_notices(self.advance())
         api_server.tx(lambda tx: notices.resend(tx, self.id, order_id, self.now))
         api_server.tx(lambda tx: notices.find_notice(tx, self.id, order_id))
         epay_shop.inbox.answer = (500, b"no")
-        epay_shop.send_notices(self.later())
+        epay_shop.send_notices(self.advance())
         epay_shop.inbox.answer = (200, b"success")
         api_server.tx(lambda tx: notices.list_notices(tx, self.id))
         api_server.run(notices.return_address(self.app, self.id, order_id))
@@ -719,13 +741,13 @@ class Business:
         api_server.tx(lambda tx: credentials.disable(tx, self.id, self.now))
         api_server.tx(lambda tx: epay.enable(tx, api_server.settings, self.id, self.now))
 
-    def events(self) -> None:
-        """Endpoints, events, deliveries; sent, sent again."""
+    def send_events(self) -> None:
+        """Create and change endpoints; list, deliver and resend events."""
         shop, api_server = self.shop, self.api_server
         endpoint = shop.endpoint(url=self.epay_shop.inbox.url)["id"]
         other = shop.endpoint(url=self.epay_shop.inbox.url, events=["payout.paid"])["id"]
-        order = self.paid()
-        api_server.run(self._dispatched())
+        order = self.pay_order()
+        api_server.run(self._dispatch_once())
         path = f"/v1/webhook-endpoints/{endpoint}"
         items = shop.data("GET", "/v1/events")["items"]
         shop.data("GET", "/v1/events?type=order.paid")
@@ -738,7 +760,7 @@ class Business:
         shop.data("POST", f"{path}/resend", json={"eventId": event})
         shop.data("POST", f"{path}/resend", json={"since": 0})
         shop.data("POST", f"{path}/test")
-        api_server.tx(lambda tx: self._looked_at(tx, endpoint, event))
+        api_server.tx(lambda tx: self._read_delivery_log(tx, endpoint, event))
         api_server.tx(
             lambda tx: webhooks.emit(
                 tx, [webhooks.Event(self.id, "order.paid", {"order_id": order.id}, self.now)]
@@ -751,59 +773,64 @@ class Business:
         shop.call("PATCH", path, json={"status": "ENABLED"})
         shop.call("DELETE", f"/v1/webhook-endpoints/{other}")
 
-    async def _looked_at(self, tx: Tx, endpoint_id: str, event_id: str) -> None:
-        """What the pages of endpoints and events read."""
-        endpoint, which = await webhooks.find(tx, self.id, endpoint_id), webhooks.LogQuery()
-        await webhooks.list_deliveries(tx, endpoint, None, which)
+    async def _read_delivery_log(self, tx: Tx, endpoint_id: str, event_id: str) -> None:
+        """Read the data of the pages of endpoints and events."""
+        endpoint, log_query = await webhooks.find(tx, self.id, endpoint_id), webhooks.LogQuery()
+        await webhooks.list_deliveries(tx, endpoint, None, log_query)
         await webhooks.find_delivery(tx, endpoint, event_id)
-        await webhooks.list_events(tx, self.id, "order.paid", which)
+        await webhooks.list_events(tx, self.id, "order.paid", log_query)
         await webhooks.find_event(tx, self.id, event_id)
 
-    async def _dispatched(self) -> None:
-        """Send what is due once: nobody listens there."""
+    async def _dispatch_once(self) -> None:
+        """Run the dispatcher until it has recorded an attempt."""
         app = self.app
         dispatcher = Dispatcher(app.db, app.outgoing, app.settings.secret_key, app.clock)
         stop = asyncio.Event()
         task = asyncio.create_task(dispatcher.run(stop))
 
-        async def recorded() -> bool:
+        async def has_attempt() -> bool:
             async with app.db.connection() as tx:
-                return bool(await tx.fetchval(TRIED, self.id))
+                return bool(await tx.fetchval(HAS_ATTEMPT, self.id))
 
         try:
-            await until(recorded)
+            await until(has_attempt)
         finally:
             stop.set()
             await task
 
-    def lists(self) -> None:
-        """Each list by each combination of its filters, with the values of a row that is there."""
+    def filter_lists(self) -> None:
+        """Read each list by each combination of its filters, with values of an existing row."""
         for statements in LISTS.values():
             self.api_server.tx(partial(self._list, statements=statements))
 
     async def _list(self, tx: Tx, statements: Lists[Any]) -> None:
-        every = {"merchant_id": self.id, "since": 0, "until": 2**62}
-        rows = await statements[()].newest.all(tx, **every, limit=1000, offset=0)
-        for filters, (newest, oldest, counted) in statements.items():
+        unfiltered = {"merchant_id": self.id, "since": 0, "until": 2**62}
+        rows = await statements[()].newest.all(tx, **unfiltered, limit=1000, offset=0)
+        for filters, (newest, oldest, count) in statements.items():
             row = next(row for row in rows if None not in map(row.__getattribute__, filters))
-            filter_values = every | {name: getattr(row, name) for name in filters}
-            for part in (newest, oldest):
-                assert await part.all(tx, **filter_values, limit=5, offset=0)
-            assert await counted.get(tx, **filter_values)
+            filter_values = unfiltered | {name: getattr(row, name) for name in filters}
+            for statement in (newest, oldest):
+                assert await statement.all(tx, **filter_values, limit=5, offset=0)
+            assert await count.get(tx, **filter_values)
 
-    async def local_file(self, query: orders.ExportQuery) -> None:
-        """Export orders with the times of a zone."""
-        chosen = await orders.resolve_query(self.app.db, self.id, query)
+    async def _export_local_times(self, query: orders.ExportQuery) -> None:
+        """Export orders with the times of a time zone."""
+        resolved_query = await orders.resolve_query(self.app.db, self.id, query)
         file = orders.export_csv_limited(
-            self.app.exports, self.app.db, self.id, chosen, livemode=True, zone="Asia/Kathmandu"
+            self.app.exports,
+            self.app.db,
+            self.id,
+            resolved_query,
+            livemode=True,
+            zone="Asia/Kathmandu",
         )
         assert len(b"".join([chunk async for chunk in file]).splitlines()) > 1
 
-    def searching(self) -> None:
-        """Orders by whatever leads to them, before and after they are indexed; sessions."""
+    def search_orders(self) -> None:
+        """Search orders by every term, before and after they are indexed; filter sessions."""
         shop, api_server = self.shop, self.api_server
-        order = self.order()
-        shop.dispute(self.settled().id)
+        order = self.place_order()
+        shop.dispute(self.settle_order().id)
         rows = {
             table: api_server.sql(f"select * from {table} where merchant_id = $1", self.id)
             for table in (
@@ -815,7 +842,7 @@ class Business:
                 "events",
             )
         }
-        texts = [row["id"] for found in rows.values() for row in found[:3]]
+        texts = [row["id"] for table_rows in rows.values() for row in table_rows[:3]]
         texts += [row["id"] for row in rows["entries"] if row["source_type"] == "order"][:1]
         texts += [row["id"] for row in rows["events"] if row["type"].startswith("order")][:1]
         (epay_order, *_) = api_server.sql(
@@ -826,20 +853,20 @@ class Business:
         for email in ("ann@example.com", "eve@example.com", "Ann@example.com"):
             api_server.sql(change, order.id, email)
             for text in texts:
-                for more in ("", f"&productId={self.product}", "&status=PENDING"):
-                    shop.data("GET", f"/v1/orders?size=1&query={text}{more}")
-                    shop.data("GET", f"/v1/orders?size=1&page=3&query={text}{more}")
+                for filters in ("", f"&productId={self.product}", "&status=PENDING"):
+                    shop.data("GET", f"/v1/orders?size=1&query={text}{filters}")
+                    shop.data("GET", f"/v1/orders?size=1&page=3&query={text}{filters}")
             shop.get("/v1/orders/export?amount=9.99")
             shop.get("/v1/orders/export?status=PENDING&customerEmail=ann@example.com")
             shop.get(f"/v1/orders/export?productId={self.product}&status=PENDING")
             shop.data("GET", "/v1/orders?amount=9.99&customerEmail=ann@example.com&status=PENDING")
             for query in (orders.ExportQuery(), orders.ExportQuery(amount="9.99")):
-                api_server.run(self.local_file(query))
+                api_server.run(self._export_local_times(query))
             api_server.tx(lambda tx: orders.recent_customers(tx, self.id, 20))
             api_server.run(orders.find_customers(self.app.db, self.id, "ann@"))
             api_server.run(orders.sums_of_customer(self.app.db, self.id, "ann@example.com"))
             api_server.run(indexing.index_merchant(self.app.db, self.id, many=2))
-        late = self.order()
+        late = self.place_order()
         shop.data("POST", f"/v1/checkouts/{late.checkout_id}/expire")
         shop.confirm(late.id)
         for product in ("", f"&productId={self.product}"):
@@ -851,30 +878,30 @@ class Business:
     async def _length(self, file: AsyncIterator[bytes]) -> int:
         return sum([len(chunk) async for chunk in file])
 
-    def balance(self) -> None:
-        """What the pages about the balance show."""
+    def read_balance_pages(self) -> None:
+        """Read the data of the dashboard's pages about the balance."""
         api_server, db = self.api_server, self.app.db
 
         for kind in (None, "FEE"):
-            whole = ledger.movements_file(db, self.id, kind, (0, FOREVER), UTC)
-            assert api_server.run(self._length(whole))
+            file = ledger.movements_file(db, self.id, kind, (0, FOREVER), UTC)
+            assert api_server.run(self._length(file))
         api_server.run(figures.find_coming(db, self.id, UTC, self.now))
         for most in (0, 50_000):
             assert api_server.run(figures.statements(db, self.id, (0, FOREVER), most))
-        sent = api_server.tx(lambda tx: payouts.list_newest(tx, self.id, 1, 0))[0].id
-        assert api_server.tx(lambda tx: ledger.list_entries_of(tx, self.id, "payout", sent))
+        payout_id = api_server.tx(lambda tx: payouts.list_newest(tx, self.id, 1, 0))[0].id
+        assert api_server.tx(lambda tx: ledger.list_entries_of(tx, self.id, "payout", payout_id))
         refund = api_server.sql("select id from refunds where merchant_id = $1", self.id)[0]["id"]
         assert api_server.tx(lambda tx: refunds.find_order_ids(tx, self.id, [refund]))
 
-    def mailing(self) -> None:
-        """Mails: made of events and by hand, sent, put back, shown, sent again."""
+    def send_mail(self) -> None:
+        """Queue, send, release, list, resend and cancel mails, and store a dead letter."""
         api_server, now = self.api_server, self.now
         settings = msgspec.structs.replace(
             api_server.settings, smtp_url="smtp://127.0.0.1:9", mail_from="pay@example.com"
         )
         actor = merchants.Actor("op", "wish")
         switches = {"receipts": True, "refunds": True, "digest": True}
-        order = self.paid()
+        order = self.pay_order()
         for _ in range(2):
             api_server.run(jobs.queue_event_mails(self.app.db, settings, now))
         api_server.run(jobs.queue_digests(self.app.db, settings, now))
@@ -882,10 +909,10 @@ class Business:
             lambda tx: mail.change_preferences(tx, self.id, switches, "en", now, actor=actor)
         )
         api_server.run(jobs.queue_digests(self.app.db, settings, now))
-        sent = api_server.tx(
+        receipt = api_server.tx(
             lambda tx: mail.send_receipt(tx, settings, self.id, order.id, "one", now)
         )
-        key = {"merchant_id": self.id, "id": sent.id, "attempts": 1, "result": "", "now": now}
+        key = {"merchant_id": self.id, "id": receipt.id, "attempts": 1, "result": "", "now": now}
 
         async def attempt(tx: Tx) -> None:
             await mail_queries.CLAIM.all(tx, now=now, lease_until=now + DAY, limit=1000)
@@ -894,36 +921,36 @@ class Business:
             await mail_queries.RECORD.run(tx, **key, status="SENT", due_at=None)
 
         api_server.tx(attempt)
-        again = [
-            api_server.tx(lambda tx: mail.resend(tx, settings, self.id, sent.id, "form", now))
+        resent, repeated = (
+            api_server.tx(lambda tx: mail.resend(tx, settings, self.id, receipt.id, "form", now))
             for _ in range(2)
-        ]
-        assert again[0].id == again[1].id
-        waiting = {"merchant_id": self.id, "id": again[0].id, "result": "refund reversed"}
+        )
+        assert resent.id == repeated.id
+        waiting = {"merchant_id": self.id, "id": resent.id, "result": "refund reversed"}
         assert api_server.tx(lambda tx: mail_queries.CANCEL.get(tx, **waiting, now=now))
         assert api_server.tx(lambda tx: mail.list_of_merchant(tx, self.id, limit=50))
-        to = sent.recipient
+        to = receipt.recipient
         assert api_server.tx(lambda tx: mail.list_of_merchant(tx, self.id, recipient=to, limit=50))
-        aside = {"merchant_id": self.id, "number": 1, "event_id": "evt_1", "reason": "KeyError"}
-        api_server.tx(lambda tx: mail_queries.STORE_DEAD_LETTER.run(tx, **aside, now=now))
+        letter = {"merchant_id": self.id, "number": 1, "event_id": "evt_1", "reason": "KeyError"}
+        api_server.tx(lambda tx: mail_queries.STORE_DEAD_LETTER.run(tx, **letter, now=now))
         key = {"merchant_id": self.id, "number": 1}
         api_server.tx(lambda tx: mail_queries.DELETE_DEAD_LETTER.run(tx, **key))
         assert api_server.tx(lambda tx: mail.list_of_order(tx, self.id, order.id))
 
-    def reading(self) -> None:
-        """Lists, totals, exports, statements, checks."""
+    def read_lists_and_check_books(self) -> None:
+        """Read lists, totals, exports and statements, and check the merchant's books."""
         shop, api_server = self.shop, self.api_server
         span = f"startDate={self.now - 3 * DAY}&endDate={self.now + 3 * DAY}"
-        for rolled in (False, True):
-            if rolled:
+        for with_counts in (False, True):
+            if with_counts:
                 api_server.run(roll_up(self.app.db, at_least=1))
             for query in (
                 "", "&status=PAID", f"&productId={self.product}",
                 f"&productId={self.product}&status=PAID",
             ):  # fmt: skip
-                for when in ("", f"&{span}", f"&startDate={self.now - 1000}"):
-                    shop.data("GET", f"/v1/orders?size=5{query}{when}")
-                    shop.data("GET", f"/v1/orders?size=1&page=9{query}{when}")
+                for time_range in ("", f"&{span}", f"&startDate={self.now - 1000}"):
+                    shop.data("GET", f"/v1/orders?size=5{query}{time_range}")
+                    shop.data("GET", f"/v1/orders?size=1&page=9{query}{time_range}")
             for query in ("", "&type=FEE"):
                 shop.data("GET", f"/v1/balance/transactions?size=5{query}")
         shop.data("GET", "/v1/balance")
@@ -938,35 +965,35 @@ class Business:
         api_server.run(scheduler.IncrementalCheck(self.app.db).turn(1000))
 
 
-def test_nobody_sees_or_changes_what_another_merchant_has_under_the_same_ids(
+def test_no_statement_reads_or_changes_another_merchants_rows_with_the_same_ids(
     examined: tuple[ApiServer, Examiner], inbox: Inbox
 ) -> None:
     api_server, examiner = examined
-    with examiner.watching():
+    with examiner.examining():
         business = Business(api_server, inbox, examiner)
-        business.products()
-        business.sessions()
-        business.links()
-        business.payments()
-        business.events()
-        business.refunding()
-        business.settling()
-        business.disputing()
-        business.page()
-        business.operators()
-        business.figuring()
-        business.mailing()
-        business.door()
-        business.reading()
-        business.balance()
-        business.searching()
-        business.lists()
-    assert not examiner.wrong, "\n".join(examiner.wrong)
-    forgotten = [name for name in OF_MERCHANTS if name not in examiner.seen]
-    assert not forgotten, " ".join(forgotten)
+        business.use_products()
+        business.use_sessions()
+        business.use_payment_links()
+        business.confirm_payments()
+        business.send_events()
+        business.refund_orders()
+        business.settle_orders()
+        business.dispute_orders()
+        business.read_payment_page()
+        business.run_the_operators_functions()
+        business.count_figures()
+        business.send_mail()
+        business.use_epay()
+        business.read_lists_and_check_books()
+        business.read_balance_pages()
+        business.search_orders()
+        business.filter_lists()
+    assert not examiner.problems, "\n".join(examiner.problems)
+    missing = [name for name in REQUIRED if name not in examiner.examined]
+    assert not missing, " ".join(missing)
 
 
-def test_a_statement_that_forgets_whose_rows_it_reads_is_seen(
+def test_a_statement_without_a_condition_on_the_merchant_is_reported(
     examined: tuple[ApiServer, Examiner], inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api_server, _ = examined
@@ -975,9 +1002,9 @@ def test_a_statement_that_forgets_whose_rows_it_reads_is_seen(
     )
     monkeypatch.setitem(NAMES, id(leak), "planted.LEAK")
     examiner = Examiner(api_server.settings.database_url)
-    with examiner.watching():
+    with examiner.examining():
         business = Business(api_server, inbox, examiner)
-        business.products()
-        assert not examiner.wrong
+        business.use_products()
+        assert not examiner.problems
         api_server.tx(lambda tx: leak.get(tx, merchant_id=business.id))
-    assert any(line.startswith("planted.LEAK") for line in examiner.wrong)
+    assert any(line.startswith("planted.LEAK") for line in examiner.problems)

@@ -1,4 +1,4 @@
-"""What counts as a database that is away, and what as a defect of ours."""
+"""Which errors of the database mean that it is unavailable, and which are defects."""
 
 import asyncio
 from typing import Any
@@ -14,17 +14,17 @@ from opentill.db.database import Db, Tx
 
 # statement, parameters
 DEFECTS = [
-    ("select $1::int", ()),  # one too few
-    ("select 1", (2,)),  # one too many
-    ("select $1::int", ("two",)),  # of another type
-    ("select $1::smallint", (2**40,)),  # too large for its type
-    ("select $1::text[]", ("ab",)),  # no list
+    ("select $1::int", ()),  # a value is missing
+    ("select 1", (2,)),  # a value too many
+    ("select $1::int", ("two",)),  # another type
+    ("select $1::smallint", (2**40,)),  # too large for the type
+    ("select $1::text[]", ("ab",)),  # not a list
     ("select nothing", ()),
 ]
 
 
 @pytest.mark.parametrize(("statement", "values"), DEFECTS)
-async def test_a_statement_gone_wrong_is_a_defect_of_ours(db: Db, statement, values) -> None:
+async def test_a_wrong_statement_is_a_defect(db: Db, statement, values) -> None:
     with pytest.raises((asyncpg.InterfaceError, asyncpg.PostgresError)):
         async with db.connection() as tx:
             await tx.fetchval(statement, *values)
@@ -34,36 +34,36 @@ async def test_a_statement_gone_wrong_is_a_defect_of_ours(db: Db, statement, val
         assert await tx.fetchval("select 1") == 1
 
 
-async def test_a_connection_that_is_gone_is_a_database_away(db: Db) -> None:
-    for lend in (db.connection, db.transaction):
+async def test_a_lost_connection_means_that_the_database_is_unavailable(db: Db) -> None:
+    for connect in (db.connection, db.transaction):
         with pytest.raises(Unavailable) as refused:
-            async with lend() as tx:
+            async with connect() as tx:
                 await tx.fetchval("select 1")
-                await _lose(tx)
+                await _cut_connection(tx)
                 await tx.fetchval("select 1")
         assert isinstance(refused.value.__cause__, asyncpg.InterfaceError)
     with pytest.raises(Unavailable):
         async with db.transaction() as tx:
             async for _ in tx.cursor("select generate_series(1, 200)", prefetch=50):
-                await _lose(tx)
+                await _cut_connection(tx)
     async with db.connection() as tx:
         assert await tx.fetchval("select 1") == 1
 
 
-# No disk, no memory, no connection left, more than a limit of the server's.
+# The disk, the memory or the connections are used up, or a configured limit is exceeded.
 @pytest.mark.parametrize("code", ["53100", "53200", "53300", "53400"])
-async def test_a_database_that_has_nothing_left_is_no_defect(db: Db, code: str) -> None:
+async def test_exhausted_resources_mean_that_the_database_is_unavailable(db: Db, code: str) -> None:
     with structlog.testing.capture_logs() as log, pytest.raises(Unavailable):
         async with db.connection() as tx:
             await tx.execute(_RAISE.format(code, "could not extend file"))
-    assert [one["error"] for one in log] == ["could not extend file"]
+    assert [entry["error"] for entry in log] == ["could not extend file"]
     with pytest.raises(Unavailable):
         await db.run(lambda tx: tx.execute(_RAISE.format(code, "could not extend file")))
     async with db.connection() as tx:
         assert await tx.fetchval("select 1") == 1
 
 
-async def test_figures_of_a_database_that_does_not_respond_say_that_it_is_away(
+async def test_metrics_report_a_database_that_does_not_respond(
     db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "_READ_S", 0.5)
@@ -71,13 +71,13 @@ async def test_figures_of_a_database_that_does_not_respond_say_that_it_is_away(
     async with asyncio.timeout(10), db.transaction() as tx:
         await tx.execute("lock table business_clock")
         readings = await asyncio.to_thread(health.Reader(settings).read)
-    assert [(one.name, one.samples) for one in readings] == [
+    assert [(reading.name, reading.samples) for reading in readings] == [
         ("opentill_database_up", [({}, False)])
     ]
 
 
 @pytest.mark.parametrize("code", ["58030", "XX000"])
-async def test_another_error_of_the_database_is_a_defect(db: Db, code: str) -> None:
+async def test_any_other_error_of_the_database_is_a_defect(db: Db, code: str) -> None:
     with pytest.raises(asyncpg.PostgresError, match="cannot find relation"):
         async with db.connection() as tx:
             await tx.execute(_RAISE.format(code, "cannot find relation"))
@@ -86,31 +86,31 @@ async def test_another_error_of_the_database_is_a_defect(db: Db, code: str) -> N
 _RAISE = "do $$ begin raise exception using errcode = '{}', message = '{}'; end $$"
 
 
-async def _lose(tx: Tx) -> None:
-    """Lose the connection between two statements, so that asyncpg knows before the next one."""
+async def _cut_connection(tx: Tx) -> None:
+    """Cut the connection, and wait until asyncpg has noticed."""
     tx._transport.abort()
     while not tx.is_closed():
         await asyncio.sleep(0)
 
 
-async def test_a_connection_may_be_cut_between_preparing_and_running(
+async def test_a_connection_cut_after_preparing_means_that_the_database_is_unavailable(
     db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the end of the time of ``Db.connection`` does, where asyncpg has no error for it."""
+    """The timeout of ``Db.connection`` may do this; asyncpg raises no error of its own then."""
     prepare = asyncpg.Connection._get_statement
 
-    async def and_cut(connection: Tx, *statement: Any, **options: Any) -> Any:
+    async def prepare_and_cut(connection: Tx, *statement: Any, **options: Any) -> Any:
         prepared = await prepare(connection, *statement, **options)
         connection.terminate()
         return prepared
 
-    monkeypatch.setattr(asyncpg.Connection, "_get_statement", and_cut)
+    monkeypatch.setattr(asyncpg.Connection, "_get_statement", prepare_and_cut)
     with pytest.raises(Unavailable):
         async with db.connection() as tx:
             await tx.fetchval("select 1::bigint + 1")
 
 
-async def test_a_pool_that_is_closed_is_a_database_away(database_url: str) -> None:
+async def test_a_closed_pool_means_that_the_database_is_unavailable(database_url: str) -> None:
     db = await Db.connect(database_url, 2)
     await db.close()
     with pytest.raises(Unavailable):
