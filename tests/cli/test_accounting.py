@@ -1,12 +1,10 @@
 """Reports for accountants: the trial balance, figures of a month, and merchants to pay out."""
 
-import asyncio
 from decimal import Decimal
 
 import pytest
 
-from opentill.db.database import Db
-from support import pooler
+from cli.database import in_database
 from support.commands import Commands, opentill
 from support.world import NOW, create_order_in
 
@@ -17,19 +15,10 @@ DAY = 86_400_000
 
 @pytest.fixture
 def shops(opentill: Commands) -> list[str]:
-    """Two merchants with a settled order of 9.99 less 0.40 each, and one without money."""
-
-    async def make() -> list[str]:
-        url = opentill.environ["OPENTILL_DATABASE_URL"]
-        db = await Db.connect(url, prepared=pooler.prepared(url), acquire_timeout_s=20)
-        try:
-            orders = [await db.run(lambda tx: create_order_in(tx, "SETTLED")) for _ in range(2)]
-        finally:
-            await db.close()
-        return [order.merchant_id for order in orders]
-
+    """The ids of two merchants with a settled order of 9.99 each, of which the fee is 0.40."""
     opentill.json("merchants", "create", "Empty Shop")
-    return asyncio.run(make())
+    orders = [in_database(opentill, lambda tx: create_order_in(tx, "SETTLED")) for _ in range(2)]
+    return [order.merchant_id for order in orders]
 
 
 def test_the_trial_balance_has_every_account_and_sums_to_zero(
@@ -56,8 +45,8 @@ def test_figures_of_a_month_are_the_sums_of_its_days(opentill: Commands, shops: 
     (totals,) = opentill.json("figures", "show", shops[1])
     assert totals["fees"] == "0.40"
     day = NOW // DAY * DAY
-    (inside,) = opentill.json("figures", "show", "--from", str(day), "--to", str(day + DAY - 1))
-    assert inside["fees"] == "0.80"
+    (row,) = opentill.json("figures", "show", "--from", str(day), "--to", str(day + DAY - 1))
+    assert row["fees"] == "0.80"
     (later,) = opentill.json("figures", "show", "--from", str(day + 40 * DAY))
     assert (later["payments"], later["fees"]) == (0, "0.00")
     refused = opentill.refusal("figures", "show", "--from", "2026-01-31 14:07")
@@ -73,6 +62,6 @@ def test_a_merchant_is_listed_for_payout_until_it_is_paid(
     why = ("--reference", "2026-W47", "--reason", "weekly")
     opentill.json("payouts", "create", shops[0], "--amount", "9", *why)
     opentill.json("payouts", "create", shops[1], "--all", *why)
-    (left,) = opentill.json("payouts", "due")
-    assert (left["merchantId"], left["available"]) == (shops[0], "0.59")
-    assert left["lastPayoutAt"] is not None
+    (remaining,) = opentill.json("payouts", "due")
+    assert (remaining["merchantId"], remaining["available"]) == (shops[0], "0.59")
+    assert remaining["lastPayoutAt"] is not None

@@ -1,12 +1,10 @@
 """``opentill approvals``: a request above the limit needs the approval of another person."""
 
-import asyncio
 from typing import Any, Final
 
 import pytest
 
-from opentill.db.database import Db
-from support import pooler
+from cli.database import in_database
 from support.commands import Commands, opentill
 from support.staff import staff
 from support.world import create_order_in
@@ -24,16 +22,7 @@ def limited(opentill: Commands) -> Commands:
 
 def order_in(opentill: Commands, status: str) -> str:
     """Create an order of 9.99 of a new merchant; return its id."""
-
-    async def make() -> str:
-        url = opentill.environ["OPENTILL_DATABASE_URL"]
-        db = await Db.connect(url, 2, prepared=pooler.prepared(url), acquire_timeout_s=20)
-        try:
-            return (await db.run(lambda tx: create_order_in(tx, status))).id
-        finally:
-            await db.close()
-
-    return asyncio.run(make())
+    return in_database(opentill, lambda tx: create_order_in(tx, status)).id
 
 
 def status_of(opentill: Commands, order_id: str) -> Any:
@@ -70,15 +59,15 @@ def test_a_refund_by_staff_waits_and_is_rejected(limited: Commands) -> None:
     assert small["status"] == "PROCESSING"
     request = ann.json("orders", "refund", order, "--amount", "4.01", "--yes", *WHY)
     assert request["status"] == "WAITING"  # 5.01 in total
-    done = bob.json("approvals", "reject", request["id"], "--reason", "not torn")
-    assert done["status"] == "REJECTED"
+    rejected = bob.json("approvals", "reject", request["id"], "--reason", "not torn")
+    assert rejected["status"] == "REJECTED"
     assert limited.json("approvals", "list") == []
 
 
 def test_the_owner_of_the_machine_cannot_request_above_the_limit(limited: Commands) -> None:
     order = order_in(limited, "PENDING")
-    for way in (("--as-root",), ()):
-        refusal = limited.run("orders", "confirm", order, *WHY, *way)
+    for option in (("--as-root",), ()):
+        refusal = limited.run("orders", "confirm", order, *WHY, *option)
         assert refusal.returncode == 2
         assert "somebody who has logged in must" in refusal.stderr.decode()
     assert limited.json("approvals", "list") == []
@@ -92,7 +81,7 @@ def test_requests_of_every_kind_are_approved_by_one_command(limited: Commands) -
     recharged = ann.json(*recharge)["id"]
     bob.json("approvals", "approve", recharged)
     payout = ann.json("payouts", "create", shop, "--amount", "40", "--reference", "P", *WHY)["id"]
-    assert [one["kind"] for one in limited.json("approvals", "list")] == ["payout"]
+    assert [request["kind"] for request in limited.json("approvals", "list")] == ["payout"]
     bob.json("approvals", "approve", payout)
     (paid,) = limited.json("payouts", "list", shop)
     assert paid["amount"] == "40.00"
@@ -109,16 +98,16 @@ def test_a_recorded_refund_waits_and_is_recorded_once(limited: Commands) -> None
     request = ann.json("orders", "confirm", order, *WHY)
     bob.json("approvals", "approve", request["id"])
     record = ("refunds", "record", order, "9.99", "--reference", "B-1", *WHY)
-    held = ann.json(*record)
-    assert (held["action"], held["status"], held["amount"]) == (
+    request = ann.json(*record)
+    assert (request["action"], request["status"], request["amount"]) == (
         "refund-recorded",
         "WAITING",
         "9.99",
     )
-    assert ann.json(*record)["id"] == held["id"]
+    assert ann.json(*record)["id"] == request["id"]
     assert "must not wait already" in ann.refusal(*record[:5], "B-2", *WHY)
     assert status_of(limited, order) == "PAID"
     assert "somebody who has logged in" in limited.refusal(*record)
-    bob.json("approvals", "approve", held["id"])
+    bob.json("approvals", "approve", request["id"])
     assert status_of(limited, order) == "REFUNDED"
     assert ann.json(*record)["status"] == "SUCCEEDED"  # the recorded refund

@@ -39,23 +39,23 @@ def test_the_log_is_listed_and_verified_and_changed_rows_are_named(opentill: Com
     assert [(row["who"], row["action"]) for row in rows] == [(USER, "balance recharge")] * 3
     assert "30.00 USD" in rows[0]["subject"]
     assert "balance recharge" in opentill.text("audit", "list")
-    whole = opentill.json("audit", "verify")
-    assert whole["breaks"] == []
-    assert whole["head"] == {"number": rows[0]["number"], "hash": rows[0]["hash"]}
+    verified = opentill.json("audit", "verify")
+    assert verified["breaks"] == []
+    assert verified["head"] == {"number": rows[0]["number"], "hash": rows[0]["hash"]}
     place = f"{rows[0]['number']}:{rows[0]['hash']}"
     assert opentill.json("audit", "verify", "--expect", place)["breaks"] == []
     assert place.encode() in opentill.run("audit", "verify").stderr
 
     _tamper(opentill, f"update audit_log set who = 'eve' where id = '{rows[1]['id']}'")
-    verified = opentill.run("audit", "verify", "--json")
-    assert verified.returncode == 1
-    assert verified.stderr == b""
-    (broken,) = json.loads(verified.stdout)["breaks"]
-    named = (broken["number"], broken["id"], broken["finding"])
-    assert named == (rows[1]["number"], rows[1]["id"], "altered")
-    shown = opentill.run("audit", "verify")
-    assert shown.returncode == 1
-    assert b"altered" in shown.stdout
+    process = opentill.run("audit", "verify", "--json")
+    assert process.returncode == 1
+    assert process.stderr == b""
+    (row,) = json.loads(process.stdout)["breaks"]
+    expected = (rows[1]["number"], rows[1]["id"], "altered")
+    assert (row["number"], row["id"], row["finding"]) == expected
+    process = opentill.run("audit", "verify")
+    assert process.returncode == 1
+    assert b"altered" in process.stdout
 
 
 def test_errors_are_one_line(opentill: Commands) -> None:

@@ -1,7 +1,7 @@
-"""All that touches keys, credentials, endpoints and terms is in the audit log, whoever does it.
+"""Every change of keys, credentials, endpoints and terms is in the audit log.
 
-Every command and every operation that writes stands in a table here: a new one is missing from it
-until somebody has said whether it is of that kind, and one that is of that kind is run.
+Every command, and every operation that writes, must be in one of the tables below. The tests run
+those that change such objects.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from support.commands import USER, Commands, opentill
 
 __all__ = ["opentill"]
 
-# Commands that change keys, credentials, endpoints or terms: each is run below.
+# Commands that change keys, credentials, endpoints or terms; the test below runs each.
 AUDITED: Final = (
     "merchants create",
     "merchants set",
@@ -31,36 +31,36 @@ AUDITED: Final = (
     "webhooks rotate",
     "webhooks remove",
 )
-# Commands that change nothing of that kind, by the reason.
+# Reason: other commands.
 OTHERS: Final = {
-    "runs": "serve worker sandbox demo migrate",
-    "writes or reads a whole database; their own test carries the recipe out": "backup restore",
-    "reads": "doctor health settings export statement",
-    "who commands are run by": "login logout whoami",
-    "reads what a group has": "mail:list,aside merchants:list,show,terms,applications,changes"
+    "run processes": "serve worker sandbox demo migrate",
+    "copy a whole database; tests/deploy/test_backup.py runs them": "backup restore",
+    "only read": "doctor health settings export statement",
+    "are about the person who runs commands": "login logout whoami",
+    "only read a feature's rows": "mail:list,aside merchants:list,show,terms,applications,changes"
     " keys:list epay:show,list,notices"
     " payouts:waiting refunds:cases approvals:list"
     " rates:list orders:list,search,show,history disputes:list,show,unmatched,evidence"
     " payouts:list,show,due,account,runs reconcile:inbox,files balance:show,waiting"
     " audit:list,verify ledger:check,accounts,export webhooks:list,show,deliveries,listen"
     " clock:show people:list links:list,show,qr",
-    "counts what is there": "figures:count,show",
-    "moves money or decides about it; its own tests look into the audit log": "settle"
+    "count figures": "figures:count,show",
+    "move money or decide about it; their own tests check the audit log": "settle"
     " orders:confirm,refund,revoke,given-back,note refunds:done,failed,reversed,record,dismiss"
     " disputes:open,win,lose,recover,deadline,dismiss,note"
     " payouts:create,approve,reject,paid,failed,run,file,report"
     " approvals:approve,reject"
     " payouts:set-account,confirm-account"
     " reconcile:compare,resolve balance:approve,reject rates:set,import",
-    "sends again what was sent, or a test": "epay:resend webhooks:resend,test"
-    " mail:resend,reread,test",
-    "what merchants may do; tests/cli/test_standing.py looks into the audit log": "merchants:apply"
+    "resend messages, or send a test": "epay:resend webhooks:resend,test mail:resend,reread,test",
+    "change a merchant's status; tests/cli/test_standing.py checks the audit log": "merchants:apply"
     ",approve,decline,suspend,resume,close,capability,note",
-    "time of the sandbox": "clock:advance,reset",
-    "payment links; their own tests look into the audit log": "links:create,set",
-    "people and their roles; their own tests look into the audit log": "people:invite,reset,role"
+    "change the sandbox's time": "clock:advance,reset",
+    "change payment links; their own tests check the audit log": "links:create,set",
+    "change people and roles; their own tests check the audit log": "people:invite,reset,role"
     ",remove,reset-factors,confirm-factors,keep-factors",
-    "the deployment's; its own test looks into the audit log": "secret-key:replace skip-messages",
+    "change the deployment; their own tests check the audit log": "secret-key:replace"
+    " skip-messages",
 }
 # Operations of the API that change such objects, with their action in the audit log.
 OPERATIONS_AUDITED: Final = {
@@ -73,8 +73,8 @@ OPERATIONS_OTHERS: Final = {
     "POST /v1/products": "what is sold",
     "PATCH /v1/products/{id}": "what is sold",
     "DELETE /v1/products/{id}": "what is sold",
-    "POST /v1/checkouts": "an order, with a history of its own",
-    "POST /v1/checkouts/{id}/expire": "an order, with a history of its own",
+    "POST /v1/checkouts": "an order, which has a history",
+    "POST /v1/checkouts/{id}/expire": "an order, which has a history",
     "POST /v1/payment-links": "what is sold",
     "PATCH /v1/payment-links/{id}": "what is sold",
     "POST /v1/orders/{id}/refunds": "money, on the ledger",
@@ -103,7 +103,7 @@ def _others() -> Iterator[str]:
 def test_every_command_and_operation_is_classified() -> None:
     commands = list(_commands(typer.main.get_command(build())))
     assert sorted(commands) == sorted((*AUDITED, *_others()))
-    writes = {f"{one.method} {one.path}" for one in OPERATIONS if one.write is not None}
+    writes = {f"{op.method} {op.path}" for op in OPERATIONS if op.write is not None}
     assert writes == set(OPERATIONS_AUDITED) | set(OPERATIONS_OTHERS)
     assert not set(OPERATIONS_AUDITED) & set(OPERATIONS_OTHERS)
 
@@ -113,15 +113,15 @@ def test_changes_by_commands_are_in_the_audit_log(opentill: Commands) -> None:
     shop = opentill.json("merchants", "create", "Harbour Books", *by)["id"]
     opentill.json("merchants", "set", shop, "--fee-rate", "0.03", "--allow", "192.0.2.1", *by)
     key = opentill.json("keys", "create", shop, *by)
-    again = opentill.json("keys", "regenerate", key["id"], *by)
-    opentill.json("keys", "revoke", again["id"], *by)
-    pid = opentill.json("epay", "enable", shop, *by)
-    turned = opentill.json("epay", "rotate", shop, *by)
+    new_key = opentill.json("keys", "regenerate", key["id"], *by)
+    opentill.json("keys", "revoke", new_key["id"], *by)
+    epay = opentill.json("epay", "enable", shop, *by)
+    new_epay = opentill.json("epay", "rotate", shop, *by)
     opentill.json("epay", "disable", shop, *by)
     url = "https://hooks.example.com/services/T0/canary?token=canary"
     hook = opentill.json("webhooks", "add", shop, url, *by)
     opentill.json("webhooks", "set", hook["id"], "--disable", "--event", "order.paid", *by)
-    new = opentill.json("webhooks", "rotate", hook["id"], *by)
+    new_hook = opentill.json("webhooks", "rotate", hook["id"], *by)
     opentill.json("webhooks", "remove", hook["id"], *by)
 
     rows = opentill.json("audit", "list", shop)
@@ -135,14 +135,14 @@ def test_changes_by_commands_are_in_the_audit_log(opentill: Commands) -> None:
     )
     assert subjects["keys create"] == f"{key['id']} svc_live_…{key['key'][-4:]}"
     assert subjects["keys regenerate"].startswith(f"{key['id']} svc_live_…")
-    assert f"becomes {again['id']} " in subjects["keys regenerate"]
-    assert subjects["keys revoke"].startswith(again["id"])
-    assert subjects["epay rotate"] == f"pid {pid['pid']}"
+    assert f"becomes {new_key['id']} " in subjects["keys regenerate"]
+    assert subjects["keys revoke"].startswith(new_key["id"])
+    assert subjects["epay rotate"] == f"pid {epay['pid']}"
     assert subjects["webhooks add"] == f"{hook['id']} https://hooks.example.com"
     assert subjects["webhooks set"] == f"{hook['id']} events order.paid, status DISABLED"
-    everything = str(rows)
-    secrets = (key["key"], again["key"], pid["key"], turned["key"], hook["secret"], new["secret"])
-    assert not [one for one in (*secrets, "canary") if one in everything]
+    keys = [credentials["key"] for credentials in (key, new_key, epay, new_epay)]
+    secrets = (*keys, hook["secret"], new_hook["secret"], "canary")
+    assert not [secret for secret in secrets if secret in str(rows)]
     assert opentill.json("audit", "verify")["breaks"] == []
 
 
@@ -152,10 +152,10 @@ def test_a_key_has_the_scopes_of_the_command_s_options(opentill: Commands) -> No
     restricted = opentill.json("keys", "create", shop, *names)
     assert restricted["scopes"] == ["orders:read", "refunds:write"]
     assert opentill.json("keys", "create", shop)["scopes"] is None
-    again = opentill.json("keys", "regenerate", restricted["id"])
-    assert again["scopes"] == ["orders:read", "refunds:write"]
-    listed = opentill.json("keys", "list", shop)
-    assert [key["scopes"] for key in listed] == [again["scopes"], None, again["scopes"]]
+    scopes = opentill.json("keys", "regenerate", restricted["id"])["scopes"]
+    assert scopes == ["orders:read", "refunds:write"]
+    keys = opentill.json("keys", "list", shop)
+    assert [key["scopes"] for key in keys] == [scopes, None, scopes]
     (creation, *_) = [row for row in opentill.json("audit", "list", shop)[::-1]
                   if row["action"] == "keys create"]  # fmt: skip
     assert creation["subject"].endswith(", for orders:read refunds:write")

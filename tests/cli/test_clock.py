@@ -1,4 +1,4 @@
-"""``opentill clock``: advancing the clock, only with the sandbox."""
+"""``opentill clock``: the clock can be advanced with the sandbox only."""
 
 import json
 import time
@@ -48,13 +48,13 @@ def _until_follows(created: Callable[[], int], ahead_ms: int) -> None:
 
 
 @pytest.fixture
-def real_time_again(deployment: Deployment) -> Iterator[None]:
+def reset_clock(deployment: Deployment) -> Iterator[None]:
     """Reset the clock after the test."""
     yield
     deployment.done("clock", "reset")
 
 
-@pytest.mark.usefixtures("real_time_again")
+@pytest.mark.usefixtures("reset_clock")
 def test_servers_and_commands_follow_the_clock_and_its_reset(deployment: Deployment) -> None:
     merchant = json.loads(deployment.done("merchants", "create", "A", "--json"))["id"]
     key = json.loads(deployment.done("keys", "create", merchant, "--json"))["key"]
@@ -73,7 +73,7 @@ def test_servers_and_commands_follow_the_clock_and_its_reset(deployment: Deploym
     _until_follows(lambda: _created(deployment, key, product), 0)
 
 
-@pytest.mark.usefixtures("real_time_again")
+@pytest.mark.usefixtures("reset_clock")
 def test_an_advance_first_names_the_open_sessions_that_it_ends(deployment: Deployment) -> None:
     merchant = json.loads(deployment.done("merchants", "create", "C", "--json"))["id"]
     key = json.loads(deployment.done("keys", "create", merchant, "--json"))["key"]
@@ -85,18 +85,18 @@ def test_an_advance_first_names_the_open_sessions_that_it_ends(deployment: Deplo
         return str(json.loads(connection.getresponse().read())["data"]["id"])
 
     product = post("/v1/products", '{"name":"Tea","price":"1.00","currency":"USD"}')
-    opened = [post("/v1/checkouts", f'{{"productId":"{product}"}}') for _ in range(12)]
+    sessions = [post("/v1/checkouts", f'{{"productId":"{product}"}}') for _ in range(12)]
     connection.close()
-    soon = deployment.run("clock", "advance", "1h")
-    assert (soon.returncode, soon.stderr) == (0, "")
-    far = deployment.run("clock", "advance", "9999999d")
-    assert far.returncode == 2
-    assert "sessions" not in far.stderr
-    day = deployment.run("clock", "advance", "1d")
-    assert day.returncode == 0
-    first, *named, rest = day.stderr.splitlines()
-    assert (first, rest) == ("open sessions that expire:", "  and 2 more")
-    assert len({line.removeprefix("  ") for line in named} & set(opened)) == 10
+    process = deployment.run("clock", "advance", "1h")
+    assert (process.returncode, process.stderr) == (0, "")
+    process = deployment.run("clock", "advance", "9999999d")
+    assert process.returncode == 2
+    assert "sessions" not in process.stderr
+    process = deployment.run("clock", "advance", "1d")
+    assert process.returncode == 0
+    first, *lines, last = process.stderr.splitlines()
+    assert (first, last) == ("open sessions that expire:", "  and 2 more")
+    assert len({line.removeprefix("  ") for line in lines} & set(sessions)) == 10
 
 
 @pytest.mark.parametrize("words", [("show",), ("advance", "8d"), ("reset",)])

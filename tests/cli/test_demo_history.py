@@ -16,16 +16,16 @@ from support.books import assert_books
 
 
 async def test_a_month_has_orders_of_every_kind(module_database_url: str) -> None:
-    async def month(tx: Tx) -> History:
-        began = world.NOW - DAYS * DAY_MS
-        history = History((await world.create_merchant(tx, name=NAME, now=began)).id)
+    async def create_month(tx: Tx) -> History:
+        start = world.NOW - DAYS * DAY_MS
+        history = History((await world.create_merchant(tx, name=NAME, now=start)).id)
         await history.happen(tx, world.NOW)
         return history
 
     db = await Db.connect(module_database_url, 2, acquire_timeout_s=20)
     try:
-        history = await db.run(month)
-        other = await db.run(month)
+        history = await db.run(create_month)
+        other = await db.run(create_month)
         await jobs.count_all(db)
         async with db.snapshot() as tx:
             await assert_books(tx)
@@ -40,22 +40,25 @@ async def test_a_month_has_orders_of_every_kind(module_database_url: str) -> Non
             disputes = await tx.fetch(
                 "select status from disputes where merchant_id = $1 order by created_at", merchant
             )
-            paid_out = await tx.fetchval(
+            payouts = await tx.fetchval(
                 "select count(*) from payouts where merchant_id = $1 and status = 'PAID'", merchant
             )
         totals = await figures.read(db, merchant, ZoneInfo("UTC"), world.NOW)
         assert {"PAID", "SETTLED", "REFUNDED", "DISPUTED", "CLOSED"} <= statuses.keys()
         assert 120 < sum(statuses.values()) < 260
         assert [row["status"] for row in disputes] == ["WON", "OPEN"]
-        assert paid_out == 3
+        assert payouts == 3
         (usd,) = totals.currencies
         assert all(day.payments for day in usd.days[:-1])
         assert usd.comparisons[1].now.refunds > 0 < usd.pending.days[3]
         rate = totals.attempts_compared[2].now.success_rate
         assert rate is not None
         assert 0.8 < rate < 0.97
-        again = [(one.amount_minor, one.paid_at) for one in other.bank.values()]
-        assert [(one.amount_minor, one.paid_at) for one in history.bank.values()] == again
+        first, second = (
+            [(payment.amount_minor, payment.paid_at) for payment in each.bank.values()]
+            for each in (history, other)
+        )
+        assert first == second
     finally:
         await db.close()
 

@@ -1,12 +1,11 @@
-"""``opentill disputes unmatched|dismiss``: messages of gateways that match no order."""
-
-import asyncio
+"""``opentill disputes unmatched|dismiss``: gateway events that match no order."""
 
 import pytest
 
+from cli.database import in_database
 from opentill import disputes
 from opentill.core.money import Money
-from opentill.db import connection as connections
+from opentill.db.database import Tx
 from opentill.gateways import GatewayDisputeEvent
 from support import world
 from support.commands import Commands, opentill
@@ -27,7 +26,7 @@ def test_errors_are_one_line(opentill: Commands) -> None:
 
 
 @pytest.mark.parametrize(
-    ("amount", "shown", "in_table"),
+    ("amount", "text", "in_table"),
     [
         (Money(999, "USD"), "9.99", "9.99 USD"),
         (Money(9991, "KWD"), "9991 minor units of KWD", "9991 minor units of KWD"),
@@ -35,27 +34,20 @@ def test_errors_are_one_line(opentill: Commands) -> None:
     ],
 )
 def test_any_amount_is_listed_and_dismissed(
-    opentill: Commands, amount: Money, shown: str, in_table: str
+    opentill: Commands, amount: Money, text: str, in_table: str
 ) -> None:
-    async def make() -> str:
-        tx = await connections.connect(opentill.environ["OPENTILL_DATABASE_URL"])
-        try:
-            order = await world.create_order_in(tx, "DISPUTED")
-            event = GatewayDisputeEvent(
-                attempt_id=order.paid_attempt_id or "",
-                dispute_ref="b",
-                status="LOST",
-                amount=amount,
-            )
-            await disputes.apply_outcome(tx, order.merchant_id, event, world.NOW, gateway="sandbox")
-            return order.merchant_id
-        finally:
-            await tx.close()
+    async def report_dispute(tx: Tx) -> str:
+        order = await world.create_order_in(tx, "DISPUTED")
+        event = GatewayDisputeEvent(
+            attempt_id=order.paid_attempt_id or "", dispute_ref="b", status="LOST", amount=amount
+        )
+        await disputes.apply_outcome(tx, order.merchant_id, event, world.NOW, gateway="sandbox")
+        return order.merchant_id
 
     opentill.json("merchants", "create", "Harbour Books")  # creates the schema
-    shop = asyncio.run(make())
+    shop = in_database(opentill, report_dispute)
     (row,) = opentill.json("disputes", "unmatched", "--merchant", shop)
-    assert (row["amount"], row["currency"]) == (shown, amount.currency)
+    assert (row["amount"], row["currency"]) == (text, amount.currency)
     assert in_table in opentill.text("disputes", "unmatched", "--merchant", shop)
-    closed = opentill.json("disputes", "dismiss", shop, "sandbox", "b", "--reason", "seen")
-    assert closed["amount"] == shown
+    dismissed = opentill.json("disputes", "dismiss", shop, "sandbox", "b", "--reason", "seen")
+    assert dismissed["amount"] == text

@@ -49,11 +49,11 @@ def test_a_slow_stop_of_the_embedded_database_is_no_clock_difference(
 
 def _findings(url: str) -> dict[str, Finding]:
     settings = Settings(database_url=url, secret_key="k" * 32, db_prepared=pooler.prepared(url))
-    return {found.subject: found for found in doctor_database.findings(settings)}
+    return {finding.subject: finding for finding in doctor_database.findings(settings)}
 
 
 def _levels(url: str) -> dict[str, str]:
-    return {subject: found.level for subject, found in _findings(url).items()}
+    return {subject: finding.level for subject, finding in _findings(url).items()}
 
 
 def _block(after: str) -> list[str]:
@@ -73,7 +73,7 @@ async def _run(url: str, *statements: str) -> None:
 
 @pytest.fixture
 def database_by_the_recipe(postgres_url: str) -> Iterator[str]:
-    """A migrated database that was created as in the recipe."""
+    """A migrated database that was created by the recipe."""
     (create,) = _block("### A new database")
     asyncio.run(_run(postgres_url, create.replace("opentill", "by_recipe")))
     url = named(postgres_url, "by_recipe")
@@ -82,32 +82,31 @@ def database_by_the_recipe(postgres_url: str) -> Iterator[str]:
     asyncio.run(_run(postgres_url, "drop database by_recipe with (force)"))
 
 
-async def _sell_in_euro(url: str, *ages: int) -> None:
-    """Sell in euro for a merchant that settles in USD, at rates imported these days ago."""
+async def _sell_in_euro(url: str, age: int) -> None:
+    """Sell in euro for a merchant that settles in USD, at rates of ``age`` days ago."""
     connection = await connections.connect(url, prepared=pooler.prepared(url))
     try:
         if not await connection.fetchval("select count(*) from products"):
             shop = await create_merchant(connection)
             await create_product(connection, shop.id, "10.00", "EUR")
-        for age in ages:
-            today = clock.now_ms() // DAY * DAY
-            day = Day(today - age * DAY, {"USD": Decimal("1.1")})
-            sheet = rates.Sheet(base="EUR", days=(day,), skipped=())
-            await rates.import_sheet(connection, sheet, today)
+        today = clock.now_ms() // DAY * DAY
+        day = Day(today - age * DAY, {"USD": Decimal("1.1")})
+        sheet = rates.Sheet(base="EUR", days=(day,), skipped=())
+        await rates.import_sheet(connection, sheet, today)
     finally:
         await connection.close()
 
 
-def test_rates_that_are_or_soon_will_be_too_old_are_a_warning(database_by_the_recipe: str) -> None:
+def test_rates_that_are_or_will_soon_be_too_old_are_a_warning(database_by_the_recipe: str) -> None:
     url = database_by_the_recipe
-    for age, level, says in (
+    for age, level, text in (
         (9, "warn", "none that counts from EUR to USD: no session opens without"),
         (5, "warn", "too old within two days: EUR to USD; then no session opens"),
         (0, "ok", "there is one for each currency"),
     ):
         asyncio.run(_sell_in_euro(url, age))
         finding = _findings(url)["rates"]
-        assert (finding.level, says in finding.text) == (level, True), finding
+        assert (finding.level, text in finding.text) == (level, True), finding
 
 
 def test_a_database_made_by_the_recipe_has_a_stable_collation(

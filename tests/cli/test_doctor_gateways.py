@@ -12,7 +12,7 @@ from support.epay_gateway_server import KEY, PID
 
 __all__ = ["opentill"]
 
-# where the server looks for the account, settings, and the level and a part of what doctor says
+# where the server reads the account, settings, the level and a part of doctor's finding
 RESPONSES = [
     ("query", {}, "ok", "epay accepts queries of your account"),
     ("body", {}, "fail", "set OPENTILL_GATEWAY_EPAY_QUERY=post"),
@@ -34,12 +34,12 @@ async def test_doctor_checks_whether_an_epay_server_responds(
         server.reads = reads
         options = {"URL": server.url, "PID": PID, "KEY": KEY} | changes
         environ = {f"OPENTILL_GATEWAY_EPAY_{name}": value for name, value in options.items()}
-        done = await asyncio.to_thread(
+        process = await asyncio.to_thread(
             opentill.run, "doctor", "--json", OPENTILL_GATEWAYS="epay", **environ
         )
-    findings = [one for one in json.loads(done.stdout) if one["subject"] == "gateway"]
+    findings = [row for row in json.loads(process.stdout) if row["subject"] == "gateway"]
     assert findings[0] == {
         "subject": "gateway", "level": "ok", "text": "epay takes ALIPAY in CNY, WECHAT_PAY in CNY",
     }  # fmt: skip
     assert (findings[1]["level"], text in findings[1]["text"]) == (level, True), findings
-    assert options["KEY"].encode() not in done.stdout + done.stderr
+    assert options["KEY"].encode() not in process.stdout + process.stderr

@@ -42,7 +42,7 @@ def test_programs_must_have_the_servers_version_or_the_next(
 def test_programs_are_found_in_the_path_and_among_the_embedded_ones(
     tmp_path: Path,
 ) -> None:
-    brought, folder = find_programs()
+    embedded_version, folder = find_programs()
     versions = {"bin9": "9.6.24", "bin16": "16.3 (Debian 16.3-1)", "bin": "no version"}
     for name, version in versions.items():
         (tmp_path / name).mkdir()
@@ -53,7 +53,7 @@ def test_programs_are_found_in_the_path_and_among_the_embedded_ones(
     path = os.pathsep.join([*(str(tmp_path / name) for name in versions), "", "/nowhere"])
     candidates = dumps.candidates(path)
     assert candidates[16] == tmp_path / "bin16"
-    assert candidates[brought] == folder
+    assert candidates[embedded_version] == folder
     (tmp_path / "bin16" / "pg_restore").unlink()
     assert dumps.candidates(path).get(16) != tmp_path / "bin16"
 
@@ -83,7 +83,7 @@ def test_a_url_is_parsed_like_asyncpg_and_its_password_is_no_argument(
     assert target.environment().get("PGPASSWORD", "") == password
 
 
-def test_a_whole_error_is_shown_without_the_password(tmp_path: Path) -> None:
+def test_an_error_is_shown_in_full_without_the_password(tmp_path: Path) -> None:
     program = tmp_path / "pg_dump"
     program.write_text(
         "#!/bin/sh\n"
@@ -118,7 +118,7 @@ def test_a_dump_with_missing_rows_is_no_backup() -> None:
     rows = {"schema_migrations": 3, "merchants": 1, "orders": 5, "entries": 10}
     row_counts = RowCounts(migrations=3, merchants=1, orders=5, entries=10)
     _check_row_counts(rows | {"entries": 11}, row_counts)  # an entry was added during the dump
-    for spoiled, text in (
+    for dumped_rows, text in (
         ({}, "0 of 3 rows of schema_migrations"),
         (rows | {"entries": 9}, "9 of 10 rows of entries"),
         (
@@ -127,7 +127,7 @@ def test_a_dump_with_missing_rows_is_no_backup() -> None:
         ),
     ):
         with pytest.raises(ConfigurationError, match=text):
-            _check_row_counts(spoiled, row_counts)
+            _check_row_counts(dumped_rows, row_counts)
 
 
 def test_rows_in_the_output_of_pg_restore_are_counted() -> None:
@@ -144,10 +144,10 @@ def test_an_older_pg_dump_is_not_used_for_a_newer_server() -> None:
     candidates = dumps.candidates(os.environ["PATH"])
     newest = max(candidates)
     for version, folder in candidates.items():
-        printed = subprocess.run(
+        process = subprocess.run(
             [folder / "pg_dump", "--version"], capture_output=True, text=True, check=True
         )
-        assert f" {version}" in printed.stdout
+        assert f" {version}" in process.stdout
     assert dumps.choose(newest, candidates)[0] == newest
     with pytest.raises(ConfigurationError, match="must not be older"):
         dumps.choose(newest + 1, candidates)

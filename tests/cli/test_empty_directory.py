@@ -9,7 +9,7 @@ from support.commands import Commands, ForkServer, opentill
 __all__ = ["opentill"]
 
 # Commands that need an existing deployment; serve, demo and migrate create one.
-NEEDS_ONE = [
+NEED_DEPLOYMENT = [
     ("merchants", "create", "Tea House"),
     ("merchants", "list"),
     ("keys", "create", "mer_1"),
@@ -22,29 +22,29 @@ NEEDS_ONE = [
 ]
 
 
-@pytest.mark.parametrize("words", NEEDS_ONE, ids=" ".join)
+@pytest.mark.parametrize("words", NEED_DEPLOYMENT, ids=" ".join)
 def test_no_command_creates_a_second_ledger_by_accident(
     fork_server: ForkServer, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    place = Commands(fork_server, "", tmp_path)
-    place.environ["OPENTILL_DATA_DIR"] = "elsewhere"
-    done = place.run(*words)
-    assert done.returncode == 2, done
-    (line,) = done.stderr.decode().splitlines()
-    assert f"there is no OpenTill database in {tmp_path}/elsewhere/postgres" in line
-    for way in ("OPENTILL_DATA_DIR", "OPENTILL_DATABASE_URL", "`opentill serve`"):
-        assert way in line
+    commands = Commands(fork_server, "", tmp_path)
+    commands.environ["OPENTILL_DATA_DIR"] = "data"
+    process = commands.run(*words)
+    assert process.returncode == 2, process
+    (line,) = process.stderr.decode().splitlines()
+    assert f"there is no OpenTill database in {tmp_path}/data/postgres" in line
+    for remedy in ("OPENTILL_DATA_DIR", "OPENTILL_DATABASE_URL", "`opentill serve`"):
+        assert remedy in line
     assert not list(tmp_path.iterdir())
 
 
-USES_THE_SANDBOX = [("serve",), ("worker",), ("demo",), ("reconcile", "sandbox"), ("clock", "show")]
+USE_SANDBOX = [("serve",), ("worker",), ("demo",), ("reconcile", "sandbox"), ("clock", "show")]
 
 
 def test_the_sandbox_with_an_external_database_needs_a_setting(opentill: Commands) -> None:
-    for words in USES_THE_SANDBOX:
-        done = opentill.run(*words, OPENTILL_SANDBOX="no")
-        assert done.returncode == 2, done
-        (line,) = done.stderr.decode().splitlines()
+    for words in USE_SANDBOX:
+        process = opentill.run(*words, OPENTILL_SANDBOX="no")
+        assert process.returncode == 2, process
+        (line,) = process.stderr.decode().splitlines()
         assert "OPENTILL_DATABASE_URL is set" in line, words
         assert "OPENTILL_SANDBOX=yes" in line, words
 
@@ -62,26 +62,24 @@ def test_a_new_key_shows_whether_money_is_real(opentill: Commands) -> None:
     for gateways, livemode, note in GATEWAYS:
         key = opentill.json("keys", "create", shop, OPENTILL_GATEWAYS=gateways)
         assert key["livemode"] is livemode
-        new = opentill.json("keys", "regenerate", key["id"], OPENTILL_GATEWAYS=gateways)
-        assert new["livemode"] is livemode
-        shown = opentill.run("keys", "create", shop, OPENTILL_GATEWAYS=gateways)
-        assert shown.returncode == 0
-        assert "livemode" in shown.stdout.decode()
-        assert note in shown.stderr.decode()
-        assert bool(note) == bool(shown.stderr)
+        new_key = opentill.json("keys", "regenerate", key["id"], OPENTILL_GATEWAYS=gateways)
+        assert new_key["livemode"] is livemode
+        process = opentill.run("keys", "create", shop, OPENTILL_GATEWAYS=gateways)
+        assert process.returncode == 0
+        assert "livemode" in process.stdout.decode()
+        assert note in process.stderr.decode()
+        assert bool(note) == bool(process.stderr)
 
 
 @pytest.mark.parametrize("gateways", ["manual", "manual,sandbox"])
-def test_the_demonstration_is_refused_where_money_is_real(
-    opentill: Commands, gateways: str
-) -> None:
+def test_the_demonstration_is_refused_with_real_money(opentill: Commands, gateways: str) -> None:
     opentill.environ |= {
         "OPENTILL_GATEWAYS": gateways,
         "OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS": "Transfer it to DE00.",
     }
-    done = opentill.run("demo")
-    assert done.returncode == 2, done
-    (line,) = done.stderr.decode().splitlines()
+    process = opentill.run("demo")
+    assert process.returncode == 2, process
+    (line,) = process.stderr.decode().splitlines()
     assert "with the sandbox bank only" in line
     assert f"OPENTILL_GATEWAYS has {gateways}" in line
     assert opentill.json("merchants", "list") == []

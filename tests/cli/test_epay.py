@@ -26,8 +26,8 @@ def test_credentials_are_created_shown_once_rotated_and_disabled(opentill: Comma
     assert opentill.json("epay", "enable", merchant)["key"] == rotated["key"]
     assert opentill.json("epay", "notices", merchant) == []
     assert "state must be" in opentill.refusal("epay", "notices", merchant, "--state", "x")
-    gone = opentill.refusal("epay", "resend", "order_01m7y0m0jzefzv5n8efcf1hqw2")
-    assert "there is no order" in gone
+    resend = ("epay", "resend", "order_01m7y0m0jzefzv5n8efcf1hqw2")
+    assert "there is no order" in opentill.refusal(*resend)
     assert "there is no merchant" in opentill.refusal("epay", "enable", "mer_x")
 
 
@@ -39,8 +39,8 @@ def test_a_wrong_secret_key_is_reported_before_anything_is_created(
     opentill.json("epay", "enable", first)
     for merchant in (first, second):
         other = {"OPENTILL_SECRET_KEY": "another-key-another-key-another-key"}
-        done = opentill.run("epay", "enable", merchant, **other)
-        assert done.returncode == REFUSED
-        (line,) = done.stderr.decode().splitlines()
+        process = opentill.run("epay", "enable", merchant, **other)
+        assert process.returncode == REFUSED
+        (line,) = process.stderr.decode().splitlines()
         assert "OPENTILL_SECRET_KEY is not the one" in line
     assert len(opentill.json("epay", "list")) == 1

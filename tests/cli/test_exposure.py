@@ -18,7 +18,7 @@ __all__ = ["opentill"]
 
 TOP = Path(__file__).parents[2]
 
-GIVEN = {
+EXTERNAL = {
     "OPENTILL_SECRET_KEY": "k" * 32,
     "OPENTILL_DATABASE_URL": "postgresql://u:canary@db.example/x?sslmode=verify-full",
 }
@@ -48,11 +48,11 @@ def test_missing_or_too_wide_trusted_proxies_are_reported(
 TEST_MODE = [
     # environment, level ("": no finding)
     ({}, ""),
-    (GIVEN, "fail"),
+    (EXTERNAL, "fail"),
     (HTTPS, "fail"),
-    (GIVEN | {"OPENTILL_SANDBOX": "yes"}, "warn"),
+    (EXTERNAL | {"OPENTILL_SANDBOX": "yes"}, "warn"),
     (HTTPS | {"OPENTILL_SANDBOX": "yes"}, "warn"),
-    (GIVEN | HTTPS | {"OPENTILL_GATEWAYS": "stripe"}, ""),
+    (EXTERNAL | HTTPS | {"OPENTILL_GATEWAYS": "stripe"}, ""),
 ]
 
 
@@ -88,12 +88,12 @@ def test_the_encryption_of_the_database_connection_is_checked(
     monkeypatch.setenv("PGSSLMODE", mode)
     if not mode:
         monkeypatch.delenv("PGSSLMODE")
-    settings = config.load(GIVEN | {"OPENTILL_DATABASE_URL": url})
+    settings = config.load(EXTERNAL | {"OPENTILL_DATABASE_URL": url})
     (finding,) = exposure.database_tls(settings)
     assert (finding.level, text in finding.text) == (level, True), finding
     assert "canary" not in finding.text
-    both = GIVEN | {"OPENTILL_DATABASE_READ_URL": url}
-    assert [one.level for one in exposure.database_tls(config.load(both))] == ["ok", level]
+    both = EXTERNAL | {"OPENTILL_DATABASE_READ_URL": url}
+    assert [each.level for each in exposure.database_tls(config.load(both))] == ["ok", level]
 
 
 # peer, X-Forwarded-For, whether it is logged
@@ -113,16 +113,16 @@ async def test_an_untrusted_proxy_is_logged_once_a_minute(
     now = 1000.0
     monkeypatch.setattr(middleware.time, "monotonic", lambda: now)
 
-    async def nothing(*_: object) -> None:
+    async def app(*_: object) -> None:
         return
 
     trusted = config.load({"OPENTILL_TRUSTED_PROXIES": "10.0.0.7"}).trusted_proxies
-    edge = middleware.RequestMiddleware(nothing, nothing, trusted)
+    request_middleware = middleware.RequestMiddleware(app, app, trusted)
     headers = [] if forwarded is None else [(b"x-forwarded-for", forwarded.encode())]
     scope = {"type": "http", "method": "GET", "path": "/", "headers": headers, "client": (peer, 1)}
     for seconds in (0, 1, 58, 2, 30, 20):
         now += seconds
-        await edge(dict(scope), nothing, nothing)
+        await request_middleware(dict(scope), app, app)
     logged = [json.loads(line) for line in lines.getvalue().splitlines()]
     assert [line["peer"] for line in logged] == ([peer] * 2 if is_logged else [])
     assert all("OPENTILL_TRUSTED_PROXIES" in line["hint"] for line in logged)
@@ -146,15 +146,15 @@ def test_doctor_reports_all_of_these_findings(
 
 
 def test_serve_warns_that_every_client_is_a_trusted_proxy(opentill: Commands) -> None:
-    with socket.socket() as taken:  # so that serve fails after its checks
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = str(taken.getsockname()[1])
+    with socket.socket() as other:  # so that serve fails after its checks
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
         for proxies, is_warned in (("0.0.0.0/0", True), ("10.0.0.7", False)):
             environ = {"OPENTILL_PORT": port, "OPENTILL_TRUSTED_PROXIES": proxies}
-            done = opentill.run("serve", **environ)
-            assert done.returncode == REFUSED, done
-            assert ("everybody is believed" in done.stderr.decode()) == is_warned, done
+            process = opentill.run("serve", **environ)
+            assert process.returncode == REFUSED, process
+            assert ("everybody is believed" in process.stderr.decode()) == is_warned, process
 
 
 def test_compose_trusts_only_the_proxy_on_its_machine() -> None:
@@ -174,5 +174,5 @@ def test_documented_urls_of_remote_databases_use_verified_tls(name: str) -> None
     addresses = re.findall(r"postgresql://\S+@db\.example\.com\S*", text)
     assert addresses
     for url in addresses:
-        (finding,) = exposure.database_tls(config.load(GIVEN | {"OPENTILL_DATABASE_URL": url}))
+        (finding,) = exposure.database_tls(config.load(EXTERNAL | {"OPENTILL_DATABASE_URL": url}))
         assert finding.level == "ok", finding

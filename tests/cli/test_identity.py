@@ -1,7 +1,5 @@
-"""The identity of whoever runs a command: a person who has logged in, or the machine's owner."""
+"""A command runs as the person who has logged in, or as the owner of the machine."""
 
-import asyncio
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +8,9 @@ from typing import Any
 import pytest
 import typer
 
+from cli.database import in_database
 from opentill.cli import build
-from opentill.db.database import Db, Tx
+from opentill.db.database import Tx
 from opentill.people import command_permission, queries, second_factor, totp
 from support.commands import USER, Commands, opentill
 from support.people import PASSWORD
@@ -26,17 +25,6 @@ REAL: dict[str, str] = {  # settings of a deployment with real money
 WHY = ("--reason", "agreed", "--reference", "R-1")
 
 
-def in_database(opentill: Commands, work: Any) -> Any:
-    async def run() -> Any:
-        db = await Db.connect(opentill.environ["OPENTILL_DATABASE_URL"], acquire_timeout_s=20)
-        try:
-            return await db.run(work)
-        finally:
-            await db.close()
-
-    return asyncio.run(run())
-
-
 def last_actor(opentill: Commands) -> str:
     """Return the actor of the last row of the audit log."""
     return str(opentill.json("audit", "list")[0]["who"])
@@ -44,7 +32,7 @@ def last_actor(opentill: Commands) -> str:
 
 def test_the_audit_log_names_the_person_who_has_logged_in(opentill: Commands) -> None:
     opentill.json("merchants", "create", "Before")
-    assert last_actor(opentill) == USER  # whatever the environment says
+    assert last_actor(opentill) == USER
     opentill.run("merchants", "create", "Before", USER="root", LOGNAME="somebody")
     assert last_actor(opentill) == USER
     ann = staff(opentill, "ann")
@@ -59,11 +47,11 @@ def test_the_audit_log_names_the_person_who_has_logged_in(opentill: Commands) ->
     refused = ann.refusal("merchants", "create", "In another's name")
     assert "names somebody else than who has logged in" in refused
     file.write_text(original)
-    ended = json.loads(file.read_text())
+    ended_login = file.read_text()
     ann.json("logout")
     ann.json("merchants", "create", "After")
     assert last_actor(opentill) == USER
-    file.write_text(json.dumps(ended))
+    file.write_text(ended_login)
     assert "your login has ended" in ann.refusal("merchants", "create", "Again")
     file.chmod(0o644)
     assert f"{file} must be readable by you alone" in ann.refusal("merchants", "create", "Again")
@@ -72,9 +60,7 @@ def test_the_audit_log_names_the_person_who_has_logged_in(opentill: Commands) ->
 def test_a_login_that_cannot_be_stored_is_refused(opentill: Commands, tmp_path: Path) -> None:
     ann = staff(opentill, "ann")
     (tmp_path / "file").touch()
-    ann.environ["XDG_CONFIG_HOME"] = str(
-        tmp_path / "file"
-    )  # a directory cannot be created below a file
+    ann.environ["XDG_CONFIG_HOME"] = str(tmp_path / "file")  # not a directory
     count = "select count(*) from logins"
     before = in_database(opentill, lambda tx: tx.fetchval(count))
     refused = ann.refusal("login", "--email", ann.email)  # before the password prompt
@@ -85,7 +71,7 @@ def test_a_login_that_cannot_be_stored_is_refused(opentill: Commands, tmp_path: 
 
 def test_every_wrong_credential_gets_the_same_error(opentill: Commands) -> None:
     ann = staff(opentill, "ann")
-    answers = {
+    errors = {
         opentill.refusal(
             "login", "--email", email, "--password-stdin", stdin=f"{password}\n".encode()
         )
@@ -94,8 +80,8 @@ def test_every_wrong_credential_gets_the_same_error(opentill: Commands) -> None:
             ("nobody@example.com", PASSWORD),
         )
     }
-    assert len(answers) == 1
-    assert "password must be that of this e-mail address" in answers.pop()
+    assert len(errors) == 1
+    assert "password must be that of this e-mail address" in errors.pop()
 
 
 def test_a_role_can_run_the_commands_that_its_permissions_allow(opentill: Commands) -> None:
@@ -113,20 +99,20 @@ def test_resending_events_needs_a_permission(opentill: Commands) -> None:
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
     hook = opentill.json("webhooks", "add", shop, "https://shop.example.com/hook")["id"]
     auditor = staff(opentill, "eve", "auditor")
-    range_ = ("webhooks", "resend", hook, "--since", "2020-01-01")
-    assert "it needs orders.manage" in auditor.refusal(*range_)
+    resend = ("webhooks", "resend", hook, "--since", "2020-01-01")
+    assert "it needs orders.manage" in auditor.refusal(*resend)
     assert "it needs merchants.manage" in auditor.refusal("webhooks", "test", hook)
     support = staff(opentill, "sam", "support")
-    assert support.json(*range_) == {"resent": 0}
+    assert support.json(*resend) == {"resent": 0}
     ann = staff(opentill, "ann")
     ann.json("webhooks", "test", hook)
     assert last_actor(opentill) == ann.who
 
 
-def test_commands_need_a_login_where_money_is_real(opentill: Commands) -> None:
+def test_commands_need_a_login_with_real_money(opentill: Commands) -> None:
     opentill.environ |= REAL
-    opentill.json("merchants", "create", "First")  # nobody can have logged in yet
-    ann = _with_authenticator(opentill, "ann")
+    opentill.json("merchants", "create", "First")  # allowed, because there is no staff yet
+    ann = _create_staff_with_authenticator(opentill, "ann")
     assert "must have logged in" in opentill.refusal("merchants", "create", "Second")
     opentill.json("merchants", "create", "Second", "--as-root")
     assert last_actor(opentill) == f"root ({USER})"
@@ -134,8 +120,8 @@ def test_commands_need_a_login_where_money_is_real(opentill: Commands) -> None:
     assert last_actor(opentill) == ann.who
 
 
-def _with_authenticator(opentill: Commands, name: str) -> Colleague:
-    """Return a member of staff with a second factor, which real money requires."""
+def _create_staff_with_authenticator(opentill: Commands, name: str) -> Colleague:
+    """Create a member of staff with a second factor, which real money requires."""
     sandbox = {"OPENTILL_GATEWAYS": "sandbox"}
     opentill.environ |= sandbox
     colleague = staff(opentill, name)
@@ -167,8 +153,8 @@ def test_the_owner_of_the_machine_cannot_approve(opentill: Commands) -> None:
     opentill.environ["OPENTILL_APPROVAL_ABOVE"] = "1"
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
     opentill.json("balance", "recharge", shop, "1", "--reason", "x", "--reference", "R-0")
-    waits = staff(opentill, "bob").json("balance", "recharge", shop, "5", *WHY)
-    approve = ("balance", "approve", waits["id"])
+    waiting = staff(opentill, "bob").json("balance", "recharge", shop, "5", *WHY)
+    approve = ("balance", "approve", waiting["id"])
     assert "somebody who has logged in must do this" in opentill.refusal(*approve)
     assert opentill.run(*approve, "--as-root").returncode == 2
     ann = staff(opentill, "ann")
@@ -178,19 +164,13 @@ def test_the_owner_of_the_machine_cannot_approve(opentill: Commands) -> None:
         "delete from staff",  # a person who has left
         "delete from logins",  # an ended login
     ):
-
-        async def without(tx: Tx, sql: str = sql) -> None:
-            await tx.execute(sql)
-
-        in_database(opentill, without)
+        in_database(opentill, lambda tx, sql=sql: tx.execute(sql))
         assert "opentill" in ann.refusal(*approve), sql
-    (still,) = opentill.json("balance", "waiting", shop)
-    assert still["status"] == "WAITING"
+    (waiting,) = opentill.json("balance", "waiting", shop)
+    assert waiting["status"] == "WAITING"
 
 
-def test_a_request_above_the_limit_needs_a_login(
-    opentill: Commands,
-) -> None:
+def test_a_request_above_the_limit_needs_a_login(opentill: Commands) -> None:
     opentill.environ |= {
         "OPENTILL_APPROVAL_ABOVE": "1",
         "OPENTILL_PAYOUT_ACCOUNTS": "EUR:GB29NWBK60161331926819:NWBKGB2L",
@@ -205,36 +185,37 @@ def test_a_request_above_the_limit_needs_a_login(
         ("payouts", "create", shop, "--amount", "2", *WHY),
         ("payouts", "run", "EUR", *WHY),
     ):
-        for way in (("--as-root",), ()):
-            done = opentill.run(*command, *way)
-            refused = done.stderr.decode()
-            assert done.returncode == 2, command
+        for option in (("--as-root",), ()):
+            process = opentill.run(*command, *option)
+            refused = process.stderr.decode()
+            assert process.returncode == 2, command
             assert "somebody who has logged in must" in refused, command
             assert "opentill login" in refused
     assert opentill.json("balance", "waiting", shop) == []
     assert opentill.json("payouts", "waiting") == []
     ann = staff(opentill, "ann")
-    # A request that an older version accepted.
-    waits = ann.json("balance", "recharge", shop, "5", *WHY)["id"]
-    sql = f"update adjustments set asked_by = 'root ({USER})' where id = '{waits}'"
+    # An older version accepted such requests of root.
+    request_id = ann.json("balance", "recharge", shop, "5", *WHY)["id"]
+    sql = f"update adjustments set asked_by = 'root ({USER})' where id = '{request_id}'"
     in_database(opentill, lambda tx: tx.execute(sql))
-    assert "must ask for it anew" in ann.refusal("balance", "approve", waits)
-    assert ann.json("balance", "reject", waits, "--reason", "asked anew")["status"] == "REJECTED"
+    assert "must ask for it anew" in ann.refusal("balance", "approve", request_id)
+    rejected = ann.json("balance", "reject", request_id, "--reason", "asked anew")
+    assert rejected["status"] == "REJECTED"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run something as another user")
-def test_as_root_is_for_the_owner(opentill: Commands) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the owner of a directory")
+def test_root_may_run_commands_on_another_users_data_directory(opentill: Commands) -> None:
     data = Path(opentill.environ["OPENTILL_DATA_DIR"])
     data.mkdir(parents=True, exist_ok=True)
     os.chown(data, 65534, 65534)
-    opentill.json("merchants", "create", "Harbour Books", "--as-root")  # root is allowed
+    opentill.json("merchants", "create", "Harbour Books", "--as-root")
     assert last_actor(opentill) == f"root ({USER})"
 
 
 def test_every_acting_command_needs_a_permission() -> None:
-    acting = list(_acting(typer.main.get_command(build())))
-    assert len(acting) > 30
-    for name in acting:
+    names = list(_list_acting(typer.main.get_command(build())))
+    assert len(names) > 30
+    for name in names:
         assert command_permission(name), name
     assert command_permission("merchants set") == "terms.manage"
     assert command_permission("balance approve") == "approvals.decide"
@@ -243,15 +224,16 @@ def test_every_acting_command_needs_a_permission() -> None:
         command_permission("nothing")
 
 
-def _acting(group: Any, before: tuple[str, ...] = ()) -> Iterator[str]:
+def _list_acting(group: Any, before: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield the commands that act in the name of a person."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
-            yield from _acting(command, (*before, name))
+            yield from _list_acting(command, (*before, name))
         elif any(parameter.name == "as_root" for parameter in command.params):
             yield " ".join((*before, name))
 
 
-def test_a_login_without_a_second_factor_added_later_is_refused(opentill: Commands) -> None:
+def test_a_login_is_refused_after_its_person_adds_a_second_factor(opentill: Commands) -> None:
     ann = staff(opentill, "ann")
     add = (
         "insert into passkeys (id, person_id, credential, public_key, sign_count, name, created_at)"

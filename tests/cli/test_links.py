@@ -1,4 +1,4 @@
-"""``opentill links``."""
+"""``opentill links``: payment links from the command line."""
 
 from pathlib import Path
 

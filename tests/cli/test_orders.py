@@ -1,14 +1,13 @@
 """``opentill orders``: search, display and refunds by the operator."""
 
-import asyncio
-
 import msgspec
 import pytest
 
+from cli.database import in_database
 from opentill import checkouts, merchants, orders
 from opentill.checkouts.model import SessionBody
 from opentill.cli import order_search
-from opentill.db import connection as connections
+from opentill.db.database import Tx
 from opentill.gateways.model import RefundOutcome
 from support import world
 from support.commands import USER, Commands, opentill
@@ -21,31 +20,23 @@ WHY = ("--reason", "broken on arrival")
 def sale(opentill: Commands) -> dict[str, str]:
     """The ids of a merchant, its paid order and the objects that belong to it."""
 
-    async def make() -> dict[str, str]:
-        tx = await connections.connect(opentill.environ["OPENTILL_DATABASE_URL"])
-        try:
-            shop = await world.create_merchant(tx)
-            key = await merchants.create_key(tx, shop.id, "production", world.NOW)
-            mug = await world.create_product(tx, shop.id)
-            metadata = msgspec.Raw(b'{"cart": "A-7"}')
-            body = SessionBody(product_id=mug.id, metadata=metadata)
-            session = await checkouts.open_session(tx, shop.id, body, world.NOW)
-            order = await orders.find(tx, shop.id, session.order_id)
-            await world.pay_order(tx, order)
-            last = await orders.last_attempt(tx, shop.id, order.id)
-            assert last is not None
-            return {
-                "merchant": shop.id,
-                "key": key.id,
-                "product": mug.id,
-                "session": session.id,
-                "order": order.id,
-                "attempt": last.id,
-            }
-        finally:
-            await tx.close()
+    async def pay_order(tx: Tx) -> dict[str, str]:
+        shop = await world.create_merchant(tx)
+        key = await merchants.create_key(tx, shop.id, "production", world.NOW)
+        mug = await world.create_product(tx, shop.id)
+        metadata = msgspec.Raw(b'{"cart": "A-7"}')
+        body = SessionBody(product_id=mug.id, metadata=metadata)
+        session = await checkouts.open_session(tx, shop.id, body, world.NOW)
+        order = await orders.find(tx, shop.id, session.order_id)
+        await world.pay_order(tx, order)
+        attempt = await orders.last_attempt(tx, shop.id, order.id)
+        assert attempt is not None
+        return {
+            "merchant": shop.id, "key": key.id, "product": mug.id, "session": session.id,
+            "order": order.id, "attempt": attempt.id,
+        }  # fmt: skip
 
-    return asyncio.run(make())
+    return in_database(opentill, pay_order)
 
 
 def test_every_filter_of_the_list_is_an_option() -> None:
@@ -55,7 +46,8 @@ def test_every_filter_of_the_list_is_an_option() -> None:
     }  # fmt: skip
     query = order_search.query_of(options, page=2, size=7)
     fields = msgspec.structs.fields(query)
-    assert [one.name for one in fields if getattr(query, one.name) == one.default] == []
+    unset = [field.name for field in fields if getattr(query, field.name) == field.default]
+    assert unset == []
 
 
 def test_orders_are_found_by_any_id_of_their_objects(
@@ -102,8 +94,8 @@ def test_an_unknown_object_is_refused(opentill: Commands, sale: dict[str, str]) 
         (("refund", sale["order"], *WHY), "--yes"),
         (("refund", sale["order"], "--amount", "10", "--yes", *WHY), "from 0.01 to 9.99"),
     )
-    for words, says in cases:
-        assert says in opentill.refusal("orders", *words), words
+    for words, text in cases:
+        assert text in opentill.refusal("orders", *words), words
     assert "there is no merchant order_x" in opentill.refusal("merchants", "show", "order_x")
     assert "there is no dispute" in opentill.refusal("disputes", "show", sale["order"])
 
@@ -112,14 +104,14 @@ def test_a_refund_shows_its_cost_and_is_in_the_audit_log(
     opentill: Commands, sale: dict[str, str]
 ) -> None:
     command = ("orders", "refund", sale["session"], "--amount", "2.00", "--number", "R-1", "--yes")
-    done = opentill.run(*command, "--json", *WHY)
-    assert done.returncode == 0, done.stderr
-    output = done.stderr.decode()
+    process = opentill.run(*command, "--json", *WHY)
+    assert process.returncode == 0, process.stderr
+    output = process.stderr.decode()
     assert "Refund of 2.00 USD to ann@example.com" in output
     assert "7.99 will be left to refund" in output
     assert "2.00 USD: the pending balance goes from 9.59 to 7.59" in output
-    first = opentill.json(*command, *WHY)  # the same number returns the same refund
-    assert (first["orderId"], first["status"], first["amount"]) == (
+    refund = opentill.json(*command, *WHY)  # the same number returns the same refund
+    assert (refund["orderId"], refund["status"], refund["amount"]) == (
         sale["order"], "PROCESSING", "2.00",
     )  # fmt: skip
     other = ("orders", "refund", sale["order"], "--amount", "3", "--number", "R-1", "--yes")
@@ -155,19 +147,18 @@ def test_an_order_is_shown_with_its_notes(opentill: Commands, sale: dict[str, st
 def test_a_duplicate_payment_that_the_gateway_does_not_refund_is_recorded_as_returned(
     opentill: Commands,
 ) -> None:
-    async def make(*, refused: bool) -> orders.PaymentAttempt:
-        tx = await connections.connect(opentill.environ["OPENTILL_DATABASE_URL"])
-        try:
-            second = await world.pay_order_twice(tx, await world.create_order(tx))
-            if refused:
-                outcome = RefundOutcome(status="REFUSED", reason="closed account")
-                await orders.apply_duplicate_return(tx, second, outcome, world.NOW)
-            return second
-        finally:
-            await tx.close()
+    async def pay_twice(tx: Tx) -> orders.PaymentAttempt:
+        return await world.pay_order_twice(tx, await world.create_order(tx))
+
+    async def refuse_return(tx: Tx) -> orders.PaymentAttempt:
+        duplicate = await pay_twice(tx)
+        outcome = RefundOutcome(status="REFUSED", reason="closed account")
+        await orders.apply_duplicate_return(tx, duplicate, outcome, world.NOW)
+        return duplicate
 
     opentill.json("merchants", "create", "Harbour Books")  # creates the schema
-    refundable, refused_attempt = (asyncio.run(make(refused=refused)) for refused in (False, True))
+    refundable = in_database(opentill, pay_twice)
+    refused_attempt = in_database(opentill, refuse_return)
     command = ("orders", "given-back")
     assert "must be a second payment that its gateway refused" in opentill.refusal(
         *command, refundable.id, *WHY

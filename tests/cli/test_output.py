@@ -1,6 +1,5 @@
 """The output of commands: tables within the terminal's width, and JSON."""
 
-import asyncio
 import json
 import os
 import pty
@@ -12,22 +11,21 @@ from typing import Any, Final
 import pytest
 import typer
 
+from cli.database import in_database
 from opentill.cli import SECTIONS, build, readable, table, times
-from opentill.db.database import Db
-from support import pooler
 from support.commands import SOURCE, Commands, opentill
 from support.world import create_order_in
 
 __all__ = ["opentill"]
 
 IDS: Final = ("po_01J5K3M9Q8Z7X6W5V4T3S2R1Q0", "mer_01J5K3M9Q8Z7X6W5V4T3S2R1Q0")
-AT: Final = 1_795_358_405_678  # 2026-11-22 14:40:05.678 UTC
+TIME: Final = 1_795_358_405_678  # 2026-11-22 14:40:05.678 UTC
 DAY: Final = 86_400_000
 ROWS: Final = (
     {"id": IDS[0], "merchantId": IDS[1], "amount": "1250.00", "fee": "0.30", "currency": "USD",
-     "reason": "a reason that is longer than a line of any terminal " * 3, "createdAt": AT},
+     "reason": "a reason that is longer than a line of any terminal " * 3, "createdAt": TIME},
     {"id": IDS[0], "merchantId": IDS[1], "amount": "10.00", "fee": "0.00", "currency": "JPY",
-     "reason": "港口書店" * 4, "createdAt": AT},
+     "reason": "港口書店" * 4, "createdAt": TIME},
 )  # fmt: skip
 
 
@@ -42,8 +40,8 @@ def _table(width: int | None) -> list[str]:
 def test_a_table_fits_and_cuts_no_id_amount_or_time(width: int) -> None:
     lines = _table(width)
     assert max(map(table.cells, lines)) <= width
-    for whole in (*IDS, "1250.00 USD", "10 JPY", "0 JPY", "港口書店" * 4):
-        assert any(whole in line for line in lines), whole
+    for text in (*IDS, "1250.00 USD", "10 JPY", "0 JPY", "港口書店" * 4):
+        assert any(text in line for line in lines), text
     words = re.sub(r"\s+", " ", " ".join(lines))
     assert "2026-11-22 14:40:05" in words
     assert ROWS[0]["reason"].strip() in words  # type: ignore[union-attr] # a text
@@ -67,7 +65,7 @@ def test_a_record_fits_the_width(width: int) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "shown"),
     [
-        ("createdAt", AT, "2026-11-22 14:40:05"),
+        ("createdAt", TIME, "2026-11-22 14:40:05"),
         ("createdAt", None, ""),
         ("livemode", False, "no"),
         ("metadata", {"cart": "茶"}, '{"cart": "茶"}'),
@@ -85,21 +83,21 @@ def test_values_are_formatted(name: str, value: object, shown: str) -> None:
 @pytest.mark.parametrize(
     ("text", "first", "last"),
     [
-        ("2026-11-22", AT - 52_805_678, AT - 52_805_678 + DAY - 1),
-        ("2026-11-22 14:40", AT - 5_678, AT - 5_678),
-        ("2026-11-22T14:40:05Z", AT - 678, AT - 678),
-        ("2026-11-22 14:40:05.678 UTC", AT, AT),
-        ("2026-11-22T22:40:05+08:00", AT - 678, AT - 678),
-        (str(AT), AT, AT),
-        ("today", AT - 52_805_678, AT - 52_805_678 + DAY - 1),
-        ("yesterday", AT - 52_805_678 - DAY, AT - 52_805_678 - 1),
-        ("7d", AT - 7 * DAY, AT - 7 * DAY),
-        ("1d12h ago", AT - DAY * 3 // 2, AT - DAY * 3 // 2),
+        ("2026-11-22", TIME - 52_805_678, TIME - 52_805_678 + DAY - 1),
+        ("2026-11-22 14:40", TIME - 5_678, TIME - 5_678),
+        ("2026-11-22T14:40:05Z", TIME - 678, TIME - 678),
+        ("2026-11-22 14:40:05.678 UTC", TIME, TIME),
+        ("2026-11-22T22:40:05+08:00", TIME - 678, TIME - 678),
+        (str(TIME), TIME, TIME),
+        ("today", TIME - 52_805_678, TIME - 52_805_678 + DAY - 1),
+        ("yesterday", TIME - 52_805_678 - DAY, TIME - 52_805_678 - 1),
+        ("7d", TIME - 7 * DAY, TIME - 7 * DAY),
+        ("1d12h ago", TIME - DAY * 3 // 2, TIME - DAY * 3 // 2),
     ],
 )
 def test_times_are_parsed(text: str, first: int, last: int) -> None:
     period = (
-        times.parse_relative(text, AT) if times.is_relative(text) else times.parse_absolute(text)
+        times.parse_relative(text, TIME) if times.is_relative(text) else times.parse_absolute(text)
     )
     assert period == (first, last)
 
@@ -121,14 +119,14 @@ def test_options_accept_times_and_amounts(opentill: Commands) -> None:
     recharge = opentill.json(
         "balance", "recharge", shop["id"], "USD 12.50", "--reference", "R", *why
     )
-    assert (recharge["amount"], recharge["createdAt"] > AT - 10**12) == ("12.50", True)
-    for amount, says in (
+    assert (recharge["amount"], recharge["createdAt"] > TIME - 10**12) == ("12.50", True)
+    for amount, text in (
         ("12.50 EUR", "amount must be in USD, such as '25.00 USD'"),
         ("12.505", "at most two fraction digits, such as '25.00 USD'"),
         ("1,250", "amount must be a decimal number"),
     ):
         words = ("balance", "freeze", shop["id"], amount, "--reference", "F", *why)
-        assert says in opentill.refusal(*words)
+        assert text in opentill.refusal(*words)
     assert "12.50 USD" in opentill.text("balance", "show", shop["id"])
     lines = opentill.text("statement", shop["id"], "--from", "yesterday", "--to", "today")
     assert "ADMIN_RECHARGE" in lines
@@ -144,16 +142,7 @@ def test_options_accept_times_and_amounts(opentill: Commands) -> None:
 @pytest.fixture
 def sold(opentill: Commands) -> dict[str, str]:
     """The ids of a merchant, its settled order and its payout."""
-
-    async def settled() -> Any:
-        url = opentill.environ["OPENTILL_DATABASE_URL"]
-        db = await Db.connect(url, 2, prepared=pooler.prepared(url), acquire_timeout_s=20)
-        try:
-            return await db.run(lambda tx: create_order_in(tx, "SETTLED"))
-        finally:
-            await db.close()
-
-    order = asyncio.run(settled())
+    order = in_database(opentill, lambda tx: create_order_in(tx, "SETTLED"))
     shop = order.merchant_id
     key = opentill.json("keys", "create", shop, "--expires", "30d")["id"]
     why = ("--all", "--reference", "2026-W47", "--reason", "paid out each week, " * 5)
@@ -201,32 +190,32 @@ def test_every_list_and_record_fits_and_cuts_no_id(
 def test_progress_is_shown_on_a_terminal_and_erased() -> None:
     code = (
         "import sys, threading, time\nfrom opentill.cli import progress\n"
-        "said, now = threading.Event(), progress._Line._now\n"
-        "progress._PAUSE_S, progress._Line._now = 3600, lambda line: said.set() or now(line)\n"
+        "written, now = threading.Event(), progress._Line._now\n"
+        "progress._PAUSE_S, progress._Line._now = 3600, lambda line: written.set() or now(line)\n"
         "with progress.progress('quick'):\n pass\n"
         "with progress.progress('checking', 9000) as advance, progress.progress('inside'):\n"
         " advance(1234)\n"
-        " said.wait(60) if sys.stderr.isatty() else time.sleep(1.2)"
+        " written.wait(60) if sys.stderr.isatty() else time.sleep(1.2)"
     )
-    ours, theirs = pty.openpty()
-    for stderr in (theirs, subprocess.PIPE):
-        ran = subprocess.run(
+    reader, terminal = pty.openpty()
+    for stderr in (terminal, subprocess.PIPE):
+        process = subprocess.run(
             [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(SOURCE)},
             stderr=stderr, stdout=subprocess.PIPE, check=True,
         )  # fmt: skip
-        assert (ran.stdout, ran.stderr or b"") == (b"", b"")
-    os.set_blocking(ours, False)  # the read must not wait for missing output
-    output = re.sub(r"\d+ s\b", "n s", os.read(ours, 1000).decode())
+        assert (process.stdout, process.stderr or b"") == (b"", b"")
+    os.set_blocking(reader, False)  # the read must not wait for missing output
+    output = re.sub(r"\d+ s\b", "n s", os.read(reader, 1000).decode())
     assert output == "\r\x1b[Kchecking … 1,234 of 9,000, n s\r\x1b[K"
-    os.close(ours)
-    os.close(theirs)
+    os.close(reader)
+    os.close(terminal)
 
 
 def test_errors_of_json_are_json_on_standard_error(opentill: Commands) -> None:
     def error(*words: str) -> dict[str, Any]:
-        ran = opentill.run(*words, "--json")
-        assert (ran.returncode, ran.stdout) == (2, b"")
-        (line,) = ran.stderr.decode().splitlines()
+        process = opentill.run(*words, "--json")
+        assert (process.returncode, process.stdout) == (2, b"")
+        (line,) = process.stderr.decode().splitlines()
         document: dict[str, Any] = json.loads(line)
         return document
 
@@ -242,13 +231,13 @@ def test_errors_of_json_are_json_on_standard_error(opentill: Commands) -> None:
 
 
 def _run(*words: str, **environ: str) -> str:
-    """Run the command in a new interpreter, because a fork has imported modules already."""
-    ran = subprocess.run(
+    """Run a command in a new interpreter, because a fork has already imported modules."""
+    process = subprocess.run(
         [sys.executable, "-m", "opentill", *words],
         env={**os.environ, "PYTHONPATH": str(SOURCE), "COLUMNS": "80"} | environ,
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    return ran.stdout
+    return process.stdout
 
 
 def test_help_is_grouped_and_imports_no_command() -> None:
@@ -264,21 +253,21 @@ def test_help_is_grouped_and_imports_no_command() -> None:
         "try:\n main.main()\nfinally:\n print([n for n in sys.modules if n.startswith('rich') or "
         "n in ('opentill.cli.orders', 'msgspec', 'asyncio')])"
     )
-    ran = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(SOURCE)},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert ran.stdout.splitlines()[-1] == "[]"
+    assert process.stdout.splitlines()[-1] == "[]"
 
 
 def test_summaries_of_commands_equal_their_own_help() -> None:
     root: Any = typer.main.get_command(build())
     for rows in SECTIONS.values():
         for name, _, summary in rows:
-            own = " ".join(root.commands[name].help.split())
-            assert own.startswith(summary.removesuffix(".")), name
-    listed = [name for rows in SECTIONS.values() for name, _, _ in rows]
-    assert len(listed) == len(set(listed))
+            help_text = " ".join(root.commands[name].help.split())
+            assert help_text.startswith(summary.removesuffix(".")), name
+    names = [name for rows in SECTIONS.values() for name, _, _ in rows]
+    assert len(names) == len(set(names))
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -30,11 +30,11 @@ def test_a_run_counts_the_accounts_without_an_address(opentill: Commands, tmp_pa
     town = ("--town", "Berlin", "--address-country", "DE")
     account = opentill.json(*change, *town)
     assert (account["hasAddress"], "Berlin" in str(account)) == (True, False)
-    begin = ("payouts", "run", "EUR", "--reference", "W-8", *WHY)
-    output = opentill.run(*begin).stderr.decode()
+    start = ("payouts", "run", "EUR", "--reference", "W-8", *WHY)
+    output = opentill.run(*start).stderr.decode()
     assert "accounts without an address: 1" in output
     assert "OPENTILL_PAYOUT_ADDRESS is not set" in output
-    run = opentill.json(*begin)
+    run = opentill.json(*start)
     assert run["withoutAddress"] == 1
     listed = opentill.json("payouts", "runs", run["id"])
     assert {row["merchantId"]: row["hasAddress"] for row in listed} == {
@@ -48,18 +48,16 @@ def test_a_run_counts_the_accounts_without_an_address(opentill: Commands, tmp_pa
     assert "<StrtNm>1 High Street</StrtNm><TwnNm>London</TwnNm>" in content.read_text()
 
 
-def test_a_run_that_the_bank_booked_as_one_sum_is_paid_as_a_whole(
-    opentill: Commands, tmp_path: Path
-) -> None:
+def test_all_payouts_of_a_run_are_paid_by_one_command(opentill: Commands, tmp_path: Path) -> None:
     opentill.environ["OPENTILL_PAYOUT_ACCOUNTS"] = "EUR:GB29NWBK60161331926819:NWBKGB2L"
     shops = [_shop(opentill) for _ in range(2)]
     run = opentill.json("payouts", "run", "EUR", "--reference", "W-7", *WHY)
-    paid = ("payouts", "paid", run["id"], "--bank-reference", "B-1")
-    assert "run must be SENT" in opentill.refusal(*paid)
+    record_paid = ("payouts", "paid", run["id"], "--bank-reference", "B-1")
+    assert "run must be SENT" in opentill.refusal(*record_paid)
     opentill.text("payouts", "file", run["id"], "--output", str(tmp_path / "file.xml"))
-    done = opentill.json(*paid)
-    assert (done["paidNow"], done["paid"], done["pending"]) == (2, 2, 0)
-    assert opentill.json(*paid)["paidNow"] == 0
+    paid = opentill.json(*record_paid)
+    assert (paid["paidNow"], paid["paid"], paid["pending"]) == (2, 2, 0)
+    assert opentill.json(*record_paid)["paidNow"] == 0
     for shop in shops:
         (payout,) = opentill.json("payouts", "list", shop)
         assert (payout["status"], payout["bankReference"]) == ("PAID", "B-1")
@@ -70,30 +68,30 @@ def test_a_week_of_payouts(opentill: Commands, tmp_path: Path) -> None:
     opentill.environ["OPENTILL_PAYOUT_ACCOUNTS"] = "EUR:GB29NWBK60161331926819:NWBKGB2L"
     shops = [_shop(opentill) for _ in range(2)]
     assert opentill.json("payouts", "account", shops[0])["account"] == "DE ···· 3000"
-    assert {one["waitsFor"] for one in opentill.json("payouts", "due")} == {None}
-    begin = ("payouts", "run", "EUR", "--reference", "W-1", *WHY)
-    run = opentill.json(*begin)
+    assert {row["waitsFor"] for row in opentill.json("payouts", "due")} == {None}
+    start = ("payouts", "run", "EUR", "--reference", "W-1", *WHY)
+    run = opentill.json(*start)
     assert (run["status"], run["payouts"], run["amount"]) == ("READY", 2, "200.00")
-    assert opentill.json(*begin)["id"] == run["id"]
-    listed = opentill.json("payouts", "runs", run["id"])
-    assert sorted(one["merchantId"] for one in listed) == sorted(shops)
+    assert opentill.json(*start)["id"] == run["id"]
+    payouts = opentill.json("payouts", "runs", run["id"])
+    assert sorted(payout["merchantId"] for payout in payouts) == sorted(shops)
     files = [tmp_path / "one.xml", tmp_path / "two.xml"]
     for file in files:
         opentill.text("payouts", "file", run["id"], "--output", str(file))
     content = files[0].read_bytes()
     assert content == files[1].read_bytes()
-    named = [one["id"].replace("_", "-") for one in listed]
-    assert all(one.encode() in content for one in named)
+    ids = [payout["id"].replace("_", "-") for payout in payouts]
+    assert all(payout_id.encode() in content for payout_id in ids)
     report = tmp_path / "bank.csv"
     report.write_text(
         "end_to_end_id,status,amount,currency,bank_reference,reason\n"
-        f"{named[0]},paid,100.00,EUR,B-1,\n"
-        f"{listed[1]['id']},failed,100.00,EUR,B-2,closed\n"
+        f"{ids[0]},paid,100.00,EUR,B-1,\n"
+        f"{payouts[1]['id']},failed,100.00,EUR,B-2,closed\n"
         "po_01m7y0m0jzefzv5n8efcf1hqw5,paid,7.00,EUR,B-3,\n"
         "rent,paid,7.00,EUR,B-4,\n"
     )
-    done = opentill.json("payouts", "report", str(report))
-    assert (done["sent"], done["returned"], done["found"], done["other"]) == (1, 1, 1, 1)
+    result = opentill.json("payouts", "report", str(report))
+    assert (result["sent"], result["returned"], result["found"], result["other"]) == (1, 1, 1, 1)
     (booking,) = opentill.json("reconcile", "inbox", "--bookings")
     assert (booking["reference"], booking["theirs"]) == ("rent", "7.00 EUR debit, B-4")
     assert not opentill.json("payouts", "report", str(report))["isNew"]
@@ -110,7 +108,7 @@ def test_a_week_of_payouts(opentill: Commands, tmp_path: Path) -> None:
     (row,) = opentill.json("ledger", "accounts", "--at", "today")
     assert sum(Decimal(row[name]) for name in row if name not in ("currency", "merchants")) == 0
     by_merchant = opentill.json("ledger", "accounts", "--by-merchant")
-    assert sorted(one["merchantId"] for one in by_merchant) == sorted(shops)
+    assert sorted(row["merchantId"] for row in by_merchant) == sorted(shops)
     lines = opentill.text("ledger", "export").splitlines()
     assert len(lines) == 1 + 2 * 5  # two recharges, two payouts, one return
     assert opentill.json("ledger", "check")["violations"] == []
@@ -127,13 +125,14 @@ def test_the_payouts_sent_are_those_in_the_file(opentill: Commands, tmp_path: Pa
     sent = opentill.json(*file)
     assert (sent["payouts"], sent["amount"], sent["failed"]) == (2, "200.00", 1)
     assert (sent["inFile"], sent["fileAmount"]) == (1, "100.00")
-    says = "SENT: 1 payouts, 100.00 EUR in the file; 2 payouts, 200.00 EUR in the run"
-    assert f"{run['id']} {says}" in opentill.run(*file).stderr.decode()
-    listed = opentill.json("payouts", "runs", run["id"])
-    assert {one["merchantId"]: one["inFile"] for one in listed} == {changed: False, paid: True}
+    line = "SENT: 1 payouts, 100.00 EUR in the file; 2 payouts, 200.00 EUR in the run"
+    assert f"{run['id']} {line}" in opentill.run(*file).stderr.decode()
+    payouts = opentill.json("payouts", "runs", run["id"])
+    in_file = {payout["merchantId"]: payout["inFile"] for payout in payouts}
+    assert in_file == {changed: False, paid: True}
 
 
-def test_errors_say_what_is_accepted(opentill: Commands, tmp_path: Path) -> None:
+def test_errors_name_accepted_values(opentill: Commands, tmp_path: Path) -> None:
     shop = _shop(opentill)
     cases = (
         (("payouts", "run", "EUR", "--reference", "W", *WHY), "OPENTILL_PAYOUT_ACCOUNTS"),
@@ -148,8 +147,8 @@ def test_errors_say_what_is_accepted(opentill: Commands, tmp_path: Path) -> None
         (("reconcile", "resolve", "dif_x", *WHY), "there is no difference dif_x"),
         (("ledger", "export", "mer_x"), "there is no merchant mer_x"),
     )
-    for words, says in cases:
-        assert says in opentill.refusal(*words), words
+    for words, text in cases:
+        assert text in opentill.refusal(*words), words
     opentill.environ["OPENTILL_PAYOUT_ACCOUNTS"] = "EUR:nonsense"
     assert "OPENTILL_PAYOUT_ACCOUNTS" in opentill.refusal("payouts", "due")
 

@@ -60,17 +60,16 @@ def test_a_paid_payout_that_the_bank_returns_is_available_again(
     opentill: Commands, shop: str
 ) -> None:
     payout = opentill.json("payouts", "create", shop, "--all", "--fee", "1", *why())
-    returned = ("payouts", "failed", payout["id"], "--returned", "--reason", "AC04 account closed")
-    assert "payout must be PAID: this one is PENDING" in opentill.refusal(*returned)
+    record = ("payouts", "failed", payout["id"], "--returned", "--reason", "AC04 account closed")
+    assert "payout must be PAID: this one is PENDING" in opentill.refusal(*record)
     opentill.json("payouts", "paid", payout["id"], "--bank-reference", "TRN-7")
-    payout = opentill.json(*returned)
+    payout = opentill.json(*record)
     assert (payout["status"], payout["bankReference"]) == ("FAILED", "TRN-7")
     assert payout["failureReason"] == "AC04 account closed"
     assert None not in (payout["paidAt"], payout["failedAt"])
-    assert "payout must be PAID: this one is FAILED" in opentill.refusal(*returned)
+    assert "payout must be PAID: this one is FAILED" in opentill.refusal(*record)
     assert opentill.json("balance", "show", shop)["available"] == "100.00"
-    again = opentill.json("payouts", "create", shop, "--all", *why())
-    assert again["amount"] == "100.00"
+    assert opentill.json("payouts", "create", shop, "--all", *why())["amount"] == "100.00"
     assert opentill.json("ledger", "check")["violations"] == []
 
 
@@ -92,8 +91,8 @@ def test_a_refused_payout_is_one_line_and_moves_nothing(opentill: Commands, shop
         (("list", "mer_x"), "there is no merchant mer_x"),
         (("list", "--status", "paid"), "status must be one of PENDING PAID FAILED"),
     )
-    for words, says in cases:
-        assert says in opentill.refusal("payouts", *words), words
+    for words, text in cases:
+        assert text in opentill.refusal("payouts", *words), words
     assert opentill.json("balance", "show", shop) == before
 
 
@@ -101,11 +100,12 @@ def test_a_payout_above_the_limit_needs_a_second_person(opentill: Commands, shop
     opentill.environ["OPENTILL_APPROVAL_ABOVE"] = "50"
     create = ("payouts", "create", shop, "--amount", "60", *why())
     ann, bob = staff(opentill, "ann", "finance"), staff(opentill, "bob")
-    waits = ann.json(*create)
-    assert (waits["status"], waits["amount"], waits["askedBy"]) == ("WAITING", "60.00", ann.who)
-    assert ann.json(*create) == waits
+    request = ann.json(*create)
+    assert (request["status"], request["amount"]) == ("WAITING", "60.00")
+    assert request["askedBy"] == ann.who
+    assert ann.json(*create) == request
     assert opentill.json("balance", "show", shop)["available"] == "100.00"
-    approve = ("payouts", "approve", waits["id"])
+    approve = ("payouts", "approve", request["id"])
     assert f"another operator than {ann.who}" in ann.refusal(*approve)
     payout = bob.json(*approve)
     assert (payout["status"], payout["createdBy"], payout["approvedBy"]) == (
@@ -117,7 +117,7 @@ def test_a_payout_above_the_limit_needs_a_second_person(opentill: Commands, shop
     assert ann.json(*create) == payout
     other = ann.json("payouts", "create", shop, "--amount", "51", *why())
     assert "at most what is available" in bob.refusal("payouts", "approve", other["id"])
-    assert [one["id"] for one in opentill.json("payouts", "waiting")] == [other["id"]]
+    assert [row["id"] for row in opentill.json("payouts", "waiting")] == [other["id"]]
     rejected = ann.json("payouts", "reject", other["id"], "--reason", "too much")
     assert (rejected["status"], rejected["rejection"]) == ("REJECTED", "too much")
     assert opentill.json("payouts", "waiting") == []

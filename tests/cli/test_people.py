@@ -1,6 +1,6 @@
 """``opentill people``: invitations, and their entries in the audit log."""
 
-from cli.test_identity import in_database
+from cli.database import in_database
 from support.commands import REFUSED, USER, Commands, opentill
 from support.staff import staff
 
@@ -14,11 +14,11 @@ def test_people_are_invited_listed_and_removed(opentill: Commands) -> None:
         "people", "invite", "Ada@Example.com", "--merchant", shop, "--role", "owner", *by
     )
     assert invitation["email"] == "ada@example.com"
-    place, _, token = invitation["url"].rpartition("/")
-    assert place.endswith("/invite")
+    page, _, token = invitation["url"].rpartition("/")
+    assert page.endswith("/invite")
     assert len(token) == 43
-    staff = opentill.json("people", "invite", "bob@example.com", "--staff", "auditor", *by)
-    assert staff["url"] != invitation["url"]
+    other = opentill.json("people", "invite", "bob@example.com", "--staff", "auditor", *by)
+    assert other["url"] != invitation["url"]
     assert opentill.json("people", "list") == []  # no invitation is accepted
     rows = opentill.json("audit", "list")
     invited = [row for row in rows if row["action"] == "people invite"]
@@ -59,12 +59,12 @@ def test_lost_factors_are_reset_by_two_administrators_or_the_machines_owner(
     assert (request["status"], request["askedBy"], request["dueAt"]) == ("ASKED", ann.who, None)
     assert "another operator" in ann.refusal("people", "confirm-factors", bob.email)
     eve = staff(opentill, "eve")
-    waits = eve.json("people", "confirm-factors", bob.email)
-    assert (waits["status"], waits["confirmedBy"]) == ("WAITING", eve.who)
+    confirmed = eve.json("people", "confirm-factors", bob.email)
+    assert (confirmed["status"], confirmed["confirmedBy"]) == ("WAITING", eve.who)
     assert ann.json("people", "keep-factors", bob.email)["stopped"]
     assert "no reset of factors" in ann.refusal("people", "keep-factors", bob.email)
-    begun = opentill.json(*reset, "--as-root")
-    assert (begun["status"], begun["askedBy"]) == ("WAITING", f"root ({USER})")
+    by_root = opentill.json(*reset, "--as-root")
+    assert (by_root["status"], by_root["askedBy"]) == ("WAITING", f"root ({USER})")
     (row,) = in_database(
         opentill,
         lambda tx: tx.fetch(
@@ -74,7 +74,7 @@ def test_lost_factors_are_reset_by_two_administrators_or_the_machines_owner(
     assert row["wait"] == 24 * 3_600_000
 
 
-def test_a_lowered_role_ends_the_keys_beyond_it_if_that_is_asked_for(opentill: Commands) -> None:
+def test_a_lower_role_may_revoke_the_keys_that_exceed_it(opentill: Commands) -> None:
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
     for name, option, revoked in (("ada", ("--revoke-keys",), True), ("bob", (), False)):
         email, person_id = f"{name}@example.com", f"per_{name}"

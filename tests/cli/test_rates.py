@@ -63,9 +63,9 @@ REFUSED = (
 
 
 def test_invalid_input_is_refused_in_one_line_and_changes_nothing(opentill: Commands) -> None:
-    wrong = b'Date,USD\n2024-01-26,1.25\n2024-01-25,"1,2"\n'
-    for words, says in REFUSED:
-        assert says in opentill.refusal("rates", *words, stdin=wrong)
+    invalid = b'Date,USD\n2024-01-26,1.25\n2024-01-25,"1,2"\n'
+    for words, text in REFUSED:
+        assert text in opentill.refusal("rates", *words, stdin=invalid)
     assert opentill.json("rates", "list") == []
 
 

@@ -1,4 +1,4 @@
-"""The README's and linked examples, run as a newcomer runs them, and then again."""
+"""The examples of the README and of linked documents run, also a second time."""
 
 import csv
 import io
@@ -39,8 +39,8 @@ SHELL: Final = examples(README, "sh")
 PYTHON: Final = examples((DOCS / "python-quickstart.md").read_text(), "python")
 MONEY: Final = examples(LIFECYCLE, "sh")
 EPAY: Final = examples((DOCS / "epay-shops.md").read_text(), "sh")
-# The first time the first command of each group comes to its modules itself, and all others have
-# them; again, at night, all have them.
+# The first command of each group imports its modules itself, as in a new interpreter. At night the
+# examples run again with imported modules.
 FORKS: Final = ["libraries", "fork_server"] if is_night() else ["libraries"]
 CARD: Final = {"number": "4242424242424242", "exp": "12/40", "csc": "123"}
 
@@ -49,38 +49,35 @@ class Demo:
     """A running ``opentill demo``, its output, and a terminal in another directory."""
 
     def __init__(self, deployment: Deployment, printed: str) -> None:
-        """``printed`` ends with the first line for the second terminal."""
+        """``printed``, the output, ends with the first line for a second terminal."""
         self.deployment = deployment
         self.printed = printed
         self.line = printed.rstrip().splitlines()[-1].strip()
-        self.elsewhere = deployment.directory / "elsewhere"
-        self.elsewhere.mkdir()
+        self.other_folder = deployment.directory / "elsewhere"
+        self.other_folder.mkdir()
 
     def shell(self, script: str, folder: Path | None = None) -> str:
-        """Run lines in a second terminal, which knows nothing but the line that was printed.
-
-        The command ``opentill`` is that of ``folder``, if one is given.
-        """
+        """Run a script after that line in a second terminal, with ``opentill`` from ``folder``."""
         base = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/", "LANG": "C.UTF-8"}
         inherited = ("PYTHONPATH", "OPENTILL_PORT", "OPENTILL_SANDBOX_PORT")
         environ = base | {name: self.deployment.environ[name] for name in inherited}
         path = f"PATH={folder}:$PATH" if folder else ""
-        ran = subprocess.run(
+        process = subprocess.run(
             ["bash", "-c", f"set -eu\n{self.line}\n{path}\n{self.ports(script)}"],
-            env=environ, cwd=self.elsewhere, capture_output=True, text=True, check=False,
+            env=environ, cwd=self.other_folder, capture_output=True, text=True, check=False,
             timeout=180,
         )  # fmt: skip
-        assert ran.returncode == 0, ran.stdout + ran.stderr
-        return ran.stdout
+        assert process.returncode == 0, process.stdout + process.stderr
+        return process.stdout
 
     def ports(self, text: str) -> str:
-        """Replace the ports in the documents by those of the test."""
+        """Replace the ports of the documents by those of the test."""
         return text.replace(":8080", f":{self.deployment.port}").replace(
             ":8081", f":{self.deployment.sandbox_port}"
         )
 
     def pay(self, url: str) -> None:
-        """Pay as a customer does, and wait for the confirmation."""
+        """Pay as a customer, and wait for the confirmation."""
         with httpx2.Client(trust_env=False, follow_redirects=True) as browser:
             form = {"email": "ann@example.com", "method": "CREDIT_CARD", "lang": "en"}
             page = browser.post(url, data=form).text
@@ -89,7 +86,7 @@ class Demo:
             browser.post(bank_page[0], data=CARD)
             end = time.monotonic() + TIMEOUT_S
             while "Paid" not in browser.get(url, headers={"accept-language": "en"}).text:
-                assert time.monotonic() < end, "waited in vain"
+                assert time.monotonic() < end, "the payment is not confirmed"
                 time.sleep(0.02)
 
 
@@ -126,13 +123,13 @@ def demo(fork_server: ForkServer) -> Iterator[Demo]:
             process.stdout.close()
 
 
-def test_the_output_of_the_demonstration_is_that_in_the_readme(demo: Demo) -> None:
-    shown = re.search(r"```text\n(OpenTill .*?)```", README, re.DOTALL)
-    assert shown is not None
+def test_the_readme_shows_the_output_of_the_demonstration(demo: Demo) -> None:
+    example = re.search(r"```text\n(OpenTill .*?)```", README, re.DOTALL)
+    assert example is not None
     printed = demo.printed.replace(str(demo.deployment.directory / "data"), "/…/opentill-data")
-    for begins in ("cs_", "svc_live_", "/invite/"):
-        printed = re.sub(rf"{begins}[\w-]+", f"{begins}…", printed)
-    assert printed == demo.ports(shown[1])
+    for prefix in ("cs_", "svc_live_", "/invite/"):
+        printed = re.sub(rf"{prefix}[\w-]+", f"{prefix}…", printed)
+    assert printed == demo.ports(example[1])
 
 
 def test_the_demonstration_has_exchange_rates(demo: Demo) -> None:
@@ -142,7 +139,7 @@ def test_the_demonstration_has_exchange_rates(demo: Demo) -> None:
 
 
 def test_every_shell_example_except_the_first_is_run() -> None:
-    """The first example runs make demo and make test, which started this test."""
+    """The first example runs ``make demo``, and ``make test``, which runs this test."""
     assert (len(SHELL), len(PYTHON), len(MONEY), len(EPAY)) == (3, 2, 1, 1)
     assert "make demo" in SHELL[0]
     assert not re.search(r"mer_…|order_…", "".join((*SHELL, *MONEY, *EPAY)))
@@ -151,16 +148,16 @@ def test_every_shell_example_except_the_first_is_run() -> None:
 @pytest.mark.parametrize("time_of_day", ["first", "again"])
 def test_the_first_payment_by_curl(demo: Demo, time_of_day: str) -> None:
     order, payment = SHELL[1:3]
-    opened = demo.shell(order + 'echo "CART=$CART ORDER=$ORDER"\n')
-    url, variables = opened.splitlines()[-2:]
+    output = demo.shell(order + 'echo "CART=$CART ORDER=$ORDER"\n')
+    url, variables = output.splitlines()[-2:]
     demo.pay(url)
-    # A user's terminal would still have its variables and functions after the payment.
+    # A user's terminal keeps its variables and functions.
     functions = order.partition("CART=")[0]
     output = demo.shell(f"{functions}export {variables}\n{payment}")
     assert '"status":"PAID"' in output
     assert f'"refundNo":"{variables.split()[0].removeprefix("CART=")}"' in output
     assert '"type":"FREEZE"' in output
-    assert variables.rpartition("=")[2] in (demo.elsewhere / "orders.csv").read_text()
+    assert variables.rpartition("=")[2] in (demo.other_folder / "orders.csv").read_text()
 
 
 @pytest.mark.parametrize("time_of_day", ["first", "again"])
@@ -176,9 +173,9 @@ def test_the_first_payment_by_python(demo: Demo, time_of_day: str) -> None:
         os.environ.pop("KEY") if before is None else os.environ.update(KEY=before)
     demo.pay(names["session"].url)
     exec(demo.ports(PYTHON[1]).replace('"orders.csv"', "target"),  # noqa: S102 - our own documents
-         names | {"target": demo.elsewhere / "python.csv"})  # fmt: skip
+         names | {"target": demo.other_folder / "python.csv"})  # fmt: skip
     names["client"].close()
-    assert (demo.elsewhere / "python.csv").read_text().startswith("id,")
+    assert (demo.other_folder / "python.csv").read_text().startswith("id,")
 
 
 @pytest.mark.parametrize("forks", FORKS, ids=["first", "again"][: len(FORKS)])
@@ -202,13 +199,13 @@ def test_the_money_after_the_payment_and_an_epay_shop(
     statement = demo.shell(
         f"opentill statement {merchant}\nopentill orders show {order} --json", folder
     )
-    _adds_up(list(csv.DictReader(io.StringIO(statement.rpartition("\n{")[0]))))
+    _assert_statement(list(csv.DictReader(io.StringIO(statement.rpartition("\n{")[0]))))
     assert '"status":"SETTLED"' in statement
     assert "/epay/" in output
 
 
 def _first_of_each(first: Path, later: Path) -> Path:
-    """Write a program that runs ``first`` once per word and then ``later``; return its folder."""
+    """Write a program that runs ``first`` once per group and then ``later``; return its folder."""
     folder = first.parent / "each"
     folder.mkdir()
     seen = f'"{folder}/$1.seen"'
@@ -218,13 +215,14 @@ def _first_of_each(first: Path, later: Path) -> Path:
     return folder
 
 
-def _adds_up(rows: list[dict[str, str]]) -> None:
+def _assert_statement(rows: list[dict[str, str]]) -> None:
+    """Assert that a statement adds up and equals the documented one."""
     moves = [row for row in rows if row["row"] == "MOVEMENT"]
     accounts = ("pending", "available", "frozen", "reserve")
-    shown = re.findall(r"^\| `(\w+)` \| [^|]+ \| (.*) \|$", LIFECYCLE, re.MULTILINE)
+    documented = re.findall(r"^\| `(\w+)` \| [^|]+ \| (.*) \|$", LIFECYCLE, re.MULTILINE)
     assert [
         (row["type"], " | ".join(row[f"{account}After"] for account in accounts)) for row in moves
-    ] == shown
+    ] == documented
     first, last = rows[0], rows[-1]
     assert (first["row"], last["row"]) == ("OPENING", "CLOSING")
     for account in accounts:
@@ -237,18 +235,18 @@ def _adds_up(rows: list[dict[str, str]]) -> None:
 
 def test_all_commands_except_the_documented_ones_print_json() -> None:
     text = (DOCS / "commands.md").read_text()
-    named = re.search(r"All have `--json` but (.*?), which writes CSV", text, re.DOTALL)
-    assert named is not None
+    exceptions = re.search(r"All have `--json` but (.*?), which writes CSV", text, re.DOTALL)
+    assert exceptions is not None
     without = {" ".join(path) for path, options in _commands() if "--json" not in options}
-    assert without == set(re.findall(r"`([\w ]+)`", named[1]))
+    assert without == set(re.findall(r"`([\w ]+)`", exceptions[1]))
 
 
 def _commands() -> Iterator[tuple[list[str], set[str]]]:
-    """Yield every command's words with the names of its options."""
-    waiting: list[tuple[list[str], Any]] = [([], typer.main.get_command(build()))]
-    while waiting:
-        words, command = waiting.pop()
-        if (below := getattr(command, "commands", None)) is None:
-            yield words, {name for given in command.params for name in given.opts}
+    """Yield every command's words with its options."""
+    pending: list[tuple[list[str], Any]] = [([], typer.main.get_command(build()))]
+    while pending:
+        words, command = pending.pop()
+        if (children := getattr(command, "commands", None)) is None:
+            yield words, {option for parameter in command.params for option in parameter.opts}
         else:
-            waiting += [([*words, name], one) for name, one in below.items()]
+            pending += [([*words, name], child) for name, child in children.items()]

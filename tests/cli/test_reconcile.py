@@ -19,7 +19,7 @@ HEAD = "kind,reference,amount,currency,settled_at\n"
 
 
 def _pay(deployment: Deployment, key: str) -> dict[str, Any]:
-    """Pay with a test card, as a customer does; return the paid order."""
+    """Pay with a test card as a customer; return the paid order."""
     base = f"http://127.0.0.1:{deployment.port}"
     headers = {"x-api-key": key}
     with httpx2.Client(base_url=base, trust_env=False, headers=headers) as api:
@@ -35,24 +35,20 @@ def _pay(deployment: Deployment, key: str) -> dict[str, Any]:
             browser.post(bank_page[0], data=card)
         order_id = api.get(f"/v1/checkouts/{session['id']}").json()["data"]["orderId"]
 
-        def paid() -> dict[str, Any] | None:
+        def find_paid() -> dict[str, Any] | None:
             order: dict[str, Any] = api.get(f"/v1/orders/{order_id}").json()["data"]
             return order if order["status"] == "PAID" else None
 
-        return _until(paid)
-
-
-def _until(ready: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
-    end = time.monotonic() + 120
-    while (result := ready()) is None:
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
-    return result
+        end = time.monotonic() + 120
+        while (order := find_paid()) is None:
+            assert time.monotonic() < end, "the order is not paid"
+            time.sleep(0.02)
+        return order
 
 
 @pytest.fixture(scope="module")
 def deployment(fork_server: ForkServer, migrated: Path) -> Iterator[Deployment]:
-    """Serve for these tests only, because the bank's report covers all its payments."""
+    """A deployment of these tests only, because the bank's report has all its payments."""
     with checked(fork_server, migrated) as deployment:
         yield deployment
 
@@ -69,16 +65,16 @@ def order(deployment: Deployment) -> dict[str, Any]:
 def report(deployment: Deployment, order: dict[str, Any]) -> str:
     """The sandbox bank's own report."""
     secret = (deployment.directory / "data" / "sandbox.key").read_text().strip()
-    answer = httpx2.get(
+    response = httpx2.get(
         f"http://127.0.0.1:{deployment.sandbox_port}/settlement-report.csv",
         headers={"authorization": f"Bearer {secret}"},
         trust_env=False,
     )
-    assert answer.status_code == 200
-    return answer.text
+    assert response.status_code == 200
+    return response.text
 
 
-def test_the_banks_report_soon_has_the_payment(report: str, deployment: Deployment) -> None:
+def test_the_banks_report_has_the_payment(report: str, deployment: Deployment) -> None:
     (row,) = csv.DictReader(io.StringIO(report))
     assert (row["kind"], row["amount"], row["currency"]) == ("payment", "9.99", "USD")
     assert row["reference"].startswith("att_")
@@ -89,9 +85,9 @@ def test_the_banks_report_soon_has_the_payment(report: str, deployment: Deployme
 def test_a_report_fetched_from_the_bank_has_no_differences(
     deployment: Deployment, order: dict[str, Any], report: str
 ) -> None:
-    ran = deployment.run("reconcile", "sandbox", "--json")
-    assert ran.returncode == 0, ran.stderr
-    result = json.loads(ran.stdout)
+    process = deployment.run("reconcile", "sandbox", "--json")
+    assert process.returncode == 0, process.stderr
+    result = json.loads(process.stdout)
     assert (result["rows"], result["items"], result["matched"], result["found"]) == (1, 1, 1, 0)
     assert json.loads(deployment.done("reconcile", "sandbox", "--from", "1000000000", "--json"))
 
@@ -109,13 +105,13 @@ def test_a_difference_is_exit_code_1(
 ) -> None:
     file = deployment.directory / "report.csv"
     file.write_bytes(change(report).encode())
-    ran = deployment.run("reconcile", "sandbox", str(file), "--json")
-    assert ran.returncode == 1, ran.stderr
-    result = json.loads(ran.stdout)
+    process = deployment.run("reconcile", "sandbox", str(file), "--json")
+    assert process.returncode == 1, process.stderr
+    result = json.loads(process.stdout)
     assert [difference["what"] for difference in result["differences"]] == [what]
-    ran_as_text = deployment.run("reconcile", "sandbox", str(file))
-    assert what in ran_as_text.stdout
-    assert "1 differences" in ran_as_text.stderr
+    as_text = deployment.run("reconcile", "sandbox", str(file))
+    assert what in as_text.stdout
+    assert "1 differences" in as_text.stderr
 
 
 def test_a_payment_missing_at_the_bank_is_reported(
@@ -123,14 +119,14 @@ def test_a_payment_missing_at_the_bank_is_reported(
 ) -> None:
     file = deployment.directory / "empty.csv"
     file.write_text(HEAD)
-    ran = deployment.run("reconcile", "sandbox", str(file), "--json")
-    assert ran.returncode == 1
-    (difference,) = json.loads(ran.stdout)["differences"]
+    process = deployment.run("reconcile", "sandbox", str(file), "--json")
+    assert process.returncode == 1
+    (difference,) = json.loads(process.stdout)["differences"]
     assert (difference["what"], difference["line"]) == ("missing in report", None)
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "text"),
     [
         (b"", "line 1: each of the columns kind, reference, amount, currency, settled_at"),
         (HEAD.encode() + b"payment,a,x,USD,2026-01-01\n", "line 2: amount must be"),
@@ -139,7 +135,7 @@ def test_a_payment_missing_at_the_bank_is_reported(
     ],
 )
 def test_an_invalid_file_is_reported_in_one_line(
-    deployment: Deployment, content: bytes | None, says: str
+    deployment: Deployment, content: bytes | None, text: str
 ) -> None:
     file = deployment.directory / "wrong.csv"
     file.unlink(missing_ok=True)
@@ -147,7 +143,7 @@ def test_an_invalid_file_is_reported_in_one_line(
         file.write_bytes(content)
     refused = deployment.run("reconcile", "sandbox", str(file), "--json")
     assert refused.returncode == 2
-    assert says in refused.stderr
+    assert text in refused.stderr
     assert refused.stderr.count("\n") == 1
 
 

@@ -34,8 +34,8 @@ LATER = (
 )
 
 
-class Place:
-    """A new data directory and free ports, and the processes started there."""
+class Site:
+    """A new data directory, free ports, and the processes that use them."""
 
     def __init__(self, directory: Path, fork_server: ForkServer) -> None:
         self._fork_server = fork_server
@@ -54,10 +54,10 @@ class Place:
         folder = self.data_dir.parent
         with (stderr_to or self._log_path()).open("a") as stderr:
             process = self._fork_server.start(words, self.environ, folder, stderr.fileno())
-        self._see_ready(process, process.stdout)
+        self._wait_until_ready(process, process.stdout)
         return process
 
-    def start_really(self, *words: str) -> subprocess.Popen[str]:
+    def start_unforked(self, *words: str) -> subprocess.Popen[str]:
         """Start a command in a new interpreter and wait until it is ready."""
         with self._log_path().open("a") as stderr:
             process = subprocess.Popen(
@@ -68,10 +68,12 @@ class Place:
                 stderr=stderr,
                 text=True,
             )
-        self._see_ready(process, process.stdout)
+        self._wait_until_ready(process, process.stdout)
         return process
 
-    def _see_ready(self, process: subprocess.Popen[str] | Served, stdout: IO[str] | None) -> None:
+    def _wait_until_ready(
+        self, process: subprocess.Popen[str] | Served, stdout: IO[str] | None
+    ) -> None:
         self.started.append(process)
         assert stdout is not None
         line = stdout.readline()
@@ -82,9 +84,9 @@ class Place:
 
     def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Fork a command and wait for its end."""
-        ran = self._fork_server.run(words, self.environ | environ, self.data_dir.parent, b"")
+        process = self._fork_server.run(words, self.environ | environ, self.data_dir.parent, b"")
         return subprocess.CompletedProcess(
-            ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode()
+            process.args, process.returncode, process.stdout.decode(), process.stderr.decode()
         )
 
     def run_unforked(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -104,8 +106,8 @@ class Place:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.status, answer.read()
+            response = connection.getresponse()
+            return response.status, response.read()
         finally:
             connection.close()
 
@@ -116,18 +118,18 @@ class Place:
 
 
 @pytest.fixture
-def place(fork_server: ForkServer) -> Iterator[Place]:
-    """A `Place`; processes that still run after the test are killed."""
+def site(fork_server: ForkServer) -> Iterator[Site]:
+    """A `Site`, whose processes are killed after the test."""
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
-        place = Place(Path(directory), fork_server)
-        yield place
-        for process in place.started:
+        site = Site(Path(directory), fork_server)
+        yield site
+        for process in site.started:
             if process.poll() is None:
                 _kill_tree(process.pid)
             process.wait()
             if process.stdout is not None:
                 process.stdout.close()
-        if (pid := place.postmaster()) and psutil.pid_exists(pid):
+        if (pid := site.postmaster()) and psutil.pid_exists(pid):
             _kill_tree(pid)
 
 
@@ -137,90 +139,88 @@ def _without_log(stderr: str) -> list[str]:
 
 
 @pytest.fixture
-def with_database(place: Place, migrated: Path) -> None:
-    """Copy a database into the place, because creating one takes seconds."""
-    copy(migrated, place.data_dir)
+def with_database(site: Site, migrated: Path) -> None:
+    """Copy a database, because creating one takes seconds."""
+    copy(migrated, site.data_dir)
 
 
-def test_serve_starts_creates_private_files_and_stops(place: Place) -> None:
-    process = place.start_really("serve")
-    assert place.get("/readyz")[0] == 200
+def test_serve_starts_creates_private_files_and_stops(site: Site) -> None:
+    process = site.start_unforked("serve")
+    assert site.get("/readyz")[0] == 200
     assert psutil.Process(process.pid).memory_info().rss < MAX_RSS_MB * 1024 * 1024
-    second = place.run("serve")
+    second = site.run("serve")
     assert second.returncode == 2
     [refusal] = _without_log(second.stderr)
     assert refusal.startswith("opentill: another `opentill serve` (process ")
-    beside = place.run("migrate", "--json")
-    assert json.loads(beside.stdout) == {"applied": []}
-    assert place.get("/readyz")[0] == 200
-    for path in (place.data_dir, *place.data_dir.iterdir()):
+    migrated = site.run("migrate", "--json")
+    assert json.loads(migrated.stdout) == {"applied": []}
+    assert site.get("/readyz")[0] == 200
+    for path in (site.data_dir, *site.data_dir.iterdir()):
         assert path.lstat().st_mode & 0o066 == 0, path  # no access for others
     process.send_signal(signal.SIGTERM)
     assert process.wait(TIMEOUT_S) == 0
-    assert place.postmaster() is None
+    assert site.postmaster() is None
 
 
 @pytest.mark.usefixtures("with_database")
-def test_serve_restarts_after_kill_9_of_all_processes(place: Place) -> None:
-    process = place.start("serve")
-    for victim in (process.pid, place.postmaster() or 0):
+def test_serve_restarts_after_kill_9_of_all_processes(site: Site) -> None:
+    process = site.start("serve")
+    for victim in (process.pid, site.postmaster() or 0):
         _kill_tree(victim)
     process.wait()
-    begin = time.monotonic()
-    process = place.start("serve")
-    assert time.monotonic() - begin < TIMEOUT_S
-    assert place.get("/readyz")[0] == 200
+    process = site.start("serve")
+    assert site.get("/readyz")[0] == 200
     process.send_signal(signal.SIGINT)
     assert process.wait(TIMEOUT_S) == 0
 
 
 @pytest.mark.usefixtures("with_database")
 def test_children_end_with_the_supervisor_and_a_dead_sandbox_is_restarted(
-    place: Place,
+    site: Site,
 ) -> None:
-    process = place.start_really("serve")
+    process = site.start_unforked("serve")
     supervisor = psutil.Process(process.pid)
-    sandbox = _listener(supervisor, place.sandbox_port)
+    sandbox = _listener(supervisor, site.sandbox_port)
     sandbox.kill()
-    _until(lambda: _answers(place.sandbox_port))
-    sandbox = _listener(supervisor, place.sandbox_port)
+    _until(lambda: _responds(site.sandbox_port))
+    sandbox = _listener(supervisor, site.sandbox_port)
     process.kill()
     process.wait()
-    _until(lambda: _ended(sandbox))
+    _until(lambda: _has_ended(sandbox))
 
 
 @pytest.mark.usefixtures("with_database")
 def test_dead_children_are_restarted_even_if_the_log_cannot_be_written(
-    place: Place,
+    site: Site,
 ) -> None:
-    process = place.start("serve", "--workers", "2", stderr_to=Path("/dev/full"))
+    process = site.start("serve", "--workers", "2", stderr_to=Path("/dev/full"))
     supervisor = psutil.Process(process.pid)
     before = {child.pid for child in supervisor.children()}
-    _listener(supervisor, place.sandbox_port).kill()  # the supervisor logs it
-    _until(lambda: _answers(place.sandbox_port))
+    _listener(supervisor, site.sandbox_port).kill()  # the supervisor logs it
+    _until(lambda: _responds(site.sandbox_port))
     assert len({child.pid for child in supervisor.children()} & before) == len(before) - 1
-    assert place.get("/readyz")[0] == 200
+    assert site.get("/readyz")[0] == 200
     process.send_signal(signal.SIGTERM)
     assert process.wait(TIMEOUT_S) == 0
 
 
 @pytest.mark.usefixtures("with_database")
 @pytest.mark.parametrize("workers", ["2"])
-def test_a_rolling_restart_fails_no_request(place: Place, workers: str) -> None:
-    process = place.start("serve", "--workers", workers)
+def test_a_rolling_restart_fails_no_request(site: Site, workers: str) -> None:
+    process = site.start("serve", "--workers", workers)
     before = {child.pid for child in psutil.Process(process.pid).children()}
     stop = threading.Event()
     statuses: list[int | str] = []
 
-    def ask() -> None:
-        connection = HTTPConnection("127.0.0.1", place.port, timeout=60)
+    def send_requests() -> None:
+        connection = HTTPConnection("127.0.0.1", site.port, timeout=60)
         while not stop.is_set():
             try:
                 connection.request("GET", "/healthz")
-                answer = connection.getresponse()
-                answer.read()
-                statuses.append(answer.status)
-                if answer.getheader("connection") == "close":
+                response = connection.getresponse()
+                response.read()
+                statuses.append(response.status)
+                if response.getheader("connection") == "close":
                     connection.close()
             except OSError as error:
                 statuses.append(repr(error))
@@ -228,11 +228,11 @@ def test_a_rolling_restart_fails_no_request(place: Place, workers: str) -> None:
             time.sleep(0.025)
         connection.close()
 
-    threads = [threading.Thread(target=ask) for _ in range(4)]
+    threads = [threading.Thread(target=send_requests) for _ in range(4)]
     for thread in threads:
         thread.start()
     process.send_signal(signal.SIGHUP)
-    # The sandbox bank continues; the worker and the servers are new.
+    # The worker and the servers are replaced, the sandbox bank is not.
     _until(lambda: len({c.pid for c in psutil.Process(process.pid).children()} - before) == 3)
     _until(lambda: len(psutil.Process(process.pid).children()) == len(before))
     _until(lambda: len(statuses) > 100)
@@ -245,48 +245,48 @@ def test_a_rolling_restart_fails_no_request(place: Place, workers: str) -> None:
 
 
 @pytest.mark.usefixtures("with_database")
-def test_a_second_demo_shows_the_merchant_of_the_running_one(place: Place) -> None:
-    process = place.start("demo")
-    _until((place.data_dir / "demo.json").exists)
-    _until(lambda: json.loads((place.data_dir / "demo.json").read_bytes())["product_id"])
-    state = json.loads((place.data_dir / "demo.json").read_bytes())
-    assert (place.data_dir / "demo.json").stat().st_mode & 0o077 == 0
-    again = place.run("demo")
-    assert again.returncode == 0, again.stderr
-    assert state["key"] in again.stdout
-    assert f"Pay here:  http://127.0.0.1:{place.port}/checkout/cs_" in again.stdout
-    assert f"Dashboard: http://127.0.0.1:{place.port}/invite/" in again.stdout
-    written = place.data_dir / "demo.env"
-    assert again.stdout.endswith(f"  . {written}\n\n")
-    assert written.stat().st_mode & 0o077 == 0
-    assert f"export KEY={state['key']}\n" in written.read_text()
-    elsewhere = place.run("demo", OPENTILL_PORT=str(free_port()))
-    assert elsewhere.returncode == 2
-    [refusal] = _without_log(elsewhere.stderr)
-    assert f"(process {process.pid}) uses {place.data_dir} and serves " in refusal
-    assert f"serves http://127.0.0.1:{place.port};" in refusal
+def test_a_second_demo_shows_the_merchant_of_the_running_one(site: Site) -> None:
+    process = site.start("demo")
+    _until((site.data_dir / "demo.json").exists)
+    _until(lambda: json.loads((site.data_dir / "demo.json").read_bytes())["product_id"])
+    state = json.loads((site.data_dir / "demo.json").read_bytes())
+    assert (site.data_dir / "demo.json").stat().st_mode & 0o077 == 0
+    second = site.run("demo")
+    assert second.returncode == 0, second.stderr
+    assert state["key"] in second.stdout
+    assert f"Pay here:  http://127.0.0.1:{site.port}/checkout/cs_" in second.stdout
+    assert f"Dashboard: http://127.0.0.1:{site.port}/invite/" in second.stdout
+    environ_file = site.data_dir / "demo.env"
+    assert second.stdout.endswith(f"  . {environ_file}\n\n")
+    assert environ_file.stat().st_mode & 0o077 == 0
+    assert f"export KEY={state['key']}\n" in environ_file.read_text()
+    refused = site.run("demo", OPENTILL_PORT=str(free_port()))
+    assert refused.returncode == 2
+    [refusal] = _without_log(refused.stderr)
+    assert f"(process {process.pid}) uses {site.data_dir} and serves " in refusal
+    assert f"serves http://127.0.0.1:{site.port};" in refusal
     process.send_signal(signal.SIGINT)
     assert process.wait(TIMEOUT_S) == 0
 
 
-def test_doctor_gives_advice(place: Place, migrated: Path) -> None:
-    nothing = place.run_unforked("doctor", "--json")
-    assert nothing.returncode == 1
-    ill_at = {one["subject"]: one["text"] for one in json.loads(nothing.stdout)}["database"]
-    assert f"no OpenTill database in {place.data_dir}/postgres" in ill_at
-    assert not place.data_dir.exists()
-    copy(migrated, place.data_dir)
-    well = place.run("doctor", "--json")
-    assert well.returncode == 0, well.stdout
-    assert {finding["level"] for finding in json.loads(well.stdout)} == {"ok"}
-    ill = place.run(
+def test_doctor_gives_advice(site: Site, migrated: Path) -> None:
+    process = site.run_unforked("doctor", "--json")
+    assert process.returncode == 1
+    findings = {finding["subject"]: finding["text"] for finding in json.loads(process.stdout)}
+    assert f"no OpenTill database in {site.data_dir}/postgres" in findings["database"]
+    assert not site.data_dir.exists()
+    copy(migrated, site.data_dir)
+    process = site.run("doctor", "--json")
+    assert process.returncode == 0, process.stdout
+    assert {finding["level"] for finding in json.loads(process.stdout)} == {"ok"}
+    process = site.run(
         "doctor",
         OPENTILL_DATABASE_URL="postgresql://nobody@127.0.0.1:1/x",
         OPENTILL_SECRET_KEY="k" * 32,
         OPENTILL_PUBLIC_URL="http://pay.example",
     )
-    assert ill.returncode == 1
-    lines = {line.split()[1]: line for line in ill.stdout.splitlines()}
+    assert process.returncode == 1
+    lines = {line.split()[1]: line for line in process.stdout.splitlines()}
     assert "fail" in lines["database"]
     assert "OPENTILL_DATABASE_URL cannot be reached" in lines["database"]
     assert "https only" in lines["public"]
@@ -294,43 +294,43 @@ def test_doctor_gives_advice(place: Place, migrated: Path) -> None:
     assert "OPENTILL_SANDBOX=yes" in lines["test"]
 
 
-def test_an_old_schema_is_not_served(place: Place, empty_database_url: str) -> None:
+def test_an_old_schema_is_not_served(site: Site, empty_database_url: str) -> None:
     external = {
         "OPENTILL_DATABASE_URL": empty_database_url,
         "OPENTILL_SANDBOX": "yes",
         "OPENTILL_DB_PREPARED": pooler.prepared_setting(empty_database_url),
         "OPENTILL_SECRET_KEY": "k" * 32,
     }
-    refused = place.run("serve", **external)
+    refused = site.run("serve", **external)
     assert refused.returncode == 2
     # On a busy machine it may first wait for the database.
     lines = _without_log(refused.stderr)
     (line,) = [line for line in lines if not line.endswith("; waiting for it")]
     assert "run `opentill migrate`" in line
-    migrated = place.run("migrate", **external)
+    migrated = site.run("migrate", **external)
     assert migrated.stdout.startswith("applied 0001_schema\n")
-    assert json.loads(place.run("migrate", "--json", **external).stdout) == {"applied": []}
-    # As after a downgrade, or during an upgrade.
+    assert json.loads(site.run("migrate", "--json", **external).stdout) == {"applied": []}
+    # The schema is newer after a downgrade and during an upgrade.
     asyncio.run(_execute(empty_database_url, LATER))
-    assert place.run("migrate", **external).stdout == "nothing to do\n"
-    checked = place.run("ledger", "check", **external)
+    assert site.run("migrate", **external).stdout == "nothing to do\n"
+    checked = site.run("ledger", "check", **external)
     assert checked.returncode == 0
     warning = "of a newer OpenTill (it has 9999_later); this one runs with it"
     assert "\n".join(_without_log(checked.stderr)).count(warning) == 1, checked.stderr
-    findings = json.loads(place.run("doctor", "--json", **external).stdout)
-    of_database = next(finding for finding in findings if finding["subject"] == "database")
-    assert of_database["level"] == "warn"
-    assert "9999_later" in of_database["text"]
+    findings = json.loads(site.run("doctor", "--json", **external).stdout)
+    finding = next(finding for finding in findings if finding["subject"] == "database")
+    assert finding["level"] == "warn"
+    assert "9999_later" in finding["text"]
     asyncio.run(_execute(empty_database_url, "alter table secret_key rename to elsewhere"))
-    refused = place.run("ledger", "check", **external)
+    refused = site.run("ledger", "check", **external)
     assert refused.returncode == 2
     line = _without_log(refused.stderr)[-1]
     assert "OPENTILL_DATABASE_URL cannot be read: relation" in line, refused.stderr
 
 
-def test_an_invalid_replica_url_is_refused_at_the_start(place: Place) -> None:
+def test_an_invalid_replica_url_is_refused_at_the_start(site: Site) -> None:
     for end in ("db/x?sslmode=verify-full", "db/x?sslmode=hunter2", f"{'a' * 64}/x"):
-        refused = place.run(
+        refused = site.run(
             "serve",
             OPENTILL_DATABASE_URL="postgresql://u@127.0.0.1:1/x",
             OPENTILL_DATABASE_READ_URL=f"postgresql://u:hunter2@{end}",
@@ -350,16 +350,16 @@ async def _execute(url: str, statement: str) -> None:
     await connection.close()
 
 
-@pooler.direct("its address is a path that the test makes")
+@pooler.direct("the test creates the path of the database's socket")
 def test_migrate_waits_for_the_database_and_needs_no_data_directory(
-    place: Place, empty_database_url: str
+    site: Site, empty_database_url: str
 ) -> None:
     address = urlsplit(empty_database_url)
     folder = Path(parse_qs(address.query)["host"][0])
-    late = place.data_dir.parent / "late"
-    environ = place.environ | {
+    socket_folder = site.data_dir.parent / "late"
+    environ = site.environ | {
         "OPENTILL_DATABASE_URL": empty_database_url.replace(
-            address.query, urlencode({"host": str(late), "port": "5432"})
+            address.query, urlencode({"host": str(socket_folder), "port": "5432"})
         ),
         "OPENTILL_SECRET_KEY": "k" * 32,
         "OPENTILL_DATA_DIR": "/proc/nowhere",
@@ -368,45 +368,45 @@ def test_migrate_waits_for_the_database_and_needs_no_data_directory(
         [sys.executable, "-m", "opentill", "migrate"],
         env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as migrating:  # fmt: skip
-        place.started.append(migrating)
+        site.started.append(migrating)
         assert migrating.stderr is not None
         assert "cannot be reached" in (line := migrating.stderr.readline())
         assert line.endswith("; waiting for it\n")
-        late.mkdir()
-        (late / ".s.PGSQL.5432").symlink_to(folder / ".s.PGSQL.5432")
+        socket_folder.mkdir()
+        (socket_folder / ".s.PGSQL.5432").symlink_to(folder / ".s.PGSQL.5432")
         output, _ = migrating.communicate(timeout=TIMEOUT_S)
     assert migrating.returncode == 0
     assert output.startswith("applied 0001_schema\n")
 
 
 @pytest.mark.usefixtures("with_database")
-def test_health_reports_readiness_and_is_not_logged(place: Place) -> None:
-    away = place.run_unforked("health")
-    assert (away.returncode, away.stderr) == (1, "")
-    assert f"http://127.0.0.1:{place.port}/readyz: no response" in away.stdout
-    process = place.start("serve")
-    there = place.run_unforked("health")
-    assert there.returncode == 0
-    assert there.stdout == f'http://127.0.0.1:{place.port}/readyz: {{"status":"ready"}}\n'
-    report = json.loads(place.run("health", "--json").stdout)
+def test_health_reports_readiness_and_is_not_logged(site: Site) -> None:
+    health = site.run_unforked("health")
+    assert (health.returncode, health.stderr) == (1, "")
+    assert f"http://127.0.0.1:{site.port}/readyz: no response" in health.stdout
+    process = site.start("serve")
+    health = site.run_unforked("health")
+    assert health.returncode == 0
+    assert health.stdout == f'http://127.0.0.1:{site.port}/readyz: {{"status":"ready"}}\n'
+    report = json.loads(site.run("health", "--json").stdout)
     assert report["ready"]
-    assert place.get("/healthz")[0] == 200
-    assert place.get("/nothing")[0] == 404
+    assert site.get("/healthz")[0] == 200
+    assert site.get("/nothing")[0] == 404
     process.send_signal(signal.SIGTERM)
     assert process.wait(TIMEOUT_S) == 0
-    log = (place.data_dir.parent / "stderr.log").read_text()
+    log = (site.data_dir.parent / "stderr.log").read_text()
     assert log.count('"event":"request"') == 1  # the 404
 
 
-def test_health_imports_no_heavy_module(place: Place) -> None:
+def test_health_imports_no_heavy_module(site: Site) -> None:
     code = "import sys; sys.argv = ['opentill', 'health']\nfrom opentill.__main__ import main\n"
     code += "try: main()\nfinally: print(*sys.modules)"
-    ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=place.environ
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=site.environ
     )
-    assert ran.returncode == 1
+    assert process.returncode == 1
     heavy = {"typer", "starlette", "asyncpg", "uvicorn", "structlog", "pydantic", "http.client"}
-    assert not heavy & set(ran.stdout.split())
+    assert not heavy & set(process.stdout.split())
 
 
 REFUSED = [
@@ -422,10 +422,10 @@ REFUSED = [
     ("environ", "text"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
 )
 def test_an_error_of_configuration_is_one_line(
-    place: Place, environ: dict[str, str], text: str
+    site: Site, environ: dict[str, str], text: str
 ) -> None:
-    place.data_dir.parent.mkdir(exist_ok=True)
-    refused = place.run("serve", **environ)
+    site.data_dir.parent.mkdir(exist_ok=True)
+    refused = site.run("serve", **environ)
     assert refused.returncode == 2
     assert refused.stderr.startswith("opentill: ")
     assert text in refused.stderr
@@ -433,71 +433,68 @@ def test_an_error_of_configuration_is_one_line(
 
 
 @pytest.mark.parametrize(
-    ("words", "size", "taken"),
+    ("words", "size", "count"),
     [(("--workers", "8"), "10", 100), (("--no-worker",), "50", 100), ((), "91", 91)],
 )
 def test_more_connections_than_the_embedded_database_has_are_refused(
-    place: Place, words: tuple[str, ...], size: str, taken: int
+    site: Site, words: tuple[str, ...], size: str, count: int
 ) -> None:
-    place.data_dir.parent.mkdir(exist_ok=True)
-    refused = place.run("serve", *words, OPENTILL_DB_POOL_SIZE=size)
+    site.data_dir.parent.mkdir(exist_ok=True)
+    refused = site.run("serve", *words, OPENTILL_DB_POOL_SIZE=size)
     assert refused.returncode == 2
-    assert f"are {taken} database connections" in refused.stderr
+    assert f"are {count} database connections" in refused.stderr
     assert refused.stderr.count("\n") == 1
 
 
-def test_a_misspelt_setting_is_a_warning(place: Place) -> None:
-    """It is no error, because orchestrators set variables named after services."""
-    listed = place.run("settings", OPENTILL_PROT="1")
-    assert listed.returncode == 0
-    assert listed.stderr == (
+def test_a_misspelt_setting_is_a_warning(site: Site) -> None:
+    """It is not an error, because orchestrators set variables named after services."""
+    process = site.run("settings", OPENTILL_PROT="1")
+    assert process.returncode == 0
+    assert process.stderr == (
         "opentill: warning: OPENTILL_PROT is not a setting; did you mean OPENTILL_PORT?\n"
     )
 
 
-def test_a_port_in_use_is_reported_in_one_line(place: Place) -> None:
-    with socket.create_server(("127.0.0.1", place.port)):
-        refused = place.run("serve")
+def test_a_port_in_use_is_reported_in_one_line(site: Site) -> None:
+    with socket.create_server(("127.0.0.1", site.port)):
+        refused = site.run("serve")
     assert refused.returncode == 2
-    assert f"cannot listen on 127.0.0.1 port {place.port}" in refused.stderr
+    assert f"cannot listen on 127.0.0.1 port {site.port}" in refused.stderr
 
 
-def test_settings_are_listed_with_masked_secrets(place: Place) -> None:
-    listed = place.run("settings", "--json", OPENTILL_SECRET_KEY="canary" * 6)
-    rows = {row["variable"]: row for row in json.loads(listed.stdout)}
-    assert rows["OPENTILL_PORT"]["value"] == str(place.port)
+def test_settings_are_listed_with_masked_secrets(site: Site) -> None:
+    process = site.run("settings", "--json", OPENTILL_SECRET_KEY="canary" * 6)
+    rows = {row["variable"]: row for row in json.loads(process.stdout)}
+    assert rows["OPENTILL_PORT"]["value"] == str(site.port)
     assert rows["OPENTILL_SECRET_KEY"]["value"] == "(set)"
-    assert "canary" not in listed.stdout
-    assert "OPENTILL_GATEWAYS" in place.run("settings").stdout
+    assert "canary" not in process.stdout
+    assert "OPENTILL_GATEWAYS" in site.run("settings").stdout
 
 
-def test_help_is_fast_and_imports_no_heavy_module(place: Place) -> None:
+def test_help_is_fast_and_imports_no_heavy_module(site: Site) -> None:
     code = "import sys; sys.argv = ['opentill', '--help']\nfrom opentill.__main__ import main\n"
     code += "try: main()\nfinally: print(*sys.modules)"
-    listed = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=place.environ
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=site.environ
     )
     for word in ("serve", "worker", "sandbox", "migrate", "demo", "doctor", "settings"):
-        assert f"\n  {word} " in listed.stdout
-    loaded = set(listed.stdout.split())
+        assert f"\n  {word} " in process.stdout
+    loaded = set(process.stdout.split())
     assert not loaded & {"starlette", "asyncpg", "uvicorn", "structlog", "prometheus_client"}
 
 
 def _kill_tree(pid: int) -> None:
-    """Kill a process and all its descendants, and wait until their ports are free.
-
-    Some of them may end meanwhile by themselves.
-    """
+    """Kill a process and its descendants, and wait until their ports are free."""
     with contextlib.suppress(psutil.NoSuchProcess):
         top = psutil.Process(pid)
-        killed = (top, *top.children(recursive=True))
-        for process in killed:
+        processes = (top, *top.children(recursive=True))
+        for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        _until(lambda: all(_ended(process) for process in killed))
+        _until(lambda: all(_has_ended(process) for process in processes))
 
 
-def _ended(process: psutil.Process) -> bool:
+def _has_ended(process: psutil.Process) -> bool:
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -515,12 +512,12 @@ def _listener(supervisor: psutil.Process, port: int) -> psutil.Process:
         holders.clear()
         for child in supervisor.children():
             with contextlib.suppress(psutil.NoSuchProcess):
-                listening = (
-                    one.laddr.port
-                    for one in child.net_connections("tcp")
-                    if one.status == psutil.CONN_LISTEN
+                ports = (
+                    connection.laddr.port
+                    for connection in child.net_connections("tcp")
+                    if connection.status == psutil.CONN_LISTEN
                 )
-                if port in listening:
+                if port in ports:
                     holders.append(child)
         return bool(holders)
 
@@ -528,7 +525,7 @@ def _listener(supervisor: psutil.Process, port: int) -> psutil.Process:
     return max(holders, key=lambda process: process.create_time())
 
 
-def _answers(port: int) -> bool:
+def _responds(port: int) -> bool:
     connection = HTTPConnection("127.0.0.1", port, timeout=20)
     try:
         connection.request("GET", "/healthz")
@@ -539,8 +536,8 @@ def _answers(port: int) -> bool:
         connection.close()
 
 
-def _until(true: Callable[[], object]) -> None:
+def _until(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + TIMEOUT_S
-    while not true():
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)

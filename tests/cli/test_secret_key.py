@@ -21,65 +21,62 @@ REPLACE = ("secret-key", "replace", "--reason", "the disk of the old machine is 
 
 @pytest.fixture(scope="module")
 def embedded(fork_server: ForkServer, migrated: Path) -> Iterator[tuple[Commands, Path, str]]:
-    """A deployment with its own database, the file of its key, and a merchant with an Epay key.
-
-    Its database runs, as it does beside a server.
-    """
+    """Commands on a running embedded database, its key file, and a merchant with an Epay key."""
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
-        place = Commands(fork_server, "", Path(directory))
-        place.environ["OPENTILL_SECRET_KEY"] = ""
-        data = place.directory / "data"
+        commands = Commands(fork_server, "", Path(directory))
+        commands.environ["OPENTILL_SECRET_KEY"] = ""
+        data = commands.directory / "data"
         copy(migrated, data)
         with EmbeddedPostgres.start(data, durable=False):
-            shop = place.json("merchants", "create", "Harbour Books")["id"]
-            place.json("epay", "enable", shop)
-            yield place, data / "secret.key", shop
+            shop = commands.json("merchants", "create", "Harbour Books")["id"]
+            commands.json("epay", "enable", shop)
+            yield commands, data / "secret.key", shop
 
 
 def test_a_lost_key_file_is_not_recreated_for_an_existing_database(
     embedded: tuple[Commands, Path, str],
 ) -> None:
-    place, path, shop = embedded
+    commands, path, shop = embedded
     key = path.read_text()
     path.unlink()
     for words in (("serve",), ("worker",), ("migrate",), ("epay", "enable", shop)):
-        line = place.refusal(*words)
+        line = commands.refusal(*words)
         assert f"{path} is missing" in line
         assert "the Epay keys and webhook secrets in it are encrypted with that key" in line
         assert "Restore the file from the backup" in line
         assert "opentill secret-key replace" in line
-    (finding,) = [each for each in _findings(place) if each["subject"] == "settings"]
+    (finding,) = [each for each in _findings(commands) if each["subject"] == "settings"]
     assert (finding["level"], str(path) in finding["text"]) == ("fail", True)
     assert not path.exists()
     path.write_text(key)
-    assert place.json("epay", "enable", shop)["merchantId"] == shop
+    assert commands.json("epay", "enable", shop)["merchantId"] == shop
 
 
 def test_a_wrong_key_file_is_refused_and_can_be_accepted(
     embedded: tuple[Commands, Path, str],
 ) -> None:
-    place, path, shop = embedded
+    commands, path, shop = embedded
     key = path.read_text()
     path.write_text("f" * 64)
-    line = place.refusal("epay", "enable", shop)
+    line = commands.refusal("epay", "enable", shop)
     assert f"the key in {path} is not the one" in line
     path.write_text(key)
-    place.json("epay", "enable", shop)
+    commands.json("epay", "enable", shop)
 
     path.unlink()
-    done = place.json(*REPLACE)
-    assert done == {"replaced": True, "from": str(path)}
+    process = commands.json(*REPLACE)
+    assert process == {"replaced": True, "from": str(path)}
     assert path.read_text() not in ("", key)
-    assert "OPENTILL_SECRET_KEY is not the one" in place.refusal("epay", "enable", shop)
-    pid = place.json("epay", "rotate", shop)["pid"]
-    assert place.json("epay", "enable", shop)["pid"] == pid
-    assert place.json(*REPLACE)["replaced"] is False
-    (row,) = [r for r in place.json("audit", "list") if r["action"] == "secret-key replace"]
+    assert "OPENTILL_SECRET_KEY is not the one" in commands.refusal("epay", "enable", shop)
+    pid = commands.json("epay", "rotate", shop)["pid"]
+    assert commands.json("epay", "enable", shop)["pid"] == pid
+    assert commands.json(*REPLACE)["replaced"] is False
+    (row,) = [r for r in commands.json("audit", "list") if r["action"] == "secret-key replace"]
     assert (row["subject"], row["reason"]) == (str(path), REPLACE[-1])
 
 
-def _findings(place: Commands, **settings: str) -> list[dict[str, str]]:
-    findings: list[dict[str, str]] = json.loads(place.run("doctor", "--json", **settings).stdout)
+def _findings(commands: Commands, **settings: str) -> list[dict[str, str]]:
+    findings: list[dict[str, str]] = json.loads(commands.run("doctor", "--json", **settings).stdout)
     return findings
 
 
@@ -89,12 +86,12 @@ def test_a_wrong_key_for_an_external_database_is_refused_and_encrypts_nothing(
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
     wrong = {"OPENTILL_SECRET_KEY": ANOTHER, "OPENTILL_PORT": str(free_port())}
     for words in (("serve",), ("worker",), ("epay", "enable", shop)):
-        done = opentill.run(*words, **wrong)
-        assert done.returncode == 2, done
-        (line,) = done.stderr.decode().splitlines()[-1:]
+        process = opentill.run(*words, **wrong)
+        assert process.returncode == 2, process
+        (line,) = process.stderr.decode().splitlines()[-1:]
         assert "the key in OPENTILL_SECRET_KEY is not the one" in line
         assert "set it back" in line
-        assert ANOTHER not in done.stderr.decode()
+        assert ANOTHER not in process.stderr.decode()
     levels = {each["subject"]: each["level"] for each in _findings(opentill, **wrong)}
     assert levels["database"] == "fail"
     levels = {each["subject"]: each["level"] for each in _findings(opentill)}
@@ -123,14 +120,14 @@ async def test_an_older_database_records_the_key_that_decrypts_its_secrets(
 
 
 def test_replacing_the_key_needs_a_reason(opentill: Commands) -> None:
-    done = opentill.run("secret-key", "replace", "--reason", " ", OPENTILL_SECRET_KEY=ANOTHER)
-    assert done.returncode == 2
+    process = opentill.run("secret-key", "replace", "--reason", " ", OPENTILL_SECRET_KEY=ANOTHER)
+    assert process.returncode == 2
     assert opentill.run("merchants", "list").returncode == 0
 
 
 def test_the_advice_after_a_new_key_names_authenticators(opentill: Commands) -> None:
     opentill.json("merchants", "create", "Harbour Books")
-    done = opentill.run(*REPLACE, OPENTILL_SECRET_KEY=ANOTHER)
-    output = (done.stdout + done.stderr).decode()
+    process = opentill.run(*REPLACE, OPENTILL_SECRET_KEY=ANOTHER)
+    output = (process.stdout + process.stderr).decode()
     assert "Authenticators no longer work" in output
     assert "opentill people reset-factors EMAIL --as-root" in output

@@ -1,4 +1,4 @@
-"""The database connection of commands: errors without the password, and waiting."""
+"""Commands wait for the database, and their errors do not contain its password."""
 
 import asyncio
 import os
@@ -63,13 +63,13 @@ def test_a_missing_certificate_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pat
 def test_an_invalid_url_is_not_quoted(url: str) -> None:
     with pytest.raises(ConfigurationError, match="cannot be reached") as caught:
         session.wait_for(url, prepared=True, patient=False)
-    assert type(caught.value) is ConfigurationError  # and the command does not wait
+    assert type(caught.value) is ConfigurationError  # for which no command waits
     assert "hunter2" not in str(caught.value)
     assert "OPENTILL_DATABASE_PASSWORD" in str(caught.value)
 
 
-# Refusals of a connection: code, text, whether they are temporary. PgBouncer uses 08P01 for all its
-# own refusals.
+# Refusals of a connection: code, text, whether the refusal is temporary. PgBouncer uses 08P01 for
+# all its refusals.
 REFUSALS = [
     ("53300", "sorry, too many clients already", True),
     ("53200", "out of memory", True),
@@ -87,9 +87,9 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("code", "text", "passes"), REFUSALS)
+@pytest.mark.parametrize(("code", "text", "is_temporary"), REFUSALS)
 async def test_a_command_waits_for_the_end_of_a_temporary_refusal(
-    code: str, text: str, passes: bool
+    code: str, text: str, is_temporary: bool
 ) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1024)
@@ -103,12 +103,12 @@ async def test_a_command_waits_for_the_end_of_a_temporary_refusal(
         url = f"postgresql://who@127.0.0.1:{port}/nope?sslmode=disable"
         with pytest.raises(ConfigurationError) as caught:
             await asyncio.to_thread(session.wait_for, url, prepared=True, patient=False)
-    assert isinstance(caught.value, session.DatabaseAway) == passes
+    assert isinstance(caught.value, session.DatabaseAway) == is_temporary
     assert text in str(caught.value)
 
 
 @contextmanager
-def _unread() -> Iterator[None]:
+def _unread_stderr() -> Iterator[None]:
     """Replace standard error by a pipe that nobody reads."""
     read, write = os.pipe()
     os.close(read)
@@ -134,7 +134,7 @@ async def test_a_command_waits_even_if_nobody_reads_its_output() -> None:
     async with server:
         port = server.sockets[0].getsockname()[1]
         url = f"postgresql://who@127.0.0.1:{port}/x?sslmode=disable"
-        with _unread(), pytest.raises(ConfigurationError, match="no such password"):
+        with _unread_stderr(), pytest.raises(ConfigurationError, match="no such password"):
             await asyncio.to_thread(session.wait_for, url, prepared=True, patient=True)
 
 
@@ -143,7 +143,7 @@ async def test_a_broken_pipe_is_not_reported_as_a_database_error(db: Db, databas
     async with db.connection() as tx:
         await tx.execute(f"insert into {later}")
         try:
-            with _unread():
+            with _unread_stderr():
                 await asyncio.to_thread(
                     session.wait_for, database_url, prepared=False, patient=False
                 )
@@ -151,7 +151,7 @@ async def test_a_broken_pipe_is_not_reported_as_a_database_error(db: Db, databas
             await tx.execute("delete from schema_migrations where version = 9999")
 
 
-@pooler.direct("it would be another connection that is one too many")
+@pooler.direct("the pooler would open the connection that exceeds the limit")
 async def test_a_command_waits_for_a_free_database_connection(db: Db, database_url: str) -> None:
     role = f"crowded_{name_of(database_url)}"
     url = database_url.replace("//opentill@", f"//{role}@")

@@ -1,10 +1,9 @@
 """``opentill merchants suspend`` and the other commands that change a merchant's status."""
 
-import asyncio
-
 import pytest
 
-from opentill.db import connection as connections
+from cli.database import in_database
+from opentill.db.database import Tx
 from support import world
 from support.commands import USER, Commands, opentill
 
@@ -14,17 +13,13 @@ WHY = ("--reason", "too many disputes")
 
 @pytest.fixture
 def paid(opentill: Commands) -> tuple[str, str]:
-    """A merchant with a paid order."""
+    """The ids of a merchant and of its paid order."""
 
-    async def make() -> tuple[str, str]:
-        tx = await connections.connect(opentill.environ["OPENTILL_DATABASE_URL"])
-        try:
-            order = await world.pay_order(tx, await world.create_order(tx))
-            return order.merchant_id, order.id
-        finally:
-            await tx.close()
+    async def pay_order(tx: Tx) -> tuple[str, str]:
+        order = await world.pay_order(tx, await world.create_order(tx))
+        return order.merchant_id, order.id
 
-    return asyncio.run(make())
+    return in_database(opentill, pay_order)
 
 
 def test_a_merchant_is_suspended_resumed_and_closed_with_reasons(opentill: Commands) -> None:

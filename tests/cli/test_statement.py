@@ -46,16 +46,16 @@ def _get(
         connection.request("POST", path, json.dumps(body), headers)
     else:
         connection.request("GET", path, headers=headers)
-    answer = connection.getresponse()
-    response = answer.status, dict(answer.getheaders()), answer.read()
+    response = connection.getresponse()
+    result = response.status, dict(response.getheaders()), response.read()
     connection.close()
-    return response
+    return result
 
 
 def _call(deployment: Deployment, key: str, path: str, **body: str) -> dict[str, str]:
-    status, _, answer = _get(deployment, key, path, **body)
-    assert status in (200, 201), answer
-    data: dict[str, str] = json.loads(answer)["data"]
+    status, _, response = _get(deployment, key, path, **body)
+    assert status in (200, 201), response
+    data: dict[str, str] = json.loads(response)["data"]
     return data
 
 
@@ -69,11 +69,11 @@ def test_all_formats_have_the_same_content(deployment: Deployment, paid: tuple[s
     assert (rows[-1]["pendingAfter"], rows[-1]["pending"]) == ("9.59", "9.59")
     document = json.loads(deployment.done("statement", merchant, "--json"))
     assert document["merchantId"] == merchant
-    shown = [
+    json_rows = [
         {name: "" if value is None else str(value) for name, value in line.items()}
         for line in document["lines"]
     ]
-    assert shown == rows
+    assert json_rows == rows
     table = deployment.done("statement", merchant, "--format", "table").splitlines()
     assert table[0].split()[:3] == ["time", "(UTC)", "number"]
     assert "9.59" in table[-1]
@@ -126,13 +126,13 @@ async def test_columns_of_the_table_are_aligned_with_long_cells() -> None:
         assert row.index("order_1") == source, row
 
 
-def test_a_file_gets_its_name_when_it_is_complete(tmp_path: Path) -> None:
+def test_a_file_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
     file = tmp_path / "all.csv"
     file.write_text("the former one")
     file.chmod(0o640)
     killed = tmp_path / ".opentill-killed.part"
     killed.write_text("half a")
-    with inputs.target(file) as outer:  # in use: another command does not touch it
+    with inputs.target(file) as outer:  # another command does not touch a part in use
         with suppress(KeyboardInterrupt), inputs.target(file) as inner:
             inner.write(b"half a")
             raise KeyboardInterrupt
@@ -168,20 +168,20 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
 @needs_root
-@pytest.mark.parametrize("elsewhere", [False, True])
-def test_a_mounted_file_is_written_in_place(tmp_path: Path, elsewhere: bool) -> None:
-    place, file = tmp_path / "place", tmp_path / "all.csv"
-    place.mkdir()
-    (place / "f").touch()
+@pytest.mark.parametrize("is_other_disk", [False, True])
+def test_a_mounted_file_is_written_in_place(tmp_path: Path, is_other_disk: bool) -> None:
+    folder, file = tmp_path / "folder", tmp_path / "all.csv"
+    folder.mkdir()
+    (folder / "f").touch()
     file.write_text("the former one, which is longer")
-    tmpfs = 'mount -t tmpfs tmpfs "$1" && touch "$1/f" && ' if elsewhere else ""
+    tmpfs = 'mount -t tmpfs tmpfs "$1" && touch "$1/f" && ' if is_other_disk else ""
     script = tmpfs + 'mount --bind "$1/f" "$2" && "$0" -c "$3" "$2" && cat "$2"'
-    words = ["unshare", "-m", "sh", "-c", script, sys.executable, place, file, _WRITE]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if "unshare" in done.stderr or "mount:" in done.stderr:
-        pytest.skip(done.stderr)
-    assert (done.returncode, done.stdout) == (0, "the new one"), done.stderr
-    assert {path.name for path in tmp_path.iterdir()} == {"place", "all.csv"}
+    words = ["unshare", "-m", "sh", "-c", script, sys.executable, folder, file, _WRITE]
+    process = subprocess.run(words, capture_output=True, text=True, check=False)
+    if "unshare" in process.stderr or "mount:" in process.stderr:
+        pytest.skip(process.stderr)
+    assert (process.returncode, process.stdout) == (0, "the new one"), process.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"folder", "all.csv"}
 
 
 @needs_root
@@ -217,14 +217,13 @@ def test_a_file_keeps_its_mode_and_owner_where_possible(
     file = tmp_path / "all.csv"
     file.touch()
     file.chmod(0o664)
-    with monkeypatch.context() as patched:  # as root without the right to change owners
+    with monkeypatch.context() as patched:  # like root without the right to change owners
         patched.setattr(os, "fchown", refuse)
         with inputs.target(file) as target:
             target.write(b"the new one")
     assert (file.read_text(), file.stat().st_mode & 0o777) == ("the new one", 0o604)
-    monkeypatch.setattr(
-        os, "fchmod", refuse
-    )  # as on a file system where new files have another owner
+    # Like a file system where new files have another owner.
+    monkeypatch.setattr(os, "fchmod", refuse)
     for path in (file, tmp_path / "new.csv"):
         with inputs.target(path) as target:
             target.write(b"a newer one")
@@ -254,8 +253,8 @@ def test_events_of_a_payment_confirmed_by_an_operator_have_livemode_false(
     deployment: Deployment, paid: tuple[str, str]
 ) -> None:
     _, key = paid
-    status, _, answer = _get(deployment, key, "/v1/events")
-    events = json.loads(answer)["data"]["items"]
+    status, _, body = _get(deployment, key, "/v1/events")
+    events = json.loads(body)["data"]["items"]
     assert status == 200
     assert {event["type"]: event["data"].get("livemode") for event in events} == {
         "order.paid": False,

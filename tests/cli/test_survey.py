@@ -1,4 +1,4 @@
-"""The survey of a database prepares and runs every statement, and keeps nothing."""
+"""The survey of a database prepares and runs every statement, and leaves no rows."""
 
 from functools import partial
 
@@ -17,8 +17,8 @@ from support.statements import EVERYWHERE
 
 __all__ = ["opentill"]
 
-# Statements with errors that an engine may have.
-TROUBLE = {
+# Statements with the errors that another database engine may report.
+FAILING = {
     "products.queries.RUNS": Value(int, "select count(*) from products where id = :id"),
     "products.queries.REFUSED": Command("insert into products (merchant_id) values (:merchant_id)"),
     "products.queries.UNKNOWN": Value(int, "select no_such_function(:id::text)"),
@@ -38,7 +38,7 @@ def test_every_statement_runs_on_an_empty_database_and_leaves_no_rows(
     count = len({id(statement) for statement in STATEMENTS.values()})
     for kind in ("statements", "prepared", "ran"):
         assert sum(feature[kind] for feature in report["features"]) == count, kind
-    # Most inserts need rows of the order; only few other statements may be refused.
+    # Most inserts need rows of the order; few other statements may be refused.
     assert sum(feature["refused"] for feature in report["features"]) < count / 10
     assert "entries" not in (report["untouched"] or "")
     assert opentill.json("merchants", "list") == []
@@ -47,14 +47,15 @@ def test_every_statement_runs_on_an_empty_database_and_leaves_no_rows(
 
 def test_the_survey_includes_every_statement() -> None:
     surveyed = {id(statement) for statement in STATEMENTS.values()}
-    assert {name for name, one in EVERYWHERE.items() if id(one) not in surveyed} == set()
+    missing = {name for name, statement in EVERYWHERE.items() if id(statement) not in surveyed}
+    assert missing == set()
 
 
 async def test_each_failure_is_reported_with_the_error_of_the_engine(database_url: str) -> None:
-    async def wrong(_: object) -> None:
+    async def refuse(_: object) -> None:
         raise Invalid("amount", "amount must be less")
 
-    report = await _survey(database_url, TROUBLE, [("pay", wrong)])
+    report = await _survey(database_url, FAILING, [("pay", refuse)])
     products, rates = report.features
     assert (products.statements, products.prepared, products.ran) == (3, 2, 2)
     assert (products.refused, rates.prepared, rates.ran) == (1, 3, 1)
@@ -63,8 +64,8 @@ async def test_each_failure_is_reported_with_the_error_of_the_engine(database_ur
     assert unknown.sqlstate == asyncpg.UndefinedFunctionError.sqlstate
     unable, ends = rates.failures
     assert (unable.phase, unable.sqlstate) == ("run", asyncpg.UndefinedObjectError.sqlstate)
-    assert ends.name == "rates.queries.ENDS"  # the next statement got another connection
-    assert [(one.name, one.message) for one in report.order] == [
+    assert ends.name == "rates.queries.ENDS"  # the next statement has another connection
+    assert [(step.name, step.message) for step in report.order] == [
         ("pay", "amount: amount must be less")
     ]
     assert doctor_statements.failed(report)
@@ -95,7 +96,8 @@ async def test_statements_over_all_merchants_are_not_run_on_a_database_in_use(
         (merchants,) = report.features
         assert (merchants.prepared, merchants.planned, merchants.ran) == (3, 2, 1)
         assert not doctor_statements.failed(report), report
-        assert any("was planned, not run" in one.text for one in doctor_statements.findings(report))
+        findings = doctor_statements.findings(report)
+        assert any("was planned, not run" in finding.text for finding in findings)
         assert await connection.fetch("select id from merchants") == [(shop.id,)]
     finally:
         await connection.close()

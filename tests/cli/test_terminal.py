@@ -1,6 +1,5 @@
-"""Output on a terminal: control characters in customers' input are escaped."""
+"""Commands on a terminal escape control characters, and ask for confirmation."""
 
-import asyncio
 import contextlib
 import os
 import pty
@@ -12,8 +11,9 @@ from typing import Final
 
 import pytest
 
-from opentill.db.database import Db
-from support import pooler, world
+from cli.database import in_database
+from opentill.db.database import Tx
+from support import world
 from support.commands import Commands, opentill
 
 __all__ = ["opentill"]
@@ -21,7 +21,7 @@ __all__ = ["opentill"]
 ODD = "\u202e\x1b[2J\x07"
 METADATA = '{"note": "\u202e\\u001b[2J\\u0007"}'
 SHOWN = "\\u202e\\u001b[2J\\u0007"
-# How a command that takes over a second rewrites and erases its line: cli/progress.py.
+# The line that a command of more than a second rewrites and erases (cli/progress.py).
 _PROGRESS: Final = re.compile(r"\r\x1b\[K([^\r\n]* \d+ s)?")
 
 # Commands; {merchant} and {order} are ids of an order with control characters in its fields.
@@ -37,79 +37,60 @@ WORDS = [
 def order(opentill: Commands) -> dict[str, str]:
     """The ids of an order with control characters in its fields, and of its merchant."""
 
-    async def create() -> dict[str, str]:
-        url = opentill.environ["OPENTILL_DATABASE_URL"]
-        db = await Db.connect(url, 2, prepared=pooler.prepared(url), acquire_timeout_s=20)
-        try:
-            async with db.transaction() as tx:
-                order = await world.create_order(tx)
-                await tx.execute(
-                    "update orders set metadata = $2 where id = $1", order.id, METADATA
-                )
-                await world.pay_order(tx, order)
-                await tx.execute(
-                    "update orders set customer_name = $2 where id = $1", order.id, ODD
-                )
-                return {"order": order.id, "merchant": order.merchant_id}
-        finally:
-            await db.close()
+    async def create(tx: Tx) -> dict[str, str]:
+        order = await world.create_order(tx)
+        await tx.execute("update orders set metadata = $2 where id = $1", order.id, METADATA)
+        await world.pay_order(tx, order)
+        await tx.execute("update orders set customer_name = $2 where id = $1", order.id, ODD)
+        return {"order": order.id, "merchant": order.merchant_id}
 
-    return asyncio.run(create())
+    return in_database(opentill, create)
 
 
 @pytest.mark.parametrize("words", WORDS, ids=lambda words: words[0])
 def test_no_command_prints_control_characters(
     opentill: Commands, order: dict[str, str], words: tuple[str, ...]
 ) -> None:
-    shown = _on_a_terminal(opentill, *(word.format(**order) for word in words))
+    shown = _run_on_terminal(opentill, *(word.format(**order) for word in words))
     shown = _PROGRESS.sub("", shown)
     assert SHOWN in shown
-    odd = {char for char in shown if unicodedata.category(char) in {"Cc", "Cf"}}
-    assert odd <= {"\r", "\n"}
+    controls = {char for char in shown if unicodedata.category(char) in {"Cc", "Cf"}}
+    assert controls <= {"\r", "\n"}
 
 
 def test_an_advance_that_ends_sessions_asks_for_confirmation(opentill: Commands) -> None:
-    async def opened() -> str:
-        url = opentill.environ["OPENTILL_DATABASE_URL"]
-        db = await Db.connect(url, 2, prepared=pooler.prepared(url), acquire_timeout_s=20)
-        try:
-            return (await db.run(world.create_order)).checkout_id
-        finally:
-            await db.close()
-
-    session = asyncio.run(opened())
-    denied = _on_a_terminal(opentill, "clock", "advance", "1d", typed=b"n\n")
+    session = in_database(opentill, world.create_order).checkout_id
+    denied = _run_on_terminal(opentill, "clock", "advance", "1d", typed=b"n\n")
     assert f"open sessions that expire:\r\n  {session}\r\n" in denied
     assert "Move the time and end them?" in denied
     assert opentill.json("clock", "show")["aheadMs"] == 0
-    assert "Aborted" not in _on_a_terminal(opentill, "clock", "advance", "1d", typed=b"y\n")
+    assert "Aborted" not in _run_on_terminal(opentill, "clock", "advance", "1d", typed=b"y\n")
     assert opentill.json("clock", "show")["ahead"] == "1d"
-    assert "Move" not in _on_a_terminal(opentill, "clock", "advance", "1d", "--yes", typed=b"")
-    assert (
-        opentill.json("clock", "advance", "1d")["ahead"] == "3d"
-    )  # without a terminal it does not ask
+    assert "Move" not in _run_on_terminal(opentill, "clock", "advance", "1d", "--yes", typed=b"")
+    # Without a terminal the command does not ask.
+    assert opentill.json("clock", "advance", "1d")["ahead"] == "3d"
 
 
-def _on_a_terminal(opentill: Commands, *words: str, typed: bytes | None = None) -> str:
+def _run_on_terminal(opentill: Commands, *words: str, typed: bytes | None = None) -> str:
     """Run a command with a terminal as standard output and error; return its output.
 
     Its standard input is empty, or the terminal if something is ``typed`` there.
     """
-    ours, theirs = pty.openpty()
-    with Path(os.devnull).open() as nothing, ThreadPoolExecutor(1) as reader:
-        shown = reader.submit(_read, ours)
-        os.write(ours, typed or b"")
-        stdin = nothing.fileno() if typed is None else theirs
-        opentill.run_on([stdin, theirs, theirs], *words)
-        os.close(theirs)
-        text = shown.result().decode()
-    os.close(ours)
+    controller, terminal = pty.openpty()
+    with Path(os.devnull).open() as empty, ThreadPoolExecutor(1) as reader:
+        output = reader.submit(_read, controller)
+        os.write(controller, typed or b"")
+        stdin = empty.fileno() if typed is None else terminal
+        opentill.run_on([stdin, terminal, terminal], *words)
+        os.close(terminal)
+        text = output.result().decode()
+    os.close(controller)
     return text
 
 
 def _read(terminal: int) -> bytes:
-    shown = b""
-    with contextlib.suppress(OSError):  # a terminal reports its closing as an error
+    output = b""
+    with contextlib.suppress(OSError):  # a terminal reports its end as an error
         while part := os.read(terminal, 1 << 16):
-            shown += part
-    return shown
+            output += part
+    return output

@@ -23,8 +23,7 @@ _numbers = itertools.count(1)
 
 
 def _payout(opentill: Commands, shop: str) -> str:
-    why = ("--reason", "weekly")
-    why = (*why, "--reference", f"W-{next(_numbers)}")
+    why = ("--reason", "weekly", "--reference", f"W-{next(_numbers)}")
     opentill.json("balance", "recharge", shop, "100", *why)
     payout_id: str = opentill.json("payouts", "create", shop, "--amount", "25.00", *why)["id"]
     opentill.json("payouts", "paid", payout_id, "--bank-reference", "T")
@@ -43,12 +42,11 @@ def test_an_endpoint_is_managed_from_the_command_line(opentill: Commands, shop: 
     (delivery,) = opentill.json("webhooks", "deliveries", endpoint["id"])
     assert (delivery["type"], delivery["status"]) == ("payout.paid", "PENDING")
     assert "PENDING" in opentill.text("webhooks", "deliveries", endpoint["id"])
-    again = opentill.json("webhooks", "resend", endpoint["id"], delivery["eventId"])
-    assert again == {"resent": 1}
+    resend = ("webhooks", "resend", endpoint["id"])
+    assert opentill.json(*resend, delivery["eventId"]) == {"resent": 1}
     everything = ("--since", "2020-01-01", "--type", "payout.paid")
-    assert opentill.json("webhooks", "resend", endpoint["id"], *everything) == {"resent": 1}
-    failed = (*everything, "--failed-only")
-    assert opentill.json("webhooks", "resend", endpoint["id"], *failed) == {"resent": 0}
+    assert opentill.json(*resend, *everything) == {"resent": 1}
+    assert opentill.json(*resend, *everything, "--failed-only") == {"resent": 0}
     rotated = opentill.json("webhooks", "rotate", endpoint["id"])
     assert rotated["oldSecretUntil"] > rotated["updatedAt"]
     test = opentill.json("webhooks", "test", endpoint["id"])
@@ -79,16 +77,16 @@ def test_errors_are_one_line(opentill: Commands, shop: str) -> None:
         (("deliveries", "whe_0", "--status", "LOST"), "PENDING"),
         (("listen", "mer_0"), "mer_0"),
     )
-    for words, says in cases:
-        assert says in opentill.refusal("webhooks", *words), words
+    for words, text in cases:
+        assert text in opentill.refusal("webhooks", *words), words
 
 
-def test_listening_prints_events_as_they_are(opentill: Commands, shop: str) -> None:
+def test_listening_prints_events_unchanged(opentill: Commands, shop: str) -> None:
     payout = _payout(opentill, shop)
     words = ("webhooks", "listen", shop, "--from-start", "--count", "1")
-    done = opentill.run(*words, "--json")
-    assert done.returncode == 0, done.stderr
-    event = json.loads(done.stdout)
+    process = opentill.run(*words, "--json")
+    assert process.returncode == 0, process.stderr
+    event = json.loads(process.stdout)
     assert (event["type"], event["data"]["payout_id"]) == ("payout.paid", payout)
     assert payout in opentill.text(*words)
     # Port 9 refuses connections: the output shows the signature and the result.
