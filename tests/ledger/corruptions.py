@@ -1,7 +1,7 @@
-"""Planted defects: what somebody does to the database, and the integrity rules that must see it.
+"""Statements that corrupt the books, with the integrity rules that must report them.
 
-``tests/ledger/test_check.py`` makes those of ``OF_ORDERS``, ``test_check_of_features.py`` those of
-``OF_FEATURES``, each in a world of its own.
+``tests/ledger/test_check.py`` runs those in ``ORDER_CORRUPTIONS``, ``test_check_of_features.py``
+those in ``FEATURE_CORRUPTIONS``.
 """
 
 from typing import Final
@@ -23,10 +23,9 @@ SOURCE = "every entry of an order or refund has one"
 SESSION = "a session is open as long as its order can be paid"
 HISTORY = "the history leads to the status, by transitions of the table"
 
-# The world: a paid order (entries 1 PAYMENT, 2 FEE) with three refunds: 1.00 failed (FREEZE 3,
-# UNFREEZE 6), 2.00 succeeded (FREEZE 4, REFUND 7), 3.00 processing (FREEZE 5). $1: the merchant.
-OF_ORDERS: Final = (
-    # what somebody does, and what is found
+# They run on a paid order (entries 1 PAYMENT, 2 FEE) with three refunds: 1.00 failed (FREEZE 3,
+# UNFREEZE 6), 2.00 succeeded (FREEZE 4, REFUND 7), 3.00 processing (FREEZE 5).
+ORDER_CORRUPTIONS: Final = (
     ("update entries set amount_minor = 1000 where number = 1", {RUNNING, SUM, PAYMENT}),
     ("update entries set amount_minor = 1, shown_minor = -1 where number = 2", {RUNNING, SUM, FEE}),
     ("update entries set pending_after = pending_after + 1 where number = 3", {RUNNING}),
@@ -105,12 +104,12 @@ FAILED = "failed attempts are counted in the quarter hour that they name"
 EVENTS = event_queries.HOLDS
 
 _REVERSED: Final = "status = 'FAILED' and succeeded_at is not null"
-_ITS_ORDER: Final = (
+_AFFECTED: Final = (  # orders with a reversed refund
     "(merchant_id, id) in (select merchant_id, order_id from refunds "
     "where status = 'FAILED' and succeeded_at is not null)"
 )
-# An entry of a refund once more, from another account or, without the unique key, from the same.
-_AGAIN: Final = """
+# Repeats an entry of a refund with other accounts or, without the unique key, with the same.
+_REPEAT: Final = """
     insert into entries (merchant_id, currency, number, id, type, from_account, to_account,
         amount_minor, shown_minor, pending_after, available_after, frozen_after, reserve_after,
         source_type, source_id, description, created_at)
@@ -126,39 +125,39 @@ _BACK: Final = "e.from_account = 'gateway'"
 
 # Refunds that a provider reversed, and refunds that were made at the provider.
 _OF_REFUNDS: Final = (
-    # the posting back is missing, is another amount, or is there twice
+    # the posting of the reversal is missing, has another amount, or is repeated
     ("delete from entries where type = 'REFUND' and from_account = 'gateway'", REFUND),
     (("update entries set amount_minor = amount_minor - 1, shown_minor = shown_minor - 1 "
      "where type = 'REFUND' and from_account = 'gateway'"), REFUND),
-    (_AGAIN.format("e.from_account", "'frozen'", _BACK), REFUND),
-    (_WITHOUT_KEY + _AGAIN.format("e.from_account", "e.to_account", _BACK), REFUND),
-    # it came back to where the order's money is no more
+    (_REPEAT.format("e.from_account", "'frozen'", _BACK), REFUND),
+    (_WITHOUT_KEY + _REPEAT.format("e.from_account", "e.to_account", _BACK), REFUND),
+    # the reversal went to an account that does not hold the order's money
     (("update entries set to_account = 'pending' where type = 'REFUND' "
      "and from_account = 'gateway' and to_account = 'available'"), STANDS),
-    # what was made at the provider is not posted, is posted twice, or was taken from frozen money
+    # a refund made at the provider is not posted, is posted twice, or from frozen money
     (("delete from entries where type = 'REFUND' and to_account = 'gateway' "
      "and from_account <> 'frozen'"), REFUND),
-    (_AGAIN.format("'frozen'", "e.to_account", _OUT), REFUND),
-    (_WITHOUT_KEY + _AGAIN.format("e.from_account", "e.to_account", _OUT), REFUND),
+    (_REPEAT.format("'frozen'", "e.to_account", _OUT), REFUND),
+    (_WITHOUT_KEY + _REPEAT.format("e.from_account", "e.to_account", _OUT), REFUND),
     (("update entries set from_account = 'frozen' where type = 'REFUND' "
      "and to_account = 'gateway' and from_account <> 'frozen'"), REFUND),
     ("update refunds set source = 'REQUEST' where source = 'GATEWAY'", REFUND),
     (("update refunds set source = 'GATEWAY' where source = 'REQUEST' "
      f"and {_REVERSED}"), REFUND),
-    # the refund does not say that it was reversed, or not that it had succeeded
+    # the refund lacks its failure or its success
     (f"update refunds set status = 'SUCCEEDED' where {_REVERSED}", REFUND),
     (f"update refunds set succeeded_at = null where {_REVERSED}", REFUND),
-    # the order counts it still, or never did
-    (f"update orders set refunded_minor = refunded_minor + 200 where {_ITS_ORDER}", COUNTS),
-    (f"update orders set refund_held_minor = refund_held_minor + 200 where {_ITS_ORDER}", COUNTS),
-    (f"update orders set refund_debit_minor = refund_debit_minor + 200 where {_ITS_ORDER}", COUNTS),
-    (f"update orders set status = 'REFUNDED' where status = 'PAID' and {_ITS_ORDER}", COUNTS),
+    # the order still counts the reversed refund, or does not count the provider's
+    (f"update orders set refunded_minor = refunded_minor + 200 where {_AFFECTED}", COUNTS),
+    (f"update orders set refund_held_minor = refund_held_minor + 200 where {_AFFECTED}", COUNTS),
+    (f"update orders set refund_debit_minor = refund_debit_minor + 200 where {_AFFECTED}", COUNTS),
+    (f"update orders set status = 'REFUNDED' where status = 'PAID' and {_AFFECTED}", COUNTS),
     (("update orders set refunded_minor = 0 "
      "where (merchant_id, id) in (select merchant_id, order_id from refunds "
      "where source = 'GATEWAY')"), COUNTS),
     ("delete from refunds where source = 'GATEWAY'", SOURCE),
     ("delete from order_history where event = 'refund_reversed'", HISTORY),
-    # the merchant was not told
+    # the merchant's event is missing
     (("delete from events where type = 'refund.failed' "
      "and body like '%\"reversed\":true%'"), EVENTS),
     (("delete from events where type = 'order.refunded' and exists (select from refunds r "
@@ -166,8 +165,7 @@ _OF_REFUNDS: Final = (
      "and r.source = 'GATEWAY' and position(r.id in body) > 0)"), EVENTS),
 )  # fmt: skip
 
-# Each statement, and the rule that has to find what it spoils.
-OF_FEATURES: Final = (
+FEATURE_CORRUPTIONS: Final = (
     *_OF_REFUNDS,
     ("delete from events", EVENTS),
     ("delete from events where type = 'order.paid'", EVENTS),

@@ -1,4 +1,4 @@
-"""The check of the books finds every kind of corruption. One that finds nothing is worthless."""
+"""The check of the books reports every kind of corruption."""
 
 import re
 from collections.abc import AsyncIterator
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from ledger.corruptions import ATTEMPT, HISTORY, MOVE, OF_ORDERS, RUNNING, SESSION, SUM
+from ledger.corruptions import ATTEMPT, HISTORY, MOVE, ORDER_CORRUPTIONS, RUNNING, SESSION, SUM
 from opentill import webhooks
 from opentill.core.ids import creation_time, first_id
 from opentill.db import connection as connections
@@ -20,27 +20,28 @@ from support.books import assert_books
 from support.world import DAY, create_order_in, create_refund, report_refund, submit_attempt
 
 
-async def world(tx: Tx) -> Order:
+async def create_books(tx: Tx) -> Order:
+    """Create the paid order with three refunds that ``ORDER_CORRUPTIONS`` describes."""
     order = await create_order_in(tx, "PAID")
     await create_order_in(tx, "PENDING")
     await create_order_in(tx, "CREATING")
     first, second, _ = [await create_refund(tx, order, f"{amount}.00") for amount in (1, 2, 3)]
     await report_refund(tx, first, "REFUSED")
     await report_refund(tx, second, "SUCCEEDED")
-    await tx.execute("set constraints all immediate")  # nothing waits for a commit
+    await tx.execute("set constraints all immediate")
     return order
 
 
 @pytest.fixture(scope="module")
 async def unguarded(module_database_url: str) -> AsyncIterator[tuple[Tx, Order]]:
-    """The world, committed, in a database whose constraints a superuser has dropped.
+    """A connection to committed books without constraints, and their order.
 
-    Once for all corruptions: the order, and a connection on which each is made and rolled back.
+    Each test rolls back its corruption.
     """
     connection = await connections.connect(module_database_url)
     try:
         async with connection.transaction():
-            order = await world(connection)
+            order = await create_books(connection)
             assert await assert_books(connection) == 7
         dropped = await connection.fetch(
             "select format('alter table %s drop constraint %I', conrelid::regclass, conname)"
@@ -53,7 +54,7 @@ async def unguarded(module_database_url: str) -> AsyncIterator[tuple[Tx, Order]]
         await connection.close()
 
 
-@pytest.mark.parametrize(("statement", "rules"), OF_ORDERS)
+@pytest.mark.parametrize(("statement", "rules"), ORDER_CORRUPTIONS)
 async def test_the_check_finds_a_corruption(
     unguarded: tuple[Tx, Order], statement: str, rules: set[str]
 ) -> None:
@@ -101,7 +102,7 @@ async def test_two_connections_report_the_same_violations_of_one_snapshot(
     db = await Db.connect(database_url, 4, acquire_timeout_s=20)
     try:
         async with db.transaction() as tx:
-            await world(tx)
+            await create_books(tx)
         assert await check_all(db) == (7, [])
 
         async def corrupt(statement: str) -> None:
@@ -131,9 +132,9 @@ async def test_an_event_from_a_machine_with_a_slow_clock_is_not_missing(tx: Tx) 
     """Events are kept for 90 days: the first order of these may be older than its event's id."""
     order = await create_order_in(tx, "PAID")
     created_at = creation_time(order.id)
-    behind = first_id("evt", created_at - 60_000)[:-2]
+    earlier_id = first_id("evt", created_at - 60_000)[:-2]
     await tx.execute("set local session_replication_role = replica")
-    await tx.execute("update events set id = $1 || right(id, 2)", behind)
+    await tx.execute("update events set id = $1 || right(id, 2)", earlier_id)
     for first in (created_at - 30_000, created_at, created_at + 1):
         now = first + webhooks.KEEP_EVENTS_MS - DAY
         assert await queries.EVENTS.all(tx, **event_values(now)) == []
@@ -146,7 +147,7 @@ async def test_an_event_from_a_machine_with_a_slow_clock_is_not_missing(tx: Tx) 
 
 
 async def test_the_database_refuses_inconsistent_statements(tx: Tx) -> None:
-    order = await world(tx)
+    order = await create_books(tx)
     for statement in (
         "update balances set bank = bank + 1",
         "update balances set frozen = -1",

@@ -1,14 +1,13 @@
-"""Each rule about features' rows sees what it is for: one planted defect at the least for each.
+"""Each integrity rule about features' rows reports at least one kind of corruption.
 
-``test_check.py`` does the same with orders, refunds and entries.
+``test_check.py`` does the same for orders, refunds and entries.
 """
 
-import dataclasses
 from collections.abc import AsyncIterator
 
 import pytest
 
-from ledger.corruptions import OF_FEATURES, OF_ORDERS
+from ledger.corruptions import FEATURE_CORRUPTIONS, ORDER_CORRUPTIONS
 from opentill import adjustments, payouts
 from opentill.adjustments import AdjustmentRequest
 from opentill.db.database import Db, Tx
@@ -33,14 +32,14 @@ from support.world import (
 )
 
 
-async def world(tx: Tx) -> None:
-    """Make an order of every kind, disputes, payouts and adjustments of every ending."""
+async def create_books(tx: Tx) -> None:
+    """Create orders, refunds, disputes, payouts and adjustments in every final status."""
     for status in ("PAID", "SETTLED", "CLOSED", "FAILED", "REVOKED", "DISPUTED", "CHARGEBACK"):
         await create_order_in(tx, status)
     order = await settle_order(tx, await pay_order(tx, await create_order(tx, reserve_rate="0.1")))
     for outcome in ("REFUSED", "SUCCEEDED"):
         await report_refund(tx, await create_refund(tx, order, "1.00"), outcome)
-    await _refunds_of_providers(tx)
+    await _create_providers_refunds(tx)
     recovered = await create_order_in(tx, "CHARGEBACK")
     await report_dispute(tx, recovered, "RECOVERED")
     await report_dispute(tx, await create_order_in(tx, "DISPUTED"), "WON")
@@ -62,31 +61,24 @@ async def world(tx: Tx) -> None:
             await payouts.fail(tx, payout.id, "why", "ann", NOW)
 
 
-async def _refunds_of_providers(tx: Tx) -> None:
-    """Make refunds that a provider reverses, and refunds that are made at the provider."""
+async def _create_providers_refunds(tx: Tx) -> None:
+    """Create refunds that a provider reverses, and refunds made at the provider."""
     order = await create_order_in(tx, "SETTLED")
     await report_refund_event(tx, order, "SUCCEEDED", minor=300, ref="rf_made")
     refund = await report_refund(tx, await create_refund(tx, order, "2.00"), "SUCCEEDED")
     await report_refund_event(tx, order, "REFUSED", refund=refund)
     order = await create_order_in(tx, "PAID")
-    for status in ("SUCCEEDED", "REFUSED"):  # all of the order, which is PAID again
+    for status in ("SUCCEEDED", "REFUSED"):  # of the full amount, so that the order is PAID again
         await report_refund_event(tx, order, status, ref="rf_reversed")
 
 
-@dataclasses.dataclass(frozen=True)
-class CorruptedBooks:
-    """The world, committed, in a database whose constraints are dropped."""
-
-    tx: Tx
-
-
 @pytest.fixture(scope="module")
-async def corrupted_books(module_database_url: str) -> AsyncIterator[CorruptedBooks]:
-    """The world, on a connection on which each corruption is made and rolled back."""
+async def unguarded(module_database_url: str) -> AsyncIterator[Tx]:
+    """A connection to committed books without constraints; each test rolls back its corruption."""
     db = await Db.connect(module_database_url, 4, acquire_timeout_s=20)
     try:
         async with db.transaction() as tx:
-            await world(tx)
+            await create_books(tx)
         await figure_jobs.count_all(db)
         async with db.connection() as tx:
             await assert_books(tx)
@@ -96,43 +88,41 @@ async def corrupted_books(module_database_url: str) -> AsyncIterator[CorruptedBo
                 " and connamespace = 'public'::regnamespace"
             )
             await tx.execute("; ".join(row[0] for row in constraints))
-            yield CorruptedBooks(tx)
+            yield tx
     finally:
         await db.close()
 
 
-@pytest.mark.parametrize(("statement", "rule"), OF_FEATURES)
-async def test_the_rule_finds_its_corruption(
-    corrupted_books: CorruptedBooks, statement: str, rule: str
-) -> None:
-    corruption = corrupted_books.tx.transaction()
+@pytest.mark.parametrize(("statement", "rule"), FEATURE_CORRUPTIONS)
+async def test_the_rule_finds_its_corruption(unguarded: Tx, statement: str, rule: str) -> None:
+    corruption = unguarded.transaction()
     await corruption.start()
     try:
-        await corrupted_books.tx.execute("set local session_replication_role = replica")
-        assert not (await corrupted_books.tx.execute(statement)).endswith(" 0")
-        _, violations = await check_books(corrupted_books.tx)
+        await unguarded.execute("set local session_replication_role = replica")
+        assert not (await unguarded.execute(statement)).endswith(" 0")
+        _, violations = await check_books(unguarded)
     finally:
         await corruption.rollback()
     assert rule in {violation.rule for violation in violations}
     assert all(violation.detail for violation in violations)
 
 
-async def test_assert_books_fails_for_a_lost_event(corrupted_books: CorruptedBooks) -> None:
-    await assert_books(corrupted_books.tx)
-    corruption = corrupted_books.tx.transaction()
+async def test_assert_books_fails_for_a_lost_event(unguarded: Tx) -> None:
+    await assert_books(unguarded)
+    corruption = unguarded.transaction()
     await corruption.start()
     try:
-        await corrupted_books.tx.execute(
+        await unguarded.execute(
             "delete from events where id = (select max(id) from events where type = 'order.paid')"
         )
         with pytest.raises(AssertionError, match=r"order\.paid: 1 expected, 0 written"):
-            await assert_books(corrupted_books.tx)
+            await assert_books(unguarded)
     finally:
         await corruption.rollback()
 
 
 def test_every_rule_has_a_corruption_that_it_finds() -> None:
-    seen = {rule for _, rule in OF_FEATURES}
-    seen |= set().union(*(rules for _, rules in OF_ORDERS))
+    tested_rules = {rule for _, rule in FEATURE_CORRUPTIONS}
+    tested_rules |= set().union(*(rules for _, rules in ORDER_CORRUPTIONS))
     checked_rules = [query.sql.split("'")[1] for query, _ in statements()]
-    assert sorted(seen) == sorted(checked_rules)
+    assert sorted(tested_rules) == sorted(checked_rules)

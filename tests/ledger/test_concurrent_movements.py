@@ -1,4 +1,4 @@
-"""Everything at once on one merchant, from many connections, with the worker's jobs running."""
+"""Many connections and the worker's jobs move one merchant's money concurrently."""
 
 from opentill.db.database import Db
 from support.concurrent_movements import hammered

@@ -1,4 +1,4 @@
-"""The trial balance at any moment, and the general ledger: all of it adds up to zero."""
+"""The trial balance at any time and the general ledger sum to zero."""
 
 import csv
 import io
@@ -11,8 +11,8 @@ from support import world
 from support.world import NOW
 
 
-async def _business(db: Db) -> list[str]:
-    """Settle one order, and refund a part of another one later; in two currencies."""
+async def _create_entries(db: Db) -> list[str]:
+    """Settle one order, and later refund a part of another one in another currency."""
     first = await db.run(lambda tx: world.create_order_in(tx, "SETTLED"))
     await db.run(lambda tx: rates.put(tx, "JPY", "USD", Decimal("0.0065"), NOW - 1))
     second = await db.run(
@@ -24,16 +24,16 @@ async def _business(db: Db) -> list[str]:
     return [first.merchant_id, second.merchant_id]
 
 
-async def _rows(db: Db, *arguments: int | str | None) -> list[dict[str, str]]:
+async def _read_file(db: Db, *arguments: int | str | None) -> list[dict[str, str]]:
     content = b"".join([chunk async for chunk in ledger.general_ledger_file(db, *arguments)])
     return list(csv.DictReader(io.StringIO(content.decode())))
 
 
 async def test_the_trial_balance_at_any_time_sums_the_entries_until_then(db: Db) -> None:
-    shops = await _business(db)
-    for at in (NOW - 1, NOW, NOW + 10, NOW + 20, NOW + 30, NOW + 99):
-        balances = await db.read(lambda tx, at=at: ledger.trial_balance_at(tx, at))
-        rows = await _rows(db, None, at)
+    shops = await _create_entries(db)
+    for time in (NOW - 1, NOW, NOW + 10, NOW + 20, NOW + 30, NOW + 99):
+        balances = await db.read(lambda tx, time=time: ledger.trial_balance_at(tx, time))
+        rows = await _read_file(db, None, time)
         for balance in balances:
             assert sum(getattr(balance, account) for account in ACCOUNTS) == 0
             for account in ACCOUNTS:
@@ -42,11 +42,10 @@ async def test_the_trial_balance_at_any_time_sums_the_entries_until_then(db: Db)
                     for row in rows
                     if (row["currency"], row["account"]) == (balance.currency, account)
                 ]
-                held = Decimal(getattr(balance, account)) / (
-                    100 if balance.currency == "USD" else 1
-                )
-                assert sum(amounts) == held, (at, balance.currency, account)
-        assert len(balances) == (at >= NOW) + (at >= NOW + 10)
+                unit = 100 if balance.currency == "USD" else 1
+                expected = Decimal(getattr(balance, account)) / unit
+                assert sum(amounts) == expected, (time, balance.currency, account)
+        assert len(balances) == (time >= NOW) + (time >= NOW + 10)
     last = await db.read(lambda tx: ledger.trial_balance_at(tx, NOW + 99))
     assert last == await db.read(ledger.trial_balance)
     async with db.connection() as tx:
@@ -55,22 +54,22 @@ async def test_the_trial_balance_at_any_time_sums_the_entries_until_then(db: Db)
 
 
 async def test_the_general_ledger_has_a_debit_and_a_credit_per_entry(db: Db) -> None:
-    shops = await _business(db)
-    rows = await _rows(db, None, None)
+    shops = await _create_entries(db)
+    rows = await _read_file(db, None, None)
     for debit, credit in zip(rows[::2], rows[1::2], strict=True):
         assert debit["entryId"] == credit["entryId"]
         assert (debit["debit"], debit["credit"]) == (credit["credit"], "")
         assert credit["debit"] == ""
         assert Decimal(debit["amount"]) + Decimal(credit["amount"]) == 0
-    assert len(rows) == 2 * len(await _entries(db, shops))
-    assert await _rows(db, None, 0) == []  # until 1970, not for ever
-    only = await _rows(db, NOW + 10, NOW + 10, shops[1])
-    assert [(row["type"], row["account"]) for row in only] == [
+    assert len(rows) == 2 * len(await _list_entries(db, shops))
+    assert await _read_file(db, None, 0) == []  # 0 means 1970, not no limit
+    rows = await _read_file(db, NOW + 10, NOW + 10, shops[1])
+    assert [(row["type"], row["account"]) for row in rows] == [
         ("PAYMENT", "gateway"), ("PAYMENT", "pending"), ("FEE", "pending"), ("FEE", "platform"),
     ]  # fmt: skip
 
 
-async def _entries(db: Db, shops: list[str]) -> list[ledger.Entry]:
+async def _list_entries(db: Db, shops: list[str]) -> list[ledger.Entry]:
     entries: list[ledger.Entry] = []
     for shop in shops:
         entries += (await ledger.list_entries(db, shop, None, 1, 100, (0, 2**62)))[0]

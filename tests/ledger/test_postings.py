@@ -1,4 +1,4 @@
-"""The table of postings, and what an entry is: numbered, dated, with the balances after it."""
+"""The table of postings, and the numbers, times and balances of entries."""
 
 import itertools
 from collections.abc import AsyncIterator
@@ -29,9 +29,9 @@ SIGNS = {"PAYMENT": 1, "FEE": -1, "FREEZE": -1, "UNFREEZE": 1, "SETTLEMENT": 1}
 
 @pytest.fixture
 async def tx(rollback_database_url: str) -> AsyncIterator[Tx]:
-    """Lend a transaction that is rolled back; at its end the ledger's own rules hold.
+    """A transaction that is rolled back after a check of the ledger's rules.
 
-    Those of the features above it do not: here entries are posted that nothing of theirs explains.
+    Other integrity rules would fail, because these entries have no order, refund or payout.
     """
     async with rolled_back(rollback_database_url) as connection:
         yield connection
@@ -43,7 +43,7 @@ def move(kind, source, target, amount=100, cause="x") -> Movement:
 
 
 async def fund(tx: Tx, merchant_id: str) -> None:
-    """Put money into every account that may not be negative."""
+    """Post money to every account that must not become negative."""
     await ledger.post(
         tx, merchant_id, "USD",
         [
@@ -84,7 +84,7 @@ def test_the_table_has_every_type_once() -> None:
     assert len(BY_MOVE) == len(POSTINGS)
 
 
-async def test_no_other_movement_can_be_posted(tx: Tx) -> None:
+async def test_no_movement_outside_the_table_can_be_posted(tx: Tx) -> None:
     shop = await create_merchant(tx)
     before = await dump(tx)
     for kind, source, target in UNKNOWN:
@@ -101,10 +101,10 @@ INSERT = """
 """
 
 
-async def test_the_database_refuses_every_other_movement_too(tx: Tx) -> None:
+async def test_the_database_refuses_movements_outside_the_table(tx: Tx) -> None:
     shop = await create_merchant(tx)
     await fund(tx, shop.id)
-    await tx.execute("set local session_replication_role = replica")  # only the constraints
+    await tx.execute("set local session_replication_role = replica")  # no triggers
     numbers = itertools.count(10)
     refused = 0
     for (kind, source, target), sign in itertools.product(MOVES, (100, -100)):
@@ -158,8 +158,8 @@ async def test_each_movement_of_a_cause_is_posted_once(tx: Tx) -> None:
     before = await dump(tx)
     with pytest.raises(asyncpg.UniqueViolationError) as refused:
         async with tx.transaction():
-            again = move("ADMIN_RECHARGE", "bank", "available", 5, "first")
-            await ledger.post(tx, shop.id, "USD", [again], NOW)
+            repeated = move("ADMIN_RECHARGE", "bank", "available", 5, "first")
+            await ledger.post(tx, shop.id, "USD", [repeated], NOW)
     assert refused.value.constraint_name == "entries_once"
     assert await dump(tx) == before
 
@@ -167,11 +167,11 @@ async def test_each_movement_of_a_cause_is_posted_once(tx: Tx) -> None:
 async def test_numbers_times_and_balances_stay_in_order_when_the_clock_goes_back(tx: Tx) -> None:
     shop = await create_merchant(tx)
     times = (NOW, NOW + 50, NOW - 90_000, NOW + 50, 0, NOW + 51)
-    for at, number in zip(times, itertools.count(), strict=False):
+    for time, number in zip(times, itertools.count(), strict=False):
         batch = [
             move("ADMIN_RECHARGE", "bank", "available", 10 + i, f"{number}-{i}") for i in range(3)
         ]
-        await ledger.post(tx, shop.id, "USD", batch, at)
+        await ledger.post(tx, shop.id, "USD", batch, time)
     rows = await tx.fetch("select * from entries where merchant_id = $1 order by number", shop.id)
     assert [row["number"] for row in rows] == list(range(1, 19))
     created = [row["created_at"] for row in rows]
@@ -201,7 +201,7 @@ async def test_each_currency_has_its_own_entry_numbers(tx: Tx) -> None:
     "update order_history set cause = 'other'",
     "delete from order_history",
 ])  # fmt: skip
-async def test_entries_and_history_are_final(tx: Tx, statement) -> None:
+async def test_entries_and_history_cannot_be_changed(tx: Tx, statement) -> None:
     order = await create_order_in(tx, "PAID")
     await tx.execute("set constraints all immediate")
     with pytest.raises(asyncpg.IntegrityConstraintViolationError):
@@ -210,9 +210,9 @@ async def test_entries_and_history_are_final(tx: Tx, statement) -> None:
     assert len(await entries(tx, order.merchant_id)) == 2
 
 
-async def test_posting_to_many_books_at_once_equals_posting_one_by_one(tx: Tx) -> None:
+async def test_posting_to_several_balances_at_once_equals_posting_to_each(tx: Tx) -> None:
     shops = [(await create_merchant(tx)).id for _ in range(2)]
-    books = {
+    movements = {
         (shop, currency): [
             move("PAYMENT", "gateway", "pending", 1000 * number),
             move("FEE", "pending", "platform", number),
@@ -220,13 +220,13 @@ async def test_posting_to_many_books_at_once_equals_posting_one_by_one(tx: Tx) -
         ]
         for number, (shop, currency) in enumerate(itertools.product(shops, ("USD", "CNY")), 1)
     }
-    for cause, later in (("x", 0), ("y", 5)):  # of each currency its own, as orders are
-        again = {
+    for cause, delay_ms in (("x", 0), ("y", 5)):
+        batch = {
             key: [msgspec.structs.replace(m, cause_id=cause + key[1]) for m in moves]
-            for key, moves in books.items()
+            for key, moves in movements.items()
         }
-        await ledger.post_many(tx, again, NOW + later)
-    for number, (shop, currency) in enumerate(books, 1):
+        await ledger.post_many(tx, batch, NOW + delay_ms)
+    for number, (shop, currency) in enumerate(movements, 1):
         balance = await ledger.find_balance(tx, shop, currency)
         assert balance is not None
         assert (balance.pending, balance.available) == (2 * 989 * number, 20 * number)

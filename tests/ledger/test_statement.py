@@ -1,4 +1,4 @@
-"""Statements add up, or they are not finished."""
+"""Statements are consistent, or end with an error."""
 
 import csv
 import io
@@ -19,8 +19,8 @@ from support.databases import clone
 from support.world import DAY, NOW
 
 
-async def _business(db: Db) -> str:
-    """A payment, a refund of a part a day later, another payment two days later."""
+async def _create_entries(db: Db) -> str:
+    """Create a payment, a partial refund a day later, and a payment after two days."""
     order = await db.run(lambda tx: world.create_order_in(tx, "PAID", platform_fee_rate="0.04"))
     refund = await db.run(lambda tx: world.create_refund(tx, order, "2.00", NOW + DAY))
     await db.run(lambda tx: world.report_refund(tx, refund, "SUCCEEDED", NOW + DAY))
@@ -34,18 +34,18 @@ async def _business(db: Db) -> str:
     return order.merchant_id
 
 
-async def _lines(db: Db, merchant_id: str, start: Any = None, end: Any = None) -> list[Line]:
+async def _list_lines(db: Db, merchant_id: str, start: Any = None, end: Any = None) -> list[Line]:
     return [line async for line in statement.lines(db, merchant_id, start, end)]
 
 
-async def _text(db: Db, merchant_id: str) -> str:
+async def _read_file(db: Db, merchant_id: str) -> str:
     chunks = [chunk async for chunk in statement.chunks(db, merchant_id, None, None)]
     return b"".join(chunks).decode()
 
 
 async def test_opening_plus_movements_equals_closing(db: Db) -> None:
-    merchant_id = await _business(db)
-    lines = await _lines(db, merchant_id)
+    merchant_id = await _create_entries(db)
+    lines = await _list_lines(db, merchant_id)
     assert [line.type or line.row for line in lines] == [
         "OPENING", "PAYMENT", "FEE", "FREEZE", "REFUND", "PAYMENT", "FEE",
         "FEE", "FREEZE", "PAYMENT", "REFUND", "CLOSING",
@@ -75,8 +75,8 @@ async def test_opening_plus_movements_equals_closing(db: Db) -> None:
 async def test_a_range_begins_where_the_previous_one_ended(
     db: Db, start: Any, end: Any, opening: Any, numbers: list[int], closing: Any
 ) -> None:
-    merchant_id = await _business(db)
-    lines = await _lines(db, merchant_id, start, end)
+    merchant_id = await _create_entries(db)
+    lines = await _list_lines(db, merchant_id, start, end)
     assert lines[0].after == opening
     assert [line.number for line in lines if line.row == "MOVEMENT"] == numbers
     assert lines[-1].after == closing
@@ -84,13 +84,13 @@ async def test_a_range_begins_where_the_previous_one_ended(
 
 async def test_a_merchant_without_movements_has_an_empty_statement(db: Db) -> None:
     merchant = await db.run(world.create_merchant)
-    text = await _text(db, merchant.id)
+    text = await _read_file(db, merchant.id)
     assert text == ",".join(statement.COLUMNS) + "\r\n"
 
 
-async def test_the_file_is_rfc_4180_and_amounts_are_numbers(db: Db) -> None:
-    merchant_id = await _business(db)
-    text = await _text(db, merchant_id)
+async def test_the_file_conforms_to_rfc_4180_and_amounts_are_numbers(db: Db) -> None:
+    merchant_id = await _create_entries(db)
+    text = await _read_file(db, merchant_id)
     assert text.count("\r\n") == text.count("\n") == 13
     rows = list(csv.DictReader(io.StringIO(text)))
     fee = rows[2]
@@ -122,12 +122,12 @@ async def test_a_description_cannot_be_a_spreadsheet_formula() -> None:
 async def test_inconsistent_books_have_no_statement(database_url: str, damage: str) -> None:
     db = await Db.connect(database_url, 5, acquire_timeout_s=20)
     try:
-        merchant_id = await _business(db)
-        async with db.transaction() as tx:  # without the triggers that keep entries as they are
+        merchant_id = await _create_entries(db)
+        async with db.transaction() as tx:
             await tx.execute("set local session_replication_role = replica")
             assert await tx.execute(damage) not in {"UPDATE 0", "DELETE 0"}
         with pytest.raises(StatementError):
-            await _lines(db, merchant_id)
+            await _list_lines(db, merchant_id)
     finally:
         await db.close()
 

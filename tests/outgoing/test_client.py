@@ -22,7 +22,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 class Listener:
-    """A server that counts connections and requests, and answers each request by a script."""
+    """A server that counts connections and requests, and runs a script for each request."""
 
     def __init__(self, script: Callable[[asyncio.StreamWriter], Awaitable[None]]) -> None:
         self.script = script
@@ -53,21 +53,21 @@ async def listening(
     tls: ssl.SSLContext | None = None,
     port: int = 0,
 ) -> AsyncIterator[Listener]:
-    """Run a `Listener` that answers by ``script``."""
+    """Run a `Listener` with ``script``."""
     listener = Listener(script)
-    server = await asyncio.start_server(listener.accept, host, port, ssl=tls)
-    listener.port = server.sockets[0].getsockname()[1]
+    tcp_server = await asyncio.start_server(listener.accept, host, port, ssl=tls)
+    listener.port = tcp_server.sockets[0].getsockname()[1]
     try:
         yield listener
     finally:
-        server.close()
+        tcp_server.close()
         for task in listener.tasks:
             task.cancel()
         await asyncio.gather(*listener.tasks)
         await asyncio.sleep(0)
 
 
-def saying(*parts: bytes, pause_s: float = 0, end: str = "") -> Callable[..., Awaitable[None]]:
+def respond(*parts: bytes, pause_s: float = 0, end: str = "") -> Callable[..., Awaitable[None]]:
     """Return a script that writes ``parts`` with pauses, then closes or resets as ``end`` says."""
 
     async def script(writer: asyncio.StreamWriter) -> None:
@@ -100,19 +100,19 @@ async def client(policy: Policy = HOME, **names: Sequence[str]) -> AsyncIterator
 
 
 async def test_request_and_response_are_transferred_unchanged() -> None:
-    answer = b"HTTP/1.1 418 x\r\nX-One: 1\r\nSet-Cookie: a=b\r\nContent-Length: 3\r\n\r\nno!"
-    async with listening(saying(answer)) as there, client(shop_example=["127.0.0.1"]) as outgoing:
-        url = f"http://Shop.Example:{there.port}/a%2Fb/../c?d=%20+&e"
+    sent = b"HTTP/1.1 418 x\r\nX-One: 1\r\nSet-Cookie: a=b\r\nContent-Length: 3\r\n\r\nno!"
+    async with listening(respond(sent)) as server, client(shop_example=["127.0.0.1"]) as outgoing:
+        url = f"http://Shop.Example:{server.port}/a%2Fb/../c?d=%20+&e"
         for _ in range(3):
-            got = await outgoing.send(
+            response = await outgoing.send(
                 "POST", url, headers={"X-Own": "yes"}, body=b"body", timeout_s=10
             )
-    assert (got.status, got.body, got.cut) == (418, b"no!", False)
-    assert ("x-one", "1") in got.headers
-    assert there.connections == 1
-    head = there.heads[2].decode()
+    assert (response.status, response.body, response.cut) == (418, b"no!", False)
+    assert ("x-one", "1") in response.headers
+    assert server.connections == 1
+    head = server.heads[2].decode()
     assert head.startswith("POST /a%2Fb/../c?d=%20+&e HTTP/1.1\r\n")
-    assert f"Host: shop.example:{there.port}\r\n" in head
+    assert f"Host: shop.example:{server.port}\r\n" in head
     assert "X-Own: yes\r\n" in head
     assert "Content-Length: 4\r\n" in head
     assert "cookie" not in head.lower()
@@ -120,13 +120,13 @@ async def test_request_and_response_are_transferred_unchanged() -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_a_redirect_is_returned_and_not_followed(status: int) -> None:
-    async with listening(saying(OK)) as inside:
-        for where in (f"http://127.0.0.1:{inside.port}/", "//127.0.0.1/", "/again"):
-            redirect = f"HTTP/1.1 {status} x\r\nLocation: {where}\r\nContent-Length: 0\r\n\r\n"
-            async with listening(saying(redirect.encode())) as there, client() as outgoing:
-                url = f"http://127.0.0.1:{there.port}/"
+    async with listening(respond(OK)) as inside:
+        for target in (f"http://127.0.0.1:{inside.port}/", "//127.0.0.1/", "/again"):
+            redirect = f"HTTP/1.1 {status} x\r\nLocation: {target}\r\nContent-Length: 0\r\n\r\n"
+            async with listening(respond(redirect.encode())) as server, client() as outgoing:
+                url = f"http://127.0.0.1:{server.port}/"
                 assert (await outgoing.send("GET", url, timeout_s=10)).status == status
-                assert len(there.heads) == 1
+                assert len(server.heads) == 1
         assert inside.connections == 0
 
 
@@ -134,9 +134,9 @@ async def test_a_redirect_is_returned_and_not_followed(status: int) -> None:
     "addresses",
     [["127.0.0.2"], ["::1"], ["127.0.0.2", "::1"], ["::ffff:127.0.0.1"], ["169.254.169.254"]],
 )
-async def test_a_host_with_a_forbidden_address_is_not_connected_to(addresses: list[str]) -> None:
+async def test_no_connection_is_opened_to_a_forbidden_address(addresses: list[str]) -> None:
     async with (
-        listening(saying(OK), "127.0.0.2") as inside,
+        listening(respond(OK), "127.0.0.2") as inside,
         client(evil_example=addresses) as outgoing,
     ):
         url = f"http://evil.example:{inside.port}/"
@@ -147,18 +147,15 @@ async def test_a_host_with_a_forbidden_address_is_not_connected_to(addresses: li
 
 
 async def test_dns_rebinding_does_not_change_the_connected_address() -> None:
-    """Each look-up returns another address; the client connects to the one that it checked."""
-    turns = [["127.0.0.1"], ["127.0.0.2"]] * 5
-    looked_up = 0
+    """Each lookup returns another address; the client connects to the address that it checked."""
+    addresses = iter([["127.0.0.1"], ["127.0.0.2"]] * 5)
 
     async def resolve(_host: str) -> Sequence[str]:
-        nonlocal looked_up
-        looked_up += 1
-        return turns[looked_up - 1]
+        return next(addresses)
 
     async with (
-        listening(saying(OK, end="close")) as outside,
-        listening(saying(OK), "127.0.0.2", port=outside.port) as inside,
+        listening(respond(OK, end="close")) as outside,
+        listening(respond(OK), "127.0.0.2", port=outside.port) as inside,
     ):
         outgoing = Outgoing(HOME, resolve)
         url = f"http://rebind.example:{outside.port}/"
@@ -174,10 +171,10 @@ async def test_dns_rebinding_does_not_change_the_connected_address() -> None:
     assert (outside.connections, inside.connections) == (5, 0)
 
 
-async def test_only_the_public_address_of_a_mixed_host_is_connected_to() -> None:
+async def test_a_connection_is_opened_to_the_allowed_address_of_a_mixed_host() -> None:
     async with (
-        listening(saying(OK)) as outside,
-        listening(saying(OK), "127.0.0.2", port=outside.port) as inside,
+        listening(respond(OK)) as outside,
+        listening(respond(OK), "127.0.0.2", port=outside.port) as inside,
         client(mixed_example=["127.0.0.2", "127.0.0.1", "127.0.0.2"]) as outgoing,
     ):
         url = f"http://mixed.example:{outside.port}/"
@@ -188,7 +185,7 @@ async def test_only_the_public_address_of_a_mixed_host_is_connected_to() -> None
 async def test_the_address_is_checked_again_at_the_socket() -> None:
     """No socket is created for a forbidden address, whatever the resolver returns."""
     async with (
-        listening(saying(OK), "127.0.0.2") as inside,
+        listening(respond(OK), "127.0.0.2") as inside,
         client(a_example=["127.0.0.2"]) as outgoing,
     ):
         outgoing._resolver._policy = Policy(allowed_networks=(ip_network("127.0.0.0/8"),))
@@ -198,27 +195,29 @@ async def test_the_address_is_checked_again_at_the_socket() -> None:
 
 
 async def test_the_system_resolves_localhost() -> None:
-    async with listening(saying(OK)) as there:
+    async with listening(respond(OK)) as server:
         outgoing = Outgoing(HOME)
-        url = f"http://localhost:{there.port}/"
-        got = await asyncio.gather(*(outgoing.send("GET", url, timeout_s=10) for _ in range(9)))
+        url = f"http://localhost:{server.port}/"
+        responses = await asyncio.gather(
+            *(outgoing.send("GET", url, timeout_s=10) for _ in range(9))
+        )
         await outgoing.close()
-    assert {answer.status for answer in got} == {200}
+    assert {response.status for response in responses} == {200}
 
 
 BAD = [
-    saying(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx", end="close"),
-    saying(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx", end="reset"),
-    saying(b"", end="close"),
-    saying(b"", end="reset"),
-    saying(b"HTTP/1.1 200 OK\r\n", end="reset"),
-    saying(b"SSH-2.0-OpenSSH_9.6\r\n", end="close"),
-    saying(b"HTTP/9.9 abc\r\n\r\n", end="close"),
-    saying(b"\x16\x03\x01\x02\x00\x01\x00", end="close"),
-    saying(b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", end="close"),
-    saying(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx"),
-    saying(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", end="close"),
-    saying(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000 + b"\r\n\r\n", end="close"),
+    respond(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx", end="close"),
+    respond(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx", end="reset"),
+    respond(b"", end="close"),
+    respond(b"", end="reset"),
+    respond(b"HTTP/1.1 200 OK\r\n", end="reset"),
+    respond(b"SSH-2.0-OpenSSH_9.6\r\n", end="close"),
+    respond(b"HTTP/9.9 abc\r\n\r\n", end="close"),
+    respond(b"\x16\x03\x01\x02\x00\x01\x00", end="close"),
+    respond(b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", end="close"),
+    respond(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx"),
+    respond(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", end="close"),
+    respond(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000 + b"\r\n\r\n", end="close"),
 ]  # fmt: skip
 
 
@@ -227,18 +226,18 @@ BAD = [
 async def test_a_malformed_response_raises_no_response(
     method: str, script: Callable[..., Awaitable[None]]
 ) -> None:
-    async with listening(script) as there, client() as outgoing:
+    async with listening(script) as server, client() as outgoing:
         with pytest.raises(NoResponse):
-            await outgoing.send(method, f"http://127.0.0.1:{there.port}/", timeout_s=30)
+            await outgoing.send(method, f"http://127.0.0.1:{server.port}/", timeout_s=30)
 
 
 HANG = 60.0
 LATE = [
-    saying(b"", pause_s=HANG),
-    saying(b"HTTP/1.1 200 OK\r\n", pause_s=HANG),
-    saying(b"HTTP/1.1 200 OK\r\n", *[b"X: y\r\n"] * 1200, pause_s=0.05),
-    saying(b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n", *[b"x"] * 900, pause_s=0.1),
-    saying(b"HTTP/1.1 100 Continue\r\n\r\n" * 5, pause_s=HANG),
+    respond(b"", pause_s=HANG),
+    respond(b"HTTP/1.1 200 OK\r\n", pause_s=HANG),
+    respond(b"HTTP/1.1 200 OK\r\n", *[b"X: y\r\n"] * 1200, pause_s=0.05),
+    respond(b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n", *[b"x"] * 900, pause_s=0.1),
+    respond(b"HTTP/1.1 100 Continue\r\n\r\n" * 5, pause_s=HANG),
 ]
 
 
@@ -247,45 +246,41 @@ LATE = [
 async def test_an_incomplete_response_counts_as_none_at_the_timeout(
     method: str, script: Callable[..., Awaitable[None]]
 ) -> None:
-    """Uses an open connection, so that the timeout covers only the wait for the response."""
+    """The connection is open already, so that the timeout covers only the response."""
 
-    async def first_quick_then_late(writer: asyncio.StreamWriter) -> None:
-        await (saying(OK) if len(there.heads) == 1 else script)(writer)
+    async def fast_then_late(writer: asyncio.StreamWriter) -> None:
+        await (respond(OK) if len(server.heads) == 1 else script)(writer)
 
-    async with listening(first_quick_then_late) as there, client() as outgoing:
-        url = f"http://127.0.0.1:{there.port}/"
+    async with listening(fast_then_late) as server, client() as outgoing:
+        url = f"http://127.0.0.1:{server.port}/"
         assert (await outgoing.send(method, url, timeout_s=30)).status == 200
         with pytest.raises(NoResponse):
             await outgoing.send(method, url, timeout_s=0.3)
-        assert there.connections == 1
+        assert server.connections == 1
 
 
 async def test_a_reused_connection_that_breaks_raises_no_response() -> None:
-    turn = 0
-
     async def script(writer: asyncio.StreamWriter) -> None:
-        nonlocal turn
-        turn += 1
-        if turn == 1:
+        if len(server.heads) == 1:
             writer.write(OK)
         else:
             writer.transport.abort()
 
-    async with listening(script) as there, client() as outgoing:
-        url = f"http://127.0.0.1:{there.port}/"
+    async with listening(script) as server, client() as outgoing:
+        url = f"http://127.0.0.1:{server.port}/"
         assert (await outgoing.send("POST", url, timeout_s=10)).status == 200
         with pytest.raises(NoResponse):
             await outgoing.send("POST", url, timeout_s=10)
-    assert turn == 2
+    assert len(server.heads) == 2
 
 
 @pytest.mark.parametrize(("size", "cut"), [(99, False), (100, False), (101, True), (10**7, True)])
 async def test_a_long_body_is_truncated(size: int, cut: bool) -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size
-    async with listening(saying(head, b"x" * size)) as there, client() as outgoing:
-        url = f"http://127.0.0.1:{there.port}/"
-        got = await outgoing.send("GET", url, timeout_s=10, max_bytes=100)
-    assert (got.body, got.cut) == (b"x" * min(size, 100), cut)
+    async with listening(respond(head, b"x" * size)) as server, client() as outgoing:
+        url = f"http://127.0.0.1:{server.port}/"
+        response = await outgoing.send("GET", url, timeout_s=10, max_bytes=100)
+    assert (response.body, response.cut) == (b"x" * min(size, 100), cut)
 
 
 async def test_an_endless_body_is_truncated() -> None:
@@ -295,43 +290,42 @@ async def test_an_endless_body_is_truncated() -> None:
             writer.write(b"400\r\n" + b"x" * 1024 + b"\r\n")
             await writer.drain()
 
-    async with listening(script) as there, client() as outgoing:
-        got = await outgoing.send("GET", f"http://127.0.0.1:{there.port}/", timeout_s=10)
-    assert (len(got.body), got.cut) == (65536, True)
+    async with listening(script) as server, client() as outgoing:
+        response = await outgoing.send("GET", f"http://127.0.0.1:{server.port}/", timeout_s=10)
+    assert (len(response.body), response.cut) == (65536, True)
 
 
 async def test_a_compressed_body_is_not_decompressed() -> None:
     packed = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nbomb"
-    async with listening(saying(packed)) as there, client() as outgoing:
-        got = await outgoing.send("GET", f"http://127.0.0.1:{there.port}/", timeout_s=10)
-    assert got.body == b"bomb"
-    assert b"Accept-Encoding: identity\r\n" in there.heads[0]
+    async with listening(respond(packed)) as server, client() as outgoing:
+        response = await outgoing.send("GET", f"http://127.0.0.1:{server.port}/", timeout_s=10)
+    assert response.body == b"bomb"
+    assert b"Accept-Encoding: identity\r\n" in server.heads[0]
 
 
 async def test_a_download_is_limited_in_size() -> None:
     text = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n1,2,3"
-    async with listening(saying(text)) as there, client() as outgoing:
-        url, target = f"http://127.0.0.1:{there.port}/", BytesIO()
-        got = await outgoing.download(url, target, timeout_s=10, max_bytes=5)
-        assert (got.status, target.getvalue()) == (200, b"1,2,3")
+    async with listening(respond(text)) as server, client() as outgoing:
+        url, target = f"http://127.0.0.1:{server.port}/", BytesIO()
+        response = await outgoing.download(url, target, timeout_s=10, max_bytes=5)
+        assert (response.status, target.getvalue()) == (200, b"1,2,3")
         with pytest.raises(NoResponse, match="longer than 4"):
             await outgoing.download(url, BytesIO(), timeout_s=10, max_bytes=4)
 
 
 async def test_a_failed_connection_raises_unreachable() -> None:
-    async with listening(saying(OK)) as gone:
+    async with listening(respond(OK)) as closed:
         pass
-    slow = asyncio.Event()
 
     async def resolve(host: str) -> Sequence[str]:
         if host == "slow.example":
-            await slow.wait()
+            await asyncio.Event().wait()
         return [] if host == "empty.example" else ["127.0.0.1"]
 
     outgoing = Outgoing(HOME, resolve)
-    for host in ("127.0.0.1", "gone.example", "slow.example", "empty.example"):
+    for host in ("127.0.0.1", "closed.example", "slow.example", "empty.example"):
         with pytest.raises(Unreachable):
-            await outgoing.send("POST", f"http://{host}:{gone.port}/", timeout_s=0.5)
+            await outgoing.send("POST", f"http://{host}:{closed.port}/", timeout_s=0.5)
     await outgoing.close()
 
 
@@ -343,24 +337,30 @@ async def test_concurrent_requests_share_one_slow_lookup() -> None:
         await asyncio.sleep(0.3)
         return ["127.0.0.1"]
 
-    async with listening(saying(OK)) as there:
+    async with listening(respond(OK)) as server:
         outgoing = Outgoing(HOME, resolve)
-        url = f"http://shop.example:{there.port}/"
-        got = await asyncio.gather(*(outgoing.send("GET", url, timeout_s=10) for _ in range(20)))
+        url = f"http://shop.example:{server.port}/"
+        responses = await asyncio.gather(
+            *(outgoing.send("GET", url, timeout_s=10) for _ in range(20))
+        )
         await outgoing.close()
-    assert {answer.status for answer in got} == {200}
+    assert {response.status for response in responses} == {200}
     assert lookups == ["shop.example"]
 
 
 async def test_the_environments_proxies_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with listening(saying(OK)) as there, listening(saying(OK)) as proxy, client() as outgoing:
+    async with (
+        listening(respond(OK)) as server,
+        listening(respond(OK)) as proxy,
+        client() as outgoing,
+    ):
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
-        await outgoing.send("GET", f"http://127.0.0.1:{there.port}/", timeout_s=10)
-    assert (there.connections, proxy.connections) == (1, 0)
+        await outgoing.send("GET", f"http://127.0.0.1:{server.port}/", timeout_s=10)
+    assert (server.connections, proxy.connections) == (1, 0)
 
 
-def certificate(folder: Path, name: str) -> tuple[ssl.SSLContext, Path]:
+def create_certificate(folder: Path, name: str) -> tuple[ssl.SSLContext, Path]:
     """Return the TLS context and the file of a self-signed certificate for ``name``."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -393,26 +393,26 @@ def certificate(folder: Path, name: str) -> tuple[ssl.SSLContext, Path]:
 async def test_the_certificate_is_checked_against_the_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tls, vouched = certificate(tmp_path, "shop.example")
+    tls, certificate_file = create_certificate(tmp_path, "shop.example")
     server_names: list[str | None] = []
     tls.sni_callback = lambda _socket, name, _context: server_names.append(name)
     names = {"shop_example": ["127.0.0.1"], "other_example": ["127.0.0.1"]}
-    async with listening(saying(OK), tls=tls) as there:
+    async with listening(respond(OK), tls=tls) as server:
         async with client(**names) as outgoing:
             with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
-                await outgoing.send("POST", f"https://shop.example:{there.port}/", timeout_s=10)
-        monkeypatch.setenv("SSL_CERT_FILE", str(vouched))
+                await outgoing.send("POST", f"https://shop.example:{server.port}/", timeout_s=10)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate_file))
         async with client(**names) as outgoing:
-            url = f"https://shop.example:{there.port}/"
+            url = f"https://shop.example:{server.port}/"
             assert (await outgoing.send("POST", url, timeout_s=10)).status == 200
             for host in ("other.example", "127.0.0.1"):
                 with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
-                    await outgoing.send("POST", f"https://{host}:{there.port}/", timeout_s=10)
+                    await outgoing.send("POST", f"https://{host}:{server.port}/", timeout_s=10)
     assert server_names == ["shop.example", "shop.example", "other.example", None]
-    assert len(there.heads) == 1
+    assert len(server.heads) == 1
 
 
 async def test_a_server_without_tls_is_unreachable_by_https() -> None:
-    async with listening(saying(OK)) as there, client() as outgoing:
+    async with listening(respond(OK)) as server, client() as outgoing:
         with pytest.raises(Unreachable):
-            await outgoing.send("GET", f"https://127.0.0.1:{there.port}/", timeout_s=2)
+            await outgoing.send("GET", f"https://127.0.0.1:{server.port}/", timeout_s=2)

@@ -1,4 +1,4 @@
-"""The bank's report: lines that match a payout end it, all others go to the inbox."""
+"""The bank's report: a line that matches a payout ends it, any other goes to the inbox."""
 
 import asyncio
 import io
@@ -86,8 +86,8 @@ async def test_a_statement_ends_payouts(db: Db) -> None:
         ("FAILED", "AC04 closed (bank reference B-2)"),
         ("PENDING", ""),
     ]
-    again = await apply(db, content, "other.xml")
-    assert (again.is_new, again.sent, again.file_id) == (False, 0, result.file_id)
+    repeated = await apply(db, content, "other.xml")
+    assert (repeated.is_new, repeated.sent, repeated.file_id) == (False, 0, result.file_id)
     # The same booking in another file changes nothing.
     other = await apply(db, statement(entry(sent[0].id, ref="B-1"), form="camt.053.001.02"))
     assert (other.is_new, other.repeated, other.in_inbox) == (True, 1, 0)
@@ -125,7 +125,7 @@ UNRELATED = (
     entry("", "12.00").replace("DBIT", "CRDT"),
 )
 RELATED = (
-    entry("po_01m7y0m0jzefzv5n8efcf1hqw5", "80.00"),  # an unknown id of our form
+    entry("po_01m7y0m0jzefzv5n8efcf1hqw5", "80.00"),  # an unknown id in OpenTill's form
     entry("po_01m7y0m0jzefzv5n8efcf1", "80.00"),  # an id that the bank has truncated
     entry("RENT-2026-11", "100.00"),  # the amount of a pending payout
     entry("", "80.00", credit=True),  # a return
@@ -150,8 +150,8 @@ async def test_bookings_that_concern_no_payout_need_no_attention(db: Db) -> None
         "12.00 EUR credit", "1250.00 EUR debit, B-8", "3.50 EUR debit, B-9", "80.00 EUR debit",
     ]  # fmt: skip
     assert await db.read(lambda tx: reconciliation.list_differences(tx, resolved=True)) == []
-    again = await apply(db, content)
-    assert (again.is_new, again.in_inbox, again.unrelated) == (False, 0, len(UNRELATED))
+    repeated = await apply(db, content)
+    assert (repeated.is_new, repeated.in_inbox, repeated.unrelated) == (False, 0, len(UNRELATED))
     await apply(db, statement(UNRELATED[0]))  # the same booking in another file
     assert len(await db.read(reconciliation.list_bookings)) == len(UNRELATED)
 
@@ -193,10 +193,10 @@ async def test_a_return_of_a_paid_payout_counts_once(db: Db) -> None:
     assert (payout.status, payout.bank_reference, payout.is_returned) == ("FAILED", "B-1", True)
     assert payout.failure_reason == "AC04 closed (bank reference B-2)"
     assert await _available(db, sent) == 10_000
-    # The daily and the monthly statement, in either order.
+    # The monthly statement repeats the lines of daily ones, in either order.
     for lines in ((debit, credit), (credit, debit)):
-        again = await apply(db, statement(*lines))
-        assert (again.sent, again.returned, again.repeated, again.in_inbox) == (0, 0, 2, 0)
+        result = await apply(db, statement(*lines))
+        assert (result.sent, result.returned, result.repeated, result.in_inbox) == (0, 0, 2, 0)
     other = await apply(
         db, statement(entry(sent.id, ref="B-3"), entry(sent.id, credit=True, ref="B-4"))
     )
@@ -351,8 +351,8 @@ async def test_a_line_without_references_is_a_separate_one_in_each_file(db: Db, 
 
 async def test_equal_lines_of_a_file_are_separate_differences(db: Db) -> None:
     (sent,) = await _create_sent_payouts(db, 1)
-    rent, again = entry("RENT", ref="R-1"), entry(sent.id)
-    content = statement(rent, again, again, rent, again, rent)
+    rent, payout = entry("RENT", ref="R-1"), entry(sent.id)
+    content = statement(rent, payout, payout, rent, payout, rent)
     with pytest.raises(Killed):
         await apply(Dying(db, 5, committed=True), content)
     for file in (content, statement(rent, rent)):  # another file with the same lines
@@ -441,10 +441,10 @@ async def test_a_booking_of_a_whole_file_ends_its_payouts(db: Db, payments: str)
     result = await apply(db, statement(line))
     assert (result.lines, result.sent, result.in_inbox) == (1, 3, 0)
     assert await _read_results(db, sent) == [("PAID", "B-1")] * 3
-    again = await apply(db, statement(line, form="camt.053.001.02"))
-    assert (again.sent, again.repeated, again.in_inbox) == (0, 3, 0)
-    back = await apply(db, statement(entry(sent[0].id, credit=True, ref="B-2")))
-    assert back.returned == 1
+    repeated = await apply(db, statement(line, form="camt.053.001.02"))
+    assert (repeated.sent, repeated.repeated, repeated.in_inbox) == (0, 3, 0)
+    result = await apply(db, statement(entry(sent[0].id, credit=True, ref="B-2")))
+    assert result.returned == 1
     async with db.connection() as tx:
         assert (await check_books(tx))[1] == []
 
@@ -510,7 +510,7 @@ BOMB = (
     '<!DOCTYPE b [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]><Document>&b;'
     "</Document>"
 )
-OUTSIDE = '<!DOCTYPE b [<!ENTITY a SYSTEM "file:///etc/passwd">]><Document>&a;</Document>'
+EXTERNAL = '<!DOCTYPE b [<!ENTITY a SYSTEM "file:///etc/passwd">]><Document>&a;</Document>'
 
 
 def zip_files(*files: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
@@ -522,8 +522,8 @@ def zip_files(*files: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> 
     return target.getvalue()
 
 
-def _encrypted(archive: bytes) -> bytes:
-    """Set the flag of an encrypted file in both of its headers."""
+def _mark_as_encrypted(archive: bytes) -> bytes:
+    """Set the flag of an encrypted file in both headers of an archive's file."""
     local, central = archive.index(b"PK\3\4"), archive.index(b"PK\1\2")
     changed = bytearray(archive)
     changed[local + 6] |= 1
@@ -531,8 +531,8 @@ def _encrypted(archive: bytes) -> bytes:
     return bytes(changed)
 
 
-def _enveloped(document: bytes) -> bytes:
-    """Put a document beside its business application header, as banks send it."""
+def _wrap_in_envelope(document: bytes) -> bytes:
+    """Put a document and its business application header into an envelope, like banks do."""
     header = b'<AppHdr xmlns="urn:iso:std:iso:20022:tech:xsd:head.001.001.02"><BizMsgIdr/></AppHdr>'
     return b"<Envelope>" + header + document.partition(b"?>")[2] + b"</Envelope>"
 
@@ -543,7 +543,7 @@ FORMATS = {
     "utf-16": lambda content: content.decode().encode("utf-16"),
     "utf-16 in a zip": lambda content: zip_files(("s.xml", content.decode().encode("utf-16"))),
     "iso-8859-1": lambda content: content.replace(b"?>", b' encoding="iso-8859-1"?>', 1),
-    "envelope": _enveloped,
+    "envelope": _wrap_in_envelope,
 }
 
 
@@ -557,7 +557,7 @@ async def test_a_statement_is_read_in_the_formats_of_banks(db: Db, name: str) ->
 
 HOSTILE: tuple[tuple[bytes, str], ...] = (
     (BOMB.encode(), "DOCTYPE"),
-    (OUTSIDE.encode(), "DOCTYPE"),
+    (EXTERNAL.encode(), "DOCTYPE"),
     (b"<a>" * 10_000, "nested"),
     (b"<Document><BkToCstmrStmt>", "well-formed"),
     (b"<html><body/></html>", "camt.052, camt.053 or camt.054"),
@@ -575,7 +575,7 @@ HOSTILE: tuple[tuple[bytes, str], ...] = (
     (zip_files(("a.xml", BOMB.encode())), "DOCTYPE"),
     (zip_files(("a.zip", zip_files(("a.xml", b"<a/>")))), "camt XML, or CSV|UTF-8"),
     (zip_files(("a.xml", b"<a/>"))[:-30], "cannot be unpacked"),
-    (_encrypted(zip_files(("a.xml", b"<a/>"))), "encrypted"),
+    (_mark_as_encrypted(zip_files(("a.xml", b"<a/>"))), "encrypted"),
     (b"PK\3\4 and nothing else", "cannot be unpacked"),
     (b"a" * 300_000, "fewer than"),
     ((CSV + "po_1,paid,1.00\r\n").encode(), "must have 6 cells"),

@@ -110,7 +110,7 @@ async def test_a_difference_is_reopened_when_its_adjustment_is_rejected(db: Db) 
         ids = (adjustment.id, "bob", reason, NOW + 9)
         await db.run(lambda tx: reconciliation.reject_adjustment(tx, *ids))
 
-    for number, minor in ((1, 500), (2, 500), (3, 400)):  # an equal one is another adjustment
+    for number, minor in ((1, 500), (2, 500), (3, 400)):  # an equal request is a new adjustment
         adjustment = await resolve(NOW + number, minor)
         assert adjustment is not None
         assert (adjustment.status, await _list_open(db)) == ("WAITING", [])
@@ -131,7 +131,7 @@ async def test_a_difference_is_reopened_when_its_adjustment_is_rejected(db: Db) 
     assert await _list_open(db) == []
 
 
-async def test_of_a_concurrent_approval_and_rejection_one_counts(db: Db) -> None:
+async def test_a_concurrent_approval_and_rejection_decide_once(db: Db) -> None:
     shop = await db.run(world.create_merchant)
     await _compare(db, f"payment,att_x,5.00,USD,{NOW}")
     (difference,) = await _list_open(db)
@@ -154,7 +154,7 @@ async def test_of_a_concurrent_approval_and_rejection_one_counts(db: Db) -> None
     assert (len(await _list_open(db)) == 1) == (decided.status == "REJECTED")
 
 
-async def test_missing_items_are_found_by_an_index(db: Db) -> None:
+async def test_resolving_missing_items_uses_an_index(db: Db) -> None:
     await db.run(
         lambda tx: tx.execute(
             """
@@ -171,7 +171,7 @@ async def test_missing_items_are_found_by_an_index(db: Db) -> None:
                 merchant_id, ours, theirs, created_at)
             select 'dif_' || n, 'rec_1', 'sandbox', 'missing in report', 'payment', 'att_' || n,
                 '', '9.99', '', 1
-            from generate_series(1, 3000) as one (n)
+            from generate_series(1, 3000) as numbers (n)
             """
         )
     )
@@ -199,7 +199,7 @@ ITEMISED = (
 EXPORTED = "id,Type,Source,Amount,Fee,Net,Currency,Created (UTC),Description"
 
 
-async def test_stripes_own_reports_are_read(db: Db) -> None:
+async def test_reports_of_stripe_are_read(db: Db) -> None:
     order = await db.run(world.create_order)
     attempt = await db.run(lambda tx: world.submit_attempt(tx, order, gateway="stripe"))
     paid = world.Money(order.amount_minor, order.currency)

@@ -1,4 +1,4 @@
-"""Comparisons find the differences on either side, and change nothing."""
+"""Comparisons find the differences on both sides, and change nothing."""
 
 from typing import Any
 
@@ -129,13 +129,13 @@ async def test_another_gateways_items_do_not_match(db: Db, books: Books) -> None
     assert [difference.what for difference in result.differences] == ["missing in ledger"] * 2
 
 
-async def test_a_duplicate_that_was_given_back_is_a_payment_and_a_refund(db: Db) -> None:
+async def test_a_returned_duplicate_is_a_payment_and_a_refund(db: Db) -> None:
     order = await db.run(world.create_order)
     first = await db.run(lambda tx: world.submit_attempt(tx, order))
     await db.run(lambda tx: world.report_payment(tx, first, "DECLINED"))
     await db.run(lambda tx: world.pay_order(tx, order))
-    again = await db.run(lambda tx: world.report_payment(tx, first, "SUCCEEDED"))
-    assert again.status == "DUPLICATE"
+    duplicate = await db.run(lambda tx: world.report_payment(tx, first, "SUCCEEDED"))
+    assert duplicate.status == "DUPLICATE"
     async with db.connection() as tx:
         paid = await world.orders.find(tx, order.merchant_id, order.id)
     rows = [
@@ -144,7 +144,7 @@ async def test_a_duplicate_that_was_given_back_is_a_payment_and_a_refund(db: Db)
     ]
     assert _differences(await _compare(db, rows)) == []
     outcome = world.RefundOutcome(status="SUCCEEDED")
-    await db.run(lambda tx: world.orders.apply_duplicate_return(tx, again, outcome, NOW))
+    await db.run(lambda tx: world.orders.apply_duplicate_return(tx, duplicate, outcome, NOW))
     assert _differences(await _compare(db, rows)) == [
         ("missing in report", "refund", first.id, None)
     ]
@@ -152,18 +152,18 @@ async def test_a_duplicate_that_was_given_back_is_a_payment_and_a_refund(db: Db)
 
 
 @pytest.mark.parametrize("end", ["SUCCEEDED", "REFUSED"])
-async def test_a_second_payment_has_the_time_of_its_arrival(db: Db, end: str) -> None:
+async def test_a_duplicate_payment_has_the_time_of_its_arrival(db: Db, end: str) -> None:
     order = await db.run(world.create_order)
-    again = await db.run(lambda tx: world.pay_order_twice(tx, order))
+    duplicate = await db.run(lambda tx: world.pay_order_twice(tx, order))
     outcome = world.RefundOutcome(status=end)
-    await db.run(lambda tx: world.orders.apply_duplicate_return(tx, again, outcome, NOW + DAY))
-    rows = [f"refund,{again.id},9.99,USD,{NOW + DAY}"] if end == "SUCCEEDED" else []
+    await db.run(lambda tx: world.orders.apply_duplicate_return(tx, duplicate, outcome, NOW + DAY))
+    rows = [f"refund,{duplicate.id},9.99,USD,{NOW + DAY}"] if end == "SUCCEEDED" else []
     assert _differences(await _compare(db, rows, since=NOW + DAY, until=NOW + 2 * DAY)) == []
     attempts = await db.read(lambda tx: world.attempts(tx, order))
     (first,) = [attempt for attempt in attempts if attempt.status == "SUCCEEDED"]
     rows = [f"payment,{first.id},9.99,USD,{NOW}"]
     assert _differences(await _compare(db, rows, since=NOW, until=NOW + 1)) == [
-        ("missing in report", "payment", again.id, None)
+        ("missing in report", "payment", duplicate.id, None)
     ]
 
 
@@ -187,7 +187,7 @@ async def test_a_recovery_has_the_time_of_its_entry(db: Db) -> None:
     ]
 
 
-async def test_money_taken_at_once_comes_back_when_the_dispute_is_won(db: Db) -> None:
+async def test_money_taken_when_a_dispute_opens_is_recovered_when_it_is_won(db: Db) -> None:
     dispute = await _create_dispute(db, "WON")
     async with db.connection() as tx:
         items = await queries.NAMED.all(tx, gateway="sandbox", names=[dispute.id], at_once=True)
@@ -230,16 +230,16 @@ async def test_a_reversed_refund_is_a_refund_and_its_return(db: Db, books: Books
     ]
 
 
-async def test_a_failed_refund_that_the_gateway_counts_and_takes_back_is_no_difference(
+async def test_a_failed_refund_that_the_report_reverses_is_no_difference(
     db: Db, books: Books
 ) -> None:
-    async def work(tx: Tx) -> Refund:
+    async def create_failed_refund(tx: Tx) -> Refund:
         paid = await world.create_order_in(tx, "PAID")
         return await world.report_refund(
             tx, await world.create_refund(tx, paid, "2.00"), "REFUSED", NOW
         )
 
-    refund = await db.run(work)
+    refund = await db.run(create_failed_refund)
     rows = [
         *books.rows(),
         f"payment,{refund.attempt_id},9.99,USD,{NOW}",
@@ -255,9 +255,7 @@ async def test_a_failed_refund_that_the_gateway_counts_and_takes_back_is_no_diff
     ]
 
 
-async def test_a_payment_that_was_taken_back_without_a_dispute_is_a_difference(
-    db: Db, books: Books
-) -> None:
+async def test_a_failed_payment_without_a_dispute_is_a_difference(db: Db, books: Books) -> None:
     rows = [*books.rows(), f"payment_failure,{books.paid},9.99,USD,{NOW + 9}"]
     assert _differences(await _compare(db, rows)) == [
         ("missing in ledger", "payment_failure", books.paid, 4)

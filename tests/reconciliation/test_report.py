@@ -16,7 +16,7 @@ def _rows(text: str) -> list[Row]:
 
 
 @pytest.mark.parametrize(
-    ("line", "minor", "at"),
+    ("line", "minor", "time_ms"),
     [
         ("payment,a,9.99,USD,2026-01-31T10:00:00Z", 999, 1769853600000),
         ("refund,a,10,JPY,2026-01-31", 10, 1769817600000),
@@ -25,9 +25,9 @@ def _rows(text: str) -> list[Row]:
         ('"payment","a",9.9,USD,2026-01-31 10:00', 990, 1769853600000),
     ],
 )
-def test_amounts_and_times_are_read(line: str, minor: int, at: int) -> None:
+def test_amounts_and_times_are_read(line: str, minor: int, time_ms: int) -> None:
     (row,) = _rows(HEAD + line)
-    assert (row.amount_minor, row.settled_at) == (minor, at)
+    assert (row.amount_minor, row.settled_at) == (minor, time_ms)
 
 
 def test_columns_may_come_in_any_order_with_others_between() -> None:

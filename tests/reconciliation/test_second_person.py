@@ -58,8 +58,8 @@ async def test_a_return_above_the_limit_waits_for_an_approval(db: Db) -> None:
     assert request.report == approvals.ReportLine(file_id=result.file_id, line=1)
     assert (await _read_results(db, [payout]))[0] == ("PAID", "B-1")
     # Neither the same file nor another one with the same booking creates another request.
-    again = await apply(db, content, above=Decimal(5), actor=ANN)
-    assert (again.is_new, again.waiting) == (False, [line])
+    repeated = await apply(db, content, above=Decimal(5), actor=ANN)
+    assert (repeated.is_new, repeated.waiting) == (False, [line])
     other = await apply(db, content + b"\n", above=Decimal(5), actor=ANN)
     assert (other.is_new, other.waiting) == (True, [line])
     assert await list_requests(db) == [request]

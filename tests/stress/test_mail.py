@@ -17,11 +17,11 @@ pytestmark = pytest.mark.stress
 async def test_ten_thousand_mails_arrive_once_through_twenty_kills(
     fork_server: ForkServer, db: Db, database_url: str
 ) -> None:
-    chance = random.Random(16)
+    rng = random.Random(16)
 
     def fault() -> Fault:
         kinds: tuple[Fault, ...] = ("later", "later", "later", "cut", "taken_then_cut")
-        return chance.choice(kinds) if chance.random() < 0.3 else ""
+        return rng.choice(kinds) if rng.random() < 0.3 else ""
 
     started = time.monotonic()
     with MailServer(fault) as server:

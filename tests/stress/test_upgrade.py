@@ -1,4 +1,4 @@
-"""Upgrades a deployment by docs/recipes/upgrade.md while customers pay.
+"""An upgrade by docs/recipes/upgrade.md while customers pay.
 
 ``OPENTILL_TEST_UPGRADE_FROM`` is a checkout of the version to upgrade from, such as
 ``git worktree add --detach ../before COMMIT`` creates. By default it is the newest commit that
@@ -35,10 +35,10 @@ NEW: Final = Path(opentill.__file__).parents[1]
 SECONDS: Final = float(os.environ.get("STRESS_MINUTES", "0.2")) * 60 / 2
 CUSTOMERS: Final = 6
 LONGEST_S: Final = 2.0
-AT_ENTRIES: Final = (
+WAITS_FOR_ENTRIES: Final = (
     "select exists (select from pg_locks where relation = 'entries'::regclass and not granted)"
 )
-AT_INDEXES: Final = "select to_regclass('epay_notifications_failed') is not null"
+BUILDS_INDEX: Final = "select to_regclass('epay_notifications_failed') is not null"
 MAILED: Final = (
     "select m.topic, m.cause, e.created_at from mails m join events e"
     " on e.merchant_id = m.merchant_id and strpos(m.cause, e.id) > 0"
@@ -46,12 +46,12 @@ MAILED: Final = (
 
 
 class Upgrade:
-    """An old deployment under load, and the additional settings of the new one."""
+    """A deployment of the previous version under load, and the settings of the new version."""
 
     def __init__(
         self, cluster: Cluster, url: str, load: Load, mail: MailServer, receiver: Receiver
     ) -> None:
-        """Use ``old_deployment``."""
+        """Called by ``old_deployment``."""
         self.cluster, self.url, self.load, self.mail = cluster, url, load, mail
         self.receiver = receiver
         self.customers: list[asyncio.Task[None]] = []
@@ -105,10 +105,11 @@ def _version_before(folder: Path) -> Path:
     """Return the source of the version to upgrade from, perhaps unpacked in ``folder``."""
     if checkout := os.environ.get("OPENTILL_TEST_UPGRADE_FROM"):
         return Path(checkout) / "src"
-    now = _git("ls-tree", "HEAD", "migrations/").decode().splitlines()
+    current = _git("ls-tree", "HEAD", "migrations/").decode().splitlines()
     for commit in _git("log", "--format=%H", "--", "migrations").decode().split():
-        then = _git("ls-tree", commit, "migrations/").decode().splitlines()
-        if len(then) < len(now) and then == now[: len(then)]:  # commits of branches may have others
+        files = _git("ls-tree", commit, "migrations/").decode().splitlines()
+        # Commits of branches may have other migrations.
+        if len(files) < len(current) and files == current[: len(files)]:
             break
     else:
         pytest.skip("no commit has fewer migrations")
@@ -183,8 +184,8 @@ async def test_an_upgrade_by_the_recipe_fails_no_request() -> None:
 
 async def test_a_migration_that_is_killed_can_be_repeated_and_no_request_fails() -> None:
     async with old_deployment() as upgrade:
-        await _kill_waiting_migration(upgrade, "entries", "access share", AT_ENTRIES)
-        await _kill_waiting_migration(upgrade, "epay_notifications", "row exclusive", AT_INDEXES)
+        await _kill_waiting_migration(upgrade, "entries", "access share", WAITS_FOR_ENTRIES)
+        await _kill_waiting_migration(upgrade, "epay_notifications", "row exclusive", BUILDS_INDEX)
         await run(upgrade.command("migrate"))
         assert await _fetch(upgrade.url, "select from pg_index where not indisvalid") == []
         await upgrade.replace(upgrade.new)
@@ -206,7 +207,7 @@ async def _kill_waiting_migration(upgrade: Upgrade, table: str, lock: str, condi
             async with asyncio.timeout(120):
                 while migrating.runs and not await observer.fetchval(condition):
                     await asyncio.sleep(0.01)
-            await asyncio.sleep(3)  # others wait for it until it gives up the lock
+            await asyncio.sleep(3)  # requests wait behind it until it gives up the lock
             await asyncio.to_thread(migrating.kill)
             await asyncio.sleep(1)
     finally:

@@ -1,4 +1,4 @@
-"""Customers of a deployment during its upgrade, who record every unexpected response."""
+"""Customers of a deployment during its upgrade; unexpected responses are recorded."""
 
 import asyncio
 import itertools
@@ -24,10 +24,10 @@ class Request(NamedTuple):
 
 
 class Load:
-    """A merchant and its customers, who reach all but the bank's pages through the balancer."""
+    """A merchant and its customers, who use the balancer for everything but the bank's pages."""
 
     def __init__(self, url: str, bank_url: str, key: str) -> None:
-        """Call ``prepare`` next."""
+        """``prepare`` must be called next."""
         self._url, self._bank_url = url, bank_url
         self._key = key
         self._http = httpx2.AsyncClient(timeout=60, trust_env=False)
@@ -140,7 +140,7 @@ async def run(command: Process, exit_code: int = 0) -> str:
 
 
 async def durations(url: str) -> dict[str, float]:
-    """Return for each migration how many seconds it took, after the one before."""
+    """Return the seconds between each migration and the previous one."""
     connection = await asyncpg.connect(url)
     try:
         rows = await connection.fetch(
