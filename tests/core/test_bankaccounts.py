@@ -1,4 +1,4 @@
-"""Bank accounts: which are accepted, and the errors about others."""
+"""Which bank accounts are accepted, and the errors about others."""
 
 import pytest
 
@@ -10,14 +10,14 @@ IBANS = (
     "NO9386011117947", "MT84MALT011000012345MTLCAST001S", "CH9300762011623852957",
 )  # fmt: skip
 NATIONAL = (
-    # what is entered                                                          the account
+    # input                                                          country and bank code
     ({"number": "000123456789", "country": "us", "bank_code": "021000021"}, ("US", "021000021")),
     ({"number": "1234-5678", "country": "GB", "bank_code": "20-00-00"}, ("GB", "200000")),
     ({"number": "123456789012", "country": "HK", "bic": "hsbchkhhhkh"}, ("HK", "")),
     ({"number": "1234567", "country": "SG", "bic": "DBSSSGSG"}, ("SG", "")),
 )
 REFUSED = (
-    # what is entered                                                      the field
+    # input                                                      field that the error names
     ({"number": "DE89370400440532013001"}, "account"),  # wrong check digits
     ({"number": "DE8937040044053201300"}, "account"),  # too short
     ({"number": "XX89370400440532013000"}, "account"),  # no such country
@@ -38,18 +38,18 @@ REFUSED = (
 
 @pytest.mark.parametrize("iban", IBANS)
 def test_an_iban_is_recognised_by_its_check_digits(iban: str) -> None:
-    spaced = " ".join(iban[at : at + 4] for at in range(0, len(iban), 4)).lower()
+    spaced = " ".join(iban[start : start + 4] for start in range(0, len(iban), 4)).lower()
     account = bankaccounts.check_account("Ann", spaced)
     assert (account.number, account.country, account.is_iban) == (iban, iban[:2], True)
-    turned = iban[:4] + iban[5] + iban[4] + iban[6:]
-    assert turned == iban or not bankaccounts.is_iban(turned)
+    transposed = iban[:4] + iban[5] + iban[4] + iban[6:]
+    assert transposed == iban or not bankaccounts.is_iban(transposed)
 
 
-@pytest.mark.parametrize(("entered", "account"), NATIONAL)
-def test_a_national_number_is_accepted_with_its_bank(entered, account) -> None:
-    accounts = bankaccounts.check_account("Ann", **entered)
-    assert (accounts.country, accounts.bank_code) == account
-    assert not accounts.is_iban
+@pytest.mark.parametrize(("entered", "expected"), NATIONAL)
+def test_a_national_number_is_accepted_with_its_bank(entered, expected) -> None:
+    account = bankaccounts.check_account("Ann", **entered)
+    assert (account.country, account.bank_code) == expected
+    assert not account.is_iban
 
 
 @pytest.mark.parametrize(("entered", "field"), REFUSED)
@@ -62,9 +62,9 @@ def test_the_error_names_the_invalid_field(entered, field) -> None:
 
 def test_the_operators_own_accounts_are_parsed_by_currency() -> None:
     text = "EUR:DE89370400440532013000:COBADEFFXXX, USD:000123456789:US021000021"
-    own = bankaccounts.parse_own_accounts(text, "The Till Ltd")
-    assert own["EUR"].bic == "COBADEFFXXX"
-    assert (own["USD"].country, own["USD"].bank_code) == ("US", "021000021")
+    accounts = bankaccounts.parse_own_accounts(text, "The Till Ltd")
+    assert accounts["EUR"].bic == "COBADEFFXXX"
+    assert (accounts["USD"].country, accounts["USD"].bank_code) == ("US", "021000021")
     for wrong in ("EUR", "EUR:DE00", "eur:DE89370400440532013000", f"{text},USD:1234:US021000021"):
         with pytest.raises(ValueError, match=r"."):
             bankaccounts.parse_own_accounts(wrong, "The Till Ltd")

@@ -33,7 +33,7 @@ def test_every_setting_is_in_the_table_or_derived() -> None:
 
 @pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.field)
 def test_each_default_parses_to_itself(row: Setting) -> None:
-    """So the parser of a setting returns values of its field's type."""
+    """The parser of a setting returns values of its field's type."""
     default = getattr(Settings(), row.field)
     if default not in (None, ""):
         assert row.parse(masked_settings.text_of(default)) == default
@@ -200,7 +200,7 @@ def test_invalid_values_are_refused_with_what_is_accepted(
     assert "\n" not in line
 
 
-TOGETHER = [
+CONTRADICTORY = [
     # environment, the error
     ({"OPENTILL_DATABASE_URL": "postgresql://db/x"}, "OPENTILL_SECRET_KEY must be set when"),
     ({"OPENTILL_DATABASE_READ_URL": "postgresql://db/x"}, "needs OPENTILL_DATABASE_URL"),
@@ -214,7 +214,7 @@ TOGETHER = [
 ]
 
 
-@pytest.mark.parametrize(("environ", "text"), TOGETHER)
+@pytest.mark.parametrize(("environ", "text"), CONTRADICTORY)
 def test_contradictory_settings_are_refused(environ: dict[str, str], text: str) -> None:
     with pytest.raises(SettingError) as caught:
         load(environ)
@@ -266,22 +266,22 @@ def test_every_secret_setting_can_be_read_from_a_file() -> None:
     assert {row.field.upper() for row in secret} <= {row[0] for row in IN_FILES}
     explained = {variable: text for variable, _, text in masked_settings.masked_rows(load({}))}
     assert all(f"{row.name}_FILE" in explained[row.name] for row in secret)
-    listed = [row for row in SETTINGS if not row.secret]
-    assert config.unknown_variables({f"{listed[0].name}_FILE": "x"}) != []
+    public = next(row for row in SETTINGS if not row.secret)
+    assert config.unknown_variables({f"{public.name}_FILE": "x"}) != []
 
 
 NO_SECRET_FILES = [
     # the problem of OPENTILL_SECRET_KEY_FILE, the error
-    ("is not there", "which cannot be read: No such file"),
+    ("does not exist", "which cannot be read: No such file"),
     ("is a directory", "which cannot be read: Is a directory"),
     ("is a FIFO", "which is no regular file, nor a link to one"),
     ("is a link to a device", "which is no regular file, nor a link to one"),
-    ("has no end", "which is longer than 65536 bytes"),
+    ("is too long", "which is longer than 65536 bytes"),
     ("is empty", "which holds no text"),
-    ("is no text", "which holds no text"),
+    ("is binary", "which holds no text"),
     ("is too short", "is not acceptable; it must be"),
     ("has two lines", "is not acceptable; it must be"),
-    ("beside the variable", "OPENTILL_SECRET_KEY and OPENTILL_SECRET_KEY_FILE are both given"),
+    ("with the variable", "OPENTILL_SECRET_KEY and OPENTILL_SECRET_KEY_FILE are both given"),
 ]
 
 
@@ -296,17 +296,17 @@ def test_an_unusable_secret_file_is_a_one_line_error(tmp_path: Path, case: str, 
             os.mkfifo(path)
         case "is a link to a device":
             path.symlink_to("/dev/zero")
-        case "has no end":
+        case "is too long":
             path.write_text(KEY * 10_000)
         case "is empty":
             path.write_text("\n")
-        case "is no text":
+        case "is binary":
             path.write_bytes(b"\xff" * 40)
         case "is too short":
             path.write_text("hunter2")
         case "has two lines":
             path.write_text(f"{KEY}\n{KEY}")
-        case "beside the variable":
+        case "with the variable":
             path.write_text(KEY)
             environ["OPENTILL_SECRET_KEY"] = KEY
     with pytest.raises(SettingError) as caught:
@@ -451,14 +451,14 @@ TRACING = [
 ]
 
 
-@pytest.mark.parametrize(("environ", "on", "why"), TRACING)
+@pytest.mark.parametrize(("environ", "is_on", "reason"), TRACING)
 def test_the_standard_variables_turn_tracing_on(
-    environ: dict[str, str], on: bool, why: str
+    environ: dict[str, str], is_on: bool, reason: str
 ) -> None:
     settings = load(environ)
-    assert settings.tracing == on
-    assert why in settings.tracing_refused
-    assert bool(settings.tracing_refused) == bool(why)
+    assert settings.tracing == is_on
+    assert reason in settings.tracing_refused
+    assert bool(settings.tracing_refused) == bool(reason)
 
 
 def test_errors_never_repeat_a_secret() -> None:
@@ -512,13 +512,13 @@ def test_missing_keys_are_created_in_the_data_directory(tmp_path: Path) -> None:
     assert config.with_keys(settings) == settings
 
 
-def test_with_an_own_database_and_gateway_nothing_is_created_in_the_data_directory(
+def test_with_a_configured_database_and_gateway_the_data_directory_is_not_created(
     tmp_path: Path,
 ) -> None:
-    nowhere = str(tmp_path / "nowhere")
-    environ = DATABASE | {"OPENTILL_DATA_DIR": nowhere, "OPENTILL_GATEWAYS": "manual"}
+    data_dir = tmp_path / "data"
+    environ = DATABASE | {"OPENTILL_DATA_DIR": str(data_dir), "OPENTILL_GATEWAYS": "manual"}
     assert config.with_keys(load(environ)).sandbox_secret == ""
-    assert not Path(nowhere).exists()
+    assert not data_dir.exists()
 
 
 def test_every_setting_is_explained() -> None:
@@ -543,17 +543,16 @@ def test_options_of_gateways_are_shown_and_their_secrets_are_not() -> None:
 
 
 def test_every_option_that_a_recipe_names_is_listed_for_its_gateway() -> None:
+    def list_variables(names: str) -> set[str]:
+        rows = masked_settings.masked_rows(load({"OPENTILL_GATEWAYS": names}))
+        return {variable for variable, _, _ in rows}
+
     recipes = Path(__file__).parents[2] / "docs" / "recipes"
     for gateway, recipe in (("stripe", "take-stripe.md"), ("epay", "epay-upstream.md")):
-        named = set(re.findall("OPENTILL_GATEWAY_[A-Z_]*[A-Z]", (recipes / recipe).read_text()))
-        listed = {
-            row[0] for row in masked_settings.masked_rows(load({"OPENTILL_GATEWAYS": gateway}))
-        }
-        assert named
-        assert named <= listed
-    listed = {
-        row[0] for row in masked_settings.masked_rows(load({"OPENTILL_GATEWAYS": "manual,sandbox"}))
-    }
+        options = set(re.findall("OPENTILL_GATEWAY_[A-Z_]*[A-Z]", (recipes / recipe).read_text()))
+        assert options
+        assert options <= list_variables(gateway)
+    listed = list_variables("manual,sandbox")
     assert "OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS" in listed
     assert "OPENTILL_GATEWAY_SANDBOX_METHODS" in listed
 
@@ -569,7 +568,7 @@ def test_a_database_url_may_name_several_hosts() -> None:
     assert load(environ).database_url == url
 
 
-PLAY_MONEY = [
+SANDBOX = [
     # environment without OPENTILL_, a part of the error; "": none
     ({}, ""),
     ({"PORT": "9000", "DATA_DIR": "/data"}, ""),
@@ -594,9 +593,9 @@ PLAY_MONEY = [
 ]
 
 
-@pytest.mark.parametrize(("environ", "why"), PLAY_MONEY)
+@pytest.mark.parametrize(("environ", "reason"), SANDBOX)
 def test_the_sandbox_must_be_enabled_explicitly_where_real_money_is_expected(
-    environ: dict[str, str], why: str
+    environ: dict[str, str], reason: str
 ) -> None:
     environ = {
         "SECRET_KEY": KEY,
@@ -604,11 +603,11 @@ def test_the_sandbox_must_be_enabled_explicitly_where_real_money_is_expected(
         "GATEWAY_MANUAL_INSTRUCTIONS": "IBAN",
     } | environ
     settings = load({f"OPENTILL_{name}": text for name, text in environ.items()})
-    if not why:
+    if not reason:
         gateways.load(settings.gateways, settings)
         return
     with pytest.raises(ConfigurationError, match="OPENTILL_SANDBOX=yes") as caught:
         gateways.load(settings.gateways, settings)
-    assert why in str(caught.value)
+    assert reason in str(caught.value)
     assert "\n" not in str(caught.value)
     assert "pw@db" not in str(caught.value)

@@ -26,9 +26,9 @@ def test_decryption_with_another_key_or_purpose_fails(key: str, purpose: str) ->
 
 def test_decryption_fails_after_any_byte_changed() -> None:
     encrypted = encrypt(KEY, "test", "whsec_abc")
-    for place in range(len(encrypted)):
+    for index in range(len(encrypted)):
         changed = bytearray(encrypted)
-        changed[place] ^= 1
+        changed[index] ^= 1
         with pytest.raises(WrongKey):
             decrypt(KEY, "test", bytes(changed))
     for length in range(len(encrypted)):

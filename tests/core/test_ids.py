@@ -24,21 +24,21 @@ def test_ids_sort_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
     new_ids = []
     for ms in (0, 1, 1_000, 1_736_932_500_000, 1_736_932_500_001, 4_102_444_800_000, 2**48 - 1):
         for nanos in (0, 250, 1_000, 500_000, 999_999):
-            monkeypatch.setattr(time, "time_ns", lambda at=ms * 1_000_000 + nanos: at)
+            monkeypatch.setattr(time, "time_ns", lambda time_ns=ms * 1_000_000 + nanos: time_ns)
             new_ids += sorted(ids.new_id("order") for _ in range(20))
     assert new_ids == sorted(new_ids)
     assert len(set(new_ids)) == len(new_ids)
 
 
 def test_an_id_is_a_uuid_of_version_7(monkeypatch: pytest.MonkeyPatch) -> None:
-    at = 1_736_932_500_123
-    monkeypatch.setattr(time, "time_ns", lambda: at * 1_000_000 + 400_000)
+    time_ms = 1_736_932_500_123
+    monkeypatch.setattr(time, "time_ns", lambda: time_ms * 1_000_000 + 400_000)
     numbers = set()
     for _ in range(600):
         number = 0
         for digit in ids.new_id("order").removeprefix("order_"):
             number = number << 5 | "0123456789abcdefghjkmnpqrstvwxyz".index(digit)
-        assert number >> 80 == at
+        assert number >> 80 == time_ms
         assert number >> 76 & 15 == 7  # RFC 9562 §4.2
         assert number >> 64 & 4095 == int(0.4 * 4096)
         assert number >> 62 & 3 == 2  # RFC 9562 §4.1
@@ -54,7 +54,7 @@ from opentill.core.ids import new_id
 
 new_id("req")  # random digits for many ids are buffered
 if child := os.fork():
-    os.waitpid(child, 0)  # its line is complete then
+    os.waitpid(child, 0)  # until its line is complete
 print(*(new_id("req")[-12:] for _ in range(100)), flush=True)
 """
 
@@ -67,9 +67,8 @@ def test_a_forked_process_creates_different_ids() -> None:
 
 def test_the_upper_bound_of_ids_sorts_last_in_every_collation() -> None:
     assert all(ids.new_id(prefix) < ids.LAST for prefix in get_args(ids.Prefix))
-    assert (
-        ids.LAST.isalpha()
-    )  # collations of natural languages sort other characters before letters
+    # Collations of natural languages sort other characters before letters.
+    assert ids.LAST.isalpha()
     bounds = [
         path.name
         for path in Path(ids.__file__).parents[1].rglob("*.py")
@@ -117,10 +116,10 @@ def test_other_text_has_no_time_of_creation(text: str) -> None:
 
 
 def test_the_number_of_an_id_fits_53_bits_and_sorts_like_the_id() -> None:
-    moments = [1_767_225_600_000, 1_767_225_600_001, 3_000_000_000_000]
-    numbers = [ids.number_of(ids.first_id("po", moment)) for moment in moments]
+    times_ms = [1_767_225_600_000, 1_767_225_600_001, 3_000_000_000_000]
+    numbers = [ids.number_of(ids.first_id("po", time_ms)) for time_ms in times_ms]
     assert numbers == sorted(numbers)
-    assert [number >> 12 for number in numbers] == [at - 1_704_067_200_000 for at in moments]
+    assert [number >> 12 for number in numbers] == [time - 1_704_067_200_000 for time in times_ms]
     new_id = ids.new_id("po")
     assert ids.number_of(new_id) == ids.number_of(new_id)
     assert ids.number_of(new_id) >> 12 == ids.creation_time(new_id) - 1_704_067_200_000

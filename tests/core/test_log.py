@@ -76,9 +76,9 @@ CANARIES = [
 WORDS = ["a@b.co", "@", "x", "%40", ".", "-", "y@z.com", "a%40b.c", "/", " "]
 
 
-@pytest.mark.parametrize(("text", "gone", "remainder"), CANARIES)
+@pytest.mark.parametrize(("text", "secret", "remainder"), CANARIES)
 def test_secrets_and_personal_data_are_redacted(
-    stream: io.StringIO, text: str, gone: str, remainder: str
+    stream: io.StringIO, text: str, secret: str, remainder: str
 ) -> None:
     logger = structlog.get_logger()
     logger.info(text, a=text, b=[text], c={"d": text})
@@ -88,7 +88,7 @@ def test_secrets_and_personal_data_are_redacted(
     except ValueError:
         logger.exception("failed")
     written = stream.getvalue()
-    assert gone not in written
+    assert secret not in written
     assert remainder in written
     assert len(_lines(stream)) == 3
 
@@ -125,10 +125,7 @@ LONG = {
 
 @pytest.mark.parametrize("name", LONG)
 def test_redaction_takes_linear_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where each letter began a search of its own, 20,000 took seconds, and this a hundred times.
-
-    The bound is far from what it takes, some 0.1 s, and from what it took, some 300 s.
-    """
+    """Linear time is about 0.1 s for these texts; a search from every letter would take 300 s."""
     monkeypatch.setattr(log, "LONGEST", 10**9)
     started = time.process_time()
     log.redact(LONG[name](200_000))
@@ -145,11 +142,11 @@ CUT = [
 ]
 
 
-@pytest.mark.parametrize(("text", "remainder", "gone"), CUT, ids=[row[0][-20:] for row in CUT])
-def test_a_long_text_is_cut_outside_of_secrets(text: str, remainder: str, gone: str) -> None:
+@pytest.mark.parametrize(("text", "remainder", "secret"), CUT, ids=[row[0][-20:] for row in CUT])
+def test_a_long_text_is_cut_outside_of_secrets(text: str, remainder: str, secret: str) -> None:
     redacted = log.redact(text)
     assert redacted.startswith(remainder)
-    assert not gone or gone not in redacted
+    assert not secret or secret not in redacted
     assert redacted.endswith(f"[cut, of {len(text)} characters]")
     assert len(redacted) <= log.LONGEST + 100
 
@@ -174,14 +171,14 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "struck"), NAMES)
+@pytest.mark.parametrize(("name", "is_secret"), NAMES)
 def test_values_of_names_that_look_secret_are_redacted(
-    stream: io.StringIO, name: str, struck: bool
+    stream: io.StringIO, name: str, is_secret: bool
 ) -> None:
     structlog.get_logger().info("event", **{name: "value"}, inner={name: 5})
     line = _lines(stream)[0]
-    assert (line[name] == log.REDACTED) == struck
-    assert (line["inner"][name] == log.REDACTED) == struck
+    assert (line[name] == log.REDACTED) == is_secret
+    assert (line["inner"][name] == log.REDACTED) == is_secret
 
 
 def test_times_amounts_and_ids_are_not_redacted(stream: io.StringIO) -> None:
@@ -275,11 +272,11 @@ async def test_the_buffer_is_bounded_while_the_loop_is_busy(stream: io.StringIO)
 
 
 def test_a_server_that_stops_loses_no_line() -> None:
-    """A response at the last moment, when no timer runs any more."""
-    done = subprocess.run(
+    """The last line is logged after the loop has stopped its timers."""
+    process = subprocess.run(
         [sys.executable, "-c", _STOPPING], capture_output=True, text=True, timeout=60, check=True
     )
-    assert [json.loads(line)["request_id"] for line in done.stderr.splitlines()] == ["req_last"]
+    assert [json.loads(line)["request_id"] for line in process.stderr.splitlines()] == ["req_last"]
 
 
 _STOPPING = """
@@ -306,10 +303,10 @@ import asyncio, logging, os, resource, sys
 import structlog
 from opentill.core import log
 
-def lose(how):
-    if how == "full":
+def break_stderr(fault):
+    if fault == "full":
         os.dup2(os.open("/dev/full", os.O_WRONLY), 2)
-    elif how == "pipe":
+    elif fault == "pipe":
         reader, writer = os.pipe()
         os.close(reader)
         os.dup2(writer, 2)
@@ -321,16 +318,16 @@ async def main():
     log.configure("info")
     log.request("req_1", "GET", "/", 200, 1.0)
     structlog.get_logger().warning("before")
-    kept = os.dup(2)
-    lose(sys.argv[1])
+    stderr = os.dup(2)
+    break_stderr(sys.argv[1])
     for number in range(300):
         structlog.get_logger().warning("lost")
     logging.getLogger("library").error("lost")
     log.request("req_2", "GET", "/", 200, 1.0)
-    await asyncio.sleep(0.1)  # its timer has run
+    await asyncio.sleep(0.1)  # until its timer has run
     for number in range(200):
         log.request("req_3", "GET", "/", 200, 1.0)
-    os.dup2(kept, 2)
+    os.dup2(stderr, 2)
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     structlog.get_logger().warning("after")
     structlog.get_logger().warning("after")
@@ -339,18 +336,18 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("how", ["full", "pipe", "half"])
+@pytest.mark.parametrize("fault", ["full", "pipe", "half"])
 def test_lines_that_cannot_be_written_are_counted_without_an_error(
-    tmp_path: Path, how: str
+    tmp_path: Path, fault: str
 ) -> None:
     with (tmp_path / "log").open("wb") as target:
-        done = subprocess.run(
-            [sys.executable, "-c", _UNWRITABLE, how], stderr=target, timeout=60, check=False
+        process = subprocess.run(
+            [sys.executable, "-c", _UNWRITABLE, fault], stderr=target, timeout=60, check=False
         )
     written = (tmp_path / "log").read_text().splitlines()
-    assert done.returncode == 0, written
-    if how == "half":
-        assert written.pop(2).startswith('{"')  # the part that had room, on its own line
+    assert process.returncode == 0, written
+    if fault == "half":
+        assert written.pop(2).startswith('{"')  # the incomplete line
     lines = [json.loads(line) for line in written]
     assert [line["event"] for line in lines] == [
         "request",
@@ -364,7 +361,7 @@ def test_lines_that_cannot_be_written_are_counted_without_an_error(
         "event": "lines of the log could not be written",
         "level": "error",
         "lines": 502,
-        "reason": {"full": "ENOSPC", "pipe": "EPIPE", "half": "EFBIG"}[how],
+        "reason": {"full": "ENOSPC", "pipe": "EPIPE", "half": "EFBIG"}[fault],
     }
 
 
@@ -375,7 +372,7 @@ def test_a_closed_log_causes_no_error(stream: io.StringIO) -> None:
     log.flush()
 
 
-def test_a_terminal_gets_readable_lines() -> None:
+def test_lines_on_a_terminal_are_readable() -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True

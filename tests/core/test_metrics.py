@@ -1,4 +1,4 @@
-"""The port of the metrics: open on loopback, protected by the token elsewhere."""
+"""The port of the metrics, with and without a token."""
 
 import os
 import subprocess
@@ -13,29 +13,29 @@ from opentill.core import metrics
 from opentill.core.errors import ConfigurationError
 from support.ports import free_port
 
-READ = [metrics.Reading("opentill_up", "Up", [({}, 1)])]
+READINGS = [metrics.Reading("opentill_up", "Up", [({}, 1)])]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_the_port_serves_current_readings(host: str) -> None:
     port, calls = free_port(), []
-    shown = f"[{host}]" if ":" in host else host
+    authority = f"[{host}]" if ":" in host else host
 
     def read() -> list[metrics.Reading]:
         calls.append(port)
-        return READ
+        return READINGS
 
     with metrics.listening(host, port, read):
         for _ in range(2):
-            page = httpx2.get(f"http://{shown}:{port}/metrics", trust_env=False)
+            page = httpx2.get(f"http://{authority}:{port}/metrics", trust_env=False)
             assert page.text.endswith("\nopentill_up 1\n")
             assert page.headers["content-type"] == metrics.CONTENT_TYPE
     assert len(calls) == 2
 
 
-def test_with_a_token_only_its_bearer_gets_the_metrics() -> None:
+def test_metrics_with_a_token_need_it_as_bearer() -> None:
     port = free_port()
-    with metrics.listening("127.0.0.1", port, lambda: READ, "a token of metrics"):
+    with metrics.listening("127.0.0.1", port, lambda: READINGS, "a token of metrics"):
         url = f"http://127.0.0.1:{port}/metrics"
         for headers, status in (
             ({}, 401),
@@ -50,9 +50,9 @@ def test_with_a_token_only_its_bearer_gets_the_metrics() -> None:
 def test_the_error_about_a_port_in_use_names_its_setting() -> None:
     port = free_port()
     with (
-        metrics.listening("127.0.0.1", port, lambda: READ),
+        metrics.listening("127.0.0.1", port, lambda: READINGS),
         pytest.raises(ConfigurationError, match="set OPENTILL_METRICS_PORT"),
-        metrics.listening("127.0.0.1", port, lambda: READ),
+        metrics.listening("127.0.0.1", port, lambda: READINGS),
     ):
         pass
 
@@ -74,10 +74,10 @@ print(metrics.gateway_calls())
 def test_gateway_calls_are_summed_over_processes(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "counter_1.db").write_bytes(b"not what the library writes")
+    (tmp_path / "counter_1.db").write_bytes(b"not a file of the library")
     environ = {**os.environ, metrics.VARIABLE: str(tmp_path)}
-    ran = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", _TWO_PROCESSES], env=environ, capture_output=True, check=True
     )
     expected = {("stripe", "pay"): (2, 0.75), ("stripe", "refund"): (1, 99.0)}
-    assert eval(ran.stdout) == expected  # noqa: S307 - printed above
+    assert eval(process.stdout) == expected  # noqa: S307 - printed above

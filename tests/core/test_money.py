@@ -1,4 +1,4 @@
-"""Money: every exponent, every rounding, no drift."""
+"""Parsing, formatting, conversion and rounding of amounts in every currency."""
 
 import random
 from decimal import ROUND_HALF_UP, Decimal
@@ -196,16 +196,16 @@ def _order(rng: random.Random) -> Any:
 
 def test_100_000_random_partial_refunds_and_fee_splits_do_not_drift() -> None:
     rng = random.Random(4217)
-    done = 0
-    while done < 100_000:
+    refunds = 0
+    while refunds < 100_000:
         order = _order(rng)
         assert 0 <= order.net_settled_minor <= order.gross_settled_minor
         assert 0 <= order.platform_fee_minor <= order.amount_minor
         grain = 10 if EXPONENTS[order.currency] == 3 else 1
         debits = 0
-        while left := order.amount_minor - order.refund_held_minor:
-            whole = rng.random() < 0.1 or left == grain
-            amount = left if whole else rng.randint(1, left // grain) * grain
+        while remainder := order.amount_minor - order.refund_held_minor:
+            is_full = rng.random() < 0.1 or remainder == grain
+            amount = remainder if is_full else rng.randint(1, remainder // grain) * grain
             share = share_of(order, amount)
             assert share.debit_minor >= 0
             money.show(share.debit_minor, order.settled_currency)  # raises if it cannot
@@ -213,10 +213,10 @@ def test_100_000_random_partial_refunds_and_fee_splits_do_not_drift() -> None:
             order.refund_held_minor += amount
             order.refund_debit_minor += share.debit_minor
             assert debits <= order.gross_settled_minor
-            done += 1
-        retained = order.refund_fee_policy == "KEPT"
-        whole_debit = order.gross_settled_minor if retained else order.net_settled_minor
-        assert debits == whole_debit
+            refunds += 1
+        fee_is_kept = order.refund_fee_policy == "KEPT"
+        total = order.gross_settled_minor if fee_is_kept else order.net_settled_minor
+        assert debits == total
 
 
 def test_fees_agree_with_exact_arithmetic() -> None:

@@ -13,7 +13,7 @@ from opentill.cli import inputs, output
 from opentill.core.terminal import Terminal, escape
 
 ODD = [
-    # text, as it is shown
+    # text, its escaped form
     ("Ada Løvelace 茶 😀", "Ada Løvelace 茶 😀"),
     ("a\nb", "a\nb"),
     ("\x1b[2J\x07", "\\u001b[2J\\u0007"),
@@ -32,12 +32,12 @@ def test_control_characters_are_escaped(text: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 1000])
-def test_a_file_is_complete_whatever_the_size_of_its_chunks(size: int) -> None:
+def test_a_file_is_complete_for_any_size_of_chunks(size: int) -> None:
     target = io.BytesIO()
-    shown = Terminal(target)
+    terminal = Terminal(target)
     data = 'id,name\r\n1,"茶\u202e\rx"\r\n2,\x1b[2J\n'.encode()
     for start in range(0, len(data), size):
-        shown.write(data[start : start + size])
+        terminal.write(data[start : start + size])
     assert target.getvalue().decode() == 'id,name\r\n1,"茶\\u202e\\rx"\r\n2,\\u001b[2J\n'
 
 
@@ -45,8 +45,8 @@ def test_a_file_is_complete_whatever_the_size_of_its_chunks(size: int) -> None:
 def test_a_file_is_escaped_for_a_terminal_only_and_json_always(
     monkeypatch: pytest.MonkeyPatch, is_terminal: bool
 ) -> None:
-    ours, theirs = pty.openpty() if is_terminal else os.pipe()
-    with os.fdopen(theirs, "w", encoding="utf-8") as stream:
+    reader, writer = pty.openpty() if is_terminal else os.pipe()
+    with os.fdopen(writer, "w", encoding="utf-8") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
         with inputs.target(None) as target:
             target.write("1,\u202e\x1b[2J\r\n".encode())
@@ -54,16 +54,16 @@ def test_a_file_is_escaped_for_a_terminal_only_and_json_always(
         output.show({"name": "\u202e\x1b"}, as_json=True)
         output.show({"name": "\u202e\x1b[2J"}, as_json=False)
         stream.flush()
-        shown = _read(ours)
+        shown = _read(reader)
     assert ("1,\u202e\x1b[2J" in shown) == (not is_terminal)
     assert '{"name":"\\u202e\\u001b"}' in shown
-    rest = shown.replace("1,\u202e\x1b[2J", "")
-    odd = [char for char in rest if unicodedata.category(char) in {"Cc", "Cf"}]
-    assert set(odd) <= {"\r", "\n"}
+    other_lines = shown.replace("1,\u202e\x1b[2J", "")
+    controls = {char for char in other_lines if unicodedata.category(char) in {"Cc", "Cf"}}
+    assert controls <= {"\r", "\n"}
 
 
 def _read(source: int) -> str:
-    """Read until the last written line."""
+    """Read up to the last written line."""
     data = b""
     while b"[2J" not in data.partition(b"}")[2]:
         data += os.read(source, 4096)
@@ -71,6 +71,6 @@ def _read(source: int) -> str:
     return data.decode()
 
 
-def test_messages_beside_results_are_escaped_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_on_stderr_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     output.say("Ada \u202e\x1b[2J 茶")
     assert capsys.readouterr().err == "Ada \\u202e\\u001b[2J 茶\n"

@@ -31,7 +31,7 @@ EXPRESSIONS: Final[list[str]] = [rule["expr"] for rule in RULES] + [
     for panel in BOARD["panels"]
     for target in panel.get("targets", ())
 ]
-OF_PROMETHEUS: Final = {"up"}
+PROMETHEUS_METRICS: Final = {"up"}
 SUFFIXES: Final = {
     "counter": ("",),
     "gauge": ("",),
@@ -44,10 +44,10 @@ def _selectors(expression: Any) -> Iterator[Any]:
     if isinstance(expression, promql_parser.VectorSelector):
         yield expression
     for name in ("expr", "lhs", "rhs", "vector_selector", "args", "param"):
-        inner = getattr(expression, name, None)
-        for part in inner if isinstance(inner, list) else [inner]:
-            if isinstance(part, promql_parser.Expr):
-                yield from _selectors(part)
+        operand = getattr(expression, name, None)
+        for each in operand if isinstance(operand, list) else [operand]:
+            if isinstance(each, promql_parser.Expr):
+                yield from _selectors(each)
 
 
 async def _read_series(db: Db) -> dict[str, set[str]]:
@@ -61,10 +61,10 @@ async def _read_series(db: Db) -> dict[str, set[str]]:
     for name, kind in re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE):
         series |= {name + suffix: {"le"} for suffix in SUFFIXES.get(kind, ("",))}
     for measured in metrics.MEASURED:
-        for counted in (measured.counter, measured.histogram):
-            _add_labels(series, counted)
-    for counted in metrics.COUNTED:
-        _add_labels(series, counted)
+        _add_labels(series, measured.counter)
+        _add_labels(series, measured.histogram)
+    for metric in metrics.COUNTED:
+        _add_labels(series, metric)
     for reading in readings:
         names = {name for sample, _ in reading.samples for name in sample}
         series[reading.name] |= names | ({"currency"} if "by settlement" in reading.help else set())
@@ -72,10 +72,10 @@ async def _read_series(db: Db) -> dict[str, set[str]]:
     return series
 
 
-def _add_labels(series: dict[str, set[str]], counted: Any) -> None:
+def _add_labels(series: dict[str, set[str]], metric: Any) -> None:
     for suffix in ("_total", "_bucket", "_sum", "_count"):
-        if counted.name + suffix in series:
-            series[counted.name + suffix] |= set(counted.labels)
+        if metric.name + suffix in series:
+            series[metric.name + suffix] |= set(metric.labels)
 
 
 async def test_every_metric_and_label_of_alerts_and_panels_exists(db: Db) -> None:
@@ -84,7 +84,7 @@ async def test_every_metric_and_label_of_alerts_and_panels_exists(db: Db) -> Non
     for expression in EXPRESSIONS:
         for selector in _selectors(promql_parser.parse(expression)):
             selectors += 1
-            if selector.name in OF_PROMETHEUS:
+            if selector.name in PROMETHEUS_METRICS:
                 continue
             assert selector.name in series, expression
             labels = {matcher.name for matcher in selector.matchers.matchers}
@@ -95,19 +95,19 @@ async def test_every_metric_and_label_of_alerts_and_panels_exists(db: Db) -> Non
 async def test_every_metric_has_a_help_text_and_is_on_the_board(db: Db) -> None:
     readings = await health.readings(db, now_ms)
     text = metrics.render(readings).decode()
-    helped = set(re.findall(r"^# HELP (\w+) \S", text, re.MULTILINE))
-    assert set(re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE)) - helped == set()
+    names = set(re.findall(r"^# HELP (\w+) \S", text, re.MULTILINE))
+    assert set(re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE)) - names == set()
     expressions = " ".join(EXPRESSIONS)
-    # For other tools, or shown by another metric.
-    exempt = {
+    # For other tools, or represented by another metric.
+    exceptions = {
         "opentill_webhook_queue_age_seconds",
         "opentill_job_seconds",
         "opentill_webhook_delivery_seconds",
         "opentill_refunds_succeeded",
         "opentill_disputes_lost",
     }
-    ours = {name for name in helped if name.startswith("opentill_") and "_created" not in name}
-    assert {name for name in ours - exempt if name not in expressions} == set()
+    own = {name for name in names if name.startswith("opentill_") and "_created" not in name}
+    assert {name for name in own - exceptions if name not in expressions} == set()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
@@ -149,5 +149,5 @@ def test_every_command_and_setting_in_a_runbook_exists() -> None:
 
 def test_the_board_is_generated_from_its_table() -> None:
     assert board.text() == board.TARGET.read_text(), "run: make board"
-    places = [tuple(panel["gridPos"].values()) for panel in BOARD["panels"]]
-    assert len(set(places)) == len(places)
+    positions = [tuple(panel["gridPos"].values()) for panel in BOARD["panels"]]
+    assert len(set(positions)) == len(positions)

@@ -1,4 +1,4 @@
-"""The recipes for backups: their commands back up a busy deployment and restore it elsewhere."""
+"""The commands of the backup recipes back up a busy deployment and restore it elsewhere."""
 
 import asyncio
 import contextlib
@@ -48,14 +48,14 @@ def block_with(recipe: str, text: str) -> str:
 BACK_UP: Final = blocks("back-up")
 RESTORE: Final = blocks("restore-a-backup")
 UPGRADE: Final = blocks("upgrade")
-LOOK: Final = block_with("restore-a-backup", "ledger check")
+CHECK: Final = block_with("restore-a-backup", "ledger check")
 SKIP: Final = block_with("restore-a-backup", "skip-messages")
-OWN_DUMP: Final = block_with("back-up", "pg_dump ")
-OWN_FILES: Final = block_with("back-up", "pg_basebackup ")
-OWN_RESTORE: Final = block_with("restore-a-backup", "pg_restore ")
+EXTERNAL_DUMP: Final = block_with("back-up", "pg_dump ")
+EXTERNAL_FILES: Final = block_with("back-up", "pg_basebackup ")
+EXTERNAL_RESTORE: Final = block_with("restore-a-backup", "pg_restore ")
 
 
-class Place:
+class Site:
     """A deployment in its own directory, with separate processes for server and worker."""
 
     def __init__(self, folder: Path, fork_server: ForkServer, backup: Path) -> None:
@@ -122,17 +122,17 @@ def run_block(block: str, environ: dict[str, str], folder: Path) -> str:
 
 
 class Buyers:
-    """Opens and ends sessions in a thread while the block runs."""
+    """Opens and expires sessions in a thread during the block."""
 
-    def __init__(self, place: Place, key: str) -> None:
+    def __init__(self, site: Site, key: str) -> None:
         """``key``: the merchant's API key."""
-        self._place, self._key = place, key
+        self._site, self._key = site, key
         self.acknowledged: list[str] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._buy)
 
     def _buy(self) -> None:
-        with self._place.client(self._key) as client:
+        with self._site.client(self._key) as client:
             tea = {"name": "Tea", "price": "9.99", "currency": "USD"}
             product = client.post("/v1/products", json=tea).json()["data"]["id"]
             while not self._stop.is_set():
@@ -142,7 +142,7 @@ class Buyers:
                 self.acknowledged.append(session["id"])
 
     def __enter__(self) -> Self:
-        """Start, and wait for some sessions."""
+        """Start, and wait for ten sessions."""
         self._thread.start()
         while len(self.acknowledged) < 10:
             assert self._thread.is_alive()
@@ -161,11 +161,11 @@ async def hook() -> AsyncIterator[Receiver]:
         yield receiver
 
 
-async def test_a_backup_under_load_is_restored_by_the_recipe_and_sends_nothing_twice(
+async def test_a_backup_under_load_is_restored_and_sends_no_event_twice(
     tmp_path: Path, migrated: Path, fork_server: ForkServer, hook: Receiver
 ) -> None:
     backup = tmp_path / "backup"
-    old = Place(tmp_path / "old", fork_server, backup)
+    old = Site(tmp_path / "old", fork_server, backup)
     copy(migrated, tmp_path / "old" / "data")
     with old.serving():
         key = await asyncio.to_thread(old.shop)
@@ -177,11 +177,11 @@ async def test_a_backup_under_load_is_restored_by_the_recipe_and_sends_nothing_t
         assert (backup / "opentill.dump").stat().st_mode & 0o077 == 0
         old.worker.start()  # only now, so that the backup contains events that are not sent
 
-        async def sent() -> bool:
+        async def all_are_sent() -> bool:
             return len(hook.ids()) >= 2 * len(buyers.acknowledged)
 
-        assert await eventually(sent)
-    new = Place(tmp_path / "new", fork_server, backup)
+        assert await eventually(all_are_sent)
+    new = Site(tmp_path / "new", fork_server, backup)
     await asyncio.to_thread(_restore, new)
     with new.serving():
         with new.client(key) as client:
@@ -194,31 +194,31 @@ async def test_a_backup_under_load_is_restored_by_the_recipe_and_sends_nothing_t
             pass
         expected = 2 * (len(buyers.acknowledged) + len(later.acknowledged))
 
-        async def all_sent() -> bool:
+        async def later_are_sent() -> bool:
             return len(hook.ids()) >= expected
 
-        assert await eventually(all_sent)
+        assert await eventually(later_are_sent)
     counts = Counter(request.event_id for request in hook.taken)
     assert max(counts.values()) == 1
 
 
-def _restore(new: Place) -> None:
+def _restore(new: Site) -> None:
     new.environ["OPENTILL_DATA_DIR"] = str(new.deployment.directory / "restored")
-    _kill_a_restore(new)
+    _kill_restore(new)
     new.sh(RESTORE[0])
-    new.sh(LOOK)
+    new.sh(CHECK)
     assert json.loads(new.deployment.done("ledger", "check", "--json"))["violations"] == []
     new.sh(SKIP)
     newest = json.loads(new.deployment.done("audit", "list", "--json"))[0]
     assert (newest["action"], newest["reason"]) == ("skip-messages", "restored a backup")
     assert re.fullmatch(r"webhooks: [1-9]\d*, epayNotifications: 0, mails: \d+", newest["subject"])
-    again = new.deployment.run("restore", str(Path(new.environ["BACKUP"]) / "opentill.dump"))
-    assert again.returncode == 2
-    assert "has a database" in again.stderr
+    refused = new.deployment.run("restore", str(Path(new.environ["BACKUP"]) / "opentill.dump"))
+    assert refused.returncode == 2
+    assert "has a database" in refused.stderr
 
 
-def _kill_a_restore(new: Place) -> None:
-    """Kill a restore: no command uses its database, and another restore can follow."""
+def _kill_restore(new: Site) -> None:
+    """Kill a restore, and check that commands refuse its incomplete database."""
     data, backup = Path(new.environ["OPENTILL_DATA_DIR"]), Path(new.environ["BACKUP"])
     data.mkdir(mode=0o700)
     shutil.copy2(backup / "secret.key", data)
@@ -232,15 +232,14 @@ def _kill_a_restore(new: Place) -> None:
     restoring.kill()
     assert restoring.wait() == -signal.SIGKILL
     for words in (("migrate",), ("serve",), ("merchants", "list")):
-        # No command creates an empty database instead of the backup's.
         refused = new.deployment.run(*words)
         assert refused.returncode == 2, words
         assert "`opentill restore` has not finished" in refused.stderr
 
 
-def _assert_damaged_dumps_are_refused(new: Place, dump: Path, data: Path) -> None:
+def _assert_damaged_dumps_are_refused(new: Site, dump: Path, data: Path) -> None:
     """Try to restore truncated and changed dumps."""
-    complete, spoiled = dump.read_bytes(), dump.with_name("spoiled.dump")
+    complete, damaged = dump.read_bytes(), dump.with_name("damaged.dump")
     middle = len(complete) // 2
     inverted = bytes(byte ^ 0xFF for byte in complete[middle : middle + 4])
     for content, words in (
@@ -251,8 +250,8 @@ def _assert_damaged_dumps_are_refused(new: Place, dump: Path, data: Path) -> Non
         (complete[:middle] + inverted + complete[middle + 4 :], "is damaged"),
         (complete[:middle] + complete[middle + 1 :], "is damaged"),
     ):
-        spoiled.write_bytes(content)
-        refused = new.deployment.run("restore", str(spoiled))
+        damaged.write_bytes(content)
+        refused = new.deployment.run("restore", str(damaged))
         assert (refused.returncode, words in refused.stderr) == (2, True), refused.stderr
     assert [path.name for path in data.iterdir()] == ["secret.key"]
 
@@ -276,7 +275,7 @@ def test_the_error_about_a_file_is_one_line(tmp_path: Path, deployment: Deployme
     for words in (
         ("backup", str(tmp_path / "missing" / "one.dump")),
         ("backup", "/proc/one.dump"),
-        ("restore", "/proc/self/mem"),  # whose beginning cannot be read
+        ("restore", "/proc/self/mem"),  # unreadable
         ("restore", str(tmp_path / "missing" / "one.dump")),
     ):
         refused = deployment.run(*words)
@@ -287,13 +286,13 @@ async def test_a_backup_that_is_terminated_leaves_no_file_and_no_program(
     tmp_path: Path, deployment: Deployment
 ) -> None:
     data = Path(deployment.environ["OPENTILL_DATA_DIR"])
-    dumps = "select count(*) from pg_stat_activity where application_name = 'pg_dump'"
+    running_dumps = "select count(*) from pg_stat_activity where application_name = 'pg_dump'"
     with EmbeddedPostgres.start(data) as server:
         db = await Db.connect(server.url, 2)
 
         async def count_dumps() -> int:
             async with db.connection() as tx:
-                count: int = await tx.fetchval(dumps)
+                count: int = await tx.fetchval(running_dumps)
                 return count
 
         async def no_dump_runs() -> bool:
@@ -301,7 +300,7 @@ async def test_a_backup_that_is_terminated_leaves_no_file_and_no_program(
 
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
             async with db.transaction() as tx:
-                await tx.execute("lock table products")  # for which pg_dump waits
+                await tx.execute("lock table products")  # pg_dump waits for it
                 words = [sys.executable, "-m", "opentill", "backup", str(tmp_path / "one.dump")]
                 process = await asyncio.create_subprocess_exec(*words, env=deployment.environ)
                 assert await eventually(count_dumps)
@@ -310,9 +309,9 @@ async def test_a_backup_that_is_terminated_leaves_no_file_and_no_program(
                 assert await process.wait() == code
                 files = [path.name for path in tmp_path.iterdir()]
                 assert len(files) == (number == signal.SIGKILL), files
-                if files:  # after SIGKILL nothing could stop pg_dump
+                if files:  # after SIGKILL pg_dump still runs
                     assert await count_dumps() == 1
-                else:  # PostgreSQL notices a moment later that its client is gone
+                else:  # PostgreSQL notices the end of its client with a delay
                     assert await eventually(no_dump_runs)
 
         assert await eventually(no_dump_runs)
@@ -328,32 +327,32 @@ async def test_the_same_commands_back_up_and_restore_an_external_postgresql(
     db = await Db.connect(module_database_url, 2, acquire_timeout_s=20)
     shop = await make_shop(db)
     async with db.connection() as tx:
-        await tx.execute(f'create database "again_{_name_of(module_database_url)}"')
+        await tx.execute(f'create database "again_{_database_name(module_database_url)}"')
     await db.close()
-    own = ExternalDatabase(tmp_path, fork_server, module_database_url)
+    external = ExternalDatabase(tmp_path, fork_server, module_database_url)
     file = tmp_path / "backup" / "opentill.dump"
-    await asyncio.to_thread(own.sh, BACK_UP[1])
+    await asyncio.to_thread(external.sh, BACK_UP[1])
     backup = json.loads(
-        await asyncio.to_thread(own.done, "backup", "--overwrite", str(file), "--json")
+        await asyncio.to_thread(external.done, "backup", "--overwrite", str(file), "--json")
     )
     assert (backup["merchants"], backup["file"]) == (1, str(file))
-    await asyncio.to_thread(own.done, "backup", "--check", str(file))
-    refused = await asyncio.to_thread(own.run, "restore", str(file))
+    await asyncio.to_thread(external.done, "backup", "--check", str(file))
+    refused = await asyncio.to_thread(external.run, "restore", str(file))
     assert refused.returncode == 2
     assert "is not empty" in refused.stderr
     empty = module_database_url.replace("@/", "@/again_", 1)
-    own.environ["OPENTILL_DATABASE_URL"] = empty
-    # A damaged dump leaves the database empty.
-    spoiled = tmp_path / "spoiled.dump"
-    spoiled.write_bytes(file.read_bytes()[:5000])
+    external.environ["OPENTILL_DATABASE_URL"] = empty
+    # The database stays empty after a damaged dump.
+    damaged = tmp_path / "damaged.dump"
+    damaged.write_bytes(file.read_bytes()[:5000])
     for words in (
-        ("restore", str(spoiled)),
-        ("restore", "--unchecked", str(spoiled)),
-        ("backup", "--check", str(spoiled)),
+        ("restore", str(damaged)),
+        ("restore", "--unchecked", str(damaged)),
+        ("backup", "--check", str(damaged)),
     ):
-        assert (await asyncio.to_thread(own.run, *words)).returncode == 2
-    await asyncio.to_thread(own.sh, RESTORE[1])
-    merchants = json.loads(await asyncio.to_thread(own.done, "merchants", "list", "--json"))
+        assert (await asyncio.to_thread(external.run, *words)).returncode == 2
+    await asyncio.to_thread(external.sh, RESTORE[1])
+    merchants = json.loads(await asyncio.to_thread(external.done, "merchants", "list", "--json"))
     assert [row["id"] for row in merchants] == [shop.id]
 
 
@@ -393,15 +392,13 @@ class ExternalDatabase:
         return process.stdout
 
 
-def test_the_recipe_writes_nothing_if_the_address_of_the_database_is_not_set(
-    tmp_path: Path,
-) -> None:
+def test_the_recipe_writes_nothing_without_the_url_of_the_database(tmp_path: Path) -> None:
     _, programs = find_programs()
     environ = clean(os.environ) | {
         "BACKUP": str(tmp_path), "PATH": f"{programs}:{os.environ['PATH']}"
     }  # fmt: skip
-    for block in (OWN_DUMP, OWN_FILES, OWN_RESTORE):
-        process = subprocess.run(  # without -e, as in an operator's shell
+    for block in (EXTERNAL_DUMP, EXTERNAL_FILES, EXTERNAL_RESTORE):
+        process = subprocess.run(  # without -e, like an operator's shell
             ["bash", "-c", block], env=environ, cwd=tmp_path, capture_output=True, text=True,
             check=False,
         )  # fmt: skip
@@ -410,7 +407,7 @@ def test_the_recipe_writes_nothing_if_the_address_of_the_database_is_not_set(
         assert list(tmp_path.iterdir()) == []
 
 
-def test_the_blocks_for_containers_are_shell() -> None:
+def test_the_blocks_for_containers_have_valid_syntax() -> None:
     containers = [block for block in BACK_UP if "docker " in block or "kubectl " in block]
     assert len(containers) == 2
     for block in containers:
@@ -459,7 +456,7 @@ async def test_the_recipes_back_up_and_restore_an_external_postgresql(
     command.chmod(0o755)
     empty = module_database_url.replace("@/", "@/restored_", 1)
     async with db.connection() as tx:
-        await tx.execute(f'create database "{_name_of(empty)}"')
+        await tx.execute(f'create database "{_database_name(empty)}"')
     await db.close()
     environ = {
         **{name: text for name, text in os.environ.items() if not name.startswith("OPENTILL_")},
@@ -471,8 +468,8 @@ async def test_the_recipes_back_up_and_restore_an_external_postgresql(
         "OPENTILL_DATA_DIR": str(tmp_path / "data"),
     }
     for url, recipe in (
-        (module_database_url, [OWN_DUMP, OWN_FILES]),
-        (empty, [OWN_RESTORE, LOOK, SKIP, *map(_with_findings, UPGRADE)]),
+        (module_database_url, [EXTERNAL_DUMP, EXTERNAL_FILES]),
+        (empty, [EXTERNAL_RESTORE, CHECK, SKIP, *map(_accept_findings, UPGRADE)]),
     ):
         for block in recipe:
             await asyncio.to_thread(
@@ -488,10 +485,10 @@ async def test_the_recipes_back_up_and_restore_an_external_postgresql(
     assert name == "Shop"
 
 
-def _with_findings(block: str) -> str:
-    """Accept findings of the doctor, such as a sandbox bank with an external database."""
+def _accept_findings(block: str) -> str:
+    """Let a block continue after findings of the doctor."""
     return block.replace("opentill doctor", "opentill doctor || test $? = 1")
 
 
-def _name_of(url: str) -> str:
+def _database_name(url: str) -> str:
     return url.partition("@/")[2].partition("?")[0]

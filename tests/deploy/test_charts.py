@@ -45,11 +45,11 @@ def _containers(manifest: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any
     return pod, container
 
 
-# ── in every run ─────────────────────────────────────────────────────────────────────────────────
+# ── in every run of the tests ────────────────────────────────────────────────────────────────────
 
 
 def test_the_manifests_have_all_objects_of_a_deployment() -> None:
-    objects = sorted((one["kind"], one["metadata"]["name"]) for one in MANIFESTS)
+    objects = sorted((manifest["kind"], manifest["metadata"]["name"]) for manifest in MANIFESTS)
     assert objects == [
         ("Deployment", "opentill-server"),
         ("Deployment", "opentill-worker"),
@@ -63,8 +63,8 @@ def test_the_manifests_have_all_objects_of_a_deployment() -> None:
 
 @pytest.mark.parametrize(
     "manifest",
-    [one for one in MANIFESTS if one["kind"] in PODS],
-    ids=lambda one: one["metadata"]["name"],
+    [manifest for manifest in MANIFESTS if manifest["kind"] in PODS],
+    ids=lambda manifest: manifest["metadata"]["name"],
 )
 def test_pods_have_no_more_rights_than_they_need(manifest: dict[str, Any]) -> None:
     pod, container = _containers(manifest)
@@ -78,7 +78,7 @@ def test_pods_have_no_more_rights_than_they_need(manifest: dict[str, Any]) -> No
     }
     assert container["resources"]["limits"]["memory"]
     assert container["image"] == f"opentill:{opentill.__version__}"
-    environ = {one["name"]: one["value"] for one in container["env"]}
+    environ = {variable["name"]: variable["value"] for variable in container["env"]}
     names = {name for name in environ if not name.startswith("OPENTILL_GATEWAY_")}
     assert names <= _setting_names()
     drain = float(environ["OPENTILL_DRAIN_DELAY_S"]) + float(environ["OPENTILL_DRAIN_TIMEOUT_S"])
@@ -88,8 +88,8 @@ def test_pods_have_no_more_rights_than_they_need(manifest: dict[str, Any]) -> No
         assert manifest["spec"]["selector"]["matchLabels"].items() <= labels.items()
 
 
-def test_the_server_has_probes_and_the_service_leads_to_it() -> None:
-    by_name = {(one["kind"], one["metadata"]["name"]): one for one in MANIFESTS}
+def test_the_server_has_probes_and_the_service_selects_it() -> None:
+    by_name = {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in MANIFESTS}
     server = by_name["Deployment", "opentill-server"]
     _, container = _containers(server)
     assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
@@ -99,7 +99,7 @@ def test_the_server_has_probes_and_the_service_leads_to_it() -> None:
 
 
 def test_logins_are_stored_where_containers_can_write() -> None:
-    """The root of a container is read-only; a login may end with the container's memory."""
+    """The root of a container is read-only; logins are lost with the container's memory."""
     (home,) = re.findall(r"XDG_CONFIG_HOME=(\S+)", (TOP / "Dockerfile").read_text())
     folder = str(Path(home).parent)
     compose = yaml.safe_load((TOP / "compose.yaml").read_text())
@@ -110,10 +110,10 @@ def test_logins_are_stored_where_containers_can_write() -> None:
         if manifest["kind"] in PODS:
             pod, container = _containers(manifest)
             (name,) = [m["name"] for m in container["volumeMounts"] if m["mountPath"] == folder]
-            assert [one for one in pod["volumes"] if one["name"] == name and "emptyDir" in one]
+            assert [v for v in pod["volumes"] if v["name"] == name and "emptyDir" in v]
 
 
-def test_the_instructions_for_compose_name_the_version_that_can_wait() -> None:
+def test_the_instructions_for_compose_name_the_version_that_supports_wait() -> None:
     recipe = (TOP / "docs" / "recipes" / "run-containers.md").read_text()
     assert "Docker Compose 2.7.0 or newer" in recipe
     head = (TOP / "compose.yaml").read_text().partition("x-opentill")[0]
@@ -132,7 +132,7 @@ def test_the_image_has_labels_with_version_and_license() -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
-def test_a_unit_sets_existing_settings_only(unit: Path) -> None:
+def test_a_unit_sets_only_existing_settings(unit: Path) -> None:
     text = unit.read_text() + (TOP / "deploy/systemd/opentill.env").read_text()
     names = set(re.findall(r"^(?:Environment=)?(OPENTILL_\w+)=", text, re.MULTILINE))
     assert names <= _setting_names()
@@ -142,7 +142,7 @@ def _setting_names() -> set[str]:
     return {row.name for row in SETTINGS} | {f"{row.name}_FILE" for row in SETTINGS if row.secret}
 
 
-def test_a_command_of_root_has_the_settings_of_the_units(tmp_path: Path) -> None:
+def test_a_command_that_root_runs_has_the_settings_of_the_units(tmp_path: Path) -> None:
     folder = TOP / "deploy" / "systemd"
     program = tmp_path / "program"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m opentill "$@"\n')
@@ -164,7 +164,7 @@ def test_a_command_of_root_has_the_settings_of_the_units(tmp_path: Path) -> None
         [command, "settings", "--json"], env=environ, capture_output=True, text=True, check=False
     )
     assert (process.returncode, process.stderr) == (0, "")
-    settings = {one["variable"]: one["value"] for one in json.loads(process.stdout)}
+    settings = {row["variable"]: row["value"] for row in json.loads(process.stdout)}
     assert settings["OPENTILL_PUBLIC_URL"] == "https://pay.example.com"
     assert settings["OPENTILL_GATEWAYS"] == "stripe"
     assert settings["OPENTILL_OPERATOR_NAME"] == "Tea & $HOME"
@@ -173,8 +173,8 @@ def test_a_command_of_root_has_the_settings_of_the_units(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
-def test_repeating_the_migration_stops_no_other_unit(unit: Path) -> None:
-    """With ``Requires`` instead of ``Wants``, restarting the migration would stop the server."""
+def test_restarting_the_migration_stops_no_other_unit(unit: Path) -> None:
+    """With ``Requires`` instead of ``Wants`` it would stop the server."""
     lines = unit.read_text().splitlines()
     directives = {line.partition("=")[0] for line in lines if "opentill-migrate.service" in line}
     assert directives == (set() if unit.stem == "opentill-migrate" else {"After", "Wants"})
@@ -184,13 +184,13 @@ def test_repeating_the_migration_stops_no_other_unit(unit: Path) -> None:
 
 
 @deploy
-def test_helm_finds_nothing_wrong_with_the_chart() -> None:
+def test_helm_finds_no_error_in_the_chart() -> None:
     program = (
         "import json, helm_python; print(json.dumps(helm_python.lint('deploy/helm/opentill')))"
     )
     report = json.loads(_run(program))
     assert report["errors"] == []
-    assert [one["error"] for one in report["messages"]] == ["icon is recommended"]
+    assert [message["error"] for message in report["messages"]] == ["icon is recommended"]
 
 
 @deploy
@@ -206,7 +206,7 @@ import json, sys, yaml
 from tools import manifests
 values = json.loads(sys.argv[1])
 texts = manifests.render(values).values()
-print(json.dumps([one for text in texts for one in yaml.safe_load_all(text) if one]))
+print(json.dumps([each for text in texts for each in yaml.safe_load_all(text) if each]))
 """
     values = {
         "server": {"replicas": 5},
@@ -215,36 +215,36 @@ print(json.dumps([one for text in texts for one in yaml.safe_load_all(text) if o
         "tracing": {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"},
     }
     objects = {
-        (one["kind"], one["metadata"]["name"]): one
-        for one in json.loads(_run(program, json.dumps(values)))
+        (manifest["kind"], manifest["metadata"]["name"]): manifest
+        for manifest in json.loads(_run(program, json.dumps(values)))
     }
     assert ("NetworkPolicy", "opentill") not in objects
     server = objects["Deployment", "opentill-server"]
     _, container = _containers(server)
-    environ = {one["name"]: one["value"] for one in container["env"]}
+    environ = {variable["name"]: variable["value"] for variable in container["env"]}
     assert environ["OPENTILL_LOG_LEVEL"] == "debug"
     assert environ["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://collector:4318"
     assert server["spec"]["replicas"] == 5
-    for wrong in ({"server": {"replicas": 0}}, {"settings": {"PORT": "1"}}, {"servers": {}}):
+    for invalid in ({"server": {"replicas": 0}}, {"settings": {"PORT": "1"}}, {"servers": {}}):
         with pytest.raises(AssertionError, match="Error"):
-            _run(program, json.dumps(wrong))
+            _run(program, json.dumps(invalid))
 
 
 @deploy
 @pytest.mark.parametrize("version", ["1.29", "1.34"])
-def test_the_manifests_fit_the_schemas_of_kubernetes(version: str) -> None:
+def test_the_manifests_conform_to_the_schemas_of_kubernetes(version: str) -> None:
     program = """
 import sys, yaml, kubernetes_validate
-for one in yaml.safe_load_all(open("deploy/kubernetes/opentill.yaml")):
-    kubernetes_validate.validate(one, sys.argv[1], strict=True)
-    print(one["kind"])
+for manifest in yaml.safe_load_all(open("deploy/kubernetes/opentill.yaml")):
+    kubernetes_validate.validate(manifest, sys.argv[1], strict=True)
+    print(manifest["kind"])
 """
     assert len(_run(program, version).split()) == len(MANIFESTS)
 
 
 @deploy
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
-def test_systemd_reads_the_units_and_finds_them_tight(unit: Path, tmp_path: Path) -> None:
+def test_systemd_accepts_the_units_and_rates_them_secure(unit: Path, tmp_path: Path) -> None:
     for other in UNITS:  # with a program that exists on this machine
         text = other.read_text().replace("/opt/opentill/.venv/bin/opentill", sys.executable)
         (tmp_path / other.name).write_text(text)
@@ -283,10 +283,11 @@ def test_the_sbom_lists_every_package_of_the_lock_file(tmp_path: Path) -> None:
         cwd=TOP, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert process.returncode == 0, process.stderr
-    licenses.add_to_sbom(target)  # as `make sbom` does next
+    licenses.add_to_sbom(target)  # the next step of `make sbom`
     sbom = json.loads(target.read_text())
     assert all(component["licenses"] for component in sbom["components"])
     assert (sbom["bomFormat"], sbom["metadata"]["component"]["name"]) == ("CycloneDX", "opentill")
     lock = (TOP / "requirements.lock").read_text()
     pinned = set(re.findall(r"^([a-z0-9._-]+)==(\S+)", lock, re.MULTILINE))
-    assert {(one["name"], one["version"]) for one in sbom["components"]} == pinned
+    components = {(component["name"], component["version"]) for component in sbom["components"]}
+    assert components == pinned

@@ -1,7 +1,7 @@
-"""Every alert fires in the state that it is named after, from the first second of a deployment.
+"""Every alert fires in the failure that it is named after, also right after a start.
 
-A page of metrics is what a server shows that has just started; another one is what it shows after
-it has counted what goes wrong. Prometheus' own `promtool` evaluates the rules over both.
+Prometheus' `promtool` evaluates the rules over two pages of metrics: that of a server that has just
+started, and that of the server after it has counted failures.
 """
 
 import json
@@ -28,8 +28,8 @@ RULES: Final[list[dict[str, Any]]] = [
     rule for group in yaml.safe_load(RULES_FILE.read_text())["groups"] for rule in group["rules"]
 ]
 BY_CARD: Final = "'stripe', 'CREDIT_CARD'"
-# What goes wrong in each minute, counted as the product counts it.
-COUNTED: Final = {
+# The call that counts a failure; it is repeated every minute.
+COUNTED_FAILURES: Final = {
     "OpenTillServerErrors": "metrics.count_request('/v1/orders', 'GET', 503, 0.01)",
     "OpenTillSlow": "metrics.count_request('/v1/orders', 'GET', 200, 3.0)",
     "OpenTillJobFails": "metrics.count_job('settle', 'failed', 0.1)",
@@ -40,10 +40,10 @@ COUNTED: Final = {
     "OpenTillForeignGatewayEvents": "metrics.count_foreign_gateway_event('stripe', 'epay')",
     "OpenTillWebhooksFail": "metrics.count_delivery('unreachable', 0.1)",
 }
-# A single one of these is enough.
-ONCE: Final = {"OpenTillForeignGatewayEvents"}
-# Figures that are read, and their values in the failing state.
-READ: Final = {
+# Alerts for which a single failure is enough.
+SINGLE: Final = {"OpenTillForeignGatewayEvents"}
+# Metrics that are read at each scrape, with their values in the failure.
+FAILING_READINGS: Final = {
     "OpenTillDown": {"up": 0},
     "OpenTillDatabaseAway": {"opentill_database_up": 0},
     "OpenTillLedgerViolated": {"opentill_ledger_violations": 1},
@@ -73,13 +73,13 @@ print(json.dumps([before, metrics.render().decode()]))
 MINUTES: Final = 90
 
 
-def _pages(code: str) -> tuple[str, str]:
-    """Return the page of a process that has just begun, and after it has counted something."""
-    ran = subprocess.run(
+def _render_pages(code: str) -> tuple[str, str]:
+    """Return the metrics of a process that has just started, and those after ``code`` has run."""
+    process = subprocess.run(
         [sys.executable, "-c", _COUNT, code, json.dumps(OPTIONS)],
         env={"PYTHONPATH": str(TOP / "src")}, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    before, after = json.loads(ran.stdout)
+    before, after = json.loads(process.stdout)
     return before, after
 
 
@@ -90,66 +90,68 @@ OPTIONS: Final = {
 }  # fmt: skip
 
 
-def _samples(page: str) -> dict[str, float]:
+def _parse_samples(page: str) -> dict[str, float]:
     lines = [line for line in page.splitlines() if line and not line.startswith("#")]
-    split = [line.rpartition(" ") for line in lines]
-    return {name: float(value) for name, _, value in split if not name.endswith("_created")}
+    samples = [line.rpartition(" ") for line in lines]
+    return {name: float(value) for name, _, value in samples if not name.endswith("_created")}
 
 
-def _series(name: str, instance: str = "a") -> str:
-    bare, _, labels = name.partition("{")
-    named = [part for part in (labels.rstrip("}"), f'instance="{instance}"') if part]
-    return f"{bare}{{{','.join(named)}}}"
+def _add_instance(name: str) -> str:
+    """Add the label of an instance to a series."""
+    metric, _, labels = name.partition("{")
+    all_labels = [text for text in (labels.rstrip("}"), 'instance="a"') if text]
+    return f"{metric}{{{','.join(all_labels)}}}"
 
 
 def _number(value: float) -> str:
     return f"{value:.0f}" if value == int(value) else f"{value:.6f}"
 
 
-def _growing(before: float | None, after: float, *, once: bool) -> str:
-    """Write a series: the first scrape, and what comes each minute or only in the second."""
+def _format_growth(before: float | None, after: float, *, is_single: bool) -> str:
+    """Write a series whose difference occurs every minute, or only in the first."""
     first = "_" if before is None else _number(before)
     step = after - (before or 0)
-    if once:
+    if is_single:
         return f"{first} {_number(after)}x{MINUTES}"
     return f"{first} {_number(after)}+{_number(step)}x{MINUTES}"
 
 
 @pytest.fixture
 async def readings(db: Db) -> list[Reading]:
-    """Figures of a deployment with one merchant, where nobody has paid yet."""
+    """The readings of a deployment with one merchant and no payment."""
     await make_shop(db)
     return [*await health.readings(db, now_ms), *health.replica_readings(usable=True, lag_s=0.0)]
 
 
-def _page_of(readings: list[Reading]) -> str:
+def _render_readings(readings: list[Reading]) -> str:
     page = metrics.render(readings).decode()
     names = {reading.name for reading in readings} | {"opentill_build_info"}
     lines = page.splitlines()
     return "\n".join(line for line in lines if re.split(r"[{ ]", line)[0] in names)
 
 
-def _state(alert: str, readings: list[Reading]) -> dict[str, str]:
-    """Return all series with their values over time, in the state that an alert is named after."""
-    before, after = _pages(COUNTED.get(alert, "pass"))
-    old, new = _samples(before), _samples(after)
-    once = alert in ONCE
+def _simulate_failure(alert: str, readings: list[Reading]) -> dict[str, str]:
+    """Return all series with their values over time in the failure that an alert is named after."""
+    before, after = _render_pages(COUNTED_FAILURES.get(alert, "pass"))
+    old, new = _parse_samples(before), _parse_samples(after)
+    is_single = alert in SINGLE
     series = {
-        _series(name): _growing(old.get(name), value, once=once) for name, value in new.items()
+        _add_instance(name): _format_growth(old.get(name), value, is_single=is_single)
+        for name, value in new.items()
     }
-    read = _samples(_page_of(readings)) | {'up{job="opentill"}': 1.0}
-    failing = dict(READ.get(alert, {}))
-    for name, value in read.items():
-        bare = name.partition("{")[0]
-        series[_series(name)] = f"{_number(failing.get(bare, value))}x{MINUTES}"
-    assert failing.keys() <= {name.partition("{")[0] for name in read}, "a figure is missing"
+    samples = _parse_samples(_render_readings(readings)) | {'up{job="opentill"}': 1.0}
+    failing = dict(FAILING_READINGS.get(alert, {}))
+    for name, value in samples.items():
+        metric = name.partition("{")[0]
+        series[_add_instance(name)] = f"{_number(failing.get(metric, value))}x{MINUTES}"
+    assert failing.keys() <= {name.partition("{")[0] for name in samples}, "a metric is missing"
     if alert == "OpenTillVersionsDiffer":
         series['opentill_build_info{version="0.0.1",instance="b"}'] = f"1x{MINUTES}"
     return series
 
 
-def _firing(alert: str, series: dict[str, str], minute: int, folder: Path) -> bool:
-    """Return whether an alert fires, by promtool."""
+def _fires(alert: str, series: dict[str, str], minute: int, folder: Path) -> bool:
+    """Whether an alert fires, by promtool."""
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("no promtool; Debian: apt-get install prometheus")
@@ -168,29 +170,29 @@ def _firing(alert: str, series: dict[str, str], minute: int, folder: Path) -> bo
     }
     file = folder / "test.yml"
     file.write_text(json.dumps(test))
-    ran = subprocess.run(
+    process = subprocess.run(
         [promtool, "test", "rules", str(file)], capture_output=True, text=True, check=False
     )
-    output = ran.stdout + ran.stderr
-    assert ran.returncode == 0 or f"alertname: {alert}" in output, output
-    return ran.returncode != 0
+    output = process.stdout + process.stderr
+    assert process.returncode == 0 or f"alertname: {alert}" in output, output
+    return process.returncode != 0
 
 
 @pytest.mark.deploy
 @pytest.mark.parametrize("alert", [rule["alert"] for rule in RULES])
-def test_an_alert_fires_in_its_state_from_the_first_second(
+def test_an_alert_fires_only_in_its_failure(
     alert: str, readings: list[Reading], tmp_path: Path
 ) -> None:
-    minute = 30 if alert in ONCE else 80
-    assert _firing(alert, _state(alert, readings), minute, tmp_path)
-    assert not _firing(alert, _state("nothing", readings), minute, tmp_path)
+    minute = 30 if alert in SINGLE else 80
+    assert _fires(alert, _simulate_failure(alert, readings), minute, tmp_path)
+    assert not _fires(alert, _simulate_failure("nothing", readings), minute, tmp_path)
 
 
-async def test_the_first_page_has_every_series_that_an_alert_adds_up(
+async def test_the_first_page_has_every_series_that_an_alert_sums(
     readings: list[Reading], db: Db
 ) -> None:
-    before, _ = _pages("pass")
-    page = before + _page_of(readings)
+    before, _ = _render_pages("pass")
+    page = before + _render_readings(readings)
     async with db.connection() as tx:
         currencies = await merchants.settlement_currencies(tx)
     assert currencies
@@ -204,9 +206,9 @@ async def test_the_first_page_has_every_series_that_an_alert_adds_up(
         'opentill_webhook_deliveries_total{outcome="delivered"}',
         *(f'opentill_payments_confirmed_total{{currency="{each}"}}' for each in currencies),
     ):
-        assert _samples(page).get(series) == 0.0, series
+        assert _parse_samples(page).get(series) == 0.0, series
 
 
-def test_each_alert_has_a_failing_state() -> None:
+def test_each_alert_has_a_simulated_failure() -> None:
     names = {rule["alert"] for rule in RULES}
-    assert {*COUNTED, *READ, "OpenTillVersionsDiffer"} == names
+    assert {*COUNTED_FAILURES, *FAILING_READINGS, "OpenTillVersionsDiffer"} == names

@@ -1,4 +1,4 @@
-"""Commands work with any characters in the path of the data directory."""
+"""Commands work with every character in the path of the data directory."""
 
 import json
 import os
@@ -29,20 +29,20 @@ NAMES: Final = (
 
 
 @pytest.fixture
-def short() -> Iterator[Path]:
+def short_path() -> Iterator[Path]:
     """A directory whose path is short enough for PostgreSQL's socket in the data directory."""
     with tempfile.TemporaryDirectory(prefix="ot", dir="/tmp") as directory:
         yield Path(directory)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_command_works_in_a_directory_of_any_name(
-    name: str, short: Path, migrated: Path, fork_server: ForkServer
+def test_commands_work_in_a_directory_with_any_name(
+    name: str, short_path: Path, migrated: Path, fork_server: ForkServer
 ) -> None:
-    place = short / name
-    place.mkdir()
-    deployment = Deployment(place, fork_server)
-    data = place / "data"
+    folder = short_path / name
+    folder.mkdir()
+    deployment = Deployment(folder, fork_server)
+    data = folder / "data"
     copy(migrated, data)
     server = deployment.start()
     try:
@@ -51,20 +51,20 @@ def test_every_command_works_in_a_directory_of_any_name(
         assert deployment.run("doctor").returncode in {0, 1}  # findings, no failure
         deployment.done("ledger", "check")
         deployment.done("export", merchant)
-        dump = place / "the backup.dump"
+        dump = folder / "the backup.dump"
         deployment.done("backup", str(dump))
     finally:
         server.send_signal(signal.SIGTERM)
         server.wait(TIMEOUT_S)
         if server.stdout is not None:
             server.stdout.close()
-    deployment.done("backup", str(dump), "--overwrite")  # of a database that is not served
-    restored = place / "restored"
+    deployment.done("backup", str(dump), "--overwrite")  # without a server
+    restored = folder / "restored"
     restored.mkdir(mode=0o700)
     shutil.copy2(data / "secret.key", restored)
     deployment.environ["OPENTILL_DATA_DIR"] = str(restored)
     deployment.done("restore", str(dump))
-    shown = json.loads(deployment.done("merchants", "list", "--json"))
-    assert merchant in {row["id"] for row in shown}
+    merchants = json.loads(deployment.done("merchants", "list", "--json"))
+    assert merchant in {row["id"] for row in merchants}
     assert deployment.run("doctor").returncode in {0, 1}
     assert '"violations":[]' in deployment.done("ledger", "check", "--json")

@@ -1,4 +1,4 @@
-"""Cells with text of third parties, in any program that opens the file."""
+"""Cells with untrusted text are no formulas in any program that opens the file."""
 
 import json
 import re
@@ -40,18 +40,18 @@ CELLS = [
 
 
 @pytest.mark.parametrize(("text", "cell"), CELLS)
-def test_no_cell_begins_a_formula_however_a_program_splits_the_line(text: str, cell: str) -> None:
+def test_no_cell_begins_a_formula_for_any_separator(text: str, cell: str) -> None:
     assert csvfile.format_cell(text) == cell
     for part in re.split(r'[;\t\r\n"]', csvfile.format_cell(text)):
-        shown = "".join(char for char in part if char.isprintable() and not char.isspace())
-        assert not shown.lstrip("\ufe0f\u3164").startswith(tuple("=+-@＝＋－＠")), part
+        visible = "".join(char for char in part if char.isprintable() and not char.isspace())
+        assert not visible.lstrip("\ufe0f\u3164").startswith(tuple("=+-@＝＋－＠")), part
 
 
 METADATA = [{"a": "x;=1"}, {"a;=b": "; \u200b+c;d", "n": -1}, {"a": "=1"}, {}]
 
 
 @pytest.mark.parametrize("value", METADATA)
-def test_json_keeps_its_meaning(value: dict[str, object]) -> None:
+def test_escaped_json_has_the_same_value(value: dict[str, object]) -> None:
     text = json.dumps(value, ensure_ascii=False)
     cell = csvfile.format_cell(msgspec.Raw(text.encode()))
     assert json.loads(cell) == value

@@ -14,13 +14,13 @@ from opentill.http import ignored
 
 
 class Price(msgspec.Struct):
-    """Inside a line."""
+    """A field of a line."""
 
     amount: str = ""
 
 
 class Line(msgspec.Struct, rename="camel"):
-    """Inside a cart."""
+    """A field of a cart."""
 
     unit_price: Price | None = None
     tags: list[str] = []

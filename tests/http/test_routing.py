@@ -1,4 +1,4 @@
-"""Which route the router finds for a path, and the error if there is none."""
+"""The route that the router finds for a path, and the error if there is none."""
 
 import pytest
 
@@ -75,7 +75,7 @@ def _example(path: str) -> str:
         ("/v1//", None),
     ],
 )
-def test_an_api_path_with_redundant_slashes_is_response_with_the_corrected_path(
+def test_the_error_about_redundant_slashes_names_the_corrected_path(
     api_server: ApiServer, path: str, corrected: str | None
 ) -> None:
     response = api_server.http.get(f"{api_server.url}{path}")
@@ -93,7 +93,7 @@ def test_head_returns_the_headers_of_get(api_server: ApiServer, path: str) -> No
 
 @pytest.mark.parametrize("path", ["/healthz", "/docs", "/static/pages.css"])
 @pytest.mark.parametrize("method", ["POST", "OPTIONS", "DELETE"])
-def test_another_method_gets_405_with_the_allowed_methods(
+def test_a_method_that_is_not_allowed_gets_405_with_the_allowed_methods(
     api_server: ApiServer, path: str, method: str
 ) -> None:
     response = api_server.http.request(method, path)

@@ -1,4 +1,4 @@
-"""Strict JSON compared with Python's json: what it accepts means the same to both."""
+"""Strict JSON: which bodies are accepted, and that Python's json reads them alike."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL: crash recovery, sharing between processes, errors of a bad directory."""
+"""The embedded PostgreSQL: crash recovery, sharing between processes, unusable directories."""
 
 import contextlib
 import ctypes
@@ -36,7 +36,7 @@ _PRCTL = ctypes.CDLL(None).prctl
 
 @pytest.fixture
 def data_dir() -> Iterator[Path]:
-    """A new directory; pytest's are closed to other users, and PostgreSQL may run as one."""
+    """A new directory outside of pytest's, which PostgreSQL's own user could not enter."""
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as name:
         yield Path(name) / "data"
 
@@ -52,7 +52,7 @@ def cluster() -> Iterator[Path]:
 
 @pytest.fixture
 def existing(data_dir: Path, cluster: Path) -> Path:
-    """A data directory with a copy of ``cluster``, for tests that do not test its creation."""
+    """A data directory with a copy of ``cluster``."""
     data_dir.mkdir(mode=0o700)
     subprocess.run(["cp", "-a", str(cluster), str(data_dir)], check=True)
     return data_dir
@@ -70,7 +70,7 @@ def _pid(data_dir: Path) -> int:
     return int((data_dir / "postgres" / "postmaster.pid").read_text().splitlines()[0])
 
 
-def _runs(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -78,40 +78,40 @@ def _runs(pid: int) -> bool:
 
 
 def _until_ended(pid: int) -> None:
-    """Wait for the end of a server that has removed its pid file, its last step but one."""
+    """Wait until a server that has removed its pid file has ended."""
     deadline = time.monotonic() + 60
-    while _runs(pid):
+    while _is_running(pid):
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
 async def test_committed_data_survives_kill_9_of_all_processes(existing: Path) -> None:
-    child = _start_and_hang(existing)
+    child = _start_in_child(existing)
     url = (existing / "url").read_text()
-    await _sql(url, "create table kept (n int)")
-    await _sql(url, "insert into kept values (7)")
+    await _sql(url, "create table numbers (n int)")
+    await _sql(url, "insert into numbers values (7)")
     pid = _pid(existing)
     child.kill()
     child.wait()
     _kill_cluster(pid)
     with EmbeddedPostgres.start(existing) as server:
-        assert await _sql(server.url, "select n from kept") == 7
+        assert await _sql(server.url, "select n from numbers") == 7
         assert _pid(existing) != pid
 
 
-@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("is_linked", [False, True])
 async def test_a_server_orphaned_by_a_killed_process_is_adopted_and_stopped(
-    existing: Path, *, elsewhere: bool
+    existing: Path, *, is_linked: bool
 ) -> None:
-    if elsewhere:  # such as on another disk
+    if is_linked:  # the files may be on another disk
         EmbeddedPostgres.start(existing, durable=False).release()
         (existing / "postgres").rename(existing.with_name("moved"))
         (existing / "postgres").symlink_to(existing.with_name("moved"))
-    child = _start_and_hang(existing)
+    child = _start_in_child(existing)
     pid = _pid(existing)
     child.kill()
     child.wait()
-    assert _runs(pid)
+    assert _is_running(pid)
     server = EmbeddedPostgres.start(existing)
     assert _pid(existing) == pid
     assert await _sql(server.url, "select 1") == 1
@@ -120,12 +120,12 @@ async def test_a_server_orphaned_by_a_killed_process_is_adopted_and_stopped(
 
 
 async def test_the_server_is_shared_and_stopped_by_its_last_user(existing: Path) -> None:
-    child = _start_and_hang(existing)
+    child = _start_in_child(existing)
     pid = _pid(existing)
     with EmbeddedPostgres.start(existing) as server:
         assert _pid(existing) == pid
         assert await _sql(server.url, "select 1") == 1
-    assert _runs(pid)
+    assert _is_running(pid)
     child.send_signal(signal.SIGTERM)
     assert child.wait() == 0
     _until_ended(pid)
@@ -187,18 +187,18 @@ async def test_a_pid_file_with_another_process_s_id_is_ignored(existing: Path) -
     pid_file.write_text("\n".join([str(os.getpid()), *lines[1:]]) + "\n")
     with EmbeddedPostgres.start(existing, durable=False) as server:
         assert await _sql(server.url, "select 1") == 1
-    assert _runs(os.getpid())
+    assert _is_running(os.getpid())
 
 
 async def test_a_start_that_was_killed_can_be_repeated(data_dir: Path) -> None:
-    half = data_dir / "postgres.new-half"
-    half.mkdir(parents=True)
-    (half / "PG_VERSION").write_text("18\n")
+    incomplete = data_dir / "postgres.new-half"
+    incomplete.mkdir(parents=True)
+    (incomplete / "PG_VERSION").write_text("18\n")
     with EmbeddedPostgres.start(data_dir, durable=False):
-        assert not half.exists()
+        assert not incomplete.exists()
 
 
-UNFIT = [
+UNUSABLE = [
     # name, content of {data_dir}/postgres, text in the error
     ("foreign content", {"notes.txt": "mine"}, "holds something else than a PostgreSQL"),
     ("newer", {"PG_VERSION": "99\n"}, "made by PostgreSQL 99, this OpenTill brings 18"),
@@ -207,7 +207,7 @@ UNFIT = [
 
 
 @pytest.mark.parametrize(
-    ("files", "text"), [row[1:] for row in UNFIT], ids=[row[0] for row in UNFIT]
+    ("files", "text"), [row[1:] for row in UNUSABLE], ids=[row[0] for row in UNUSABLE]
 )
 def test_an_unusable_directory_is_unchanged_and_reported_in_one_line(
     data_dir: Path, files: dict[str, str], text: str
@@ -303,7 +303,7 @@ def test_a_private_file_is_replaced_atomically(data_dir: Path) -> None:
 class TestAsRoot:
     """PostgreSQL runs as another user, and no other user gains access."""
 
-    def test_only_that_user_can_traverse_private_directories(self, data_dir: Path) -> None:
+    def test_only_postgresqls_user_can_traverse_private_directories(self, data_dir: Path) -> None:
         data_dir.parent.chmod(0o700)
         with EmbeddedPostgres.start(data_dir, durable=False):
             assert data_dir.parent.stat().st_mode & 0o007 == 0
@@ -319,40 +319,38 @@ class TestAsRoot:
         assert sysuser.user_ids(data_dir) == (4711, 4712)
 
     def test_an_unprivileged_user_runs_the_server_itself(self, data_dir: Path) -> None:
-        done = _as_user(65534, data_dir)
-        assert done.returncode == 0, done.stderr
+        process = _run_as_user(65534, data_dir)
+        assert process.returncode == 0, process.stderr
         assert (data_dir / "postgres").stat().st_uid == 65534
 
-    def test_a_user_id_without_a_name_runs_the_server_or_learns_what_is_missing(
-        self, data_dir: Path
-    ) -> None:
-        done = _as_user(43210, data_dir)
+    def test_a_user_id_without_a_name_runs_the_server_or_gets_a_hint(self, data_dir: Path) -> None:
+        process = _run_as_user(43210, data_dir)
         if sysuser.nss_wrapper() is None:
-            assert "install libnss-wrapper" in done.stderr.splitlines()[-1]
+            assert "install libnss-wrapper" in process.stderr.splitlines()[-1]
         else:
-            assert done.returncode == 0, done.stderr
+            assert process.returncode == 0, process.stderr
             assert (data_dir / "postgres").stat().st_uid == 43210
         assert list(data_dir.glob("postgres.new-*")) == []
 
-    @pytest.mark.parametrize("adopted", [False, True], ids=["our own child", "adopted"])
+    @pytest.mark.parametrize("is_adopted", [False, True], ids=["own child", "adopted"])
     def test_a_server_that_may_not_be_traced_is_stopped_completely_and_soon(
-        self, existing: Path, adopted: bool
+        self, existing: Path, is_adopted: bool
     ) -> None:
-        """A container's root may not inspect the processes of other users."""
-        if adopted:
-            child = _start_and_hang(existing, durable=False)
+        """Root in a container may not inspect the processes of other users."""
+        if is_adopted:
+            child = _start_in_child(existing, durable=False)
             child.kill()
             child.wait()
         code = "import sys, time; from pathlib import Path\n"
         code += "from opentill.server.embedded.postgres import EmbeddedPostgres\n"
         code += "server = EmbeddedPostgres.start(Path(sys.argv[1]), durable=False)\n"
         code += "begin = time.monotonic(); server.release(); print(time.monotonic() - begin)"
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", code, existing],
             preexec_fn=lambda: _PRCTL(PR_CAPBSET_DROP, CAP_SYS_PTRACE, 0, 0, 0),
             capture_output=True, text=True, check=True,
         )  # fmt: skip
-        assert float(done.stdout) < STOP_TIMEOUT_S / 2
+        assert float(process.stdout) < STOP_TIMEOUT_S / 2
         assert not (existing / "postgres" / "postmaster.pid").exists()
         assert "database system is shut down" in (existing / "postgres.log").read_text()
 
@@ -379,8 +377,8 @@ def test_a_failure_to_add_a_system_user_is_reported_in_one_line(
         EmbeddedPostgres.start(data_dir, durable=False)
 
 
-def _as_user(uid: int, data_dir: Path) -> subprocess.CompletedProcess[str]:
-    """Start and stop the server as that user, in a data directory that the user owns."""
+def _run_as_user(uid: int, data_dir: Path) -> subprocess.CompletedProcess[str]:
+    """Start and stop the server as a user, in a data directory of that user."""
     data_dir.mkdir()
     os.chown(data_dir.parent, uid, uid)
     os.chown(data_dir, uid, uid)
@@ -404,8 +402,8 @@ def _as_user(uid: int, data_dir: Path) -> subprocess.CompletedProcess[str]:
         pytest.skip("no interpreter that another user can run")
 
 
-def _start_and_hang(data_dir: Path, *, durable: bool = True) -> subprocess.Popen[bytes]:
-    """Start the server in a process that uses it until SIGTERM and writes its URL to ``url``."""
+def _start_in_child(data_dir: Path, *, durable: bool = True) -> subprocess.Popen[bytes]:
+    """Start a process that starts the server, writes its URL to ``url`` and waits for SIGTERM."""
     code = """if True:
         import signal, sys, time
         from pathlib import Path
@@ -426,7 +424,7 @@ def _start_and_hang(data_dir: Path, *, durable: bool = True) -> subprocess.Popen
 
 
 def _kill_cluster(pid: int) -> None:
-    """Kill a postmaster and all its children at once, which simulates a power failure."""
+    """Kill a postmaster and all its children, like a power failure."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     os.kill(pid, signal.SIGKILL)
     for process in map(int, children):
@@ -434,7 +432,7 @@ def _kill_cluster(pid: int) -> None:
             os.kill(process, signal.SIGKILL)
 
 
-WIDE = [
+MODES = [
     # existing path, its mode before, its mode after
     ("", 0o755, 0o700),
     ("", 0o2775, 0o2700),
@@ -444,11 +442,11 @@ WIDE = [
     ("postgres.log", 0o755, 0o600),
     ("metrics/", 0o755, 0o700),
     ("postgres/", 0o750, 0o700),
-    ("somebody-elses.sh", 0o755, 0o755),
+    ("unrelated.sh", 0o755, 0o755),
 ]
 
 
-@pytest.mark.parametrize(("name", "before", "after"), WIDE)
+@pytest.mark.parametrize(("name", "before", "after"), MODES)
 def test_an_existing_path_is_closed_to_other_users(
     data_dir: Path, name: str, before: int, after: int
 ) -> None:
@@ -465,7 +463,7 @@ def test_an_existing_path_is_closed_to_other_users(
 
 
 def test_the_mode_of_an_unrelated_directory_is_not_changed(data_dir: Path) -> None:
-    """Such as the root of the file system or of a web site."""
+    """The directory may be the root of a file system or of a web site."""
     data_dir.mkdir()
     data_dir.chmod(0o755)
     (data_dir / "lost+found").mkdir()
@@ -491,7 +489,7 @@ def test_another_user_s_open_directory_is_refused(
 ) -> None:
     data_dir.mkdir()
     monkeypatch.setattr(os, "geteuid", lambda: data_dir.stat().st_uid + 1)
-    data_dir.chmod(0o770)  # as a container's volume is, for its group
+    data_dir.chmod(0o770)  # like the volume of a container
     datadir.prepare(data_dir)
     data_dir.chmod(0o777)
     with pytest.raises(DataDirError, match="open to every user .*chmod o-rwx"):
@@ -509,7 +507,7 @@ def test_a_restore_that_ends_while_another_begins_keeps_its_database(data_dir: P
     (restoring.path / "postgres").mkdir()
     (restoring.path / "postgres" / "PG_VERSION").touch()
     gate = Lock(data_dir / "postgres.start.lock")
-    gate.take()  # as the other restore does: it checks for a database, then for a restore
+    gate.take()  # as the other restore does while it checks for a database
     ending = threading.Thread(target=restoring.finish)
     ending.start()
     ending.join(0.3)

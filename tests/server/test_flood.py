@@ -1,10 +1,10 @@
-"""Limits of requests and connections, and that other clients are still served."""
+"""Limits of requests and connections, which keep the server available to other clients."""
 
 import asyncio
 import json
 import resource
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from ipaddress import ip_network
 
@@ -23,14 +23,14 @@ Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 SLOW = GET.replace(b"echo", b"slow")
 
 
-async def until(true: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
-        while not true():
+        while not condition():
             await asyncio.sleep(0.01)
 
 
-def statuses(answers: bytes) -> list[int]:
-    return [int(part[:3]) for part in answers.split(b"HTTP/1.1 ")[1:]]
+def statuses(responses: bytes) -> list[int]:
+    return [int(part[:3]) for part in responses.split(b"HTTP/1.1 ")[1:]]
 
 
 def body(size: int) -> bytes:
@@ -59,17 +59,17 @@ async def test_the_number_of_queued_requests_per_connection_is_limited(
     sent: bytes, expected: list[int]
 ) -> None:
     async with serving(FAST_HEADERS) as (running, port):
-        answers = await talk(port, sent)
+        responses = await talk(port, sent)
         await until(lambda: not running.server_state.connections)
-    assert statuses(answers) == expected
+    assert statuses(responses) == expected
     if 429 in expected:
-        status, headers, error = parse(answers[answers.index(b"HTTP/1.1 429") :])
+        status, headers, error = parse(responses[responses.index(b"HTTP/1.1 429") :])
         assert json.loads(error)["code"] == 42901
         assert (status, headers[b"connection"], headers[b"retry-after"]) == (429, b"close", b"1")
 
 
 async def test_reading_is_paused_while_requests_are_queued() -> None:
-    """The kernel's flow control stops the client, so that neither side buffers the rest."""
+    """The kernel's flow control stops the client, so that neither side buffers more input."""
     async with serving(Settings(drain_timeout_s=0.1)) as (running, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(
@@ -90,10 +90,10 @@ async def test_reading_is_paused_while_requests_are_queued() -> None:
 
 async def test_the_deadline_of_a_queued_request_starts_after_the_previous_response() -> None:
     """The deadline of 0.4 s would pass before the previous response, after 0.5 s."""
-    begun = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\na"
+    incomplete = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\na"
     async with serving() as (_, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(SLOW + begun)
+        writer.write(SLOW + incomplete)
         assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 200")
         writer.write(b"bc")
         assert (await asyncio.wait_for(reader.read(), 10)).endswith(b"3")
@@ -107,17 +107,17 @@ async def test_a_request_is_notified_of_a_disconnect_with_others_queued() -> Non
         await until(lambda: any(c.pipeline for c in running.server_state.connections))
         (connection,) = running.server_state.connections
         assert isinstance(connection, Protocol)
-        working = connection._working
+        cycle = connection._working
         writer.transport.abort()
         await until(lambda: not running.server_state.connections)
-        assert working is not None
-        assert working.response_complete or working.disconnected
+        assert cycle is not None
+        assert cycle.response_complete or cycle.disconnected
         assert not connection.pipeline
         await until(lambda: not running.server_state.tasks)
 
 
 async def test_long_input_is_parsed_in_slices() -> None:
-    """Chunks of one byte cost most to parse; other clients are served between slices."""
+    """Chunks of one byte are the slowest to parse; other clients are served between slices."""
     chunked = POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 40_000 + b"0\r\n\r\n"
     loop_turns = 0
 
@@ -156,42 +156,42 @@ async def connect(stack: AsyncExitStack, port: int, sent: bytes = b"", source: s
     return reader, writer
 
 
-def open_(running: Server) -> int:
+def count_connections(running: Server) -> int:
     return len(running.server_state.connections)
 
 
-ROOMY = Settings(
+LIMITED = Settings(
     connection_limit=10, connection_limit_per_address=4, idle_timeout_s=60, drain_timeout_s=0.1
 )
 
 
 async def test_the_longest_idle_connection_of_an_address_over_its_share_is_evicted() -> None:
-    async with serving(ROOMY) as (running, port), AsyncExitStack() as stack:
+    async with serving(LIMITED) as (running, port), AsyncExitStack() as stack:
         connections: list[Wire] = []
         for _ in range(4):
             connections.append(await connect(stack, port, GET))
             await connections[-1][0].readuntil(b"\r\n\r\n0")
         connections[0][1].write(GET)  # the second is now the longest idle
         await connections[0][0].readuntil(b"\r\n\r\n0")
-        another = await connect(stack, port, GET)
-        await asyncio.wait_for(another[0].readuntil(b"\r\n\r\n0"), 10)
+        fifth = await connect(stack, port, GET)
+        await asyncio.wait_for(fifth[0].readuntil(b"\r\n\r\n0"), 10)
         assert await asyncio.wait_for(connections[1][0].read(), 10) == b""
-        assert open_(running) == 4
-        for reader, writer in (connections[0], connections[2], connections[3], another):
+        assert count_connections(running) == 4
+        for reader, writer in (connections[0], connections[2], connections[3], fifth):
             writer.write(GET)
             await asyncio.wait_for(reader.readuntil(b"\r\n\r\n0"), 10)
 
 
 async def test_a_full_server_evicts_the_longest_idle_connection_of_any_address() -> None:
-    async with serving(ROOMY) as (running, port), AsyncExitStack() as stack:
+    async with serving(LIMITED) as (running, port), AsyncExitStack() as stack:
         connections: list[Wire] = []
         for number in range(10):
             connections.append(await connect(stack, port, source=f"127.0.0.{number // 4 + 1}"))
-            await until(lambda: open_(running) == len(connections))
+            await until(lambda: count_connections(running) == len(connections))
         reader, _ = await connect(stack, port, GET, "127.0.0.9")
         assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 200")
         assert await asyncio.wait_for(connections[0][0].read(), 10) == b""
-        assert open_(running) == 10
+        assert count_connections(running) == 10
 
 
 BUSY = GET.replace(b"echo", b"held")
@@ -207,44 +207,44 @@ BUSY_CASES = [
 
 
 @pytest.mark.parametrize(("path", "sources", "source", "status", "code"), BUSY_CASES)
-async def test_a_busy_server_answers_only_health_checks(
+async def test_a_busy_server_serves_only_health_checks(
     path: bytes, sources: list[str], source: str, status: int, code: int | None
 ) -> None:
-    async with serving(ROOMY) as (running, port), AsyncExitStack() as stack:
+    async with serving(LIMITED) as (running, port), AsyncExitStack() as stack:
         for each in sources:
             await connect(stack, port, BUSY, each)
         await until(lambda: len(running.server_state.tasks) == len(sources))
         reader, _ = await connect(stack, port, GET.replace(b"/echo", path), source)
-        answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
         error = await reader.read() if code else b""
-        assert statuses(answer) == [status]
-        assert (b"connection: close" in answer) == (status != 200 or path != b"/echo")
+        assert statuses(head) == [status]
+        assert (b"connection: close" in head) == (status != 200 or path != b"/echo")
         if code:
             assert json.loads(error)["code"] == code
 
 
-FULL = msgspec.structs.replace(ROOMY, header_timeout_s=60.0, body_timeout_s=60.0)
+FULL = msgspec.structs.replace(LIMITED, header_timeout_s=60.0, body_timeout_s=60.0)
 
 
-@pytest.mark.parametrize("begun", [GET[:9], LATE_BODY], ids=["headers", "body"])
+@pytest.mark.parametrize("incomplete", [GET[:9], LATE_BODY], ids=["headers", "body"])
 @pytest.mark.parametrize("source", ["127.0.0.1", "127.0.0.9"])
 async def test_a_full_server_evicts_an_incomplete_request(
-    begun: bytes, source: str, monkeypatch: pytest.MonkeyPatch
+    incomplete: bytes, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Evicted is a connection of the address with the most, not one of a few late ones."""
+    """The server evicts a connection of the address that has the most."""
     monkeypatch.setattr(connection_limits, "LATE_S", 60.0)  # until the first is refused
     async with serving(FULL) as (running, port), AsyncExitStack() as stack:
-        few = [await connect(stack, port, begun, "127.0.0.2") for _ in range(3)]
-        many = [await connect(stack, port, begun, "127.0.0.1") for _ in range(4)]
+        few = [await connect(stack, port, incomplete, "127.0.0.2") for _ in range(3)]
+        many = [await connect(stack, port, incomplete, "127.0.0.1") for _ in range(4)]
         busy = [await connect(stack, port, BUSY, "127.0.0.3") for _ in range(3)]
-        await until(lambda: open_(running) == 10)
-        at_once, _ = await connect(stack, port, GET, source)
-        assert (await asyncio.wait_for(at_once.readline(), 10))[9:12] in (b"429", b"503")
+        await until(lambda: count_connections(running) == 10)
+        refused, _ = await connect(stack, port, GET, source)
+        assert (await asyncio.wait_for(refused.readline(), 10))[9:12] in (b"429", b"503")
         monkeypatch.undo()
         await asyncio.sleep(LATE_S + 0.2)
         reader, _ = await connect(stack, port, GET, source)
         assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 200")
-        # Any of the four may be evicted: within one tick of the clock they are equally late.
+        # Any of the four may be evicted: they are equally late within one tick of the clock.
         reads = [asyncio.create_task(each.read()) for each, _ in (*many, *few, *busy)]
         done, pending = await asyncio.wait(reads, timeout=10, return_when=asyncio.FIRST_COMPLETED)
         for read in pending:
@@ -261,13 +261,13 @@ async def test_a_body_in_progress_and_a_queued_request_are_not_late() -> None:
 
 
 async def _is_body_in_progress_kept() -> bool:
-    """Return False if this machine sent a part so late that the test proves nothing."""
-    behind = BUSY + GET[:9]  # the rest is not due while a response is
+    """Return False if this machine sent data too late for the test to prove anything."""
+    queued = BUSY + GET[:9]  # the second request has no deadline before the first response
     async with serving(FULL) as (running, port), AsyncExitStack() as stack:
-        held = [await connect(stack, port, behind, f"127.0.0.{2 + n // 4}") for n in range(9)]
+        busy = [await connect(stack, port, queued, f"127.0.0.{2 + n // 4}") for n in range(9)]
         slow = POST + b"Content-Length: 20\r\n\r\n"
         reader, writer = await connect(stack, port, slow, "127.0.0.5")
-        await until(lambda: open_(running) == 10)
+        await until(lambda: count_connections(running) == 10)
         for _ in range(9):
             writer.write(b"aa")
             written_at = time.monotonic()
@@ -279,7 +279,7 @@ async def _is_body_in_progress_kept() -> bool:
             assert b" 503 " in status_line
         writer.write(b"aa")
         assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n20"), 10))[9:12] == b"200"
-        assert not any(kept.at_eof() for kept, _ in held)
+        assert not any(each.at_eof() for each, _ in busy)
         return True
 
 
@@ -288,7 +288,7 @@ async def test_a_late_connection_of_a_trusted_proxy_is_not_evicted() -> None:
     async with serving(settings) as (running, port), AsyncExitStack() as stack:
         for _ in range(10):
             await connect(stack, port, LATE_BODY)
-        await until(lambda: open_(running) == 10)
+        await until(lambda: count_connections(running) == 10)
         await asyncio.sleep(LATE_S + 0.2)
         reader, _ = await connect(stack, port, GET, "127.0.0.9")
         assert b" 503 " in await asyncio.wait_for(reader.readline(), 10)
@@ -301,7 +301,7 @@ async def test_an_incomplete_request_in_the_reserve_is_evicted() -> None:
         await until(lambda: len(running.server_state.tasks) == 1)
         for _ in range(3 * RESERVE):
             await connect(stack, port, GET[:9])
-        await until(lambda: open_(running) == 1 + RESERVE)
+        await until(lambda: count_connections(running) == 1 + RESERVE)
         reader, _ = await connect(stack, port, GET.replace(b"echo", b"readyz"))
         assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 200")
 
@@ -319,7 +319,7 @@ async def test_a_running_health_check_is_not_evicted_from_the_reserve() -> None:
 
 
 class Stub:
-    """A stub of a connection that may be evicted if it is ``idle``."""
+    """A connection for ``ConnectionLimits`` that may be evicted if it is ``idle``."""
 
     def __init__(self, limits: ConnectionLimits, *, idle: bool) -> None:
         self.evicted = False
@@ -356,19 +356,19 @@ SHARES = [
 ]
 
 
-@pytest.mark.parametrize(("there", "peer", "refusal"), SHARES)
+@pytest.mark.parametrize(("peers", "peer", "refusal"), SHARES)
 def test_the_share_of_an_address_or_network_does_not_limit_a_trusted_proxy(
-    there: list[str], peer: str, refusal: object
+    peers: list[str], peer: str, refusal: object
 ) -> None:
     limits = ConnectionLimits(6, 2, [ip_network("10.0.0.0/8")])
-    stubs = [Stub(limits, idle=False) for _ in there]
-    assert [stub.admit(each) for stub, each in zip(stubs, there, strict=True)] == [""] * len(there)
+    stubs = [Stub(limits, idle=False) for _ in peers]
+    assert [stub.admit(each) for stub, each in zip(stubs, peers, strict=True)] == [""] * len(peers)
     newcomer = Stub(limits, idle=False)
     assert newcomer.admit(peer) == ("" if refusal is None else refusal.body.decode())
     for stub in [*stubs, newcomer, newcomer]:
         limits.forget(stub)
-    again = [Stub(limits, idle=False) for _ in range(2)]
-    assert [stub.admit("192.0.2.1") for stub in again] == ["", ""]
+    later = [Stub(limits, idle=False) for _ in range(2)]
+    assert [stub.admit("192.0.2.1") for stub in later] == ["", ""]
 
 
 async def test_a_thousand_idle_connections_of_one_address_do_not_exclude_others() -> None:
@@ -378,10 +378,10 @@ async def test_a_thousand_idle_connections_of_one_address_do_not_exclude_others(
     async with serving(settings) as (running, port), AsyncExitStack() as stack:
         for _ in range(1000):
             await connect(stack, port)
-        await until(lambda: open_(running) <= settings.connection_limit_per_address)
+        await until(lambda: count_connections(running) <= settings.connection_limit_per_address)
         for source in ("127.0.0.1", "127.0.0.2"):
             for path in (b"/readyz", b"/echo"):
                 reader, _ = await connect(stack, port, GET.replace(b"/echo", path), source)
-                answer = await asyncio.wait_for(reader.readline(), 10)
-                assert answer.startswith(b"HTTP/1.1 200")
-        assert open_(running) <= settings.connection_limit_per_address + 4
+                status_line = await asyncio.wait_for(reader.readline(), 10)
+                assert status_line.startswith(b"HTTP/1.1 200")
+        assert count_connections(running) <= settings.connection_limit_per_address + 4

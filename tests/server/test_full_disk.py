@@ -21,13 +21,13 @@ SIZE: str = "size=120m"
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A separate small file system; creating it needs root."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", SIZE, "tmpfs", str(place)], check=True)
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", SIZE, "tmpfs", str(folder)], check=True)
     try:
-        yield place
+        yield folder
     finally:
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def _fill(disk: Path) -> Path:
@@ -40,7 +40,7 @@ def _fill(disk: Path) -> Path:
             return filler
 
 
-def test_a_server_with_a_full_disk_is_not_ready_until_there_is_room(
+def test_a_server_with_a_full_disk_is_not_ready_until_space_is_freed(
     small_disk: Path, migrated: Path, fork_server: ForkServer
 ) -> None:
     deployment = Deployment(small_disk, fork_server)

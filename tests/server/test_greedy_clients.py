@@ -1,7 +1,7 @@
-"""Greedy clients: others are served without delay, and the server's memory is released.
+"""Greedy clients neither delay others nor exhaust the server's memory.
 
-The tests overload a server process, run as operators run it, in every way that needs no bug, while
-a client with another address checks its health and reads an order.
+The tests overload a real server process with valid requests, while a client with another address
+checks its health and reads an order.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from support import filled_database, pooler
 from support.api_server import SECRETS
 from support.ports import free_port
 
-WAIT_S = 20.0  # contract.md#promise-robustness: 1 s; it takes 0.1 s, a machine may be under load
+WAIT_S = 20.0  # contract.md#promise-robustness: 1 s; usually 0.1 s, but the machine may be busy
 GROWTH = 60 * 1024 * 1024
 TEXT = 16_000  # characters of an order's metadata
 GET = b"GET %s HTTP/1.1\r\nHost: x\r\nX-Api-Key: %s\r\n\r\n"
@@ -44,8 +44,8 @@ class Bystander:
         self.waits: list[float] = []
         self.statuses: set[int | str] = set()
 
-    def ask(self) -> None:
-        """Send the requests once, each on a new connection, which is the harder case."""
+    def send_request(self) -> None:
+        """Send the next request on a new connection, which is the harder case."""
         path = self._paths[len(self.waits) % len(self._paths)]
         connection = HTTPConnection(
             "127.0.0.1", self._port, timeout=60, source_address=("127.0.0.2", 0)
@@ -53,9 +53,9 @@ class Bystander:
         started = time.perf_counter()
         try:
             connection.request("GET", path, headers={"x-api-key": self._key})
-            answer = connection.getresponse()
-            answer.read()
-            self.statuses.add(answer.status)
+            response = connection.getresponse()
+            response.read()
+            self.statuses.add(response.status)
         except OSError as error:
             self.statuses.add(repr(error))
         finally:
@@ -64,7 +64,7 @@ class Bystander:
 
 
 class Cluster:
-    """A server process, the keys of its merchants, and its use of memory."""
+    """A server process and the keys of its merchants."""
 
     def __init__(self, port: int, process: psutil.Process) -> None:
         self.port = port
@@ -78,24 +78,24 @@ class Cluster:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Let a bystander send requests while the block runs; then check its waiting times."""
+        """Send a bystander's requests during the block; then check their times and the memory."""
         bystander = Bystander(self.port, self.keys[-1], self.order_id)
-        bystander.ask()  # from now on the server has its database connections
-        bystander.ask()
-        before, peak, done = self.resident(), 0, threading.Event()
+        bystander.send_request()  # opens the server's database connections
+        bystander.send_request()
+        before, peak, stop = self.resident(), 0, threading.Event()
 
         def work() -> None:
             nonlocal peak
-            while not done.wait(0.02):
+            while not stop.wait(0.02):
                 peak = max(peak, self.resident())
-                bystander.ask()
+                bystander.send_request()
 
         thread = threading.Thread(target=work)
         thread.start()
         try:
             yield
         finally:
-            done.set()
+            stop.set()
             thread.join()
         assert bystander.statuses == {200}
         assert max(bystander.waits) < WAIT_S
@@ -105,10 +105,9 @@ class Cluster:
 
     def connections(self) -> int:
         """The number of other clients' connections that are open to the server."""
-        there = self.process.net_connections("tcp")
         return sum(
             each.status == psutil.CONN_ESTABLISHED and each.laddr.port == self.port
-            for each in there
+            for each in self.process.net_connections("tcp")
         )
 
     def connect(self, size: int = 0) -> socket.socket:
@@ -121,10 +120,10 @@ class Cluster:
         return wire
 
 
-def until(true: Callable[[], bool]) -> None:
-    """Wait until ``true()`` is true."""
+def until(condition: Callable[[], bool]) -> None:
+    """Wait until ``condition()`` is true."""
     end = time.monotonic() + 60
-    while not true():
+    while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
 
@@ -201,24 +200,24 @@ def served(database_url: str, directory: Path, shops: int, copies: int) -> Itera
 def flood(cluster: Cluster, size: int) -> int:
     """Send ``size`` bytes of requests at once; return the number of responses."""
     request = GET % (b"/v1/orders", cluster.keys[0].encode())
-    answers = 0
+    responses = 0
     with cluster.connect() as wire:
 
         def read() -> None:
-            nonlocal answers
+            nonlocal responses
             with contextlib.suppress(OSError):  # the server closes the connection while we send
                 while part := wire.recv(1 << 16):
-                    answers += part.count(b"HTTP/1.1 ")
+                    responses += part.count(b"HTTP/1.1 ")
 
         reader = threading.Thread(target=read)
         reader.start()
         with contextlib.suppress(OSError):
             wire.sendall(request * (size // len(request)))
         reader.join()
-    return answers
+    return responses
 
 
-def idle(cluster: Cluster, count: int) -> None:
+def open_idle_connections(cluster: Cluster, count: int) -> None:
     """Open ``count`` connections and leave each open after its first response."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -231,22 +230,22 @@ def idle(cluster: Cluster, count: int) -> None:
         until(lambda: cluster.connections() <= 200 + 2)
 
 
-def slow_readers(cluster: Cluster, count: int) -> None:
-    """Begin ``count`` exports, read nothing, and return when all have stalled."""
+def stall_exports(cluster: Cluster, count: int) -> None:
+    """Start ``count`` exports, read nothing, and return when all have stalled."""
     with contextlib.ExitStack() as stack:
         for number in range(count):
             wire = stack.enter_context(cluster.connect(4096))
             key = cluster.keys[number % (len(cluster.keys) - 1)]
             wire.sendall(GET % (b"/v1/orders/export", key.encode()))
             assert wire.recv(12) == b"HTTP/1.1 200"
-        until(lambda: is_quiet(cluster))  # the server produces no output that nobody reads
+        until(lambda: is_quiet(cluster))  # the server stops producing output
         assert export(cluster, cluster.keys[-1])[0] == 200
         if count >= EXPORTS_EACH * (len(cluster.keys) - 1):
             assert export(cluster, cluster.keys[0]) == (429, "5")
 
 
 def is_quiet(cluster: Cluster) -> bool:
-    """Return whether the server, over half a second, only serves the bystander."""
+    """Whether the server only serves the bystander during half a second."""
     before = sum(cluster.process.cpu_times()[:2])
     time.sleep(0.5)
     return sum(cluster.process.cpu_times()[:2]) - before < 0.25
@@ -257,9 +256,9 @@ def export(cluster: Cluster, key: str) -> tuple[int, str | None]:
     connection = HTTPConnection("127.0.0.1", cluster.port, timeout=60)
     with contextlib.closing(connection):
         connection.request("GET", "/v1/orders/export", headers={"x-api-key": key})
-        answer = connection.getresponse()
-        answer.read()
-        return answer.status, answer.getheader("retry-after")
+        response = connection.getresponse()
+        response.read()
+        return response.status, response.getheader("retry-after")
 
 
 def test_greedy_clients_do_not_delay_others(database_url: str, tmp_path: Path) -> None:
@@ -267,9 +266,9 @@ def test_greedy_clients_do_not_delay_others(database_url: str, tmp_path: Path) -
         with cluster.watched():
             assert flood(cluster, 2_400_000) <= 34
         with cluster.watched():
-            idle(cluster, 300)
+            open_idle_connections(cluster, 300)
         with cluster.watched():
-            slow_readers(cluster, 8)
+            stall_exports(cluster, 8)
         assert export(cluster, cluster.keys[0])[0] == 200  # disconnected exports no longer count
 
 
@@ -283,6 +282,6 @@ def test_very_greedy_clients_do_not_delay_others(database_url: str, tmp_path: Pa
             for each in floods:
                 each.join()
         with cluster.watched():
-            idle(cluster, 1000)
+            open_idle_connections(cluster, 1000)
         with cluster.watched():
-            slow_readers(cluster, 50)
+            stall_exports(cluster, 50)

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
         raise RuntimeError
     if path in {"/early", "/page"}:
         await asyncio.sleep(0.3 if scope["query_string"] == b"slow" else 0)
-        await _answer(send, b"early" if path == "/early" else b"x" * 20_000)
+        await _respond(send, b"early" if path == "/early" else b"x" * 20_000)
         return
     if path == "/upload":
         scope[ALLOW_BODY_S](60.0)
@@ -73,10 +73,10 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
         return
     if path == "/slow" or scope["query_string"] == b"slow":
         await asyncio.sleep(0.5)
-    await _answer(send, b"x" * 50_000_000 if path == "/long" else b"%d" % size)
+    await _respond(send, b"x" * 50_000_000 if path == "/long" else b"%d" % size)
 
 
-async def _answer(send: Any, body: bytes) -> None:
+async def _respond(send: Any, body: bytes) -> None:
     headers = [(b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})
@@ -120,16 +120,16 @@ _STARTING = """if True:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("silent", [True, False], ids=["silent", "refusing"])
+@pytest.mark.parametrize("is_silent", [True, False], ids=["silent", "refusing"])
 def test_a_server_that_waits_for_its_database_can_be_stopped(
-    fork_server: ForkServer, tmp_path: Path, number: int, silent: bool
+    fork_server: ForkServer, tmp_path: Path, number: int, is_silent: bool
 ) -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as database,
         (tmp_path / "stderr").open("w+") as stderr,
     ):
         url = f"postgresql://u@127.0.0.1:{database.getsockname()[1]}/x"
-        if not silent:
+        if not is_silent:
             database.close()
         words = ["-c", _STARTING, url]
         process = fork_server.start(words, os.environ, tmp_path, stderr.fileno())
@@ -170,9 +170,9 @@ async def talk(port: int, *parts: bytes, pause_s: float = 0.0, timeout_s: float 
         writer.close()
 
 
-def parse(answer: bytes) -> tuple[int, dict[bytes, bytes], bytes]:
+def parse(response: bytes) -> tuple[int, dict[bytes, bytes], bytes]:
     """Split a complete response into status, headers and body."""
-    head, _, body = answer.partition(b"\r\n\r\n")
+    head, _, body = response.partition(b"\r\n\r\n")
     status, *lines = head.split(b"\r\n")
     headers = dict(line.lower().split(b": ", 1) for line in lines)
     return int(status.split()[1]), headers, body
@@ -198,13 +198,13 @@ async def test_a_response_without_a_body_is_sent_immediately() -> None:
     head = GET.replace(b"GET", b"HEAD", 1)
     async with serving() as (_, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        for _ in range(2):  # on one connection, so that not its end delimits the response
+        for _ in range(2):  # on one connection, whose end would also end the response
             writer.write(head)
             head_received = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
             assert head_received.startswith(b"HTTP/1.1 200 ")
         writer.close()
-        last = head.replace(b"\r\n\r\n", b"\r\n" + CLOSE + b"\r\n")
-        assert parse(await talk(port, last))[0] == 200
+        closing = head.replace(b"\r\n\r\n", b"\r\n" + CLOSE + b"\r\n")
+        assert parse(await talk(port, closing))[0] == 200
 
 
 MALFORMED = [
@@ -280,10 +280,10 @@ async def test_a_malformed_request_gets_an_error_body_and_closes_the_connection(
     assert headers[b"cache-control"] == b"no-store"
     assert len(headers[b"x-request-id"]) == 32
     assert b"date" in headers
-    answer = json.loads(body)
-    assert (answer["code"], answer["message"]) == (40001, "Validation failed")
-    assert answer["error"]["field"] == field
-    assert len(answer["error"]["reason"]) > 10
+    error = json.loads(body)
+    assert (error["code"], error["message"]) == (40001, "Validation failed")
+    assert error["error"]["field"] == field
+    assert len(error["error"]["reason"]) > 10
 
 
 WELL_FORMED = [
@@ -313,28 +313,27 @@ LONG = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 65536\r\n\r\n" + b"a"
 @pytest.mark.parametrize(
     ("request_", "body"), [row[1:] for row in WELL_FORMED], ids=[row[0] for row in WELL_FORMED]
 )
-async def test_a_well_formed_request_is_answered(request_: bytes, body: bytes) -> None:
+async def test_a_well_formed_request_gets_a_response(request_: bytes, body: bytes) -> None:
     async with serving() as (_, port):
-        answer = parse(await talk(port, request_ or LONG))
-    assert answer[0] == 200
-    assert answer[2] == body
-    assert b"server" not in answer[1]
+        status, headers, received = parse(await talk(port, request_ or LONG))
+    assert (status, received) == (200, body)
+    assert b"server" not in headers
 
 
-async def test_expect_100_is_answered_before_the_body() -> None:
+async def test_expect_100_gets_a_response_before_the_body() -> None:
     async with serving() as (_, port):
         head = (
             b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n"
             b"Connection: close\r\n\r\n"
         )
-        answer = await talk(port, head, b"abc", pause_s=0.1)
-    assert answer.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200")
-    assert answer.endswith(b"3")
+        response = await talk(port, head, b"abc", pause_s=0.1)
+    assert response.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200")
+    assert response.endswith(b"3")
 
 
 SLOW = [
     # name, parts, seconds between them, whether there is a response
-    ("says nothing", [], 0.0, False),
+    ("sends nothing", [], 0.0, False),
     ("headers byte by byte", [bytes([byte]) for byte in GET * 3][:40], 0.05, False),
     (
         "body byte by byte",
@@ -350,29 +349,29 @@ SLOW = [
     ),
     ("no body", [b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"], 0.0, False),
     (
-        "no body after an early answer",
+        "no body after an early response",
         [b"POST /early HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"],
         0.0,
         True,
     ),
-    ("keeps the connection and says no more", [GET], 0.0, True),
-    ("slow application, quick client", [GET.replace(b"echo", b"slow")], 0.0, True),
+    ("leaves the connection open", [GET], 0.0, True),
+    ("slow application, fast client", [GET.replace(b"echo", b"slow")], 0.0, True),
 ]
 
 
 async def test_slow_clients_are_disconnected() -> None:
     """Runs all cases concurrently, because they mostly wait."""
     async with serving(HASTY) as (running, port):
-        answers = await asyncio.gather(
+        responses = await asyncio.gather(
             *(talk(port, *parts, pause_s=pause_s) for _, parts, pause_s, _ in SLOW)
         )
-        answered_by_name = {
-            name: answer.startswith(b"HTTP/1.1 200")
-            for (name, *_), answer in zip(SLOW, answers, strict=True)
+        has_response = {
+            name: response.startswith(b"HTTP/1.1 200")
+            for (name, *_), response in zip(SLOW, responses, strict=True)
         }
-        assert answered_by_name == {name: answered for name, _, _, answered in SLOW}
+        assert has_response == {name: expected for name, _, _, expected in SLOW}
         # Only the requests with a response reached the application.
-        assert running.server_state.total_requests == sum(answered_by_name.values())
+        assert running.server_state.total_requests == sum(has_response.values())
 
 
 async def test_a_client_that_does_not_read_its_response_is_disconnected() -> None:
@@ -387,38 +386,37 @@ async def test_a_client_that_does_not_read_its_response_is_disconnected() -> Non
             await _until(lambda: not running.server_state.connections)
 
 
-async def test_pipelined_requests_are_answered_in_order_up_to_a_malformed_one() -> None:
+async def test_pipelined_requests_get_responses_in_order_up_to_a_malformed_one() -> None:
     first = b"POST /slow HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
     async with serving() as (_, port):
-        answer = await talk(port, first + GET + b"nonsense\r\n\r\n")
-    assert [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]] == [b"200", b"200", b"400"]
-    assert answer.index(b"\r\n\r\n3") < answer.index(b"\r\n\r\n0")
+        responses = await talk(port, first + GET + b"nonsense\r\n\r\n")
+    assert [part[:3] for part in responses.split(b"HTTP/1.1 ")[1:]] == [b"200", b"200", b"400"]
+    assert responses.index(b"\r\n\r\n3") < responses.index(b"\r\n\r\n0")
 
 
 async def test_a_malformed_pipelined_body_is_refused_in_order() -> None:
     bad = b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnonsense"
     async with serving() as (_, port):
-        answer = await talk(port, GET.replace(b"echo", b"slow") + bad)
-    assert [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]] == [b"200", b"400"]
+        responses = await talk(port, GET.replace(b"echo", b"slow") + bad)
+    assert [part[:3] for part in responses.split(b"HTTP/1.1 ")[1:]] == [b"200", b"400"]
 
 
 async def test_a_response_before_the_end_of_a_large_body_is_readable() -> None:
     body = b"a" * 3_000_000
     head = b"POST /early HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
     async with serving() as (_, port):
-        answer = await talk(port, head + body)
-    assert parse(answer)[0] == 200
+        assert parse(await talk(port, head + body))[0] == 200
 
 
 async def test_an_unread_body_does_not_block_later_requests() -> None:
     body = b"a" * 3_000_000  # more than the buffer, so that reading pauses before the response
     head = b"POST /early?slow HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
     async with serving() as (_, port):
-        answer = await talk(port, head + body + GET)
-    assert [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]] == [b"200", b"200"]
+        responses = await talk(port, head + body + GET)
+    assert [part[:3] for part in responses.split(b"HTTP/1.1 ")[1:]] == [b"200", b"200"]
 
 
-async def test_a_client_that_half_closes_is_answered() -> None:
+async def test_a_client_that_half_closes_gets_its_response() -> None:
     async with serving() as (_, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(GET.replace(b"echo", b"slow"))
@@ -458,31 +456,29 @@ async def test_connections_over_the_limit_are_refused_and_others_continue() -> N
             writer.close()
 
 
-async def test_a_stopping_server_answers_running_requests_and_one_more_of_an_idle_client() -> None:
+async def test_a_stopping_server_serves_running_requests_and_one_more_per_idle_client() -> None:
     async with serving(Settings(drain_timeout_s=60.0, idle_timeout_s=60.0)) as (running, port):
         idle_reader, idle_writer = await asyncio.open_connection("127.0.0.1", port)
         idle_writer.write(GET)
         await idle_reader.readuntil(b"\r\n\r\n0")
         task = asyncio.create_task(talk(port, GET.replace(b"echo", b"slow")))
-        await _until(lambda: Phase.RUNNING in [one.phase for one in _connections(running)])
+        await _until(lambda: Phase.RUNNING in [c.phase for c in _connections(running)])
         drained: list[bool] = []
         running.on_drain = lambda: drained.append(True)
         running.drain(0.0)
-        await _until(lambda: all(one._draining for one in _connections(running)))
+        await _until(lambda: all(c._draining for c in _connections(running)))
         idle_writer.write(GET)
         last = parse(await asyncio.wait_for(idle_reader.read(), 60))
-        running_answer = parse(await task)
+        slow = parse(await task)
         idle_writer.close()
     assert drained == [True]
-    assert last[0] == 200
-    assert last[1][b"connection"] == b"close"
-    assert running_answer[0] == 200
-    assert running_answer[1][b"connection"] == b"close"
+    for status, headers, _ in (last, slow):
+        assert (status, headers[b"connection"]) == (200, b"close")
 
 
 def test_a_port_in_use_is_reported_in_one_line() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
         with pytest.raises(ServeError, match=f"127.0.0.1 port {port} .*set OPENTILL_PORT"):
             bind("127.0.0.1", port, "OPENTILL_PORT")
 
@@ -513,7 +509,7 @@ def test_the_limit_of_open_files_is_raised_up_to_the_hard_limit() -> None:
         import os, resource as r
         from opentill.server.http_server import allow_files
         for soft, hard, needed, _ in {FILES}:
-            if (child := os.fork()) == 0:  # a lowered hard limit is final
+            if (child := os.fork()) == 0:  # a process cannot raise its hard limit again
                 r.setrlimit(r.RLIMIT_NOFILE, (soft, hard))
                 allow_files(needed)
                 print(*r.getrlimit(r.RLIMIT_NOFILE), flush=True)
@@ -521,8 +517,8 @@ def test_the_limit_of_open_files_is_raised_up_to_the_hard_limit() -> None:
             os.waitpid(child, 0)
     """
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    limits = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
+    process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    limits = [tuple(map(int, line.split())) for line in process.stdout.splitlines()]
     assert limits == [(result, hard) for _, hard, _, result in FILES]
 
 
@@ -540,7 +536,7 @@ def _connections(running: Server) -> list[Any]:
     return list(running.server_state.connections)
 
 
-async def _until(true: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> None:
+async def _until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
-        while not true():
+        while not condition():
             await asyncio.sleep(0.02)

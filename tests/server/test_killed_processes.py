@@ -1,4 +1,4 @@
-"""Killing processes at the worst moments loses nothing that was acknowledged."""
+"""Killing processes at critical times loses nothing that was acknowledged."""
 
 import asyncio
 
@@ -8,13 +8,13 @@ from support.cluster import Client, Shop, eventually, make_shop, wait_for
 from support.commands import ForkServer
 from support.crash_load import Storm, standing
 
-LONG_S = 12  # longer than any call to the bank takes
+LONG_S = 12  # more than the timeout of calls to the bank
 
 
 async def test_no_acknowledged_work_is_lost_when_processes_are_killed(
     fork_server: ForkServer,
 ) -> None:
-    """Kills first between intent, call and result; then at random, under load."""
+    """Kill processes between intent, call and result, and then at random under load."""
     async with standing(fork_server=fork_server) as storm:
         shop = await make_shop(storm.db, overdraft_minor=10**9)
         async with Client(storm.cluster, shop.key) as client:
@@ -55,25 +55,25 @@ async def _kill_servers_during_payments(storm: Storm, client: Client, shop: Shop
     for kind in ("timeout_before", "timeout_after", "slow"):
         sessions.append(await client.open(shop.product_id))
         await client.spoil("pay", kind, delay_s=LONG_S)
-    begun = {order_id for _, order_id in sessions}
-    storm.opened |= begun
+    order_ids = {order_id for _, order_id in sessions}
+    storm.opened |= order_ids
     paying = [asyncio.create_task(client.begin(session_id)) for session_id, _ in sessions]
     assert await eventually(lambda: _have_all_calls_begun(client))
     for server in servers:
         await asyncio.to_thread(server.kill)
-    for ended in await asyncio.gather(*paying, return_exceptions=True):
-        assert isinstance(ended, httpx2.HTTPError), ended
+    for error in await asyncio.gather(*paying, return_exceptions=True):
+        assert isinstance(error, httpx2.HTTPError), error
     async with storm.db.connection() as tx:
         creating = await tx.fetch("select id from orders where status = 'CREATING'")
-        assert {row[0] for row in creating} == begun
+        assert {row[0] for row in creating} == order_ids
     for server in servers:
         server.start()
     for server in servers:
         await asyncio.to_thread(wait_for, server)
-    for order_id in begun:
+    for order_id in order_ids:
         assert (await client.order(order_id))["status"] == "CREATING"
 
 
 async def _have_all_calls_begun(client: Client) -> bool:
-    """Return whether every call with a planned fault has reached the bank."""
+    """Whether every call with a planned fault has reached the bank."""
     return (await client.at_bank("GET", "/faults")).json() == []

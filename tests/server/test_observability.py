@@ -1,7 +1,6 @@
-"""The metrics, log lines and traces that operators see of a deployment.
+"""The metrics, log lines and traces of a deployment.
 
-The main test runs a deployment of real processes with a payment and a webhook, and receives its
-traces.
+The main test pays an order in a deployment of real processes and receives its traces.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from opentill.core import tracing
 from opentill.core.settings import Settings
 from opentill.db.database import Db
 from opentill.figures.jobs import count_all
-from server.trace_receiver import Received, TraceReceiver, receiving_traces
+from server.trace_receiver import Span, TraceReceiver, receiving_traces
 from support import pooler
 from support.cluster import CARD, DECLINED, Client, Cluster, eventually, make_shop
 from support.commands import ForkServer, clean
@@ -57,7 +56,7 @@ async def hook() -> AsyncIterator[Receiver]:
 
 
 @pytest.fixture
-async def place(module_database_url: str) -> AsyncIterator[Db]:
+async def db(module_database_url: str) -> AsyncIterator[Db]:
     db = await Db.connect(module_database_url, 2, acquire_timeout_s=20)
     yield db
     await db.close()
@@ -89,14 +88,14 @@ def cluster(
 
 
 class Figures:
-    """Metrics, parsed as by Prometheus."""
+    """Metrics, parsed by Prometheus' library."""
 
     def __init__(self, text: str) -> None:
         """Parse a page of metrics."""
-        self.families = {one.name: one for one in text_string_to_metric_families(text)}
+        self.families = {family.name: family for family in text_string_to_metric_families(text)}
 
     def value(self, name: str, **labels: str) -> float:
-        """Return the sum of the series with these labels, or 0 without any."""
+        """Return the sum of the series with these labels, 0 if there is none."""
         return sum(
             sample.value
             for family in self.families.values()
@@ -105,7 +104,7 @@ class Figures:
         )
 
 
-async def metrics_of(cluster: Cluster) -> Figures:
+async def read_metrics(cluster: Cluster) -> Figures:
     async with httpx2.AsyncClient(trust_env=False) as client:
         headers = {"authorization": f"Bearer {TOKEN}"}
         page = await client.get(f"{cluster.servers[0].url}/metrics", headers=headers)
@@ -114,9 +113,9 @@ async def metrics_of(cluster: Cluster) -> Figures:
 
 
 async def test_a_payment_appears_in_metrics_log_and_traces(
-    cluster: Cluster, place: Db, traces: TraceReceiver, hook: Receiver, worker_metrics: str
+    cluster: Cluster, db: Db, traces: TraceReceiver, hook: Receiver, worker_metrics: str
 ) -> None:
-    shop = await make_shop(place)
+    shop = await make_shop(db)
     async with await cluster.client(shop.key) as client:
         endpoint = await client.call("POST", "/v1/webhook-endpoints", {"url": f"{hook.url}/in"})
         assert endpoint.status_code == 201, endpoint.text
@@ -129,7 +128,7 @@ async def test_a_payment_appears_in_metrics_log_and_traces(
         await client.come_back(session_id, declined)
         refund = await client.call("POST", f"/v1/orders/{order_id}/refunds", {"amount": "1.25"})
         assert refund.status_code == 201, refund.text
-        await _check_metrics(cluster, place, worker_metrics)
+        await _check_metrics(cluster, db, worker_metrics)
         await _check_traces(client, traces, hook)
     output = cluster.servers[0].output.splitlines()
     lines = [json.loads(line) for line in output if line.startswith("{")]
@@ -140,7 +139,7 @@ async def test_a_payment_appears_in_metrics_log_and_traces(
 
 
 BY_CARD: Final = {"gateway": "sandbox", "method": "CREDIT_CARD"}
-COUNTED: Final[list[tuple[str, dict[str, str], float]]] = [
+EXPECTED: Final[list[tuple[str, dict[str, str], float]]] = [
     ("opentill_money_refunded_minor", {"currency": "USD"}, 125),
     ("opentill_payment_attempts_started_total", BY_CARD, 2),
     ("opentill_payment_attempts_total", BY_CARD | {"outcome": "succeeded"}, 1),
@@ -153,23 +152,23 @@ COUNTED: Final[list[tuple[str, dict[str, str], float]]] = [
 ]
 
 
-async def _check_metrics(cluster: Cluster, place: Db, worker_metrics: str) -> None:
+async def _check_metrics(cluster: Cluster, db: Db, worker_metrics: str) -> None:
     figures = Figures("")
 
-    async def counted() -> bool:
+    async def server_has_counted() -> bool:
         nonlocal figures
-        await count_all(place)  # a worker does it every 30 s
-        figures = await metrics_of(cluster)
-        return all(figures.value(name, **labels) == value for name, labels, value in COUNTED)
+        await count_all(db)  # a worker does this every 30 s
+        figures = await read_metrics(cluster)
+        return all(figures.value(name, **labels) == value for name, labels, value in EXPECTED)
 
-    assert await eventually(counted), [
-        (name, labels, figures.value(name, **labels)) for name, labels, _ in COUNTED
+    assert await eventually(server_has_counted), [
+        (name, labels, figures.value(name, **labels)) for name, labels, _ in EXPECTED
     ]
     assert all(family.documentation for family in figures.families.values())
     ages = figures.families["opentill_queue_age_seconds"].samples
     assert {sample.labels["queue"] for sample in ages} >= {"refunds", "webhooks", "settlements"}
 
-    async def counted_by_worker() -> bool:
+    async def worker_has_counted() -> bool:
         async with httpx2.AsyncClient(trust_env=False) as client:
             worker = Figures((await client.get(f"{worker_metrics}/metrics")).text)
         return (
@@ -177,16 +176,16 @@ async def _check_metrics(cluster: Cluster, place: Db, worker_metrics: str) -> No
             and worker.value("opentill_money_confirmed_minor_total", currency="USD") == 500
         )
 
-    assert await eventually(counted_by_worker)
+    assert await eventually(worker_has_counted)
 
 
 async def _check_traces(client: Client, traces: TraceReceiver, hook: Receiver) -> None:
-    async def arrived() -> tuple[Received, ...] | None:
-        """Return the spans to check, or None until all of them have arrived."""
+    async def find_spans() -> tuple[Span, ...] | None:
+        """Return the spans to check, None until all of them have arrived."""
         spans = {span.id: span for span in traces.spans}
         try:
-            opened = traces.named("POST /v1/checkouts")[0]
-            paid, _ = traces.named("gateway pay")[0], traces.named("gateway refund")[0]
+            opened = traces.find("POST /v1/checkouts")[0]
+            paid, _ = traces.find("gateway pay")[0], traces.find("gateway refund")[0]
             inserted = next(s for s in spans.values() if s.parent == opened.id and _is_insert(s))
             sent = next(span for span in spans.values() if span.parent == paid.id)
             hook_call = spans[hook.taken[0].headers["traceparent"].split("-")[2]]
@@ -202,7 +201,7 @@ async def _check_traces(client: Client, traces: TraceReceiver, hook: Receiver) -
         except (StopIteration, KeyError, IndexError):
             return None
 
-    received = await eventually(arrived)
+    received = await eventually(find_spans)
     assert received, [span.name for span in traces.spans]
     opened, _, paid, page, sent, hook_call, delivery = received
     assert (opened.trace, opened.parent, opened.kind) == (TRACE, PARENT, SERVER)
@@ -215,11 +214,11 @@ async def _check_traces(client: Client, traces: TraceReceiver, hook: Receiver) -
     _check_no_secrets(traces.spans, [client.key, "ann@example.com", "Ann", CARD, hook.url])
 
 
-def _is_insert(span: Received) -> bool:
+def _is_insert(span: Span) -> bool:
     return span.attributes.get("db.query.summary", "").startswith("insert")
 
 
-def _check_no_secrets(spans: list[Received], secrets: list[str]) -> None:
+def _check_no_secrets(spans: list[Span], secrets: list[str]) -> None:
     text = json.dumps([(span.name, span.attributes) for span in spans])
     assert [secret for secret in secrets if secret in text] == []
 
@@ -242,14 +241,14 @@ with tracing.trace_process(enabled=False):
 
 
 def test_without_its_variables_opentelemetry_is_not_imported_and_spans_cost_little() -> None:
-    ran = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", OFF], capture_output=True, text=True, check=False, timeout=120
     )
-    assert ran.returncode == 0, ran.stderr
-    assert float(ran.stdout) < 20e-6  # measured about 1 µs; a payment has two spans
+    assert process.returncode == 0, process.stderr
+    assert float(process.stdout) < 20e-6  # usually 1 µs; a payment has two spans
 
 
-def test_missing_packages_log_a_line_that_names_what_to_install(
+def test_missing_packages_are_logged_with_the_extra_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     missing = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
@@ -272,13 +271,13 @@ def test_a_value_that_opentelemetry_refuses_disables_only_the_traces(
     variable: str, value: str
 ) -> None:
     environ = {**clean(os.environ), variable: value}
-    ran = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", _REFUSED], env=environ, capture_output=True, text=True,
         check=False, timeout=120,
     )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout == "it runs\n"
-    line = json.loads(ran.stderr.splitlines()[-1])
+    assert process.returncode == 0, process.stderr
+    assert process.stdout == "it runs\n"
+    line = json.loads(process.stderr.splitlines()[-1])
     assert (line["event"], line["level"]) == ("no traces are sent", "warning")
     assert line["reason"].startswith("OpenTelemetry refuses a value of its variables (OTEL_…): ")
 
@@ -309,7 +308,7 @@ def test_the_span_of_a_statement_has_its_verb_and_table_as_name(sql: str, summar
     assert tracing._summary(sql) == summary
 
 
-async def test_a_worker_without_database_reports_it_in_its_metrics(
+async def test_the_metrics_of_a_worker_report_an_unreachable_database(
     tmp_path: Path, fork_server: ForkServer
 ) -> None:
     port = free_port()
@@ -322,7 +321,7 @@ async def test_a_worker_without_database_reports_it_in_its_metrics(
     with (tmp_path / "log").open("w") as log:
         process = fork_server.start(["worker"], environ, tmp_path, log.fileno())
 
-    async def away() -> bool:
+    async def reports_no_database() -> bool:
         try:
             async with httpx2.AsyncClient(trust_env=False) as client:
                 page = await client.get(f"http://127.0.0.1:{port}/metrics")
@@ -331,7 +330,7 @@ async def test_a_worker_without_database_reports_it_in_its_metrics(
         return "opentill_database_up 0" in page.text
 
     try:
-        assert await eventually(away)
+        assert await eventually(reports_no_database)
     finally:
         process.send_signal(signal.SIGTERM)
         await asyncio.to_thread(process.wait, 30)
@@ -339,7 +338,7 @@ async def test_a_worker_without_database_reports_it_in_its_metrics(
             process.stdout.close()
 
 
-@pooler.direct("a replica is looked at by its position")
+@pooler.direct("a replica is compared by its position in the log")
 async def test_metrics_on_the_separate_port_include_the_state_of_the_replica(
     module_database_url: str,
 ) -> None:
@@ -348,7 +347,7 @@ async def test_metrics_on_the_separate_port_include_the_state_of_the_replica(
             Settings(database_url=module_database_url, database_read_url=read_url)
         )
         reader.read()
-        return {one.name: one.samples[0][1] for one in reader.read() if one.samples}
+        return {reading.name: reading.samples[0][1] for reading in reader.read() if reading.samples}
 
-    away = await asyncio.to_thread(read, "postgresql://nobody@127.0.0.1:1/x")
-    assert (away["opentill_replica_usable"], away["opentill_database_up"]) == (0, 1)
+    values = await asyncio.to_thread(read, "postgresql://nobody@127.0.0.1:1/x")
+    assert (values["opentill_replica_usable"], values["opentill_database_up"]) == (0, 1)

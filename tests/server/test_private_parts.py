@@ -1,7 +1,7 @@
 """The private parts of uvicorn and httptools that ``server/`` uses are unchanged.
 
-If a new version fails here, read its changes, check whether ``server/`` still works, run the tests
-in this folder, and then set the digest that the failure shows.
+If a new version fails here, read its changes, check whether ``server/`` still works, and run the
+tests in this folder. Then set the digest that the failure shows.
 """
 
 import hashlib
@@ -21,30 +21,30 @@ from uvicorn.server import ServerState
 from opentill.server.refusals import Refusal, too_many
 
 PARTS = [
-    # object, first digits of the SHA-256 of its source, why it matters
-    (HttpToolsProtocol.__init__, "4f0899941034", "parser, pipeline, cycle: who makes them"),
+    # object, first digits of the SHA-256 of its source, what server/ relies on
+    (HttpToolsProtocol.__init__, "4f0899941034", "creates parser, pipeline and cycle"),
     (
         HttpToolsProtocol.connection_made,
         "6efb565ff3d3",
-        "makes `flow`, which is replaced, and `client`",
+        "creates `flow`, which is replaced, and `client`",
     ),
     (
         HttpToolsProtocol.connection_lost,
         "c91a4c9bf2e2",
         "disconnects `cycle` only, drops the parser",
     ),
-    (HttpToolsProtocol.data_received, "010a7ae59a5d", "is replaced as a whole"),
-    (HttpToolsProtocol.on_message_begin, "96d377fdc7c2", "makes `url`, `headers` and the scope"),
+    (HttpToolsProtocol.data_received, "010a7ae59a5d", "is replaced"),
+    (HttpToolsProtocol.on_message_begin, "96d377fdc7c2", "creates `url`, `headers` and the scope"),
     (HttpToolsProtocol.on_header, "65d62c044f61", "also gets trailers"),
     (
         HttpToolsProtocol.on_headers_complete,
         "1ea8589acfad",
         "starts the application or queues at the left",
     ),
-    (HttpToolsProtocol.on_body, "dba9c32aeba3", "ignores what comes after the response"),
+    (HttpToolsProtocol.on_body, "dba9c32aeba3", "ignores input after the response"),
     (HttpToolsProtocol.on_message_complete, "1fbad42dc31f", "ends the body"),
-    (HttpToolsProtocol.on_response_complete, "64e254f28e38", "is replaced as a whole"),
-    (HttpToolsProtocol.shutdown, "d7351fa33f00", "is replaced as a whole"),
+    (HttpToolsProtocol.on_response_complete, "64e254f28e38", "is replaced"),
+    (HttpToolsProtocol.shutdown, "d7351fa33f00", "is replaced"),
     (HttpToolsProtocol._start_asgi_task, "9c08c2571ae9", "runs one cycle"),
     (
         RequestResponseCycle,
@@ -55,9 +55,9 @@ PARTS = [
     (ServerState, "f2260fbf1015", "connections, total_requests, default_headers"),
     (Server._serve, "4575b7a50adf", "startup, main loop, shutdown"),
     (Server.startup, "2aa1d70a244b", "raises SystemExit if the lifespan fails"),
-    (Server.on_tick, "60ea49b06ccf", "makes the default headers, ends on `should_exit`"),
+    (Server.on_tick, "60ea49b06ccf", "creates the default headers, ends on `should_exit`"),
     (Server.shutdown, "9b33c5056299", "calls `shutdown` of each connection and waits for them"),
-    (Server.capture_signals, "e1bbcd4770d1", "is replaced as a whole"),
+    (Server.capture_signals, "e1bbcd4770d1", "is replaced"),
 ]
 
 

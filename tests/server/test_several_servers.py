@@ -1,7 +1,6 @@
 """Three servers and three workers on one database, behind a TCP balancer."""
 
 import asyncio
-import collections
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -18,10 +17,10 @@ DAY_MS = 86_400_000
 
 
 @pytest.fixture
-async def db(
+async def deployment(
     make_database: Callable[[], str], fork_server: ForkServer, tmp_path: Path
 ) -> AsyncIterator[tuple[Db, Cluster]]:
-    """A database with three servers, three workers and a bank."""
+    """A deployment with three servers, three workers and a bank, and its database."""
     url = make_database()
     cluster = Cluster(
         tmp_path, url, 3, fork_server,
@@ -49,29 +48,31 @@ async def db(
         await db.close()
 
 
-async def test_three_servers_and_three_workers_act_as_one_service(db: tuple[Db, Cluster]) -> None:
-    place, cluster = db
+async def test_three_servers_and_three_workers_act_as_one_service(
+    deployment: tuple[Db, Cluster],
+) -> None:
+    db, cluster = deployment
     balancer = Balancer([server.port for server in cluster.servers])
-    shop = await make_shop(place, settlement_delay_days=1)
+    shop = await make_shop(db, settlement_delay_days=1)
     async with balancer.listening() as port:
-        through = Cluster(Path("/nonexistent"), "", servers=1)  # only for its URL
-        through.bank = cluster.bank
-        through.servers[0].port = port
-        async with PatientClient(through, shop.key) as client:
+        balanced = Cluster(Path("/nonexistent"), "", servers=1)  # only for its URL
+        balanced.bank = cluster.bank
+        balanced.servers[0].port = port
+        async with PatientClient(balanced, shop.key) as client:
             await _check_shared_limit(client)
             client.http.headers.pop("X-Forwarded-For")
             orders = await _pay_orders(client, shop.product_id)
             await _check_one_refund_per_key(client, orders[0])
-            await _check_refunds_end(client, place, orders)
-            await _check_settlement(place, client, orders)
+            await _check_refunds_end(client, db, orders)
+            await _check_settlement(db, client, orders)
     assert set(balancer.used) == {server.port for server in cluster.servers}
 
 
 async def _check_shared_limit(client: PatientClient) -> None:
     """Check that the limit of 200 a minute holds over all servers: 200 of 260 requests pass."""
     client.http.headers["X-Forwarded-For"] = "192.0.2.1:51234"
-    answers = await client.limited((client.call("GET", "/v1/balance") for _ in range(260)), 200)
-    assert {one.status_code for one in answers} == {200, 429}
+    responses = await client.limited((client.call("GET", "/v1/balance") for _ in range(260)), 200)
+    assert {response.status_code for response in responses} == {200, 429}
 
 
 async def _pay_orders(client: Client, product_id: str) -> list[str]:
@@ -87,12 +88,11 @@ async def _check_one_refund_per_key(client: Client, order_id: str) -> None:
     """Check that 30 requests with one key on all servers create one refund."""
     client.http.headers["X-Forwarded-For"] = "192.0.2.3"
     path = f"/v1/orders/{order_id}/refunds"
-    answers = await asyncio.gather(
+    responses = await asyncio.gather(
         *(client.call("POST", path, {"amount": "0.10"}, "one-key") for _ in range(30))
     )
-    codes = collections.Counter(answer.status_code for answer in answers)
-    assert set(codes) <= {201, 409}
-    assert len({answer.content for answer in answers if answer.status_code == 201}) == 1
+    assert {response.status_code for response in responses} <= {201, 409}
+    assert len({response.content for response in responses if response.status_code == 201}) == 1
     pagination = (await client.call("GET", path)).json()["data"]["pagination"]
     assert pagination["total"] == 1
 
@@ -100,30 +100,30 @@ async def _check_one_refund_per_key(client: Client, order_id: str) -> None:
 async def _check_refunds_end(client: Client, db: Db, orders: list[str]) -> None:
     """Refund half of the orders and wait until the workers have sent every refund."""
     client.http.headers["X-Forwarded-For"] = "192.0.2.4"
-    answers = await asyncio.gather(
+    responses = await asyncio.gather(
         *(client.call("POST", f"/v1/orders/{order}/refunds", {"amount": "1.00"})
           for order in orders[:6])
     )  # fmt: skip
-    assert {answer.status_code for answer in answers} == {201}
+    assert {response.status_code for response in responses} == {201}
 
-    async def done() -> bool:
+    async def no_refund_is_processing() -> bool:
         async with db.connection() as tx:
             return not await tx.fetchval("select count(*) from refunds where status = 'PROCESSING'")
 
-    assert await eventually(done, 40)
+    assert await eventually(no_refund_is_processing, 40)
 
 
 async def _check_settlement(db: Db, client: Client, orders: list[str]) -> None:
-    """Let all orders fall due at once, and check that the workers settle each exactly once."""
+    """Make all orders due at once, and check that the workers settle each exactly once."""
     async with db.connection() as tx:
         await tx.execute("update business_clock set ahead_ms = $1", 3 * DAY_MS)
 
-    async def settled() -> bool:
+    async def all_are_settled() -> bool:
         async with db.connection() as tx:
             count = await tx.fetchval("select count(*) from orders where status = 'SETTLED'")
             return bool(count == len(orders))
 
-    assert await eventually(settled, 60)
+    assert await eventually(all_are_settled, 60)
     async with db.connection() as tx:
         rows = await tx.fetch(
             "select source_id, count(*) from entries where type = 'SETTLEMENT' group by 1"
@@ -135,8 +135,8 @@ async def _check_settlement(db: Db, client: Client, orders: list[str]) -> None:
 
 async def test_a_worker_waits_for_its_database(fork_server: ForkServer, tmp_path: Path) -> None:
     port = free_port()  # no server listens on it
-    nowhere = f"postgresql://opentill@127.0.0.1:{port}/opentill"
-    cluster = Cluster(tmp_path, nowhere, servers=1, fork_server=fork_server)
+    unreachable = f"postgresql://opentill@127.0.0.1:{port}/opentill"
+    cluster = Cluster(tmp_path, unreachable, servers=1, fork_server=fork_server)
     cluster.worker.start()
     try:
         assert await eventually(lambda: _has_logged(cluster.worker, "waiting for it"), 40)

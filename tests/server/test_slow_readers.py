@@ -1,4 +1,4 @@
-"""Clients that do not read a response are disconnected, however little of it is left."""
+"""Clients that leave any part of a response unread are disconnected."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from server.test_flood import until
 from server.test_http_server import CLOSE, GET, HASTY, POST, serving
 
 PAGE = GET.replace(b"/echo", b"/page")
-LAST = [
+LAST_INPUTS = [
     # the client's last input before it stops reading
     b"",  # the connection stays open and becomes idle
     PAGE[:-2] + CLOSE + b"\r\n",
@@ -24,13 +24,13 @@ LAST = [
 
 
 async def test_a_client_that_leaves_the_end_of_a_response_unread_is_disconnected() -> None:
-    """The unread rest is too small for flow control to notice.
+    """Flow control does not notice a short unread end.
 
-    Each client has a separate server; the test waits for all together.
+    Each client has a separate server; the test waits for all concurrently.
     """
     async with contextlib.AsyncExitStack() as stack:
-        left = {last: await _leave_unread(stack, last) for last in LAST}
-        for last, running in left.items():
+        servers = {last: await _leave_unread(stack, last) for last in LAST_INPUTS}
+        for last, running in servers.items():
             try:
                 await until(lambda running=running: not running.server_state.connections)
             except TimeoutError:
@@ -38,7 +38,7 @@ async def test_a_client_that_leaves_the_end_of_a_response_unread_is_disconnected
 
 
 async def _leave_unread(stack: contextlib.AsyncExitStack, last: bytes) -> Server:
-    """Leave the end of a response unread, and return the server, which has no other client."""
+    """Start a server, leave the end of a response unread, and return the server."""
     loop = asyncio.get_running_loop()
     running, port = await stack.enter_async_context(serving(HASTY))
     client = stack.enter_context(socket.socket())

@@ -1,7 +1,6 @@
 """Start, replacement and stop of a supervisor's children.
 
-``tests/cli/test_running.py`` has tests with real servers, and that their replacement fails no
-request.
+``tests/cli/test_running.py`` tests them with real servers under requests.
 """
 
 import multiprocessing
@@ -26,7 +25,7 @@ TESTS = Path(__file__).parents[1]
 
 
 class Supervised:
-    """A supervisor with three children, which write files in its folder."""
+    """A supervisor with three children that write files in its folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -36,15 +35,15 @@ class Supervised:
         )
         until((folder / "ready").exists)
 
-    def pids(self, name: str, what: str = "started") -> set[int]:
-        """The ids of a child's processes that have written a file ``what``."""
-        files = self.folder.glob(f"{name}-*.{what}")
+    def pids(self, name: str, event: str = "started") -> set[int]:
+        """The ids of a child's processes that have reported an event."""
+        files = self.folder.glob(f"{name}-*.{event}")
         return {int(file.stem.removeprefix(f"{name}-")) for file in files}
 
-    def wait_for_pids(self, name: str, number: int, what: str = "started") -> set[int]:
-        """Wait until there are ``number`` such processes; return their ids."""
-        until(lambda: len(self.pids(name, what)) >= number)
-        return self.pids(name, what)
+    def wait_for_pids(self, name: str, count: int, event: str = "started") -> set[int]:
+        """Wait until ``count`` processes of a child have reported an event; return their ids."""
+        until(lambda: len(self.pids(name, event)) >= count)
+        return self.pids(name, event)
 
     def all_pids(self) -> set[int]:
         """The ids of all processes since the start."""
@@ -56,10 +55,10 @@ class Supervised:
         until(lambda: not any(map(psutil.pid_exists, self.all_pids())))
 
 
-def until(look: Callable[[], bool]) -> None:
-    """Wait until ``look()`` is true."""
+def until(condition: Callable[[], bool]) -> None:
+    """Wait until ``condition()`` is true."""
     end = time.monotonic() + SOON_S
-    while not look():
+    while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
 
@@ -93,7 +92,7 @@ def test_a_stop_while_a_successor_starts_stops_both(running: Supervised) -> None
     running.wait_for_pids("server-1", 2)
     running.process.send_signal(signal.SIGTERM)
     running.check_end()
-    assert len(running.pids("server-2")) == 1  # its replacement has not begun
+    assert len(running.pids("server-2")) == 1  # its replacement has not started
 
 
 def test_a_stop_while_a_predecessor_ends_stops_the_others_immediately(running: Supervised) -> None:
@@ -104,22 +103,22 @@ def test_a_stop_while_a_predecessor_ends_stops_the_others_immediately(running: S
     for name in ("server-2", "sandbox"):
         running.wait_for_pids(name, 1, "stopping")
     running.wait_for_pids("server-1", 2, "stopping")
-    assert running.process.poll() is None  # it waits for their running work
+    assert running.process.poll() is None  # it waits for running requests
     (running.folder / "busy").unlink()
     running.check_end()
 
 
-@pytest.mark.parametrize("keeps", ["slow", "busy"])
+@pytest.mark.parametrize("condition", ["slow", "busy"])
 def test_a_child_that_crashes_during_a_replacement_is_restarted(
-    running: Supervised, keeps: str
+    running: Supervised, condition: str
 ) -> None:
-    (running.folder / keeps).touch()
+    (running.folder / condition).touch()
     running.process.send_signal(signal.SIGHUP)
-    running.wait_for_pids("server-1", 2, "started" if keeps == "slow" else "ready")
+    running.wait_for_pids("server-1", 2, "started" if condition == "slow" else "ready")
     (sandbox,) = running.pids("sandbox")
     os.kill(sandbox, signal.SIGKILL)
     running.wait_for_pids("sandbox", 2)
-    (running.folder / keeps).unlink()
+    (running.folder / condition).unlink()
     running.wait_for_pids("server-2", 2, "ready")
     running.process.send_signal(signal.SIGTERM)
     running.check_end()
@@ -130,7 +129,7 @@ def test_concurrent_threads_can_check_whether_a_child_is_ready() -> None:
     threads = 4
     begin = threading.Barrier(threads)
 
-    def ask(child: Child) -> bool:
+    def check(child: Child) -> bool:
         begin.wait()
         return child.check_ready()
 
@@ -140,5 +139,5 @@ def test_concurrent_threads_can_check_whether_a_child_is_ready() -> None:
             child._ready, writer = multiprocessing.Pipe(duplex=False)
             writer.send_bytes(b"1")
             writer.close()
-            assert list(pool.map(ask, [child] * threads)) == [True] * threads
+            assert list(pool.map(check, [child] * threads)) == [True] * threads
             assert child.is_ready

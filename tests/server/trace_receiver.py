@@ -1,4 +1,4 @@
-"""An OTLP receiver on loopback: takes traces over HTTP and keeps their spans."""
+"""An OTLP receiver on loopback, which stores the spans of traces."""
 
 import gzip
 import threading
@@ -13,8 +13,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 
-class Received(NamedTuple):
-    """One span; ids in hex, ``parent`` "" for the first of a trace."""
+class Span(NamedTuple):
+    """A span; its ids are in hex, and ``parent`` is "" for the first span of a trace."""
 
     name: str
     kind: int
@@ -26,21 +26,21 @@ class Received(NamedTuple):
 
 
 class TraceReceiver:
-    """Use ``receiving_traces``."""
+    """Stores spans; created by ``receiving_traces``."""
 
     def __init__(self) -> None:
-        """Nothing came yet."""
+        """Start without spans."""
         self.url = ""
-        self.spans: list[Received] = []
+        self.spans: list[Span] = []
 
-    def take(self, body: bytes) -> None:
-        """Keep the spans of one export."""
+    def store(self, body: bytes) -> None:
+        """Store the spans of an export."""
         request = ExportTraceServiceRequest()
         request.ParseFromString(body)
         for resource in request.resource_spans:
             service = _values(resource.resource.attributes)["service.name"]
             self.spans += [
-                Received(
+                Span(
                     span.name,
                     span.kind,
                     span.trace_id.hex(),
@@ -53,13 +53,13 @@ class TraceReceiver:
                 for span in scope.spans
             ]
 
-    def named(self, name: str) -> list[Received]:
-        """Return the spans of a name."""
+    def find(self, name: str) -> list[Span]:
+        """Return the spans with a name."""
         return [span for span in self.spans if span.name == name]
 
 
 def _values(attributes: Any) -> dict[str, Any]:
-    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in attributes}
+    return {item.key: getattr(item.value, item.value.WhichOneof("value")) for item in attributes}
 
 
 @contextmanager
@@ -71,17 +71,17 @@ def receiving_traces() -> Iterator[TraceReceiver]:
         def do_POST(self) -> None:
             assert self.path == "/v1/traces", self.path
             body = self.rfile.read(int(self.headers["content-length"]))
-            zipped = self.headers.get("content-encoding") == "gzip"
-            receiver.take(gzip.decompress(body) if zipped else body)
-            answer = ExportTraceServiceResponse().SerializeToString()
+            is_zipped = self.headers.get("content-encoding") == "gzip"
+            receiver.store(gzip.decompress(body) if is_zipped else body)
+            response = ExportTraceServiceResponse().SerializeToString()
             self.send_response(200)
             self.send_header("content-type", "application/x-protobuf")
-            self.send_header("content-length", str(len(answer)))
+            self.send_header("content-length", str(len(response)))
             self.end_headers()
-            self.wfile.write(answer)
+            self.wfile.write(response)
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     receiver.url = f"http://127.0.0.1:{server.server_port}"

@@ -12,14 +12,14 @@ from opentill.web import accent
 COLORS = ["#000000", "#ffffff", "#ffff00", "#777777", "#0d5c49", "#171e1b", "#ff0000", "#0000ff"]
 
 
-def _some(count: int) -> list[str]:
+def _random_colors(count: int) -> list[str]:
     numbers = random.Random(7)
     return [f"#{numbers.randrange(1 << 24):06x}" for _ in range(count)]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_colour_has_the_required_contrast(scheme: accent.Scheme) -> None:
-    for color in COLORS + _some(2000):
+    for color in COLORS + _random_colors(2000):
         shade = accent.shade(color, scheme)
         assert shade.ink in {"#ffffff", "#000000"}
         assert accent.contrast(shade.ink, shade.ground) >= 4.5, color
