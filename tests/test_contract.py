@@ -44,8 +44,8 @@ def rows(anchor: str) -> list[list[str]]:
 
 
 def _problems() -> set[tuple[str, str, str]]:
-    """Return status, code and message of all problems that the API can return."""
-    kinds = [one for one in vars(errors).values() if isinstance(one, type)]
+    """Return status, code and message of all errors that the API can return."""
+    kinds = [value for value in vars(errors).values() if isinstance(value, type)]
     return {
         (str(kind.status), str(kind.code), kind.message)
         for kind in kinds
@@ -60,8 +60,8 @@ def test_error_codes() -> None:
 def _accounts(cell: str) -> list[tuple[str, str]]:
     """Read ``available → bank; back: bank → available`` and ``pending ↔ platform``."""
     moves = []
-    for part in cell.split(";"):
-        source, sign, target = part.rpartition(":")[2].split()
+    for movement in cell.split(";"):
+        source, sign, target = movement.rpartition(":")[2].split()
         moves += [(source, target), (target, source)] if sign == "↔" else [(source, target)]
     return moves
 
@@ -70,17 +70,17 @@ def test_postings() -> None:
     documented = {(row[0], *move) for row in rows("postings") for move in _accounts(row[1])}
     assert documented == {(posting.type, posting.source, posting.target) for posting in POSTINGS}
     signs = {"+": {1}, "−": {-1}, "− ; +": {-1, 1}, "±": {-1, 1}}
-    for kind, _, shown, _ in rows("postings"):
-        assert signs[shown] == {posting.shown for posting in POSTINGS if posting.type == kind}
+    for kind, _, sign, _ in rows("postings"):
+        assert signs[sign] == {posting.shown for posting in POSTINGS if posting.type == kind}
 
 
-def _named(words: frozenset[str] | tuple[str, ...], cell: str) -> list[str]:
+def _find_words(words: frozenset[str] | tuple[str, ...], cell: str) -> list[str]:
     return [word for word in re.findall("[A-Z_]+", cell) if word in words]
 
 
 def test_adjustments() -> None:
     documented = {
-        (re.findall("`balance ([a-z]+)", command)[0], *_named(POSTING_TYPES, posting))
+        (re.findall("`balance ([a-z]+)", command)[0], *_find_words(POSTING_TYPES, posting))
         for command, posting, _ in rows("adjustments")
     }
     assert documented == {(move.kind, move.posting) for move in adjustments.MOVES}
@@ -93,7 +93,7 @@ def _names(struct: type[msgspec.Struct]) -> set[str]:
     return {field.encode_name for field in msgspec.structs.fields(struct)}
 
 
-def test_tables_of_fields_are_those_of_the_api_document() -> None:
+def test_tables_of_fields_agree_with_the_api_document() -> None:
     assert contract_tables.written(TEXT) == TEXT, "run `make client`"
 
 
@@ -105,20 +105,20 @@ def test_filters_of_orders() -> None:
     assert sorted(documented) == sorted(_names(SessionsQuery) - PAGING)
 
 
-def test_forms_of_what_is_searched() -> None:
+def test_ids_that_the_order_search_accepts() -> None:
     documented = [row[1].strip("`") for row in rows("order-search") if row[1].endswith("_`")]
-    documented.remove("prod_")  # a filter of its own
-    read = [form.reads for form in FORMS]
-    prefixes = [p for p in PREFIXED if any(form(f"{p}{'0' * 26}") for form in read[:7])]
+    documented.remove("prod_")  # a separate filter
+    readers = [form.reads for form in FORMS]
+    prefixes = [p for p in PREFIXED if any(read(f"{p}{'0' * 26}") for read in readers[:7])]
     assert sorted(documented) == sorted(prefixes)
 
 
 def test_transitions_of_orders() -> None:
     documented = {
-        (source, target, *sorted(_named(POSTING_TYPES, row[3])))
+        (source, target, *sorted(_find_words(POSTING_TYPES, row[3])))
         for row in rows("order-transitions")
-        for source in _named(STATUSES, row[0])
-        for target in _named(STATUSES, row[2])
+        for source in _find_words(STATUSES, row[0])
+        for target in _find_words(STATUSES, row[2])
     }
     steps = {(step.source, step.target, *sorted(step.postings)) for step in orders.TRANSITIONS}
     assert documented == steps
@@ -129,10 +129,10 @@ def test_statuses_of_orders() -> None:
 
 
 def test_transitions_of_refunds_and_payouts() -> None:
-    ends = {row[2] for row in rows("refund-transitions") if row[0] != "–"}
-    assert ends == set(refunds.model.TRANSITIONS.values())
+    statuses = {row[2] for row in rows("refund-transitions") if row[0] != "–"}
+    assert statuses == set(refunds.model.TRANSITIONS.values())
     documented = {
-        (row[0] if row[0] != "–" else None, row[2], *_named(POSTING_TYPES, row[3]))
+        (row[0] if row[0] != "–" else None, row[2], *_find_words(POSTING_TYPES, row[3]))
         for row in rows("payout-transitions")
     }
     assert documented == {(s.source, s.target, *s.postings) for s in payouts.model.TRANSITIONS}
@@ -149,8 +149,8 @@ def test_retries_of_deliveries() -> None:
 
 def test_epay() -> None:
     assert [row[0].strip("`") for row in rows("epay-api")] == list(epay_api._ACTS)
-    named = re.findall("`([a-z]+)` ([A-Z_]+)", section("epay-types"))
-    assert dict(named) == epay.METHODS
+    methods = re.findall("`([a-z]+)` ([A-Z_]+)", section("epay-types"))
+    assert dict(methods) == epay.METHODS
     codes = re.findall(r"(−?\d) [a-z]", section("epay-codes"))
     assert [int(code.replace("−", "-")) for code in codes] == [
         epay.SUCCESS, epay.BUSINESS, epay.NOT_ENABLED, epay.WRONG_KEY, epay.MISSING,
@@ -173,12 +173,15 @@ def test_settings_in_the_contract_exist() -> None:
     assert set(re.findall("OPENTILL_[A-Z_]*[A-Z]", TEXT)) - names == set()
 
 
+OPERATION_PATHS: Final = [op.path for op in (*app.OPERATIONS, *app.PEOPLE_OPERATIONS)]
+
+
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"`[A-Z ]*(/v1/[\w/{}.-]+)", TEXT))))
 def test_operations_in_the_contract_exist(path: str) -> None:
-    assert any(one.path.startswith(path) for one in (*app.OPERATIONS, *app.PEOPLE_OPERATIONS))
+    assert any(operation.startswith(path) for operation in OPERATION_PATHS)
 
 
-def test_each_operation_is_in_the_table() -> None:
+def test_every_resource_is_in_the_table_of_operations() -> None:
     documented = section("operations")
-    tops = {"/".join(one.path.split("/")[:3]) for one in (*app.OPERATIONS, *app.PEOPLE_OPERATIONS)}
-    assert [top for top in tops if top not in documented] == []
+    resources = {"/".join(path.split("/")[:3]) for path in OPERATION_PATHS}
+    assert [resource for resource in resources if resource not in documented] == []

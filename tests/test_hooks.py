@@ -1,4 +1,4 @@
-"""The hooks of git and the workflow run what `make check` and `make test` run, and nothing else."""
+"""Git's hooks and the workflow run exactly the commands of `make check` and `make test`."""
 
 import re
 import shlex
@@ -11,33 +11,32 @@ from typing import Any, Final
 import pytest
 import yaml
 from tools.commit_subject import problems
-from tools.plain_names import UNCHECKED, banned_names, findings
+from tools.plain_names import banned_names, findings
 
 TOP: Final = Path(__file__).parents[1]
 MAKEFILE: Final = (TOP / "Makefile").read_text()
 CONFIG: Final = yaml.safe_load((TOP / ".pre-commit-config.yaml").read_text())
 EVERY_HOOK: Final = [hook for repo in CONFIG["repos"] for hook in repo["hooks"]]
-# The one that reads the message instead of the files.
-OF_MESSAGES: Final = "commit-msg"
-HOOKS: Final = [hook for hook in EVERY_HOOK if hook["stages"] != [OF_MESSAGES]]
+# The hook of stage commit-msg checks the commit message, not the files.
+HOOKS: Final = [hook for hook in EVERY_HOOK if hook["stages"] != ["commit-msg"]]
 WORKFLOWS: Final = sorted((TOP / ".github" / "workflows").iterdir())
 
 
 def recipe(target: str) -> list[str]:
-    """Return the commands of a target of the Makefile, as they are run."""
+    """Return the commands of a target of the Makefile, with the path of its programs."""
     block = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
     assert block is not None, target
     return [line.strip().replace("$(BIN)", ".venv/bin") for line in block[1].splitlines()]
 
 
-def test_the_hooks_run_what_make_check_runs() -> None:
+def test_the_hooks_run_the_commands_of_make_check() -> None:
     checks = recipe("check")
     assert len(checks) > 5
     assert sorted(hook["entry"] for hook in HOOKS) == sorted(checks)
     assert len({hook["id"] for hook in HOOKS}) == len(HOOKS)
 
 
-def test_hooks_are_those_of_the_checkout_and_look_at_everything() -> None:
+def test_hooks_run_local_programs_on_all_files() -> None:
     assert {repo["repo"] for repo in CONFIG["repos"]} == {"local"}
     for hook in HOOKS:
         assert hook["language"] == "system", hook["id"]
@@ -45,7 +44,7 @@ def test_hooks_are_those_of_the_checkout_and_look_at_everything() -> None:
         assert ".venv/bin/" in hook["entry"]
 
 
-def test_each_hook_runs_at_a_moment_that_make_hooks_installs() -> None:
+def test_make_hooks_installs_the_stage_of_each_hook() -> None:
     installed = CONFIG["default_install_hook_types"]
     assert {stage for hook in EVERY_HOOK for stage in hook["stages"]} == set(installed)
     assert all(len(hook["stages"]) == 1 for hook in EVERY_HOOK)
@@ -56,7 +55,7 @@ def _bin(name: str) -> str:
     return str(Path(sys.executable).parent / name)
 
 
-def test_pre_commit_takes_the_file() -> None:
+def test_pre_commit_accepts_its_configuration() -> None:
     command = [_bin("pre-commit"), "validate-config", str(TOP / ".pre-commit-config.yaml")]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
 
@@ -66,8 +65,8 @@ def test_every_workflow_is_checked() -> None:
     assert command[3:] == [str(path.relative_to(TOP)) for path in WORKFLOWS]
 
 
-# What is written for what: what a schema says, and what zizmor does.
-NO_WORKFLOW: Final = (("timeout-minutes: 20", "timeout: 20"), ("pull_request:", "pull_requests:"))
+# Replacements in ci.yml that violate the schema of workflows, and those that zizmor must report.
+INVALID: Final = (("timeout-minutes: 20", "timeout: 20"), ("pull_request:", "pull_requests:"))
 UNSAFE: Final = (
     ("permissions: {}", "permissions: write-all"),
     ("persist-credentials: false", "fetch-depth: 1"),
@@ -75,56 +74,57 @@ UNSAFE: Final = (
 )
 
 
-def test_the_schema_of_workflows_finds_what_is_wrong(tmp_path: Path) -> None:
-    """In one run, since the linter takes long to start."""
+def test_the_schema_check_finds_invalid_workflows(tmp_path: Path) -> None:
+    """All files are checked in one run, because the program starts slowly."""
     (command,) = [shlex.split(line) for line in recipe("check") if "check-jsonschema" in line]
     text = (TOP / ".github" / "workflows" / "ci.yml").read_text()
-    (tmp_path / "right.yml").write_text(text)
-    for number, (right, wrong) in enumerate(NO_WORKFLOW):
-        assert right in text
-        (tmp_path / f"wrong{number}.yml").write_text(text.replace(right, wrong))
-    ran = subprocess.run(
+    (tmp_path / "valid.yml").write_text(text)
+    for number, (valid, invalid) in enumerate(INVALID):
+        assert valid in text
+        (tmp_path / f"invalid{number}.yml").write_text(text.replace(valid, invalid))
+    process = subprocess.run(
         [_bin("check-jsonschema"), *command[1:3], *map(str, tmp_path.iterdir())],
         cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert ran.returncode != 0
-    named = {path.name for path in tmp_path.iterdir() if path.name in ran.stdout + ran.stderr}
-    assert named == {f"wrong{number}.yml" for number in range(len(NO_WORKFLOW))}, ran.stdout
+    output = process.stdout + process.stderr
+    assert process.returncode != 0
+    reported = {path.name for path in tmp_path.iterdir() if path.name in output}
+    assert reported == {f"invalid{number}.yml" for number in range(len(INVALID))}, output
 
 
-@pytest.mark.parametrize(("right", "wrong"), UNSAFE)
-def test_the_linter_of_workflows_finds_what_is_unsafe(
-    tmp_path: Path, right: str, wrong: str
+@pytest.mark.parametrize(("safe", "unsafe"), UNSAFE)
+def test_the_linter_of_workflows_reports_unsafe_settings(
+    tmp_path: Path, safe: str, unsafe: str
 ) -> None:
     (command,) = [shlex.split(line) for line in recipe("check") if "zizmor" in line]
     folder = tmp_path / ".github" / "workflows"
     folder.mkdir(parents=True)
     text = (TOP / ".github" / "workflows" / "ci.yml").read_text()
-    for content, fails in ((text, False), (text.replace(right, wrong), True)):
+    assert safe in text
+    for content, fails in ((text, False), (text.replace(safe, unsafe), True)):
         (folder / "ci.yml").write_text(content)
-        ran = subprocess.run(
+        process = subprocess.run(
             [_bin("zizmor"), *command[1:]],
             cwd=tmp_path, capture_output=True, timeout=60, check=False,
         )  # fmt: skip
-        assert (ran.returncode != 0) is fails, (ran.stdout, ran.stderr)
-    assert right in text
+        assert (process.returncode != 0) is fails, (process.stdout, process.stderr)
 
 
 def _jobs() -> dict[str, Any]:
     return dict(yaml.safe_load((TOP / ".github" / "workflows" / "ci.yml").read_text())["jobs"])
 
 
-def test_the_workflow_checks_and_tests_on_every_python_that_is_promised() -> None:
+def test_the_workflow_checks_and_tests_on_every_supported_python() -> None:
     project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
     prefix = "Programming Language :: Python :: "
-    promised = [
+    supported = [
         text.removeprefix(prefix) for text in project["classifiers"] if text.startswith(prefix)
     ]
-    assert project["requires-python"] == f">={promised[0]}"
+    assert project["requires-python"] == f">={supported[0]}"
     jobs = _jobs()
     assert set(jobs) == {"check", "test"}
     for name, job in jobs.items():
-        assert job["strategy"]["matrix"]["python"] == promised
+        assert job["strategy"]["matrix"]["python"] == supported
         assert job["timeout-minutes"] <= 60
         assert job["steps"][-1]["run"] == f"make {name}"
 
@@ -143,7 +143,7 @@ def test_the_workflow_checks_and_tests_on_every_python_that_is_promised() -> Non
         "[kept for order in orders if (kept := order)]",
     ],
 )
-def test_a_name_that_does_not_say_what_the_value_is_is_reported(source: str) -> None:
+def test_a_banned_name_is_reported(source: str) -> None:
     assert len(banned_names(source, "file.py")) == 1
 
 
@@ -151,21 +151,16 @@ def test_a_name_that_does_not_say_what_the_value_is_is_reported(source: str) -> 
     "source",
     ["order = 1", "[one for one in orders]", "{made: 1 for made, _ in pairs}", "order.found = 1"],
 )
-def test_names_in_a_comprehension_may_be_short(source: str) -> None:
+def test_a_name_is_accepted(source: str) -> None:
     assert banned_names(source, "file.py") == []
 
 
-def test_a_file_that_nobody_would_guess_is_reported(tmp_path: Path) -> None:
+def test_a_banned_file_name_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "src" / "opentill" / "mail"
     folder.mkdir(parents=True)
     for name in ("wording.py", "templates.py"):
         (folder / name).write_text('"""Texts."""\n')
     assert [finding.file for finding in findings(tmp_path)] == ["src/opentill/mail/wording.py"]
-
-
-def test_unchecked_places_exist() -> None:
-    assert [place for place in UNCHECKED if not (TOP / place).exists()] == []
-    assert list(UNCHECKED) == sorted(UNCHECKED)
 
 
 @pytest.mark.parametrize(
@@ -198,5 +193,5 @@ def test_an_imperative_subject_is_accepted(message: str) -> None:
         "Reject " + "a" * 66,
     ],
 )
-def test_another_subject_is_refused_with_a_reason(message: str) -> None:
+def test_any_other_subject_is_refused(message: str) -> None:
     assert len(problems(message)) == 1

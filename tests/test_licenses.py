@@ -1,4 +1,4 @@
-"""Licences of what runs: in NOTICE, which wheel and image have, and in the SBOM."""
+"""NOTICE, which wheel and image contain, and the SBOM list the licence of every dependency."""
 
 import json
 import tomllib
@@ -10,21 +10,21 @@ from tools import licenses
 TOP = Path(__file__).parents[1]
 
 
-def test_the_notice_has_the_licence_of_every_package_that_runs() -> None:
+def test_the_notice_has_the_licence_of_every_dependency() -> None:
     assert licenses.NOTICE.read_text() == licenses.notice(), "run `make notice`"
     assert "fpdf2 is licensed under the GNU Lesser General Public License" in licenses.notice()
 
 
-def test_wheel_and_image_have_the_notice() -> None:
+def test_wheel_and_image_contain_the_notice() -> None:
     project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
     assert project["license-files"] == ["LICENSE", "NOTICE"]
     assert "LICENSE NOTICE" in (TOP / "Dockerfile").read_text()
-    first, *others = (TOP / ".dockerignore").read_text().splitlines()
-    assert first == "*"  # in .dockerignore, the last pattern that matches a file decides
-    assert "!NOTICE" in others
+    first, *later = (TOP / ".dockerignore").read_text().splitlines()
+    assert first == "*"  # the last pattern that matches a file decides
+    assert "!NOTICE" in later
 
 
-def test_a_package_without_a_licence_in_spdx_words_is_named() -> None:
+def test_the_error_names_a_package_without_an_spdx_licence() -> None:
     with pytest.raises(LookupError, match="no-such-package states no licence"):
         licenses.license_of("no-such-package")
 
@@ -34,7 +34,8 @@ def test_the_sbom_has_a_licence_of_every_component(tmp_path: Path) -> None:
     names = licenses.packages()
     sbom.write_text(json.dumps({"components": [{"name": name} for name in names]}))
     licenses.add_to_sbom(sbom)
-    written = {one["name"]: one["licenses"] for one in json.loads(sbom.read_text())["components"]}
-    assert list(written) == names
-    assert written["fpdf2"] == [{"license": {"id": "LGPL-3.0-only"}}]
-    assert written["cryptography"] == [{"expression": "Apache-2.0 OR BSD-3-Clause"}]
+    components = json.loads(sbom.read_text())["components"]
+    by_name = {component["name"]: component["licenses"] for component in components}
+    assert list(by_name) == names
+    assert by_name["fpdf2"] == [{"license": {"id": "LGPL-3.0-only"}}]
+    assert by_name["cryptography"] == [{"expression": "Apache-2.0 OR BSD-3-Clause"}]

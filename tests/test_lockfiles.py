@@ -26,27 +26,27 @@ def _pins(name: str) -> dict[str, tuple[str, frozenset[str]]]:
     return pins
 
 
-def test_production_has_the_versions_that_are_tested() -> None:
-    runs, tested = _pins("requirements.lock"), _pins("requirements-dev.lock")
-    assert {name: pin for name, pin in tested.items() if name in runs} == runs
+def test_tests_run_with_the_versions_of_production() -> None:
+    production, tested = _pins("requirements.lock"), _pins("requirements-dev.lock")
+    assert {name: pin for name, pin in tested.items() if name in production} == production
 
 
 def test_traces_only_add_packages_to_production() -> None:
-    runs, traced = _pins("requirements.lock"), _pins("requirements-opentelemetry.lock")
+    production, traced = _pins("requirements.lock"), _pins("requirements-opentelemetry.lock")
     tested = _pins("requirements-dev.lock")
-    assert {name: pin for name, pin in traced.items() if name in runs} == runs
+    assert {name: pin for name, pin in traced.items() if name in production} == production
     assert {name: pin for name, pin in tested.items() if name in traced} == traced
 
 
 def test_production_has_no_development_packages() -> None:
-    runs = set(_pins("requirements.lock"))
-    assert {"asyncpg", "tzdata", "hatchling", "editables"} <= runs
-    developing = {"pytest", "mypy", "ruff", "pyright", "playwright", "schemathesis", "hypothesis"}
-    assert developing <= set(_pins("requirements-dev.lock"))
-    assert not runs & (developing | {"localstripe", "coverage", "pip-audit", "nodeenv"})
+    production = set(_pins("requirements.lock"))
+    assert {"asyncpg", "tzdata", "hatchling", "editables"} <= production
+    tools = {"pytest", "mypy", "ruff", "pyright", "playwright", "schemathesis", "hypothesis"}
+    assert tools <= set(_pins("requirements-dev.lock"))
+    assert not production & (tools | {"localstripe", "coverage", "pip-audit", "nodeenv"})
 
 
-def test_every_package_is_pinned_with_its_digests_and_without_an_address() -> None:
+def test_every_package_is_pinned_by_digest_without_a_url() -> None:
     for lock in LOCKS:
         assert all(digests for _, digests in _pins(lock).values()), lock
         assert "://" not in (TOP / lock).read_text(), lock
@@ -59,7 +59,7 @@ NODE_LOCKS: Final = (
 )
 
 
-def test_every_package_for_node_is_pinned_with_its_digest_and_without_an_address() -> None:
+def test_every_node_package_is_pinned_by_digest_without_a_url() -> None:
     for lock in NODE_LOCKS:
         packages = json.loads((TOP / lock).read_text())["packages"]
         own = packages.pop("")

@@ -1,7 +1,7 @@
-"""``make`` keeps its Python environment whole: interrupted, moved, copied.
+"""``make`` repairs a Python environment that was interrupted, moved or copied.
 
-The project of these tests is small and builds itself, so that nothing is fetched; the Makefile is
-the real one.
+The tests use the real Makefile with a small project that builds itself, so that nothing is
+downloaded.
 """
 
 import os
@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +25,7 @@ requires = []
 build-backend = "backend"
 backend-path = ["."]
 """
-# What hatchling does for the real project: a path to the source, and a program.
+# As hatchling does for the real project: a path to the source, and a program.
 BACKEND: Final = """
 import os, zipfile
 def build_editable(folder, config_settings=None, metadata_directory=None):
@@ -47,7 +46,7 @@ TIMEOUT_S: Final = 300.0
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with a small project and the real Makefile."""
+    """A checkout of the small project with the real Makefile."""
     folder = tmp_path / "a checkout"
     (folder / "src" / "opentill").mkdir(parents=True)
     shutil.copy(TOP / "Makefile", folder)
@@ -60,85 +59,78 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def _environ() -> dict[str, str]:
-    left = {name: text for name, text in os.environ.items() if not name.startswith("MAKE")}
-    return left | {"PYTHON": sys.executable, "PIP_NO_INDEX": "1"}
+    environ = {name: text for name, text in os.environ.items() if not name.startswith("MAKE")}
+    return environ | {"PYTHON": sys.executable, "PIP_NO_INDEX": "1"}
 
 
-def _make(folder: Path, *words: str) -> str:
-    ran = subprocess.run(
-        ["make", f"PYTHON={sys.executable}", *words], cwd=folder, env=_environ(),
+def _run_make(folder: Path, target: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["make", f"PYTHON={sys.executable}", target], cwd=folder, env=_environ(),
         capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
     )  # fmt: skip
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout
 
 
-def _code_that_runs(folder: Path) -> str:
-    ran = subprocess.run(
-        [folder / ".venv" / "bin" / "opentill"], capture_output=True, text=True, check=True
+def _make(folder: Path, target: str) -> str:
+    process = _run_make(folder, target)
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process.stdout
+
+
+def _assert_runs(checkout: Path, source: Path | None = None) -> None:
+    """Assert that a checkout's program runs its own source, or that of ``source``."""
+    process = subprocess.run(
+        [checkout / ".venv" / "bin" / "opentill"], capture_output=True, text=True, check=True
     )
-    return ran.stdout.strip()
+    expected = (source or checkout) / "src" / "opentill" / "__init__.py"
+    assert process.stdout.strip() == str(expected)
 
 
-def _source(folder: Path) -> str:
-    return str(folder / "src" / "opentill" / "__init__.py")
-
-
-def _exists(pattern: str) -> Callable[[Path], bool]:
-    return lambda folder: any(folder.glob(pattern))
-
-
-MOMENTS: Final = {
-    "the environment has begun": _exists(".venv/bin"),
-    "pip is being installed": _exists(".venv/lib/*/site-packages/pip"),
-    "pip is there": _exists(".venv/bin/pip"),
-    "the project is being installed": _exists(".venv/lib/*/site-packages/opentill.pth"),
+# The first file of each stage of an installation.
+STAGES: Final = {
+    "the environment is being created": ".venv/bin",
+    "pip is being installed": ".venv/lib/*/site-packages/pip",
+    "pip is installed": ".venv/bin/pip",
+    "the project is being installed": ".venv/lib/*/site-packages/opentill.pth",
 }
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_an_interrupted_make_is_made_good_by_the_next(checkout: Path, moment: str) -> None:
+@pytest.mark.parametrize("stage", STAGES)
+def test_the_next_make_repairs_an_interrupted_one(checkout: Path, stage: str) -> None:
     process = subprocess.Popen(
         ["make", f"PYTHON={sys.executable}", ".venv/stamp"], cwd=checkout, env=_environ(),
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     end = time.monotonic() + TIMEOUT_S
-    while not MOMENTS[moment](checkout):
+    while not any(checkout.glob(STAGES[stage])):
         assert process.poll() is None
         assert time.monotonic() < end
         time.sleep(0.005)
-    os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does
+    os.killpg(process.pid, signal.SIGINT)  # like Ctrl-C
     process.wait(TIMEOUT_S)
     _make(checkout, ".venv/stamp")
-    assert _code_that_runs(checkout) == _source(checkout)
+    _assert_runs(checkout)
     assert "Making" not in _make(checkout, ".venv/stamp")
 
 
-def test_an_update_that_was_interrupted_is_begun_anew(checkout: Path) -> None:
+def test_a_failed_update_is_started_again(checkout: Path) -> None:
     _make(checkout, ".venv/stamp-dev")
     (checkout / "requirements.lock").write_text("no-such-package==1 --hash=sha256:" + "0" * 64)
-    failed = subprocess.run(
-        ["make", f"PYTHON={sys.executable}", ".venv/stamp"], cwd=checkout, env=_environ(),
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert failed.returncode != 0
+    assert _run_make(checkout, ".venv/stamp").returncode != 0
     (checkout / "requirements.lock").write_text("# nothing\n")
     assert "Making a Python environment" in _make(checkout, ".venv/stamp-dev")
-    assert _code_that_runs(checkout) == _source(checkout)
+    _assert_runs(checkout)
 
 
-def test_a_checkout_that_was_moved_or_copied_says_so_and_runs_its_own_code(
-    checkout: Path,
-) -> None:
+def test_make_in_a_moved_or_copied_checkout_installs_its_own_code(checkout: Path) -> None:
     _make(checkout, ".venv/stamp-dev")
     copy = checkout.with_name("copy")
     shutil.copytree(checkout, copy, symlinks=True)
-    assert _code_that_runs(copy) == _source(checkout)  # which `make` must not leave so
+    _assert_runs(copy, checkout)  # until `make` repairs it
     output = _make(copy, ".venv/stamp-dev")
     assert "was moved or copied" in output
-    assert _code_that_runs(copy) == _source(copy)
+    _assert_runs(copy)
     moved = checkout.with_name("moved")
     checkout.rename(moved)
     assert "was moved or copied" in _make(moved, ".venv/stamp")
-    assert _code_that_runs(moved) == _source(moved)
+    _assert_runs(moved)
     assert _make(copy, ".venv/stamp-dev").strip().endswith("up to date.")

@@ -1,4 +1,4 @@
-"""Message catalogues: up to date, complete where they are offered, with the same placeholders."""
+"""Message catalogues are up to date, nearly complete if offered, and keep the placeholders."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from opentill.web.translations import NC_
 
 AREAS = list(messages.AREAS)
 CATALOGUES = [(area, language) for area in AREAS for language in messages.languages(area)]
-# A text that is put together where it is translated.
+# A call that translates a computed text.
 _COMPUTED = re.compile(r"(?<!\w)(?:_|N_|\w*gettext)\(\s*(?:f\"|\"[^\"]*\" ?[~+])")
 
 
@@ -31,21 +31,21 @@ def _texts(catalogue: Catalog) -> Iterator[Message]:
 
 
 @pytest.mark.parametrize("area", AREAS)
-def test_the_template_has_the_texts_of_the_source(area: str, templates: dict[str, Catalog]) -> None:
+def test_templates_have_the_texts_of_the_source(area: str, templates: dict[str, Catalog]) -> None:
     stored = (messages.FOLDER / f"{area}.pot").read_text("utf-8")
     assert stored == messages.written(templates[area]), "run `make messages`"
 
 
 @pytest.mark.parametrize(("area", "language"), CATALOGUES)
-def test_catalogues_have_the_texts_of_their_template_and_no_other(
+def test_catalogues_have_exactly_the_texts_of_their_template(
     area: str, language: str, templates: dict[str, Catalog]
 ) -> None:
-    used = {(message.context, message.id) for message in _texts(templates[area])}
-    assert {(text.context, text.id) for text in _texts(messages.read(area, language))} == used
+    expected = {(message.context, message.id) for message in _texts(templates[area])}
+    assert {(text.context, text.id) for text in _texts(messages.read(area, language))} == expected
 
 
 @pytest.mark.parametrize(("area", "language"), CATALOGUES)
-def test_what_is_offered_is_translated_in_full_and_placeholders_are_the_same(
+def test_offered_languages_are_complete_and_translations_keep_the_placeholders(
     area: str, language: str
 ) -> None:
     text = messages.path(area, language).read_text("utf-8")
@@ -61,27 +61,27 @@ def test_what_is_offered_is_translated_in_full_and_placeholders_are_the_same(
 
 
 @pytest.mark.parametrize(("area", "language"), CATALOGUES)
-def test_few_texts_are_the_same_as_in_english(area: str, language: str) -> None:
+def test_few_translations_equal_the_english_text(area: str, language: str) -> None:
     texts = [message for message in _texts(messages.read(area, language)) if message.string]
     same = [message for message in texts if message.string == message.id]
     assert len(same) <= max(2, 0.1 * len(texts))
 
 
-def test_all_texts_can_be_filled_in(templates: dict[str, Catalog]) -> None:
+def test_all_texts_can_be_formatted(templates: dict[str, Catalog]) -> None:
     for message in chain(*map(_texts, templates.values())):
         for text in [message.id] if isinstance(message.id, str) else message.id:
             assert "%(" not in text
             text.format_map(dict.fromkeys(messages.placeholders(text), ""))
 
 
-def test_every_call_of_a_template_and_module_is_extracted() -> None:
-    """A text in a variable cannot be extracted: it is marked by N_ where it is written."""
+def test_no_call_translates_a_computed_text() -> None:
+    """Only literals can be extracted; N_ marks literals that are translated later."""
     for area in AREAS:
         for file in messages.files(area):
             assert _COMPUTED.search(file.read_text("utf-8")) is None, file
 
 
-def test_a_language_is_offered_where_its_catalogue_is_nearly_complete(
+def test_a_language_is_offered_if_its_catalogue_is_nearly_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = '#: a.py\nmsgid "{number}"\nmsgstr "{text}"\n\n'
@@ -114,7 +114,7 @@ def test_a_language_is_offered_where_its_catalogue_is_nearly_complete(
         names.cache_clear()
 
 
-def test_texts_of_a_number_follow_the_language_s_rules(
+def test_plural_forms_follow_the_rules_of_the_language(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     english = Localizer("customer", "en")

@@ -1,6 +1,6 @@
-"""Each check that the suite relies on sees a planted defect: one that cannot fail proves nothing.
+"""Every check that many tests rely on fails when a defect is planted.
 
-The integrity rules have theirs in ``tests/ledger/corruptions.py``.
+``tests/ledger/corruptions.py`` plants defects for the integrity rules.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ async def _execute(db: Db, statement: str, *values: object, triggers: bool = Tru
 
 
 @pytest.mark.parametrize("copies", [0, 2])
-async def test_a_mail_that_is_lost_or_sent_twice_is_seen(db: Db, copies: int) -> None:
+async def test_a_lost_or_repeated_mail_is_detected(db: Db, copies: int) -> None:
     with MailServer() as server:
         await mailing.fill(db, mailing.settings_of(server.url), 2)
         async with db.connection() as tx:
@@ -54,13 +54,11 @@ async def test_a_mail_that_is_lost_or_sent_twice_is_seen(db: Db, copies: int) ->
             await mailing.each_once(db, server, 2)
 
 
-async def test_an_event_that_does_not_arrive_or_arrives_changed_is_seen(
-    db: Db, database_url: str
-) -> None:
+async def test_a_missing_or_changed_event_is_detected(db: Db, database_url: str) -> None:
     async with webhook_harness(database_url) as harness, receiving() as receiver:
         merchant_id = await harness.merchant()
 
-        async def _nothing_is_pending() -> bool:
+        async def nothing_is_pending() -> bool:
             return "PENDING" not in await harness.statuses()
 
         await harness.endpoint(merchant_id, receiver.url)
@@ -69,7 +67,7 @@ async def test_an_event_that_does_not_arrive_or_arrives_changed_is_seen(
             await assert_all_arrived(harness, receiver)
         async with harness.dispatching():
             await until(receiver.ids)
-            await until(_nothing_is_pending)
+            await until(nothing_is_pending)
         await assert_all_arrived(harness, receiver)
         await _execute(db, "update events set body = body || ' '", triggers=False)
         with pytest.raises(AssertionError):
@@ -77,14 +75,14 @@ async def test_an_event_that_does_not_arrive_or_arrives_changed_is_seen(
     await _execute(db, "delete from events", triggers=False)
 
 
-# ── crashes: what the bank has, what was acknowledged ──────────────────────────────────────────
+# ── crashes: the bank's payments, and acknowledged requests ────────────────────────────────────
 
 
-class QuietStorm(Storm):
-    """A storm that is over: no server runs, and the bank is a file with payments."""
+class FinishedStorm(Storm):
+    """The end of a crash test: no server runs, and the bank is a file with payments."""
 
     def __init__(self, folder: Path, db: Db) -> None:
-        """``folder`` gets the bank's file."""
+        """Create the bank's file in ``folder``."""
         super().__init__(folder, cast("Any", SimpleNamespace(processes=[])), db)
         (folder / "bank").mkdir()
         with contextlib.closing(sqlite3.connect(self._file)) as bank:
@@ -94,8 +92,8 @@ class QuietStorm(Storm):
     def _file(self) -> Path:
         return self.folder / "bank" / "sandbox.sqlite3"
 
-    def bank_has(self, attempt_id: str | None, amount_minor: int) -> None:
-        """Have the bank keep this much of an attempt."""
+    def store_payment(self, attempt_id: str | None, amount_minor: int) -> None:
+        """Store a captured payment at the bank."""
         with contextlib.closing(sqlite3.connect(self._file)) as bank:
             bank.execute("delete from payments where id = ?", (attempt_id,))
             row = (attempt_id, "succeeded", amount_minor, 0)
@@ -104,34 +102,34 @@ class QuietStorm(Storm):
 
 
 @pytest.fixture
-async def storm(db: Db, tmp_path: Path) -> QuietStorm:
-    """A storm after which all is right: one order that bank, books and merchant know as paid."""
+async def storm(db: Db, tmp_path: Path) -> FinishedStorm:
+    """A finished crash test without defects: bank, books and merchant have one paid order."""
     async with db.transaction() as tx:
         order = await world.create_order_in(tx, "PAID")
-    quiet = QuietStorm(tmp_path, db)
-    quiet.bank_has(order.paid_attempt_id, order.amount_minor)
-    quiet.opened = {order.id}
-    quiet.paid = {order.merchant_id: [order.id]}
-    await quiet.reckon(5)
-    return quiet
+    storm = FinishedStorm(tmp_path, db)
+    storm.store_payment(order.paid_attempt_id, order.amount_minor)
+    storm.opened = {order.id}
+    storm.paid = {order.merchant_id: [order.id]}
+    await storm.reckon(5)
+    return storm
 
 
-async def test_money_at_the_bank_that_no_order_has_is_seen(storm: QuietStorm) -> None:
-    storm.bank_has("att_unknown", 100)
+async def test_a_payment_of_the_bank_without_an_order_is_detected(storm: FinishedStorm) -> None:
+    storm.store_payment("att_unknown", 100)
     with pytest.raises(AssertionError):
         await storm.reckon(0.1)
 
 
-async def test_a_payment_captured_with_another_amount_is_seen(storm: QuietStorm) -> None:
+async def test_a_payment_captured_with_another_amount_is_detected(storm: FinishedStorm) -> None:
     async with storm.db.connection() as tx:
         attempt_id = await tx.fetchval("select paid_attempt_id from orders")
-    storm.bank_has(attempt_id, 1)
+    storm.store_payment(attempt_id, 1)
     with pytest.raises(AssertionError):
         await storm.reckon(0.1)
 
 
 @pytest.mark.parametrize("lost", ["opened", "refunded", "paid"])
-async def test_what_was_acknowledged_and_is_not_there_is_seen(storm: QuietStorm, lost: str) -> None:
+async def test_a_lost_acknowledged_write_is_detected(storm: FinishedStorm, lost: str) -> None:
     if lost == "opened":
         storm.opened.add("order_lost")
     elif lost == "refunded":
@@ -144,7 +142,7 @@ async def test_what_was_acknowledged_and_is_not_there_is_seen(storm: QuietStorm,
         await storm.reckon(5)
 
 
-async def test_an_attempt_that_never_ends_is_seen(storm: QuietStorm) -> None:
+async def test_an_attempt_that_never_ends_is_detected(storm: FinishedStorm) -> None:
     async with storm.db.transaction() as tx:
         await world.create_order_in(tx, "CREATING")
     with pytest.raises(AssertionError):
@@ -154,7 +152,7 @@ async def test_an_attempt_that_never_ends_is_seen(storm: QuietStorm) -> None:
 # ── concurrent movements ───────────────────────────────────────────────────────────────────────
 
 
-async def test_a_payout_of_more_than_there_is_and_a_broken_audit_chain_are_seen(tx: Tx) -> None:
+async def test_an_excessive_payout_and_a_broken_audit_chain_are_detected(tx: Tx) -> None:
     hammer: Any = SimpleNamespace(done=concurrent_movements.EVERYTHING)
     shop = await world.create_merchant(tx)
     request = AdjustmentRequest(
@@ -172,13 +170,13 @@ async def test_a_payout_of_more_than_there_is_and_a_broken_audit_chain_are_seen(
         ),
         "delete from audit_log where number = (select max(number) - 1 from audit_log)",
     ):
-        planted = tx.transaction()
-        await planted.start()
+        transaction = tx.transaction()
+        await transaction.start()
         await tx.execute("set local session_replication_role = replica")
         assert not (await tx.execute(defect)).endswith(" 0")
         with pytest.raises(AssertionError):
             await concurrent_movements.reckon(tx, hammer)
-        await planted.rollback()
+        await transaction.rollback()
     hammer.done = set()
     with pytest.raises(AssertionError):
         await concurrent_movements.reckon(tx, hammer)
@@ -187,7 +185,7 @@ async def test_a_payout_of_more_than_there_is_and_a_broken_audit_chain_are_seen(
 # ── random histories against the model ─────────────────────────────────────────────────────────
 
 
-def test_money_that_is_rounded_down_differs_from_the_model(
+def test_amounts_rounded_down_are_detected(
     rollback_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("opentill.core.money.ROUND_HALF_UP", ROUND_DOWN)

@@ -1,8 +1,8 @@
-"""The recipes for changes of the code fit the code, and together they work.
+"""The diffs of the recipes apply to the current code, and all of them together pass the tests.
 
 A recipe shows each change as a ``diff`` below a line that begins with the file's name. These tests
-apply all changes to a copy of the project, and run tests in it: in every run the quick ones that
-the recipes name, in ``make stress`` all of them and the tests of the packages that change.
+apply all changes to a copy of the project and run tests there: the quick ones that recipes name in
+every run; all that they name, and the tests of the changed packages, in ``make stress``.
 """
 
 import os
@@ -20,8 +20,7 @@ RECIPES: Final = sorted((TOP / "docs" / "recipes").glob("add-*.md"))
 CHANGING: Final = [path for path in RECIPES if "```diff" in path.read_text()]
 COPIED: Final = ("src", "migrations", "tests", "docs", "benchmarks", "tools")
 NEXT: Final = "NNNN"  # the number of a new migration
-# The quick ones of the test files that recipes name. Single tests that they name are quick, except
-# for those of commands.
+# Files of quick tests that recipes name. Single tests that they name are quick, except for SLOW.
 QUICK: Final = frozenset(
     {
         "tests/core/test_config.py",
@@ -32,7 +31,7 @@ QUICK: Final = frozenset(
     }
 )
 SLOW: Final = frozenset({"tests/cli/test_merchants.py::test_all_terms_are_set_shown_and_stored"})
-# How many files each recipe changes, and in how many places. The numbers may fall, not rise.
+# The numbers of files and places that each recipe changes. They may fall, not rise.
 MOST: Final = {
     "add-a-command": (6, 6),
     "add-a-fee-rule": (12, 18),
@@ -44,9 +43,9 @@ MOST: Final = {
     "add-a-role": (10, 17),
     "add-a-setting": (7, 9),
 }
-# The tests of the packages that the recipes change. `make stress` runs all of them, because the
-# tests that a recipe names cannot show that it forgets something.
-CONCERNED: Final = (
+# Packages that the recipes change. `make stress` runs all their tests, because those that a recipe
+# names may miss a defect.
+CHANGED_PACKAGES: Final = (
     "adjustments", "portal", "console", "dashboard", "disputes", "figures", "gateways",
     "ledger", "mail", "merchants", "orders",
 )  # fmt: skip
@@ -55,14 +54,14 @@ _RUN: Final = re.compile(r'^make test ARGS="([^"]+)"$', re.MULTILINE)
 
 
 class Change(NamedTuple):
-    """A recipe's change of one file: for each hunk the lines before, and after."""
+    """A recipe's change of one file: each hunk's lines before and after it."""
 
     path: str
     hunks: list[tuple[list[str], list[str]]]
 
 
 def parse_changes(recipe: Path) -> list[Change]:
-    """Return the changes of a recipe, in its order."""
+    """Return the changes of a recipe in their order."""
     text = recipe.read_text()
     changes = []
     for path, diff in _FENCE.findall(text):
@@ -80,16 +79,16 @@ def parse_changes(recipe: Path) -> list[Change]:
 
 def apply_change(text: str, change: Change) -> str:
     """Apply the hunks of a change in their order. Raises ValueError if one does not fit."""
-    lines, done = text.splitlines(), 0
+    lines, end = text.splitlines(), 0
     for before, after in change.hunks:
-        starts = range(done, len(lines) - len(before) + 1)
+        starts = range(end, len(lines) - len(before) + 1)
         start = next((n for n in starts if lines[n : n + len(before)] == before), None)
         if start is None:
             hunk = "\n".join(before)
             msg = f"{change.path} does not contain, after the previous hunk:\n{hunk}"
             raise ValueError(msg)
         lines[start : start + len(before)] = after
-        done = start + len(after)
+        end = start + len(after)
     return "\n".join(lines) + "\n"
 
 
@@ -104,7 +103,7 @@ def apply_recipe(recipe: Path, top: Path) -> None:
 
 
 def copy_project(top: Path) -> Path:
-    """Copy the files that recipes change and that tests need, with compiled modules."""
+    """Copy the files that recipes change or that tests need."""
     for name in COPIED:
         shutil.copytree(TOP / name, top / name)
     for name in ("pyproject.toml", "README.md", "CHANGELOG.md"):
@@ -118,18 +117,18 @@ def named_tests(recipe: Path) -> list[str]:
     return str(words).split()
 
 
-def quick(tests: list[str]) -> list[str]:
-    """Return the tests that run every time."""
+def select_quick(tests: list[str]) -> list[str]:
+    """Return the tests that every run includes."""
     return [test for test in tests if ("::" in test and test not in SLOW) or test in QUICK]
 
 
 def environ() -> dict[str, str]:
-    """Return the environment without the variables of this run of pytest."""
+    """Return the environment without pytest's own variables."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
 
 
 @pytest.mark.parametrize("recipe", CHANGING, ids=lambda path: path.stem)
-def test_each_recipe_fits_the_current_code(recipe: Path, tmp_path: Path) -> None:
+def test_each_recipe_applies_to_the_current_code(recipe: Path, tmp_path: Path) -> None:
     for change in parse_changes(recipe):
         source, target = TOP / change.path, tmp_path / change.path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -142,11 +141,11 @@ def test_each_recipe_fits_the_current_code(recipe: Path, tmp_path: Path) -> None
 def test_each_recipe_names_its_tests() -> None:
     assert len(CHANGING) >= 5
     for recipe in CHANGING:
-        assert quick(named_tests(recipe)), f"{recipe.name} names no test that runs every time"
+        assert select_quick(named_tests(recipe)), f"{recipe.name} names no quick test"
 
 
 @pytest.mark.parametrize("recipe", CHANGING, ids=lambda path: path.stem)
-def test_no_recipe_grows(recipe: Path) -> None:
+def test_no_recipe_changes_more_places(recipe: Path) -> None:
     changes = parse_changes(recipe)
     diffs = [diff for _, diff in _FENCE.findall(recipe.read_text())]
     places = sum(len(re.findall(r"(?:^[+-].*\n)+", diff, re.MULTILINE)) for diff in diffs)
@@ -156,11 +155,11 @@ def test_no_recipe_grows(recipe: Path) -> None:
 
 
 def _selected(selection: str) -> list[str]:
-    """Return the tests to run in the copy, as arguments of pytest."""
+    """Return pytest's arguments for the tests to run in the copy."""
     if selection == "packages":
-        return ["-m", "not stress", *(f"tests/{name}" for name in CONCERNED)]
+        return ["-m", "not stress", *(f"tests/{name}" for name in CHANGED_PACKAGES)]
     tests = {test for recipe in CHANGING for test in named_tests(recipe)}
-    return sorted(quick([*tests]) if selection == "quick" else tests)
+    return sorted(select_quick([*tests]) if selection == "quick" else tests)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +175,7 @@ def test_all_changes_together_work(selection: str, tmp_path: Path, postgres_file
     for recipe in CHANGING:
         apply_recipe(recipe, top)
     environment = environ() | {"PYTHONPATH": str(top / "src")}
-    for tool in ("tools.python_client", "tools.contract_tables"):  # as `make client`
+    for tool in ("tools.python_client", "tools.contract_tables"):  # like `make client`
         subprocess.run([sys.executable, "-m", tool], cwd=top, env=environment, check=True)
     process = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *_selected(selection)],

@@ -1,7 +1,7 @@
-"""Rules of the contract, links, decisions and files that text refers to exist.
+"""Every rule of the contract, decision, file and link that text cites exists.
 
 Code, tests and documents cite a rule as ``contract.md#its-anchor``, a decision record by its number
-and everything else by its path. Readers can open everything that is cited.
+and everything else by its path.
 """
 
 import re
@@ -41,17 +41,17 @@ NAMES: Final = {path: str(path.relative_to(TOP)) for path in FILES}
 
 
 def _locate(path: Path, text: str, match: re.Match[str]) -> str:
-    """Write the place and text of a match, as compilers do."""
+    """Format the line and text of a match like a compiler's message."""
     return f"{NAMES[path]}:{text.count(chr(10), 0, match.start()) + 1}: {match[0].strip()}"
 
 
 def _find_all(pattern: re.Pattern[str]) -> list[tuple[Path, re.Match[str]]]:
-    """Return all matches in all files but this one, which contains the patterns."""
-    here = Path(__file__)
+    """Return all matches in all files except this one, which contains the patterns."""
+    this_file = Path(__file__)
     return [
         (path, match)
         for path, text in TEXTS.items()
-        if path != here
+        if path != this_file
         for match in pattern.finditer(text)
     ]
 
@@ -59,9 +59,9 @@ def _find_all(pattern: re.Pattern[str]) -> list[tuple[Path, re.Match[str]]]:
 # The contract.
 
 _ANCHOR: Final = re.compile(r'<a id="([a-z0-9]+(?:-[a-z0-9]+)*)"></a>')
-_CITED: Final = re.compile(r"\bcontract\.md(?:#([\w-]*))?")
+_CITATION: Final = re.compile(r"\bcontract\.md(?:#([\w-]*))?")
 # Files that may cite the contract without an anchor.
-WHOLE: Final = frozenset((*PAGES, TOP / "tests" / "test_contract.py"))
+WITHOUT_ANCHOR: Final = frozenset((*PAGES, TOP / "tests" / "test_contract.py"))
 _HEADING: Final = re.compile(r"^(#{2,4}) (.*)$", re.MULTILINE)
 
 
@@ -70,23 +70,23 @@ def test_each_rule_of_the_contract_has_one_anchor() -> None:
     anchors = _ANCHOR.findall(text)
     assert len(anchors) == text.count("<a id=") > 0
     assert sorted(set(anchors)) == sorted(anchors)
-    bare = [title for _, title in _HEADING.findall(text) if not _ANCHOR.match(title)]
-    assert bare == []
+    without_anchor = [title for _, title in _HEADING.findall(text) if not _ANCHOR.match(title)]
+    assert without_anchor == []
 
 
 def test_each_rule_that_is_cited_is_in_the_contract() -> None:
     anchors = set(_ANCHOR.findall(CONTRACT.read_text()))
-    citations = _find_all(_CITED)
+    citations = _find_all(_CITATION)
     assert citations
     unknown = [
         _locate(path, TEXTS[path], match)
         for path, match in citations
-        if (match[1] not in anchors if match[1] is not None else path not in WHOLE)
+        if (match[1] not in anchors if match[1] is not None else path not in WITHOUT_ANCHOR)
     ]
     assert unknown == []
 
 
-# Sources that readers cannot open.
+# Sources outside of the repository.
 
 _OUTSIDE: Final = re.compile(
     r"""
@@ -98,20 +98,20 @@ _OUTSIDE: Final = re.compile(
 )
 # Published standards, whose sections may be cited.
 _PUBLISHED: Final = re.compile(r"RFC \d|draft-ietf|WHATWG|OpenAPI 3|libpq|PostgreSQL protocol|NIST")
-_NEAR: Final = 120  # characters: "RFC 8259 §4, §8.2"
-LOOK_FOR_SECTIONS: Final = ("schemas.py", "test_document_forms.py")  # which remove or ban them
+_DISTANCE: Final = 120  # characters between a standard and its section: "RFC 8259 §4, §8.2"
+WITH_SECTION_SIGNS: Final = ("schemas.py", "test_document_forms.py")  # they remove or ban them
 
 
-def test_nothing_is_cited_that_is_not_here() -> None:
+def test_no_source_outside_of_the_repository_is_cited() -> None:
     assert [_locate(path, TEXTS[path], match) for path, match in _find_all(_OUTSIDE)] == []
 
 
-def test_a_section_is_of_a_published_standard() -> None:
+def test_only_sections_of_published_standards_are_cited() -> None:
     stray = [
         _locate(path, TEXTS[path], match)
         for path, match in _find_all(re.compile("§ ?[^ ]*"))
-        if path.name not in LOOK_FOR_SECTIONS
-        and not _PUBLISHED.search(TEXTS[path][max(0, match.start() - _NEAR) : match.start()])
+        if path.name not in WITH_SECTION_SIGNS
+        and not _PUBLISHED.search(TEXTS[path][max(0, match.start() - _DISTANCE) : match.start()])
     ]
     assert stray == []
 
@@ -125,7 +125,7 @@ _LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
 
 @cache
 def _prose(path: Path) -> str:
-    """Return a document with blank lines instead of its examples."""
+    """Return a document with blank lines in place of its code blocks."""
     return _FENCED.sub(lambda match: "\n" * match[0].count("\n"), TEXTS[path])
 
 
@@ -138,7 +138,7 @@ def _fragments(path: Path) -> frozenset[str]:
     return frozenset((*slugs, *_ANCHOR.findall(TEXTS[path])))
 
 
-def test_each_link_leads_somewhere() -> None:
+def test_each_link_has_a_target() -> None:
     dead = []
     links = 0
     for path in PAGES:
@@ -160,8 +160,8 @@ def test_each_link_leads_somewhere() -> None:
 _NUMBER: Final = re.compile(r"\b(?:[Dd]ecisions?[ /]|decisions/)(\d{4})\b")
 _SHORT: Final = re.compile(r"\b(00\d\d)\b")  # within the records themselves
 _TITLE: Final = re.compile(r"# (\d{4})\. \w")
-_BY: Final = re.compile(r"^Superseded (?:in part )?by (?:.*\n)+?\n", re.MULTILINE)
-_OF: Final = re.compile(r"^Supersedes (?:.*\n)+?\n", re.MULTILINE)
+_SUPERSEDED: Final = re.compile(r"^Superseded (?:in part )?by (?:.*\n)+?\n", re.MULTILINE)
+_SUPERSEDES: Final = re.compile(r"^Supersedes (?:.*\n)+?\n", re.MULTILINE)
 _RECORD: Final = re.compile(r"\[(\d{4})\]\((\d{4})-[\w-]+\.md\)")
 
 
@@ -172,31 +172,31 @@ def test_each_record_has_its_number() -> None:
     assert [title and title[1] for title in titles] == numbers
 
 
-_FORM: Final = re.compile(
+_PART: Final = re.compile(
     r"^(?:\*\*|## )(Context|Decision|Consequences|Enforced by)\b", re.MULTILINE
 )
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda path: path.stem)
 def test_each_record_has_the_same_parts(record: Path) -> None:
-    parts = _FORM.findall(record.read_text())
+    parts = _PART.findall(record.read_text())
     assert parts == ["Context", "Decision", "Consequences", "Enforced by"]
     assert len(record.read_text().splitlines()) <= LONGEST_RECORD
 
 
 def test_each_decision_that_is_cited_is_recorded() -> None:
     numbers = {path.name[:4] for path in RECORDS}
-    cited = _find_all(_NUMBER)
+    citations = _find_all(_NUMBER)
     for path in RECORDS:
-        cited += [(path, match) for match in _SHORT.finditer(_CODE.sub("", _prose(path)))]
-    assert cited
-    unknown = [_locate(path, TEXTS[path], m) for path, m in cited if m[1] not in numbers]
+        citations += [(path, match) for match in _SHORT.finditer(_CODE.sub("", _prose(path)))]
+    assert citations
+    unknown = [_locate(path, TEXTS[path], m) for path, m in citations if m[1] not in numbers]
     assert unknown == []
 
 
-def _linked_records(path: Path, form: re.Pattern[str]) -> set[str]:
-    """Return the records that the paragraph below the title of a record links to."""
-    paragraph = form.search(path.read_text())
+def _linked_records(path: Path, pattern: re.Pattern[str]) -> set[str]:
+    """Return the records to which a record's paragraph about its successors or precursors links."""
+    paragraph = pattern.search(path.read_text())
     if paragraph is None:
         return set()
     above = path.read_text()[: paragraph.start()].splitlines()
@@ -207,18 +207,22 @@ def _linked_records(path: Path, form: re.Pattern[str]) -> set[str]:
     return {number for number, _ in links}
 
 
-def test_records_that_replace_each_other_have_links_both_ways() -> None:
-    superseded = {(path.name[:4], new) for path in RECORDS for new in _linked_records(path, _BY)}
-    supersedes = {(old, path.name[:4]) for path in RECORDS for old in _linked_records(path, _OF)}
+def test_a_record_and_its_successor_link_to_each_other() -> None:
+    superseded = {
+        (path.name[:4], new) for path in RECORDS for new in _linked_records(path, _SUPERSEDED)
+    }
+    supersedes = {
+        (old, path.name[:4]) for path in RECORDS for old in _linked_records(path, _SUPERSEDES)
+    }
     assert superseded
     assert superseded == supersedes
     assert all(old < new for old, new in superseded)
 
 
-def test_replaced_records_are_marked_in_one_form() -> None:
+def test_superseded_records_are_marked_in_one_form() -> None:
     others = []
     for path in RECORDS:
-        text = _OF.sub("", _BY.sub("", path.read_text()))
+        text = _SUPERSEDES.sub("", _SUPERSEDED.sub("", path.read_text()))
         others += [path.name for _ in re.finditer(r"[Ss]upersede|^\*\*Status", text, re.MULTILINE)]
     assert others == []
 
@@ -228,8 +232,8 @@ def test_replaced_records_are_marked_in_one_form() -> None:
 _SUFFIX: Final = re.compile(r"\.(?:py|md|sql|toml|lock|yaml|svg|html|css|json|in)$")
 _PATH: Final = re.compile(r"`([\w.*<>-]+(?:/[\w.*<>-]+)*/?)`")
 _ROOTS: Final = (TOP, TOP / "src" / "opentill", TOP / "tests")
-# Names that look like files of this project.
-NOT_OURS: Final = {
+# Names that look like files of this project, with their meaning.
+EXCEPTIONS: Final = {
     "opentill_piggy.py": "the made-up gateway of a recipe",
     "migrations/NNNN_order_reference.sql": "the migration of a recipe",
     "migrations/NNNN_goodwill.sql": "the migration of a recipe",
@@ -243,7 +247,7 @@ NOT_OURS: Final = {
 
 
 def _exists(path: Path, name: str) -> bool:
-    """Whether a name is a path from the top, the package, the tests or the document, or a file."""
+    """Whether a file has this name, or this path from a root or from the document's folder."""
     pattern = re.sub(r"<\w+>", "*", name.rstrip("/"))
     if any(any(root.glob(pattern)) for root in (*_ROOTS, path.parent)):
         return True
@@ -251,7 +255,7 @@ def _exists(path: Path, name: str) -> bool:
 
 
 def _named_files(path: Path) -> Iterator[re.Match[str]]:
-    """Yield the names that look like files or folders: by their suffix, or their first folder."""
+    """Yield the names that look like paths, by their suffix or their first folder."""
     tops = {folder.name for root in _ROOTS for folder in root.iterdir() if folder.is_dir()}
     for match in _PATH.finditer(_prose(path)):
         first, slash, _ = match[1].partition("/")
@@ -264,7 +268,7 @@ def test_each_file_that_a_document_names_exists() -> None:
     missing = [
         _locate(path, _prose(path), match)
         for path, match in names
-        if match[1] not in NOT_OURS and not _exists(path, match[1])
+        if match[1] not in EXCEPTIONS and not _exists(path, match[1])
     ]
     assert names
     assert missing == []
@@ -272,4 +276,4 @@ def test_each_file_that_a_document_names_exists() -> None:
 
 def test_each_exception_is_still_needed() -> None:
     names = {match[1] for path in PAGES for match in _named_files(path)}
-    assert sorted(set(NOT_OURS) - names) == []
+    assert sorted(set(EXCEPTIONS) - names) == []

@@ -2,8 +2,6 @@
 
 ``make check`` runs it as ``python -m tools.plain_names``. A name is banned where it is bound:
 as a variable, a parameter or a function. Variables of comprehensions and lambdas may stay short.
-Folders and files that still have such names stand in ``UNCHECKED``; each leaves that list once it
-is free of them, and none is added.
 """
 
 import ast
@@ -26,7 +24,6 @@ BANNED_FILES: Final = frozenset({
 })  # fmt: skip
 # ``Query.one`` returns exactly one row, like the method of this name in SQLAlchemy.
 ALLOWED: Final = frozenset({("src/opentill/db/query.py", "one")})
-UNCHECKED: Final = ("tests/test_words.py",)
 
 
 class Finding(NamedTuple):
@@ -94,7 +91,7 @@ def banned_names(source: str, file: str) -> list[Finding]:
 
 
 def findings(top: Path) -> Iterator[Finding]:
-    """Yield every banned name and file name below ``top``, unchecked folders included."""
+    """Yield every banned name and file name below ``top``."""
     for root in ROOTS:
         for path in sorted((top / root).rglob("*.py")):
             file = path.relative_to(top).as_posix()
@@ -105,24 +102,9 @@ def findings(top: Path) -> Iterator[Finding]:
             yield from banned_names(path.read_text(), file)
 
 
-def _lies_in(file: str, place: str) -> bool:
-    """Whether a file is, or lies in, an entry of UNCHECKED."""
-    return file == place or file.startswith(f"{place}/")
-
-
 def main() -> int:
-    """Print what is wrong, and entries of UNCHECKED that are clean; return the exit code."""
-    every = list(findings(TOP))
-    problems = [
-        str(finding)
-        for finding in every
-        if not any(_lies_in(finding.file, place) for place in UNCHECKED)
-    ]
-    problems += [
-        f"tools/plain_names.py: {place} is clean: take it out of UNCHECKED"
-        for place in UNCHECKED
-        if not any(_lies_in(finding.file, place) for finding in every)
-    ]
+    """Print every banned name; return the exit code."""
+    problems = list(findings(TOP))
     for problem in problems:
         sys.stderr.write(f"{problem}\n")
     return 1 if problems else 0
