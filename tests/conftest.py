@@ -34,17 +34,17 @@ from opentill.server.embedded.programs import find_programs
 from support import commands, pooler
 from support.api_server import api_server, clock, shop
 from support.commands import fork_server
-from support.databases import Databases, named
-from support.deployment import copy, deployment, migrated
+from support.databases import Databases, database_address
+from support.deployment import copy_directory, deployment, migrated
 from support.once import once
 from support.pooler import POOLED
 from support.sandbox_bank import bank_url
 from support.transactions import (
     db,
-    each_rolled_back,
     module_database_url,
     rollback_connection,
     rollback_database_url,
+    run_rolled_back,
     tx,
 )
 
@@ -54,12 +54,12 @@ __all__ = [
     "clock",
     "db",
     "deployment",
-    "each_rolled_back",
     "fork_server",
     "migrated",
     "module_database_url",
     "rollback_connection",
     "rollback_database_url",
+    "run_rolled_back",
     "shop",
     "tx",
 ]
@@ -166,7 +166,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop(commands.SHARED, None)  # of an outer run
     if config.getoption("numprocesses", None):
         stack = ExitStack()
-        os.environ[commands.SHARED] = stack.enter_context(commands.forking())
+        os.environ[commands.SHARED] = stack.enter_context(commands.running_fork_server())
         config.add_cleanup(stack.close)
 
 
@@ -261,7 +261,7 @@ def postgres_url(postgres_files: Path) -> Iterator[str]:
     """
     # Not in pytest's directory, which only its owner can search: PostgreSQL may be another user.
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
-        copy(postgres_files, Path(directory) / "postgres")
+        copy_directory(postgres_files, Path(directory) / "postgres")
         with (
             EmbeddedPostgres.start(Path(directory), durable=False) as server,
             _stopped_with_us(
@@ -274,15 +274,17 @@ def postgres_url(postgres_files: Path) -> Iterator[str]:
 def _make_template(folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
         if POSTGRES_FILES:
-            copy(Path(POSTGRES_FILES), Path(directory) / "postgres")
+            copy_directory(Path(POSTGRES_FILES), Path(directory) / "postgres")
         with EmbeddedPostgres.start(Path(directory), durable=False) as server:
             url = server.url
             if not POSTGRES_FILES:
                 _sql(url, f"create database {TEMPLATE}")
             # In a thread: a browser test may have left a running event loop in this one.
             with ThreadPoolExecutor(1) as executor:
-                executor.submit(asyncio.run, migrations.migrate(named(url, TEMPLATE))).result()
-        copy(Path(directory) / "postgres", folder / "postgres")
+                executor.submit(
+                    asyncio.run, migrations.migrate(database_address(url, TEMPLATE))
+                ).result()
+        copy_directory(Path(directory) / "postgres", folder / "postgres")
 
 
 @pytest.fixture(scope="session")
@@ -291,7 +293,7 @@ def through(postgres_url: str) -> Iterator[Callable[[str], str]]:
     if not POOLED:
         yield lambda url: url
         return
-    with pooler.running(postgres_url, sessions=20) as lead:
+    with pooler.running_pooler(postgres_url, sessions=20) as lead:
         yield lead
 
 
@@ -344,7 +346,7 @@ def empty_database_url(postgres_url: str, through: Callable[[str], str]) -> Iter
     """Address of a database without any table."""
     name = f"empty_{next(_numbers)}"
     _sql(postgres_url, f"create database {name}")
-    yield through(named(postgres_url, name))
+    yield through(database_address(postgres_url, name))
     _sql(postgres_url, f"drop database {name} with (force)")
 
 

@@ -18,10 +18,10 @@ from opentill import adjustments, merchants
 from opentill.adjustments import AdjustmentRequest
 from opentill.db.database import Db, Tx
 from support import concurrent_movements, mailing, world
-from support.crash_load import Storm
+from support.crash_load import CrashLoad
 from support.dispatcher_crashes import assert_all_arrived
 from support.mail_server import MailServer
-from support.webhook_harness import until, webhook_harness
+from support.webhook_harness import running_harness, wait_until
 from support.webhook_receiver import receiving
 
 
@@ -38,7 +38,7 @@ async def _execute(db: Db, statement: str, *values: object, triggers: bool = Tru
 @pytest.mark.parametrize("copies", [0, 2])
 async def test_a_lost_or_repeated_mail_is_detected(db: Db, copies: int) -> None:
     with MailServer() as server:
-        await mailing.fill(db, mailing.settings_of(server.url), 2)
+        await mailing.queue_mails(db, mailing.mail_settings(server.url), 2)
         async with db.connection() as tx:
             mails = await tx.fetch("select recipient, message_id from mails order by recipient")
         messages = []
@@ -47,27 +47,27 @@ async def test_a_lost_or_repeated_mail_is_detected(db: Db, copies: int) -> None:
             message["Message-ID"] = mail["message_id"]
             messages.append((mail["recipient"], message))
         await _execute(db, "update mails set status = 'SENT', due_at = null", triggers=False)
-        server.taken = list(messages)
-        await mailing.each_once(db, server, 2)
-        server.taken = messages[:1] + messages[1:] * copies
+        server.accepted = list(messages)
+        await mailing.assert_delivered_once(db, server, 2)
+        server.accepted = messages[:1] + messages[1:] * copies
         with pytest.raises(AssertionError):
-            await mailing.each_once(db, server, 2)
+            await mailing.assert_delivered_once(db, server, 2)
 
 
 async def test_a_missing_or_changed_event_is_detected(db: Db, database_url: str) -> None:
-    async with webhook_harness(database_url) as harness, receiving() as receiver:
-        merchant_id = await harness.merchant()
+    async with running_harness(database_url) as harness, receiving() as receiver:
+        merchant_id = await harness.create_merchant()
 
         async def nothing_is_pending() -> bool:
-            return "PENDING" not in await harness.statuses()
+            return "PENDING" not in await harness.count_statuses()
 
-        await harness.endpoint(merchant_id, receiver.url)
+        await harness.create_endpoint(merchant_id, receiver.url)
         await harness.emit(merchant_id, 2)
         with pytest.raises(AssertionError):
             await assert_all_arrived(harness, receiver)
         async with harness.dispatching():
-            await until(receiver.ids)
-            await until(nothing_is_pending)
+            await wait_until(receiver.accepted_event_ids)
+            await wait_until(nothing_is_pending)
         await assert_all_arrived(harness, receiver)
         await _execute(db, "update events set body = body || ' '", triggers=False)
         with pytest.raises(AssertionError):
@@ -78,7 +78,7 @@ async def test_a_missing_or_changed_event_is_detected(db: Db, database_url: str)
 # ── crashes: the bank's payments, and acknowledged requests ────────────────────────────────────
 
 
-class FinishedStorm(Storm):
+class FinishedLoad(CrashLoad):
     """The end of a crash test: no server runs, and the bank is a file with payments."""
 
     def __init__(self, folder: Path, db: Db) -> None:
@@ -102,58 +102,58 @@ class FinishedStorm(Storm):
 
 
 @pytest.fixture
-async def storm(db: Db, tmp_path: Path) -> FinishedStorm:
+async def load(db: Db, tmp_path: Path) -> FinishedLoad:
     """A finished crash test without defects: bank, books and merchant have one paid order."""
     async with db.transaction() as tx:
         order = await world.create_order_in(tx, "PAID")
-    storm = FinishedStorm(tmp_path, db)
-    storm.store_payment(order.paid_attempt_id, order.amount_minor)
-    storm.opened = {order.id}
-    storm.paid = {order.merchant_id: [order.id]}
-    await storm.reckon(5)
-    return storm
+    load = FinishedLoad(tmp_path, db)
+    load.store_payment(order.paid_attempt_id, order.amount_minor)
+    load.opened_orders = {order.id}
+    load.paid_orders = {order.merchant_id: [order.id]}
+    await load.assert_consistent(5)
+    return load
 
 
-async def test_a_payment_of_the_bank_without_an_order_is_detected(storm: FinishedStorm) -> None:
-    storm.store_payment("att_unknown", 100)
+async def test_a_payment_of_the_bank_without_an_order_is_detected(load: FinishedLoad) -> None:
+    load.store_payment("att_unknown", 100)
     with pytest.raises(AssertionError):
-        await storm.reckon(0.1)
+        await load.assert_consistent(0.1)
 
 
-async def test_a_payment_captured_with_another_amount_is_detected(storm: FinishedStorm) -> None:
-    async with storm.db.connection() as tx:
+async def test_a_payment_captured_with_another_amount_is_detected(load: FinishedLoad) -> None:
+    async with load.db.connection() as tx:
         attempt_id = await tx.fetchval("select paid_attempt_id from orders")
-    storm.store_payment(attempt_id, 1)
+    load.store_payment(attempt_id, 1)
     with pytest.raises(AssertionError):
-        await storm.reckon(0.1)
+        await load.assert_consistent(0.1)
 
 
 @pytest.mark.parametrize("lost", ["opened", "refunded", "paid"])
-async def test_a_lost_acknowledged_write_is_detected(storm: FinishedStorm, lost: str) -> None:
+async def test_a_lost_acknowledged_write_is_detected(load: FinishedLoad, lost: str) -> None:
     if lost == "opened":
-        storm.opened.add("order_lost")
+        load.opened_orders.add("order_lost")
     elif lost == "refunded":
-        storm.refunded["re_lost"] = "order_lost"
+        load.accepted_refunds["re_lost"] = "order_lost"
     else:
-        async with storm.db.transaction() as tx:
+        async with load.db.transaction() as tx:
             order = await world.create_order_in(tx, "PENDING")
-        storm.paid[order.merchant_id] = [order.id]
+        load.paid_orders[order.merchant_id] = [order.id]
     with pytest.raises((AssertionError, KeyError)):
-        await storm.reckon(5)
+        await load.assert_consistent(5)
 
 
-async def test_an_attempt_that_never_ends_is_detected(storm: FinishedStorm) -> None:
-    async with storm.db.transaction() as tx:
+async def test_an_attempt_that_never_ends_is_detected(load: FinishedLoad) -> None:
+    async with load.db.transaction() as tx:
         await world.create_order_in(tx, "CREATING")
     with pytest.raises(AssertionError):
-        await storm.reckon(0.1)
+        await load.assert_consistent(0.1)
 
 
 # ── concurrent movements ───────────────────────────────────────────────────────────────────────
 
 
 async def test_an_excessive_payout_and_a_broken_audit_chain_are_detected(tx: Tx) -> None:
-    hammer: Any = SimpleNamespace(done=concurrent_movements.EVERYTHING)
+    run: Any = SimpleNamespace(done=concurrent_movements.MOVEMENTS)
     shop = await world.create_merchant(tx)
     request = AdjustmentRequest(
         kind="recharge", amount_minor=100, reference=world.new_reference(), reason="why", by="ann"
@@ -162,7 +162,7 @@ async def test_an_excessive_payout_and_a_broken_audit_chain_are_detected(tx: Tx)
     for number in range(3):
         actor = merchants.Actor("ann", "why")
         await merchants.record_audit(tx, actor, "test", shop.id, str(number), world.NOW)
-    await concurrent_movements.reckon(tx, hammer)
+    await concurrent_movements.assert_consistent(tx, run)
     for defect in (
         (
             "update entries set type = 'PAYOUT', from_account = 'available', to_account = 'bank',"
@@ -175,11 +175,11 @@ async def test_an_excessive_payout_and_a_broken_audit_chain_are_detected(tx: Tx)
         await tx.execute("set local session_replication_role = replica")
         assert not (await tx.execute(defect)).endswith(" 0")
         with pytest.raises(AssertionError):
-            await concurrent_movements.reckon(tx, hammer)
+            await concurrent_movements.assert_consistent(tx, run)
         await transaction.rollback()
-    hammer.done = set()
+    run.done = set()
     with pytest.raises(AssertionError):
-        await concurrent_movements.reckon(tx, hammer)
+        await concurrent_movements.assert_consistent(tx, run)
 
 
 # ── random histories against the model ─────────────────────────────────────────────────────────

@@ -60,7 +60,7 @@ def test_an_application_waits_for_a_decision(api_server: ApiServer) -> None:
 
 
 def test_the_response_does_not_show_whether_an_address_is_known(api_server: ApiServer) -> None:
-    ada = create_person(api_server, api_server.shop().id, "owner")
+    ada = create_person(api_server, api_server.create_shop().id, "owner")
     with accepting_applications(api_server) as visitor:
         responses = [
             visitor.post("/apply", FORM | {"email": email})

@@ -1,8 +1,7 @@
-"""A platform whose month is worked off: its merchants, its staff, its bank, and its time."""
+"""The first days of a platform: staff, merchants, their terms, and their customers' payments."""
 
 import asyncio
 import re
-from decimal import Decimal
 from typing import Any, Final
 
 import httpx2
@@ -15,16 +14,16 @@ from opentill.context import App
 from opentill.core.settings import Settings
 from opentill.db import clock
 from opentill.db.clock import now_ms
-from support.cluster import CARD
-from support.console_staff import Human, eventually, number
+from support.browser_user import BrowserUser, parse_amount
+from support.cluster import CARD, eventually
 from support.people import TESTER
 
 PAYMENTS: Final = 20  # of each merchant
-_REFUSED: Final = 300
+_REDIRECT: Final = 300
 
 
 class Shop(msgspec.Struct):
-    """A merchant of the story, and where its payouts go."""
+    """A merchant; ``account`` has the fields of its bank account."""
 
     name: str
     currency: str
@@ -33,12 +32,12 @@ class Shop(msgspec.Struct):
     id: str = ""
     key: str = ""
     link: str = ""
-    product: str = ""
-    paid: list[str] = msgspec.field(default_factory=list)  # ids of orders
+    product_id: str = ""
+    paid_order_ids: list[str] = msgspec.field(default_factory=list)  # ids of orders
 
 
-def shops() -> list[Shop]:
-    """Return the five merchants."""
+def new_shops() -> list[Shop]:
+    """Return five merchants that do not exist yet."""
     japan = {"account": "1234567", "country": "JP", "clearing": "0001001"}
     return [
         Shop("Harbour Books", "EUR", "24.50", {"account": "DE89370400440532013000"}),
@@ -50,209 +49,216 @@ def shops() -> list[Shop]:
 
 
 class Month:
-    """The platform, its staff, and what is known of it from outside."""
+    """A platform, its staff in their browsers, and its merchants."""
 
     def __init__(self, server: Starlette, browser: Browser) -> None:
-        """Nobody is there yet."""
+        """There are no merchants and no staff yet."""
         self.app: App = server.state.app
         self.settings: Settings = server.state.settings
         self.url = str(self.settings.public_url)
         self.browser = browser
         self.http = httpx2.AsyncClient(timeout=60, trust_env=False)
-        self.shops = shops()
-        self.staff: dict[str, Human] = {}
-        self.owner: Human
+        self.shops = new_shops()
+        self.staff: dict[str, BrowserUser] = {}
+        self.owner: BrowserUser
 
     def __getitem__(self, name: str) -> Shop:
         """Return a merchant by its name."""
-        return next(one for one in self.shops if one.name == name)
+        return next(shop for shop in self.shops if shop.name == name)
 
-    # ── what is not staff ──
+    # Merchants, customers and the bank
 
-    async def at_bank(self, method: str, path: str, body: Any = None) -> Any:
-        """Have the bank do something."""
+    async def call_bank(self, method: str, path: str, body: Any = None) -> Any:
+        """Send a request to the bank's API."""
         headers = {"Authorization": f"Bearer {self.settings.sandbox_secret}"}
         url = f"{self.settings.sandbox_url}{path}"
-        answer = await self.http.request(method, url, json=body, headers=headers)
-        assert answer.status_code < _REFUSED, answer.text
-        is_json = answer.headers.get("content-type", "").startswith("application/json")
-        return answer.json() if is_json else answer.text
+        response = await self.http.request(method, url, json=body, headers=headers)
+        assert response.status_code < _REDIRECT, response.text
+        is_json = response.headers.get("content-type", "").startswith("application/json")
+        return response.json() if is_json else response.text
 
-    async def api(self, shop: Shop, method: str, path: str, body: Any = None) -> Any:
+    async def call_api(self, shop: Shop, method: str, path: str, body: Any = None) -> Any:
         """Call the API as a merchant's program."""
         headers = {"X-API-Key": shop.key}
-        answer = await self.http.request(method, self.url + path, json=body, headers=headers)
-        assert answer.status_code < _REFUSED, answer.text
-        return answer.json()["data"]
+        response = await self.http.request(method, self.url + path, json=body, headers=headers)
+        assert response.status_code < _REDIRECT, response.text
+        return response.json()["data"]
 
-    async def open(self, shop: Shop) -> tuple[str, str]:
+    async def open_session(self, shop: Shop) -> tuple[str, str]:
         """Open a session; return its id and its order's."""
-        created = await self.api(shop, "POST", "/v1/checkouts", {"productId": shop.product})
-        checkout = await self.api(shop, "GET", f"/v1/checkouts/{created['id']}")
+        created = await self.call_api(shop, "POST", "/v1/checkouts", {"productId": shop.product_id})
+        checkout = await self.call_api(shop, "GET", f"/v1/checkouts/{created['id']}")
         return created["id"], checkout["orderId"]
 
-    async def begin(self, session_id: str, method: str = "CREDIT_CARD") -> str:
-        """Send the form of the payment page; return the attempt whose page at the bank is next."""
+    async def start_payment(self, session_id: str, method: str = "CREDIT_CARD") -> str:
+        """Submit the payment page; return the id of the attempt that continues at the bank."""
         form = {"email": "maria@example.com", "name": "Maria", "method": method}
-        answer = await self.http.post(f"{self.url}/checkout/{session_id}", data=form)
-        match = re.search(r"/continue/(att_\w+)", answer.headers.get("location", ""))
-        assert match is not None, answer.text[:500]
+        response = await self.http.post(f"{self.url}/checkout/{session_id}", data=form)
+        match = re.search(r"/continue/(att_\w+)", response.headers.get("location", ""))
+        assert match is not None, response.text[:500]
         return match[1]
 
     async def type_card(self, attempt_id: str, number: str = CARD) -> None:
-        """Pay at the bank by card."""
+        """Submit the bank's card form."""
         form = {"number": number, "exp": "12/34", "csc": "123"}
         await self.http.post(f"{self.settings.sandbox_url}/pay/{attempt_id}", data=form)
 
-    async def use_phone(self, attempt_id: str) -> None:
-        """Pay at the bank by a wallet."""
+    async def approve_on_phone(self, attempt_id: str) -> None:
+        """Approve a wallet payment at the bank."""
         url = f"{self.settings.sandbox_url}/phone/{attempt_id}"
         await self.http.post(url, data={"decision": "approve"})
 
-    async def come_back(self, session_id: str, attempt_id: str) -> None:
-        """Follow the bank's link back, which has the bank asked."""
+    async def return_from_bank(self, session_id: str, attempt_id: str) -> None:
+        """Follow the bank's link back, on which the server queries the bank."""
         await self.http.get(f"{self.url}/checkout/{session_id}/return/{attempt_id}")
 
-    async def status(self, shop: Shop, order_id: str, *expected: str) -> Any:
-        """Wait until an order is in one of some statuses; return it."""
+    async def wait_for_status(self, shop: Shop, order_id: str, *expected: str) -> Any:
+        """Wait until an order has one of these statuses, and return it."""
 
-        async def look() -> Any:
-            order = await self.api(shop, "GET", f"/v1/orders/{order_id}")
+        async def read() -> Any:
+            order = await self.call_api(shop, "GET", f"/v1/orders/{order_id}")
             return order if order["status"] in expected else None
 
-        return await eventually(look, f"{order_id} does not become {expected}")
+        order = await eventually(read)
+        assert order, f"{order_id} does not become {expected}"
+        return order
 
-    async def attempt_of(self, order_id: str) -> str:
-        """Return the attempt that paid an order, as the bank calls the payment."""
+    async def paid_attempt_id(self, order_id: str) -> str:
+        """Return the id of the attempt that paid an order; the bank uses it too."""
         async with self.app.db.connection() as tx:
             sql = "select paid_attempt_id from orders where id = $1"
             return str(await tx.fetchval(sql, order_id))
 
-    async def later(self, by_ms: int) -> None:
-        """Move business time ahead, and wait until the server knows."""
+    async def advance_clock(self, by_ms: int) -> None:
+        """Move business time ahead, and wait until the server has read it."""
         until = self.app.clock() + by_ms
         await self.app.db.run(lambda tx: clock.advance(tx, by_ms))
 
-        async def moved() -> bool:
+        async def is_advanced() -> bool:
             return self.app.clock() >= until
 
-        await eventually(moved, "the clock stands")
+        assert await eventually(is_advanced), "the server's clock has not advanced"
 
-    # ── what staff read ──
+    # Pages that staff read
 
-    async def balanced(self) -> dict[str, list[Decimal]]:
-        """Have the auditor read the trial balance; return the accounts by currency."""
+    async def check_trial_balance(self) -> None:
+        """Open the trial balance as the auditor, and check that each row and column adds up."""
         auditor = self.staff["auditor"]
-        await auditor.go("/console/trial-balance")
+        await auditor.open_page("/console/trial-balance")
         balances = {
-            which: [(row[0], [number(cell) for cell in row[1:]])
-                    for row in await auditor.table(which)]
-            for which in ("sums", "each")
+            table: [(row[0], [parse_amount(cell) for cell in row[1:]])
+                    for row in await auditor.table_cells(table)]
+            for table in ("sums", "each")
         }  # fmt: skip
-        for which, rows in balances.items():
+        for table, rows in balances.items():
             for name, amounts in rows:
-                assert sum(amounts) == 0, (which, name, amounts)
-        sums = dict(balances["sums"])
-        for currency, amounts in sums.items():
+                assert sum(amounts) == 0, (table, name, amounts)
+        for currency, amounts in balances["sums"]:
             each = [row for name, row in balances["each"] if name.endswith(currency)]
             assert [sum(column) for column in zip(*each, strict=True)] == amounts
-        return sums
 
-    async def home(self, who: str = "admin") -> str:
-        """Return the words of what needs somebody, as one of the staff reads them."""
-        page = await self.staff[who].go("/console/")
+    async def read_needs_attention(self, user: str = "admin") -> str:
+        """Return the text of "Needs attention" on the console's first page."""
+        page = await self.staff[user].open_page("/console/")
         return re.sub(r"\s+", " ", await page.inner_text("section[aria-labelledby=needs]"))
 
-    async def until_home(self, text: str, *, there: bool = True) -> None:
-        """Wait until a line is on the first page of the console, or is not any more."""
+    async def wait_for_needs_attention(self, text: str, *, there: bool = True) -> None:
+        """Wait until a line appears below "Needs attention", or disappears."""
 
-        async def look() -> bool:
-            return (text in await self.home()) == there
+        async def is_shown() -> bool:
+            return (text in await self.read_needs_attention()) == there
 
-        await eventually(look, f"{text}: {await self.home()}")
+        assert await eventually(is_shown), f"{text}: {await self.read_needs_attention()}"
 
 
-async def staff_join(month: Month) -> None:
-    """The first administrator is invited by command, the others in the console."""
+async def invite_staff(month: Month) -> None:
+    """Invite the first administrator by a command and the others in the console."""
     app, now = month.app, now_ms()
     link = await app.db.run(
         lambda tx: people.invite(tx, "ada@example.com", now, staff_role="admin", actor=TESTER)
     )
-    ada = await Human.invited(month.browser, month.url, "ada@example.com", month.url + link.path)
+    ada = await BrowserUser.accept_invitation(
+        month.browser, month.url, "ada@example.com", month.url + link.path
+    )
     await ada.set_up_authenticator()
     month.staff["admin"] = ada
     for name, role in (
         ("fin", "finance"), ("gus", "finance"), ("sue", "support"), ("auditor", "auditor"),
     ):  # fmt: skip
-        await ada.go("/console/people")
+        await ada.open_page("/console/people")
         email = f"{name}@example.com"
-        await ada.send('form[action$="/people/invite"]', email=email, role=role)
+        await ada.submit_form('form[action$="/people/invite"]', email=email, role=role)
         link_shown = await ada.page.locator(".box.good code").inner_text()
-        month.staff[name] = await Human.invited(month.browser, month.url, email, link_shown)
+        month.staff[name] = await BrowserUser.accept_invitation(
+            month.browser, month.url, email, link_shown
+        )
         await month.staff[name].set_up_authenticator()
 
 
-async def merchants_apply(month: Month) -> None:
-    """Five apply; the administrator approves each, and one owner joins."""
+async def add_merchants(month: Month) -> None:
+    """Apply as five merchants, approve each as the administrator, and join as one owner."""
     page = await (await month.browser.new_context(locale="en-US")).new_page()
-    for number_, shop in enumerate(month.shops):
+    for number, shop in enumerate(month.shops):
         await page.goto(f"{month.url}/apply")
         await page.fill("[name=merchant]", shop.name)
         await page.fill("[name=business]", "Sells things that people like.")
         await page.select_option("[name=currency]", shop.currency)
         await page.fill("[name=name]", "Olga Owner")
-        await page.fill("[name=email]", f"owner{number_}@example.com")
+        await page.fill("[name=email]", f"owner{number}@example.com")
         await page.click("main button[type=submit]")
         await page.wait_for_url("**/apply?sent=1")
     await page.context.close()
     ada = month.staff["admin"]
-    assert f"Applications that wait to be decided: {len(month.shops)}" in await month.home(), (
-        await month.home()
-    )
+    assert (
+        f"Applications that wait to be decided: {len(month.shops)}"
+        in await month.read_needs_attention()
+    ), await month.read_needs_attention()
     for shop in month.shops:
-        await ada.go("/console/applications")
-        await ada.follow(f'table a:has-text("{shop.name}")')
+        await ada.open_page("/console/applications")
+        await ada.follow_link(f'table a:has-text("{shop.name}")')
         shop.id = ada.page.url.split("/")[-2]
-        await ada.send("details#approved form", reason="papers are fine")
+        await ada.submit_form("details#approved form", reason="papers are fine")
         shop.link = await ada.page.locator(".box.good code").inner_text()
-    await ada.go("/console/merchants?status=APPLIED")
-    assert "Nothing matches" in await ada.words()
-    month.owner = await Human.invited(
+    await ada.open_page("/console/merchants?status=APPLIED")
+    assert "Nothing matches" in await ada.main_text()
+    month.owner = await BrowserUser.accept_invitation(
         month.browser, month.url, "owner0@example.com", month.shops[0].link
     )
     for shop in month.shops:
-        application = await month.app.db.run(
+        key = await month.app.db.run(
             lambda tx, id_=shop.id: merchants.create_key(tx, id_, "production", now_ms())
         )
-        shop.key = application.key
+        shop.key = key.key
         body = {"name": "A thing", "price": shop.price, "currency": shop.currency}
-        shop.product = (await month.api(shop, "POST", "/v1/products", body))["id"]
+        shop.product_id = (await month.call_api(shop, "POST", "/v1/products", body))["id"]
 
 
-async def terms_rates_and_accounts(month: Month) -> None:
-    """A reserve for one merchant, exchange rates for refunds, and everybody's bank account."""
+async def set_up_merchants(month: Month) -> None:
+    """Set a reserve for one merchant, exchange rates for refunds, and all bank accounts."""
     ada, fin = month.staff["admin"], month.staff["fin"]
     tea = month["Kyoto Tea"]
-    await ada.go(f"/console/merchants/{tea.id}/terms")
-    await ada.send('form[action$="/terms"]', reserve_rate="10", reserve_days="10", reason="new")
-    await ada.go(f"/console/merchants/{tea.id}")
-    assert "Rolling reserve: 0 % → 10 %" in await ada.words(), await ada.words()
+    await ada.open_page(f"/console/merchants/{tea.id}/terms")
+    await ada.submit_form(
+        'form[action$="/terms"]', reserve_rate="10", reserve_days="10", reason="new"
+    )
+    await ada.open_page(f"/console/merchants/{tea.id}")
+    assert "Rolling reserve: 0 % → 10 %" in await ada.main_text(), await ada.main_text()
     for base, rate in (("EUR", "1.08"), ("JPY", "0.0067"), ("KWD", "3.25")):
-        await fin.go("/console/rates")
-        await fin.send('form[action$="/rates/set"]', base=base, rate=rate, quote="USD")
+        await fin.open_page("/console/rates")
+        await fin.submit_form('form[action$="/rates/set"]', base=base, rate=rate, quote="USD")
     for shop in month.shops:
-        await fin.go(f"/console/merchants/{shop.id}/bank-account")
-        response = await fin.send(
+        await fin.open_page(f"/console/merchants/{shop.id}/bank-account")
+        response = await fin.submit_form(
             'form[action$="/bank-account"]', holder=shop.name, reason="by letter", **shop.account
         )
         assert "saved" in fin.page.url, response
 
 
-async def customers_pay(month: Month) -> None:
-    """Twenty payments of each merchant; the first of each in a browser."""
+async def pay_orders(month: Month) -> None:
+    """Pay twenty orders of each merchant, the first of them in a browser."""
     page = await (await month.browser.new_context(locale="en-US")).new_page()
     for shop in month.shops:
-        session_id, order_id = await month.open(shop)
+        session_id, order_id = await month.open_session(shop)
         await page.goto(f"{month.url}/checkout/{session_id}")
         await page.fill("[autocomplete=email]", "maria@example.com")
         await page.fill("[autocomplete=name]", "Maria")
@@ -262,16 +268,16 @@ async def customers_pay(month: Month) -> None:
         await page.fill("[autocomplete=cc-exp]", "12/34")
         await page.fill("[autocomplete=cc-csc]", "123")
         await page.click("button")
-        await month.status(shop, order_id, "PAID")
-        shop.paid.append(order_id)
+        await month.wait_for_status(shop, order_id, "PAID")
+        shop.paid_order_ids.append(order_id)
     await page.context.close()
-    gate = asyncio.Semaphore(6)
+    semaphore = asyncio.Semaphore(6)
 
     async def pay(shop: Shop) -> None:
-        async with gate:
-            session_id, order_id = await month.open(shop)
-            await month.type_card(await month.begin(session_id))
-            await month.status(shop, order_id, "PAID")
-            shop.paid.append(order_id)
+        async with semaphore:
+            session_id, order_id = await month.open_session(shop)
+            await month.type_card(await month.start_payment(session_id))
+            await month.wait_for_status(shop, order_id, "PAID")
+            shop.paid_order_ids.append(order_id)
 
     await asyncio.gather(*(pay(shop) for shop in month.shops for _ in range(PAYMENTS - 1)))

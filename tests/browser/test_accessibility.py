@@ -26,10 +26,10 @@ from support import world
 from support.examples import is_night
 from support.javascript import npm_ci
 from support.once import once
-from support.page_checks import look, looks
+from support.page_checks import display_problems, each_display
 from support.page_members import invite_member
-from support.payout_runs import ANN, OWN, payee, run_request
-from support.people import CHEAP, PASSWORD, TESTER, new_address
+from support.payout_runs import ANN, SOURCE_ACCOUNT, create_payee, run_request
+from support.people import CHEAP_HASH, PASSWORD, TESTER, new_address
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 _AXE: Final = Path(__file__).parent / "axe"
@@ -123,7 +123,7 @@ async def owner(page_server: Starlette) -> tuple[str, str]:
     shop_id: str = await db.run(create_shop)
     link = await invite_member(page_server, shop_id)
     login = await people.join(
-        db, link.token, "Ada Example", PASSWORD, Device("127.0.0.1", "Test"), now, cost=CHEAP
+        db, link.token, "Ada Example", PASSWORD, Device("127.0.0.1", "Test"), now, cost=CHEAP_HASH
     )
     return shop_id, login.token
 
@@ -144,8 +144,8 @@ def _all_patterns() -> set[str]:
 
 async def _violations(page: Page) -> list[Any]:
     violations: list[Any] = []
-    async for device, scheme in looks(page):
-        violations += await look(page, device, scheme)
+    async for device, scheme in each_display(page):
+        violations += await display_problems(page, device, scheme)
         if (skipped := _SKIPPED_RULES.get((device, scheme))) is not None:
             by_axe = await page.evaluate(_RUN, [_RULES, skipped])
             violations += [(device, scheme, *violation) for violation in by_axe]
@@ -255,8 +255,8 @@ async def test_every_page_of_the_console_is_linked_and_accessible(
 
     async def start_payout_run(tx: Any) -> payouts.Run:
         rule = payouts.HoldRule(app.settings.secret_key, 3)
-        await payee(tx, rule=rule)
-        await payee(tx, account=None)
+        await create_payee(tx, rule=rule)
+        await create_payee(tx, account=None)
         return await payouts.start_run(tx, run_request("W-48"), now)
 
     await app.db.run(apply_and_dispute)
@@ -267,9 +267,9 @@ async def test_every_page_of_the_console_is_linked_and_accessible(
     )
     gateway_report = reconciliation.Report(gateway="sandbox", file=report, name="november.csv")
     await reconciliation.reconcile_file(app.db, gateway_report, ANN, now)
-    changed = msgspec.structs.replace(app.settings, payout_accounts=f"EUR:{OWN.number}")
+    changed = msgspec.structs.replace(app.settings, payout_accounts=f"EUR:{SOURCE_ACCOUNT.number}")
     monkeypatch.setattr(app, "settings", changed)
-    login = await people.join(app.db, link.token, "Grace", PASSWORD, device, now, cost=CHEAP)
+    login = await people.join(app.db, link.token, "Grace", PASSWORD, device, now, cost=CHEAP_HASH)
     await _log_in(context, url, login.token)
     start = f"{url}/console/payments?merchant={owner[0]}&status=PAID"
     visited, violations = await _walk(await context.new_page(), [start], (f"{url}/console",))
@@ -321,12 +321,12 @@ async def _violations_without_link(
         return await people.invite(tx, email, now, staff_role="auditor", actor=TESTER)
 
     login = await people.join(
-        app.db, (await app.db.run(invite)).token, "Al", PASSWORD, device, now, cost=CHEAP
+        app.db, (await app.db.run(invite)).token, "Al", PASSWORD, device, now, cost=CHEAP_HASH
     )
     reset = await app.db.run(lambda tx: people.offer_new_password(tx, email, now, actor=TESTER))
     email = new_address()
     pending_login = await people.join(
-        app.db, (await app.db.run(invite)).token, "Bo", PASSWORD, device, now, cost=CHEAP
+        app.db, (await app.db.run(invite)).token, "Bo", PASSWORD, device, now, cost=CHEAP_HASH
     )
     reset_with_factor, keep = await app.db.run(lambda tx: _lose_passkey(tx, pending_login, now))
     email = new_address()

@@ -55,8 +55,10 @@ async def test_the_bank_is_readable_in_every_language(
     page = await context.new_page()
     script_errors: list[str] = []
     page.on("pageerror", lambda error: script_errors.append(str(error)))
-    card = shop.start(locale="")
-    wallet, transfer = (shop.start(locale="", method=m) for m in ("ALIPAY", "BANK_TRANSFER"))
+    card = shop.start_payment(locale="")
+    wallet, transfer = (
+        shop.start_payment(locale="", method=m) for m in ("ALIPAY", "BANK_TRANSFER")
+    )
 
     async def check_page() -> None:
         await page.wait_for_load_state("load")

@@ -13,7 +13,7 @@ from browser import chart_examples
 from opentill.core.languages import Language, offered
 from opentill.web import assets, responses, translations
 from opentill.web.language import Localizer
-from support.page_checks import DEVICES, LOOKS, SCHEMES, WIDER
+from support.page_checks import DEVICES, OVERFLOW_WIDTH, PAGE_PROBLEMS, SCHEMES
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -86,7 +86,7 @@ async def test_charts_are_drawn_from_their_tables_in_both_schemes(browser: Brows
         # A chart is drawn again in the next frame, which may be late on a busy machine.
         await page.wait_for_function(FITS)
         await _wait_for_value(page, DRAWN, ALL_DRAWN)
-        assert await page.evaluate(LOOKS) == {
+        assert await page.evaluate(PAGE_PROBLEMS) == {
             "shown": [scheme, width], "faint": [], "small": [], "wider": 0,
         }, (scheme, device)  # fmt: skip
         assert await page.locator("#volume .uplot").is_visible()
@@ -117,7 +117,7 @@ async def test_without_a_script_the_table_is_the_chart(browser: Browser) -> None
 async def test_charts_speak_the_page_s_language(browser: Browser, language: Language) -> None:
     context = await browser.new_context(viewport={"width": 320, "height": 568})
     page, errors = await _open(context, language)
-    assert await page.evaluate(WIDER) <= 0
+    assert await page.evaluate(OVERFLOW_WIDTH) <= 0
     assert await page.evaluate(DRAWN) == ALL_DRAWN
     summary = translations.translate("merchant", language, "Show the numbers")
     assert await page.locator("#volume summary").text_content() == summary

@@ -10,8 +10,8 @@ from starlette.applications import Starlette
 
 from opentill import merchants, people
 from opentill.db.clock import now_ms
-from support.console_staff import Human
-from support.page_checks import looked_at
+from support.browser_user import BrowserUser
+from support.page_checks import problems_on_all_displays
 from support.page_members import create_merchant, join
 from support.people import PASSWORD, TESTER
 
@@ -66,7 +66,7 @@ async def test_pages_of_links_hide_the_field_for_password_managers(
     async with _page(browser, viewport=PHONE) as page:
         await page.goto(url + link.path)
         assert max(await page.locator(username).evaluate(size)) <= 8
-        owner = await Human.invited(browser, url, link.link.email, url + link.path)
+        owner = await BrowserUser.accept_invitation(browser, url, link.link.email, url + link.path)
         await owner.set_up_authenticator()
         await owner.page.context.close()
         reset = await db.run(
@@ -88,7 +88,7 @@ async def test_the_name_of_a_member_of_two_merchants_fits_on_one_line_of_the_hea
     _, link = await create_merchant(page_server)
     url = _url(page_server)
     db = page_server.state.app.db
-    owner = await Human.invited(browser, url, link.link.email, url + link.path)
+    owner = await BrowserUser.accept_invitation(browser, url, link.link.email, url + link.path)
     other = await db.run(lambda tx: merchants.create(tx, name="Tea House", now=now_ms()))
     async with db.transaction() as tx:
         person = await people.find_by_email(tx, link.link.email)
@@ -191,6 +191,6 @@ async def test_every_page_of_the_dashboard_fits_every_device(
         unlinked = ("/security/authenticator?lang=en", "/dashboard/x?lang=en")
         for path in (*(f"{path}?lang=zh-Hant" for path in (*paths, "/dashboard/x")), *unlinked):
             await page.goto(url + path)
-            wrong += await looked_at(page)
+            wrong += await problems_on_all_displays(page)
         assert wrong == []
         assert [message for message in messages if "404" not in message] == []

@@ -6,7 +6,7 @@ from starlette.applications import Starlette
 
 from opentill import epay
 from opentill.db.clock import now_ms
-from support.page_checks import looked_at
+from support.page_checks import problems_on_all_displays
 from support.page_members import create_merchant, join
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -46,7 +46,7 @@ async def test_a_key_is_created_copied_and_replaced_on_pages_that_fit_every_devi
     paths = [f"{developers}{path}" for path in ("", "/keys", "/requests", "/epay")]
     for path in (*paths, key_page):  # test_accessibility.py checks them in English
         await page.goto(f"{path}?lang=zh-Hant")
-        wrong += await looked_at(page)
+        wrong += await problems_on_all_displays(page)
     assert wrong == []
 
     await page.goto(f"{key_page}?lang=en")

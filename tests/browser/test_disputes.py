@@ -9,7 +9,7 @@ from opentill.db.clock import now_ms
 from opentill.db.database import Tx
 from opentill.disputes import Dispute
 from support import world
-from support.page_checks import looked_at
+from support.page_checks import problems_on_all_displays
 from support.page_members import invite_member, join
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -61,7 +61,7 @@ async def test_a_member_adds_a_file_and_a_note_on_pages_that_fit_every_device(
     list_page = f"{url}/dashboard/{dispute.merchant_id}/disputes"
     for path in (list_page, f"{list_page}/{dispute.id}"):  # test_accessibility.py: in English
         await page.goto(f"{path}?lang=zh-Hant")
-        wrong += await looked_at(page)
+        wrong += await problems_on_all_displays(page)
     await context.close()
     await with_scripts.close()
     assert wrong == []

@@ -89,7 +89,7 @@ async def test_a_customer_of_an_epay_shop_returns_with_a_signature(
 def reset_clock(deployment: Deployment) -> Iterator[None]:
     """Reset the business clock after the test."""
     yield
-    deployment.done("clock", "reset")
+    deployment.run_checked("clock", "reset")
 
 
 @pytest.mark.usefixtures("reset_clock")
@@ -97,7 +97,7 @@ async def test_an_invoice_link_can_be_paid_after_its_first_session_has_expired(
     browser: Browser, deployment: Deployment
 ) -> None:
     def command(*words: str) -> dict[str, str]:
-        return dict(json.loads(deployment.done(*words, "--json")))
+        return dict(json.loads(deployment.run_checked(*words, "--json")))
 
     merchant = await asyncio.to_thread(command, "merchants", "create", "Harbour Books")
     credentials = await asyncio.to_thread(command, "epay", "enable", merchant["id"])

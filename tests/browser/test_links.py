@@ -4,7 +4,7 @@ import pytest
 from playwright.async_api import Browser
 
 from browser.test_products import Owner, owner
-from support.page_checks import looked_at
+from support.page_checks import problems_on_all_displays
 
 __all__ = ["owner"]
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -47,7 +47,7 @@ async def test_a_link_is_created_and_used_without_scripts_on_pages_that_fit_ever
     for path in (f"{owner.home}/links", link_page, link):
         await page.goto(f"{path}?lang=zh-Hant")
         await page.evaluate("document.querySelectorAll('main details').forEach(e => e.open = 1)")
-        wrong += await looked_at(page)
+        wrong += await problems_on_all_displays(page)
     assert messages == []
     await with_scripts.close()
     assert wrong == []

@@ -21,18 +21,18 @@ from browser.platform_month import (
     PAYMENTS,
     Month,
     Shop,
-    customers_pay,
-    merchants_apply,
-    staff_join,
-    terms_rates_and_accounts,
+    add_merchants,
+    invite_staff,
+    pay_orders,
+    set_up_merchants,
 )
 from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
 from support.api_server import SECRETS
 from support.books import assert_books
-from support.cluster import CARD, REFUNDS_FAIL
-from support.console_staff import eventually, number
-from support.databases import clone
+from support.browser_user import parse_amount
+from support.cluster import CARD, REFUNDS_FAIL, eventually
+from support.databases import cloned_database
 from support.page_server import running
 
 pytestmark = [
@@ -58,7 +58,7 @@ async def platform(
 ) -> AsyncIterator[Starlette]:
     """A server with worker and sandbox bank that accepts applications and makes payouts."""
     directory = tmp_path_factory.mktemp("month")
-    with clone(postgres_url, template) as url:
+    with cloned_database(postgres_url, template) as url:
         settings = Settings(
             database_url=through(url), data_dir=directory, limit_ip_per_minute=0,
             limit_checkouts_per_minute=0, limit_payments_per_minute=0, applications=True,
@@ -74,16 +74,16 @@ async def test_a_month_ends_with_clean_books_and_an_empty_inbox(
 ) -> None:
     month = Month(platform, browser)
     for step in (
-        staff_join, merchants_apply, terms_rates_and_accounts, customers_pay,
+        invite_staff, add_merchants, set_up_merchants, pay_orders,
         _the_bank_does_not_answer, _the_report_is_wrong,
         _payments_settle_and_are_disputed, _a_dispute_without_an_order, _payouts,
         _the_month_ends,
     ):  # fmt: skip
         await step(month)
         if month.staff:
-            await month.balanced()
+            await month.check_trial_balance()
     people = [*month.staff.values(), month.owner]
-    assert [(person.email, person.wrong) for person in people if person.wrong] == []
+    assert [(person.email, person.problems) for person in people if person.problems] == []
     async with month.app.db.snapshot() as tx:
         assert await assert_books(tx) > len(month.shops) * PAYMENTS * 3
     await month.http.aclose()
@@ -94,15 +94,17 @@ async def test_a_month_ends_with_clean_books_and_an_empty_inbox(
 async def _pay_twice(month: Month, card: str) -> tuple[str, str]:
     """Pay an order by wallet and by card; return the ids of the order and the card's attempt."""
     books = month["Harbour Books"]
-    session_id, order_id = await month.open(books)
-    attempts = [await month.begin(session_id, method) for method in ("CREDIT_CARD", "ALIPAY")]
+    session_id, order_id = await month.open_session(books)
+    attempts = [
+        await month.start_payment(session_id, method) for method in ("CREDIT_CARD", "ALIPAY")
+    ]
     assert len(set(attempts)) == len(attempts)
-    await month.use_phone(attempts[1])
-    await month.come_back(session_id, attempts[1])
-    await month.status(books, order_id, "PAID")
+    await month.approve_on_phone(attempts[1])
+    await month.return_from_bank(session_id, attempts[1])
+    await month.wait_for_status(books, order_id, "PAID")
     await month.type_card(attempts[0], card)
-    await month.come_back(session_id, attempts[0])
-    books.paid.append(order_id)
+    await month.return_from_bank(session_id, attempts[0])
+    books.paid_order_ids.append(order_id)
     return order_id, attempts[0]
 
 
@@ -110,54 +112,54 @@ async def _the_bank_does_not_answer(month: Month) -> None:
     """Refunds are made once although the bank's responses to them are lost."""
     books, fin = month["Harbour Books"], month.staff["fin"]
     fault = {"operation": "refund", "kind": "reset_after", "times": 100_000}
-    await month.at_bank("POST", "/faults", fault)
-    await month.at_bank("POST", "/faults", {**fault, "operation": "find_refund"})
-    await month.at_bank("POST", "/faults", {**fault, "operation": "callback", "kind": "drop"})
+    await month.call_bank("POST", "/faults", fault)
+    await month.call_bank("POST", "/faults", {**fault, "operation": "find_refund"})
+    await month.call_bank("POST", "/faults", {**fault, "operation": "callback", "kind": "drop"})
     duplicate_order, duplicate_attempt = await _pay_twice(month, CARD)
     refused_order, _ = await _pay_twice(month, REFUNDS_FAIL)
-    order_id = books.paid[1]
-    await fin.go(f"/console/payments?query={order_id}")
-    await fin.follow('a[href$="/refund"]')
-    await fin.send("main form[method=get]", amount="10.00")
-    text = await fin.send("main form[method=post]", reason="a torn page", confirm="10.00")
+    order_id = books.paid_order_ids[1]
+    await fin.open_page(f"/console/payments?query={order_id}")
+    await fin.follow_link('a[href$="/refund"]')
+    await fin.submit_form("main form[method=get]", amount="10.00")
+    text = await fin.submit_form("main form[method=post]", reason="a torn page", confirm="10.00")
     assert "The refund is on its way" in text, text
-    await month.later(26 * HOUR)
-    await month.until_home("Second payments not given back: 2")
-    await month.until_home("Refunds that no gateway reports: 1")
-    await fin.go("/console/needs/refunds")
-    assert "Harbour Books" in await fin.words()
-    await month.balanced()
-    await month.at_bank("DELETE", "/faults")
-    await month.later(2 * HOUR)  # longer than the longest time between two attempts
-    await month.until_home("Refunds that", there=False)
+    await month.advance_clock(26 * HOUR)
+    await month.wait_for_needs_attention("Second payments not given back: 2")
+    await month.wait_for_needs_attention("Refunds that no gateway reports: 1")
+    await fin.open_page("/console/needs/refunds")
+    assert "Harbour Books" in await fin.main_text()
+    await month.check_trial_balance()
+    await month.call_bank("DELETE", "/faults")
+    await month.advance_clock(2 * HOUR)  # longer than the longest time between two attempts
+    await month.wait_for_needs_attention("Refunds that", there=False)
 
     async def given_back() -> bool:
-        await fin.go(f"/console/payments/{duplicate_order}")
-        return "The second payment was given back" in await fin.words()
+        await fin.open_page(f"/console/payments/{duplicate_order}")
+        return "The second payment was given back" in await fin.main_text()
 
-    await eventually(given_back, "the second payment is not given back")
-    refunded = ((duplicate_attempt, 2450), (await month.attempt_of(order_id), 1000))
+    assert await eventually(given_back), "the second payment is not given back"
+    refunded = ((duplicate_attempt, 2450), (await month.paid_attempt_id(order_id), 1000))
     for attempt_id, minor in refunded:
-        payment = await month.at_bank("GET", f"/payments/{attempt_id}")
+        payment = await month.call_bank("GET", f"/payments/{attempt_id}")
         assert payment["refunded_minor"] == minor
 
     async def refused() -> bool:
-        await fin.go(f"/console/payments/{refused_order}")
+        await fin.open_page(f"/console/payments/{refused_order}")
         return await fin.page.locator('form[action$="/given-back"]').count() > 0
 
-    await eventually(refused, "the bank does not refuse to give the other one back")
-    await month.later(2 * HOUR)
-    await month.until_home("Second payments not given back: 1")
-    await fin.go("/console/needs/duplicates")
-    await fin.follow("table a[href*='/payments/']")
+    assert await eventually(refused), "the bank does not refuse the other refund"
+    await month.advance_clock(2 * HOUR)
+    await month.wait_for_needs_attention("Second payments not given back: 1")
+    await fin.open_page("/console/needs/duplicates")
+    await fin.follow_link("table a[href*='/payments/']")
     await fin.page.wait_for_url(f"**/console/payments/{refused_order}")
-    text = await fin.send('form[action$="/given-back"]', reason="by a transfer of ours")
+    text = await fin.submit_form('form[action$="/given-back"]', reason="by a transfer of ours")
     assert "the second payment went back is recorded" in text, text
 
 
 async def _report(month: Month) -> list[dict[str, str]]:
     """Return the rows of the bank's settlement report."""
-    text = await month.at_bank("GET", "/settlement-report.csv")
+    text = await month.call_bank("GET", "/settlement-report.csv")
     return list(csv.DictReader(io.StringIO(text)))
 
 
@@ -176,7 +178,7 @@ COMPARE: Final = 'form[method=post][action$="/reconciliation/compare"]'
 async def _the_report_is_wrong(month: Month) -> None:
     """Staff resolve a wrong amount, two missing lines and a line of an unknown payment."""
     fin, gus, books = month.staff["fin"], month.staff["gus"], month["Harbour Books"]
-    attempts = [await month.attempt_of(order_id) for order_id in books.paid[2:5]]
+    attempts = [await month.paid_attempt_id(order_id) for order_id in books.paid_order_ids[2:5]]
     wrong, lost, late = attempts
     rows = [row for row in await _report(month) if row["reference"] not in (lost, late)]
     # The missing lines are older than the last line, so the report should have them.
@@ -185,129 +187,129 @@ async def _the_report_is_wrong(month: Month) -> None:
         if row["reference"] == wrong:
             row["amount"] = "12.25"
     unknown = {**rows[-1], "reference": "att_nobody", "amount": "3.00"}
-    await fin.go("/console/reconciliation")
-    text = await fin.send(COMPARE, file=_csv_upload([*rows, unknown], "november.csv"))
+    await fin.open_page("/console/reconciliation")
+    text = await fin.submit_form(COMPARE, file=_csv_upload([*rows, unknown], "november.csv"))
     assert "4 differ" in text, text
-    assert "Differences between reports and books: 4" in await month.home()
+    assert "Differences between reports and books: 4" in await month.read_needs_attention()
     reasons = {"Not the same": "they owe us 12.25", "Missing in the books": "another shop’s"}
     for difference, reason in reasons.items():
-        await fin.go("/console/reconciliation?which=open")
-        await fin.follow(f'table a:has-text("{difference}")')
+        await fin.open_page("/console/reconciliation?which=open")
+        await fin.follow_link(f'table a:has-text("{difference}")')
         adjustment = {}
         if difference == "Not the same":
-            adjustment = {"adjust": "correct", "amount": "-12.25", "order": books.paid[2]}
-        text = await fin.send('form[action$="/resolve"]', reason=reason, **adjustment)
+            adjustment = {"adjust": "correct", "amount": "-12.25", "order": books.paid_order_ids[2]}
+        text = await fin.submit_form('form[action$="/resolve"]', reason=reason, **adjustment)
         assert "The difference is resolved" in text, text
-    await fin.go("/console/reconciliation?which=open")
-    await fin.follow(f'tr:has-text("{lost}") a')
-    text = await fin.send('form[action$="/resolve"]', reason="on the next report, they say")
+    await fin.open_page("/console/reconciliation?which=open")
+    await fin.follow_link(f'tr:has-text("{lost}") a')
+    text = await fin.submit_form('form[action$="/resolve"]', reason="on the next report, they say")
     assert "1 wait for somebody" in text, text
-    assert "Waiting for a second person: 1" in await month.home()
-    page = await fin.go("/console/approvals")
-    assert "You asked for this" in await fin.words()
+    assert "Waiting for a second person: 1" in await month.read_needs_attention()
+    page = await fin.open_page("/console/approvals")
+    assert "You asked for this" in await fin.main_text()
     assert await page.locator('form[action$="/approve"]').count() == 0
-    await gus.go("/console/approvals")
-    await month.later(11 * 60_000)  # the approval requires a new proof of identity
-    assert "Approved." in await gus.send('form[action$="/approve"]')
-    await month.balanced()
+    await gus.open_page("/console/approvals")
+    await month.advance_clock(11 * 60_000)  # the approval requires a new proof of identity
+    assert "Approved." in await gus.submit_form('form[action$="/approve"]')
+    await month.check_trial_balance()
     late_row = [row for row in await _report(month) if row["reference"] == late]
-    await fin.go("/console/reconciliation")
-    await fin.send(COMPARE, file=_csv_upload(late_row, "late.csv"))
-    if "Choose" in await fin.words():  # the step-up has not kept the file
-        await fin.send(COMPARE, file=_csv_upload(late_row, "late.csv"))
-    assert "0 wait for somebody" in await fin.words(), await fin.words()
+    await fin.open_page("/console/reconciliation")
+    await fin.submit_form(COMPARE, file=_csv_upload(late_row, "late.csv"))
+    if "Choose" in await fin.main_text():  # the step-up has not kept the file
+        await fin.submit_form(COMPARE, file=_csv_upload(late_row, "late.csv"))
+    assert "0 wait for somebody" in await fin.main_text(), await fin.main_text()
 
 
 async def _open_dispute(month: Month, shop: Shop, order_id: str) -> tuple[str, str]:
     """Open a dispute at the bank; return its id there and in OpenTill."""
-    payment = await month.attempt_of(order_id)
-    opened = await month.at_bank(
+    payment = await month.paid_attempt_id(order_id)
+    opened = await month.call_bank(
         "POST", f"/payments/{payment}/disputes", {"reason": "not received"}
     )
-    await month.status(shop, order_id, "DISPUTED")
-    disputes = await month.api(shop, "GET", "/v1/disputes?orderId=" + order_id)
+    await month.wait_for_status(shop, order_id, "DISPUTED")
+    disputes = await month.call_api(shop, "GET", "/v1/disputes?orderId=" + order_id)
     return opened["id"], disputes["items"][0]["id"]
 
 
 async def _payments_settle_and_are_disputed(month: Month) -> None:
     """One dispute is won with the merchant's evidence; one with a reserve is lost."""
     books, tea, sue = month["Harbour Books"], month["Kyoto Tea"], month.staff["sue"]
-    await month.later(8 * DAY)
+    await month.advance_clock(8 * DAY)
     for shop in month.shops:
-        for order_id in shop.paid:
-            await month.status(shop, order_id, "SETTLED")
-    await month.balanced()
-    at_bank, ours = await _open_dispute(month, books, books.paid[5])
-    await sue.go(f"/console/payments?query={books.paid[5]}")
-    await sue.follow(f'a:has-text("{ours}")')
+        for order_id in shop.paid_order_ids:
+            await month.wait_for_status(shop, order_id, "SETTLED")
+    await month.check_trial_balance()
+    at_bank, ours = await _open_dispute(month, books, books.paid_order_ids[5])
+    await sue.open_page(f"/console/payments?query={books.paid_order_ids[5]}")
+    await sue.follow_link(f'a:has-text("{ours}")')
     until = await sue.page.evaluate(f"new Date({month.app.clock() + 2 * DAY}).toISOString()")
     form = 'form[action$="/deadline"]'
-    await sue.send(form, until=until[:10], reason="the bank's letter")
-    await sue.send('form[action$="/notes"]', note="The bank wants proof of delivery.")
-    assert "Disputes near their deadline: 1" in await month.home("sue")
-    await month.owner.go(f"/dashboard/{books.id}/disputes/{ours}")
-    assert "The bank wants proof of delivery." in await month.owner.words()
+    await sue.submit_form(form, until=until[:10], reason="the bank's letter")
+    await sue.submit_form('form[action$="/notes"]', note="The bank wants proof of delivery.")
+    assert "Disputes near their deadline: 1" in await month.read_needs_attention("sue")
+    await month.owner.open_page(f"/dashboard/{books.id}/disputes/{ours}")
+    assert "The bank wants proof of delivery." in await month.owner.main_text()
     file = {"name": "receipt.pdf", "mimeType": "application/pdf", "buffer": PDF}
-    await month.owner.send('form[action$="/evidence"]', file=file)
-    await sue.go("/console/needs/disputes")
-    await sue.follow(f'a:has-text("{ours}")')
+    await month.owner.submit_form('form[action$="/evidence"]', file=file)
+    await sue.open_page("/console/needs/disputes")
+    await sue.follow_link(f'a:has-text("{ours}")')
     async with sue.page.expect_download() as downloading:
         await sue.page.click('a:has-text("receipt.pdf")')
     assert (await (await downloading.value).path()).read_bytes() == PDF
-    await month.balanced()
-    await month.at_bank("POST", f"/disputes/{at_bank}/won")
-    await month.status(books, books.paid[5], "SETTLED")
-    assert "Disputes near" not in await month.home("sue")
-    at_bank, ours = await _open_dispute(month, tea, tea.paid[0])
-    await sue.go(f"/console/payments/{tea.paid[0]}")
-    text = await sue.send('form[action$="/dispute-lost"]', reason="no tracking number")
+    await month.check_trial_balance()
+    await month.call_bank("POST", f"/disputes/{at_bank}/won")
+    await month.wait_for_status(books, books.paid_order_ids[5], "SETTLED")
+    assert "Disputes near" not in await month.read_needs_attention("sue")
+    at_bank, ours = await _open_dispute(month, tea, tea.paid_order_ids[0])
+    await sue.open_page(f"/console/payments/{tea.paid_order_ids[0]}")
+    text = await sue.submit_form('form[action$="/dispute-lost"]', reason="no tracking number")
     assert "ended as lost" in text, text
-    await month.at_bank("POST", f"/disputes/{at_bank}/lost")
-    await month.status(tea, tea.paid[0], "CHARGEBACK")
+    await month.call_bank("POST", f"/disputes/{at_bank}/lost")
+    await month.wait_for_status(tea, tea.paid_order_ids[0], "CHARGEBACK")
 
 
 async def _a_dispute_without_an_order(month: Month) -> None:
     """Staff open a dispute by a letter, and dismiss the bank's reports of the same dispute."""
     dates, sue = month["Gulf Dates"], month.staff["sue"]
-    order_id = dates.paid[0]
-    await sue.go(f"/console/payments/{order_id}")
-    text = await sue.send('form[action$="/dispute-open"]', amount="7.25", reason="a letter")
+    order_id = dates.paid_order_ids[0]
+    await sue.open_page(f"/console/payments/{order_id}")
+    text = await sue.submit_form('form[action$="/dispute-open"]', amount="7.25", reason="a letter")
     assert "The dispute is open" in text, text
-    payment = await month.attempt_of(order_id)
-    opened = await month.at_bank(
+    payment = await month.paid_attempt_id(order_id)
+    opened = await month.call_bank(
         "POST", f"/payments/{payment}/disputes", {"reason": "not received"}
     )
-    await month.until_home("Disputes without an order: 1")
-    await month.balanced()
-    await sue.go("/console/needs/unmatched")
-    text = await sue.send('form[action$="/needs/unmatched"]', reason="the letter's dispute")
+    await month.wait_for_needs_attention("Disputes without an order: 1")
+    await month.check_trial_balance()
+    await sue.open_page("/console/needs/unmatched")
+    text = await sue.submit_form('form[action$="/needs/unmatched"]', reason="the letter's dispute")
     assert "It is dismissed" in text, text
-    await sue.go(f"/console/payments/{order_id}")
-    text = await sue.send('form[action$="/dispute-won"]', reason="the bank says so")
+    await sue.open_page(f"/console/payments/{order_id}")
+    text = await sue.submit_form('form[action$="/dispute-won"]', reason="the bank says so")
     assert "ended as won" in text, text
-    await month.at_bank("POST", f"/disputes/{opened['id']}/won")
-    await month.until_home("Disputes without an order: 1")
-    await sue.go("/console/needs/unmatched")
-    assert "an earlier report was closed" in await sue.words()
-    text = await sue.send('form[action$="/needs/unmatched"]', reason="won here too")
+    await month.call_bank("POST", f"/disputes/{opened['id']}/won")
+    await month.wait_for_needs_attention("Disputes without an order: 1")
+    await sue.open_page("/console/needs/unmatched")
+    assert "an earlier report was closed" in await sue.main_text()
+    text = await sue.submit_form('form[action$="/needs/unmatched"]', reason="won here too")
     assert "It is dismissed" in text, text
-    await month.status(dates, order_id, "SETTLED")
-    disputes = await month.api(dates, "GET", "/v1/disputes?orderId=" + order_id)
+    await month.wait_for_status(dates, order_id, "SETTLED")
+    disputes = await month.call_api(dates, "GET", "/v1/disputes?orderId=" + order_id)
     assert [dispute["status"] for dispute in disputes["items"]] == ["WON"]
-    assert NOTHING in await month.home()
+    assert NOTHING in await month.read_needs_attention()
 
 
 async def _pay_out(month: Month, currency: str, reference: str) -> dict[str, str]:
     """Start a run and download its file as another person; return amounts by end-to-end id."""
     fin, gus = month.staff["fin"], month.staff["gus"]
-    await fin.go("/console/payouts")
-    text = await fin.send(
+    await fin.open_page("/console/payouts")
+    text = await fin.submit_form(
         'form[action$="/payouts/run"]', currency=currency, reference=reference, reason="monthly"
     )
     assert "Ready" in text, text
     file_form = 'form[action$="/file"]:has([value=csv])'
-    assert "somebody else" in (await fin.send(file_form)).lower()
-    await gus.go(re.sub(r"^https?://[^/]+|/file$", "", fin.page.url))
+    assert "somebody else" in (await fin.submit_form(file_form)).lower()
+    await gus.open_page(re.sub(r"^https?://[^/]+|/file$", "", fin.page.url))
     file = (await gus.download(file_form)).decode()
     rows = list(csv.DictReader(io.StringIO(file)))
     return {row["endToEndId"]: row["amount"] for row in rows}
@@ -323,8 +325,8 @@ async def _upload_report(month: Month, currency: str, lines: list[tuple[str, str
         for place, (id_, status, amount) in enumerate(lines)
     ]  # fmt: skip
     gus = month.staff["gus"]
-    await gus.go("/console/payouts")
-    return await gus.send(
+    await gus.open_page("/console/payouts")
+    return await gus.submit_form(
         'form[action$="/payouts/report"]', report=_csv_upload(rows, f"bank-{now_ms()}.csv")
     )
 
@@ -348,15 +350,15 @@ async def _payouts(month: Month) -> None:
     text = await _upload_report(month, "EUR", lines)
     assert "1 sent, 0 came back" in text, text
     assert "1 wait for a second person" in text, text
-    await fin.go("/console/approvals")
-    assert "Approved." in await fin.send('form[action$="/approve"]')
-    await month.balanced()
-    await fin.go(f"/console/merchants/{soap.id}/bank-account")
+    await fin.open_page("/console/approvals")
+    assert "Approved." in await fin.submit_form('form[action$="/approve"]')
+    await month.check_trial_balance()
+    await fin.open_page(f"/console/merchants/{soap.id}/bank-account")
     account = {"account": "NL91ABNA0417164300", "holder": soap.name, "reason": "new bank"}
-    await fin.send('form[action$="/bank-account"]', **account)
-    await fin.go("/console/payouts")
-    assert "Account changed" in await fin.words()
-    await month.later(4 * DAY)
+    await fin.submit_form('form[action$="/bank-account"]', **account)
+    await fin.open_page("/console/payouts")
+    assert "Account changed" in await fin.main_text()
+    await month.advance_clock(4 * DAY)
     again = await _pay_out(month, "EUR", "2026-11 again")
     assert list(again.values()) == [amounts[returned]]
     sent = [(id_, "sent", amount) for id_, amount in again.items()]
@@ -366,26 +368,29 @@ async def _payouts(month: Month) -> None:
 async def _the_month_ends(month: Month) -> None:
     """Reserves are released, the last report agrees, nothing is open, and the books are clean."""
     fin, ada, auditor = month.staff["fin"], month.staff["admin"], month.staff["auditor"]
-    await month.later(15 * DAY)
+    await month.advance_clock(15 * DAY)
 
     async def released() -> bool:
-        await fin.go("/console/trial-balance")
-        return all(number(row[4]) == 0 for row in await fin.table("sums"))
+        await fin.open_page("/console/trial-balance")
+        return all(parse_amount(row[4]) == 0 for row in await fin.table_cells("sums"))
 
-    await eventually(released, "reserves are still held")
-    await fin.go("/console/reconciliation")
-    text = await fin.send(COMPARE, file=_csv_upload(await _report(month), "december.csv"))
+    assert await eventually(released), "reserves are still held"
+    await fin.open_page("/console/reconciliation")
+    text = await fin.submit_form(COMPARE, file=_csv_upload(await _report(month), "december.csv"))
     assert "0 differ" in text, text
     assert "There are no differences" in text, text
     for who in month.staff:
-        assert NOTHING in await month.home(who), (who, await month.home(who))
+        assert NOTHING in await month.read_needs_attention(who), (
+            who,
+            await month.read_needs_attention(who),
+        )
 
     async def checked() -> bool:
-        await auditor.go("/console/books")
-        return "Not yet" not in await auditor.words()
+        await auditor.open_page("/console/books")
+        return "Not yet" not in await auditor.main_text()
 
-    await eventually(checked, "the books are not checked")
-    assert "Findings 0" in await auditor.words(), await auditor.words()
-    await ada.go("/console/audit/verify")
-    await ada.send('form[action$="/audit/verify"]')
-    assert await ada.page.locator(".box.good").count() == 1, await ada.words()
+    assert await eventually(checked), "the books are not checked"
+    assert "Findings 0" in await auditor.main_text(), await auditor.main_text()
+    await ada.open_page("/console/audit/verify")
+    await ada.submit_form('form[action$="/audit/verify"]')
+    assert await ada.page.locator(".box.good").count() == 1, await ada.main_text()

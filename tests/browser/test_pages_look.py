@@ -16,7 +16,7 @@ from opentill.pages.render import Page as RenderedPage
 from opentill.pages.responses import page as page_response
 from opentill.web import assets
 from opentill.web.language import Localizer
-from support.page_checks import LOOKS, WIDER, Scheme, looked_at
+from support.page_checks import OVERFLOW_WIDTH, PAGE_PROBLEMS, Scheme, problems_on_all_displays
 from support.page_examples import HOSTILE_PAYMENT, render_pages
 from support.page_server import serving
 from support.ports import free_socket, url_of
@@ -83,7 +83,7 @@ async def test_every_page_is_readable_and_fits(browser: Browser, host: str) -> N
     ]:
         await page.goto(f"{host}/en/{name}")
         assert await page.evaluate("document.documentElement.lang") == "en"
-        assert await looked_at(page) == []
+        assert await problems_on_all_displays(page) == []
     assert problems == []
     await context.close()
 
@@ -92,7 +92,7 @@ async def look(page: Page, scheme: Scheme, width: int, height: int, place: objec
     """Check a loaded page in another size and colour scheme."""
     await page.set_viewport_size({"width": width, "height": height})
     await page.emulate_media(color_scheme=scheme)
-    assert await page.evaluate(LOOKS) == {
+    assert await page.evaluate(PAGE_PROBLEMS) == {
         "shown": [scheme, width], "faint": [], "small": [], "wider": 0,
     }, place  # fmt: skip
 
@@ -106,7 +106,7 @@ async def test_every_language_fits_on_a_phone(
     problems = _collect_problems(page, host)
     for name in render_pages(Localizer("customer", language)):
         await page.goto(f"{host}/{language}/{name}")
-        assert await page.evaluate(WIDER) <= 0, name
+        assert await page.evaluate(OVERFLOW_WIDTH) <= 0, name
         assert await page.evaluate("document.documentElement.lang") == language
     assert problems == []
     await context.close()

@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from opentill import checkouts, orders, rates
 from opentill.db.clock import now_ms
 from support.books import ledger_violations
-from support.page_server import Open
+from support.page_server import OpenSession
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -81,7 +81,7 @@ CARDS = [
 
 @pytest.mark.parametrize("case", CARDS, ids=lambda case: case[0])
 async def test_each_outcome_of_a_card_has_its_page(
-    page: Page, page_server: Starlette, open_session: Open, case: tuple[str, str, str]
+    page: Page, page_server: Starlette, open_session: OpenSession, case: tuple[str, str, str]
 ) -> None:
     number, text, status = case
     session = await open_session()
@@ -97,7 +97,7 @@ async def test_each_outcome_of_a_card_has_its_page(
 
 
 async def test_the_receipt_redirects_the_customer_to_the_shop(
-    page: Page, page_server: Starlette, open_session: Open
+    page: Page, page_server: Starlette, open_session: OpenSession
 ) -> None:
     session = await open_session()
     await _start(page, _address(page_server, session))
@@ -109,7 +109,7 @@ async def test_the_receipt_redirects_the_customer_to_the_shop(
 
 
 async def test_after_a_decline_the_customer_pays_with_another_card(
-    page: Page, page_server: Starlette, open_session: Open
+    page: Page, page_server: Starlette, open_session: OpenSession
 ) -> None:
     session = await open_session()
     await _start(page, _address(page_server, session))
@@ -128,7 +128,7 @@ async def test_after_a_decline_the_customer_pays_with_another_card(
     ("button", "text"), [("Complete", "Payment received"), ("Fail", "not confirmed")]
 )
 async def test_the_bank_asks_for_3d_secure(
-    page: Page, page_server: Starlette, open_session: Open, button: str, text: str
+    page: Page, page_server: Starlette, open_session: OpenSession, button: str, text: str
 ) -> None:
     session = await open_session()
     await _start(page, _address(page_server, session))
@@ -150,7 +150,7 @@ WALLETS = [
 async def test_a_wallet_is_paid_on_the_phone(
     page: Page,
     page_server: Starlette,
-    open_session: Open,
+    open_session: OpenSession,
     method: str,
     currency: str,
     price: str,
@@ -175,7 +175,7 @@ async def _add_rates(page_server: Starlette) -> None:
 
 
 async def test_a_bank_transfer_is_confirmed_at_the_bank(
-    page: Page, page_server: Starlette, open_session: Open
+    page: Page, page_server: Starlette, open_session: OpenSession
 ) -> None:
     session = await open_session()
     await _start(page, _address(page_server, session), "BANK_TRANSFER")
@@ -184,7 +184,7 @@ async def test_a_bank_transfer_is_confirmed_at_the_bank(
 
 
 async def test_the_bank_and_the_way_back_have_the_chosen_language(
-    page: Page, page_server: Starlette, open_session: Open
+    page: Page, page_server: Starlette, open_session: OpenSession
 ) -> None:
     session = await open_session()
     await page.goto(_address(page_server, session))
@@ -198,7 +198,7 @@ async def test_the_bank_and_the_way_back_have_the_chosen_language(
 
 
 async def test_a_customer_who_returns_without_paying_can_continue(
-    page: Page, page_server: Starlette, open_session: Open
+    page: Page, page_server: Starlette, open_session: OpenSession
 ) -> None:
     session = await open_session()
     await _start(page, _address(page_server, session))
@@ -211,7 +211,7 @@ async def test_a_customer_who_returns_without_paying_can_continue(
 
 
 async def test_going_back_and_reloading_the_receipt_changes_nothing(
-    page: Page, page_server: Starlette, open_session: Open
+    page: Page, page_server: Starlette, open_session: OpenSession
 ) -> None:
     session = await open_session()
     await _start(page, _address(page_server, session))
@@ -227,7 +227,9 @@ async def test_going_back_and_reloading_the_receipt_changes_nothing(
     assert order.status == "PAID"
 
 
-async def test_two_tabs_pay_once(page: Page, page_server: Starlette, open_session: Open) -> None:
+async def test_two_tabs_pay_once(
+    page: Page, page_server: Starlette, open_session: OpenSession
+) -> None:
     session = await open_session()
     other = await page.context.new_page()
     await other.goto(_address(page_server, session))
@@ -246,7 +248,7 @@ async def test_two_tabs_pay_once(page: Page, page_server: Starlette, open_sessio
 
 
 async def test_a_refused_form_keeps_its_input(
-    page: Page, page_server: Starlette, open_session: Open
+    page: Page, page_server: Starlette, open_session: OpenSession
 ) -> None:
     session = await open_session()
     await page.goto(_address(page_server, session))
@@ -261,7 +263,7 @@ async def test_a_refused_form_keeps_its_input(
 
 
 async def test_an_expired_session_has_a_page_with_a_link_to_the_shop(
-    page: Page, page_server: Starlette, open_session: Open
+    page: Page, page_server: Starlette, open_session: OpenSession
 ) -> None:
     session = await open_session()
     await page_server.state.app.db.run(

@@ -10,9 +10,9 @@ from starlette.applications import Starlette
 
 from opentill import people
 from opentill.db.clock import now_ms
-from support.page_checks import looked_at
+from support.page_checks import problems_on_all_displays
 from support.page_members import create_merchant
-from support.people import CHEAP, PASSWORD
+from support.people import CHEAP_HASH, PASSWORD
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 PICTURE: Final = "https://pictures.example.com/tea.svg"
@@ -48,7 +48,7 @@ async def owner(page_server: Starlette) -> AsyncIterator[Owner]:
     merchant_id, link = await create_merchant(page_server)
     db, browser = page_server.state.app.db, people.Browser("127.0.0.1", "Testfox")
     login = await people.join(
-        db, link.token, "Ada Example", PASSWORD, browser, now_ms(), cost=CHEAP
+        db, link.token, "Ada Example", PASSWORD, browser, now_ms(), cost=CHEAP_HASH
     )
     yield Owner(str(page_server.state.settings.public_url), merchant_id, login.token)
 
@@ -112,7 +112,7 @@ async def test_pages_of_products_and_sessions_fit_every_device(
     for path in (f"{owner.home}/products", product, f"{owner.home}/sessions", session):
         await page.goto(f"{path}?lang=zh-Hant")
         await page.evaluate("document.querySelectorAll('main details').forEach(e => e.open = 1)")
-        wrong += await looked_at(page)
+        wrong += await problems_on_all_displays(page)
     assert wrong == []
     assert messages == [  # from the form with a wrong price
         "Failed to load resource: the server responded with a status of 400 (Bad Request)"

@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 
 from opentill import merchants
 from opentill.db.clock import now_ms
-from support.page_checks import looked_at
+from support.page_checks import problems_on_all_displays
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -59,7 +59,7 @@ async def test_every_kind_of_page_is_readable_and_fits(page: Page, docs: str) ->
             await page.eval_on_selector_all(
                 boxes, "all => all.forEach(details => details.open = true)"
             )
-        assert await looked_at(page) == []
+        assert await problems_on_all_displays(page) == []
 
 
 async def test_without_javascript_only_trying_and_copying_are_missing(

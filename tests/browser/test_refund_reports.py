@@ -9,7 +9,7 @@ from opentill.db.clock import now_ms
 from opentill.db.database import Tx
 from opentill.orders import Order
 from support import world
-from support.page_checks import looked_at
+from support.page_checks import problems_on_all_displays
 from support.page_members import invite_member, join
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -41,6 +41,6 @@ async def test_the_merchant_sees_refunds_made_at_the_provider(
     ):
         await page.goto(f"{url}/dashboard/{order.merchant_id}/payments/{order.id}?lang={language}")
         assert await page.get_by_text(text).first.is_visible()
-        wrong += await looked_at(page)
+        wrong += await problems_on_all_displays(page)
     await context.close()
     assert wrong == []

@@ -140,7 +140,7 @@ async def test_the_first_day_of_a_shop_needs_only_a_browser(
     assert statuses == [401, 200], (old[:12], new[:12], len(new))
     async with receiving() as receiver:
         await _see_test_event(page, f"{receiver.url}/hook")
-        assert b"webhook.test" in receiver.taken[0].body
+        assert b"webhook.test" in receiver.accepted[0].body
     await context.close()
     async with app.db.connection() as tx:
         assert await ledger_violations(tx) == []

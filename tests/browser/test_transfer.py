@@ -12,8 +12,8 @@ from opentill import orders
 from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
 from support.api_server import SECRETS
-from support.databases import clone
-from support.page_server import opening, running
+from support.databases import cloned_database
+from support.page_server import running, session_opener
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -35,7 +35,7 @@ async def manual_server(
 ) -> AsyncIterator[Starlette]:
     """A server whose only gateway is ``manual``."""
     directory = tmp_path_factory.mktemp("manual")
-    with clone(postgres_url, template) as url:
+    with cloned_database(postgres_url, template) as url:
         settings = Settings(
             database_url=through(url), data_dir=directory, limit_ip_per_minute=0,
             limit_payments_per_minute=0, gateways=("manual",),
@@ -54,7 +54,7 @@ async def test_a_transfer_shows_instructions_and_is_paid_when_the_operator_confi
     size: tuple[int, int],
     text: str,
 ) -> None:
-    session = await (await opening(manual_server))()
+    session = await (await session_opener(manual_server))()
     url = f"{manual_server.state.settings.public_url}/checkout/{session.id}"
     context = await browser.new_context(
         locale=locale, color_scheme=scheme, viewport={"width": size[0], "height": size[1]}

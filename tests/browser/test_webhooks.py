@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import Browser
 from starlette.applications import Starlette
 
-from support.page_checks import looked_at
+from support.page_checks import problems_on_all_displays
 from support.page_members import create_merchant, join
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -30,6 +30,6 @@ async def test_the_result_of_a_test_appears_by_itself_on_a_page_that_fits_every_
     wrong: list[object] = []
     for language in ("en", "zh-Hant"):
         await page.goto(f"{page.url.partition('&')[0]}&lang={language}")
-        wrong += await looked_at(page)
+        wrong += await problems_on_all_displays(page)
     await context.close()
     assert wrong == []

@@ -6,7 +6,7 @@ import pytest
 
 from cli.database import in_database
 from support.commands import Commands, opentill
-from support.staff import staff
+from support.staff import create_staff
 from support.world import create_order_in
 
 __all__ = ["opentill"]
@@ -33,7 +33,7 @@ def test_a_confirmation_is_requested_by_one_person_and_approved_by_another(
     limited: Commands,
 ) -> None:
     order = order_in(limited, "PENDING")
-    ann, bob = staff(limited, "ann"), staff(limited, "bob")
+    ann, bob = create_staff(limited, "ann"), create_staff(limited, "bob")
     request = ann.json("orders", "confirm", order, *WHY)
     assert (request["action"], request["status"], request["amount"]) == (
         "confirm",
@@ -42,11 +42,15 @@ def test_a_confirmation_is_requested_by_one_person_and_approved_by_another(
     )
     assert status_of(limited, order) == "PENDING"
     (listed,) = limited.json("approvals", "list")
-    assert (listed["id"], listed["about"], listed["askedBy"]) == (request["id"], order, ann.who)
+    assert (listed["id"], listed["about"], listed["askedBy"]) == (
+        request["id"],
+        order,
+        ann.audit_name,
+    )
     approve = ("approvals", "approve", request["id"])
     assert "another operator than" in ann.refusal(*approve)
     assert "somebody who has logged in" in limited.refusal(*approve)
-    assert bob.json(*approve)["approvedBy"] == bob.who
+    assert bob.json(*approve)["approvedBy"] == bob.audit_name
     assert status_of(limited, order) == "PAID"
     assert limited.json("approvals", "list") == []
     assert "there is no movement" not in bob.refusal(*approve)
@@ -54,7 +58,7 @@ def test_a_confirmation_is_requested_by_one_person_and_approved_by_another(
 
 def test_a_refund_by_staff_waits_and_is_rejected(limited: Commands) -> None:
     order = order_in(limited, "PAID")
-    ann, bob = staff(limited, "ann", "support"), staff(limited, "bob")
+    ann, bob = create_staff(limited, "ann", "support"), create_staff(limited, "bob")
     small = ann.json("orders", "refund", order, "--amount", "1.00", "--yes", *WHY)
     assert small["status"] == "PROCESSING"
     request = ann.json("orders", "refund", order, "--amount", "4.01", "--yes", *WHY)
@@ -76,7 +80,7 @@ def test_the_owner_of_the_machine_cannot_request_above_the_limit(limited: Comman
 
 def test_requests_of_every_kind_are_approved_by_one_command(limited: Commands) -> None:
     shop = limited.json("merchants", "create", "Harbour Books")["id"]
-    ann, bob = staff(limited, "ann"), staff(limited, "bob")
+    ann, bob = create_staff(limited, "ann"), create_staff(limited, "bob")
     recharge = ("balance", "recharge", shop, "50", "--reference", "R", *WHY)
     recharged = ann.json(*recharge)["id"]
     bob.json("approvals", "approve", recharged)
@@ -94,7 +98,7 @@ def test_requests_of_every_kind_are_approved_by_one_command(limited: Commands) -
 
 def test_a_recorded_refund_waits_and_is_recorded_once(limited: Commands) -> None:
     order = order_in(limited, "PENDING")
-    ann, bob = staff(limited, "ann"), staff(limited, "bob")
+    ann, bob = create_staff(limited, "ann"), create_staff(limited, "bob")
     request = ann.json("orders", "confirm", order, *WHY)
     bob.json("approvals", "approve", request["id"])
     record = ("refunds", "record", order, "9.99", "--reference", "B-1", *WHY)

@@ -172,7 +172,7 @@ def test_an_entry_without_a_reason_names_the_user(opentill: Commands) -> None:
 
 
 def test_changes_by_merchants_over_the_api_are_in_the_audit_log(api_server: Any) -> None:
-    shop = api_server.shop()
+    shop = api_server.create_shop()
     (key,) = api_server.sql("select id from api_keys where merchant_id = $1", shop.id)
 
     def rows() -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ import pytest
 
 from cli.database import in_database
 from support.commands import USER, Commands, opentill
-from support.staff import staff
+from support.staff import create_staff
 from support.world import create_order_in
 
 __all__ = ["opentill"]
@@ -93,18 +93,18 @@ def test_an_adjustment_above_the_limit_needs_a_second_person(
 ) -> None:
     shop, _ = sold
     opentill.environ["OPENTILL_APPROVAL_ABOVE"] = "50.00"
-    ann, bob = staff(opentill, "ann", "finance"), staff(opentill, "bob")
+    ann, bob = create_staff(opentill, "ann", "finance"), create_staff(opentill, "bob")
     output = ann.run("balance", "recharge", shop, "60", "--json", *why())
     assert output.returncode == 0
     assert b"waits for a second person: opentill balance approve mov_" in output.stderr
     (waiting,) = opentill.json("balance", "waiting", shop)
     assert (waiting["status"], waiting["amount"]) == ("WAITING", "60.00")
-    assert waiting["askedBy"] == ann.who
+    assert waiting["askedBy"] == ann.audit_name
     assert _accounts(opentill, shop)[1] == "100.00"
     approve = ("balance", "approve", waiting["id"])
-    assert f"another operator than {ann.who}" in ann.refusal(*approve)
+    assert f"another operator than {ann.audit_name}" in ann.refusal(*approve)
     approved = bob.json(*approve)
-    assert (approved["status"], approved["decidedBy"]) == ("DONE", bob.who)
+    assert (approved["status"], approved["decidedBy"]) == ("DONE", bob.audit_name)
     assert _accounts(opentill, shop)[1] == "160.00"
     assert "this one is DONE" in bob.refusal(*approve)
     other = ann.json("balance", "freeze", shop, "51", *why())

@@ -51,32 +51,32 @@ def _until_follows(created: Callable[[], int], ahead_ms: int) -> None:
 def reset_clock(deployment: Deployment) -> Iterator[None]:
     """Reset the clock after the test."""
     yield
-    deployment.done("clock", "reset")
+    deployment.run_checked("clock", "reset")
 
 
 @pytest.mark.usefixtures("reset_clock")
 def test_servers_and_commands_follow_the_clock_and_its_reset(deployment: Deployment) -> None:
-    merchant = json.loads(deployment.done("merchants", "create", "A", "--json"))["id"]
-    key = json.loads(deployment.done("keys", "create", merchant, "--json"))["key"]
+    merchant = json.loads(deployment.run_checked("merchants", "create", "A", "--json"))["id"]
+    key = json.loads(deployment.run_checked("keys", "create", merchant, "--json"))["key"]
     product = '{"name":"Tea","price":"1.00","currency":"USD"}'
-    assert json.loads(deployment.done("clock", "show", "--json"))["aheadMs"] == 0
-    moved = json.loads(deployment.done("clock", "advance", "8d", "--json"))
+    assert json.loads(deployment.run_checked("clock", "show", "--json"))["aheadMs"] == 0
+    moved = json.loads(deployment.run_checked("clock", "advance", "8d", "--json"))
     assert moved["aheadMs"] == 8 * DAY
     _until_follows(lambda: _created(deployment, key, product), 8 * DAY)
     now = time.time() * 1000
-    second = json.loads(deployment.done("merchants", "create", "B", "--json"))
+    second = json.loads(deployment.run_checked("merchants", "create", "B", "--json"))
     assert abs(second["createdAt"] - now - 8 * DAY) < 30_000
-    doctor = json.loads(deployment.done("doctor", "--json"))
+    doctor = json.loads(deployment.run_checked("doctor", "--json"))
     (finding,) = [finding for finding in doctor if finding["subject"] == "time"]
     assert (finding["level"], "192.0 hours ahead" in finding["text"]) == ("warn", True)
-    assert json.loads(deployment.done("clock", "reset", "--json"))["aheadMs"] == 0
+    assert json.loads(deployment.run_checked("clock", "reset", "--json"))["aheadMs"] == 0
     _until_follows(lambda: _created(deployment, key, product), 0)
 
 
 @pytest.mark.usefixtures("reset_clock")
 def test_an_advance_first_names_the_open_sessions_that_it_ends(deployment: Deployment) -> None:
-    merchant = json.loads(deployment.done("merchants", "create", "C", "--json"))["id"]
-    key = json.loads(deployment.done("keys", "create", merchant, "--json"))["key"]
+    merchant = json.loads(deployment.run_checked("merchants", "create", "C", "--json"))["id"]
+    key = json.loads(deployment.run_checked("keys", "create", merchant, "--json"))["key"]
     headers = {"x-api-key": key, "content-type": "application/json"}
     connection = HTTPConnection("127.0.0.1", deployment.port, timeout=60)
 
@@ -113,4 +113,4 @@ def test_an_invalid_duration_is_reported_in_one_line(deployment: Deployment) -> 
     for words in (("advance", "eight"), ("advance", "999999d")):
         refused = deployment.run("clock", *words)
         assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
-    assert json.loads(deployment.done("clock", "show", "--json"))["aheadMs"] == 0
+    assert json.loads(deployment.run_checked("clock", "show", "--json"))["aheadMs"] == 0

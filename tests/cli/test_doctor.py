@@ -19,7 +19,7 @@ from opentill.db import clock, migrations
 from opentill.db import connection as connections
 from opentill.rates.model import Day
 from support import pooler
-from support.databases import named
+from support.databases import database_address
 from support.world import DAY, create_merchant, create_product
 
 RECIPE: Final = (Path(__file__).parents[2] / "docs/recipes/upgrade.md").read_text("utf-8")
@@ -48,7 +48,9 @@ def test_a_slow_stop_of_the_embedded_database_is_no_clock_difference(
 
 
 def _findings(url: str) -> dict[str, Finding]:
-    settings = Settings(database_url=url, secret_key="k" * 32, db_prepared=pooler.prepared(url))
+    settings = Settings(
+        database_url=url, secret_key="k" * 32, db_prepared=pooler.keeps_prepared(url)
+    )
     return {finding.subject: finding for finding in doctor_database.findings(settings)}
 
 
@@ -76,7 +78,7 @@ def database_by_the_recipe(postgres_url: str) -> Iterator[str]:
     """A migrated database that was created by the recipe."""
     (create,) = _block("### A new database")
     asyncio.run(_run(postgres_url, create.replace("opentill", "by_recipe")))
-    url = named(postgres_url, "by_recipe")
+    url = database_address(postgres_url, "by_recipe")
     asyncio.run(migrations.migrate(url))
     yield url
     asyncio.run(_run(postgres_url, "drop database by_recipe with (force)"))
@@ -84,7 +86,7 @@ def database_by_the_recipe(postgres_url: str) -> Iterator[str]:
 
 async def _sell_in_euro(url: str, age: int) -> None:
     """Sell in euro for a merchant that settles in USD, at rates of ``age`` days ago."""
-    connection = await connections.connect(url, prepared=pooler.prepared(url))
+    connection = await connections.connect(url, prepared=pooler.keeps_prepared(url))
     try:
         if not await connection.fetchval("select count(*) from products"):
             shop = await create_merchant(connection)

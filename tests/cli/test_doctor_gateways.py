@@ -30,7 +30,7 @@ RESPONSES = [
 async def test_doctor_checks_whether_an_epay_server_responds(
     opentill: Commands, reads: Any, changes: dict[str, str], level: str, text: str
 ) -> None:
-    async with epay_gateway_server.running() as server:
+    async with epay_gateway_server.running_epay_server() as server:
         server.reads = reads
         options = {"URL": server.url, "PID": PID, "KEY": KEY} | changes
         environ = {f"OPENTILL_GATEWAY_EPAY_{name}": value for name, value in options.items()}

@@ -14,7 +14,7 @@ from opentill.db.database import Tx
 from opentill.people import command_permission, queries, second_factor, totp
 from support.commands import USER, Commands, opentill
 from support.people import PASSWORD
-from support.staff import Colleague, log_in, staff
+from support.staff import Colleague, create_staff, log_in
 
 __all__ = ["opentill"]
 
@@ -35,15 +35,15 @@ def test_the_audit_log_names_the_person_who_has_logged_in(opentill: Commands) ->
     assert last_actor(opentill) == USER
     opentill.run("merchants", "create", "Before", USER="root", LOGNAME="somebody")
     assert last_actor(opentill) == USER
-    ann = staff(opentill, "ann")
+    ann = create_staff(opentill, "ann")
     assert ann.json("whoami")["email"] == "ann@example.com"
     ann.json("merchants", "create", "Harbour Books")
-    assert last_actor(opentill) == ann.who
+    assert last_actor(opentill) == ann.audit_name
     (file,) = Path(ann.environ["XDG_CONFIG_HOME"]).rglob("*.json")
     assert oct(file.stat().st_mode)[-3:] == "600"
     assert PASSWORD not in file.read_text()
     original = file.read_text()
-    file.write_text(original.replace(ann.who, "bob@example.com (per_1)"))
+    file.write_text(original.replace(ann.audit_name, "bob@example.com (per_1)"))
     refused = ann.refusal("merchants", "create", "In another's name")
     assert "names somebody else than who has logged in" in refused
     file.write_text(original)
@@ -58,7 +58,7 @@ def test_the_audit_log_names_the_person_who_has_logged_in(opentill: Commands) ->
 
 
 def test_a_login_that_cannot_be_stored_is_refused(opentill: Commands, tmp_path: Path) -> None:
-    ann = staff(opentill, "ann")
+    ann = create_staff(opentill, "ann")
     (tmp_path / "file").touch()
     ann.environ["XDG_CONFIG_HOME"] = str(tmp_path / "file")  # not a directory
     count = "select count(*) from logins"
@@ -70,7 +70,7 @@ def test_a_login_that_cannot_be_stored_is_refused(opentill: Commands, tmp_path: 
 
 
 def test_every_wrong_credential_gets_the_same_error(opentill: Commands) -> None:
-    ann = staff(opentill, "ann")
+    ann = create_staff(opentill, "ann")
     errors = {
         opentill.refusal(
             "login", "--email", email, "--password-stdin", stdin=f"{password}\n".encode()
@@ -86,27 +86,27 @@ def test_every_wrong_credential_gets_the_same_error(opentill: Commands) -> None:
 
 def test_a_role_can_run_the_commands_that_its_permissions_allow(opentill: Commands) -> None:
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
-    auditor = staff(opentill, "eve", "auditor")
+    auditor = create_staff(opentill, "eve", "auditor")
     refused = auditor.refusal("balance", "recharge", shop, "5", *WHY)
     assert "the role auditor may not do this: it needs balance.adjust" in refused
     assert auditor.json("merchants", "show", shop)["id"] == shop
-    staff(opentill, "fay", "finance").json("balance", "recharge", shop, "5", *WHY)
-    support = staff(opentill, "sam", "support")
+    create_staff(opentill, "fay", "finance").json("balance", "recharge", shop, "5", *WHY)
+    support = create_staff(opentill, "sam", "support")
     assert "payouts.manage" in support.refusal("payouts", "create", shop, "--all", *WHY)
 
 
 def test_resending_events_needs_a_permission(opentill: Commands) -> None:
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
     hook = opentill.json("webhooks", "add", shop, "https://shop.example.com/hook")["id"]
-    auditor = staff(opentill, "eve", "auditor")
+    auditor = create_staff(opentill, "eve", "auditor")
     resend = ("webhooks", "resend", hook, "--since", "2020-01-01")
     assert "it needs orders.manage" in auditor.refusal(*resend)
     assert "it needs merchants.manage" in auditor.refusal("webhooks", "test", hook)
-    support = staff(opentill, "sam", "support")
+    support = create_staff(opentill, "sam", "support")
     assert support.json(*resend) == {"resent": 0}
-    ann = staff(opentill, "ann")
+    ann = create_staff(opentill, "ann")
     ann.json("webhooks", "test", hook)
-    assert last_actor(opentill) == ann.who
+    assert last_actor(opentill) == ann.audit_name
 
 
 def test_commands_need_a_login_with_real_money(opentill: Commands) -> None:
@@ -117,14 +117,14 @@ def test_commands_need_a_login_with_real_money(opentill: Commands) -> None:
     opentill.json("merchants", "create", "Second", "--as-root")
     assert last_actor(opentill) == f"root ({USER})"
     ann.json("merchants", "create", "Third")
-    assert last_actor(opentill) == ann.who
+    assert last_actor(opentill) == ann.audit_name
 
 
 def _create_staff_with_authenticator(opentill: Commands, name: str) -> Colleague:
     """Create a member of staff with a second factor, which real money requires."""
     sandbox = {"OPENTILL_GATEWAYS": "sandbox"}
     opentill.environ |= sandbox
-    colleague = staff(opentill, name)
+    colleague = create_staff(opentill, name)
     colleague.environ |= REAL
     assert "staff need a second factor" in colleague.refusal("merchants", "create", "Weak")
     key = opentill.environ["OPENTILL_SECRET_KEY"]
@@ -153,11 +153,11 @@ def test_the_owner_of_the_machine_cannot_approve(opentill: Commands) -> None:
     opentill.environ["OPENTILL_APPROVAL_ABOVE"] = "1"
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
     opentill.json("balance", "recharge", shop, "1", "--reason", "x", "--reference", "R-0")
-    waiting = staff(opentill, "bob").json("balance", "recharge", shop, "5", *WHY)
+    waiting = create_staff(opentill, "bob").json("balance", "recharge", shop, "5", *WHY)
     approve = ("balance", "approve", waiting["id"])
     assert "somebody who has logged in must do this" in opentill.refusal(*approve)
     assert opentill.run(*approve, "--as-root").returncode == 2
-    ann = staff(opentill, "ann")
+    ann = create_staff(opentill, "ann")
     for sql in (
         "update logins set proved_at = proved_at - 660000",  # an old login
         "update staff set role = 'support'",  # another role
@@ -193,7 +193,7 @@ def test_a_request_above_the_limit_needs_a_login(opentill: Commands) -> None:
             assert "opentill login" in refused
     assert opentill.json("balance", "waiting", shop) == []
     assert opentill.json("payouts", "waiting") == []
-    ann = staff(opentill, "ann")
+    ann = create_staff(opentill, "ann")
     # An older version accepted such requests of root.
     request_id = ann.json("balance", "recharge", shop, "5", *WHY)["id"]
     sql = f"update adjustments set asked_by = 'root ({USER})' where id = '{request_id}'"
@@ -234,7 +234,7 @@ def _list_acting(group: Any, before: tuple[str, ...] = ()) -> Iterator[str]:
 
 
 def test_a_login_is_refused_after_its_person_adds_a_second_factor(opentill: Commands) -> None:
-    ann = staff(opentill, "ann")
+    ann = create_staff(opentill, "ann")
     add = (
         "insert into passkeys (id, person_id, credential, public_key, sign_count, name, created_at)"
         " select 'pk_1', id, 'x', 'x', 0, 'Phone', 0 from persons"

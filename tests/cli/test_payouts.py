@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from support.commands import USER, Commands, opentill
-from support.staff import staff
+from support.staff import create_staff
 
 __all__ = ["opentill"]
 
@@ -99,19 +99,19 @@ def test_a_refused_payout_is_one_line_and_moves_nothing(opentill: Commands, shop
 def test_a_payout_above_the_limit_needs_a_second_person(opentill: Commands, shop: str) -> None:
     opentill.environ["OPENTILL_APPROVAL_ABOVE"] = "50"
     create = ("payouts", "create", shop, "--amount", "60", *why())
-    ann, bob = staff(opentill, "ann", "finance"), staff(opentill, "bob")
+    ann, bob = create_staff(opentill, "ann", "finance"), create_staff(opentill, "bob")
     request = ann.json(*create)
     assert (request["status"], request["amount"]) == ("WAITING", "60.00")
-    assert request["askedBy"] == ann.who
+    assert request["askedBy"] == ann.audit_name
     assert ann.json(*create) == request
     assert opentill.json("balance", "show", shop)["available"] == "100.00"
     approve = ("payouts", "approve", request["id"])
-    assert f"another operator than {ann.who}" in ann.refusal(*approve)
+    assert f"another operator than {ann.audit_name}" in ann.refusal(*approve)
     payout = bob.json(*approve)
     assert (payout["status"], payout["createdBy"], payout["approvedBy"]) == (
         "PENDING",
-        ann.who,
-        bob.who,
+        ann.audit_name,
+        bob.audit_name,
     )
     assert "this one is APPROVED" in bob.refusal(*approve)
     assert ann.json(*create) == payout

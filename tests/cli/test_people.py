@@ -2,7 +2,7 @@
 
 from cli.database import in_database
 from support.commands import REFUSED, USER, Commands, opentill
-from support.staff import staff
+from support.staff import create_staff
 
 __all__ = ["opentill"]
 
@@ -44,7 +44,7 @@ def test_an_unknown_role_or_person_is_refused(opentill: Commands) -> None:
 def test_lost_factors_are_reset_by_two_administrators_or_the_machines_owner(
     opentill: Commands,
 ) -> None:
-    ann, bob = staff(opentill, "ann"), staff(opentill, "bob")
+    ann, bob = create_staff(opentill, "ann"), create_staff(opentill, "bob")
     opentill.json("people", "invite", "ada@example.com", "--staff", "support")
     add = (
         "insert into passkeys (id, person_id, credential, public_key, sign_count, name, created_at)"
@@ -56,11 +56,15 @@ def test_lost_factors_are_reset_by_two_administrators_or_the_machines_owner(
     reset = ("people", "reset-factors", bob.email, *why)
     assert "somebody who has logged in must" in opentill.refusal(*reset)
     request = ann.json(*reset)
-    assert (request["status"], request["askedBy"], request["dueAt"]) == ("ASKED", ann.who, None)
+    assert (request["status"], request["askedBy"], request["dueAt"]) == (
+        "ASKED",
+        ann.audit_name,
+        None,
+    )
     assert "another operator" in ann.refusal("people", "confirm-factors", bob.email)
-    eve = staff(opentill, "eve")
+    eve = create_staff(opentill, "eve")
     confirmed = eve.json("people", "confirm-factors", bob.email)
-    assert (confirmed["status"], confirmed["confirmedBy"]) == ("WAITING", eve.who)
+    assert (confirmed["status"], confirmed["confirmedBy"]) == ("WAITING", eve.audit_name)
     assert ann.json("people", "keep-factors", bob.email)["stopped"]
     assert "no reset of factors" in ann.refusal("people", "keep-factors", bob.email)
     by_root = opentill.json(*reset, "--as-root")

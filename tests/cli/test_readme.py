@@ -20,7 +20,7 @@ import pytest
 import typer
 
 from opentill.cli import build
-from support.commands import ForkServer, forking
+from support.commands import ForkServer, running_fork_server
 from support.deployment import TIMEOUT_S, Deployment
 from support.examples import is_night
 
@@ -93,7 +93,7 @@ class Demo:
 @pytest.fixture(scope="module")
 def libraries() -> Iterator[ForkServer]:
     """A fork server whose children import our modules, like commands in a new interpreter."""
-    with forking("libraries") as path:
+    with running_fork_server("libraries") as path:
         yield ForkServer(path)
 
 
@@ -116,7 +116,7 @@ def demo(fork_server: ForkServer) -> Iterator[Demo]:
                 assert process.poll() is None, printed + log.read_text()[-3000:]
                 printed += line
             yield Demo(deployment, printed + line)
-            assert '"violations":[]' in deployment.done("ledger", "check", "--json")
+            assert '"violations":[]' in deployment.run_checked("ledger", "check", "--json")
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(TIMEOUT_S)
@@ -133,7 +133,7 @@ def test_the_readme_shows_the_output_of_the_demonstration(demo: Demo) -> None:
 
 
 def test_the_demonstration_has_exchange_rates(demo: Demo) -> None:
-    rates = json.loads(demo.deployment.done("rates", "list", "--json"))
+    rates = json.loads(demo.deployment.run_checked("rates", "list", "--json"))
     assert {"CNY", "EUR", "HKD", "JPY"} <= {rate["base"] for rate in rates}
     assert {rate["quote"] for rate in rates} == {"USD"}
 

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from support.commands import ForkServer
-from support.deployment import Deployment, checked
+from support.deployment import Deployment, checked_deployment
 
 HEAD = "kind,reference,amount,currency,settled_at\n"
 
@@ -49,15 +49,15 @@ def _pay(deployment: Deployment, key: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def deployment(fork_server: ForkServer, migrated: Path) -> Iterator[Deployment]:
     """A deployment of these tests only, because the bank's report has all its payments."""
-    with checked(fork_server, migrated) as deployment:
+    with checked_deployment(fork_server, migrated) as deployment:
         yield deployment
 
 
 @pytest.fixture(scope="module")
 def order(deployment: Deployment) -> dict[str, Any]:
     """An order that is paid at the sandbox bank."""
-    merchant = json.loads(deployment.done("merchants", "create", "A", "--json"))["id"]
-    key = json.loads(deployment.done("keys", "create", merchant, "--json"))["key"]
+    merchant = json.loads(deployment.run_checked("merchants", "create", "A", "--json"))["id"]
+    key = json.loads(deployment.run_checked("keys", "create", merchant, "--json"))["key"]
     return _pay(deployment, key)
 
 
@@ -89,7 +89,9 @@ def test_a_report_fetched_from_the_bank_has_no_differences(
     assert process.returncode == 0, process.stderr
     result = json.loads(process.stdout)
     assert (result["rows"], result["items"], result["matched"], result["found"]) == (1, 1, 1, 0)
-    assert json.loads(deployment.done("reconcile", "sandbox", "--from", "1000000000", "--json"))
+    assert json.loads(
+        deployment.run_checked("reconcile", "sandbox", "--from", "1000000000", "--json")
+    )
 
 
 @pytest.mark.parametrize(

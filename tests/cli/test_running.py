@@ -22,8 +22,8 @@ import psutil
 import pytest
 
 from support import pooler
-from support.commands import ForkServer, Served, clean
-from support.deployment import copy
+from support.commands import ForkedProcess, ForkServer, without_settings
+from support.deployment import copy_directory
 from support.ports import free_port
 
 TIMEOUT_S = 180.0  # for steps that take seconds on an idle machine
@@ -42,14 +42,14 @@ class Site:
         self.data_dir = directory / "data"
         self.port, self.sandbox_port = free_port(), free_port()
         self.environ = {
-            **clean(os.environ),
+            **without_settings(os.environ),
             "OPENTILL_DATA_DIR": str(self.data_dir),
             "OPENTILL_PORT": str(self.port),
             "OPENTILL_SANDBOX_PORT": str(self.sandbox_port),
         }
-        self.started: list[subprocess.Popen[str] | Served] = []
+        self.started: list[subprocess.Popen[str] | ForkedProcess] = []
 
-    def start(self, *words: str, stderr_to: Path | None = None) -> Served:
+    def start(self, *words: str, stderr_to: Path | None = None) -> ForkedProcess:
         """Fork a command and wait until it is ready."""
         folder = self.data_dir.parent
         with (stderr_to or self._log_path()).open("a") as stderr:
@@ -72,7 +72,7 @@ class Site:
         return process
 
     def _wait_until_ready(
-        self, process: subprocess.Popen[str] | Served, stdout: IO[str] | None
+        self, process: subprocess.Popen[str] | ForkedProcess, stdout: IO[str] | None
     ) -> None:
         self.started.append(process)
         assert stdout is not None
@@ -141,7 +141,7 @@ def _without_log(stderr: str) -> list[str]:
 @pytest.fixture
 def with_database(site: Site, migrated: Path) -> None:
     """Copy a database, because creating one takes seconds."""
-    copy(migrated, site.data_dir)
+    copy_directory(migrated, site.data_dir)
 
 
 def test_serve_starts_creates_private_files_and_stops(site: Site) -> None:
@@ -275,7 +275,7 @@ def test_doctor_gives_advice(site: Site, migrated: Path) -> None:
     findings = {finding["subject"]: finding["text"] for finding in json.loads(process.stdout)}
     assert f"no OpenTill database in {site.data_dir}/postgres" in findings["database"]
     assert not site.data_dir.exists()
-    copy(migrated, site.data_dir)
+    copy_directory(migrated, site.data_dir)
     process = site.run("doctor", "--json")
     assert process.returncode == 0, process.stdout
     assert {finding["level"] for finding in json.loads(process.stdout)} == {"ok"}
@@ -350,7 +350,7 @@ async def _execute(url: str, statement: str) -> None:
     await connection.close()
 
 
-@pooler.direct("the test creates the path of the database's socket")
+@pooler.skip_if_pooled("the test creates the path of the database's socket")
 def test_migrate_waits_for_the_database_and_needs_no_data_directory(
     site: Site, empty_database_url: str
 ) -> None:

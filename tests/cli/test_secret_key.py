@@ -10,7 +10,7 @@ import pytest
 
 from opentill.server.embedded.postgres import EmbeddedPostgres
 from support.commands import Commands, ForkServer, opentill
-from support.deployment import copy
+from support.deployment import copy_directory
 from support.ports import free_port
 
 __all__ = ["opentill"]
@@ -26,7 +26,7 @@ def embedded(fork_server: ForkServer, migrated: Path) -> Iterator[tuple[Commands
         commands = Commands(fork_server, "", Path(directory))
         commands.environ["OPENTILL_SECRET_KEY"] = ""
         data = commands.directory / "data"
-        copy(migrated, data)
+        copy_directory(migrated, data)
         with EmbeddedPostgres.start(data, durable=False):
             shop = commands.json("merchants", "create", "Harbour Books")["id"]
             commands.json("epay", "enable", shop)

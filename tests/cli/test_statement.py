@@ -27,13 +27,13 @@ from support.deployment import Deployment
 def paid(deployment: Deployment) -> tuple[str, str]:
     """The id and the key of a merchant with one paid order."""
     merchant = json.loads(
-        deployment.done("merchants", "create", "A", "--fee-rate", "0.04", "--json")
+        deployment.run_checked("merchants", "create", "A", "--fee-rate", "0.04", "--json")
     )["id"]
-    key = json.loads(deployment.done("keys", "create", merchant, "--json"))["key"]
+    key = json.loads(deployment.run_checked("keys", "create", merchant, "--json"))["key"]
     product = _call(deployment, key, "/v1/products", name="Tea", price="9.99", currency="USD")
     session = _call(deployment, key, "/v1/checkouts", productId=product["id"])
     order = _call(deployment, key, f"/v1/checkouts/{session['id']}")["orderId"]
-    deployment.done("orders", "confirm", order, "--reason", "seen")
+    deployment.run_checked("orders", "confirm", order, "--reason", "seen")
     return merchant, key
 
 
@@ -61,27 +61,30 @@ def _call(deployment: Deployment, key: str, path: str, **body: str) -> dict[str,
 
 def test_all_formats_have_the_same_content(deployment: Deployment, paid: tuple[str, str]) -> None:
     merchant, key = paid
-    text = deployment.done("statement", merchant)
+    text = deployment.run_checked("statement", merchant)
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [row["type"] or row["row"] for row in rows] == [
         "OPENING", "PAYMENT", "FEE", "FEE", "PAYMENT", "CLOSING",
     ]  # fmt: skip
     assert (rows[-1]["pendingAfter"], rows[-1]["pending"]) == ("9.59", "9.59")
-    document = json.loads(deployment.done("statement", merchant, "--json"))
+    document = json.loads(deployment.run_checked("statement", merchant, "--json"))
     assert document["merchantId"] == merchant
     json_rows = [
         {name: "" if value is None else str(value) for name, value in line.items()}
         for line in document["lines"]
     ]
     assert json_rows == rows
-    table = deployment.done("statement", merchant, "--format", "table").splitlines()
+    table = deployment.run_checked("statement", merchant, "--format", "table").splitlines()
     assert table[0].split()[:3] == ["time", "(UTC)", "number"]
     assert "9.59" in table[-1]
     file = deployment.directory / "statement.csv"
-    assert deployment.done("statement", merchant, "--output", str(file)) == ""
+    assert deployment.run_checked("statement", merchant, "--output", str(file)) == ""
     assert file.read_bytes().decode() == text.replace("\n", "\r\n").replace("\r\r", "\r")
-    for command, plain in (("statement", text), ("export", deployment.done("export", merchant))):
-        assert deployment.done(command, merchant, "--bom") == "\ufeff" + plain
+    for command, plain in (
+        ("statement", text),
+        ("export", deployment.run_checked("export", merchant)),
+    ):
+        assert deployment.run_checked(command, merchant, "--bom") == "\ufeff" + plain
     status, headers, body = _get(deployment, key, "/v1/balance/statement.csv")
     assert (status, headers["content-type"]) == (200, "text/csv; charset=utf-8")
     assert headers["content-disposition"] == 'attachment; filename="statement_all_all.csv"'

@@ -61,10 +61,10 @@ def test_a_merchants_day_from_the_product_to_the_statement(client: Client, shop:
     (fee,) = client.balance_transactions.list(type="FEE")
     assert fee.amount == -order.platform_fee
     assert client.balance.get().pending == order.net_amount - refund.merchant_debit_usd
-    dispute = shop.dispute(shop.paid()["id"])
+    dispute = shop.open_dispute(shop.create_paid_order()["id"])
     assert [row.id for row in client.disputes.list(status="OPEN")] == [dispute.id]
     assert client.disputes.get(dispute.id).notes == []
-    payout = shop.payout()
+    payout = shop.create_payout()
     assert client.payouts.get(payout.id) == next(iter(client.payouts.list(status="PENDING")))
     assert client.checkouts.expire(client.checkouts.create(tea.id).id).status == "EXPIRED"
     assert client.products.archive(tea.id) is None
@@ -90,7 +90,7 @@ async def test_the_same_day_with_asyncio(api_server: ApiServer, shop: Shop, tmp_
 
 
 def test_a_list_fetches_pages_only_as_far_as_it_is_read(api_server: ApiServer, shop: Shop) -> None:
-    product_ids = [shop.product(name=f"Tea {number}")["id"] for number in range(7)]
+    product_ids = [shop.create_product(name=f"Tea {number}")["id"] for number in range(7)]
     requested_pages: list[str] = []
     hooks: Any = {"request": [lambda request: requested_pages.append(request.url.params["page"])]}
     with Client(api_server.url, shop.key, event_hooks=hooks, trust_env=False) as client:
@@ -107,16 +107,16 @@ def test_a_list_fetches_pages_only_as_far_as_it_is_read(api_server: ApiServer, s
 
 
 def test_an_item_created_during_iteration_repeats_no_item(client: Client, shop: Shop) -> None:
-    product_ids = [shop.product()["id"] for _ in range(6)]
+    product_ids = [shop.create_product()["id"] for _ in range(6)]
     products = iter(client.products.list(size=2))
     seen = [next(products).id, next(products).id]
-    shop.product()
+    shop.create_product()
     seen += [product.id for product in products]
     assert seen == product_ids[::-1]
 
 
 def test_lists_are_filtered_by_time_with_aware_datetimes(client: Client, shop: Shop) -> None:
-    order = shop.order()
+    order = shop.create_order()
     moment = dt.datetime.fromtimestamp(order["createdAt"] / 1000, dt.UTC)
     assert [o.id for o in client.orders.list(start_date=moment, end_date=moment)] == [order["id"]]
     assert not list(client.orders.list(end_date=moment - dt.timedelta(milliseconds=1)))
@@ -135,7 +135,7 @@ def test_an_empty_filter_is_refused(client: Client, filters: dict[str, Any]) -> 
 
 
 def test_an_export_is_saved_or_streamed(client: Client, shop: Shop, tmp_path: Path) -> None:
-    orders = [shop.order()["id"] for _ in range(3)]
+    orders = [shop.create_order()["id"] for _ in range(3)]
     path = tmp_path / "orders.csv"
     size = client.orders.export().save(str(path))
     assert size == path.stat().st_size
@@ -176,7 +176,7 @@ def test_a_forbidden_request_has_field_and_reason(
         lambda tx: merchants.set_capability(tx, shop.id, "charge", on=False, actor=ann, now=now)
     )
     with pytest.raises(NotPermitted) as caught:
-        client.checkouts.create(shop.product()["id"])
+        client.checkouts.create(shop.create_product()["id"])
     error = caught.value
     assert (error.status, error.code, error.field) == (403, 40301, "charge")
     assert ann.reason in error.reason
@@ -197,7 +197,7 @@ def test_the_error_of_a_restricted_key_has_the_missing_scope(
 
 
 def test_an_order_is_also_found_by_its_trade_no(client: Client, shop: Shop) -> None:
-    order = shop.order()["id"]
+    order = shop.create_order()["id"]
     assert client.orders.get(order.replace("_", "")).id == order
 
 
@@ -233,8 +233,8 @@ def test_two_calls_with_one_key_have_one_effect(client: Client) -> None:
 
 def test_the_client_waits_for_a_rate_limit_within_its_total_time(api_server: ApiServer) -> None:
     with serving(api_server.settings, limit_checkouts_per_minute=1) as slow:
-        shop = slow.shop()
-        tea = shop.product()["id"]
+        shop = slow.create_shop()
+        tea = shop.create_product()["id"]
         retries = Retries(total_s=0.5)
         with Client(slow.url, shop.key, retries=retries, trust_env=False) as client:
             client.checkouts.create(tea)
@@ -246,7 +246,7 @@ def test_the_client_waits_for_a_rate_limit_within_its_total_time(api_server: Api
 
 
 def test_unknown_fields_of_a_newer_server_are_ignored(api_server: ApiServer, shop: Shop) -> None:
-    shop.product()
+    shop.create_product()
 
     class Newer(httpx2.HTTPTransport):
         def handle_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -305,7 +305,7 @@ def test_webhook_endpoints_events_and_deliveries(client: Client, shop: Shop) -> 
     changed = client.webhook_endpoints.update(endpoint.id, description="Fulfilment")
     assert client.webhook_endpoints.get(endpoint.id) == changed
     assert client.webhook_endpoints.rotate_secret(endpoint.id).secret != endpoint.secret
-    order = shop.paid()
+    order = shop.create_paid_order()
     events = client.events.list(type="order.paid")
     (event,) = events.items
     assert isinstance(event, OrderPaid)

@@ -24,7 +24,7 @@ def test_the_examples_of_the_reference(
     monkeypatch.chdir(tmp_path)
     text = (TOP / "docs" / "client.md").read_text()
     names: dict[str, Any] = {"KEY": shop.key}
-    shop.paid()
+    shop.create_paid_order()
     for block in blocks(text, "python"):
         if "asyncio.run" in block:  # below
             continue
@@ -38,7 +38,7 @@ def test_the_examples_of_the_reference(
 
 
 def test_the_example_of_asyncio(api_server: ApiServer, shop: Shop) -> None:
-    order = shop.paid()
+    order = shop.create_paid_order()
     (block,) = [
         block
         for block in blocks((TOP / "docs" / "client.md").read_text(), "python")

@@ -22,7 +22,7 @@ from opentill.client import (
 )
 from opentill.client.retries import RetriedRequest
 from support.api_server import ApiServer, Shop
-from support.cutting_proxy import Cut, Proxy, between
+from support.cutting_proxy import Cut, Proxy, running_proxy
 
 QUICK: Final = Retries(first_delay_s=0.01, longest_delay_s=0.02, total_s=120)
 CUTS: Final[tuple[Cut, ...]] = ("before", "after", "half", "silent_before", "silent_after")
@@ -30,7 +30,7 @@ CUTS: Final[tuple[Cut, ...]] = ("before", "after", "half", "silent_before", "sil
 
 @pytest.fixture
 def proxy(api_server: ApiServer) -> Iterator[Proxy]:
-    with between(api_server.url) as proxy:
+    with running_proxy(api_server.url) as proxy:
         yield proxy
 
 
@@ -54,7 +54,7 @@ def keys(proxy: Proxy) -> list[bytes]:
 def test_a_refund_is_made_once_wherever_the_connection_is_cut(
     proxy: Proxy, shop: Shop, cut: Cut
 ) -> None:
-    order = shop.paid()
+    order = shop.create_paid_order()
     with client_of(proxy, shop, timeout_s=timeout_of(cut)) as client:
         proxy.plan = [cut, "after"]
         refund = client.refunds.create(order["id"], amount="1.00")
@@ -69,7 +69,7 @@ def test_a_refund_is_made_once_wherever_the_connection_is_cut(
 async def test_a_session_is_opened_once_wherever_the_connection_is_cut(
     proxy: Proxy, shop: Shop, cut: Cut
 ) -> None:
-    tea = shop.product()["id"]
+    tea = shop.create_product()["id"]
     proxy.plan = [cut, "after"]
     async with AsyncClient(
         proxy.url, shop.key, retries=QUICK, timeout_s=timeout_of(cut), trust_env=False
@@ -82,7 +82,7 @@ async def test_a_session_is_opened_once_wherever_the_connection_is_cut(
 
 @pytest.mark.parametrize("cut", CUTS)
 def test_reading_and_archiving_are_retried(proxy: Proxy, shop: Shop, cut: Cut) -> None:
-    tea = shop.product()["id"]
+    tea = shop.create_product()["id"]
     with client_of(proxy, shop, timeout_s=timeout_of(cut)) as client:
         proxy.plan = [cut, "before"]
         assert client.products.get(tea).id == tea
@@ -124,7 +124,7 @@ def test_a_refusal_without_a_key_leaves_an_earlier_attempt_uncertain(shop: Shop)
 
 @pytest.mark.parametrize("cut", ["before", "after"])
 def test_a_patch_that_may_be_done_is_not_repeated(proxy: Proxy, shop: Shop, cut: Cut) -> None:
-    tea = shop.product()["id"]
+    tea = shop.create_product()["id"]
     with client_of(proxy, shop) as client:
         proxy.plan = [cut]
         with pytest.raises(ConnectionFailed) as caught:
@@ -134,7 +134,7 @@ def test_a_patch_that_may_be_done_is_not_repeated(proxy: Proxy, shop: Shop, cut:
 
 
 def test_the_error_of_the_last_attempt_has_maybe_done(proxy: Proxy, shop: Shop) -> None:
-    order = shop.paid()
+    order = shop.create_paid_order()
     few = Retries(attempts=2, first_delay_s=0.01)
     with client_of(proxy, shop, retries=few) as client:
         proxy.plan = ["after", "before"]
@@ -166,7 +166,7 @@ def test_retries_stop_after_the_total_time(proxy: Proxy, shop: Shop) -> None:
 def test_an_interrupted_download_raises_and_leaves_no_file(
     proxy: Proxy, shop: Shop, tmp_path: Path
 ) -> None:
-    shop.order()
+    shop.create_order()
     with client_of(proxy, shop) as client:
         proxy.plan = ["before", "half"]
         with pytest.raises(ConnectionFailed, match="broke off"):
@@ -176,7 +176,7 @@ def test_an_interrupted_download_raises_and_leaves_no_file(
 
 
 def test_many_threads_with_one_key_have_one_effect(api_server: ApiServer, shop: Shop) -> None:
-    order = shop.paid()
+    order = shop.create_paid_order()
     refund_ids: list[str] = []
 
     def refund(client: Client) -> None:

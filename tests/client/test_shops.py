@@ -19,8 +19,8 @@ import pytest
 from opentill.client import Client
 from opentill.server.embedded.postgres import EmbeddedPostgres
 from support.commands import ForkServer
-from support.deployment import Deployment, checked
-from support.javascript import TOP, javascript_client, lack, need, run
+from support.deployment import Deployment, checked_deployment
+from support.javascript import TOP, javascript_client, require_programs, run, skip_or_fail
 from support.ports import free_port
 from support.sandbox_bank import wait_until
 
@@ -43,9 +43,9 @@ def _node(place: Path, request: pytest.FixtureRequest) -> list[str]:
 
 
 def _php(place: Path, request: pytest.FixtureRequest) -> list[str]:
-    need("php")
+    require_programs("php")
     if "pdo_sqlite" not in run(["php", "-m"], place):
-        lack("PHP has no PDO for SQLite; Debian: apt-get install php-sqlite3")
+        skip_or_fail("PHP has no PDO for SQLite; Debian: apt-get install php-sqlite3")
     return ["php", "-S", "127.0.0.1:{port}", str(EXAMPLES / "php-shop" / "shop.php")]
 
 
@@ -60,7 +60,7 @@ SHOPS: Final[dict[str, Callable[[Path, pytest.FixtureRequest], list[str]]]] = {
 def server(fork_server: ForkServer, migrated: Path) -> Iterator[Deployment]:
     """OpenTill as the README of each shop starts it: webhooks may go to this machine."""
     allowed = {"OPENTILL_OUTGOING_HTTP": "yes", "OPENTILL_OUTGOING_ALLOW": "127.0.0.0/8"}
-    with checked(fork_server, migrated, **allowed) as deployment:
+    with checked_deployment(fork_server, migrated, **allowed) as deployment:
         yield deployment
 
 
@@ -69,8 +69,10 @@ class Shop:
 
     def __init__(self, words: list[str], server: Deployment, place: Path) -> None:
         """Use ``opened``."""
-        merchant = json.loads(server.done("merchants", "create", "Tea House", "--json"))["id"]
-        key = json.loads(server.done("keys", "create", merchant, "--json"))["key"]
+        merchant = json.loads(server.run_checked("merchants", "create", "Tea House", "--json"))[
+            "id"
+        ]
+        key = json.loads(server.run_checked("keys", "create", merchant, "--json"))["key"]
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.api = Client(f"http://127.0.0.1:{server.port}", key, trust_env=False)

@@ -1,5 +1,5 @@
 """Each test starts with an empty count of attempts to log in."""
 
-from support.people import unlimited
+from support.people import reset_login_limits
 
-__all__ = ["unlimited"]
+__all__ = ["reset_login_limits"]

@@ -15,7 +15,7 @@ from opentill.payouts import PayoutRequest
 from opentill.people import Browser, NewPassword
 from support.api_server import ApiServer, Shop
 from support.console_pages import hidden_fields
-from support.people import CHEAP, PASSWORD, TESTER, Visitor, create_person, new_address
+from support.people import CHEAP_HASH, PASSWORD, TESTER, Visitor, create_person, new_address
 
 LIMIT = Decimal(10)
 
@@ -159,7 +159,7 @@ def form_of(page: str, action: str) -> dict[str, str]:
 def test_confirming_an_order_without_an_attempt_waits_for_a_second_person(
     limited_shop: Shop,
 ) -> None:
-    server, order = limited_shop.api_server, limited_shop.order()
+    server, order = limited_shop.api_server, limited_shop.create_order()
     requester, other = (
         create_person(server, None, staff_role=role) for role in ("finance", "admin")
     )
@@ -183,7 +183,7 @@ def test_confirming_an_order_without_an_attempt_waits_for_a_second_person(
 
 
 def test_a_refund_by_staff_above_the_limit_waits_and_can_be_rejected(limited_shop: Shop) -> None:
-    server, order = limited_shop.api_server, limited_shop.paid()
+    server, order = limited_shop.api_server, limited_shop.create_paid_order()
     requester, other = (
         create_person(server, None, staff_role=role) for role in ("support", "finance")
     )
@@ -219,10 +219,10 @@ def invite_admin(server: ApiServer, inviter: Visitor) -> Visitor:
     link = server.tx(lambda tx: people.invite(tx, email, now, staff_role="admin", actor=actor))
     browser = Browser("192.0.2.9", "Testfox/1.0")
     login = server.run(
-        people.join(server.app.db, link.token, "Eve", PASSWORD, browser, now, cost=CHEAP)
+        people.join(server.app.db, link.token, "Eve", PASSWORD, browser, now, cost=CHEAP_HASH)
     )
     visitor = Visitor(server, email, login.person.id)
-    visitor.keep(login.token)
+    visitor.set_token(login.token)
     return visitor
 
 
@@ -239,7 +239,9 @@ def test_a_person_whom_the_requester_invited_lately_is_no_second_person(
     reset = server.tx(lambda tx: people.offer_new_password(tx, colleague.email, now, actor=actor))
     password = NewPassword(password=PASSWORD, browser=Browser("192.0.2.9", "Testfox/1.0"))
     key = server.app.settings.secret_key
-    server.run(people.choose_password(server.app.db, reset.token, password, key, now, cost=CHEAP))
+    server.run(
+        people.choose_password(server.app.db, reset.token, password, key, now, cost=CHEAP_HASH)
+    )
     colleague.log_in()
     waiting = request_recharge(shop, requester)
     approve = f"/console/approvals/{waiting}/approve"

@@ -7,13 +7,13 @@ from opentill.db.database import Tx
 from opentill.merchants import Actor
 from support.api_server import Shop
 from support.people import create_person
-from support.spreadsheets import rows_of
+from support.spreadsheets import csv_rows
 
 
 def test_the_audit_log_is_searched_and_read_page_by_page_and_as_a_file(shop: Shop) -> None:
     auditor = create_person(shop.api_server, None, staff_role="auditor")
     now = shop.api_server.app.clock()
-    other = shop.api_server.shop()
+    other = shop.api_server.create_shop()
 
     async def record_actions(tx: Tx) -> None:
         for number in range(60):
@@ -31,7 +31,7 @@ def test_the_audit_log_is_searched_and_read_page_by_page_and_as_a_file(shop: Sho
     assert re.findall(r"reason (\d\d)", first + second) == [
         f"{number:02}" for number in range(59, -1, -1)
     ]
-    rows = rows_of(auditor.get("/console/audit.csv", params=filters))
+    rows = csv_rows(auditor.get("/console/audit.csv", params=filters))
     assert [row["reason"][7:9] for row in rows] == [f"{number:02}" for number in range(59, 0, -2)]
     assert {row["subject"] for row in rows} == {"'=1+1"}
     for query, sentence in (

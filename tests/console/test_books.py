@@ -11,9 +11,9 @@ import pytest
 from opentill import approvals, payouts
 from opentill.db.database import Tx
 from support.api_server import ApiServer, Shop
-from support.payout_runs import ANN, IBAN, NATIONAL, OWN, payee
+from support.payout_runs import ANN, IBAN, NATIONAL, SOURCE_ACCOUNT, create_payee
 from support.people import Visitor, create_person
-from support.spreadsheets import rows_of
+from support.spreadsheets import csv_rows
 from support.world import NOW
 
 REASON = {"reason": "weekly"}
@@ -23,7 +23,7 @@ REASON = {"reason": "weekly"}
 def finance(api_server: ApiServer) -> Iterator[Visitor]:
     """A member of the finance staff, where the operator has a bank account in euros."""
     before = api_server.app.settings
-    own = f"EUR:{OWN.number}:{OWN.bic}"
+    own = f"EUR:{SOURCE_ACCOUNT.number}:{SOURCE_ACCOUNT.bic}"
     api_server.app.settings = msgspec.structs.replace(before, payout_accounts=own)
     yield create_person(api_server, None, staff_role="finance")
     api_server.app.settings = before
@@ -40,8 +40,8 @@ def test_a_run_from_the_list_of_due_merchants_to_the_bank_report(
     shop: Shop, finance: Visitor
 ) -> None:
     rule = payouts.HoldRule(shop.api_server.app.settings.secret_key, 3)
-    merchant = shop.api_server.tx(lambda tx: payee(tx, rule=rule))
-    other = shop.api_server.tx(lambda tx: payee(tx, minor=777, rule=rule))
+    merchant = shop.api_server.tx(lambda tx: create_payee(tx, rule=rule))
+    other = shop.api_server.tx(lambda tx: create_payee(tx, minor=777, rule=rule))
     page = finance.get("/console/payouts")
     assert "···· 3000" in page.text
     form = {"currency": "EUR", "reference": "W-48 <b>", "on": "", **REASON}
@@ -86,7 +86,7 @@ def test_a_run_from_the_list_of_due_merchants_to_the_bank_report(
 
 def _mark_a_run_as_paid(shop: Shop, finance: Visitor) -> None:
     rule = payouts.HoldRule(shop.api_server.app.settings.secret_key, 3)
-    merchant = shop.api_server.tx(lambda tx: payee(tx, rule=rule))
+    merchant = shop.api_server.tx(lambda tx: create_payee(tx, rule=rule))
     form = {"currency": "EUR", "reference": f"next {merchant.id}", "on": "", **REASON}
     place = finance.post("/console/payouts/run", form).headers["location"].partition("?")[0]
     paid = {"reference": "B-9", **REASON}
@@ -140,7 +140,7 @@ def _resolve_the_difference(shop: Shop, finance: Visitor, merchant_id: str) -> N
 def test_staff_record_the_result_of_a_transfer_and_see_returned_payouts(
     shop: Shop, finance: Visitor
 ) -> None:
-    payout, other = shop.payout(1100), shop.payout(2200)
+    payout, other = shop.create_payout(1100), shop.create_payout(2200)
     path = f"/console/payout/{payout.id}"
     auditor = create_person(shop.api_server, None, staff_role="auditor")
     assert "<form" not in auditor.get(path).text.partition("<main")[2]
@@ -190,7 +190,7 @@ def test_a_line_of_a_report_above_the_limit_waits_for_a_second_person(
     shop: Shop, finance: Visitor
 ) -> None:
     server = shop.api_server
-    payout = shop.payout(3300)
+    payout = shop.create_payout(3300)
     now = server.app.clock()
     server.tx(lambda tx: payouts.pay(tx, payout.id, "TRN-1", "sent", "ann", now))
     server.app.settings = msgspec.structs.replace(server.app.settings, approval_above=Decimal(5))
@@ -221,7 +221,7 @@ def test_staff_confirm_a_bank_account_after_a_returned_payout(shop: Shop, financ
     server = shop.api_server
     rule = payouts.HoldRule(server.app.settings.secret_key, 3)
     now = server.app.clock()
-    merchant = server.tx(lambda tx: payee(tx, rule=rule))
+    merchant = server.tx(lambda tx: create_payee(tx, rule=rule))
     request = payouts.PayoutRequest(amount_minor=100, reference="W", reason="weekly", by="ann")
     payout = server.tx(lambda tx: payouts.create(tx, merchant.id, request, None, now))
     server.tx(lambda tx: payouts.pay(tx, payout.id, "TRN-1", "sent", "ann", now))
@@ -303,10 +303,10 @@ def test_a_settlement_report_is_compared(shop: Shop, finance: Visitor) -> None:
 
 
 def test_the_trial_balance_and_the_general_ledger(shop: Shop, finance: Visitor) -> None:
-    async def create_payee(tx: Tx) -> str:
-        return (await payee(tx, 12_345)).id
+    async def create_payee_id(tx: Tx) -> str:
+        return (await create_payee(tx, 12_345)).id
 
-    merchant_id = shop.api_server.tx(create_payee)
+    merchant_id = shop.api_server.tx(create_payee_id)
     page = finance.get(f"/console/trial-balance?merchant={merchant_id}").text
     assert "€123.45" in page
     assert "-€123.45" in page.replace("\u2212", "-")
@@ -320,7 +320,7 @@ def test_the_trial_balance_and_the_general_ledger(shop: Shop, finance: Visitor) 
     assert refused.headers["location"].startswith("/console/trial-balance?")
     assert 'id="ledger-to-error"' in finance.get(refused.headers["location"]).text
     file = finance.get(f"/console/trial-balance/ledger.csv?merchant={merchant_id}")
-    rows = rows_of(file)
+    rows = csv_rows(file)
     assert [(row["account"], row["amount"]) for row in rows] == [
         ("bank", "-123.45"), ("available", "123.45"),
     ]  # fmt: skip

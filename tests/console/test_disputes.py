@@ -13,7 +13,7 @@ from support import world
 from support.api_server import Shop
 from support.console_pages import audit_rows, hidden_fields
 from support.people import TESTER, create_person, heading_of
-from support.spreadsheets import rows_of
+from support.spreadsheets import csv_rows
 
 DAY_MS: Final = 86_400_000
 PDF: Final = b"%PDF-1.7\ntrailer\n<<>>\n%%EOF\n"
@@ -26,7 +26,7 @@ def fields_of_form(page: str, action: str) -> dict[str, str]:
 
 def test_staff_set_a_deadline_once_and_are_reminded_of_it(shop: Shop) -> None:
     agent = create_person(shop.api_server, None, staff_role="support")
-    dispute = shop.dispute(shop.paid()["id"])
+    dispute = shop.open_dispute(shop.create_paid_order()["id"])
     place = f"/console/disputes/{dispute.id}"
     assert f'href="{place}"' in agent.get(f"/console/payments/{dispute.order_id}").text
     page = agent.get(place)
@@ -58,9 +58,12 @@ def test_staff_set_a_deadline_once_and_are_reminded_of_it(shop: Shop) -> None:
 
 def test_disputes_of_all_merchants_are_listed_filtered_and_exported(shop: Shop) -> None:
     server, auditor = shop.api_server, create_person(shop.api_server, None, staff_role="auditor")
-    other = server.shop()
-    soon, lost = shop.dispute(shop.paid()["id"]), shop.dispute(shop.paid()["id"])
-    theirs = other.dispute(other.paid()["id"])
+    other = server.create_shop()
+    soon, lost = (
+        shop.open_dispute(shop.create_paid_order()["id"]),
+        shop.open_dispute(shop.create_paid_order()["id"]),
+    )
+    theirs = other.open_dispute(other.create_paid_order()["id"])
     now = server.app.clock()
 
     async def decide(tx: Tx) -> None:
@@ -83,7 +86,7 @@ def test_disputes_of_all_merchants_are_listed_filtered_and_exported(shop: Shop) 
     server.sql("update disputes set respond_by = $2 where id = $1", theirs.id, sooner)
     assert listed("?status=SOON") == [theirs.id, soon.id], "the first deadline first"
     assert listed(f"?status=SOON&before={theirs.id}") == [soon.id]
-    due = rows_of(auditor.get(f"{place}.csv?status=SOON"))
+    due = csv_rows(auditor.get(f"{place}.csv?status=SOON"))
     exported_ids = [row["id"] for row in due if row["id"] in {theirs.id, soon.id}]
     assert exported_ids == [theirs.id, soon.id]
     assert listed("?status=LOST") == [lost.id]
@@ -92,7 +95,7 @@ def test_disputes_of_all_merchants_are_listed_filtered_and_exported(shop: Shop) 
     assert listed("?to=2001-01-01") == []
     assert 'id="from-error"' in auditor.get(f"{place}?from=soon").text
     file = auditor.get(f"{place}.csv?status=LOST")
-    rows = [row for row in rows_of(file) if row["id"] == lost.id]
+    rows = [row for row in csv_rows(file) if row["id"] == lost.id]
     assert [(row["merchantId"], row["merchant"], row["amount"]) for row in rows] == [
         (shop.id, "Harbour Books", "9.99")
     ]
@@ -101,7 +104,7 @@ def test_disputes_of_all_merchants_are_listed_filtered_and_exported(shop: Shop) 
 
 def test_staff_read_the_evidence_and_write_notes_that_the_merchant_reads(shop: Shop) -> None:
     server, agent = shop.api_server, create_person(shop.api_server, None, staff_role="support")
-    dispute = shop.dispute(shop.paid()["id"])
+    dispute = shop.open_dispute(shop.create_paid_order()["id"])
     place = f"/console/disputes/{dispute.id}"
     evidence = server.run(
         disputes.add_evidence(
@@ -129,7 +132,7 @@ def test_staff_read_the_evidence_and_write_notes_that_the_merchant_reads(shop: S
 
 def test_an_unmatched_dispute_is_dismissed_only_in_the_state_that_was_shown(shop: Shop) -> None:
     server, agent = shop.api_server, create_person(shop.api_server, None, staff_role="support")
-    dispute, now = shop.dispute(shop.paid()["id"]), server.app.clock()
+    dispute, now = shop.open_dispute(shop.create_paid_order()["id"]), server.app.clock()
     ids = {"merchant_id": shop.id, "order_id": dispute.order_id}
     order = server.tx(partial(orders.find, **ids))
     server.tx(lambda tx: world.report_dispute(tx, order, "OPENED", now, ref="ref 1"))
@@ -159,7 +162,7 @@ def test_an_unmatched_dispute_is_dismissed_only_in_the_state_that_was_shown(shop
 
 def test_unmatched_disputes_of_any_amount_are_shown(shop: Shop) -> None:
     server, agent = shop.api_server, create_person(shop.api_server, None, staff_role="support")
-    dispute, now = shop.dispute(shop.paid()["id"]), server.app.clock()
+    dispute, now = shop.open_dispute(shop.create_paid_order()["id"]), server.app.clock()
     for currency, minor in {"USD": 12345, "KWD": 9991, "ANG": 7771}.items():
         event = GatewayDisputeEvent(
             attempt_id=dispute.attempt_id,

@@ -45,7 +45,7 @@ def test_a_test_payment_is_an_ordinary_session_that_is_opened_once(shop: Shop) -
     shop.confirm(order["id"])
     text = visible_text(finance.get(PLACE).text)
     assert re.search(r"sandbox (→ \w+ )?Harbour Books \$1\.50 Paid", text), text
-    other_session = shop.session(metadata={"testPayment": "sandbox"})
+    other_session = shop.create_session(metadata={"testPayment": "sandbox"})
     page = finance.get(f"{PLACE}?opened={other_session['id']}")
     assert "/checkout/cs_" not in page.text  # only links of test payments are shown
 

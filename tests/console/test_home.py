@@ -159,7 +159,7 @@ async def test_a_second_payment_that_is_not_given_back_is_listed_with_the_time_o
 
 def test_an_item_that_needs_attention_links_to_its_page(shop: Shop) -> None:
     auditor, server = create_person(shop.api_server, None, staff_role="auditor"), shop.api_server
-    dispute, now = shop.dispute(shop.paid()["id"]), server.app.clock()
+    dispute, now = shop.open_dispute(shop.create_paid_order()["id"]), server.app.clock()
     server.tx(lambda tx: disputes.set_deadline(tx, shop.id, dispute.id, now + 3_600_000, now))
     assert "Disputes near their deadline: " in auditor.get("/console/").text
     page = auditor.get("/console/needs/disputes").text
@@ -170,7 +170,7 @@ def test_an_item_that_needs_attention_links_to_its_page(shop: Shop) -> None:
 
 def test_the_home_page_shows_the_volume_and_the_balances(shop: Shop) -> None:
     server, auditor = shop.api_server, create_person(shop.api_server, None, staff_role="auditor")
-    shop.paid()
+    shop.create_paid_order()
     server.run(jobs.count_all(server.app.db))
     page = auditor.get("/console/")
     assert (page.status_code, heading_of(page)) == (200, "Home")
@@ -189,7 +189,7 @@ def test_the_home_page_shows_the_volume_and_the_balances(shop: Shop) -> None:
 
 def test_only_counts_that_reach_the_limit_of_their_query_have_a_plus(shop: Shop) -> None:
     server, auditor = shop.api_server, create_person(shop.api_server, None, staff_role="auditor")
-    order = shop.paid()
+    order = shop.create_paid_order()
 
     async def fill(tx: Tx) -> None:
         await tx.execute(

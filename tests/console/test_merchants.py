@@ -4,7 +4,7 @@ from opentill import merchants
 from opentill.merchants import Actor
 from support.api_server import Shop
 from support.people import create_person, heading_of
-from support.spreadsheets import rows_of
+from support.spreadsheets import csv_rows
 
 
 def test_merchants_are_found_by_a_part_of_their_name_or_their_id(shop: Shop) -> None:
@@ -32,7 +32,7 @@ def test_merchants_are_found_by_a_part_of_their_name_or_their_id(shop: Shop) -> 
         assert [page.text.count(f"<code>{merchant_id}<") for merchant_id in ids] == counts
         assert [file.text.count(merchant_id) for merchant_id in ids] == counts
     assert file.headers["content-type"] == "text/csv; charset=utf-8"
-    assert [(row["name"], row["status"], row["chargeOff"]) for row in rows_of(file)] == [
+    assert [(row["name"], row["status"], row["chargeOff"]) for row in csv_rows(file)] == [
         ("Zebra 100_Coffee", "SUSPENDED", "late papers"),
         ("Zebra 100% Tea", "ACTIVE", ""),
     ]
@@ -44,7 +44,7 @@ def test_merchants_are_found_by_a_part_of_their_name_or_their_id(shop: Shop) -> 
 def test_the_page_of_a_merchant_shows_balances_terms_agreement_and_members(shop: Shop) -> None:
     staff = create_person(shop.api_server, None, staff_role="auditor")
     create_person(shop.api_server, shop.id, "owner")
-    shop.paid()
+    shop.create_paid_order()
     now = shop.api_server.app.clock()
     shop.api_server.tx(
         lambda tx: merchants.change(

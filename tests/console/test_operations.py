@@ -20,7 +20,7 @@ from support.world import NOW
 
 def test_the_books_show_the_progress_of_the_check_and_its_findings(shop: Shop) -> None:
     server, auditor = shop.api_server, create_person(shop.api_server, None, staff_role="auditor")
-    order = shop.paid()
+    order = shop.create_paid_order()
     where = f"?merchant={shop.id}"
     assert "Not yet" in auditor.get(f"/console/books{where}").text
 
@@ -80,7 +80,7 @@ async def test_the_last_refusal_and_unknown_outcomes_of_a_gateway_are_read(tx: T
 
 def test_the_page_of_gateways_shows_rates_and_latency(shop: Shop) -> None:
     server, auditor = shop.api_server, create_person(shop.api_server, None, staff_role="auditor")
-    shop.paid()
+    shop.create_paid_order()
     server.run(figure_jobs.count_all(server.app.db))
     name = next(iter(server.app.gateways))
     metrics.count_gateway_call(name, "pay", "succeeded", 0.2)
@@ -95,7 +95,7 @@ def test_the_page_of_gateways_shows_rates_and_latency(shop: Shop) -> None:
 def test_queues_show_their_length_and_age(shop: Shop) -> None:
     server, auditor = shop.api_server, create_person(shop.api_server, None, staff_role="auditor")
     due = server.app.clock() - 7_200_000
-    session = shop.session()
+    session = shop.create_session()
     server.sql(f"update checkouts set expires_at = {due} where id = $1 returning 1", session["id"])
     try:
         page = auditor.get("/console/queues")

@@ -58,7 +58,7 @@ def audited(shop: Shop, visitor: Visitor) -> list[tuple[str, str]]:
 
 
 def test_any_id_leads_to_the_payment_and_texts_are_searched_within_a_merchant(shop: Shop) -> None:
-    agent, order = staff(shop, "auditor"), shop.order()
+    agent, order = staff(shop, "auditor"), shop.create_order()
     unpaid = shop.api_server.tx(partial(orders.find, merchant_id=shop.id, order_id=order["id"]))
     shop.api_server.tx(lambda tx: world.pay_order(tx, unpaid))
     place = f"{PLACE}/{order['id']}"
@@ -79,15 +79,15 @@ def test_any_id_leads_to_the_payment_and_texts_are_searched_within_a_merchant(sh
 
 
 def test_a_number_that_two_merchants_use_lists_both_payments(shop: Shop) -> None:
-    other, number = shop.api_server.shop(), world.new_reference()
+    other, number = shop.api_server.create_shop(), world.new_reference()
     for merchant in (shop, other):
-        merchant.refund(merchant.paid()["id"], amount="1.00", refundNo=number)
+        merchant.refund(merchant.create_paid_order()["id"], amount="1.00", refundNo=number)
     page = staff(shop).get(PLACE, params={"query": number}).text
     assert len(set(re.findall(r"/console/payments/(order_\w+)", page))) == 2
 
 
 def test_the_page_shows_the_merchants_view_with_a_mark_and_records_the_visit(shop: Shop) -> None:
-    order = shop.paid()
+    order = shop.create_paid_order()
     auditor = staff(shop, "auditor")
     page = auditor.get(f"{PLACE}/{order['id']}")
     assert "Event order.paid" in page.text
@@ -106,7 +106,7 @@ def test_the_page_shows_the_merchants_view_with_a_mark_and_records_the_visit(sho
 
 
 def test_confirming_shows_the_amounts_needs_a_reason_and_happens_once(shop: Shop) -> None:
-    order, agent = shop.order(), staff(shop)
+    order, agent = shop.create_order(), staff(shop)
     place = f"{PLACE}/{order['id']}"
     page = agent.get(place)
     assert "The merchant’s pending balance gains" in page.text
@@ -127,7 +127,7 @@ def test_confirming_shows_the_amounts_needs_a_reason_and_happens_once(shop: Shop
 
 
 def test_an_unpaid_payment_is_revoked(shop: Shop) -> None:
-    order, agent = shop.order(), staff(shop)
+    order, agent = shop.create_order(), staff(shop)
     place = f"{PLACE}/{order['id']}"
     form = forms(agent.get(place))["revoke"]
     assert agent.post(f"{place}/revoke", form | REASON).status_code == 303
@@ -143,7 +143,7 @@ def quote_refund(agent: Visitor, order_id: str, amount: str) -> dict[str, str]:
 
 
 def test_a_refund_is_made_once_and_only_as_quoted(shop: Shop) -> None:
-    order, agent = shop.paid(), staff(shop)
+    order, agent = shop.create_paid_order(), staff(shop)
     place = f"{PLACE}/{order['id']}"
     form, late = (quote_refund(agent, order["id"], "1.00") for _ in range(2))
     for change, field in (({"reason": ""}, "reason"), ({"confirm": "2.00"}, "confirm")):
@@ -161,7 +161,7 @@ def test_a_refund_is_made_once_and_only_as_quoted(shop: Shop) -> None:
 def test_a_form_whose_commit_was_not_confirmed_can_be_sent_again(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    order, agent = shop.paid(), staff(shop)
+    order, agent = shop.create_paid_order(), staff(shop)
     form, place = quote_refund(agent, order["id"], "1.00"), f"{PLACE}/{order['id']}/refund"
     run_once = form_ids.run_once
 
@@ -178,7 +178,7 @@ def test_a_form_whose_commit_was_not_confirmed_can_be_sent_again(
 
 
 def test_a_refund_needs_an_override_while_the_capability_is_off(shop: Shop) -> None:
-    order, agent, server = shop.paid(), staff(shop), shop.api_server
+    order, agent, server = shop.create_paid_order(), staff(shop), shop.api_server
     off: dict[str, Any] = {"on": False, "actor": Actor("op", "chargebacks"), "now": world.NOW}
     server.tx(lambda tx: merchants.set_capability(tx, shop.id, "refund", **off))
     form, place = quote_refund(agent, order["id"], "1.00"), f"{PLACE}/{order['id']}/refund"
@@ -193,11 +193,11 @@ def test_a_refund_needs_an_override_while_the_capability_is_off(shop: Shop) -> N
 
 @pytest.mark.parametrize(("result", "status"), [("done", "SUCCEEDED"), ("failed", "FAILED")])
 def test_a_refund_that_no_gateway_reports_is_ended(shop: Shop, result: str, status: str) -> None:
-    order, agent = shop.paid(), staff(shop)
+    order, agent = shop.create_paid_order(), staff(shop)
     refund = shop.refund(order["id"], amount="1.00")
     place = f"{PLACE}/{order['id']}"
     form = forms(agent.get(place))[f"refund-{result}"]
-    other_order = form | {"subject": shop.refund(shop.paid()["id"])["id"]} | REASON
+    other_order = form | {"subject": shop.refund(shop.create_paid_order()["id"])["id"]} | REASON
     assert agent.post(f"{place}/refund-{result}", other_order).status_code == 404
     for _ in range(2):
         assert agent.post(f"{place}/refund-{result}", form | REASON).status_code == 303
@@ -209,7 +209,7 @@ def test_a_refund_that_no_gateway_reports_is_ended(shop: Shop, result: str, stat
 
 
 def test_a_dispute_is_opened_lost_and_recovered_with_the_permission(shop: Shop) -> None:
-    order, agent, finance = shop.paid(), staff(shop, "support"), staff(shop)
+    order, agent, finance = shop.create_paid_order(), staff(shop, "support"), staff(shop)
     place = f"{PLACE}/{order['id']}"
     assert "dispute-open" not in forms(finance.get(place))
     assert finance.post(f"{place}/dispute-open", REASON).status_code == 403
@@ -265,8 +265,8 @@ def test_the_notification_of_an_epay_shop_is_sent_again(shop: Shop) -> None:
 
 
 def test_adding_a_note_and_resending_an_event_are_in_the_audit_log(shop: Shop) -> None:
-    shop.endpoint()
-    order, agent = shop.paid(), staff(shop)
+    shop.create_endpoint()
+    order, agent = shop.create_paid_order(), staff(shop)
     place = f"{PLACE}/{order['id']}"
     page = agent.get(place)
     note = forms(page)["notes"]
@@ -296,14 +296,14 @@ def test_a_member_who_is_staff_too_acts_in_the_console_as_staff(shop: Shop) -> N
     shop.api_server.sql(
         "insert into staff (person_id, role, created_at) values ($1, 'auditor', 0)", both.person_id
     )
-    order = shop.paid()
+    order = shop.create_paid_order()
     assert "Freeze" not in both.get(f"/dashboard/{shop.id}/payments/{order['id']}").text
     assert ">Fee<" in both.get(f"{PLACE}/{order['id']}").text.replace("</strong>", "<")
 
 
 def test_a_second_payment_that_a_gateway_keeps_is_recorded_as_given_back(shop: Shop) -> None:
     server, visitor = shop.api_server, staff(shop)
-    order_id, now = shop.order()["id"], server.app.clock()
+    order_id, now = shop.create_order()["id"], server.app.clock()
 
     async def pay_twice(tx: Tx) -> orders.PaymentAttempt:
         return await world.pay_order_twice(tx, await orders.find(tx, shop.id, order_id))
@@ -316,7 +316,7 @@ def test_a_second_payment_that_a_gateway_keeps_is_recorded_as_given_back(shop: S
     server.tx(lambda tx: orders.apply_duplicate_return(tx, second, refusal, now))
     form = forms(visitor.get(place))["given-back"]
     assert form["subject"] == second.id
-    other = shop.order()["id"]
+    other = shop.create_order()["id"]
     other_form = forms(visitor.get(f"{PLACE}/{other}"))["revoke"] | REASON
     refused = visitor.post(f"{PLACE}/{other}/given-back", other_form | {"subject": second.id})
     assert refused.status_code == 404
@@ -330,7 +330,7 @@ def test_a_second_payment_that_a_gateway_keeps_is_recorded_as_given_back(shop: S
 
 
 def test_a_form_that_has_added_another_note_is_refused_with_its_input(shop: Shop) -> None:
-    visitor, order_id = staff(shop, "support"), shop.paid()["id"]
+    visitor, order_id = staff(shop, "support"), shop.create_paid_order()["id"]
     form = forms(visitor.get(f"{PLACE}/{order_id}"))["notes"]
     visitor.post(f"{PLACE}/{order_id}/notes", form | {"note": "One."})
     again = visitor.post(f"{PLACE}/{order_id}/notes", form | {"note": "Another."})

@@ -42,7 +42,7 @@ def test_a_refund_that_fits_no_order_is_listed_until_it_is_dismissed_with_a_reas
     shop: Shop,
 ) -> None:
     server, agent = shop.api_server, create_person(shop.api_server, None, staff_role="finance")
-    order = shop.paid()
+    order = shop.create_paid_order()
     for currency, minor in {"USD": 12345, "KWD": 9991, "ANG": 7771}.items():
         report_refund(shop, order["id"], minor, currency, ref=f"ref {currency}")
     page = agent.get(PLACE).text
@@ -67,7 +67,7 @@ def test_a_refund_that_fits_no_order_is_listed_until_it_is_dismissed_with_a_reas
 
 def test_staff_reverse_a_refund_whose_money_came_back(shop: Shop) -> None:
     agent = create_person(shop.api_server, None, staff_role="finance")
-    order = shop.paid()
+    order = shop.create_paid_order()
     report_refund(shop, order["id"], 400)
     (refund,) = shop.data("GET", f"/v1/orders/{order['id']}/refunds")["items"]
     page = agent.get(f"/console/payments/{order['id']}").text

@@ -92,7 +92,7 @@ def test_capabilities_are_switched_and_notes_added(shop: Shop, admin: Visitor) -
 def test_closing_lists_the_blockers_and_needs_the_merchants_name(
     shop: Shop, admin: Visitor
 ) -> None:
-    shop.paid()
+    shop.create_paid_order()
     now = shop.api_server.app.clock()
     shop.api_server.tx(lambda tx: merchants.change_status(tx, shop.id, "suspended", ANN, now))
     assert "Pending balance:" in get_page(shop, admin)

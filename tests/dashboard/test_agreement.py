@@ -142,7 +142,7 @@ def test_only_an_owner_can_accept(shop: Shop, role: str) -> None:
 def test_a_required_agreement_blocks_payments_until_it_is_accepted(
     shop: Shop, tmp_path: Path
 ) -> None:
-    ada, product = create_person(shop.api_server, shop.id, "owner"), shop.product()["id"]
+    ada, product = create_person(shop.api_server, shop.id, "owner"), shop.create_product()["id"]
     with settings(shop.api_server, agreement_required=True):
         refused = shop.post("/v1/checkouts", {"productId": product})
         assert refused.status_code == 403
@@ -153,8 +153,8 @@ def test_a_required_agreement_blocks_payments_until_it_is_accepted(
         assert "Until it is accepted you cannot take payments" in page_of(ada, shop)
         accept(ada, shop, form_of(page_of(ada, shop)))
         assert shop.post("/v1/checkouts", {"productId": product}).status_code == 201
-        other = shop.api_server.shop()  # which has not accepted it
-        other_product = other.product()["id"]
+        other = shop.api_server.create_shop()  # which has not accepted it
+        other_product = other.create_product()["id"]
         assert other.post("/v1/checkouts", {"productId": other_product}).status_code == 403
     folder = write_new_version(tmp_path)
     with settings(shop.api_server, agreement_required=True, agreement_dir=folder):

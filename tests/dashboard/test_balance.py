@@ -12,7 +12,7 @@ from opentill.figures import jobs
 from support.api_server import Shop
 from support.pages import text_of
 from support.people import Visitor, create_person
-from support.spreadsheets import rows_of
+from support.spreadsheets import csv_rows
 
 AT: Final = 1_798_761_000_000  # 2026-12-31T23:50 in UTC: next year in Kathmandu
 ZONE: Final = ZoneInfo("Asia/Kathmandu")
@@ -39,7 +39,7 @@ def file(visitor: Visitor, shop: Shop, below: str, **query: str) -> list[dict[st
     assert response.status_code == 200, response.text
     assert response.headers["content-type"] == "text/csv; charset=utf-8"
     assert response.headers["cache-control"] == "no-store"
-    return rows_of(response)
+    return csv_rows(response)
 
 
 @pytest.fixture
@@ -49,12 +49,12 @@ def busy(shop: Shop, clock: Any) -> Shop:
     clock(AT - 86_400_000)
     server.tx(lambda tx: merchants.change(
         tx, shop.id, AT, who="ann", reason="moved", time_zone=ZONE.key))  # fmt: skip
-    shop.payout(5000)
+    shop.create_payout(5000)
     clock(AT)
-    first, second = shop.paid(), shop.paid()
-    shop.end_refund(shop.refund(first["id"], amount="2.00")["id"])
+    first, second = shop.create_paid_order(), shop.create_paid_order()
+    shop.report_refund(shop.refund(first["id"], amount="2.00")["id"])
     server.tx(lambda tx: orders.settle_one(tx, shop.id, second["id"], AT, "test"))
-    shop.dispute(second["id"])
+    shop.open_dispute(second["id"])
     server.run(jobs.count_all(server.app.db))
     return shop
 
@@ -162,7 +162,7 @@ def test_a_day_before_1980_is_refused_at_its_field(shop: Shop, zone: str, day: s
     shop.api_server.tx(
         lambda tx: merchants.change(tx, shop.id, AT, who="ann", reason="moved", time_zone=zone)
     )
-    shop.paid()
+    shop.create_paid_order()
     owner = create_person(shop.api_server, shop.id, "owner")
     for name, query in (("from", {"from": day}), ("to", {"from": "", "to": day})):
         html = page(owner, shop, "balance/statement", **query)
@@ -183,7 +183,7 @@ def test_the_file_of_a_statement_has_the_days_of_the_page_with_its_link(
         (link,) = re.findall(r'href="([^"]*/statement\.csv[^"]*)"', html)
         response = owner.get(link.replace("&amp;", "&"))
         name = response.headers["content-disposition"].partition("filename=")[2].strip('"')
-        return name, [line["type"] for line in rows_of(response) if line["row"] == "MOVEMENT"]
+        return name, [line["type"] for line in csv_rows(response) if line["row"] == "MOVEMENT"]
 
     december = linked_file(**{"from": "2026-12-01", "to": "2026-12-31"})
     assert december == (

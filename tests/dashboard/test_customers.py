@@ -26,10 +26,10 @@ def test_customers_are_listed_by_their_newest_payments_or_by_the_beginning_of_th
     shop: Shop,
 ) -> None:
     for number, email in enumerate(("Ada@example.com", "adam@example.org", "ada@example.com")):
-        shop.order(customerEmail=email)
+        shop.create_order(customerEmail=email)
         if number == 1:
             index(shop)
-    shop.order(customerEmail="bob@example.com")
+    shop.create_order(customerEmail="bob@example.com")
     owner, path = (
         create_person(shop.api_server, shop.id, "owner"),
         f"/dashboard/{shop.id}/customers",
@@ -50,7 +50,7 @@ def test_customers_are_listed_by_their_newest_payments_or_by_the_beginning_of_th
 
 
 def test_a_former_address_of_an_order_is_no_customer(shop: Shop) -> None:
-    order = shop.order(customerEmail="old@example.com")
+    order = shop.create_order(customerEmail="old@example.com")
     index(shop)
     shop.api_server.sql(
         "update orders set customer_email = 'new@example.com' where id = $1 returning id",
@@ -74,7 +74,7 @@ def test_a_beginning_of_too_many_addresses_is_an_error_of_the_field(
 ) -> None:
     monkeypatch.setattr("opentill.orders.search.service.MOST_ADDRESSES", 2)
     for name in "abc":
-        shop.order(customerEmail=f"x{name}@example.com")
+        shop.create_order(customerEmail=f"x{name}@example.com")
     owner, path = (
         create_person(shop.api_server, shop.id, "owner"),
         f"/dashboard/{shop.id}/customers",
@@ -88,18 +88,18 @@ def test_a_beginning_of_too_many_addresses_is_an_error_of_the_field(
 
 
 def test_a_customers_totals_are_exact_in_each_currency(shop: Shop) -> None:
-    shop.api_server.rate("JPY", "USD", Decimal("0.01"))
-    tea = shop.product(price="9.99")["id"]
-    yen = shop.product(price="500", currency="JPY")["id"]
+    shop.api_server.set_rate("JPY", "USD", Decimal("0.01"))
+    tea = shop.create_product(price="9.99")["id"]
+    yen = shop.create_product(price="500", currency="JPY")["id"]
     customer = {"customerEmail": "Ada@example.com"}
-    first = shop.paid(tea, **customer)
+    first = shop.create_paid_order(tea, **customer)
     index(shop)
-    shop.paid(tea, customerEmail="ada@example.com")
-    shop.paid(yen, **customer)
-    shop.order(tea, **customer)
-    shop.paid(tea, customerEmail="adam@example.com")
-    shop.end_refund(shop.refund(first["id"], amount="1.23")["id"])
-    shop.dispute(shop.paid(yen, **customer)["id"])
+    shop.create_paid_order(tea, customerEmail="ada@example.com")
+    shop.create_paid_order(yen, **customer)
+    shop.create_order(tea, **customer)
+    shop.create_paid_order(tea, customerEmail="adam@example.com")
+    shop.report_refund(shop.refund(first["id"], amount="1.23")["id"])
+    shop.open_dispute(shop.create_paid_order(yen, **customer)["id"])
     owner, path = (
         create_person(shop.api_server, shop.id, "owner"),
         f"/dashboard/{shop.id}/customers/one",
@@ -117,7 +117,7 @@ def test_a_customers_totals_are_exact_in_each_currency(shop: Shop) -> None:
 
 
 def test_another_merchants_customer_is_not_found(shop: Shop) -> None:
-    shop.api_server.shop().paid(customerEmail="eve@example.com")
+    shop.api_server.create_shop().create_paid_order(customerEmail="eve@example.com")
     owner, path = (
         create_person(shop.api_server, shop.id, "owner"),
         f"/dashboard/{shop.id}/customers",

@@ -19,7 +19,7 @@ from opentill.server.upload_limits import AT_ONCE, EACH, EACH_ADDRESS, Uploads
 from support.api_server import Shop
 from support.pages import hidden_values, new_form_id, text_of
 from support.people import Visitor, create_person, heading_of
-from support.spreadsheets import rows_of
+from support.spreadsheets import csv_rows
 from support.world import DAY, HOUR
 
 PDF: Final = b"%PDF-1.7\n1 0 obj\n<<>>\nendobj\ntrailer\n<<>>\n%%EOF\n"
@@ -31,7 +31,7 @@ def path(shop: Shop, *parts: str) -> str:
 
 
 def open_dispute(shop: Shop) -> disputes.Dispute:
-    return shop.dispute(shop.paid()["id"])
+    return shop.open_dispute(shop.create_paid_order()["id"])
 
 
 def decide(shop: Shop, dispute: disputes.Dispute, event: Any) -> None:
@@ -189,7 +189,7 @@ def test_a_file_is_stored_once_and_sent_as_an_attachment(shop: Shop) -> None:
     below_another_dispute = path(shop, open_dispute(shop).id, *link.split("/")[-2:])
     assert ada.get(below_another_dispute).status_code == 404
     assert create_person(shop.api_server, shop.id, "developer").get(link).status_code == 403
-    other = shop.api_server.shop()
+    other = shop.api_server.create_shop()
     eve = create_person(shop.api_server, other.id, "owner")
     assert eve.get(link).status_code == 404
     for address in (here, link):
@@ -199,7 +199,7 @@ def test_a_file_is_stored_once_and_sent_as_an_attachment(shop: Shop) -> None:
 
 def test_another_merchants_dispute_accepts_no_note_and_no_file(shop: Shop) -> None:
     dispute = open_dispute(shop)
-    other = shop.api_server.shop()
+    other = shop.api_server.create_shop()
     eve = create_person(shop.api_server, other.id, "owner")
     here = path(other, dispute.id)
     assert eve.get(here).status_code == 404
@@ -271,7 +271,7 @@ def test_the_concurrent_uploads_of_a_person_are_limited(shop: Shop) -> None:
 
 @pytest.mark.parametrize("sender", ["a stranger", "a viewer", "an owner of another shop"])
 def test_uploads_without_permission_occupy_no_place(shop: Shop, sender: str) -> None:
-    other = shop.api_server.shop(name="Second Shop")
+    other = shop.api_server.create_shop(name="Second Shop")
     visitor = {
         "a stranger": lambda: Visitor(shop.api_server),
         "a viewer": lambda: create_person(shop.api_server, shop.id, "viewer"),
@@ -371,7 +371,7 @@ def test_the_file_of_disputes_has_the_filters_of_the_list(shop: Shop) -> None:
     assert f'href="/dashboard/{shop.id}/disputes.csv"' in ada.get(path(shop)).text
 
     def rows(query: str) -> list[dict[str, str]]:
-        return rows_of(ada.get(f"/dashboard/{shop.id}/disputes.csv{query}"))
+        return csv_rows(ada.get(f"/dashboard/{shop.id}/disputes.csv{query}"))
 
     both = rows("")
     assert [row["id"] for row in both] == [first.id, second.id]  # oldest first

@@ -32,11 +32,11 @@ def test_a_new_merchant_sees_the_steps_to_the_first_payment(shop: Shop) -> None:
     assert "To your first payment" in text
     assert "Create an API key (done)" in text  # that of the fixture
     assert "Add a product (done)" not in text
-    shop.session()
+    shop.create_session()
     text = text_of(home(owner, shop))
     assert "Add a product (done)" in text
     assert "Open a checkout session (done)" in text
-    shop.paid()
+    shop.create_paid_order()
     shop.api_server.run(jobs.count_all(shop.api_server.app.db))
     assert "To your first payment" not in home(owner, shop)
 
@@ -45,7 +45,7 @@ def test_figures_are_by_days_of_the_merchants_zone(shop: Shop, clock) -> None:
     server = shop.api_server
     at = 1_798_761_000_000  # 2026-12-31T23:50 in UTC: next year in Kathmandu
     clock(at)
-    shop.paid(shop.product(price="1234.50", currency="USD")["id"])
+    shop.create_paid_order(shop.create_product(price="1234.50", currency="USD")["id"])
     server.run(jobs.count_all(server.app.db))
     owner = create_person(server, shop.id, "owner")
     assert 'Thu, Dec 31, 2026</th><td class="number" data-value="1234.50">' in home(owner, shop)
@@ -63,7 +63,7 @@ def test_figures_are_by_days_of_the_merchants_zone(shop: Shop, clock) -> None:
 
 def test_opening_the_page_counts_figures_that_are_behind(shop: Shop) -> None:
     server = shop.api_server
-    shop.paid(shop.product(price="1234.50", currency="USD")["id"])
+    shop.create_paid_order(shop.create_product(price="1234.50", currency="USD")["id"])
     now, zone = server.app.clock() + 1, ZoneInfo("UTC")
     uncounted = server.run(figures.read(server.app.db, shop.id, zone, now))
     localizer = Localizer("merchant", "en")
@@ -80,12 +80,12 @@ def fail(shop: Shop, payout: payouts.Payout) -> None:
 
 def test_each_role_sees_what_needs_its_attention(shop: Shop) -> None:
     server = shop.api_server
-    order = shop.paid()
-    shop.dispute(order["id"])
-    endpoint = shop.endpoint()
+    order = shop.create_paid_order()
+    shop.open_dispute(order["id"])
+    endpoint = shop.create_endpoint()
     sql = "update webhook_endpoints set status = 'DISABLED', disabled_reason = 'gone' where id = $1"
     server.tx(lambda tx: tx.execute(sql, endpoint["id"]))
-    fail(shop, shop.payout())
+    fail(shop, shop.create_payout())
     text = text_of(home(create_person(server, shop.id, "owner"), shop))
     for line in (
         "Open disputes: 1",
@@ -109,8 +109,8 @@ def test_a_number_that_is_counted_to_a_limit_has_a_plus(
     monkeypatch.setattr(payouts.service, "MOST_FAILED", 2)
     monkeypatch.setattr(payouts, "MOST_FAILED", 2)
     for number, count in enumerate(("1", "2+", "2+")):
-        shop.dispute(shop.paid()["id"])
-        fail(shop, shop.payout(1000 + number))
+        shop.open_dispute(shop.create_paid_order()["id"])
+        fail(shop, shop.create_payout(1000 + number))
         text = text_of(home(owner, shop)) + " "
         assert f"Open disputes: {count} " in text
         assert f"Payouts of the last two weeks that failed: {count} " in text
@@ -119,7 +119,7 @@ def test_a_number_that_is_counted_to_a_limit_has_a_plus(
 @pytest.mark.parametrize("language", ["zh-Hans", "zh-Hant"])
 def test_it_speaks_chinese(shop: Shop, language: str) -> None:
     server = shop.api_server
-    shop.paid()
+    shop.create_paid_order()
     server.run(jobs.count_all(server.app.db))
     page = home(create_person(server, shop.id, "owner"), shop, lang=language)
     assert {"zh-Hans": "成功率", "zh-Hant": "淨收入"}[language] in page
@@ -129,7 +129,7 @@ def test_it_speaks_chinese(shop: Shop, language: str) -> None:
 def test_the_home_page_with_its_assets_is_smaller_than_100_kb(shop: Shop) -> None:
     server = shop.api_server
     for _ in range(10):
-        shop.paid()
+        shop.create_paid_order()
     server.run(jobs.count_all(server.app.db))
     owner = create_person(server, shop.id, "owner")
     page = home(owner, shop)

@@ -166,7 +166,7 @@ def test_a_replaced_or_revoked_key_is_invalid_at_once(shop: Shop) -> None:
 
 
 def test_another_merchants_key_is_not_found(shop: Shop) -> None:
-    owner, other = create_person(shop.api_server, shop.id, "owner"), shop.api_server.shop()
+    owner, other = create_person(shop.api_server, shop.id, "owner"), shop.api_server.create_shop()
     here = path(shop, other.key_id)
     word = other.key[-4:]
     assert owner.get(here).status_code == 404

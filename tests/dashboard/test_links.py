@@ -21,7 +21,7 @@ def form(visitor: Visitor, shop: Shop, **entries: str) -> dict[str, str]:
 
 def test_a_link_form_that_is_sent_twice_creates_one_link(shop: Shop) -> None:
     support = create_person(shop.api_server, shop.id, "support")
-    product = shop.product()["id"]
+    product = shop.create_product()["id"]
     entries = form(support, shop, product=product, uses="3", expires="2099-12-31", quantity="2")
     first, second = (support.post(path(shop), entries) for _ in range(2))
     assert first.status_code == 303
@@ -74,7 +74,7 @@ def test_each_field_of_a_link_shows_its_error_and_keeps_its_entry(shop: Shop) ->
 
 def test_a_session_is_opened_with_all_its_options(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    product = f"/dashboard/{shop.id}/products/{shop.product()['id']}"
+    product = f"/dashboard/{shop.id}/products/{shop.create_product()['id']}"
     entries = {
         "form_id": new_form_id(owner, product),
         "quantity": "3",

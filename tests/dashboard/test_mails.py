@@ -37,7 +37,7 @@ def _mails(api_server: ApiServer, **values: str) -> list[Mail]:
 
 
 def _paid(shop: Shop) -> dict[str, Any]:
-    return shop.paid(customerEmail="ann@example.com")
+    return shop.create_paid_order(customerEmail="ann@example.com")
 
 
 def _link(api_server: ApiServer, mail: Mail) -> str:
@@ -80,7 +80,7 @@ def test_mail_is_listed_and_resent_once_for_each_form(mailing: ApiServer, shop: 
     viewer = create_person(mailing, shop.id, "viewer")
     assert "form_id" not in viewer.get(path).text
     assert viewer.post(f"{path}/{mail.id}/resend").status_code == 403
-    other = mailing.shop()
+    other = mailing.create_shop()
     stranger = create_person(mailing, other.id, "owner")
     assert stranger.post(f"/dashboard/{other.id}/mails/{mail.id}/resend").status_code == 404
 
@@ -93,7 +93,7 @@ def test_a_receipt_is_mailed_from_the_page_of_its_payment(mailing: ApiServer, sh
     assert response.headers["location"].endswith("?sent=1")
     (mail,) = _mails(mailing, order_id=order["id"])
     assert (mail.topic, mail.recipient) == ("receipt", "ann@example.com")
-    unpaid = shop.order()
+    unpaid = shop.create_order()
     assert support.post(path.replace(order["id"], unpaid["id"])).status_code == 404
 
 

@@ -70,9 +70,9 @@ class EventfulOrder:
         """Create the order now, and its events in the following minutes."""
         self.shop, self.server, self._clock = shop, shop.api_server, clock
         self.now = now_ms()
-        self.endpoint: str = shop.endpoint()["id"]
-        product = shop.product(name="Blue <teapot>", price="20.00")["id"]
-        self.id: str = shop.order(product, metadata={"cart": "A-7", "n": 2})["id"]
+        self.endpoint: str = shop.create_endpoint()["id"]
+        product = shop.create_product(name="Blue <teapot>", price="20.00")["id"]
+        self.id: str = shop.create_order(product, metadata={"cart": "A-7", "n": 2})["id"]
         declined = self._step(world.submit_attempt)
         self._report(declined, "DECLINED", reason="insufficient_funds")
         self._step(world.pay_order)
@@ -104,7 +104,7 @@ class EventfulOrder:
         self._next_minute()
         refund = self.shop.refund(self.id, **body)
         self._next_minute()
-        self.shop.end_refund(refund["id"], outcome, "card closed")
+        self.shop.report_refund(refund["id"], outcome, "card closed")
 
     def fail_deliveries(self) -> None:
         """Store a failed attempt of each delivery, as the dispatcher does."""
@@ -180,7 +180,7 @@ def test_the_timeline_has_everything_in_the_order_of_time(shop: Shop, clock: Any
 
 
 def test_late_reports_stand_at_their_own_time_in_the_timeline(shop: Shop, clock: Any) -> None:
-    order = find_order(shop, shop.order(shop.product(price="20.00")["id"])["id"])
+    order = find_order(shop, shop.create_order(shop.create_product(price="20.00")["id"])["id"])
     start = now_ms()
 
     async def pay_refund_and_dispute(tx: Tx) -> None:
@@ -215,7 +215,7 @@ def test_late_reports_stand_at_their_own_time_in_the_timeline(shop: Shop, clock:
 def test_a_second_payment_that_was_returned_manually_stands_in_the_timeline(
     shop: Shop, clock: Any
 ) -> None:
-    order = find_order(shop, shop.order(shop.product(price="20.00")["id"])["id"])
+    order = find_order(shop, shop.create_order(shop.create_product(price="20.00")["id"])["id"])
     start = now_ms()
 
     async def return_second_payment(tx: Tx) -> None:
@@ -238,13 +238,13 @@ def test_a_second_payment_that_was_returned_manually_stands_in_the_timeline(
 
 def test_events_are_found_although_the_clock_was_moved(shop: Shop, clock: Any) -> None:
     start = now_ms()
-    order = shop.paid()
+    order = shop.create_paid_order()
     clock(start + 400 * world.DAY)
     shop.refund(order["id"], amount="1.00")
     clock(start + 900 * world.DAY)
     page = create_person(shop.api_server, shop.id, "owner").get(path(shop, order["id"]))
     assert "Event order.paid" in lines(page)
-    other = shop.paid()
+    other = shop.create_paid_order()
     assert all(other["id"] not in line for line in lines(page))
 
 
@@ -269,10 +269,10 @@ def test_each_role_sees_the_parts_of_a_payment_that_it_may_read(
 
 
 def test_another_merchants_payment_is_not_found(shop: Shop) -> None:
-    other = shop.api_server.shop()
-    other_order = other.paid()["id"]
+    other = shop.api_server.create_shop()
+    other_order = other.create_paid_order()["id"]
     owner = create_person(shop.api_server, shop.id, "owner")
-    for order_id in (other_order, new_id("order"), shop.session()["id"]):
+    for order_id in (other_order, new_id("order"), shop.create_session()["id"]):
         for parts in ((), ("receipt",), ("refund",)):
             assert owner.get(path(shop, order_id, *parts)).status_code == 404, parts
         for part in ("refund", "expire", "resend"):
@@ -281,7 +281,7 @@ def test_another_merchants_payment_is_not_found(shop: Shop) -> None:
 
 
 def test_a_refund_is_shown_confirmed_and_made_once(shop: Shop) -> None:
-    order = shop.paid(shop.product(price="10.00")["id"])
+    order = shop.create_paid_order(shop.create_product(price="10.00")["id"])
     owner = create_person(shop.api_server, shop.id, "owner")
     confirmation = text_of(owner.get(path(shop, order["id"], "refund"), params={"amount": "4"}))
     for text in (
@@ -305,7 +305,7 @@ def test_a_refund_is_shown_confirmed_and_made_once(shop: Shop) -> None:
     page = owner.get(location)
     assert "The refund of $4.00 is on its way." in text_of(page)
     assert "Refund of $4.00: the bank has not confirmed it yet" in lines(page)
-    shop.end_refund(refund["id"])
+    shop.report_refund(refund["id"])
     assert "The refund of $4.00 is done." in text_of(owner.get(location))
     rows = shop.api_server.sql(
         "select who, subject, reason from audit_log where merchant_id = $1 and action = $2",
@@ -319,7 +319,7 @@ def test_a_refund_is_shown_confirmed_and_made_once(shop: Shop) -> None:
 
 
 def test_a_refund_form_is_stale_after_a_refund_in_another_tab(shop: Shop) -> None:
-    order = shop.paid(shop.product(price="10.00")["id"])
+    order = shop.create_paid_order(shop.create_product(price="10.00")["id"])
     owner = create_person(shop.api_server, shop.id, "owner")
     here = path(shop, order["id"], "refund")
     first, second = (refund_form(owner, shop, order["id"], "3.00") for _ in range(2))
@@ -353,7 +353,7 @@ def test_a_refund_form_is_stale_after_a_refund_in_another_tab(shop: Shop) -> Non
 def test_each_field_of_a_refund_shows_its_error(
     shop: Shop, changes: dict[str, str], status: int, error: str
 ) -> None:
-    order = shop.paid(shop.product(price="10.00")["id"])
+    order = shop.create_paid_order(shop.create_product(price="10.00")["id"])
     owner = create_person(shop.api_server, shop.id, "owner")
     form = refund_form(owner, shop, order["id"], "4.00") | {"reason": "kept"} | changes
     refused = owner.post(path(shop, order["id"], "refund"), form)
@@ -367,8 +367,8 @@ def test_each_field_of_a_refund_shows_its_error(
 
 def test_an_impossible_refund_shows_the_reason(shop: Shop) -> None:
     server = shop.api_server
-    shop = server.shop(overdraft_minor=0)
-    order = shop.paid(shop.product(price="10.00")["id"])
+    shop = server.create_shop(overdraft_minor=0)
+    order = shop.create_paid_order(shop.create_product(price="10.00")["id"])
     owner = create_person(server, shop.id, "owner")
     too_much = owner.get(path(shop, order["id"], "refund"), params={"amount": "10.00"})
     assert too_much.status_code == 400
@@ -377,7 +377,7 @@ def test_an_impossible_refund_shows_the_reason(shop: Shop) -> None:
     shop.refund(order["id"], amount="9.00")
     stale = owner.post(path(shop, order["id"], "refund"), form)
     assert "Enter an amount up to $1.00" in text_of(stale)
-    unpaid = shop.order()["id"]
+    unpaid = shop.create_order()["id"]
     page = owner.get(path(shop, unpaid, "refund"), params={"amount": "1"})
     assert page.status_code == 409
     assert "This payment cannot be refunded as it stands now" in text_of(page)
@@ -388,7 +388,7 @@ def test_an_impossible_refund_shows_the_reason(shop: Shop) -> None:
 def test_a_refund_with_an_unknown_outcome_can_be_sent_again_safely(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    order = shop.paid(shop.product(price="10.00")["id"])
+    order = shop.create_paid_order(shop.create_product(price="10.00")["id"])
     owner = create_person(shop.api_server, shop.id, "owner")
     form = refund_form(owner, shop, order["id"], "4.00")
     run_once = form_ids.run_once
@@ -421,7 +421,7 @@ def test_the_receipt_adds_up(shop: Shop, clock: Any) -> None:
 
 def test_an_unpaid_payment_is_closed_once(shop: Shop) -> None:
     server, owner = shop.api_server, create_person(shop.api_server, shop.id, "support")
-    order = shop.order()
+    order = shop.create_order()
     page = owner.get(path(shop, order["id"]))
     assert "Close it for good" in text_of(page)
     assert "Receipt" not in text_of(page)
@@ -434,7 +434,7 @@ def test_an_unpaid_payment_is_closed_once(shop: Shop) -> None:
     rows = server.sql("select reason from audit_log where action = 'sessions end'"
                       " and merchant_id = $1", shop.id)  # fmt: skip
     assert len(rows) == 1
-    paid = shop.paid()["id"]
+    paid = shop.create_paid_order()["id"]
     refused = owner.post(path(shop, paid, "expire"))
     assert refused.status_code == 409
     assert "This payment cannot be closed" in text_of(refused)
@@ -453,7 +453,7 @@ def test_an_event_is_resent_but_not_by_a_stale_form(shop: Shop, clock: Any) -> N
     assert shop.api_server.sql(sql, form["event"]) == [{"status": "PENDING", "attempts": 1}]
     stale = developer.post(action, form | {"attempts": "0"})
     assert "resent=0" in stale.headers["location"]
-    other = shop.api_server.shop().endpoint()["id"]
+    other = shop.api_server.create_shop().create_endpoint()["id"]
     assert developer.post(action, form | {"endpoint": other, "attempts": "0"}).status_code == 404
     assert developer.post(action, form | {"event": new_id("evt")}).status_code == 404
     shop.data("PATCH", f"/v1/webhook-endpoints/{eventful.endpoint}", json={"status": "DISABLED"})
@@ -465,7 +465,7 @@ def test_an_event_is_resent_but_not_by_a_stale_form(shop: Shop, clock: Any) -> N
 def test_a_refund_above_the_setting_takes_a_step_up(
     shop: Shop, clock: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app, order = shop.api_server.app, shop.paid()
+    app, order = shop.api_server.app, shop.create_paid_order()
     visitor, here = (
         create_person(shop.api_server, shop.id, "support"),
         path(shop, order["id"], "refund"),

@@ -18,7 +18,7 @@ from support.people import create_person
 
 def test_a_note_is_added_once_to_the_timeline_of_a_payment(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "support")
-    order = shop.order()["id"]
+    order = shop.create_order()["id"]
     here = f"/dashboard/{shop.id}/payments/{order}"
     form = {"note": " Rang:\r\n<b>Monday</b> ", "form_id": new_form_id(ada, here)}
     for _ in range(2):  # a double click
@@ -46,7 +46,7 @@ def test_a_note_is_added_once_to_the_timeline_of_a_payment(shop: Shop) -> None:
 @pytest.mark.parametrize("text", ["", " \r\n ", "x" * 5001, "bell\a"])
 def test_a_note_on_a_payment_that_is_no_plain_text_is_refused(shop: Shop, text: str) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    order = shop.order()["id"]
+    order = shop.create_order()["id"]
     refused = ada.post(f"/dashboard/{shop.id}/payments/{order}/notes", {"note": text})
     assert refused.status_code == 400
     assert "Enter plain text of 1 to 5,000 characters" in refused.text
@@ -57,7 +57,7 @@ def test_a_note_on_a_payment_that_is_no_plain_text_is_refused(shop: Shop, text: 
 def test_all_roles_read_notes_and_roles_that_refund_write_them(
     shop: Shop, role: MerchantRole
 ) -> None:
-    member, order = create_person(shop.api_server, shop.id, role), shop.order()["id"]
+    member, order = create_person(shop.api_server, shop.id, role), shop.create_order()["id"]
     shop.api_server.tx(lambda tx: orders.add_note(tx, shop.id, order, "Seen twice", "bo", 1))
     page = member.get(f"/dashboard/{shop.id}/payments/{order}")
     assert "Seen twice" in page.text
@@ -65,7 +65,7 @@ def test_all_roles_read_notes_and_roles_that_refund_write_them(
 
 
 def test_a_payment_has_at_most_100_notes(shop: Shop) -> None:
-    ada, order = create_person(shop.api_server, shop.id, "owner"), shop.order()["id"]
+    ada, order = create_person(shop.api_server, shop.id, "owner"), shop.create_order()["id"]
     shop.api_server.sql(
         "insert into order_notes select $1, $2, n, 1, 'ann', 'x', true"
         " from generate_series(1, $3) n",
@@ -84,7 +84,7 @@ def test_a_payment_has_at_most_100_notes(shop: Shop) -> None:
 
 def test_the_card_is_shown_on_the_payment_its_receipt_and_the_order(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "viewer")
-    order_id = shop.order()["id"]
+    order_id = shop.create_order()["id"]
 
     async def pay(tx: Tx) -> None:
         attempt = await world.submit_attempt(tx, await orders.find(tx, shop.id, order_id))

@@ -8,7 +8,7 @@ from opentill.core.ids import new_id
 from support.api_server import Shop
 from support.pages import text_of
 from support.people import Visitor, create_person
-from support.spreadsheets import rows_of
+from support.spreadsheets import csv_rows
 
 _ROW: Final = re.compile(r'<tr role="row">\s*<td.*?</tr>', re.DOTALL)
 POLL: Final = {"hx-request": "true"}
@@ -38,7 +38,7 @@ class PaymentsList:
         response = self.visitor.get(f"{self.path}.csv", params=query)
         assert response.status_code == 200
         assert response.headers["content-disposition"].startswith('attachment; filename="orders_')
-        return rows_of(response)
+        return csv_rows(response)
 
 
 def field_error(page: str, name: str) -> str:
@@ -49,10 +49,10 @@ def field_error(page: str, name: str) -> str:
 
 
 def test_the_list_and_its_file_have_the_same_filters(shop: Shop) -> None:
-    tea = shop.product(name="Tea", price="9.99")["id"]
-    cup = shop.product(name="Cup", price="20")["id"]
-    first = shop.paid(tea, customerEmail="Ada@example.com", metadata={"cart": "42"})
-    second = shop.order(cup, customerEmail="bob@example.com", metadata={"cart": "43"})
+    tea = shop.create_product(name="Tea", price="9.99")["id"]
+    cup = shop.create_product(name="Cup", price="20")["id"]
+    first = shop.create_paid_order(tea, customerEmail="Ada@example.com", metadata={"cart": "42"})
+    second = shop.create_order(cup, customerEmail="bob@example.com", metadata={"cart": "43"})
     payments = PaymentsList(shop)
     both = {first["id"], second["id"]}
     cases: list[tuple[dict[str, str], set[str]]] = [
@@ -76,9 +76,9 @@ def test_the_list_and_its_file_have_the_same_filters(shop: Shop) -> None:
 
 
 def test_an_invalid_filter_is_an_error_of_its_field(shop: Shop) -> None:
-    shop.order()
+    shop.create_order()
     payments = PaymentsList(shop)
-    other = shop.api_server.shop().product()["id"]
+    other = shop.api_server.create_shop().create_product()["id"]
     for name, value, error in (
         ("status", "GONE", "Choose one of the statuses"),
         ("amount", "9,99", "Enter an amount as 9.99"),
@@ -131,7 +131,7 @@ def test_a_form_with_empty_fields_filters_nothing(shop: Shop) -> None:
 
 def test_the_query_chooses_columns_and_times_are_in_the_merchants_zone(shop: Shop, clock) -> None:
     clock(1_798_761_000_000)  # 2026-12-31T23:50 in UTC
-    order = shop.paid(customerEmail="=1+1@example.com", metadata={"a": "<b>"})
+    order = shop.create_paid_order(customerEmail="=1+1@example.com", metadata={"a": "<b>"})
     payments = PaymentsList(shop)
     (default_row,) = payments.rows()
     assert default_row.endswith("Paid =1+1@example.com Tea Bank transfer $9.99")
@@ -155,8 +155,8 @@ async def move_to_kathmandu(tx: Any, shop: Shop) -> None:
 
 
 def test_a_search_for_the_id_of_one_payment_redirects_to_its_page(shop: Shop) -> None:
-    order = shop.paid(metadata={"cart": "77"})
-    shop.order(metadata={"cart": order["id"]})  # another order with this id in its metadata
+    order = shop.create_paid_order(metadata={"cart": "77"})
+    shop.create_order(metadata={"cart": order["id"]})  # another order with this id in its metadata
     refund = shop.refund(order["id"], refundNo="R-77", amount="1")
     payments = PaymentsList(shop)
     for text in (refund["id"], "R-77", order["checkoutSessionId"], f" {refund['id']} "):
@@ -177,7 +177,7 @@ def test_a_live_list_gets_each_change_once(shop: Shop) -> None:
     (tag,) = re.findall(r'"If-None-Match": "\\"(\w+)\\""', response.text)
     headers = {**POLL, "if-none-match": f'"{tag}"'}
     assert payments.visitor.get(payments.path, headers=headers).status_code == 304
-    shop.order(customerEmail="eve@example.com")
+    shop.create_order(customerEmail="eve@example.com")
     changed = payments.visitor.get(payments.path, headers=headers)
     assert changed.status_code == 200
     assert "eve@example.com" in changed.text
@@ -210,8 +210,8 @@ def test_the_file_is_linked_only_for_roles_that_may_export(shop: Shop) -> None:
 
 
 def test_the_list_has_no_payments_of_another_merchant(shop: Shop) -> None:
-    other = shop.api_server.shop()
-    order = other.order(customerEmail="eve@example.com")
+    other = shop.api_server.create_shop()
+    order = other.create_order(customerEmail="eve@example.com")
     payments = PaymentsList(shop)
     for text in (order["id"], "eve@example.com", "9.99"):
         assert payments.rows(query=text) == []

@@ -29,7 +29,11 @@ def record_return(shop: Shop, payout: payouts.Payout) -> None:
 
 
 def test_each_payout_shows_its_status(shop: Shop) -> None:
-    pending, paid, failed = shop.payout(1100), shop.payout(2200), shop.payout(3300)
+    pending, paid, failed = (
+        shop.create_payout(1100),
+        shop.create_payout(2200),
+        shop.create_payout(3300),
+    )
     pay(shop, paid, "TRN-<1>")
     now = shop.api_server.app.clock()
     shop.api_server.tx(lambda tx: payouts.fail(tx, failed.id, "account closed", "op", now))
@@ -47,7 +51,7 @@ def test_each_payout_shows_its_status(shop: Shop) -> None:
     assert html.count("bank → available") == html.count("available → bank") == 1
     assert "TRN-" in page(owner, shop, f"payouts/{paid.id}")
     assert "your bank has not confirmed it yet" in page(owner, shop, f"payouts/{pending.id}")
-    other = shop.api_server.shop()
+    other = shop.api_server.create_shop()
     stranger = create_person(shop.api_server, other.id, "owner")
     for payout_id in (failed.id, new_id("po")):
         assert stranger.get(f"/dashboard/{other.id}/payouts/{payout_id}").status_code == 404
@@ -55,7 +59,7 @@ def test_each_payout_shows_its_status(shop: Shop) -> None:
 
 def test_a_returned_payout_is_shown_as_failed_since_its_return(shop: Shop, clock: Any) -> None:
     clock(1_798_761_000_000)
-    payout = shop.payout(3300)
+    payout = shop.create_payout(3300)
     pay(shop, payout, "TRN-1")
     clock(1_798_761_000_000 + 40 * 86_400_000)
     record_return(shop, payout)
@@ -76,7 +80,7 @@ def test_the_next_available_amount_is_shown_with_its_day(shop: Shop, clock: Any)
     server = shop.api_server
     assert "There are no payouts yet." in page(create_person(server, shop.id, "owner"), shop)
     clock(1_798_761_000_000)
-    order = shop.paid()
+    order = shop.create_paid_order()
     server.run(jobs.count_all(server.app.db))
     due = server.sql("select due_at from orders where id = $1", order["id"])[0]["due_at"]
 
@@ -96,7 +100,7 @@ def test_a_returned_payout_tells_the_merchant_to_change_the_bank_account(shop: S
     now = server.app.clock()
     rule = payouts.HoldRule(server.app.settings.secret_key, 3)
     server.tx(lambda tx: payouts.change_account(tx, shop.id, IBAN, ANN, rule, now - 1))
-    payout = shop.payout(3300)
+    payout = shop.create_payout(3300)
     owner = create_person(server, shop.id, "owner")
     assert "Payouts wait" not in page(owner, shop)
     pay(shop, payout, "TRN-1")

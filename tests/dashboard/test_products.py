@@ -89,7 +89,7 @@ def test_each_field_of_a_product_shows_its_error_and_keeps_its_entry(
 ) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     form = form_of(owner, shop) | {field: entry}
-    product = shop.product()
+    product = shop.create_product()
     before = shop.data("GET", "/v1/products")
     for path in (path_of(shop), path_of(shop, product["id"])):
         refused = owner.post(path, form | {"version": str(product["updatedAt"])})
@@ -117,7 +117,7 @@ def test_a_price_with_decimals_in_a_currency_without_them_is_an_error(shop: Shop
 
 def test_a_stale_form_does_not_overwrite_the_product(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    product = shop.product(metadata={"sku": "T-1"})
+    product = shop.create_product(metadata={"sku": "T-1"})
     path = path_of(shop, product["id"])
     form = TEA | hidden_field(owner.get(path), "version")
     shop.data("PATCH", f"/v1/products/{product['id']}", json={"price": "8.00"})
@@ -140,7 +140,7 @@ def test_a_stale_form_does_not_overwrite_the_product(shop: Shop) -> None:
 
 def test_an_archived_product_offers_no_session(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    product = shop.product()
+    product = shop.create_product()
     path = path_of(shop, product["id"])
     assert "Open a checkout session" in owner.get(path).text
     for _ in range(2):
@@ -153,13 +153,13 @@ def test_an_archived_product_offers_no_session(shop: Shop) -> None:
 
 def test_sales_and_open_sessions_are_exact_before_and_after_counting(shop: Shop) -> None:
     viewer = create_person(shop.api_server, shop.id, "viewer")
-    tea, cake = shop.product()["id"], shop.product(name="Cake")["id"]
-    refunded = shop.paid(tea)
-    shop.end_refund(shop.refund(refunded["id"])["id"])
-    shop.dispute(shop.paid(tea)["id"])
+    tea, cake = shop.create_product()["id"], shop.create_product(name="Cake")["id"]
+    refunded = shop.create_paid_order(tea)
+    shop.report_refund(shop.refund(refunded["id"])["id"])
+    shop.open_dispute(shop.create_paid_order(tea)["id"])
     for _ in range(3):
-        shop.session(tea)
-    shop.revoke(shop.order(tea)["id"])
+        shop.create_session(tea)
+    shop.revoke(shop.create_order(tea)["id"])
 
     def counts() -> dict[str, list[str]]:
         """Return the columns of paid orders and open sessions by product."""
@@ -174,7 +174,7 @@ def test_sales_and_open_sessions_are_exact_before_and_after_counting(shop: Shop)
     assert counts() == expected
     shop.api_server.run(list_counts.roll_up(shop.api_server.app.db, shop.id))
     assert counts() == expected
-    shop.paid(cake)
+    shop.create_paid_order(cake)
     assert counts() == expected | {cake: ["1", "0"]}
     page = viewer.get(path_of(shop, tea)).text
     assert "Refunded" in page
@@ -184,7 +184,7 @@ def test_sales_and_open_sessions_are_exact_before_and_after_counting(shop: Shop)
 def test_the_content_security_policy_allows_only_the_origins_of_the_pictures(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     images = ("https://a.example.com/x.png", "http://b.example.com:8081/y.png")
-    ids = [shop.product(image=image)["id"] for image in images]
+    ids = [shop.create_product(image=image)["id"] for image in images]
     page = owner.get(path_of(shop))
     policy = page.headers["content-security-policy"]
     assert "img-src 'self' http://b.example.com:8081 https://a.example.com;" in policy
@@ -198,7 +198,9 @@ def test_the_content_security_policy_allows_only_the_origins_of_the_pictures(sho
 def test_many_origins_keep_the_policy_short_enough_for_proxies(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     for number in range(12):
-        shop.product(image=f"https://{'x' * 60}.{'y' * 60}.{'z' * 60}.n{number}.example.com/p.png")
+        shop.create_product(
+            image=f"https://{'x' * 60}.{'y' * 60}.{'z' * 60}.n{number}.example.com/p.png"
+        )
     page = owner.get(path_of(shop))
     assert len(page.headers["content-security-policy"]) < 2500
     origins = set(re.findall(r'<img src="(https://[^/]+)/', page.text))
@@ -209,8 +211,8 @@ def test_many_origins_keep_the_policy_short_enough_for_proxies(shop: Shop) -> No
 
 def test_another_merchants_product_is_not_found(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    other = shop.api_server.shop()
-    other_id = other.product()["id"]
+    other = shop.api_server.create_shop()
+    other_id = other.create_product()["id"]
     form = TEA | {"version": "1"}
     assert owner.get(path_of(shop, other_id)).status_code == 404
     for parts in ((other_id,), (other_id, "archive"), (other_id, "sessions")):
@@ -220,7 +222,7 @@ def test_another_merchants_product_is_not_found(shop: Shop) -> None:
 
 
 def test_each_role_sees_only_the_product_forms_that_it_may_send(shop: Shop) -> None:
-    path = path_of(shop, shop.product()["id"])
+    path = path_of(shop, shop.create_product()["id"])
     roles: dict[MerchantRole, set[str]] = {
         "viewer": set(), "support": {"sessions"}, "owner": {"", "archive", "sessions"},
     }  # fmt: skip
@@ -232,8 +234,8 @@ def test_each_role_sees_only_the_product_forms_that_it_may_send(shop: Shop) -> N
 @pytest.mark.parametrize(("language", "text"), [("zh-Hans", "添加商品"), ("zh-Hant", "新增商品")])
 def test_it_speaks_chinese(shop: Shop, language: str, text: str) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    product = shop.product()["id"]
-    shop.session(product)
+    product = shop.create_product()["id"]
+    shop.create_session(product)
     page = owner.get(path_of(shop), params={"lang": language})
     assert text in page.text
     assert "On sale" not in page.text

@@ -75,7 +75,7 @@ def test_every_refused_status_has_a_text_in_every_language(shop: Shop) -> None:
 
 
 def test_requests_of_other_merchants_or_without_a_valid_key_are_not_listed(shop: Shop) -> None:
-    other = shop.api_server.shop()
+    other = shop.api_server.create_shop()
     assert other.get("/v1/other").status_code == 404
     assert shop.call("GET", "/v1/balance", headers={"x-api-key": None}).status_code == 401
     assert shop.call("GET", "/v1/balance", headers={"x-api-key": shop.key[:-1]}).status_code == 401
@@ -97,7 +97,7 @@ def record(server: ApiServer, merchant_id: str, number: int) -> None:
 
 
 def test_a_flood_of_refused_requests_is_bounded_and_hides_no_other_merchants(shop: Shop) -> None:
-    server, others = shop.api_server, [shop.api_server.shop().id for _ in range(6)]
+    server, others = shop.api_server, [shop.api_server.create_shop().id for _ in range(6)]
     buffer = refused_buffer(server)
     server.run(buffer.write(server.app.db))
 
@@ -192,7 +192,7 @@ def test_ignored_fields_are_listed_once_with_the_number_of_requests(shop: Shop) 
     assert responses[2].headers["x-request-id"] in html
     assert "hunter2" not in html
     assert "abcdefgh" not in html
-    assert "sku" not in page(server.shop())
+    assert "sku" not in page(server.create_shop())
     rows = server.sql(
         "select requests from ignored_fields where merchant_id = $1 and fields = 'sku'", shop.id
     )
@@ -202,13 +202,13 @@ def test_ignored_fields_are_listed_once_with_the_number_of_requests(shop: Shop) 
 def test_ignored_fields_are_bounded_and_deleted_after_seven_days(shop: Shop) -> None:
     server, now = shop.api_server, shop.api_server.app.clock()
     buffer = accepted_buffer(server)
-    other = server.shop()
+    other = server.create_shop()
     for write in range(3):
         for number in range(60):
             body = {"name": "Tea", "price": "1.00", "currency": "USD", f"f{write}_{number}": 1}
             assert shop.call("POST", "/v1/products", json=body).status_code == 201
         assert other.call(
-            "PATCH", f"/v1/products/{other.product()['id']}", json={"x": 1}
+            "PATCH", f"/v1/products/{other.create_product()['id']}", json={"x": 1}
         ).is_success
         server.run(buffer.write(server.app.db))
     rows = server.sql(

@@ -32,7 +32,7 @@ def link_of(page: httpx2.Response) -> str:
 
 def test_a_session_form_that_is_sent_twice_opens_one_session_that_can_be_paid(shop: Shop) -> None:
     support = create_person(shop.api_server, shop.id, "support")
-    product = shop.product()["id"]
+    product = shop.create_product()["id"]
     path = path_of(shop, "products", product)
     form = opening(support, path, email="Ada@example.com", success="https://shop.example.com/ok")
     first, second = (support.post(f"{path}/sessions", form) for _ in range(2))
@@ -56,7 +56,7 @@ def test_a_session_form_that_is_sent_twice_opens_one_session_that_can_be_paid(sh
 
 def test_each_field_of_a_session_shows_its_error_and_keeps_its_entry(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    path = path_of(shop, "products", shop.product()["id"])
+    path = path_of(shop, "products", shop.create_product()["id"])
     form = opening(owner, path, email="ada@example.com", success="https://shop.example.com/ok")
     for field, entry, error in (
         ("email", "nobody", "Enter an e-mail address"),
@@ -73,15 +73,15 @@ def test_each_field_of_a_session_shows_its_error_and_keeps_its_entry(shop: Shop)
 def test_a_product_that_cannot_be_sold_shows_the_reason(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     server = shop.api_server
-    path = path_of(shop, "products", shop.product(currency="VUV", price="1")["id"])
+    path = path_of(shop, "products", shop.create_product(currency="VUV", price="1")["id"])
     form = opening(owner, path, email="ada@example.com")
     refused = owner.post(f"{path}/sessions", form)
     assert "There is no exchange rate for the currency of this product" in refused.text
     assert 'value="ada@example.com"' in refused.text
-    server.rate("VUV", "USD", Decimal("0.001"))
+    server.set_rate("VUV", "USD", Decimal("0.001"))
     refused = owner.post(f"{path}/sessions", form)
     assert "this price is worth too little or too much" in refused.text
-    archived = shop.product()["id"]
+    archived = shop.create_product()["id"]
     path = path_of(shop, "products", archived)
     form = opening(owner, path)
     shop.call("DELETE", f"/v1/products/{archived}")
@@ -92,7 +92,7 @@ def test_a_product_that_cannot_be_sold_shows_the_reason(shop: Shop) -> None:
 
 def test_opening_by_a_form_counts_towards_the_limit_of_sessions(shop: Shop, monkeypatch) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    path = path_of(shop, "products", shop.product()["id"])
+    path = path_of(shop, "products", shop.create_product()["id"])
     app: App = shop.api_server.app
     limited = msgspec.structs.replace(app.settings, limit_checkouts_per_minute=1)
     monkeypatch.setattr(app, "settings", limited)
@@ -104,15 +104,15 @@ def test_opening_by_a_form_counts_towards_the_limit_of_sessions(shop: Shop, monk
 
 
 def test_sessions_are_filtered_by_status_product_email_and_day(shop: Shop, clock) -> None:
-    tea, cake = shop.product()["id"], shop.product(name="Cake")["id"]
+    tea, cake = shop.create_product()["id"], shop.create_product(name="Cake")["id"]
     now = shop.api_server.app.clock()
-    opened = shop.session(tea, customerEmail="ada@example.com")["id"]
-    ended = shop.session(cake)["id"]
+    opened = shop.create_session(tea, customerEmail="ada@example.com")["id"]
+    ended = shop.create_session(cake)["id"]
     shop.data("POST", f"/v1/checkouts/{ended}/expire")
-    paid = shop.paid(cake, customerEmail="bob@example.com")["checkoutSessionId"]
+    paid = shop.create_paid_order(cake, customerEmail="bob@example.com")["checkoutSessionId"]
     clock(now + 3 * DAY)
     viewer = create_person(shop.api_server, shop.id, "viewer")
-    later = shop.session(tea)["id"]
+    later = shop.create_session(tea)["id"]
 
     def ids(**query: str) -> set[str]:
         page = viewer.get(path_of(shop, "sessions"), params=query)
@@ -139,7 +139,7 @@ def test_sessions_are_filtered_by_status_product_email_and_day(shop: Shop, clock
 
 def test_an_ended_session_cannot_be_paid(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    session = shop.session()
+    session = shop.create_session()
     path = path_of(shop, "sessions", session["id"])
     link = link_of(owner.get(path))
     for _ in range(2):
@@ -167,7 +167,7 @@ def test_an_ended_session_cannot_be_paid(shop: Shop) -> None:
 
 def test_a_paid_session_is_not_ended(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    order = shop.paid()
+    order = shop.create_paid_order()
     path = path_of(shop, "sessions", order["checkoutSessionId"])
     refused = owner.post(f"{path}/end")
     assert refused.status_code == 409
@@ -177,8 +177,8 @@ def test_a_paid_session_is_not_ended(shop: Shop) -> None:
 
 def test_another_merchants_session_is_not_found(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    other = shop.api_server.shop()
-    other_id = other.session()["id"]
+    other = shop.api_server.create_shop()
+    other_id = other.create_session()["id"]
     path = path_of(shop, "sessions", other_id)
     assert owner.get(path).status_code == owner.post(f"{path}/end").status_code == 404
     assert other.data("GET", f"/v1/checkouts/{other_id}")["status"] == "OPEN"
@@ -189,7 +189,7 @@ def test_another_merchants_session_is_not_found(shop: Shop) -> None:
 
 
 def test_the_steps_of_a_new_merchant_link_their_pages(api_server: ApiServer) -> None:
-    shop = api_server.shop()
+    shop = api_server.create_shop()
     owner = create_person(api_server, shop.id, "owner")
 
     def links() -> set[str]:
@@ -199,9 +199,9 @@ def test_the_steps_of_a_new_merchant_link_their_pages(api_server: ApiServer) -> 
         return set(re.findall(r'href="([^"]+)"', steps))
 
     assert path_of(shop, "products") in links()
-    product = shop.product()["id"]
+    product = shop.create_product()["id"]
     assert path_of(shop, "products", product) in links()
-    session = shop.session(product)["id"]
+    session = shop.create_session(product)["id"]
     assert path_of(shop, "sessions", session) in links()
     for path in links():
         assert owner.get(path).status_code == 200

@@ -67,7 +67,7 @@ def payment_page(shop: Shop, session: dict[str, Any]) -> httpx2.Response:
 
 def test_customers_see_the_saved_profile(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    earlier_session = shop.session()
+    earlier_session = shop.create_session()
     assert "Need help?" not in payment_page(shop, earlier_session).text
     saved = save(ada, shop, settings_page(ada, shop), **FORM)
     assert (saved.status_code, saved.headers["location"]) == (303, f"{path_of(shop)}?saved=1")
@@ -90,7 +90,7 @@ def test_customers_see_the_saved_profile(shop: Shop) -> None:
         assert text in customers_page.text, text
     assert customers_page.headers["content-security-policy"].count("unsafe") == 0
     assert "Quay Press" not in customers_page.text  # a session keeps the name of its opening
-    assert "Quay Press" in payment_page(shop, shop.session()).text
+    assert "Quay Press" in payment_page(shop, shop.create_session()).text
     stylesheet = ada.get(accent.address("#ffff00"))
     assert stylesheet.headers["cache-control"].endswith("immutable")
     assert "background:#999900;color:#000000" in stylesheet.text
@@ -163,7 +163,7 @@ def test_a_stale_form_shows_the_stored_settings_beside_the_entries(shop: Shop) -
 
 
 def test_each_version_of_a_logo_has_its_own_address(shop: Shop) -> None:
-    ada, session = create_person(shop.api_server, shop.id, "owner"), shop.session()
+    ada, session = create_person(shop.api_server, shop.id, "owner"), shop.create_session()
     for _ in range(2):  # a double click
         assert upload(ada, shop, PICTURE, seen="").status_code == 303
     (path,) = re.findall(r'<img class="shop-logo" src="([^"]+)" alt="">',
@@ -179,7 +179,7 @@ def test_each_version_of_a_logo_has_its_own_address(shop: Shop) -> None:
     assert logo.headers["content-security-policy"].startswith("default-src 'none'")
     cached = Visitor(shop.api_server).get(path, headers={"if-none-match": logo.headers["etag"]})
     assert (cached.status_code, cached.content) == (304, b"")
-    other = shop.api_server.shop()
+    other = shop.api_server.create_shop()
     for other_path in (path.replace(shop.id, other.id), path[:-1], f"{path[:-64]}{'0' * 64}"):
         assert ada.get(other_path).status_code == 404
 

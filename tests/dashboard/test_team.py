@@ -155,12 +155,12 @@ def test_an_invalid_invitation_shows_its_error_and_keeps_its_entries(shop: Shop)
         ("remove", {"person": ada.person_id}),
     ):
         assert "always has an owner" in ada.post(f"{path}/{action}", form).text
-    stranger = create_person(shop.api_server, shop.api_server.shop().id, "owner")
+    stranger = create_person(shop.api_server, shop.api_server.create_shop().id, "owner")
     assert ada.post(f"{path}/remove", {"person": stranger.person_id}).status_code == 404
 
 
 def test_an_invitation_can_be_withdrawn(shop: Shop) -> None:
-    other = shop.api_server.shop()
+    other = shop.api_server.create_shop()
     ada, stranger = (create_person(shop.api_server, id_, "owner") for id_ in (shop.id, other.id))
     path = f"/dashboard/{shop.id}/team"
     link = invite(ada, shop, "dan@example.com", "viewer")

@@ -12,10 +12,10 @@ import pytest
 from opentill.core.settings import Settings
 from opentill.webhooks.dispatch import Dispatcher
 from support.api_server import SECRETS, ApiServer, Shop, serving
-from support.databases import clone
+from support.databases import cloned_database
 from support.pages import hidden_values, new_form_id, text_of
 from support.people import PASSWORD, create_person
-from support.webhook_harness import until
+from support.webhook_harness import wait_until
 from support.webhook_receiver import Receiver, receiving
 
 URL = "https://shop.example.com/hook"
@@ -30,7 +30,7 @@ def sender(
     through: Callable[[str], str],
 ) -> Iterator[ApiServer]:
     """A server with its own database that may send to the loopback network."""
-    with clone(postgres_url, template) as url:
+    with cloned_database(postgres_url, template) as url:
         settings = Settings(
             database_url=through(url),
             data_dir=tmp_path_factory.mktemp("sender"),
@@ -69,7 +69,7 @@ def dispatch(shop: Shop, attempts: int) -> None:
                 return bool(await tx.fetchval(count, shop.id) >= attempts)
 
         try:
-            await until(has_attempts, 20)
+            await wait_until(has_attempts, 20)
         finally:
             stop.set()
             await task
@@ -119,7 +119,7 @@ INVALID_ENTRIES: Any = (
 
 def test_each_field_of_an_endpoint_shows_its_error_and_keeps_its_entry(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    endpoint_id = shop.endpoint()["id"]
+    endpoint_id = shop.create_endpoint()["id"]
     for path in (path_of(shop, "webhooks"), path_of(shop, "webhooks", endpoint_id)):
         form_id = new_form_id(owner, path)
         for entries, error in INVALID_ENTRIES:
@@ -139,7 +139,7 @@ def test_each_field_of_an_endpoint_shows_its_error_and_keeps_its_entry(shop: Sho
 
 def test_a_stale_form_does_not_overwrite_the_endpoint(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    endpoint_id = shop.endpoint()["id"]
+    endpoint_id = shop.create_endpoint()["id"]
     path = path_of(shop, "webhooks", endpoint_id)
     (seen,) = hidden_values(owner.get(path), "seen_at")
     form = {"seen_at": seen, "url": URL, "description": "Mine"}
@@ -157,7 +157,7 @@ def test_a_stale_form_does_not_overwrite_the_endpoint(shop: Shop) -> None:
 def test_an_endpoint_can_be_disabled_enabled_and_removed(shop: Shop) -> None:
     owner, viewer = (create_person(shop.api_server, shop.id, role) for role in ("owner", "viewer"))
     list_path = path_of(shop, "webhooks")
-    path = path_of(shop, "webhooks", shop.endpoint()["id"])
+    path = path_of(shop, "webhooks", shop.create_endpoint()["id"])
     owner.post(f"{path}/status", {"status": "DISABLED"})
     for page in (viewer.get(path), viewer.get(list_path)):
         assert "It was switched off · last changed" in text_of(page)
@@ -180,7 +180,7 @@ def test_an_endpoint_can_be_disabled_enabled_and_removed(shop: Shop) -> None:
 
 def test_showing_the_secret_takes_a_step_up(shop: Shop, clock: Any) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    endpoint = shop.endpoint()
+    endpoint = shop.create_endpoint()
     path = path_of(shop, "webhooks", endpoint["id"])
     assert endpoint["secret"] in owner.post(f"{path}/secret").text
     form = {"form_id": new_form_id(owner, path)}
@@ -203,10 +203,10 @@ def test_showing_the_secret_takes_a_step_up(shop: Shop, clock: Any) -> None:
 
 
 def test_a_test_event_is_sent_and_its_result_is_shown(sender: ApiServer) -> None:
-    shop = sender.shop()
+    shop = sender.create_shop()
     developer = create_person(sender, shop.id, "developer")
     with listening(sender) as receiver:
-        endpoint = shop.endpoint(url=receiver.url, events=["payout.paid"])
+        endpoint = shop.create_endpoint(url=receiver.url, events=["payout.paid"])
         path = path_of(shop, "webhooks", endpoint["id"])
         form = {"form_id": new_form_id(developer, path)}
         (result,) = {developer.post(f"{path}/test", form).headers["location"] for _ in range(2)}
@@ -225,20 +225,20 @@ def test_a_test_event_is_sent_and_its_result_is_shown(sender: ApiServer) -> None
         second_result = developer.post(f"{path}/test", form).headers["location"]
         dispatch(shop, 2)
         assert "Your server accepted it" in developer.get(second_result).text
-        assert len(receiver.got) == 2
-        assert '"test":true' in receiver.got[1].body.decode()
+        assert len(receiver.received) == 2
+        assert '"test":true' in receiver.received[1].body.decode()
         pending = text_of(developer.get(path, params={"status": "PENDING"}))
         assert pending.count("webhook.test Test") == 1
     assert not shop.data("GET", "/v1/events")["items"]
 
 
 def test_deliveries_and_events_are_shown_and_can_be_resent(sender: ApiServer) -> None:
-    shop, other = sender.shop(), sender.shop()
+    shop, other = sender.create_shop(), sender.create_shop()
     support = create_person(sender, shop.id, "support")
     with listening(sender) as receiver:
-        endpoint_id = shop.endpoint(url=receiver.url, events=["order.paid"])["id"]
-        shop.endpoint(url=f"{receiver.url}/other", events=["order.paid"])
-        order = shop.paid()
+        endpoint_id = shop.create_endpoint(url=receiver.url, events=["order.paid"])["id"]
+        shop.create_endpoint(url=f"{receiver.url}/other", events=["order.paid"])
+        order = shop.create_paid_order()
         attempts = 2
         dispatch(shop, attempts)
         path = path_of(shop, "webhooks", endpoint_id)
@@ -270,10 +270,10 @@ def test_deliveries_and_events_are_shown_and_can_be_resent(sender: ApiServer) ->
         form = {"form_id": new_form_id(support, path), "event": event_id}
         assert support.post(f"{path}/resend", form).headers["location"] == f"{path}?done=resent"
         dispatch(shop, attempts + 1)
-        assert [got.event_id for got in receiver.got] == [event_id] * 6
+        assert [got.event_id for got in receiver.received] == [event_id] * 6
     stranger = create_person(sender, other.id, "owner")
     assert stranger.get(path_of(other, "events", event_id)).status_code == 404
     assert stranger.get(path_of(other, "webhooks", endpoint_id)).status_code == 404
-    other_path = path_of(other, "webhooks", other.endpoint(url=receiver.url)["id"])
+    other_path = path_of(other, "webhooks", other.create_endpoint(url=receiver.url)["id"])
     form = {"form_id": new_form_id(stranger, other_path), "event": event_id}
     assert stranger.post(f"{other_path}/resend", form).status_code == 400

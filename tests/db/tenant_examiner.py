@@ -32,7 +32,7 @@ from opentill.core.settings import Settings
 from opentill.db.database import Tx
 from opentill.db.query import Command, Query, Value
 from support.api_server import SECRETS, ApiServer, serving
-from support.databases import clone
+from support.databases import cloned_database
 from support.epay_shop import Inbox
 from support.sandbox_bank import SECRET
 from support.statements import EVERYWHERE, LOCKS, without_comments
@@ -533,7 +533,7 @@ def examined(
     through: Callable[[str], str],
 ) -> Iterator[tuple[ApiServer, Examiner]]:
     """A server, and the examiner of its statements."""
-    with clone(postgres_url, template) as url:
+    with cloned_database(postgres_url, template) as url:
         with ThreadPoolExecutor(1) as thread:  # an earlier test may still run a loop in this one
             thread.submit(asyncio.run, prepare_database(url)).result()
         settings = Settings(
@@ -549,6 +549,6 @@ def examined(
             **(SECRETS | {"sandbox_secret": SECRET}),
         )
         with serving(settings) as running:
-            running.rate("CNY", "USD", Decimal("0.14"))
+            running.set_rate("CNY", "USD", Decimal("0.14"))
             yield running, Examiner(url)
             running.check_books()

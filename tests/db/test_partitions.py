@@ -117,15 +117,15 @@ def api_server(database_url: str, tmp_path: Path) -> Iterator[ApiServer]:
 
 def _use_tables(api_server: ApiServer) -> None:
     """Send requests that write to the tables, and statements that their rules must refuse."""
-    shop = api_server.shop()
-    order = shop.paid()
+    shop = api_server.create_shop()
+    order = shop.create_paid_order()
     first = shop.post(f"/v1/orders/{order['id']}/refunds", {"refundNo": "1"}, key="one")
     repeated = shop.post(f"/v1/orders/{order['id']}/refunds", {"refundNo": "1"}, key="one")
     assert (first.status_code, first.content) == (201, repeated.content)
     assert repeated.headers["idempotent-replayed"] == "true"
-    shop.end_refund(first.json()["data"]["id"])
-    shop.dispute(shop.paid()["id"])
-    shop.payout()
+    shop.report_refund(first.json()["data"]["id"])
+    shop.open_dispute(shop.create_paid_order()["id"])
+    shop.create_payout()
     assert shop.data("GET", "/v1/orders")["pagination"]["total"] == 2
     assert shop.data("GET", "/v1/balance/transactions")["pagination"]["total"] > 5
     assert shop.get("/v1/balance/statement.csv").status_code == 200

@@ -16,13 +16,13 @@ from support import pooler
 from support.api_server import SECRETS, ApiServer, serving
 from support.commands import Commands
 
-pytestmark = pooler.needed
+pytestmark = pooler.requires_pgbouncer
 
 
 @pytest.fixture(scope="module")
 def through(postgres_url: str) -> Iterator[Callable[[str], str]]:
     """A function that returns the address behind a pooler, whose four sessions all share."""
-    with pooler.running(postgres_url, sessions=4) as pooled_url:
+    with pooler.running_pooler(postgres_url, sessions=4) as pooled_url:
         yield pooled_url
 
 
@@ -39,10 +39,10 @@ def api_server(database_url: str, tmp_path: Path) -> Iterator[ApiServer]:
 
 
 def test_concurrent_requests_succeed_behind_a_pooler(api_server: ApiServer) -> None:
-    shop = api_server.shop()
-    product = shop.product(price="5.00")
+    shop = api_server.create_shop()
+    product = shop.create_product(price="5.00")
     with ThreadPoolExecutor(12) as threads:
-        orders = list(threads.map(lambda _: shop.paid(product["id"]), range(24)))
+        orders = list(threads.map(lambda _: shop.create_paid_order(product["id"]), range(24)))
         assert_concurrent_posts(shop, threads, orders[0]["id"])
     assert shop.data("GET", "/v1/orders")["pagination"]["total"] == 24
     assert len(shop.get("/v1/orders/export").text.splitlines()) == 25

@@ -13,7 +13,7 @@ from opentill.db.query import Command, Query, Value
 from opentill.list_counts.queries import ROLL
 from opentill.orders.search import jobs as indexing
 from support import filled_database
-from support.databases import clone
+from support.databases import cloned_database
 from test_queries import CHECKS_AND_COUNTS, STATEMENTS
 
 MANY_ORDERS: Final = 10_000  # of the busy merchant
@@ -60,7 +60,7 @@ def plans(postgres_url: str, template: str) -> Iterator[dict[str, Any]]:
         connection = await asyncpg.connect(url)
         try:
             for copies in (MANY_ORDERS, *([20] * 10)):
-                order = await filled_database.shop(connection, copies)
+                order = await filled_database.create_filled_merchant(connection, copies)
                 await ROLL.get(connection, merchant_id=order.merchant_id, limit=3 * MANY_ORDERS)
                 await indexing._index(connection, order.merchant_id, 2 * MANY_ORDERS, indexing.MANY)
             await connection.execute(
@@ -82,7 +82,7 @@ def plans(postgres_url: str, template: str) -> Iterator[dict[str, Any]]:
         await connection.execute("deallocate explained")
         return json.loads(plans_)[0]["Plan"]
 
-    with clone(postgres_url, template) as url:
+    with cloned_database(postgres_url, template) as url:
         yield asyncio.run(explain_all(url))
 
 

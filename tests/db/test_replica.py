@@ -88,18 +88,18 @@ def test_lists_come_from_the_replica_while_its_lag_is_small(
 ) -> None:
     standby = pair[1]
     _until(lambda: _state(api_server) == "used")
-    shop = api_server.shop()
-    old = shop.product()["id"]
+    shop = api_server.create_shop()
+    old = shop.create_product()["id"]
     _until(lambda: _ids(shop) == {old})
     reader = api_server.app.read_from
     assert isinstance(reader, Replica)
     assert reader.max_lag_s == LAG_S
     standby.sql(standby.url, "select pg_wal_replay_pause()")
     try:
-        new = shop.product()["id"]
+        new = shop.create_product()["id"]
         assert _ids(shop) == {old}  # within the lag that is allowed
         assert shop.get(f"/v1/products/{new}").status_code == 200  # reads by id are up to date
-        order = shop.paid(new)
+        order = shop.create_paid_order(new)
         for path, query in (
             ("/v1/orders", {"productId": new}),
             ("/v1/disputes", {"orderId": order["id"]}),
@@ -124,23 +124,23 @@ def test_lists_come_from_the_replica_while_its_lag_is_small(
 
 def _create_objects(shop: Shop) -> dict[str, str]:
     """Create an object for each operation that reads one by its id; return the ids by path."""
-    paid = shop.paid()
+    paid = shop.create_paid_order()
     refund = shop.refund(paid["id"], amount="1.00")
-    endpoint = shop.endpoint()["id"]
+    endpoint = shop.create_endpoint()["id"]
     event = shop.data("GET", "/v1/events")["items"][0]["id"]
-    session = shop.session()
-    disputed = shop.paid()["id"]
+    session = shop.create_session()
+    disputed = shop.create_paid_order()["id"]
     return {
-        "/v1/products/{id}": shop.product()["id"],
+        "/v1/products/{id}": shop.create_product()["id"],
         "/v1/checkouts/{id}": session["id"],
         "/v1/payment-links/{id}": shop.data(
-            "POST", "/v1/payment-links", json={"productId": shop.product()["id"]}
+            "POST", "/v1/payment-links", json={"productId": shop.create_product()["id"]}
         )["id"],
         "/v1/orders/{id}": paid["id"],
         "/v1/orders/{id}/refunds": paid["id"],
         "/v1/refunds/{id}": refund["id"],
-        "/v1/disputes/{id}": shop.dispute(disputed).id,
-        "/v1/payouts/{id}": shop.payout().id,
+        "/v1/disputes/{id}": shop.open_dispute(disputed).id,
+        "/v1/payouts/{id}": shop.create_payout().id,
         "/v1/webhook-endpoints/{id}": endpoint,
         "/v1/webhook-endpoints/{id}/deliveries": endpoint,
         "/v1/events/{id}": event,
@@ -152,8 +152,8 @@ def test_reads_by_id_never_come_from_a_replica_that_lags(
 ) -> None:
     standby = pair[1]
     _until(lambda: _state(api_server) == "used")
-    shop = api_server.shop()
-    _until(lambda: "id" in shop.product())
+    shop = api_server.create_shop()
+    _until(lambda: "id" in shop.create_product())
     standby.sql(standby.url, "select pg_wal_replay_pause()")
     try:
         created = _create_objects(shop)
@@ -279,13 +279,13 @@ def test_pages_of_balances_read_the_primary(
     standby = pair[1]
     _until(lambda: _state(api_server) == "used")
     for page in ("balance", "payouts"):
-        shop = api_server.shop()
+        shop = api_server.create_shop()
         owner = create_person(api_server, shop.id, "owner")
-        shop.paid()  # figures do not contain it yet
+        shop.create_paid_order()  # figures do not contain it yet
         _until(partial(_has_entry, standby, shop.id))
         standby.sql(standby.url, "select pg_wal_replay_pause()")
         try:
-            shop.paid()
+            shop.create_paid_order()
             response = owner.get(f"/dashboard/{shop.id}/{page}")
         finally:
             standby.sql(standby.url, "select pg_wal_replay_resume()")
@@ -300,8 +300,8 @@ def test_requests_succeed_while_the_replica_is_stopped(
 ) -> None:
     standby = pair[1]
     _until(lambda: _state(api_server) == "used")
-    shop = api_server.shop()
-    order = shop.paid()
+    shop = api_server.create_shop()
+    order = shop.create_paid_order()
     standby.stop()
     try:
         paths = ("/v1/products", "/v1/orders", "/v1/balance/transactions", "/v1/payouts")
@@ -324,7 +324,7 @@ def test_a_server_starts_while_the_replica_is_unreachable(
     )  # fmt: skip
     with serving(settings) as api_server:
         assert _state(api_server) == "away"
-        assert len(_ids(api_server.shop())) == 0
+        assert len(_ids(api_server.create_shop())) == 0
 
 
 @pytest.mark.parametrize("end", ["sslmode=verify-full", "sslmode=foo", f"host={'a' * 64}"])

@@ -24,7 +24,7 @@ from opentill.payment_links import LinkBody, LinkItemBody
 from opentill.webhooks import catchup_queries
 from opentill.webhooks import queries as webhook_queries
 from support import payout_runs, world
-from support.databases import clone
+from support.databases import cloned_database
 from support.sources import nodes
 from support.statements import LOCKING, LOCKS, without_comments
 
@@ -267,7 +267,7 @@ def test_no_sql_outside_of_statements_locks_rows() -> None:
 @pytest.fixture(scope="module")
 def url(postgres_url: str, template: str) -> Iterator[str]:
     """A filled database of this module, without a pooler, which would mix up sessions."""
-    with clone(postgres_url, template) as clone_url:
+    with cloned_database(postgres_url, template) as clone_url:
         asyncio.run(_fill(clone_url))
         yield clone_url
 

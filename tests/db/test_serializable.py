@@ -15,7 +15,7 @@ from opentill.db.database import Db, Tx
 from opentill.db.query import Command, Value
 from support.api_server import SECRETS, ApiServer, serving
 from support.books import assert_books
-from support.concurrent_movements import hammered
+from support.concurrent_movements import run_movements
 
 
 @pytest.fixture
@@ -47,12 +47,12 @@ def api_server(db: Db, database_url: str, tmp_path: Path) -> Iterator[ApiServer]
 
 
 async def test_concurrent_movements_succeed_when_serializable(db: Db, database_url: str) -> None:
-    await hammered(db, database_url, seconds=1)
+    await run_movements(db, database_url, seconds=1)
 
 
 def test_concurrent_requests_succeed_when_serializable(api_server: ApiServer) -> None:
-    shop = api_server.shop()
-    order = shop.paid(shop.product(price="5.00")["id"])
+    shop = api_server.create_shop()
+    order = shop.create_paid_order(shop.create_product(price="5.00")["id"])
     with ThreadPoolExecutor(20) as threads:
         assert_concurrent_posts(shop, threads, order["id"])
 

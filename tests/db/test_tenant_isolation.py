@@ -63,7 +63,7 @@ from support.epay_shop import EpayShop, Inbox
 from support.people import TESTER
 from support.pictures import PICTURE
 from support.statements import EVERYWHERE, LISTS
-from support.webhook_harness import until
+from support.webhook_harness import wait_until
 
 HAS_ATTEMPT: Final = "select exists (select from delivery_attempts where merchant_id = $1)"
 DAY: Final = 86_400_000
@@ -212,8 +212,8 @@ class Business:
         self.shop: Shop = self.epay_shop.shop
         self.id = self.shop.id
         examiner.merchant = self.id
-        self.shop.payout(500_000)  # leaves money for refunds
-        self.product = self.shop.product()["id"]
+        self.shop.create_payout(500_000)  # leaves money for refunds
+        self.product = self.shop.create_product()["id"]
 
     def advance(self, by_ms: int = 1000) -> int:
         """Advance the clock; return the new time."""
@@ -222,7 +222,7 @@ class Business:
 
     def place_order(self) -> orders.Order:
         """Place an order."""
-        order_id = self.shop.order(self.product)["id"]
+        order_id = self.shop.create_order(self.product)["id"]
         return self.api_server.tx(lambda tx: orders.find(tx, self.id, order_id))
 
     def pay_order(self) -> orders.Order:
@@ -252,7 +252,7 @@ class Business:
         """Create, read, change, list and archive products."""
         shop = self.shop
         shop.data("PATCH", f"/v1/products/{self.product}", json={"name": "Tea, green"})
-        archived = shop.product()["id"]
+        archived = shop.create_product()["id"]
         shop.call("DELETE", f"/v1/products/{archived}")
         for path in (f"/v1/products/{archived}", "/v1/products", "/v1/products?status=ARCHIVED"):
             shop.data("GET", path)
@@ -455,7 +455,7 @@ class Business:
         """Open, annotate, win, lose and recover disputes; match and dismiss unmatched reports."""
         api_server = self.api_server
         order, other = self.settle_order(), self.settle_order()
-        dispute = self.shop.dispute(order.id)
+        dispute = self.shop.open_dispute(order.id)
         api_server.tx(
             lambda tx: disputes.add_note(tx, self.id, dispute.id, "letter", "op", self.now)
         )
@@ -508,7 +508,7 @@ class Business:
     def refund_at_the_provider(self) -> None:
         """Report refunds that were made at the provider, reversed, or fit no order."""
         api_server = self.api_server
-        paid = self.shop.paid()
+        paid = self.shop.create_paid_order()
         order = api_server.tx(lambda tx: orders.find(tx, self.id, paid["id"]))
         for number, minor in enumerate((100, 10**6)):
             for status in ("SUCCEEDED", "SUCCEEDED", "REFUSED") if not number else ("SUCCEEDED",):
@@ -535,14 +535,14 @@ class Business:
         """Create and decide payouts and adjustments; change terms, keys and the profile."""
         api_server = self.api_server
         for end in ("paid", "failed"):
-            payout = self.shop.payout()
+            payout = self.shop.create_payout()
             if end == "paid":
                 api_server.tx(
                     lambda tx, p=payout: payouts.pay(tx, p.id, "B1", "sent", "op", self.now)
                 )
             else:
                 api_server.tx(lambda tx, p=payout: payouts.fail(tx, p.id, "closed", "op", self.now))
-        self.shop.payout()
+        self.shop.create_payout()
         for path in ("/v1/payouts", "/v1/payouts?status=PAID", f"/v1/payouts/{payout.id}"):
             self.shop.data("GET", path)
         api_server.tx(lambda tx: payouts.search(tx, self.id, "PAID"))
@@ -663,9 +663,9 @@ class Business:
 
     def read_payment_page(self) -> None:
         """Read the data of the dashboard's page of a payment."""
-        self.shop.endpoint(url=self.epay_shop.inbox.url)
+        self.shop.create_endpoint(url=self.epay_shop.inbox.url)
         order = self.settle_order()
-        self.shop.dispute(order.id)
+        self.shop.open_dispute(order.id)
         adjustment = adjustments.AdjustmentRequest(
             kind="correct", amount_minor=5, reason="why", by="tester",
             reference=world.new_reference(), order_id=order.id,
@@ -710,7 +710,7 @@ class Business:
         """Place orders through the Epay API, run all its acts, send and resend notifications."""
         epay_shop, api_server = self.epay_shop, self.api_server
         placed = epay_shop.place_paid_order()
-        epay_shop.act("order", out_trade_no=placed["out_trade_no"])
+        epay_shop.call_api("order", out_trade_no=placed["out_trade_no"])
         form = epay_shop.form(money="10.5")
         for type_ in ("alipay", "wxpay"):  # the second request repeats the order
             epay_shop.post("mapi", epay_shop.sign(form | {"type": type_}))
@@ -727,7 +727,7 @@ class Business:
             ("order", {"out_trade_no": placed["out_trade_no"]}),
             ("refund", {"trade_no": placed["trade_no"], "money": "1"}),
         ):  # fmt: skip
-            epay_shop.act(act, **parameters)
+            epay_shop.call_api(act, **parameters)
         order_id = epay_shop.order_id(placed)
         epay_shop.send_notices(self.advance())
         api_server.tx(lambda tx: notices.resend(tx, self.id, order_id, self.now))
@@ -744,8 +744,8 @@ class Business:
     def send_events(self) -> None:
         """Create and change endpoints; list, deliver and resend events."""
         shop, api_server = self.shop, self.api_server
-        endpoint = shop.endpoint(url=self.epay_shop.inbox.url)["id"]
-        other = shop.endpoint(url=self.epay_shop.inbox.url, events=["payout.paid"])["id"]
+        endpoint = shop.create_endpoint(url=self.epay_shop.inbox.url)["id"]
+        other = shop.create_endpoint(url=self.epay_shop.inbox.url, events=["payout.paid"])["id"]
         order = self.pay_order()
         api_server.run(self._dispatch_once())
         path = f"/v1/webhook-endpoints/{endpoint}"
@@ -793,7 +793,7 @@ class Business:
                 return bool(await tx.fetchval(HAS_ATTEMPT, self.id))
 
         try:
-            await until(has_attempt)
+            await wait_until(has_attempt)
         finally:
             stop.set()
             await task
@@ -830,7 +830,7 @@ class Business:
         """Search orders by every term, before and after they are indexed; filter sessions."""
         shop, api_server = self.shop, self.api_server
         order = self.place_order()
-        shop.dispute(self.settle_order().id)
+        shop.open_dispute(self.settle_order().id)
         rows = {
             table: api_server.sql(f"select * from {table} where merchant_id = $1", self.id)
             for table in (

@@ -24,9 +24,9 @@ from opentill.db.database import Db
 from opentill.server.embedded.postgres import EmbeddedPostgres
 from opentill.server.embedded.programs import find_programs
 from support import pooler
-from support.cluster import Process, eventually, make_shop, wait_for
-from support.commands import ForkServer, clean
-from support.deployment import Deployment, copy
+from support.cluster import Process, create_shop, eventually, wait_until_ready
+from support.commands import ForkServer, without_settings
+from support.deployment import Deployment, copy_directory
 from support.webhook_receiver import Receiver, receiving
 
 RECIPES: Final = Path(__file__).parents[2] / "docs" / "recipes"
@@ -92,7 +92,7 @@ class Site:
         """Run the server while the block runs."""
         self.server.start()
         try:
-            wait_for(self.server)
+            wait_until_ready(self.server)
             yield
         finally:
             self.worker.stop()
@@ -100,8 +100,12 @@ class Site:
 
     def shop(self) -> str:
         """Create a merchant and return its key."""
-        merchant = json.loads(self.deployment.done("merchants", "create", "Shop", "--json"))["id"]
-        key: str = json.loads(self.deployment.done("keys", "create", merchant, "--json"))["key"]
+        merchant = json.loads(self.deployment.run_checked("merchants", "create", "Shop", "--json"))[
+            "id"
+        ]
+        key: str = json.loads(self.deployment.run_checked("keys", "create", merchant, "--json"))[
+            "key"
+        ]
         return key
 
     def client(self, key: str) -> httpx2.Client:
@@ -166,7 +170,7 @@ async def test_a_backup_under_load_is_restored_and_sends_no_event_twice(
 ) -> None:
     backup = tmp_path / "backup"
     old = Site(tmp_path / "old", fork_server, backup)
-    copy(migrated, tmp_path / "old" / "data")
+    copy_directory(migrated, tmp_path / "old" / "data")
     with old.serving():
         key = await asyncio.to_thread(old.shop)
         with old.client(key) as client:
@@ -178,7 +182,7 @@ async def test_a_backup_under_load_is_restored_and_sends_no_event_twice(
         old.worker.start()  # only now, so that the backup contains events that are not sent
 
         async def all_are_sent() -> bool:
-            return len(hook.ids()) >= 2 * len(buyers.acknowledged)
+            return len(hook.accepted_event_ids()) >= 2 * len(buyers.acknowledged)
 
         assert await eventually(all_are_sent)
     new = Site(tmp_path / "new", fork_server, backup)
@@ -195,10 +199,10 @@ async def test_a_backup_under_load_is_restored_and_sends_no_event_twice(
         expected = 2 * (len(buyers.acknowledged) + len(later.acknowledged))
 
         async def later_are_sent() -> bool:
-            return len(hook.ids()) >= expected
+            return len(hook.accepted_event_ids()) >= expected
 
         assert await eventually(later_are_sent)
-    counts = Counter(request.event_id for request in hook.taken)
+    counts = Counter(request.event_id for request in hook.accepted)
     assert max(counts.values()) == 1
 
 
@@ -207,9 +211,9 @@ def _restore(new: Site) -> None:
     _kill_restore(new)
     new.sh(RESTORE[0])
     new.sh(CHECK)
-    assert json.loads(new.deployment.done("ledger", "check", "--json"))["violations"] == []
+    assert json.loads(new.deployment.run_checked("ledger", "check", "--json"))["violations"] == []
     new.sh(SKIP)
-    newest = json.loads(new.deployment.done("audit", "list", "--json"))[0]
+    newest = json.loads(new.deployment.run_checked("audit", "list", "--json"))[0]
     assert (newest["action"], newest["reason"]) == ("skip-messages", "restored a backup")
     assert re.fullmatch(r"webhooks: [1-9]\d*, epayNotifications: 0, mails: \d+", newest["subject"])
     refused = new.deployment.run("restore", str(Path(new.environ["BACKUP"]) / "opentill.dump"))
@@ -227,7 +231,7 @@ def _kill_restore(new: Site) -> None:
     restoring = new.command("restore", str(dump))
     restoring.start()
     while not (data / "postgres.restoring" / "postgres" / "postmaster.pid").exists():
-        assert restoring.runs
+        assert restoring.is_running
         time.sleep(0.005)
     restoring.kill()
     assert restoring.wait() == -signal.SIGKILL
@@ -316,16 +320,16 @@ async def test_a_backup_that_is_terminated_leaves_no_file_and_no_program(
 
         assert await eventually(no_dump_runs)
         await db.close()
-    assert await asyncio.to_thread(deployment.done, "backup", str(tmp_path / "two.dump"))
+    assert await asyncio.to_thread(deployment.run_checked, "backup", str(tmp_path / "two.dump"))
     assert [path.name for path in tmp_path.iterdir()] == ["two.dump"]
 
 
-@pooler.direct("pg_dump and pg_restore need PostgreSQL itself")
+@pooler.skip_if_pooled("pg_dump and pg_restore need PostgreSQL itself")
 async def test_the_same_commands_back_up_and_restore_an_external_postgresql(
     tmp_path: Path, module_database_url: str, fork_server: ForkServer
 ) -> None:
     db = await Db.connect(module_database_url, 2, acquire_timeout_s=20)
-    shop = await make_shop(db)
+    shop = await create_shop(db)
     async with db.connection() as tx:
         await tx.execute(f'create database "again_{_database_name(module_database_url)}"')
     await db.close()
@@ -363,7 +367,7 @@ class ExternalDatabase:
         """``url``: the address of the database."""
         self._folder, self._fork_server = folder, fork_server
         self.environ = {
-            **clean(os.environ),
+            **without_settings(os.environ),
             "OPENTILL_DATABASE_URL": url,
             "OPENTILL_SECRET_KEY": "a secret key for tests, 32 characters and more",
             "OPENTILL_SANDBOX": "yes",
@@ -394,7 +398,7 @@ class ExternalDatabase:
 
 def test_the_recipe_writes_nothing_without_the_url_of_the_database(tmp_path: Path) -> None:
     _, programs = find_programs()
-    environ = clean(os.environ) | {
+    environ = without_settings(os.environ) | {
         "BACKUP": str(tmp_path), "PATH": f"{programs}:{os.environ['PATH']}"
     }  # fmt: skip
     for block in (EXTERNAL_DUMP, EXTERNAL_FILES, EXTERNAL_RESTORE):
@@ -418,7 +422,7 @@ def test_after_a_failed_restore_every_command_accepts_the_directory(
     tmp_path: Path, deployment: Deployment
 ) -> None:
     dump = tmp_path / "complete.dump"
-    deployment.done("backup", str(dump))
+    deployment.run_checked("backup", str(dump))
     data = tmp_path / "new"
     environ = {"OPENTILL_DATA_DIR": str(data)}
     no_dump, truncated = tmp_path / "no.dump", tmp_path / "truncated.dump"
@@ -434,7 +438,7 @@ def test_after_a_failed_restore_every_command_accepts_the_directory(
         assert "no OpenTill database" in without_database.stderr
     restored = deployment.run("restore", str(dump), **environ)
     assert restored.returncode == 0, restored.stderr
-    merchants = json.loads(deployment.done("merchants", "list", "--json"))
+    merchants = json.loads(deployment.run_checked("merchants", "list", "--json"))
     (data / "secret.key").write_bytes(
         (Path(deployment.environ["OPENTILL_DATA_DIR"]) / "secret.key").read_bytes()
     )
@@ -447,7 +451,7 @@ async def test_the_recipes_back_up_and_restore_an_external_postgresql(
     tmp_path: Path, module_database_url: str
 ) -> None:
     db = await Db.connect(module_database_url, 2, acquire_timeout_s=20)
-    shop = await make_shop(db)
+    shop = await create_shop(db)
     (tmp_path / "data").mkdir()
     _, programs = find_programs()
     source = Path(__file__).parents[2] / "src"

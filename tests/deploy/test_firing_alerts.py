@@ -20,7 +20,7 @@ from opentill.core import metrics
 from opentill.core.metrics import Reading
 from opentill.db.clock import now_ms
 from opentill.db.database import Db
-from support.cluster import make_shop
+from support.cluster import create_shop
 
 TOP: Final = Path(__file__).parents[2]
 RULES_FILE: Final = TOP / "deploy" / "prometheus" / "alerts.yml"
@@ -119,7 +119,7 @@ def _format_growth(before: float | None, after: float, *, is_single: bool) -> st
 @pytest.fixture
 async def readings(db: Db) -> list[Reading]:
     """The readings of a deployment with one merchant and no payment."""
-    await make_shop(db)
+    await create_shop(db)
     return [*await health.readings(db, now_ms), *health.replica_readings(usable=True, lag_s=0.0)]
 
 

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from support.commands import ForkServer
-from support.deployment import TIMEOUT_S, Deployment, copy
+from support.deployment import TIMEOUT_S, Deployment, copy_directory
 
 NAMES: Final = (
     "a space",
@@ -43,28 +43,28 @@ def test_commands_work_in_a_directory_with_any_name(
     folder.mkdir()
     deployment = Deployment(folder, fork_server)
     data = folder / "data"
-    copy(migrated, data)
+    copy_directory(migrated, data)
     server = deployment.start()
     try:
-        merchant = json.loads(deployment.done("merchants", "create", "Shop", "--json"))["id"]
-        deployment.done("migrate")
+        merchant = json.loads(deployment.run_checked("merchants", "create", "Shop", "--json"))["id"]
+        deployment.run_checked("migrate")
         assert deployment.run("doctor").returncode in {0, 1}  # findings, no failure
-        deployment.done("ledger", "check")
-        deployment.done("export", merchant)
+        deployment.run_checked("ledger", "check")
+        deployment.run_checked("export", merchant)
         dump = folder / "the backup.dump"
-        deployment.done("backup", str(dump))
+        deployment.run_checked("backup", str(dump))
     finally:
         server.send_signal(signal.SIGTERM)
         server.wait(TIMEOUT_S)
         if server.stdout is not None:
             server.stdout.close()
-    deployment.done("backup", str(dump), "--overwrite")  # without a server
+    deployment.run_checked("backup", str(dump), "--overwrite")  # without a server
     restored = folder / "restored"
     restored.mkdir(mode=0o700)
     shutil.copy2(data / "secret.key", restored)
     deployment.environ["OPENTILL_DATA_DIR"] = str(restored)
-    deployment.done("restore", str(dump))
-    merchants = json.loads(deployment.done("merchants", "list", "--json"))
+    deployment.run_checked("restore", str(dump))
+    merchants = json.loads(deployment.run_checked("merchants", "list", "--json"))
     assert merchant in {row["id"] for row in merchants}
     assert deployment.run("doctor").returncode in {0, 1}
-    assert '"violations":[]' in deployment.done("ledger", "check", "--json")
+    assert '"violations":[]' in deployment.run_checked("ledger", "check", "--json")

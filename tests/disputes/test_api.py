@@ -34,7 +34,7 @@ def decide(shop: Shop, dispute: disputes.Dispute, event: Any) -> None:
 
 
 def test_a_dispute_has_its_notes(shop: Shop, clock: Callable[[int], None]) -> None:
-    order = shop.paid()
+    order = shop.create_paid_order()
     clock(1_795_000_000_000)
     dispute = open_dispute(shop, order["id"])
     for text in ("Delivered", "Signed"):
@@ -54,7 +54,7 @@ def test_a_dispute_has_its_notes(shop: Shop, clock: Callable[[int], None]) -> No
 
 
 def test_lists_are_newest_first_by_page_status_and_order(shop: Shop) -> None:
-    order_ids = [shop.paid()["id"] for _ in range(3)]
+    order_ids = [shop.create_paid_order()["id"] for _ in range(3)]
     now = shop.api_server.app.clock()
     first, second, third = [
         open_dispute(shop, order_id, now + n) for n, order_id in enumerate(order_ids)
@@ -87,9 +87,9 @@ def test_an_invalid_list_query_is_refused(shop: Shop, query: dict[str, str], fie
 
 
 def test_another_merchants_disputes_are_not_found(shop: Shop, api_server: ApiServer) -> None:
-    order = shop.paid()
+    order = shop.create_paid_order()
     dispute = open_dispute(shop, order["id"])
-    other = api_server.shop()
+    other = api_server.create_shop()
     assert other.get(f"/v1/disputes/{dispute.id}").status_code == 404
     assert other.get("/v1/disputes/dp_01m7y0m0jzefzv5n8efcf1hqw5").status_code == 404
     assert other.data("GET", "/v1/disputes")["items"] == []

@@ -49,8 +49,8 @@ def pay(api_server: ApiServer, bank: Bank, session: dict[str, Any], number: str)
 
 def open_dispute(api_server: ApiServer, bank: Bank) -> tuple[Shop, str, str]:
     """Pay with the card that disputes; return the shop and the ids of order and dispute."""
-    shop = api_server.shop()
-    session = shop.session()
+    shop = api_server.create_shop()
+    session = shop.create_session()
     order_id: str = shop.data("GET", f"/v1/checkouts/{session['id']}")["orderId"]
     attempt_id = pay(api_server, bank, session, "4000000000000259")
     wait_for_status(shop, order_id, "DISPUTED")
@@ -83,7 +83,7 @@ def test_a_dispute_moves_the_merchants_money(
     shop, order_id, dispute = open_dispute(connected, bank)
     (open_,) = shop.data("GET", "/v1/disputes?status=OPEN")["items"]
     assert (open_["orderId"], open_["debit"], open_["reason"]) == (order_id, "9.99", "fraudulent")
-    bank.spoil("callback", "duplicate", times=3)
+    bank.inject_fault("callback", "duplicate", times=3)
     for end in ends:
         assert bank.api.post(f"/disputes/{dispute}/{end}").status_code == 200
     wait_for_status(shop, order_id, status)

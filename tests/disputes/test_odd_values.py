@@ -20,7 +20,7 @@ ODD_AMOUNTS: Final = (2**62, 2**70, -(2**62), 10**16 + 1, -1)
 
 def _start_attempt(shop: Shop) -> str:
     """Start to pay an order through the sandbox bank; return the attempt's id."""
-    order_id, now = shop.order()["id"], shop.api_server.app.clock()
+    order_id, now = shop.create_order()["id"], shop.api_server.app.clock()
 
     async def begin(tx: Tx) -> str:
         order = await orders.lock(tx, shop.id, order_id)
@@ -86,7 +86,7 @@ def test_an_impossible_deadline_counts_as_none(shop: Shop, respond_by: int) -> N
 
 @pytest.mark.parametrize("respond_by", [2**62, -(2**62), 253_402_300_800_000, -1])
 def test_a_stored_impossible_deadline_breaks_no_page(shop: Shop, respond_by: int) -> None:
-    shop.dispute(shop.paid()["id"])
+    shop.open_dispute(shop.create_paid_order()["id"])
     shop.api_server.sql(
         "update disputes set respond_by = $2 where merchant_id = $1 returning 1",
         shop.id, respond_by,

@@ -8,7 +8,7 @@ import pytest
 
 from opentill.core.settings import Settings
 from support.api_server import SECRETS, ApiServer, serving
-from support.databases import clone
+from support.databases import cloned_database
 from support.epay_shop import EpayShop, Inbox
 from support.sandbox_bank import SECRET
 
@@ -22,7 +22,7 @@ def api_server(
     through: Callable[[str], str],
 ) -> Iterator[ApiServer]:
     """A server that may send notices to loopback."""
-    with clone(postgres_url, template) as url:
+    with cloned_database(postgres_url, template) as url:
         settings = Settings(
             database_url=through(url),
             data_dir=tmp_path_factory.mktemp("epay"),
@@ -35,7 +35,7 @@ def api_server(
             **(SECRETS | {"sandbox_secret": SECRET}),
         )
         with serving(settings) as running:
-            running.rate("CNY", "USD", Decimal("0.14"))
+            running.set_rate("CNY", "USD", Decimal("0.14"))
             yield running
             running.check_books()
 

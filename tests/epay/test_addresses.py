@@ -135,7 +135,7 @@ def test_queries_that_forge_a_notification_or_contradict_the_request_are_refused
         assert body["code"] == -1
         assert name in body["msg"]
         assert f"&{field}=" in body["msg"]
-    assert epay_shop.act("query")["orders"] == 0
+    assert epay_shop.call_api("query")["orders"] == 0
 
 
 def test_the_search_for_forgeries_finds_them(epay_shop: EpayShop) -> None:
@@ -181,5 +181,5 @@ def test_other_parameters_may_not_embed_protocol_fields(
 
 def test_addresses_in_api_php_may_not_embed_protocol_fields(epay_shop: EpayShop) -> None:
     for name in ("return_url", "whatever"):
-        body = epay_shop.act("query", **{name: "https://shop.example/?a=1&status=success"})
+        body = epay_shop.call_api("query", **{name: "https://shop.example/?a=1&status=success"})
         assert body["code"] == -1

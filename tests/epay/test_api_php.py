@@ -78,9 +78,9 @@ def test_an_unknown_order_has_the_exact_message_of_the_convention(
     epay_shop: EpayShop, act: str
 ) -> None:
     other = EpayShop(epay_shop.api_server, epay_shop.inbox).place_order()
-    api = epay_shop.shop.paid(epay_shop.shop.product(currency="CNY")["id"])
+    api = epay_shop.shop.create_paid_order(epay_shop.shop.create_product(currency="CNY")["id"])
     for number in ("x", other["trade_no"], api["id"], api["id"].replace("_", "")):
-        body = epay_shop.act(act, trade_no=number, money="1")
+        body = epay_shop.call_api(act, trade_no=number, money="1")
         assert body == {"code": -1, "msg": "订单不存在"}
 
 
@@ -91,7 +91,7 @@ def test_query_returns_the_merchant(epay_shop: EpayShop, clock: Callable[[int], 
     epay_shop.place_order()
     clock(now + DAY_MS)
     epay_shop.place_paid_order()
-    body = epay_shop.act("query")
+    body = epay_shop.call_api("query")
     assert body == {
         "code": 1,
         "msg": "success",
@@ -112,17 +112,17 @@ def test_query_returns_the_merchant(epay_shop: EpayShop, clock: Callable[[int], 
 
 def test_query_counts_epay_orders_only(epay_shop: EpayShop) -> None:
     EpayShop(epay_shop.api_server, epay_shop.inbox).place_order()
-    epay_shop.shop.paid(epay_shop.shop.product(currency="CNY")["id"])
-    assert epay_shop.act("query")["orders"] == 0
+    epay_shop.shop.create_paid_order(epay_shop.shop.create_product(currency="CNY")["id"])
+    assert epay_shop.call_api("query")["orders"] == 0
     for currency in ("CNY", "USD", "CNY"):
         epay_shop.place_order(money_type=currency)
     epay_shop.place_paid_order()
-    assert epay_shop.act("query")["orders"] == 4
+    assert epay_shop.call_api("query")["orders"] == 4
     epay_shop.api_server.run(
         roll_up(epay_shop.api_server.app.db, at_least=1)
     )  # and however the totals are kept
     epay_shop.place_order(money_type="USD")
-    assert epay_shop.act("query")["orders"] == 5
+    assert epay_shop.call_api("query")["orders"] == 5
 
 
 def test_a_signed_query_does_not_return_the_key(
@@ -137,21 +137,21 @@ def test_a_signed_query_does_not_return_the_key(
 
 def test_settle_lists_payouts(epay_shop: EpayShop) -> None:
     for amount in (100, 200, 300):
-        epay_shop.shop.payout(amount)
-    body = epay_shop.act("settle", limit="2", offset="1")
+        epay_shop.shop.create_payout(amount)
+    body = epay_shop.call_api("settle", limit="2", offset="1")
     assert (body["code"], [row["money"] for row in body["data"]]) == (1, ["2.00", "1.00"])
     assert all(type(row["status"]) is int for row in body["data"])
     assert all(type(row["id"]) is int and row["type"] == "4" for row in body["data"])
-    numbers = [row["id"] for row in epay_shop.act("settle")["data"]]
+    numbers = [row["id"] for row in epay_shop.call_api("settle")["data"]]
     assert numbers == sorted(numbers, reverse=True)
     assert len(set(numbers)) == 3
     assert 0 < numbers[-1] < 2**53  # what JavaScript keeps of a number
-    assert len(epay_shop.act("settle", limit="1000", offset="x")["data"]) == 3
+    assert len(epay_shop.call_api("settle", limit="1000", offset="x")["data"]) == 3
 
 
 def test_an_order_is_shown_from_the_start_to_its_refund(epay_shop: EpayShop) -> None:
     placed = epay_shop.place_order(param="uid=7")
-    row = epay_shop.act("order", out_trade_no=placed["out_trade_no"])
+    row = epay_shop.call_api("order", out_trade_no=placed["out_trade_no"])
     assert row.pop("addtime")[:2] == "20"
     assert row == {
         "code": 1,
@@ -171,10 +171,12 @@ def test_an_order_is_shown_from_the_start_to_its_refund(epay_shop: EpayShop) -> 
         "payurl": placed["payurl"],
     }
     epay_shop.pay(placed)
-    row = epay_shop.act("order", out_trade_no="wrong", trade_no=placed["trade_no"])  # which wins
+    row = epay_shop.call_api(
+        "order", out_trade_no="wrong", trade_no=placed["trade_no"]
+    )  # which wins
     assert (row["status"], row["trade_status"], row["payurl"]) == (1, "TRADE_SUCCESS", "")
     assert len(row["endtime"]) == len("2026-01-31 12:34:56")
-    body = epay_shop.act("refund", out_trade_no=placed["out_trade_no"], money="10.5")
+    body = epay_shop.call_api("refund", out_trade_no=placed["out_trade_no"], money="10.5")
     refund_no = body.pop("refund_no")
     assert refund_no.isalnum()
     assert body == {
@@ -184,19 +186,19 @@ def test_an_order_is_shown_from_the_start_to_its_refund(epay_shop: EpayShop) -> 
         "out_trade_no": placed["out_trade_no"],
         "money": "10.5",
     }
-    epay_shop.shop.end_refund("re_" + refund_no.removeprefix("re"))
-    row = epay_shop.act("order", trade_no=placed["trade_no"])
+    epay_shop.shop.report_refund("re_" + refund_no.removeprefix("re"))
+    row = epay_shop.call_api("order", trade_no=placed["trade_no"])
     assert (row["status"], row["trade_status"]) == (2, "TRADE_CLOSED")
 
 
 def test_a_disputed_order_is_frozen_and_a_revoked_one_closed(epay_shop: EpayShop) -> None:
     placed = epay_shop.place_paid_order()
-    epay_shop.shop.dispute(epay_shop.order_id(placed))
-    row = epay_shop.act("order", trade_no=placed["trade_no"])
+    epay_shop.shop.open_dispute(epay_shop.order_id(placed))
+    row = epay_shop.call_api("order", trade_no=placed["trade_no"])
     assert (row["status"], row["trade_status"]) == (3, "TRADE_CLOSED")
     revoked = epay_shop.place_order()
     epay_shop.shop.revoke(epay_shop.order_id(revoked))
-    row = epay_shop.act("order", trade_no=revoked["trade_no"])
+    row = epay_shop.call_api("order", trade_no=revoked["trade_no"])
     assert (row["status"], row["trade_status"]) == (0, "TRADE_CLOSED")
 
 
@@ -204,13 +206,13 @@ def test_orders_are_listed_newest_first(epay_shop: EpayShop) -> None:
     numbers = [epay_shop.place_order()["out_trade_no"] for _ in range(5)]
     paid = epay_shop.place_paid_order()["out_trade_no"]
     everything = [paid, *reversed(numbers)]
-    body = epay_shop.act("orders")
+    body = epay_shop.call_api("orders")
     assert body["count"] == 6
     assert body["data"] == body["orders"]
     assert [row["out_trade_no"] for row in body["data"]] == everything
 
     def listed(**query: str) -> list[str]:
-        return [row["out_trade_no"] for row in epay_shop.act("orders", **query)["data"]]
+        return [row["out_trade_no"] for row in epay_shop.call_api("orders", **query)["data"]]
 
     assert listed(limit="2") == everything[:2]
     assert listed(limit="2", page="2") == everything[2:4]
@@ -218,7 +220,7 @@ def test_orders_are_listed_newest_first(epay_shop: EpayShop) -> None:
     assert listed(status="1") == [paid]
     assert listed(status="0") == everything[1:]
     assert listed(status="2") == listed(status="x") == listed(page="99") == []
-    assert epay_shop.act("orders", status="1")["count"] == 1
+    assert epay_shop.call_api("orders", status="1")["count"] == 1
 
 
 @pytest.fixture
@@ -256,14 +258,14 @@ def test_times_are_in_the_deployments_time_zone(
     epay_shop.api_server.sql(
         "update epay_orders set created_at = $2 where merchant_id = $1", epay_shop.id, moment
     )
-    row = epay_shop.act("order", out_trade_no=number)
+    row = epay_shop.call_api("order", out_trade_no=number)
     assert (row["addtime"], row["endtime"]) == (shown, shown)
-    payout = epay_shop.shop.payout(100)
+    payout = epay_shop.shop.create_payout(100)
     epay_shop.api_server.tx(lambda tx: payouts.pay(tx, payout.id, "B1", "sent", "tester", moment))
     epay_shop.api_server.sql(
         "update payouts set created_at = $2 where merchant_id = $1", epay_shop.id, moment
     )
-    settled = epay_shop.act("settle")["data"][0]
+    settled = epay_shop.call_api("settle")["data"][0]
     assert (settled["addtime"], settled["endtime"]) == (shown, shown)
 
 
@@ -273,7 +275,7 @@ def test_times_are_in_the_zone_of_shanghai_by_default(epay_shop: EpayShop) -> No
     epay_shop.api_server.sql(
         "update epay_orders set created_at = $2 where merchant_id = $1", epay_shop.id, moment
     )
-    assert epay_shop.act("order", out_trade_no=number)["addtime"] == "2026-01-01 08:00:00"
+    assert epay_shop.call_api("order", out_trade_no=number)["addtime"] == "2026-01-01 08:00:00"
 
 
 @pytest.mark.parametrize(
@@ -294,7 +296,7 @@ def test_days_begin_at_midnight_of_the_deployments_time_zone(
 @pytest.mark.parametrize("money", ["0", "-1", "x", "10.51", "1.001", "１"])
 def test_a_refund_of_a_wrong_amount_is_refused(epay_shop: EpayShop, money: str) -> None:
     placed = epay_shop.place_paid_order()
-    body = epay_shop.act("refund", trade_no=placed["trade_no"], money=money)
+    body = epay_shop.call_api("refund", trade_no=placed["trade_no"], money=money)
     assert body["code"] == -1
     assert "退款金额" in body["msg"]
 
@@ -302,9 +304,9 @@ def test_a_refund_of_a_wrong_amount_is_refused(epay_shop: EpayShop, money: str) 
 def test_refunds_never_exceed_the_order(epay_shop: EpayShop) -> None:
     placed = epay_shop.place_paid_order(money="1.00")
     unpaid = epay_shop.place_order()
-    assert epay_shop.act("refund", trade_no=unpaid["trade_no"], money="1")["code"] == -1
+    assert epay_shop.call_api("refund", trade_no=unpaid["trade_no"], money="1")["code"] == -1
     params = {"trade_no": placed["trade_no"], "money": "0.40"}
-    answers = [epay_shop.act("refund", **params, refund_no=str(n)) for n in range(3)]
+    answers = [epay_shop.call_api("refund", **params, refund_no=str(n)) for n in range(3)]
     assert [answer["code"] for answer in answers] == [0, 0, -1]
     assert "0.20 CNY" in answers[-1]["msg"]
 

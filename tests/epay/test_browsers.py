@@ -45,7 +45,7 @@ def test_an_unsupported_type_opens_the_page_with_all_methods(
     page = epay_shop.api_server.http.get(placed["payurl"]).text
     assert 'value="CREDIT_CARD"' in page
     assert 'value="ALIPAY"' in page
-    assert epay_shop.act("order", trade_no=placed["trade_no"])["type"] == kind
+    assert epay_shop.call_api("order", trade_no=placed["trade_no"])["type"] == kind
     epay_shop.pay(placed)
     epay_shop.send_notices()
     got = next(got for got in epay_shop.inbox.received if got["trade_no"] == placed["trade_no"])
@@ -58,7 +58,7 @@ def test_a_later_type_replaces_the_submitted_one(epay_shop: EpayShop) -> None:
     for kind in ("epay", "creditcard", "qqpay", "epay"):
         again = epay_shop.post("mapi", epay_shop.sign(form | {"type": kind})).json()
         assert again == placed
-        assert epay_shop.act("order", trade_no=placed["trade_no"])["type"] == kind
+        assert epay_shop.call_api("order", trade_no=placed["trade_no"])["type"] == kind
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_later_type_replaces_the_submitted_one(epay_shop: EpayShop) -> None:
 def test_trailing_zeros_of_an_amount_are_ignored(
     epay_shop: EpayShop, money: str, currency: str, minor: int
 ) -> None:
-    epay_shop.api_server.rate("JPY", "USD", Decimal("0.007"))
+    epay_shop.api_server.set_rate("JPY", "USD", Decimal("0.007"))
     placed = epay_shop.place_order(money=money, money_type=currency, type="creditcard")
     rows = epay_shop.api_server.sql(
         "select amount_minor from orders where merchant_id = $1 and id = $2",
@@ -80,7 +80,9 @@ def test_trailing_zeros_of_an_amount_are_ignored(
     epay_shop.send_notices()
     got = next(got for got in epay_shop.inbox.received if got["trade_no"] == placed["trade_no"])
     assert got["money"] == money  # as it was submitted
-    body = epay_shop.act("refund", trade_no=placed["trade_no"], money=money + "0" * ("." in money))
+    body = epay_shop.call_api(
+        "refund", trade_no=placed["trade_no"], money=money + "0" * ("." in money)
+    )
     assert body["code"] == 1, body
     epay_shop.api_server.check_books()
 
@@ -162,12 +164,12 @@ def test_reasons_of_refused_refunds_are_chinese_and_name_the_limit(epay_shop: Ep
         epay_shop.place_paid_order(),
     )
     disputed = epay_shop.place_paid_order()
-    epay_shop.shop.dispute(epay_shop.order_id(disputed))
-    epay_shop.act("refund", trade_no=whole["trade_no"], money="10.5")
+    epay_shop.shop.open_dispute(epay_shop.order_id(disputed))
+    epay_shop.call_api("refund", trade_no=whole["trade_no"], money="10.5")
     rows = [(placed, "10.51", "10.50 CNY"), (placed, "x", "0.01"), (unpaid, "1", "未支付")]
     rows += [(whole, "1", "全部退款"), (disputed, "1", "争议")]
     for order, money, phrase in rows:
-        text = epay_shop.act("refund", trade_no=order["trade_no"], money=money)["msg"]
+        text = epay_shop.call_api("refund", trade_no=order["trade_no"], money=money)["msg"]
         assert phrase in text
         assert_chinese(text)
 
@@ -178,19 +180,19 @@ def test_a_refund_beyond_the_balance_is_refused_in_words_of_the_convention(
     poor = EpayShop(
         epay_shop.api_server, epay_shop.inbox, overdraft_minor=0
     )  # it has the amount without the fee
-    body = poor.act("refund", trade_no=poor.place_paid_order()["trade_no"], money="10.5")
+    body = poor.call_api("refund", trade_no=poor.place_paid_order()["trade_no"], money="10.5")
     assert body == {"code": -1, "msg": "商户余额不足，不能退款"}
 
 
 def test_the_refusal_of_an_amount_names_the_smallest_and_the_largest(
     epay_shop: EpayShop,
 ) -> None:
-    epay_shop.api_server.rate("IDR", "USD", Decimal("0.00006"))
+    epay_shop.api_server.set_rate("IDR", "USD", Decimal("0.00006"))
     answer = epay_shop.mapi(money="50", money_type="IDR", type="creditcard")
     assert answer["code"] == -1
     assert "83.34 到 99999999.99 IDR" in answer["msg"]
     epay_shop.place_order(money="83.34", money_type="IDR", type="creditcard")
-    epay_shop.api_server.rate("XPF", "USD", Decimal(10_000_000))
+    epay_shop.api_server.set_rate("XPF", "USD", Decimal(10_000_000))
     answer = epay_shop.mapi(money="10000001", money_type="XPF", type="creditcard")
     assert "1.00 到 10000000.00 XPF" in answer["msg"]
 
@@ -206,14 +208,14 @@ def test_the_page_does_not_require_an_email_from_epay_customers(
     form = {"email": email, "name": "", "method": "CREDIT_CARD", "lang": "en"}
     answer = epay_shop.api_server.http.post(placed["payurl"], data=form)
     assert (answer.status_code, "continue" in answer.headers["location"]) == (303, True)
-    assert epay_shop.act("order", trade_no=placed["trade_no"])["buyer"] == buyer
+    assert epay_shop.call_api("order", trade_no=placed["trade_no"])["buyer"] == buyer
 
 
 def test_an_invalid_email_is_refused_and_other_customers_must_enter_one(
     epay_shop: EpayShop,
 ) -> None:
     placed = epay_shop.place_order(type="creditcard")
-    session = epay_shop.shop.session(epay_shop.shop.product(currency="CNY")["id"])
+    session = epay_shop.shop.create_session(epay_shop.shop.create_product(currency="CNY")["id"])
     for url, email in ((placed["payurl"], "nobody"), (session["url"], "")):
         form = {"email": email, "name": "", "method": "CREDIT_CARD", "lang": "en"}
         assert epay_shop.api_server.http.post(url, data=form).status_code == 400

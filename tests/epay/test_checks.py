@@ -74,7 +74,7 @@ def test_a_notice_of_an_unpaid_order_is_reported(epay_shop: EpayShop) -> None:
 def test_amounts_of_any_currency_satisfy_the_rules(epay_shop: EpayShop) -> None:
     for money, currency in (("10", "CNY"), ("10.5", "USD"), ("500", "JPY"), ("0.15", "KWD")):
         if currency not in {"CNY", "USD"}:
-            epay_shop.api_server.rate(currency, "USD", Decimal("0.5"))
+            epay_shop.api_server.set_rate(currency, "USD", Decimal("0.5"))
         epay_shop.place_order(money=money, money_type=currency, type="creditcard")
     epay_shop.api_server.check_books()
 

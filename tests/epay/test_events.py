@@ -17,12 +17,12 @@ def test_events_carry_the_numbers_of_the_shop_and_param_only_when_set(
     epay_shop: EpayShop, param: str | None
 ) -> None:
     placed = epay_shop.place_paid_order(param=param, out_trade_no="A-1")
-    answer = epay_shop.act("refund", trade_no=placed["trade_no"], money="1.00")
+    answer = epay_shop.call_api("refund", trade_no=placed["trade_no"], money="1.00")
     assert answer["code"] == 1, answer
     (refund,) = epay_shop.shop.data("GET", f"/v1/orders/{epay_shop.order_id(placed)}/refunds")[
         "items"
     ]
-    epay_shop.shop.end_refund(refund["id"])
+    epay_shop.shop.report_refund(refund["id"])
     numbers = {"out_trade_no": "A-1", "trade_no": placed["trade_no"]}
     metadata = numbers | {"param": param} if param else numbers
     events = _events(epay_shop)
@@ -41,9 +41,9 @@ def test_an_order_is_found_by_its_trade_no_and_only_by_its_merchant(epay_shop: E
     order = epay_shop.shop.read_order(number)
     assert order == epay_shop.shop.read_order(epay_shop.order_id(placed))
     assert order["id"] == epay_shop.order_id(placed)
-    by_api = epay_shop.shop.order()
+    by_api = epay_shop.shop.create_order()
     assert epay_shop.shop.read_order(by_api["id"].replace("_", "")) == by_api
-    other = epay_shop.api_server.shop()
+    other = epay_shop.api_server.create_shop()
     for shop, path in (
         (other, number),
         (epay_shop.shop, number[:-1]),

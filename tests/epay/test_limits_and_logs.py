@@ -39,7 +39,7 @@ def test_no_parameter_of_a_request_is_logged(
         http.post(f"/epay/{entry}.php", data=form | {"key": epay_shop.key})
         http.post(f"/epay/{entry}.php?x={CANARY}", content=CANARY.encode() * 9000)
         http.put(f"/epay/{entry}.php", params=form)
-    epay_shop.act("query", whatever=CANARY)
+    epay_shop.call_api("query", whatever=CANARY)
     placed = epay_shop.place_paid_order(
         param=CANARY, notify_url=epay_shop.inbox.url + f"?token={CANARY}"
     )
@@ -89,7 +89,7 @@ def test_requests_beyond_the_limit_of_an_address_are_refused(
 ) -> None:
     epay_shop.api_server.tx(lambda tx: tx.execute("delete from rate_limit_windows"))
     limits(limit_ip_per_minute=3)
-    answers = [epay_shop.act("query") for _ in range(5)]
+    answers = [epay_shop.call_api("query") for _ in range(5)]
     assert [body["code"] for body in answers] == [1, 1, 1, -1, -1]
     assert "频繁" in answers[-1]["msg"]
 
@@ -97,14 +97,14 @@ def test_requests_beyond_the_limit_of_an_address_are_refused(
 def test_epay_orders_and_api_sessions_share_the_limit_of_a_merchant(
     epay_shop: EpayShop, limits: Any
 ) -> None:
-    product = epay_shop.shop.product()["id"]
+    product = epay_shop.shop.create_product()["id"]
     limits(limit_checkouts_per_minute=3)
     epay_shop.place_order()
-    epay_shop.shop.session(product)
+    epay_shop.shop.create_session(product)
     epay_shop.place_order()
     assert "频繁" in epay_shop.mapi()["msg"]
     assert epay_shop.shop.post("/v1/checkouts", {"productId": product}).status_code == 429
-    assert epay_shop.act("query")["orders"] == 2
+    assert epay_shop.call_api("query")["orders"] == 2
     assert EpayShop(epay_shop.api_server, epay_shop.inbox).place_order()["code"] == 1
 
 
@@ -121,7 +121,7 @@ def test_internal_errors_are_reported_in_the_convention(
         assert answer.status_code == 200
         assert answer.headers["content-type"] == "application/json"
         assert answer.json()["code"] == -1
-    assert epay_shop.act("query")["code"] == -1
+    assert epay_shop.call_api("query")["code"] == -1
 
 
 def test_the_page_is_served_while_the_gateway_is_down(
@@ -136,4 +136,4 @@ def test_the_page_is_served_while_the_gateway_is_down(
     placed = epay_shop.place_order()
     assert "qrcode" not in placed
     assert epay_shop.api_server.http.get(placed["payurl"]).status_code == 200
-    assert epay_shop.act("order", trade_no=placed["trade_no"])["status"] == 0
+    assert epay_shop.call_api("order", trade_no=placed["trade_no"])["status"] == 0

@@ -55,7 +55,7 @@ def test_the_notice_of_a_paid_order_has_the_exact_parameters(epay_shop: EpayShop
 def test_without_a_submitted_type_the_notice_has_the_customers_choice(epay_shop: EpayShop) -> None:
     form = epay_shop.form(type=None, param="")
     epay_shop.post("submit", epay_shop.sign(form))
-    row = epay_shop.act("order", out_trade_no=form["out_trade_no"])
+    row = epay_shop.call_api("order", out_trade_no=form["out_trade_no"])
     assert row["type"] == ""
     epay_shop.pay(row)
     epay_shop.send_notices()
@@ -322,22 +322,22 @@ def test_a_late_payment_is_notified_once(epay_shop: EpayShop) -> None:
             )
         )
     assert epay_shop.send_notices() == 1
-    assert epay_shop.act("order", trade_no=placed["trade_no"])["api_trade_no"] == "UP1"
+    assert epay_shop.call_api("order", trade_no=placed["trade_no"])["api_trade_no"] == "UP1"
 
 
 def test_an_order_refunded_before_its_notice_is_not_notified(
     epay_shop: EpayShop,
 ) -> None:
     placed = epay_shop.place_paid_order()
-    body = epay_shop.act("refund", trade_no=placed["trade_no"], money="10.5")
-    epay_shop.shop.end_refund("re_" + body["refund_no"].removeprefix("re"))
+    body = epay_shop.call_api("refund", trade_no=placed["trade_no"], money="10.5")
+    epay_shop.shop.report_refund("re_" + body["refund_no"].removeprefix("re"))
     epay_shop.send_notices()
     assert epay_shop.inbox.received == []
     assert epay_shop.notice(placed)["answer"] == "not sent: the order is REFUNDED"
 
 
 def test_an_order_of_the_api_has_no_notice(epay_shop: EpayShop) -> None:
-    epay_shop.shop.paid()
+    epay_shop.shop.create_paid_order()
     assert epay_shop.send_notices() == 0
 
 
@@ -364,7 +364,7 @@ def test_the_page_shows_the_signed_return_url_only_while_the_order_is_paid(
     assert (got["trade_no"], got["trade_status"]) == (placed["trade_no"], "TRADE_SUCCESS")
     session = placed["payurl"].rpartition("/")[2]
     assert epay_shop.key not in str(epay_shop.shop.data("GET", f"/v1/checkouts/{session}"))
-    epay_shop.shop.dispute(order_id)
+    epay_shop.shop.open_dispute(order_id)
     assert _links(epay_shop.api_server.http.get(placed["payurl"]).text) == []
 
 

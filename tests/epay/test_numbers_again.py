@@ -41,16 +41,16 @@ def test_an_invoice_of_day_0_is_paid_on_day_2(
 ) -> None:
     number = form["out_trade_no"]
     epay_shop.post(entry, form)
-    first = epay_shop.act("order", out_trade_no=number)
+    first = epay_shop.call_api("order", out_trade_no=number)
     advance_days(epay_shop, clock, 2, expire=expire)
     answer = epay_shop.post(entry, form)
-    second = epay_shop.act("order", out_trade_no=number)
+    second = epay_shop.call_api("order", out_trade_no=number)
     page = answer.headers["location"] if entry == "submit" else answer.json()["payurl"]
     assert page == second["payurl"] != first["payurl"]
     assert epay_shop.api_server.http.get(page).status_code == 200
     assert first["trade_no"] != second["trade_no"]
     assert (second["status"], second["trade_status"]) == (0, "WAIT_BUYER_PAY")
-    assert epay_shop.act("order", trade_no=first["trade_no"])["trade_status"] == "TRADE_CLOSED"
+    assert epay_shop.call_api("order", trade_no=first["trade_no"])["trade_status"] == "TRADE_CLOSED"
     assert submit(epay_shop, form)["trade_no"] == second["trade_no"]  # a third time the same day
     epay_shop.pay(second)
     epay_shop.send_notices()
@@ -60,7 +60,7 @@ def test_an_invoice_of_day_0_is_paid_on_day_2(
     assert order_statuses(epay_shop, first, second) == ["CLOSED", "PAID"]
     refused = submit(epay_shop, form)
     assert (refused["code"], "已支付" in refused["msg"]) == (-1, True)
-    assert [row["trade_no"] for row in epay_shop.act("orders")["data"]] == [
+    assert [row["trade_no"] for row in epay_shop.call_api("orders")["data"]] == [
         second["trade_no"],
         first["trade_no"],
     ]
@@ -116,9 +116,10 @@ def test_other_values_under_an_old_number_are_refused(
     assert refused["code"] == -1
     assert "内容不一致" in refused["msg"]
     assert (
-        epay_shop.act("order", out_trade_no=form["out_trade_no"])["trade_no"] == first["trade_no"]
+        epay_shop.call_api("order", out_trade_no=form["out_trade_no"])["trade_no"]
+        == first["trade_no"]
     )
-    assert epay_shop.act("query")["orders"] == 1
+    assert epay_shop.call_api("query")["orders"] == 1
 
 
 def test_an_old_number_may_be_reopened_with_another_payment_type(
@@ -128,7 +129,7 @@ def test_an_old_number_may_be_reopened_with_another_payment_type(
     advance_days(epay_shop, clock, 2)
     second = submit(epay_shop, epay_shop.sign(form | {"type": "bank"}))
     assert second["code"] == 1
-    row = epay_shop.act("order", out_trade_no=form["out_trade_no"])
+    row = epay_shop.call_api("order", out_trade_no=form["out_trade_no"])
     assert (row["trade_no"], row["type"]) == (second["trade_no"], "bank")
 
 
@@ -148,7 +149,7 @@ def test_concurrent_submissions_of_an_old_number_place_one_order(
     assert {answer["code"] for answer in answers} == {1}, answers
     assert {answer["trade_no"] for answer in answers}.isdisjoint({first["trade_no"]})
     assert len({answer["trade_no"] for answer in answers}) == 1
-    assert epay_shop.act("query")["orders"] == 2
+    assert epay_shop.call_api("query")["orders"] == 2
 
 
 # ── Payments that are under way, or come late ────────────────────────────────────────────────────
@@ -202,7 +203,7 @@ def test_a_late_payment_of_the_old_order_counts_and_ends_the_new_session(
     epay_shop.pay(first)
     refused = submit(epay_shop, form)
     assert (refused["code"], "已支付" in refused["msg"]) == (-1, True)
-    row = epay_shop.act("order", out_trade_no=form["out_trade_no"])
+    row = epay_shop.call_api("order", out_trade_no=form["out_trade_no"])
     assert (row["trade_no"], row["status"]) == (first["trade_no"], 1)
     epay_shop.send_notices()
     assert [message["trade_no"] for message in epay_shop.inbox.received] == [first["trade_no"]]
@@ -213,7 +214,7 @@ def test_a_late_payment_of_the_old_order_counts_and_ends_the_new_session(
                 tx, epay_shop.id, epay_shop.order_id(second), "ann", "test", now_ms()
             )
         )
-    done = epay_shop.act("refund", out_trade_no=form["out_trade_no"], money="10.5")
+    done = epay_shop.call_api("refund", out_trade_no=form["out_trade_no"], money="10.5")
     assert (done["code"], done["trade_no"]) == (1, first["trade_no"])
     epay_shop.api_server.check_books()
 
@@ -249,7 +250,7 @@ def test_a_resubmission_waits_for_the_confirmation_of_a_payment(
 
         refused = epay_shop.api_server.tx(confirm).result()
     assert (refused["code"], "已支付" in refused["msg"]) == (-1, True)
-    assert epay_shop.act("query")["orders"] == 1
+    assert epay_shop.call_api("query")["orders"] == 1
 
 
 @pytest.fixture
@@ -285,8 +286,8 @@ def test_a_number_paid_twice_is_notified_and_shown_to_staff(
     (item,) = paid_twice(epay_shop)
     assert item.page == f"/payments/{epay_shop.order_id(second)}"
     assert epay_shop.order_id(first) in item.detail
-    done = epay_shop.act("refund", trade_no=first["trade_no"], money="10.5")
-    epay_shop.shop.end_refund(refund_id(epay_shop, done))
+    done = epay_shop.call_api("refund", trade_no=first["trade_no"], money="10.5")
+    epay_shop.shop.report_refund(refund_id(epay_shop, done))
     assert paid_twice(epay_shop) == []
     epay_shop.api_server.check_books()
 
@@ -316,17 +317,18 @@ def test_refunds_by_a_number_paid_twice_refund_one_order_after_the_other(
 ) -> None:
     first, second = pay_twice(epay_shop, clock, form)
     named = {"out_trade_no": form["out_trade_no"], "money": "10.5"}
-    done = epay_shop.act("refund", refund_no="R-1", **named)
+    done = epay_shop.call_api("refund", refund_no="R-1", **named)
     assert done["trade_no"] == second["trade_no"]  # the newest that is paid
-    epay_shop.shop.end_refund(refund_id(epay_shop, done))
-    assert epay_shop.act("refund", refund_no="R-1", **named) == done  # the same refund, again
+    epay_shop.shop.report_refund(refund_id(epay_shop, done))
+    assert epay_shop.call_api("refund", refund_no="R-1", **named) == done  # the same refund, again
     assert (
-        epay_shop.act("order", out_trade_no=form["out_trade_no"])["trade_no"] == (first["trade_no"])
+        epay_shop.call_api("order", out_trade_no=form["out_trade_no"])["trade_no"]
+        == (first["trade_no"])
     )
-    other = epay_shop.act("refund", refund_no="R-2", **named)
+    other = epay_shop.call_api("refund", refund_no="R-2", **named)
     assert other["trade_no"] == first["trade_no"]
-    epay_shop.shop.end_refund(refund_id(epay_shop, other))
-    wrong = epay_shop.act("refund", refund_no="R-1", trade_no=first["trade_no"], money="10.5")
+    epay_shop.shop.report_refund(refund_id(epay_shop, other))
+    wrong = epay_shop.call_api("refund", refund_no="R-1", trade_no=first["trade_no"], money="10.5")
     assert wrong["code"] == -1  # that number is a refund of the other order
     assert order_statuses(epay_shop, first, second) == ["REFUNDED", "REFUNDED"]
     epay_shop.api_server.check_books()
@@ -365,4 +367,4 @@ def test_a_merchant_that_may_not_charge_reopens_no_number(
         lambda tx: merchants.change_status(tx, epay_shop.id, "suspended", ann, now)
     )
     assert submit(epay_shop, form)["code"] == -1
-    assert epay_shop.act("query")["orders"] == 1
+    assert epay_shop.call_api("query")["orders"] == 1

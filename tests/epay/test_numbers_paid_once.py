@@ -182,9 +182,9 @@ def test_a_number_that_was_refunded_is_not_paid_by_another_order(
     attempt = start_attempt(epay_shop, placed["new"])
     epay_shop.pay(placed["old"])
     shop: Shop = epay_shop.shop
-    epay_shop.act("refund", trade_no=placed["old"]["trade_no"], money="10.5", refund_no="R-1")
+    epay_shop.call_api("refund", trade_no=placed["old"]["trade_no"], money="10.5", refund_no="R-1")
     rows = epay_shop.api_server.sql("select id from refunds where merchant_id = $1", epay_shop.id)
-    shop.end_refund(rows[0]["id"])
+    shop.report_refund(rows[0]["id"])
     report_paid(epay_shop, attempt)
     assert attempt_statuses(epay_shop, attempt) == ["DUPLICATE"]
     assert order_statuses(epay_shop, placed["old"], placed["new"]) == ["REFUNDED", "CLOSED"]

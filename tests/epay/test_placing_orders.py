@@ -44,7 +44,7 @@ def test_submit_redirects_the_browser_to_the_payment_page(epay_shop: EpayShop, w
     page = http.get(answer.headers["location"])
     assert page.status_code == 200
     assert "VIP会员" in page.text
-    row = epay_shop.act("order", out_trade_no=form["out_trade_no"])
+    row = epay_shop.call_api("order", out_trade_no=form["out_trade_no"])
     assert row["code"] == 1
     assert row["payurl"] == answer.headers["location"]
 
@@ -55,7 +55,7 @@ def test_a_client_may_send_unencoded_characters(epay_shop: EpayShop) -> None:
     headers = {"content-type": "Application/X-WWW-Form-Urlencoded; charset=UTF-8"}
     placed = epay_shop.api_server.http.post("/epay/mapi.php", content=raw, headers=headers).json()
     assert placed["code"] == 1
-    row = epay_shop.act("order", trade_no=placed["trade_no"])
+    row = epay_shop.call_api("order", trade_no=placed["trade_no"])
     assert (row["name"], row["param"]) == ("测试＆商品", "中")
 
 
@@ -90,7 +90,7 @@ def test_changing_the_type_leaves_orders_of_other_merchants_alone(
     again = other.post("mapi", other.sign(forms[other] | {"type": "wxpay"})).json()
     assert again["trade_no"] == placed[other]["trade_no"] != placed[epay_shop]["trade_no"]
     types = [
-        shop.act("order", trade_no=one["trade_no"])["type"]
+        shop.call_api("order", trade_no=one["trade_no"])["type"]
         for shop, one in ((other, again), (epay_shop, placed[epay_shop]), (epay_shop, neighbour))
     ]
     assert types == ["wxpay", "alipay", "alipay"]
@@ -195,7 +195,7 @@ def test_each_refusal_of_an_order_has_its_code(
     form = epay_shop.form(**changes)
     answer = epay_shop.post("mapi", epay_shop.sign(form))
     assert named in refused(answer, code)
-    assert epay_shop.act("query")["orders"] == 0
+    assert epay_shop.call_api("query")["orders"] == 0
 
 
 @pytest.mark.parametrize("name", ["out_trade_no", "notify_url", "return_url", "name", "money"])
@@ -340,8 +340,8 @@ def test_the_same_submission_is_the_same_order(epay_shop: EpayShop) -> None:
     other = epay_shop.post("mapi", epay_shop.sign(form | {"type": "wxpay"})).json()
     assert (other["trade_no"], other["payurl"]) == (first["trade_no"], first["payurl"])
     assert other["qrcode"] != first["qrcode"]
-    assert epay_shop.act("order", trade_no=first["trade_no"])["type"] == "wxpay"
-    assert epay_shop.act("query")["orders"] == 1
+    assert epay_shop.call_api("order", trade_no=first["trade_no"])["type"] == "wxpay"
+    assert epay_shop.call_api("query")["orders"] == 1
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def test_a_number_of_a_paid_or_revoked_order_cannot_be_reused(epay_shop: EpaySho
     assert "已支付" in refused(epay_shop.post("mapi", epay_shop.sign(form)), -1)
     revoked = epay_shop.form()
     placed = epay_shop.post("submit", epay_shop.sign(revoked))
-    row = epay_shop.act("order", out_trade_no=revoked["out_trade_no"])
+    row = epay_shop.call_api("order", out_trade_no=revoked["out_trade_no"])
     epay_shop.shop.revoke(epay_shop.order_id(row))
     assert "已撤销" in refused(epay_shop.post("mapi", epay_shop.sign(revoked)), -1)
 
@@ -384,7 +384,7 @@ def test_merchants_may_use_the_same_number(epay_shop: EpayShop) -> None:
     order = epay_shop.place_order(out_trade_no="shared")
     other_order = other.place_order(out_trade_no="shared")
     assert order["trade_no"] != other_order["trade_no"]
-    assert other.act("order", trade_no=order["trade_no"])["msg"] == "订单不存在"
+    assert other.call_api("order", trade_no=order["trade_no"])["msg"] == "订单不存在"
 
 
 def test_concurrent_submissions_place_one_order(epay_shop: EpayShop) -> None:
@@ -393,7 +393,7 @@ def test_concurrent_submissions_place_one_order(epay_shop: EpayShop) -> None:
         answers = list(threads.map(lambda _: epay_shop.post("mapi", form).json(), range(20)))
     assert {answer["code"] for answer in answers} == {1}, answers
     assert len({answer["trade_no"] for answer in answers}) == 1
-    assert epay_shop.act("query")["orders"] == 1
+    assert epay_shop.call_api("query")["orders"] == 1
     counts = epay_shop.api_server.sql(
         "select count(*) as n from orders where merchant_id = $1", epay_shop.id
     )
@@ -408,7 +408,7 @@ def test_a_name_is_truncated_between_characters_and_stripped(
     epay_shop: EpayShop,
 ) -> None:
     placed = epay_shop.place_order(name=" a\\" + "会" * 60 + " ")
-    name = epay_shop.act("order", trade_no=placed["trade_no"])["name"]
+    name = epay_shop.call_api("order", trade_no=placed["trade_no"])["name"]
     assert name == "a" + "会" * 42
     assert len(name.encode()) == 127
 
@@ -417,7 +417,7 @@ def test_only_holders_of_the_key_learn_that_epay_is_disabled(epay_shop: EpayShop
     now = epay_shop.api_server.app.clock()
     epay_shop.api_server.tx(lambda tx: epay.disable(tx, epay_shop.id, now))
     refused(epay_shop.post("mapi", epay_shop.sign(epay_shop.form())), -2)
-    assert epay_shop.act("query")["code"] == -2
+    assert epay_shop.call_api("query")["code"] == -2
     refused(epay_shop.post("mapi", epay_shop.sign(epay_shop.form(), "x")), -3)
     back = epay_shop.api_server.tx(
         lambda tx: epay.enable(tx, epay_shop.api_server.settings, epay_shop.id, now)
@@ -447,7 +447,7 @@ def test_the_key_is_not_in_the_database(epay_shop: EpayShop) -> None:
 def test_the_ip_allow_list_applies_to_servers_and_not_to_browsers(epay_shop: EpayShop) -> None:
     elsewhere = EpayShop(epay_shop.api_server, epay_shop.inbox, ip_allowlist=["192.0.2.1"])
     refused(elsewhere.post("mapi", elsewhere.sign(elsewhere.form())), -3)
-    assert elsewhere.act("query")["code"] == -3
+    assert elsewhere.call_api("query")["code"] == -3
     answer = elsewhere.post("submit", elsewhere.sign(elsewhere.form()))
     assert answer.status_code == 302
 

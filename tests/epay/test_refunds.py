@@ -165,15 +165,17 @@ def test_a_refund_no_identifies_one_refund_forever(
     epay_shop: EpayShop, clock: Callable[[int], None]
 ) -> None:
     placed, other = epay_shop.place_paid_order(), epay_shop.place_paid_order()
-    first = epay_shop.act("refund", trade_no=placed["trade_no"], money="1", refund_no="R|1.a-b_c")
+    first = epay_shop.call_api(
+        "refund", trade_no=placed["trade_no"], money="1", refund_no="R|1.a-b_c"
+    )
     clock(epay_shop.api_server.app.clock() + 30 * DAY_MS)
-    again = epay_shop.act(
+    again = epay_shop.call_api(
         "refund", out_trade_no=placed["out_trade_no"], money="1.00", refund_no="R|1.a-b_c"
     )
     assert again == first | {"money": "1.00"}
     for changes in ({"money": "2"}, {"trade_no": other["trade_no"]}):
         asked_for = {"trade_no": placed["trade_no"], "money": "1", **changes}
-        body = epay_shop.act("refund", refund_no="R|1.a-b_c", **asked_for)
+        body = epay_shop.call_api("refund", refund_no="R|1.a-b_c", **asked_for)
         assert body["code"] == -1
         assert "refund_no" in body["msg"]
     assert len(list_refunds(epay_shop)) == 1
@@ -181,18 +183,18 @@ def test_a_refund_no_identifies_one_refund_forever(
 
 def test_the_refund_no_of_a_response_identifies_the_refund(epay_shop: EpayShop) -> None:
     placed = epay_shop.place_paid_order()
-    first = epay_shop.act("refund", trade_no=placed["trade_no"], money="1")
+    first = epay_shop.call_api("refund", trade_no=placed["trade_no"], money="1")
     number = first["refund_no"]
-    again = epay_shop.act("refund", trade_no=placed["trade_no"], money="1", refund_no=number)
+    again = epay_shop.call_api("refund", trade_no=placed["trade_no"], money="1", refund_no=number)
     assert again == first | {"code": 0}
     assert len(list_refunds(epay_shop)) == 1
-    body = epay_shop.act("refund", trade_no=placed["trade_no"], money="2", refund_no=number)
+    body = epay_shop.call_api("refund", trade_no=placed["trade_no"], money="2", refund_no=number)
     assert body["code"] == -1
 
 
 def test_an_epay_refund_no_cannot_be_used_through_the_api(epay_shop: EpayShop) -> None:
     placed = epay_shop.place_paid_order()
-    epay_shop.act("refund", trade_no=placed["trade_no"], money="1", refund_no="R1")
+    epay_shop.call_api("refund", trade_no=placed["trade_no"], money="1", refund_no="R1")
     path = f"/v1/orders/{epay_shop.order_id(placed)}/refunds"
     for body in ({"refundNo": "R1"}, {"refundNo": "R1", "amount": "1.00"}):
         assert_refused(epay_shop.shop.post(path, body), "orderId")
@@ -201,7 +203,7 @@ def test_an_epay_refund_no_cannot_be_used_through_the_api(epay_shop: EpayShop) -
 
 @pytest.mark.parametrize("number", ["x" * 65, "退", "a b", "a\\b"])
 def test_an_invalid_refund_no_is_refused(epay_shop: EpayShop, number: str) -> None:
-    body = epay_shop.act(
+    body = epay_shop.call_api(
         "refund", trade_no=epay_shop.place_paid_order()["trade_no"], money="1", refund_no=number
     )
     assert body["code"] == -1
@@ -225,8 +227,8 @@ def test_a_repeated_request_gets_the_same_response_after_a_full_refund(
     form = epay_shop.sign(refund_params(epay_shop, placed, money="10.5"))
     first = post_refund(epay_shop, form)
     assert post_refund(epay_shop, form) == first
-    epay_shop.shop.end_refund("re_" + first["refund_no"].removeprefix("re"))
-    assert epay_shop.act("order", trade_no=placed["trade_no"])["status"] == 2
+    epay_shop.shop.report_refund("re_" + first["refund_no"].removeprefix("re"))
+    assert epay_shop.call_api("order", trade_no=placed["trade_no"])["status"] == 2
     assert post_refund(epay_shop, form) == first
     other = post_refund(
         epay_shop, epay_shop.sign(refund_params(epay_shop, placed, money="10.5", refund_no="again"))
@@ -242,7 +244,7 @@ def test_a_repeated_request_reports_that_the_refund_failed(
     placed = epay_shop.place_paid_order()
     form = epay_shop.sign(refund_params(epay_shop, placed, refund_no=number))
     assert post_refund(epay_shop, form)["code"] == 1
-    epay_shop.shop.end_refund(list_refunds(epay_shop)[0]["id"], "REFUSED", "card closed")
+    epay_shop.shop.report_refund(list_refunds(epay_shop)[0]["id"], "REFUSED", "card closed")
     body = post_refund(epay_shop, form)
     assert body["code"] == -1
     assert "失败" in body["msg"]
@@ -364,7 +366,7 @@ def test_the_epay_gateway_reports_refusals_as_refused(
     placed = epay_shop.place_paid_order()
     done = refund_by_gateway(epay_shop, placed, "R-1")
     assert done.status == "SUCCEEDED"
-    epay_shop.shop.end_refund(list_refunds(epay_shop)[0]["id"], "REFUSED", "card closed")
+    epay_shop.shop.report_refund(list_refunds(epay_shop)[0]["id"], "REFUSED", "card closed")
     poor = EpayShop(epay_shop.api_server, epay_shop.inbox, overdraft_minor=0)
     for shop, order, refund_id, minor in (
         (epay_shop, placed, "R-1", 100),  # failed

@@ -29,10 +29,10 @@ def send(epay_shop: EpayShop, act: str, form: dict[str, str], way: str) -> objec
 def test_a_signed_submission_cannot_be_replayed_to_api_php(epay_shop: EpayShop, way: str) -> None:
     form = epay_shop.sign(epay_shop.form())
     assert epay_shop.post("submit", form).status_code == 302
-    epay_shop.pay(epay_shop.act("order", out_trade_no=form["out_trade_no"]))
+    epay_shop.pay(epay_shop.call_api("order", out_trade_no=form["out_trade_no"]))
     for act in ACTS:
         assert send(epay_shop, act, form, way) == {"code": -3, "msg": "签名校验失败"}, act
-    assert epay_shop.act("order", out_trade_no=form["out_trade_no"])["status"] == 1
+    assert epay_shop.call_api("order", out_trade_no=form["out_trade_no"])["status"] == 1
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -46,7 +46,7 @@ def test_a_signed_return_cannot_be_replayed_to_api_php(epay_shop: EpayShop, way:
         assert send(epay_shop, act, form, way) == {"code": -3, "msg": "签名校验失败"}, act
     for entry in ("submit", "mapi"):
         assert epay_shop.post(entry, form).json()["code"] == -1
-    assert epay_shop.act("order", trade_no=placed["trade_no"])["status"] == 1
+    assert epay_shop.call_api("order", trade_no=placed["trade_no"])["status"] == 1
     refunds = "select count(*) as n from refunds where merchant_id = $1"
     assert epay_shop.api_server.sql(refunds, epay_shop.id) == [{"n": 0}]
 

@@ -16,8 +16,8 @@ from opentill.figures import jobs, queries
 from opentill.figures.model import Sums, local
 from support import world
 from support.books import assert_books
-from support.busy_month import a_month, count, sell
-from support.list_connection import OneConnection
+from support.busy_month import count_figures, create_another_order, create_busy_month
+from support.list_connection import SingleTransactionDb
 from support.transactions import rolled_back
 from support.world import DAY, HOUR, NOW
 
@@ -37,7 +37,7 @@ _COMMITTED: Final = "set transaction isolation level read committed"
 
 
 async def read(tx: Tx, merchant_id: str, zone: Any = KATHMANDU, now: int = NOW) -> figures.Figures:
-    return await figures.read(OneConnection(tx), merchant_id, zone, now)
+    return await figures.read(SingleTransactionDb(tx), merchant_id, zone, now)
 
 
 async def sum_rows(tx: Tx, merchant_id: str, zone: Any) -> dict[date, dict[str, int]]:
@@ -59,8 +59,8 @@ async def sum_rows(tx: Tx, merchant_id: str, zone: Any) -> dict[date, dict[str, 
 
 @pytest.mark.parametrize("zone", ["Asia/Kathmandu", "America/St_Johns", "UTC"])
 async def test_each_day_sums_its_entries_and_attempts(tx: Tx, zone: str) -> None:
-    shop = await a_month(tx, random.Random(zone))
-    await count(tx, shop)
+    shop = await create_busy_month(tx, random.Random(zone))
+    await count_figures(tx, shop)
     expected_days = await sum_rows(tx, shop.merchant_id, ZoneInfo(zone))
     result = await read(tx, shop.merchant_id, ZoneInfo(zone))
     (usd,) = result.currencies
@@ -81,27 +81,27 @@ async def test_each_day_sums_its_entries_and_attempts(tx: Tx, zone: str) -> None
 
 
 async def test_counting_in_batches_and_again_gives_the_same_figures(tx: Tx) -> None:
-    shop = await a_month(tx, random.Random(4))
-    (counted,) = {await count(tx, shop, most) for most in (3,)}
+    shop = await create_busy_month(tx, random.Random(4))
+    (counted,) = {await count_figures(tx, shop, most) for most in (3,)}
     assert counted > 50
     in_parts = await read(tx, shop.merchant_id)
-    assert await count(tx, shop) == 0
+    assert await count_figures(tx, shop) == 0
     for table in ("figures", "figure_heads", "attempt_figures", "awaited_figures"):
         await tx.execute(f"delete from {table} where merchant_id = $1", shop.merchant_id)
     await tx.execute("update payment_attempts set counted_at = null")
-    assert await count(tx, shop) == counted
+    assert await count_figures(tx, shop) == counted
     assert await read(tx, shop.merchant_id) == in_parts
 
 
 async def test_pending_money_is_listed_by_the_day_it_becomes_available(tx: Tx) -> None:
-    shop = await a_month(tx, random.Random(1), settlement_delay_days=5, reserve_days=3)
-    await count(tx, shop)
+    shop = await create_busy_month(tx, random.Random(1), settlement_delay_days=5, reserve_days=3)
+    await count_figures(tx, shop)
     (usd,) = (await read(tx, shop.merchant_id)).currencies
     same_day = usd.pending.days[5]
-    later = await sell(tx, shop, NOW)
+    later = await create_another_order(tx, shop, NOW)
     await world.pay_order(tx, later, NOW)
     refund = await world.create_refund(tx, later, "5.00", NOW)
-    await count(tx, shop)
+    await count_figures(tx, shop)
     (usd,) = (await read(tx, shop.merchant_id)).currencies
     balance = await ledger.find_balance(tx, shop.merchant_id, "USD")
     assert balance is not None
@@ -112,7 +112,7 @@ async def test_pending_money_is_listed_by_the_day_it_becomes_available(tx: Tx) -
     assert not any(usd.pending.days[6:])
     await world.report_refund(tx, refund, "REFUSED", NOW)
     await world.settle_order(tx, later, NOW)
-    await count(tx, shop)
+    await count_figures(tx, shop)
     (usd,) = (await read(tx, shop.merchant_id)).currencies
     assert usd.pending.days[5] == same_day
     assert usd.reserve.days[3] >= 192
@@ -127,8 +127,8 @@ async def test_currencies_are_summed_separately(tx: Tx) -> None:
     checkout = await world.create_session(tx, euro.merchant_id, mug.id)
     dollar = await orders.find(tx, euro.merchant_id, checkout.order_id)
     await world.pay_order(tx, dollar)
-    await count(tx, euro)
-    await count(tx, dollar)
+    await count_figures(tx, euro)
+    await count_figures(tx, dollar)
     result = await read(tx, euro.merchant_id, now=NOW + 1)
     paid = {one.balance.currency: one.days[-1].paid_minor for one in result.currencies}
     assert paid == {"EUR": 900, "USD": 500}
@@ -139,13 +139,13 @@ async def test_a_declined_attempt_that_is_paid_later_is_not_failed(tx: Tx) -> No
     order = await world.create_order(tx)
     attempt = await world.submit_attempt(tx, order)
     await world.report_payment(tx, attempt, "DECLINED")
-    await count(tx, order)
+    await count_figures(tx, order)
     assert (await read(tx, order.merchant_id)).attempts[-1].failed == 1
     amount = Money(order.amount_minor, order.currency)
     await world.report_payment(tx, attempt, "SUCCEEDED", NOW + DAY, amount=amount)
     later = NOW + DAY
     assert (await read(tx, order.merchant_id, now=later)).as_of == later
-    await count(tx, order)
+    await count_figures(tx, order)
     result = await read(tx, order.merchant_id, now=later)
     assert [(one.payments, one.failed) for one in result.attempts[-2:]] == [(0, 0), (1, 0)]
     assert result.attempts[-1].success_rate == 1
@@ -154,17 +154,19 @@ async def test_a_declined_attempt_that_is_paid_later_is_not_failed(tx: Tx) -> No
 
 async def test_figures_that_lag_report_their_time(tx: Tx) -> None:
     order = await world.pay_order(tx, await world.create_order(tx))
-    await count(tx, order)
+    await count_figures(tx, order)
     refund = await world.create_refund(tx, order, None, NOW + HOUR)
     await world.report_refund(tx, refund, "SUCCEEDED", NOW + 2 * HOUR)
     result = await read(tx, order.merchant_id, now=NOW + DAY)
     assert result.as_of == NOW + HOUR
     assert result.currencies[0].balance.counted_pending == order.net_settled_minor
-    await count(tx, order)
-    declined = await world.submit_attempt(tx, await sell(tx, order, NOW), NOW + 3 * HOUR)
+    await count_figures(tx, order)
+    declined = await world.submit_attempt(
+        tx, await create_another_order(tx, order, NOW), NOW + 3 * HOUR
+    )
     await world.report_payment(tx, declined, "DECLINED", NOW + 3 * HOUR)
     assert (await read(tx, order.merchant_id, now=NOW + DAY)).as_of == NOW + 3 * HOUR
-    await count(tx, order)
+    await count_figures(tx, order)
     assert (await read(tx, order.merchant_id, now=NOW + DAY)).as_of == NOW + DAY
 
 
@@ -182,7 +184,7 @@ async def test_a_late_commit_is_counted(module_database_url: str) -> None:
     try:
         async with db.transaction() as tx:
             first = await world.create_order(tx)
-            second = await sell(tx, first, NOW)
+            second = await create_another_order(tx, first, NOW)
         await jobs.count_all(db)  # what other tests left
         async with db.transaction() as slow:
             await slow.execute(_COMMITTED)
@@ -222,7 +224,7 @@ async def test_figures_stay_exact_with_concurrent_writers_and_aborted_counts(
                 at = NOW + (number * 12 + turn) * HOUR // 3
 
                 async def trade(tx: Tx, at: int = at) -> None:
-                    order = await sell(tx, shop, at)
+                    order = await create_another_order(tx, shop, at)
                     if rng.random() < 0.6:
                         await world.pay_order(tx, order, at)
                     else:
@@ -242,7 +244,7 @@ async def test_figures_stay_exact_with_concurrent_writers_and_aborted_counts(
                 async with db.connection() as tx:
                     aborted_transaction = tx.transaction(isolation="read_committed")
                     await aborted_transaction.start()
-                    await count(tx, shop)
+                    await count_figures(tx, shop)
                     await aborted_transaction.rollback()
 
         counters = [asyncio.create_task(each) for each in
@@ -286,9 +288,9 @@ async def test_the_integrity_check_finds_a_wrong_figure(
 ) -> None:
     async with rolled_back(rollback_database_url) as tx:
         order = await world.pay_order(tx, await world.create_order(tx))
-        declined = await world.submit_attempt(tx, await sell(tx, order, NOW))
+        declined = await world.submit_attempt(tx, await create_another_order(tx, order, NOW))
         await world.report_payment(tx, declined, "DECLINED")
-        await count(tx, order)
+        await count_figures(tx, order)
         await assert_books(tx)
         await tx.execute(statement)
         with pytest.raises(AssertionError, match=rule):
@@ -297,8 +299,8 @@ async def test_the_integrity_check_finds_a_wrong_figure(
 
 async def test_reading_a_boundary_uses_one_index_lookup(tx: Tx) -> None:
     """The sums of a boundary are one look into the index: no statement reads a range of figures."""
-    shop = await a_month(tx, random.Random(2))
-    await count(tx, shop)
+    shop = await create_busy_month(tx, random.Random(2))
+    await count_figures(tx, shop)
     await tx.execute("set local enable_seqscan = off")
     for query in (queries.UNTIL, queries.FAILED_UNTIL):
         plan = "\n".join(

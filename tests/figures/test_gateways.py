@@ -6,7 +6,7 @@ from typing import Any
 from opentill import figures
 from opentill.db.database import Db, Tx
 from opentill.figures import gateway_queries, jobs
-from support.busy_month import a_month, count
+from support.busy_month import count_figures, create_busy_month
 
 SUM_ROWS = """
     select gateway, method, currency, sum(paid)::bigint as payments,
@@ -29,9 +29,9 @@ async def _rows(tx: Tx) -> list[Any]:
 
 
 async def test_sums_of_a_range_match_its_payments_and_attempts(tx: Tx) -> None:
-    shop = await a_month(tx, random.Random("gateways"))
+    shop = await create_busy_month(tx, random.Random("gateways"))
     before = await figures.sum_by_gateway(tx, 0, 2**62)
-    await count(tx, shop)
+    await count_figures(tx, shop)
     assert before == []
     first, last = await tx.fetchrow(
         "select min(paid_at), max(paid_at) from orders where merchant_id = $1", shop.merchant_id
@@ -49,7 +49,7 @@ async def test_sums_of_a_range_match_its_payments_and_attempts(tx: Tx) -> None:
 
 async def test_sums_missing_from_an_earlier_version_are_counted_again(db: Db) -> None:
     async with db.transaction() as tx:
-        await a_month(tx, random.Random("anew"))
+        await create_busy_month(tx, random.Random("anew"))
     await jobs.count_all(db)
     assert not await jobs.repair_by_gateway(db)
     async with db.connection() as tx:

@@ -17,8 +17,8 @@ from opentill.ledger import MERCHANT_ACCOUNTS, POSTINGS, Account, Movement, Stat
 from opentill.list_counts import FOREVER
 from opentill.payouts import PayoutRequest
 from support import world
-from support.busy_month import a_month, count
-from support.list_connection import OneConnection
+from support.busy_month import count_figures, create_busy_month
+from support.list_connection import SingleTransactionDb
 from support.transactions import rolled_back
 from support.world import DAY, NOW
 
@@ -39,7 +39,7 @@ REASONS: Final = {
 async def books(tx: Tx, seed: int) -> str:
     """Let a merchant have a month in which everything happens, payouts and corrections too."""
     rng = random.Random(seed)
-    merchant_id = (await a_month(tx, rng)).merchant_id
+    merchant_id = (await create_busy_month(tx, rng)).merchant_id
     sold = "select id from orders where merchant_id = $1 and status = 'PAID' order by id"
     order_id = await tx.fetchval(sold, merchant_id)
     for number in range(6):
@@ -117,7 +117,9 @@ async def test_a_statement_sums_its_entries(tx: Tx, seed: int, counted: str) -> 
             most = 0
     for _ in range(12):
         since, until = random_range(rng, KATHMANDU)
-        statements = await figures.statements(OneConnection(tx), merchant_id, (since, until), most)
+        statements = await figures.statements(
+            SingleTransactionDb(tx), merchant_id, (since, until), most
+        )
         (statement,) = statements
         before, inside, reasons, types = await sum_entries(tx, merchant_id, since, until)
         assert statement.entries == len(inside)
@@ -150,7 +152,9 @@ async def test_each_posting_has_a_reason_on_the_statement(books_tx: Tx) -> None:
     async def post(cause: str, *moves: tuple[Type, Account, Account, int]) -> figures.Statement:
         movements = [Movement(*move, "operator", cause, "a test") for move in moves]
         await ledger.post(books_tx, shop.id, "USD", movements, NOW)
-        (statement,) = await figures.statements(OneConnection(books_tx), shop.id, (0, FOREVER))
+        (statement,) = await figures.statements(
+            SingleTransactionDb(books_tx), shop.id, (0, FOREVER)
+        )
         return statement
 
     before = await post(
@@ -169,7 +173,7 @@ async def test_each_posting_has_a_reason_on_the_statement(books_tx: Tx) -> None:
 
 async def test_a_statement_omits_changes_that_are_too_many_to_sum(tx: Tx) -> None:
     merchant_id = await books(tx, 1)
-    (statement,) = await figures.statements(OneConnection(tx), merchant_id, (0, FOREVER), 10)
+    (statement,) = await figures.statements(SingleTransactionDb(tx), merchant_id, (0, FOREVER), 10)
     assert statement.changes is None
     assert statement.types is None
     assert statement.opening_minor == 0 < statement.closing_minor
@@ -178,16 +182,18 @@ async def test_a_statement_omits_changes_that_are_too_many_to_sum(tx: Tx) -> Non
 async def test_wrong_figures_raise_a_statement_error(tx: Tx) -> None:
     merchant_id = await books(tx, 2)
     order = await tx.fetchval("select id from orders where merchant_id = $1 limit 1", merchant_id)
-    await count(tx, await world.orders.find(tx, merchant_id, order))
+    await count_figures(tx, await world.orders.find(tx, merchant_id, order))
     wrong = "update figures set paid_minor = paid_minor + 1 where merchant_id = $1"
     with pytest.raises(StatementError):
         async with tx.transaction():
             await tx.execute(wrong, merchant_id)
-            await figures.statements(OneConnection(tx), merchant_id, (0, FOREVER), 10)
+            await figures.statements(SingleTransactionDb(tx), merchant_id, (0, FOREVER), 10)
 
 
 async def test_a_range_off_the_quarter_hour_is_a_defect(tx: Tx) -> None:
     with pytest.raises(ValueError, match="quarter hours"):
         await figures.statements(
-            OneConnection(tx), "mer_x", (day_bounds(date(2026, 1, 1), KATHMANDU).since + 1, FOREVER)
+            SingleTransactionDb(tx),
+            "mer_x",
+            (day_bounds(date(2026, 1, 1), KATHMANDU).since + 1, FOREVER),
         )

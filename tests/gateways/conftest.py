@@ -1,12 +1,12 @@
 """Fixtures of the sandbox bank and of a server with several gateways."""
 
 from gateways.several_gateways import several
-from support.sandbox_bank import calm_bank_url, calm_shop, receiver, shop
+from support.sandbox_bank import receiver, shop, slow_bank_shop, slow_bank_url
 
 __all__ = [
-    "calm_bank_url",
-    "calm_shop",
     "receiver",
     "several",
     "shop",
+    "slow_bank_shop",
+    "slow_bank_url",
 ]

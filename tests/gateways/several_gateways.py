@@ -12,7 +12,7 @@ import pytest
 from opentill.core.settings import Settings
 from support import epay_gateway_server
 from support.api_server import SECRETS, ApiServer, serving
-from support.databases import clone
+from support.databases import cloned_database
 from support.stripe_server import KEY, SECRET, StripeServer
 
 NAMES: Final = ("sandbox", "stripe", "epay", "manual")
@@ -50,8 +50,8 @@ def several(
     through: Callable[[str], str],
 ) -> Iterator[Several]:
     """The servers for all tests of a file."""
-    stripe, epays = StripeServer(), epay_gateway_server.running()
-    with _looping() as run, clone(postgres_url, template) as url:
+    stripe, epays = StripeServer(), epay_gateway_server.running_epay_server()
+    with _looping() as run, cloned_database(postgres_url, template) as url:
         run(stripe.start())
         epay = run(epays.__aenter__())
         try:

@@ -142,23 +142,23 @@ class Reports:
         metadata = {"attempt_id": attempt.id}
         match what, status:
             case "payment", "succeeded":
-                return self.stripe.signed("payment_intent.succeeded", self._intent(attempt))
+                return self.stripe.sign_event("payment_intent.succeeded", self._intent(attempt))
             case "payment", _:
                 about = {"id": "cs_1", "status": "expired", "payment_status": "unpaid"}
-                return self.stripe.signed(
+                return self.stripe.sign_event(
                     "checkout.session.expired", about | {"metadata": metadata}
                 )
             case "refund", _:
                 metadata |= {"refund_id": subject.refund_id}
                 about = {"id": "re_1", "status": status, "metadata": metadata}
                 about |= {"amount": attempt.amount_minor, "currency": attempt.currency.lower()}
-                return self.stripe.signed("refund.updated", about)
+                return self.stripe.sign_event("refund.updated", about)
             case _:
                 # It does not carry our id along: whose it is, is asked for by the payment's name.
                 ref = self._intent(attempt)["id"]
                 stripe_status = {"opened": "needs_response"}.get(status, status)
                 about = self.stripe.dispute(ref, stripe_status, id=f"dispute of {attempt.id}")
-                return self.stripe.signed("charge.dispute.updated", about)
+                return self.stripe.sign_event("charge.dispute.updated", about)
 
     def _intent(self, attempt: PaymentAttempt) -> dict[str, Any]:
         name = f"pi_{attempt.id}"
@@ -363,7 +363,7 @@ def test_reports_on_unknown_payments_are_acknowledged_without_effect(reports: Re
         "id": "pi_alien", "object": "payment_intent", "status": "succeeded", "currency": "usd",
         "amount": 999, "amount_received": 999, "metadata": {}, "latest_charge": "ch_alien",
     }  # fmt: skip
-    alien = reports.stripe.signed(
+    alien = reports.stripe.sign_event(
         "charge.dispute.created", reports.stripe.dispute("pi_alien", "needs_response")
     )
     subject = reports.subject(waiting, "sandbox")

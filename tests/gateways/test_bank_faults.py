@@ -23,7 +23,15 @@ from opentill.orders import jobs as order_jobs
 from opentill.outgoing.client import merchant_client
 from opentill.refunds import jobs as refund_jobs
 from support.books import assert_books
-from support.cluster import CARD, DECLINED, REFUNDS_FAIL, SECRET, Cluster, eventually, wait_for
+from support.cluster import (
+    CARD,
+    DECLINED,
+    REFUNDS_FAIL,
+    SECRET,
+    Cluster,
+    eventually,
+    wait_until_ready,
+)
 from support.commands import ForkServer
 from support.world import NOW, create_merchant, create_product, create_refund, create_session
 
@@ -38,7 +46,7 @@ def cluster(
     cluster = Cluster(tmp_path_factory.mktemp("bank"), module_database_url, 1, fork_server)
     cluster.bank.start()
     try:
-        wait_for(cluster.bank)
+        wait_until_ready(cluster.bank)
         yield cluster
     finally:
         cluster.bank.stop()
@@ -229,7 +237,7 @@ async def test_an_unreachable_bank_decides_no_attempt(world: World) -> None:
         assert (await world.pay(fresh)).status == "DECLINED"  # this one surely never arrived
     finally:
         world.cluster.bank.start()
-        wait_for(world.cluster.bank)
+        wait_until_ready(world.cluster.bank)
     for attempt in (unknown, waiting):
         await world.type_card(attempt)
     await world.work(4)

@@ -52,7 +52,7 @@ def gateway_of(server: EpayServer, **options: str) -> EpayGateway:
 
 @pytest_asyncio.fixture
 async def server() -> AsyncIterator[EpayServer]:
-    async with epay_gateway_server.running() as server:
+    async with epay_gateway_server.running_epay_server() as server:
         yield server
 
 
@@ -132,7 +132,7 @@ async def test_a_notice_that_cannot_be_verified_is_to_be_sent_again(
     """The notice may be genuine and our key for queries wrong."""
     await gateway.pay(REQUEST)
     notice = server.pay(ATTEMPT)
-    server.extra = {"code": -3, "msg": "旧查询接口已升级为签名模式"}
+    server.order_changes = {"code": -3, "msg": "旧查询接口已升级为签名模式"}
     with pytest.raises(Unavailable):
         await gateway.read_notice(notice)
     assert "旧查询接口已升级为签名模式" in caplog.text
@@ -222,7 +222,7 @@ async def test_without_a_response_the_browser_places_the_order(
     assert outcome.status == "ACTION_REQUIRED"
     assert "submit.php?" in outcome.action_url
     params = _parsed(outcome.action_url.partition("?")[2])
-    server.answer("submit", params)
+    server.run_operation("submit", params)
     assert list(server.orders) == [ATTEMPT]
 
 
@@ -288,7 +288,7 @@ async def test_replies_about_orders_are_translated(
     server: EpayServer, gateway: EpayGateway, extra: dict[str, Any], status: str
 ) -> None:
     await gateway.pay(REQUEST)
-    server.extra = extra
+    server.order_changes = extra
     assert (await gateway.find_payment(ATTEMPT)).status == status
 
 

@@ -43,7 +43,7 @@ def served(
     process = deployment.start()
     try:
         yield deployment
-        report = json.loads(deployment.done("ledger", "check", "--json"))
+        report = json.loads(deployment.run_checked("ledger", "check", "--json"))
         assert report["violations"] == []
         assert report["entries"] > 0
     finally:
@@ -55,10 +55,10 @@ def served(
 
 def merchant(deployment: Deployment) -> tuple[str, str]:
     """Create a merchant that settles in CNY; return its id and API key."""
-    created = deployment.done("merchants", "create", "Tea", "--currency", "CNY", "--json")
+    created = deployment.run_checked("merchants", "create", "Tea", "--currency", "CNY", "--json")
     merchant_id = json.loads(created)["id"]
-    key = json.loads(deployment.done("keys", "create", merchant_id, "--json"))["key"]
-    deployment.done("rates", "set", "CNY", "USD", "0.14", "--reason", "test")
+    key = json.loads(deployment.run_checked("keys", "create", merchant_id, "--json"))["key"]
+    deployment.run_checked("rates", "set", "CNY", "USD", "0.14", "--reason", "test")
     return merchant_id, key
 
 
@@ -136,7 +136,7 @@ def test_a_payment_and_its_refunds_are_booked_by_both_servers(
     mode: str,
 ) -> None:
     up_id, up_key = merchant(upstream)
-    credentials = json.loads(upstream.done("epay", "enable", up_id, "--json"))
+    credentials = json.loads(upstream.run_checked("epay", "enable", up_id, "--json"))
     with (
         served(
             fork_server,

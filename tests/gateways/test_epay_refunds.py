@@ -25,7 +25,7 @@ from support import epay_gateway_server
 from support.api_server import SECRETS
 from support.books import ledger_violations
 from support.commands import Commands, ForkServer
-from support.databases import clone
+from support.databases import cloned_database
 from support.epay_gateway_server import KEY, PID, EpayServer
 from support.page_server import serving
 from support.pooler import POOLED
@@ -124,8 +124,8 @@ async def served(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[tuple[Starlette, EpayServer]]:
     """One server and its upstream Epay server, for all tests of this module."""
-    with clone(postgres_url, template) as address:
-        async with epay_gateway_server.running() as upstream:
+    with cloned_database(postgres_url, template) as address:
+        async with epay_gateway_server.running_epay_server() as upstream:
             listener = free_socket()
             url = url_of(listener)
             settings = Settings(
@@ -154,7 +154,7 @@ async def cluster(served: tuple[Starlette, EpayServer]) -> AsyncIterator[Cluster
     server, upstream = served
     for state in (upstream.orders, upstream.refunds, upstream.requests, upstream.faults):
         state.clear()
-    upstream.extra, upstream.refund_response, upstream.reads = {}, None, "either"
+    upstream.order_changes, upstream.refund_response, upstream.reads = {}, None, "either"
     cluster = Cluster(server, upstream)
     yield cluster
     async with cluster.db.connection() as tx:
@@ -206,7 +206,7 @@ async def test_a_customer_can_pay_after_a_crash_lost_the_payment_page(
     started.cancel()
     await asyncio.wait([started])
     (lost,) = upstream.orders
-    upstream.extra = {"payurl": payurl}
+    upstream.order_changes = {"payurl": payurl}
     now = now_ms() + 20_000
     await order_jobs.check_attempts(cluster.db, cluster.app.gateways, cluster.url, now)
     async with cluster.db.connection() as tx:
@@ -301,10 +301,13 @@ async def test_a_partial_refund_without_a_response_is_ended_by_the_operator(
 
 async def test_an_unprocessed_refund_is_sent_again(cluster: Cluster) -> None:
     order = await cluster.pay_order()
-    real, cluster.upstream.answer = cluster.upstream.answer, lambda *_: {"code": -3, "msg": "KEY"}  # type: ignore[method-assign]
+    real, cluster.upstream.run_operation = (
+        cluster.upstream.run_operation,
+        lambda *_: {"code": -3, "msg": "KEY"},
+    )  # type: ignore[method-assign]
     refund_id = await cluster.refund(order, "2.00")
     await cluster.send(2)
-    cluster.upstream.answer = real  # type: ignore[method-assign]
+    cluster.upstream.run_operation = real  # type: ignore[method-assign]
     assert await cluster.status(refund_id) == "PROCESSING"
     await cluster.send()
     assert await cluster.status(refund_id) == "SUCCEEDED"

@@ -21,7 +21,7 @@ from opentill.orders import jobs as order_jobs
 from opentill.orders.payments import service as payments
 from opentill.outgoing.client import merchant_client
 from opentill.refunds import jobs as refund_jobs
-from support.waits import waits
+from support.waits import find_waiting_session
 from support.world import DAY, NOW, attempts, create_merchant, create_order, create_refund, history
 
 PUBLIC = "http://127.0.0.1:9"
@@ -160,7 +160,7 @@ async def test_an_attempt_whose_write_waited_too_long_is_not_sent(
         paying = asyncio.create_task(
             pay(db, {"one": first_provider, "two": second_provider}, order)
         )
-        while await waits(tx) is None:
+        while await find_waiting_session(tx) is None:
             await asyncio.sleep(0.01)
         ahead_ns = 4_001_000_000
     assert (await paying).status == "DECLINED"

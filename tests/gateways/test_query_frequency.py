@@ -16,8 +16,8 @@ def test_a_gateway_is_queried_once_in_two_seconds(
     several: Several,
 ) -> None:
     api_server, stripe = several.api_server, several.stripe
-    shop = api_server.shop()
-    session = shop.session()
+    shop = api_server.create_shop()
+    session = shop.create_session()
     page = f"/checkout/{session['id']}"
     headers = {"origin": api_server.url, "sec-fetch-site": "same-origin"}
     answer = api_server.http.post(page, data=FORM, headers=headers)

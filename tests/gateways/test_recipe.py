@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from support.commands import SOURCE, ForkServer
-from support.deployment import Deployment, checked
+from support.deployment import Deployment, checked_deployment
 from support.ports import free_socket, url_of
 from support.sandbox_bank import serving
 
@@ -77,7 +77,7 @@ def test_an_order_is_paid_and_refunded_through_a_third_party_gateway(
         "OPENTILL_GATEWAY_PIGGY_METHODS": "ALIPAY:EUR",
         "PYTHONPATH": f"{SOURCE}:{tmp_path / 'packages'}",
     }
-    with checked(fork_server, migrated, **environ) as deployment:
+    with checked_deployment(fork_server, migrated, **environ) as deployment:
         pay_and_refund(deployment, provider[0])
         # In an interpreter of its own, which finds the package as every interpreter does.
         rows = json.loads(deployment.run_unforked("doctor", "--json").stdout)
@@ -87,9 +87,9 @@ def test_an_order_is_paid_and_refunded_through_a_third_party_gateway(
 
 def pay_and_refund(deployment: Deployment, provider: Provider) -> None:
     """Sell a product for 5 euro and refund a part."""
-    merchant = json.loads(deployment.done("merchants", "create", "Shop", "--json"))["id"]
-    deployment.done("rates", "set", "EUR", "USD", "1.10")
-    key = json.loads(deployment.done("keys", "create", merchant, "--json"))["key"]
+    merchant = json.loads(deployment.run_checked("merchants", "create", "Shop", "--json"))["id"]
+    deployment.run_checked("rates", "set", "EUR", "USD", "1.10")
+    key = json.loads(deployment.run_checked("keys", "create", merchant, "--json"))["key"]
     url = f"http://127.0.0.1:{deployment.port}"
     with httpx2.Client(base_url=url, headers={"x-api-key": key}, timeout=30) as shop:
 

@@ -48,7 +48,7 @@ async def gateway(bank_url: str) -> AsyncIterator[SandboxGateway]:
 
 def attempt(shop: Shop, **changes: Any) -> PaymentRequest:
     """Return a request for 9.99 euro by card under a new id."""
-    order = shop.order()
+    order = shop.payment_request()
     request = PaymentRequest(
         attempt_id=order["id"],
         method="CREDIT_CARD",
@@ -105,7 +105,7 @@ async def test_a_wallet_returns_a_qr_text(shop: Shop, gateway: SandboxGateway) -
 async def test_each_status_is_translated(
     shop: Shop, gateway: SandboxGateway, number: str, status: str, reason: str
 ) -> None:
-    payment_id = shop.start()
+    payment_id = shop.start_payment()
     shop.type_card(payment_id, number)
     outcome = await gateway.find_payment(payment_id)
     assert (outcome.status, outcome.reason) == (status, reason)
@@ -114,22 +114,22 @@ async def test_each_status_is_translated(
     assert outcome.clearing_currency == ("EUR" if status == "SUCCEEDED" else None)
 
 
-async def test_a_processing_payment_is_pending(calm_shop: Shop) -> None:
-    gateway = SandboxGateway(calm_shop.bank_url, SECRET)
-    payment_id = calm_shop.start()
-    calm_shop.type_card(payment_id, "4000000000000119")
+async def test_a_processing_payment_is_pending(slow_bank_shop: Shop) -> None:
+    gateway = SandboxGateway(slow_bank_shop.bank_url, SECRET)
+    payment_id = slow_bank_shop.start_payment()
+    slow_bank_shop.type_card(payment_id, "4000000000000119")
     assert (await gateway.find_payment(payment_id)).status == "PENDING"
     await gateway.close()
 
 
 async def test_a_voided_payment_is_voided(shop: Shop, gateway: SandboxGateway) -> None:
-    payment_id = shop.start()
+    payment_id = shop.start_payment()
     shop.api.post(f"/payments/{payment_id}/void")
     assert (await gateway.find_payment(payment_id)).status == "VOIDED"
 
 
 async def test_refunds_are_translated(shop: Shop, gateway: SandboxGateway) -> None:
-    payment_id, failing = shop.paid(), shop.paid("4000000000005126")
+    payment_id, failing = shop.create_paid_payment(), shop.create_paid_payment("4000000000005126")
     done = await gateway.refund(refund_request(shop, payment_id, 900, "re_gw_done"))
     assert (done.status, done.provider_ref) == ("SUCCEEDED", "re_gw_done")
     assert await gateway.find_refund("re_gw_done") == done
@@ -162,7 +162,7 @@ async def test_a_lost_response_is_unknown_until_the_next_query(
 ) -> None:
     request = attempt(shop)
     for operation in ("pay", "find"):
-        shop.spoil(operation, kind, match=request.attempt_id)
+        shop.inject_fault(operation, kind, match=request.attempt_id)
     assert (await gateway.pay(request)).status == "UNKNOWN"
     assert (await gateway.find_payment(request.attempt_id)).status == "UNKNOWN"
     expected = "ACTION_REQUIRED" if kind.endswith("after") else "NOT_FOUND"
@@ -174,7 +174,7 @@ async def test_a_timeout_after_sending_is_unknown(shop: Shop) -> None:
     hasty, gateway = (SandboxGateway(shop.bank_url, SECRET, timeout_s=s) for s in (0.5, 60))
     await until_known(hasty, "att_none", "NOT_FOUND")  # the connection is there
     request = attempt(shop)
-    shop.spoil("pay", "timeout_after", match=request.attempt_id)
+    shop.inject_fault("pay", "timeout_after", match=request.attempt_id)
     assert (await hasty.pay(request)).status == "UNKNOWN"
     await until_known(gateway, request.attempt_id, "ACTION_REQUIRED")
     for adapter in (hasty, gateway):
@@ -249,13 +249,13 @@ def received_callback(shop: Shop, payment_id: str, kind: str) -> tuple[dict[str,
     """Return headers and body of a payment's callback of a type."""
     news = shop.receiver.wait_for(payment_id, kind)
     return next(
-        (headers, body) for headers, body in shop.receiver.got if news["id"].encode() in body
+        (headers, body) for headers, body in shop.receiver.received if news["id"].encode() in body
     )
 
 
 async def test_genuine_callbacks_are_translated(shop: Shop, gateway: SandboxGateway) -> None:
     now = int(time.time() * 1000)
-    payment_id = shop.paid()
+    payment_id = shop.create_paid_payment()
     refund_id = shop.refund(payment_id, 99).json()["id"]
     dispute = shop.api.post(f"/payments/{payment_id}/disputes").json()
     (payment,) = gateway.read_callback(

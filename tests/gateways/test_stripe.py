@@ -124,7 +124,7 @@ async def test_a_new_attempt_opens_a_session(gateway: StripeGateway, bank: Strip
     now = int(time.time() * 1000)
     request = attempt(expires_at=now + 3_600_000)
     outcome = await gateway.pay(request)
-    session = bank.of_attempt(request.attempt_id)
+    session = bank.find_session(request.attempt_id)
     assert outcome == PaymentOutcome(
         status="ACTION_REQUIRED", provider_ref=session["id"], action_url=session["url"]
     )
@@ -169,7 +169,7 @@ async def test_each_method_has_its_stripe_type(
     assert method in gateway.methods(currency)
     request = attempt(method=method, amount=Money(999, currency))
     await gateway.pay(request)
-    assert bank.of_attempt(request.attempt_id)["payment_method_types"] == [kind]
+    assert bank.find_session(request.attempt_id)["payment_method_types"] == [kind]
 
 
 @pytest.mark.parametrize(("changes", "reason"), [
@@ -225,7 +225,7 @@ async def test_an_asynchronous_payment_is_pending_until_the_bank_decides(
     session = (await gateway.pay(request)).provider_ref
     intent = bank.pay(request.attempt_id, "processing")
     if ends is not None:
-        bank.bank_says(intent, paid=ends)
+        bank.end_processing(intent, paid=ends)
     outcome = await gateway.find_payment(request.attempt_id, session)
     assert (outcome.status, outcome.reason) == (status, reason)
 
@@ -257,8 +257,8 @@ async def test_a_session_is_found_among_those_of_a_busy_hour(
 ) -> None:
     request = attempt()
     await gateway.pay(request)
-    opened = bank.of_attempt(request.attempt_id)["created"]
-    bank.open_others(18_000, opened - 300, opened + 600)
+    opened = bank.find_session(request.attempt_id)["created"]
+    bank.open_other_sessions(18_000, opened - 300, opened + 600)
     assert (await gateway.find_payment(request.attempt_id)).status == "ACTION_REQUIRED"
     assert bank.count("list") <= 5  # 20 of others in a second
 
@@ -274,8 +274,8 @@ async def test_a_search_has_a_time_limit_and_ends_with_the_session(bank: StripeS
         now_s - 2 * a_day_s: "NOT_FOUND",
     }
     for made_s in attempts:
-        bank.open_others(4_000, made_s - 30, made_s + 30)
-    bank.takes_s = 0.08
+        bank.open_other_sessions(4_000, made_s - 30, made_s + 30)
+    bank.delay_s = 0.08
     for made_s, status in attempts.items():
         started = time.monotonic()
         outcome = await gateway.find_payment(attempt_id_at(made_s))
@@ -300,9 +300,9 @@ async def test_a_lost_response_is_unknown_until_the_next_query(
     gateway: StripeGateway, bank: StripeServer, fault: str
 ) -> None:
     request = attempt()
-    bank.spoil("open", fault)
+    bank.inject_faults("open", fault)
     assert (await gateway.pay(request)).status == "UNKNOWN"
-    bank.spoil("list", *[fault.removesuffix("_after")] * (2 if "reset" in fault else 1))
+    bank.inject_faults("list", *[fault.removesuffix("_after")] * (2 if "reset" in fault else 1))
     assert (await gateway.find_payment(request.attempt_id)).status == "UNKNOWN"
     expected = "ACTION_REQUIRED" if fault.endswith("_after") else "NOT_FOUND"
     assert (await gateway.find_payment(request.attempt_id)).status == expected
@@ -315,14 +315,14 @@ async def test_a_lost_response_to_a_refund_causes_no_second_refund(
 ) -> None:
     attempt_id, intent = await paid(gateway, bank)
     request = refund_request(attempt_id, intent, 400)
-    bank.spoil("refund", fault)
+    bank.inject_faults("refund", fault)
     assert (await gateway.refund(request)).status == "UNKNOWN"
     bank.forget_keys()  # a day later
     again = await gateway.refund(request)
     assert again.status == "SUCCEEDED"
     assert [refund["amount"] for refund in bank.refunds.values()] == [400]
     assert await gateway.find_refund(request.refund_id, intent) == again
-    bank.spoil("refunds", "500")
+    bank.inject_faults("refunds", "500")
     assert (await gateway.refund(refund_request(attempt_id, intent, 100))).status == "UNKNOWN"
     assert len(bank.refunds) == 1  # nothing is given back before it is known what was
 
@@ -331,9 +331,9 @@ async def test_a_timeout_after_sending_is_unknown(bank: StripeServer) -> None:
     gateway = adapter(bank.url, timeout_s=2.0)
     await gateway.trace("pi_none")  # the connection is there
     request = attempt()
-    bank.spoil("open", "hang_after")
+    bank.inject_faults("open", "hang_after")
     assert (await gateway.pay(request)).status == "UNKNOWN"
-    assert bank.of_attempt(request.attempt_id)["status"] == "open"
+    assert bank.find_session(request.attempt_id)["status"] == "open"
     await gateway.close()
 
 
@@ -395,7 +395,7 @@ async def test_a_payment_during_the_expiry_of_its_session_counts(
     request = attempt()
     session = (await gateway.pay(request)).provider_ref
     payers = iter([request.attempt_id])
-    bank.after_look = lambda: [bank.pay(attempt_id) for attempt_id in payers]
+    bank.after_read = lambda: [bank.pay(attempt_id) for attempt_id in payers]
     assert (await gateway.expire(request.attempt_id, session)).status == "SUCCEEDED"
     assert bank.count("expire") == 1
 
@@ -450,13 +450,13 @@ async def test_a_payment_is_traced_to_its_attempt(
     assert await gateway.trace(intent) == attempt_id
     bank.intents[intent]["metadata"] = {}
     assert await gateway.trace(intent) == ""
-    bank.spoil("intent", "500")
+    bank.inject_faults("intent", "500")
     assert await gateway.trace(intent) is None
 
 
 async def test_genuine_callbacks_are_translated(gateway: StripeGateway, bank: StripeServer) -> None:
     def read_event(kind: str, about: dict[str, Any]) -> Any:
-        return gateway.read_callback(*bank.signed(kind, about), int(time.time() * 1000))
+        return gateway.read_callback(*bank.sign_event(kind, about), int(time.time() * 1000))
 
     request = attempt()
     session = (await gateway.pay(request)).provider_ref
@@ -470,7 +470,7 @@ async def test_genuine_callbacks_are_translated(gateway: StripeGateway, bank: St
         "DECLINED",
         "async_payment_failed",
     )
-    bank.bank_says(intent, paid=True)
+    bank.end_processing(intent, paid=True)
     done = PaymentOutcome(status="SUCCEEDED", provider_ref=intent, amount=Money(999, "EUR"))
     expected = (GatewayPaymentEvent(attempt_id=attempt_id, outcome=done),)
     assert read_event("checkout.session.completed", about) == expected
@@ -518,7 +518,7 @@ async def test_each_status_of_a_dispute_is_translated(
     _, intent = await paid(gateway, bank)
     about = bank.dispute(intent, status, *moved)
     gateway_event = gateway.read_callback(
-        *bank.signed("charge.dispute.updated", about), int(time.time() * 1000)
+        *bank.sign_event("charge.dispute.updated", about), int(time.time() * 1000)
     )
     expected = ours and GatewayDisputeEvent(
         attempt_id="",
@@ -541,7 +541,7 @@ async def test_a_dispute_in_any_currency_is_traced(
     _, intent = await paid(gateway, bank)
     about = bank.dispute(intent, "needs_response", currency=currency, amount=5000)
     (event,) = gateway.read_callback(
-        *bank.signed("charge.dispute.created", about), int(time.time() * 1000)
+        *bank.sign_event("charge.dispute.created", about), int(time.time() * 1000)
     )
     assert isinstance(event, GatewayDisputeEvent)
     assert (event.attempt_id, event.payment_ref, event.amount) == ("", intent, amount)
@@ -564,7 +564,7 @@ async def test_the_deadline_for_evidence_is_stripes(
     _, intent = await paid(gateway, bank)
     about = bank.dispute(intent, "needs_response", evidence_details=details)
     (event,) = gateway.read_callback(
-        *bank.signed("charge.dispute.created", about), int(time.time() * 1000)
+        *bank.sign_event("charge.dispute.created", about), int(time.time() * 1000)
     )
     assert isinstance(event, GatewayDisputeEvent)
     assert event.respond_by == respond_by
@@ -574,7 +574,7 @@ async def test_events_about_other_payments_are_ignored(
     gateway: StripeGateway, bank: StripeServer
 ) -> None:
     attempt_id, intent = await paid(gateway, bank)
-    session = bank.of_attempt(attempt_id)
+    session = bank.find_session(attempt_id)
     refund = {"id": "re_1", "object": "refund", "status": "succeeded", "metadata": {}}
     refund |= {"amount": 1, "currency": "usd", "payment_intent": None}  # of a charge without one
     for kind, about in [
@@ -588,16 +588,16 @@ async def test_events_about_other_payments_are_ignored(
         ("charge.succeeded", bank.charge(intent) | {"captured": False}),
         ("customer.created", {"id": "cus_1"}),
     ]:
-        signed = bank.signed(kind, about)
+        signed = bank.sign_event(kind, about)
         assert gateway.read_callback(*signed, int(time.time() * 1000)) == (), kind
 
 
-GENUINE = StripeServer.signed("customer.created", {}, at=NOW / 1000)
+GENUINE = StripeServer.sign_event("customer.created", {}, at=NOW / 1000)
 
 
 def header_of(secret: str = SECRET, at_s: float = NOW / 1000) -> str:
     """Return the signature of another event of the same type."""
-    return StripeServer.signed("customer.created", {}, secret, at_s)[0]["stripe-signature"]
+    return StripeServer.sign_event("customer.created", {}, secret, at_s)[0]["stripe-signature"]
 
 
 @pytest.mark.parametrize("spoil", [
@@ -626,7 +626,7 @@ def test_a_forged_callback_is_refused(spoil: Callable[[str], dict[str, str]]) ->
                                              (302, False)])  # fmt: skip
 def test_a_signature_lasts_five_minutes_in_both_directions(age_s: int, fresh: bool) -> None:
     gateway = adapter("http://127.0.0.1:1")
-    signed = StripeServer.signed("customer.created", {}, at=NOW / 1000 - age_s)
+    signed = StripeServer.sign_event("customer.created", {}, at=NOW / 1000 - age_s)
     if fresh:
         assert gateway.read_callback(*signed, NOW) == ()
     else:
@@ -636,7 +636,7 @@ def test_a_signature_lasts_five_minutes_in_both_directions(age_s: int, fresh: bo
 
 def test_a_secret_under_rotation_is_accepted() -> None:
     gateway = adapter("http://127.0.0.1:1")
-    signed = StripeServer.signed("customer.created", {}, "whsec_before", NOW / 1000)
+    signed = StripeServer.sign_event("customer.created", {}, "whsec_before", NOW / 1000)
     assert gateway.read_callback(*signed, NOW) == ()
 
 
@@ -648,7 +648,7 @@ def test_a_secret_under_rotation_is_accepted() -> None:
 ])  # fmt: skip
 def test_a_signed_but_malformed_body_is_refused(about: dict[str, Any]) -> None:
     gateway = adapter("http://127.0.0.1:1")
-    signed = StripeServer.signed("checkout.session.completed", about, at=NOW / 1000)
+    signed = StripeServer.sign_event("checkout.session.completed", about, at=NOW / 1000)
     with pytest.raises(BadCallback):
         gateway.read_callback(*signed, NOW)
 
@@ -675,7 +675,7 @@ def test_an_event_of_a_connected_account_is_ignored() -> None:
     gateway = adapter("http://127.0.0.1:1")
     about = {"id": "du_1", "status": "lost", "amount": 1, "currency": "eur"}
     for account, read_event in ((None, 1), ("acct_1", 0)):
-        signed = StripeServer.signed(
+        signed = StripeServer.sign_event(
             "charge.dispute.closed", about | {"payment_intent": "pi_1"}, at=NOW / 1000,
             account=account,
         )  # fmt: skip

@@ -117,7 +117,7 @@ async def test_signed_events_of_the_emulator_are_read(
     intent = take_card(emulator, attempt_id)["id"]
 
     def arrived() -> Any:
-        return [got for got in list(receiver.got) if intent.encode() in got[1]]
+        return [got for got in list(receiver.received) if intent.encode() in got[1]]
 
     headers, body = wait_until(arrived)[0]
     (gateway_event,) = gateway.read_callback(headers, body, int(time.time() * 1000))

@@ -100,7 +100,7 @@ class Deployment:
 
     async def send(self, kind: str, about: dict[str, Any], secret: str = SECRET) -> int:
         """Send a signed event and return the status of the response."""
-        headers, body = self.bank.signed(kind, about, secret)
+        headers, body = self.bank.sign_event(kind, about, secret)
         path = "/gateways/stripe/callback"
         return (await self.http.post(path, content=body, headers=headers)).status_code
 
@@ -193,7 +193,7 @@ async def test_orders_are_paid_refunded_and_disputed_through_stripe(api_server: 
     await api_server.becomes(order_id, "PENDING")
     attempt_id = await api_server.attempt(session_id)
     bank.pay(attempt_id)
-    await api_server.report("checkout.session.completed", bank.of_attempt(attempt_id))
+    await api_server.report("checkout.session.completed", bank.find_session(attempt_id))
     await api_server.becomes(order_id, "PAID")
     assert [s["payment_status"] for s in bank.sessions.values()].count("paid") == 5
     assert len(bank.refunds) == 2
@@ -242,7 +242,7 @@ async def test_refunds_made_in_stripes_dashboard_are_refunds_of_their_order(
     (at_stripe,) = bank.refunds.values()
     await api_server.report("refund.created", at_stripe)  # ours is no foreign one
 
-    bank.spoil("intent", "500")  # whose payment it is, Stripe does not say at once
+    bank.inject_faults("intent", "500")  # whose payment it is, Stripe does not say at once
     first = bank.refund_in_dashboard(intent, 300)
     assert await api_server.send("refund.created", first) == 503
     await api_server.report("refund.created", first)
@@ -295,12 +295,12 @@ async def pay_order(api_server: Deployment) -> tuple[str, str, str]:
 async def lose_two_responses(api_server: Deployment) -> tuple[tuple[str, str], tuple[str, str]]:
     """Lose a response after Stripe opened a session, and one before it did anything."""
     lost = await api_server.order()
-    api_server.bank.spoil("open", "500_after")
+    api_server.bank.inject_faults("open", "500_after")
     await api_server.submit(lost[0])
     assert len(api_server.bank.sessions) == 1
     assert (await api_server.api("GET", f"/v1/orders/{lost[1]}"))["status"] == "CREATING"
     never = await api_server.order()
-    api_server.bank.spoil("open", "500")
+    api_server.bank.inject_faults("open", "500")
     await api_server.submit(never[0])
     assert len(api_server.bank.sessions) == 1
     return lost, never
@@ -312,7 +312,7 @@ async def pay_refund_and_charge_back(api_server: Deployment) -> None:
     session_id, order_id = await api_server.order()
     attempt_id = await api_server.attempt(session_id)
     intent = bank.pay(attempt_id)
-    await api_server.report("checkout.session.completed", bank.of_attempt(attempt_id))
+    await api_server.report("checkout.session.completed", bank.find_session(attempt_id))
     await api_server.report("payment_intent.succeeded", bank.intents[intent])
     paid = await api_server.becomes(order_id, "PAID")
     assert (paid["paymentMethod"], paid["amount"]) == ("CREDIT_CARD", "9.99")
@@ -340,7 +340,7 @@ async def pay_refund_and_charge_back(api_server: Deployment) -> None:
     )
 
     about = bank.dispute(intent, "needs_response", amount=599)
-    bank.spoil("intent", "500")
+    bank.inject_faults("intent", "500")
     assert await api_server.send("charge.dispute.created", about) == 503  # not known whose it is
     await api_server.report("charge.dispute.created", about)
     await api_server.becomes(order_id, "DISPUTED")
@@ -358,7 +358,7 @@ async def expire_by_merchant(api_server: Deployment) -> None:
     await api_server.becomes(order_id, "CLOSED")
 
     async def closed() -> bool:
-        return api_server.bank.of_attempt(attempt_id)["status"] == "expired"
+        return api_server.bank.find_session(attempt_id)["status"] == "expired"
 
     await until(closed)
 
@@ -371,7 +371,7 @@ async def pay_twice(api_server: Deployment) -> None:
     second = await api_server.attempt(session_id, "ALIPAY")
     bank.pay(first)
     twice = bank.pay(second)
-    await api_server.report("checkout.session.completed", bank.of_attempt(first))
+    await api_server.report("checkout.session.completed", bank.find_session(first))
     await api_server.becomes(order_id, "PAID")
 
     async def given_back() -> Any:

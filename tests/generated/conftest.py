@@ -8,7 +8,7 @@ import pytest
 from generated import toolchain
 from opentill.core.settings import Settings
 from support.api_server import SECRETS, ApiServer, serving, shop
-from support.databases import clone
+from support.databases import cloned_database
 from support.sandbox_bank import SECRET, bank_url
 
 
@@ -21,7 +21,7 @@ def api_server(
     through: Callable[[str], str],
 ) -> Iterator[ApiServer]:
     """Start a server whose customers pay at the sandbox bank."""
-    with clone(postgres_url, template) as url:
+    with cloned_database(postgres_url, template) as url:
         settings = Settings(
             database_url=through(url),
             data_dir=tmp_path_factory.mktemp("generated"),

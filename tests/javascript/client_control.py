@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from support.api_server import ApiServer, Shop
-from support.cutting_proxy import Proxy, between
+from support.cutting_proxy import Proxy, running_proxy
 
 
 class Control:
@@ -26,7 +26,7 @@ class Control:
 
     def shop(self, _: Any) -> Any:
         """Make a merchant with a key."""
-        shop = self._api_server.shop()
+        shop = self._api_server.create_shop()
         self._shops[shop.key] = shop
         return {"url": self._api_server.url, "proxy": self._proxy.url, "key": shop.key}
 
@@ -37,11 +37,11 @@ class Control:
 
     def dispute(self, values: Any) -> Any:
         """Open a dispute of a paid order."""
-        return {"id": self._shops[values["key"]].dispute(values["order"]).id}
+        return {"id": self._shops[values["key"]].open_dispute(values["order"]).id}
 
     def payout(self, values: Any) -> Any:
         """Pay something out."""
-        return {"id": self._shops[values["key"]].payout().id}
+        return {"id": self._shops[values["key"]].create_payout().id}
 
     def plan(self, values: Any) -> Any:
         """Say what becomes of the next requests through the proxy."""
@@ -57,7 +57,7 @@ class Control:
 @contextlib.contextmanager
 def controlling(api_server: ApiServer) -> Iterator[str]:
     """Serve while the block runs; yield the address."""
-    with between(api_server.url) as proxy:
+    with running_proxy(api_server.url) as proxy:
         control = Control(api_server, proxy)
 
         class Handler(BaseHTTPRequestHandler):

@@ -26,7 +26,7 @@ def test_its_tests_pass(javascript_client: Path, control: str, file: str) -> Non
 def test_the_examples_of_its_readme_run(
     javascript_client: Path, api_server: ApiServer, shop: Shop, tmp_path: Path
 ) -> None:
-    order = shop.paid()
+    order = shop.create_paid_order()
     blocks = re.findall(r"```js\n(.*?)```", (SOURCE / "README.md").read_text(), re.DOTALL)
     program = javascript_client / "documented.mjs"
     program.write_text("\n".join(blocks).replace(ADDRESS, api_server.url))

@@ -22,7 +22,7 @@ from opentill.orders.payments import queries as attempt_queries
 from opentill.refunds import jobs as refund_jobs
 from support import pooler, world
 from support.books import assert_books
-from support.waits import waits
+from support.waits import find_waiting_session
 
 
 async def _create_payments(db: Db) -> str:
@@ -428,7 +428,7 @@ async def test_shutdown_does_not_wait_for_a_rule(database_url: str) -> None:
     db = await Db.connect(database_url, 4, acquire_timeout_s=20)
     await _create_payments(db)
     settings = Settings(
-        database_url=database_url, db_prepared=pooler.prepared(database_url), sandbox=True,
+        database_url=database_url, db_prepared=pooler.keeps_prepared(database_url), sandbox=True,
         secret_key="k" * 32, sandbox_secret="k" * 32,
     )  # fmt: skip
     server = create_app(settings, run_worker=True)
@@ -437,12 +437,14 @@ async def test_shutdown_does_not_wait_for_a_rule(database_url: str) -> None:
             await tx.execute("lock table adjustments in access exclusive mode")
             async with server.router.lifespan_context(server):
                 async with asyncio.timeout(20):
-                    while await waits(tx) is None:
+                    while await find_waiting_session(tx) is None:
                         await asyncio.sleep(0.05)
                 stopped_at = time.monotonic()
             assert time.monotonic() - stopped_at < 10
             async with asyncio.timeout(10):
-                while await waits(tx) is not None:  # until PostgreSQL has ended it too
+                while (
+                    await find_waiting_session(tx) is not None
+                ):  # until PostgreSQL has ended it too
                     await asyncio.sleep(0.05)
     finally:
         await db.close()

@@ -15,7 +15,7 @@ from opentill.ledger import statement
 from opentill.ledger.statement import Line, StatementError
 from support import world
 from support.api_server import serving
-from support.databases import clone
+from support.databases import cloned_database
 from support.world import DAY, NOW
 
 
@@ -135,11 +135,11 @@ async def test_inconsistent_books_have_no_statement(database_url: str, damage: s
 def test_a_download_of_inconsistent_books_is_aborted(
     postgres_url: str, template: str, settings: Settings, through: Callable[[str], str]
 ) -> None:
-    with clone(postgres_url, template) as url:
+    with cloned_database(postgres_url, template) as url:
         own = msgspec.structs.replace(settings, database_url=through(url))
         with serving(own) as api_server:
-            shop = api_server.shop()
-            shop.paid()
+            shop = api_server.create_shop()
+            shop.create_paid_order()
             assert shop.get("/v1/balance/statement.csv").text.count("\r\n") >= 4
             api_server.sql("alter table entries disable trigger all")
             api_server.sql("update entries set pending_after = 1 where number = 1")

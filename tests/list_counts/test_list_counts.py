@@ -19,8 +19,8 @@ from opentill.orders import Order, queries
 from support import filled_database, world
 from support.books import assert_books
 from support.examples import examples
-from support.list_connection import OneConnection
-from support.transactions import Each, rolled_back
+from support.list_connection import SingleTransactionDb
+from support.transactions import RunRolledBack, rolled_back
 
 START: Final = world.NOW // DAY_MS * DAY_MS
 _numbers: Final = itertools.count(1)
@@ -46,7 +46,7 @@ def paginator(
     """Return the pages of a list of orders."""
     counts = ListKey(order.merchant_id, "orders", product or "", status)
     filters = paging.active_filters(queries.ListQuery(product_id=product, status=status))
-    connection = OneConnection(tx)
+    connection = SingleTransactionDb(tx)
     return Paginator(connection, queries.LISTS, order.merchant_id, filters, counts, near=near)
 
 
@@ -101,7 +101,7 @@ change_lists = st.lists(
     size=st.integers(1, 7), near=st.integers(0, 6),
 )  # fmt: skip
 def test_totals_and_pages_are_those_of_a_full_count(
-    each_rolled_back: Each, changes, within, status, by_product: bool, size: int, near: int
+    run_rolled_back: RunRolledBack, changes, within, status, by_product: bool, size: int, near: int
 ) -> None:
     async def check(tx: Tx) -> None:
         order = await world.create_order(tx)
@@ -124,7 +124,7 @@ def test_totals_and_pages_are_those_of_a_full_count(
             assert total == len(ids)
             assert [one.id for one in page] == ids[(number - 1) * size : number * size]
 
-    each_rolled_back(check)
+    run_rolled_back(check)
 
 
 @given(pair=st.tuples(times, times).map(sorted), at=times)
@@ -221,7 +221,7 @@ async def test_few_changes_are_not_rolled_up(module_database_url: str) -> None:
 
 
 async def test_a_filled_database_has_consistent_books(tx: Tx) -> None:
-    order = await filled_database.shop(tx, 30)
+    order = await filled_database.create_filled_merchant(tx, 30)
     assert await paginator(tx, order, None, "PAID").total(tx) == 31
 
 

@@ -12,11 +12,11 @@ from opentill.merchants import Actor
 from opentill.people import Login, lost_factors, passkeys, queries, second_factor, totp
 from opentill.people.model import HOUR_MS, digest
 from support import world
-from support.mailing import settings_of
+from support.mailing import mail_settings
 from support.people import TESTER, new_address
 
 NOW = world.NOW
-SETTINGS = settings_of("smtp://mail.test")
+SETTINGS = mail_settings("smtp://mail.test")
 KEY = SETTINGS.secret_key
 
 

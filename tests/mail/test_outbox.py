@@ -6,7 +6,7 @@ import pytest
 
 from opentill.db.database import Tx
 from opentill.mail import STATUSES, queries
-from support.plans import most_read
+from support.plans import max_rows_read
 
 MANY: Final = 3000
 LIMIT: Final = 20
@@ -35,5 +35,5 @@ async def test_a_list_reads_no_more_than_it_shows(
         f" 'en', '{{}}', null, n, 'SENT', 1, null, '', n, n from generate_series(1, {MANY}) n"
     )
     await tx.execute("analyze mails")
-    read = await most_read(tx, vars(queries)[name], limit=LIMIT, **filters)
+    read = await max_rows_read(tx, vars(queries)[name], limit=LIMIT, **filters)
     assert read <= LIMIT * len(STATUSES)

@@ -13,10 +13,10 @@ from opentill.orders import Order
 from opentill.payouts import PayoutRequest
 from opentill.people import queries as people_queries
 from support import world
-from support.mailing import settings_of
+from support.mailing import mail_settings
 
 NOW = world.NOW
-SETTINGS = settings_of("smtp://mail.test")
+SETTINGS = mail_settings("smtp://mail.test")
 DAY_MS = 86_400_000
 
 

@@ -18,7 +18,7 @@ from opentill.mail.topics import BY_NAME
 from opentill.web import refund_failures
 from opentill.web.language import Localizer
 from opentill.web.translations import translate
-from support.mailing import settings_of
+from support.mailing import mail_settings
 from support.world import NOW, create_merchant
 
 USD: Final = (999, "USD")
@@ -121,7 +121,7 @@ def test_every_topic_is_written_in_every_language(name: str, language: Language)
     draft = rendering.Draft(
         mail=_mail(name, language=language), message=message, context=context, is_test_mode=True
     )
-    read = _read(rendering.encode(settings_of("smtp://mail.test"), draft, None))
+    read = _read(rendering.encode(mail_settings("smtp://mail.test"), draft, None))
     assert read["Subject"] == f"[{translate(area, language, 'TEST')}] {message.subject}"
     assert read["Message-ID"] == "<mail_1@example.com>"
     assert read["Auto-Submitted"] == "auto-generated"
@@ -189,7 +189,7 @@ async def test_names_and_texts_of_others_begin_no_header_and_no_markup(tx: Tx) -
     draft = rendering.Draft(
         mail=_mail("receipt"), message=message, context=context, is_test_mode=False
     )
-    read = _read(rendering.encode(settings_of("smtp://mail.test"), draft, shop))
+    read = _read(rendering.encode(mail_settings("smtp://mail.test"), draft, shop))
     assert set(read.keys()) == {
         "From", "To", "Reply-To", "Subject", "Message-ID", "Date", "Auto-Submitted",
         "Content-Language", "MIME-Version", "Content-Type",
@@ -237,7 +237,7 @@ def _encoded(recipient: str, support_email: str | None, shop: Any) -> EmailMessa
     message = BY_NAME["receipt"].template(content, context)
     draft = rendering.Draft(mail=mail, message=message, context=context, is_test_mode=False)
     merchant = msgspec.structs.replace(shop, support_email=support_email)
-    text = rendering.encode(settings_of("smtp://mail.test"), draft, merchant).decode()
+    text = rendering.encode(mail_settings("smtp://mail.test"), draft, merchant).decode()
     return cast("EmailMessage", message_from_string(text, policy=policy.default))
 
 

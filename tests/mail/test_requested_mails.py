@@ -19,11 +19,11 @@ from opentill.people import queries
 from opentill.people.model import LINK_MS
 from opentill.web.translations import translate
 from support import world
-from support.mailing import settings_of
+from support.mailing import mail_settings
 from support.people import TESTER, new_address
 
 NOW = world.NOW
-SETTINGS = settings_of("smtp://mail.test")
+SETTINGS = mail_settings("smtp://mail.test")
 MINUTE_MS = 60_000
 
 

@@ -14,10 +14,10 @@ from opentill.mail.model import Mail, Preferences
 from opentill.orders import Order, Payer
 from opentill.refunds import Refund
 from support import world
-from support.mailing import settings_of
+from support.mailing import mail_settings
 
 NOW = world.NOW
-SETTINGS = settings_of("smtp://mail.test")
+SETTINGS = mail_settings("smtp://mail.test")
 LANGUAGES = ("en", "zh-Hans", "zh-Hant")
 
 

@@ -14,8 +14,15 @@ from opentill.db.database import Db
 from opentill.mail import Mailer, Options, outbox, queries
 from opentill.mail.model import Mail
 from support.commands import ForkServer
-from support.mail_server import Fault, MailServer, certified, logins
-from support.mailing import each_once, fill, numbered, settings_of, statuses, storm
+from support.mail_server import Fault, MailServer, create_tls_contexts, login_options
+from support.mailing import (
+    assert_delivered_once,
+    count_statuses,
+    mail_settings,
+    numbered_mail,
+    queue_mails,
+    send_with_killed_mailers,
+)
 
 MINUTE_MS = 60_000
 QUICK = Options(cleanup_s=0.0, timeout_s=5.0)
@@ -44,16 +51,16 @@ async def _drain(mailer: Mailer) -> None:
 
 async def test_a_message_is_sent_once_over_connections_that_are_used_again(db: Db) -> None:
     with MailServer() as server:
-        settings = settings_of(server.url)
-        await fill(db, settings, 40)
-        await fill(db, settings, 40)  # the same causes and recipients: nothing more
+        settings = mail_settings(server.url)
+        await queue_mails(db, settings, 40)
+        await queue_mails(db, settings, 40)  # the same causes and recipients: nothing more
         mailer = Mailer(db, settings, now_ms, QUICK)
         await _drain(mailer)
         await mailer.finish()
         assert set(server.counts.values()) == {1}
-        assert len(server.taken) == 40
+        assert len(server.accepted) == 40
         assert server.connections <= QUICK.connections
-    assert await statuses(db) == {"SENT": 40}
+    assert await count_statuses(db) == {"SENT": 40}
 
 
 @pytest.mark.parametrize(
@@ -71,18 +78,18 @@ async def test_how_a_conversation_ends_says_what_becomes_of_the_mail(
 ) -> None:
     faults = itertools.chain([fault], itertools.repeat(""))
     with MailServer(lambda: next(faults)) as server:
-        settings, clock = settings_of(server.url), Clock()
-        await fill(db, settings, 1)
+        settings, clock = mail_settings(server.url), Clock()
+        await queue_mails(db, settings, 1)
         mailer = Mailer(db, settings, clock, QUICK)
         await _drain(mailer)
         mail = await _only(db)
-        assert (mail.status, len(server.taken)) == (status, got)
+        assert (mail.status, len(server.accepted)) == (status, got)
         assert mail.attempts == 1
         assert mail.result
         clock.now += 24 * 60 * MINUTE_MS
         await _drain(mailer)  # only what is not to be taken now is tried again
         again = 1 if status == "WAITING" else got
-        assert len(server.taken) == again
+        assert len(server.accepted) == again
         await mailer.finish()
 
 
@@ -101,8 +108,8 @@ async def test_every_address_is_mailed_or_the_mail_says_why_not(
     db: Db, recipient: str, offers_utf8: bool, result: str
 ) -> None:
     with MailServer(enable_SMTPUTF8=offers_utf8) as server:
-        settings = settings_of(server.url)
-        mail = msgspec.structs.replace(numbered(1), recipient=recipient)
+        settings = mail_settings(server.url)
+        mail = msgspec.structs.replace(numbered_mail(1), recipient=recipient)
         await db.run(lambda tx: outbox.queue(tx, settings, [mail], now_ms()))
         mailer = Mailer(db, settings, now_ms, QUICK)
         await _drain(mailer)
@@ -112,13 +119,13 @@ async def test_every_address_is_mailed_or_the_mail_says_why_not(
         sent = result == "250"
         reached = hostnames.mailbox_in_ascii(recipient)  # as the server reads the quoted forms
         assert stored.status == ("SENT" if sent else "FAILED")
-        assert [to for to, _ in server.taken] == ([reached] if sent else [])
+        assert [to for to, _ in server.accepted] == ([reached] if sent else [])
 
 
 async def test_delays_grow_until_a_mail_has_failed(db: Db) -> None:
     with MailServer(lambda: "later") as server:
-        settings, clock = settings_of(server.url), Clock()
-        await fill(db, settings, 1)
+        settings, clock = mail_settings(server.url), Clock()
+        await queue_mails(db, settings, 1)
         mailer = Mailer(db, settings, clock, QUICK)
         waits: list[int] = []
         while (mail := await _only(db)).due_at is not None:
@@ -136,11 +143,11 @@ async def test_delays_grow_until_a_mail_has_failed(db: Db) -> None:
 
 async def test_an_absent_mail_server_costs_no_attempts(db: Db) -> None:
     with MailServer() as server:
-        settings = settings_of(server.url)
-    await fill(db, settings, 3)  # it is gone
+        settings = mail_settings(server.url)
+    await queue_mails(db, settings, 3)  # it is gone
     mailer = Mailer(db, settings, now_ms, QUICK)
     assert await mailer.turn() == 0
-    assert (await statuses(db)) == {"WAITING": 3}
+    assert (await count_statuses(db)) == {"WAITING": 3}
     assert {(await _first(db)).attempts} == {0}
     await mailer.finish()
 
@@ -152,8 +159,8 @@ async def _first(db: Db) -> Mail:
 
 async def test_what_nobody_has_ended_is_unknown_and_stays_so(db: Db) -> None:
     with MailServer() as server:
-        settings, clock = settings_of(server.url), Clock()
-        await fill(db, settings, 1)
+        settings, clock = mail_settings(server.url), Clock()
+        await queue_mails(db, settings, 1)
         async with db.connection() as tx:  # as a worker that is then killed
             await queries.CLAIM.all(tx, now=clock.now, lease_until=clock.now + 1000, limit=1)
         mailer = Mailer(db, settings, clock, QUICK)
@@ -170,13 +177,13 @@ async def test_what_nobody_has_ended_is_unknown_and_stays_so(db: Db) -> None:
         assert again.id == twice.id != mail.id
         await _drain(mailer)
         await mailer.finish()
-        assert [message["Message-ID"] for _, message in server.taken] == [mail.message_id]
+        assert [message["Message-ID"] for _, message in server.accepted] == [mail.message_id]
 
 
 async def test_a_result_that_comes_late_counts(db: Db) -> None:
     with MailServer() as server:
-        settings, clock = settings_of(server.url), Clock()
-        await fill(db, settings, 1)
+        settings, clock = mail_settings(server.url), Clock()
+        await queue_mails(db, settings, 1)
         async with db.connection() as tx:
             (begun,) = await queries.CLAIM.all(tx, now=clock.now, lease_until=clock.now, limit=1)
             await queries.EXPIRE_LEASES.run(tx, now=clock.now, result="unknown", limit=1)
@@ -191,40 +198,42 @@ async def test_a_result_that_comes_late_counts(db: Db) -> None:
 async def test_connections_are_encrypted_and_logged_in_and_else_cost_no_attempt(
     db: Db, tmp_path: Path
 ) -> None:
-    tls = certified(tmp_path)
+    tls = create_tls_contexts(tmp_path)
     trusting = msgspec.structs.replace(QUICK, tls_context=tls.of_clients)
-    with MailServer(**logins("shop", "p@ss word", tls.of_server)) as server:
+    with MailServer(**login_options("shop", "p@ss word", tls.of_server)) as server:
         place = f"127.0.0.1:{server.port}"
         good = f"smtp+starttls://shop:p%40ss%20word@{place}"
-        await fill(db, settings_of(good), 1)
+        await queue_mails(db, mail_settings(good), 1)
         for url, options in (
             (f"smtp+starttls://shop:other@{place}", trusting),
             (f"smtp+starttls://{place}", trusting),  # it asks for a login
             (f"smtp://{place}", trusting),  # and for encryption
             (good, QUICK),  # its certificate is nobody's
         ):
-            mailer = Mailer(db, settings_of(url), now_ms, options)
+            mailer = Mailer(db, mail_settings(url), now_ms, options)
             await mailer.turn()
             await mailer.finish()
             mail = await _only(db)
             assert (mail.status, mail.attempts) == ("WAITING", 0), url
-        mailer = Mailer(db, settings_of(good), now_ms, trusting)
+        mailer = Mailer(db, mail_settings(good), now_ms, trusting)
         await _drain(mailer)
         await mailer.finish()
-        assert len(server.taken) == 1
+        assert len(server.accepted) == 1
     with MailServer(ssl=tls.of_server) as server:  # encrypted from the start
-        settings = settings_of(f"smtps://127.0.0.1:{server.port}")
-        await fill(db, settings, 2)
+        settings = mail_settings(f"smtps://127.0.0.1:{server.port}")
+        await queue_mails(db, settings, 2)
         mailer = Mailer(db, settings, now_ms, trusting)
         await _drain(mailer)
         await mailer.finish()
-        assert len(server.taken) == 1  # the first is sent already
+        assert len(server.accepted) == 1  # the first is sent already
 
 
 async def test_without_a_mail_server_nothing_is_written(db: Db) -> None:
-    queued_mails = await db.run(lambda tx: outbox.queue(tx, Settings(), [numbered(1)], now_ms()))
+    queued_mails = await db.run(
+        lambda tx: outbox.queue(tx, Settings(), [numbered_mail(1)], now_ms())
+    )
     assert queued_mails == []
-    assert await statuses(db) == {}
+    assert await count_statuses(db) == {}
 
 
 @pytest.mark.parametrize(
@@ -239,7 +248,9 @@ async def test_each_recipient_gets_a_message_once_though_mailers_are_killed(
         return chance.choice(("later", "cut")) if chance.random() < 0.3 else ""
 
     with MailServer(fault) as server:
-        await storm(fork_server, db, database_url, server, count=count, kills=kills)
-        ended = await each_once(db, server, count)
+        await send_with_killed_mailers(
+            fork_server, db, database_url, server, count=count, kills=kills
+        )
+        ended = await assert_delivered_once(db, server, count)
     assert ended["SENT"] > count / 2
     assert set(ended) <= {"SENT", "UNKNOWN"}

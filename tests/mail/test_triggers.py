@@ -20,12 +20,12 @@ from opentill.orders import Order, Payer
 from opentill.people import Browser
 from opentill.people import queries as people_queries
 from support import world
-from support.mailing import settings_of
+from support.mailing import mail_settings
 from support.payout_runs import IBAN
 from support.people import TESTER
 
 NOW = world.NOW
-SETTINGS = settings_of("smtp://mail.test")
+SETTINGS = mail_settings("smtp://mail.test")
 HOUR_MS = 3_600_000
 
 

@@ -46,7 +46,7 @@ def test_invalid_terms_are_refused(
     terms = {"name": "M"} | {term: value}
     assert _refused(api_server, lambda tx: merchants.create(tx, now=NOW, **terms)) == field
     if term != "settlement_currency":
-        shop = api_server.shop()
+        shop = api_server.create_shop()
         change = WHY | {term: value}
         assert (
             _refused(api_server, lambda tx: merchants.change(tx, shop.id, NOW, **change)) == field
@@ -55,18 +55,18 @@ def test_invalid_terms_are_refused(
 
 def test_the_default_overdraft_limit_is_100_of_the_currency(api_server: ApiServer) -> None:
     for currency, minor in (("USD", 10_000), ("JPY", 100), ("KWD", 100_000)):
-        shop = api_server.shop(settlement_currency=currency)
+        shop = api_server.create_shop(settlement_currency=currency)
         merchant = api_server.tx(lambda tx, shop=shop: merchants.find(tx, shop.id))
         assert merchant.overdraft_minor == minor
 
 
 def test_changed_terms_apply_to_new_sessions_only(api_server: ApiServer) -> None:
-    shop = api_server.shop()
-    before = shop.order()
+    shop = api_server.create_shop()
+    before = shop.create_order()
     change = WHY | {"platform_fee_rate": Decimal("0.1")}
     api_server.tx(lambda tx: merchants.change(tx, shop.id, NOW, **change))
     assert shop.read_order(before["id"])["platformFee"] == "0.40"
-    assert shop.order()["platformFee"] == "1.00"
+    assert shop.create_order()["platformFee"] == "1.00"
 
 
 def test_an_unknown_merchant_or_key_is_not_found(api_server: ApiServer) -> None:
@@ -82,7 +82,7 @@ def test_an_unknown_merchant_or_key_is_not_found(api_server: ApiServer) -> None:
 
 
 def test_a_revoked_key_cannot_be_revoked_again(api_server: ApiServer) -> None:
-    shop = api_server.shop()
+    shop = api_server.create_shop()
     api_server.tx(lambda tx: merchants.revoke_key(tx, shop.key_id, NOW))
     with pytest.raises(NotFound):
         api_server.tx(lambda tx: merchants.revoke_key(tx, shop.key_id, NOW))
@@ -92,7 +92,7 @@ def test_a_revoked_key_cannot_be_revoked_again(api_server: ApiServer) -> None:
 
 
 def test_only_the_digest_of_a_key_is_stored(api_server: ApiServer) -> None:
-    shop = api_server.shop()
+    shop = api_server.create_shop()
     (row,) = api_server.sql("select * from api_keys where id = $1", shop.key_id)
     assert row["key_sha256"] == model.digest(shop.key)
     assert shop.key not in str(row)
@@ -100,7 +100,7 @@ def test_only_the_digest_of_a_key_is_stored(api_server: ApiServer) -> None:
 
 
 def test_the_expiry_of_a_key_must_be_in_the_future(api_server: ApiServer) -> None:
-    shop = api_server.shop()
+    shop = api_server.create_shop()
     field = _refused(
         api_server,
         lambda tx: merchants.create_key(

@@ -153,7 +153,7 @@ def test_a_closed_merchant_has_no_access_and_staff_read_its_books(shop: Shop) ->
         create_person(server, shop.id, "owner"),
         create_person(server, None, staff_role="auditor"),
     )
-    endpoint, left = shop.endpoint(), shop.session()
+    endpoint, left = shop.create_endpoint(), shop.create_session()
     home = f"/dashboard/{shop.id}/"
     assert (ada.get(home).status_code, shop.get("/v1/orders").status_code) == (200, 200)
     with pytest.raises(Invalid, match="must be SUSPENDED"):

@@ -12,7 +12,7 @@ from opentill.orders.search import jobs as indexing
 from opentill.orders.search import queries as search_queries
 from opentill.orders.search.filters import OrdersQuery
 from support import world
-from support.list_connection import OneConnection
+from support.list_connection import SingleTransactionDb
 
 VISA = Card(brand="visa", last4="4242")
 
@@ -77,7 +77,7 @@ async def test_an_order_is_found_by_its_cards_digits_as_soon_as_it_is_paid(
         await indexing._index(tx, order.merchant_id, 1000, 2)
     await pay_with(tx, order, VISA, in_batch=True)
     await pay_with(tx, cheap, Card(brand="visa", last4="0069"), in_batch=True)
-    db = OneConnection(tx)
+    db = SingleTransactionDb(tx)
     for _ in range(3):
         for text, ids in (("4242", {order.id, cheap.id}), ("0069", {cheap.id}), ("69", set())):
             page, total = await filters.list_page(db, order.merchant_id, OrdersQuery(query=text))

@@ -13,7 +13,7 @@ from opentill.orders import OrderDetail, OrderOut
 from opentill.orders.export import queries as export_queries
 from opentill.orders.model import Order
 from support import world
-from support.export_lines import line
+from support.export_lines import export_line
 
 # Way of payment ("": not paid; +: in a batch), the deployment's livemode, the expected livemode.
 PAID = [
@@ -72,7 +72,7 @@ async def test_responses_and_files_say_whether_money_is_real(
         tx, merchant_id=order.merchant_id, after_at=0, after_id="", until_at=2**62, until_id="",
         livemode=deployment,
     )  # fmt: skip
-    assert exported == line(shown)
+    assert exported == export_line(shown)
     (cells,) = csv.reader([(exported or b"").decode()])
     names = [column.name for column in export_queries.COLUMNS]
     assert cells[names.index("livemode")] == ("true" if expected else "false")

@@ -13,7 +13,7 @@ from opentill.http import idempotency
 from opentill.orders import jobs, queries
 from support import world
 from support.books import assert_books
-from support.plans import most_read
+from support.plans import max_rows_read
 
 HOUR_MS = 3_600_000
 YEAR_MS = 365 * 24 * HOUR_MS
@@ -134,7 +134,7 @@ async def test_each_turn_continues_where_the_last_one_ended(db: Db) -> None:
     async with db.connection() as tx:
         await tx.execute("analyze order_history, orders")
         values = {"merchant_id": merchant_id, "after": "", "before": now_ms() - 2 * YEAR_MS}
-        assert await most_read(tx, queries.OLD_HISTORY, **values, limit=7) <= 7
+        assert await max_rows_read(tx, queries.OLD_HISTORY, **values, limit=7) <= 7
 
 
 async def test_a_process_may_start_at_any_merchant(db: Db, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from opentill import checkouts, orders
 from opentill.checkouts.model import MAX_ATTEMPTS
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
-from support.page_server import Open
+from support.page_server import OpenSession
 from support.world import report_payment, submit_attempt
 
 FORM = {"email": "maria@example.com", "name": "", "method": "CREDIT_CARD"}
@@ -35,7 +35,7 @@ def _limited(page_server: Starlette, limit: int) -> Iterator[None]:
 
 
 async def test_forms_over_the_limit_of_an_address_are_refused(
-    page_server: Starlette, open_session: Open
+    page_server: Starlette, open_session: OpenSession
 ) -> None:
     url = page_server.state.settings.public_url
     sessions = [await open_session() for _ in range(2)]
@@ -62,7 +62,7 @@ async def test_forms_over_the_limit_of_an_address_are_refused(
 
 
 async def test_attempts_over_the_limit_of_an_order_are_refused(
-    page_server: Starlette, open_session: Open
+    page_server: Starlette, open_session: OpenSession
 ) -> None:
     session = await open_session()
     served = page_server.state.app

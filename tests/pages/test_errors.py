@@ -6,7 +6,7 @@ from starlette.applications import Starlette
 
 from opentill.web import language
 from opentill.web.translations import translate
-from support.page_server import Open
+from support.page_server import OpenSession
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 CHOSEN = f"{language.COOKIE}=zh-Hant; Path=/; Max-Age=31536000; HttpOnly; SameSite=Lax"
@@ -49,7 +49,7 @@ async def test_the_page_of_an_error_is_in_its_reader_s_language(
 
 
 async def test_a_chosen_language_is_remembered_on_every_page(
-    page_server: Starlette, open_session: Open
+    page_server: Starlette, open_session: OpenSession
 ) -> None:
     url = page_server.state.settings.public_url
     address = f"{url}/checkout/{(await open_session()).id}"

@@ -12,7 +12,7 @@ from opentill.core.settings import Settings
 from opentill.pages.model import METHODS
 from opentill.web import assets
 from support.api_server import ApiServer, Shop
-from support.page_server import Open, opening, running
+from support.page_server import OpenSession, running, session_opener
 
 
 def _url(page_server: Starlette, session: checkouts.Session) -> str:
@@ -46,7 +46,7 @@ POSTS = [
 
 
 async def test_the_form_is_accepted_from_our_own_page_only_and_checked(
-    page_server: Starlette, open_session: Open
+    page_server: Starlette, open_session: OpenSession
 ) -> None:
     address = _url(page_server, await open_session())
     async with httpx2.AsyncClient() as client:
@@ -65,7 +65,7 @@ async def test_the_form_is_accepted_from_our_own_page_only_and_checked(
 
 
 async def test_sending_the_form_twice_at_once_starts_one_payment(
-    page_server: Starlette, open_session: Open
+    page_server: Starlette, open_session: OpenSession
 ) -> None:
     session = await open_session()
     async with httpx2.AsyncClient() as client:
@@ -98,7 +98,7 @@ PATHS = [
 
 
 async def test_every_response_below_checkout_is_a_page(
-    page_server: Starlette, open_session: Open
+    page_server: Starlette, open_session: OpenSession
 ) -> None:
     session = await open_session()
     url = page_server.state.settings.public_url
@@ -120,7 +120,7 @@ async def test_without_the_database_there_is_a_page_that_asks_for_patience(
     settings: Settings, tmp_path: Path
 ) -> None:
     async with running(settings, tmp_path / "bank") as server, httpx2.AsyncClient() as client:
-        address = _url(server, await (await opening(server))())
+        address = _url(server, await (await session_opener(server))())
         await server.state.app.db.close()
         answer = await client.get(address, headers={"accept-language": "zh-CN"})
     assert answer.status_code == 503
@@ -129,7 +129,7 @@ async def test_without_the_database_there_is_a_page_that_asks_for_patience(
 
 
 async def test_the_form_lists_the_methods_of_the_gateways(
-    page_server: Starlette, open_session: Open
+    page_server: Starlette, open_session: OpenSession
 ) -> None:
     session = await open_session()
     async with httpx2.AsyncClient() as client:
@@ -152,7 +152,7 @@ async def test_static_files_are_cached_for_a_year_by_their_version(page_server: 
 
 
 async def test_the_payment_page_shows_a_qr_code_that_this_server_draws(
-    page_server: Starlette, open_session: Open
+    page_server: Starlette, open_session: OpenSession
 ) -> None:
     session = await open_session()
     address = _url(page_server, session)
@@ -204,7 +204,7 @@ async def test_public_pages_have_the_strict_policy_and_accept_get_only(
 
 
 async def test_the_bank_shows_the_language_of_the_payment_page(
-    page_server: Starlette, open_session: Open
+    page_server: Starlette, open_session: OpenSession
 ) -> None:
     for language in ("zh-Hans", "zh-Hant", "en"):
         address = _url(page_server, await open_session())
@@ -220,7 +220,7 @@ async def test_the_bank_shows_the_language_of_the_payment_page(
 
 
 def test_a_broken_origin_is_a_foreign_one(api_server: ApiServer, shop: Shop) -> None:
-    url = shop.session()["url"]
+    url = shop.create_session()["url"]
     form = {"email": "ann@example.com", "method": "CREDIT_CARD"}
     assert (
         api_server.http.post(url, data=form, headers={"origin": "http://[::1"}).status_code == 403

@@ -13,7 +13,7 @@ from opentill.checkouts.model import SessionBody
 from opentill.db.clock import now_ms
 from opentill.gateways.model import PaymentOutcome
 from opentill.pages import prefill
-from support.page_server import Open
+from support.page_server import OpenSession
 
 ANN = {"email": "ann@example.com", "name": "Ann Typed", "method": "ALIPAY", "lang": "en"}
 BOB = {"email": "bob@example.com", "name": "", "method": "ALIPAY", "lang": "en"}
@@ -47,7 +47,7 @@ async def _open_prefilled(page_server: Starlette, session: checkouts.Session) ->
 
 
 async def test_after_a_decline_only_the_payers_own_browser_sees_the_entries_again(
-    page_server: Starlette, open_session: Open
+    page_server: Starlette, open_session: OpenSession
 ) -> None:
     plain = await open_session()
     prefilled = await _open_prefilled(page_server, plain)
@@ -86,7 +86,7 @@ async def test_after_a_decline_only_the_payers_own_browser_sees_the_entries_agai
 
 @pytest.mark.parametrize("declined", [True, False], ids=["a new attempt", "the same attempt"])
 async def test_a_payer_without_a_name_does_not_get_that_of_an_earlier_payer(
-    page_server: Starlette, open_session: Open, declined: bool
+    page_server: Starlette, open_session: OpenSession, declined: bool
 ) -> None:
     """The name that the merchant has prefilled stays."""
     plain = await open_session()
@@ -105,7 +105,7 @@ async def test_a_payer_without_a_name_does_not_get_that_of_an_earlier_payer(
 
 
 async def test_the_cookie_is_for_this_session_and_no_script(
-    page_server: Starlette, open_session: Open
+    page_server: Starlette, open_session: OpenSession
 ) -> None:
     first, second = await open_session(), await open_session()
     url = page_server.state.settings.public_url

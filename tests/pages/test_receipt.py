@@ -34,7 +34,7 @@ def _path(order: dict[str, Any]) -> str:
 
 
 def _create_paid_order(shop: Shop, **changes: Any) -> dict[str, Any]:
-    return shop.paid(**{"customerEmail": "annabel@example.com"} | changes)
+    return shop.create_paid_order(**{"customerEmail": "annabel@example.com"} | changes)
 
 
 def test_a_receipt_shows_the_payment_and_masks_the_e_mail(
@@ -42,7 +42,7 @@ def test_a_receipt_shows_the_payment_and_masks_the_e_mail(
 ) -> None:
     order = _create_paid_order(shop)
     refund = shop.refund(order["id"], amount="1.00")
-    shop.end_refund(refund["id"])
+    shop.report_refund(refund["id"])
     response = api_server.http.get(_path(order))
     assert response.status_code == 200
     page = response.text
@@ -77,7 +77,7 @@ def test_times_are_in_the_shops_zone_and_the_customers(api_server: ApiServer, sh
 
 
 def test_the_receipt_shows_the_last_digits_of_the_card(api_server: ApiServer, shop: Shop) -> None:
-    order = shop.order()
+    order = shop.create_order()
 
     async def pay(tx: Tx) -> None:
         attempt = await world.submit_attempt(tx, await orders.find(tx, shop.id, order["id"]))
@@ -92,7 +92,7 @@ def test_the_receipt_shows_the_last_digits_of_the_card(api_server: ApiServer, sh
 def test_an_unpaid_or_unknown_session_has_no_receipt(
     api_server: ApiServer, shop: Shop, suffix: str
 ) -> None:
-    for path in (_path(shop.order()), "/receipt/cs_" + "0" * 32):
+    for path in (_path(shop.create_order()), "/receipt/cs_" + "0" * 32):
         assert api_server.http.get(path + suffix).status_code == 404
 
 
@@ -125,7 +125,7 @@ def test_without_a_font_the_page_says_so(api_server: ApiServer, shop: Shop) -> N
     before = app.settings
     app.settings = msgspec.structs.replace(before, receipt_font=app.settings.data_dir / "none.ttf")
     try:
-        product = shop.product(name="茶")["id"]
+        product = shop.create_product(name="茶")["id"]
         order = _create_paid_order(shop, product_id=product)
         response = api_server.http.get(_path(order) + ".pdf", follow_redirects=True)
     finally:
@@ -240,7 +240,7 @@ def test_a_receipt_is_drawn_once_until_its_order_changes(
         broken.setattr(pdf, "_WORKERS", PdfWorkers([sys.executable], Limits(most=0)))
         for _ in range(40):  # cached PDFs do not count towards the limit
             assert api_server.http.get(_path(order) + ".pdf").content == first.content
-        shop.end_refund(shop.refund(order["id"], amount="1.00")["id"])
+        shop.report_refund(shop.refund(order["id"], amount="1.00")["id"])
         assert api_server.http.get(_path(order) + ".pdf").status_code == 503
     changed = api_server.http.get(_path(order) + ".pdf")
     assert changed.status_code == 200

@@ -55,7 +55,7 @@ REFUSED: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
 def create_link(shop: Shop, **body: Any) -> dict[str, Any]:
     """Create a payment link, for a new product unless the body names something else."""
     if "item" not in body and "productId" not in body:
-        body["productId"] = shop.product()["id"]
+        body["productId"] = shop.create_product()["id"]
     link: dict[str, Any] = shop.data("POST", "/v1/payment-links", json=body)
     return link
 
@@ -419,7 +419,7 @@ def test_the_page_of_an_unusable_link_states_the_reason(
     clock(now)
     visitor = Visitor(shop.api_server)
     off, over = create_link(shop), create_link(shop, expiresAt=now + 1000)
-    product = shop.product()["id"]
+    product = shop.create_product()["id"]
     gone = create_link(shop, productId=product)
     assert (
         shop.data("PATCH", f"/v1/payment-links/{off['id']}", json={"active": False})["status"]
@@ -488,7 +488,7 @@ def test_forms_of_an_ip_address_are_rate_limited_apart_from_the_api(
     path, visitor = urlsplit(created["url"]).path, Visitor(shop.api_server)
     statuses = [visitor.post(path, {"lang": "en"}).status_code for _ in range(3)]
     assert statuses == [303, 303, 429]
-    assert shop.post("/v1/checkouts", {"productId": shop.product()["id"]}).status_code == 201
+    assert shop.post("/v1/checkouts", {"productId": shop.create_product()["id"]}).status_code == 201
 
 
 def test_links_of_a_merchant_without_agreement_are_refused(
@@ -522,7 +522,7 @@ def test_links_of_a_merchant_that_may_not_charge_are_refused(shop: Shop) -> None
 def test_products_and_links_of_another_merchant_are_hidden(
     api_server: ApiServer, shop: Shop
 ) -> None:
-    other = api_server.shop()
+    other = api_server.create_shop()
     theirs = create_link(other)
     body = {"productId": theirs["productId"]}
     assert_refused(shop.post("/v1/payment-links", body), "productId")

@@ -6,7 +6,7 @@ from opentill import payment_links
 from opentill.db.database import Tx
 from opentill.payment_links import queries
 from support import world
-from support.plans import most_read
+from support.plans import max_rows_read
 
 USES: Final = 1000
 LINK: Final = "plink_x"
@@ -35,7 +35,7 @@ async def test_sales_of_a_link_are_read_without_its_uses(tx: Tx) -> None:
     await tx.execute("update payment_link_uses set state = 'PAID' where state = 'PAID'")
     await tx.execute("analyze payment_link_uses")
     ids = {"merchant_id": order.merchant_id, "ids": [LINK]}
-    assert await most_read(tx, queries.USAGE, **ids) < 10
+    assert await max_rows_read(tx, queries.USAGE, **ids) < 10
     paid = [number for number in range(1, USES + 1) if number % 3 != 1]
     expected = {
         currency: [number for number in paid if number % 2 == rest]

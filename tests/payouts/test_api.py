@@ -28,7 +28,7 @@ def _create_payout(shop: Shop, amount: int, event: str | None = None) -> str:
 @pytest.fixture
 def shop(api_server: ApiServer) -> Shop:
     """A merchant with 100.00 available."""
-    shop = api_server.shop()
+    shop = api_server.create_shop()
     recharge = adjustments.AdjustmentRequest(
         kind="recharge", amount_minor=10_000, reference=new_reference(), reason="start", by="ann"
     )
@@ -82,7 +82,7 @@ def test_an_unknown_status_is_refused(shop: Shop) -> None:
 
 def test_another_merchants_payouts_are_not_found(shop: Shop, api_server: ApiServer) -> None:
     payout_id = _create_payout(shop, 100)
-    other = api_server.shop()
+    other = api_server.create_shop()
     response = other.get(f"/v1/payouts/{payout_id}")
     assert (response.status_code, error_of(response)["code"]) == (404, 40401)
     assert other.data("GET", "/v1/payouts")["items"] == []

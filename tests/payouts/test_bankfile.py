@@ -19,16 +19,16 @@ from opentill.db.database import Db
 from opentill.payouts import bankfile, charset
 from opentill.payouts.bankfile import NAMESPACE
 from support.payout_runs import (
+    ACCOUNT_KEY,
     ANN,
+    HOLD_RULE,
     IBAN,
-    KEY,
     NATIONAL,
-    OWN,
-    RULE,
+    SOURCE_ACCOUNT,
     WITH_ADDRESS,
-    payee,
-    taken,
-    whole,
+    complete_run,
+    create_payee,
+    download_run,
 )
 from support.world import DAY, NOW, new_reference
 
@@ -105,9 +105,11 @@ def _check(element: ET.Element, rule: str) -> None:
 @pytest.mark.parametrize(("currency", "sum_"), [("EUR", "300.00"), ("JPY", "30000"), ("KWD", None)])
 async def test_the_file_has_the_structure_of_the_schema(db: Db, currency: str, sum_: str) -> None:
     for account in (IBAN, NATIONAL, IBAN):
-        await db.run(lambda tx, a=account: payee(tx, account=a, settlement_currency=currency))
-    view = await whole(db, new_reference(), currency=currency)
-    content = await taken(db, view.run.id)
+        await db.run(
+            lambda tx, a=account: create_payee(tx, account=a, settlement_currency=currency)
+        )
+    view = await complete_run(db, new_reference(), currency=currency)
+    content = await download_run(db, view.run.id)
     root = ET.fromstring(content)  # noqa: S314 - it is our own
     assert root.tag == f"{{{NAMESPACE}}}Document"
     _check(root, "Document")
@@ -119,7 +121,7 @@ async def test_the_file_has_the_structure_of_the_schema(db: Db, currency: str, s
     assert {amount.get("Ccy") for amount in amounts} == {currency}
     holders = [name.text for name in root.findall(".//p:Cdtr/p:Nm", names)]
     assert holders.count("Muller + Sohne .GmbH.") == 2
-    assert root.findtext(".//p:DbtrAcct/p:Id/p:IBAN", "", names) == OWN.number
+    assert root.findtext(".//p:DbtrAcct/p:Id/p:IBAN", "", names) == SOURCE_ACCOUNT.number
     # Each transfer is to be booked separately.
     assert root.findtext(".//p:BtchBookg", "", names) == "false"
     sepa = root.findall(".//p:SvcLvl", names)
@@ -128,12 +130,12 @@ async def test_the_file_has_the_structure_of_the_schema(db: Db, currency: str, s
 
 async def test_the_file_has_the_addresses_of_both_sides(db: Db) -> None:
     for account in (WITH_ADDRESS, IBAN):
-        await db.run(lambda tx, a=account: payee(tx, account=a))
+        await db.run(lambda tx, a=account: create_payee(tx, account=a))
     town = bankaccounts.check_address(town="London", country="GB")
-    source = msgspec.structs.replace(OWN, address=town)
-    view = await whole(db, new_reference(), source=source)
+    source = msgspec.structs.replace(SOURCE_ACCOUNT, address=town)
+    view = await complete_run(db, new_reference(), source=source)
     assert view.sums.without_address == 1
-    content = await taken(db, view.run.id)
+    content = await download_run(db, view.run.id)
     root = ET.fromstring(content)  # noqa: S314 - it is our own
     _check(root, "Document")
     names = {"p": NAMESPACE}
@@ -148,19 +150,21 @@ async def test_the_file_has_the_addresses_of_both_sides(db: Db) -> None:
 
 
 async def test_the_csv_has_addresses(db: Db) -> None:
-    await db.run(lambda tx: payee(tx, account=WITH_ADDRESS))
-    view = await whole(db, new_reference())
-    (row,) = csv.DictReader(io.StringIO((await taken(db, view.run.id, "csv")).decode()))
+    await db.run(lambda tx: create_payee(tx, account=WITH_ADDRESS))
+    view = await complete_run(db, new_reference())
+    (row,) = csv.DictReader(io.StringIO((await download_run(db, view.run.id, "csv")).decode()))
     assert [row[name] for name in bankfile.ADDRESS_COLUMNS] == [
         "Große Bäckerstraße", "7a", "20095", "Hamburg", "DE",
     ]  # fmt: skip
 
 
 async def test_a_change_of_only_the_address_holds_nothing_back(db: Db) -> None:
-    shop = await db.run(lambda tx: payee(tx, account=IBAN))
+    shop = await db.run(lambda tx: create_payee(tx, account=IBAN))
 
     async def change(account: bankaccounts.BankAccount, now: int) -> payouts.StoredAccount:
-        return await db.run(lambda tx: payouts.change_account(tx, shop.id, account, ANN, RULE, now))
+        return await db.run(
+            lambda tx: payouts.change_account(tx, shop.id, account, ANN, HOLD_RULE, now)
+        )
 
     first = await change(WITH_ADDRESS, NOW + 1)
     assert (first.version, first.usable_from) == (2, NOW)
@@ -203,9 +207,9 @@ def test_an_empty_address_is_none() -> None:
 
 async def test_the_csv_contains_no_formula(db: Db) -> None:
     account = bankaccounts.check_account("=cmd|' /C calc'!A0", "DE89370400440532013000")
-    await db.run(lambda tx: payee(tx, account=account))
-    view = await whole(db, new_reference())
-    (row,) = csv.DictReader(io.StringIO((await taken(db, view.run.id, "csv")).decode()))
+    await db.run(lambda tx: create_payee(tx, account=account))
+    view = await complete_run(db, new_reference())
+    (row,) = csv.DictReader(io.StringIO((await download_run(db, view.run.id, "csv")).decode()))
     assert (row["amount"], row["currency"], row["account"]) == (
         "100.00", "EUR", "DE89370400440532013000",
     )  # fmt: skip
@@ -234,30 +238,30 @@ def test_a_text_has_only_characters_that_banks_accept(plain: str, replaced: str)
 
 async def test_a_name_in_chinese_is_not_replaced_outside_sepa(db: Db) -> None:
     account = msgspec.structs.replace(NATIONAL, holder="茶館")
-    await db.run(lambda tx: payee(tx, account=account))
-    view = await whole(db, new_reference())
-    assert "<Nm>茶館</Nm>" in (await taken(db, view.run.id)).decode()
+    await db.run(lambda tx: create_payee(tx, account=account))
+    view = await complete_run(db, new_reference())
+    assert "<Nm>茶館</Nm>" in (await download_run(db, view.run.id)).decode()
 
 
 async def test_a_file_of_an_older_version_is_written_again_as_that_version_did(db: Db) -> None:
-    await db.run(payee)
-    view = await whole(db, new_reference())
+    await db.run(create_payee)
+    view = await complete_run(db, new_reference())
     run = view.run.id
-    await taken(db, run)
+    await download_run(db, run)
     for version in bankfile._VERSIONS[1:]:
         await _assert_reproducible(db, run, version)
     async with db.connection() as tx:
         await tx.execute("update payout_runs set sha256 = $2 where id = $1", run, "0" * 64)
     with pytest.raises(ConfigurationError, match="do not use it"):
-        await payouts.make_file(db, run, KEY)
+        await payouts.make_file(db, run, ACCOUNT_KEY)
 
 
 async def _assert_reproducible(db: Db, run: str, version: bankfile.FileVersion) -> None:
     with io.BytesIO() as first:
-        digest = await bankfile._write(db, run, KEY, version, first)
+        digest = await bankfile._write(db, run, ACCOUNT_KEY, version, first)
         content = first.getvalue()
     assert (b"<EndToEndId>po_" in content, b"BtchBookg" in content) == (version.plain, False)
     async with db.connection() as tx:
         await tx.execute("update payout_runs set sha256 = $2 where id = $1", run, digest)
-    with await payouts.make_file(db, run, KEY) as file:
+    with await payouts.make_file(db, run, ACCOUNT_KEY) as file:
         assert file.read() == content

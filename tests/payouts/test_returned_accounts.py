@@ -12,17 +12,17 @@ from opentill.db.database import Db, Tx
 from opentill.merchants import Merchant
 from opentill.payouts import Payout
 from support.payout_runs import (
+    ACCOUNT_KEY,
     ADDRESS,
     ANN,
     BOB,
+    HOLD_RULE,
     IBAN,
-    KEY,
     NATIONAL,
-    RULE,
-    begin,
-    payee,
-    taken,
-    whole,
+    complete_run,
+    create_payee,
+    download_run,
+    start_run,
 )
 from support.world import DAY, NOW, new_reference
 
@@ -41,9 +41,9 @@ async def create_shop_with_returned_payout(db: Db) -> tuple[Merchant, Payout]:
 
 async def create_shop_with_sent_payout(db: Db) -> tuple[Merchant, Payout]:
     """Return a merchant with a payout that is in a file and waits for the bank."""
-    shop = await db.run(payee)
-    view = await whole(db, new_reference())
-    await taken(db, view.run.id)
+    shop = await db.run(create_payee)
+    view = await complete_run(db, new_reference())
+    await download_run(db, view.run.id)
     (payout,) = await db.read(lambda tx: payouts.search(tx, shop.id))
     return shop, payout
 
@@ -69,13 +69,15 @@ async def recharge(tx: Tx, shop: Merchant, now: int) -> None:
 async def test_the_next_run_does_not_pay_the_closed_account_again(db: Db) -> None:
     shop, _ = await create_shop_with_returned_payout(db)
     assert await waits_for(db, shop) == "payout returned"
-    view = await whole(db, new_reference(), LATER)
+    view = await complete_run(db, new_reference(), LATER)
     assert view.sums.payouts == 0
 
 
 async def test_a_change_of_the_account_ends_the_hold(db: Db) -> None:
     shop, _ = await create_shop_with_returned_payout(db)
-    await db.run(lambda tx: payouts.change_account(tx, shop.id, NATIONAL, ANN, RULE, LATER + 1))
+    await db.run(
+        lambda tx: payouts.change_account(tx, shop.id, NATIONAL, ANN, HOLD_RULE, LATER + 1)
+    )
     assert await waits_for(db, shop) == "account changed"
     assert await waits_for(db, shop, LATER + 1 + 3 * DAY) is None
 
@@ -83,7 +85,7 @@ async def test_a_change_of_the_account_ends_the_hold(db: Db) -> None:
 async def test_a_change_of_only_the_address_does_not_end_the_hold(db: Db) -> None:
     shop, _ = await create_shop_with_returned_payout(db)
     moved = msgspec.structs.replace(IBAN, address=ADDRESS)
-    await db.run(lambda tx: payouts.change_account(tx, shop.id, moved, ANN, RULE, LATER + 1))
+    await db.run(lambda tx: payouts.change_account(tx, shop.id, moved, ANN, HOLD_RULE, LATER + 1))
     assert await waits_for(db, shop, LATER + 2) == "payout returned"
 
 
@@ -93,14 +95,14 @@ async def test_an_address_ends_the_hold_if_the_bank_required_it(db: Db) -> None:
     await db.run(lambda tx: payouts.fail(tx, payout.id, reason, "ann", LATER))
     assert await waits_for(db, shop) == "payout returned"
     moved = msgspec.structs.replace(IBAN, address=ADDRESS)
-    await db.run(lambda tx: payouts.change_account(tx, shop.id, moved, ANN, RULE, LATER + 1))
+    await db.run(lambda tx: payouts.change_account(tx, shop.id, moved, ANN, HOLD_RULE, LATER + 1))
     assert await waits_for(db, shop, LATER + 2) is None
 
 
 async def test_a_return_does_not_hold_an_account_that_was_entered_before_it(db: Db) -> None:
     shop, payout = await create_shop_with_sent_payout(db)
     await db.run(lambda tx: payouts.pay(tx, payout.id, "TRN-1", "sent", "ann", NOW + 1))
-    await db.run(lambda tx: payouts.change_account(tx, shop.id, NATIONAL, ANN, RULE, NOW + 2))
+    await db.run(lambda tx: payouts.change_account(tx, shop.id, NATIONAL, ANN, HOLD_RULE, NOW + 2))
     await db.run(lambda tx: payouts.record_return(tx, payout.id, "AC04 closed", "ann", LATER))
     assert (
         await waits_for(db, shop, NOW + 2 + 3 * DAY) is None
@@ -114,26 +116,26 @@ async def test_staff_confirm_the_account_with_a_reason(db: Db) -> None:
     entries = await db.read(lambda tx: merchants.audit_log(tx, shop.id))
     (entry,) = [entry for entry in entries if entry.action == "payouts confirm-account"]
     assert (entry.who, entry.reason, entry.subject) == ("bob", "for the bank", "DE ···· 3000")
-    view = await whole(db, new_reference(), LATER + 2)
+    view = await complete_run(db, new_reference(), LATER + 2)
     assert view.sums.payouts == 1
 
 
 async def test_a_return_after_the_confirmation_holds_the_account_again(db: Db) -> None:
     shop, _ = await create_shop_with_returned_payout(db)
     await confirm(db, shop)
-    view = await whole(db, new_reference(), LATER + 2)
-    await taken(db, view.run.id, now=LATER + 2)
+    view = await complete_run(db, new_reference(), LATER + 2)
+    await download_run(db, view.run.id, now=LATER + 2)
     (payout,) = await db.read(lambda tx: payouts.search(tx, shop.id, "PENDING"))
     await db.run(lambda tx: payouts.fail(tx, payout.id, "AC01", "ann", LATER + 3))
     assert await waits_for(db, shop) == "payout returned"
 
 
 async def test_only_a_held_account_is_confirmed_and_only_once(db: Db) -> None:
-    shop = await db.run(payee)
+    shop = await db.run(create_payee)
     with pytest.raises(Invalid) as refused:
         await confirm(db, shop)
     assert refused.value.field == "account"
-    without_account = await db.run(lambda tx: payee(tx, account=None))
+    without_account = await db.run(lambda tx: create_payee(tx, account=None))
     with pytest.raises(NotFound):
         await confirm(db, without_account)
     held, _ = await create_shop_with_returned_payout(db)
@@ -183,11 +185,11 @@ async def test_a_run_that_is_ready_does_not_pay_a_held_account(db: Db) -> None:
     shop, payout = await create_shop_with_sent_payout(db)
     await db.run(lambda tx: payouts.pay(tx, payout.id, "TRN-1", "sent", "ann", NOW + 1))
     await db.run(lambda tx: recharge(tx, shop, NOW + 2))
-    other = await db.run(payee)
-    ready = await whole(db, new_reference(), NOW + 3)
+    other = await db.run(create_payee)
+    ready = await complete_run(db, new_reference(), NOW + 3)
     assert ready.sums.payouts == 2
     await db.run(lambda tx: payouts.record_return(tx, payout.id, "closed", "ann", LATER))
-    await taken(db, ready.run.id, now=LATER + 1)
+    await download_run(db, ready.run.id, now=LATER + 1)
     in_file = [item.merchant_id async for item in payouts.payouts_in_file(db, ready.run.id)]
     assert in_file == [other.id]
     newest, *_ = await db.read(lambda tx: payouts.search(tx, shop.id))
@@ -201,7 +203,7 @@ async def test_a_run_rereads_the_account_under_the_lock(db: Db) -> None:
     shop, payout = await create_shop_with_sent_payout(db)
     await db.run(lambda tx: payouts.pay(tx, payout.id, "TRN-1", "sent", "ann", NOW + 1))
     await db.run(lambda tx: recharge(tx, shop, NOW + 2))
-    run = await begin(db, new_reference(), NOW + 3)
+    run = await start_run(db, new_reference(), NOW + 3)
     blocked = asyncio.Event()
 
     async def record(tx: Tx) -> None:
@@ -212,19 +214,21 @@ async def test_a_run_rereads_the_account_under_the_lock(db: Db) -> None:
 
     recording = asyncio.create_task(db.run(record))
     await blocked.wait()
-    view = await payouts.perform_run(db, run, KEY, NOW + 4)
+    view = await payouts.perform_run(db, run, ACCOUNT_KEY, NOW + 4)
     await recording
     assert view.sums.payouts == 0
 
 
 async def test_the_return_of_a_payout_outside_a_run_holds_the_account(db: Db) -> None:
-    shop = await db.run(payee)
+    shop = await db.run(create_payee)
     request = payouts.PayoutRequest(amount_minor=100, reference="W", reason="single", by="ann")
     payout = await db.run(lambda tx: payouts.create(tx, shop.id, request, None, NOW))
     await db.run(lambda tx: payouts.pay(tx, payout.id, "TRN-1", "sent", "ann", NOW + 1))
     await db.run(lambda tx: payouts.record_return(tx, payout.id, "closed", "ann", LATER))
     assert await waits_for(db, shop) == "payout returned"
-    await db.run(lambda tx: payouts.change_account(tx, shop.id, NATIONAL, ANN, RULE, LATER + 1))
+    await db.run(
+        lambda tx: payouts.change_account(tx, shop.id, NATIONAL, ANN, HOLD_RULE, LATER + 1)
+    )
     assert await waits_for(db, shop, LATER + 1 + 3 * DAY) is None
 
 
@@ -240,7 +244,7 @@ async def test_a_return_needs_no_attention_after_the_confirmation(db: Db) -> Non
 async def test_a_return_and_a_confirmation_affect_one_merchant(db: Db) -> None:
     shop, _ = await create_shop_with_returned_payout(db)
     other, _ = await create_shop_with_returned_payout(db)
-    third = await db.run(payee)
+    third = await db.run(create_payee)
     assert await waits_for(db, third) is None
     await confirm(db, other)
     assert [await waits_for(db, each) for each in (shop, other)] == ["payout returned", None]

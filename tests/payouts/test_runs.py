@@ -13,25 +13,25 @@ from opentill.integrity.rules import check_books
 from opentill.merchants import Actor, Merchant
 from opentill.payouts import FileRequest, Payout, charset
 from support.payout_runs import (
+    ACCOUNT_KEY,
     ANN,
     BOB,
+    HOLD_RULE,
     IBAN,
-    KEY,
     NATIONAL,
-    RULE,
-    Dying,
+    DyingDatabase,
     Killed,
-    begin,
-    payee,
+    complete_run,
+    create_payee,
+    download_run,
     sha256,
-    taken,
-    whole,
+    start_run,
 )
 from support.world import DAY, NOW, new_reference
 
 
 async def _create_shops(db: Db, number: int = 3, **terms: Any) -> list[Merchant]:
-    return [await db.run(lambda tx: payee(tx, **terms)) for _ in range(number)]
+    return [await db.run(lambda tx: create_payee(tx, **terms)) for _ in range(number)]
 
 
 async def _read_payouts(db: Db, shops: list[Merchant]) -> list[Payout]:
@@ -52,11 +52,11 @@ async def test_a_run_that_was_killed_pays_each_merchant_once(
     shops, reference = await _create_shops(db), new_reference()
 
     async def perform(target: Db) -> tuple[str, bytes]:
-        view = await whole(target, reference)
-        return view.run.id, await taken(target, view.run.id)
+        view = await complete_run(target, reference)
+        return view.run.id, await download_run(target, view.run.id)
 
     with pytest.raises(Killed):
-        await perform(Dying(db, last, committed=committed))
+        await perform(DyingDatabase(db, last, committed=committed))
     run_id, content = await perform(db)
     created = await _read_payouts(db, shops)
     assert sorted(payout.merchant_id for payout in created) == sorted(shop.id for shop in shops)
@@ -69,7 +69,7 @@ async def test_a_run_that_was_killed_pays_each_merchant_once(
     run = (await db.read(lambda tx: payouts.view_run(tx, run_id))).run
     assert (run.status, run.sha256, run.sent_by) == ("SENT", sha256(content), "bob")
     # Nothing remains for another run.
-    other = await whole(db, new_reference())
+    other = await complete_run(db, new_reference())
     assert other.sums.payouts == 0
     async with db.connection() as tx:
         assert (await check_books(tx))[1] == []
@@ -77,26 +77,26 @@ async def test_a_run_that_was_killed_pays_each_merchant_once(
 
 async def test_several_processes_perform_a_run_together(db: Db) -> None:
     shops, reference = await _create_shops(db, 6), new_reference()
-    views = await asyncio.gather(*(whole(db, reference) for _ in range(4)))
+    views = await asyncio.gather(*(complete_run(db, reference) for _ in range(4)))
     assert len({view.run.id for view in views}) == 1
     assert len(await _read_payouts(db, shops)) == 6
-    files = await asyncio.gather(*(taken(db, views[0].run.id) for _ in range(4)))
+    files = await asyncio.gather(*(download_run(db, views[0].run.id) for _ in range(4)))
     assert len(set(files)) == 1
 
 
 async def test_a_run_leaves_merchants_out_for_a_reason(db: Db) -> None:
-    paid = await db.run(payee)
-    without_account = await db.run(lambda tx: payee(tx, account=None))
-    little = await db.run(lambda tx: payee(tx, payout_minimum_minor=10_001))
-    fees = await db.run(lambda tx: payee(tx, minor=150))  # nothing is left after the fee
-    dollars = await db.run(lambda tx: payee(tx, account=NATIONAL, settlement_currency="USD"))
-    changed = await db.run(payee)
-    await db.run(lambda tx: payouts.change_account(tx, changed.id, NATIONAL, ANN, RULE, NOW))
-    off = await db.run(payee)
+    paid = await db.run(create_payee)
+    without_account = await db.run(lambda tx: create_payee(tx, account=None))
+    little = await db.run(lambda tx: create_payee(tx, payout_minimum_minor=10_001))
+    fees = await db.run(lambda tx: create_payee(tx, minor=150))  # nothing is left after the fee
+    dollars = await db.run(lambda tx: create_payee(tx, account=NATIONAL, settlement_currency="USD"))
+    changed = await db.run(create_payee)
+    await db.run(lambda tx: payouts.change_account(tx, changed.id, NATIONAL, ANN, HOLD_RULE, NOW))
+    off = await db.run(create_payee)
     switch = {"on": False, "actor": ANN, "now": NOW}
     await db.run(lambda tx: merchants.set_capability(tx, off.id, "payout", **switch))
-    lost = await db.run(lambda tx: payee(tx, rule=payouts.HoldRule("l" * 32, 3)))
-    view = await whole(db, new_reference(), fee_minor=150)
+    lost = await db.run(lambda tx: create_payee(tx, rule=payouts.HoldRule("l" * 32, 3)))
+    view = await complete_run(db, new_reference(), fee_minor=150)
     assert view.unreadable == (lost.id,)
     rows = await db.read(lambda tx: payouts.list_payouts_of_run(tx, view.run.id))
     assert [(row.merchant_id, row.amount_minor, row.fee_minor) for row in rows] == [
@@ -108,59 +108,59 @@ async def test_a_run_leaves_merchants_out_for_a_reason(db: Db) -> None:
         fees.id: None, dollars.id: None, lost.id: None,
     }  # fmt: skip
     # After three days the changed account is paid.
-    later = await whole(db, new_reference(), NOW + 3 * DAY)
+    later = await complete_run(db, new_reference(), NOW + 3 * DAY)
     rows = await db.read(lambda tx: payouts.list_payouts_of_run(tx, later.run.id))
     assert {row.merchant_id for row in rows} == {changed.id, fees.id}
 
 
 async def test_a_payout_that_failed_before_the_file_is_not_in_it(db: Db) -> None:
     shops = await _create_shops(db, 2)
-    view = await whole(db, new_reference())
+    view = await complete_run(db, new_reference())
     first, second = await _read_payouts(db, shops)
     await db.run(lambda tx: payouts.fail(tx, first.id, "wrong name", "ann", NOW))
-    content = await taken(db, view.run.id)
+    content = await download_run(db, view.run.id)
     assert charset.reference(first.id).encode() not in content
     assert charset.reference(second.id).encode() in content
     # A payout that fails afterwards remains in the file: the bank has it.
     await db.run(lambda tx: payouts.fail(tx, second.id, "came back", "ann", NOW))
-    assert await taken(db, view.run.id) == content
+    assert await download_run(db, view.run.id) == content
 
 
 async def test_a_merchant_that_was_suspended_after_the_run_is_not_in_its_file(db: Db) -> None:
     shops = await _create_shops(db, 2)
-    view = await whole(db, new_reference())
+    view = await complete_run(db, new_reference())
     first, second = await _read_payouts(db, shops)
     suspend = ("suspended", ANN, NOW)
     await db.run(lambda tx: merchants.change_status(tx, shops[0].id, *suspend))
-    content = await taken(db, view.run.id)
+    content = await download_run(db, view.run.id)
     assert charset.reference(first.id).encode() not in content
     assert content.count(b"<CdtTrfTxInf>") == 1
     assert content.count(charset.reference(second.id).encode()) == 3
     # The payout is still PENDING until an operator fails it; the file does not change.
     await db.run(lambda tx: merchants.change_status(tx, shops[0].id, "resumed", ANN, NOW))
     await db.run(lambda tx: payouts.fail(tx, first.id, "suspended", "ann", NOW))
-    assert await taken(db, view.run.id) == content
-    other = await whole(db, new_reference())
+    assert await download_run(db, view.run.id) == content
+    other = await complete_run(db, new_reference())
     await db.run(lambda tx: merchants.change_status(tx, shops[0].id, *suspend))
     with pytest.raises(Invalid, match="must have payouts that may be sent"):
-        await taken(db, other.run.id)
+        await download_run(db, other.run.id)
     view = await db.read(lambda tx: payouts.view_run(tx, other.run.id))
     assert view.run.status == "READY"
 
 
 async def test_a_payout_whose_account_was_changed_after_the_run_fails(db: Db) -> None:
     shops = await _create_shops(db, 2)
-    view = await whole(db, new_reference())
+    view = await complete_run(db, new_reference())
     first, second = await _read_payouts(db, shops)
-    await db.run(lambda tx: payouts.change_account(tx, shops[0].id, NATIONAL, ANN, RULE, NOW))
-    content = await taken(db, view.run.id)
+    await db.run(lambda tx: payouts.change_account(tx, shops[0].id, NATIONAL, ANN, HOLD_RULE, NOW))
+    content = await download_run(db, view.run.id)
     assert charset.reference(first.id).encode() not in content
     assert content.count(b"<CdtTrfTxInf>") == 1
     assert content.count(charset.reference(second.id).encode()) == 3
     failed, sent = await _read_payouts(db, shops)
     assert (failed.status, sent.status) == ("FAILED", "PENDING")
     assert failed.failure_reason == "the bank account was changed after this payout was made"
-    assert await taken(db, view.run.id) == content
+    assert await download_run(db, view.run.id) == content
     # Its money is available again, and waits for the change to be old enough.
     due = await db.read(lambda tx: payouts.list_due(tx, 100))
     assert [(row.merchant_id, row.available, row.waits_for(NOW)) for row in due] == [
@@ -173,17 +173,17 @@ async def test_a_payout_whose_account_was_changed_after_the_run_fails(db: Db) ->
 async def test_a_payout_in_a_sent_file_remains_when_its_account_is_changed(db: Db) -> None:
     """The bank pays by the file: if the money became available again, it would be paid twice."""
     shops = await _create_shops(db, 2)
-    view = await whole(db, new_reference())
-    content = await taken(db, view.run.id)
-    await db.run(lambda tx: payouts.change_account(tx, shops[0].id, NATIONAL, ANN, RULE, NOW))
-    assert await taken(db, view.run.id) == content
+    view = await complete_run(db, new_reference())
+    content = await download_run(db, view.run.id)
+    await db.run(lambda tx: payouts.change_account(tx, shops[0].id, NATIONAL, ANN, HOLD_RULE, NOW))
+    assert await download_run(db, view.run.id) == content
     assert [payout.status for payout in await _read_payouts(db, shops)] == ["PENDING", "PENDING"]
     assert await db.read(lambda tx: payouts.list_due(tx, 100)) == []
 
 
 async def test_a_payout_whose_account_is_changed_while_the_file_is_taken_fails(db: Db) -> None:
     shops = await _create_shops(db, 2)
-    view = await whole(db, new_reference())
+    view = await complete_run(db, new_reference())
 
     class Changing(Db):
         """A database in which an account is changed before each transaction."""
@@ -192,11 +192,11 @@ async def test_a_payout_whose_account_is_changed_while_the_file_is_taken_fails(d
             self.__dict__.update(db.__dict__)
 
         async def run(self, work: Any) -> Any:
-            change = (shops[0].id, NATIONAL, ANN, RULE, NOW)
+            change = (shops[0].id, NATIONAL, ANN, HOLD_RULE, NOW)
             await db.run(lambda tx: payouts.change_account(tx, *change))
             return await db.run(work)
 
-    content = await taken(Changing(), view.run.id)
+    content = await download_run(Changing(), view.run.id)
     assert content.count(b"<CdtTrfTxInf>") == 1
     assert [payout.status for payout in await _read_payouts(db, shops)] == ["FAILED", "PENDING"]
 
@@ -204,13 +204,13 @@ async def test_a_payout_whose_account_is_changed_while_the_file_is_taken_fails(d
 async def test_an_account_that_cannot_be_decrypted_does_not_delay_the_others(db: Db) -> None:
     shops = sorted(await _create_shops(db, 2, account=None), key=lambda shop: shop.id)
     lost = payouts.HoldRule("l" * 32, 3)
-    for shop, rule in zip(shops, (lost, RULE), strict=True):
+    for shop, rule in zip(shops, (lost, HOLD_RULE), strict=True):
         change = (shop.id, IBAN, ANN, rule, NOW)
         await db.run(lambda tx, change=change: payouts.change_account(tx, *change))
-    run = await begin(db, new_reference())
+    run = await start_run(db, new_reference())
     await payouts.perform_run(db, run, lost.secret_key, NOW, 1)
-    await payouts.perform_run(db, run, KEY, NOW)
-    content = await taken(db, run.id)
+    await payouts.perform_run(db, run, ACCOUNT_KEY, NOW)
+    content = await download_run(db, run.id)
     assert content.count(b"<CdtTrfTxInf>") == 1
     failed, sent = await _read_payouts(db, shops)
     assert (failed.status, sent.status) == ("FAILED", "PENDING")
@@ -221,56 +221,60 @@ async def test_an_account_that_cannot_be_decrypted_does_not_delay_the_others(db:
 
 async def test_a_run_without_accounts_that_can_be_decrypted_is_not_sent(db: Db) -> None:
     shops = await _create_shops(db, 2)
-    view = await whole(db, new_reference())
+    view = await complete_run(db, new_reference())
     with pytest.raises(Invalid, match="must have payouts that wait to be sent"):
-        await taken(db, view.run.id, key="l" * 32)
+        await download_run(db, view.run.id, key="l" * 32)
     view = await db.read(lambda tx: payouts.view_run(tx, view.run.id))
     assert view.run.status == "READY"
     assert {payout.status for payout in await _read_payouts(db, shops)} == {"FAILED"}
-    assert (await whole(db, new_reference())).sums.pending == 2
+    assert (await complete_run(db, new_reference())).sums.pending == 2
 
 
 async def test_a_file_is_taken_in_one_form_and_from_a_complete_run(db: Db) -> None:
     await _create_shops(db, 1)
-    run = await begin(db, new_reference())
+    run = await start_run(db, new_reference())
     with pytest.raises(Invalid, match="run must be complete"):
-        await taken(db, run.id)
-    await payouts.perform_run(db, run, KEY, NOW)
-    content = await taken(db, run.id, "csv")
+        await download_run(db, run.id)
+    await payouts.perform_run(db, run, ACCOUNT_KEY, NOW)
+    content = await download_run(db, run.id, "csv")
     assert content.startswith(b"endToEndId,amount,currency,payOn,holder,account")
     with pytest.raises(Invalid, match="format must be csv, in which bob has taken"):
-        await taken(db, run.id, "xml")
-    empty = await whole(db, new_reference())
+        await download_run(db, run.id, "xml")
+    empty = await complete_run(db, new_reference())
     with pytest.raises(Invalid, match="must have payouts"):
-        await taken(db, empty.run.id)
+        await download_run(db, empty.run.id)
 
 
 async def test_above_the_limit_another_person_must_take_the_file(db: Db) -> None:
     await _create_shops(db, 1)
-    view = await whole(db, new_reference())
+    view = await complete_run(db, new_reference())
     with pytest.raises(Invalid, match="another operator than ann"):
-        await payouts.send_run(db, view.run.id, FileRequest("xml", ANN, Decimal(50)), KEY, NOW)
-    sent = await payouts.send_run(db, view.run.id, FileRequest("xml", BOB, Decimal(50)), KEY, NOW)
+        await payouts.send_run(
+            db, view.run.id, FileRequest("xml", ANN, Decimal(50)), ACCOUNT_KEY, NOW
+        )
+    sent = await payouts.send_run(
+        db, view.run.id, FileRequest("xml", BOB, Decimal(50)), ACCOUNT_KEY, NOW
+    )
     assert sent.sent_by == "bob"
 
 
 async def test_a_repeated_reference_returns_the_same_run_or_is_refused(db: Db) -> None:
-    run = await begin(db, "W-47", pay_on="2025-06-16")
-    assert await begin(db, "W-47", NOW + DAY) == run
+    run = await start_run(db, "W-47", pay_on="2025-06-16")
+    assert await start_run(db, "W-47", NOW + DAY) == run
     for change in ({"currency": "USD"}, {"fee_minor": 1}, {"pay_on": "2025-06-17"}):
         with pytest.raises(Invalid, match="reference must be new"):
-            await begin(db, "W-47", **change)
+            await start_run(db, "W-47", **change)
     for day in ("2025-06-14", "2025-02-30", "tomorrow"):
         with pytest.raises(Invalid, match="on must be a day from today on"):
-            await begin(db, new_reference(), pay_on=day)
+            await start_run(db, new_reference(), pay_on=day)
 
 
 async def test_accounts_are_encrypted_versioned_and_audited(db: Db) -> None:
-    shop = await db.run(lambda tx: payee(tx, account=None))
+    shop = await db.run(lambda tx: create_payee(tx, account=None))
 
     async def change(account: Any, seen: int | None) -> payouts.StoredAccount:
         return await db.run(
-            lambda tx: payouts.change_account(tx, shop.id, account, ANN, RULE, NOW, seen)
+            lambda tx: payouts.change_account(tx, shop.id, account, ANN, HOLD_RULE, NOW, seen)
         )
 
     first = await change(IBAN, 0)
@@ -291,11 +295,11 @@ async def test_accounts_are_encrypted_versioned_and_audited(db: Db) -> None:
 
 async def test_a_run_is_marked_as_paid_once(db: Db) -> None:
     shops = await _create_shops(db)
-    view = await whole(db, new_reference())
+    view = await complete_run(db, new_reference())
     run_id = view.run.id
     with pytest.raises(Invalid, match="run must be SENT"):
         await payouts.pay_run(db, run_id, "B-1", BOB, NOW)
-    await taken(db, run_id)
+    await download_run(db, run_id)
     created = await _read_payouts(db, shops)
     await db.run(lambda tx: payouts.fail(tx, created[0].id, "stopped", "ann", NOW))
     for wrong, field in ((("", BOB), "bank-reference"), (("B-1", Actor("bob", "")), "reason")):

@@ -97,7 +97,7 @@ def test_wrong_credentials_all_get_the_same_response(shop: Shop) -> None:
 def test_a_member_of_several_merchants_must_name_one(shop: Shop) -> None:
     api_server, visitor = shop.api_server, create_person(shop.api_server, shop.id, "owner")
     body = {"email": visitor.email, "password": PASSWORD}
-    other = api_server.shop().id
+    other = api_server.create_shop().id
     assert_refused(api_server.http.post(SESSIONS, json=body | {"merchantId": other}), "merchantId")
     caller = Caller(api_server, visitor.email, merchantId=shop.id)
     assert caller.data("GET", "/profile")["merchantId"] == shop.id
@@ -165,7 +165,7 @@ def test_a_forged_token_is_refused(shop: Shop, change: str) -> None:
     lines = [("authorization", f"Bearer {token}")] * (2 if change == "two" else 1)
     response = shop.api_server.http.get("/v1/merchant/profile", headers=lines)
     assert _is_unauthorized(response)
-    visitor.keep(caller.tokens["refreshToken"].split(".")[0])
+    visitor.set_token(caller.tokens["refreshToken"].split(".")[0])
     assert visitor.get("/security").status_code == 303  # nor is it a cookie
 
 
@@ -278,7 +278,7 @@ def test_keys_are_created_replaced_and_revoked_immediately(shop: Shop) -> None:
     assert {new_key["id"], replacement["id"], shop.key_id} == {one["id"] for one in listed["items"]}
     assert [one["name"] for one in listed["items"]] == ["Till 2", "Till 2", ""]
     assert new_key["key"] not in json.dumps(listed)
-    other = shop.api_server.shop()
+    other = shop.api_server.create_shop()
     for method, path in (("POST", "/regenerate"), ("DELETE", ""), ("PATCH", "")):
         sent = caller.call(method, f"/keys/{other.key_id}{path}", json={"name": "Mine"})
         assert sent.status_code == 404

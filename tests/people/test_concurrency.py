@@ -12,8 +12,8 @@ from opentill.core.ids import new_id
 from opentill.db.clock import now_ms
 from opentill.db.database import Db, Tx
 from opentill.people import logins, passkeys, passwords, queries, second_factor, totp
-from support.people import CHEAP, PASSWORD, TESTER, new_address
-from support.waits import waits
+from support.people import CHEAP_HASH, PASSWORD, TESTER, new_address
+from support.waits import find_waiting_session
 
 SECRET_KEY: Final = "k" * 40
 BROWSER: Final = people.Browser("192.0.2.1", "Testfox/1.0")
@@ -22,7 +22,7 @@ NEW: Final = "seven slow rivers sing"
 
 @pytest.fixture
 async def ada(db: Db) -> people.Person:
-    now, stored = now_ms(), await passwords.hash_password(PASSWORD, CHEAP)
+    now, stored = now_ms(), await passwords.hash_password(PASSWORD, CHEAP_HASH)
     person = people.Person(
         id=new_id("per"), email=new_address(), name="Ada", password=stored, totp_secret=None,
         totp_pending=None, totp_period=0, created_at=now, updated_at=now,
@@ -50,14 +50,14 @@ async def _until_done_or_blocked(db: Db, task: asyncio.Task[Any]) -> None:
     """Wait until a task is done, or waits for a row that another transaction has locked."""
     async with asyncio.timeout(30), db.connection() as look:
         while not task.done():
-            if await waits(look) is not None:
+            if await find_waiting_session(look) is not None:
                 return
             await asyncio.sleep(0.002)
 
 
 async def _set_password(tx: Tx, person: people.Person) -> None:
     """Change the password and end all logins, as a reset does."""
-    stored = await passwords.hash_password(NEW, CHEAP)
+    stored = await passwords.hash_password(NEW, CHEAP_HASH)
     await queries.SET_PASSWORD.run(tx, id=person.id, password=stored, now=now_ms())
     await queries.END_OTHER_LOGINS.run(tx, person_id=person.id, but="")
 

@@ -468,7 +468,7 @@ def test_a_live_list_of_a_login_that_lacks_its_factor_gets_no_rows(shop: Shop) -
 
 def test_an_invitation_is_not_accepted_by_a_login_that_lacks_its_factor(shop: Shop) -> None:
     ada, _ = _with_passkey(shop, role="owner")
-    other = shop.api_server.shop(name="Second Shop")
+    other = shop.api_server.create_shop(name="Second Shop")
     link = invite(shop.api_server, ada.email, other.id, "owner")
     confirm = "update persons set confirmed = true where id = $1 returning 1"
     shop.api_server.sql(confirm, ada.person_id)

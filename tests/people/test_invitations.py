@@ -18,7 +18,7 @@ from support import world
 from support.api_server import ApiServer, Shop
 from support.passkey_device import add_passkey, log_in_by_passkey
 from support.people import (
-    CHEAP,
+    CHEAP_HASH,
     PASSWORD,
     TESTER,
     Visitor,
@@ -86,7 +86,7 @@ def test_a_link_is_followed_once_however_many_follow_it(shop: Shop) -> None:
         joins = (
             people.join(
                 api_server.app.db, link.token, "Ada", PASSWORD, browser,
-                api_server.app.clock(), cost=CHEAP,
+                api_server.app.clock(), cost=CHEAP_HASH,
             )
             for _ in range(5)
         )  # fmt: skip
@@ -122,7 +122,7 @@ def _confirm(ada: Visitor) -> None:
 
 
 def test_a_known_person_accepts_by_logging_in_and_nobody_else_can(shop: Shop) -> None:
-    api_server, other = shop.api_server, shop.api_server.shop(name="Second Shop")
+    api_server, other = shop.api_server, shop.api_server.create_shop(name="Second Shop")
     ada = create_person(api_server, shop.id, "owner")
     _confirm(ada)
     eve = create_person(api_server, shop.id, "viewer")
@@ -240,7 +240,7 @@ async def test_accepting_an_invitation_waits_for_the_removal_of_its_creator(
     here = people.Browser("192.0.2.1", "")
 
     async def joined(link: NewLink) -> people.NewLogin:
-        return await people.join(db, link.token, "Ada", PASSWORD, here, NOW, cost=CHEAP)
+        return await people.join(db, link.token, "Ada", PASSWORD, here, NOW, cost=CHEAP_HASH)
 
     async def invited(actor: Actor) -> NewLink:
         return await db.run(lambda tx: people.invite(tx, new_address(), NOW, actor=actor, **place))
@@ -276,7 +276,7 @@ def _shown_to_a_member(owner: Visitor, shop_id: str, email: str) -> str:
 def test_an_invitation_page_does_not_disclose_whether_its_address_has_an_account(
     shop: Shop,
 ) -> None:
-    api_server, other = shop.api_server, shop.api_server.shop(name="Second Shop")
+    api_server, other = shop.api_server, shop.api_server.create_shop(name="Second Shop")
     ada, owner = (
         create_person(api_server, shop.id, "owner"),
         create_person(api_server, other.id, "owner"),
@@ -293,7 +293,7 @@ def test_an_invitation_page_does_not_disclose_whether_its_address_has_an_account
 
 
 def test_a_refused_invitation_form_does_not_disclose_it_either(shop: Shop) -> None:
-    api_server, other = shop.api_server, shop.api_server.shop(name="Second Shop")
+    api_server, other = shop.api_server, shop.api_server.create_shop(name="Second Shop")
     ada, owner = (
         create_person(api_server, shop.id, "owner"),
         create_person(api_server, other.id, "owner"),
@@ -364,7 +364,7 @@ def test_whoever_prepared_an_account_cannot_delay_its_person(shop: Shop) -> None
 def test_a_member_of_another_merchant_cannot_take_over_an_account_by_a_link_they_see(
     shop: Shop,
 ) -> None:
-    api_server, other = shop.api_server, shop.api_server.shop(name="Second Shop")
+    api_server, other = shop.api_server, shop.api_server.create_shop(name="Second Shop")
     ada, eve = (
         create_person(api_server, shop.id, "owner"),
         create_person(api_server, other.id, "owner"),
@@ -400,10 +400,10 @@ async def test_of_two_concurrent_resets_of_an_account_only_one_succeeds(db: Db) 
         return await db.run(lambda tx: people.invite(tx, email, NOW, actor=TESTER, **place))
 
     first = await invited(merchant_id=shop, role="viewer")
-    await people.join(db, first.token, "Ada", PASSWORD, here, NOW, cost=CHEAP)
+    await people.join(db, first.token, "Ada", PASSWORD, here, NOW, cost=CHEAP_HASH)
     link = await invited(staff_role="admin")
     joins = (
-        people.join(db, link.token, "Ada", password, here, NOW, cost=CHEAP)
+        people.join(db, link.token, "Ada", password, here, NOW, cost=CHEAP_HASH)
         for password in (FRESH, "nine quiet herons wait")
     )
     outcomes = await asyncio.gather(*joins, return_exceptions=True)

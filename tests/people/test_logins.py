@@ -40,7 +40,7 @@ def test_logging_in_leads_to_the_dashboard_and_out_again(shop: Shop) -> None:
     assert visitor.get(f"/dashboard/{shop.id}/").status_code == 200
     token = visitor.token
     assert visitor.post("/logout").headers["location"] == "/login"
-    visitor.keep(token)  # as somebody who has copied it
+    visitor.set_token(token)  # as somebody who has copied it
     assert visitor.get(f"/dashboard/{shop.id}/").status_code == 303
 
 
@@ -57,7 +57,7 @@ def test_logging_in_replaces_the_browsers_previous_token(shop: Shop) -> None:
     """Otherwise an attacker could plant a cookie (session fixation)."""
     ada = create_person(shop.api_server, shop.id, "owner")
     visitor = Visitor(shop.api_server, ada.email)
-    visitor.keep("x" * 43)
+    visitor.set_token("x" * 43)
     visitor.log_in()
     assert visitor.token != "x" * 43
 

@@ -13,10 +13,10 @@ from opentill.merchants import Actor, KeyFields
 from opentill.people import key_scopes
 from spec.test_key_scopes import TokenCaller
 from support.api_server import Shop
-from support.people import TESTER, unlimited
-from support.waits import waits
+from support.people import TESTER, reset_login_limits
+from support.waits import find_waiting_session
 
-__all__ = ["unlimited"]
+__all__ = ["reset_login_limits"]
 
 SCOPE: Final = "products:write"
 
@@ -32,7 +32,7 @@ def during(
             await change(tx)
             response = asyncio.ensure_future(asyncio.to_thread(request))
             async with asyncio.timeout(20):
-                while not response.done() and await waits(observer) is None:
+                while not response.done() and await find_waiting_session(observer) is None:
                     await asyncio.sleep(0.005)
         return await response
 

@@ -157,7 +157,7 @@ def test_a_step_up_asks_for_the_password_and_keeps_the_form(shop: Shop, clock: o
     assert "bob@example.com is invited" in done.text
     assert ada.token != before
     other = Visitor(shop.api_server)
-    other.keep(before)
+    other.set_token(before)
     assert other.get("/security").status_code == 303  # the previous token is void
     assert heading_of(ada.post(path, {"email": "eve@example.com", "role": "viewer"})) == "Team"
     clock(later + 10 * 60_000)  # type: ignore[operator]
@@ -167,7 +167,7 @@ def test_a_step_up_asks_for_the_password_and_keeps_the_form(shop: Shop, clock: o
 def test_a_repeated_form_is_recognised_whatever_its_step_up(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
     _, codes = _set_up(ada)
-    path = f"/dashboard/{shop.id}/developers/webhooks/{shop.endpoint()['id']}"
+    path = f"/dashboard/{shop.id}/developers/webhooks/{shop.create_endpoint()['id']}"
 
     def rotate(form_id: str, *code: str) -> str:
         proof = {"proof_email": ada.email, "proof_password": PASSWORD}

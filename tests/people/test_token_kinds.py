@@ -52,7 +52,7 @@ class Tokens:
         visitor, http = Visitor(self.shop.api_server), self.shop.api_server.http
         app = self.shop.api_server.app
         if place == "cookie":
-            visitor.keep(token)
+            visitor.set_token(token)
             return _is_good(visitor.get(f"/dashboard/{self.shop.id}/"))
         if place == "command":
             login = people.find(app.db, token, "127.0.0.1", app.clock(), use="command")

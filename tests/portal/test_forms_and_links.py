@@ -20,7 +20,7 @@ def language_links(html: str) -> list[str]:
 def test_language_links_after_a_post_lead_to_the_page_with_the_form(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
     here = f"/dashboard/{shop.id}"
-    order = shop.order()["id"]
+    order = shop.create_order()["id"]
     for below, page in (
         (f"payments/{order}/notes", f"payments/{order}"),
         (f"developers/keys/{shop.key_id}/rename", f"developers/keys/{shop.key_id}"),

@@ -95,7 +95,7 @@ def test_another_person_gets_the_page_without_the_entries(shop: Shop, on_the_pag
     if on_the_page:
         kept_form |= {"login_email": eve.email, "login_password": PASSWORD}
     else:  # in another tab of the same browser
-        ada.keep(eve.token)
+        ada.set_token(eve.token)
     answer = ada.post(f"{team(shop)}/invite", kept_form)
     assert (answer.status_code, answer.headers["location"]) == (303, f"{path}&other_person=1")
     assert open_invitations(shop) == []

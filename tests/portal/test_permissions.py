@@ -111,7 +111,7 @@ def _status(visitor: Visitor, page: Page[Any], merchant_id: str) -> int:
 def test_a_member_may_open_the_pages_of_the_role_at_the_own_merchant_only(
     shop: Shop, role: MerchantRole
 ) -> None:
-    other = shop.api_server.shop()
+    other = shop.api_server.create_shop()
     member = create_person(shop.api_server, shop.id, role)
     wrong = {}
     for page in MERCHANT_PAGES:
@@ -197,7 +197,7 @@ def test_pages_need_a_login(shop: Shop) -> None:
 
 def test_other_merchants_look_as_if_they_did_not_exist(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    other = shop.api_server.shop()
+    other = shop.api_server.create_shop()
     nowhere = "mer_0000000000000000000000000a"
     responses = [ada.get(f"/dashboard/{one}/") for one in (other.id, nowhere, "mer_x", "x/y/z")]
     assert {one.status_code for one in responses} == {404}

@@ -252,9 +252,9 @@ async def test_the_rates_of_one_currency(tx: Tx, base, quote, pairs) -> None:
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_mistyped_rate_is_refused(api_server: ApiServer, turned: bool) -> None:
-    shop = api_server.shop()
+    shop = api_server.create_shop()
     quoted = Decimal("0.000000000000000001") if turned else Decimal(999_999_999)
-    api_server.rate(*(("USD", "XAF") if turned else ("XAF", "USD")), quoted)
-    product = shop.product(price="99999999.00", currency="XAF")
+    api_server.set_rate(*(("USD", "XAF") if turned else ("XAF", "USD")), quoted)
+    product = shop.create_product(price="99999999.00", currency="XAF")
     reason = assert_refused(shop.post("/v1/checkouts", {"productId": product["id"]}), "productId")
     assert "rate" in reason

@@ -13,7 +13,7 @@ from opentill.db.database import Db
 from opentill.integrity.rules import check_books
 from opentill.merchants import Actor, standing
 from opentill.reconciliation import BankResult, camt
-from support.payout_runs import BOB, Dying, Killed, payee, taken, whole
+from support.payout_runs import BOB, DyingDatabase, Killed, complete_run, create_payee, download_run
 from support.world import NOW, new_reference
 
 CSV = "end_to_end_id,status,amount,currency,bank_reference,reason\r\n"
@@ -54,9 +54,9 @@ async def apply(
 
 
 async def _create_sent_payouts(db: Db, number: int = 3) -> list[payouts.Payout]:
-    shops = [await db.run(payee) for _ in range(number)]
-    view = await whole(db, new_reference())
-    await taken(db, view.run.id)
+    shops = [await db.run(create_payee) for _ in range(number)]
+    view = await complete_run(db, new_reference())
+    await download_run(db, view.run.id)
     return [(await db.read(lambda tx, s=shop: payouts.search(tx, s.id)))[0] for shop in shops]
 
 
@@ -354,7 +354,7 @@ async def test_equal_lines_of_a_file_are_separate_differences(db: Db) -> None:
     rent, payout = entry("RENT", ref="R-1"), entry(sent.id)
     content = statement(rent, payout, payout, rent, payout, rent)
     with pytest.raises(Killed):
-        await apply(Dying(db, 5, committed=True), content)
+        await apply(DyingDatabase(db, 5, committed=True), content)
     for file in (content, statement(rent, rent)):  # another file with the same lines
         await apply(db, file)
         assert sorted(await _read_inbox(db)) == [
@@ -372,7 +372,7 @@ async def test_an_interrupted_report_continues(db: Db, last: int, committed: boo
     sent = await _create_sent_payouts(db, 2)
     content = statement(entry(sent[0].id, ref="B-1"), entry(sent[1].id, credit=True))
     with pytest.raises(Killed):
-        await apply(Dying(db, last, committed=committed), content)
+        await apply(DyingDatabase(db, last, committed=committed), content)
     result = await apply(db, content)
     assert result.lines == 2
     assert (await _read_results(db, sent))[0] == ("PAID", "B-1")
@@ -499,7 +499,7 @@ async def test_an_interrupted_booking_of_a_whole_file_continues(db: Db) -> None:
     content = statement(run_booking(await _find_run_id(db, sent[0]), "300.00"))
     for last in (2, 3):  # between its payouts
         with pytest.raises(Killed):
-            await apply(Dying(db, last, committed=True), content)
+            await apply(DyingDatabase(db, last, committed=True), content)
     assert {status for status, _ in await _read_results(db, sent)} == {"PENDING", "PAID"}
     result = await apply(db, content)
     assert (result.sent + result.repeated, result.in_inbox) == (3, 0)

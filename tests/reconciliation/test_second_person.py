@@ -22,7 +22,7 @@ from reconciliation.test_bank import (
     entry,
     statement,
 )
-from support.payout_runs import payee
+from support.payout_runs import create_payee
 from support.world import NOW, new_reference
 
 ANN: Final = Actor("ann", "uploaded in the console")
@@ -86,7 +86,7 @@ async def test_a_failure_of_a_pending_payout_above_the_limit_waits_for_an_approv
 
 
 async def test_a_return_up_to_the_limit_is_performed_and_counts_towards_it(db: Db) -> None:
-    shop = await db.run(payee)
+    shop = await db.run(create_payee)
     lines = ""
     for number in range(2):
         request = payouts.PayoutRequest(

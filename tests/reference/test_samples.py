@@ -43,9 +43,9 @@ def _operations(document: Document) -> Iterator[tuple[str, Operation]]:
 
 def _ids(shop: Shop, document: dict[str, Any]) -> dict[str, str]:
     """Return the replacements for a sample's ids: example value → this merchant's value."""
-    product = shop.product()["id"]
-    session = shop.session(product)["id"]
-    order = shop.paid(product)["id"]
+    product = shop.create_product()["id"]
+    session = shop.create_session(product)["id"]
+    order = shop.create_paid_order(product)["id"]
     refund = shop.refund(order, amount="0.10")["id"]
     own = {
         "/v1/products/{id}": product,
@@ -55,9 +55,9 @@ def _ids(shop: Shop, document: dict[str, Any]) -> dict[str, str]:
         )["id"],
         "/v1/orders/{id}": order,
         "/v1/refunds/{id}": refund,
-        "/v1/disputes/{id}": shop.dispute(shop.paid(product)["id"]).id,
-        "/v1/payouts/{id}": shop.payout().id,
-        "/v1/webhook-endpoints/{id}": shop.endpoint()["id"],
+        "/v1/disputes/{id}": shop.open_dispute(shop.create_paid_order(product)["id"]).id,
+        "/v1/payouts/{id}": shop.create_payout().id,
+        "/v1/webhook-endpoints/{id}": shop.create_endpoint()["id"],
         "/v1/events/{id}": shop.data("GET", "/v1/events")["items"][0]["id"],
     }
     return {

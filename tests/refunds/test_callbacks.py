@@ -34,8 +34,8 @@ def bank(bank_url: str, receiver: Receiver) -> Iterator[Bank]:
 
 def pay_order(api_server: ApiServer, bank: Bank) -> tuple[Shop, str, str]:
     """Pay an order by card; return the shop and the ids of order and attempt."""
-    shop = api_server.shop()
-    session = shop.session()
+    shop = api_server.create_shop()
+    session = shop.create_session()
     order_id: str = shop.data("GET", f"/v1/checkouts/{session['id']}")["orderId"]
     app = api_server.app
     payer = checkouts.PayerInput(

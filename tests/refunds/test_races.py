@@ -19,7 +19,7 @@ from opentill.orders.settlement import service as settlement
 from opentill.refunds import Refund, jobs
 from support import world
 from support.books import assert_books
-from support.concurrent_movements import STUCK
+from support.concurrent_movements import UNFINISHED
 from support.examples import is_night
 from support.world import DAY, NOW
 
@@ -170,7 +170,7 @@ async def _check(db: Db, contested: list[Contest]) -> None:
     for contest in contested:
         await _check_order(db, contest)
     async with db.snapshot() as tx:
-        assert [row[0] for row in await tx.fetch(STUCK, later + 60 * DAY)] == []
+        assert [row[0] for row in await tx.fetch(UNFINISHED, later + 60 * DAY)] == []
         balance = await ledger.find_balance(tx, shop_id, "USD")
         assert balance is not None
         assert (balance.pending, balance.frozen, balance.reserve) == (0, 0, 0)

@@ -1,5 +1,5 @@
 """The bank and its surroundings as fixtures."""
 
-from support.sandbox_bank import calm_bank_url, calm_shop, receiver, shop
+from support.sandbox_bank import receiver, shop, slow_bank_shop, slow_bank_url
 
-__all__ = ["calm_bank_url", "calm_shop", "receiver", "shop"]
+__all__ = ["receiver", "shop", "slow_bank_shop", "slow_bank_url"]

@@ -11,7 +11,7 @@ from support.sandbox_bank import Shop
 
 
 def test_a_repeated_id_returns_the_same_payment(shop: Shop) -> None:
-    order = shop.order()
+    order = shop.payment_request()
     first, second = (shop.api.post("/payments", json=order) for _ in range(2))
     assert (first.status_code, second.status_code) == (201, 200)
     assert first.json() == second.json()
@@ -19,7 +19,7 @@ def test_a_repeated_id_returns_the_same_payment(shop: Shop) -> None:
 
 @pytest.mark.parametrize("change", [{"amount_minor": 1}, {"currency": "USD"}, {"method": "ALIPAY"}])
 def test_the_same_id_with_other_values_is_a_conflict(shop: Shop, change: dict[str, object]) -> None:
-    order = shop.order()
+    order = shop.payment_request()
     shop.api.post("/payments", json=order)
     assert shop.api.post("/payments", json=order | change).status_code == 409
 
@@ -42,7 +42,7 @@ def test_the_same_id_with_other_values_is_a_conflict(shop: Shop, change: dict[st
     ],
 )
 def test_an_invalid_order_is_refused(shop: Shop, change: dict[str, object]) -> None:
-    answer = shop.api.post("/payments", json=shop.order(**change))
+    answer = shop.api.post("/payments", json=shop.payment_request(**change))
     assert answer.status_code == 400
     assert answer.json()["error"]["message"]
 
@@ -66,37 +66,37 @@ def test_unknown_payments_and_refunds_are_404(shop: Shop) -> None:
 
 
 def test_only_an_unfinished_payment_can_be_voided(shop: Shop) -> None:
-    payment_id = shop.start()
+    payment_id = shop.start_payment()
     for _ in range(2):
         assert shop.api.post(f"/payments/{payment_id}/void").json()["status"] == "voided"
     shop.receiver.wait_for(payment_id, "payment.voided")
     assert shop.receiver.types(payment_id) == ["payment.voided"]
-    assert shop.api.post(f"/payments/{shop.paid()}/void").status_code == 409
+    assert shop.api.post(f"/payments/{shop.create_paid_payment()}/void").status_code == 409
 
 
 def test_a_refund_is_done_once_and_reported(shop: Shop) -> None:
-    payment_id = shop.paid()
+    payment_id = shop.create_paid_payment()
     first = shop.refund(payment_id, 400, id="re_once")
     second = shop.refund(payment_id, 400, id="re_once")
     assert (first.status_code, second.status_code) == (201, 200)
     assert first.json() == second.json() == shop.api.get("/refunds/re_once").json()
     assert first.json()["status"] == "succeeded"
-    assert shop.find(payment_id)["refunded_minor"] == 400
+    assert shop.find_payment(payment_id)["refunded_minor"] == 400
     assert shop.refund(payment_id, 401, id="re_once").status_code == 409
     news = shop.receiver.wait_for(payment_id, "refund.succeeded")
     assert news["data"]["refund"] == first.json()
 
 
 def test_concurrent_refunds_never_exceed_the_payment(shop: Shop) -> None:
-    payment_id = shop.paid(amount_minor=1000)
+    payment_id = shop.create_paid_payment(amount_minor=1000)
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: shop.refund(payment_id, 300).json(), range(8)))
     assert [answer["status"] for answer in answers].count("succeeded") == 3
-    assert shop.find(payment_id)["refunded_minor"] == 900
+    assert shop.find_payment(payment_id)["refunded_minor"] == 900
 
 
 def test_an_impossible_refund_fails_with_a_reason(shop: Shop) -> None:
-    paid, unpaid = shop.paid(), shop.start()
+    paid, unpaid = shop.create_paid_payment(), shop.start_payment()
     for answer in (
         shop.refund(paid, 1000),
         shop.refund(paid, 100, currency="USD"),
@@ -109,17 +109,17 @@ def test_an_impossible_refund_fails_with_a_reason(shop: Shop) -> None:
 
 
 def test_the_refunds_of_one_card_fail_later(shop: Shop) -> None:
-    payment_id = shop.paid("4000000000005126")
+    payment_id = shop.create_paid_payment("4000000000005126")
     refund = shop.refund(payment_id, 999).json()
     assert refund["status"] == "pending"
-    assert shop.find(payment_id)["refunded_minor"] == 999
+    assert shop.find_payment(payment_id)["refunded_minor"] == 999
     news = shop.receiver.wait_for(payment_id, "refund.failed")
     assert news["data"]["refund"]["error"]
-    assert shop.find(payment_id)["refunded_minor"] == 0
+    assert shop.find_payment(payment_id)["refunded_minor"] == 0
 
 
 def test_every_dispute_transition_is_reported(shop: Shop) -> None:
-    payment_id = shop.paid()
+    payment_id = shop.create_paid_payment()
     dispute = shop.api.post(f"/payments/{payment_id}/disputes", json={"reason": "no mug"}).json()
     assert (dispute["status"], dispute["reason"]) == ("opened", "no mug")
     assert shop.refund(payment_id, 1).json()["status"] == "failed"
@@ -135,10 +135,10 @@ def test_every_dispute_transition_is_reported(shop: Shop) -> None:
 
 
 def test_a_payment_is_disputed_once_and_only_if_paid(shop: Shop) -> None:
-    payment_id = shop.paid()
+    payment_id = shop.create_paid_payment()
     assert shop.api.post(f"/payments/{payment_id}/disputes").status_code == 201
     assert shop.api.post(f"/payments/{payment_id}/disputes").status_code == 409
-    assert shop.api.post(f"/payments/{shop.start()}/disputes").status_code == 409
+    assert shop.api.post(f"/payments/{shop.start_payment()}/disputes").status_code == 409
 
 
 def test_the_health_check_responds(shop: Shop) -> None:
@@ -179,13 +179,15 @@ def test_a_bad_request_is_refused_in_json_and_a_405_names_the_methods(
 def test_the_media_type_of_a_body_is_ignored(shop: Shop) -> None:
     for media_type in ("application/json", "text/plain", "application/x-www-form-urlencoded"):
         response = shop.api.post(
-            "/payments", content=json.dumps(shop.order()), headers={"Content-Type": media_type}
+            "/payments",
+            content=json.dumps(shop.payment_request()),
+            headers={"Content-Type": media_type},
         )
         assert response.status_code == 201
 
 
 def test_head_requests_have_the_headers_of_get(shop: Shop) -> None:
-    payment_id = shop.start()
+    payment_id = shop.start_payment()
     for path in (f"/payments/{payment_id}", "/disputes", "/settlement-report.csv", "/healthz"):
         head, whole = shop.api.head(path), shop.api.get(path)
         assert (head.status_code, head.content) == (200, b"")

@@ -12,10 +12,10 @@ from typing import Any, Final
 import pytest
 
 from opentill.sandbox.callbacks import MAX_WAIT_S, sign
-from support.commands import ForkServer, Served
+from support.commands import ForkedProcess, ForkServer
 from support.ports import free_socket, url_of
 from support.sandbox_bank import (
-    HURRY,
+    FAST_TIMING,
     SECRET,
     Receiver,
     Shop,
@@ -42,14 +42,14 @@ def test_the_signature_is_an_hmac_of_time_and_body() -> None:
 
 
 def test_a_callback_arrives_signed_and_at_once(shop: Shop) -> None:
-    payment_id = shop.start()
+    payment_id = shop.start_payment()
     begin = time.monotonic()
     shop.type_card(payment_id, "4242424242424242")
     news = shop.receiver.wait_for(payment_id, "payment.succeeded")
     assert time.monotonic() - begin < MAX_WAIT_S / 4  # it was woken, it did not look by itself
     assert news["id"].startswith("cb_")
     headers, body = next(
-        (headers, body) for headers, body in shop.receiver.got if news["id"].encode() in body
+        (headers, body) for headers, body in shop.receiver.received if news["id"].encode() in body
     )
     assert headers["content-type"] == "application/json"
     timestamp = int(headers["sandbox-signature"].split(",")[0].removeprefix("t="))
@@ -60,7 +60,7 @@ def test_a_callback_arrives_signed_and_at_once(shop: Shop) -> None:
 def test_a_callback_is_repeated_until_it_is_acknowledged(shop: Shop) -> None:
     shop.receiver.status = 503
     try:
-        payment_id = shop.paid()
+        payment_id = shop.create_paid_payment()
         shop.receiver.wait_for(payment_id, "payment.succeeded", times=2)
     finally:
         shop.receiver.status = 200
@@ -69,27 +69,27 @@ def test_a_callback_is_repeated_until_it_is_acknowledged(shop: Shop) -> None:
     *refused, last = shop.receiver.statuses(payment_id)
     assert len(refused) >= 2
     assert (set(refused), last) == ({503}, 200)
-    assert len({body["id"] for body in shop.receiver.about(payment_id)}) == 1
+    assert len({body["id"] for body in shop.receiver.callbacks_about(payment_id)}) == 1
 
 
 def test_an_unreachable_receiver_does_not_delay_others(shop: Shop) -> None:
     deaf = free_socket()
     deaf.listen(200)  # accepts connections and never answers
     for _ in range(20):
-        shop.paid(callback_url=f"{url_of(deaf)}/callback")
+        shop.create_paid_payment(callback_url=f"{url_of(deaf)}/callback")
     begin = time.monotonic()
-    shop.receiver.wait_for(shop.paid(), "payment.succeeded")
+    shop.receiver.wait_for(shop.create_paid_payment(), "payment.succeeded")
     # One after the other, those before it would have taken 20 times as long as one is waited for.
-    assert time.monotonic() - begin < 20 * HURRY.callback_timeout_s / 2
+    assert time.monotonic() - begin < 20 * FAST_TIMING.callback_timeout_s / 2
     deaf.close()
 
 
 @pytest.fixture
 def start_bank(fork_server: ForkServer, tmp_path: Path) -> Any:
     """Start banks as processes that can be killed."""
-    processes: list[Served] = []
+    processes: list[ForkedProcess] = []
 
-    def start(port: int) -> Served:
+    def start(port: int) -> ForkedProcess:
         words = ["-c", _BANK, str(port), str(tmp_path), SECRET]
         processes.append(fork_server.start_logged(words, os.environ, tmp_path, _STDERR))
         return processes[-1]
@@ -101,7 +101,7 @@ def start_bank(fork_server: ForkServer, tmp_path: Path) -> Any:
 
 
 def test_a_killed_bank_resumes_after_a_restart(
-    start_bank: Callable[[int], Served],
+    start_bank: Callable[[int], ForkedProcess],
 ) -> None:
     away = free_socket()  # nobody listens yet
     receiver = Receiver()
@@ -119,14 +119,14 @@ def test_a_killed_bank_resumes_after_a_restart(
 
     process = start_bank(port)
     wait_until(answers)
-    paid, processing = shop.paid(), shop.start()
+    paid, processing = shop.create_paid_payment(), shop.start_payment()
     shop.type_card(processing, "4000000000000119")
     process.send_signal(signal.SIGKILL)
     process.wait()
 
     start_bank(port)
     wait_until(answers)
-    assert shop.find(paid)["status"] == "succeeded"
+    assert shop.find_payment(paid)["status"] == "succeeded"
     with serving(receiver, away):
         receiver.wait_for(paid, "payment.succeeded")
         receiver.wait_for(processing, "payment.processing")

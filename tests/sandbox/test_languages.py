@@ -63,7 +63,7 @@ def test_an_amount_looks_as_on_the_hosted_page(locale: str, accepted: str) -> No
 
 
 def test_the_banks_page_shows_the_amount_as_the_browsers_region_does(shop: Shop) -> None:
-    payment = shop.start(locale="en", currency="USD")
+    payment = shop.start_payment(locale="en", currency="USD")
     page = shop.browser.get(f"/pay/{payment}", headers={"accept-language": "en-GB,en;q=0.9"})
     assert "US$9.99" in page.text
 
@@ -85,9 +85,9 @@ def test_every_page_is_in_the_customers_language(shop: Shop, language: str, how:
     def post(path: str, **form: str) -> str:
         return shop.browser.post(path, data=form, headers=headers).text
 
-    card = shop.start(locale=locale)
-    wallet = shop.start(locale=locale, method="ALIPAY")
-    transfer = shop.start(locale=locale, method="BANK_TRANSFER")
+    card = shop.start_payment(locale=locale)
+    wallet = shop.start_payment(locale=locale, method="ALIPAY")
+    transfer = shop.start_payment(locale=locale, method="BANK_TRANSFER")
     good = {"exp": "12/34", "csc": "123"}
     seen = {
         "Pay by card": get(f"/pay/{card}"),
@@ -122,7 +122,7 @@ def test_every_page_is_in_the_customers_language(shop: Shop, language: str, how:
 
 
 def test_an_order_without_a_locale_is_accepted(shop: Shop) -> None:
-    order = shop.order()
+    order = shop.payment_request()
     del order["locale"]
     assert shop.api.post("/payments", json=order).status_code == 201
     page = shop.browser.get(f"/pay/{order['id']}", headers={"accept-language": "zh-CN"})

@@ -9,8 +9,8 @@ WALLETS = ["ALIPAY", "WECHAT_PAY", "PAYNOW", "CRYPTO"]
 
 @pytest.mark.parametrize("method", WALLETS)
 def test_a_wallet_shows_a_code_and_pays_when_the_phone_approves(shop: Shop, method: str) -> None:
-    payment_id = shop.start(method=method)
-    assert shop.find(payment_id)["qr_text"] == f"{shop.bank_url}/phone/{payment_id}"
+    payment_id = shop.start_payment(method=method)
+    assert shop.find_payment(payment_id)["qr_text"] == f"{shop.bank_url}/phone/{payment_id}"
     page = shop.browser.get(f"/pay/{payment_id}")
     assert '<meta http-equiv="refresh" content="3">' in page.text
     image = shop.browser.get(f"/pay/{payment_id}/qr.svg")
@@ -28,27 +28,27 @@ def test_a_wallet_shows_a_code_and_pays_when_the_phone_approves(shop: Shop, meth
     [("ALIPAY", "phone", "customer_declined"), ("BANK_TRANSFER", "transfer", "transfer_rejected")],
 )
 def test_a_customer_can_decline(shop: Shop, method: str, page: str, code: str) -> None:
-    payment_id = shop.start(method=method)
+    payment_id = shop.start_payment(method=method)
     shop.browser.post(f"/{page}/{payment_id}", data={"decision": "decline"})
-    assert shop.find(payment_id)["decline_code"] == code
+    assert shop.find_payment(payment_id)["decline_code"] == code
 
 
 def test_a_bank_transfer_is_confirmed_on_its_page(shop: Shop) -> None:
-    payment_id = shop.start(method="BANK_TRANSFER")
+    payment_id = shop.start_payment(method="BANK_TRANSFER")
     assert "Confirm the transfer" in shop.browser.get(f"/pay/{payment_id}").text
     page = shop.browser.post(f"/transfer/{payment_id}", data={"decision": "approve"})
     assert page.url.path == f"/done/{payment_id}"
-    assert shop.find(payment_id)["status"] == "succeeded"
+    assert shop.find_payment(payment_id)["status"] == "succeeded"
 
 
 def test_a_card_cannot_be_approved_on_the_phone(shop: Shop) -> None:
-    payment_id = shop.start()
+    payment_id = shop.start_payment()
     shop.browser.post(f"/phone/{payment_id}", data={"decision": "approve"})
-    assert shop.find(payment_id)["status"] == "action_required"
+    assert shop.find_payment(payment_id)["status"] == "action_required"
 
 
 def test_the_customer_returns_by_a_link_or_refresh_not_by_a_form(shop: Shop) -> None:
-    payment_id = shop.start()
+    payment_id = shop.start_payment()
     form = {"number": "4242424242424242", "exp": "12/34", "csc": "123"}
     answer = shop.browser.post(f"/pay/{payment_id}", data=form, follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (303, f"/done/{payment_id}")
@@ -60,14 +60,14 @@ def test_the_customer_returns_by_a_link_or_refresh_not_by_a_form(shop: Shop) -> 
 
 def test_the_cancel_link_changes_nothing(shop: Shop) -> None:
     for method in ("CREDIT_CARD", "ALIPAY", "BANK_TRANSFER"):
-        payment_id = shop.start(method=method)
+        payment_id = shop.start_payment(method=method)
         page = shop.browser.get(f"/pay/{payment_id}").text
         assert '<a href="http://shop.example/back?a=1&amp;b=2" rel="noreferrer">Cancel' in page
-        assert shop.find(payment_id)["status"] == "action_required"
+        assert shop.find_payment(payment_id)["status"] == "action_required"
 
 
 def test_every_page_is_labelled_and_strict(shop: Shop) -> None:
-    payment_id = shop.start(method="ALIPAY")
+    payment_id = shop.start_payment(method="ALIPAY")
     for path in ("/", f"/pay/{payment_id}", f"/phone/{payment_id}", "/pay/none"):
         page = shop.browser.get(path)
         assert "test mode, no real money" in page.text
@@ -80,7 +80,9 @@ def test_every_page_is_labelled_and_strict(shop: Shop) -> None:
 
 
 def test_text_from_the_shop_is_shown_inert(shop: Shop) -> None:
-    page = shop.browser.get(f"/pay/{shop.start(description='<script>alert(1)</script>')}").text
+    page = shop.browser.get(
+        f"/pay/{shop.start_payment(description='<script>alert(1)</script>')}"
+    ).text
     assert "<script>" not in page
     assert "Mugs &amp; &lt;b&gt;More&lt;/b&gt;" in page
 
@@ -99,7 +101,7 @@ def test_text_from_the_shop_is_shown_inert(shop: Shop) -> None:
 def test_amounts_have_the_decimals_of_their_currency(
     shop: Shop, amount_minor: int, currency: str, locale: str, shown: str
 ) -> None:
-    payment_id = shop.start(amount_minor=amount_minor, currency=currency, locale=locale)
+    payment_id = shop.start_payment(amount_minor=amount_minor, currency=currency, locale=locale)
     page = shop.browser.get(f"/pay/{payment_id}").text.replace("\N{NO-BREAK SPACE}", " ")
     assert shown in page
 
@@ -112,7 +114,9 @@ def test_an_unknown_payment_is_a_page_of_404(shop: Shop, path: str) -> None:
 
 
 def test_a_form_without_a_decision_is_a_page_of_400(shop: Shop) -> None:
-    page = shop.browser.post(f"/phone/{shop.start(method='ALIPAY')}", data={"decision": "x"})
+    page = shop.browser.post(
+        f"/phone/{shop.start_payment(method='ALIPAY')}", data={"decision": "x"}
+    )
     assert page.status_code == 400
     assert "<h1>That did not work</h1>" in page.text
 

@@ -22,7 +22,7 @@ def _lines_of(shop: Shop, *references: str) -> list[tuple[str, str, str, str]]:
 
 
 def test_payments_refunds_chargebacks_and_recoveries(shop: Shop) -> None:
-    paid, waiting = shop.paid(), shop.start()
+    paid, waiting = shop.create_paid_payment(), shop.start_payment()
     refund = shop.refund(paid, 200).json()["id"]
     dispute = shop.api.post(f"/payments/{paid}/disputes", json={}).json()["id"]
     assert _lines_of(shop, paid, waiting, refund) == [
@@ -38,7 +38,7 @@ def test_payments_refunds_chargebacks_and_recoveries(shop: Shop) -> None:
 
 
 def test_a_refund_does_not_change_the_time_of_its_payment(shop: Shop) -> None:
-    paid = shop.paid(amount_minor=5, currency="JPY")
+    paid = shop.create_paid_payment(amount_minor=5, currency="JPY")
     before = [row for row in _rows(shop) if row["reference"] == paid]
     assert before[0]["amount"] == "5"
     shop.refund(paid, 5, currency="JPY")
@@ -46,8 +46,8 @@ def test_a_refund_does_not_change_the_time_of_its_payment(shop: Shop) -> None:
 
 
 def test_a_range_is_inclusive(shop: Shop) -> None:
-    paid = shop.paid()
-    at = wait_until(lambda: shop.find(paid))["updated_at"]
+    paid = shop.create_paid_payment()
+    at = wait_until(lambda: shop.find_payment(paid))["updated_at"]
     assert paid in [row["reference"] for row in _rows(shop, **{"from": at, "to": at})]
     assert paid not in [row["reference"] for row in _rows(shop, **{"from": at + 1})]
     assert shop.api.get("/settlement-report.csv", params={"from": "x"}).status_code == 400

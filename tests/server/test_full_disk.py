@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from support.commands import ForkServer
-from support.deployment import TIMEOUT_S, Deployment, copy
+from support.deployment import TIMEOUT_S, Deployment, copy_directory
 
 pytestmark = pytest.mark.stress
 SIZE: str = "size=120m"
@@ -44,12 +44,12 @@ def test_a_server_with_a_full_disk_is_not_ready_until_space_is_freed(
     small_disk: Path, migrated: Path, fork_server: ForkServer
 ) -> None:
     deployment = Deployment(small_disk, fork_server)
-    copy(migrated, small_disk / "data")
+    copy_directory(migrated, small_disk / "data")
     deployment.environ["OPENTILL_LIMIT_CHECKOUTS_PER_MINUTE"] = "0"
     server = deployment.start()
     try:
-        merchant = json.loads(deployment.done("merchants", "create", "Shop", "--json"))["id"]
-        key = json.loads(deployment.done("keys", "create", merchant, "--json"))["key"]
+        merchant = json.loads(deployment.run_checked("merchants", "create", "Shop", "--json"))["id"]
+        key = json.loads(deployment.run_checked("keys", "create", merchant, "--json"))["key"]
         with httpx2.Client(
             base_url=f"http://127.0.0.1:{deployment.port}", headers={"x-api-key": key},
             timeout=30, trust_env=False,

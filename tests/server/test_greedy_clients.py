@@ -139,7 +139,9 @@ async def _fill(url: str, shops: int, copies: int) -> tuple[list[str], str]:
     try:
         for number in range(shops + 1):
             async with db.transaction() as tx:
-                order = await filled_database.shop(tx, copies if number < shops else 0)
+                order = await filled_database.create_filled_merchant(
+                    tx, copies if number < shops else 0
+                )
                 await tx.execute(
                     """
                     update orders set metadata = '{"text": "' || repeat('x', $2) || '"}'

@@ -24,8 +24,8 @@ from opentill.db.database import Db
 from opentill.figures.jobs import count_all
 from server.trace_receiver import Span, TraceReceiver, receiving_traces
 from support import pooler
-from support.cluster import CARD, DECLINED, Client, Cluster, eventually, make_shop
-from support.commands import ForkServer, clean
+from support.cluster import CARD, DECLINED, Client, Cluster, create_shop, eventually
+from support.commands import ForkServer, without_settings
 from support.ports import free_port
 from support.webhook_receiver import Receiver, receiving
 
@@ -115,17 +115,17 @@ async def read_metrics(cluster: Cluster) -> Figures:
 async def test_a_payment_appears_in_metrics_log_and_traces(
     cluster: Cluster, db: Db, traces: TraceReceiver, hook: Receiver, worker_metrics: str
 ) -> None:
-    shop = await make_shop(db)
+    shop = await create_shop(db)
     async with await cluster.client(shop.key) as client:
         endpoint = await client.call("POST", "/v1/webhook-endpoints", {"url": f"{hook.url}/in"})
         assert endpoint.status_code == 201, endpoint.text
         client.http.headers["traceparent"] = f"00-{TRACE}-{PARENT}-01"
-        order_id = await client.paid(shop.product_id)
-        session_id, _ = await client.open(shop.product_id)
-        declined = await client.begin(session_id)
+        order_id = await client.create_paid_order(shop.product_id)
+        session_id, _ = await client.open_session(shop.product_id)
+        declined = await client.start_payment(session_id)
         assert declined is not None
         await client.type_card(declined, DECLINED)
-        await client.come_back(session_id, declined)
+        await client.return_from_bank(session_id, declined)
         refund = await client.call("POST", f"/v1/orders/{order_id}/refunds", {"amount": "1.25"})
         assert refund.status_code == 201, refund.text
         await _check_metrics(cluster, db, worker_metrics)
@@ -188,7 +188,7 @@ async def _check_traces(client: Client, traces: TraceReceiver, hook: Receiver) -
             paid, _ = traces.find("gateway pay")[0], traces.find("gateway refund")[0]
             inserted = next(s for s in spans.values() if s.parent == opened.id and _is_insert(s))
             sent = next(span for span in spans.values() if span.parent == paid.id)
-            hook_call = spans[hook.taken[0].headers["traceparent"].split("-")[2]]
+            hook_call = spans[hook.accepted[0].headers["traceparent"].split("-")[2]]
             return (
                 opened,
                 inserted,
@@ -209,7 +209,7 @@ async def _check_traces(client: Client, traces: TraceReceiver, hook: Receiver) -
     assert paid.attributes["opentill.gateway"] == "sandbox"
     assert page.name == "POST /checkout/{session}"
     assert (sent.name, sent.kind) == ("POST", CLIENT)
-    assert hook.taken[0].headers["traceparent"].split("-")[:2] == ["00", hook_call.trace]
+    assert hook.accepted[0].headers["traceparent"].split("-")[:2] == ["00", hook_call.trace]
     assert delivery.name == "webhook delivery"
     _check_no_secrets(traces.spans, [client.key, "ann@example.com", "Ann", CARD, hook.url])
 
@@ -270,7 +270,7 @@ def test_missing_packages_are_logged_with_the_extra_to_install(
 def test_a_value_that_opentelemetry_refuses_disables_only_the_traces(
     variable: str, value: str
 ) -> None:
-    environ = {**clean(os.environ), variable: value}
+    environ = {**without_settings(os.environ), variable: value}
     process = subprocess.run(
         [sys.executable, "-c", _REFUSED], env=environ, capture_output=True, text=True,
         check=False, timeout=120,
@@ -312,7 +312,7 @@ async def test_the_metrics_of_a_worker_report_an_unreachable_database(
     tmp_path: Path, fork_server: ForkServer
 ) -> None:
     port = free_port()
-    environ = clean(os.environ) | {
+    environ = without_settings(os.environ) | {
         "OPENTILL_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/x",
         "OPENTILL_SECRET_KEY": "k" * 32,
         "OPENTILL_SANDBOX": "yes",
@@ -338,7 +338,7 @@ async def test_the_metrics_of_a_worker_report_an_unreachable_database(
             process.stdout.close()
 
 
-@pooler.direct("a replica is compared by its position in the log")
+@pooler.skip_if_pooled("a replica is compared by its position in the log")
 async def test_metrics_on_the_separate_port_include_the_state_of_the_replica(
     module_database_url: str,
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from opentill.db.database import Db
 from support.balancer import Balancer
 from support.books import assert_books
-from support.cluster import Client, Cluster, PatientClient, Process, eventually, make_shop
+from support.cluster import Client, Cluster, PatientClient, Process, create_shop, eventually
 from support.commands import ForkServer
 from support.ports import free_port
 
@@ -26,7 +26,7 @@ async def deployment(
         tmp_path, url, 3, fork_server,
         LIMIT_IP_PER_MINUTE="200", LIMIT_CHECKOUTS_PER_MINUTE="0", TRUSTED_PROXIES="127.0.0.1",
     )  # fmt: skip
-    others = [cluster.worker.another(f"worker-{n}") for n in (2, 3)]
+    others = [cluster.worker.copy(f"worker-{n}") for n in (2, 3)]
     db = await Db.connect(url, 4, acquire_timeout_s=20)
     try:
         await asyncio.to_thread(cluster.start)
@@ -42,7 +42,7 @@ async def deployment(
     finally:
         await asyncio.to_thread(cluster.stop)
         for process in others:
-            process.end()
+            process.terminate()
         for process in others:
             await asyncio.to_thread(process.stop)
         await db.close()
@@ -53,7 +53,7 @@ async def test_three_servers_and_three_workers_act_as_one_service(
 ) -> None:
     db, cluster = deployment
     balancer = Balancer([server.port for server in cluster.servers])
-    shop = await make_shop(db, settlement_delay_days=1)
+    shop = await create_shop(db, settlement_delay_days=1)
     async with balancer.listening() as port:
         balanced = Cluster(Path("/nonexistent"), "", servers=1)  # only for its URL
         balanced.bank = cluster.bank
@@ -71,7 +71,9 @@ async def test_three_servers_and_three_workers_act_as_one_service(
 async def _check_shared_limit(client: PatientClient) -> None:
     """Check that the limit of 200 a minute holds over all servers: 200 of 260 requests pass."""
     client.http.headers["X-Forwarded-For"] = "192.0.2.1:51234"
-    responses = await client.limited((client.call("GET", "/v1/balance") for _ in range(260)), 200)
+    responses = await client.assert_limited(
+        (client.call("GET", "/v1/balance") for _ in range(260)), 200
+    )
     assert {response.status_code for response in responses} == {200, 429}
 
 
@@ -80,7 +82,7 @@ async def _pay_orders(client: Client, product_id: str) -> list[str]:
     orders = []
     for number in range(12):
         client.http.headers["X-Forwarded-For"] = f"[2001:db8:{number:x}::1]:443"
-        orders.append(await client.paid(product_id))
+        orders.append(await client.create_paid_order(product_id))
     return orders
 
 
@@ -142,7 +144,7 @@ async def test_a_worker_waits_for_its_database(fork_server: ForkServer, tmp_path
         assert await eventually(lambda: _has_logged(cluster.worker, "waiting for it"), 40)
         assert cluster.worker._popen is not None
         assert cluster.worker._popen.poll() is None
-        cluster.worker.end()
+        cluster.worker.terminate()
         assert await asyncio.to_thread(cluster.worker._popen.wait, 20) == 0
     finally:
         cluster.worker.stop()

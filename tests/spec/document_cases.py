@@ -139,7 +139,7 @@ class Caller:
         """Invite somebody; the id of the invitation."""
         return self._create("team/invitations", {"email": new_address(), "role": "viewer"})
 
-    def right(self, path: str) -> dict[str, Any]:
+    def valid_fields(self, path: str) -> dict[str, Any]:
         """Return the fields of a body that only the service knows the right values of."""
         path_values = RIGHT.get(path)
         return path_values(self) if path_values else {}
@@ -195,7 +195,7 @@ def fill(
     if owner is not None and path in OF_OWNERS:
         case.path_parameters["id"] = OF_OWNERS[path](owner)
     elif "{id}" in path and case.operation.method == "delete":
-        create = {"products": shop.product, "webhook-endpoints": shop.endpoint}[kind]
+        create = {"products": shop.create_product, "webhook-endpoints": shop.create_endpoint}[kind]
         case.path_parameters["id"] = create()["id"]
     elif "{id}" in path:
         case.path_parameters["id"] = ids[kind]
@@ -204,7 +204,7 @@ def fill(
     if isinstance(case.body.get("productId"), str):
         case.body["productId"] = ids["products"]
     if owner is not None and mode is GenerationMode.POSITIVE:
-        case.body |= owner.right(path)
+        case.body |= owner.valid_fields(path)
 
 
 def is_json(value: object) -> bool:

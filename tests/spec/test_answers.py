@@ -81,7 +81,7 @@ def test_a_body_with_another_content_type_is_415(
 ) -> None:
     if operation.path.endswith("/expire"):
         return
-    product, order = shop.product()["id"], shop.order()["id"]
+    product, order = shop.create_product()["id"], shop.create_order()["id"]
     path = operation.path.replace("{id}", order if "orders" in operation.path else product)
     answer = shop.call(
         operation.method, path, content=b'{"name":"x"}', headers={"content-type": media_type}
@@ -190,7 +190,7 @@ def caller(limited: ApiServer) -> Iterator[tuple[Shop, dict[str, str], Callable[
 
     original = limited.app.clock
     advance(0)
-    yield limited.shop(), address, advance
+    yield limited.create_shop(), address, advance
     limited.app.clock = original
 
 
@@ -261,7 +261,7 @@ def test_concurrent_requests_are_limited_exactly(caller: Any) -> None:
 def test_the_session_limit_of_a_merchant_covers_all_its_addresses(caller: Any) -> None:
     shop, address, advance = caller
     product = shop.data("POST", "/v1/products", json=TEA, headers=address)["id"]
-    other = shop.api_server.shop()
+    other = shop.api_server.create_shop()
 
     def open_(merchant: Shop, address: str, product: str) -> Any:
         body = {"productId": product}
@@ -293,7 +293,7 @@ def test_ipv6_clients_are_limited_by_their_64_prefix(caller: Any) -> None:
 
 def test_x_forwarded_for_of_an_untrusted_peer_is_ignored(api_server: ApiServer) -> None:
     with serving(api_server.settings, limit_ip_per_minute=3) as running:
-        limit_key = running.shop()
+        limit_key = running.create_shop()
         statuses = [
             limit_key.call(
                 "GET", "/v1/products", headers={"x-forwarded-for": f"198.51.100.{n}"}
@@ -330,11 +330,11 @@ def test_checks_run_in_the_documented_order(caller: Any) -> None:
 
 
 def test_an_invalid_body_is_refused_before_business_rules(shop: Shop) -> None:
-    order = shop.order()  # PENDING: not refundable
+    order = shop.create_order()  # PENDING: not refundable
     path = f"/v1/orders/{order['id']}/refunds"
     assert_refused(shop.post(path, {"amount": "x"}), "amount")
     assert_refused(shop.post(path, {"amount": "99"}), "orderId")
-    product = shop.product()
+    product = shop.create_product()
     shop.call("DELETE", f"/v1/products/{product['id']}")
     body = {"productId": product["id"], "customerName": 7}
     assert_refused(shop.post("/v1/checkouts", body), "customerName")

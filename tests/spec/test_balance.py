@@ -10,9 +10,9 @@ from support.api_server import Shop, assert_refused
 
 
 def test_a_payment_and_a_refund_are_listed_as_transactions(shop: Shop) -> None:
-    order = shop.paid()
+    order = shop.create_paid_order()
     refund = shop.refund(order["id"], amount="2.00")
-    shop.end_refund(refund["id"])
+    shop.report_refund(refund["id"])
     shown = [
         (t["type"], t["amount"], t["pendingAfter"], t["availableAfter"], t["frozenAfter"])
         for t in shop.data("GET", "/v1/balance/transactions")["items"]
@@ -43,8 +43,8 @@ def test_an_empty_balance_is_zero_in_the_settlement_currency(shop: Shop) -> None
 
 
 def test_a_fee_of_zero_is_not_posted(api_server: Any) -> None:
-    shop = api_server.shop(platform_fee_rate=Decimal(0))
-    shop.paid()
+    shop = api_server.create_shop(platform_fee_rate=Decimal(0))
+    shop.create_paid_order()
     assert [t["type"] for t in shop.data("GET", "/v1/balance/transactions")["items"]] == ["PAYMENT"]
 
 
@@ -52,7 +52,7 @@ def test_a_fee_of_zero_is_not_posted(api_server: Any) -> None:
     "type_", get_args(Type)
 )  # tests/test_contract.py compares them with the contract
 def test_the_list_can_be_filtered_by_every_type(shop: Shop, type_: str) -> None:
-    shop.paid()
+    shop.create_paid_order()
     items = shop.data("GET", "/v1/balance/transactions", params={"type": type_})["items"]
     assert [item["type"] for item in items] == ([type_] if type_ in {"PAYMENT", "FEE"} else [])
 
@@ -61,11 +61,11 @@ def test_the_list_can_be_filtered_by_every_type(shop: Shop, type_: str) -> None:
 
 
 def _lists(shop: Shop) -> tuple[str, ...]:
-    order = shop.paid()
+    order = shop.create_paid_order()
     for _ in range(3):
         shop.refund(order["id"], amount="0.01")
-    shop.order(shop.product()["id"])
-    shop.order(shop.product()["id"])
+    shop.create_order(shop.create_product()["id"])
+    shop.create_order(shop.create_product()["id"])
     return (
         "/v1/products",
         "/v1/orders",
@@ -132,7 +132,7 @@ def test_an_empty_list_has_no_pages(shop: Shop, path: str) -> None:
 def test_page_and_size_must_be_integers_in_range(
     shop: Shop, which: int, field: str, value: str
 ) -> None:
-    order_id = shop.order()["id"]
+    order_id = shop.create_order()["id"]
     paths = ("/v1/products", "/v1/orders", f"/v1/orders/{order_id}/refunds")
     path = (*paths, "/v1/balance/transactions")[which]
     assert_refused(shop.get(path, **{field: value}), field)

@@ -89,7 +89,7 @@ REFUSED: Final[tuple[tuple[str, Any], ...]] = (
 
 @pytest.mark.parametrize(("field", "value"), TAKEN)
 def test_a_valid_field_opens_a_session(shop: Shop, field: str, value: Any) -> None:
-    session = shop.session(**{field: value})
+    session = shop.create_session(**{field: value})
     assert session["status"] == "OPEN"
     assert session["amount"] == "9.99"
     assert "orderId" not in session
@@ -97,7 +97,7 @@ def test_a_valid_field_opens_a_session(shop: Shop, field: str, value: Any) -> No
 
 @pytest.mark.parametrize(("field", "value"), REFUSED)
 def test_an_invalid_field_is_refused(shop: Shop, field: str, value: Any) -> None:
-    body = {"productId": shop.product()["id"]} | {field: value}
+    body = {"productId": shop.create_product()["id"]} | {field: value}
     assert field in assert_refused(shop.post("/v1/checkouts", body), field)
     assert shop.data("GET", "/v1/orders")["pagination"]["total"] == 0
 
@@ -111,7 +111,7 @@ def test_a_session_lasts_24_hours_and_has_its_page(
     shop: Shop, clock: Callable[[int], None]
 ) -> None:
     clock(1_795_233_600_000)
-    session = shop.session()
+    session = shop.create_session()
     assert session["createdAt"] == 1_795_233_600_000
     assert session["expiresAt"] == 1_795_233_600_000 + DAY_MS
     assert session["url"] == f"{shop.api_server.url}/checkout/{session['id']}"
@@ -119,7 +119,7 @@ def test_a_session_lasts_24_hours_and_has_its_page(
 
 
 def test_the_order_is_created_with_the_session_and_shown_on_retrieval_only(shop: Shop) -> None:
-    session = shop.session(metadata={"cart": "42"}, customerEmail=" ada@example.com ")
+    session = shop.create_session(metadata={"cart": "42"}, customerEmail=" ada@example.com ")
     assert "orderId" not in session
     read = shop.data("GET", f"/v1/checkouts/{session['id']}")
     extensions = {"quantity": 1, "paymentMethods": None, "locale": None, "clientReference": None}
@@ -146,21 +146,21 @@ def test_the_order_is_created_with_the_session_and_shown_on_retrieval_only(shop:
 def test_the_hosted_page_shows_the_display_name(
     shop: Shop, body: dict[str, Any], shown: str
 ) -> None:
-    page = shop.api_server.http.get(shop.session(**body)["url"]).text
+    page = shop.api_server.http.get(shop.create_session(**body)["url"]).text
     for name in ("Harbour Books", "Camel", "Snake"):
         assert (name in page) == (name == shown)
 
 
 def test_the_hosted_page_is_prefilled_with_the_customer(shop: Shop) -> None:
     page = shop.api_server.http.get(
-        shop.session(customerEmail="ada@example.com", customerName='Ada "L"')["url"]
+        shop.create_session(customerEmail="ada@example.com", customerName='Ada "L"')["url"]
     ).text
     assert 'value="ada@example.com"' in page
     assert re.search("Ada (&#34;|&quot;)L(&#34;|&quot;)", page)
 
 
 def test_expiring_closes_the_order_and_can_be_repeated(shop: Shop) -> None:
-    session = shop.session()
+    session = shop.create_session()
     path = f"/v1/checkouts/{session['id']}"
     first = shop.data("POST", f"{path}/expire")
     assert first["status"] == "EXPIRED"
@@ -180,7 +180,7 @@ def test_expiring_closes_the_order_and_can_be_repeated(shop: Shop) -> None:
 def test_an_operation_without_fields_refuses_invalid_json(
     shop: Shop, body: bytes, field: str
 ) -> None:
-    session = shop.session()
+    session = shop.create_session()
     path = f"/v1/checkouts/{session['id']}"
     for more in ({}, {"idempotency-key": "k"}):
         headers = {"content-type": "application/json"} | more
@@ -190,20 +190,20 @@ def test_an_operation_without_fields_refuses_invalid_json(
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"a":1}', b"null", b"[]"])
 def test_an_operation_without_fields_accepts_any_valid_json(shop: Shop, body: bytes) -> None:
-    path = f"/v1/checkouts/{shop.session()['id']}/expire"
+    path = f"/v1/checkouts/{shop.create_session()['id']}/expire"
     headers = {"content-type": "application/json"}
     assert shop.call("POST", path, content=body, headers=headers).status_code == 200
 
 
 def test_a_complete_session_cannot_expire(shop: Shop) -> None:
-    order = shop.paid()
+    order = shop.create_paid_order()
     path = f"/v1/checkouts/{order['checkoutSessionId']}"
     assert shop.data("GET", path)["status"] == "COMPLETE"
     assert "complete" in assert_refused(shop.post(f"{path}/expire"), "id")
 
 
 def test_a_payment_after_the_session_expired_still_pays_the_order(shop: Shop) -> None:
-    order = shop.order()
+    order = shop.create_order()
     shop.post(f"/v1/checkouts/{order['checkoutSessionId']}/expire")
     shop.confirm(order["id"])
     assert shop.read_order(order["id"])["status"] == "PAID"
@@ -211,7 +211,7 @@ def test_a_payment_after_the_session_expired_still_pays_the_order(shop: Shop) ->
 
 
 def test_a_revoked_order_ends_its_session(shop: Shop) -> None:
-    order = shop.order()
+    order = shop.create_order()
     shop.revoke(order["id"])
     assert shop.read_order(order["id"])["status"] == "REVOKED"
     path = f"/v1/checkouts/{order['checkoutSessionId']}"
@@ -228,15 +228,18 @@ def test_an_unknown_session_is_not_found(shop: Shop, session_id: str) -> None:
 def test_a_currency_without_an_exchange_rate_is_refused(
     api_server: ApiServer,
 ) -> None:
-    shop = api_server.shop(settlement_currency="USD")
-    product = shop.product(currency="ISK", price="100")
+    shop = api_server.create_shop(settlement_currency="USD")
+    product = shop.create_product(currency="ISK", price="100")
     reason = assert_refused(shop.post("/v1/checkouts", {"productId": product["id"]}), "productId")
     assert "ISK" in reason
 
 
 def test_amounts_worth_less_than_one_minor_unit_are_refused(api_server: ApiServer) -> None:
-    api_server.rate("UGX", "USD", Decimal("0.00027"))
-    shop = api_server.shop()
-    product = shop.product(currency="UGX", price="1")
+    api_server.set_rate("UGX", "USD", Decimal("0.00027"))
+    shop = api_server.create_shop()
+    product = shop.create_product(currency="UGX", price="1")
     assert_refused(shop.post("/v1/checkouts", {"productId": product["id"]}), "productId")
-    assert shop.order(shop.product(currency="UGX", price="100")["id"])["settledAmount"] == "0.03"
+    assert (
+        shop.create_order(shop.create_product(currency="UGX", price="100")["id"])["settledAmount"]
+        == "0.03"
+    )

@@ -19,8 +19,8 @@ from support.cluster import (
     REFUNDS_FAIL,
     Cluster,
     PatientClient,
+    create_shop,
     eventually,
-    make_shop,
 )
 from support.commands import ForkServer
 
@@ -62,9 +62,9 @@ async def rows(db: Db, sql: str, *values: object) -> list[tuple[object, ...]]:
 
 
 async def test_of_100_parallel_refunds_of_010_on_500_50_succeed(cluster: Cluster, db: Db) -> None:
-    shop = await make_shop(db)
+    shop = await create_shop(db)
     async with PatientClient(cluster, shop.key) as client:
-        order_id = await client.paid(shop.product_id)
+        order_id = await client.create_paid_order(shop.product_id)
         path = f"/v1/orders/{order_id}/refunds"
         answers = await asyncio.gather(
             *(client.call("POST", path, {"amount": "0.10"}) for _ in range(100))
@@ -74,10 +74,10 @@ async def test_of_100_parallel_refunds_of_010_on_500_50_succeed(cluster: Cluster
         assert {a.status_code for a in answers} == {201, 400}
 
         async def is_refunded() -> bool:
-            return (await client.order(order_id))["status"] == "REFUNDED"
+            return (await client.read_order(order_id))["status"] == "REFUNDED"
 
         assert await eventually(is_refunded)
-        assert (await client.order(order_id))["refundedAmount"] == "5.00"
+        assert (await client.read_order(order_id))["refundedAmount"] == "5.00"
     counted = await rows(
         db, "select status, count(*), sum(amount_minor) from refunds where order_id = $1"
         " group by 1", order_id,
@@ -87,11 +87,11 @@ async def test_of_100_parallel_refunds_of_010_on_500_50_succeed(cluster: Cluster
 
 @pytest.mark.parametrize("what", ["product", "refund"])
 async def test_one_idempotency_key_has_one_effect(cluster: Cluster, db: Db, what: str) -> None:
-    shop = await make_shop(db)
+    shop = await create_shop(db)
     async with PatientClient(cluster, shop.key) as client:
         path, body = "/v1/products", {"name": "A pot", "price": "7.00", "currency": "USD"}
         if what == "refund":
-            order_id = await client.paid(shop.product_id)
+            order_id = await client.create_paid_order(shop.product_id)
             path, body = f"/v1/orders/{order_id}/refunds", {"amount": "1.00"}
         answers = await asyncio.gather(
             *(client.call("POST", path, body, idempotency=f"key-{what}") for _ in range(50))
@@ -121,9 +121,11 @@ async def test_one_idempotency_key_has_one_effect(cluster: Cluster, db: Db, what
 async def test_parallel_requests_with_one_refund_number_create_one_refund(
     cluster: Cluster, db: Db
 ) -> None:
-    shop = await make_shop(db)
+    shop = await create_shop(db)
     async with PatientClient(cluster, shop.key) as client:
-        orders = await asyncio.gather(*(client.paid(shop.product_id) for _ in range(4)))
+        orders = await asyncio.gather(
+            *(client.create_paid_order(shop.product_id) for _ in range(4))
+        )
         body = {"amount": "1.00", "refundNo": "r-1"}
         answers = await asyncio.gather(
             *(client.call("POST", f"/v1/orders/{orders[n % 4]}/refunds", body) for n in range(40))
@@ -137,7 +139,7 @@ async def test_parallel_requests_with_one_refund_number_create_one_refund(
 async def test_an_old_key_is_refused_once_the_new_one_is_committed(
     cluster: Cluster, db: Db
 ) -> None:
-    shop = await make_shop(db)
+    shop = await create_shop(db)
     for _ in range(5):
         async with PatientClient(cluster, shop.key) as client:
             answered: list[tuple[float, int]] = []
@@ -169,23 +171,25 @@ async def test_an_old_key_is_refused_once_the_new_one_is_committed(
 async def test_concurrent_callback_poll_and_return_make_one_payment(
     cluster: Cluster, db: Db
 ) -> None:
-    shop = await make_shop(db)
+    shop = await create_shop(db)
     async with PatientClient(cluster, shop.key) as client:
         for _ in range(5):
-            session_id, order_id = await client.open(shop.product_id)
-            tabs = await asyncio.gather(*(client.begin(session_id) for _ in range(6)))
+            session_id, order_id = await client.open_session(shop.product_id)
+            tabs = await asyncio.gather(*(client.start_payment(session_id) for _ in range(6)))
             begun = {tab for tab in tabs if tab}
             assert len(begun) == 1
             attempt_id = begun.pop()
-            await client.spoil("callback", "duplicate", match=attempt_id)
+            await client.inject_fault("callback", "duplicate", match=attempt_id)
             await asyncio.gather(
                 client.type_card(attempt_id),
-                *(client.come_back(session_id, attempt_id) for _ in range(6)),
+                *(client.return_from_bank(session_id, attempt_id) for _ in range(6)),
             )
-            await asyncio.gather(*(client.come_back(session_id, attempt_id) for _ in range(6)))
+            await asyncio.gather(
+                *(client.return_from_bank(session_id, attempt_id) for _ in range(6))
+            )
 
             async def is_paid(order_id: str = order_id) -> bool:
-                return (await client.order(order_id))["status"] == "PAID"
+                return (await client.read_order(order_id))["status"] == "PAID"
 
             assert await eventually(is_paid)  # payments are polled every two seconds
             posted = await rows(db, "select type from entries where source_id = $1", order_id)
@@ -193,11 +197,11 @@ async def test_concurrent_callback_poll_and_return_make_one_payment(
 
 
 async def test_concurrent_payments_with_two_methods_pay_once(cluster: Cluster, db: Db) -> None:
-    shop = await make_shop(db)
+    shop = await create_shop(db)
     async with PatientClient(cluster, shop.key) as client:
-        session_id, order_id = await client.open(shop.product_id)
-        card = await client.begin(session_id)
-        wallet = await client.begin(session_id, "ALIPAY")
+        session_id, order_id = await client.open_session(shop.product_id)
+        card = await client.start_payment(session_id)
+        wallet = await client.start_payment(session_id, "ALIPAY")
         assert card
         assert wallet
         assert card != wallet
@@ -217,13 +221,13 @@ async def test_concurrent_payments_with_two_methods_pay_once(cluster: Cluster, d
         )
         held_minor = 0
         for attempt_id in (card, wallet):
-            payment = (await client.at_bank("GET", f"/payments/{attempt_id}")).json()
+            payment = (await client.call_bank("GET", f"/payments/{attempt_id}")).json()
             held_minor += payment["amount_minor"] - payment["refunded_minor"]
         assert held_minor == 500
 
 
 async def test_the_books_are_right_after_a_random_load(cluster: Cluster, db: Db) -> None:
-    shop = await make_shop(db, overdraft_minor=10**9)
+    shop = await create_shop(db, overdraft_minor=10**9)
     tally: collections.Counter[int] = collections.Counter()
     orders: list[tuple[str, str]] = []
     refunded: set[str] = set()  # cards of orders with a refund
@@ -238,13 +242,13 @@ async def test_the_books_are_right_after_a_random_load(cluster: Cluster, db: Db)
     async def hammer(client: PatientClient) -> None:
         while has_to_continue():
             number = random.choice((CARD, CARD, REFUNDS_FAIL, DECLINED))
-            session_id, order_id = await client.open(shop.product_id)
-            attempt_id = await client.begin(session_id)
+            session_id, order_id = await client.open_session(shop.product_id)
+            attempt_id = await client.start_payment(session_id)
             if attempt_id is None:
-                assert session_id in client.sent_again
+                assert session_id in client.resubmitted
                 continue
             await client.type_card(attempt_id, number)
-            await client.come_back(session_id, attempt_id)
+            await client.return_from_bank(session_id, attempt_id)
             orders.append((order_id, number))
             for _ in range(4):
                 refunded_order, card = random.choice(orders)
@@ -309,10 +313,12 @@ GROWN_OLD = """
 async def limits_are_exact(db: Db, start: Callable[..., Cluster]) -> None:
     cluster = start(LIMIT_IP_PER_MINUTE="100", LIMIT_CHECKOUTS_PER_MINUTE="60",
                   TRUSTED_PROXIES="127.0.0.1")  # fmt: skip
-    shop = await make_shop(db)
+    shop = await create_shop(db)
     async with PatientClient(cluster, shop.key) as client:
         client.http.headers["X-Forwarded-For"] = "192.0.2.1"
-        answers = await client.limited((client.call("GET", "/v1/balance") for _ in range(150)), 100)
+        answers = await client.assert_limited(
+            (client.call("GET", "/v1/balance") for _ in range(150)), 100
+        )
         assert {one.status_code for one in answers} == {200, 429}
         late = next(a for a in answers if a.status_code == 429)
         assert late.json()["code"] == 42901
@@ -321,7 +327,9 @@ async def limits_are_exact(db: Db, start: Callable[..., Cluster]) -> None:
         client.http.headers["X-Forwarded-For"] = "192.0.2.2"
         wrong = PatientClient(cluster, "svc_live_nobody")
         wrong.http.headers["X-Forwarded-For"] = "192.0.2.2"
-        failed = await wrong.limited((wrong.call("GET", "/v1/balance") for _ in range(110)), 100)
+        failed = await wrong.assert_limited(
+            (wrong.call("GET", "/v1/balance") for _ in range(110)), 100
+        )
         assert {one.status_code for one in failed} == {401, 429}
         assert (await client.call("GET", "/v1/balance")).status_code == 429
         await wrong.close()
@@ -329,7 +337,7 @@ async def limits_are_exact(db: Db, start: Callable[..., Cluster]) -> None:
         async with db.connection() as tx:
             await tx.execute(GROW_OLD)
             free = await tx.fetchval(GROWN_OLD)
-        await client.limited((client.call("GET", "/v1/balance") for _ in range(100)), free)
+        await client.assert_limited((client.call("GET", "/v1/balance") for _ in range(100)), free)
         opened, before = [], client.repeated
         for address in ("192.0.2.3", "192.0.2.4"):  # a merchant has 60 over all addresses
             client.http.headers["X-Forwarded-For"] = address

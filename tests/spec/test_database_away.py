@@ -144,8 +144,8 @@ def test_closed_database_connections_are_503_and_recover(
 ) -> None:
     database, api_server = proxied
     _check_timeouts(api_server)
-    shop = api_server.shop()
-    order = shop.paid()
+    shop = api_server.create_shop()
+    order = shop.create_paid_order()
     calls = (
         ("GET", "/v1/products", None),
         ("POST", "/v1/products", TEA),
@@ -174,8 +174,8 @@ def test_a_silent_database_is_503_within_two_seconds_and_recovers(
 ) -> None:
     database, api_server = proxied
     _check_timeouts(api_server)
-    shop = api_server.shop()
-    shop.product()
+    shop = api_server.create_shop()
+    shop.create_product()
     database.silent = True
     for path in ("/readyz", "/v1/products", "/v1/config/legal/merchant-services-agreement"):
         started = time.monotonic()
@@ -193,12 +193,12 @@ async def _set_read_only(url: str, setting: str) -> None:
     await connection.close()
 
 
-@pooler.direct("sessions of a pooler keep the setting")
+@pooler.skip_if_pooled("sessions of a pooler keep the setting")
 def test_a_server_with_a_read_only_database_is_not_ready(
     proxied: tuple[DatabaseProxy, ApiServer],
 ) -> None:
     database, api_server = proxied
-    shop = api_server.shop()
+    shop = api_server.create_shop()
     url = api_server.settings.database_url or ""
     asyncio.run(_set_read_only(url, "set default_transaction_read_only = on"))
     try:

@@ -27,9 +27,9 @@ from spec.document_cases import (
 )
 from support.api_server import ApiServer, Shop, assert_refused
 from support.examples import examples
-from support.people import unlimited
+from support.people import reset_login_limits
 
-__all__ = ["connected", "unlimited"]
+__all__ = ["connected", "reset_login_limits"]
 
 # Examples per operation and mode: in `make test`, and in `make stress`.
 EXAMPLES: Final = (
@@ -188,8 +188,8 @@ def test_every_refusal_of_an_operation_is_documented(operation: Operation) -> No
 def test_operations_without_query_or_body_refuse_unknown_ones(shop: Shop) -> None:
     assert_refused(shop.get("/v1/balance", x="1"), "x")
     form = {"content": b"x=1", "headers": {"content-type": "text/plain", "idempotency-key": "k"}}
-    tea = f"/v1/products/{shop.product()['id']}"
-    expire = f"/v1/checkouts/{shop.session()['id']}/expire"
+    tea = f"/v1/products/{shop.create_product()['id']}"
+    expire = f"/v1/checkouts/{shop.create_session()['id']}/expire"
     answers = [
         shop.call(method, path, **form)
         for method, path in (("DELETE", tea), ("POST", expire), ("POST", expire))
@@ -217,20 +217,20 @@ def test_examples_of_an_operation_match_its_schemas(operation: Operation) -> Non
 @pytest.fixture(scope="module")
 def stocked(api_server: ApiServer) -> tuple[Shop, dict[str, str]]:
     """A merchant with one object of every kind."""
-    shop = api_server.shop(overdraft_minor=10**12)
-    order = shop.paid(shop.product(price="99999999.99")["id"])
+    shop = api_server.create_shop(overdraft_minor=10**12)
+    order = shop.create_paid_order(shop.create_product(price="99999999.99")["id"])
     refund = shop.refund(order["id"], amount="0.01")
     ids = {
         "products": order["productId"],
         "checkouts": order["checkoutSessionId"],
         "orders": order["id"],
         "refunds": refund["id"],
-        "disputes": shop.dispute(shop.paid()["id"]).id,
-        "payouts": shop.payout().id,
+        "disputes": shop.open_dispute(shop.create_paid_order()["id"]).id,
+        "payouts": shop.create_payout().id,
         "payment-links": shop.data(
             "POST", "/v1/payment-links", json={"productId": order["productId"]}
         )["id"],
-        "webhook-endpoints": shop.endpoint()["id"],
+        "webhook-endpoints": shop.create_endpoint()["id"],
         "events": shop.data("GET", "/v1/events")["items"][0]["id"],
     }
     return shop, ids
@@ -250,7 +250,7 @@ def test_the_server_conforms_to_its_document(
     if mode is GenerationMode.NEGATIVE and not (operation.query or operation.body):
         return
     if operation.method == "delete":  # a new merchant has not reached the limit of endpoints
-        shop = shop.api_server.shop()
+        shop = shop.api_server.create_shop()
     path = operation.path
     owner = Caller(shop) if path.startswith("/v1/merchant/") else None
 

@@ -250,7 +250,7 @@ def assert_fields(data: dict[str, Any], fields: Fields) -> None:
 
 
 def _order(shop: Shop) -> str:
-    return str(shop.paid()["id"])
+    return str(shop.create_paid_order()["id"])
 
 
 def _refund(shop: Shop) -> str:
@@ -258,25 +258,25 @@ def _refund(shop: Shop) -> str:
 
 
 def _dispute(shop: Shop) -> str:
-    return shop.dispute(_order(shop)).id
+    return shop.open_dispute(_order(shop)).id
 
 
 def _delivered(shop: Shop) -> str:
-    endpoint = shop.endpoint()["id"]
-    shop.paid()
+    endpoint = shop.create_endpoint()["id"]
+    shop.create_paid_order()
     return f"/v1/webhook-endpoints/{endpoint}/deliveries"
 
 
 def _event(shop: Shop) -> str:
-    shop.paid()
+    shop.create_paid_order()
     return str(shop.data("GET", "/v1/events")["items"][0]["id"])
 
 
 # resource, function that creates one and returns its path, fields
 SINGLE: Final[tuple[Any, ...]] = (
-    ("product", lambda shop: f"/v1/products/{shop.product()['id']}", PRODUCT),
-    ("session", lambda shop: f"/v1/checkouts/{shop.session()['id']}", SESSION),
-    ("unpaid order", lambda shop: f"/v1/orders/{shop.order()['id']}", DETAIL),
+    ("product", lambda shop: f"/v1/products/{shop.create_product()['id']}", PRODUCT),
+    ("session", lambda shop: f"/v1/checkouts/{shop.create_session()['id']}", SESSION),
+    ("unpaid order", lambda shop: f"/v1/orders/{shop.create_order()['id']}", DETAIL),
     ("paid order", lambda shop: f"/v1/orders/{_order(shop)}", DETAIL),
     ("refund", lambda shop: f"/v1/refunds/{_refund(shop)}", REFUND),
     (
@@ -284,8 +284,8 @@ SINGLE: Final[tuple[Any, ...]] = (
         lambda shop: f"/v1/disputes/{_dispute(shop)}",
         pinned("DisputeDetail", **DISPUTE.pinned, notes="list"),
     ),
-    ("payout", lambda shop: f"/v1/payouts/{shop.payout().id}", PAYOUT),
-    ("endpoint", lambda shop: f"/v1/webhook-endpoints/{shop.endpoint()['id']}", ENDPOINT),
+    ("payout", lambda shop: f"/v1/payouts/{shop.create_payout().id}", PAYOUT),
+    ("endpoint", lambda shop: f"/v1/webhook-endpoints/{shop.create_endpoint()['id']}", ENDPOINT),
     ("event", lambda shop: f"/v1/events/{_event(shop)}", EVENT),
     ("empty balance", lambda _: "/v1/balance", BALANCE),
     ("balance", lambda shop: _order(shop) and "/v1/balance", BALANCE),
@@ -309,16 +309,16 @@ def test_a_resource_has_exactly_the_documented_fields(
 
 
 LISTS: Final[tuple[Any, ...]] = (
-    ("products", lambda shop: shop.product() and "/v1/products", PRODUCT),
-    ("orders", lambda shop: shop.order() and "/v1/orders", ORDER),
+    ("products", lambda shop: shop.create_product() and "/v1/products", PRODUCT),
+    ("orders", lambda shop: shop.create_order() and "/v1/orders", ORDER),
     (
         "refunds",
         lambda s: f"/v1/orders/{s.data('GET', f'/v1/refunds/{_refund(s)}')['orderId']}/refunds",
         REFUND,
     ),
     ("disputes", lambda shop: _dispute(shop) and "/v1/disputes", DISPUTE),
-    ("payouts", lambda shop: shop.payout() and "/v1/payouts", PAYOUT),
-    ("endpoints", lambda shop: shop.endpoint() and "/v1/webhook-endpoints", ENDPOINT),
+    ("payouts", lambda shop: shop.create_payout() and "/v1/payouts", PAYOUT),
+    ("endpoints", lambda shop: shop.create_endpoint() and "/v1/webhook-endpoints", ENDPOINT),
     ("deliveries", _delivered, DELIVERY),
     ("transactions", lambda shop: _order(shop) and "/v1/balance/transactions", TRANSACTION),
 )
@@ -352,7 +352,7 @@ def test_creating_a_resource_is_201_with_its_fields(shop: Shop) -> None:
         "clientReference": "INV-7",
     }
     for name, value in extensions.items():  # each is in the response only if the request had it
-        opened = shop.session(product.json()["data"]["id"], **{name: value})
+        opened = shop.create_session(product.json()["data"]["id"], **{name: value})
         assert opened[name] == value
         assert opened.keys() & extensions.keys() == {name}
     refund = shop.post(f"/v1/orders/{_order(shop)}/refunds", {})
@@ -361,7 +361,7 @@ def test_creating_a_resource_is_201_with_its_fields(shop: Shop) -> None:
 
 
 def test_archiving_returns_only_code_and_message(shop: Shop) -> None:
-    path = f"/v1/products/{shop.product()['id']}"
+    path = f"/v1/products/{shop.create_product()['id']}"
     for _ in range(2):
         answer = shop.call("DELETE", path)
         assert (answer.status_code, answer.json()) == (200, {"code": 0, "message": "success"})
@@ -371,13 +371,13 @@ def test_archiving_returns_only_code_and_message(shop: Shop) -> None:
     ("make", "prefix"),
     [
         (lambda s: s.id, "mer_"),
-        (lambda s: s.product()["id"], "prod_"),
-        (lambda s: s.session()["id"], "cs_"),
-        (lambda s: s.order()["id"], "order_"),
+        (lambda s: s.create_product()["id"], "prod_"),
+        (lambda s: s.create_session()["id"], "cs_"),
+        (lambda s: s.create_order()["id"], "order_"),
         (_refund, "re_"),
         (_dispute, "dp_"),
-        (lambda s: s.payout().id, "po_"),
-        (lambda s: s.endpoint()["id"], "whe_"),
+        (lambda s: s.create_payout().id, "po_"),
+        (lambda s: s.create_endpoint()["id"], "whe_"),
         (_event, "evt_"),
         (
             lambda s: (

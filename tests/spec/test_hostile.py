@@ -61,7 +61,7 @@ def _good(operation: Operation, shop: Shop) -> dict[str, Any]:
     if operation.path == "/v1/products":
         return dict(TEA)
     if operation.path in {"/v1/checkouts", "/v1/payment-links"} and operation.method == "POST":
-        return {"productId": shop.product()["id"]}
+        return {"productId": shop.create_product()["id"]}
     if operation.path == "/v1/webhook-endpoints" and operation.method == "POST":
         return {"url": "https://shop.example/hook"}
     if operation.path.endswith("/resend"):
@@ -71,14 +71,14 @@ def _good(operation: Operation, shop: Shop) -> dict[str, Any]:
 
 def _path(operation: Operation, shop: Shop) -> str:
     if "orders" in operation.path:
-        return operation.path.replace("{id}", shop.order()["id"])
+        return operation.path.replace("{id}", shop.create_order()["id"])
     if "webhook-endpoints/" in operation.path:
-        return operation.path.replace("{id}", shop.endpoint()["id"])
+        return operation.path.replace("{id}", shop.create_endpoint()["id"])
     if "payment-links/" in operation.path:
-        body = {"productId": shop.product()["id"]}
+        body = {"productId": shop.create_product()["id"]}
         link = shop.data("POST", "/v1/payment-links", json=body)
         return operation.path.replace("{id}", link["id"])
-    return operation.path.replace("{id}", shop.product()["id"])
+    return operation.path.replace("{id}", shop.create_product()["id"])
 
 
 # Valid types of fields that are not text.
@@ -225,9 +225,9 @@ def test_hostile_headers_are_harmless(shop: Shop) -> None:
 def test_hostile_text_is_escaped_everywhere(shop: Shop, text: str) -> None:
     hostile = TEXTS[text]
     short = hostile[:64]
-    product = shop.product(name=hostile, description=hostile, metadata={short: hostile})
+    product = shop.create_product(name=hostile, description=hostile, metadata={short: hostile})
     assert product["name"] == hostile.strip()
-    session = shop.session(
+    session = shop.create_session(
         product["id"],
         customerName=hostile,
         displayMerchantName=short,
@@ -237,7 +237,7 @@ def test_hostile_text_is_escaped_everywhere(shop: Shop, text: str) -> None:
     shop.confirm(order_id)
     refund = shop.refund(order_id, reason=hostile, refundNo=short, amount="1")
     assert (refund["reason"], refund["refundNo"]) == (hostile, short)
-    shop.end_refund(refund["id"], "REFUSED", hostile)
+    shop.report_refund(refund["id"], "REFUSED", hostile)
     assert shop.data("GET", f"/v1/refunds/{refund['id']}")["errorMessage"] == hostile
     assert shop.read_order(order_id)["metadata"] == {short: hostile}
     answer = shop.get("/v1/orders/export")

@@ -21,9 +21,9 @@ from opentill.core.errors import Invalid
 from opentill.portal.model import Page
 from opentill.web import forms
 from support.api_server import ApiServer, Shop
-from support.people import PASSWORD, Visitor, create_person, unlimited
+from support.people import PASSWORD, Visitor, create_person, reset_login_limits
 
-__all__ = ["unlimited"]
+__all__ = ["reset_login_limits"]
 
 PAGES: Final = [one for portal in PORTALS for one in portal.pages]
 ID: Final = "prod_01m7y0m0jzefzv5n8efcf1hqw1"
@@ -79,8 +79,8 @@ def test_every_page_refuses_an_invalid_form(shop: Shop, name: str) -> None:
     for path in (f"/dashboard/{shop.id}/settings/profile", f"/dashboard/{shop.id}/team/invite"):
         assert send(owner, path, name)[0] in REFUSED
     nobody = Visitor(shop.api_server)
-    link = shop.data("POST", "/v1/payment-links", json={"productId": shop.product()["id"]})
-    for path in ("/login", f"/checkout/{shop.session()['id']}", urlsplit(link["url"]).path):
+    link = shop.data("POST", "/v1/payment-links", json={"productId": shop.create_product()["id"]})
+    for path in ("/login", f"/checkout/{shop.create_session()['id']}", urlsplit(link["url"]).path):
         status, text = send(nobody, path, name)
         assert (status in REFUSED, "<h1>" in text) == (True, True), (path, text)
     for path in ("/epay/submit.php", "/mapi.php", "/api.php"):

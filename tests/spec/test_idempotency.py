@@ -17,12 +17,15 @@ DAY_MS: Final = 24 * 3600 * 1000
 
 
 def _paths(shop: Shop) -> dict[str, tuple[str, Any]]:
-    product = shop.product()["id"]
+    product = shop.create_product()["id"]
     return {
         "products": ("/v1/products", TEA),
         "checkouts": ("/v1/checkouts", {"productId": product}),
-        "expire": (f"/v1/checkouts/{shop.session(product)['id']}/expire", None),
-        "refunds": (f"/v1/orders/{shop.paid(product)['id']}/refunds", {"amount": "1.00"}),
+        "expire": (f"/v1/checkouts/{shop.create_session(product)['id']}/expire", None),
+        "refunds": (
+            f"/v1/orders/{shop.create_paid_order(product)['id']}/refunds",
+            {"amount": "1.00"},
+        ),
     }
 
 
@@ -71,7 +74,7 @@ def test_the_same_key_with_another_request_is_422(shop: Shop, path: str, body: A
 
 
 def test_refusals_are_stored(shop: Shop) -> None:
-    product = shop.product()
+    product = shop.create_product()
     body = {"productId": product["id"]}
     shop.call("DELETE", f"/v1/products/{product['id']}")
     first = shop.post("/v1/checkouts", body, key="k")
@@ -79,7 +82,7 @@ def test_refusals_are_stored(shop: Shop) -> None:
     again = shop.post("/v1/checkouts", body, key="k")
     assert (again.status_code, again.content) == (400, first.content)
     assert again.headers["idempotent-replayed"] == "true"
-    order = shop.order()
+    order = shop.create_order()
     path = f"/v1/orders/{order['id']}/refunds"
     assert_refused(shop.post(path, {}, key="r"), "orderId")
     shop.confirm(order["id"])
@@ -92,8 +95,8 @@ def test_refusals_are_stored(shop: Shop) -> None:
 
 
 def test_a_refusal_stores_nothing_but_its_response(api_server: ApiServer) -> None:
-    shop = api_server.shop(overdraft_minor=0)
-    order = shop.paid()
+    shop = api_server.create_shop(overdraft_minor=0)
+    order = shop.create_paid_order()
     assert_refused(shop.post(f"/v1/orders/{order['id']}/refunds", {}, key="k"), "amount")
     assert shop.data("GET", f"/v1/orders/{order['id']}/refunds")["items"] == []
     assert shop.data("GET", "/v1/balance")["frozen"] == "0.00"
@@ -114,7 +117,7 @@ def test_an_invalid_key_is_refused(shop: Shop, key: bytes) -> None:
 
 
 def test_merchants_do_not_share_keys(shop: Shop, api_server: ApiServer) -> None:
-    other = api_server.shop()
+    other = api_server.create_shop()
     first = shop.post("/v1/products", TEA, key="k")
     second = other.post("/v1/products", TEA | {"name": "Other"}, key="k")
     assert second.status_code == 201
@@ -123,7 +126,7 @@ def test_merchants_do_not_share_keys(shop: Shop, api_server: ApiServer) -> None:
 
 
 def test_other_methods_ignore_a_key(shop: Shop) -> None:
-    path = f"/v1/products/{shop.product()['id']}"
+    path = f"/v1/products/{shop.create_product()['id']}"
     for price in ("1.00", "2.00"):
         answer = shop.call("PATCH", path, json={"price": price}, headers={"idempotency-key": "k"})
         assert answer.json()["data"]["price"] == price
@@ -160,8 +163,8 @@ def test_only_old_keys_are_pruned(shop: Shop) -> None:
 
 def test_a_429_is_not_stored(api_server: ApiServer) -> None:
     with serving(api_server.settings, limit_checkouts_per_minute=1) as limited:
-        shop = limited.shop()
-        body = {"productId": shop.product()["id"]}
+        shop = limited.create_shop()
+        body = {"productId": shop.create_product()["id"]}
         shop.post("/v1/checkouts", body)
         assert shop.post("/v1/checkouts", body, key="k").status_code == 429
         now = limited.app.clock()
@@ -172,7 +175,7 @@ def test_a_429_is_not_stored(api_server: ApiServer) -> None:
 
 
 def test_50_parallel_requests_with_one_key_have_one_effect(shop: Shop) -> None:
-    order = shop.paid()
+    order = shop.create_paid_order()
     path = f"/v1/orders/{order['id']}/refunds"
     gate = threading.Barrier(50)
 
@@ -215,7 +218,7 @@ def test_a_locked_row_is_503_which_is_not_stored(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(idempotency, "LONGEST_WAIT", "200ms")
-    order = shop.paid()
+    order = shop.create_paid_order()
     path = f"/v1/orders/{order['id']}/refunds"
     running, done = threading.Event(), asyncio.Event()
 

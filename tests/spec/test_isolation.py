@@ -28,16 +28,16 @@ class Objects(msgspec.Struct):
 
 
 def _create_objects(shop: Shop) -> Objects:
-    order = shop.paid()
+    order = shop.create_paid_order()
     return Objects(
         product=order["productId"],
         session=order["checkoutSessionId"],
         order=order["id"],
         refund=shop.refund(order["id"], amount="1.00", refundNo="MINE")["id"],
-        dispute=shop.dispute(shop.paid()["id"]).id,
-        payout=shop.payout().id,
+        dispute=shop.open_dispute(shop.create_paid_order()["id"]).id,
+        payout=shop.create_payout().id,
         link=shop.data("POST", "/v1/payment-links", json={"productId": order["productId"]})["id"],
-        endpoint=shop.endpoint()["id"],
+        endpoint=shop.create_endpoint()["id"],
         event=shop.data("GET", "/v1/events")["items"][0]["id"],
     )
 
@@ -45,14 +45,14 @@ def _create_objects(shop: Shop) -> Objects:
 @pytest.fixture(scope="module")
 def owner(api_server: ApiServer) -> tuple[Shop, Objects]:
     """A merchant with one object of every kind."""
-    shop = api_server.shop()
+    shop = api_server.create_shop()
     return shop, _create_objects(shop)
 
 
 @pytest.fixture(scope="module")
 def stranger(api_server: ApiServer) -> tuple[Shop, Objects]:
     """Another such merchant."""
-    shop = api_server.shop()
+    shop = api_server.create_shop()
     return shop, _create_objects(shop)
 
 
@@ -241,7 +241,7 @@ def test_a_list_contains_no_object_of_another_merchant(
 
 
 def test_a_new_merchant_has_empty_lists(api_server: ApiServer, owner: Any) -> None:
-    fresh = api_server.shop()
+    fresh = api_server.create_shop()
     for path in (
         "/v1/products", "/v1/orders", "/v1/balance/transactions", "/v1/disputes", "/v1/payouts",
         "/v1/webhook-endpoints",

@@ -11,9 +11,9 @@ from opentill.http.operations import Operation
 from opentill.merchants import KeyFields, NewKey
 from opentill.people import MERCHANT_ROLES, RULES, SCOPES, MerchantRole, key_scopes, member_may
 from support.api_server import ApiServer, Shop, error_of
-from support.people import create_person, unlimited
+from support.people import create_person, reset_login_limits
 
-__all__ = ["unlimited"]
+__all__ = ["reset_login_limits"]
 
 WITH_KEY: Final = [operation for operation in OPERATIONS if operation.auth]
 # The scope of each operation, written independently of the code.
@@ -101,7 +101,7 @@ def test_each_operation_has_the_scope_in_the_table() -> None:
 
 
 def test_a_restricted_key_can_call_only_operations_of_its_scope(api_server: ApiServer) -> None:
-    shop = api_server.shop()
+    shop = api_server.create_shop()
     keys = {scope: restricted(shop, scope).key for scope in SCOPES}
     for operation in WITH_KEY:
         for scope, key in keys.items():
@@ -120,7 +120,7 @@ def test_a_restricted_key_can_call_only_operations_of_its_scope(api_server: ApiS
 
 
 def test_a_refused_request_of_a_restricted_key_changes_nothing(shop: Shop) -> None:
-    order = shop.paid()
+    order = shop.create_paid_order()
     reader = restricted(shop, "orders:read", "refunds:read").key
     refunder = restricted(shop, "refunds:write").key
 

@@ -19,9 +19,13 @@ _UNAUTHORIZED: Final = (401, {"code": 401, "message": "Unauthorized"})
 @pytest.fixture(scope="module")
 def wrong_keys(api_server: ApiServer) -> dict[str, str | None]:
     """Invalid keys, by the reason."""
-    shop = api_server.shop()
+    shop = api_server.create_shop()
     now = api_server.app.clock()
-    revoked, old, expiring = api_server.shop(), api_server.shop(), api_server.shop()
+    revoked, old, expiring = (
+        api_server.create_shop(),
+        api_server.create_shop(),
+        api_server.create_shop(),
+    )
     api_server.tx(lambda tx: merchants.revoke_key(tx, revoked.key_id, now))
     api_server.tx(lambda tx: merchants.regenerate_key(tx, old.key_id, now))
     expired = api_server.tx(
@@ -114,10 +118,10 @@ def test_several_keys_of_a_merchant_are_valid_until_each_expires(
 
 def test_a_staging_deployment_accepts_only_staging_keys(api_server: ApiServer) -> None:
     with serving(api_server.settings, environment="staging") as staging:
-        shop = staging.shop()
+        shop = staging.create_shop()
         assert shop.key.startswith("svc_stg_")
         assert shop.get("/v1/products").status_code == 200
-        live = api_server.shop()
+        live = api_server.create_shop()
         live.api_server = staging
         assert live.get("/v1/products").status_code == 401
 
@@ -135,4 +139,4 @@ def test_a_staging_deployment_accepts_only_staging_keys(api_server: ApiServer) -
 def test_an_allowlist_admits_only_its_addresses(
     api_server: ApiServer, allowed: tuple[str, ...], status: int
 ) -> None:
-    assert api_server.shop(ip_allowlist=allowed).get("/v1/products").status_code == status
+    assert api_server.create_shop(ip_allowlist=allowed).get("/v1/products").status_code == status

@@ -32,12 +32,14 @@ def lines(api_server: ApiServer) -> Iterator[io.StringIO]:
 def _send_canaries(shop: Shop, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Send all kinds of valid and invalid requests with canaries in every field."""
     body = {"customerEmail": EMAIL, "customerName": f"{TEXT} {CARD}", "metadata": {TEXT: CARD}}
-    product = shop.product(name=f"{TEXT} {EMAIL}", description=CARD)
-    session = shop.session(product["id"], successUrl=f"https://x.example/?{QUERY}={CARD}", **body)
+    product = shop.create_product(name=f"{TEXT} {EMAIL}", description=CARD)
+    session = shop.create_session(
+        product["id"], successUrl=f"https://x.example/?{QUERY}={CARD}", **body
+    )
     order = shop.data("GET", f"/v1/checkouts/{session['id']}")["orderId"]
     shop.confirm(order)
     refund = shop.refund(order, amount="1", reason=f"{TEXT} {EMAIL} {CARD}", refundNo=TEXT)
-    shop.end_refund(refund["id"], "REFUSED", f"card {CARD} of {EMAIL}")
+    shop.report_refund(refund["id"], "REFUSED", f"card {CARD} of {EMAIL}")
     shop.get("/v1/orders/export")
     for path in ("/v1/orders", "/v1/products", "/v1/nothing", "/checkout/x", "/docs", "/healthz"):
         shop.call("GET", path, params={QUERY: EMAIL, "status": TEXT}, headers={"user-agent": PHONE})
@@ -65,7 +67,7 @@ def test_no_line_contains_a_secret(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    shop = api_server.shop()
+    shop = api_server.create_shop()
     _send_canaries(shop, api_server, monkeypatch)
     log.flush()
     printed = capfd.readouterr()
@@ -96,7 +98,7 @@ def test_no_line_contains_a_secret(
 def test_an_exception_is_logged_with_the_request_id_of_the_response(
     api_server: ApiServer, lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shop = api_server.shop()
+    shop = api_server.create_shop()
 
     async def fail(*_: object) -> None:
         raise ZeroDivisionError
@@ -117,7 +119,7 @@ def test_an_exception_is_logged_with_the_request_id_of_the_response(
 def test_a_500_is_not_stored_under_a_key(
     api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shop = api_server.shop()
+    shop = api_server.create_shop()
     from opentill.products import service
 
     async def fail(*_: object) -> None:

@@ -42,8 +42,8 @@ FEES: Final = (
 def test_the_fee_is_rounded_half_up(
     api_server: ApiServer, price: str, rate: str, fee: str, net: str
 ) -> None:
-    shop = api_server.shop(platform_fee_rate=Decimal(rate))
-    order = shop.paid(shop.product(price=price)["id"])
+    shop = api_server.create_shop(platform_fee_rate=Decimal(rate))
+    order = shop.create_paid_order(shop.create_product(price=price)["id"])
     assert order["platformFeeRate"] == rate
     assert (order["platformFee"], order["netAmount"]) == (fee, net)
     assert order["amount"] == order["baseAmount"] == order["payableAmount"]
@@ -79,11 +79,13 @@ def test_a_conversion_uses_the_rate_of_the_session(
     pending: str,
 ) -> None:
     for pair, value in rates.items():
-        api_server.rate(*pair.split(), Decimal(value))
-    shop = api_server.shop(settlement_currency=settled)
-    order = shop.order(shop.product(currency=currency, price=price)["id"])
+        base, quote = pair.split()
+        api_server.set_rate(base, quote, Decimal(value))
+    shop = api_server.create_shop(settlement_currency=settled)
+    order = shop.create_order(shop.create_product(currency=currency, price=price)["id"])
     for pair in rates:
-        api_server.rate(*pair.split(), Decimal(7))  # a later rate has no effect
+        base, quote = pair.split()
+        api_server.set_rate(base, quote, Decimal(7))  # a later rate has no effect
     shop.confirm(order["id"])
     order = shop.read_order(order["id"])
     assert order["exchangeRate"] == rate
@@ -96,7 +98,7 @@ def test_a_conversion_uses_the_rate_of_the_session(
 
 
 def test_unknown_values_are_empty_or_null(shop: Shop) -> None:
-    order = shop.order()
+    order = shop.create_order()
     assert order["customerEmail"] == order["payerIp"] == ""
     for field in ("customerName", "paymentMethod", "paidAt", "settledAt", "hkdExchangeRate"):
         assert order[field] is None
@@ -106,7 +108,7 @@ def test_unknown_values_are_empty_or_null(shop: Shop) -> None:
 
 def test_a_paid_order_has_its_time_and_method(shop: Shop, clock: Callable[[int], None]) -> None:
     clock(NOW)
-    order = shop.order(customerName="Ada")
+    order = shop.create_order(customerName="Ada")
     clock(NOW + 5)
     shop.confirm(order["id"])
     paid = shop.read_order(order["id"])
@@ -118,11 +120,11 @@ def test_a_paid_order_has_its_time_and_method(shop: Shop, clock: Callable[[int],
 
 
 def test_lists_are_newest_first_and_filtered(shop: Shop, clock: Callable[[int], None]) -> None:
-    tea, mug = shop.product()["id"], shop.product()["id"]
+    tea, mug = shop.create_product()["id"], shop.create_product()["id"]
     order_ids = []
     for n, product in enumerate((tea, mug, tea, mug, tea)):
         clock(NOW + n * 1000)
-        order_ids.append(shop.order(product)["id"])
+        order_ids.append(shop.create_order(product)["id"])
     shop.confirm(order_ids[1])
     shop.confirm(order_ids[2])
 
@@ -157,8 +159,8 @@ def test_orders_of_one_millisecond_have_a_stable_order_over_pages(
     shop: Shop, clock: Callable[[int], None]
 ) -> None:
     clock(NOW)
-    product = shop.product()["id"]
-    created = {shop.order(product)["id"] for _ in range(7)}
+    product = shop.create_product()["id"]
+    created = {shop.create_order(product)["id"] for _ in range(7)}
     seen = [
         shop.data("GET", "/v1/orders", params={"page": page, "size": 2})["items"]
         for page in (1, 2, 3, 4)
@@ -215,7 +217,7 @@ def _export(shop: Shop, **query: Any) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("path", ["/v1/orders/export", "/v1/balance/statement.csv"])
 def test_a_file_has_a_byte_order_mark_only_on_request(shop: Shop, path: str) -> None:
-    shop.paid()
+    shop.create_paid_order()
     plain = shop.get(path)
     assert shop.get(path, bom="false").content == plain.content
     assert not plain.content.startswith(codecs.BOM_UTF8)
@@ -250,11 +252,11 @@ def test_the_file_is_named_after_its_range(shop: Shop, query: dict[str, Any], na
 
 def test_rows_are_the_orders_oldest_first(shop: Shop, clock: Callable[[int], None]) -> None:
     clock(NOW)
-    order = shop.order(metadata={"a": 'quote " and, comma'}, customerName="Ada\nLovelace")
+    order = shop.create_order(metadata={"a": 'quote " and, comma'}, customerName="Ada\nLovelace")
     clock(NOW + 61_007)
     shop.confirm(order["id"])
-    shop.end_refund(shop.refund(order["id"], amount="2")["id"])
-    shop.order()
+    shop.report_refund(shop.refund(order["id"], amount="2")["id"])
+    shop.create_order()
     listed = shop.data("GET", "/v1/orders")["items"]
     rows = _export(shop)
     assert [row["id"] for row in rows] == [o["id"] for o in reversed(listed)]
@@ -278,7 +280,7 @@ def test_lines_end_with_crlf_and_both_dates_are_inclusive(
     ids = []
     for n in range(3):
         clock(NOW + n)
-        ids.append(shop.order()["id"])
+        ids.append(shop.create_order()["id"])
     assert [r["id"] for r in _export(shop, startDate=NOW + 1, endDate=NOW + 2)] == ids[1:]
     content = shop.get("/v1/orders/export").content
     assert content.count(b"\r\n") == content.count(b"\n") == 4
@@ -302,8 +304,8 @@ def test_lines_end_with_crlf_and_both_dates_are_inclusive(
     ],
 )
 def test_a_formula_is_escaped(shop: Shop, text: str) -> None:
-    shop.order(customerName="x" + text)
-    shop.order(customerName=text)
+    shop.create_order(customerName="x" + text)
+    shop.create_order(customerName=text)
     rows = _export(shop)
     inside = "x" + text.replace("\t", "\t'")  # a program may split cells at tabs
     assert rows[0]["customerName"] == inside
@@ -311,14 +313,14 @@ def test_a_formula_is_escaped(shop: Shop, text: str) -> None:
 
 
 def test_an_e_mail_address_that_begins_like_a_formula_is_escaped(shop: Shop) -> None:
-    shop.order(customerEmail="=1+1@example.com")
+    shop.create_order(customerEmail="=1+1@example.com")
     assert _export(shop)[0]["customerEmail"] == "'=1+1@example.com"
 
 
 def test_the_export_is_streamed(shop: Shop) -> None:
-    product = shop.product()["id"]
+    product = shop.create_product()["id"]
     for _ in range(12):
-        shop.order(product, metadata={"k": "v" * 16_000})
+        shop.create_order(product, metadata={"k": "v" * 16_000})
     headers = {"x-api-key": shop.key}
     with shop.api_server.http.stream("GET", "/v1/orders/export", headers=headers) as answer:
         assert answer.headers["transfer-encoding"] == "chunked"

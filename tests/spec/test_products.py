@@ -147,7 +147,7 @@ def test_a_product_with_an_invalid_field_is_refused(shop: Shop, field: str, valu
 def test_a_change_to_an_invalid_value_is_refused(shop: Shop, field: str, value: Any) -> None:
     if value is None and field not in {"name", "price", "currency"}:
         return
-    product = shop.product()
+    product = shop.create_product()
     assert_refused(shop.call("PATCH", f"/v1/products/{product['id']}", json={field: value}), field)
     assert shop.data("GET", f"/v1/products/{product['id']}") == product
 
@@ -197,7 +197,7 @@ def test_metadata_is_returned_byte_for_byte_everywhere(shop: Shop, text: str) ->
 
 @pytest.mark.parametrize("currency", sorted(EXPONENTS))
 def test_a_price_has_at_most_the_decimals_of_the_currency(shop: Shop, currency: str) -> None:
-    assert shop.product(currency=currency, price="10.00")["price"] == "10.00"
+    assert shop.create_product(currency=currency, price="10.00")["price"] == "10.00"
     fraction = shop.post("/v1/products", {"name": "T", "price": "10.50", "currency": currency})
     if EXPONENTS[currency] == 0:
         assert currency in assert_refused(fraction, "price")
@@ -206,7 +206,7 @@ def test_a_price_has_at_most_the_decimals_of_the_currency(shop: Shop, currency: 
 
 
 def test_only_the_sent_fields_change(shop: Shop) -> None:
-    old = shop.product(description="Green", image="https://x.example/", metadata={"a": "1"})
+    old = shop.create_product(description="Green", image="https://x.example/", metadata={"a": "1"})
     path = f"/v1/products/{old['id']}"
     for change, shown in (
         ({"name": " New "}, {"name": "New"}),
@@ -226,14 +226,14 @@ def test_only_the_sent_fields_change(shop: Shop) -> None:
 
 
 def test_a_currency_with_fewer_decimals_than_the_price_is_refused(shop: Shop) -> None:
-    path = f"/v1/products/{shop.product()['id']}"
+    path = f"/v1/products/{shop.create_product()['id']}"
     assert "JPY" in assert_refused(shop.call("PATCH", path, json={"currency": "JPY"}), "price")
     assert shop.data("PATCH", path, json={"currency": "JPY", "price": "10"})["price"] == "10.00"
 
 
 def test_an_open_session_keeps_its_price(shop: Shop) -> None:
-    product = shop.product()
-    order = shop.order(product["id"])
+    product = shop.create_product()
+    order = shop.create_order(product["id"])
     shop.data("PATCH", f"/v1/products/{product['id']}", json={"price": "1", "name": "Other"})
     shop.call("DELETE", f"/v1/products/{product['id']}")
     assert shop.read_order(order["id"]) == order
@@ -242,7 +242,7 @@ def test_an_open_session_keeps_its_price(shop: Shop) -> None:
 
 
 def test_an_archived_product_is_readable_and_cannot_be_sold(shop: Shop) -> None:
-    product = shop.product()
+    product = shop.create_product()
     path = f"/v1/products/{product['id']}"
     shop.call("DELETE", path)
     archived = shop.data("GET", path)

@@ -15,7 +15,7 @@ def _path(order: dict[str, Any]) -> str:
 
 
 def test_a_refund_without_a_body_covers_the_whole_rest(shop: Shop) -> None:
-    order = shop.paid()
+    order = shop.create_paid_order()
     shop.refund(order["id"], amount="0.99")
     answer = shop.post(_path(order))
     assert answer.status_code == 201
@@ -70,38 +70,38 @@ REFUSED: Final[tuple[tuple[str, Any], ...]] = (
 def test_a_valid_body_creates_a_refund(
     shop: Shop, body: dict[str, Any], shown: dict[str, Any]
 ) -> None:
-    refund = shop.refund(shop.paid()["id"], **body)
+    refund = shop.refund(shop.create_paid_order()["id"], **body)
     assert refund | shown == refund
     assert shop.data("GET", f"/v1/refunds/{refund['id']}") == refund
 
 
 @pytest.mark.parametrize(("field", "value"), REFUSED)
 def test_a_refund_with_an_invalid_field_is_refused(shop: Shop, field: str, value: Any) -> None:
-    order = shop.paid()
+    order = shop.create_paid_order()
     assert field in assert_refused(shop.post(_path(order), {field: value}), field)
     assert shop.data("GET", _path(order))["items"] == []
     assert shop.data("GET", "/v1/balance")["frozen"] == "0.00"
 
 
 def _pending(shop: Shop) -> dict[str, Any]:
-    return shop.order()
+    return shop.create_order()
 
 
 def _closed(shop: Shop) -> dict[str, Any]:
-    order = shop.order()
+    order = shop.create_order()
     shop.post(f"/v1/checkouts/{order['checkoutSessionId']}/expire")
     return order
 
 
 def _revoked(shop: Shop) -> dict[str, Any]:
-    order = shop.order()
+    order = shop.create_order()
     shop.revoke(order["id"])
     return order
 
 
 def _refunded(shop: Shop) -> dict[str, Any]:
-    order = shop.paid()
-    shop.end_refund(shop.refund(order["id"])["id"])
+    order = shop.create_paid_order()
+    shop.report_refund(shop.refund(order["id"])["id"])
     return order
 
 
@@ -116,7 +116,7 @@ def test_an_unpaid_order_cannot_be_refunded(shop: Shop, make: Any, status: str) 
 
 
 def test_an_order_with_a_full_refund_in_progress_has_no_rest(shop: Shop) -> None:
-    order = shop.paid()
+    order = shop.create_paid_order()
     shop.refund(order["id"])
     assert_refused(shop.post(_path(order), {}), "amount")
     assert_refused(shop.post(_path(order), {"amount": "0.01"}), "amount")
@@ -124,10 +124,10 @@ def test_an_order_with_a_full_refund_in_progress_has_no_rest(shop: Shop) -> None
 
 
 def test_partial_refunds_add_up_to_a_full_one(shop: Shop) -> None:
-    order = shop.paid()
+    order = shop.create_paid_order()
     steps = (("2.00", "PARTIAL", "2.00", "PAID"), ("7.99", "FULL", "9.99", "REFUNDED"))
     for amount, state, refunded, status in steps:
-        shop.end_refund(shop.refund(order["id"], amount=amount)["id"])
+        shop.report_refund(shop.refund(order["id"], amount=amount)["id"])
         seen = shop.read_order(order["id"])
         assert (seen["refundStatus"], seen["refundedAmount"], seen["status"]) == (
             state,
@@ -137,26 +137,26 @@ def test_partial_refunds_add_up_to_a_full_one(shop: Shop) -> None:
 
 
 def test_a_failed_refund_restores_balance_and_order(shop: Shop) -> None:
-    order = shop.paid()
+    order = shop.create_paid_order()
     before = shop.data("GET", "/v1/balance")
     refund = shop.refund(order["id"], amount="3.00")
     held = shop.data("GET", "/v1/balance")
     assert (held["pending"], held["frozen"]) == ("6.59", "3.00")
-    shop.end_refund(refund["id"], "REFUSED", "account closed")
+    shop.report_refund(refund["id"], "REFUSED", "account closed")
     failed = shop.data("GET", f"/v1/refunds/{refund['id']}")
     assert (failed["status"], failed["errorMessage"]) == ("FAILED", "account closed")
     assert failed["failedAt"]
     assert failed["succeededAt"] is None
     after = shop.data("GET", "/v1/balance")
     assert after | {"updatedAt": 0} == before | {"updatedAt": 0}
-    shop.end_refund(refund["id"])  # a late event has no effect
+    shop.report_refund(refund["id"])  # a late event has no effect
     assert shop.data("GET", f"/v1/refunds/{refund['id']}") == failed
     assert shop.refund(order["id"])["amount"] == "9.99"
 
 
 def test_a_succeeded_refund_has_its_time(shop: Shop) -> None:
-    refund = shop.refund(shop.paid()["id"], amount="3.00")
-    shop.end_refund(refund["id"])
+    refund = shop.refund(shop.create_paid_order()["id"], amount="3.00")
+    shop.report_refund(refund["id"])
     done = shop.data("GET", f"/v1/refunds/{refund['id']}")
     assert done["status"] == "SUCCEEDED"
     assert done["succeededAt"] >= done["createdAt"]
@@ -164,22 +164,24 @@ def test_a_succeeded_refund_has_its_time(shop: Shop) -> None:
 
 
 def test_an_equal_refund_with_the_same_number_returns_the_first(shop: Shop) -> None:
-    order = shop.paid()
+    order = shop.create_paid_order()
     first = shop.refund(order["id"], amount="2.00", refundNo="RMA-7")
     assert shop.refund(order["id"], amount="2", refundNo="RMA-7") == first
     assert shop.refund(order["id"], refundNo="RMA-7") == first
-    shop.end_refund(first["id"])
+    shop.report_refund(first["id"])
     assert shop.refund(order["id"], amount="2.00", refundNo="RMA-7")["status"] == "SUCCEEDED"
     assert shop.data("GET", _path(order))["pagination"]["total"] == 1
 
 
 def test_another_refund_with_the_same_number_is_refused(shop: Shop, api_server: ApiServer) -> None:
-    order, other = shop.paid(), shop.paid()
+    order, other = shop.create_paid_order(), shop.create_paid_order()
     shop.refund(order["id"], amount="2.00", refundNo="RMA-7")
     assert_refused(shop.post(_path(order), {"amount": "3.00", "refundNo": "RMA-7"}), "refundNo")
     assert_refused(shop.post(_path(other), {"amount": "2.00", "refundNo": "RMA-7"}), "refundNo")
-    stranger = api_server.shop()
-    assert stranger.refund(stranger.paid()["id"], refundNo="RMA-7")["refundNo"] == "RMA-7"
+    stranger = api_server.create_shop()
+    assert (
+        stranger.refund(stranger.create_paid_order()["id"], refundNo="RMA-7")["refundNo"] == "RMA-7"
+    )
 
 
 # fee policy, amounts of the partial refunds, debit of the merchant for each
@@ -196,18 +198,18 @@ POLICIES: Final = (
 def test_the_fee_is_kept_or_returned_in_proportion(
     api_server: ApiServer, policy: str, amounts: tuple[str, ...], debits: tuple[str, ...]
 ) -> None:
-    shop = api_server.shop(refund_fee_policy=policy)
-    order = shop.paid()
+    shop = api_server.create_shop(refund_fee_policy=policy)
+    order = shop.create_paid_order()
     partial_refunds = [shop.refund(order["id"], amount=amount) for amount in amounts]
     assert [refund["merchantDebitUsd"] for refund in partial_refunds] == list(debits)
     assert [refund["userRefundAmountUsd"] for refund in partial_refunds] == list(amounts)
 
 
 def test_amounts_in_usd_use_the_rates_of_the_order(api_server: ApiServer) -> None:
-    api_server.rate("EUR", "USD", Decimal("1.1"))
-    api_server.rate("EUR", "CNY", Decimal("7.7"))
-    shop = api_server.shop(settlement_currency="CNY")
-    order = shop.paid(shop.product(currency="EUR", price="10.00")["id"])
+    api_server.set_rate("EUR", "USD", Decimal("1.1"))
+    api_server.set_rate("EUR", "CNY", Decimal("7.7"))
+    shop = api_server.create_shop(settlement_currency="CNY")
+    order = shop.create_paid_order(shop.create_product(currency="EUR", price="10.00")["id"])
     refund = shop.refund(order["id"], amount="2.00")
     assert refund["currency"] == "EUR"
     assert refund["userRefundAmountUsd"] == refund["merchantDebitUsd"] == "2.20"
@@ -221,8 +223,8 @@ def test_amounts_in_usd_use_the_rates_of_the_order(api_server: ApiServer) -> Non
 def test_the_balance_goes_below_zero_down_to_the_overdraft_limit(
     api_server: ApiServer, overdraft: int, amount: str, taken: bool
 ) -> None:
-    shop = api_server.shop(overdraft_minor=overdraft)
-    order = shop.paid()
+    shop = api_server.create_shop(overdraft_minor=overdraft)
+    order = shop.create_paid_order()
     answer = shop.post(_path(order), {"amount": amount})
     if taken:
         assert answer.status_code == 201
@@ -233,7 +235,7 @@ def test_the_balance_goes_below_zero_down_to_the_overdraft_limit(
 
 
 def test_of_100_parallel_refunds_of_a_fiftieth_50_succeed(shop: Shop) -> None:
-    order = shop.paid(shop.product(price="5.00")["id"])
+    order = shop.create_paid_order(shop.create_product(price="5.00")["id"])
     gate = threading.Barrier(25)
 
     def four(_: int) -> list[int]:
@@ -258,4 +260,4 @@ def test_refunds_of_an_unknown_order_are_not_found(shop: Shop, order_id: str) ->
 
 def test_an_unknown_refund_is_not_found(shop: Shop) -> None:
     assert shop.get("/v1/refunds/re_01m7y0m0jzefzv5n8efcf1hqw3").status_code == 404
-    assert shop.get(f"/v1/refunds/{shop.paid()['id']}").status_code == 404
+    assert shop.get(f"/v1/refunds/{shop.create_paid_order()['id']}").status_code == 404

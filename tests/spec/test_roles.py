@@ -12,9 +12,9 @@ from opentill.people import MERCHANT_ROLES, MerchantRole, member_may
 from spec.document_cases import CHECKED, CHECKS_OF_THEIRS, Caller, connected, fill
 from support.api_server import ApiServer
 from support.examples import examples
-from support.people import unlimited
+from support.people import reset_login_limits
 
-__all__ = ["connected", "unlimited"]
+__all__ = ["connected", "reset_login_limits"]
 
 # Roles that may call; all others get 403. O owner, F finance, S support, D developer, V viewer.
 MATRIX: Final = {
@@ -77,9 +77,9 @@ def test_the_matrix_matches_the_permissions_of_every_operation() -> None:
 def test_each_role_gets_the_documented_response_or_403_without_effect(
     api_server: ApiServer, connected: requests.Session, role: MerchantRole
 ) -> None:
-    shop = api_server.shop()
+    shop = api_server.create_shop()
     owner, caller = Caller(shop), Caller(shop, role)
-    ids = {"webhook-endpoints": shop.endpoint()["id"]}
+    ids = {"webhook-endpoints": shop.create_endpoint()["id"]}
     statuses: dict[str, set[int]] = {label: set() for label in MATRIX}
 
     def send(case: Any, label: str) -> None:

@@ -41,8 +41,8 @@ def export_orders(shop: Shop, **query: Any) -> list[str]:
 
 def create_searchable_orders(shop: Shop) -> dict[str, tuple[str, str]]:
     """Create orders; return texts that find them: name → (text, order id)."""
-    order = shop.paid(customerEmail=EMAIL, metadata={"cart": "Cart-77", "seats": 3})
-    dispute = shop.dispute(shop.paid(customerEmail="bob@example.com")["id"])
+    order = shop.create_paid_order(customerEmail=EMAIL, metadata={"cart": "Cart-77", "seats": 3})
+    dispute = shop.open_dispute(shop.create_paid_order(customerEmail="bob@example.com")["id"])
     refund = shop.refund(order["id"], amount="1.00", refundNo="RMA 7")
     texts = {
         "order": order["id"],
@@ -71,11 +71,11 @@ def create_searchable_orders(shop: Shop) -> dict[str, tuple[str, str]]:
 
 
 def test_the_query_finds_an_order_by_every_identifying_text(api_server: ApiServer) -> None:
-    shop, other = api_server.shop(), api_server.shop()
-    other.paid(customerEmail="eve@example.com", metadata={"cart": "Cart-78"})
+    shop, other = api_server.create_shop(), api_server.create_shop()
+    other.create_paid_order(customerEmail="eve@example.com", metadata={"cart": "Cart-78"})
     for indexed in (False, True):
         if indexed:
-            shop, other = api_server.shop(), shop
+            shop, other = api_server.create_shop(), shop
         leading = create_searchable_orders(shop)
         if indexed:
             assert api_server.run(indexing.index_merchant(api_server.app.db, shop.id)) == 2
@@ -91,7 +91,7 @@ def test_the_query_finds_an_order_by_every_identifying_text(api_server: ApiServe
 
 
 def test_an_epay_order_is_found_by_its_numbers(api_server: ApiServer, inbox: Inbox) -> None:
-    api_server.rate("CNY", "USD", Decimal("0.14"))
+    api_server.set_rate("CNY", "USD", Decimal("0.14"))
     shop = EpayShop(api_server, inbox)
     shop.place_order(out_trade_no="A-1")
     (row,) = api_server.sql("select order_id from epay_orders where merchant_id = $1", shop.id)
@@ -101,9 +101,9 @@ def test_an_epay_order_is_found_by_its_numbers(api_server: ApiServer, inbox: Inb
 
 
 def test_filters_find_exactly_the_matching_orders(shop: Shop) -> None:
-    tea = shop.product(price="42.00")["id"]
-    first = shop.order(tea, customerEmail=EMAIL, metadata={"plan": "Pro", "n": "42"})["id"]
-    second = shop.order(
+    tea = shop.create_product(price="42.00")["id"]
+    first = shop.create_order(tea, customerEmail=EMAIL, metadata={"plan": "Pro", "n": "42"})["id"]
+    second = shop.create_order(
         tea, customerEmail="bob@example.com", metadata={"plan": "pro", "n": "42.0"}
     )["id"]
     cases: tuple[tuple[dict[str, Any], list[str]], ...] = (
@@ -154,11 +154,13 @@ def test_an_invalid_search_is_refused(shop: Shop, query: dict[str, Any], field: 
 
 
 def test_sessions_are_listed_and_filtered(shop: Shop, clock: Callable[[int], None]) -> None:
-    tea, mug = shop.product()["id"], shop.product()["id"]
+    tea, mug = shop.create_product()["id"], shop.create_product()["id"]
     session_ids = []
     for n, product in enumerate((tea, mug, tea, mug, tea, tea)):
         clock(NOW + n * 1000)
-        session_ids.append(shop.session(product, customerEmail=f"c{n % 2}@example.com")["id"])
+        session_ids.append(
+            shop.create_session(product, customerEmail=f"c{n % 2}@example.com")["id"]
+        )
     orders = [shop.data("GET", f"/v1/checkouts/{each}")["orderId"] for each in session_ids]
     shop.confirm(orders[0])
     shop.revoke(orders[1])

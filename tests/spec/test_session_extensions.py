@@ -69,21 +69,21 @@ ITEMS_REFUSED: Final[tuple[dict[str, Any], ...]] = (
 
 @pytest.mark.parametrize(("field", "value"), TAKEN)
 def test_a_valid_optional_field_opens_a_session(shop: Shop, field: str, value: Any) -> None:
-    assert shop.session(**{field: value})["status"] == "OPEN"
+    assert shop.create_session(**{field: value})["status"] == "OPEN"
 
 
 @pytest.mark.parametrize(("field", "value"), REFUSED)
 def test_an_invalid_optional_field_is_refused(shop: Shop, field: str, value: Any) -> None:
-    body = {"productId": shop.product()["id"]} | {field: value}
+    body = {"productId": shop.create_product()["id"]} | {field: value}
     assert field in assert_refused(shop.post("/v1/checkouts", body), field)
     assert shop.data("GET", "/v1/orders")["pagination"]["total"] == 0
 
 
 def test_the_fields_of_a_session_appear_wherever_its_order_does(shop: Shop) -> None:
-    product = shop.product()["id"]
-    plain = shop.paid(product)
+    product = shop.create_product()["id"]
+    plain = shop.create_paid_order(product)
     fields = {"quantity": 3, "clientReference": "INV/2026-0042", "locale": "zh-Hans"}
-    session = shop.session(product, **fields, paymentMethods=["ALIPAY", "CREDIT_CARD"])
+    session = shop.create_session(product, **fields, paymentMethods=["ALIPAY", "CREDIT_CARD"])
     assert session["amount"] == "29.97"
     assert session["paymentMethods"] == ["CREDIT_CARD", "ALIPAY"]
     read = shop.data("GET", f"/v1/checkouts/{session['id']}")
@@ -111,32 +111,34 @@ def test_the_fields_of_a_session_appear_wherever_its_order_does(shop: Shop) -> N
 
 
 def test_the_amount_has_the_limits_of_a_price_in_every_currency(shop: Shop) -> None:
-    product = shop.product(price="50000000.00")["id"]
+    product = shop.create_product(price="50000000.00")["id"]
     assert "at most 1," in assert_refused(
         shop.post("/v1/checkouts", {"productId": product, "quantity": 2}), "quantity"
     )
-    shop.api_server.rate("JPY", "USD", Decimal("0.006"))
-    yen = shop.product(price="1010101", currency="JPY")["id"]
-    assert shop.session(yen, quantity=99)["amount"] == "99999999.00"
+    shop.api_server.set_rate("JPY", "USD", Decimal("0.006"))
+    yen = shop.create_product(price="1010101", currency="JPY")["id"]
+    assert shop.create_session(yen, quantity=99)["amount"] == "99999999.00"
 
 
 def test_a_session_expires_after_the_requested_time(shop: Shop) -> None:
-    session = shop.session(expiresIn=HALF_AN_HOUR)
+    session = shop.create_session(expiresIn=HALF_AN_HOUR)
     assert session["expiresAt"] - session["createdAt"] == HALF_AN_HOUR
 
 
 def test_the_alternative_field_of_the_customers_name_is_a_fallback(
     shop: Shop,
 ) -> None:
-    answer = shop.post("/v1/checkouts", {"productId": shop.product()["id"], "customer_name": "Ada"})
+    answer = shop.post(
+        "/v1/checkouts", {"productId": shop.create_product()["id"], "customer_name": "Ada"}
+    )
     assert "opentill-ignored-fields" not in answer.headers
     page = shop.api_server.http.get(answer.json()["data"]["url"]).text
     assert 'value="Ada"' in page
-    assert shop.order(customerName="Bea", customer_name="Ada")["customerName"] == "Bea"
+    assert shop.create_order(customerName="Bea", customer_name="Ada")["customerName"] == "Bea"
 
 
 def test_the_page_has_the_methods_language_and_reference_of_the_session(shop: Shop) -> None:
-    session = shop.session(
+    session = shop.create_session(
         paymentMethods=["ALIPAY"], locale="zh-Hant", clientReference="<b>7</b>", quantity=2
     )
     http = Visitor(shop.api_server).http  # a separate client, because it remembers the language
@@ -154,7 +156,7 @@ def test_the_page_has_the_methods_language_and_reference_of_the_session(shop: Sh
 
 
 def test_an_item_is_sold_without_a_product(shop: Shop) -> None:
-    product = shop.product()
+    product = shop.create_product()
     body = {"item": {**CART, "name": " Cart 42 ", "description": "Two teas"}, "quantity": 2}
     session = shop.data("POST", "/v1/checkouts", json=body)
     assert (session["amount"], session["currency"]) == ("62.96", "USD")
@@ -181,7 +183,7 @@ def test_an_item_is_refused_with(shop: Shop, change: dict[str, Any]) -> None:
 
 def test_items_of_two_merchants_have_different_products(api_server: ApiServer) -> None:
     product_ids = {
-        api_server.shop().data("POST", "/v1/checkouts", json={"item": CART})["productId"]
+        api_server.create_shop().data("POST", "/v1/checkouts", json={"item": CART})["productId"]
         for _ in range(2)
     }
     assert len(product_ids) == 2

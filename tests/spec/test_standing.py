@@ -36,7 +36,7 @@ def _assert_not_permitted(answer: Any, capability: str) -> None:
 
 @pytest.mark.parametrize("suspended", [True, False])
 def test_without_charge_no_session_opens(shop: Shop, *, suspended: bool) -> None:
-    ada, product = create_person(shop.api_server, shop.id, "owner"), shop.product()["id"]
+    ada, product = create_person(shop.api_server, shop.id, "owner"), shop.create_product()["id"]
     if suspended:
         apply_event(shop, "suspended")
     else:
@@ -80,7 +80,7 @@ def test_epay_reports_it_in_its_own_format(shop: Shop) -> None:
     ],
 )
 def test_open_sessions_report_it_and_refuse_forms(shop: Shop, accept: str, words: str) -> None:
-    session = shop.session()
+    session = shop.create_session()
     apply_event(shop, "suspended")
     path, http = f"/checkout/{session['id']}", shop.api_server.http
     page = http.get(path, headers={"accept-language": accept})
@@ -96,7 +96,7 @@ def test_open_sessions_report_it_and_refuse_forms(shop: Shop, accept: str, words
 
 
 def test_payments_in_progress_are_booked_and_can_be_refunded(shop: Shop) -> None:
-    order = shop.order()
+    order = shop.create_order()
     apply_event(shop, "suspended")
     shop.confirm(order["id"])
     assert shop.read_order(order["id"])["status"] == "PAID"
@@ -107,7 +107,7 @@ def test_payments_in_progress_are_booked_and_can_be_refunded(shop: Shop) -> None
 
 
 def test_without_refund_every_refund_is_refused(shop: Shop) -> None:
-    order, ada = shop.paid(), create_person(shop.api_server, shop.id, "owner")
+    order, ada = shop.create_paid_order(), create_person(shop.api_server, shop.id, "owner")
     first = shop.refund(order["id"], amount="1.00", refundNo="R-1")
     switch(shop, "refund", on=False)
     path = f"/v1/orders/{order['id']}/refunds"
@@ -126,7 +126,7 @@ def test_without_refund_every_refund_is_refused(shop: Shop) -> None:
         epay = EpayShop(shop.api_server, inbox)
         placed = epay.place_paid_order(money_type="USD")
         switch(epay.shop, "refund", on=False, why="资料不全")
-        answer = epay.act("refund", trade_no=placed["trade_no"], money="1.00")
+        answer = epay.call_api("refund", trade_no=placed["trade_no"], money="1.00")
         assert (answer["code"], answer["msg"]) == (-1, "商户暂时不能退款：资料不全")
     assert (
         shop.api_server.tx(lambda tx: orders.find(tx, shop.id, order["id"])).refund_held_minor

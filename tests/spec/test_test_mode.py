@@ -15,7 +15,7 @@ from support.api_server import SECRETS, ApiServer, Shop, serving
 
 
 def _paths(shop: Shop) -> Iterator[Any]:
-    order = shop.order()
+    order = shop.create_order()
     yield shop.get(f"/v1/orders/{order['id']}")
     yield shop.get("/v1/orders/export")
     yield shop.get("/v1/orders", page="0")
@@ -39,7 +39,7 @@ def test_every_api_response_of_a_deployment_with_sandbox_has_the_test_mode_heade
 
 
 def test_orders_and_their_export_have_livemode(shop: Shop) -> None:
-    order = shop.order()
+    order = shop.create_order()
     assert order["livemode"] is False
     (listed,) = shop.data("GET", "/v1/orders")["items"]
     assert listed["livemode"] is False
@@ -135,8 +135,8 @@ def test_a_receipt_of_the_sandbox_is_marked_in_a_live_deployment(
         api_server.settings, gateways=("sandbox", "manual"), gateway_options=options
     ) as both:
         assert both.settings.livemode
-        shop = both.shop()
-        order = shop.paid()
+        shop = both.create_shop()
+        order = shop.create_paid_order()
         # Simulate that the sandbox confirmed the payment.
         livemode, id_ = False if is_recorded else None, order["id"]
         through = "update payment_attempts set gateway = 'sandbox' where order_id = $1"

@@ -88,8 +88,8 @@ def test_an_empty_and_repeated_parameter_is_refused(shop: Shop) -> None:
 def test_a_filter_by_an_id_that_matches_nothing_is_an_empty_list(
     shop: Shop, path: str, name: str
 ) -> None:
-    path = path.replace("{id}", shop.endpoint()["id"] if "{id}" in path else "")
-    shop.paid()
+    path = path.replace("{id}", shop.create_endpoint()["id"] if "{id}" in path else "")
+    shop.create_paid_order()
     for value in (NOBODYS, "x", "7", "a b", "🙂", "' or 1=1"):
         for page in (1, 3):
             response = shop.get(path, **{name: value, "page": page, "size": 2})
@@ -135,13 +135,13 @@ def test_many_unknown_fields_are_counted(shop: Shop) -> None:
 
 def test_every_operation_with_a_body_names_ignored_fields(shop: Shop) -> None:
     body = {"unknown_": 1}
-    order = shop.paid()
-    link = shop.data("POST", "/v1/payment-links", json={"productId": shop.product()["id"]})
+    order = shop.create_paid_order()
+    link = shop.data("POST", "/v1/payment-links", json={"productId": shop.create_product()["id"]})
     paths: dict[str, str] = {
-        "products": shop.product()["id"],
-        "checkouts": shop.session()["id"],
+        "products": shop.create_product()["id"],
+        "checkouts": shop.create_session()["id"],
         "orders": order["id"],
-        "webhook-endpoints": shop.endpoint()["id"],
+        "webhook-endpoints": shop.create_endpoint()["id"],
         "payment-links": link["id"],
     }
     for operation in OPERATIONS:
@@ -194,7 +194,7 @@ def test_a_repeated_header_is_refused(shop: Shop, name: str, values: list[str]) 
 
 
 def test_a_repeated_key_is_no_key(shop: Shop) -> None:
-    other = shop.api_server.shop()
+    other = shop.api_server.create_shop()
     for values in ([shop.key, shop.key], [shop.key, other.key], [shop.key, ""], ["", shop.key]):
         answer = _with_twice(shop, "X-Api-Key", values)
         assert (answer.status_code, answer.json()) == (

@@ -9,7 +9,7 @@ import pytest
 from opentill.db.database import Db
 from support.commands import ForkServer
 from support.mail_server import Fault, MailServer
-from support.mailing import each_once, storm
+from support.mailing import assert_delivered_once, send_with_killed_mailers
 
 pytestmark = pytest.mark.stress
 
@@ -25,7 +25,9 @@ async def test_ten_thousand_mails_arrive_once_through_twenty_kills(
 
     started = time.monotonic()
     with MailServer(fault) as server:
-        await storm(fork_server, db, database_url, server, count=10_000, kills=20)
-        statuses = await each_once(db, server, 10_000)
+        await send_with_killed_mailers(
+            fork_server, db, database_url, server, count=10_000, kills=20
+        )
+        statuses = await assert_delivered_once(db, server, 10_000)
     duration_s = time.monotonic() - started
     sys.stderr.write(f"\n{dict(statuses)}, {server.connections} connections, {duration_s:.0f} s")

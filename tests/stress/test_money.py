@@ -7,8 +7,8 @@ import pytest
 
 from exploration.test_random_histories import EVENTS, explore
 from opentill.db.database import Db
-from support.concurrent_movements import hammered
-from support.crash_load import standing
+from support.concurrent_movements import run_movements
+from support.crash_load import running_crash_load
 
 pytestmark = pytest.mark.stress
 MINUTES = float(os.environ.get("STRESS_MINUTES", "5"))
@@ -27,14 +27,15 @@ def test_deep_random_histories(rollback_database_url: str) -> None:
 
 
 async def test_concurrent_movements_for_minutes(db: Db, database_url: str) -> None:
-    hammer = await hammered(db, database_url, seconds=MINUTES * 12)
-    print(dict(hammer.done), dict(hammer.refused))  # noqa: T201
+    run = await run_movements(db, database_url, seconds=MINUTES * 12)
+    print(dict(run.done), dict(run.refused))  # noqa: T201
 
 
 async def test_killed_processes_lose_nothing() -> None:
-    async with standing(servers=3) as storm:
+    async with running_crash_load(servers=3) as load:
         for _ in range(max(1, round(MINUTES * 2))):
-            await storm.rage(seconds=30, customers=12, pause_s=1.0)
-            await storm.reckon(90)
-        assert storm.kills.total() >= 10
-        print(dict(storm.kills), dict(storm.answers), len(storm.opened), len(storm.refunded))  # noqa: T201 - the figures
+            await load.run(seconds=30, customers=12, pause_s=1.0)
+            await load.assert_consistent(90)
+        assert load.kills.total() >= 10
+        figures = (len(load.opened_orders), len(load.accepted_refunds))
+        print(dict(load.kills), dict(load.statuses), *figures)  # noqa: T201

@@ -25,7 +25,7 @@ import opentill
 from opentill.server.embedded.postgres import EmbeddedPostgres
 from stress.upgrading import Load, all_announced, durations, run
 from support.balancer import Balancer
-from support.cluster import Cluster, Process, wait_for
+from support.cluster import Cluster, Process, wait_until_ready
 from support.mail_server import MailServer
 from support.ports import free_port
 from support.webhook_receiver import Receiver, receiving
@@ -64,22 +64,22 @@ class Upgrade:
 
     def command(self, *words: str) -> Process:
         """Return a command of the new version."""
-        return self.cluster.worker.another("command", **self.new).command(*words)
+        return self.cluster.worker.copy("command", **self.new).command(*words)
 
     async def replace(self, environ: dict[str, str]) -> None:
         """Step 4: replace worker and servers, one after the other, at the same ports."""
         worker = self.cluster.worker
-        worker.end()
+        worker.terminate()
         assert await asyncio.to_thread(worker.wait) == 0, worker.output[-2000:]
         self.replaced_at = time.time()
-        self.cluster.worker = worker.another(f"{worker.name}+", **environ)
+        self.cluster.worker = worker.copy(f"{worker.name}+", **environ)
         self.cluster.worker.start()
         for number, server in enumerate(self.cluster.servers):
-            server.end()
+            server.terminate()
             assert await asyncio.to_thread(server.wait) == 0, server.output[-2000:]
-            self.cluster.servers[number] = server.another(f"{server.name}+", **environ)
+            self.cluster.servers[number] = server.copy(f"{server.name}+", **environ)
             self.cluster.servers[number].start()
-            await asyncio.to_thread(wait_for, self.cluster.servers[number])
+            await asyncio.to_thread(wait_until_ready, self.cluster.servers[number])
             await asyncio.sleep(1)  # until the balancer has checked it
 
     async def end(self) -> None:
@@ -90,7 +90,7 @@ class Upgrade:
         sys.stderr.write(f"\n{len(load.requests)} requests, {len(load.failed)} failed\n")
         for request in (*load.failed[:10], *load.slowest):
             sys.stderr.write(f"  {request}\n")
-        assert await all_announced(self.url, self.receiver.ids())
+        assert await all_announced(self.url, self.receiver.accepted_event_ids())
         assert '"violations":[]' in (await run(self.command("ledger", "check", "--json")))
         assert load.failed == []
         assert load.slowest[0].duration_s < LONGEST_S, load.slowest
@@ -176,8 +176,8 @@ async def test_an_upgrade_by_the_recipe_fails_no_request() -> None:
         await asyncio.sleep(SECONDS)
         sys.stderr.write(await run(upgrade.command("doctor")))
         await upgrade.end()
-        sys.stderr.write(f"{len(upgrade.mail.taken)} mails\n")
-        assert upgrade.mail.taken
+        sys.stderr.write(f"{len(upgrade.mail.accepted)} mails\n")
+        assert upgrade.mail.accepted
         before = f"e.created_at < {upgrade.replaced_at * 1000:.0f}"
         assert await _fetch(upgrade.url, f"{MAILED} where {before}") == []
 
@@ -205,7 +205,7 @@ async def _kill_waiting_migration(upgrade: Upgrade, table: str, lock: str, condi
             await connection.execute(f"lock table {table} in {lock} mode")
             migrating.start()
             async with asyncio.timeout(120):
-                while migrating.runs and not await observer.fetchval(condition):
+                while migrating.is_running and not await observer.fetchval(condition):
                     await asyncio.sleep(0.01)
             await asyncio.sleep(3)  # requests wait behind it until it gives up the lock
             await asyncio.to_thread(migrating.kill)

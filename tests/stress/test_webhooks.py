@@ -11,8 +11,12 @@ import pytest_asyncio
 
 from opentill.webhooks.hosts import HostLimit
 from support.commands import ForkServer
-from support.dispatcher_crashes import assert_all_arrived, failing, storm
-from support.webhook_harness import WebhookHarness, until, webhook_harness
+from support.dispatcher_crashes import (
+    assert_all_arrived,
+    deliver_with_killed_dispatchers,
+    failing_behaviour,
+)
+from support.webhook_harness import WebhookHarness, running_harness, wait_until
 from support.webhook_receiver import Receiver, receiving
 
 pytestmark = pytest.mark.stress
@@ -21,7 +25,7 @@ pytestmark = pytest.mark.stress
 @pytest_asyncio.fixture
 async def harness(database_url: str) -> AsyncIterator[WebhookHarness]:
     """A harness on an empty database."""
-    async with webhook_harness(database_url) as harness:
+    async with running_harness(database_url) as harness:
         yield harness
 
 
@@ -30,14 +34,17 @@ async def test_ten_thousand_events_arrive_through_twenty_kills(
 ) -> None:
     rng = random.Random(16)
     started = time.monotonic()
-    async with receiving(failing(rng, 0.3)) as receiver:
-        await storm(fork_server, harness, receiver, 10_500, 20, lease_s=1.5)
+    async with receiving(failing_behaviour(rng, 0.3)) as receiver:
+        await deliver_with_killed_dispatchers(
+            fork_server, harness, receiver, 10_500, 20, lease_s=1.5
+        )
         await assert_all_arrived(harness, receiver)
         duration_s = time.monotonic() - started
         sys.stderr.write(
-            f"\n{len(receiver.ids())} events, {len(receiver.got)} requests, {duration_s:.0f} s"
+            f"\n{len(receiver.accepted_event_ids())} events, {len(receiver.received)} requests,"
+            f" {duration_s:.0f} s"
         )
-        assert len(receiver.ids()) == 10_500
+        assert len(receiver.accepted_event_ids()) == 10_500
 
 
 async def _latencies(
@@ -52,11 +59,14 @@ async def _latencies(
         emitted_at[row["id"]] = started
         await asyncio.sleep(max(0.0, started + 0.02 - time.time()))
     ids = set(emitted_at)
-    await until(lambda: sum(len(receiver.ids() & ids) for receiver in receivers) == len(ids), 30)
+    await wait_until(
+        lambda: sum(len(receiver.accepted_event_ids() & ids) for receiver in receivers) == len(ids),
+        30,
+    )
     return sorted(
         request.at - emitted_at[request.event_id]
         for receiver in receivers
-        for request in receiver.got
+        for request in receiver.received
         if request.event_id in ids
     )
 
@@ -69,17 +79,17 @@ async def test_a_dead_and_a_slow_endpoint_do_not_delay_others(
         receiving(lambda _: "hang") as dead,
         receiving(lambda _: "slow") as slow,
     ):
-        owners = [await harness.merchant() for _ in range(18)]
+        owners = [await harness.create_merchant() for _ in range(18)]
         for owner in owners:
-            await harness.endpoint(owner, good.url)
+            await harness.create_endpoint(owner, good.url)
         # All endpoints have the same host here, so its limit must not apply.
         async with harness.dispatching(
             timeout_s=30.0, drain_s=0.1, lease_s=20.0, host_limit=HostLimit(512, 0)
         ):
             alone = await _latencies(harness, [good], owners)
             for url in (dead.url, slow.url):
-                bad = await harness.merchant()
-                await harness.endpoint(bad, url)
+                bad = await harness.create_merchant()
+                await harness.create_endpoint(bad, url)
                 await harness.emit(bad, 500)
             beside = await _latencies(harness, [good], owners)
         p95, p95_beside = alone[475], beside[475]
@@ -96,13 +106,13 @@ async def test_many_dead_endpoints_do_not_delay_others(
     harness: WebhookHarness, *, hangs: bool
 ) -> None:
     async with receiving() as good, receiving(lambda _: "hang") as dead:
-        owner = await harness.merchant()
-        await harness.endpoint(owner, good.url)
+        owner = await harness.create_merchant()
+        await harness.create_endpoint(owner, good.url)
         url = dead.url if hangs else "http://127.0.0.1:9009"
         for _ in range(40):
-            bad = await harness.merchant()
+            bad = await harness.create_merchant()
             for number in range(15):
-                await harness.endpoint(bad, f"{url}/{number}")
+                await harness.create_endpoint(bad, f"{url}/{number}")
             await harness.emit(bad, 40)
         # All endpoints have the same host here, so its limit must not apply.
         async with harness.dispatching(
@@ -113,21 +123,21 @@ async def test_many_dead_endpoints_do_not_delay_others(
             for number in range(4):
                 started = time.monotonic()
                 await harness.emit(owner)
-                await until(lambda expected=number + 1: len(good.got) == expected, 20)
+                await wait_until(lambda expected=number + 1: len(good.received) == expected, 20)
                 sys.stderr.write(f"\nbeside 600 dead ones: {time.monotonic() - started:.2f} s")
                 await asyncio.sleep(3)
 
 
 async def test_deliveries_per_second_to_one_receiver(harness: WebhookHarness) -> None:
     async with receiving() as receiver:
-        owners = [await harness.merchant() for _ in range(10)]
+        owners = [await harness.create_merchant() for _ in range(10)]
         for owner in owners:
-            await harness.endpoint(owner, receiver.url)
+            await harness.create_endpoint(owner, receiver.url)
             await harness.emit(owner, 1000)
         started = time.monotonic()
         async with harness.dispatching(lease_s=20.0, host_limit=HostLimit(per_second=0)):
-            await until(lambda: len(receiver.ids()) == 10_000, 120)
+            await wait_until(lambda: len(receiver.accepted_event_ids()) == 10_000, 120)
         rate = 10_000 / (time.monotonic() - started)
         sys.stderr.write(f"\n{rate:.0f} deliveries a second")
-        assert len(receiver.got) == 10_000
+        assert len(receiver.received) == 10_000
         assert rate > 100

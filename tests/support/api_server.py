@@ -30,7 +30,7 @@ from opentill.gateways.model import RefundOutcome
 from opentill.payouts import PayoutRequest
 from opentill.server import http_server
 from support.books import ledger_violations
-from support.databases import clone
+from support.databases import cloned_database
 from support.ports import free_port
 from support.world import new_reference
 
@@ -41,7 +41,7 @@ SECRETS: Final = {
     "sandbox_secret": "test-sandbox-secret-0123456789abcd",
 }
 TEA: Final = {"name": "Tea", "price": "9.99", "currency": "USD"}
-TAKEN: Final = {200, 201}
+SUCCEEDED: Final = {200, 201}
 BUSY: Final = 503
 
 
@@ -81,23 +81,23 @@ class Shop:
     def data(self, method: str, path: str, **options: Any) -> Any:
         """Send a request that must succeed and return ``data``."""
         response = self.call(method, path, **options)
-        assert response.status_code in TAKEN, response.text
+        assert response.status_code in SUCCEEDED, response.text
         return response.json()["data"]
 
-    def product(self, **changes: Any) -> dict[str, Any]:
+    def create_product(self, **changes: Any) -> dict[str, Any]:
         """Create a product."""
         product: dict[str, Any] = self.data("POST", "/v1/products", json=TEA | changes)
         return product
 
-    def session(self, product_id: str | None = None, **changes: Any) -> dict[str, Any]:
+    def create_session(self, product_id: str | None = None, **changes: Any) -> dict[str, Any]:
         """Open a session; without ``product_id`` for a new product."""
-        body = {"productId": product_id or self.product()["id"]} | changes
+        body = {"productId": product_id or self.create_product()["id"]} | changes
         session: dict[str, Any] = self.data("POST", "/v1/checkouts", json=body)
         return session
 
-    def order(self, product_id: str | None = None, **changes: Any) -> dict[str, Any]:
+    def create_order(self, product_id: str | None = None, **changes: Any) -> dict[str, Any]:
         """Open a session and return its PENDING order."""
-        session = self.session(product_id, **changes)
+        session = self.create_session(product_id, **changes)
         order_id = self.data("GET", f"/v1/checkouts/{session['id']}")["orderId"]
         return self.read_order(order_id)
 
@@ -106,9 +106,9 @@ class Shop:
         order: dict[str, Any] = self.data("GET", f"/v1/orders/{order_id}")
         return order
 
-    def paid(self, product_id: str | None = None, **changes: Any) -> dict[str, Any]:
+    def create_paid_order(self, product_id: str | None = None, **changes: Any) -> dict[str, Any]:
         """Open a session, confirm its payment as the operator, and return the PAID order."""
-        order = self.order(product_id, **changes)
+        order = self.create_order(product_id, **changes)
         self.confirm(order["id"])
         return self.read_order(order["id"])
 
@@ -131,7 +131,7 @@ class Shop:
         refund: dict[str, Any] = self.data("POST", f"/v1/orders/{order_id}/refunds", json=body)
         return refund
 
-    def end_refund(self, refund_id: str, status: str = "SUCCEEDED", reason: str = "") -> None:
+    def report_refund(self, refund_id: str, status: str = "SUCCEEDED", reason: str = "") -> None:
         """Apply the gateway's final outcome of a refund."""
         outcome = RefundOutcome(status=status, reason=reason)
         now = self.api_server.app.clock()
@@ -145,7 +145,7 @@ class Shop:
 
         self.api_server.tx(step)
 
-    def dispute(self, order_id: str) -> disputes.Dispute:
+    def open_dispute(self, order_id: str) -> disputes.Dispute:
         """Open a dispute of a paid order as the operator."""
         now = self.api_server.app.clock()
         return self.api_server.tx(
@@ -154,7 +154,7 @@ class Shop:
             )
         )
 
-    def payout(self, amount_minor: int = 100) -> payouts.Payout:
+    def create_payout(self, amount_minor: int = 100) -> payouts.Payout:
         """Add money to the balance and pay it out as the operator."""
         now = self.api_server.app.clock()
         adjustment = adjustments.AdjustmentRequest(
@@ -174,7 +174,7 @@ class Shop:
         )
         return self.api_server.tx(lambda tx: payouts.create(tx, self.id, payout_request, None, now))
 
-    def endpoint(self, **changes: Any) -> dict[str, Any]:
+    def create_endpoint(self, **changes: Any) -> dict[str, Any]:
         """Create a webhook endpoint; nothing is sent to it, because no worker runs."""
         body = {"url": "https://shop.example.com/hook"} | changes
         endpoint: dict[str, Any] = self.data("POST", "/v1/webhook-endpoints", json=body)
@@ -224,7 +224,7 @@ class ApiServer:
 
         return self.tx(read)
 
-    def shop(self, **terms: Any) -> Shop:
+    def create_shop(self, **terms: Any) -> Shop:
         """Create a merchant with a key."""
         now = self.app.clock()
 
@@ -235,7 +235,7 @@ class ApiServer:
 
         return Shop(self, *self.tx(create))
 
-    def rate(self, base: str, quote_: str, rate: Any) -> None:
+    def set_rate(self, base: str, quote_: str, rate: Any) -> None:
         """Set an exchange rate."""
         now = self.app.clock()
         self.tx(lambda tx: rates.put(tx, base, quote_, rate, now))
@@ -330,7 +330,7 @@ def api_server(
 ) -> Iterator[ApiServer]:
     """The server of all tests that create their own merchants; it has no rate limits."""
     directory: Path = tmp_path_factory.mktemp("api_server")
-    with clone(postgres_url, template) as url:
+    with cloned_database(postgres_url, template) as url:
         settings = Settings(
             database_url=through(url),
             data_dir=directory,
@@ -348,7 +348,7 @@ def api_server(
 @pytest.fixture
 def shop(api_server: ApiServer) -> Shop:
     """A new merchant."""
-    return api_server.shop()
+    return api_server.create_shop()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from support import world
 from support.world import DAY, HOUR, NOW
 
 
-async def count(tx: Tx, order: Order, most: int = 5000) -> int:
+async def count_figures(tx: Tx, order: Order, most: int = 5000) -> int:
     """Count a merchant's entries and attempts in a transaction."""
     key = Behind(order.merchant_id, order.settled_currency, 0)
     done = 0
@@ -22,20 +22,20 @@ async def count(tx: Tx, order: Order, most: int = 5000) -> int:
     return done
 
 
-async def sell(tx: Tx, like: Order, at: int) -> Order:
+async def create_another_order(tx: Tx, like: Order, at: int) -> Order:
     """Create another order for the product of ``like``."""
     checkout = await world.create_session(tx, like.merchant_id, like.product_id, at)
     return await world.orders.find(tx, like.merchant_id, checkout.order_id)
 
 
-async def a_month(tx: Tx, chance: random.Random, **terms: Any) -> Order:
+async def create_busy_month(tx: Tx, chance: random.Random, **terms: Any) -> Order:
     """Create a merchant with a month of random payments, and return its first order."""
     first = await world.create_order(
         tx, "20.00", platform_fee_rate="0.04", reserve_rate="0.1", **terms
     )
     at = NOW - 29 * DAY
     while at < NOW - HOUR:
-        order = await sell(tx, first, at)
+        order = await create_another_order(tx, first, at)
         what = chance.choice(["declined", "refused", "paid", "refund", "lost", "open", "settled"])
         if what in ("declined", "refused"):
             await world.report_payment(

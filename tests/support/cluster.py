@@ -23,7 +23,7 @@ from opentill.db.database import Db, Tx
 from opentill.products import service as products
 from opentill.products.model import ProductBody
 from support import pooler
-from support.commands import ForkServer, Served
+from support.commands import ForkedProcess, ForkServer
 from support.ports import free_port
 
 T = TypeVar("T")
@@ -63,9 +63,9 @@ class Process:
         self.name, self.port = name, port
         self._words, self._env, self._log = words, env, log
         self._fork_server = fork_server
-        self._popen: subprocess.Popen[bytes] | Served | None = None
+        self._popen: subprocess.Popen[bytes] | ForkedProcess | None = None
 
-    def another(self, name: str, **environ: str) -> "Process":
+    def copy(self, name: str, **environ: str) -> "Process":
         """Return a copy with another name and changed environment, which is not started."""
         log = self._log.with_name(f"{name}.log")
         env = self._env | environ
@@ -77,7 +77,7 @@ class Process:
         return Process(words[0], ["-m", "opentill", *words], self._env, log)
 
     @property
-    def runs(self) -> bool:
+    def is_running(self) -> bool:
         """Whether it was started and has not ended."""
         return self._popen is not None and self._popen.poll() is None
 
@@ -99,7 +99,7 @@ class Process:
                 stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
 
-    def keep(self) -> None:
+    def restart_if_ended(self) -> None:
         """Restart it if it has ended, as a supervisor does."""
         if self._popen is not None and self._popen.poll() is not None:
             self.start()
@@ -110,7 +110,7 @@ class Process:
             self._popen.kill()
             self._popen.wait()
 
-    def end(self) -> None:
+    def terminate(self) -> None:
         """Send SIGTERM."""
         if self._popen is not None and self._popen.poll() is None:
             self._popen.send_signal(signal.SIGTERM)
@@ -119,7 +119,7 @@ class Process:
         """Stop it with SIGTERM, and with SIGKILL if it does not end."""
         if self._popen is None or self._popen.poll() is not None:
             return
-        self.end()
+        self.terminate()
         try:
             self._popen.wait(60)
         except (subprocess.TimeoutExpired, TimeoutError):
@@ -203,13 +203,13 @@ class Cluster:
             process.start()
         for process in processes:
             if process.port:
-                wait_for(process)
+                wait_until_ready(process)
         return self
 
     def stop(self) -> None:
         """Stop everything."""
         for process in self.processes:
-            process.end()
+            process.terminate()
         for process in self.processes:
             process.stop()
 
@@ -218,12 +218,12 @@ class Cluster:
         return Client(self, key)
 
 
-def wait_for(process: Process, seconds: float = 180, *, keep: bool = False) -> None:
+def wait_until_ready(process: Process, seconds: float = 180, *, keep: bool = False) -> None:
     """Wait until a process responds; ``keep`` restarts it if it ends."""
     end = time.monotonic() + seconds
     while True:
         if keep:
-            process.keep()
+            process.restart_if_ended()
         if _answers(process.port):
             return
         assert time.monotonic() < end, f"{process.name} does not start: {process.output[-3000:]}"
@@ -257,7 +257,7 @@ class Shop:
         self.id, self.key_id, self.key, self.product_id = merchant_id, key_id, key, product_id
 
 
-async def make_shop(db: Db, price: str = "5.00", **terms: Any) -> Shop:
+async def create_shop(db: Db, price: str = "5.00", **terms: Any) -> Shop:
     """Create a merchant with a key and a product by the services."""
     now = now_ms()
 
@@ -290,7 +290,7 @@ class Client:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def server(self) -> str:
+    def random_server(self) -> str:
         """Return the address of a random server."""
         return random.choice(self.cluster.servers).url
 
@@ -302,10 +302,10 @@ class Client:
         if idempotency:
             headers["Idempotency-Key"] = idempotency
         return await self.http.request(
-            method, (server or self.server()) + path, json=body, headers=headers
+            method, (server or self.random_server()) + path, json=body, headers=headers
         )
 
-    async def open(self, product_id: str) -> tuple[str, str]:
+    async def open_session(self, product_id: str) -> tuple[str, str]:
         """Open a session; return its id and its order's."""
         created = await self.call("POST", "/v1/checkouts", {"productId": product_id})
         created.raise_for_status()
@@ -317,9 +317,9 @@ class Client:
     async def send_form(self, session_id: str, method: str) -> httpx2.Response:
         """Send the payment page's form."""
         form = {"email": "ann@example.com", "name": "Ann", "method": method}
-        return await self.http.post(f"{self.server()}/checkout/{session_id}", data=form)
+        return await self.http.post(f"{self.random_server()}/checkout/{session_id}", data=form)
 
-    async def begin(self, session_id: str, method: str = "CREDIT_CARD") -> str | None:
+    async def start_payment(self, session_id: str, method: str = "CREDIT_CARD") -> str | None:
         """Send the payment page's form; return the attempt's id if it leads to the bank's page."""
         response = await self.send_form(session_id, method)
         assert response.status_code == 303, (response.status_code, response.text[:500])
@@ -332,38 +332,38 @@ class Client:
         response = await self.http.post(f"{self.cluster.bank.url}/pay/{attempt_id}", data=form)
         assert response.status_code in {302, 303, 307}, response.text[:500]
 
-    async def come_back(self, session_id: str, attempt_id: str) -> None:
+    async def return_from_bank(self, session_id: str, attempt_id: str) -> None:
         """Follow the bank's link back."""
-        await self.http.get(f"{self.server()}/checkout/{session_id}/return/{attempt_id}")
+        await self.http.get(f"{self.random_server()}/checkout/{session_id}/return/{attempt_id}")
 
-    async def order(self, order_id: str) -> dict[str, Any]:
+    async def read_order(self, order_id: str) -> dict[str, Any]:
         """Read an order."""
         order = await self.call("GET", f"/v1/orders/{order_id}")
         order.raise_for_status()
         data: dict[str, Any] = order.json()["data"]
         return data
 
-    async def paid(self, product_id: str, number: str = CARD) -> str:
+    async def create_paid_order(self, product_id: str, number: str = CARD) -> str:
         """Open a session, pay it at the bank and return the id of the PAID order."""
-        session_id, order_id = await self.open(product_id)
-        attempt_id = await self.begin(session_id)
+        session_id, order_id = await self.open_session(product_id)
+        attempt_id = await self.start_payment(session_id)
         assert attempt_id
         await self.type_card(attempt_id, number)
-        await self.come_back(session_id, attempt_id)  # queries the bank, but not for long
+        await self.return_from_bank(session_id, attempt_id)  # queries the bank, but not for long
 
         async def is_paid() -> bool:
-            return (await self.order(order_id))["status"] == "PAID"
+            return (await self.read_order(order_id))["status"] == "PAID"
 
-        assert await eventually(is_paid), (await self.order(order_id))["status"]
+        assert await eventually(is_paid), (await self.read_order(order_id))["status"]
         return order_id
 
-    async def spoil(self, operation: str, kind: str, **options: Any) -> None:
+    async def inject_fault(self, operation: str, kind: str, **options: Any) -> None:
         """Inject a fault at the bank."""
         fault = {"operation": operation, "kind": kind, **options}
-        response = await self.at_bank("POST", "/faults", fault)
+        response = await self.call_bank("POST", "/faults", fault)
         assert response.status_code == 201, response.text
 
-    async def at_bank(self, method: str, path: str, body: Any = None) -> httpx2.Response:
+    async def call_bank(self, method: str, path: str, body: Any = None) -> httpx2.Response:
         """Send a request to the bank's API."""
         headers = {"Authorization": f"Bearer {SECRET}"}
         return await self.http.request(
@@ -381,7 +381,7 @@ class PatientClient(Client):
     def __init__(self, cluster: Cluster, key: str = "") -> None:
         """``key``: the merchant's API key."""
         super().__init__(cluster, key)
-        self.sent_again: set[str] = set()  # sessions whose form was repeated
+        self.resubmitted: set[str] = set()  # sessions whose form was repeated
         self.repeated = 0  # requests that got 503
 
     async def call(
@@ -395,7 +395,7 @@ class PatientClient(Client):
             self.repeated += 1
         return response
 
-    async def limited(self, calls: Iterable[Awaitable[Any]], limit: int) -> list[Any]:
+    async def assert_limited(self, calls: Iterable[Awaitable[Any]], limit: int) -> list[Any]:
         """Send requests concurrently, assert that ``limit`` of them pass, and return the responses.
 
         A request that got 503 may have been counted before, so that one less passes.
@@ -410,5 +410,5 @@ class PatientClient(Client):
         """Send the payment page's form, and repeat it after each 503."""
         while (response := await super().send_form(session_id, method)).status_code == 503:
             assert response.headers["retry-after"]
-            self.sent_again.add(session_id)
+            self.resubmitted.add(session_id)
         return response

@@ -38,7 +38,7 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
 """
 
 
-def clean(environ: Mapping[str, str]) -> dict[str, str]:
+def without_settings(environ: Mapping[str, str]) -> dict[str, str]:
     """Return an environment without settings, and without the width of a terminal."""
     return {
         name: text
@@ -47,7 +47,7 @@ def clean(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-class Served:
+class ForkedProcess:
     """A forked process with the methods of ``subprocess.Popen``."""
 
     def __init__(self, fork_server: socket.socket, stdout: TextIO | None) -> None:
@@ -118,7 +118,7 @@ class ForkServer:
 
     def start(
         self, words: Sequence[str], environ: Mapping[str, str], directory: Path, stderr: int
-    ) -> Served:
+    ) -> ForkedProcess:
         """Start a long-running command; its output can be read."""
         reader, writer = os.pipe()
         with Path(os.devnull).open() as devnull:
@@ -127,18 +127,18 @@ class ForkServer:
                 streams, words, environ, directory, is_long_running=True
             )
         os.close(writer)
-        return Served(fork_server, os.fdopen(reader))
+        return ForkedProcess(fork_server, os.fdopen(reader))
 
     def start_logged(
         self, words: Sequence[str], environ: Mapping[str, str], directory: Path, log: int
-    ) -> Served:
+    ) -> ForkedProcess:
         """Start a long-running process whose output goes to the file descriptor ``log``.
 
         ``words`` are those of a command or, if they begin with ``-c`` or a path, of Python.
         """
         with Path(os.devnull).open() as devnull:
             streams = [devnull.fileno(), log, log]
-            return Served(
+            return ForkedProcess(
                 self._send_request(streams, words, environ, directory, is_long_running=True), None
             )
 
@@ -161,7 +161,7 @@ class ForkServer:
 
 
 @contextlib.contextmanager
-def forking(imports: str = "everything") -> Iterator[str]:
+def running_fork_server(imports: str = "everything") -> Iterator[str]:
     """Run a fork server and yield the path of its socket; ``imports``: see ``fork_server.py``."""
     with tempfile.TemporaryDirectory(prefix="opentill-fork-server-") as folder:
         path = str(Path(folder) / "socket")
@@ -194,7 +194,7 @@ def _field_names(value: Any) -> Iterator[str]:
 def fork_server() -> Iterator[ForkServer]:
     """The fork server of the run."""
     with contextlib.ExitStack() as stack:
-        yield ForkServer(os.environ.get(SHARED) or stack.enter_context(forking()))
+        yield ForkServer(os.environ.get(SHARED) or stack.enter_context(running_fork_server()))
 
 
 class Commands:
@@ -203,10 +203,10 @@ class Commands:
     def __init__(self, fork_server: ForkServer, database_url: str, directory: Path) -> None:
         """Use the fixture."""
         self._fork_server = fork_server
-        self.here = False  # whether commands run in the test's process if possible
+        self.runs_in_process = False  # whether commands run in the test's process if possible
         self.directory = directory
         self.environ = {
-            **clean(os.environ),
+            **without_settings(os.environ),
             "XDG_CONFIG_HOME": str(directory / "config"),
             "OPENTILL_DATABASE_URL": database_url,
             "OPENTILL_SANDBOX": "yes",
@@ -220,7 +220,7 @@ class Commands:
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a command to its end; ``stdin`` is its standard input."""
         environ = self.environ | settings
-        if self.here and command_here.can_run(words):
+        if self.runs_in_process and command_here.can_run(words):
             return command_here.run(words, environ, self.directory, stdin)
         return self._fork_server.run(words, environ, self.directory, stdin)
 
@@ -256,5 +256,5 @@ class Commands:
 def opentill(fork_server: ForkServer, database_url: str, tmp_path: Path) -> Commands:
     """The command line of a fresh deployment."""
     commands = Commands(fork_server, database_url, tmp_path)
-    commands.here = True
+    commands.runs_in_process = True
     return commands

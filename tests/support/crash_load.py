@@ -27,49 +27,51 @@ from support.cluster import (
     Client,
     Cluster,
     Shop,
+    create_shop,
     eventually,
-    make_shop,
-    wait_for,
+    wait_until_ready,
 )
 from support.commands import ForkServer
 
-CARDS: Final = (CARD, CARD, CARD, REFUNDS_FAIL, DECLINED, "4000000000000119")
-FINE: Final = {200, 201, 303, 400, 503}
+CARD_NUMBERS: Final = (CARD, CARD, CARD, REFUNDS_FAIL, DECLINED, "4000000000000119")
+EXPECTED_STATUSES: Final = {200, 201, 303, 400, 503}
 
-# Errors of customers while servers are killed. AttributeError: anyio reads the peer's address of a
-# connection that was reset while it was opened.
-LOST: Final = (httpx2.HTTPError, AssertionError, KeyError, AttributeError)
+# Errors that customers get while servers are killed. AttributeError: anyio reads the peer's address
+# of a connection that was reset while it was opened.
+EXPECTED_ERRORS: Final = (httpx2.HTTPError, AssertionError, KeyError, AttributeError)
 
 
-class Storm:
-    """A deployment whose processes are killed, and everything that it acknowledged to merchants."""
+class CrashLoad:
+    """A deployment whose processes are killed, and a record of its responses to merchants."""
 
     def __init__(
         self, folder: Path, cluster: Cluster, db: Db, postgres: EmbeddedPostgres | None = None
     ) -> None:
-        """Use ``standing``. ``kill_postgres`` kills ``postgres``."""
+        """Use ``running_crash_load``. ``kill_postgres`` kills ``postgres``."""
         self.folder, self.cluster, self.db = folder, cluster, db
         self.postgres = [] if postgres is None else [postgres]
         self.shops: list[Shop] = []
-        self.opened: set[str] = set()  # order ids
-        self.paid: dict[str, list[str]] = {}  # merchant id → ids of orders that it read as PAID
-        self.refunded: dict[str, str] = {}  # refund id → order id
-        self.answers: collections.Counter[int] = collections.Counter()
-        self.bad: list[str] = []
+        self.opened_orders: set[str] = set()
+        self.paid_orders: dict[
+            str, list[str]
+        ] = {}  # merchant id → ids of orders that it read as PAID
+        self.accepted_refunds: dict[str, str] = {}  # refund id → order id
+        self.statuses: collections.Counter[int] = collections.Counter()
+        self.unexpected_responses: list[str] = []
         self.kills: collections.Counter[str] = collections.Counter()
 
     async def kill_postgres(self) -> None:
         """Kill the postmaster with SIGKILL and start it again."""
         pid = int((self.folder / "postgres" / "postmaster.pid").read_text().split()[0])
         os.kill(pid, signal.SIGKILL)
-        for started in self.postgres:
-            if (child := started._cluster._child) is not None and child.pid == pid:
+        for server in self.postgres:
+            if (child := server._cluster._child) is not None and child.pid == pid:
                 await asyncio.to_thread(child.wait)
         await asyncio.sleep(random.random() * 0.3)
         self.postgres.append(await asyncio.to_thread(EmbeddedPostgres.start, self.folder))
 
-    async def killer(self, end: float, pause_s: float) -> None:
-        """Kill one process after the other, and restart each after a short time."""
+    async def kill_processes(self, end: float, pause_s: float) -> None:
+        """Kill random processes until ``end``, and restart each after a short time."""
         cluster = self.cluster
         while time.monotonic() < end:
             await asyncio.sleep(pause_s * (0.5 + random.random()))
@@ -78,18 +80,18 @@ class Storm:
             if kind == "postgres":
                 await self.kill_postgres()
                 continue
-            victim = {"worker": cluster.worker, "bank": cluster.bank}.get(kind)
-            victim = victim or random.choice(cluster.servers)
-            await asyncio.to_thread(victim.kill)
+            process = {"worker": cluster.worker, "bank": cluster.bank}.get(kind)
+            process = process or random.choice(cluster.servers)
+            await asyncio.to_thread(process.kill)
             await asyncio.sleep(random.random() * 0.5)
-            victim.start()
+            process.start()
 
-    async def customer(self, end: float, client: Client, shop: Shop) -> None:
-        """Buy, pay and refund repeatedly, and continue after errors."""
+    async def run_customer(self, end: float, client: Client, shop: Shop) -> None:
+        """Buy, pay and refund until ``end``, and continue after errors."""
         while time.monotonic() < end:
             try:
                 await self._buy(client, shop)
-            except LOST:
+            except EXPECTED_ERRORS:
                 await asyncio.sleep(0.05)
 
     async def _buy(self, client: Client, shop: Shop) -> None:
@@ -98,17 +100,17 @@ class Storm:
         session_id = created.json()["data"]["id"]
         checkout = self._record(await client.call("GET", f"/v1/checkouts/{session_id}"))
         order_id = checkout.json()["data"]["orderId"]
-        self.opened.add(order_id)
-        attempt_id = await client.begin(session_id)
+        self.opened_orders.add(order_id)
+        attempt_id = await client.start_payment(session_id)
         if attempt_id is None:
             return
-        await client.type_card(attempt_id, random.choice(CARDS))
+        await client.type_card(attempt_id, random.choice(CARD_NUMBERS))
         if random.random() < 0.7:
-            await client.come_back(session_id, attempt_id)
+            await client.return_from_bank(session_id, attempt_id)
         order = self._record(await client.call("GET", f"/v1/orders/{order_id}")).json()["data"]
         if order["status"] == "PAID":
-            self.paid.setdefault(shop.id, []).append(order_id)
-        paid = self.paid.get(shop.id, [])
+            self.paid_orders.setdefault(shop.id, []).append(order_id)
+        paid = self.paid_orders.get(shop.id, [])
         for number in range(3 if paid else 0):
             paid_id = random.choice(paid)
             body = {"amount": random.choice(("0.01", "1.70", "5.00"))}
@@ -116,19 +118,21 @@ class Storm:
             path = f"/v1/orders/{paid_id}/refunds"
             response = self._record(await client.call("POST", path, body, key))
             if response.status_code == 201:
-                self.refunded[response.json()["data"]["id"]] = paid_id
+                self.accepted_refunds[response.json()["data"]["id"]] = paid_id
 
     def _record(self, response: httpx2.Response) -> httpx2.Response:
-        self.answers[response.status_code] += 1
-        if response.status_code not in FINE:
+        self.statuses[response.status_code] += 1
+        if response.status_code not in EXPECTED_STATUSES:
             request = response.request
-            self.bad.append(f"{request.method} {request.url}: {response.text[:500]}")
+            self.unexpected_responses.append(
+                f"{request.method} {request.url}: {response.text[:500]}"
+            )
         return response
 
-    async def rage(self, seconds: float, customers: int = 8, pause_s: float = 0.7) -> None:
+    async def run(self, seconds: float, customers: int = 8, pause_s: float = 0.7) -> None:
         """Run customers and the killer for some seconds, then restart processes that have ended."""
         if not self.shops:
-            self.shops = [await make_shop(self.db, overdraft_minor=10**9) for _ in range(2)]
+            self.shops = [await create_shop(self.db, overdraft_minor=10**9) for _ in range(2)]
         end = time.monotonic() + seconds
         async with contextlib.AsyncExitStack() as stack:
             clients = [
@@ -136,19 +140,19 @@ class Storm:
                 for shop in self.shops
             ]
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self.killer(end, pause_s))
+                tasks.create_task(self.kill_processes(end, pause_s))
                 for n in range(customers):
-                    tasks.create_task(self.customer(end, clients[n % 2], self.shops[n % 2]))
+                    tasks.create_task(self.run_customer(end, clients[n % 2], self.shops[n % 2]))
         for process in self.cluster.processes:
-            process.keep()
+            process.restart_if_ended()
         for process in self.cluster.processes:
-            if process.port:  # it may have ended because the database was in recovery
-                await asyncio.to_thread(wait_for, process, keep=True)
+            if process.port:  # the process may have ended while the database was in recovery
+                await asyncio.to_thread(wait_until_ready, process, keep=True)
 
-    async def hurry(self) -> bool:
-        """Make all work of the worker's jobs due; return whether none is left."""
-        for process in self.cluster.processes:  # one that started without a database has ended
-            process.keep()
+    async def finish_due_work(self) -> bool:
+        """Make all work of the worker's jobs due, wait, and return whether it is finished."""
+        for process in self.cluster.processes:  # a process ends if it starts without a database
+            process.restart_if_ended()
         try:
             await self.db.run(_make_due)
         except Unavailable:
@@ -161,24 +165,24 @@ class Storm:
                 " + (select count(*) from payment_attempts where status in"
                 "    ('SUBMITTED', 'PENDING', 'DUPLICATE'))"
             )
-        if pending or self.at_bank(waiting=True):
+        processing = self._query_bank("select id, 1 from payments where status = 'processing'")
+        if pending or processing:
             return False
-        return await self.ours() == self.at_bank()
+        return await self.own_amounts() == self.bank_amounts()
 
-    def at_bank(self, *, waiting: bool = False) -> dict[str, int]:
-        """Return the bank's net amounts by attempt; or the attempts that it still processes."""
+    def bank_amounts(self) -> dict[str, int]:
+        """Return the bank's net amounts by attempt."""
+        return self._query_bank(
+            "select id, amount_minor - refunded_minor from payments"
+            " where status = 'succeeded' and amount_minor > refunded_minor"
+        )
+
+    def _query_bank(self, statement: str) -> dict[str, int]:
         path = self.folder / "bank" / "sandbox.sqlite3"
         with contextlib.closing(sqlite3.connect(path, timeout=10)) as bank:
-            if waiting:
-                rows = bank.execute("select id, 1 from payments where status = 'processing'")
-            else:
-                rows = bank.execute(
-                    "select id, amount_minor - refunded_minor from payments"
-                    " where status = 'succeeded' and amount_minor > refunded_minor"
-                )
-            return dict(rows.fetchall())
+            return dict(bank.execute(statement).fetchall())
 
-    async def ours(self) -> dict[str, int]:
+    async def own_amounts(self) -> dict[str, int]:
         """Return the net amounts by attempt in OpenTill's database."""
         async with self.db.connection() as tx:
             rows = await tx.fetch(
@@ -187,31 +191,33 @@ class Storm:
             )
         return {row[0]: row[1] for row in rows}
 
-    async def reckon(self, seconds: float = 120) -> None:
+    async def assert_consistent(self, seconds: float = 120) -> None:
         """Wait until all work is done; assert that everything acknowledged is stored."""
-        quiet = await eventually(self.hurry, seconds)
+        is_finished = await eventually(self.finish_due_work, seconds)
         defects = [
             line[:4000]
             for process in self.cluster.processes
             for line in process.output.splitlines()
             if "internal error" in line or "job failed" in line
         ]
-        assert not self.bad, "\n".join([*self.bad[:5], *defects[:3]])
+        assert not self.unexpected_responses, "\n".join(
+            [*self.unexpected_responses[:5], *defects[:3]]
+        )
         assert not defects, "\n".join(defects[:3])
         async with self.db.snapshot() as tx:
             await assert_books(tx)
             orders = dict(await tx.fetch("select id, paid_at is not null from orders"))
             refunds = dict(await tx.fetch("select id, order_id from refunds"))
-            unknown = await tx.fetch(
+            unfinished = await tx.fetch(
                 "select a.id, a.status, a.checks, o.status from payment_attempts a join orders o"
                 " on o.merchant_id = a.merchant_id and o.id = a.order_id"
                 " where a.status in ('SUBMITTED', 'PENDING', 'DUPLICATE')"
             )
-        assert await self.ours() == self.at_bank()
-        assert quiet, [tuple(row) for row in unknown]
-        assert self.opened <= orders.keys()
-        assert all(orders[order_id] for paid in self.paid.values() for order_id in paid)
-        assert self.refunded.items() <= refunds.items()
+        assert await self.own_amounts() == self.bank_amounts()
+        assert is_finished, [tuple(row) for row in unfinished]
+        assert self.opened_orders <= orders.keys()
+        assert all(orders[order_id] for ids in self.paid_orders.values() for order_id in ids)
+        assert self.accepted_refunds.items() <= refunds.items()
 
 
 async def _make_due(tx: Tx) -> None:
@@ -223,21 +229,23 @@ async def _make_due(tx: Tx) -> None:
 
 
 @contextlib.asynccontextmanager
-async def standing(servers: int = 2, fork_server: ForkServer | None = None) -> AsyncIterator[Storm]:
+async def running_crash_load(
+    servers: int = 2, fork_server: ForkServer | None = None
+) -> AsyncIterator[CrashLoad]:
     """Run a deployment with a durable database in a temporary directory."""
-    with tempfile.TemporaryDirectory(prefix="opentill-storm-") as name:
+    with tempfile.TemporaryDirectory(prefix="opentill-crash-load-") as name:
         folder = Path(name)
         postgres = await asyncio.to_thread(EmbeddedPostgres.start, folder)
         await migrations.migrate(postgres.url)
         cluster = Cluster(folder, postgres.url, servers, fork_server)
-        storm = None
+        load = None
         try:
             await asyncio.to_thread(cluster.start)
             db = await Db.connect(postgres.url, 4, acquire_timeout_s=10)
-            storm = Storm(folder, cluster, db, postgres)
-            yield storm
+            load = CrashLoad(folder, cluster, db, postgres)
+            yield load
             await db.close()
         finally:
             await asyncio.to_thread(cluster.stop)
-            for started in [postgres] if storm is None else storm.postgres:
-                await asyncio.to_thread(started.release)
+            for server in [postgres] if load is None else load.postgres:
+                await asyncio.to_thread(server.release)

@@ -31,10 +31,10 @@ class Proxy:
         self.plan: list[Cut] = []
         self.requests: list[bytes] = []  # headers and bodies
         self.url = ""
-        self._to = host, port
+        self._target = host, port
         self._waiting: set[asyncio.Task[None]] = set()
 
-    async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve a connection."""
         try:
             while True:
@@ -57,7 +57,7 @@ class Proxy:
             return False
         if cut == "silent_before":
             await asyncio.sleep(30)
-        answer = await self._ask(request)
+        answer = await self._forward(request)
         if cut == "silent_after":
             await asyncio.sleep(30)
         if cut == "after":
@@ -67,9 +67,9 @@ class Proxy:
         await writer.drain()
         return cut == "pass"
 
-    async def _ask(self, request: bytes) -> bytes:
+    async def _forward(self, request: bytes) -> bytes:
         """Forward a request and read the complete response."""
-        reader, writer = await asyncio.open_connection(*self._to)
+        reader, writer = await asyncio.open_connection(*self._target)
         writer.write(request.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n", 1))
         answer = await reader.read()
         writer.close()
@@ -98,7 +98,7 @@ async def _message(reader: asyncio.StreamReader) -> bytes:
 
 
 @contextlib.contextmanager
-def between(url: str) -> Iterator[Proxy]:
+def running_proxy(url: str) -> Iterator[Proxy]:
     """Run a proxy in front of a server while the block runs."""
     host, _, port = url.removeprefix("http://").partition(":")
     proxy = Proxy(host, int(port))
@@ -107,7 +107,7 @@ def between(url: str) -> Iterator[Proxy]:
 
     async def main() -> None:
         stop = asyncio.Event()
-        server = await asyncio.start_server(proxy.take, "127.0.0.1", free_port())
+        server = await asyncio.start_server(proxy.serve, "127.0.0.1", free_port())
         proxy.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         loops.append((asyncio.get_running_loop(), stop))
         ready.set()

@@ -52,12 +52,12 @@ _OTHERS: Final = """
 _SESSION: Final = {"session_replication_role": "replica", "plan_cache_mode": "force_generic_plan"}
 
 
-def named(url: str, database: str) -> str:
+def database_address(url: str, database: str) -> str:
     """Return the address of another database of the same server."""
     return re.sub(r"@/[^?]*", f"@/{database}", url)
 
 
-def name_of(url: str) -> str:
+def database_name(url: str) -> str:
     """Return the name of the database of an address."""
     return url.partition("@/")[2].partition("?")[0]
 
@@ -111,7 +111,7 @@ class Databases:
 
     def give_back(self, url: str) -> None:
         """Empty a database for its next use, or drop it."""
-        database = self._lent.pop(name_of(url))
+        database = self._lent.pop(database_name(url))
         if self._run(self._empty(database)):
             self._free.append(database)
         else:
@@ -123,7 +123,7 @@ class Databases:
         The open connection has planned the long statements for an earlier test; planning them
         takes longer than running them.
         """
-        connection = self._lent[name_of(url)].connection
+        connection = self._lent[database_name(url)].connection
         if connection.is_closed():  # the test has terminated it
             connection = await asyncpg.connect(url)
             await assert_books(connection)
@@ -137,7 +137,7 @@ class Databases:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_TIMEOUT_S)
 
     def _address(self, name: str) -> str:
-        return named(self.url, name)
+        return database_address(self.url, name)
 
     async def _make(self) -> Database:
         name = f"test_{next(self._numbers)}"
@@ -193,12 +193,12 @@ _numbers: Final = itertools.count(1)
 
 
 @contextmanager
-def clone(url: str, template: str) -> Iterator[str]:
+def cloned_database(url: str, template: str) -> Iterator[str]:
     """Create a migrated database, which is dropped at the end of the block."""
     name = f"clone_{os.getpid()}_{next(_numbers)}"
     _run_in_thread(execute(url, f"create database {name} template {template} strategy wal_log"))
     try:
-        yield named(url, name)
+        yield database_address(url, name)
     finally:
         _run_in_thread(execute(url, f"drop database {name} with (force)"))
 

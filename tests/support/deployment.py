@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.commands import ForkServer, Served, clean
+from support.commands import ForkedProcess, ForkServer, without_settings
 from support.once import once
 from support.ports import free_port
 
@@ -31,7 +31,7 @@ class Deployment:
         self.port, self.sandbox_port = free_port(), free_port()
         source = Path(__file__).parents[2] / "src"
         self.environ = {
-            **clean(os.environ),
+            **without_settings(os.environ),
             "OPENTILL_DATA_DIR": str(directory / "data"),
             "OPENTILL_PORT": str(self.port),
             "OPENTILL_SANDBOX_PORT": str(self.sandbox_port),
@@ -52,10 +52,10 @@ class Deployment:
         command.chmod(0o755)
         return folder
 
-    def start(self) -> subprocess.Popen[str] | Served:
+    def start(self) -> subprocess.Popen[str] | ForkedProcess:
         """Start the server and wait until it is ready."""
         log = self.directory / "stderr.log"
-        process: subprocess.Popen[str] | Served
+        process: subprocess.Popen[str] | ForkedProcess
         with log.open("a") as stderr:
             if self._fork_server is not None:
                 process = self._fork_server.start(
@@ -91,7 +91,7 @@ class Deployment:
             cwd=self.directory, capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
         )  # fmt: skip
 
-    def done(self, *words: str) -> str:
+    def run_checked(self, *words: str) -> str:
         """Run a command that must succeed and return its output."""
         process = self.run(*words)
         assert process.returncode == 0, process.stderr
@@ -104,8 +104,8 @@ def migrated(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) 
 
     def make(folder: Path) -> None:
         with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
-            Deployment(Path(directory), fork_server).done("migrate")
-            copy(Path(directory) / "data", folder / "data")
+            Deployment(Path(directory), fork_server).run_checked("migrate")
+            copy_directory(Path(directory) / "data", folder / "data")
 
     return once(tmp_path_factory, "migrated", make) / "data"
 
@@ -113,31 +113,35 @@ def migrated(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture(scope="session")
 def deployment(fork_server: ForkServer, migrated: Path) -> Iterator[Deployment]:
     """The deployment of all tests that create their own merchants and do not move the clock."""
-    with checked(fork_server, migrated) as deployment:
+    with checked_deployment(fork_server, migrated) as deployment:
         yield deployment
 
 
-def copy(source: Path, target: Path) -> None:
+def copy_directory(source: Path, target: Path) -> None:
     """Copy a stopped database, or a data directory with one."""
     subprocess.run(["cp", "-a", str(source), str(target)], check=True)
 
 
 @contextmanager
-def checked(fork_server: ForkServer, migrated: Path, **environ: str) -> Iterator[Deployment]:
+def checked_deployment(
+    fork_server: ForkServer, migrated: Path, **environ: str
+) -> Iterator[Deployment]:
     """Serve while the block runs, and check the books at its end."""
-    with running(fork_server, migrated, **environ) as deployment:
+    with running_deployment(fork_server, migrated, **environ) as deployment:
         yield deployment
-        assert '"violations":[]' in deployment.done("ledger", "check", "--json")
+        assert '"violations":[]' in deployment.run_checked("ledger", "check", "--json")
 
 
 @contextmanager
-def running(fork_server: ForkServer, migrated: Path, **environ: str) -> Iterator[Deployment]:
+def running_deployment(
+    fork_server: ForkServer, migrated: Path, **environ: str
+) -> Iterator[Deployment]:
     """Serve a copy of a data directory while the block runs; all processes are forked."""
     # Not in pytest's directory, which only its owner can search: PostgreSQL may be another user.
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
         deployment = Deployment(Path(directory), fork_server)
         deployment.environ |= environ
-        copy(migrated, Path(directory) / "data")
+        copy_directory(migrated, Path(directory) / "data")
         process = deployment.start()
         try:
             yield deployment

@@ -8,8 +8,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
-from support.commands import ForkServer, Served
-from support.webhook_harness import WebhookHarness, until
+from support.commands import ForkedProcess, ForkServer
+from support.webhook_harness import WebhookHarness, wait_until
 from support.webhook_receiver import ReceivedRequest, Receiver
 
 MINUTE: Final = 60_000
@@ -17,7 +17,7 @@ _PROGRAM: Final = Path(__file__).with_name("dispatcher_process.py")
 _STDERR: Final = 2
 
 
-def failing(chance: random.Random, share: float) -> Any:
+def failing_behaviour(chance: random.Random, share: float) -> Any:
     """Return a behaviour that fails a share of the requests, at most five of each event.
 
     A delivery is given up only after ten attempts.
@@ -33,7 +33,9 @@ def failing(chance: random.Random, share: float) -> Any:
     return behave
 
 
-def _start_process(fork_server: ForkServer, harness: WebhookHarness, lease_s: float) -> Served:
+def _start_process(
+    fork_server: ForkServer, harness: WebhookHarness, lease_s: float
+) -> ForkedProcess:
     """Start a dispatcher in a process that can be killed."""
     paths = os.pathsep.join(path for path in sys.path if path)
     return fork_server.start_logged(
@@ -42,7 +44,7 @@ def _start_process(fork_server: ForkServer, harness: WebhookHarness, lease_s: fl
     )  # fmt: skip
 
 
-async def storm(
+async def deliver_with_killed_dispatchers(
     fork_server: ForkServer,
     harness: WebhookHarness,
     receiver: Receiver,
@@ -51,23 +53,23 @@ async def storm(
     lease_s: float,
 ) -> None:
     """Emit events and kill dispatchers ``kills`` times; return when all have arrived."""
-    merchant_ids = [await harness.merchant() for _ in range(5)]
+    merchant_ids = [await harness.create_merchant() for _ in range(5)]
     for merchant_id in merchant_ids:
-        await harness.endpoint(merchant_id, receiver.url)
+        await harness.create_endpoint(merchant_id, receiver.url)
     process = _start_process(fork_server, harness, lease_s)
     try:
         for batch in range(kills + 1):
             for merchant_id in merchant_ids:
                 await harness.emit(merchant_id, events // (kills + 1) // len(merchant_ids))
-            target = len(receiver.got) + events // (kills + 1) // 2
-            await until(lambda n=target: len(receiver.got) >= n, 120)
+            target = len(receiver.received) + events // (kills + 1) // 2
+            await wait_until(lambda n=target: len(receiver.received) >= n, 120)
             if batch < kills:
                 process.kill()
                 process.wait()
                 process = _start_process(fork_server, harness, lease_s)
         end = asyncio.get_running_loop().time() + 600
-        while (await harness.statuses()).get("PENDING"):
-            assert asyncio.get_running_loop().time() < end, await harness.statuses()
+        while (await harness.count_statuses()).get("PENDING"):
+            assert asyncio.get_running_loop().time() < end, await harness.count_statuses()
             await asyncio.sleep(0.05)
             due = await harness.rows(
                 "select count(*) as n from webhook_deliveries where try_at <= $1", harness.now()
@@ -83,9 +85,9 @@ async def assert_all_arrived(harness: WebhookHarness, receiver: Receiver) -> Non
     """Assert that every event arrived, with the body that was stored."""
     rows = await harness.rows("select id, body from events")
     bodies = {row["id"]: row["body"].encode() for row in rows}
-    assert all(got.body == bodies[got.event_id] for got in receiver.got)
+    assert all(got.body == bodies[got.event_id] for got in receiver.received)
     failed = await harness.rows("select event_id from webhook_deliveries where status = 'FAILED'")
-    assert receiver.ids() | {row["event_id"] for row in failed} == set(bodies)
+    assert receiver.accepted_event_ids() | {row["event_id"] for row in failed} == set(bodies)
     assert not failed
     attempts = await harness.rows("select max(number) as most from delivery_attempts")
     assert attempts[0]["most"] <= 10

@@ -31,7 +31,7 @@ class EpayServer:
         self.refunds: list[tuple[str, str]] = []
         self.requests: list[tuple[str, str, dict[str, str]]] = []  # method, operation, query
         self.faults: list[tuple[str, str]] = []  # operation, kind
-        self.extra: dict[str, Any] = {}  # changes answers of act=order
+        self.order_changes: dict[str, Any] = {}  # changes answers of act=order
         self.payurl: str | None = None  # instead of the cashier's address
         self.refund_response: dict[str, Any] | None = None  # replaces the response of act=refund
         self.reads: Literal["either", "query", "body"] = "either"  # where act=order looks
@@ -48,7 +48,7 @@ class EpayServer:
         fault = self._take_fault(operation)
         status, text = 200, b""
         if fault not in ("500 before", "html"):
-            text = json.dumps(self.answer(operation, params), ensure_ascii=False).encode()
+            text = json.dumps(self.run_operation(operation, params), ensure_ascii=False).encode()
         match fault:
             case "held":  # done, but never answered
                 while (await receive())["type"] != "http.disconnect":
@@ -85,7 +85,7 @@ class EpayServer:
                 return kind
         return ""
 
-    def answer(self, operation: str, params: dict[str, str]) -> dict[str, Any]:
+    def run_operation(self, operation: str, params: dict[str, str]) -> dict[str, Any]:
         """Run an operation and return its response."""
         if operation in ("mapi", "submit"):
             return self._place(params)
@@ -95,7 +95,7 @@ class EpayServer:
         if order is None:
             return {"code": -1, "msg": "订单不存在"}
         if operation == "order":
-            return {"code": "1", "msg": "查询订单号成功！", **order} | self.extra
+            return {"code": "1", "msg": "查询订单号成功！", **order} | self.order_changes
         if order["status"] != 1:
             return {"code": -1, "msg": "订单状态不允许退款"}
         self.refunds.append((order["out_trade_no"], params["money"]))
@@ -155,7 +155,7 @@ async def _body(receive: Any) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def running() -> AsyncIterator[EpayServer]:
+async def running_epay_server() -> AsyncIterator[EpayServer]:
     """Run a server on a free port."""
     listener = free_socket()
     url = url_of(listener)

@@ -82,7 +82,7 @@ class EpayShop:
     def __init__(self, api_server: ApiServer, inbox: Inbox, **terms: Any) -> None:
         self.api_server = api_server
         self.inbox = inbox
-        self.shop: Shop = api_server.shop(**terms)
+        self.shop: Shop = api_server.create_shop(**terms)
         self.id = self.shop.id
         now = api_server.app.clock()
         credentials = api_server.tx(lambda tx: epay.enable(tx, api_server.settings, self.id, now))
@@ -126,7 +126,7 @@ class EpayShop:
         assert body["code"] == 1, body
         return body
 
-    def act(self, act: str, **params: Any) -> dict[str, Any]:
+    def call_api(self, act: str, **params: Any) -> dict[str, Any]:
         """Call api.php with the key."""
         query = {"act": act, "pid": self.pid, "key": self.key, **params}
         answer = self.api_server.http.get("/epay/api.php", params=query)

@@ -8,7 +8,7 @@ from opentill.orders.export import queries as export_queries
 from opentill.orders.wire import OrderDetail
 
 
-def line(order: Order) -> bytes:
+def export_line(order: Order) -> bytes:
     """Write an order, whose ``livemode`` is known, as a line with the columns of the file."""
     shown = OrderDetail.from_order(order)
     values = {

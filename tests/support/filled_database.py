@@ -27,7 +27,7 @@ _COPIED: Final = {
 }
 
 
-async def copy(tx: Tx, order: Order, copies: int, apart_ms: int = 2 * 60_000) -> None:
+async def copy_order(tx: Tx, order: Order, copies: int, apart_ms: int = 2 * 60_000) -> None:
     """Copy a paid order of a merchant whose ledger contains only its payment.
 
     Each copy was created ``apart_ms`` before the previous one.
@@ -87,9 +87,11 @@ async def copy(tx: Tx, order: Order, copies: int, apart_ms: int = 2 * 60_000) ->
     )  # fmt: skip
 
 
-async def shop(tx: Tx, copies: int, apart_ms: int = 2 * 60_000, **terms: object) -> Order:
+async def create_filled_merchant(
+    tx: Tx, copies: int, apart_ms: int = 2 * 60_000, **terms: object
+) -> Order:
     """Create a merchant with a paid order and ``copies`` of it; return the order."""
     order = await world.create_order_in(tx, "PAID", **terms)
     if copies:
-        await copy(tx, order, copies, apart_ms)
+        await copy_order(tx, order, copies, apart_ms)
     return order

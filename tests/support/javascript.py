@@ -16,16 +16,16 @@ SOURCE: Final = TOP / "clients" / "javascript"
 _NPM_OPTIONS: Final = ("--no-audit", "--no-fund", "--ignore-scripts", "--prefer-offline")
 
 
-def lack(reason: str) -> NoReturn:
+def skip_or_fail(reason: str) -> NoReturn:
     """Skip the test, but fail it in a pipeline, which must have all programs."""
     (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
 
 
-def need(*programs: str) -> None:
+def require_programs(*programs: str) -> None:
     """Skip the test unless these programs are installed."""
     missing = [name for name in programs if shutil.which(name) is None]
     if missing:
-        lack(f"not installed: {', '.join(missing)}")
+        skip_or_fail(f"not installed: {', '.join(missing)}")
 
 
 def run(
@@ -49,7 +49,7 @@ def run(
 @pytest.fixture(scope="session")
 def javascript_client(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the package; a program in the folder can import ``@opentill/client``."""
-    need("node", "npm")
+    require_programs("node", "npm")
     return once(tmp_path_factory, "javascript", _build)
 
 

@@ -9,7 +9,7 @@ from opentill.db.database import Db, Tx
 T = TypeVar("T")
 
 
-class OneConnection(Db):
+class SingleTransactionDb(Db):
     """A pool whose only connection is in a transaction already."""
 
     def __init__(self, tx: Tx) -> None:

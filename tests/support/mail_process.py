@@ -9,11 +9,11 @@ from opentill.db.clock import now_ms
 from opentill.db.database import Db
 from opentill.mail import Mailer, Options
 from support import pooler
-from support.mailing import settings_of
+from support.mailing import mail_settings
 
 
 async def main(url: str, smtp_url: str, lease_ms: int, wait_ms: int) -> None:
-    db = await Db.connect(url, 4, prepared=pooler.prepared(url), acquire_timeout_s=20)
+    db = await Db.connect(url, 4, prepared=pooler.keeps_prepared(url), acquire_timeout_s=20)
     options = Options(
         connections=8,
         lease_ms=lease_ms,
@@ -21,7 +21,7 @@ async def main(url: str, smtp_url: str, lease_ms: int, wait_ms: int) -> None:
         cleanup_s=0.2,
         timeout_s=10,
     )
-    mailer = Mailer(db, settings_of(smtp_url), now_ms, options)
+    mailer = Mailer(db, mail_settings(smtp_url), now_ms, options)
     while True:
         if not await mailer.turn():
             await asyncio.sleep(0.02)

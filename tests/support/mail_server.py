@@ -35,7 +35,7 @@ class MailServer:
     def __init__(self, fault: Callable[[], Fault] = lambda: "", **options: Any) -> None:
         """``options`` are those of aiosmtpd's SMTP, such as ``auth_required``."""
         self.fault = fault
-        self.taken: list[tuple[str, EmailMessage]] = []
+        self.accepted: list[tuple[str, EmailMessage]] = []
         self.connections = 0
         self._lock = threading.Lock()
         self._options = options
@@ -84,7 +84,7 @@ class MailServer:
     @property
     def counts(self) -> Counter[str]:
         """The number of messages by recipient."""
-        return Counter(to for to, _ in self.taken)
+        return Counter(to for to, _ in self.accepted)
 
     async def handle_RCPT(  # noqa: N802 - aiosmtpd's names
         self,
@@ -110,21 +110,21 @@ class MailServer:
         if fault != "cut":
             parsed = message_from_bytes(cast("bytes", envelope.content), policy=policy.default)
             with self._lock:
-                self.taken.append((envelope.rcpt_tos[0], cast("EmailMessage", parsed)))
+                self.accepted.append((envelope.rcpt_tos[0], cast("EmailMessage", parsed)))
         if fault in {"cut", "taken_then_cut"}:
             assert server.transport is not None
             server.transport.close()
         return "250 OK"
 
 
-class Certified(NamedTuple):
+class TlsContexts(NamedTuple):
     """The TLS context of a server, and that of clients which trust its certificate."""
 
     of_server: ssl.SSLContext
     of_clients: ssl.SSLContext
 
 
-def certified(folder: Path) -> Certified:
+def create_tls_contexts(folder: Path) -> TlsContexts:
     """Create a self-signed certificate for 127.0.0.1."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mail.test")])
@@ -150,10 +150,10 @@ def certified(folder: Path) -> Certified:
     file.write_bytes(key.private_bytes(pem, form, plain) + certificate.public_bytes(pem))
     of_server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     of_server.load_cert_chain(file)
-    return Certified(of_server, ssl.create_default_context(cafile=str(file)))
+    return TlsContexts(of_server, ssl.create_default_context(cafile=str(file)))
 
 
-def logins(username: str, password: str, tls: ssl.SSLContext) -> dict[str, Any]:
+def login_options(username: str, password: str, tls: ssl.SSLContext) -> dict[str, Any]:
     """Return the options of a server that requires STARTTLS and a login."""
 
     def check(

@@ -14,20 +14,20 @@ from opentill.db.database import Db
 from opentill.mail import model, outbox
 from opentill.mail.model import NewMail
 from support.api_server import SECRETS
-from support.commands import ForkServer, Served
+from support.commands import ForkedProcess, ForkServer
 from support.mail_server import MailServer
 
 SENDER: Final = "Example Pay <pay@example.com>"
 _PROCESS: Final = Path(__file__).parent / "mail_process.py"
 
 
-def settings_of(smtp_url: str, **changes: Any) -> Settings:
+def mail_settings(smtp_url: str, **changes: Any) -> Settings:
     """Return the settings of a deployment with a mail server."""
     values: dict[str, Any] = {"smtp_url": smtp_url, "mail_from": SENDER, **SECRETS, **changes}
     return msgspec.structs.replace(Settings(), **values)
 
 
-def numbered(number: int) -> NewMail:
+def numbered_mail(number: int) -> NewMail:
     """Return a mail with a cause and recipient of this number."""
     return NewMail(
         merchant_id="",
@@ -39,22 +39,22 @@ def numbered(number: int) -> NewMail:
     )
 
 
-async def fill(db: Db, settings: Settings, count: int) -> None:
+async def queue_mails(db: Db, settings: Settings, count: int) -> None:
     """Queue ``count`` mails to different recipients."""
-    rows = [numbered(number) for number in range(count)]
+    rows = [numbered_mail(number) for number in range(count)]
     for start in range(0, count, 1000):
         part = rows[start : start + 1000]
         await db.run(lambda tx: outbox.queue(tx, settings, part, now_ms()))  # noqa: B023 - run at once
 
 
-async def statuses(db: Db) -> Counter[str]:
+async def count_statuses(db: Db) -> Counter[str]:
     """Return the number of mails by status."""
     async with db.connection() as tx:
         rows = await tx.fetch("select status, count(*) as n from mails group by status")
     return Counter({row["status"]: row["n"] for row in rows})
 
 
-def _process(fork_server: ForkServer, url: str, server: MailServer) -> Served:
+def _process(fork_server: ForkServer, url: str, server: MailServer) -> ForkedProcess:
     """Start a mailer in a process that can be killed."""
     words = [str(_PROCESS), url, server.url, "4000", "50"]
     environ = {"PYTHONPATH": str(Path(__file__).parents[1]), "PATH": "/usr/bin:/bin"}
@@ -62,33 +62,33 @@ def _process(fork_server: ForkServer, url: str, server: MailServer) -> Served:
         return fork_server.start_logged(words, environ, Path.cwd(), devnull.fileno())
 
 
-async def storm(
+async def send_with_killed_mailers(
     fork_server: ForkServer, db: Db, url: str, server: MailServer, count: int, kills: int
 ) -> None:
     """Send mails with mailers that are killed, until each mail has its final status."""
-    settings = settings_of(server.url)
-    await fill(db, settings, count)
+    settings = mail_settings(server.url)
+    await queue_mails(db, settings, count)
     running = _process(fork_server, url, server)
     loop = asyncio.get_running_loop()
     end = loop.time() + 60 + count / 20
     try:
         for kill in range(1, kills + 1):
             target = count * kill // (kills + 1) * 2 // 3  # the server never takes all of them
-            while len(server.taken) < target:
-                assert loop.time() < end, await statuses(db)
+            while len(server.accepted) < target:
+                assert loop.time() < end, await count_statuses(db)
                 await asyncio.sleep(0.01)
             running.kill()
             running.wait()
             running = _process(fork_server, url, server)
-        while set(await statuses(db)) & {"WAITING", "SENDING"}:
-            assert loop.time() < end, await statuses(db)
+        while set(await count_statuses(db)) & {"WAITING", "SENDING"}:
+            assert loop.time() < end, await count_statuses(db)
             await asyncio.sleep(0.1)
     finally:
         running.kill()
         running.wait()
 
 
-async def each_once(db: Db, server: MailServer, count: int) -> Counter[str]:
+async def assert_delivered_once(db: Db, server: MailServer, count: int) -> Counter[str]:
     """Assert that each recipient got the message once, or that it is UNKNOWN with a reason."""
     async with db.connection() as tx:
         rows = await tx.fetch("select recipient, status, result, message_id from mails")
@@ -106,5 +106,5 @@ async def each_once(db: Db, server: MailServer, count: int) -> Counter[str]:
             assert row["result"], row
     assert set(counts) <= {row["recipient"] for row in rows}
     message_ids = {row["recipient"]: row["message_id"] for row in rows}
-    assert all(message["Message-ID"] == message_ids[to] for to, message in server.taken)
-    return await statuses(db)
+    assert all(message["Message-ID"] == message_ids[to] for to, message in server.accepted)
+    return await count_statuses(db)

@@ -1,4 +1,7 @@
-"""What is looked at in a page that a browser has drawn: JavaScript that returns what is wrong."""
+"""Checks of a page that a browser has rendered: contrast, size of targets and overflow.
+
+Each check is JavaScript that returns the problems of the page as it is displayed.
+"""
 
 from collections.abc import AsyncIterator
 from typing import Final, Literal
@@ -8,18 +11,18 @@ from playwright.async_api import Page
 Scheme = Literal["light", "dark"]
 SCHEMES: Final[tuple[Scheme, ...]] = ("light", "dark")
 DEVICES = {"phone": (390, 844), "small": (320, 568), "desktop": (1280, 800)}
-# What is shown depends on the size, and colors on the scheme: both phones show the same things, so
-# each of them is looked at in one scheme. In this order as little as can be changes in between.
-SHOWN: Final[tuple[tuple[str, Scheme], ...]] = (
+# Both phones show the same elements, so each is checked in one colour scheme only. The order needs
+# the fewest changes of size and scheme.
+DISPLAYS: Final[tuple[tuple[str, Scheme], ...]] = (
     ("phone", "light"),
     ("small", "dark"),
     ("desktop", "dark"),
     ("desktop", "light"),
 )
 
-# For each visible piece of text: how far its contrast is below what WCAG 2.2 asks (1.4.3), worst
-# of all colours that lie behind it.
-FAINT_TEXT = """() => {
+# Texts whose contrast with any colour behind them is below that of WCAG 2.2 (1.4.3), and their
+# contrast ratio.
+LOW_CONTRAST_TEXT = """() => {
   const parse = text => (text.match(/[\\d.]+/g) || []).map(Number);
   const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
     .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
@@ -29,9 +32,9 @@ FAINT_TEXT = """() => {
     return [0, 1, 2].map(i => top[i] * a + under[i] * (1 - a));
   };
   const dark = matchMedia('(prefers-color-scheme: dark)').matches;
-  const known = new Map([[null, [dark ? [18, 18, 18] : [255, 255, 255]]]]);
+  const cache = new Map([[null, [dark ? [18, 18, 18] : [255, 255, 255]]]]);
   const behind = element => {
-    if (known.has(element)) return known.get(element);
+    if (cache.has(element)) return cache.get(element);
     let grounds = behind(element.parentElement);
     const style = getComputedStyle(element);
     const stops = style.backgroundImage.match(/rgba?\\([^)]*\\)/g);
@@ -39,10 +42,10 @@ FAINT_TEXT = """() => {
     const layer = stops ? stops.map(parse) : colour.length && colour[3] !== 0 ? [colour] : [];
     if (layer.length)
       grounds = layer.flatMap(top => grounds.map(ground => over(top, ground)));
-    known.set(element, grounds);
+    cache.set(element, grounds);
     return grounds;
   };
-  const found = [];
+  const texts = [];
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const element = walker.currentNode.parentElement;
@@ -53,13 +56,13 @@ FAINT_TEXT = """() => {
     for (const ground of behind(element)) {
       const [a, b] = [light(over(parse(style.color), ground)), light(ground)];
       const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-      if (ratio < least) found.push([walker.currentNode.data.trim().slice(0, 40), ratio]);
+      if (ratio < least) texts.push([walker.currentNode.data.trim().slice(0, 40), ratio]);
     }
   }
-  return found;
+  return texts;
 }"""
 
-# Things to press that are smaller than 24 by 24 pixels and not within a sentence (WCAG 2.5.8).
+# Targets smaller than 24 by 24 pixels that are not within a sentence (WCAG 2.5.8).
 SMALL_TARGETS = """() => [...document.querySelectorAll('a, button, input, summary')]
   .filter(e => e.checkVisibility() && !e.closest('.skip') && e.type !== 'hidden')
   .filter(e => !(e.ariaHidden && e.tabIndex < 0))
@@ -69,36 +72,41 @@ SMALL_TARGETS = """() => [...document.querySelectorAll('a, button, input, summar
                    && getComputedStyle(e).display !== 'inline'; })
   .map(e => e.outerHTML.slice(0, 80))"""
 
-# How much wider a page is than its window.
-WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+# By how many pixels a page is wider than its window.
+OVERFLOW_WIDTH = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
-# All of these, in one question to the browser, after what it is shown as.
-LOOKS = f"""() => ({{
+# All checks in one call, with the colour scheme and width of the display.
+PAGE_PROBLEMS = f"""() => ({{
   shown: [matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light', innerWidth],
-  faint: ({FAINT_TEXT})(), small: ({SMALL_TARGETS})(), wider: Math.max(0, ({WIDER})()),
+  faint: ({LOW_CONTRAST_TEXT})(), small: ({SMALL_TARGETS})(),
+  wider: Math.max(0, ({OVERFLOW_WIDTH})()),
 }})"""
 
 
-async def looks(page: Page) -> AsyncIterator[tuple[str, Scheme]]:
-    """Show a page that is loaded in each size and scheme, and yield which."""
+async def each_display(page: Page) -> AsyncIterator[tuple[str, Scheme]]:
+    """Display a loaded page in each size and scheme, and yield the device and the scheme."""
     size = scheme = None
-    for device, schemes in SHOWN:
+    for device, device_scheme in DISPLAYS:
         if size != DEVICES[device]:
             size = DEVICES[device]
             await page.set_viewport_size({"width": size[0], "height": size[1]})
-        if scheme != schemes:
-            scheme = schemes
+        if scheme != device_scheme:
+            scheme = device_scheme
             await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-        yield device, schemes
+        yield device, scheme
 
 
-async def looked_at(page: Page) -> list[object]:
-    """Return what is wrong with a page that is loaded, in each size and scheme."""
-    return [one async for device, scheme in looks(page) for one in await look(page, device, scheme)]
+async def problems_on_all_displays(page: Page) -> list[object]:
+    """Return the problems of a loaded page in each size and scheme."""
+    return [
+        problem
+        async for device, scheme in each_display(page)
+        for problem in await display_problems(page, device, scheme)
+    ]
 
 
-async def look(page: Page, device: str, scheme: Scheme) -> list[object]:
-    """Return what is wrong with a page as it is shown."""
-    problems = await page.evaluate(LOOKS)
+async def display_problems(page: Page, device: str, scheme: Scheme) -> list[object]:
+    """Return the problems of a page as it is displayed now."""
+    problems = await page.evaluate(PAGE_PROBLEMS)
     assert problems.pop("shown") == [scheme, DEVICES[device][0]]
     return [(page.url, device, scheme, problems)] if any(problems.values()) else []

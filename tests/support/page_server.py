@@ -22,10 +22,10 @@ from opentill.db.clock import now_ms
 from opentill.products import service as products
 from opentill.products.model import ProductBody
 from support.api_server import SECRETS
-from support.databases import clone
+from support.databases import cloned_database
 from support.ports import free_socket, url_of
 
-Open = Callable[..., Awaitable[checkouts.Session]]
+OpenSession = Callable[..., Awaitable[checkouts.Session]]
 
 
 @asynccontextmanager
@@ -71,7 +71,7 @@ async def page_server(
 ) -> AsyncIterator[Starlette]:
     """The server with worker and sandbox bank of all tests of a worker; it has no rate limits."""
     directory = tmp_path_factory.mktemp("till")
-    with clone(postgres_url, template) as url:
+    with cloned_database(postgres_url, template) as url:
         settings = Settings(
             database_url=through(url),
             data_dir=directory,
@@ -87,12 +87,12 @@ async def page_server(
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def open_session(page_server: Starlette) -> Open:
+async def open_session(page_server: Starlette) -> OpenSession:
     """A function that opens checkout sessions of a new merchant."""
-    return await opening(page_server)
+    return await session_opener(page_server)
 
 
-async def opening(page_server: Starlette) -> Open:
+async def session_opener(page_server: Starlette) -> OpenSession:
     """Create a merchant and return a function that opens checkout sessions."""
     db, url = page_server.state.app.db, page_server.state.settings.public_url
     merchant = await db.run(lambda tx: merchants.create(tx, name="Harbour Books", now=now_ms()))

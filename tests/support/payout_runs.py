@@ -16,10 +16,10 @@ from opentill.payouts import FileRequest, HoldRule, Run, RunRequest, RunView
 from support.world import NOW, create_merchant, new_reference
 
 T = TypeVar("T")
-KEY: Final = "k" * 32
+ACCOUNT_KEY: Final = "k" * 32
 ANN: Final = Actor("ann", "weekly")
 BOB: Final = Actor("bob", "for the bank")
-RULE: Final = HoldRule(KEY, 3)
+HOLD_RULE: Final = HoldRule(ACCOUNT_KEY, 3)
 IBAN: Final = bankaccounts.check_account("Müller & Söhne <GmbH>", "DE89370400440532013000")
 NATIONAL: Final = bankaccounts.check_account(
     "Harbour Books", "000123456789", country="US", bank_code="021000021"
@@ -28,14 +28,16 @@ ADDRESS: Final = bankaccounts.check_address(
     street="Große Bäckerstraße", building="7a", post_code="20095", town="Hamburg", country="de"
 )
 WITH_ADDRESS: Final = msgspec.structs.replace(IBAN, address=ADDRESS)
-OWN: Final = bankaccounts.check_account("The Till Ltd", "GB29NWBK60161331926819", bic="NWBKGB2L")
+SOURCE_ACCOUNT: Final = bankaccounts.check_account(
+    "The Till Ltd", "GB29NWBK60161331926819", bic="NWBKGB2L"
+)
 
 
 class Killed(Exception):
     """Ends a process that was killed."""
 
 
-class Dying(Db):
+class DyingDatabase(Db):
     """A database of a process that is killed at its nth transaction, before or after the commit."""
 
     def __init__(self, db: Db, last: int, *, committed: bool) -> None:
@@ -67,11 +69,11 @@ class Dying(Db):
         raise Killed
 
 
-async def payee(
+async def create_payee(
     tx: Tx,
     minor: int = 10_000,
     account: BankAccount | None = IBAN,
-    rule: HoldRule = RULE,
+    rule: HoldRule = HOLD_RULE,
     **terms: Any,
 ) -> Merchant:
     """Create a merchant with money in euro and a bank account, unless ``account`` is None."""
@@ -88,23 +90,29 @@ async def payee(
 def run_request(reference: str, **changes: Any) -> RunRequest:
     """Return a request for a payout run in euro."""
     return RunRequest(
-        **{"currency": "EUR", "reference": reference, "actor": ANN, "source": OWN, **changes}
+        **{
+            "currency": "EUR",
+            "reference": reference,
+            "actor": ANN,
+            "source": SOURCE_ACCOUNT,
+            **changes,
+        }
     )
 
 
-async def begin(db: Db, reference: str, now: int = NOW, **changes: Any) -> Run:
+async def start_run(db: Db, reference: str, now: int = NOW, **changes: Any) -> Run:
     """Start a run, or find it if it was started before."""
     return await db.run(lambda tx: payouts.start_run(tx, run_request(reference, **changes), now))
 
 
-async def whole(db: Db, reference: str, now: int = NOW, **changes: Any) -> RunView:
+async def complete_run(db: Db, reference: str, now: int = NOW, **changes: Any) -> RunView:
     """Perform a run until it is READY."""
-    run = await begin(db, reference, now, **changes)
-    return await payouts.perform_run(db, run, KEY, now)
+    run = await start_run(db, reference, now, **changes)
+    return await payouts.perform_run(db, run, ACCOUNT_KEY, now)
 
 
-async def taken(
-    db: Db, run_id: str, form: payouts.Form = "xml", now: int = NOW, key: str = KEY
+async def download_run(
+    db: Db, run_id: str, form: payouts.Form = "xml", now: int = NOW, key: str = ACCOUNT_KEY
 ) -> bytes:
     """Download a run's file as the operator."""
     await payouts.send_run(db, run_id, FileRequest(form, BOB, None), key, now)

@@ -14,7 +14,7 @@ from opentill.people import Browser, MerchantRole, NewLink, StaffRole, queries
 from opentill.people.passwords import Cost
 from support.api_server import ApiServer
 
-CHEAP: Final = Cost(8, 1)
+CHEAP_HASH: Final = Cost(8, 1)
 PASSWORD: Final = "nine purple lanterns hum"
 TESTER: Final = Actor("tester", "for a test")
 _numbers: Final = itertools.count(1)
@@ -44,7 +44,7 @@ class Visitor:
         """The name of the person in the audit log."""
         return f"{self.email} ({self.person_id})"
 
-    def keep(self, token: str) -> None:
+    def set_token(self, token: str) -> None:
         """Set the login's cookie to a token."""
         self.http.cookies.clear()
         self.http.cookies.set("opentill", token, domain="127.0.0.1", path="/")
@@ -110,11 +110,11 @@ def create_person(
             PASSWORD,
             Browser("192.0.2.9", "Testfox/1.0"),
             api_server.app.clock(),
-            cost=CHEAP,
+            cost=CHEAP_HASH,
         )
     )
     visitor = Visitor(api_server, email, created.person.id)
-    visitor.keep(created.token)
+    visitor.set_token(created.token)
     return visitor
 
 
@@ -126,7 +126,7 @@ def heading_of(response: httpx2.Response) -> str:
 
 
 @pytest.fixture(autouse=True)
-def unlimited(api_server: ApiServer) -> None:
+def reset_login_limits(api_server: ApiServer) -> None:
     """Delete the limits of logins, because all tests come from one address."""
 
     async def forget(tx: Tx) -> None:

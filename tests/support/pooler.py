@@ -22,24 +22,24 @@ from opentill.server.embedded import sysuser
 POOLED: Final = os.environ.get("OPENTILL_TEST_PGBOUNCER") == "1"  # in `make test-pooled`
 PROGRAM: Final = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
 PORT: Final = 6432
-needed: Final = pytest.mark.skipif(
+requires_pgbouncer: Final = pytest.mark.skipif(
     PROGRAM is None, reason="no PgBouncer here: apt-get install pgbouncer"
 )
 
 
-def direct(reason: str) -> pytest.MarkDecorator:
+def skip_if_pooled(reason: str) -> pytest.MarkDecorator:
     """Skip a test in a run through a pooler, for a reason."""
     return pytest.mark.skipif(POOLED, reason=reason)
 
 
-def prepared(url: str) -> bool:
+def keeps_prepared(url: str) -> bool:
     """Whether prepared statements may be kept: not at the address of a pooler of ``running``."""
     return _FOLDER not in url
 
 
 def prepared_setting(url: str) -> str:
     """Return the value of OPENTILL_DB_PREPARED for an address."""
-    return "yes" if prepared(url) else "no"
+    return "yes" if keeps_prepared(url) else "no"
 
 
 _FOLDER: Final = "opentill-bouncer-"
@@ -64,7 +64,7 @@ log_disconnections = 0
 
 
 @contextlib.contextmanager
-def running(postgres_url: str, sessions: int = 8) -> Iterator[Callable[[str], str]]:
+def running_pooler(postgres_url: str, sessions: int = 8) -> Iterator[Callable[[str], str]]:
     """Run a pooler; yield a function that turns a database's address into the pooler's.
 
     ``sessions``: the number of PostgreSQL's sessions for each database.

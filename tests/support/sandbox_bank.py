@@ -19,7 +19,7 @@ from opentill.sandbox import Timing, create_app
 from support.ports import free_socket, url_of
 
 SECRET: Final = "a secret for tests"
-HURRY: Final = Timing(
+FAST_TIMING: Final = Timing(
     processing_s=0.3,
     dispute_after_s=0.1,
     refund_fails_after_s=0.2,
@@ -27,7 +27,7 @@ HURRY: Final = Timing(
     callback_timeout_s=3.0,
 )
 # Payments stay "processing" long enough for a test to see it on a busy machine.
-CALM: Final = msgspec.structs.replace(HURRY, processing_s=3600)
+SLOW_TIMING: Final = msgspec.structs.replace(FAST_TIMING, processing_s=3600)
 _PATIENCE_S: Final = 120.0
 _numbers = count(1)
 
@@ -70,8 +70,8 @@ class Receiver:
         """It responds with 200 unless a test changes ``status``."""
         self.url = ""
         self.status = 200
-        self.got: list[tuple[dict[str, str], bytes]] = []
-        self.answered: list[int] = []  # the status of each response, as ``got``
+        self.received: list[tuple[dict[str, str], bytes]] = []
+        self.response_statuses: list[int] = []  # the status of each response, as ``got``
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve a request."""
@@ -84,35 +84,35 @@ class Receiver:
                 break
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         status = self.status
-        self.answered.append(status)
-        self.got.append((headers, body))
+        self.response_statuses.append(status)
+        self.received.append((headers, body))
         await send({"type": "http.response.start", "status": status, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    def about(self, payment_id: str) -> list[dict[str, Any]]:
+    def callbacks_about(self, payment_id: str) -> list[dict[str, Any]]:
         """Return the callbacks about a payment."""
-        bodies = [json.loads(body) for _, body in list(self.got)]
+        bodies = [json.loads(body) for _, body in list(self.received)]
         # The port may get late callbacks for an earlier server.
         return [body for body in bodies if body["data"].get("payment", {}).get("id") == payment_id]
 
     def statuses(self, payment_id: str) -> list[int]:
         """Return the status of the response to each callback about a payment."""
-        bodies = [json.loads(body)["data"].get("payment", {}) for _, body in list(self.got)]
+        bodies = [json.loads(body)["data"].get("payment", {}) for _, body in list(self.received)]
         return [
             status
-            for payment, status in zip(bodies, self.answered, strict=False)
+            for payment, status in zip(bodies, self.response_statuses, strict=False)
             if payment.get("id") == payment_id
         ]
 
     def types(self, payment_id: str) -> list[str]:
         """Return the types of the callbacks about a payment."""
-        return [body["type"] for body in self.about(payment_id)]
+        return [body["type"] for body in self.callbacks_about(payment_id)]
 
     def wait_for(self, payment_id: str, kind: str, times: int = 1) -> dict[str, Any]:
         """Return the last of so many callbacks of the type."""
 
         def arrived() -> dict[str, Any] | None:
-            callbacks = [body for body in self.about(payment_id) if body["type"] == kind]
+            callbacks = [body for body in self.callbacks_about(payment_id) if body["type"] == kind]
             return callbacks[times - 1] if len(callbacks) >= times else None
 
         callback: dict[str, Any] = wait_until(arrived)
@@ -141,7 +141,7 @@ class Shop:
         self.api.close()
         self.browser.close()
 
-    def order(self, **changes: Any) -> dict[str, Any]:
+    def payment_request(self, **changes: Any) -> dict[str, Any]:
         """Return the body of an order of 9.99 euro by card, under a new id."""
         return {
             "id": f"att_{next(_numbers):020}",
@@ -156,13 +156,13 @@ class Shop:
             "locale": "en",
         } | changes
 
-    def start(self, **changes: Any) -> str:
+    def start_payment(self, **changes: Any) -> str:
         """Start a payment and return its id."""
-        answer = self.api.post("/payments", json=self.order(**changes))
+        answer = self.api.post("/payments", json=self.payment_request(**changes))
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"])
 
-    def find(self, payment_id: str) -> dict[str, Any]:
+    def find_payment(self, payment_id: str) -> dict[str, Any]:
         """Query a payment."""
         payment: dict[str, Any] = self.api.get(f"/payments/{payment_id}").json()
         return payment
@@ -172,11 +172,11 @@ class Shop:
         form = {"number": number, "exp": "12/34", "csc": "123"} | fields
         return self.browser.post(f"/pay/{payment_id}", data=form)
 
-    def paid(self, number: str = "4242424242424242", **changes: Any) -> str:
+    def create_paid_payment(self, number: str = "4242424242424242", **changes: Any) -> str:
         """Create a payment, pay it by card and return its id."""
-        payment_id = self.start(**changes)
+        payment_id = self.start_payment(**changes)
         self.type_card(payment_id, number)
-        assert self.find(payment_id)["status"] == "succeeded"
+        assert self.find_payment(payment_id)["status"] == "succeeded"
         return payment_id
 
     def refund(self, payment_id: str, amount_minor: int, **changes: Any) -> httpx2.Response:
@@ -190,14 +190,16 @@ class Shop:
         } | changes
         return self.api.post("/refunds", json=body)
 
-    def spoil(self, operation: str, kind: str, **how: Any) -> None:
+    def inject_fault(self, operation: str, kind: str, **how: Any) -> None:
         """Inject a fault."""
         answer = self.api.post("/faults", json={"operation": operation, "kind": kind, **how})
         assert answer.status_code == 201, answer.text
 
 
 @contextmanager
-def bank(data_dir: Path, sock: socket.socket, timing: Timing = HURRY) -> Iterator[str]:
+def running_bank(
+    data_dir: Path, sock: socket.socket, timing: Timing = FAST_TIMING
+) -> Iterator[str]:
     """Run the bank while the block runs."""
     url = url_of(sock)
     app = create_app(data_dir=data_dir, secret=SECRET, public_url=url, timing=timing)
@@ -217,21 +219,21 @@ def receiver() -> Iterator[Receiver]:
 @pytest.fixture(scope="session")
 def bank_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the bank."""
-    with bank(tmp_path_factory.mktemp("bank"), free_socket()) as url:
+    with running_bank(tmp_path_factory.mktemp("bank"), free_socket()) as url:
         yield url
 
 
 @pytest.fixture(scope="session")
-def calm_bank_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def slow_bank_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a bank that processes payments slowly."""
-    with bank(tmp_path_factory.mktemp("calm-bank"), free_socket(), CALM) as url:
+    with running_bank(tmp_path_factory.mktemp("calm-bank"), free_socket(), SLOW_TIMING) as url:
         yield url
 
 
 @pytest.fixture
-def calm_shop(calm_bank_url: str, receiver: Receiver) -> Iterator[Shop]:
+def slow_bank_shop(slow_bank_url: str, receiver: Receiver) -> Iterator[Shop]:
     """A shop of the slow bank."""
-    shop = Shop(calm_bank_url, receiver)
+    shop = Shop(slow_bank_url, receiver)
     yield shop
     shop.close()
 

@@ -7,7 +7,7 @@ import io
 import httpx2
 
 
-def rows_of(response: httpx2.Response) -> list[dict[str, str]]:
+def csv_rows(response: httpx2.Response) -> list[dict[str, str]]:
     """Return the rows of a file after checking its byte order mark, which spreadsheets need."""
     assert response.headers["content-type"] == "text/csv; charset=utf-8"
     assert response.content.startswith(codecs.BOM_UTF8)

@@ -8,17 +8,19 @@ from opentill.db.clock import now_ms
 from opentill.db.database import Db
 from opentill.people import Browser, StaffRole
 from support.commands import Commands
-from support.people import CHEAP, PASSWORD, TESTER
+from support.people import CHEAP_HASH, PASSWORD, TESTER
 
 
 class Colleague(Commands):
     """Runs commands as a member of staff."""
 
-    who: str  # the actor in the audit log
+    audit_name: str  # the actor in the audit log
     email: str
 
 
-def staff(opentill: Commands, name: str, role: StaffRole = "admin", code: str = "") -> Colleague:
+def create_staff(
+    opentill: Commands, name: str, role: StaffRole = "admin", code: str = ""
+) -> Colleague:
     """Create a member of staff, who logs in with ``opentill login``."""
     client = copy.copy(opentill)
     client.__class__ = Colleague
@@ -35,13 +37,13 @@ def staff(opentill: Commands, name: str, role: StaffRole = "admin", code: str = 
             )
             browser = Browser("127.0.0.1", "Test")
             login = await people.join(
-                db, link.token, name.title(), PASSWORD, browser, now, cost=CHEAP
+                db, link.token, name.title(), PASSWORD, browser, now, cost=CHEAP_HASH
             )
         finally:
             await db.close()
         return login.person.id
 
-    client.who = f"{client.email} ({asyncio.run(join())})"
+    client.audit_name = f"{client.email} ({asyncio.run(join())})"
     log_in(client, code)
     return client
 

@@ -36,7 +36,7 @@ class Standby:
         return f"postgresql://opentill@/opentill?host={self.path}&port=5432"
 
     @property
-    def both(self) -> str:
+    def failover_url(self) -> str:
         """The address of the primary, whichever of the two servers that is."""
         hosts = f"host={self._primary},{self.path}&port=5432,5432"
         return f"postgresql://opentill@/opentill?{hosts}&target_session_attrs=read-write"
@@ -62,7 +62,7 @@ class Standby:
         self._run("pg_isready", "-h", str(self.path), "-p", "5432", until_good=True)
         return self
 
-    def acknowledge(self) -> None:
+    def require_synchronous_commits(self) -> None:
         """Have the primary wait for the standby at every commit."""
         self.sql(self._primary_url, f"alter system set synchronous_standby_names = '{NAME}'")
         self.sql(self._primary_url, "select pg_reload_conf()")

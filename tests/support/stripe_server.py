@@ -53,7 +53,7 @@ class Refused(Exception):
         self.status, self.code, self.message, self.kind = status, code, message, kind
 
 
-def unflatten(pairs: Any) -> dict[str, Any]:
+def parse_form(pairs: Any) -> dict[str, Any]:
     """Turn ``a[b][0]=c`` into nested objects."""
     nested: dict[str, Any] = {}
     for name, value in pairs:
@@ -77,10 +77,10 @@ class StripeServer:
         self.calls: list[tuple[str, str, dict[str, str]]] = []
         self.clearing = "usd"
         self.refund_status = "succeeded"
-        self.takes_s = 0.0  # the time before each response
-        self.after_look: Callable[[], Any] = lambda: None  # called between two calls of the adapter
+        self.delay_s = 0.0  # the time before each response
+        self.after_read: Callable[[], Any] = lambda: None  # called between two calls of the adapter
         self._faults: list[tuple[str, str]] = []
-        self._answers: dict[str, tuple[str, int, str]] = {}
+        self._stored_responses: dict[str, tuple[str, int, str]] = {}
         self._numbers = count(1)
         self._runner: web.AppRunner | None = None
 
@@ -90,14 +90,14 @@ class StripeServer:
         routes: list[tuple[str, str, str, Any]] = [
             ("POST", "/v1/checkout/sessions", "open", self._open),
             ("GET", "/v1/checkout/sessions", "list", self._list_sessions),
-            ("GET", "/v1/checkout/sessions/{id}", "find", self._seen),
+            ("GET", "/v1/checkout/sessions/{id}", "find", self._find_session),
             ("POST", "/v1/checkout/sessions/{id}/expire", "expire", self._expire),
             ("GET", "/v1/payment_intents/{id}", "intent", self._intent),
             ("POST", "/v1/refunds", "refund", self._refund),
             ("GET", "/v1/refunds", "refunds", self._list_refunds),
         ]
         for verb, path, operation, handler in routes:
-            app.router.add_route(verb, path, self._answering(operation, handler))
+            app.router.add_route(verb, path, self._respond_with(operation, handler))
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", free_port())
@@ -109,7 +109,7 @@ class StripeServer:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    def spoil(self, operation: str, *kinds: str) -> None:
+    def inject_faults(self, operation: str, *kinds: str) -> None:
         """Spoil the next responses: ``500``, ``429``, ``409``, ``reset``, ``html``, ``hang``.
 
         With the suffix ``_after`` only after the operation was done.
@@ -122,16 +122,16 @@ class StripeServer:
 
     # Actions of customers, their banks and Stripe's staff
 
-    def of_attempt(self, attempt_id: str) -> dict[str, Any]:
+    def find_session(self, attempt_id: str) -> dict[str, Any]:
         """Return the only session of an attempt."""
         (session,) = [s for s in self.sessions.values() if s["client_reference_id"] == attempt_id]
         return session
 
-    def open_others(self, number: int, first_s: int, last_s: int) -> None:
+    def open_other_sessions(self, number: int, first_s: int, last_s: int) -> None:
         """Open sessions of other shops, evenly between two times (Unix s)."""
         (session, *_) = self.sessions.values()
         for at in range(number):
-            name = self._name("cs")
+            name = self._new_id("cs")
             created = first_s + at * (last_s - first_s) // number
             self.sessions[name] = session | {"id": name, "metadata": {}, "created": created}
         latest = sorted(self.sessions.items(), key=lambda item: item[1]["created"])
@@ -139,9 +139,9 @@ class StripeServer:
 
     def pay(self, attempt_id: str, status: str = "succeeded", amount: int | None = None) -> str:
         """Pay on Stripe's page, with the status ``succeeded`` or ``processing``; return the id."""
-        session = self.of_attempt(attempt_id)
+        session = self.find_session(attempt_id)
         assert session["status"] == "open"
-        intent_id = self._name("pi")
+        intent_id = self._new_id("pi")
         got = session["amount_total"] if amount is None else amount
         self.intents[intent_id] = {
             "id": intent_id,
@@ -182,7 +182,7 @@ class StripeServer:
             },
         }
 
-    def bank_says(self, intent_id: str, *, paid: bool) -> None:
+    def end_processing(self, intent_id: str, *, paid: bool) -> None:
         """End a payment that is processing, as the bank."""
         intent = self.intents[intent_id]
         (session,) = [s for s in self.sessions.values() if s["payment_intent"] == intent_id]
@@ -214,7 +214,7 @@ class StripeServer:
 
     def refund_in_dashboard(self, intent_id: str, amount: int, **changes: Any) -> dict[str, Any]:
         """Refund a payment in Stripe's dashboard, which sets no metadata of ours."""
-        name = self._name("re")
+        name = self._new_id("re")
         self.refunds[name] = {
             "id": name,
             "object": "refund",
@@ -234,7 +234,7 @@ class StripeServer:
         return self.refunds[refund_id]
 
     @staticmethod
-    def signed(
+    def sign_event(
         kind: str,
         about: dict[str, Any],
         secret: str = SECRET,
@@ -258,21 +258,21 @@ class StripeServer:
 
     # Operations of the API
 
-    def _name(self, prefix: str) -> str:
+    def _new_id(self, prefix: str) -> str:
         return f"{prefix}_test_{next(self._numbers)}"
 
-    def _answering(
+    def _respond_with(
         self, operation: str, work: Callable[[web.Request, dict[str, Any]], dict[str, Any]]
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def answer(request: web.Request) -> web.StreamResponse:
             self.calls.append((operation, request.path_qs, dict(request.headers)))
-            await asyncio.sleep(self.takes_s)
-            fault = self._fault(operation)
+            await asyncio.sleep(self.delay_s)
+            fault = self._take_fault(operation)
             if fault and not fault.endswith("_after"):
-                return await self._spoilt(request, fault)
-            status, text = await self._work(request, operation, work)
+                return await self._respond_with_fault(request, fault)
+            status, text = await self._run_operation(request, operation, work)
             if fault:
-                return await self._spoilt(request, fault.removesuffix("_after"))
+                return await self._respond_with_fault(request, fault.removesuffix("_after"))
             headers = {"Request-Id": "req_test", "Stripe-Notice": "a notice of Stripe's"}
             return web.Response(
                 status=status, text=text, content_type="application/json", headers=headers
@@ -280,14 +280,14 @@ class StripeServer:
 
         return answer
 
-    def _fault(self, operation: str) -> str:
+    def _take_fault(self, operation: str) -> str:
         for fault in self._faults:
             if fault[0] == operation:
                 self._faults.remove(fault)
                 return fault[1]
         return ""
 
-    async def _spoilt(self, request: web.Request, fault: str) -> web.StreamResponse:
+    async def _respond_with_fault(self, request: web.Request, fault: str) -> web.StreamResponse:
         if fault == "hang":
             await asyncio.sleep(30)
         if fault in ("hang", "reset"):
@@ -303,7 +303,9 @@ class StripeServer:
         body = {"error": {"type": kind, "code": "spoilt", "message": "spoilt"}}
         return web.json_response(body, status=int(fault))
 
-    async def _work(self, request: web.Request, operation: str, work: Any) -> tuple[int, str]:
+    async def _run_operation(
+        self, request: web.Request, operation: str, work: Any
+    ) -> tuple[int, str]:
         pairs = list(
             (await request.post()).items() if request.method == "POST" else request.query.items()
         )
@@ -312,19 +314,19 @@ class StripeServer:
         try:
             if request.headers.get("Authorization") != f"Bearer {KEY}":
                 raise Refused(401, "", "Invalid API Key provided: sk_test_***")
-            if request.method == "POST" and key in self._answers:
-                first, status, text = self._answers[key]
+            if request.method == "POST" and key in self._stored_responses:
+                first, status, text = self._stored_responses[key]
                 if first != print_of:
                     message = "Keys for idempotent requests can only be used with the same params"
                     raise Refused(400, "", message, "idempotency_error")
                 return status, text
-            result = work(request, unflatten(pairs))
+            result = work(request, parse_form(pairs))
         except Refused as error:  # an operation that was not started is not stored under its key
             body = {"type": error.kind, "code": error.code, "message": error.message}
             return error.status, json.dumps({"error": body})
         shown = {name: value for name, value in result.items() if not name.startswith("_")}
         text = json.dumps(shown)
-        self._answers[key] = (print_of, 200, text)
+        self._stored_responses[key] = (print_of, 200, text)
         return 200, text
 
     def _open(self, _: web.Request, form: dict[str, Any]) -> dict[str, Any]:
@@ -345,7 +347,7 @@ class StripeServer:
         kinds = list(form["allowed_payment_method_types"].values())
         if kinds == ["wechat_pay"]:
             assert form["payment_method_options"]["wechat_pay"]["client"] == "web"
-        name = self._name("cs")
+        name = self._new_id("cs")
         self.sessions[name] = {
             "id": name,
             "object": "checkout.session",
@@ -365,24 +367,24 @@ class StripeServer:
         }
         return self.sessions[name]
 
-    def _seen(self, request: web.Request, query: dict[str, Any]) -> dict[str, Any]:
-        seen = dict(self._session(request, query))
-        self.after_look()
+    def _find_session(self, request: web.Request, query: dict[str, Any]) -> dict[str, Any]:
+        seen = dict(self._requested_session(request, query))
+        self.after_read()
         return seen
 
-    def _session(self, request: web.Request, query: dict[str, Any]) -> dict[str, Any]:
+    def _requested_session(self, request: web.Request, query: dict[str, Any]) -> dict[str, Any]:
         name = request.match_info["id"]
         if name not in self.sessions:
             raise Refused(404, "resource_missing", f"No such checkout.session: {name}")
-        return self._expanded(self.sessions[name], query)
+        return self._expand(self.sessions[name], query)
 
-    def _expanded(self, thing: dict[str, Any], query: dict[str, Any]) -> dict[str, Any]:
+    def _expand(self, thing: dict[str, Any], query: dict[str, Any]) -> dict[str, Any]:
         fields = list((query.get("expand") or {}).values())
         expanded = dict(thing)
         if thing["object"] == "checkout.session":
             if thing["payment_intent"] and any("payment_intent" in path for path in fields):
                 intent = self.intents[thing["payment_intent"]]
-                expanded["payment_intent"] = self._expanded(intent, query)
+                expanded["payment_intent"] = self._expand(intent, query)
         elif "latest_charge" in thing and any("balance_transaction" in path for path in fields):
             moved = {"id": "txn_2", "amount": 1, "currency": self.clearing}
             expanded["latest_charge"] = self.charge(thing["id"]) | {"balance_transaction": moved}
@@ -400,7 +402,7 @@ class StripeServer:
         end = start + int(query["limit"])
         assert int(query["limit"]) <= 100
         data = [
-            {k: v for k, v in self._expanded(one, query).items() if not k.startswith("_")}
+            {k: v for k, v in self._expand(one, query).items() if not k.startswith("_")}
             for one in items[start:end]
         ]
         return {"object": "list", "data": data, "has_more": end < len(items), "url": "/v1/list"}
@@ -417,7 +419,7 @@ class StripeServer:
         name = request.match_info["id"]
         if name not in self.intents:
             raise Refused(404, "resource_missing", f"No such payment_intent: {name}")
-        return self._expanded(self.intents[name], query)
+        return self._expand(self.intents[name], query)
 
     def _refund(self, _: web.Request, form: dict[str, Any]) -> dict[str, Any]:
         intent = self.intents[form["payment_intent"]]
@@ -429,7 +431,7 @@ class StripeServer:
         )
         if refunded + amount > intent["amount_received"]:
             raise Refused(400, "charge_already_refunded", "Charge has already been refunded.")
-        name = self._name("re")
+        name = self._new_id("re")
         self.refunds[name] = {
             "id": name,
             "object": "refund",
@@ -451,4 +453,4 @@ class StripeServer:
 
     def forget_keys(self) -> None:
         """Let a day pass: Stripe keeps idempotency keys no longer."""
-        self._answers.clear()
+        self._stored_responses.clear()

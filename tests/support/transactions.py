@@ -11,10 +11,10 @@ import pytest
 from opentill.db import connection as connections
 from opentill.db.database import Db, Tx
 from support.books import assert_books
-from support.databases import Databases, clone
+from support.databases import Databases, cloned_database
 
 Step = Callable[[Tx], Awaitable[None]]
-Each = Callable[[Step], None]
+RunRolledBack = Callable[[Step], None]
 _PREPARED: Final = 1000  # statements that stay prepared on a worker's connection
 
 
@@ -23,7 +23,7 @@ def rollback_database_url(
     postgres_url: str, template: str, through: Callable[[str], str]
 ) -> Iterator[str]:
     """Address of the migrated database of tests that commit nothing."""
-    with clone(postgres_url, template) as url:
+    with cloned_database(postgres_url, template) as url:
         yield through(url)
 
 
@@ -32,7 +32,7 @@ def module_database_url(
     postgres_url: str, template: str, through: Callable[[str], str]
 ) -> Iterator[str]:
     """Address of a migrated database for the tests of one file."""
-    with clone(postgres_url, template) as url:
+    with cloned_database(postgres_url, template) as url:
         yield through(url)
 
 
@@ -87,7 +87,7 @@ async def rolled_back(url: str) -> AsyncIterator[Tx]:
 
 
 @pytest.fixture
-def each_rolled_back(rollback_database_url: str) -> Iterator[Each]:
+def run_rolled_back(rollback_database_url: str) -> Iterator[RunRolledBack]:
     """A function that runs each of a test's examples in a transaction that is rolled back.
 
     All run on one connection, so that the statements are planned once.

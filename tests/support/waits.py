@@ -14,7 +14,7 @@ _WAITING: Final = """
 """
 
 
-async def waits(tx: Tx) -> int | None:
+async def find_waiting_session(tx: Tx) -> int | None:
     """Return the process id of a waiting session of this database, None if none waits."""
     pid: int | None = await tx.fetchval(_WAITING)
     return pid

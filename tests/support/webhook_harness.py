@@ -33,12 +33,14 @@ class WebhookHarness:
         """Business time, as this test moves it."""
         return clock.now_ms() + self.ahead_ms
 
-    async def merchant(self) -> str:
+    async def create_merchant(self) -> str:
         """Create a merchant."""
         now = self.now()
         return (await self.db.run(lambda tx: merchants.create(tx, name="M", now=now))).id
 
-    async def endpoint(self, merchant_id: str, url: str, **fields: Any) -> tuple[Endpoint, str]:
+    async def create_endpoint(
+        self, merchant_id: str, url: str, **fields: Any
+    ) -> tuple[Endpoint, str]:
         """Create an endpoint; return it and its secret."""
         new, check, now = (
             EndpointFields(url=url, **fields),
@@ -60,7 +62,7 @@ class WebhookHarness:
         async with self.db.connection() as tx:
             return [dict(row) for row in await tx.fetch(statement, *values)]
 
-    async def statuses(self) -> dict[str, int]:
+    async def count_statuses(self) -> dict[str, int]:
         """Return the number of deliveries by status."""
         rows = await self.rows("select status, count(*) from webhook_deliveries group by 1")
         return {row["status"]: row["count"] for row in rows}
@@ -87,7 +89,7 @@ class WebhookHarness:
 
 
 @contextlib.asynccontextmanager
-async def webhook_harness(url: str) -> AsyncIterator[WebhookHarness]:
+async def running_harness(url: str) -> AsyncIterator[WebhookHarness]:
     """Connect to a fresh database."""
     db = await Db.connect(url, 6, acquire_timeout_s=10)
     harness = WebhookHarness(db, url)
@@ -98,7 +100,7 @@ async def webhook_harness(url: str) -> AsyncIterator[WebhookHarness]:
         await db.close()
 
 
-async def until(condition: Callable[[], Any], within_s: float = 180) -> None:
+async def wait_until(condition: Callable[[], Any], within_s: float = 180) -> None:
     """Wait until a condition, which may be a coroutine function, returns a true value."""
     end = time.monotonic() + within_s
     while True:

@@ -27,7 +27,7 @@ class ReceivedRequest(msgspec.Struct, frozen=True):
 
 # The reaction to a request: an HTTP status, "reset", "hang", "late" (a fifth of a second, then
 # 200), "slow" (half a second, then 200) or "slowly gone" (410, as soon as ``gone`` is set).
-Behave = Callable[[ReceivedRequest], int | str]
+Behaviour = Callable[[ReceivedRequest], int | str]
 
 
 class Receiver:
@@ -35,16 +35,16 @@ class Receiver:
 
     def __init__(self) -> None:
         self.url = ""
-        self.got: list[ReceivedRequest] = []
-        self.taken: list[ReceivedRequest] = []  # those that were answered 200
-        self.behave: Behave = lambda _: 200
+        self.received: list[ReceivedRequest] = []
+        self.accepted: list[ReceivedRequest] = []  # those that were answered 200
+        self.behave: Behaviour = lambda _: 200
         self.gone = asyncio.Event()
-        self.open = 0
-        self.most_open = 0
+        self.open_requests = 0
+        self.max_open_requests = 0
 
-    def ids(self) -> set[str]:
+    def accepted_event_ids(self) -> set[str]:
         """The ids of the events answered with 200."""
-        return {got.event_id for got in self.taken}
+        return {got.event_id for got in self.accepted}
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection."""
@@ -64,13 +64,13 @@ class Receiver:
         headers = {name.lower(): value for name, _, value in lines}
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         got = ReceivedRequest(head[0].split(" ")[1], headers, body, time.time())
-        self.got.append(got)
-        self.open += 1
-        self.most_open = max(self.most_open, self.open)
+        self.received.append(got)
+        self.open_requests += 1
+        self.max_open_requests = max(self.max_open_requests, self.open_requests)
         try:
             return await self._answer(got, writer)
         finally:
-            self.open -= 1
+            self.open_requests -= 1
 
     async def _answer(self, got: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
         doing = self.behave(got)
@@ -88,7 +88,7 @@ class Receiver:
                 await self.gone.wait()
         status = doing if isinstance(doing, int) else 410 if doing == "slowly gone" else 200
         if status == 200:
-            self.taken.append(got)
+            self.accepted.append(got)
         more = f"location: {self.url}/elsewhere\r\n" if 300 <= status < 400 else ""
         text = f"HTTP/1.1 {status} Whatever\r\n{more}content-length: 2\r\n\r\nok"
         writer.write(text.encode())
@@ -97,7 +97,7 @@ class Receiver:
 
 
 @asynccontextmanager
-async def receiving(behave: Behave | None = None) -> AsyncIterator[Receiver]:
+async def receiving(behave: Behaviour | None = None) -> AsyncIterator[Receiver]:
     """Run a receiver while the block runs."""
     receiver = Receiver()
     receiver.behave = behave or receiver.behave

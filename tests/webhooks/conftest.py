@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from support.webhook_harness import WebhookHarness, webhook_harness
+from support.webhook_harness import WebhookHarness, running_harness
 
 
 @pytest_asyncio.fixture
 async def harness(database_url: str) -> AsyncIterator[WebhookHarness]:
     """A fresh database to dispatch from."""
-    async with webhook_harness(database_url) as running_harness:
-        yield running_harness
+    async with running_harness(database_url) as harness:
+        yield harness

@@ -27,7 +27,7 @@ REFUSED: Any = (
 @pytest.mark.parametrize(("body", "field"), REFUSED)
 def test_an_endpoint_is_refused(shop: Shop, body: Any, field: str) -> None:
     assert_refused(shop.post("/v1/webhook-endpoints", body), field)
-    endpoint = shop.endpoint()
+    endpoint = shop.create_endpoint()
     if body:
         assert_refused(
             shop.call("PATCH", f"/v1/webhook-endpoints/{endpoint['id']}", json=body),
@@ -41,17 +41,17 @@ def test_a_refused_type_names_the_valid_types(shop: Shop) -> None:
 
 
 def test_a_merchant_has_at_most_16_endpoints(api_server: ApiServer) -> None:
-    shop = api_server.shop()
+    shop = api_server.create_shop()
     for _ in range(MAX_ENDPOINTS):
-        endpoint = shop.endpoint()
+        endpoint = shop.create_endpoint()
     body = {"url": "https://shop.example.com/"}
     assert "16" in assert_refused(shop.post("/v1/webhook-endpoints", body), "url")
     assert shop.call("DELETE", f"/v1/webhook-endpoints/{endpoint['id']}").status_code == 200
-    shop.endpoint()
+    shop.create_endpoint()
 
 
 def test_an_endpoint_is_created_changed_and_deleted(shop: Shop) -> None:
-    endpoint = shop.endpoint(
+    endpoint = shop.create_endpoint(
         events=["order.refunded", "order.paid", "order.paid"], description=" x "
     )
     assert endpoint["events"] == ["order.paid", "order.refunded"]
@@ -92,10 +92,10 @@ def test_a_secret_is_replayed_under_its_idempotency_key_and_stored_encrypted(sho
 
 
 def test_deliveries_are_listed_and_filtered(shop: Shop) -> None:
-    endpoint = shop.endpoint(events=["order.paid", "order.closed"])["id"]
+    endpoint = shop.create_endpoint(events=["order.paid", "order.closed"])["id"]
     path = f"/v1/webhook-endpoints/{endpoint}/deliveries"
-    shop.paid()
-    shop.revoke(shop.order()["id"])
+    shop.create_paid_order()
+    shop.revoke(shop.create_order()["id"])
     items = shop.data("GET", path)["items"]
     assert [item["type"] for item in items] == ["order.closed", "order.paid"]
     assert {item["status"] for item in items} == {"PENDING"}
@@ -111,12 +111,12 @@ def test_deliveries_are_listed_and_filtered(shop: Shop) -> None:
 def test_each_endpoint_lists_and_counts_its_own_deliveries(shop: Shop) -> None:
     counts = {(): 3, ("order.paid",): 2, ("order.closed",): 1}
     paths = {
-        types: f"/v1/webhook-endpoints/{shop.endpoint(events=list(types))['id']}/deliveries"
+        types: f"/v1/webhook-endpoints/{shop.create_endpoint(events=list(types))['id']}/deliveries"
         for types in counts
     }
-    shop.paid()
-    shop.paid()
-    shop.revoke(shop.order()["id"])
+    shop.create_paid_order()
+    shop.create_paid_order()
+    shop.revoke(shop.create_order()["id"])
     for types, path in paths.items():
         expected_types = [*types] or ["order.paid", "order.closed"]
         pages = [shop.data("GET", path, params={"type": type_}) for type_ in expected_types]
@@ -125,8 +125,8 @@ def test_each_endpoint_lists_and_counts_its_own_deliveries(shop: Shop) -> None:
 
 
 def test_one_event_and_a_range_are_sent_again(shop: Shop) -> None:
-    orders = [shop.paid() for _ in range(3)]
-    endpoint = shop.endpoint(events=["order.paid"])["id"]  # none of them was for it
+    orders = [shop.create_paid_order() for _ in range(3)]
+    endpoint = shop.create_endpoint(events=["order.paid"])["id"]  # none of them was for it
     path = f"/v1/webhook-endpoints/{endpoint}"
     events = shop.data("GET", "/v1/events", params={"type": "order.paid"})["items"]
     assert [event["data"]["order_id"] for event in events] == [order["id"] for order in orders]
@@ -150,8 +150,8 @@ def test_one_event_and_a_range_are_sent_again(shop: Shop) -> None:
 
 
 def test_events_are_read_with_a_cursor(api_server: ApiServer) -> None:
-    shop = api_server.shop()
-    shop.paid()
+    shop = api_server.create_shop()
+    shop.create_paid_order()
     first = shop.data("GET", "/v1/events", params={"size": 1})
     assert [item["type"] for item in first["items"]] == ["order.paid"]
     assert first["hasMore"] is True
@@ -166,16 +166,16 @@ def test_events_are_read_with_a_cursor(api_server: ApiServer) -> None:
 
 
 def test_an_order_emits_the_events_of_the_contract(api_server: ApiServer) -> None:
-    shop = api_server.shop()
+    shop = api_server.create_shop()
     meta = {"cart": "17", "n": {"deep": [1, 2.5]}}
-    order = shop.paid(metadata=meta, customerEmail="ada@example.com")
+    order = shop.create_paid_order(metadata=meta, customerEmail="ada@example.com")
     refund = shop.refund(order["id"], amount="4.00", reason="broken")
-    shop.end_refund(refund["id"])
+    shop.report_refund(refund["id"])
     failing = shop.refund(order["id"], amount="1.00")
-    shop.end_refund(failing["id"], "REFUSED", "account closed")
+    shop.report_refund(failing["id"], "REFUSED", "account closed")
     last = shop.refund(order["id"])
-    shop.end_refund(last["id"])
-    revoked = shop.order(metadata=meta)
+    shop.report_refund(last["id"])
+    revoked = shop.create_order(metadata=meta)
     shop.revoke(revoked["id"])
     items = shop.data("GET", "/v1/events", params={"size": 100})["items"]
     events = [(item["type"], item["data"]) for item in items]
@@ -241,8 +241,8 @@ def test_every_event_type_is_emitted_by_a_transition() -> None:
 def test_pending_deliveries_are_among_the_metrics(shop: Shop) -> None:
     from opentill import health
 
-    shop.endpoint()
-    shop.paid()
+    shop.create_endpoint()
+    shop.create_paid_order()
     app = shop.api_server.app
     readings = shop.api_server.run(health.readings(app.db, app.clock))
     values = {reading.name: value for reading in readings for _, value in reading.samples}
@@ -251,7 +251,7 @@ def test_pending_deliveries_are_among_the_metrics(shop: Shop) -> None:
 
 
 def test_an_international_host_is_stored_in_ascii(shop: Shop) -> None:
-    endpoint = shop.endpoint(url="https://fa\u00df.de/hook")
+    endpoint = shop.create_endpoint(url="https://fa\u00df.de/hook")
     assert endpoint["url"] == "https://xn--fa-hia.de/hook"
     path = f"/v1/webhook-endpoints/{endpoint['id']}"
     body = {"url": "https://\uff11\uff12\uff17.0.0.1/hook"}

@@ -29,7 +29,7 @@ async def _read_all(
 async def test_an_event_that_commits_late_gets_a_later_number(
     harness: WebhookHarness,
 ) -> None:
-    merchant_id = await harness.merchant()
+    merchant_id = await harness.create_merchant()
     slow = harness.db.transaction()
     async with slow as tx:
         await webhooks.emit(tx, [Event(merchant_id, "order.paid", {}, harness.now())])
@@ -46,7 +46,7 @@ async def test_an_event_that_commits_late_gets_a_later_number(
 async def test_concurrent_readers_see_every_event_in_one_order(
     harness: WebhookHarness,
 ) -> None:
-    merchant_id, chance = await harness.merchant(), random.Random(3)
+    merchant_id, chance = await harness.create_merchant(), random.Random(3)
     writing = True
 
     async def emit_slowly(tx: Tx) -> None:
@@ -81,7 +81,7 @@ async def test_concurrent_readers_see_every_event_in_one_order(
 
 
 async def test_a_rare_type_is_found_and_the_cursor_moves_on(harness: WebhookHarness) -> None:
-    merchant_id = await harness.merchant()
+    merchant_id = await harness.create_merchant()
     await harness.emit(merchant_id, 30)
     await harness.emit(merchant_id, kind="payout.paid")
     await harness.emit(merchant_id, 30)
@@ -97,7 +97,7 @@ async def test_one_call_scans_a_limited_number_of_events(
     harness: WebhookHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(catchup, "_MAX_SCANNED", 20)
-    merchant_id = await harness.merchant()
+    merchant_id = await harness.create_merchant()
     for _ in range(5):  # with gaps between their numbers
         await harness.emit(merchant_id, 9)
         await webhooks.newest_cursor(harness.db, merchant_id)
@@ -116,7 +116,7 @@ async def test_one_call_scans_a_limited_number_of_events(
 async def test_numbers_are_unique_ascending_and_derived_from_the_time(
     harness: WebhookHarness,
 ) -> None:
-    merchant_id = await harness.merchant()
+    merchant_id = await harness.create_merchant()
     before = clock.now_ms()
     await harness.emit(merchant_id, 2500)
     end = await webhooks.newest_cursor(harness.db, merchant_id)
@@ -134,7 +134,7 @@ async def test_numbers_are_unique_ascending_and_derived_from_the_time(
 async def test_a_clock_that_is_set_back_repeats_no_number(
     harness: WebhookHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    merchant_id = await harness.merchant()
+    merchant_id = await harness.create_merchant()
     await harness.emit(merchant_id, 3)
     first, cursor = await _read_all(harness, merchant_id, 0, 10)
     real = clock.now_ms
@@ -151,7 +151,7 @@ async def test_a_cursor_from_before_a_restore_precedes_all_later_events(
     harness: WebhookHarness,
 ) -> None:
     """The backup has fewer events than the reader has read; its cursor is above the head then."""
-    merchant_id = await harness.merchant()
+    merchant_id = await harness.create_merchant()
     await harness.emit(merchant_id, 10)
     await webhooks.newest_cursor(harness.db, merchant_id)
     backup = await harness.rows("select number from event_heads")
@@ -172,7 +172,7 @@ async def test_small_numbers_of_the_version_before_precede_numbers_derived_from_
     harness: WebhookHarness,
 ) -> None:
     """As the version before numbered them: one after another, from 1 on."""
-    merchant_id = await harness.merchant()
+    merchant_id = await harness.create_merchant()
     await harness.emit(merchant_id, 6)
     async with harness.db.connection() as tx:
         await tx.execute(
@@ -197,7 +197,7 @@ async def test_small_numbers_of_the_version_before_precede_numbers_derived_from_
 async def test_a_cursor_from_the_future_is_refused(
     harness: WebhookHarness,
 ) -> None:
-    merchant_id = await harness.merchant()
+    merchant_id = await harness.create_merchant()
     await harness.emit(merchant_id, 2)
     for ahead_ms in (3_600_000, 365 * 86_400_000):
         cursor = catchup.number_at(clock.now_ms() + ahead_ms)
@@ -210,9 +210,9 @@ async def test_a_cursor_from_the_future_is_refused(
 async def test_old_rows_are_pruned_in_batches(harness: WebhookHarness) -> None:
     from opentill.webhooks import jobs
 
-    merchant_id = await harness.merchant()
-    endpoint, _ = await harness.endpoint(merchant_id, "http://127.0.0.1:9009/")
-    deleted, _ = await harness.endpoint(merchant_id, "http://127.0.0.1:9009/gone")
+    merchant_id = await harness.create_merchant()
+    endpoint, _ = await harness.create_endpoint(merchant_id, "http://127.0.0.1:9009/")
+    deleted, _ = await harness.create_endpoint(merchant_id, "http://127.0.0.1:9009/gone")
     await harness.emit(merchant_id, 700)
     assert await jobs.prune(harness.db, harness.now()) == 0
     now = harness.now()
@@ -223,7 +223,7 @@ async def test_old_rows_are_pruned_in_batches(harness: WebhookHarness) -> None:
     assert [await jobs.prune(harness.db, later) for _ in range(3)] == [501, 200, 0]
     assert not await harness.rows("select from webhook_endpoints where id = $1", deleted.id)
     assert not await harness.rows("select from endpoint_leases where endpoint_id = $1", deleted.id)
-    assert await harness.statuses() == {}
+    assert await harness.count_statuses() == {}
     sent = await harness.rows("select id from events order by id limit 3")
     for event in sent:
         again = event["id"]
@@ -231,7 +231,7 @@ async def test_old_rows_are_pruned_in_batches(harness: WebhookHarness) -> None:
             lambda tx, again=again: webhooks.resend(tx, merchant_id, endpoint.id, again, later)
         )
     assert await jobs.prune(harness.db, later) == 0  # old events, but they are about to be sent
-    assert await harness.statuses() == {"PENDING": 3}
+    assert await harness.count_statuses() == {"PENDING": 3}
     later = now + jobs.KEEP_EVENTS_MS + 60_000
     assert await jobs.prune(harness.db, later) == 503
     assert [await jobs.prune(harness.db, later) for _ in range(2)] == [200, 0]

@@ -11,8 +11,8 @@ from support.webhook_harness import WebhookHarness
 async def test_pages_have_no_gaps_and_a_rare_filter_continues(
     harness: WebhookHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    merchant_id = await harness.merchant()
-    endpoint, _ = await harness.endpoint(merchant_id, "http://127.0.0.1:4000/")
+    merchant_id = await harness.create_merchant()
+    endpoint, _ = await harness.create_endpoint(merchant_id, "http://127.0.0.1:4000/")
     await harness.emit(merchant_id, kind="payout.paid")
     await harness.emit(merchant_id, 6)
     expected = [row["id"] for row in await harness.rows("select id from events order by id desc")]
@@ -46,8 +46,10 @@ async def test_a_delivery_shows_its_newest_attempts_oldest_first(
     harness: WebhookHarness,
 ) -> None:
     """Resends add attempts without limit."""
-    merchant_id = await harness.merchant()
-    created = [await harness.endpoint(merchant_id, f"http://127.0.0.1:4000/{n}") for n in range(2)]
+    merchant_id = await harness.create_merchant()
+    created = [
+        await harness.create_endpoint(merchant_id, f"http://127.0.0.1:4000/{n}") for n in range(2)
+    ]
     endpoint, other = (row for row, _ in created)
     await harness.emit(merchant_id, 3)
     many, few, none = [row["id"] for row in await harness.rows("select id from events order by id")]

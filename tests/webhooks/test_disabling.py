@@ -6,7 +6,7 @@ import pytest
 
 from opentill import webhooks
 from opentill.webhooks import jobs
-from support.webhook_harness import WebhookHarness, until
+from support.webhook_harness import WebhookHarness, wait_until
 from support.webhook_receiver import receiving
 
 DAY = 24 * 60 * 60_000
@@ -32,38 +32,38 @@ async def test_a_failing_endpoint_is_disabled_and_resumes_when_it_is_enabled(
     harness: WebhookHarness, answer: int, failing_ms: int, why: str
 ) -> None:
     async with receiving(lambda _: answer) as receiver, harness.dispatching():
-        merchant_id = await harness.merchant()
-        endpoint, _ = await harness.endpoint(merchant_id, receiver.url)
+        merchant_id = await harness.create_merchant()
+        endpoint, _ = await harness.create_endpoint(merchant_id, receiver.url)
         await harness.emit(merchant_id)
         if failing_ms:
             failing = "select 1 from endpoint_leases where failing_since > 0"
-            await until(lambda: harness.rows(failing))
+            await wait_until(lambda: harness.rows(failing))
             harness.ahead_ms += failing_ms
-        await until(lambda: harness.rows(DISABLED))
+        await wait_until(lambda: harness.rows(DISABLED))
         assert (await harness.rows(DISABLED))[0]["disabled_reason"] == why
         (audit,) = await harness.rows(
             "select action, who, subject, reason from audit_log where subject = $1", endpoint.id
         )
         assert list(audit.values()) == ["webhooks disable", "opentill", endpoint.id, why]
-        seen = len(receiver.got)
+        seen = len(receiver.received)
         harness.ahead_ms += DAY
         await harness.emit(merchant_id)
-        assert await harness.statuses() == {"PENDING": 1}  # none for the new one
+        assert await harness.count_statuses() == {"PENDING": 1}  # none for the new one
         await asyncio.sleep(0.5)
-        assert len(receiver.got) == seen
+        assert len(receiver.received) == seen
         receiver.behave = lambda _: 200
         await _enable(harness, merchant_id, endpoint.id)
-        await until(lambda: receiver.taken)
+        await wait_until(lambda: receiver.accepted)
 
 
 async def test_a_success_restarts_the_five_days(harness: WebhookHarness) -> None:
     doing: list[int] = [500, 200, 500]
     async with receiving(lambda _: doing.pop(0)) as receiver, harness.dispatching():
-        merchant_id = await harness.merchant()
-        await harness.endpoint(merchant_id, receiver.url)
+        merchant_id = await harness.create_merchant()
+        await harness.create_endpoint(merchant_id, receiver.url)
         for count in (1, 2, 3):
             await harness.emit(merchant_id)
-            await until(
+            await wait_until(
                 lambda n=count: harness.rows("select from delivery_attempts offset $1", n - 1)
             )
             harness.ahead_ms += 3 * DAY if count > 1 else 1000
@@ -74,15 +74,15 @@ async def test_enabling_an_endpoint_restarts_the_five_days(
     harness: WebhookHarness,
 ) -> None:
     async with receiving(lambda _: 500) as receiver, harness.dispatching():
-        merchant_id = await harness.merchant()
-        endpoint, _ = await harness.endpoint(merchant_id, receiver.url)
+        merchant_id = await harness.create_merchant()
+        endpoint, _ = await harness.create_endpoint(merchant_id, receiver.url)
         await harness.emit(merchant_id, 20)
-        await until(lambda: len(receiver.got) >= 6)
+        await wait_until(lambda: len(receiver.received) >= 6)
         harness.ahead_ms += 5 * DAY
-        await until(lambda: harness.rows(DISABLED))
-        seen = len(receiver.got)
+        await wait_until(lambda: harness.rows(DISABLED))
+        seen = len(receiver.received)
         await _enable(harness, merchant_id, endpoint.id)
-        await until(lambda: len(receiver.got) >= seen + 3)
+        await wait_until(lambda: len(receiver.received) >= seen + 3)
         await asyncio.sleep(0.5)
         assert not await harness.rows(DISABLED)
 
@@ -95,17 +95,17 @@ async def test_an_attempt_from_before_does_not_disable_a_reenabled_endpoint(
         receiving(lambda _: doing.pop(0) if doing else 200) as receiver,
         harness.dispatching(timeout_s=60.0),
     ):
-        merchant_id = await harness.merchant()
-        endpoint, _ = await harness.endpoint(merchant_id, receiver.url)
+        merchant_id = await harness.create_merchant()
+        endpoint, _ = await harness.create_endpoint(merchant_id, receiver.url)
         await harness.emit(merchant_id, 2)
-        await until(lambda: harness.rows(DISABLED))
-        await until(lambda: len(receiver.got) == 2)
-        assert receiver.open == 1
+        await wait_until(lambda: harness.rows(DISABLED))
+        await wait_until(lambda: len(receiver.received) == 2)
+        assert receiver.open_requests == 1
         await _enable(harness, merchant_id, endpoint.id)
         receiver.gone.set()
-        await until(lambda: harness.rows("select from delivery_attempts offset 1"))
+        await wait_until(lambda: harness.rows("select from delivery_attempts offset 1"))
         await harness.emit(merchant_id)
-        await until(lambda: receiver.taken)
+        await wait_until(lambda: receiver.accepted)
         assert not await harness.rows(DISABLED)
 
 
@@ -113,15 +113,15 @@ async def test_deliveries_to_a_failing_endpoint_do_not_count_as_late(
     harness: WebhookHarness,
 ) -> None:
     """The oldest row of the queue says whether a worker runs, not whether a shop's server does."""
-    merchant_id = await harness.merchant()
-    await harness.endpoint(merchant_id, "http://127.0.0.1:9009/")
+    merchant_id = await harness.create_merchant()
+    await harness.create_endpoint(merchant_id, "http://127.0.0.1:9009/")
     await harness.emit(merchant_id)
     now = harness.now() + 3_600_000
     async with harness.db.connection() as tx:
         assert (await jobs.waiting(tx, now))[1] >= 3_600_000
         await tx.execute("update endpoint_leases set failing_since = 1")
         assert await jobs.waiting(tx, now) == (1, 0)
-    await harness.endpoint(merchant_id, "http://127.0.0.1:9009/other")
+    await harness.create_endpoint(merchant_id, "http://127.0.0.1:9009/other")
     await harness.emit(merchant_id)
     async with harness.db.connection() as tx:
         assert 3_590_000 < (await jobs.waiting(tx, now))[1] <= 3_600_000

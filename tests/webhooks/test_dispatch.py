@@ -19,8 +19,12 @@ from opentill.webhooks.leases import EndpointLease
 from opentill.webhooks.model import KEPT_ATTEMPTS, DeliveryAttempt, LeaseRow
 from opentill.webhooks.results import Results, result_of
 from support.commands import ForkServer
-from support.dispatcher_crashes import assert_all_arrived, failing, storm
-from support.webhook_harness import SECRET_KEY, WebhookHarness, until
+from support.dispatcher_crashes import (
+    assert_all_arrived,
+    deliver_with_killed_dispatchers,
+    failing_behaviour,
+)
+from support.webhook_harness import SECRET_KEY, WebhookHarness, wait_until
 from support.webhook_receiver import ReceivedRequest, receiving
 
 MINUTE = 60_000
@@ -29,11 +33,11 @@ DAY = 24 * 60 * MINUTE
 
 async def test_an_event_arrives_signed_as_it_was_written(harness: WebhookHarness) -> None:
     async with receiving() as receiver, harness.dispatching():
-        merchant_id = await harness.merchant()
-        _, secret = await harness.endpoint(merchant_id, f"{receiver.url}/hooks?a=b")
+        merchant_id = await harness.create_merchant()
+        _, secret = await harness.create_endpoint(merchant_id, f"{receiver.url}/hooks?a=b")
         await harness.emit(merchant_id)
-        await until(lambda: receiver.taken)
-        got = receiver.taken[0]
+        await wait_until(lambda: receiver.accepted)
+        got = receiver.accepted[0]
         (row,) = await harness.rows("select id, body from events")
         assert (got.event_id, got.body.decode()) == (row["id"], row["body"])
         assert got.path == "/hooks?a=b"
@@ -50,18 +54,23 @@ async def test_an_event_goes_to_the_endpoints_that_subscribe_to_its_type(
     harness: WebhookHarness,
 ) -> None:
     async with receiving() as receiver, harness.dispatching():
-        merchant_id, other = await harness.merchant(), await harness.merchant()
+        merchant_id, other = await harness.create_merchant(), await harness.create_merchant()
         for owner, path, types in (
             (merchant_id, "/all", []),
             (merchant_id, "/paid", ["order.paid"]),
             (merchant_id, "/payouts", ["payout.paid", "payout.failed"]),
             (other, "/other", []),
         ):
-            await harness.endpoint(owner, receiver.url + path, types=types)
+            await harness.create_endpoint(owner, receiver.url + path, types=types)
         await harness.emit(merchant_id)
         await harness.emit(merchant_id, kind="payout.failed")
-        await until(lambda: len(receiver.taken) == 4)
-        assert sorted(got.path for got in receiver.taken) == ["/all", "/all", "/paid", "/payouts"]
+        await wait_until(lambda: len(receiver.accepted) == 4)
+        assert sorted(got.path for got in receiver.accepted) == [
+            "/all",
+            "/all",
+            "/paid",
+            "/payouts",
+        ]
 
 
 # What the receiver does, and what is written of it.
@@ -82,11 +91,11 @@ async def test_an_attempt_without_a_2xx_response_is_retried_on_schedule(
     # Only who hangs is waited for in vain, and long enough for a busy machine to connect.
     options = {"timeout_s": 2.0} if doing == "hang" else {}
     async with receiving(lambda _: doing) as receiver, harness.dispatching(**options):
-        merchant_id = await harness.merchant()
-        await harness.endpoint(merchant_id, receiver.url)
+        merchant_id = await harness.create_merchant()
+        await harness.create_endpoint(merchant_id, receiver.url)
         await harness.emit(merchant_id)
         before = harness.now()
-        await until(lambda: harness.rows("select 1 from delivery_attempts"))
+        await wait_until(lambda: harness.rows("select 1 from delivery_attempts"))
         (attempt,) = await harness.rows("select * from delivery_attempts")
         assert (attempt["outcome"], attempt["http_status"]) == (outcome, status)
         assert "webhook-signature: v1," in attempt["request"]
@@ -97,12 +106,12 @@ async def test_an_attempt_without_a_2xx_response_is_retried_on_schedule(
         assert (waiting["status"], waiting["attempts"], waiting["step"]) == ("PENDING", 1, 1)
         assert 0.9 * MINUTE <= waiting["try_at"] - attempt["at"] <= 1.1 * MINUTE + 60_000
         assert attempt["at"] >= before
-        assert {got.path for got in receiver.got} == {"/"}  # no redirect was followed
+        assert {got.path for got in receiver.received} == {"/"}  # no redirect was followed
         receiver.behave = lambda _: 200
         harness.ahead_ms += 2 * MINUTE
-        await until(lambda: receiver.taken)
-        assert receiver.taken[0].body == receiver.got[0].body
-        await until(
+        await wait_until(lambda: receiver.accepted)
+        assert receiver.accepted[0].body == receiver.received[0].body
+        await wait_until(
             lambda: harness.rows("select 1 from webhook_deliveries where status='SUCCEEDED'")
         )
 
@@ -111,11 +120,11 @@ async def test_a_delivery_fails_after_ten_attempts_and_can_be_resent(
     harness: WebhookHarness,
 ) -> None:
     async with receiving(lambda _: 503) as receiver, harness.dispatching():
-        merchant_id = await harness.merchant()
-        endpoint, _ = await harness.endpoint(merchant_id, receiver.url)
+        merchant_id = await harness.create_merchant()
+        endpoint, _ = await harness.create_endpoint(merchant_id, receiver.url)
         await harness.emit(merchant_id)
         for attempt in range(1, 11):
-            await until(
+            await wait_until(
                 lambda n=attempt: harness.rows(
                     "select 1 from delivery_attempts where number = $1", n
                 )
@@ -123,24 +132,24 @@ async def test_a_delivery_fails_after_ten_attempts_and_can_be_resent(
             (row,) = await harness.rows("select status, try_at from webhook_deliveries")
             if attempt < 10:
                 harness.ahead_ms += row["try_at"] - harness.now() + 1
-        assert await harness.statuses() == {"FAILED": 1}
-        assert len(receiver.got) == 10
+        assert await harness.count_statuses() == {"FAILED": 1}
+        assert len(receiver.received) == 10
         now = harness.now()
         (event,) = await harness.rows("select id from events")
         receiver.behave = lambda _: 200
         await harness.db.run(
             lambda tx: webhooks.resend(tx, merchant_id, endpoint.id, event["id"], now)
         )
-        await until(lambda: receiver.taken)
-        await until(lambda: harness.rows("select 1 from delivery_attempts where number = 11"))
+        await wait_until(lambda: receiver.accepted)
+        await wait_until(lambda: harness.rows("select 1 from delivery_attempts where number = 11"))
 
 
 @pytest.mark.parametrize("step", [1, len(schedule.WAITS_MS)])
 async def test_a_resend_during_a_failing_attempt_stays_due(
     harness: WebhookHarness, step: int
 ) -> None:
-    merchant_id = await harness.merchant()
-    endpoint, _ = await harness.endpoint(merchant_id, "http://127.0.0.9:9009/")
+    merchant_id = await harness.create_merchant()
+    endpoint, _ = await harness.create_endpoint(merchant_id, "http://127.0.0.9:9009/")
     await harness.emit(merchant_id)
     await harness.db.run(
         lambda tx: tx.execute("update webhook_deliveries set step = $1, attempts = $1", step)
@@ -165,8 +174,8 @@ async def test_a_resend_during_a_failing_attempt_stays_due(
 
 
 async def test_the_newest_attempts_of_each_delivery_are_kept(harness: WebhookHarness) -> None:
-    merchant_id = await harness.merchant()
-    endpoint, _ = await harness.endpoint(merchant_id, "http://127.0.0.9:9009/")
+    merchant_id = await harness.create_merchant()
+    endpoint, _ = await harness.create_endpoint(merchant_id, "http://127.0.0.9:9009/")
     await harness.emit(merchant_id, 3)
     events = [row["id"] for row in await harness.rows("select id from events order by id")]
     counts = dict(zip(events, (KEPT_ATTEMPTS + 5, KEPT_ATTEMPTS, 2), strict=True))
@@ -202,15 +211,15 @@ async def test_for_24_hours_after_a_rotation_both_secrets_sign(
     harness: WebhookHarness,
 ) -> None:
     async with receiving() as receiver, harness.dispatching():
-        merchant_id = await harness.merchant()
-        endpoint, old = await harness.endpoint(merchant_id, receiver.url)
+        merchant_id = await harness.create_merchant()
+        endpoint, old = await harness.create_endpoint(merchant_id, receiver.url)
         now = harness.now()
         _, new = await harness.db.run(
             lambda tx: webhooks.rotate_secret(tx, merchant_id, endpoint.id, SECRET_KEY, now)
         )
         await harness.emit(merchant_id)
-        await until(lambda: receiver.taken)
-        got = receiver.taken[0]
+        await wait_until(lambda: receiver.accepted)
+        got = receiver.accepted[0]
         for secret in (old, new):
             Webhook(secret).verify(got.body, got.headers)
         ms = int(got.headers["x-svc-timestamp"])
@@ -218,8 +227,8 @@ async def test_for_24_hours_after_a_rotation_both_secrets_sign(
         assert got.headers["x-svc-signature-old"] == signing.own_signature(old, ms, got.body)
         harness.ahead_ms += DAY + 1
         await harness.emit(merchant_id)
-        await until(lambda: len(receiver.taken) == 2)
-        got = receiver.taken[1]
+        await wait_until(lambda: len(receiver.accepted) == 2)
+        got = receiver.accepted[1]
         Webhook(new).verify(got.body, got.headers)
         assert " " not in got.headers["webhook-signature"]
         assert "x-svc-signature-old" not in got.headers
@@ -229,8 +238,8 @@ async def test_each_of_several_rotated_secrets_signs_for_its_own_24_hours(
     harness: WebhookHarness,
 ) -> None:
     async with receiving() as receiver, harness.dispatching():
-        merchant_id = await harness.merchant()
-        endpoint, first = await harness.endpoint(merchant_id, receiver.url)
+        merchant_id = await harness.create_merchant()
+        endpoint, first = await harness.create_endpoint(merchant_id, receiver.url)
 
         async def rotate() -> str:
             now = harness.now()
@@ -243,10 +252,10 @@ async def test_each_of_several_rotated_secrets_signs_for_its_own_24_hours(
         harness.ahead_ms += 60 * MINUTE
         third = await rotate()
         for valid, expired in (([third, second, first], []), ([third, second], [first])):
-            seen = len(receiver.taken)
+            seen = len(receiver.accepted)
             await harness.emit(merchant_id)
-            await until(lambda seen=seen: len(receiver.taken) > seen)
-            got = receiver.taken[-1]
+            await wait_until(lambda seen=seen: len(receiver.accepted) > seen)
+            got = receiver.accepted[-1]
             for secret in valid:
                 Webhook(secret).verify(got.body, got.headers)
                 assert verify_webhook(got.body, got.headers, secret).type == "order.paid"
@@ -262,11 +271,11 @@ async def test_a_deployment_may_change_the_prefix_of_signature_headers(
     harness: WebhookHarness,
 ) -> None:
     async with receiving() as receiver, harness.dispatching(header_prefix="X-Acme-"):
-        merchant_id = await harness.merchant()
-        _, secret = await harness.endpoint(merchant_id, receiver.url)
+        merchant_id = await harness.create_merchant()
+        _, secret = await harness.create_endpoint(merchant_id, receiver.url)
         await harness.emit(merchant_id)
-        await until(lambda: receiver.taken)
-        got = receiver.taken[-1]
+        await wait_until(lambda: receiver.accepted)
+        got = receiver.accepted[-1]
         assert not [name for name in got.headers if "svc" in name.lower()]
         own = {name: got.headers[name] for name in got.headers if "acme" in name.lower()}
         assert set(own) == {"x-acme-signature", "x-acme-timestamp"}
@@ -283,26 +292,26 @@ async def test_an_address_that_the_deployment_forbids_now_is_never_connected_to(
     from opentill.outgoing.client import Outgoing, Policy
 
     async with receiving() as receiver:
-        merchant_id = await harness.merchant()
-        await harness.endpoint(merchant_id, receiver.url)
+        merchant_id = await harness.create_merchant()
+        await harness.create_endpoint(merchant_id, receiver.url)
         await harness.emit(merchant_id)
         await harness.outgoing.close()
         harness.outgoing = Outgoing(Policy())
         async with harness.dispatching():
-            await until(lambda: harness.rows("select from delivery_attempts"))
+            await wait_until(lambda: harness.rows("select from delivery_attempts"))
         (attempt,) = await harness.rows("select outcome, error from delivery_attempts")
         assert attempt["outcome"] == "forbidden"
         assert attempt["error"]
-        assert receiver.got == []
+        assert receiver.received == []
 
 
 async def test_a_secret_that_cannot_be_decrypted_delays_no_other_endpoint(
     harness: WebhookHarness,
 ) -> None:
     async with receiving() as receiver, harness.dispatching(lease_s=4.0):
-        merchant_id = await harness.merchant()
-        broken, _ = await harness.endpoint(merchant_id, f"{receiver.url}/broken")
-        await harness.endpoint(merchant_id, f"{receiver.url}/good")
+        merchant_id = await harness.create_merchant()
+        broken, _ = await harness.create_endpoint(merchant_id, f"{receiver.url}/broken")
+        await harness.create_endpoint(merchant_id, f"{receiver.url}/good")
         async with harness.db.connection() as tx:
             await tx.execute(
                 "update webhook_endpoints set secret = $1 where id = $2",
@@ -310,9 +319,9 @@ async def test_a_secret_that_cannot_be_decrypted_delays_no_other_endpoint(
                 broken.id,
             )
         await harness.emit(merchant_id, 5)
-        await until(lambda: len(receiver.taken) == 5)
-        await until(lambda: _are_paused_for_long(harness, [broken.id]))
-        assert {got.path for got in receiver.got} == {"/good"}
+        await wait_until(lambda: len(receiver.accepted) == 5)
+        await wait_until(lambda: _are_paused_for_long(harness, [broken.id]))
+        assert {got.path for got in receiver.received} == {"/good"}
         waits = await harness.rows(
             "select status, attempts from webhook_deliveries where endpoint_id = $1", broken.id
         )
@@ -322,22 +331,22 @@ async def test_a_secret_that_cannot_be_decrypted_delays_no_other_endpoint(
 async def test_hanging_endpoints_delay_nobody(harness: WebhookHarness) -> None:
     """Two that hang for longer than the test takes, among ten that answer."""
     async with receiving() as good, receiving(lambda _: "hang") as bad:
-        merchant_ids = [await harness.merchant() for _ in range(12)]
+        merchant_ids = [await harness.create_merchant() for _ in range(12)]
         for number, merchant_id in enumerate(merchant_ids):
-            await harness.endpoint(merchant_id, bad.url if number in (0, 5) else good.url)
+            await harness.create_endpoint(merchant_id, bad.url if number in (0, 5) else good.url)
         async with harness.dispatching(timeout_s=120.0, drain_s=0.1):
             for merchant_id in merchant_ids:
                 await harness.emit(merchant_id, 20)
-            await until(lambda: len(good.ids()) == 200)
-            assert 2 <= bad.most_open <= 2 * 32
-            assert not bad.taken
+            await wait_until(lambda: len(good.accepted_event_ids()) == 200)
+            assert 2 <= bad.max_open_requests <= 2 * 32
+            assert not bad.accepted
 
 
 async def test_healthy_endpoints_are_leased_before_failing_ones(
     harness: WebhookHarness,
 ) -> None:
-    owner = await harness.merchant()
-    created = [await harness.endpoint(owner, f"http://127.0.0.1:9009/{n}") for n in range(4)]
+    owner = await harness.create_merchant()
+    created = [await harness.create_endpoint(owner, f"http://127.0.0.1:9009/{n}") for n in range(4)]
     *failing, healthy = [endpoint.id for endpoint, _ in created]
     await harness.rows(
         "update endpoint_leases set failing_since = 1 where endpoint_id = any ($1)", failing
@@ -387,25 +396,25 @@ _failed = DeliveryAttempt(
 
 async def test_an_endpoint_gets_at_most_32_concurrent_attempts(harness: WebhookHarness) -> None:
     async with receiving(lambda _: "late") as receiver, harness.dispatching():
-        merchant_id = await harness.merchant()
-        await harness.endpoint(merchant_id, receiver.url)
+        merchant_id = await harness.create_merchant()
+        await harness.create_endpoint(merchant_id, receiver.url)
         await harness.emit(merchant_id, 120)  # as many as would be more at once, by and by
         async with harness.dispatching():  # a second worker does not double it
-            await until(lambda: len(receiver.ids()) == 120)
-        assert receiver.most_open <= 32
-        assert len(receiver.got) == 120
+            await wait_until(lambda: len(receiver.accepted_event_ids()) == 120)
+        assert receiver.max_open_requests <= 32
+        assert len(receiver.received) == 120
 
 
 async def test_a_graceful_stop_sends_nothing_twice(harness: WebhookHarness) -> None:
     async with receiving() as receiver:
-        merchant_id = await harness.merchant()
-        await harness.endpoint(merchant_id, receiver.url)
+        merchant_id = await harness.create_merchant()
+        await harness.create_endpoint(merchant_id, receiver.url)
         await harness.emit(merchant_id, 400)
-        while len(receiver.ids()) < 400:
-            seen = len(receiver.got)
+        while len(receiver.accepted_event_ids()) < 400:
+            seen = len(receiver.received)
             async with harness.dispatching():
-                await until(lambda n=seen: len(receiver.got) > n)
-        assert len(receiver.got) == 400
+                await wait_until(lambda n=seen: len(receiver.received) > n)
+        assert len(receiver.received) == 400
         for leases in ("endpoint_leases", "host_leases"):
             assert await harness.rows(f"select until from {leases}") == [{"until": 0}]
 
@@ -415,38 +424,40 @@ async def test_unsigned_deliveries_keep_their_attempts_until_the_key_is_restored
 ) -> None:
     """Forty deliveries to two endpoints, a dispatcher with another key, then one with ours."""
     async with receiving() as receiver:
-        merchant_id = await harness.merchant()
-        ids = [(await harness.endpoint(merchant_id, receiver.url))[0].id for _ in range(2)]
+        merchant_id = await harness.create_merchant()
+        ids = [(await harness.create_endpoint(merchant_id, receiver.url))[0].id for _ in range(2)]
         await harness.emit(merchant_id, 20)
         untouched = "select count(*) as n from webhook_deliveries where attempts = 0 and step = 0"
         with structlog.testing.capture_logs() as log_lines:
             async with harness.dispatching(
                 secret_key="another-key-another-key-another-01", lease_s=4.0
             ):
-                await until(lambda: _are_paused_for_long(harness, ids))
+                await wait_until(lambda: _are_paused_for_long(harness, ids))
         (error,) = [line for line in log_lines if "webhook" in line["event"]]  # once for all
         assert (error["event"], error["log_level"]) == ("webhooks cannot be signed", "error")
         assert "OPENTILL_SECRET_KEY" in error["reason"]
-        assert await harness.statuses() == {"PENDING": 40}
+        assert await harness.count_statuses() == {"PENDING": 40}
         assert (await harness.rows(untouched))[0]["n"] == 40
         failing_ = await harness.rows(
             "select * from endpoint_leases where failing_since is not null"
         )
-        assert (failing_, receiver.got) == ([], [])
+        assert (failing_, receiver.received) == ([], [])
 
         async with harness.db.connection() as tx:
             await tx.execute("update endpoint_leases set until = 0")  # the pause is over
         async with harness.dispatching():
-            await until(lambda: len(receiver.ids()) == 20 and len(receiver.taken) == 40)
-            await until(lambda: _all_succeeded(harness))
+            await wait_until(
+                lambda: len(receiver.accepted_event_ids()) == 20 and len(receiver.accepted) == 40
+            )
+            await wait_until(lambda: _all_succeeded(harness))
     attempts = await harness.rows("select max(attempts) as most from webhook_deliveries")
     assert attempts[0]["most"] == 1
 
 
 async def test_unsigned_deliveries_are_retried(harness: WebhookHarness) -> None:
     async with receiving() as receiver:
-        merchant_id = await harness.merchant()
-        endpoint, _ = await harness.endpoint(merchant_id, receiver.url)
+        merchant_id = await harness.create_merchant()
+        endpoint, _ = await harness.create_endpoint(merchant_id, receiver.url)
         await harness.emit(merchant_id)
         async with harness.dispatching(
             secret_key="another-key-another-key-another-01", unsigned_s=1
@@ -456,7 +467,7 @@ async def test_unsigned_deliveries_are_retried(harness: WebhookHarness) -> None:
             encrypted = encrypt("another-key-another-key-another-01", purpose, "whsec_" + "A" * 32)
             async with harness.db.connection() as tx:
                 await tx.execute("update webhook_endpoints set secret = $1", encrypted)
-            await until(lambda: receiver.taken)
+            await wait_until(lambda: receiver.accepted)
 
 
 async def _are_paused_for_long(harness: WebhookHarness, endpoint_ids: list[str]) -> bool:
@@ -466,15 +477,15 @@ async def _are_paused_for_long(harness: WebhookHarness, endpoint_ids: list[str])
 
 
 async def _all_succeeded(harness: WebhookHarness) -> bool:
-    return await harness.statuses() == {"SUCCEEDED": 40}
+    return await harness.count_statuses() == {"SUCCEEDED": 40}
 
 
 async def test_every_event_arrives_despite_failures_and_killed_dispatchers(
     fork_server: ForkServer, harness: WebhookHarness
 ) -> None:
     chance = random.Random(7)
-    async with receiving(failing(chance, 0.3)) as receiver:
-        await storm(fork_server, harness, receiver, 120, 2, lease_s=1.5)
+    async with receiving(failing_behaviour(chance, 0.3)) as receiver:
+        await deliver_with_killed_dispatchers(fork_server, harness, receiver, 120, 2, lease_s=1.5)
         await assert_all_arrived(harness, receiver)
 
 

@@ -12,16 +12,16 @@ from opentill.db.clock import now_ms
 from opentill.webhooks import dispatch_queries as queries
 from opentill.webhooks.hosts import LEASES_PER_HOST, HostLease, HostLimit
 from support.api_server import ApiServer, Shop, error_of, serving
-from support.webhook_harness import SECRET_KEY, WebhookHarness, until
+from support.webhook_harness import SECRET_KEY, WebhookHarness, wait_until
 from support.webhook_receiver import ReceivedRequest, receiving
 
 
 async def _create_endpoints(harness: WebhookHarness, url: str, merchants: int, events: int) -> None:
     """Make merchants with all the endpoints that they may have, and events for each."""
-    owners = [await harness.merchant() for _ in range(merchants)]
+    owners = [await harness.create_merchant() for _ in range(merchants)]
     for owner in owners:
         for number in range(16):
-            await harness.endpoint(owner, f"{url}/{number}")
+            await harness.create_endpoint(owner, f"{url}/{number}")
     for owner in owners:
         await harness.emit(owner, events)
 
@@ -33,9 +33,9 @@ async def test_the_concurrency_limit_of_a_host_holds_across_workers(
     async with receiving(lambda _: "late") as receiver:
         await _create_endpoints(harness, receiver.url, 2, 2)  # 64 deliveries
         async with harness.dispatching(host_limit=limit), harness.dispatching(host_limit=limit):
-            await until(lambda: len(receiver.taken) == 64)
-        assert receiver.most_open <= 8
-        assert len(receiver.got) == 64
+            await wait_until(lambda: len(receiver.accepted) == 64)
+        assert receiver.max_open_requests <= 8
+        assert len(receiver.received) == 64
 
 
 async def test_the_rate_limit_of_a_host_holds(harness: WebhookHarness) -> None:
@@ -43,10 +43,10 @@ async def test_the_rate_limit_of_a_host_holds(harness: WebhookHarness) -> None:
         await _create_endpoints(harness, receiver.url, 2, 4)  # 128 deliveries
         started = time.monotonic()
         async with harness.dispatching(host_limit=HostLimit(at_once=32, per_second=40)):
-            await until(lambda: len(receiver.taken) == 128)
+            await wait_until(lambda: len(receiver.accepted) == 128)
         # What is due in that time, and what may be made up for of a second.
         assert 40 * (time.monotonic() - started + 1) + 1 >= 128
-        assert len(receiver.got) == 128
+        assert len(receiver.received) == 128
 
 
 async def test_a_hanging_endpoint_leaves_room_for_others_of_its_host(
@@ -62,8 +62,8 @@ async def test_a_hanging_endpoint_leaves_room_for_others_of_its_host(
         async with harness.dispatching(
             host_limit=HostLimit(at_once=1, per_second=0), timeout_s=120.0, drain_s=0.1
         ):
-            await until(lambda: len(receiver.taken) == 15 * 6)
-        assert receiver.most_open <= 4
+            await wait_until(lambda: len(receiver.accepted) == 15 * 6)
+        assert receiver.max_open_requests <= 4
 
 
 async def test_endpoints_beyond_the_leases_of_a_host_get_their_turn(
@@ -75,14 +75,14 @@ async def test_endpoints_beyond_the_leases_of_a_host_get_their_turn(
     async with receiving() as receiver:
         await _create_endpoints(harness, receiver.url, 1, 40)
         async with harness.dispatching(host_limit=HostLimit(at_once=4, per_second=0)):
-            await until(lambda: len({got.path for got in receiver.got}) == 16)
+            await wait_until(lambda: len({got.path for got in receiver.received}) == 16)
 
 
 async def test_a_moved_endpoint_is_sent_to_by_the_worker_of_its_new_host(
     harness: WebhookHarness,
 ) -> None:
-    owner = await harness.merchant()
-    endpoint, _ = await harness.endpoint(owner, "http://127.0.0.9:9009/")
+    owner = await harness.create_merchant()
+    endpoint, _ = await harness.create_endpoint(owner, "http://127.0.0.9:9009/")
     await harness.emit(owner)
     async with harness.db.connection() as tx:
         (lease,) = await queries.TAKE_LEASES.all(
@@ -113,8 +113,8 @@ async def test_a_moved_endpoint_is_sent_to_by_the_worker_of_its_new_host(
             return [one.host for one in taken]
 
         assert await count_due() == 1
-        other = await harness.merchant()
-        await harness.endpoint(other, "https://127.0.0.9:8443/hook")
+        other = await harness.create_merchant()
+        await harness.create_endpoint(other, "https://127.0.0.9:8443/hook")
         await harness.emit(other)
         assert await take_hosts("two", 50) == []  # the host is somebody's
         fields, check = (
@@ -159,8 +159,8 @@ def test_the_burst_of_a_host_is_one_second() -> None:
 
 def test_resends_are_counted_per_merchant(api_server: ApiServer) -> None:
     with serving(api_server.settings, limit_resends_per_minute=3) as limited:
-        shop, other = limited.shop(), limited.shop()
-        endpoints = {one: one.endpoint() for one in (shop, other)}
+        shop, other = limited.create_shop(), limited.create_shop()
+        endpoints = {one: one.create_endpoint() for one in (shop, other)}
 
         def resend(whose: Shop, **body: object) -> int:
             path = f"/v1/webhook-endpoints/{endpoints[whose]['id']}/resend"
@@ -179,11 +179,11 @@ def test_resends_are_counted_per_merchant(api_server: ApiServer) -> None:
 
 async def test_a_graceful_stop_releases_hosts(harness: WebhookHarness) -> None:
     async with receiving() as receiver:
-        owner = await harness.merchant()
-        await harness.endpoint(owner, receiver.url)
+        owner = await harness.create_merchant()
+        await harness.create_endpoint(owner, receiver.url)
         await harness.emit(owner)
         async with harness.dispatching(lease_s=120.0):
-            await until(lambda: receiver.taken)
+            await wait_until(lambda: receiver.accepted)
         assert [row["until"] for row in await harness.rows("select until from host_leases")] == [0]
 
 
@@ -192,15 +192,15 @@ async def test_leases_from_before_the_clock_was_set_back_delay_nothing(
 ) -> None:
     """Of a worker that is no more; one that is there has leases of the clock of today."""
     async with receiving() as receiver:
-        owner = await harness.merchant()
-        await harness.endpoint(owner, receiver.url)
+        owner = await harness.create_merchant()
+        await harness.create_endpoint(owner, receiver.url)
         await harness.emit(owner)
         next_year = now_ms() + 365 * 86_400_000
         async with harness.db.connection() as tx:
             await tx.execute("insert into host_leases values ('127.0.0.1', 'gone', $1)", next_year)
             await tx.execute("update endpoint_leases set owner = 'gone', until = $1", next_year)
         async with harness.dispatching():
-            await until(lambda: receiver.taken, within_s=30)
+            await wait_until(lambda: receiver.accepted, within_s=30)
 
 
 # what is set, how the receiver behaves, how many events
@@ -222,20 +222,20 @@ async def test_a_worker_uses_the_configured_host_limits_and_header_prefix(
     )  # fmt: skip
     stop = asyncio.Event()
     async with receiving(lambda _: behaviour) as receiver:
-        owner = await harness.merchant()
+        owner = await harness.create_merchant()
         for number in range(events):
-            await harness.endpoint(owner, f"{receiver.url}/{number}")
+            await harness.create_endpoint(owner, f"{receiver.url}/{number}")
         await harness.emit(owner)
         started = time.monotonic()
         working = asyncio.create_task(worker.work(app, stop))
         try:
-            await until(lambda: len(receiver.taken) == events)
+            await wait_until(lambda: len(receiver.accepted) == events)
             lasted_s = time.monotonic() - started
         finally:
             stop.set()
             await working
-    assert receiver.most_open <= limits["webhook_host_at_once"]
+    assert receiver.max_open_requests <= limits["webhook_host_at_once"]
     per_second = limits["webhook_host_per_second"]
     assert not per_second or per_second * (lasted_s + 1) + 1 >= events
-    assert all("x-acme-signature" in got.headers for got in receiver.got)
-    assert not any("x-svc-signature" in got.headers for got in receiver.got)
+    assert all("x-acme-signature" in got.headers for got in receiver.received)
+    assert not any("x-svc-signature" in got.headers for got in receiver.received)

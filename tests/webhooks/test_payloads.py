@@ -71,19 +71,19 @@ def test_the_document_has_the_configured_header_names() -> None:
 @pytest.fixture
 def events_by_type(shop: Shop) -> dict[str, list[dict[str, Any]]]:
     """The events of a merchant to whom everything has happened."""
-    order = shop.paid(metadata={"cart": 7})
-    shop.end_refund(shop.refund(order["id"], amount="1.00")["id"])
-    shop.end_refund(shop.refund(order["id"], amount="1.00")["id"], "REFUSED", "closed")
-    shop.revoke(shop.order()["id"])
+    order = shop.create_paid_order(metadata={"cart": 7})
+    shop.report_refund(shop.refund(order["id"], amount="1.00")["id"])
+    shop.report_refund(shop.refund(order["id"], amount="1.00")["id"], "REFUSED", "closed")
+    shop.revoke(shop.create_order()["id"])
     api_server, now = shop.api_server, shop.api_server.app.clock()
-    dispute = shop.dispute(shop.paid()["id"])
+    dispute = shop.open_dispute(shop.create_paid_order()["id"])
     api_server.tx(
         lambda tx: disputes.decide(
             tx, shop.id, dispute.id, "won", who="tester", reason="letter", now=now
         )
     )
     api_server.tx(lambda tx: orders.settle_one(tx, shop.id, order["id"], now, "early"))
-    paid, failed = shop.payout(), shop.payout()
+    paid, failed = shop.create_payout(), shop.create_payout()
     api_server.tx(lambda tx: payouts.pay(tx, paid.id, "B1", "sent", "tester", now))
     api_server.tx(lambda tx: payouts.fail(tx, failed.id, "account closed", "tester", now))
     events: dict[str, list[dict[str, Any]]] = {}

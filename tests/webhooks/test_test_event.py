@@ -7,7 +7,7 @@ from opentill import webhooks
 from opentill.client import WebhookTest, verify_webhook
 from support.api_server import Shop, assert_refused
 from support.people import create_person
-from support.webhook_harness import WebhookHarness, until
+from support.webhook_harness import WebhookHarness, wait_until
 from support.webhook_receiver import receiving
 
 MINUTE = 60_000
@@ -15,9 +15,9 @@ MINUTE = 60_000
 
 async def test_a_test_event_arrives_signed_at_its_endpoint_only(harness: WebhookHarness) -> None:
     async with receiving() as receiver, harness.dispatching():
-        merchant_id = await harness.merchant()
-        await harness.endpoint(merchant_id, f"{receiver.url}/all")
-        endpoint, secret = await harness.endpoint(
+        merchant_id = await harness.create_merchant()
+        await harness.create_endpoint(merchant_id, f"{receiver.url}/all")
+        endpoint, secret = await harness.create_endpoint(
             merchant_id, f"{receiver.url}/payouts", types=["payout.paid"]
         )
         now = harness.now()
@@ -25,8 +25,8 @@ async def test_a_test_event_arrives_signed_at_its_endpoint_only(harness: Webhook
             lambda tx: webhooks.send_test(tx, merchant_id, endpoint.id, now)
         )
         await harness.emit(merchant_id)  # so that there is something that goes to the other
-        await until(lambda: len(receiver.taken) == 2)
-        (got,) = [one for one in receiver.taken if one.event_id == delivery.event_id]
+        await wait_until(lambda: len(receiver.accepted) == 2)
+        (got,) = [one for one in receiver.accepted if one.event_id == delivery.event_id]
         assert got.path == "/payouts"
         assert Webhook(secret).verify(got.body, got.headers) == {
             "id": delivery.event_id,
@@ -51,8 +51,8 @@ async def test_a_refused_test_event_is_retried_with_the_same_bytes(
     harness: WebhookHarness,
 ) -> None:
     async with receiving(lambda _: 500) as receiver, harness.dispatching():
-        merchant_id = await harness.merchant()
-        endpoint, _ = await harness.endpoint(merchant_id, receiver.url)
+        merchant_id = await harness.create_merchant()
+        endpoint, _ = await harness.create_endpoint(merchant_id, receiver.url)
         await harness.db.run(
             lambda tx: webhooks.send_test(tx, merchant_id, endpoint.id, harness.now())
         )
@@ -60,18 +60,18 @@ async def test_a_refused_test_event_is_retried_with_the_same_bytes(
         async def recorded(count: int) -> bool:
             return len(await harness.rows("select number from delivery_attempts")) == count
 
-        await until(lambda: recorded(1))
+        await wait_until(lambda: recorded(1))
         receiver.behave = lambda _: 200
         await harness.advance(2 * MINUTE)
-        await until(lambda: recorded(2))
-        first, second = receiver.got
+        await wait_until(lambda: recorded(2))
+        first, second = receiver.received
         assert first.body == second.body
-        assert await harness.statuses() == {"SUCCEEDED": 1}
+        assert await harness.count_statuses() == {"SUCCEEDED": 1}
 
 
 def test_a_test_event_over_http_is_in_no_list_of_events(shop: Shop) -> None:
-    order = shop.paid()
-    endpoint, other = (f"/v1/webhook-endpoints/{shop.endpoint()['id']}" for _ in range(2))
+    order = shop.create_paid_order()
+    endpoint, other = (f"/v1/webhook-endpoints/{shop.create_endpoint()['id']}" for _ in range(2))
     delivery = shop.post(f"{endpoint}/test", key="once").json()["data"]
     assert (delivery["type"], delivery["status"], delivery["attempts"]) == (
         "webhook.test",
@@ -98,16 +98,16 @@ def _naming(type_: str) -> dict[str, object]:
 
 
 def test_disabled_endpoints_and_those_of_others_get_no_test_event(shop: Shop) -> None:
-    path = f"/v1/webhook-endpoints/{shop.endpoint()['id']}"
+    path = f"/v1/webhook-endpoints/{shop.create_endpoint()['id']}"
     shop.data("PATCH", path, json={"status": "DISABLED"})
     assert_refused(shop.post(f"{path}/test"), "id")
     assert shop.data("GET", f"{path}/deliveries")["items"] == []
-    theirs = shop.api_server.shop().endpoint()["id"]
+    theirs = shop.api_server.create_shop().create_endpoint()["id"]
     assert shop.post(f"/v1/webhook-endpoints/{theirs}/test").status_code == 404
 
 
 def test_developers_may_send_a_test_event_and_support_may_not(shop: Shop) -> None:
-    path = f"/v1/merchant/webhook-endpoints/{shop.endpoint()['id']}/test"
+    path = f"/v1/merchant/webhook-endpoints/{shop.create_endpoint()['id']}/test"
     answers = {}
     for role in ("developer", "support"):
         member = create_person(shop.api_server, shop.id, role)  # type: ignore[arg-type] # two of the roles

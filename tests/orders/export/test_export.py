@@ -22,8 +22,8 @@ from opentill.orders.wire import OrderOut
 from opentill.server.export_limits import EXPORTS_EACH, STATEMENTS_EACH, Exports
 from support import filled_database, world
 from support.examples import examples
-from support.export_lines import line
-from support.transactions import Each
+from support.export_lines import export_line
+from support.transactions import RunRolledBack
 
 texts = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=20),
@@ -75,7 +75,7 @@ USER_TEXT = "".join(
 @example("a;\u200b=1", 'x;;\t=1"-', '{"a;=1":"b; +c;d"}', 5, 0, Decimal("0.10"), "JPY", 1)
 @example("=1+1", "  -x", '{"a": "b,c"}\n', 5, 0, Decimal("0.10"), "JPY", 1)
 def test_lines_equal_those_of_python(
-    each_rolled_back: Each, email, name, metadata, refunded, at, rate, currency, minor
+    run_rolled_back: RunRolledBack, email, name, metadata, refunded, at, rate, currency, minor
 ) -> None:
     async def check(tx: Tx) -> None:
         order = await world.pay_order(tx, await world.create_order(tx, "9.99"))
@@ -104,9 +104,9 @@ def test_lines_equal_those_of_python(
             until_id="",
             livemode=True,
         )
-        assert exported == line(changed)
+        assert exported == export_line(changed)
 
-    each_rolled_back(check)
+    run_rolled_back(check)
 
 
 @pytest.mark.parametrize("apart_ms", [0, 1000])
@@ -115,7 +115,7 @@ async def test_the_parts_of_a_file_contain_each_order_once(
 ) -> None:
     """Even if a part ends between orders of the same time."""
     async with db.transaction() as tx:
-        order = await filled_database.shop(tx, 60, apart_ms)
+        order = await filled_database.create_filled_merchant(tx, 60, apart_ms)
 
     async def read_lines(start: int = 0, end: int = 2**62) -> list[bytes]:
         readers = asyncio.Semaphore(1)
@@ -138,7 +138,7 @@ async def test_an_export_that_is_closed_early_returns_its_connections(
     db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with db.transaction() as tx:
-        order = await filled_database.shop(tx, 60)
+        order = await filled_database.create_filled_merchant(tx, 60)
     monkeypatch.setattr(export, "_PART", 800)
     monkeypatch.setattr(export, "_SCANNED", 8)
     readers = asyncio.Semaphore(2)
@@ -167,7 +167,7 @@ async def test_a_chunk_is_bounded_by_its_bytes_however_long_the_orders_are(
     db: Db, monkeypatch: pytest.MonkeyPatch, metadata: str, line: int
 ) -> None:
     async with db.transaction() as tx:
-        order = await filled_database.shop(tx, 40)
+        order = await filled_database.create_filled_merchant(tx, 40)
         await tx.execute(
             "update orders set metadata = $2 where merchant_id = $1", order.merchant_id, metadata
         )

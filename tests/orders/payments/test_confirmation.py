@@ -14,7 +14,7 @@ from opentill.gateways import GatewayPaymentEvent, PaymentOutcome
 from opentill.orders import Order, PaymentAttempt
 from opentill.orders.payments import queries
 from opentill.outgoing.client import merchant_client
-from support.waits import waits
+from support.waits import find_waiting_session
 from support.world import (
     NOW,
     attempts,
@@ -201,7 +201,7 @@ async def test_a_payment_whose_attempt_changed_before_the_lock_is_not_acknowledg
         await orders.lock(tx, order.merchant_id, order.id)
         acknowledged = asyncio.create_task(server.confirm(gateway_event(attempt)))
         async with asyncio.timeout(20):
-            while await waits(observer) is None:
+            while await find_waiting_session(observer) is None:
                 await asyncio.sleep(0.005)
         await report_payment(tx, attempt, "DECLINED", reason="insufficient_funds")
     await asyncio.wait_for(acknowledged, 20)
@@ -308,7 +308,7 @@ async def test_a_connection_that_dies_during_a_batch_is_reported_to_each_caller(
             await orders.lock(holder, payments[-1][0].merchant_id, payments[-1][0].id)
             calls = [asyncio.create_task(server.confirm(gateway_event(a))) for _, a in payments]
             async with db.connection() as observer:
-                while (victim := await waits(observer)) is None:
+                while (victim := await find_waiting_session(observer)) is None:
                     await asyncio.sleep(0.005)
                 await observer.execute(f"select pg_terminate_backend({victim})")
             results = await asyncio.gather(*calls, return_exceptions=True)

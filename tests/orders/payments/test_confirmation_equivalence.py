@@ -21,7 +21,7 @@ from opentill.orders import PaymentAttempt
 from opentill.orders.model import UNDECIDED
 from support.books import assert_books
 from support.examples import examples
-from support.transactions import Each
+from support.transactions import RunRolledBack
 from support.world import (
     DAY,
     NOW,
@@ -207,6 +207,6 @@ def _pays(event: GatewayPaymentEvent, attempt: PaymentAttempt, id_: str) -> bool
 @settings(max_examples=examples(30), suppress_health_check=list(HealthCheck))
 @given(plans=PLANS, choices=CHOICES)
 def test_a_batch_writes_the_same_rows_as_one_by_one(
-    each_rolled_back: Each, plans: list[Plan], choices: list[tuple[int, Any]]
+    run_rolled_back: RunRolledBack, plans: list[Plan], choices: list[tuple[int, Any]]
 ) -> None:
-    each_rolled_back(lambda tx: _compare(tx, plans, choices))
+    run_rolled_back(lambda tx: _compare(tx, plans, choices))

@@ -23,8 +23,8 @@ from opentill.orders.search.filters import ExportQuery, OrdersQuery
 from opentill.orders.search.model import ExportCursor
 from support import filled_database, world
 from support.examples import examples
-from support.list_connection import OneConnection
-from support.transactions import Each
+from support.list_connection import SingleTransactionDb
+from support.transactions import RunRolledBack
 
 DAY: Final = 86_400_000
 _numbers: Final = itertools.count(1)
@@ -136,12 +136,12 @@ def _fits(row: asyncpg.Record, query: OrdersQuery) -> bool:
 @settings(max_examples=examples(60))
 @given(steps=changes, fields=queries, size=st.integers(1, 4))
 def test_pages_totals_and_exports_equal_those_of_reading_every_order(
-    each_rolled_back: Each, steps: Sequence[Any], fields: dict[str, Any], size: int
+    run_rolled_back: RunRolledBack, steps: Sequence[Any], fields: dict[str, Any], size: int
 ) -> None:
     async def check(tx: Tx) -> None:
         order = await world.create_order(tx)
         await apply_changes(tx, order, steps)
-        db = OneConnection(tx)
+        db = SingleTransactionDb(tx)
         query = OrdersQuery(**fields, size=size)
         matches = await read_matches(tx, order, query)
         pages = -(-len(matches) // size)
@@ -161,10 +161,10 @@ def test_pages_totals_and_exports_equal_those_of_reading_every_order(
             cursor = ExportCursor(rows[-1].created_at, rows[-1].id)
         assert exported == matches[::-1]
 
-    each_rolled_back(check)
+    run_rolled_back(check)
 
 
-def test_stored_counts_of_terms_equal_the_index(each_rolled_back: Each) -> None:
+def test_stored_counts_of_terms_equal_the_index(run_rolled_back: RunRolledBack) -> None:
     """Even after e-mails changed several times. Terms of few orders are not counted."""
 
     async def check(tx: Tx) -> None:
@@ -195,7 +195,7 @@ def test_stored_counts_of_terms_equal_the_index(each_rolled_back: Each) -> None:
         assert counts["n1"] == (-1, 1)
         assert "bob@x.org" not in counts
 
-    each_rolled_back(check)
+    run_rolled_back(check)
 
 
 async def test_an_order_is_found_by_the_e_mail_that_its_customer_enters(tx: Tx) -> None:
@@ -211,7 +211,7 @@ async def test_an_order_is_found_by_the_e_mail_that_its_customer_enters(tx: Tx) 
     )
     for _ in range(2):
         query = OrdersQuery(customer_email="eve@EXAMPLE.com")
-        page, total = await filters.list_page(OneConnection(tx), order.merchant_id, query)
+        page, total = await filters.list_page(SingleTransactionDb(tx), order.merchant_id, query)
         assert [row.id for row in page] == [order.id]
         assert total == 1
         await index(tx, order.merchant_id)
@@ -219,14 +219,14 @@ async def test_an_order_is_found_by_the_e_mail_that_its_customer_enters(tx: Tx) 
 
 
 def test_a_search_may_match_the_beginnings_of_two_hundred_addresses(
-    each_rolled_back: Each,
+    run_rolled_back: RunRolledBack,
 ) -> None:
     async def check(tx: Tx) -> None:
         order = await world.create_order(tx)
         for number in range(201):
             await insert(tx, order, customer_email=f"a{number:03}@example.com")
         await index(tx, order.merchant_id)
-        db = OneConnection(tx)
+        db = SingleTransactionDb(tx)
         query = OrdersQuery(query="a10", size=3)
         page, total = await filters.list_page(db, order.merchant_id, query)
         assert total == 10
@@ -238,12 +238,12 @@ def test_a_search_may_match_the_beginnings_of_two_hundred_addresses(
         with pytest.raises(Invalid, match="more than 200"):
             await filters.list_page(db, order.merchant_id, OrdersQuery(query="a1a"))
 
-    each_rolled_back(check)
+    run_rolled_back(check)
 
 
 async def test_workers_index_enough_changes_and_each_order_once(db: Db) -> None:
     async with db.transaction() as tx:
-        order = await filled_database.shop(tx, 30)
+        order = await filled_database.create_filled_merchant(tx, 30)
         await search_queries.ADD_HEAD.run(tx, merchant_id=order.merchant_id)
     assert await indexing.index_orders(db) == 0
     async with db.transaction() as tx:

@@ -13,7 +13,7 @@ from opentill.db.database import Db, Tx
 from opentill.orders import Order
 from opentill.orders.model import DueMerchant, due_at
 from opentill.orders.settlement import service as settlement
-from support.waits import waits
+from support.waits import find_waiting_session
 from support.world import (
     DAY,
     HOUR,
@@ -274,7 +274,7 @@ async def test_a_reserve_that_a_dispute_takes_meanwhile_is_not_released(db: Db) 
         await orders.lock(tx, order.merchant_id, order.id)
         releasing = asyncio.create_task(settlement.release_reserves(db, NOW + DAY))
         async with asyncio.timeout(20):
-            while await waits(observer) is None:
+            while await find_waiting_session(observer) is None:
                 await asyncio.sleep(0.005)
         await report_dispute(tx, order, "OPENED")
     await asyncio.wait_for(releasing, 20)

@@ -1,0 +1,145 @@
+"""People who use a running deployment, each in a browser of their own."""
+
+import re
+from decimal import Decimal
+from typing import Any
+
+from playwright.async_api import Browser, Locator, Page
+
+from opentill.db.clock import now_ms
+from opentill.people import totp
+from support.people import PASSWORD
+
+_READ_CELLS = "rows => rows.map(row => Array.from(row.cells).map(cell => cell.innerText))"
+
+
+class BrowserUser:
+    """A person in a browser, who logs in and proves their identity when a page asks for it."""
+
+    def __init__(self, url: str, email: str, page: Page) -> None:
+        """Use ``accept_invitation``. ``problems``: errors of scripts and responses of 5xx."""
+        self.url, self.email, self.page = url, email, page
+        self.problems: list[str] = []
+        self._secret, self._period = "", 0
+        self._recovery_codes: list[str] = []
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        page.on("console", lambda message: self._record_message(message.text))
+        page.on("response", lambda response: self._record_status(response.url, response.status))
+
+    def _record_message(self, text: str) -> None:
+        if "status of 4" not in text:  # the browser reports each refused form
+            self.problems.append(text)
+
+    def _record_status(self, url: str, status: int) -> None:
+        if status >= 500:
+            self.problems.append(f"{status} {url}")
+
+    @classmethod
+    async def accept_invitation(
+        cls, browser: Browser, url: str, email: str, link: str
+    ) -> "BrowserUser":
+        """Open an invitation's link in a new browser context, and choose a password."""
+        context = await browser.new_context(locale="en-US")
+        user = cls(url, email, await context.new_page())
+        await user.page.goto(link)
+        await user.page.fill("[name=name]", email.partition("@")[0].title())
+        await user.page.fill("[name=password]", PASSWORD)
+        await user.page.click("main button[type=submit]")
+        await user.page.wait_for_url(re.compile("/(dashboard|console)"))
+        return user
+
+    async def set_up_authenticator(self) -> None:
+        """Set up an authenticator and remember the recovery codes."""
+        await self.page.goto(f"{self.url}/security")
+        await self.follow_link('form[action$="/authenticator/begin"] button')
+        self._secret = (await self.page.locator("code").first.inner_text()).replace(" ", "")
+        await self.page.fill("[name=code]", self.code())
+        await self.follow_link('form[action$="/security/authenticator"] button')
+        self._recovery_codes = await self.page.locator(".codes code").all_inner_texts()
+        assert len(self._recovery_codes) == totp.RECOVERY_CODES
+
+    def code(self) -> str:
+        """Return an unused code of the authenticator, or a recovery code if all are used."""
+        if not self._secret:
+            return ""
+        current = now_ms() // 1000 // totp.PERIOD_S
+        for period in (current - 1, current, current + 1):
+            if period > self._period:
+                self._period = period
+                return totp.code_at(self._secret, period)
+        return self._recovery_codes.pop()
+
+    async def open_page(self, path: str) -> Page:
+        """Open a page, and log in first if it redirects to the login."""
+        await self.page.goto(self.url + path)
+        if "/login" in self.page.url:
+            await self.page.fill("[name=email]", self.email)
+            await self.page.fill("[name=password]", PASSWORD)
+            await self.page.fill("[name=code]", self.code())
+            await self._click(self.page.locator('form[action$="/login"] button'))
+            assert "/login" not in self.page.url, await self.page.inner_text("main")
+        return self.page
+
+    async def submit_form(
+        self, form: str, button: str = "button[type=submit]", **values: Any
+    ) -> str:
+        """Fill and submit a form, pass the step-up if there is one, and return the new page's text.
+
+        ``form`` is a selector. A closed ``details`` around the form is opened first. A value that
+        is a dict is a file.
+        """
+        locator = self.page.locator(form).first
+        summary = locator.locator("xpath=ancestor::details[not(@open)]/summary")
+        if await summary.count():
+            await summary.first.click()
+        await self._fill(locator, values)
+        await self._click(locator.locator(button))
+        if await self.page.locator("[name=proof_password]").count():
+            await self.page.fill("[name=proof_password]", PASSWORD)
+            if await self.page.locator("[name=proof_code]").count():
+                await self.page.fill("[name=proof_code]", self.code())
+            await self._click(self.page.locator("main button[type=submit]"))
+            assert not await self.page.locator("[name=proof_password]").count()
+        return await self.main_text()
+
+    async def follow_link(self, selector: str) -> None:
+        """Click on a link, or a button that opens a page."""
+        await self._click(self.page.locator(selector))
+
+    async def _click(self, locator: Locator) -> None:
+        """Click and wait until the next page is loaded."""
+        async with self.page.expect_navigation():
+            await locator.first.click()
+
+    async def _fill(self, form: Locator, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            field = form.locator(f'[name="{name}"]')
+            assert await field.count(), (name, self.page.url, await self.main_text())
+            if isinstance(value, dict):
+                await field.set_input_files(value)
+            elif await field.evaluate("field => field.tagName") == "SELECT":
+                await field.select_option(value)
+            else:
+                await field.fill(value)
+
+    async def main_text(self) -> str:
+        """Return the text of the page's main part, without isolates and repeated spaces."""
+        text = await self.page.inner_text("main")
+        return re.sub(r"[\s\u00a0\u2066-\u2069]+", " ", text)
+
+    async def download(self, form: str) -> bytes:
+        """Submit a form whose response is a file, and return its content."""
+        async with self.page.expect_download() as download:
+            await self.page.locator(form).first.locator("button").click()
+        return (await (await download.value).path()).read_bytes()
+
+    async def table_cells(self, name: str) -> list[list[str]]:
+        """Return the cells of the table whose heading has this id."""
+        rows = self.page.locator(f'table[aria-labelledby="{name}"] tbody tr')
+        cells: list[list[str]] = await rows.evaluate_all(_READ_CELLS)
+        return [[re.sub(r"[\u00a0\u2066-\u2069]", " ", cell) for cell in row] for row in cells]
+
+
+def parse_amount(text: str) -> Decimal:
+    """Parse an amount as pages show it, such as ``-€1,234.50``."""
+    return Decimal(re.sub(r"[^0-9.\-]", "", text.replace("\u2212", "-")))
