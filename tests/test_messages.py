@@ -131,7 +131,7 @@ def test_plural_forms_follow_the_rules_of_the_language(
         '"Plural-Forms: nplurals=1; plural=0;\\n"\n"Content-Type: text/plain; charset=utf-8\\n"\n\n'
         'msgid "{number} payment"\nmsgid_plural "{number} payments"\n'
         'msgstr[0] "{number} 笔付款"\n\n'
-        'msgctxt "a door"\nmsgid "Open"\nmsgstr "开"\n\nmsgid "Open"\nmsgstr "待付款"\n'
+        'msgctxt "a gate"\nmsgid "Open"\nmsgstr "开"\n\nmsgid "Open"\nmsgstr "待付款"\n'
     )
     monkeypatch.setattr(languages, "FOLDER", tmp_path)
     area: Area = "customer"
@@ -140,7 +140,7 @@ def test_plural_forms_follow_the_rules_of_the_language(
         plural = translations.translate_plural(area, "zh-Hans", *payments, 3)
         assert plural == "{number} 笔付款"
         assert translations.translate(area, "zh-Hans", "Open") == "待付款"
-        assert translations.translate(area, "zh-Hans", NC_("a door", "Open")) == "开"
+        assert translations.translate(area, "zh-Hans", NC_("a gate", "Open")) == "开"
         assert translations.translate(area, "zh-Hans", NC_("a book", "Open")) == "Open"
     finally:
         translations.catalogue.cache_clear()

@@ -41,7 +41,7 @@ async def _plan(connection: asyncpg.Connection, sql: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def written(postgres_url: str, template: str) -> dict[str, set[str]]:
+def written_tables(postgres_url: str, template: str) -> dict[str, set[str]]:
     """The tables that each statement of the product writes."""
 
     async def explain() -> dict[str, set[str]]:
@@ -57,19 +57,21 @@ def written(postgres_url: str, template: str) -> dict[str, set[str]]:
     return asyncio.run(explain())
 
 
-def test_only_its_owner_writes_a_table(written: dict[str, set[str]]) -> None:
+def test_only_its_owner_writes_a_table(written_tables: dict[str, set[str]]) -> None:
     foreign = {
         (name, table)
-        for name, tables in written.items()
+        for name, tables in written_tables.items()
         for table in tables
         if TABLES[table].owner not in {name.split(".")[0], ""}
     }
     assert foreign == EXCEPTIONS
 
 
-def test_every_owner_writes_its_table(written: dict[str, set[str]]) -> None:
+def test_every_owner_writes_its_table(written_tables: dict[str, set[str]]) -> None:
     owners = {(name, table.owner) for name, table in TABLES.items() if table.owner}
-    writers = {(table, name.split(".")[0]) for name in written for table in written[name]}
+    writers = {
+        (table, name.split(".")[0]) for name in written_tables for table in written_tables[name]
+    }
     # Migrations and triggers write these tables.
     without_statement = {"schema_migrations", "late_payments", "payment_link_sales"}
     assert {table for table, _ in owners - writers} <= without_statement

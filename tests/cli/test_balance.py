@@ -29,8 +29,8 @@ def sold(opentill: Commands) -> tuple[str, str]:
 
 
 def _accounts(opentill: Commands, shop: str) -> tuple[str, ...]:
-    shown = opentill.json("balance", "show", shop)
-    return tuple(shown[name] for name in ("pending", "available", "frozen", "frozenByHand"))
+    balance = opentill.json("balance", "show", shop)
+    return tuple(balance[name] for name in ("pending", "available", "frozen", "frozenByHand"))
 
 
 def test_every_kind_of_adjustment(opentill: Commands, sold: tuple[str, str]) -> None:
@@ -56,8 +56,12 @@ def test_every_kind_of_adjustment(opentill: Commands, sold: tuple[str, str]) -> 
 
 def test_a_new_merchant_has_a_balance_of_zero(opentill: Commands) -> None:
     shop = opentill.json("merchants", "create", "Quay", "--currency", "JPY")["id"]
-    shown = opentill.json("balance", "show", shop)
-    assert (shown["available"], shown["currency"], shown["updatedAt"]) == ("0.00", "JPY", None)
+    balance = opentill.json("balance", "show", shop)
+    assert (balance["available"], balance["currency"], balance["updatedAt"]) == (
+        "0.00",
+        "JPY",
+        None,
+    )
     assert "without a fraction, since JPY has none" in opentill.refusal(
         "balance", "recharge", shop, "1.50", *why()
     )

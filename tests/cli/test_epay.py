@@ -14,9 +14,9 @@ def test_credentials_are_created_shown_once_rotated_and_disabled(opentill: Comma
     assert (type(created["pid"]), len(created["key"])) == (int, 32)
     assert created["url"].endswith("/epay/")
     assert opentill.json("epay", "enable", merchant) == created
-    shown = opentill.json("epay", "show", merchant)
-    assert shown["pid"] == created["pid"]
-    assert created["key"] not in str(shown)
+    credentials = opentill.json("epay", "show", merchant)
+    assert credentials["pid"] == created["pid"]
+    assert created["key"] not in str(credentials)
     rotated = opentill.json("epay", "rotate", merchant)
     assert (rotated["pid"], rotated["key"] != created["key"]) == (created["pid"], True)
     assert opentill.json("epay", "disable", merchant)["state"] == "DISABLED"

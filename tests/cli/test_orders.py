@@ -132,8 +132,8 @@ def test_an_order_is_shown_with_its_notes(opentill: Commands, sale: dict[str, st
     assert (note["number"], note["note"], note["byMerchant"]) == (
         1, "Asked for\nan invoice", False,
     )  # fmt: skip
-    (shown,) = opentill.json("orders", "show", sale["order"])["notes"]
-    assert (shown["who"], shown["note"]) == (USER, "Asked for\nan invoice")
+    (shown_note,) = opentill.json("orders", "show", sale["order"])["notes"]
+    assert (shown_note["who"], shown_note["note"]) == (USER, "Asked for\nan invoice")
     assert "an invoice" in opentill.text("orders", "show", sale["order"])
     assert "plain text" in opentill.refusal("orders", "note", sale["order"], " ", "--reason", "x")
     rows = [

@@ -63,7 +63,7 @@ def test_a_record_fits_the_width(width: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "shown"),
+    ("name", "value", "output"),
     [
         ("createdAt", TIME, "2026-11-22 14:40:05"),
         ("createdAt", None, ""),
@@ -76,8 +76,8 @@ def test_a_record_fits_the_width(width: int) -> None:
         ("reason", "two\nlines\x1b[2J", "two\\nlines\\u001b[2J"),
     ],
 )
-def test_values_are_formatted(name: str, value: object, shown: str) -> None:
-    assert readable.text(name, {name: value, "settlementCurrency": "USD"}) == shown
+def test_values_are_formatted(name: str, value: object, output: str) -> None:
+    assert readable.text(name, {name: value, "settlementCurrency": "USD"}) == output
 
 
 @pytest.mark.parametrize(
@@ -179,12 +179,12 @@ def test_every_list_and_record_fits_and_cuts_no_id(
 ) -> None:
     opentill.environ["COLUMNS"] = str(width)
     for words, ids in SHOWN.items():
-        shown = opentill.text(*words.format(**sold).split())
-        assert "\x1b" not in shown, words
-        for line in shown.splitlines():
+        output = opentill.text(*words.format(**sold).split())
+        assert "\x1b" not in output, words
+        for line in output.splitlines():
             assert table.cells(line) <= width or " " not in line.strip(), (words, line)
         for name in ids:
-            assert sold[name] in shown, (words, name, shown)
+            assert sold[name] in output, (words, name, output)
 
 
 def test_progress_is_shown_on_a_terminal_and_erased() -> None:
@@ -241,13 +241,13 @@ def _run(*words: str, **environ: str) -> str:
 
 
 def test_help_is_grouped_and_imports_no_command() -> None:
-    shown = _run("-h")
-    assert shown == _run("--help")
-    assert [line.rstrip(":") for line in shown.splitlines() if re.match(r"\w[\w ]*:$", line)] == [
+    output = _run("-h")
+    assert output == _run("--help")
+    assert [line.rstrip(":") for line in output.splitlines() if re.match(r"\w[\w ]*:$", line)] == [
         "Options", *SECTIONS,
     ]  # fmt: skip
-    assert max(map(len, shown.splitlines())) < 80
-    assert "Exit codes: 0 done" in shown
+    assert max(map(len, output.splitlines())) < 80
+    assert "Exit codes: 0 done" in output
     code = (
         "import sys\nsys.argv[1:] = ['-h']\nimport opentill.__main__ as main\n"
         "try:\n main.main()\nfinally:\n print([n for n in sys.modules if n.startswith('rich') or "

@@ -122,9 +122,9 @@ def test_the_payouts_sent_are_those_in_the_file(opentill: Commands, tmp_path: Pa
     other = (*ACCOUNT[:2], "--account", "DE75512108001245126199")
     opentill.json("payouts", "set-account", changed, *other, *WHY)
     file = ("payouts", "file", run["id"], "--output", str(tmp_path / "one.xml"))
-    sent = opentill.json(*file)
-    assert (sent["payouts"], sent["amount"], sent["failed"]) == (2, "200.00", 1)
-    assert (sent["inFile"], sent["fileAmount"]) == (1, "100.00")
+    run = opentill.json(*file)
+    assert (run["payouts"], run["amount"], run["failed"]) == (2, "200.00", 1)
+    assert (run["inFile"], run["fileAmount"]) == (1, "100.00")
     line = "SENT: 1 payouts, 100.00 EUR in the file; 2 payouts, 200.00 EUR in the run"
     assert f"{run['id']} {line}" in opentill.run(*file).stderr.decode()
     payouts = opentill.json("payouts", "runs", run["id"])

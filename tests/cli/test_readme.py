@@ -208,8 +208,8 @@ def _first_of_each(first: Path, later: Path) -> Path:
     """Write a program that runs ``first`` once per group and then ``later``; return its folder."""
     folder = first.parent / "each"
     folder.mkdir()
-    seen = f'"{folder}/$1.seen"'
-    script = f'[ -e {seen} ] && exec {later} "$@"\n: > {seen}\nexec {first} "$@"\n'
+    marker = f'"{folder}/$1.seen"'
+    script = f'[ -e {marker} ] && exec {later} "$@"\n: > {marker}\nexec {first} "$@"\n'
     (folder / "opentill").write_text(f"#!/bin/sh\n{script}")
     (folder / "opentill").chmod(0o755)
     return folder

@@ -26,7 +26,7 @@ from support.commands import ForkedProcess, ForkServer, without_settings
 from support.deployment import copy_directory
 from support.ports import free_port
 
-TIMEOUT_S = 180.0  # for steps that take seconds on an idle machine
+TIMEOUT_S = 180.0  # for operations that take seconds on an idle machine
 MAX_RSS_MB = 150
 LATER = (
     "insert into schema_migrations (version, name, sha256, applied_at)"

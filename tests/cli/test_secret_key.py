@@ -1,4 +1,4 @@
-"""A lost or wrong secret key is refused, and can be replaced explicitly."""
+"""A lost or wrong_key secret key is refused, and can be replaced explicitly."""
 
 import json
 import tempfile
@@ -84,23 +84,23 @@ def test_a_wrong_key_for_an_external_database_is_refused_and_encrypts_nothing(
     opentill: Commands,
 ) -> None:
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
-    wrong = {"OPENTILL_SECRET_KEY": ANOTHER, "OPENTILL_PORT": str(free_port())}
+    wrong_key = {"OPENTILL_SECRET_KEY": ANOTHER, "OPENTILL_PORT": str(free_port())}
     for words in (("serve",), ("worker",), ("epay", "enable", shop)):
-        process = opentill.run(*words, **wrong)
+        process = opentill.run(*words, **wrong_key)
         assert process.returncode == 2, process
         (line,) = process.stderr.decode().splitlines()[-1:]
         assert "the key in OPENTILL_SECRET_KEY is not the one" in line
         assert "set it back" in line
         assert ANOTHER not in process.stderr.decode()
-    levels = {each["subject"]: each["level"] for each in _findings(opentill, **wrong)}
+    levels = {each["subject"]: each["level"] for each in _findings(opentill, **wrong_key)}
     assert levels["database"] == "fail"
     levels = {each["subject"]: each["level"] for each in _findings(opentill)}
     assert levels["database"] == "ok"
     opentill.json("epay", "enable", shop)
-    assert opentill.json(*REPLACE, **wrong) == {"replaced": True, "from": "OPENTILL_SECRET_KEY"}
+    assert opentill.json(*REPLACE, **wrong_key) == {"replaced": True, "from": "OPENTILL_SECRET_KEY"}
     assert opentill.run("epay", "enable", shop).returncode == 2
-    opentill.json("epay", "rotate", shop, **wrong)
-    opentill.json("epay", "enable", shop, **wrong)
+    opentill.json("epay", "rotate", shop, **wrong_key)
+    opentill.json("epay", "enable", shop, **wrong_key)
 
 
 async def test_an_older_database_records_the_key_that_decrypts_its_secrets(

@@ -50,8 +50,8 @@ def test_a_merchant_is_suspended_resumed_and_closed_with_reasons(opentill: Comma
     assert lines[-2]["notes"] == "the bank has called"
     actions = [row["action"] for row in opentill.json("audit", "list", shop)]
     assert actions[:3] == ["merchants close", "merchants suspend", "merchants note"]
-    closed = opentill.json("merchants", "list", "--status", "CLOSED")
-    assert [row["id"] for row in closed] == [shop]
+    rows = opentill.json("merchants", "list", "--status", "CLOSED")
+    assert [row["id"] for row in rows] == [shop]
 
 
 def test_approving_an_application_invites_its_owner(opentill: Commands) -> None:

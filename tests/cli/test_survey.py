@@ -65,7 +65,7 @@ async def test_each_failure_is_reported_with_the_error_of_the_engine(database_ur
     unable, ends = rates.failures
     assert (unable.phase, unable.sqlstate) == ("run", asyncpg.UndefinedObjectError.sqlstate)
     assert ends.name == "rates.queries.ENDS"  # the next statement has another connection
-    assert [(step.name, step.message) for step in report.order] == [
+    assert [(failure.name, failure.message) for failure in report.order] == [
         ("pay", "amount: amount must be less")
     ]
     assert doctor_statements.failed(report)

@@ -51,10 +51,10 @@ def order(opentill: Commands) -> dict[str, str]:
 def test_no_command_prints_control_characters(
     opentill: Commands, order: dict[str, str], words: tuple[str, ...]
 ) -> None:
-    shown = _run_on_terminal(opentill, *(word.format(**order) for word in words))
-    shown = _PROGRESS.sub("", shown)
-    assert SHOWN in shown
-    controls = {char for char in shown if unicodedata.category(char) in {"Cc", "Cf"}}
+    output = _run_on_terminal(opentill, *(word.format(**order) for word in words))
+    output = _PROGRESS.sub("", output)
+    assert SHOWN in output
+    controls = {char for char in output if unicodedata.category(char) in {"Cc", "Cf"}}
     assert controls <= {"\r", "\n"}
 
 

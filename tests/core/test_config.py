@@ -467,9 +467,9 @@ def test_errors_never_repeat_a_secret() -> None:
             load({f"OPENTILL_{variable}": text})
         assert "hunter2" not in str(caught.value)
     settings = load(DATABASE | SECRETS)
-    shown = str(masked_settings.masked_rows(settings)) + repr(settings)
+    output = str(masked_settings.masked_rows(settings)) + repr(settings)
     for secret in (KEY, "pw@db", *SECRETS.values()):
-        assert secret not in shown
+        assert secret not in output
 
 
 DERIVED = [
@@ -534,11 +534,11 @@ def test_options_of_gateways_are_shown_and_their_secrets_are_not() -> None:
         "OPENTILL_GATEWAY_STRIPE_API_BASE": "http://127.0.0.1:1",
         "OPENTILL_GATEWAY_ACME_TOKEN": "hunter2",
     }
-    shown = {variable: value for variable, value, _ in masked_settings.masked_rows(load(environ))}
-    assert shown["OPENTILL_GATEWAY_STRIPE_SECRET_KEY"] == "(set)"
-    assert shown["OPENTILL_GATEWAY_STRIPE_WEBHOOK_SECRET"] == ""
-    assert shown["OPENTILL_GATEWAY_STRIPE_API_BASE"] == "http://127.0.0.1:1"
-    assert shown["OPENTILL_GATEWAY_ACME_TOKEN"] == "(set)"
+    values = {variable: value for variable, value, _ in masked_settings.masked_rows(load(environ))}
+    assert values["OPENTILL_GATEWAY_STRIPE_SECRET_KEY"] == "(set)"
+    assert values["OPENTILL_GATEWAY_STRIPE_WEBHOOK_SECRET"] == ""
+    assert values["OPENTILL_GATEWAY_STRIPE_API_BASE"] == "http://127.0.0.1:1"
+    assert values["OPENTILL_GATEWAY_ACME_TOKEN"] == "(set)"
     assert not any("STRIPE" in variable for variable, _, _ in masked_settings.masked_rows(load({})))
 
 

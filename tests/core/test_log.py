@@ -62,7 +62,7 @@ CANARIES = [
     ("7 4242424242424242 12 5555555555554444", "5555", " 12 "),
     ("card 4242.4242.4242.4242", "4242", "card"),
     ("card 4242_4242_4242_4242", "4242", "card"),
-    ("mail from ann.lee+tag@example.co.uk bounced", "ann", "bounced"),
+    ("mail from ann.lee+tag@example.co.uk is refused", "ann", "is refused"),
     ("Key (email)=(ann@example.com) exists", "ann", "exists"),
     ("ann%40example.com", "ann", ""),
     ("connect postgresql://me:hunter2@db/x failed", "hunter2", "failed"),

@@ -63,15 +63,15 @@ def test_a_fraction_that_the_currency_lacks_is_refused() -> None:
 
 @pytest.mark.parametrize("currency", sorted(EXPONENTS))
 def test_a_formatted_amount_parses_to_the_same_value(currency: str) -> None:
-    step = 10 if EXPONENTS[currency] == 3 else 1
-    for minor in (0, step, 7 * step, 100 * step, 12_345_678 * step):
-        shown = money.show(minor, currency)
-        assert money.parse(shown, currency) == minor
-        assert shown == Money(minor, currency).text
-        assert shown.count(".") == 1
-        assert len(shown.split(".")[1]) == 2
+    grain = 10 if EXPONENTS[currency] == 3 else 1
+    for minor in (0, grain, 7 * grain, 100 * grain, 12_345_678 * grain):
+        text = money.show(minor, currency)
+        assert money.parse(text, currency) == minor
+        assert text == Money(minor, currency).text
+        assert text.count(".") == 1
+        assert len(text.split(".")[1]) == 2
         if minor:
-            assert money.show(-minor, currency) == "-" + shown
+            assert money.show(-minor, currency) == "-" + text
     assert money.exponent(currency) == EXPONENTS[currency]
 
 
@@ -80,7 +80,7 @@ def test_fils_below_a_hundredth_are_never_hidden() -> None:
         money.show(1, "KWD")
 
 
-@pytest.mark.parametrize(("minor", "currency", "shown", "named"), [
+@pytest.mark.parametrize(("minor", "currency", "text", "named"), [
     (999, "USD", "9.99", "9.99 USD"),
     (9990, "KWD", "9.99", "9.99 KWD"),
     (9991, "KWD", None, "9991 minor units of KWD"),
@@ -88,9 +88,9 @@ def test_fils_below_a_hundredth_are_never_hidden() -> None:
     (999, "usd", None, "999 minor units of usd"),
 ])  # fmt: skip
 def test_any_external_amount_is_formatted(
-    minor: int, currency: str, shown: str | None, named: str
+    minor: int, currency: str, text: str | None, named: str
 ) -> None:
-    assert (money.shown(minor, currency), money.named(minor, currency)) == (shown, named)
+    assert (money.text(minor, currency), money.named(minor, currency)) == (text, named)
 
 
 def test_an_unknown_currency_is_a_defect() -> None:

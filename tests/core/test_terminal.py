@@ -25,9 +25,9 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize(("text", "shown"), ODD)
-def test_control_characters_are_escaped(text: str, shown: str) -> None:
-    assert escape(text) == shown
+@pytest.mark.parametrize(("text", "escaped"), ODD)
+def test_control_characters_are_escaped(text: str, escaped: str) -> None:
+    assert escape(text) == escaped
     assert json.loads(escape(json.dumps(text, ensure_ascii=False))) == text
 
 
@@ -54,10 +54,10 @@ def test_a_file_is_escaped_for_a_terminal_only_and_json_always(
         output.show({"name": "\u202e\x1b"}, as_json=True)
         output.show({"name": "\u202e\x1b[2J"}, as_json=False)
         stream.flush()
-        shown = _read(reader)
-    assert ("1,\u202e\x1b[2J" in shown) == (not is_terminal)
-    assert '{"name":"\\u202e\\u001b"}' in shown
-    other_lines = shown.replace("1,\u202e\x1b[2J", "")
+        text = _read(reader)
+    assert ("1,\u202e\x1b[2J" in text) == (not is_terminal)
+    assert '{"name":"\\u202e\\u001b"}' in text
+    other_lines = text.replace("1,\u202e\x1b[2J", "")
     controls = {char for char in other_lines if unicodedata.category(char) in {"Cc", "Cf"}}
     assert controls <= {"\r", "\n"}
 

@@ -3,7 +3,7 @@
 The examiner wraps the methods that run statements. Before a statement of the merchant runs, the
 examiner runs it in savepoints, which it rolls back:
 
-- alone;
+- on the database as it is;
 - beside a twin, another merchant with a copy of every row under the same ids;
 - as that twin;
 - as a stranger, a merchant without rows;
@@ -190,7 +190,7 @@ class Examiner:
     async def _compare_worlds(
         self, tx: Tx, name: str, sql: str, values: tuple[Any, ...], *, has_merchant: bool
     ) -> None:
-        """Run a statement alone and beside other rows, and record how the results differ."""
+        """Run a statement without and with other rows, and record how the results differ."""
         self._twins += 1
         twin, stranger = f"mer_twin{self._twins}", f"mer_strange{self._twins}"
         _may_write.set(_WRITES.search(without_comments(sql)) is not None)
@@ -198,28 +198,28 @@ class Examiner:
             digest_before = await self._digest(tx, self.merchant)
             try:
                 async with tx.transaction():
-                    alone = await self._run(tx, sql, values)
+                    baseline = await self._run(tx, sql, values)
             except asyncpg.PostgresError:
                 return  # the caller expects the error
-            if not any(map(any, alone.rows)) and alone.digest == digest_before:
+            if not any(map(any, baseline.rows)) and baseline.digest == digest_before:
                 return
         self.examined[name] += 1
         async with _rolled_back(tx):
             await tx.execute("select examiner.copy_later($1, $2)", self.merchant, twin)
             twin_digest = await self._digest(tx, twin)
             beside = await self._run(tx, sql, values)
-            same_rows = _sorted(alone.rows) == _sorted(beside.rows)
+            same_rows = _sorted(baseline.rows) == _sorted(beside.rows)
             self._check(name, "beside a twin, other rows", same_rows)
-            self._check(name, "beside a twin, other changes", alone.digest == beside.digest)
+            self._check(name, "beside a twin, other changes", baseline.digest == beside.digest)
             self._check(name, "changed a twin", await self._digest(tx, twin) == twin_digest)
         if has_merchant:
-            await self._run_as_others(tx, name, sql, values, alone, twin, stranger)
+            await self._run_as_others(tx, name, sql, values, baseline, twin, stranger)
         if has_merchant and _contains_an_id(values) and name not in RANGES:
             async with _rolled_back(tx):
                 await tx.execute("select examiner.copy_things($1)", self.merchant)
                 copies_digest = await self._digest(tx, self.merchant, "%~%")
                 beside = await self._run(tx, sql, values)
-                self._check(name, "read other ids", _sorted(beside.rows) == _sorted(alone.rows))
+                self._check(name, "read other ids", _sorted(beside.rows) == _sorted(baseline.rows))
                 unchanged = await self._digest(tx, self.merchant, "%~%") == copies_digest
                 self._check(name, "changed other ids", unchanged)
         currency = next((c for c in ("USD", "CNY") if _contains(values, c)), None)
@@ -228,7 +228,7 @@ class Examiner:
                 await tx.execute("select examiner.copy_books($1, $2)", self.merchant, currency)
                 copies_digest = await self._digest_books(tx)
                 beside = await self._run(tx, sql, values)
-                same_rows = _sorted(beside.rows) == _sorted(alone.rows)
+                same_rows = _sorted(beside.rows) == _sorted(baseline.rows)
                 self._check(name, "read another currency", same_rows)
                 unchanged = await self._digest_books(tx) == copies_digest
                 self._check(name, "changed another currency", unchanged)
@@ -239,7 +239,7 @@ class Examiner:
         name: str,
         sql: str,
         values: tuple[Any, ...],
-        alone: Outcome,
+        baseline: Outcome,
         twin: str,
         stranger: str,
     ) -> None:
@@ -254,7 +254,7 @@ class Examiner:
                 twin_outcome = None  # a new id, which is unique over all merchants
             if twin_outcome is not None and name not in ROWS_WITHOUT_COPIES:
                 rows = [_replaced(row, twin, self.merchant) for row in twin_outcome.rows]
-                self._check(name, "as the twin", _sorted(rows) == _sorted(alone.rows))
+                self._check(name, "as the twin", _sorted(rows) == _sorted(baseline.rows))
             unchanged = await self._digest(tx, self.merchant) == digest_before
             self._check(name, "as the twin, changed the merchant", unchanged)
         async with _rolled_back(tx):

@@ -167,12 +167,12 @@ async def test_a_closed_connection_makes_room_for_a_waiting_caller(pool: Pool) -
 async def test_the_pool_never_exceeds_its_size(postgres_url: str) -> None:
     broken = True
 
-    async def open_() -> asyncpg.Connection:
+    async def open_connection() -> asyncpg.Connection:
         if broken:
             raise ConnectionRefusedError
         return await connection.connect(postgres_url)
 
-    pool = Pool(open_, 2)
+    pool = Pool(open_connection, 2)
     try:
         for _ in range(3):
             with pytest.raises(ConnectionRefusedError):

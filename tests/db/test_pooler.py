@@ -61,8 +61,8 @@ async def test_a_pooler_is_detected(postgres_url: str, through: Callable[[str], 
 async def test_prepared_statements_behind_a_pooler_are_refused_with_a_hint(
     postgres_url: str, through: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = {"connection_class": connection.Connection}
-    monkeypatch.setattr(connection, "options", lambda *, prepared=True: plain)
+    options = {"connection_class": connection.Connection}
+    monkeypatch.setattr(connection, "options", lambda *, prepared=True: options)
     db = await Db.connect(through(postgres_url), 4)
     try:
         with pytest.raises(Unavailable) as refused:

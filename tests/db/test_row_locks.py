@@ -417,7 +417,7 @@ class Sessions(NamedTuple):
     lock_observer: asyncpg.Connection
     row_observer: asyncpg.Connection
 
-    async def waits(self, task: asyncio.Future[Any]) -> bool:
+    async def is_blocked(self, task: asyncio.Future[Any]) -> bool:
         """Wait until the second session is blocked by the first; False if ``task`` ends."""
         first_pid = self.first.get_server_pid()
         async with asyncio.timeout(PATIENCE_S):
@@ -498,7 +498,7 @@ async def test_a_second_session_waits_and_reads_the_change_of_the_first(
     changed = await change_row(sessions, case)
     await sessions.second.execute("begin")
     second = asyncio.ensure_future(_fetch(sessions.second, statement, case.values(changed.row)))
-    assert await sessions.waits(second), "it did not wait"
+    assert await sessions.is_blocked(second), "it did not wait"
     row = await commit_change(sessions, case, changed)
     async with asyncio.timeout(PATIENCE_S):
         result = await second
@@ -554,7 +554,7 @@ async def test_locked_rows_are_skipped_and_claimed_afterwards(
         return await _fetch(sessions.second, statement, case.values(changed.row))
 
     second = asyncio.ensure_future(run())
-    assert not await sessions.waits(second), "it waited"
+    assert not await sessions.is_blocked(second), "it waited"
     assert not any(_is_same_row(changed.row, row) for row in await second)
     await sessions.second.execute("rollback")
     await sessions.first.execute("commit")
@@ -618,7 +618,7 @@ async def test_several_rows_are_locked_in_a_fixed_order(
             },
         )
     )
-    assert await sessions.waits(second)
+    assert await sessions.is_blocked(second)
     case = Case(table, ids)
     assert not await is_locked(sessions, case, rows[1], "update")
     await sessions.first.execute("rollback")

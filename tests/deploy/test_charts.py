@@ -283,7 +283,7 @@ def test_the_sbom_lists_every_package_of_the_lock_file(tmp_path: Path) -> None:
         cwd=TOP, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert process.returncode == 0, process.stderr
-    licenses.add_to_sbom(target)  # the next step of `make sbom`
+    licenses.add_to_sbom(target)  # as `make sbom` does then
     sbom = json.loads(target.read_text())
     assert all(component["licenses"] for component in sbom["components"])
     assert (sbom["bomFormat"], sbom["metadata"]["component"]["name"]) == ("CycloneDX", "opentill")

@@ -110,10 +110,10 @@ def _number(value: float) -> str:
 def _format_growth(before: float | None, after: float, *, is_single: bool) -> str:
     """Write a series whose difference occurs every minute, or only in the first."""
     first = "_" if before is None else _number(before)
-    step = after - (before or 0)
+    increase = after - (before or 0)
     if is_single:
         return f"{first} {_number(after)}x{MINUTES}"
-    return f"{first} {_number(after)}+{_number(step)}x{MINUTES}"
+    return f"{first} {_number(after)}+{_number(increase)}x{MINUTES}"
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ class Cart(msgspec.Struct, rename="camel"):
 
 
 @pytest.mark.parametrize(
-    ("tree", "shown"),
+    ("tree", "names"),
     [
         ({"lines": [{"unitPrice": {"amount": "1"}, "tags": ["x"]}], "metadata": {"a": 1}}, None),
         ({"lines": [{"unit_price": {}}, {"sku": 1}, {"sku": 2}]}, "lines.unit_price,lines.sku"),
@@ -45,8 +45,8 @@ class Cart(msgspec.Struct, rename="camel"):
         (None, None),
     ],
 )
-def test_a_nested_ignored_field_is_named_by_its_path(tree: Any, shown: str | None) -> None:
-    expected = () if shown is None else ((b"opentill-ignored-fields", shown.encode()),)
+def test_a_nested_ignored_field_is_named_by_its_path(tree: Any, names: str | None) -> None:
+    expected = () if names is None else ((b"opentill-ignored-fields", names.encode()),)
     assert ignored.build_header(tree, Cart) == expected
 
 
@@ -63,7 +63,7 @@ def test_the_header_has_a_bounded_length_and_safe_characters(tree: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "shown"),
+    ("name", "cut_name"),
     [
         ("a" * 62 + "é", "a" * 62),
         ("a" * 58 + "é", "a" * 58 + "%C3%A9"),
@@ -73,5 +73,6 @@ def test_the_header_has_a_bounded_length_and_safe_characters(tree: Any) -> None:
         ("a" * 65, "a" * 64),
     ],
 )
-def test_a_long_name_is_cut_between_characters(name: str, shown: str) -> None:
-    assert ignored.build_header({name: 1}, Cart) == ((b"opentill-ignored-fields", shown.encode()),)
+def test_a_long_name_is_cut_between_characters(name: str, cut_name: str) -> None:
+    expected = ((b"opentill-ignored-fields", cut_name.encode()),)
+    assert ignored.build_header({name: 1}, Cart) == expected

@@ -1,4 +1,4 @@
-"""The worker's incremental check reports the violations of the full check, in bounded steps."""
+"""The worker's incremental check reports the violations of the full check, in bounded ranges."""
 
 import asyncio
 import time
@@ -43,7 +43,7 @@ async def _read_gauges(db: Db) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 50])
-async def test_a_pass_checks_all_entries_in_steps_of_any_size(db: Db, limit: int) -> None:
+async def test_a_pass_checks_all_entries_in_ranges_of_any_size(db: Db, limit: int) -> None:
     await _create_payments(db)
     await db.run(lambda tx: world.create_order_in(tx, "REFUNDED"))
     await db.run(world.create_merchant)
@@ -506,8 +506,8 @@ async def test_a_stuck_order_is_counted_and_repaired(
 async def test_a_stuck_attempt_with_another_amount_is_queried_again(db: Db) -> None:
     order = await db.run(world.create_order)
     attempt = await db.run(lambda tx: world.submit_attempt(tx, order))
-    wrong = world.Money(5, "USD")
-    await db.run(lambda tx: world.report_payment(tx, attempt, "SUCCEEDED", amount=wrong))
+    amount = world.Money(5, "USD")
+    await db.run(lambda tx: world.report_payment(tx, attempt, "SUCCEEDED", amount=amount))
     assert await jobs.find_forgotten(db, world.NOW + jobs.STUCK_MS) == 1
     async with db.connection() as tx:
         late = world.NOW + jobs.STUCK_MS

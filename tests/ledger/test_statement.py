@@ -136,8 +136,8 @@ def test_a_download_of_inconsistent_books_is_aborted(
     postgres_url: str, template: str, settings: Settings, through: Callable[[str], str]
 ) -> None:
     with cloned_database(postgres_url, template) as url:
-        own = msgspec.structs.replace(settings, database_url=through(url))
-        with serving(own) as api_server:
+        own_settings = msgspec.structs.replace(settings, database_url=through(url))
+        with serving(own_settings) as api_server:
             shop = api_server.create_shop()
             shop.create_paid_order()
             assert shop.get("/v1/balance/statement.csv").text.count("\r\n") >= 4

@@ -73,7 +73,7 @@ def test_the_list_of_refused_forms_is_long() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "host", "port", "rest"),
+    ("url", "host", "port", "path"),
     [
         ("https://example.com", "example.com", 443, "/"),
         ("http://example.com:8080/a/b?c=d%20e", "example.com", 8080, "/a/b?c=d%20e"),
@@ -87,9 +87,9 @@ def test_the_list_of_refused_forms_is_long() -> None:
         ("https://[2606:4700:0::1111]:8443/", "2606:4700::1111", 8443, "/"),
     ],
 )
-def test_a_plain_public_url_is_parsed(url: str, host: str, port: int, rest: str) -> None:
+def test_a_public_url_is_parsed(url: str, host: str, port: int, path: str) -> None:
     target = OPEN.target(url)
-    assert (target.host, target.port, target.rest) == (host, port, rest)
+    assert (target.host, target.port, target.rest) == (host, port, path)
 
 
 def test_http_is_refused_unless_it_is_allowed() -> None:

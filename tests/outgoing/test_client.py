@@ -120,14 +120,14 @@ async def test_request_and_response_are_transferred_unchanged() -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_a_redirect_is_returned_and_not_followed(status: int) -> None:
-    async with listening(respond(OK)) as inside:
-        for target in (f"http://127.0.0.1:{inside.port}/", "//127.0.0.1/", "/again"):
+    async with listening(respond(OK)) as private_server:
+        for target in (f"http://127.0.0.1:{private_server.port}/", "//127.0.0.1/", "/again"):
             redirect = f"HTTP/1.1 {status} x\r\nLocation: {target}\r\nContent-Length: 0\r\n\r\n"
             async with listening(respond(redirect.encode())) as server, client() as outgoing:
                 url = f"http://127.0.0.1:{server.port}/"
                 assert (await outgoing.send("GET", url, timeout_s=10)).status == status
                 assert len(server.heads) == 1
-        assert inside.connections == 0
+        assert private_server.connections == 0
 
 
 @pytest.mark.parametrize(
@@ -136,14 +136,14 @@ async def test_a_redirect_is_returned_and_not_followed(status: int) -> None:
 )
 async def test_no_connection_is_opened_to_a_forbidden_address(addresses: list[str]) -> None:
     async with (
-        listening(respond(OK), "127.0.0.2") as inside,
+        listening(respond(OK), "127.0.0.2") as private_server,
         client(evil_example=addresses) as outgoing,
     ):
-        url = f"http://evil.example:{inside.port}/"
+        url = f"http://evil.example:{private_server.port}/"
         outgoing.check(url)
         with pytest.raises(Forbidden):
             await outgoing.send("POST", url, timeout_s=10)
-    assert inside.connections == 0
+    assert private_server.connections == 0
 
 
 async def test_dns_rebinding_does_not_change_the_connected_address() -> None:
@@ -154,11 +154,11 @@ async def test_dns_rebinding_does_not_change_the_connected_address() -> None:
         return next(addresses)
 
     async with (
-        listening(respond(OK, end="close")) as outside,
-        listening(respond(OK), "127.0.0.2", port=outside.port) as inside,
+        listening(respond(OK, end="close")) as public_server,
+        listening(respond(OK), "127.0.0.2", port=public_server.port) as private_server,
     ):
         outgoing = Outgoing(HOME, resolve)
-        url = f"http://rebind.example:{outside.port}/"
+        url = f"http://rebind.example:{public_server.port}/"
         results: list[object] = []
         for _ in range(10):
             outgoing.check(url)
@@ -168,30 +168,30 @@ async def test_dns_rebinding_does_not_change_the_connected_address() -> None:
                 results.append("forbidden")
         await outgoing.close()
     assert results == [200, "forbidden"] * 5
-    assert (outside.connections, inside.connections) == (5, 0)
+    assert (public_server.connections, private_server.connections) == (5, 0)
 
 
 async def test_a_connection_is_opened_to_the_allowed_address_of_a_mixed_host() -> None:
     async with (
-        listening(respond(OK)) as outside,
-        listening(respond(OK), "127.0.0.2", port=outside.port) as inside,
+        listening(respond(OK)) as public_server,
+        listening(respond(OK), "127.0.0.2", port=public_server.port) as private_server,
         client(mixed_example=["127.0.0.2", "127.0.0.1", "127.0.0.2"]) as outgoing,
     ):
-        url = f"http://mixed.example:{outside.port}/"
+        url = f"http://mixed.example:{public_server.port}/"
         assert (await outgoing.send("GET", url, timeout_s=10)).body == b"ok"
-    assert (outside.connections, inside.connections) == (1, 0)
+    assert (public_server.connections, private_server.connections) == (1, 0)
 
 
 async def test_the_address_is_checked_again_at_the_socket() -> None:
     """No socket is created for a forbidden address, whatever the resolver returns."""
     async with (
-        listening(respond(OK), "127.0.0.2") as inside,
+        listening(respond(OK), "127.0.0.2") as private_server,
         client(a_example=["127.0.0.2"]) as outgoing,
     ):
         outgoing._resolver._policy = Policy(allowed_networks=(ip_network("127.0.0.0/8"),))
         with pytest.raises(Forbidden):
-            await outgoing.send("GET", f"http://a.example:{inside.port}/", timeout_s=10)
-    assert inside.connections == 0
+            await outgoing.send("GET", f"http://a.example:{private_server.port}/", timeout_s=10)
+    assert private_server.connections == 0
 
 
 async def test_the_system_resolves_localhost() -> None:

@@ -60,11 +60,11 @@ async def _create_sent_payouts(db: Db, number: int = 3) -> list[payouts.Payout]:
     return [(await db.read(lambda tx, s=shop: payouts.search(tx, s.id)))[0] for shop in shops]
 
 
-async def _read_results(db: Db, sent: list[payouts.Payout]) -> list[tuple[str, str]]:
+async def _read_results(db: Db, sent_payouts: list[payouts.Payout]) -> list[tuple[str, str]]:
     """Return the status of each payout, and the bank's reference or the failure reason."""
-    rows = await db.read(lambda tx: payouts.find_many(tx, [payout.id for payout in sent]))
+    rows = await db.read(lambda tx: payouts.find_many(tx, [payout.id for payout in sent_payouts]))
     by_id = {row.id: (row.status, row.bank_reference or row.failure_reason) for row in rows}
-    return [by_id[payout.id] for payout in sent]
+    return [by_id[payout.id] for payout in sent_payouts]
 
 
 async def _read_inbox(db: Db) -> list[tuple[str, str, str]]:
@@ -73,15 +73,15 @@ async def _read_inbox(db: Db) -> list[tuple[str, str, str]]:
 
 
 async def test_a_statement_ends_payouts(db: Db) -> None:
-    sent = await _create_sent_payouts(db)
+    sent_payouts = await _create_sent_payouts(db)
     content = statement(
-        entry(sent[0].id, ref="B-1"),
-        entry(sent[1].id.replace("_", " ").upper(), credit=True, ref="B-2"),
-        entry(sent[2].id, status="PDNG"),
+        entry(sent_payouts[0].id, ref="B-1"),
+        entry(sent_payouts[1].id.replace("_", " ").upper(), credit=True, ref="B-2"),
+        entry(sent_payouts[2].id, status="PDNG"),
     )
     result = await apply(db, content)
     assert (result.sent, result.returned, result.repeated, result.in_inbox) == (1, 1, 0, 0)
-    assert await _read_results(db, sent) == [
+    assert await _read_results(db, sent_payouts) == [
         ("PAID", "B-1"),
         ("FAILED", "AC04 closed (bank reference B-2)"),
         ("PENDING", ""),
@@ -89,7 +89,7 @@ async def test_a_statement_ends_payouts(db: Db) -> None:
     repeated = await apply(db, content, "other.xml")
     assert (repeated.is_new, repeated.sent, repeated.file_id) == (False, 0, result.file_id)
     # The same booking in another file changes nothing.
-    other = await apply(db, statement(entry(sent[0].id, ref="B-1"), form="camt.053.001.02"))
+    other = await apply(db, statement(entry(sent_payouts[0].id, ref="B-1"), form="camt.053.001.02"))
     assert (other.is_new, other.repeated, other.in_inbox) == (True, 1, 0)
     rows = await db.read(lambda tx: merchants.audit_log(tx, limit=10))
     assert [row.action for row in rows][:2] == ["payouts report", "payouts failed"]
@@ -111,10 +111,10 @@ MISMATCHES = (
 async def test_a_line_that_matches_no_payout_moves_nothing(
     db: Db, create_line, discrepancy
 ) -> None:
-    sent = await _create_sent_payouts(db, 1)
-    result = await apply(db, statement(create_line(sent[0].id)))
+    sent_payouts = await _create_sent_payouts(db, 1)
+    result = await apply(db, statement(create_line(sent_payouts[0].id)))
     assert (result.sent, result.returned, result.in_inbox) == (0, 0, 1)
-    assert await _read_results(db, sent) == [("PENDING", "")]
+    assert await _read_results(db, sent_payouts) == [("PENDING", "")]
     assert [what for what, _, _ in await _read_inbox(db)] == [discrepancy]
 
 
@@ -135,8 +135,8 @@ RELATED = (
 
 
 async def test_bookings_that_concern_no_payout_need_no_attention(db: Db) -> None:
-    sent = await _create_sent_payouts(db, 1)
-    content = statement(*UNRELATED, entry(sent[0].id))
+    sent_payouts = await _create_sent_payouts(db, 1)
+    content = statement(*UNRELATED, entry(sent_payouts[0].id))
     result = await apply(db, content)
     assert (result.lines, result.sent, result.in_inbox, result.unrelated) == (
         5,
@@ -158,19 +158,19 @@ async def test_bookings_that_concern_no_payout_need_no_attention(db: Db) -> None
 
 @pytest.mark.parametrize("line", RELATED, ids=map(str, range(len(RELATED))))
 async def test_a_line_that_may_concern_a_payout_goes_to_the_inbox(db: Db, line: str) -> None:
-    sent = await _create_sent_payouts(db, 1)
+    sent_payouts = await _create_sent_payouts(db, 1)
     result = await apply(db, statement(line))
     assert (result.sent, result.in_inbox, result.unrelated) == (0, 1, 0)
-    assert await _read_results(db, sent) == [("PENDING", "")]
+    assert await _read_results(db, sent_payouts) == [("PENDING", "")]
     assert len(await _read_inbox(db)) == 1
 
 
 async def test_a_second_debit_goes_to_the_inbox(db: Db) -> None:
-    (sent,) = await _create_sent_payouts(db, 1)
-    await apply(db, statement(entry(sent.id, ref="B-1")))
-    result = await apply(db, statement(entry(sent.id, ref="B-3")))
+    (sent_payout,) = await _create_sent_payouts(db, 1)
+    await apply(db, statement(entry(sent_payout.id, ref="B-1")))
+    result = await apply(db, statement(entry(sent_payout.id, ref="B-3")))
     assert (result.sent, result.in_inbox) == (0, 1)
-    assert await _read_results(db, [sent]) == [("PAID", "B-1")]
+    assert await _read_results(db, [sent_payout]) == [("PAID", "B-1")]
     assert await _read_inbox(db) == [
         ("double in report", "100.00 EUR PAID", "100.00 EUR debit, B-3")
     ]
@@ -183,132 +183,140 @@ async def _available(db: Db, payout: payouts.Payout) -> int:
 
 
 async def test_a_return_of_a_paid_payout_counts_once(db: Db) -> None:
-    (sent,) = await _create_sent_payouts(db, 1)
-    debit, credit = entry(sent.id, ref="B-1"), entry(sent.id, credit=True, ref="B-2")
+    (sent_payout,) = await _create_sent_payouts(db, 1)
+    debit, credit = entry(sent_payout.id, ref="B-1"), entry(sent_payout.id, credit=True, ref="B-2")
     assert (await apply(db, statement(debit))).sent == 1
-    assert await _available(db, sent) == 0
+    assert await _available(db, sent_payout) == 0
     result = await apply(db, statement(credit))
     assert (result.returned, result.in_inbox) == (1, 0)
-    (payout,) = await db.read(lambda tx: payouts.find_many(tx, [sent.id]))
+    (payout,) = await db.read(lambda tx: payouts.find_many(tx, [sent_payout.id]))
     assert (payout.status, payout.bank_reference, payout.is_returned) == ("FAILED", "B-1", True)
     assert payout.failure_reason == "AC04 closed (bank reference B-2)"
-    assert await _available(db, sent) == 10_000
+    assert await _available(db, sent_payout) == 10_000
     # The monthly statement repeats the lines of daily ones, in either order.
     for lines in ((debit, credit), (credit, debit)):
         result = await apply(db, statement(*lines))
         assert (result.sent, result.returned, result.repeated, result.in_inbox) == (0, 0, 2, 0)
     other = await apply(
-        db, statement(entry(sent.id, ref="B-3"), entry(sent.id, credit=True, ref="B-4"))
+        db,
+        statement(entry(sent_payout.id, ref="B-3"), entry(sent_payout.id, credit=True, ref="B-4")),
     )
     assert (other.returned, other.in_inbox) == (0, 2)
     assert await _read_inbox(db) == [
         ("different", "100.00 EUR FAILED", "100.00 EUR debit, B-3"),
         ("different", "100.00 EUR FAILED", "100.00 EUR credit, B-4"),
     ]
-    assert await _available(db, sent) == 10_000
+    assert await _available(db, sent_payout) == 10_000
     async with db.connection() as tx:
         assert (await check_books(tx))[1] == []
 
 
 @pytest.mark.parametrize("newest_first", [False, True])
 async def test_a_statement_has_a_payout_and_its_return(db: Db, newest_first: bool) -> None:
-    (sent,) = await _create_sent_payouts(db, 1)
-    lines = [entry(sent.id, ref="B-1"), entry(sent.id, credit=True, ref="B-2")]
+    (sent_payout,) = await _create_sent_payouts(db, 1)
+    lines = [entry(sent_payout.id, ref="B-1"), entry(sent_payout.id, credit=True, ref="B-2")]
     result = await apply(db, statement(*(reversed(lines) if newest_first else lines)))
     assert (result.sent, result.returned, result.in_inbox) == (1, 1, 0)
-    assert await _read_results(db, [sent]) == [("FAILED", "B-1")]
-    assert await _available(db, sent) == 10_000
+    assert await _read_results(db, [sent_payout]) == [("FAILED", "B-1")]
+    assert await _available(db, sent_payout) == 10_000
 
 
 async def test_concurrent_reports_of_a_return_count_once(db: Db) -> None:
-    sent = await _create_sent_payouts(db, 4)
-    await apply(db, statement(*(entry(payout.id, ref="B-1") for payout in sent)))
-    lines = [entry(payout.id, credit=True, ref="R-1") for payout in sent]
+    sent_payouts = await _create_sent_payouts(db, 4)
+    await apply(db, statement(*(entry(payout.id, ref="B-1") for payout in sent_payouts)))
+    lines = [entry(payout.id, credit=True, ref="R-1") for payout in sent_payouts]
     files = [statement(*lines, form=form) for form in ("camt.053.001.02", "camt.053.001.08")]
-    rows = "".join(f"{payout.id},failed,100.00,EUR,R-1,x\r\n" for payout in sent)
+    rows = "".join(f"{payout.id},failed,100.00,EUR,R-1,x\r\n" for payout in sent_payouts)
     files.append((CSV + rows).encode())
     results = await asyncio.gather(*(apply(db, file) for file in files))
     assert sum(result.returned for result in results) == 4
     assert sum(result.repeated for result in results) == 8
-    assert [await _available(db, payout) for payout in sent] == [10_000] * 4
+    assert [await _available(db, payout) for payout in sent_payouts] == [10_000] * 4
     async with db.connection() as tx:
         assert (await check_books(tx))[1] == []
 
 
 async def test_a_return_of_less_than_was_sent_goes_to_the_inbox(db: Db) -> None:
-    (sent,) = await _create_sent_payouts(db, 1)
-    await apply(db, statement(entry(sent.id, ref="B-1")))
-    booked = entry(sent.id, "95.00", credit=True, ref="B-2")
+    (sent_payout,) = await _create_sent_payouts(db, 1)
+    await apply(db, statement(entry(sent_payout.id, ref="B-1")))
+    booked = entry(sent_payout.id, "95.00", credit=True, ref="B-2")
     amount = '<Amt Ccy="EUR">95.00</Amt></TxDtls>'
     instructed = '<AmtDtls><InstdAmt><Amt Ccy="EUR">100.00</Amt></InstdAmt></AmtDtls></TxDtls>'
     for line in (booked, booked.replace(amount, instructed)):
         assert (await apply(db, statement(line))).returned == 0
-    assert await _read_results(db, [sent]) == [("PAID", "B-1")]
+    assert await _read_results(db, [sent_payout]) == [("PAID", "B-1")]
     assert await _read_inbox(db) == [("different", "100.00 EUR PAID", "95.00 EUR credit, B-2")]
 
 
 async def test_a_reversal_of_a_credit_sends_no_payout(db: Db) -> None:
-    sent = await _create_sent_payouts(db, 2)
-    await apply(db, statement(entry(sent[0].id, credit=True, ref="B-1")))
+    sent_payouts = await _create_sent_payouts(db, 2)
+    await apply(db, statement(entry(sent_payouts[0].id, credit=True, ref="B-1")))
     reversals = [
         entry(payout.id, ref="B-2").replace("<Sts>", "<RvslInd>true</RvslInd><Sts>")
-        for payout in sent
+        for payout in sent_payouts
     ]
     result = await apply(db, statement(*reversals))
     assert (result.sent, result.in_inbox) == (0, 2)
-    assert [status for status, _ in await _read_results(db, sent)] == ["FAILED", "PENDING"]
+    assert [status for status, _ in await _read_results(db, sent_payouts)] == ["FAILED", "PENDING"]
 
 
 async def test_a_return_without_a_text_has_the_meaning_of_its_code(db: Db) -> None:
-    sent = await _create_sent_payouts(db, 2)
+    sent_payouts = await _create_sent_payouts(db, 2)
     returns = [
-        entry(sent[0].id, credit=True, ref="B-2").replace("<AddtlInf>closed</AddtlInf>", ""),
-        entry(sent[1].id, credit=True)
+        entry(sent_payouts[0].id, credit=True, ref="B-2").replace(
+            "<AddtlInf>closed</AddtlInf>", ""
+        ),
+        entry(sent_payouts[1].id, credit=True)
         .replace("<AddtlInf>closed</AddtlInf>", "")
         .replace("AC04", "AM05")
-        .replace(f"<EndToEndId>{sent[1].id}<", f"<InstrId>{sent[1].id}</InstrId><EndToEndId><"),
+        .replace(
+            f"<EndToEndId>{sent_payouts[1].id}<",
+            f"<InstrId>{sent_payouts[1].id}</InstrId><EndToEndId><",
+        ),
     ]
     assert (await apply(db, statement(*returns))).returned == 2
-    assert await _read_results(db, sent) == [
+    assert await _read_results(db, sent_payouts) == [
         ("FAILED", "AC04 account closed (bank reference B-2)"),
-        ("FAILED", "AM05 sent twice"),
+        ("FAILED", "AM05 sent_payouts twice"),
     ]
 
 
 async def test_a_return_for_a_closed_merchant_is_recorded(db: Db) -> None:
-    (sent,) = await _create_sent_payouts(db, 1)
-    await apply(db, statement(entry(sent.id, ref="B-1")))
-    await db.run(lambda tx: standing.change_status(tx, sent.merchant_id, "suspended", BOB, NOW))
-    await db.run(lambda tx: onboarding.close(tx, sent.merchant_id, BOB, NOW))
-    assert (await apply(db, statement(entry(sent.id, credit=True, ref="B-2")))).returned == 1
-    assert await _available(db, sent) == 10_000
+    (sent_payout,) = await _create_sent_payouts(db, 1)
+    await apply(db, statement(entry(sent_payout.id, ref="B-1")))
+    await db.run(
+        lambda tx: standing.change_status(tx, sent_payout.merchant_id, "suspended", BOB, NOW)
+    )
+    await db.run(lambda tx: onboarding.close(tx, sent_payout.merchant_id, BOB, NOW))
+    assert (await apply(db, statement(entry(sent_payout.id, credit=True, ref="B-2")))).returned == 1
+    assert await _available(db, sent_payout) == 10_000
     async with db.connection() as tx:
         assert (await check_books(tx))[1] == []
 
 
 async def test_concurrent_reports_end_each_payout_once(db: Db) -> None:
-    sent = await _create_sent_payouts(db, 8)
+    sent_payouts = await _create_sent_payouts(db, 8)
     lines = [
         entry(payout.id, credit=bool(number % 2), ref=f"B-{number}")
-        for number, payout in enumerate(sent)
+        for number, payout in enumerate(sent_payouts)
     ]
     files = [statement(*lines), statement(*lines), statement(*lines, form="camt.053.001.02")]
     results = await asyncio.gather(*(apply(db, file) for file in files))
     assert sum(result.sent for result in results) == 4
     assert sum(result.returned for result in results) == 4
     assert [result.in_inbox for result in results] == [0, 0, 0]
-    assert {status for status, _ in await _read_results(db, sent)} == {"PAID", "FAILED"}
+    assert {status for status, _ in await _read_results(db, sent_payouts)} == {"PAID", "FAILED"}
     async with db.connection() as tx:
         assert (await check_books(tx))[1] == []
 
 
 async def test_only_the_credit_by_which_a_payout_failed_is_a_repetition(db: Db) -> None:
-    returned, failed, unnamed = sent = await _create_sent_payouts(db, 3)
+    returned, failed, unnamed = sent_payouts = await _create_sent_payouts(db, 3)
     await apply(
         db, statement(entry(returned.id, credit=True, ref="B-1"), entry(unnamed.id, credit=True))
     )
     await db.run(lambda tx: payouts.fail(tx, failed.id, "wrong name", "ann", NOW))
-    assert await _read_results(db, sent) == [
+    assert await _read_results(db, sent_payouts) == [
         ("FAILED", "AC04 closed (bank reference B-1)"),
         ("FAILED", "wrong name"),
         ("FAILED", "AC04 closed"),
@@ -335,14 +343,14 @@ async def test_only_the_credit_by_which_a_payout_failed_is_a_repetition(db: Db) 
 
 @pytest.mark.parametrize("name", ["", "NOTPROVIDED"])
 async def test_a_line_without_references_is_a_separate_one_in_each_file(db: Db, name: str) -> None:
-    (sent,) = await _create_sent_payouts(db, 1)
+    (sent_payout,) = await _create_sent_payouts(db, 1)
     today = statement(entry(name))
     assert (await apply(db, today)).in_inbox == 1
     (difference,) = await db.read(reconciliation.list_differences)
     await db.run(lambda tx: reconciliation.resolve(tx, difference.id, BOB, NOW))
     assert (await apply(db, today)).is_new is False
     assert await _read_inbox(db) == []
-    later = await apply(db, statement(entry(name), entry(sent.id)))
+    later = await apply(db, statement(entry(name), entry(sent_payout.id)))
     assert later.in_inbox == 1
     assert await _read_inbox(db) == [("missing in ledger", "", "100.00 EUR debit")]
     (difference,) = await db.read(reconciliation.list_differences)
@@ -350,8 +358,8 @@ async def test_a_line_without_references_is_a_separate_one_in_each_file(db: Db, 
 
 
 async def test_equal_lines_of_a_file_are_separate_differences(db: Db) -> None:
-    (sent,) = await _create_sent_payouts(db, 1)
-    rent, payout = entry("RENT", ref="R-1"), entry(sent.id)
+    (sent_payout,) = await _create_sent_payouts(db, 1)
+    rent, payout = entry("RENT", ref="R-1"), entry(sent_payout.id)
     content = statement(rent, payout, payout, rent, payout, rent)
     with pytest.raises(Killed):
         await apply(DyingDatabase(db, 5, committed=True), content)
@@ -369,27 +377,28 @@ async def test_equal_lines_of_a_file_are_separate_differences(db: Db) -> None:
 @pytest.mark.parametrize("last", range(1, 5))
 @pytest.mark.parametrize("committed", [False, True])
 async def test_an_interrupted_report_continues(db: Db, last: int, committed: bool) -> None:
-    sent = await _create_sent_payouts(db, 2)
-    content = statement(entry(sent[0].id, ref="B-1"), entry(sent[1].id, credit=True))
+    sent_payouts = await _create_sent_payouts(db, 2)
+    content = statement(
+        entry(sent_payouts[0].id, ref="B-1"), entry(sent_payouts[1].id, credit=True)
+    )
     with pytest.raises(Killed):
         await apply(DyingDatabase(db, last, committed=committed), content)
     result = await apply(db, content)
     assert result.lines == 2
-    assert (await _read_results(db, sent))[0] == ("PAID", "B-1")
-    assert (await _read_results(db, sent))[1] == ("FAILED", "AC04 closed")
+    assert (await _read_results(db, sent_payouts))[0] == ("PAID", "B-1")
+    assert (await _read_results(db, sent_payouts))[1] == ("FAILED", "AC04 closed")
     assert await _read_inbox(db) == []
     async with db.connection() as tx:
         assert (await check_books(tx))[1] == []
 
 
 async def test_a_csv_report_ends_payouts(db: Db) -> None:
-    sent = await _create_sent_payouts(db, 2)
-    rows = (
-        f"{sent[0].id},paid,100.00,EUR,B-7,\r\n{sent[1].id},failed,100.00,EUR,,no such account\r\n"
-    )
+    sent_payouts = await _create_sent_payouts(db, 2)
+    first, second = (payout.id for payout in sent_payouts)
+    rows = f"{first},paid,100.00,EUR,B-7,\r\n{second},failed,100.00,EUR,,no such account\r\n"
     result = await apply(db, (CSV + rows).encode())
     assert (result.sent, result.returned) == (1, 1)
-    assert await _read_results(db, sent) == [("PAID", "B-7"), ("FAILED", "no such account")]
+    assert await _read_results(db, sent_payouts) == [("PAID", "B-7"), ("FAILED", "no such account")]
 
 
 def test_an_entry_has_an_amount_for_each_transaction() -> None:
@@ -435,23 +444,23 @@ async def _find_run_id(db: Db, payout: payouts.Payout) -> str:
 
 @pytest.mark.parametrize("payments", ["", "3"])
 async def test_a_booking_of_a_whole_file_ends_its_payouts(db: Db, payments: str) -> None:
-    sent = await _create_sent_payouts(db)
-    run_id = await _find_run_id(db, sent[0])
+    sent_payouts = await _create_sent_payouts(db)
+    run_id = await _find_run_id(db, sent_payouts[0])
     line = run_booking(run_id, "300.00", payments)
     result = await apply(db, statement(line))
     assert (result.lines, result.sent, result.in_inbox) == (1, 3, 0)
-    assert await _read_results(db, sent) == [("PAID", "B-1")] * 3
+    assert await _read_results(db, sent_payouts) == [("PAID", "B-1")] * 3
     repeated = await apply(db, statement(line, form="camt.053.001.02"))
     assert (repeated.sent, repeated.repeated, repeated.in_inbox) == (0, 3, 0)
-    result = await apply(db, statement(entry(sent[0].id, credit=True, ref="B-2")))
+    result = await apply(db, statement(entry(sent_payouts[0].id, credit=True, ref="B-2")))
     assert result.returned == 1
     async with db.connection() as tx:
         assert (await check_books(tx))[1] == []
 
 
 async def test_a_second_booking_of_a_whole_file_adds_each_payout_to_the_inbox(db: Db) -> None:
-    sent = await _create_sent_payouts(db, 2)
-    line = run_booking(await _find_run_id(db, sent[0]), "200.00")
+    sent_payouts = await _create_sent_payouts(db, 2)
+    line = run_booking(await _find_run_id(db, sent_payouts[0]), "200.00")
     result = await apply(db, statement(line, line))
     assert (result.lines, result.sent, result.in_inbox) == (2, 2, 1)
     assert (
@@ -475,35 +484,35 @@ OTHER_BOOKINGS = (
 async def test_a_booking_that_differs_from_the_file_goes_to_the_inbox(
     db: Db, amount: str, payments: str, fields: dict[str, str], discrepancy: str
 ) -> None:
-    sent = await _create_sent_payouts(db)
-    line = run_booking(await _find_run_id(db, sent[0]), amount, payments, **fields)
+    sent_payouts = await _create_sent_payouts(db)
+    line = run_booking(await _find_run_id(db, sent_payouts[0]), amount, payments, **fields)
     result = await apply(db, statement(line))
     assert (result.sent, result.in_inbox) == (0, 1)
-    assert await _read_results(db, sent) == [("PENDING", "")] * 3
+    assert await _read_results(db, sent_payouts) == [("PENDING", "")] * 3
     ((what, ours, _),) = await _read_inbox(db)
     assert what == discrepancy
     assert ours == ("3 payouts, 300.00 EUR, SENT" if what == "different" else "")
 
 
 async def test_a_booking_of_a_whole_file_adds_a_failed_payout_to_the_inbox(db: Db) -> None:
-    sent = await _create_sent_payouts(db)
-    await db.run(lambda tx: payouts.fail(tx, sent[1].id, "stopped", "ann", NOW))
-    line = run_booking(await _find_run_id(db, sent[0]), "300.00")
+    sent_payouts = await _create_sent_payouts(db)
+    await db.run(lambda tx: payouts.fail(tx, sent_payouts[1].id, "stopped", "ann", NOW))
+    line = run_booking(await _find_run_id(db, sent_payouts[0]), "300.00")
     result = await apply(db, statement(line))
     assert (result.lines, result.sent, result.in_inbox) == (1, 2, 1)
     assert await _read_inbox(db) == [("different", "100.00 EUR FAILED", "100.00 EUR debit, B-1")]
 
 
 async def test_an_interrupted_booking_of_a_whole_file_continues(db: Db) -> None:
-    sent = await _create_sent_payouts(db)
-    content = statement(run_booking(await _find_run_id(db, sent[0]), "300.00"))
+    sent_payouts = await _create_sent_payouts(db)
+    content = statement(run_booking(await _find_run_id(db, sent_payouts[0]), "300.00"))
     for last in (2, 3):  # between its payouts
         with pytest.raises(Killed):
             await apply(DyingDatabase(db, last, committed=True), content)
-    assert {status for status, _ in await _read_results(db, sent)} == {"PENDING", "PAID"}
+    assert {status for status, _ in await _read_results(db, sent_payouts)} == {"PENDING", "PAID"}
     result = await apply(db, content)
     assert (result.sent + result.repeated, result.in_inbox) == (3, 0)
-    assert await _read_results(db, sent) == [("PAID", "B-1")] * 3
+    assert await _read_results(db, sent_payouts) == [("PAID", "B-1")] * 3
 
 
 BOMB = (
@@ -549,10 +558,10 @@ FORMATS = {
 
 @pytest.mark.parametrize("name", FORMATS)
 async def test_a_statement_is_read_in_the_formats_of_banks(db: Db, name: str) -> None:
-    sent = await _create_sent_payouts(db, 1)
-    result = await apply(db, FORMATS[name](statement(entry(sent[0].id))))
+    sent_payouts = await _create_sent_payouts(db, 1)
+    result = await apply(db, FORMATS[name](statement(entry(sent_payouts[0].id))))
     assert (result.lines, result.sent, result.in_inbox) == (1, 1, 0)
-    assert await _read_results(db, sent) == [("PAID", sent[0].id)]
+    assert await _read_results(db, sent_payouts) == [("PAID", sent_payouts[0].id)]
 
 
 HOSTILE: tuple[tuple[bytes, str], ...] = (

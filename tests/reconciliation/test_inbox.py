@@ -261,23 +261,23 @@ async def test_a_row_of_stripe_with_an_unknown_type_is_a_difference(db: Db) -> N
     await db.run(
         lambda tx: world.report_payment(tx, attempt, "SUCCEEDED", amount=paid, provider_ref="pi_7")
     )
-    at = "2025-06-15 15:06:40"
+    time = "2025-06-15 15:06:40"
     exported = [
         EXPORTED,
-        f"txn_1,charge,pi_7,9.99,0,0,usd,{at},",
-        f"txn_2,refund_failure,re_1,9.99,0,0,usd,{at},",
-        f"txn_3,payment_failure_refund,py_1,-9.99,0,0,usd,{at},",
-        f"txn_4,adjustment,pyr_1,9.99,0,0,usd,{at},Failed refund",
-        f"txn_5,adjustment,,-1.00,0,0,usd,{at},A correction",
-        f"txn_6,new_thing,x_1,-1.00,0,0,xxx,{at},",
-        f"txn_7,payout_failure,po_1,9.99,0,0,usd,{at},",
+        f"txn_1,charge,pi_7,9.99,0,0,usd,{time},",
+        f"txn_2,refund_failure,re_1,9.99,0,0,usd,{time},",
+        f"txn_3,payment_failure_refund,py_1,-9.99,0,0,usd,{time},",
+        f"txn_4,adjustment,pyr_1,9.99,0,0,usd,{time},Failed refund",
+        f"txn_5,adjustment,,-1.00,0,0,usd,{time},A correction",
+        f"txn_6,new_thing,x_1,-1.00,0,0,xxx,{time},",
+        f"txn_7,payout_failure,po_1,9.99,0,0,usd,{time},",
     ]
     itemised = [
         ITEMISED,
-        f"txn_1,{at},charge,ch_1,9.99,0,usd,9.99,usd,pi_7,",
-        f"txn_2,{at},refund_failure,re_1,9.99,0,usd,9.99,usd,pi_7,",
-        f"txn_3,{at},charge_failure,ch_1,-9.99,0,usd,9.99,usd,pi_7,",
-        f"txn_4,{at},other_adjustment,,1.00,0,usd,,,,",
+        f"txn_1,{time},charge,ch_1,9.99,0,usd,9.99,usd,pi_7,",
+        f"txn_2,{time},refund_failure,re_1,9.99,0,usd,9.99,usd,pi_7,",
+        f"txn_3,{time},charge_failure,ch_1,-9.99,0,usd,9.99,usd,pi_7,",
+        f"txn_4,{time},other_adjustment,,1.00,0,usd,,,,",
     ]
     for lines, expected in (
         (

@@ -165,17 +165,17 @@ def test_initdb_accepts_the_options_in_compose_yaml(data_dir: Path) -> None:
 
 
 async def test_a_long_data_directory_has_a_short_socket_path(data_dir: Path) -> None:
-    deep = data_dir / ("d" * 100)
-    with EmbeddedPostgres.start(deep, durable=False) as server:
+    long_path = data_dir / ("d" * 100)
+    with EmbeddedPostgres.start(long_path, durable=False) as server:
         assert await _sql(server.url, "select 1") == 1
-        socket_dir = Cluster(deep.resolve()).socket_dir
+        socket_dir = Cluster(long_path.resolve()).socket_dir
         assert socket_dir.stat().st_mode & 0o077 == 0
     assert not socket_dir.exists()
 
 
 async def test_a_path_may_contain_special_characters(data_dir: Path) -> None:
-    odd = data_dir / "a b&c%d'é"
-    with EmbeddedPostgres.start(odd, durable=False) as server:
+    special_path = data_dir / "a b&c%d'é"
+    with EmbeddedPostgres.start(special_path, durable=False) as server:
         assert await _sql(server.url, "select 1") == 1
 
 

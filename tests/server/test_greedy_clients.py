@@ -77,7 +77,7 @@ class Cluster:
         return self.process.memory_info().rss
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
+    def measured(self) -> Iterator[None]:
         """Send a bystander's requests during the block; then check their times and the memory."""
         bystander = Bystander(self.port, self.keys[-1], self.order_id)
         bystander.send_request()  # opens the server's database connections
@@ -265,11 +265,11 @@ def export(cluster: Cluster, key: str) -> tuple[int, str | None]:
 
 def test_greedy_clients_do_not_delay_others(database_url: str, tmp_path: Path) -> None:
     with served(database_url, tmp_path, shops=2, copies=400) as cluster:
-        with cluster.watched():
+        with cluster.measured():
             assert flood(cluster, 2_400_000) <= 34
-        with cluster.watched():
+        with cluster.measured():
             open_idle_connections(cluster, 300)
-        with cluster.watched():
+        with cluster.measured():
             stall_exports(cluster, 8)
         assert export(cluster, cluster.keys[0])[0] == 200  # disconnected exports no longer count
 
@@ -277,13 +277,13 @@ def test_greedy_clients_do_not_delay_others(database_url: str, tmp_path: Path) -
 @pytest.mark.stress
 def test_very_greedy_clients_do_not_delay_others(database_url: str, tmp_path: Path) -> None:
     with served(database_url, tmp_path, shops=13, copies=600) as cluster:
-        with cluster.watched():
+        with cluster.measured():
             floods = [threading.Thread(target=flood, args=(cluster, 15_000_000)) for _ in range(20)]
             for each in floods:
                 each.start()
             for each in floods:
                 each.join()
-        with cluster.watched():
+        with cluster.measured():
             open_idle_connections(cluster, 1000)
-        with cluster.watched():
+        with cluster.measured():
             stall_exports(cluster, 50)

@@ -395,9 +395,9 @@ async def test_pipelined_requests_get_responses_in_order_up_to_a_malformed_one()
 
 
 async def test_a_malformed_pipelined_body_is_refused_in_order() -> None:
-    bad = b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnonsense"
+    malformed = b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnonsense"
     async with serving() as (_, port):
-        responses = await talk(port, GET.replace(b"echo", b"slow") + bad)
+        responses = await talk(port, GET.replace(b"echo", b"slow") + malformed)
     assert [part[:3] for part in responses.split(b"HTTP/1.1 ")[1:]] == [b"200", b"400"]
 
 

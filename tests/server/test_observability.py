@@ -187,14 +187,14 @@ async def _check_traces(client: Client, traces: TraceReceiver, hook: Receiver) -
             opened = traces.find("POST /v1/checkouts")[0]
             paid, _ = traces.find("gateway pay")[0], traces.find("gateway refund")[0]
             inserted = next(s for s in spans.values() if s.parent == opened.id and _is_insert(s))
-            sent = next(span for span in spans.values() if span.parent == paid.id)
+            request = next(span for span in spans.values() if span.parent == paid.id)
             hook_call = spans[hook.accepted[0].headers["traceparent"].split("-")[2]]
             return (
                 opened,
                 inserted,
                 paid,
                 spans[paid.parent],
-                sent,
+                request,
                 hook_call,
                 spans[hook_call.parent],
             )
@@ -203,12 +203,12 @@ async def _check_traces(client: Client, traces: TraceReceiver, hook: Receiver) -
 
     received = await eventually(find_spans)
     assert received, [span.name for span in traces.spans]
-    opened, _, paid, page, sent, hook_call, delivery = received
+    opened, _, paid, page, request, hook_call, delivery = received
     assert (opened.trace, opened.parent, opened.kind) == (TRACE, PARENT, SERVER)
     assert opened.service == "till"
     assert paid.attributes["opentill.gateway"] == "sandbox"
     assert page.name == "POST /checkout/{session}"
-    assert (sent.name, sent.kind) == ("POST", CLIENT)
+    assert (request.name, request.kind) == ("POST", CLIENT)
     assert hook.accepted[0].headers["traceparent"].split("-")[:2] == ["00", hook_call.trace]
     assert delivery.name == "webhook delivery"
     _check_no_secrets(traces.spans, [client.key, "ann@example.com", "Ann", CARD, hook.url])

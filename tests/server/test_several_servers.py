@@ -131,8 +131,8 @@ async def _check_settlement(db: Db, client: Client, orders: list[str]) -> None:
             "select source_id, count(*) from entries where type = 'SETTLEMENT' group by 1"
         )
         assert dict(rows) == dict.fromkeys(orders, 1)
-        steps = await tx.fetchval("select count(*) from order_history where event = 'settled'")
-        assert steps == len(orders)
+        count = await tx.fetchval("select count(*) from order_history where event = 'settled'")
+        assert count == len(orders)
 
 
 async def test_a_worker_waits_for_its_database(fork_server: ForkServer, tmp_path: Path) -> None:

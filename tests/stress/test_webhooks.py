@@ -86,13 +86,13 @@ async def test_a_dead_and_a_slow_endpoint_do_not_delay_others(
         async with harness.dispatching(
             timeout_s=30.0, drain_s=0.1, lease_s=20.0, host_limit=HostLimit(512, 0)
         ):
-            alone = await _latencies(harness, [good], owners)
+            baseline = await _latencies(harness, [good], owners)
             for url in (dead.url, slow.url):
-                bad = await harness.create_merchant()
-                await harness.create_endpoint(bad, url)
-                await harness.emit(bad, 500)
+                failing_merchant = await harness.create_merchant()
+                await harness.create_endpoint(failing_merchant, url)
+                await harness.emit(failing_merchant, 500)
             beside = await _latencies(harness, [good], owners)
-        p95, p95_beside = alone[475], beside[475]
+        p95, p95_beside = baseline[475], beside[475]
         sys.stderr.write(
             f"\nfirst attempt p95 {p95 * 1000:.0f} ms,"
             f" beside a dead and a slow one {p95_beside * 1000:.0f} ms"
@@ -110,10 +110,10 @@ async def test_many_dead_endpoints_do_not_delay_others(
         await harness.create_endpoint(owner, good.url)
         url = dead.url if hangs else "http://127.0.0.1:9009"
         for _ in range(40):
-            bad = await harness.create_merchant()
+            failing_merchant = await harness.create_merchant()
             for number in range(15):
-                await harness.create_endpoint(bad, f"{url}/{number}")
-            await harness.emit(bad, 40)
+                await harness.create_endpoint(failing_merchant, f"{url}/{number}")
+            await harness.emit(failing_merchant, 40)
         # All endpoints have the same host here, so its limit must not apply.
         async with harness.dispatching(
             timeout_s=30.0, drain_s=0.1, lease_s=20.0, host_limit=HostLimit(512, 0)
