@@ -292,7 +292,7 @@ def test_every_exception_is_needed(
     assert [word for path in paths for word in banned_words(path)]
 
 
-def test_a_field_is_exempt_in_sql_keys_and_identifiers_only() -> None:
+def test_a_column_is_exempt_in_sql_keys_and_identifiers_only() -> None:
     for code in ('"""\n    select d.step, d.attempts"""', '"step"', "step"):
         assert "step" not in _without_columns(code, "webhooks")
         assert "step" in _without_columns(code, "gateways")

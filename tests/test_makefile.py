@@ -25,7 +25,7 @@ requires = []
 build-backend = "backend"
 backend-path = ["."]
 """
-# As hatchling does for the real project: a path to the source, and a program.
+# Like hatchling for the real project, it installs a path to the source and a program.
 BACKEND: Final = """
 import os, zipfile
 def build_editable(folder, config_settings=None, metadata_directory=None):

@@ -263,7 +263,7 @@ def _statement(module: ModuleType, expression: ast.expr) -> Statement | None:
 
 
 def test_statements_are_run_with_the_names_of_their_parameters() -> None:
-    """Also of calls that no test runs. Values in structs are checked only when a call runs."""
+    """This includes calls that no test runs, but not values in structs."""
     problems: list[str] = []
     checked = 0
     for place, module, call in _calls():
@@ -284,7 +284,7 @@ def test_statements_are_run_with_the_names_of_their_parameters() -> None:
 
 
 def test_no_statement_is_run_with_positional_values() -> None:
-    """Also of lists and functions: every call whose first argument is a transaction."""
+    """This includes lists and functions: every call whose first argument is a transaction."""
     problems = [
         f"{place}: {ast.unparse(call)}"
         for place, _, call in _calls()

@@ -1,22 +1,14 @@
 """``opentill audit``: the list of operators' actions, and the check for later changes."""
 
 import asyncio
-import itertools
 import json
 
 import asyncpg
 
+from cli.options import why
 from support.commands import USER, Commands, opentill
 
 __all__ = ["opentill"]
-
-WHY = ("--reason", "agreed")
-_numbers = itertools.count(1)
-
-
-def why() -> tuple[str, ...]:
-    """Options with a reason and a new reference."""
-    return (*WHY, "--reference", f"R-{next(_numbers)}")
 
 
 def _tamper(opentill: Commands, statement: str) -> None:

@@ -1,23 +1,14 @@
 """``opentill balance``: adjustments by operators."""
 
-import itertools
-
 import pytest
 
 from cli.database import in_database
+from cli.options import WHY, why
 from support.commands import USER, Commands, opentill
 from support.staff import create_staff
 from support.world import create_order_in
 
 __all__ = ["opentill"]
-
-WHY = ("--reason", "agreed")
-_numbers = itertools.count(1)
-
-
-def why() -> tuple[str, ...]:
-    """Options with a reason and a new reference."""
-    return (*WHY, "--reference", f"R-{next(_numbers)}")
 
 
 @pytest.fixture

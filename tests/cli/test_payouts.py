@@ -1,21 +1,14 @@
 """``opentill payouts``: payouts that are paid, failed or returned."""
 
-import itertools
-
 import pytest
 
+from cli.options import why
 from support.commands import USER, Commands, opentill
 from support.staff import create_staff
 
 __all__ = ["opentill"]
 
 WHY = ("--reason", "weekly")
-_numbers = itertools.count(1)
-
-
-def why() -> tuple[str, ...]:
-    """Options with a reason and a new reference."""
-    return (*WHY, "--reference", f"R-{next(_numbers)}")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ URL = "https://shop.example.com/hook"
 
 @pytest.fixture
 def shop(opentill: Commands) -> str:
-    """The id of a merchant with a paid payout."""
+    """The id of a merchant."""
     merchant_id: str = opentill.json("merchants", "create", "Harbour Books")["id"]
     return merchant_id
 

@@ -476,6 +476,7 @@ DERIVED = [
     # environment, public_url, sandbox_port, sandbox_url, sandbox_public_url
     ({"PORT": "9000"}, "http://127.0.0.1:9000", 9001, "http://127.0.0.1:9001", None),
     ({"PORT": "65535"}, "http://127.0.0.1:65535", 65534, "http://127.0.0.1:65534", None),
+    ({"HOST": "localhost", "PORT": "80"}, "http://localhost", 81, "http://127.0.0.1:81", None),
     ({"HOST": "::1"}, "http://[::1]:8080", 8081, "http://127.0.0.1:8081", None),
     ({"HOST": "0.0.0.0"}, "http://127.0.0.1:8080", 8081, "http://127.0.0.1:8081", None),
     ({"HOST": "::"}, "http://[::1]:8080", 8081, "http://127.0.0.1:8081", None),
@@ -555,17 +556,6 @@ def test_every_option_that_a_recipe_names_is_listed_for_its_gateway() -> None:
     listed = list_variables("manual,sandbox")
     assert "OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS" in listed
     assert "OPENTILL_GATEWAY_SANDBOX_METHODS" in listed
-
-
-def test_the_default_public_url_has_the_form_of_browsers() -> None:
-    settings = load({"OPENTILL_HOST": "localhost", "OPENTILL_PORT": "80"})
-    assert settings.public_url == "http://localhost"
-
-
-def test_a_database_url_may_name_several_hosts() -> None:
-    url = "postgresql://till:pw@db1:5432,db2:5433/till?target_session_attrs=read-write"
-    environ = {"OPENTILL_DATABASE_URL": url, "OPENTILL_SECRET_KEY": KEY}
-    assert load(environ).database_url == url
 
 
 SANDBOX = [

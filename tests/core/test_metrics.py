@@ -33,7 +33,7 @@ def test_the_port_serves_current_readings(host: str) -> None:
     assert len(calls) == 2
 
 
-def test_metrics_with_a_token_need_it_as_bearer() -> None:
+def test_the_port_with_a_token_requires_it() -> None:
     port = free_port()
     with metrics.listening("127.0.0.1", port, lambda: READINGS, "a token of metrics"):
         url = f"http://127.0.0.1:{port}/metrics"

@@ -90,7 +90,7 @@ def test_fils_below_a_hundredth_are_never_hidden() -> None:
 def test_any_external_amount_is_formatted(
     minor: int, currency: str, text: str | None, named: str
 ) -> None:
-    assert (money.text(minor, currency), money.named(minor, currency)) == (text, named)
+    assert (money.shown(minor, currency), money.named(minor, currency)) == (text, named)
 
 
 def test_an_unknown_currency_is_a_defect() -> None:

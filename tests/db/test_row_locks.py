@@ -39,9 +39,7 @@ class Case(NamedTuple):
     table: str
     values: Callable[[Row], dict[str, Any]]  # returns the statement's parameters for the row
     change: str = "updated_at = updated_at + 1"
-    changed_column: str | None = (
-        "updated_at"  # a column of the result that changed_column the change
-    )
+    changed_column: str | None = "updated_at"  # a column of the result that shows the change
     where: str = "true"
     allows_references: bool = False  # other sessions may insert rows that refer to the locked one
 

@@ -63,7 +63,7 @@ def test_without_trusted_proxies_the_header_is_ignored() -> None:
         ("", ""),
     ],
 )
-def test_ipv6_addresses_are_limited_by_their_64(address: str, subject: str) -> None:
+def test_ipv6_addresses_are_limited_by_their_64_bit_prefix(address: str, subject: str) -> None:
     assert limit_subject(address) == subject
 
 

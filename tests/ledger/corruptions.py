@@ -1,11 +1,14 @@
-"""Statements that corrupt the books, with the integrity rules that must report them.
+"""Statements that corrupt the books, the rules that must report them, and how to run them.
 
 ``tests/ledger/test_check.py`` runs those in ``ORDER_CORRUPTIONS``, ``test_check_of_features.py``
 those in ``FEATURE_CORRUPTIONS``.
 """
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
+from opentill.db.database import Tx
 from opentill.integrity import event_queries
 
 RUNNING = "each balance after is the one before plus this entry, numbered 1, 2, 3 …"
@@ -212,3 +215,26 @@ FEATURE_CORRUPTIONS: Final = (
     ("delete from attempt_figures", FAILED),
     ("update payment_attempts set counted_at = null where counted_at is not null", FAILED),
 )  # fmt: skip
+
+
+async def drop_constraints(tx: Tx) -> None:
+    """Drop all check constraints and foreign keys, which would refuse corruptions."""
+    statements = await tx.fetch(
+        "select format('alter table %s drop constraint %I', conrelid::regclass, conname)"
+        " from pg_constraint where contype in ('c', 'f') and conparentid = 0"
+        " and connamespace = 'public'::regnamespace"
+    )
+    await tx.execute("; ".join(row[0] for row in statements))
+
+
+@asynccontextmanager
+async def corrupted(tx: Tx, statement: str) -> AsyncIterator[None]:
+    """Run a statement without triggers, and roll it back at the end of the block."""
+    transaction = tx.transaction()
+    await transaction.start()
+    try:
+        await tx.execute("set local session_replication_role = replica")
+        assert not (await tx.execute(statement)).endswith(" 0")
+        yield
+    finally:
+        await transaction.rollback()

@@ -6,7 +6,17 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from ledger.corruptions import ATTEMPT, HISTORY, MOVE, ORDER_CORRUPTIONS, RUNNING, SESSION, SUM
+from ledger.corruptions import (
+    ATTEMPT,
+    HISTORY,
+    MOVE,
+    ORDER_CORRUPTIONS,
+    RUNNING,
+    SESSION,
+    SUM,
+    corrupted,
+    drop_constraints,
+)
 from opentill import webhooks
 from opentill.core.ids import creation_time, first_id
 from opentill.db import connection as connections
@@ -17,7 +27,7 @@ from opentill.integrity.rules import check_all, check_books, event_values, state
 from opentill.ledger import Violation, incremental_queries, rule_sql
 from opentill.orders import Order
 from support.books import assert_books
-from support.world import DAY, create_order_in, create_refund, report_refund, submit_attempt
+from support.world import DAY, create_order_in, create_refund, report_refund
 
 
 async def create_books(tx: Tx) -> Order:
@@ -43,12 +53,7 @@ async def unguarded(module_database_url: str) -> AsyncIterator[tuple[Tx, Order]]
         async with connection.transaction():
             order = await create_books(connection)
             assert await assert_books(connection) == 7
-        dropped = await connection.fetch(
-            "select format('alter table %s drop constraint %I', conrelid::regclass, conname)"
-            " from pg_constraint where contype in ('c', 'f') and conparentid = 0"
-            " and connamespace = 'public'::regnamespace"
-        )
-        await connection.execute("; ".join(row[0] for row in dropped))
+        await drop_constraints(connection)
         yield connection, order
     finally:
         await connection.close()
@@ -59,17 +64,11 @@ async def test_the_check_finds_a_corruption(
     unguarded: tuple[Tx, Order], statement: str, rules: set[str]
 ) -> None:
     connection, order = unguarded
-    corruption = connection.transaction()
-    await corruption.start()
-    try:
-        await connection.execute("set local session_replication_role = replica")
-        assert await connection.execute(statement) not in {"UPDATE 0", "DELETE 0"}
+    async with corrupted(connection, statement):
         _, violations = await check_books(connection)
-    finally:
-        await corruption.rollback()
     assert {violation.rule for violation in violations} >= rules
-    places = {violation.merchant_id for violation in violations if violation.rule != MOVE}
-    assert order.merchant_id in places or rules <= {MOVE, SESSION, ATTEMPT, HISTORY}
+    merchants = {violation.merchant_id for violation in violations if violation.rule != MOVE}
+    assert order.merchant_id in merchants or rules <= {MOVE, SESSION, ATTEMPT, HISTORY}
     assert all(violation.detail for violation in violations)
 
 
@@ -147,12 +146,11 @@ async def test_an_event_from_a_machine_with_a_slow_clock_is_not_missing(tx: Tx) 
 
 
 async def test_the_database_refuses_inconsistent_statements(tx: Tx) -> None:
-    order = await create_books(tx)
+    """``tests/test_schema.py`` has the statements for which one pending order is enough."""
+    await create_books(tx)
     for statement in (
         "update balances set bank = bank + 1",
-        "update balances set frozen = -1",
         "update orders set refund_held_minor = amount_minor + 1",
-        "update orders set status = 'REFUNDED' where paid_at is not null",
         "update orders set paid_at = null where paid_at is not null",
         "update refunds set try_at = null",
         "update orders set refunded_minor = refund_held_minor + 1",
@@ -160,5 +158,3 @@ async def test_the_database_refuses_inconsistent_statements(tx: Tx) -> None:
         with pytest.raises(asyncpg.CheckViolationError):
             async with tx.transaction():
                 await tx.execute(statement)
-    await submit_attempt(tx, await create_order_in(tx, "PENDING"))
-    assert order.status == "PAID"

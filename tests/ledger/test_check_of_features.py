@@ -7,7 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ledger.corruptions import FEATURE_CORRUPTIONS, ORDER_CORRUPTIONS
+from ledger.corruptions import (
+    FEATURE_CORRUPTIONS,
+    ORDER_CORRUPTIONS,
+    corrupted,
+    drop_constraints,
+)
 from opentill import adjustments, payouts
 from opentill.adjustments import AdjustmentRequest
 from opentill.db.database import Db, Tx
@@ -82,12 +87,7 @@ async def unguarded(module_database_url: str) -> AsyncIterator[Tx]:
         await figure_jobs.count_all(db)
         async with db.connection() as tx:
             await assert_books(tx)
-            constraints = await tx.fetch(
-                "select format('alter table %s drop constraint %I', conrelid::regclass, conname)"
-                " from pg_constraint where contype in ('c', 'f') and conparentid = 0"
-                " and connamespace = 'public'::regnamespace"
-            )
-            await tx.execute("; ".join(row[0] for row in constraints))
+            await drop_constraints(tx)
             yield tx
     finally:
         await db.close()
@@ -95,30 +95,18 @@ async def unguarded(module_database_url: str) -> AsyncIterator[Tx]:
 
 @pytest.mark.parametrize(("statement", "rule"), FEATURE_CORRUPTIONS)
 async def test_the_rule_finds_its_corruption(unguarded: Tx, statement: str, rule: str) -> None:
-    corruption = unguarded.transaction()
-    await corruption.start()
-    try:
-        await unguarded.execute("set local session_replication_role = replica")
-        assert not (await unguarded.execute(statement)).endswith(" 0")
+    async with corrupted(unguarded, statement):
         _, violations = await check_books(unguarded)
-    finally:
-        await corruption.rollback()
     assert rule in {violation.rule for violation in violations}
     assert all(violation.detail for violation in violations)
 
 
 async def test_assert_books_fails_for_a_lost_event(unguarded: Tx) -> None:
     await assert_books(unguarded)
-    corruption = unguarded.transaction()
-    await corruption.start()
-    try:
-        await unguarded.execute(
-            "delete from events where id = (select max(id) from events where type = 'order.paid')"
-        )
+    lost = "delete from events where id = (select max(id) from events where type = 'order.paid')"
+    async with corrupted(unguarded, lost):
         with pytest.raises(AssertionError, match=r"order\.paid: 1 expected, 0 written"):
             await assert_books(unguarded)
-    finally:
-        await corruption.rollback()
 
 
 def test_every_rule_has_a_corruption_that_it_finds() -> None:

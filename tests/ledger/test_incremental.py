@@ -63,9 +63,9 @@ async def copied_db(module_database_url: str) -> AsyncIterator[Db]:
         await _create_payments(db)
         async with db.transaction() as tx:
             await tx.execute("alter table entries drop constraint entries_keep_rules")
-            await tx.execute("create schema copy")
+            await tx.execute("create schema copies")
             for table in DAMAGED_TABLES:
-                await tx.execute(f"create table copy.{table} as table {table}")
+                await tx.execute(f"create table copies.{table} as table {table}")
         yield db
     finally:
         await db.close()
@@ -78,7 +78,7 @@ async def repaired_db(copied_db: Db) -> Db:
         await tx.execute("set local session_replication_role = replica")
         for table in DAMAGED_TABLES:
             await tx.execute(f"delete from {table}")
-            await tx.execute(f"insert into {table} table copy.{table}")
+            await tx.execute(f"insert into {table} table copies.{table}")
         await tx.execute("delete from ledger_checks")
     return copied_db
 
@@ -102,9 +102,7 @@ async def repaired_db(copied_db: Db) -> Db:
 )
 @pytest.mark.parametrize("limit", [2, 50])
 async def test_damage_is_counted(repaired_db: Db, damage: str, limit: int) -> None:
-    async with repaired_db.transaction() as tx:
-        await tx.execute("set local session_replication_role = replica")
-        assert await tx.execute(damage) not in {"UPDATE 0", "DELETE 0"}
+    await _execute(repaired_db, damage)
     for _ in range(6):
         await scheduler.IncrementalCheck(repaired_db).turn(limit)
     assert (await _read_gauges(repaired_db))[0] > 0
@@ -117,9 +115,8 @@ async def test_a_violation_is_stored_with_its_rows_until_it_is_repaired(
     damage = f"update entries set source_id = source_id || '_x' where {key}"
     repair = f"update entries set source_id = left(source_id, -2) where {key}"
     for statement, is_violated in ((damage, True), (repair, False)):
+        await _execute(repaired_db, statement)
         async with repaired_db.transaction() as tx:
-            await tx.execute("set local session_replication_role = replica")
-            await tx.execute(statement)
             await tx.execute("update ledger_checks set checked_at = 0")
         for _ in range(6):
             await scheduler.IncrementalCheck(repaired_db).turn(2)

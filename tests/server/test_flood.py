@@ -4,7 +4,6 @@ import asyncio
 import json
 import resource
 import time
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from ipaddress import ip_network
 
@@ -17,16 +16,10 @@ from opentill.server.connection_limits import LATE_S, RESERVE, ConnectionLimits
 from opentill.server.http_server import Server
 from opentill.server.protocol import Protocol
 from opentill.server.refusals import MAX_QUEUED, full, too_many
-from server.test_http_server import GET, PATIENT, POST, parse, serving, talk
+from server.test_http_server import GET, PATIENT, POST, parse, serving, talk, until
 
 Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 SLOW = GET.replace(b"echo", b"slow")
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def statuses(responses: bytes) -> list[int]:

@@ -382,8 +382,8 @@ async def test_a_client_that_does_not_read_its_response_is_disconnected() -> Non
             loop = asyncio.get_running_loop()
             await loop.sock_connect(client, ("127.0.0.1", port))
             await loop.sock_sendall(client, GET.replace(b"echo", b"long"))
-            await _until(lambda: len(running.server_state.connections) == 1)
-            await _until(lambda: not running.server_state.connections)
+            await until(lambda: len(running.server_state.connections) == 1)
+            await until(lambda: not running.server_state.connections)
 
 
 async def test_pipelined_requests_get_responses_in_order_up_to_a_malformed_one() -> None:
@@ -440,7 +440,7 @@ async def test_connections_over_the_limit_are_refused_and_others_continue() -> N
         connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
         for _, writer in connections:
             writer.write(GET[:9])  # an idle connection would be evicted
-        await _until(
+        await until(
             lambda: (
                 all(c.phase is Phase.HEADERS for c in running.server_state.connections)
                 and len(running.server_state.connections) == 3
@@ -462,11 +462,11 @@ async def test_a_stopping_server_serves_running_requests_and_one_more_per_idle_c
         idle_writer.write(GET)
         await idle_reader.readuntil(b"\r\n\r\n0")
         task = asyncio.create_task(talk(port, GET.replace(b"echo", b"slow")))
-        await _until(lambda: Phase.RUNNING in [c.phase for c in _connections(running)])
+        await until(lambda: Phase.RUNNING in [c.phase for c in _connections(running)])
         drained: list[bool] = []
         running.on_drain = lambda: drained.append(True)
         running.drain(0.0)
-        await _until(lambda: all(c._draining for c in _connections(running)))
+        await until(lambda: all(c._draining for c in _connections(running)))
         idle_writer.write(GET)
         last = parse(await asyncio.wait_for(idle_reader.read(), 60))
         slow = parse(await task)
@@ -536,7 +536,7 @@ def _connections(running: Server) -> list[Any]:
     return list(running.server_state.connections)
 
 
-async def _until(condition: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.02)

@@ -8,8 +8,7 @@ import pytest
 
 from opentill.server.http_server import Server
 from opentill.server.protocol import Protocol
-from server.test_flood import until
-from server.test_http_server import CLOSE, GET, HASTY, POST, serving
+from server.test_http_server import CLOSE, GET, HASTY, POST, serving, until
 
 PAGE = GET.replace(b"/echo", b"/page")
 LAST_INPUTS = [
