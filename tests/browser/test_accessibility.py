@@ -14,6 +14,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Error, Page
 from starlette.applications import Starlette
 
+from browser.layout_checks import layout_problems
 from opentill import disputes, mail, merchants, orders, payouts, people, reconciliation, webhooks
 from opentill.app import PORTALS
 from opentill.cli.demo_history import History
@@ -149,6 +150,7 @@ async def _violations(page: Page) -> list[Any]:
         if (skipped := _SKIPPED_RULES.get((device, scheme))) is not None:
             by_axe = await page.evaluate(_RUN, [_RULES, skipped])
             violations += [(device, scheme, *violation) for violation in by_axe]
+    violations += await layout_problems(page)
     return violations
 
 

@@ -8,6 +8,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 from starlette.applications import Starlette
 
+from browser.layout_checks import layout_problems
 from opentill import merchants
 from opentill.db.clock import now_ms
 from support.page_checks import problems_on_all_displays
@@ -53,13 +54,16 @@ async def _create_key(page_server: Starlette) -> str:
 
 
 async def test_every_kind_of_page_is_readable_and_fits(page: Page, docs: str) -> None:
+    wrong: list[object] = []
     for path in PATHS:
         await page.goto(docs + path)
         for boxes in (".contents > details", "details.trial, details.failures"):
             await page.eval_on_selector_all(
                 boxes, "all => all.forEach(details => details.open = true)"
             )
-        assert await problems_on_all_displays(page) == []
+        wrong += await problems_on_all_displays(page)
+        wrong += [(path, problem) for problem in await layout_problems(page)]
+    assert wrong == []
 
 
 async def test_without_javascript_only_trying_and_copying_are_missing(
@@ -123,18 +127,18 @@ async def test_an_operation_is_tried_with_a_key_that_is_stored_nowhere(
 
     await create.locator("summary").click()
     await create.locator("[data-key]").fill(key)
-    await expect(create.locator(".send")).to_be_disabled()  # a change needs the user's agreement
+    await expect(create.locator("[data-send]")).to_be_disabled()  # a change needs agreement
     await create.locator("[data-agreed]").check()
-    await create.locator(".send").click()
+    await create.locator("[data-send]").click()
     await expect(create.locator(".outcome .status")).to_have_text("201")
-    await expect(create.locator(".send")).to_be_disabled()  # and an agreement for each request
+    await expect(create.locator("[data-send]")).to_be_disabled()  # and each request anew
 
     await read.locator("summary").click()
     await expect(read.locator("[data-key]")).to_have_value(key)
-    await read.locator(".send").click()
+    await read.locator("[data-send]").click()
     await expect(read.locator(".outcome")).to_have_text("id is required.")
     await read.locator("[data-name=id]").fill("../orders?x=")
-    await read.locator(".send").click()
+    await read.locator("[data-send]").click()
     await expect(read.locator(".outcome .status")).to_have_text("404")
 
     assert [request.method for request in requests] == ["POST", "GET"]

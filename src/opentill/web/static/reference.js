@@ -125,7 +125,7 @@ function addTrial(template) {
   const box = template.content.firstElementChild.cloneNode(true);
   const outcome = box.querySelector(".outcome");
   const agreed = box.querySelector("[data-agreed]");
-  const send = box.querySelector(".send");
+  const send = box.querySelector("[data-send]");
   template.replaceWith(box);
 
   for (const field of box.querySelectorAll("[data-key]")) {
