@@ -41,12 +41,20 @@ def test_customers_are_listed_by_their_newest_payments_or_by_the_beginning_of_th
         assert "Customers of the newest 500 payments" in page
         emails = ["bob@example.com", "ada@example.com", "adam@example.org"]
         assert [row.split()[0] for row in rows(page)] == emails
-        for beginning in ("ADA", " ada ", "ada"):
+        for beginning in ("ADA", " ada ", "ada", "\u2068ada\u2069"):
             page = owner.get(path, params={"email": beginning}).text
             assert [row.split()[0] for row in rows(page)] == emails[1:]
         redirect = owner.get(path, params={"email": "BOB@example.com"})
         assert redirect.headers["location"] == f"{path}/one?email=bob%40example.com"
         assert "Nobody has paid" in owner.get(path, params={"email": "9.9"}).text
+
+
+def test_a_customers_address_is_copied_from_its_page_without_invisible_marks(shop: Shop) -> None:
+    shop.create_order(customerEmail="ada@example.com")
+    index(shop)
+    owner = create_person(shop.api_server, shop.id, "owner")
+    page = owner.get(f"/dashboard/{shop.id}/customers/one", params={"email": "ada@example.com"})
+    assert "<h1><bdi>ada@example.com</bdi></h1>" in page.text
 
 
 def test_a_former_address_of_an_order_is_no_customer(shop: Shop) -> None:

@@ -14,6 +14,7 @@ from opentill import merchants, onboarding, people
 from opentill.console.labels import MERCHANT_STATUS
 from opentill.console.merchants import PLACE
 from opentill.console.zone import ZONE
+from opentill.core import pasted
 from opentill.core.errors import Invalid, KeyReused
 from opentill.core.money import Money
 from opentill.db.database import Tx
@@ -145,7 +146,7 @@ async def change_status(request: PageRequest) -> Response:
 async def _check_confirmed(tx: Tx, merchant_id: str, form: Mapping[str, str]) -> None:
     """Raise _Refused unless the form contains the merchant's name."""
     merchant = await merchants.find(tx, merchant_id)
-    if form.get("confirm", "").strip() != merchant.name:
+    if pasted.trim(form.get("confirm", "")) != merchant.name:
         error = N_("Type the merchant's name as it stands at the top of this page")
         raise _Refused("confirm", error)
 

@@ -9,6 +9,7 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import merchants, people, webhooks
+from opentill.core import pasted
 from opentill.core.encryption import WrongKey
 from opentill.core.errors import Invalid, KeyReused
 from opentill.core.ids import is_id
@@ -173,7 +174,7 @@ async def _update(request: PageRequest, fields: EndpointFields) -> None:
 async def remove(request: PageRequest) -> Response:
     """Delete the endpoint. Its host must be entered as a confirmation."""
     form = await request.form()
-    confirm = form.get("confirm", "").strip()
+    confirm = pasted.trim(form.get("confirm", ""))
     actor = people.actor_of(request.login, REASON)
 
     async def work(tx: Tx) -> str:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from opentill.core import hostnames
+from opentill.core import hostnames, pasted
 from opentill.core.errors import Invalid
 
 MAX_URL: Final = 2048
@@ -53,8 +53,8 @@ def check_url(field: str, text: str | None) -> str | None:
 
 
 def check_email(field: str, text: str) -> str:
-    """Validate an e-mail address and return it without surrounding space. Raises Invalid."""
-    trimmed = text.strip()
+    """Validate an e-mail address and return it trimmed. Raises Invalid."""
+    trimmed = pasted.trim(text)
     if len(trimmed) > MAX_EMAIL or _EMAIL.fullmatch(trimmed) is None:
         raise Invalid(field, f"{field} must be an e-mail address such as ada@example.com")
     try:

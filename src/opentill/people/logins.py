@@ -6,6 +6,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from opentill import merchants
+from opentill.core import pasted
 from opentill.core.errors import NotFound, NotLoggedIn, or_not_found
 from opentill.core.ids import new_id
 from opentill.db.database import Db, Tx
@@ -92,7 +93,7 @@ class OfApi(msgspec.Struct, frozen=True):
 
 def normalize_email(email: str) -> str:
     """Return an e-mail address in the form in which it is stored."""
-    return email.strip().lower()
+    return pasted.trim(email).lower()
 
 
 async def log_in(

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from opentill.core import pasted
 from opentill.core.ids import is_id
 from opentill.figures.model import FIRST_DAY, day_bounds
 from opentill.list_counts import FOREVER
@@ -113,9 +114,9 @@ def choice(request: PageRequest, name: str, choices: Sequence[C]) -> C | None:
 
 
 def text(request: PageRequest, name: str, longest: int = 200) -> str:
-    """Read a text of the query, without spaces around it."""
+    """Read a text of the query, trimmed."""
     value: str = request.query.get(name, "")
-    return value.strip()[:longest]
+    return pasted.trim(value)[:longest]
 
 
 def before(request: PageRequest) -> str:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from opentill import list_counts
+from opentill.core import pasted
 from opentill.core.errors import Invalid
 from opentill.core.ids import is_id
 from opentill.db.database import Db, Tx
@@ -125,7 +126,7 @@ def conditions(query: OrdersQuery | ExportQuery) -> tuple[Condition, ...]:
     """Return the conditions of a query's filters on terms, without its search box."""
     result: list[Condition] = []
     if query.customer_email is not None:
-        result.append(Condition(terms.term_of(query.customer_email), terms.EMAIL))
+        result.append(Condition(terms.term_of(pasted.trim(query.customer_email)), terms.EMAIL))
     if query.amount is not None:
         result.append(Condition(terms.term_of(_plain(query.amount)), terms.AMOUNT))
     for key, value in (query.metadata or {}).items():
@@ -164,7 +165,7 @@ async def resolve_query(
 ) -> Selection | None:
     """Return the selection of a query, None if no order can match. Raises Invalid."""
     since, until = period(query)
-    text = (query.query or "").strip(" ") or None
+    text = pasted.trim(query.query or "") or None
     product_id = query.product_id
     if text is not None and text.startswith("prod_") and is_id(text):
         if product_id not in {None, text}:
