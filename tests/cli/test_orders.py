@@ -208,3 +208,21 @@ def test_an_empty_filter_option_is_refused(
     line = opentill.refusal(*(word.replace("{shop}", shop) for word in words))
     assert option in line
     assert "empty" in line
+
+
+def test_settle_says_that_nothing_is_due(opentill: Commands, sale: dict[str, str]) -> None:
+    words = ("settle", "--merchant", sale["merchant"], "--reason", "early")
+    assert sale["order"] in opentill.text(*words, "--now")
+    again = opentill.run(*words)
+    assert (again.returncode, again.stdout) == (0, b"")
+    assert b"No order is due" in again.stderr
+
+
+def test_disputes_are_listed_with_their_merchant_date_and_deadline(
+    opentill: Commands, sale: dict[str, str]
+) -> None:
+    opentill.text("disputes", "open", sale["order"], *WHY)
+    shown = opentill.text("disputes", "list")
+    assert sale["merchant"] in shown
+    headings = shown.splitlines()[0].lower()
+    assert all(heading in headings for heading in ("merchant", "created", "respond by")), headings

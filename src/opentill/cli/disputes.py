@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 _Merchant = Annotated[str | None, typer.Option(help="Only this merchant's.")]
 _FILES = ("number", "name", "kind", "size", "sha256", "at", "who")
-_COLUMNS = ("id", "orderId", "status", "amount", "currency", "debit", "debitCurrency", "reason")
+_COLUMNS = (
+    "id", "merchantId", "orderId", "status", "amount", "currency", "debit", "debitCurrency",
+    "createdAt", "respondBy", "reason",
+)  # fmt: skip
 
 _DECISIONS: Final["tuple[tuple[str, Event, str], ...]"] = (
     ("win", "won", "End a dispute as won: its money is the merchant's again."),

@@ -28,6 +28,7 @@ class Result(NamedTuple):
     shown: object
     columns: Sequence[str] = ()  # which ones people see, in their order; JSON always has all
     note: str = ""  # for standard error, after it
+    empty: str = "nothing to show"  # for standard error, in place of an empty list
 
 
 def plain(result: object) -> dict[str, Any]:
@@ -79,7 +80,7 @@ def show(result: object, *, as_json: bool) -> None:
     elif data:
         _show_table(data, whole_result.columns)
     else:
-        say("nothing to show")
+        say(whole_result.empty)
     if whole_result.note:
         say(whole_result.note)
 

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from opentill.orders import Settled
 
 _COLUMNS = ("merchantId", "orderId", "status", "settled", "reserve", "currency")
+_NOTHING_DUE: Final = (
+    "No order is due. The worker settles orders by itself as soon as they are; "
+    "`opentill orders list` shows them."
+)
 MOST_SHOWN: Final = 1000  # orders; a merchant may have a million unsettled ones
 
 
@@ -74,7 +78,8 @@ def settle(
             return moved if dry_run else await _settle(db, due, order, early, actor, now)
 
     moved = session.run(work())
-    return output.Result([_shown(one) for one in moved.first], _COLUMNS, moved.note())
+    rows = [_shown(one) for one in moved.first]
+    return output.Result(rows, _COLUMNS, moved.note(), _NOTHING_DUE)
 
 
 class _Settlements:

@@ -133,7 +133,7 @@ class FigureTexts:
         if before <= 0 or now < 0 or now == before or now > _LARGEST_GROWTH * before:
             return ""
         share = self._localizer.percent(abs(now - before) / before)
-        return f"+{share}" if now > before else f"−{share}"
+        return f"+{share}" if now > before else f"-{share}"
 
     def _volume(self, row: CurrencyFigures) -> Chart:
         """Return the chart of gross and net volume by day."""
