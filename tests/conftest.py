@@ -65,15 +65,15 @@ __all__ = [
 ]
 
 TEMPLATE: Final = "opentill_template"
-# Options of whole runs, see docs/testing.md. ORDER is a number: files, and the tests in each, run
-# in a random order that is the same for the same number. ISOLATION is that of all transactions.
+# Options of whole runs, see docs/testing.md. ORDER is the seed of a random order of the files and
+# of the tests in each. ISOLATION is the isolation level of all transactions.
 ORDER: Final = os.environ.get("OPENTILL_TEST_ORDER", "")
 ISOLATION: Final = os.environ.get("OPENTILL_TEST_ISOLATION", "read committed")
-# The recipes' tests start pytest in a copy of the project: the directory of a PostgreSQL whose
-# template has the migrations of the project already.
+# The directory of a PostgreSQL whose template is already migrated. Tests of the recipes set it when
+# they start pytest in a copy of the project.
 POSTGRES_FILES: Final = os.environ.get("OPENTILL_TEST_POSTGRES", "")
 # Files with long tests, which run first: at the end of a run, other workers would wait for them.
-LONG: Final = (
+LONG_TESTS: Final = (
     "tests/browser/",
     "tests/test_recipes.py",
     "tests/cli/test_readme.py",
@@ -98,8 +98,8 @@ LONG: Final = (
     "tests/exploration/",
     "tests/epay/test_clients.py",
 )
-# A run creates and removes tens of thousands of files, which takes most file systems longer than
-# the tests. So they are in memory where there is enough of it.
+# A run creates and removes tens of thousands of files. On most file systems that takes longer than
+# the tests, so the files are in memory if there is enough.
 MEMORY: Final = Path("/dev/shm")  # noqa: S108 - the directories in it have random names
 MEMORY_BYTES: Final = 4 << 30  # more than a whole run needs
 DAY_S: Final = 86_400
@@ -108,8 +108,8 @@ _BASETEMP: Final = pytest.StashKey[Path]()
 pytest.register_assert_rewrite("exploration")  # so that its assertions show the values
 
 
-# `make test` tries the same examples each time, `make test-nightly` more of them and new ones each
-# time. There is no deadline, because other processes may slow an example down.
+# `make test` always runs the same examples, `make test-nightly` more and new ones. There is no
+# deadline, because other processes may slow an example down.
 _PROFILE: Final = hypothesis.settings(
     deadline=None,
     database=None,
@@ -143,9 +143,7 @@ cluster.SETTINGS = dict(  # type: ignore[misc] # of each server that a test star
 )
 if POOLED:
     _options = connection.options
-    connection.options = lambda *, prepared=True: _options(
-        prepared=False
-    )  # whatever the caller says
+    connection.options = lambda *, prepared=True: _options(prepared=False)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -215,12 +213,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _rank(file: str) -> int:
-    """Return the file's place in ``LONG``, or one after all of them."""
-    return next((n for n, name in enumerate(LONG) if file.startswith(name)), len(LONG))
+    """Return the file's place in ``LONG_TESTS``, or one after all of them."""
+    return next((n for n, name in enumerate(LONG_TESTS) if file.startswith(name)), len(LONG_TESTS))
 
 
 def pytest_sessionstart() -> None:
-    """Switch the garbage collector off while pytest imports tests: nearly all objects stay."""
+    """Disable garbage collection while pytest imports tests: nearly all objects stay."""
     gc.disable()
 
 
@@ -264,7 +262,7 @@ def postgres_url(postgres_files: Path) -> Iterator[str]:
         copy_directory(postgres_files, Path(directory) / "postgres")
         with (
             EmbeddedPostgres.start(Path(directory), durable=False) as server,
-            _stopped_with_us(
+            _stopped_after_this_process(
                 int((Path(directory) / "postgres/postmaster.pid").read_text().split()[0])
             ),
         ):
@@ -288,18 +286,21 @@ def _make_template(folder: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def through(postgres_url: str) -> Iterator[Callable[[str], str]]:
-    """Turn the address of a database into that of the run's PgBouncer, if it has one."""
+def pooler_url(postgres_url: str) -> Iterator[Callable[[str], str]]:
+    """A function that returns a database's address at the run's PgBouncer, if it has one."""
     if not POOLED:
         yield lambda url: url
         return
-    with pooler.running_pooler(postgres_url, sessions=20) as lead:
-        yield lead
+    with pooler.running_pooler(postgres_url, sessions=20) as pooler_address:
+        yield pooler_address
 
 
 @contextmanager
-def _stopped_with_us(process: int) -> Iterator[None]:
-    """Stop a server even if this process is killed: then a shell reads the end of its input."""
+def _stopped_after_this_process(process: int) -> Iterator[None]:
+    """Stop a server at the end of the block, or when this process is killed.
+
+    A shell reads the end of its input when this process ends.
+    """
     command = ["sh", "-c", 'read -r done || kill -INT "$0"', str(process)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as shell:
         yield
@@ -321,14 +322,14 @@ def databases(postgres_url: str, template: str) -> Iterator[Databases]:
 
 @pytest.fixture
 def make_database(
-    databases: Databases, through: Callable[[str], str]
+    databases: Databases, pooler_url: Callable[[str], str]
 ) -> Iterator[Callable[[], str]]:
     """A function that returns the address of an empty migrated database for this test."""
     urls: list[str] = []
 
     def make() -> str:
-        urls.append(databases.take())
-        return through(urls[-1])
+        urls.append(databases.borrow())
+        return pooler_url(urls[-1])
 
     yield make
     for url in urls:
@@ -342,11 +343,11 @@ def database_url(make_database: Callable[[], str]) -> str:
 
 
 @pytest.fixture
-def empty_database_url(postgres_url: str, through: Callable[[str], str]) -> Iterator[str]:
+def empty_database_url(postgres_url: str, pooler_url: Callable[[str], str]) -> Iterator[str]:
     """Address of a database without any table."""
     name = f"empty_{next(_numbers)}"
     _sql(postgres_url, f"create database {name}")
-    yield through(database_address(postgres_url, name))
+    yield pooler_url(database_address(postgres_url, name))
     _sql(postgres_url, f"drop database {name} with (force)")
 
 

@@ -16,9 +16,9 @@ from support.world import (
     create_merchant,
     create_order_in,
     create_refund,
-    dump,
-    entries,
+    dump_rows,
     new_reference,
+    read_entries,
 )
 
 LATER = NOW + 5_000
@@ -63,12 +63,12 @@ async def accounts(tx: Tx, shop: str) -> tuple[int, int, int]:
 
 async def refusal_reason(tx: Tx, step: Any, field: str) -> str:
     """See that a step is refused because of ``field`` and changes nothing; return the reason."""
-    before = await dump(tx)
+    before = await dump_rows(tx)
     with pytest.raises(Invalid) as problem:
         async with tx.transaction():
             await step
     assert problem.value.field == field
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
     return problem.value.reason or ""
 
 
@@ -99,20 +99,20 @@ async def test_an_adjustment_makes_its_posting(
     tx: Tx, kind, account, minor, posting, waits
 ) -> None:
     order = await order_with_balance(tx)
-    shop, before = order.merchant_id, await entries(tx, order.merchant_id)
+    shop, before = order.merchant_id, await read_entries(tx, order.merchant_id)
     about = {"order_id": order.id} if kind == "correct" else {}
     limit = Decimal(0) if waits else None
     adjustment = await make_adjustment(tx, shop, kind, minor, limit, account=account, **about)
     assert (adjustment.asked_by, adjustment.decided_by, adjustment.created_at) == ("ann", None, NOW)
     if waits:
         assert (adjustment.status, adjustment.decided_at) == ("WAITING", None)
-        assert await entries(tx, shop) == before
+        assert await read_entries(tx, shop) == before
         assert await adjustments.list_waiting(tx, shop) == [adjustment]
         adjustment = await adjustments.approve(tx, adjustment.id, "bob", LATER)
         assert (adjustment.decided_by, adjustment.decided_at) == ("bob", LATER)
         assert await adjustments.list_waiting(tx, shop) == []
     assert adjustment.status == "DONE"
-    assert await entries(tx, shop) == [*before, posting]
+    assert await read_entries(tx, shop) == [*before, posting]
     cause = await tx.fetchrow(
         "select source_type, source_id from entries order by number desc limit 1"
     )
@@ -186,12 +186,12 @@ async def test_only_manually_frozen_money_is_unfrozen(tx: Tx) -> None:
 async def test_a_repeated_reference_returns_the_same_adjustment(tx: Tx) -> None:
     order = await order_with_balance(tx)
     first = await make_adjustment(tx, order.merchant_id, "freeze", 500, reference="F-1")
-    before = await dump(tx)
+    before = await dump_rows(tx)
     assert (
         await make_adjustment(tx, order.merchant_id, "freeze", 500, reference="F-1", reason="")
         == first
     )
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
     others = ({"kind": "fee"}, {"minor": 501}, {"account": "pending"}, {"order_id": order.id})
     for other in others:
         what = {"kind": "freeze", "minor": 500} | other
@@ -235,7 +235,7 @@ async def test_an_adjustment_is_rejected_or_withdrawn(tx: Tx, by) -> None:
     await refusal_reason(tx, adjustments.reject(tx, adjustment.id, by, " ", LATER), "reason")
     after = await adjustments.reject(tx, adjustment.id, by, "a typing error", LATER)
     assert (after.status, after.decided_by, after.decided_at) == ("REJECTED", by, LATER)
-    assert await entries(tx, shop) == []
+    assert await read_entries(tx, shop) == []
 
 
 @pytest.mark.parametrize("decision", ["approve", "reject"])

@@ -81,7 +81,7 @@ async def create_subject(tx: Tx, action: Action) -> tuple[Order, str]:
 async def read_state(tx: Tx, order: Order) -> tuple[Any, ...]:
     """Return the rows that an action could change."""
     current = await orders.find(tx, order.merchant_id, order.id)
-    entries = await world.entries(tx, order.merchant_id)
+    entries = await world.read_entries(tx, order.merchant_id)
     payout_statuses = [payout.status for payout in await payouts.search(tx, order.merchant_id)]
     return current, entries, payout_statuses
 
@@ -281,7 +281,7 @@ async def test_history_and_audit_log_name_both_persons(tx: Tx) -> None:
         ("bob", "approvals approve"),
         ("ann and bob", "orders confirm"),
     ]
-    causes = [line.cause for line in await world.history(tx, order)]
+    causes = [line.cause for line in await world.read_history(tx, order)]
     assert "confirmed by ann and bob: the bank says so" in causes
 
 

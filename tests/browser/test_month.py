@@ -54,13 +54,13 @@ async def platform(
     postgres_url: str,
     template: str,
     tmp_path_factory: pytest.TempPathFactory,
-    through: Callable[[str], str],
+    pooler_url: Callable[[str], str],
 ) -> AsyncIterator[Starlette]:
     """A server with worker and sandbox bank that accepts applications and makes payouts."""
     directory = tmp_path_factory.mktemp("month")
     with cloned_database(postgres_url, template) as url:
         settings = Settings(
-            database_url=through(url), data_dir=directory, limit_ip_per_minute=0,
+            database_url=pooler_url(url), data_dir=directory, limit_ip_per_minute=0,
             limit_checkouts_per_minute=0, limit_payments_per_minute=0, applications=True,
             approval_above=Decimal(10), payout_accounts=OWN_ACCOUNTS, operator_name="The Till Ltd",
             **SECRETS,

@@ -31,13 +31,13 @@ async def manual_server(
     postgres_url: str,
     template: str,
     tmp_path_factory: pytest.TempPathFactory,
-    through: Callable[[str], str],
+    pooler_url: Callable[[str], str],
 ) -> AsyncIterator[Starlette]:
     """A server whose only gateway is ``manual``."""
     directory = tmp_path_factory.mktemp("manual")
     with cloned_database(postgres_url, template) as url:
         settings = Settings(
-            database_url=through(url), data_dir=directory, limit_ip_per_minute=0,
+            database_url=pooler_url(url), data_dir=directory, limit_ip_per_minute=0,
             limit_payments_per_minute=0, gateways=("manual",),
             gateway_options={"manual_instructions": INSTRUCTIONS}, **SECRETS,
         )  # fmt: skip

@@ -16,7 +16,7 @@ def in_database(opentill: Commands, work: Callable[[Tx], Awaitable[Result]]) -> 
 
     async def run() -> Result:
         url = opentill.environ["OPENTILL_DATABASE_URL"]
-        db = await Db.connect(url, 2, prepared=pooler.keeps_prepared(url), acquire_timeout_s=20)
+        db = await Db.connect(url, 2, prepared=pooler.supports_prepared(url), acquire_timeout_s=20)
         try:
             return await db.run(work)
         finally:

@@ -49,7 +49,7 @@ def test_a_slow_stop_of_the_embedded_database_is_no_clock_difference(
 
 def _findings(url: str) -> dict[str, Finding]:
     settings = Settings(
-        database_url=url, secret_key="k" * 32, db_prepared=pooler.keeps_prepared(url)
+        database_url=url, secret_key="k" * 32, db_prepared=pooler.supports_prepared(url)
     )
     return {finding.subject: finding for finding in doctor_database.findings(settings)}
 
@@ -86,7 +86,7 @@ def database_by_the_recipe(postgres_url: str) -> Iterator[str]:
 
 async def _sell_in_euro(url: str, age: int) -> None:
     """Sell in euro for a merchant that settles in USD, at rates of ``age`` days ago."""
-    connection = await connections.connect(url, prepared=pooler.keeps_prepared(url))
+    connection = await connections.connect(url, prepared=pooler.supports_prepared(url))
     try:
         if not await connection.fetchval("select count(*) from products"):
             shop = await create_merchant(connection)

@@ -80,7 +80,7 @@ async def test_statements_over_all_merchants_are_not_run_on_a_database_in_use(
     database_url: str,
 ) -> None:
     """They would lock or read all rows."""
-    prepared = pooler.keeps_prepared(database_url)
+    prepared = pooler.supports_prepared(database_url)
     connection = await connections.connect(database_url, prepared=prepared)
     try:
         shop = await world.create_merchant(connection)
@@ -104,5 +104,5 @@ async def test_statements_over_all_merchants_are_not_run_on_a_database_in_use(
 
 
 async def _survey(url: str, statements: dict[str, Statement], actions: list[object]) -> Survey:
-    connect = partial(connections.connect, url, prepared=pooler.keeps_prepared(url))
+    connect = partial(connections.connect, url, prepared=pooler.supports_prepared(url))
     return await survey(connect, statements, actions)  # type: ignore[arg-type]

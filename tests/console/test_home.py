@@ -101,7 +101,7 @@ async def test_every_kind_that_needs_attention_is_counted_and_listed(tx: Tx) -> 
     )
     expected = {
         "disputes": (dispute.merchant_id, dispute.id),
-        "duplicates": (twice.merchant_id, (await world.attempts(tx, twice))[1].id),
+        "duplicates": (twice.merchant_id, (await world.read_attempts(tx, twice))[1].id),
         "refunds": (refund.merchant_id, refund.id),
         "stuck": (stuck.merchant_id, stuck.id),
         "endpoints": (order.merchant_id, "https://shop.example/hook"),

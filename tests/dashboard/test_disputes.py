@@ -17,7 +17,7 @@ from opentill.core.errors import TooManyAtOnce
 from opentill.disputes.evidence_model import MAX_BYTES
 from opentill.server.upload_limits import AT_ONCE, EACH, EACH_ADDRESS, Uploads
 from support.api_server import Shop
-from support.pages import hidden_values, new_form_id, text_of
+from support.pages import hidden_field_values, new_form_id, text_of
 from support.people import Visitor, create_person, heading_of
 from support.spreadsheets import csv_rows
 from support.world import DAY, HOUR
@@ -124,7 +124,7 @@ def test_a_note_on_a_dispute_is_added_once_and_shown_as_entered(shop: Shop) -> N
     reused = ada.post(f"{here}/notes", form | {"note": "More"})  # after the back button
     assert reused.status_code == 422
     assert ">\nMore</textarea>" in reused.text
-    (form_id,) = hidden_values(reused, "form_id")
+    (form_id,) = hidden_field_values(reused, "form_id")
     assert ada.post(f"{here}/notes", {"note": "More", "form_id": form_id}).status_code == 303
     page = ada.get(f"{here}?done=note")
     assert page.text.count("Delivered.\n&lt;b&gt;Signed&lt;/b&gt;</p>") == 1

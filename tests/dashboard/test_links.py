@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from opentill.payment_links import jobs
 from support.api_server import Shop
-from support.pages import hidden_values, new_form_id
+from support.pages import hidden_field_values, new_form_id
 from support.people import Visitor, create_person
 
 
@@ -104,7 +104,7 @@ def test_a_link_can_be_changed_and_lists_its_payments(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     created = owner.post(path(shop), form(owner, shop, name="A gift", price="5", quantity="2"))
     here = created.headers["location"].partition("?")[0]
-    (version,) = hidden_values(owner.get(here), "version")
+    (version,) = hidden_field_values(owner.get(here), "version")
     entries = {
         "version": version, "name": "A present", "description": "Wrapped", "quantity": "3",
         "uses": "9", "expires": "2099-12-31", "reference": "G-1",

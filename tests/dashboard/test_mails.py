@@ -11,7 +11,7 @@ from opentill.core import encryption
 from opentill.mail import jobs, outbox, queries
 from opentill.mail.model import Mail
 from support.api_server import ApiServer, Shop
-from support.pages import hidden_values, new_form_id
+from support.pages import hidden_field_values, new_form_id
 from support.people import PASSWORD, Visitor, create_person, invite, new_address
 
 
@@ -73,7 +73,7 @@ def test_mail_is_listed_and_resent_once_for_each_form(mailing: ApiServer, shop: 
     mailing.tx(mark_unknown)
     page = support.get(path).text
     assert "the worker stopped" in page
-    form = {"form_id": hidden_values(page, "form_id")[0]}
+    form = {"form_id": hidden_field_values(page, "form_id")[0]}
     for _ in range(2):
         assert support.post(f"{path}/{mail.id}/resend", form).status_code == 303
     assert len(_mails(mailing, order_id=order["id"])) == 2

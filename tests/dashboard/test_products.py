@@ -10,7 +10,7 @@ import pytest
 from opentill.list_counts import service as list_counts
 from opentill.people import MerchantRole
 from support.api_server import Shop
-from support.pages import hidden_values, text_of
+from support.pages import hidden_field_values, text_of
 from support.people import Visitor, create_person, heading_of
 
 TEA: Final = {
@@ -28,7 +28,7 @@ def path_of(shop: Shop, *parts: str) -> str:
 
 def hidden_field(response: httpx2.Response, name: str) -> dict[str, str]:
     """Return a hidden field of a page, as its form sends it."""
-    (value,) = set(hidden_values(response, name))
+    (value,) = set(hidden_field_values(response, name))
     return {name: value}
 
 

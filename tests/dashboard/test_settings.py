@@ -10,7 +10,7 @@ import pytest
 from opentill.people import MERCHANT_ROLES
 from opentill.web import accent
 from support.api_server import Shop
-from support.pages import hidden_values
+from support.pages import hidden_field_values
 from support.people import PASSWORD, Visitor, create_person, heading_of
 from support.pictures import PICTURE, jpeg, png
 
@@ -36,7 +36,7 @@ def settings_page(visitor: Visitor, shop: Shop) -> str:
 
 
 def hidden(page: str, name: str) -> str:
-    (value,) = set(hidden_values(page, name))
+    (value,) = set(hidden_field_values(page, name))
     return value
 
 

@@ -13,7 +13,7 @@ from opentill.core.settings import Settings
 from opentill.webhooks.dispatch import Dispatcher
 from support.api_server import SECRETS, ApiServer, Shop, serving
 from support.databases import cloned_database
-from support.pages import hidden_values, new_form_id, text_of
+from support.pages import hidden_field_values, new_form_id, text_of
 from support.people import PASSWORD, create_person
 from support.webhook_harness import wait_until
 from support.webhook_receiver import Receiver, receiving
@@ -27,12 +27,12 @@ def sender(
     postgres_url: str,
     template: str,
     tmp_path_factory: pytest.TempPathFactory,
-    through: Callable[[str], str],
+    pooler_url: Callable[[str], str],
 ) -> Iterator[ApiServer]:
     """A server with its own database that may send to the loopback network."""
     with cloned_database(postgres_url, template) as url:
         settings = Settings(
-            database_url=through(url),
+            database_url=pooler_url(url),
             data_dir=tmp_path_factory.mktemp("sender"),
             limit_ip_per_minute=0,
             limit_resends_per_minute=0,
@@ -100,7 +100,7 @@ def test_an_endpoint_form_that_is_sent_twice_adds_one_endpoint(shop: Shop) -> No
     assert reused.status_code == 409
     assert "has added an endpoint already" in reused.text
     assert f'value="{URL}/2"' in reused.text
-    assert hidden_values(reused, "form_id")[0] != form["form_id"]
+    assert hidden_field_values(reused, "form_id")[0] != form["form_id"]
     assert len(shop.data("GET", "/v1/webhook-endpoints")["items"]) == 1
     (row,) = shop.api_server.sql(
         "select who from audit_log where merchant_id = $1 and action = 'webhooks add'", shop.id
@@ -141,7 +141,7 @@ def test_a_stale_form_does_not_overwrite_the_endpoint(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     endpoint_id = shop.create_endpoint()["id"]
     path = path_of(shop, "webhooks", endpoint_id)
-    (seen,) = hidden_values(owner.get(path), "seen_at")
+    (seen,) = hidden_field_values(owner.get(path), "seen_at")
     form = {"seen_at": seen, "url": URL, "description": "Mine"}
     for _ in range(2):
         assert owner.post(path, form).headers["location"] == f"{path}?done=changed"
@@ -150,7 +150,7 @@ def test_a_stale_form_does_not_overwrite_the_endpoint(shop: Shop) -> None:
     assert "Somebody has changed this endpoint meanwhile" in stale.text
     assert 'value="Theirs"' in stale.text
     assert shop.data("GET", f"/v1/webhook-endpoints/{endpoint_id}")["description"] == "Mine"
-    (seen,) = hidden_values(stale, "seen_at")
+    (seen,) = hidden_field_values(stale, "seen_at")
     assert owner.post(path, form | {"description": "Theirs", "seen_at": seen}).status_code == 303
 
 
@@ -257,7 +257,7 @@ def test_deliveries_and_events_are_shown_and_can_be_resent(sender: ApiServer) ->
         event_path = path_of(shop, "events", event_id)
         page = support.get(event_path)
         assert f"&#34;order_id&#34;: &#34;{order['id']}&#34;" in page.text
-        ids = hidden_values(page, "form_id")
+        ids = hidden_field_values(page, "form_id")
         for form, deliveries in (
             ({"form_id": ids[0], "endpoint": endpoint_id}, 1),
             ({"form_id": ids[1]}, 2),

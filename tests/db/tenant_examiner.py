@@ -530,14 +530,14 @@ def examined(
     template: str,
     bank_url: str,
     tmp_path_factory: pytest.TempPathFactory,
-    through: Callable[[str], str],
+    pooler_url: Callable[[str], str],
 ) -> Iterator[tuple[ApiServer, Examiner]]:
     """A server, and the examiner of its statements."""
     with cloned_database(postgres_url, template) as url:
         with ThreadPoolExecutor(1) as thread:  # an earlier test may still run a loop in this one
             thread.submit(asyncio.run, prepare_database(url)).result()
         settings = Settings(
-            database_url=through(url),
+            database_url=pooler_url(url),
             data_dir=tmp_path_factory.mktemp("twins"),
             limit_ip_per_minute=0,
             limit_checkouts_per_minute=0,

@@ -56,7 +56,7 @@ async def test_the_worker_inside_a_server_begins_with_business_time(
     monkeypatch.setattr(worker, "work", work)
     settings = Settings(
         database_url=database_url,
-        db_prepared=pooler.keeps_prepared(database_url),
+        db_prepared=pooler.supports_prepared(database_url),
         secret_key="k" * 32,
         sandbox_secret="k" * 32,
         sandbox=True,

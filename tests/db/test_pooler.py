@@ -20,7 +20,7 @@ pytestmark = pooler.requires_pgbouncer
 
 
 @pytest.fixture(scope="module")
-def through(postgres_url: str) -> Iterator[Callable[[str], str]]:
+def pooler_url(postgres_url: str) -> Iterator[Callable[[str], str]]:
     """A function that returns the address behind a pooler, whose four sessions all share."""
     with pooler.running_pooler(postgres_url, sessions=4) as pooled_url:
         yield pooled_url
@@ -49,8 +49,8 @@ def test_concurrent_requests_succeed_behind_a_pooler(api_server: ApiServer) -> N
     assert shop.get("/v1/balance/statement.csv").status_code == 200
 
 
-async def test_a_pooler_is_detected(postgres_url: str, through: Callable[[str], str]) -> None:
-    for url, is_pooled in ((through(postgres_url), True), (postgres_url, False)):
+async def test_a_pooler_is_detected(postgres_url: str, pooler_url: Callable[[str], str]) -> None:
+    for url, is_pooled in ((pooler_url(postgres_url), True), (postgres_url, False)):
         first = await connection.connect(url, prepared=False)
         assert await connection.loses_statements(url, first) is is_pooled
         process = await first.fetchval("select pg_backend_pid()")
@@ -59,11 +59,11 @@ async def test_a_pooler_is_detected(postgres_url: str, through: Callable[[str], 
 
 
 async def test_prepared_statements_behind_a_pooler_are_refused_with_a_hint(
-    postgres_url: str, through: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+    postgres_url: str, pooler_url: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"connection_class": connection.Connection}
     monkeypatch.setattr(connection, "options", lambda *, prepared=True: options)
-    db = await Db.connect(through(postgres_url), 4)
+    db = await Db.connect(pooler_url(postgres_url), 4)
     try:
         with pytest.raises(Unavailable) as refused:
             async with db.connection() as first, db.connection() as other:
@@ -77,9 +77,9 @@ async def test_prepared_statements_behind_a_pooler_are_refused_with_a_hint(
 
 
 def test_commands_name_the_setting_for_a_pooler(
-    fork_server: object, database_url: str, through: Callable[[str], str], tmp_path: Path
+    fork_server: object, database_url: str, pooler_url: Callable[[str], str], tmp_path: Path
 ) -> None:
-    commands = Commands(fork_server, through(database_url), tmp_path)  # type: ignore[arg-type]
+    commands = Commands(fork_server, pooler_url(database_url), tmp_path)  # type: ignore[arg-type]
     commands.environ["OPENTILL_DB_PREPARED"] = "yes"
     assert "OPENTILL_DB_PREPARED=no" in commands.refusal("merchants", "list")
     findings = json.loads(commands.run("doctor", "--json").stdout)

@@ -245,7 +245,7 @@ async def test_a_statement_may_have_its_own_timeout(database_url: str) -> None:
         slept: bool
 
     sql = "select pg_sleep(0.5) is not null as slept"
-    options = connections.options(prepared=pooler.keeps_prepared(database_url))
+    options = connections.options(prepared=pooler.supports_prepared(database_url))
     connection = await asyncpg.connect(database_url, command_timeout=0.25, **options)
     try:
         query, value = Query(Row, sql, timeout_s=20), Value(bool, sql, timeout_s=20)

@@ -338,7 +338,7 @@ class Business:
         )
         (duplicate,) = (
             attempt
-            for attempt in api_server.tx(lambda tx: world.attempts(tx, order))
+            for attempt in api_server.tx(lambda tx: world.read_attempts(tx, order))
             if attempt.status == "DUPLICATE"
         )
         return_duplicate = partial(duplicates.return_duplicate, self.app.db)

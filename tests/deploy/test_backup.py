@@ -26,6 +26,7 @@ from opentill.server.embedded.programs import find_programs
 from support import pooler
 from support.cluster import Process, create_shop, eventually, wait_until_ready
 from support.commands import ForkServer, without_settings
+from support.databases import database_name
 from support.deployment import Deployment, copy_directory
 from support.webhook_receiver import Receiver, receiving
 
@@ -331,7 +332,7 @@ async def test_the_same_commands_back_up_and_restore_an_external_postgresql(
     db = await Db.connect(module_database_url, 2, acquire_timeout_s=20)
     shop = await create_shop(db)
     async with db.connection() as tx:
-        await tx.execute(f'create database "again_{_database_name(module_database_url)}"')
+        await tx.execute(f'create database "again_{database_name(module_database_url)}"')
     await db.close()
     external = ExternalDatabase(tmp_path, fork_server, module_database_url)
     file = tmp_path / "backup" / "opentill.dump"
@@ -460,7 +461,7 @@ async def test_the_recipes_back_up_and_restore_an_external_postgresql(
     command.chmod(0o755)
     empty = module_database_url.replace("@/", "@/restored_", 1)
     async with db.connection() as tx:
-        await tx.execute(f'create database "{_database_name(empty)}"')
+        await tx.execute(f'create database "{database_name(empty)}"')
     await db.close()
     environ = {
         **{name: text for name, text in os.environ.items() if not name.startswith("OPENTILL_")},
@@ -492,7 +493,3 @@ async def test_the_recipes_back_up_and_restore_an_external_postgresql(
 def _accept_findings(block: str) -> str:
     """Let a block continue after findings of the doctor."""
     return block.replace("opentill doctor", "opentill doctor || test $? = 1")
-
-
-def _database_name(url: str) -> str:
-    return url.partition("@/")[2].partition("?")[0]

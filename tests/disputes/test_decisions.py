@@ -17,14 +17,14 @@ from support import world
 from support.world import (
     DAY,
     NOW,
-    balances,
     create_order,
     create_order_in,
     create_refund,
-    dump,
-    entries,
-    history,
+    dump_rows,
     pay_order,
+    read_balances,
+    read_entries,
+    read_history,
     report_dispute,
     report_payment,
     report_refund,
@@ -41,7 +41,7 @@ async def find(tx: Tx, order: Order) -> Order:
 
 
 async def events(tx: Tx, order: Order) -> list[str]:
-    return [line.event for line in await history(tx, order)]
+    return [line.event for line in await read_history(tx, order)]
 
 
 async def open_manually(tx: Tx, order: Order, **options: object) -> disputes.Dispute:
@@ -55,24 +55,24 @@ async def test_an_event_that_cannot_be_applied_is_recorded_once_in_the_history(
     tx: Tx, status
 ) -> None:
     order = await create_order_in(tx, status)
-    before = await entries(tx, order.merchant_id)
+    before = await read_entries(tx, order.merchant_id)
     for _ in range(3):
         assert await report_dispute(tx, order, "OPENED", LATER, ref="another", minor=999) is None
     after = await find(tx, order)
-    assert (after.status, await entries(tx, order.merchant_id)) == (status, before)
+    assert (after.status, await read_entries(tx, order.merchant_id)) == (status, before)
     assert (await events(tx, order)).count("dispute_open_unmatched") == 1
-    assert f"this one is {status}" in (await history(tx, order))[-1].cause
+    assert f"this one is {status}" in (await read_history(tx, order))[-1].cause
 
 
 @pytest.mark.parametrize("status", ["PENDING", "CREATING", "FAILED", "CLOSED", *UNDISPUTABLE])
 async def test_the_operator_cannot_open_a_dispute_of_such_an_order(tx: Tx, status) -> None:
     order = await create_order_in(tx, status)
-    before = await dump(tx)
+    before = await dump_rows(tx)
     with pytest.raises(Invalid, match=f"this one is {status}") as refused:
         async with tx.transaction():
             await open_manually(tx, order)
     assert refused.value.field == "orderId"
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 @pytest.mark.parametrize("reported", ["OPENED", "WON", "LOST", "RECOVERED"])
@@ -81,7 +81,7 @@ async def test_a_dispute_of_an_unpaid_order_moves_nothing(tx: Tx, reported) -> N
     attempt = await submit_attempt(tx, order)
     assert await report_dispute(tx, order, reported, attempt_id=attempt.id, minor=999) is None
     assert (await find(tx, order)).status == "CREATING"
-    assert await entries(tx, order.merchant_id) == []
+    assert await read_entries(tx, order.merchant_id) == []
     # The event had overtaken the payment. Repeated, it is applied, unless the dispute has ended.
     await report_payment(tx, attempt, "SUCCEEDED")
     dispute = await report_dispute(tx, order, reported)
@@ -96,7 +96,7 @@ async def test_a_dispute_of_a_duplicate_payment_does_not_affect_the_order(tx: Tx
     await report_payment(tx, first, "SUCCEEDED")  # a second payment, which is given back
     assert await report_dispute(tx, order, "OPENED", attempt_id=first.id) is None
     assert (await find(tx, order)).status == "PAID"
-    assert "must be paid by the disputed attempt" in (await history(tx, order))[-1].cause
+    assert "must be paid by the disputed attempt" in (await read_history(tx, order))[-1].cause
 
 
 async def test_after_a_won_dispute_another_one_may_open(tx: Tx) -> None:
@@ -108,7 +108,7 @@ async def test_after_a_won_dispute_another_one_may_open(tx: Tx) -> None:
     assert sorted((row.gateway_ref, row.status) for row in rows) == [
         ("a", "WON"), ("b", "WON"), ("c", "LOST"),
     ]  # fmt: skip
-    assert await balances(tx, order) == (0, 959 - 999 - 1500, 0, 0)
+    assert await read_balances(tx, order) == (0, 959 - 999 - 1500, 0, 0)
 
 
 async def test_after_a_recovery_another_dispute_may_open(tx: Tx) -> None:
@@ -117,18 +117,18 @@ async def test_after_a_recovery_another_dispute_may_open(tx: Tx) -> None:
     await report_dispute(tx, order, "LOST", ref="b")
     after = await find(tx, order)
     assert (after.status, after.charged_back_minor) == ("CHARGEBACK", 999 + 1500)
-    assert await balances(tx, order) == (0, 959 - 999 - 3000, 0, 0)
+    assert await read_balances(tx, order) == (0, 959 - 999 - 3000, 0, 0)
 
 
 async def test_a_contradicting_event_is_recorded_and_not_applied(tx: Tx) -> None:
     order = await create_order_in(tx, "SETTLED")
     lost = await report_dispute(tx, order, "LOST")
     assert lost is not None
-    before = await balances(tx, order)
+    before = await read_balances(tx, order)
     for _ in range(2):
         assert await report_dispute(tx, order, "WON") == lost
     assert (await find(tx, order)).status == "CHARGEBACK"
-    assert await balances(tx, order) == before
+    assert await read_balances(tx, order) == before
     assert (await events(tx, order)).count("dispute_won_unmatched") == 1
 
 
@@ -158,7 +158,7 @@ async def test_a_reference_of_another_orders_dispute_is_refused(tx: Tx) -> None:
     await report_dispute(tx, other, "LOST", ref="mine")
     assert (await find(tx, other)).status == "PAID"
     assert (await find(tx, order)).status == "DISPUTED"
-    assert "of another order" in (await history(tx, other))[-1].cause
+    assert "of another order" in (await read_history(tx, other))[-1].cause
 
 
 # reported amount in minor units, of 40.00 left of 100.00 → disputed amount, debit in HKD
@@ -181,19 +181,19 @@ async def test_the_debit_is_the_share_of_the_reported_amount(tx: Tx, minor, amou
 
 async def test_a_partial_loss_leaves_the_rest_settled(tx: Tx) -> None:
     order = await create_order_in(tx, "SETTLED", price="100.00", reserve_rate="0.5")
-    assert await balances(tx, order) == (0, 4800, 0, 4800)
+    assert await read_balances(tx, order) == (0, 4800, 0, 4800)
     await report_dispute(tx, order, "LOST", minor=1000)
-    assert (await entries(tx, order.merchant_id))[-3:] == [
+    assert (await read_entries(tx, order.merchant_id))[-3:] == [
         ("CHARGEBACK_FEE", "available", "platform", 1500),
         ("ROLLING_RESERVE_OFFSET", "reserve", "available", 2500),
         ("ROLLING_RESERVE_RELEASE", "reserve", "available", 2300),
     ]
-    assert await balances(tx, order) == (0, 9600 - 2500, 0, 0)
+    assert await read_balances(tx, order) == (0, 9600 - 2500, 0, 0)
     await report_dispute(tx, order, "RECOVERED")
     after = await find(tx, order)
     assert (after.reserve_minor, after.reserve_status) == (2500, "HELD")
     assert after.reserve_release_at == order.reserve_release_at
-    assert await balances(tx, order) == (0, 9600 - 1500 - 2500, 0, 2500)
+    assert await read_balances(tx, order) == (0, 9600 - 1500 - 2500, 0, 2500)
 
 
 @pytest.mark.parametrize("policy", ["KEPT", "RETURNED"])
@@ -204,7 +204,7 @@ async def test_a_returned_fee_is_not_taken_again(tx: Tx, policy) -> None:
     assert dispute is not None
     assert dispute.debit_minor == 5000
     fee_kept = 400 if policy == "KEPT" else 200
-    assert await balances(tx, order) == (0, -fee_kept - 1500, 0, 0)
+    assert await read_balances(tx, order) == (0, -fee_kept - 1500, 0, 0)
 
 
 @pytest.mark.parametrize("origin", ["PAID", "SETTLED"])
@@ -224,7 +224,7 @@ async def test_a_full_refund_was_in_progress_when_the_dispute_opened(
     assert (after.status, after.refund_status) == (status, "FULL")
     await settlement.settle_batch(tx, order.merchant_id, NOW + 7 * DAY)
     fee = 1500 if end == "LOST" else 0
-    assert await balances(tx, order) == (0, -40 - fee, 0, 0)
+    assert await read_balances(tx, order) == (0, -40 - fee, 0, 0)
     if end == "LOST":
         await report_dispute(tx, order, "RECOVERED")
         assert (await find(tx, order)).status == "REFUNDED"
@@ -238,7 +238,7 @@ async def test_notes_do_not_change_the_time_of_a_recovery(tx: Tx) -> None:
     rows = await disputes.list_for_order(tx, order.merchant_id, order.id)
     for row in rows:
         await disputes.add_note(tx, row.merchant_id, row.id, "It is over.", "ann", NOW + 30 * DAY)
-    lines = await history(tx, order)
+    lines = await read_history(tx, order)
     times = [disputes.recovered_at(row, lines) - NOW for row in rows]
     assert times == [12 * DAY, 2 * DAY]
 
@@ -247,16 +247,16 @@ async def test_notes_do_not_change_the_time_of_a_recovery(tx: Tx) -> None:
 async def test_a_loss_before_settlement_is_settled_once(tx: Tx, when) -> None:
     order = await create_order_in(tx, "PAID", price="100.00", reserve_rate="0.1")
     await report_dispute(tx, order, "LOST")
-    assert await balances(tx, order) == (9600 - 11500, 0, 0, 0)
+    assert await read_balances(tx, order) == (9600 - 11500, 0, 0, 0)
     if when == "due":
         assert len(await settlement.settle_batch(tx, order.merchant_id, NOW + 7 * DAY)) == 1
-        assert await balances(tx, order) == (0, 9600 - 11500, 0, 0)
+        assert await read_balances(tx, order) == (0, 9600 - 11500, 0, 0)
         assert (await find(tx, order)).status == "CHARGEBACK"
     await report_dispute(tx, order, "RECOVERED", LATER)
     after = await find(tx, order)
     assert (after.status, after.settled_at, after.settle_at) == ("SETTLED", LATER, None)
     assert (after.reserve_status, after.charged_back_minor) == ("NONE", 0)
-    assert await balances(tx, order) == (0, 9600 - 1500, 0, 0)
+    assert await read_balances(tx, order) == (0, 9600 - 1500, 0, 0)
     assert await settlement.settle_batch(tx, order.merchant_id, NOW + 9 * DAY) == []
 
 
@@ -272,13 +272,13 @@ async def test_a_disputed_order_is_neither_refunded_nor_settled(tx: Tx) -> None:
 async def test_a_chargeback_goes_below_zero_without_limit(tx: Tx) -> None:
     order = await create_order_in(tx, "SETTLED", overdraft_minor=0, dispute_fee_minor=10**9)
     await report_dispute(tx, order, "LOST")
-    assert await balances(tx, order) == (0, 959 - 999 - 10**9, 0, 0)
+    assert await read_balances(tx, order) == (0, 959 - 999 - 10**9, 0, 0)
 
 
 async def test_a_merchant_without_a_dispute_fee_pays_none(tx: Tx) -> None:
     order = await create_order_in(tx, "SETTLED", dispute_fee_minor=0)
     await report_dispute(tx, order, "LOST")
-    assert "CHARGEBACK_FEE" not in [entry[0] for entry in await entries(tx, order.merchant_id)]
+    assert "CHARGEBACK_FEE" not in [entry[0] for entry in await read_entries(tx, order.merchant_id)]
 
 
 async def test_the_operator_opens_a_partial_dispute(tx: Tx) -> None:
@@ -288,7 +288,7 @@ async def test_the_operator_opens_a_partial_dispute(tx: Tx) -> None:
             await open_manually(tx, order, amount_minor=invalid)
     dispute = await open_manually(tx, order, amount_minor=2500)
     assert (dispute.debit_minor, dispute.gateway_ref, dispute.gateway) == (2500, None, "sandbox")
-    assert (await history(tx, order))[-1].cause == f"{dispute.id} by ann: a letter"
+    assert (await read_history(tx, order))[-1].cause == f"{dispute.id} by ann: a letter"
     await report_dispute(tx, order, "LOST", ref="mail")  # the gateway's dispute is another one
     assert (await find(tx, order)).status == "DISPUTED"
 
@@ -342,7 +342,7 @@ async def test_concurrent_events_have_the_effect_of_a_sequence(db: Db) -> None:
         after = await find(tx, order)
         (dispute,) = await disputes.search(tx, order.merchant_id, None)
         assert (after.status, dispute.status) == ("SETTLED", "RECOVERED")
-        assert sum(await balances(tx, order)) == 9600 - 1500
+        assert sum(await read_balances(tx, order)) == 9600 - 1500
 
 
 async def test_a_disputed_amount_is_rounded_so_that_it_can_be_shown(tx: Tx) -> None:
@@ -351,4 +351,4 @@ async def test_a_disputed_amount_is_rounded_so_that_it_can_be_shown(tx: Tx) -> N
     dispute = await report_dispute(tx, order, "OPENED", minor=1004)
     assert dispute is not None
     assert DisputeOut.from_dispute(dispute).amount == "1.00"
-    assert "dispute_amount_differs" in [line.event for line in await history(tx, order)]
+    assert "dispute_amount_differs" in [line.event for line in await read_history(tx, order)]

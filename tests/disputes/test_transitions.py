@@ -13,12 +13,12 @@ from opentill.orders.settlement import service as settlement
 from support.world import (
     DAY,
     NOW,
-    balances,
     create_order_in,
     create_refund,
-    dump,
-    entries,
-    history,
+    dump_rows,
+    read_balances,
+    read_entries,
+    read_history,
     report_dispute,
     report_refund,
     settle_order,
@@ -77,10 +77,10 @@ async def test_the_postings_of_each_transition(tx: Tx, origin: str, end: str) ->
     *earlier, last = REPORTS[end]
     for reported in earlier:
         await report_dispute(tx, order, reported)
-    before = await entries(tx, order.merchant_id)
+    before = await read_entries(tx, order.merchant_id)
     dispute = await report_dispute(tx, order, last, LATER)
     after = await find(tx, order)
-    assert (await entries(tx, order.merchant_id))[len(before) :] == POSTS[origin, end]
+    assert (await read_entries(tx, order.merchant_id))[len(before) :] == POSTS[origin, end]
     assert after.status == STATUS.get(end, origin)
     assert dispute is not None
     assert (dispute.status, dispute.disputed_from) == (end.upper(), origin)
@@ -134,18 +134,18 @@ async def test_every_combination_adds_up_to_the_cent(tx: Tx, case: tuple) -> Non
     frozen = in_progress + (debit if (origin, end) == ("SETTLED", "open") else 0)
     in_pending = own - in_progress if origin == "PAID" and end != "recovered" else 0
     expected = (in_pending, own - in_pending - frozen - in_reserve, frozen, in_reserve)
-    assert await balances(tx, order) == expected
+    assert await read_balances(tx, order) == expected
     assert after.unsettled_minor == NET - refunded_minor - (lost if end == "lost" else 0)
 
     # When the order is due, its pending money settles, unless it is disputed.
     await settlement.settle_batch(tx, order.merchant_id, NOW + 7 * DAY)
-    pending, available, frozen_then, reserve = await balances(tx, order)
+    pending, available, frozen_then, reserve = await read_balances(tx, order)
     waits = origin == "PAID" and end == "open"
     assert pending == (in_pending if waits else 0)
     assert pending + available + frozen_then + reserve == own
     if refund and flight == "open":  # it may still end
         await report_refund(tx, refund, "REFUSED")
-        assert sum(await balances(tx, order)) == own
+        assert sum(await read_balances(tx, order)) == own
 
 
 def test_the_table_in_code_is_this_one() -> None:
@@ -190,11 +190,11 @@ async def test_the_operator_takes_only_transitions_of_the_table(tx: Tx, status, 
     if (status, event) in {("OPEN", "won"), ("OPEN", "lost"), ("LOST", "recovered")}:
         after = await disputes.decide(tx, *key, event, who="ann", reason="letter", now=LATER)
         assert after.status == event.upper()
-        line = (await history(tx, order))[-1]
+        line = (await read_history(tx, order))[-1]
         assert line.cause == f"{dispute.id} by ann: letter"
         return
-    before = await dump(tx)
+    before = await dump_rows(tx)
     with pytest.raises(Invalid, match=f"a dispute that is {status} cannot be {event}"):
         async with tx.transaction():
             await disputes.decide(tx, *key, event, who="ann", reason="letter", now=LATER)
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before

@@ -11,13 +11,13 @@ from opentill.gateways import GatewayDisputeEvent
 from opentill.orders import Order
 from support.world import (
     NOW,
-    attempts,
-    balances,
     create_order_in,
     create_refund,
-    dump,
-    entries,
-    history,
+    dump_rows,
+    read_attempts,
+    read_balances,
+    read_entries,
+    read_history,
     report_dispute,
     report_payment,
     report_refund,
@@ -76,7 +76,7 @@ async def test_a_dispute_before_its_payment_waits_for_it(db: Db) -> None:
         await report_payment(tx, attempt, "SUCCEEDED")
         await retry(db)
         assert (await open_rows(tx, order), await status(tx, order)) == ([], "CHARGEBACK")
-        assert await balances(tx, order) == (959 - 999 - 1500, 0, 0, 0)
+        assert await read_balances(tx, order) == (959 - 999 - 1500, 0, 0, 0)
 
 
 @pytest.mark.parametrize("minutes", [0, 30])  # from the dispute to the payment
@@ -85,7 +85,7 @@ async def test_a_dispute_that_overtook_its_payment_is_applied_right_after_it(
 ) -> None:
     async with db.connection() as tx:
         order = await create_order_in(tx, "CREATING")
-        (attempt,) = await attempts(tx, order)
+        (attempt,) = await read_attempts(tx, order)
         await report_dispute(tx, order, "OPENED", attempt_id=attempt.id)
         unmatched = await open_rows(tx, order)
         now = NOW
@@ -144,7 +144,9 @@ async def test_a_contradicting_event_needs_attention(tx: Tx, first, then) -> Non
     await report_dispute(tx, order, "OPENED", ref="a")
     assert await open_rows(tx, order) == [("a", then)]
     assert await disputes.count_unmatched(tx) == 1
-    assert f"dispute_{then.lower()}_unmatched" in [line.event for line in await history(tx, order)]
+    assert f"dispute_{then.lower()}_unmatched" in [
+        line.event for line in await read_history(tx, order)
+    ]
 
 
 async def test_a_loss_of_an_amount_that_a_failed_refund_held_is_unmatched(
@@ -161,7 +163,7 @@ async def test_a_loss_of_an_amount_that_a_failed_refund_held_is_unmatched(
         await report_dispute(tx, order, "LOST", minor=999)
         assert await open_rows(tx, order) == [("dispute-1", "LOST")]
         assert "dispute matches no order" in capsys.readouterr().out
-        assert await balances(tx, order) == (0, 959 - 1500, 0, 0)
+        assert await read_balances(tx, order) == (0, 959 - 1500, 0, 0)
         for reported in ("LOST", "OPENED"):
             await report_dispute(tx, order, reported, minor=999)
         await retry(db)
@@ -218,11 +220,11 @@ async def end(tx: Tx, dispute: disputes.Dispute, event: Event) -> None:
 
 async def assert_ignored(db: Db, tx: Tx, order: Order, reports: list[str]) -> None:
     """Report dispute b again and run the worker's job; fail if any row changes."""
-    before = await dump(tx)
+    before = await dump_rows(tx)
     for reported in reports:
         assert await report_dispute(tx, order, reported, ref="b") is None
     await retry(db)
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 async def test_a_dismissed_dispute_is_never_posted(db: Db) -> None:
@@ -239,7 +241,7 @@ async def test_a_dismissed_dispute_is_never_posted(db: Db) -> None:
         await end(tx, ours, "recovered")
         assert await status(tx, order) == "SETTLED"
         await assert_ignored(db, tx, order, ["LOST", "OPENED"])
-        before = await entries(tx, order.merchant_id)
+        before = await read_entries(tx, order.merchant_id)
         assert await report_dispute(tx, order, "RECOVERED", ref="b") is None
         (unmatched,) = await disputes.list_unmatched(tx, order.merchant_id)
         assert unmatched.status == "RECOVERED"
@@ -250,7 +252,7 @@ async def test_a_dismissed_dispute_is_never_posted(db: Db) -> None:
         await assert_ignored(db, tx, order, ["OPENED", "RECOVERED", "LOST"])
         await dismiss(tx, order)
         await assert_ignored(db, tx, order, ["OPENED", "LOST", "RECOVERED"])
-        assert await entries(tx, order.merchant_id) == before
+        assert await read_entries(tx, order.merchant_id) == before
         assert len(await disputes.list_for_order(tx, order.merchant_id, order.id)) == 1
 
 
@@ -282,7 +284,7 @@ async def test_a_recovery_after_a_dismissal_needs_attention(db: Db, dismissed_st
             await report_dispute(tx, order, "WON", ref="b", minor=999)
         assert await open_rows(tx, order) == [("b", dismissed_status)]
         await dismiss(tx, order)
-        entries_before = await entries(tx, order.merchant_id)
+        entries_before = await read_entries(tx, order.merchant_id)
         for _ in range(2):
             await report_dispute(tx, order, "RECOVERED", ref="b", minor=999)
             await retry(db, NOW + 2 * DAY)
@@ -292,11 +294,11 @@ async def test_a_recovery_after_a_dismissal_needs_attention(db: Db, dismissed_st
         assert await disputes.count_unmatched(tx) == 1
         assert await status(tx, order) == "CHARGEBACK"
         await disputes.dismiss(tx, order.merchant_id, "sandbox", "b", "bob", NOW)
-        history_before = await history(tx, order)
+        history_before = await read_history(tx, order)
         await report_dispute(tx, order, "RECOVERED", ref="b", minor=999)
         assert await open_rows(tx, order) == []
-        assert await entries(tx, order.merchant_id) == entries_before
-        assert await history(tx, order) == history_before
+        assert await read_entries(tx, order.merchant_id) == entries_before
+        assert await read_history(tx, order) == history_before
 
 
 async def test_a_dispute_that_was_won_while_unmatched_is_not_opened_afterwards(db: Db) -> None:
@@ -347,11 +349,11 @@ async def test_a_reopened_dispute_needs_attention(tx: Tx, end: str) -> None:
     order = await create_order_in(tx, "SETTLED")
     await report_dispute(tx, order, "OPENED", respond_by=NOW + 1000)
     await report_dispute(tx, order, end, NOW + 500)
-    before = await entries(tx, order.merchant_id)
+    before = await read_entries(tx, order.merchant_id)
     await report_dispute(tx, order, "OPENED", NOW + 600, respond_by=NOW + 1000)  # a late report
     assert await disputes.list_unmatched(tx, order.merchant_id) == []
     for _ in range(2):
         await report_dispute(tx, order, "OPENED", NOW + 700, respond_by=NOW + 9_000)
     (unmatched,) = await disputes.list_unmatched(tx, order.merchant_id)
     assert unmatched.refusal.endswith(f"is {end}, and the gateway takes evidence again")
-    assert await entries(tx, order.merchant_id) == before
+    assert await read_entries(tx, order.merchant_id) == before

@@ -19,12 +19,12 @@ def api_server(
     template: str,
     bank_url: str,
     tmp_path_factory: pytest.TempPathFactory,
-    through: Callable[[str], str],
+    pooler_url: Callable[[str], str],
 ) -> Iterator[ApiServer]:
     """A server that may send notices to loopback."""
     with cloned_database(postgres_url, template) as url:
         settings = Settings(
-            database_url=through(url),
+            database_url=pooler_url(url),
             data_dir=tmp_path_factory.mktemp("epay"),
             limit_ip_per_minute=0,
             limit_checkouts_per_minute=0,

@@ -54,7 +54,7 @@ def histories_in(url: str) -> Iterator[None]:
         settled = {"jit": "off", "plan_cache_mode": "force_generic_plan"}
         Histories.tx = runner.run(
             asyncpg.connect(url, statement_cache_size=1000, server_settings=settled)
-            if pooler.keeps_prepared(url)
+            if pooler.supports_prepared(url)
             else connection.connect(url, prepared=False)
         )
         try:

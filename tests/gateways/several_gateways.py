@@ -47,7 +47,7 @@ def several(
     postgres_url: str,
     template: str,
     tmp_path_factory: pytest.TempPathFactory,
-    through: Callable[[str], str],
+    pooler_url: Callable[[str], str],
 ) -> Iterator[Several]:
     """The servers for all tests of a file."""
     stripe, epays = StripeServer(), epay_gateway_server.running_epay_server()
@@ -55,7 +55,7 @@ def several(
         run(stripe.start())
         epay = run(epays.__aenter__())
         try:
-            settings = _settings(through(url), tmp_path_factory.mktemp("several"))
+            settings = _settings(pooler_url(url), tmp_path_factory.mktemp("several"))
             options = {"stripe_api_base": stripe.url, "epay_url": epay.url}
             with serving(
                 settings, gateway_options=settings.gateway_options | options

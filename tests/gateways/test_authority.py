@@ -175,7 +175,7 @@ class Reports:
 
     def rows(self) -> dict[str, list[str]]:
         """Return every row of every table."""
-        return self.api_server.tx(world.dump)
+        return self.api_server.tx(world.dump_rows)
 
     def statuses(self, subject: Subject) -> tuple[str, str, str]:
         """Return the statuses of the order, the attempt and the refund."""

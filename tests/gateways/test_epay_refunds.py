@@ -120,7 +120,7 @@ class Cluster:
 async def served(
     postgres_url: str,
     template: str,
-    through: Callable[[str], str],
+    pooler_url: Callable[[str], str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[tuple[Starlette, EpayServer]]:
     """One server and its upstream Epay server, for all tests of this module."""
@@ -129,7 +129,7 @@ async def served(
             listener = free_socket()
             url = url_of(listener)
             settings = Settings(
-                database_url=through(address),
+                database_url=pooler_url(address),
                 data_dir=tmp_path_factory.mktemp("epay-refunds"),
                 public_url=url,
                 gateways=("epay",),

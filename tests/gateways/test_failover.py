@@ -22,7 +22,15 @@ from opentill.orders.payments import service as payments
 from opentill.outgoing.client import merchant_client
 from opentill.refunds import jobs as refund_jobs
 from support.waits import find_waiting_session
-from support.world import DAY, NOW, attempts, create_merchant, create_order, create_refund, history
+from support.world import (
+    DAY,
+    NOW,
+    create_merchant,
+    create_order,
+    create_refund,
+    read_attempts,
+    read_history,
+)
 
 PUBLIC = "http://127.0.0.1:9"
 
@@ -78,7 +86,7 @@ async def pay(
 async def look(db: Db, order: Order) -> tuple[Order, list[PaymentAttempt]]:
     async with db.connection() as tx:
         current = await orders.find(tx, order.merchant_id, order.id)
-        return current, await attempts(tx, order)
+        return current, await read_attempts(tx, order)
 
 
 FAILOVERS = [
@@ -109,7 +117,7 @@ async def test_only_unreachable_gateways_fail_over_to_the_next(
     assert [attempt.gateway for attempt in tried] == ["one", "two"][: sum(calls)]
     assert len({attempt.id for attempt in tried}) == sum(calls)
     async with db.connection() as tx:
-        events = [line.event for line in await history(tx, order)]
+        events = [line.event for line in await read_history(tx, order)]
     assert events.count("submitted") == sum(calls)
 
 

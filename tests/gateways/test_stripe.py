@@ -592,7 +592,7 @@ async def test_events_about_other_payments_are_ignored(
         assert gateway.read_callback(*signed, int(time.time() * 1000)) == (), kind
 
 
-GENUINE = StripeServer.sign_event("customer.created", {}, at=NOW / 1000)
+GENUINE = StripeServer.sign_event("customer.created", {}, signed_at=NOW / 1000)
 
 
 def header_of(secret: str = SECRET, at_s: float = NOW / 1000) -> str:
@@ -626,7 +626,7 @@ def test_a_forged_callback_is_refused(spoil: Callable[[str], dict[str, str]]) ->
                                              (302, False)])  # fmt: skip
 def test_a_signature_lasts_five_minutes_in_both_directions(age_s: int, fresh: bool) -> None:
     gateway = adapter("http://127.0.0.1:1")
-    signed = StripeServer.sign_event("customer.created", {}, at=NOW / 1000 - age_s)
+    signed = StripeServer.sign_event("customer.created", {}, signed_at=NOW / 1000 - age_s)
     if fresh:
         assert gateway.read_callback(*signed, NOW) == ()
     else:
@@ -648,7 +648,7 @@ def test_a_secret_under_rotation_is_accepted() -> None:
 ])  # fmt: skip
 def test_a_signed_but_malformed_body_is_refused(about: dict[str, Any]) -> None:
     gateway = adapter("http://127.0.0.1:1")
-    signed = StripeServer.sign_event("checkout.session.completed", about, at=NOW / 1000)
+    signed = StripeServer.sign_event("checkout.session.completed", about, signed_at=NOW / 1000)
     with pytest.raises(BadCallback):
         gateway.read_callback(*signed, NOW)
 
@@ -676,7 +676,7 @@ def test_an_event_of_a_connected_account_is_ignored() -> None:
     about = {"id": "du_1", "status": "lost", "amount": 1, "currency": "eur"}
     for account, read_event in ((None, 1), ("acct_1", 0)):
         signed = StripeServer.sign_event(
-            "charge.dispute.closed", about | {"payment_intent": "pi_1"}, at=NOW / 1000,
+            "charge.dispute.closed", about | {"payment_intent": "pi_1"}, signed_at=NOW / 1000,
             account=account,
         )  # fmt: skip
         assert len(gateway.read_callback(*signed, NOW)) == read_event

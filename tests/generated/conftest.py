@@ -18,12 +18,12 @@ def api_server(
     template: str,
     bank_url: str,
     tmp_path_factory: pytest.TempPathFactory,
-    through: Callable[[str], str],
+    pooler_url: Callable[[str], str],
 ) -> Iterator[ApiServer]:
     """Start a server whose customers pay at the sandbox bank."""
     with cloned_database(postgres_url, template) as url:
         settings = Settings(
-            database_url=through(url),
+            database_url=pooler_url(url),
             data_dir=tmp_path_factory.mktemp("generated"),
             limit_ip_per_minute=0,
             limit_checkouts_per_minute=0,

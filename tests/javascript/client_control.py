@@ -1,7 +1,7 @@
-"""What clients in other languages ask of their tests' server: merchants, and what operators do.
+"""An HTTP server by which tests in JavaScript create merchants and act as operators.
 
-A small HTTP server: ``POST /shop`` makes a merchant, ``POST /plan`` tells the cutting proxy what to
-do with the next requests. Each takes and returns JSON.
+``POST /shop`` creates a merchant, ``POST /plan`` sets the faults of the cutting proxy. Requests and
+responses are JSON.
 """
 
 import contextlib
@@ -16,22 +16,22 @@ from support.cutting_proxy import Proxy, running_proxy
 
 
 class Control:
-    """The requests that can be made, by their names."""
+    """The operations; a request's path is the name of its method."""
 
     def __init__(self, api_server: ApiServer, proxy: Proxy) -> None:
-        """``proxy`` is in front of the server."""
+        """``proxy``: a cutting proxy in front of the server."""
         self._api_server = api_server
         self._proxy = proxy
         self._shops: dict[str, Shop] = {}
 
     def shop(self, _: Any) -> Any:
-        """Make a merchant with a key."""
+        """Create a merchant with an API key."""
         shop = self._api_server.create_shop()
         self._shops[shop.key] = shop
         return {"url": self._api_server.url, "proxy": self._proxy.url, "key": shop.key}
 
     def confirm(self, values: Any) -> Any:
-        """Confirm an order's money."""
+        """Confirm an order's payment."""
         self._shops[values["key"]].confirm(values["order"])
         return {}
 
@@ -40,17 +40,17 @@ class Control:
         return {"id": self._shops[values["key"]].open_dispute(values["order"]).id}
 
     def payout(self, values: Any) -> Any:
-        """Pay something out."""
+        """Create a payout."""
         return {"id": self._shops[values["key"]].create_payout().id}
 
     def plan(self, values: Any) -> Any:
-        """Say what becomes of the next requests through the proxy."""
+        """Set the faults of the next requests through the proxy."""
         self._proxy.requests.clear()
         self._proxy.plan = values["plan"]
         return {}
 
     def requests(self, _: Any) -> Any:
-        """Return the requests that came through the proxy since the last plan."""
+        """Return the requests through the proxy since the last plan."""
         return [request.decode() for request in self._proxy.requests]
 
 
@@ -66,14 +66,14 @@ def controlling(api_server: ApiServer) -> Iterator[str]:
                 work: Callable[[Any], Any] = getattr(control, self.path.strip("/"))
                 try:
                     status, result = 200, work(values)
-                except Exception as error:  # noqa: BLE001 - told to the test that asked
+                except Exception as error:  # noqa: BLE001 - the test gets it in the response
                     status, result = 500, repr(error)
                 self.send_response(status)
                 self.end_headers()
                 self.wfile.write(json.dumps(result).encode())
 
             def log_message(self, *_: Any) -> None:
-                """Print nothing."""
+                """Log nothing."""
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         thread = threading.Thread(target=server.serve_forever)

@@ -425,7 +425,7 @@ async def test_shutdown_does_not_wait_for_a_rule(database_url: str) -> None:
     db = await Db.connect(database_url, 4, acquire_timeout_s=20)
     await _create_payments(db)
     settings = Settings(
-        database_url=database_url, db_prepared=pooler.keeps_prepared(database_url), sandbox=True,
+        database_url=database_url, db_prepared=pooler.supports_prepared(database_url), sandbox=True,
         secret_key="k" * 32, sandbox_secret="k" * 32,
     )  # fmt: skip
     server = create_app(settings, run_worker=True)

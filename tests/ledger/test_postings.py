@@ -16,7 +16,7 @@ from opentill.ledger.postings import ACCOUNTS, MERCHANT_ACCOUNTS, Type
 from opentill.ledger.statement import LineOut
 from support.books import ledger_violations
 from support.transactions import rolled_back
-from support.world import NOW, create_merchant, create_order_in, dump, entries
+from support.world import NOW, create_merchant, create_order_in, dump_rows, read_entries
 
 MOVES = [
     (kind, source, target)
@@ -86,11 +86,11 @@ def test_the_table_has_every_type_once() -> None:
 
 async def test_no_movement_outside_the_table_can_be_posted(tx: Tx) -> None:
     shop = await create_merchant(tx)
-    before = await dump(tx)
+    before = await dump_rows(tx)
     for kind, source, target in UNKNOWN:
         with pytest.raises(KeyError):
             await ledger.post(tx, shop.id, "USD", [move(kind, source, target)], NOW)
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
     assert len(UNKNOWN) == len(MOVES) - len(POSTINGS)
 
 
@@ -140,7 +140,7 @@ async def test_posting_nothing_is_a_defect(tx: Tx) -> None:
 async def test_frozen_and_reserved_money_never_goes_below_zero(tx: Tx) -> None:
     shop = await create_merchant(tx)
     await fund(tx, shop.id)
-    before = await dump(tx)
+    before = await dump_rows(tx)
     for kind, source, target in (
         ("UNFREEZE", "frozen", "available"),
         ("REFUND", "frozen", "gateway"),
@@ -149,19 +149,19 @@ async def test_frozen_and_reserved_money_never_goes_below_zero(tx: Tx) -> None:
         with pytest.raises(asyncpg.CheckViolationError):
             async with tx.transaction():
                 await ledger.post(tx, shop.id, "USD", [move(kind, source, target, 301)], NOW)
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 async def test_each_movement_of_a_cause_is_posted_once(tx: Tx) -> None:
     shop = await create_merchant(tx)
     await fund(tx, shop.id)
-    before = await dump(tx)
+    before = await dump_rows(tx)
     with pytest.raises(asyncpg.UniqueViolationError) as refused:
         async with tx.transaction():
             repeated = move("ADMIN_RECHARGE", "bank", "available", 5, "first")
             await ledger.post(tx, shop.id, "USD", [repeated], NOW)
     assert refused.value.constraint_name == "entries_once"
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 async def test_numbers_times_and_balances_stay_in_order_when_the_clock_goes_back(tx: Tx) -> None:
@@ -207,7 +207,7 @@ async def test_entries_and_history_cannot_be_changed(tx: Tx, statement) -> None:
     with pytest.raises(asyncpg.IntegrityConstraintViolationError):
         async with tx.transaction():
             await tx.execute(statement)
-    assert len(await entries(tx, order.merchant_id)) == 2
+    assert len(await read_entries(tx, order.merchant_id)) == 2
 
 
 async def test_posting_to_several_balances_at_once_equals_posting_to_each(tx: Tx) -> None:

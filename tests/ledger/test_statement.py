@@ -133,10 +133,10 @@ async def test_inconsistent_books_have_no_statement(database_url: str, damage: s
 
 
 def test_a_download_of_inconsistent_books_is_aborted(
-    postgres_url: str, template: str, settings: Settings, through: Callable[[str], str]
+    postgres_url: str, template: str, settings: Settings, pooler_url: Callable[[str], str]
 ) -> None:
     with cloned_database(postgres_url, template) as url:
-        own_settings = msgspec.structs.replace(settings, database_url=through(url))
+        own_settings = msgspec.structs.replace(settings, database_url=pooler_url(url))
         with serving(own_settings) as api_server:
             shop = api_server.create_shop()
             shop.create_paid_order()

@@ -70,7 +70,7 @@ async def test_a_message_is_sent_once_over_connections_that_are_used_again(db: D
         ("never", "FAILED", 0),
         ("refused", "FAILED", 0),
         ("cut", "UNKNOWN", 0),
-        ("taken_then_cut", "UNKNOWN", 1),
+        ("accepted_then_cut", "UNKNOWN", 1),
     ],
 )
 async def test_how_a_conversation_ends_says_what_becomes_of_the_mail(
@@ -199,8 +199,8 @@ async def test_connections_are_encrypted_and_logged_in_and_else_cost_no_attempt(
     db: Db, tmp_path: Path
 ) -> None:
     tls = create_tls_contexts(tmp_path)
-    trusting = msgspec.structs.replace(QUICK, tls_context=tls.of_clients)
-    with MailServer(**login_options("shop", "p@ss word", tls.of_server)) as server:
+    trusting = msgspec.structs.replace(QUICK, tls_context=tls.client)
+    with MailServer(**login_options("shop", "p@ss word", tls.server)) as server:
         place = f"127.0.0.1:{server.port}"
         good = f"smtp+starttls://shop:p%40ss%20word@{place}"
         await queue_mails(db, mail_settings(good), 1)
@@ -219,7 +219,7 @@ async def test_connections_are_encrypted_and_logged_in_and_else_cost_no_attempt(
         await _drain(mailer)
         await mailer.finish()
         assert len(server.accepted) == 1
-    with MailServer(ssl=tls.of_server) as server:  # encrypted from the start
+    with MailServer(ssl=tls.server) as server:  # encrypted from the start
         settings = mail_settings(f"smtps://127.0.0.1:{server.port}")
         await queue_mails(db, settings, 2)
         mailer = Mailer(db, settings, now_ms, trusting)

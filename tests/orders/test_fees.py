@@ -25,8 +25,8 @@ from support.world import (
     create_product,
     create_refund,
     create_session,
-    entries,
     pay_order,
+    read_entries,
     report_payment,
     report_refund,
     submit_attempt,
@@ -86,7 +86,7 @@ async def test_the_payment_method_decides_the_fee(
     posted = [("PAYMENT", "gateway", "pending", gross)]
     if gross > settled:
         posted.append(("FEE", "pending", "platform", gross - settled))
-    assert await entries(tx, paid_order.merchant_id) == posted
+    assert await read_entries(tx, paid_order.merchant_id) == posted
     await assert_books(tx)
 
 
@@ -203,7 +203,7 @@ async def test_partial_refunds_debit_the_credited_amount_in_every_exponent(
         refund_fee_policy=policy, overdraft_minor=10**9,
     )  # fmt: skip
     paid_order = await pay_order(tx, order)
-    posted = await entries(tx, paid_order.merchant_id)
+    posted = await read_entries(tx, paid_order.merchant_id)
     assert posted == [
         ("PAYMENT", "gateway", "pending", gross),
         ("FEE", "pending", "platform", fee),

@@ -16,9 +16,9 @@ from support.world import (
     create_product,
     create_refund,
     create_session,
-    dump,
-    entries,
-    history,
+    dump_rows,
+    read_entries,
+    read_history,
     report_payment,
     report_refund,
     submit_attempt,
@@ -93,14 +93,14 @@ async def test_a_transition_of_the_table(tx: Tx, source, event, target, posts, e
         order = await create_order(tx)
         await report_payment(tx, await submit_attempt(tx, order), "ACTION_REQUIRED")
         await checkouts.expire(tx, order.merchant_id, order.checkout_id, "time is over", NOW)
-    before = await history(tx, order)
+    before = await read_history(tx, order)
     await take(tx, order, event)
     after = await orders.find(tx, order.merchant_id, order.id)
-    line, *further = (await history(tx, order))[len(before) :]
+    line, *further = (await read_history(tx, order))[len(before) :]
     assert (after.status, further) == (target, [])
     assert (line.number, line.event, line.at) == (len(before) + 1, event, LATER)
     assert (line.from_status, line.to_status) == (source, target)
-    assert await entries(tx, order.merchant_id) == posts
+    assert await read_entries(tx, order.merchant_id) == posts
     checkout = await checkouts.find(tx, order.merchant_id, order.checkout_id)
     assert checkout.status == ends
     paid_at = LATER if target == "PAID" else None
@@ -121,7 +121,7 @@ def test_the_table_in_the_code_is_the_same() -> None:
 @pytest.mark.parametrize(("status", "event"), REFUSED)
 async def test_any_other_transition_is_refused_and_changes_nothing(tx: Tx, status, event) -> None:
     order = await create_order_in(tx, status)
-    before = await dump(tx)
+    before = await dump_rows(tx)
     with pytest.raises(Invalid) as refused:
         async with tx.transaction():
             if event == "submitted":
@@ -130,7 +130,7 @@ async def test_any_other_transition_is_refused_and_changes_nothing(tx: Tx, statu
                 await orders.transition(tx, orders.Change(order, event, "because"), LATER)
     assert refused.value.field == "orderId"
     assert status in (refused.value.reason or "")
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 async def test_an_order_is_refunded_in_full_by_its_last_refund(tx: Tx) -> None:
@@ -142,7 +142,7 @@ async def test_an_order_is_refunded_in_full_by_its_last_refund(tx: Tx) -> None:
     await report_refund(tx, first, "SUCCEEDED", LATER)
     after = await orders.find(tx, order.merchant_id, order.id)
     assert (after.status, after.refund_status) == ("REFUNDED", "FULL")
-    assert [line.event for line in await history(tx, order)] == [
+    assert [line.event for line in await read_history(tx, order)] == [
         "opened", "submitted", "confirmed", "refund_created", "refund_created",
         "refund_succeeded", "refund_succeeded", "refunded_in_full",
     ]  # fmt: skip
@@ -152,10 +152,10 @@ async def test_an_order_is_refunded_in_full_by_its_last_refund(tx: Tx) -> None:
 
 async def test_an_order_is_placed_with_its_session(tx: Tx) -> None:
     order = await create_order(tx)
-    (line,) = await history(tx, order)
+    (line,) = await read_history(tx, order)
     assert (order.status, order.history_number) == ("PENDING", 1)
     assert (line.event, line.from_status, line.to_status) == ("opened", None, "PENDING")
-    assert await entries(tx, order.merchant_id) == []
+    assert await read_entries(tx, order.merchant_id) == []
 
 
 @pytest.mark.parametrize("status", ["CREATING", "PENDING", "CLOSED", "FAILED"])
@@ -163,8 +163,8 @@ async def test_the_operator_confirms_an_unpaid_order(tx: Tx, status) -> None:
     order = await create_order_in(tx, status)
     after = await orders.confirm_manually(tx, order.merchant_id, order.id, "ann", "bank", LATER)
     assert (after.status, after.payment_method, after.paid_at) == ("PAID", "BANK_TRANSFER", LATER)
-    assert await entries(tx, order.merchant_id) == PAID
-    assert (await history(tx, order))[-1].cause == "confirmed by ann: bank"
+    assert await read_entries(tx, order.merchant_id) == PAID
+    assert (await read_history(tx, order))[-1].cause == "confirmed by ann: bank"
 
 
 @pytest.mark.parametrize(
@@ -172,17 +172,17 @@ async def test_the_operator_confirms_an_unpaid_order(tx: Tx, status) -> None:
 )
 async def test_the_operator_confirms_no_order_that_was_paid_or_revoked(tx: Tx, status) -> None:
     order = await create_order_in(tx, status)
-    before = await dump(tx)
+    before = await dump_rows(tx)
     with pytest.raises(Invalid):
         async with tx.transaction():
             await orders.confirm_manually(tx, order.merchant_id, order.id, "ann", "bank", LATER)
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 @pytest.mark.parametrize("status", REACHED)
 async def test_the_operator_revokes_only_unpaid_orders(tx: Tx, status) -> None:
     order = await create_order_in(tx, status)
-    before = await dump(tx)
+    before = await dump_rows(tx)
     if status in {"CREATING", "PENDING"}:
         after = await orders.revoke_manually(tx, order.merchant_id, order.id, "ann", "fraud", LATER)
         assert after.status == "REVOKED"
@@ -190,27 +190,27 @@ async def test_the_operator_revokes_only_unpaid_orders(tx: Tx, status) -> None:
     with pytest.raises(Invalid):
         async with tx.transaction():
             await orders.revoke_manually(tx, order.merchant_id, order.id, "ann", "fraud", LATER)
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 @pytest.mark.parametrize("status", REACHED)
 async def test_a_session_expires_only_without_a_payment_under_way(tx: Tx, status) -> None:
     order = await create_order_in(tx, status)
-    before = await dump(tx)
+    before = await dump_rows(tx)
     key = (order.merchant_id, order.checkout_id)
     if status in {"CREATING", "PAID", "SETTLED", "DISPUTED", "CHARGEBACK", "REFUNDED"}:
         with pytest.raises(Invalid) as refused:
             async with tx.transaction():
                 await checkouts.expire(tx, *key, "time is over", LATER)
         assert refused.value.field == "id"
-        assert await dump(tx) == before
+        assert await dump_rows(tx) == before
         return
     ended = await checkouts.expire(tx, *key, "time is over", LATER)
     assert ended.status == "EXPIRED"
     if status == "PENDING":
         assert ended.expires_at == LATER
     else:
-        assert await dump(tx) == before
+        assert await dump_rows(tx) == before
 
 
 async def test_the_history_stays_sorted_if_the_clock_is_set_back(tx: Tx) -> None:
@@ -218,7 +218,7 @@ async def test_the_history_stays_sorted_if_the_clock_is_set_back(tx: Tx) -> None
     attempt = await submit_attempt(tx, order, NOW + 9_000)
     await report_payment(tx, attempt, "ACTION_REQUIRED", NOW + 4_000)
     await report_payment(tx, attempt, "SUCCEEDED", NOW - 4_000)
-    lines = await history(tx, order)
+    lines = await read_history(tx, order)
     assert [line.at for line in lines] == sorted(line.at for line in lines)
 
 
@@ -239,13 +239,13 @@ async def test_half_of_ten_fils_is_rounded_up_in_a_fee(
     order = await create_order_in(tx, "PAID", price=price, currency="KWD", **terms)
     shown = orders.OrderDetail.from_order(order)
     assert (shown.platform_fee, shown.net_amount, shown.settled_amount) == (fee, net, net)
-    posted = [amount for _, _, _, amount in await entries(tx, order.merchant_id)]
+    posted = [amount for _, _, _, amount in await read_entries(tx, order.merchant_id)]
     assert posted == [order.amount_minor, int(fee.replace("0.0", "")) * 10]
 
 
 async def test_an_order_without_a_fee_posts_none(tx: Tx) -> None:
     order = await create_order_in(tx, "PAID", platform_fee_rate="0")
-    assert await entries(tx, order.merchant_id) == PAID[:1]
+    assert await read_entries(tx, order.merchant_id) == PAID[:1]
 
 
 async def test_a_product_changed_later_does_not_change_the_order(tx: Tx) -> None:
@@ -255,4 +255,4 @@ async def test_a_product_changed_later_does_not_change_the_order(tx: Tx) -> None
     await tx.execute("update merchants set platform_fee_rate = 0.5")
     order = await orders.find(tx, shop.id, checkout.order_id)
     await orders.confirm_manually(tx, shop.id, order.id, "ann", "bank", LATER)
-    assert await entries(tx, shop.id) == PAID
+    assert await read_entries(tx, shop.id) == PAID

@@ -19,9 +19,9 @@ from support.world import (
     create_merchant,
     create_product,
     create_session,
-    dump,
-    entries,
+    dump_rows,
     new_reference,
+    read_entries,
 )
 
 LATER = NOW + 5_000
@@ -75,12 +75,12 @@ async def available(tx: Tx, merchant_id: str) -> int:
 
 async def assert_refused(tx: Tx, step: Any, field: str) -> str:
     """Fail unless a step is refused at ``field`` and changes nothing; return the reason."""
-    before = await dump(tx)
+    before = await dump_rows(tx)
     with pytest.raises(Invalid) as problem:
         async with tx.transaction():
             await step
     assert problem.value.field == field
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
     return problem.value.reason or ""
 
 
@@ -102,7 +102,7 @@ async def test_a_payout_leaves_available_when_it_is_created(tx: Tx) -> None:
     payout = await create(tx, owner.id, fee_minor=150)
     assert (payout.status, payout.amount_minor, payout.fee_minor) == ("PENDING", 2_500, 150)
     assert (payout.created_by, payout.approved_by, payout.reason) == ("ann", None, "weekly")
-    assert (await entries(tx, owner.id))[1:] == OUT
+    assert (await read_entries(tx, owner.id))[1:] == OUT
     assert await available(tx, owner.id) == 7_350
 
 
@@ -123,7 +123,7 @@ async def test_a_transition_of_the_table(
     failure = (after.failure_reason, after.failed_at)
     assert failure == (("account closed", LATER) if target == "FAILED" else ("", None))
     assert after.is_returned == (source == "PAID")
-    assert (await entries(tx, owner.id))[3:] == posts
+    assert (await read_entries(tx, owner.id))[3:] == posts
     assert await available(tx, owner.id) == available_after
 
 
@@ -272,11 +272,11 @@ async def correct_down(tx: Tx, merchant_id: str, amount: int) -> None:
 async def test_the_same_reference_is_the_same_payout(tx: Tx) -> None:
     owner = await create_shop(tx)
     first = await create(tx, owner.id, fee_minor=150, reference="W-1")
-    before = await dump(tx)
+    before = await dump_rows(tx)
     for amount in (2_500, None):
         again = await create(tx, owner.id, amount, fee_minor=150, reference=" W-1 ", reason="")
         assert again == first
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
     for fields in ({"amount": 2_501, "fee_minor": 150}, {"fee_minor": 0}):
         repeated = create(tx, owner.id, reference="W-1", **fields)
         reason = await assert_refused(tx, repeated, "reference")

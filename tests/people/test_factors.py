@@ -21,9 +21,9 @@ from support.api_server import Shop
 from support.passkey_device import (
     PasskeyDevice,
     add_passkey,
+    localhost_headers,
     log_in_by_passkey,
-    on_localhost,
-    options_in,
+    passkey_options,
 )
 from support.people import PASSWORD, Visitor, create_person, heading_of, invite, new_address
 
@@ -85,8 +85,8 @@ def test_proving_a_passkey_after_the_password_leads_to_the_requested_page(shop: 
     visitor, goal = Visitor(shop.api_server, ada.email), f"/dashboard/{shop.id}/team?x=1"
     page = visitor.log_in(next=goal).headers["location"]
     assert page == f"{FACTOR}?next={quote(goal, safe='')}"
-    here, before = on_localhost(visitor), visitor.token
-    options = options_in(visitor.get(page, headers=here))
+    here, before = localhost_headers(visitor), visitor.token
+    options = passkey_options(visitor.get(page, headers=here))
     sent = {"credential": device.use(options, here["origin"]), "next": goal}
     assert _location(visitor.post(FACTOR, sent, headers=here)) == (303, goal)
     assert visitor.get(goal).status_code == 200
@@ -100,9 +100,9 @@ def test_proving_a_passkey_after_the_password_leads_to_the_requested_page(shop: 
 
 def test_adding_the_first_passkey_returns_recovery_codes(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    device, here = PasskeyDevice(), on_localhost(ada)
+    device, here = PasskeyDevice(), localhost_headers(ada)
     page = ada.post("/security/passkeys/begin", headers=here)
-    credential = device.create(options_in(page), here["origin"])
+    credential = device.create(passkey_options(page), here["origin"])
     added = ada.post("/security/passkeys", {"credential": credential, "name": ""}, headers=here)
     codes = re.findall(r"<code>([a-z2-7 ]+)</code>", added.text)
     assert len(set(codes)) == 10
@@ -159,18 +159,18 @@ def test_a_step_up_needs_the_passkey_besides_the_password(
     ada, device = _with_passkey(shop, role="owner")
     clock(shop.api_server.app.clock() + 10 * 60_000)
     path, form = f"/dashboard/{shop.id}/team/invite", {"email": "bob@example.com", "role": "viewer"}
-    here = on_localhost(ada)
+    here = localhost_headers(ada)
     for proof in ({}, {"proof_password": PASSWORD}, {"proof_password": PASSWORD, "proof_code": ""}):
         assert heading_of(ada.post(path, form | proof)) == "Please confirm that it is you"
     eve, other = _with_passkey(shop, role="owner")
     clock(shop.api_server.app.clock() + 10 * 60_000)
-    options = options_in(ada.post(path, form, headers=here))
-    foreign = other.use(options_in(eve.post(path, form, headers=here)), here["origin"])
+    options = passkey_options(ada.post(path, form, headers=here))
+    foreign = other.use(passkey_options(eve.post(path, form, headers=here)), here["origin"])
     by_other = other.use(options, here["origin"])
     for credential in (foreign, by_other):
         refused = ada.post(path, form | {"proof_credential": credential}, headers=here)
         assert heading_of(refused) == "Please confirm that it is you"
-    options = options_in(ada.post(path, form, headers=here))
+    options = passkey_options(ada.post(path, form, headers=here))
     assert len(options["allowCredentials"]) == 1
     passkey_proof = {"proof_credential": device.use(options, here["origin"])}
     assert "bob@example.com is invited" in ada.post(path, form | passkey_proof, headers=here).text
@@ -182,8 +182,8 @@ def test_a_step_up_needs_the_passkey_besides_the_password(
 def test_an_invalid_assertion_consumes_its_challenge(shop: Shop) -> None:
     _, device = _with_passkey(shop, role="owner")
     visitor = Visitor(shop.api_server)
-    here = on_localhost(visitor)
-    options = options_in(visitor.post("/login/passkey/begin", headers=here))
+    here = localhost_headers(visitor)
+    options = passkey_options(visitor.post("/login/passkey/begin", headers=here))
     right = {"credential": device.use(options, here["origin"])}
     wrong = {"credential": device.use(options, "https://evil.example")}
     assert visitor.post("/login/passkey", wrong, headers=here).status_code == 401
@@ -195,9 +195,9 @@ def test_failed_logins_at_the_same_address_do_not_block_passkeys(shop: Shop) -> 
     """Neither requested challenges nor failures with passkeys or passwords count against them."""
     ada, device = _with_passkey(shop, role="owner")
     stranger = Visitor(shop.api_server, ada.email)
-    here = on_localhost(stranger)
+    here = localhost_headers(stranger)
     for _ in range(40):
-        options = options_in(stranger.post("/login/passkey/begin", headers=here))
+        options = passkey_options(stranger.post("/login/passkey/begin", headers=here))
         wrong = {"credential": PasskeyDevice().use(options, here["origin"])}
         assert stranger.post("/login/passkey", wrong, headers=here).status_code == 401
     for _ in range(30):
@@ -213,12 +213,12 @@ def test_a_login_challenge_is_valid_once_and_for_five_minutes(
     now = shop.api_server.app.clock()
     clock(now)
     visitor = Visitor(shop.api_server)
-    here = on_localhost(visitor)
-    options = options_in(visitor.post("/login/passkey/begin", headers=here))
+    here = localhost_headers(visitor)
+    options = passkey_options(visitor.post("/login/passkey/begin", headers=here))
     form = {"credential": device.use(options, here["origin"])}
     assert visitor.post("/login/passkey", form, headers=here).status_code == 303
     assert visitor.post("/login/passkey", form, headers=here).status_code == 401
-    late = options_in(visitor.post("/login/passkey/begin", headers=here))
+    late = passkey_options(visitor.post("/login/passkey/begin", headers=here))
     clock(now + login_challenges.LASTS_MS)
     form = {"credential": device.use(late, here["origin"])}
     assert visitor.post("/login/passkey", form, headers=here).status_code == 401
@@ -228,8 +228,8 @@ def test_the_stored_digest_of_a_used_challenge_is_no_challenge(shop: Shop) -> No
     """Sending the digest as a challenge is refused, and deletes nothing."""
     ada, device = _with_passkey(shop, role="owner")
     visitor = Visitor(shop.api_server, ada.email)
-    here = on_localhost(visitor)
-    options = options_in(visitor.post("/login/passkey/begin", headers=here))
+    here = localhost_headers(visitor)
+    options = passkey_options(visitor.post("/login/passkey/begin", headers=here))
     form = {"credential": device.use(options, here["origin"])}
     assert visitor.post("/login/passkey", form, headers=here).status_code == 303
     challenge = base64.urlsafe_b64decode(options["challenge"] + "==")
@@ -256,10 +256,10 @@ def test_a_passkey_with_another_persons_user_handle_is_refused(shop: Shop) -> No
     ada, device = _with_passkey(shop, role="owner")
     eve, _ = _with_passkey(shop, role="viewer")
     visitor = Visitor(shop.api_server)
-    here = on_localhost(visitor)
+    here = localhost_headers(visitor)
     handle = base64.urlsafe_b64encode(eve.person_id.encode()).rstrip(b"=").decode()
     for wrong in (handle, "", "!", "____"):
-        options = options_in(visitor.post("/login/passkey/begin", headers=here))
+        options = passkey_options(visitor.post("/login/passkey/begin", headers=here))
         credential = device.use(options, here["origin"], userHandle=wrong)
         refused = visitor.post("/login/passkey", {"credential": credential}, headers=here)
         assert refused.status_code == 401, wrong
@@ -269,12 +269,12 @@ def test_a_passkey_with_another_persons_user_handle_is_refused(shop: Shop) -> No
 def test_a_challenge_is_refused_in_another_ceremony(shop: Shop) -> None:
     ada, device = _with_passkey(shop, role="owner")
     visitor = Visitor(shop.api_server, ada.email)
-    here = on_localhost(visitor)
+    here = localhost_headers(visitor)
     visitor.log_in()
-    for_factor = options_in(visitor.get(FACTOR, headers=here))
+    for_factor = passkey_options(visitor.get(FACTOR, headers=here))
     by_login = {"credential": device.use(for_factor, here["origin"])}
     assert visitor.post("/login/passkey", by_login, headers=here).status_code == 401
-    for_login = options_in(visitor.post("/login/passkey/begin", headers=here))
+    for_login = passkey_options(visitor.post("/login/passkey/begin", headers=here))
     as_factor = {"credential": device.use(for_login, here["origin"])}
     assert visitor.post(FACTOR, as_factor, headers=here).status_code == 401
     assert visitor.get("/security").headers["location"].startswith(FACTOR)
@@ -293,8 +293,8 @@ def test_a_kept_form_waits_for_the_second_factor(shop: Shop) -> None:
         assert 'name="role" value="viewer"' in page.text
         assert 'href="/login/factor"' in page.text
     assert shop.api_server.sql("select 1 from person_links where email = $1", bob) == []
-    here = on_localhost(ada)
-    credential = device.use(options_in(ada.get(FACTOR, headers=here)), here["origin"])
+    here = localhost_headers(ada)
+    credential = device.use(passkey_options(ada.get(FACTOR, headers=here)), here["origin"])
     ada.post(FACTOR, {"credential": credential}, headers=here)
     assert "is invited" in ada.post(path, form | {"login_email": "", "login_password": ""}).text
 
@@ -347,7 +347,7 @@ def test_staff_set_up_their_first_factor_only_in_a_login_that_a_link_has_begun(
     thief = Visitor(shop.api_server, grace.email)
     thief.log_in()
     needs = (303, "/security?second=1")
-    here = on_localhost(thief)
+    here = localhost_headers(thief)
     for place in ("authenticator/begin", "passkeys/begin", "password", "logins/end", "codes"):
         assert _location(thief.post(f"/security/{place}", headers=here)) == needs, place
     assert "only after you have followed a link" in thief.get("/security?second=1").text
@@ -375,7 +375,7 @@ def test_an_invitation_that_a_member_has_seen_lets_no_staff_set_up_a_factor(
     assert link is not None
     form = {} if confirmed else {"name": "Grace", "password": "seven slow rivers sing"}
     assert thief.post(link[0], form).status_code == 303
-    here = on_localhost(thief)
+    here = localhost_headers(thief)
     for place in ("authenticator/begin", "passkeys/begin"):
         answer = thief.post(f"/security/{place}", headers=here)
         assert _location(answer) == (303, "/security?second=1"), place

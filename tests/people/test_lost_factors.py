@@ -17,9 +17,9 @@ from support.api_server import Shop
 from support.passkey_device import (
     PasskeyDevice,
     add_passkey,
+    localhost_headers,
     log_in_by_passkey,
-    on_localhost,
-    options_in,
+    passkey_options,
 )
 from support.people import PASSWORD, TESTER, Visitor, create_person, heading_of, new_address
 
@@ -247,13 +247,13 @@ def test_a_new_password_keeps_the_factors_if_one_is_proved(
     assert owner.get("/security").headers["location"].startswith("/login")
     assert visitor.log_in(FRESH).headers["location"] == "/login/factor"
     assert log_in_by_passkey(Visitor(shop.api_server), device).status_code == 303
-    here, link = on_localhost(visitor), _reset_link(shop, owner)
-    credential = device.use(options_in(visitor.get(link, headers=here)), here["origin"])
+    here, link = localhost_headers(visitor), _reset_link(shop, owner)
+    credential = device.use(passkey_options(visitor.get(link, headers=here)), here["origin"])
     form = {"password": "nine quiet herons wait", "credential": credential}
     assert visitor.post(link, form, headers=here).headers["location"] == "/login?changed=1"
     other = add_passkey(create_person(shop.api_server, shop.id, "viewer"))
     link = _reset_link(shop, owner)
-    credential = other.use(options_in(visitor.get(link, headers=here)), here["origin"])
+    credential = other.use(passkey_options(visitor.get(link, headers=here)), here["origin"])
     assert visitor.post(link, form | {"credential": credential}, headers=here).status_code == 401
 
 

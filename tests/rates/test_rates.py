@@ -18,8 +18,8 @@ from support.world import (
     create_product,
     create_refund,
     create_session,
-    entries,
     pay_order,
+    read_entries,
 )
 
 CSV = b"Date,USD,JPY,HKD,\n2025-06-13,1.25,160,8.5,\n2025-06-12,1.2,150,8.4,\n"
@@ -225,7 +225,7 @@ async def test_an_open_order_keeps_its_rate(tx: Tx) -> None:
     await rates.put(tx, "EUR", "USD", Decimal(2), NOW)
     order = await pay_order(tx, await orders.find(tx, shop.id, checkout.order_id))
     assert (order.gross_settled_minor, order.net_settled_minor) == (1250, 1200)
-    assert await entries(tx, shop.id) == [
+    assert await read_entries(tx, shop.id) == [
         ("PAYMENT", "gateway", "pending", 1250),
         ("FEE", "pending", "platform", 50),
     ]

@@ -44,11 +44,11 @@ async def books(db: Db) -> Books:
 
 async def _compare(db: Db, rows: list[str], **options: Any) -> Result:
     async with db.connection() as tx:
-        before = await world.dump(tx)
+        before = await world.dump_rows(tx)
     lines = [line + "\r\n" for line in (HEAD, *rows)]
     result = await reconcile(db, "sandbox", lines, **options)
     async with db.connection() as tx:
-        assert await world.dump(tx) == before
+        assert await world.dump_rows(tx) == before
     return result
 
 
@@ -159,7 +159,7 @@ async def test_a_duplicate_payment_has_the_time_of_its_arrival(db: Db, end: str)
     await db.run(lambda tx: world.orders.apply_duplicate_return(tx, duplicate, outcome, NOW + DAY))
     rows = [f"refund,{duplicate.id},9.99,USD,{NOW + DAY}"] if end == "SUCCEEDED" else []
     assert _differences(await _compare(db, rows, since=NOW + DAY, until=NOW + 2 * DAY)) == []
-    attempts = await db.read(lambda tx: world.attempts(tx, order))
+    attempts = await db.read(lambda tx: world.read_attempts(tx, order))
     (first,) = [attempt for attempt in attempts if attempt.status == "SUCCEEDED"]
     rows = [f"payment,{first.id},9.99,USD,{NOW}"]
     assert _differences(await _compare(db, rows, since=NOW, until=NOW + 1)) == [

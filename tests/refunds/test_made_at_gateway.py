@@ -17,15 +17,15 @@ from opentill.refunds import NewMadeAtGateway, Refund, RefundCase, jobs
 from support.world import (
     DAY,
     NOW,
-    balances,
     create_order,
     create_order_in,
     create_refund,
-    dump,
-    entries,
-    history,
+    dump_rows,
     pay_order,
     pay_order_twice,
+    read_balances,
+    read_entries,
+    read_history,
     report_dispute,
     report_payment,
     report_refund,
@@ -70,11 +70,11 @@ async def test_a_partial_refund_made_at_the_provider_is_recorded(
     assert refund is not None
     assert (refund.status, refund.source, refund.provider_ref) == ("SUCCEEDED", "GATEWAY", "rf_1")
     assert (refund.succeeded_at, refund.try_at, refund.held_from) == (LATER, None, account)
-    assert (await entries(tx, order.merchant_id))[-1] == ("REFUND", account, "gateway", 400)
+    assert (await read_entries(tx, order.merchant_id))[-1] == ("REFUND", account, "gateway", 400)
     after = await find(tx, order)
     assert (after.status, after.refunded_minor, after.refund_status) == (status, 400, "PARTIAL")
     assert (after.refund_held_minor, after.refund_debit_minor) == (400, 400)
-    line = (await history(tx, order))[-1]
+    line = (await read_history(tx, order))[-1]
     assert (line.event, line.cause) == (
         "refund_succeeded",
         f"{refund.id}: Refund of 4.00 USD, made at sandbox: rf_1",
@@ -84,10 +84,10 @@ async def test_a_partial_refund_made_at_the_provider_is_recorded(
 async def test_a_repeated_report_changes_nothing(tx: Tx) -> None:
     order = await create_order_in(tx, "PAID")
     first = await report(tx, order, 400)
-    before = await dump(tx)
+    before = await dump_rows(tx)
     assert await report(tx, order, 400, at=LATER + 1) == first
     assert await report(tx, order, 400, status="PENDING") == first
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 async def test_partial_refunds_made_at_the_provider_refund_the_whole_order(tx: Tx) -> None:
@@ -105,7 +105,7 @@ async def test_partial_refunds_made_at_the_provider_refund_the_whole_order(tx: T
 async def test_a_refund_made_at_the_provider_may_exceed_the_overdraft_limit(tx: Tx) -> None:
     order = await pay_order(tx, await create_order(tx, overdraft_minor=0))
     order = await settle_order(tx, order)
-    available = (await balances(tx, order))[1]
+    available = (await read_balances(tx, order))[1]
     request = PayoutRequest(
         amount_minor=available, fee_minor=0, reference="r", reason="why", by="ann"
     )
@@ -114,7 +114,7 @@ async def test_a_refund_made_at_the_provider_may_exceed_the_overdraft_limit(tx: 
         async with tx.transaction():
             await create_refund(tx, order)
     assert await report(tx, order, 999) is not None
-    assert (await balances(tx, order))[1] == -999
+    assert (await read_balances(tx, order))[1] == -999
 
 
 async def test_a_refund_made_at_the_provider_is_recorded_while_refunds_are_off(tx: Tx) -> None:
@@ -151,12 +151,12 @@ async def test_a_refund_whose_row_was_lost_is_recorded_as_made_at_the_provider(
 
 async def test_reports_of_another_gateway_are_refused(tx: Tx) -> None:
     order = await create_order_in(tx, "PAID")
-    before = await dump(tx)
+    before = await dump_rows(tx)
     with pytest.raises(OfAnotherGateway):
         await report(tx, order, 400, gateway="stripe")
     with pytest.raises(NotFound):
         await report(tx, order, 400, attempt_id=new_id("att"))
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 UNMATCHED = (
@@ -175,14 +175,14 @@ async def test_a_refund_that_does_not_match_its_order_is_a_case_for_staff(
     tx: Tx, status: str, minor: int, currency: str, reason: str
 ) -> None:
     order = await create_order_in(tx, status)
-    before = await entries(tx, order.merchant_id)
+    before = await read_entries(tx, order.merchant_id)
     for _ in range(3):
         assert await report(tx, order, minor, currency=currency) is None
-    assert await entries(tx, order.merchant_id) == before
+    assert await read_entries(tx, order.merchant_id) == before
     case = await open_case(tx, order)
     assert (case.kind, case.amount_minor, case.currency) == ("UNMATCHED", minor, currency)
     assert reason in case.refusal
-    events = [row.event for row in await history(tx, order)]
+    events = [row.event for row in await read_history(tx, order)]
     assert events.count("refund_at_gateway_unmatched") == 1
     assert await refunds.count_unmatched(tx) >= 1
 
@@ -236,7 +236,7 @@ async def test_a_refund_is_recorded_once_our_own_refund_of_the_amount_has_failed
 
 async def test_a_refund_made_at_the_provider_can_be_reversed(tx: Tx) -> None:
     order = await create_order_in(tx, "SETTLED")
-    before = await balances(tx, order)
+    before = await read_balances(tx, order)
     refund = await report(tx, order, 999)
     assert (await find(tx, order)).status == "REFUNDED"
     reversed_ = await report(tx, order, 999, status="REFUSED")
@@ -244,11 +244,11 @@ async def test_a_refund_made_at_the_provider_can_be_reversed(tx: Tx) -> None:
     assert reversed_ is not None
     assert (reversed_.id, reversed_.status) == (refund.id, "FAILED")
     assert reversed_.was_reversed
-    assert await balances(tx, order) == before
+    assert await read_balances(tx, order) == before
     assert (await find(tx, order)).status == "SETTLED"
-    rows = await dump(tx)
+    rows = await dump_rows(tx)
     await report(tx, order, 999)  # a late report
-    assert await dump(tx) == rows
+    assert await dump_rows(tx) == rows
 
 
 async def test_a_failure_that_overtakes_its_refund_leaves_no_case(tx: Tx) -> None:
@@ -292,14 +292,14 @@ async def test_a_refund_whose_case_staff_have_closed_is_not_recorded(db: Db) -> 
 async def test_a_second_payment_that_is_refunded_at_the_provider_is_given_back(tx: Tx) -> None:
     order = await create_order(tx)
     second = await pay_order_twice(tx, order)
-    before = await balances(tx, order)
+    before = await read_balances(tx, order)
     await report(tx, order, 999, attempt_id=second.id)
     given_back = await orders.find_attempt(tx, order.merchant_id, second.id)
     assert given_back.status == "GIVEN_BACK"
     await report(tx, order, 999, attempt_id=second.id, status="REFUSED")
     reversed_ = await orders.find_attempt(tx, order.merchant_id, second.id)
     assert reversed_.status == "DUPLICATE"
-    assert await balances(tx, order) == before
+    assert await read_balances(tx, order) == before
 
 
 async def test_a_partial_refund_of_a_second_payment_is_a_case_for_staff(tx: Tx) -> None:
@@ -335,9 +335,9 @@ async def test_a_late_success_of_a_second_payments_failed_refund_changes_nothing
     second = await pay_order_twice(tx, order)
     await report(tx, order, 999, attempt_id=second.id)
     await report(tx, order, 999, attempt_id=second.id, status="REFUSED")
-    before = await dump(tx)
+    before = await dump_rows(tx)
     await report(tx, order, 999, attempt_id=second.id)
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 async def test_a_failure_that_overtakes_a_second_payments_refund_wins(tx: Tx) -> None:

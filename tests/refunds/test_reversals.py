@@ -13,14 +13,14 @@ from opentill.orders import Order
 from opentill.refunds import Refund
 from support.world import (
     NOW,
-    balances,
     create_order,
     create_order_in,
     create_refund,
-    dump,
-    entries,
-    history,
+    dump_rows,
     pay_order,
+    read_balances,
+    read_entries,
+    read_history,
     report_dispute,
     report_refund,
     settle_order,
@@ -51,16 +51,16 @@ async def reverse_refund(tx: Tx, order: Order, amount: str | None = None) -> Ref
 
 async def test_a_reversed_refund_returns_the_merchants_money(tx: Tx) -> None:
     order = await create_order_in(tx, "PAID")
-    before = await balances(tx, order)
+    before = await read_balances(tx, order)
     refund = await reverse_refund(tx, order, "4.00")
     assert (refund.status, refund.error_message) == ("FAILED", "lost_or_stolen_card")
     assert (refund.succeeded_at, refund.failed_at) == (NOW, LATER)
-    assert await balances(tx, order) == before
-    assert (await entries(tx, order.merchant_id))[-1] == ("REFUND", "gateway", "pending", 400)
+    assert await read_balances(tx, order) == before
+    assert (await read_entries(tx, order.merchant_id))[-1] == ("REFUND", "gateway", "pending", 400)
     after = await find(tx, order)
     assert (after.refunded_minor, after.refund_held_minor, after.refund_debit_minor) == (0, 0, 0)
     assert (after.status, after.refund_status) == ("PAID", "NONE")
-    line = (await history(tx, order))[-1]
+    line = (await read_history(tx, order))[-1]
     assert (line.event, line.cause) == ("refund_reversed", f"{refund.id}: lost_or_stolen_card")
 
 
@@ -76,7 +76,7 @@ async def test_after_a_reversal_an_order_refunded_in_full_is_paid_again(
     tx: Tx, settles: str, status: str, account: str
 ) -> None:
     order = await create_order_in(tx, "SETTLED" if settles == "before the refund" else "PAID")
-    net = sum(await balances(tx, order))
+    net = sum(await read_balances(tx, order))
     refund = await create_refund(tx, order)
     await report_refund(tx, refund, "SUCCEEDED")
     if settles == "before the reversal":  # moves the order's money out of pending
@@ -84,10 +84,10 @@ async def test_after_a_reversal_an_order_refunded_in_full_is_paid_again(
     await report_failure(tx, refund)
     after = await find(tx, order)
     assert (after.status, after.refunded_minor, after.refund_status) == (status, 0, "NONE")
-    posted = (await entries(tx, order.merchant_id))[-1]
+    posted = (await read_entries(tx, order.merchant_id))[-1]
     assert posted == ("REFUND", "gateway", account, refund.debit_minor)
-    assert sum(await balances(tx, order)) == net
-    line = (await history(tx, order))[-1]
+    assert sum(await read_balances(tx, order)) == net
+    line = (await read_history(tx, order))[-1]
     assert (line.event, line.from_status, line.to_status) == ("refund_reversed", "REFUNDED", status)
     if status == "PAID":
         assert (await settle_order(tx, after)).status == "SETTLED"
@@ -100,19 +100,19 @@ async def test_a_reversal_takes_the_returned_fee_again(tx: Tx) -> None:
     order = await pay_order(
         tx, await create_order(tx, platform_fee_rate="0.04", refund_fee_policy="RETURNED")
     )
-    before = await balances(tx, order)
+    before = await read_balances(tx, order)
     refund = await reverse_refund(tx, order)
     assert refund.debit_minor == order.net_settled_minor
-    assert await balances(tx, order) == before
+    assert await read_balances(tx, order) == before
 
 
 async def test_a_repeated_report_of_a_reversal_changes_nothing(tx: Tx) -> None:
     order = await create_order_in(tx, "PAID")
     refund = await reverse_refund(tx, order)
-    before = await dump(tx)
+    before = await dump_rows(tx)
     await report_failure(tx, refund, LATER + 1)
     await report_refund(tx, refund, "SUCCEEDED", LATER + 2)
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 async def test_a_failure_of_a_refund_in_progress_is_no_reversal(tx: Tx) -> None:
@@ -121,7 +121,7 @@ async def test_a_failure_of_a_refund_in_progress_is_no_reversal(tx: Tx) -> None:
     await report_failure(tx, refund)
     ended = await refunds.find(tx, refund.merchant_id, refund.id)
     assert (ended.status, ended.succeeded_at) == ("FAILED", None)
-    assert (await history(tx, order))[-1].event == "refund_failed"
+    assert (await read_history(tx, order))[-1].event == "refund_failed"
     assert await refunds.list_open(tx, order.merchant_id) == []
 
 
@@ -130,9 +130,9 @@ async def test_a_refusal_of_a_repeated_request_reverses_nothing(tx: Tx) -> None:
     order = await create_order_in(tx, "PAID")
     refund = await create_refund(tx, order, "4.00")
     await report_refund(tx, refund, "SUCCEEDED")
-    before = await dump(tx)
+    before = await dump_rows(tx)
     await report_refund(tx, refund, "REFUSED", LATER)
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 async def test_a_failure_of_another_refund_at_the_provider_reverses_nothing(tx: Tx) -> None:
@@ -140,9 +140,9 @@ async def test_a_failure_of_another_refund_at_the_provider_reverses_nothing(tx: 
     order = await create_order_in(tx, "PAID")
     refund = await create_refund(tx, order, "4.00")
     await report_refund(tx, refund, "SUCCEEDED", provider_ref="rf_1")
-    before = await dump(tx)
+    before = await dump_rows(tx)
     await report_failure(tx, refund, ref="rf_2")
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
     await report_failure(tx, refund, ref="rf_1")
     assert (await refunds.find(tx, refund.merchant_id, refund.id)).was_reversed
 
@@ -172,7 +172,7 @@ async def test_a_refund_is_reversed_while_its_order_is_disputed(
     refund = await create_refund(tx, order, "4.00")
     await report_refund(tx, refund, "SUCCEEDED")
     await report_dispute(tx, order, dispute_status)
-    before = await balances(tx, order)
+    before = await read_balances(tx, order)
     await report_failure(tx, refund)
     after = await find(tx, order)
     assert after.status == ("DISPUTED" if dispute_status == "OPENED" else "CHARGEBACK")
@@ -182,7 +182,7 @@ async def test_a_refund_is_reversed_while_its_order_is_disputed(
         available += refund.debit_minor
     else:
         pending += refund.debit_minor
-    assert await balances(tx, order) == (pending, available, *others)
+    assert await read_balances(tx, order) == (pending, available, *others)
 
 
 async def test_a_reversal_emits_an_event_and_opens_a_case(tx: Tx) -> None:

@@ -13,10 +13,10 @@ from support.world import (
     create_order_in,
     create_refund,
     create_session,
-    dump,
-    entries,
-    history,
+    dump_rows,
     pay_order,
+    read_entries,
+    read_history,
     report_refund,
 )
 
@@ -39,16 +39,16 @@ async def test_a_transition_of_the_table(tx: Tx, outcome, status, posts) -> None
     order = await create_order_in(tx, "PAID")
     refund = await create_refund(tx, order, "4.00")
     assert (refund.status, refund.held_from, refund.debit_minor) == ("PROCESSING", "pending", 400)
-    before = await dump(tx)
+    before = await dump_rows(tx)
     after = await report_refund(tx, refund, outcome, LATER, reason="no such account")
     assert after.status == status
-    assert (await entries(tx, order.merchant_id))[2:] == posts
+    assert (await read_entries(tx, order.merchant_id))[2:] == posts
     refunded_order = await orders.find(tx, order.merchant_id, order.id)
     event = {"SUCCEEDED": "refund_succeeded", "FAILED": "refund_failed"}.get(status)
     if event is None:
-        assert await dump(tx) == before
+        assert await dump_rows(tx) == before
         return
-    line = (await history(tx, order))[-1]
+    line = (await read_history(tx, order))[-1]
     assert (line.event, line.at, line.from_status, line.to_status) == (event, LATER, "PAID", "PAID")
     assert after.try_at is None
     failed = status == "FAILED"
@@ -66,9 +66,9 @@ async def test_a_refund_that_has_ended_does_not_move_again(tx: Tx, first, then) 
     order = await create_order_in(tx, "PAID")
     refund = await create_refund(tx, order, "4.00")
     await report_refund(tx, refund, first, LATER)
-    before = await dump(tx)
+    before = await dump_rows(tx)
     await report_refund(tx, refund, then, LATER + 1)
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 UNPAID = ("CREATING", "PENDING", "FAILED", "CLOSED", "REVOKED", "REFUNDED")
@@ -77,25 +77,25 @@ UNPAID = ("CREATING", "PENDING", "FAILED", "CLOSED", "REVOKED", "REFUNDED")
 @pytest.mark.parametrize("status", UNPAID)
 async def test_only_a_paid_order_is_refunded(tx: Tx, status) -> None:
     order = await create_order_in(tx, status)
-    before = await dump(tx)
+    before = await dump_rows(tx)
     with pytest.raises(Invalid) as refused:
         async with tx.transaction():
             await create_refund(tx, order)
     assert refused.value.field == "orderId"
     assert status in (refused.value.reason or "")
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 @pytest.mark.parametrize("amount", ["0.00", "9.99", "6.00", "999999999999999.99"])
 async def test_an_amount_above_what_is_left_is_refused(tx: Tx, amount) -> None:
     order = await create_order_in(tx, "PAID")
     await create_refund(tx, order, "4.00")
-    before = await dump(tx)
+    before = await dump_rows(tx)
     with pytest.raises(Invalid) as refused:
         async with tx.transaction():
             await create_refund(tx, order, amount)
     assert refused.value.field == "amount"
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 async def test_the_amount_of_a_failed_refund_can_be_refunded_again(tx: Tx) -> None:
@@ -114,14 +114,14 @@ async def test_the_same_number_returns_the_first_refund(tx: Tx) -> None:
     order = await create_order_in(tx, "PAID")
     body = RefundBody(amount="4.00", refund_no="r-1")
     first = await refunds.create(tx, order.merchant_id, order.id, body, NOW)
-    before = await dump(tx)
+    before = await dump_rows(tx)
     again = await refunds.create(tx, order.merchant_id, order.id, body, LATER)
-    assert (again, await dump(tx)) == (first, before)
+    assert (again, await dump_rows(tx)) == (first, before)
     other = RefundBody(amount="4.01", refund_no="r-1")
     with pytest.raises(Invalid) as refused:
         await refunds.create(tx, order.merchant_id, order.id, other, LATER)
     assert refused.value.field == "refundNo"
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 async def test_the_same_number_on_another_order_is_refused(tx: Tx) -> None:
@@ -130,11 +130,11 @@ async def test_the_same_number_on_another_order_is_refused(tx: Tx) -> None:
     other = await pay_order(tx, await orders.find(tx, order.merchant_id, checkout.order_id))
     body = RefundBody(amount="4.00", refund_no="r-1")
     await refunds.create(tx, order.merchant_id, order.id, body, NOW)
-    before = await dump(tx)
+    before = await dump_rows(tx)
     with pytest.raises(Invalid) as refused:
         await refunds.create(tx, other.merchant_id, other.id, body, NOW)
     assert refused.value.field == "refundNo"
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
     foreign = await create_order_in(tx, "PAID")  # each merchant has its own numbers
     await refunds.create(tx, foreign.merchant_id, foreign.id, body, NOW)
 
@@ -144,7 +144,7 @@ async def test_a_refund_may_take_the_balance_down_to_the_overdraft_limit(
     tx: Tx, overdraft, accepted
 ) -> None:
     order = await create_order_in(tx, "PAID", overdraft_minor=overdraft)
-    before = await dump(tx)
+    before = await dump_rows(tx)
     if accepted:
         await create_refund(tx, order)
         return
@@ -152,7 +152,7 @@ async def test_a_refund_may_take_the_balance_down_to_the_overdraft_limit(
         async with tx.transaction():
             await create_refund(tx, order)
     assert refused.value.field == "amount"
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 @pytest.mark.parametrize("policy", ["KEPT", "RETURNED"])

@@ -1,7 +1,6 @@
-"""The API document as cases for the running server, and what no document knows of them.
+"""Test cases that `schemathesis` generates from the API document, valid and invalid ones.
 
-`schemathesis` makes requests of the document, right ones and wrong ones; here they get ids of
-things that are there, and people with tokens.
+This module adds what no schema contains: ids of existing objects, and tokens of members.
 """
 
 import copy
@@ -26,7 +25,7 @@ from support.people import PASSWORD, create_person, new_address
 
 DOCUMENT: Final = openapi_document(Settings())
 
-# What no schema can say; the document says it in words. Field and beginning of the reason.
+# Rules that no schema can express, so that a valid case may violate them: field and reason.
 RULES: Final = (
     ("currency", "currency must be an active ISO 4217"),
     ("price", "price must be at least 0.01"),
@@ -35,7 +34,10 @@ RULES: Final = (
     ("successUrl", "successUrl must be an (absolute )?http or https URL"),
     ("cancelUrl", "cancelUrl must be an (absolute )?http or https URL"),
     ("customerEmail", "customerEmail must be an e-mail address"),
-    ("customerEmail", "customerEmail must be the whole e-mail address"),  # what \\s is, differs
+    (
+        "customerEmail",
+        "customerEmail must be the whole e-mail address",
+    ),  # \\s matches other characters in Python
     ("name", "name must be text of 1 to [12]00"),
     ("displayMerchantName", "displayMerchantName must be text of 1 to 80"),
     ("metadata", "metadata must be at most 16 KiB"),
@@ -57,12 +59,12 @@ RULES: Final = (
     (
         "since|until|expiresAt",
         "(since|until|expiresAt) must be a time in Unix mil",
-    ),  # as 1.0, which is an integer too
+    ),  # JSON Schema accepts 1.0 as an integer
     ("expiresAt", "expiresAt must be in the future"),
     (
         "expiresIn|quantity|maxQuantity|maxUses",
         "(expiresIn|quantity|maxQuantity|maxUses) must be a whole number",
-    ),  # as 1.0, likewise
+    ),  # likewise
     ("expiresAt", "expiresAt must be a time to come"),
     ("maxQuantity", "maxQuantity must be 1"),
     ("quantity", "quantity must be (less|at most)"),
@@ -81,27 +83,27 @@ RULES: Final = (
     ("body", "body must not nest deeper"),
 )
 
-SCHEMA: Final = schemathesis.openapi.from_dict(copy.deepcopy(DOCUMENT))  # which it changes
-SCHEMA.config.generation.with_security_parameters = False  # test_keys.py is about keys
-# A body that is too long for its field may be too long for any: then it is 413.
+SCHEMA: Final = schemathesis.openapi.from_dict(copy.deepcopy(DOCUMENT))  # schemathesis changes it
+SCHEMA.config.generation.with_security_parameters = False  # test_keys.py tests keys
+# A value that is too long for its field may make the body too long for any operation: 413.
 SCHEMA.config.checks.negative_data_rejection.expected_statuses.append("413")
-CHECKED: Final = [operation.ok() for operation in SCHEMA.get_all_operations()]
-# An archived product stays readable (contract.md#product-archive): it does not disappear.
-WITHOUT: Final = {
-    "positive_data_acceptance",  # ours is below
+SCHEMA_OPERATIONS: Final = [operation.ok() for operation in SCHEMA.get_all_operations()]
+# An archived product stays readable (contract.md#product-archive).
+EXCLUDED: Final = {
+    "positive_data_acceptance",  # test_document.py has a stricter check
     "use_after_free",
     "ensure_resource_availability",
 }
-CHECKS_OF_THEIRS: Final = [
+SCHEMATHESIS_CHECKS: Final = [
     check
     for name in CHECKS.get_all_names()
-    if name not in WITHOUT
+    if name not in EXCLUDED
     for check in CHECKS.get_by_names([name])
 ]
 
 
 class Caller:
-    """A member of a merchant, who calls the operations of persons with a token."""
+    """A member of a merchant, who calls the operations that need a person's token."""
 
     def __init__(self, shop: Shop, role: MerchantRole = "owner") -> None:
         """Log in."""
@@ -110,50 +112,50 @@ class Caller:
         self.log_in()
 
     def log_in(self) -> None:
-        """Log in anew."""
+        """Log in and store the tokens."""
         body = {"email": self.email, "password": PASSWORD}
-        answer = self.shop.api_server.http.post("/v1/merchant/sessions", json=body)
-        assert answer.status_code == 201, answer.text
-        self.tokens: dict[str, Any] = answer.json()["data"]
+        response = self.shop.api_server.http.post("/v1/merchant/sessions", json=body)
+        assert response.status_code == 201, response.text
+        self.tokens: dict[str, Any] = response.json()["data"]
 
     @property
     def headers(self) -> dict[str, str]:
-        """What shows who calls."""
+        """The headers that authenticate the member."""
         return {"authorization": f"Bearer {self.tokens['accessToken']}"}
 
     def _create(self, path: str, body: dict[str, Any]) -> str:
         http = self.shop.api_server.http
-        answer = http.post(f"/v1/merchant/{path}", json=body, headers=self.headers)
-        assert answer.status_code == 201, answer.text
-        return str(answer.json()["data"]["id"])
+        response = http.post(f"/v1/merchant/{path}", json=body, headers=self.headers)
+        assert response.status_code == 201, response.text
+        return str(response.json()["data"]["id"])
 
-    def key(self) -> str:
-        """Make an API key that a developer may change; its id."""
+    def create_key(self) -> str:
+        """Create an API key that a developer may change, and return its id."""
         return self._create("keys", {"scopes": ["products:read"]})
 
-    def member(self) -> str:
-        """Make another member, so that the owner stays one; their id."""
+    def create_member(self) -> str:
+        """Create another member, whom a case may remove, and return the person's id."""
         return create_person(self.shop.api_server, self.shop.id, "viewer").person_id
 
-    def invitation(self) -> str:
-        """Invite somebody; the id of the invitation."""
+    def create_invitation(self) -> str:
+        """Invite a person, and return the invitation's id."""
         return self._create("team/invitations", {"email": new_address(), "role": "viewer"})
 
     def valid_fields(self, path: str) -> dict[str, Any]:
-        """Return the fields of a body that only the service knows the right values of."""
-        path_values = RIGHT.get(path)
-        return path_values(self) if path_values else {}
+        """Return fields of a valid body whose values depend on the deployment's state."""
+        create = VALID_FIELDS.get(path)
+        return create(self) if create else {}
 
     def _profile(self) -> dict[str, Any]:
         path = "/v1/merchant/profile"
-        answer = self.shop.api_server.http.get(path, headers=self.headers)
+        response = self.shop.api_server.http.get(path, headers=self.headers)
         return {
             "displayName": "Harbour Books",
             "supportEmail": new_address(),
             "supportUrl": "https://shop.example.com/help",
             "termsUrl": None,
             "timeZone": "Asia/Kathmandu",
-            "version": answer.json()["data"]["version"],
+            "version": response.json()["data"]["version"],
         }
 
     def _agreement(self) -> dict[str, Any]:
@@ -161,8 +163,8 @@ class Caller:
         return {"renderedDocumentSha256": current.rendered_document_sha256}
 
 
-RIGHT: Final[dict[str, Callable[[Caller], dict[str, Any]]]] = {
-    # Scopes that every role with a key's permission may give.
+VALID_FIELDS: Final[dict[str, Callable[[Caller], dict[str, Any]]]] = {
+    # Scopes that every role with the permission for keys may grant.
     "/v1/merchant/keys": lambda _: {"scopes": ["orders:read", "products:write"]},
     "/v1/merchant/sessions": lambda caller: {
         "email": caller.email,
@@ -175,25 +177,25 @@ RIGHT: Final[dict[str, Callable[[Caller], dict[str, Any]]]] = {
     "/v1/merchant/logo": lambda _: {"content": EXAMPLE_LOGO},
     "/v1/merchant/profile": Caller._profile,
 }
-# What {id} stands for in operations of persons: made for each case, since most of them end it.
-OF_OWNERS: Final[dict[str, Callable[[Caller], str]]] = {
-    "/v1/merchant/keys/{id}": Caller.key,
-    "/v1/merchant/keys/{id}/regenerate": Caller.key,
-    "/v1/merchant/team/{id}": Caller.member,
-    "/v1/merchant/team/invitations/{id}": Caller.invitation,
+# How to create the object of {id}, by path. Each case gets a new object, since most cases end it.
+OBJECTS: Final[dict[str, Callable[[Caller], str]]] = {
+    "/v1/merchant/keys/{id}": Caller.create_key,
+    "/v1/merchant/keys/{id}/regenerate": Caller.create_key,
+    "/v1/merchant/team/{id}": Caller.create_member,
+    "/v1/merchant/team/invitations/{id}": Caller.create_invitation,
 }
-# These use up the tokens, or end them: each case has new ones.
-END_TOKENS: Final = {"/v1/merchant/sessions", "/v1/merchant/sessions/refresh"}
+# Operations that use up or revoke tokens, so that each case needs a new login.
+TOKEN_OPERATIONS: Final = {"/v1/merchant/sessions", "/v1/merchant/sessions/refresh"}
 
 
 def fill(
     case: Any, shop: Shop, owner: Caller | None, ids: dict[str, str], mode: GenerationMode
 ) -> None:
-    """Put in what no schema knows: ids of things that are there, and who the owner is."""
+    """Set ids of existing objects and, in valid cases, fields that depend on the state."""
     path = case.operation.path
     kind = re.sub("^/v1/(merchant/)?", "", path).split("/")[0]
-    if owner is not None and path in OF_OWNERS:
-        case.path_parameters["id"] = OF_OWNERS[path](owner)
+    if owner is not None and path in OBJECTS:
+        case.path_parameters["id"] = OBJECTS[path](owner)
     elif "{id}" in path and case.operation.method == "delete":
         create = {"products": shop.create_product, "webhook-endpoints": shop.create_endpoint}[kind]
         case.path_parameters["id"] = create()["id"]
@@ -217,8 +219,8 @@ def is_json(value: object) -> bool:
 
 @pytest.fixture(scope="module")
 def connected() -> Iterator[requests.Session]:
-    """One connection for all requests: otherwise each would make its own."""
+    """A persistent connection for all requests."""
     with requests.Session() as session:
         session.trust_env = False
-        session.headers.clear()  # only what a case says is sent
+        session.headers.clear()  # so that only the headers of the case are sent
         yield session

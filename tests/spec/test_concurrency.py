@@ -281,7 +281,7 @@ def limited(
 
     def start(**settings: str) -> Cluster:
         clusters.append(Cluster(tmp_path, url, 2, fork_server, **settings))
-        return clusters[-1].start(bank_too=False)
+        return clusters[-1].start(with_bank=False)
 
     yield url, start
     for cluster in clusters:

@@ -15,11 +15,11 @@ from opentill.app import OPERATIONS, PEOPLE_OPERATIONS, create_app, openapi_docu
 from opentill.core.settings import Settings
 from opentill.http.operations import Operation
 from spec.document_cases import (
-    CHECKED,
-    CHECKS_OF_THEIRS,
     DOCUMENT,
-    END_TOKENS,
     RULES,
+    SCHEMA_OPERATIONS,
+    SCHEMATHESIS_CHECKS,
+    TOKEN_OPERATIONS,
     Caller,
     connected,
     fill,
@@ -238,7 +238,7 @@ def stocked(api_server: ApiServer) -> tuple[Shop, dict[str, str]]:
 
 @pytest.mark.parametrize("number", EXAMPLES)
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
-@pytest.mark.parametrize("operation", CHECKED, ids=lambda operation: operation.label)
+@pytest.mark.parametrize("operation", SCHEMA_OPERATIONS, ids=lambda operation: operation.label)
 def test_the_server_conforms_to_its_document(
     stocked: tuple[Shop, dict[str, str]],
     connected: requests.Session,
@@ -264,13 +264,13 @@ def test_the_server_conforms_to_its_document(
         # A metadata value in a query is always text, also for a Boolean or a number.
         parameters = (case.query or {}).items()
         assume(not any("metadata" in name and is_json(value) for name, value in parameters))
-        if owner is not None and path in END_TOKENS:
+        if owner is not None and path in TOKEN_OPERATIONS:
             owner.log_in()
         fill(case, shop, owner, ids, mode)
         headers = {"x-api-key": shop.key} if owner is None else owner.headers
         answer = case.call(base_url=shop.api_server.url, headers=headers, session=connected)
         assert "x-request-id" in answer.headers
-        case.validate_response(answer, checks=CHECKS_OF_THEIRS, headers=headers)
+        case.validate_response(answer, checks=SCHEMATHESIS_CHECKS, headers=headers)
         if mode is GenerationMode.POSITIVE:
             assert answer.status_code not in {401, 403, 404}, answer.text
         if mode is GenerationMode.POSITIVE and answer.status_code == 400:

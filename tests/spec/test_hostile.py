@@ -14,8 +14,8 @@ import pytest
 
 from opentill.app import OPERATIONS
 from opentill.http.operations import Nothing, Operation
-from spec.kept_connection import keep_connection
-from support.api_server import TEA, Shop, error_of, raw
+from spec.persistent_connection import persistent_connection
+from support.api_server import TEA, Shop, error_of
 from support.examples import is_night
 
 ID: Final = "prod_01m7y0m0jzefzv5n8efcf1hqw1"
@@ -55,6 +55,11 @@ NO_JSON: Final = (
     "NaN", "Infinity", "undefined", "'a'", '"a', "", "01", "1.", "+1", "0x1", "[1,]", "{,}",
     '"\\x41"',
 )  # fmt: skip
+
+
+def _encode_wtf8(text: str) -> bytes:
+    """Encode text with lone surrogates as WTF-8, which is not valid UTF-8."""
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _good(operation: Operation, shop: Shop) -> dict[str, Any]:
@@ -117,9 +122,9 @@ def test_any_value_of_a_field_is_accepted_or_refused(
     values = [json.dumps(text).encode() for text in TEXTS.values()]
     values += [text.encode() for text in VALUES]
     if _is_first_field(FIELDS, operation, field):  # parsing does not depend on the field
-        values += [raw(json.dumps(text, ensure_ascii=False)) for text in TEXTS.values()]
+        values += [_encode_wtf8(json.dumps(text, ensure_ascii=False)) for text in TEXTS.values()]
         values += [text.encode() for text in NO_JSON]
-    with keep_connection(shop) as line:
+    with persistent_connection(shop) as line:
         for value in values:
             content = start.encode() + b'"%s":' % field.encode() + value + b"}"
             answer = line.call(operation.method, path, content)
@@ -149,9 +154,9 @@ def test_any_value_of_a_parameter_is_accepted_or_refused(
     texts = [*TEXTS.values(), *(value for value in VALUES if len(value) < 1000)]
     if _is_first_field(PARAMETERS, operation, field):
         texts += NO_JSON
-    with keep_connection(shop) as line:
+    with persistent_connection(shop) as line:
         for text in texts:
-            encoded = quote(raw(text))[:8000]
+            encoded = quote(_encode_wtf8(text))[:8000]
             answer = line.call(operation.method, f"{path}?{field}={encoded}")
             assert answer.status_code in {200, 400}, (text[:80], answer.text)
 
@@ -181,7 +186,7 @@ def test_a_malformed_query_is_refused(shop: Shop, operation: Operation) -> None:
         (f"{field.upper()}=x", 400),
         ("&".join(f"a{n}=1" for n in range(101)), 400),
     )
-    with keep_connection(shop) as line:
+    with persistent_connection(shop) as line:
         for query, status in rows:
             answer = line.call("GET", f"{path}?{query}")
             assert answer.status_code == status, (query, answer.text)
@@ -189,9 +194,9 @@ def test_a_malformed_query_is_refused(shop: Shop, operation: Operation) -> None:
 
 @pytest.mark.parametrize("operation", [o for o in OPERATIONS if "{id}" in o.path], ids=_ids)
 def test_an_invalid_id_is_not_found(shop: Shop, operation: Operation) -> None:
-    with keep_connection(shop) as line:
+    with persistent_connection(shop) as line:
         for text in TEXTS.values():
-            segment = quote(raw(text), safe="")[:8000]
+            segment = quote(_encode_wtf8(text), safe="")[:8000]
             answer = line.call(operation.method, operation.path.replace("{id}", segment), b"{}")
             assert answer.status_code in {404, 405}, text[
                 :80

@@ -9,7 +9,7 @@ from schemathesis import GenerationMode
 
 from opentill.app import PEOPLE_OPERATIONS
 from opentill.people import MERCHANT_ROLES, MerchantRole, member_may
-from spec.document_cases import CHECKED, CHECKS_OF_THEIRS, Caller, connected, fill
+from spec.document_cases import SCHEMA_OPERATIONS, SCHEMATHESIS_CHECKS, Caller, connected, fill
 from support.api_server import ApiServer
 from support.examples import examples
 from support.people import reset_login_limits
@@ -50,7 +50,7 @@ LOG_OUT: Final = "DELETE /sessions"
 BELOW: Final = "/v1/merchant"
 BY_LABEL: Final = {
     operation.label.replace(f" {BELOW}", " "): operation
-    for operation in CHECKED
+    for operation in SCHEMA_OPERATIONS
     if operation.path.startswith(f"{BELOW}/")
 }
 
@@ -85,7 +85,7 @@ def test_each_role_gets_the_documented_response_or_403_without_effect(
     def send(case: Any, label: str) -> None:
         fill(case, shop, owner, ids, GenerationMode.POSITIVE)
         answer = case.call(base_url=api_server.url, headers=caller.headers, session=connected)
-        case.validate_response(answer, checks=CHECKS_OF_THEIRS, headers=caller.headers)
+        case.validate_response(answer, checks=SCHEMATHESIS_CHECKS, headers=caller.headers)
         statuses[label].add(answer.status_code)
 
     def check(label: str) -> None:

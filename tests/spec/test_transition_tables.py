@@ -22,15 +22,15 @@ from opentill.payouts import PayoutRequest
 from support.world import (
     DAY,
     NOW,
-    balances,
     create_merchant,
     create_order_in,
     create_refund,
     create_session,
-    dump,
-    entries,
+    dump_rows,
     new_reference,
     pay_order,
+    read_balances,
+    read_entries,
     report_dispute,
     report_refund,
     settle_order,
@@ -66,12 +66,12 @@ ORDER_CASES = [(s, o) for s in ORDER for o in ORIGINS if o == "PAID" or s in EVE
 
 
 async def assert_refused(tx: Tx, work: Any, field: str) -> None:
-    before = await dump(tx)
+    before = await dump_rows(tx)
     with pytest.raises(Invalid) as refused:
         async with tx.transaction():
             await work
     assert refused.value.field == field
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 # ── Orders after payment ──
@@ -83,7 +83,7 @@ async def test_only_a_paid_or_settled_order_can_be_refunded(tx: Tx, status, orig
     if status in {"PAID", "SETTLED"}:
         assert (await create_refund(tx, order, "1.00")).status == "PROCESSING"
         place = "pending" if status == "PAID" else "available"
-        assert (await entries(tx, order.merchant_id))[-1] == ("FREEZE", place, "frozen", 100)
+        assert (await read_entries(tx, order.merchant_id))[-1] == ("FREEZE", place, "frozen", 100)
     else:
         await assert_refused(tx, create_refund(tx, order, "1.00"), "orderId")
 
@@ -93,7 +93,7 @@ async def test_only_a_paid_or_settled_order_can_be_refunded(tx: Tx, status, orig
 async def test_only_an_unsettled_order_can_be_settled(tx: Tx, status, origin, how) -> None:
     order = await order_in(tx, status, origin)
     waits = origin == "PAID" and status in {"PAID", "REFUNDED", "CHARGEBACK"}
-    before = await dump(tx)
+    before = await dump_rows(tx)
     ids = (order.merchant_id, order.id)
     if how == "one" and not waits:
         await assert_refused(tx, orders.settle_one(tx, *ids, FAR, "why"), "orderId")
@@ -106,19 +106,19 @@ async def test_only_an_unsettled_order_can_be_settled(tx: Tx, status, origin, ho
         await settlement.settle_batch(tx, order.merchant_id, now, "why", early=early)
     after = await read_order(tx, order)
     if not waits:
-        assert await dump(tx) == before
+        assert await dump_rows(tx) == before
         return
     assert after.status == ("SETTLED" if status == "PAID" else status)
-    assert (after.settle_at, (await balances(tx, order))[0]) == (None, 0)
+    assert (after.settle_at, (await read_balances(tx, order))[0]) == (None, 0)
     assert after.reserve_status == ("HELD" if status == "PAID" else "NONE")
 
 
 @pytest.mark.parametrize(("status", "origin"), ORDER_CASES)
 async def test_no_order_settles_before_it_is_due(tx: Tx, status, origin) -> None:
     order = await order_in(tx, status, origin)
-    before = await dump(tx)
+    before = await dump_rows(tx)
     assert await settlement.settle_batch(tx, order.merchant_id, NOW + 7 * DAY - 1) == []
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 @pytest.mark.parametrize(("status", "origin"), ORDER_CASES)
@@ -129,15 +129,15 @@ async def test_a_due_reserve_is_released_once(tx: Tx, status, origin, now) -> No
     assert held == ((status, origin) in {
         ("SETTLED", "PAID"), ("REFUNDED", "SETTLED"), ("DISPUTED", "SETTLED"),
     })  # fmt: skip
-    before = await dump(tx)
+    before = await dump_rows(tx)
     await settlement.release_reserves(OneConnection(tx), now)
     if held and status != "DISPUTED" and now == NOW + 3 * DAY:
         assert (await read_order(tx, order)).reserve_status == "RELEASED"
         await settlement.release_reserves(OneConnection(tx), now)  # a repetition has no effect
-        posted = [entry[0] for entry in await entries(tx, order.merchant_id)]
+        posted = [entry[0] for entry in await read_entries(tx, order.merchant_id)]
         assert posted.count("ROLLING_RESERVE_RELEASE") == 1
     else:
-        assert await dump(tx) == before
+        assert await dump_rows(tx) == before
 
 
 @pytest.mark.parametrize(("status", "origin"), ORDER_CASES)
@@ -165,9 +165,9 @@ async def test_later_events_of_an_ended_refund_are_ignored(tx: Tx, origin, statu
     order = await create_order_in(tx, origin, **RESERVE)
     refund = await create_refund(tx, order, "40.00")
     await report_refund(tx, refund, status)
-    before = await dump(tx)
+    before = await dump_rows(tx)
     await report_refund(tx, refund, word, LATER)
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 @pytest.mark.parametrize("word", ["SUCCEEDED", "REFUSED"])
@@ -197,7 +197,7 @@ async def test_a_failed_refund_returns_to_the_order_s_account(
             await settle_order(tx, order)
     await report_refund(tx, refund, word, LATER)
     stands = "available" if held == "SETTLED" else place or "pending"
-    last = (await entries(tx, order.merchant_id))[-1]
+    last = (await read_entries(tx, order.merchant_id))[-1]
     if word == "SUCCEEDED":
         assert last == ("REFUND", "frozen", "gateway", 4_000)
     else:
@@ -238,7 +238,7 @@ async def test_events_of_a_dispute_have_the_effect_in_the_table(
     """A repeated, late or contradicting event moves no money."""
     order = await create_order_in(tx, origin, **RESERVE)
     await report_dispute(tx, order, initial)
-    before, posted = await read_order(tx, order), await entries(tx, order.merchant_id)
+    before, posted = await read_order(tx, order), await read_entries(tx, order.merchant_id)
     dispute = await report_dispute(tx, order, word, LATER)
     assert dispute is not None
     is_allowed = initial == "OPENED" or (initial, word) == ("LOST", "RECOVERED")
@@ -247,7 +247,7 @@ async def test_events_of_a_dispute_have_the_effect_in_the_table(
         return
     after = await read_order(tx, order)
     assert dispute.status == {"OPENED": "OPEN"}.get(initial, initial)
-    assert (after.status, await entries(tx, order.merchant_id)) == (before.status, posted)
+    assert (after.status, await read_entries(tx, order.merchant_id)) == (before.status, posted)
 
 
 # ── Payouts and adjustments ──
@@ -327,9 +327,9 @@ async def test_only_a_waiting_adjustment_can_be_decided(tx: Tx, kind, initial, d
     if initial != "WAITING":
         await assert_refused(tx, decide(), "movement")
         return
-    posted = await entries(tx, shop_id)
+    posted = await read_entries(tx, shop_id)
     assert (await decide()).status == ("DONE" if decision == "approve" else "REJECTED")
-    more = len(await entries(tx, shop_id)) - len(posted)
+    more = len(await read_entries(tx, shop_id)) - len(posted)
     assert more == (decision == "approve")
 
 
@@ -346,10 +346,10 @@ async def test_a_movement_outside_the_table_cannot_be_posted(tx: Tx, kind: Type)
         if (kind, source, target) in BY_MOVE:
             continue
         move = ledger.Movement(kind, source, target, 1, "operator", "mov_x", "x")
-        before = await entries(tx, shop_id)
+        before = await read_entries(tx, shop_id)
         with pytest.raises((KeyError, ValueError)):
             await ledger.post(tx, shop_id, "USD", [move], NOW)
-        assert await entries(tx, shop_id) == before
+        assert await read_entries(tx, shop_id) == before
 
 
 async def test_two_orders_of_one_merchant_are_independent(tx: Tx) -> None:
@@ -359,4 +359,4 @@ async def test_two_orders_of_one_merchant_are_independent(tx: Tx) -> None:
     before = await read_order(tx, second)
     await report_dispute(tx, first, "LOST")
     assert await read_order(tx, second) == before
-    assert await balances(tx, first) == (9_600, -400 - 1_500, 0, 0)
+    assert await read_balances(tx, first) == (9_600, -400 - 1_500, 0, 0)

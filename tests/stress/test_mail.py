@@ -20,7 +20,7 @@ async def test_ten_thousand_mails_arrive_once_through_twenty_kills(
     rng = random.Random(16)
 
     def fault() -> Fault:
-        kinds: tuple[Fault, ...] = ("later", "later", "later", "cut", "taken_then_cut")
+        kinds: tuple[Fault, ...] = ("later", "later", "later", "cut", "accepted_then_cut")
         return rng.choice(kinds) if rng.random() < 0.3 else ""
 
     started = time.monotonic()

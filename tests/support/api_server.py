@@ -1,7 +1,7 @@
 """A server on loopback for tests of the API, and merchants that call it.
 
 The server runs in a thread with its own event loop, so that synchronous tests can use it. Tests
-write only through services and requests, so that they show only states that can occur. The ledger
+write only through services and requests, so that they test only states that can occur. The ledger
 is checked when the server stops.
 """
 
@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final, TypeVar
-from urllib.parse import quote
 
 import httpx2
 import msgspec
@@ -25,7 +24,7 @@ from opentill.app import create_app
 from opentill.context import App
 from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
-from opentill.db.database import Db, Tx
+from opentill.db.database import Tx
 from opentill.gateways.model import RefundOutcome
 from opentill.payouts import PayoutRequest
 from opentill.server import http_server
@@ -46,17 +45,17 @@ BUSY: Final = 503
 
 
 class Shop:
-    """A merchant with an API key, and its requests."""
+    """A merchant with an API key, and its requests to the API."""
 
     def __init__(self, api_server: "ApiServer", merchant_id: str, key: merchants.NewKey) -> None:
-        """Use ``ApiServer.shop``."""
+        """Use ``ApiServer.create_shop``."""
         self.api_server = api_server
         self.id = merchant_id
         self.key = key.key
         self.key_id = key.id
 
     def call(self, method: str, path: str, **options: Any) -> httpx2.Response:
-        """Send a request with the key; ``headers`` that are None are left out."""
+        """Send a request with the API key; headers that are None are omitted."""
         headers = {"x-api-key": self.key} | (options.pop("headers", None) or {})
         headers = {name: value for name, value in headers.items() if value is not None}
         return self.api_server.http.request(method, path, headers=headers, **options)
@@ -72,7 +71,8 @@ class Shop:
     def post_until_decided(self, path: str, body: Any = None, key: str | None = None) -> Any:
         """POST, and repeat it after each 503, as clients should.
 
-        For many concurrent requests, which on a busy machine may wait too long for a connection.
+        Tests use it for many concurrent requests: on a busy machine some of them wait too long
+        for a database connection.
         """
         while (response := self.post(path, body, key)).status_code == BUSY:
             assert response.headers["retry-after"]
@@ -199,7 +199,7 @@ class ApiServer:
 
     @property
     def app(self) -> App:
-        """The server's context, whose clock tests may replace."""
+        """The server's context; tests may replace its clock."""
         app: App = self._server.state.app
         return app
 
@@ -217,7 +217,7 @@ class ApiServer:
         return self.run(self.app.db.run(step))
 
     def sql(self, statement: str, *values: Any) -> list[dict[str, Any]]:
-        """Run a statement that reads; tests must not write rows that services would not write."""
+        """Run a statement that only reads, and return its rows."""
 
         async def read(tx: Tx) -> list[dict[str, Any]]:
             return [dict(row) for row in await tx.fetch(statement, *values)]
@@ -241,7 +241,7 @@ class ApiServer:
         self.tx(lambda tx: rates.put(tx, base, quote_, rate, now))
 
     def check_books(self) -> None:
-        """Check the ledger's own rules."""
+        """Assert that the ledger's own rules hold."""
         assert self.tx(ledger_violations) == []
 
 
@@ -271,7 +271,7 @@ def error_of(response: httpx2.Response) -> dict[str, Any]:
         assert set(body["error"]) == {"field", "reason"}
         assert all(type(text) is str and text for text in body["error"].values())
     elif response.status_code == 404 and "error" in body:
-        assert body["error"]["field"] == "path"  # an additional slash
+        assert body["error"]["field"] == "path"  # the path has an additional slash
     elif response.status_code != 403:
         assert "error" not in body
     return body
@@ -326,13 +326,13 @@ def api_server(
     postgres_url: str,
     template: str,
     tmp_path_factory: pytest.TempPathFactory,
-    through: Callable[[str], str],
+    pooler_url: Callable[[str], str],
 ) -> Iterator[ApiServer]:
     """The server of all tests that create their own merchants; it has no rate limits."""
     directory: Path = tmp_path_factory.mktemp("api_server")
     with cloned_database(postgres_url, template) as url:
         settings = Settings(
-            database_url=through(url),
+            database_url=pooler_url(url),
             data_dir=directory,
             limit_ip_per_minute=0,
             limit_checkouts_per_minute=0,
@@ -360,25 +360,3 @@ def clock(api_server: ApiServer) -> Iterator[Callable[[int], None]]:
 
     yield set_to
     api_server.app.clock = now_ms
-
-
-def raw(text: str) -> bytes:
-    """Encode JSON text with lone surrogates as WTF-8, which is not valid UTF-8."""
-    return text.encode("utf-8", "surrogatepass")
-
-
-__all__ = [
-    "SECRETS",
-    "TEA",
-    "ApiServer",
-    "Db",
-    "Shop",
-    "api_server",
-    "assert_refused",
-    "clock",
-    "error_of",
-    "quote",
-    "raw",
-    "serving",
-    "shop",
-]

@@ -17,7 +17,7 @@ class Balancer:
     """Connects each new client to the next server."""
 
     def __init__(self, targets: list[int], port: int = 0) -> None:
-        """``targets``: ports of the servers; ``port``: its own."""
+        """``targets``: ports of the servers; ``port``: the balancer's, 0 for a free one."""
         self._targets = targets
         self._port = port or free_port()
         self._next = 0
@@ -42,7 +42,7 @@ class Balancer:
                     await writer.wait_closed()
 
     async def watch(self) -> None:
-        """Check the servers' health repeatedly; those that are not ready get no connections."""
+        """Check the servers' health repeatedly; a server that is not ready gets no connections."""
         async with httpx2.AsyncClient(timeout=5, trust_env=False) as http:
             while True:
                 healthy = await asyncio.gather(*(_is_ready(http, port) for port in self._targets))

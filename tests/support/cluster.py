@@ -1,4 +1,4 @@
-"""A deployment of processes that tests can kill: servers, worker and bank."""
+"""A deployment whose processes tests can kill: servers, worker and sandbox bank."""
 
 import asyncio
 import http.client
@@ -48,7 +48,7 @@ uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", timeout_keep_
 
 
 class Process:
-    """A process with its output in a file."""
+    """A process that writes its output to a file."""
 
     def __init__(
         self,
@@ -59,35 +59,35 @@ class Process:
         port: int = 0,
         fork_server: ForkServer | None = None,
     ):
-        """``start`` starts it. Without a fork server ``words`` are arguments of Python."""
+        """``words``: arguments of ``opentill``, or of Python if there is no fork server."""
         self.name, self.port = name, port
         self._words, self._env, self._log = words, env, log
         self._fork_server = fork_server
         self._popen: subprocess.Popen[bytes] | ForkedProcess | None = None
 
     def copy(self, name: str, **environ: str) -> "Process":
-        """Return a copy with another name and changed environment, which is not started."""
+        """Return a process that is not started, with another name and changed environment."""
         log = self._log.with_name(f"{name}.log")
         env = self._env | environ
         return Process(name, self._words, env, log, self.port, self._fork_server)
 
     def command(self, *words: str) -> "Process":
-        """Return a command with the settings of this process, which is not started."""
+        """Return a command that is not started, with the settings of this process."""
         log = self._log.with_name(f"{words[0]}-{next(_NUMBERS)}.log")
         return Process(words[0], ["-m", "opentill", *words], self._env, log)
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and has not ended."""
+        """Whether the process was started and has not ended."""
         return self._popen is not None and self._popen.poll() is None
 
     def wait(self, seconds: float = 180) -> int:
-        """Wait until it has ended; return its exit code, or minus the signal that ended it."""
+        """Wait until the process has ended; return its exit code, or minus the signal's number."""
         assert self._popen is not None
         return self._popen.wait(seconds)
 
     def start(self) -> None:
-        """Start it, also after it has ended."""
+        """Start the process; it may be started again after it has ended."""
         with self._log.open("ab") as log:
             if self._fork_server is not None:
                 self._popen = self._fork_server.start_logged(
@@ -100,12 +100,12 @@ class Process:
             )  # fmt: skip
 
     def restart_if_ended(self) -> None:
-        """Restart it if it has ended, as a supervisor does."""
+        """Start the process again if it has ended, as a supervisor does."""
         if self._popen is not None and self._popen.poll() is not None:
             self.start()
 
     def kill(self) -> None:
-        """Kill it with SIGKILL."""
+        """Send SIGKILL and wait for the end."""
         if self._popen is not None:
             self._popen.kill()
             self._popen.wait()
@@ -116,7 +116,7 @@ class Process:
             self._popen.send_signal(signal.SIGTERM)
 
     def stop(self) -> None:
-        """Stop it with SIGTERM, and with SIGKILL if it does not end."""
+        """Send SIGTERM and wait for the end; send SIGKILL after a minute."""
         if self._popen is None or self._popen.poll() is not None:
             return
         self.terminate()
@@ -127,12 +127,12 @@ class Process:
 
     @property
     def url(self) -> str:
-        """The address of its server."""
+        """The address at which the process serves."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def output(self) -> str:
-        """Its output so far."""
+        """The output so far."""
         return self._log.read_text(errors="replace")
 
 
@@ -148,10 +148,10 @@ class Cluster:
         source: Path | None = None,
         **settings: str,
     ) -> None:
-        """``start`` starts it; ``settings`` are environment variables without their prefix.
+        """``settings``: environment variables without their prefix.
 
-        All are forked if there is a fork server. ``source``: the folder of the package, which may
-        be that of another checkout.
+        With a fork server, servers, worker and bank are forked from it. ``source``: the folder of
+        the package, by default this checkout's.
         """
         program = ["-m", "opentill"] if fork_server is None else []
         ports = [free_port() for _ in range(servers + 1)]
@@ -196,9 +196,9 @@ class Cluster:
         """Bank, servers and worker."""
         return [self.bank, *self.servers, self.worker]
 
-    def start(self, *, bank_too: bool = True) -> "Cluster":
+    def start(self, *, with_bank: bool = True) -> "Cluster":
         """Start all processes, or only the servers, and wait until they respond."""
-        processes = self.processes if bank_too else self.servers
+        processes = self.processes if with_bank else self.servers
         for process in processes:
             process.start()
         for process in processes:
@@ -219,18 +219,18 @@ class Cluster:
 
 
 def wait_until_ready(process: Process, seconds: float = 180, *, keep: bool = False) -> None:
-    """Wait until a process responds; ``keep`` restarts it if it ends."""
+    """Wait until a process responds; with ``keep``, start it again whenever it ends."""
     end = time.monotonic() + seconds
     while True:
         if keep:
             process.restart_if_ended()
-        if _answers(process.port):
+        if _is_healthy(process.port):
             return
         assert time.monotonic() < end, f"{process.name} does not start: {process.output[-3000:]}"
         time.sleep(0.02)
 
 
-def _answers(port: int) -> bool:
+def _is_healthy(port: int) -> bool:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     try:
         connection.request("GET", "/healthz")
@@ -241,10 +241,10 @@ def _answers(port: int) -> bool:
         connection.close()
 
 
-async def eventually(look: Callable[[], Awaitable[T]], seconds: float = 180) -> T:
-    """Call ``look`` until it returns a true value, and return its last value."""
+async def eventually(condition: Callable[[], Awaitable[T]], seconds: float = 180) -> T:
+    """Call ``condition`` until its result is true or the time is over; return the last result."""
     end = time.monotonic() + seconds
-    while not (result := await look()) and time.monotonic() < end:
+    while not (result := await condition()) and time.monotonic() < end:
         await asyncio.sleep(0.03)
     return result
 
@@ -253,12 +253,12 @@ class Shop:
     """A merchant of a running cluster, with an API key and a product."""
 
     def __init__(self, merchant_id: str, key_id: str, key: str, product_id: str) -> None:
-        """Use ``make_shop``."""
+        """Use ``create_shop``."""
         self.id, self.key_id, self.key, self.product_id = merchant_id, key_id, key, product_id
 
 
 async def create_shop(db: Db, price: str = "5.00", **terms: Any) -> Shop:
-    """Create a merchant with a key and a product by the services."""
+    """Create a merchant with an API key and a product."""
     now = now_ms()
 
     async def work(tx: Tx) -> Shop:
@@ -272,7 +272,7 @@ async def create_shop(db: Db, price: str = "5.00", **terms: Any) -> Shop:
 
 
 class Client:
-    """A merchant's program and its customers' browsers, which choose servers at random."""
+    """A merchant's program and its customers' browsers; each request goes to a random server."""
 
     def __init__(self, cluster: Cluster, key: str = "") -> None:
         """``key``: the merchant's API key."""
@@ -320,14 +320,14 @@ class Client:
         return await self.http.post(f"{self.random_server()}/checkout/{session_id}", data=form)
 
     async def start_payment(self, session_id: str, method: str = "CREDIT_CARD") -> str | None:
-        """Send the payment page's form; return the attempt's id if it leads to the bank's page."""
+        """Submit the payment page; return the attempt's id if the payment continues at the bank."""
         response = await self.send_form(session_id, method)
         assert response.status_code == 303, (response.status_code, response.text[:500])
         match = re.search(r"/continue/(att_\w+)", response.headers["location"])
         return match[1] if match else None
 
     async def type_card(self, attempt_id: str, number: str = CARD) -> None:
-        """Send the bank's card form."""
+        """Submit the bank's card form."""
         form = {"number": number, "exp": "12/34", "csc": "123"}
         response = await self.http.post(f"{self.cluster.bank.url}/pay/{attempt_id}", data=form)
         assert response.status_code in {302, 303, 307}, response.text[:500]
@@ -344,12 +344,12 @@ class Client:
         return data
 
     async def create_paid_order(self, product_id: str, number: str = CARD) -> str:
-        """Open a session, pay it at the bank and return the id of the PAID order."""
+        """Open a session, pay at the bank and return the id of the PAID order."""
         session_id, order_id = await self.open_session(product_id)
         attempt_id = await self.start_payment(session_id)
         assert attempt_id
         await self.type_card(attempt_id, number)
-        await self.return_from_bank(session_id, attempt_id)  # queries the bank, but not for long
+        await self.return_from_bank(session_id, attempt_id)  # the server queries the bank once
 
         async def is_paid() -> bool:
             return (await self.read_order(order_id))["status"] == "PAID"
@@ -374,15 +374,15 @@ class Client:
 class PatientClient(Client):
     """A client that repeats requests after 503, as clients should.
 
-    For many concurrent requests, which on a busy machine may wait too long for a connection. The
-    form of a payment may have started an attempt before the 503.
+    Tests use it for many concurrent requests: on a busy machine some of them wait too long for a
+    database connection. A payment page may have started an attempt before it returned 503.
     """
 
     def __init__(self, cluster: Cluster, key: str = "") -> None:
         """``key``: the merchant's API key."""
         super().__init__(cluster, key)
-        self.resubmitted: set[str] = set()  # sessions whose form was repeated
-        self.repeated = 0  # requests that got 503
+        self.resubmitted: set[str] = set()  # ids of sessions whose payment page was submitted again
+        self.repeated = 0  # the number of responses with 503
 
     async def call(
         self, method: str, path: str, body: Any = None, idempotency: str = "", server: str = ""
@@ -398,7 +398,7 @@ class PatientClient(Client):
     async def assert_limited(self, calls: Iterable[Awaitable[Any]], limit: int) -> list[Any]:
         """Send requests concurrently, assert that ``limit`` of them pass, and return the responses.
 
-        A request that got 503 may have been counted before, so that one less passes.
+        The limit may have counted a request before its 503, so that one request less passes.
         """
         repeated_before = self.repeated
         responses = await asyncio.gather(*calls)

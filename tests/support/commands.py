@@ -1,7 +1,7 @@
 """Runs ``opentill …`` on a test's database, in a forked process or in the test's own process.
 
-``fork_server.py`` says why processes are forked, and ``command_here.py`` why most commands need
-none.
+``fork_server.py`` says why processes are forked, and ``in_process_command.py`` why most commands
+need none.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from typing import Any, Final, TextIO
 
 import pytest
 
-from support import command_here, pooler
+from support import in_process_command, pooler
 
 REFUSED = 2
 # The actor of commands without a login.
@@ -39,7 +39,7 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
 
 
 def without_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without settings, and without the width of a terminal."""
+    """Return an environment without OpenTill's settings and the terminal's width."""
     return {
         name: text
         for name, text in environ.items()
@@ -58,7 +58,7 @@ class ForkedProcess:
         self.returncode: int | None = None
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal if it still runs."""
+        """Send a signal if the process still runs."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
@@ -67,14 +67,14 @@ class ForkedProcess:
         self.send_signal(signal.SIGKILL)
 
     def poll(self) -> int | None:
-        """Return the exit code if it has ended."""
+        """Return the exit code, or None while the process runs."""
         try:
             return self.wait(0)
         except TimeoutError:
             return None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end; -9 if it was killed. Raises ``TimeoutError``."""
+        """Wait for the end and return the exit code, -9 after SIGKILL. Raises ``TimeoutError``."""
         if self.returncode is None:
             if not select.select([self._fork_server], [], [], timeout)[0]:
                 message = f"process {self.pid} still runs"
@@ -88,7 +88,7 @@ class ForkServer:
     """A client of the fork server."""
 
     def __init__(self, path: str) -> None:
-        """``path``: its socket. Use ``forking`` or the fixture."""
+        """``path``: the server's socket. Use ``running_fork_server`` or the fixture."""
         self._path = path
 
     def run(
@@ -111,7 +111,7 @@ class ForkServer:
         self, streams: Sequence[int], words: Sequence[str], environ: Mapping[str, str],
         directory: Path,
     ) -> int | None:  # fmt: skip
-        """Run a command on these three streams; its exit code, or None if a signal ended it."""
+        """Run a command with these standard streams; return its exit code, None after a signal."""
         with self._send_request(streams, words, environ, directory) as fork_server:
             response = fork_server.recv(16)
         return int(response) if response else None
@@ -119,7 +119,7 @@ class ForkServer:
     def start(
         self, words: Sequence[str], environ: Mapping[str, str], directory: Path, stderr: int
     ) -> ForkedProcess:
-        """Start a long-running command; its output can be read."""
+        """Start a long-running command whose standard output can be read."""
         reader, writer = os.pipe()
         with Path(os.devnull).open() as devnull:
             streams = [devnull.fileno(), writer, stderr]
@@ -134,7 +134,7 @@ class ForkServer:
     ) -> ForkedProcess:
         """Start a long-running process whose output goes to the file descriptor ``log``.
 
-        ``words`` are those of a command or, if they begin with ``-c`` or a path, of Python.
+        ``words`` are arguments of ``opentill``, or of Python if they begin with ``-c`` or a path.
         """
         with Path(os.devnull).open() as devnull:
             streams = [devnull.fileno(), log, log]
@@ -220,12 +220,12 @@ class Commands:
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a command to its end; ``stdin`` is its standard input."""
         environ = self.environ | settings
-        if self.runs_in_process and command_here.can_run(words):
-            return command_here.run(words, environ, self.directory, stdin)
+        if self.runs_in_process and in_process_command.can_run(words):
+            return in_process_command.run(words, environ, self.directory, stdin)
         return self._fork_server.run(words, environ, self.directory, stdin)
 
     def run_on(self, streams: Sequence[int], *words: str) -> int | None:
-        """Run a command to its end on these three streams, and return its exit code."""
+        """Run a command with these standard streams; return its exit code, None after a signal."""
         return self._fork_server.run_on(streams, words, self.environ, self.directory)
 
     def json(self, *words: str, stdin: bytes = b"", **settings: str) -> Any:

@@ -1,4 +1,4 @@
-"""What the console's pages show, and what they write to the audit log."""
+"""Texts and form fields of the console's pages, and rows of the audit log."""
 
 import re
 from html import unescape
@@ -16,12 +16,12 @@ def visible_text(html: str) -> str:
 
 
 def hidden_fields(html: str) -> dict[str, str]:
-    """Return the hidden fields in a part of a page."""
+    """Return the values of the hidden fields in HTML, by name."""
     return {name: unescape(value) for name, value in _HIDDEN.findall(html)}
 
 
 def audit_rows(shop: Shop, action: str) -> list[tuple[str, str]]:
-    """Return who performed an action at a merchant, and why."""
+    """Return the actor and the reason of each entry about an action at a merchant."""
     rows = shop.api_server.sql(
         "select who, reason from audit_log where merchant_id = $1 and action = $2 order by number",
         shop.id,

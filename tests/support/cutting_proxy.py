@@ -1,6 +1,6 @@
 """A TCP proxy that cuts connections at a chosen point.
 
-Each request gets the next fault of ``plan``; requests after its end pass.
+Each request gets the next fault of ``plan``; once the plan is used up, requests pass.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class Proxy:
     """A proxy between a client and a server on loopback."""
 
     def __init__(self, host: str, port: int) -> None:
-        """Use ``between``."""
+        """Use ``running_proxy``."""
         self.plan: list[Cut] = []
         self.requests: list[bytes] = []  # headers and bodies
         self.url = ""
@@ -57,13 +57,13 @@ class Proxy:
             return False
         if cut == "silent_before":
             await asyncio.sleep(30)
-        answer = await self._forward(request)
+        response = await self._forward(request)
         if cut == "silent_after":
             await asyncio.sleep(30)
         if cut == "after":
             _reset(writer)
             return False
-        writer.write(answer[: len(answer) // 2] if cut == "half" else answer)
+        writer.write(response[: len(response) // 2] if cut == "half" else response)
         await writer.drain()
         return cut == "pass"
 
@@ -71,10 +71,10 @@ class Proxy:
         """Forward a request and read the complete response."""
         reader, writer = await asyncio.open_connection(*self._target)
         writer.write(request.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n", 1))
-        answer = await reader.read()
+        response = await reader.read()
         writer.close()
         # The server closes its connection, but the client's stays open.
-        return answer.replace(b"connection: close\r\n", b"", 1)
+        return response.replace(b"connection: close\r\n", b"", 1)
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

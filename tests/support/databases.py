@@ -20,8 +20,8 @@ from support.books import assert_books
 
 T = TypeVar("T")
 _TIMEOUT_S: Final = 120
-_USES: Final = 40  # after which deleted rows have made it slow
-_OWN: Final = (
+_MAX_USES: Final = 40  # after that many uses, deleted rows make a database slow
+_OF_DATABASE: Final = (
     " where setdatabase = (select oid from pg_database where datname = current_database())"
 )
 _CATALOGS: Final = {
@@ -32,9 +32,9 @@ _CATALOGS: Final = {
     "pg_trigger": "",
     "pg_proc": "",
     "pg_namespace": "",
-    "pg_db_role_setting": _OWN,  # it has those of all databases
+    "pg_db_role_setting": _OF_DATABASE,  # the catalog has the settings of all databases
 }
-# The number of rows of the catalogs, and of those that are newer than the transaction $1.
+# For each catalog, the number of rows, and the number of rows newer than transaction $1.
 SCHEMA: Final = " union all ".join(
     f"select count(*), count(*) filter (where xmin::text::bigint > $1) from {catalog}{only}"
     for catalog, only in _CATALOGS.items()
@@ -43,12 +43,12 @@ _TABLES: Final = """
     select relname from pg_class where relnamespace = 'public'::regnamespace
         and relkind in ('r', 'p') and not relispartition order by relname
 """
-_OTHERS: Final = """
+_TERMINATE_OTHERS: Final = """
     select pg_terminate_backend(pid, 10000) from pg_stat_activity
     where datname = current_database() and pid <> pg_backend_pid()
 """
-# The session of a database's connection: without foreign keys, and without the triggers that
-# protect entries. It is not set for a moment only, because each change discards all plans.
+# Settings of the connection: no foreign keys, and no triggers that protect entries. They apply to
+# the whole session, because each change discards all plans.
 _SESSION: Final = {"session_replication_role": "replica", "plan_cache_mode": "force_generic_plan"}
 
 
@@ -95,7 +95,7 @@ class Databases:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the connections; the databases are removed with their server."""
+        """Close the connections; the server's end removes the databases."""
         for database in (*self._free, *self._lent.values()):
             self._run(database.connection.close())
         self._run(self._server.close())
@@ -103,8 +103,8 @@ class Databases:
         self._thread.join()
         self._loop.close()
 
-    def take(self) -> str:
-        """Return the address of a database in the state after the migrations."""
+    def borrow(self) -> str:
+        """Return the address of a database in the state after the migrations; see ``give_back``."""
         database = self._free.pop() if self._free else self._run(self._make())
         self._lent[database.name] = database
         return self._address(database.name)
@@ -124,7 +124,7 @@ class Databases:
         takes longer than running them.
         """
         connection = self._lent[database_name(url)].connection
-        if connection.is_closed():  # the test has terminated it
+        if connection.is_closed():  # the test has terminated the connection
             connection = await asyncpg.connect(url)
             await assert_books(connection)
             await connection.close()
@@ -171,9 +171,9 @@ class Databases:
         """Restore the state after the migrations; False if the database must not be used again."""
         connection = database.connection
         database.uses += 1
-        if database.uses >= _USES or connection.is_closed():
+        if database.uses >= _MAX_USES or connection.is_closed():
             return False
-        await connection.execute(_OTHERS)
+        await connection.execute(_TERMINATE_OTHERS)
         if await connection.fetch(SCHEMA, database.created_by) != database.schema:
             return False
         tables = set(await self._tables_with_rows(connection)) | set(self._seeds)

@@ -22,9 +22,10 @@ class Deployment:
     """``opentill serve`` with its own data directory and ports."""
 
     def __init__(self, directory: Path, fork_server: ForkServer | None = None) -> None:
-        """Use ``running``. With a fork server, server and commands are forked from it.
+        """Use ``running_deployment``.
 
-        So is the program ``opentill`` that scripts find in their path.
+        With a fork server, the server, commands and the program ``opentill`` in the path of scripts
+        are forked from it.
         """
         self.directory = directory
         self._fork_server = fork_server
@@ -92,7 +93,7 @@ class Deployment:
         )  # fmt: skip
 
     def run_checked(self, *words: str) -> str:
-        """Run a command that must succeed and return its output."""
+        """Run a command that must succeed, and return its output."""
         process = self.run(*words)
         assert process.returncode == 0, process.stderr
         return process.stdout
@@ -136,7 +137,7 @@ def checked_deployment(
 def running_deployment(
     fork_server: ForkServer, migrated: Path, **environ: str
 ) -> Iterator[Deployment]:
-    """Serve a copy of a data directory while the block runs; all processes are forked."""
+    """Serve a copy of a data directory while the block runs, with forked processes."""
     # Not in pytest's directory, which only its owner can search: PostgreSQL may be another user.
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
         deployment = Deployment(Path(directory), fork_server)

@@ -1,4 +1,4 @@
-"""Delivers events with dispatchers that are killed, to a receiver that fails."""
+"""Delivers events with dispatchers that are killed, to a receiver that fails at times."""
 
 import asyncio
 import os
@@ -17,18 +17,18 @@ _PROGRAM: Final = Path(__file__).with_name("dispatcher_process.py")
 _STDERR: Final = 2
 
 
-def failing_behaviour(chance: random.Random, share: float) -> Any:
-    """Return a behaviour that fails a share of the requests, at most five of each event.
+def failing_behaviour(rng: random.Random, share: float) -> Any:
+    """Return a behaviour that fails a share of the requests, at most five for each event.
 
-    A delivery is given up only after ten attempts.
+    So no delivery fails for good, which takes ten attempts.
     """
     requests: Counter[str] = Counter()
 
     def behave(request: ReceivedRequest) -> int | str:
         requests[request.event_id] += 1
-        if requests[request.event_id] > 5 or chance.random() >= share:
+        if requests[request.event_id] > 5 or rng.random() >= share:
             return 200
-        return chance.choice((500, "reset", "hang", 302))
+        return rng.choice((500, "reset", "hang", 302))
 
     return behave
 
@@ -52,7 +52,7 @@ async def deliver_with_killed_dispatchers(
     kills: int,
     lease_s: float,
 ) -> None:
-    """Emit events and kill dispatchers ``kills`` times; return when all have arrived."""
+    """Emit events, kill the dispatcher ``kills`` times, and wait until no delivery is pending."""
     merchant_ids = [await harness.create_merchant() for _ in range(5)]
     for merchant_id in merchant_ids:
         await harness.create_endpoint(merchant_id, receiver.url)
@@ -82,10 +82,10 @@ async def deliver_with_killed_dispatchers(
 
 
 async def assert_all_arrived(harness: WebhookHarness, receiver: Receiver) -> None:
-    """Assert that every event arrived, with the body that was stored."""
+    """Assert that every event arrived with its stored body, in at most ten attempts."""
     rows = await harness.rows("select id, body from events")
     bodies = {row["id"]: row["body"].encode() for row in rows}
-    assert all(got.body == bodies[got.event_id] for got in receiver.received)
+    assert all(request.body == bodies[request.event_id] for request in receiver.received)
     failed = await harness.rows("select event_id from webhook_deliveries where status = 'FAILED'")
     assert receiver.accepted_event_ids() | {row["event_id"] for row in failed} == set(bodies)
     assert not failed

@@ -15,7 +15,7 @@ from support import pooler
 async def main(url: str, timeout_s: float, lease_s: float) -> None:
     from support.webhook_harness import LOOPBACK, SECRET_KEY
 
-    db = await Db.connect(url, 4, prepared=pooler.keeps_prepared(url), acquire_timeout_s=20)
+    db = await Db.connect(url, 4, prepared=pooler.supports_prepared(url), acquire_timeout_s=20)
     clock = Clock(db, ("sandbox",))
     async with clock.polling():
         options = Options(timeout_s=timeout_s, lease_s=lease_s)

@@ -21,23 +21,25 @@ KEY: Final = "89unJUB8HZ54Hj7x4nUj56HN4nUzUJ8i"
 
 
 class EpayServer:
-    """Orders in memory. Each fault applies to the next request of its operation."""
+    """Keeps orders in memory. Each fault applies to the next request of its operation."""
 
     def __init__(self) -> None:
-        """Use ``running``."""
+        """Use ``running_epay_server``."""
         self.url = ""
         self.orders: dict[str, dict[str, Any]] = {}
         self._numbers = itertools.count()
         self.refunds: list[tuple[str, str]] = []
         self.requests: list[tuple[str, str, dict[str, str]]] = []  # method, operation, query
-        self.faults: list[tuple[str, str]] = []  # operation, kind
-        self.order_changes: dict[str, Any] = {}  # changes answers of act=order
-        self.payurl: str | None = None  # instead of the cashier's address
+        self.faults: list[tuple[str, str]] = []  # (operation, kind)
+        self.order_changes: dict[str, Any] = {}  # changes the response of act=order
+        self.payurl: str | None = None  # replaces the address of the cashier page
         self.refund_response: dict[str, Any] | None = None  # replaces the response of act=refund
-        self.reads: Literal["either", "query", "body"] = "either"  # where act=order looks
+        self.reads: Literal["either", "query", "body"] = (
+            "either"  # where act=order reads its parameters
+        )
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer one request."""
+        """Serve a request."""
         if scope["type"] != "http":
             return
         query = dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True))
@@ -50,7 +52,7 @@ class EpayServer:
         if fault not in ("500 before", "html"):
             text = json.dumps(self.run_operation(operation, params), ensure_ascii=False).encode()
         match fault:
-            case "held":  # done, but never answered
+            case "held":  # the operation is done, but gets no response
                 while (await receive())["type"] != "http.disconnect":
                     pass
                 return
@@ -66,7 +68,7 @@ class EpayServer:
                 text = b"\xef\xbb\xbf" + text
             case _:
                 pass
-        length = len(text) + (100 if status == 0 else 0)  # promised and never sent
+        length = len(text) + (100 if status == 0 else 0)  # "cut": more than is sent
         headers = [(b"content-type", b"text/html"), (b"content-length", b"%d" % length)]
         await send({"type": "http.response.start", "status": status or 200, "headers": headers})
         await send({"type": "http.response.body", "body": text[:10] if status == 0 else text})

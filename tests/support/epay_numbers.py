@@ -1,4 +1,4 @@
-"""Helpers for repeated submissions of one out_trade_no, and payments of its orders."""
+"""Repeated submissions of one out_trade_no, and payments of its orders."""
 
 from collections.abc import Callable
 from typing import Any, Final

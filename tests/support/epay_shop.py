@@ -17,8 +17,8 @@ from support.api_server import ApiServer, Shop
 from support.ports import free_port
 
 _numbers: Final = itertools.count(1)
-# The Latin words that reasons may contain: fields, files, acts and types of the convention, codes.
-_WORDS: Final = signature.PROTOCOL_FIELDS | frozenset("""
+# Latin words that reasons may contain: fields, files, acts and types of the convention, and codes.
+_LATIN_WORDS: Final = signature.PROTOCOL_FIELDS | frozenset("""
     alipay wxpay creditcard crypto paynow bank whatever
     epay submit mapi api php query settle order orders refund GET POST
     CNY EUR IDR JPY HKD USD XPF http https IP ISO UTF NUL KiB
@@ -26,15 +26,15 @@ _WORDS: Final = signature.PROTOCOL_FIELDS | frozenset("""
 
 
 def assert_chinese(text: str) -> None:
-    """Assert that a reason is in Chinese."""
+    """Assert that a text is in Chinese, with only the Latin words that reasons may contain."""
     assert re.search("[\u4e00-\u9fff]", text), text
-    assert set(re.findall("[A-Za-z_]{2,}", text)) <= _WORDS, text
+    assert set(re.findall("[A-Za-z_]{2,}", text)) <= _LATIN_WORDS, text
 
 
-def _check_refusal(answer: httpx2.Response) -> None:
-    """Assert that the reason of a refusal is in Chinese."""
-    if answer.headers.get("content-type") == "application/json":
-        body = answer.json()
+def _check_refusal(response: httpx2.Response) -> None:
+    """Assert that the reason is in Chinese if the request was refused."""
+    if response.headers.get("content-type") == "application/json":
+        body = response.json()
         if body["code"] < 0:
             assert_chinese(body["msg"])
 
@@ -109,15 +109,15 @@ class EpayShop:
 
     def post(self, entry: str, form: dict[str, str], **options: Any) -> httpx2.Response:
         """Post a form unchanged."""
-        answer = self.api_server.http.post(f"/epay/{entry}.php", data=form, **options)
-        _check_refusal(answer)
-        return answer
+        response = self.api_server.http.post(f"/epay/{entry}.php", data=form, **options)
+        _check_refusal(response)
+        return response
 
     def mapi(self, **changes: Any) -> dict[str, Any]:
         """Place an order through mapi.php."""
-        answer = self.post("mapi", self.sign(self.form(**changes)))
-        assert answer.status_code == 200
-        body: dict[str, Any] = answer.json()
+        response = self.post("mapi", self.sign(self.form(**changes)))
+        assert response.status_code == 200
+        body: dict[str, Any] = response.json()
         return body
 
     def place_order(self, **changes: Any) -> dict[str, Any]:
@@ -129,10 +129,10 @@ class EpayShop:
     def call_api(self, act: str, **params: Any) -> dict[str, Any]:
         """Call api.php with the key."""
         query = {"act": act, "pid": self.pid, "key": self.key, **params}
-        answer = self.api_server.http.get("/epay/api.php", params=query)
-        assert answer.status_code == 200
-        _check_refusal(answer)
-        body: dict[str, Any] = answer.json()
+        response = self.api_server.http.get("/epay/api.php", params=query)
+        assert response.status_code == 200
+        _check_refusal(response)
+        body: dict[str, Any] = response.json()
         return body
 
     def order_id(self, placed: dict[str, Any]) -> str:
@@ -150,7 +150,7 @@ class EpayShop:
         return placed
 
     def send_notices(self, now: int | None = None) -> int:
-        """Run the notifier's job once."""
+        """Run the job that sends due notices once."""
         when = self.api_server.app.clock() if now is None else now
         return self.api_server.run(jobs.send_due(self.api_server.app, when))
 

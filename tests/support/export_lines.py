@@ -1,4 +1,4 @@
-"""A line of the export of orders, written by Python to compare it with PostgreSQL's."""
+"""Writes a line of the export of orders in Python, to compare it with PostgreSQL's."""
 
 import msgspec
 
@@ -9,10 +9,10 @@ from opentill.orders.wire import OrderDetail
 
 
 def export_line(order: Order) -> bytes:
-    """Write an order, whose ``livemode`` is known, as a line with the columns of the file."""
-    shown = OrderDetail.from_order(order)
+    """Write an order as a line of the file; ``livemode`` must be set."""
+    detail = OrderDetail.from_order(order)
     values = {
-        field.encode_name: getattr(shown, field.name) for field in msgspec.structs.fields(shown)
+        field.encode_name: getattr(detail, field.name) for field in msgspec.structs.fields(detail)
     }
     values |= {
         "createdAtUtc": csvfile.format_utc(order.created_at),

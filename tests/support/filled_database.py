@@ -1,8 +1,7 @@
 """A merchant with many orders, each with its session, attempt, events and entries.
 
-One order is paid by the services. The others are copies of its rows under other ids, written by
-``insert … select``. Numbers and running balances of the ledger are as postings would have written
-them, so that `ledger check` reports no violation.
+The services pay one order. ``insert … select`` copies its rows under other ids, with the numbers
+and running balances that postings would have written, so that `ledger check` reports no violation.
 """
 
 from typing import Final
@@ -12,7 +11,7 @@ from opentill.orders import Order
 from support import world
 
 HOUR: Final = 3_600_000
-# Columns in which a copy differs from the original; n is its number.
+# Columns in which a copy differs from the original; n is the copy's number.
 _ID: Final = "lpad(n::text, 26, '0')"
 _COPIED: Final = {
     "checkouts": {"id": f"'cs_' || {_ID}", "order_id": f"'order_' || {_ID}"},
@@ -27,12 +26,12 @@ _COPIED: Final = {
 }
 
 
-async def copy_order(tx: Tx, order: Order, copies: int, apart_ms: int = 2 * 60_000) -> None:
+async def copy_order(tx: Tx, order: Order, copies: int, interval_ms: int = 2 * 60_000) -> None:
     """Copy a paid order of a merchant whose ledger contains only its payment.
 
-    Each copy was created ``apart_ms`` before the previous one.
+    Each copy was created ``interval_ms`` before the previous one.
     """
-    for table, other in _COPIED.items():
+    for table, changes in _COPIED.items():
         names = await tx.fetch(
             """
             select attname from pg_attribute
@@ -41,14 +40,14 @@ async def copy_order(tx: Tx, order: Order, copies: int, apart_ms: int = 2 * 60_0
             table,
         )
         columns = [row["attname"] for row in names]
-        values = ", ".join(other.get(column, f"t.{column}") for column in columns)
-        own = "order_id" if "order_id" in columns else "id"
+        values = ", ".join(changes.get(column, f"t.{column}") for column in columns)
+        key = "order_id" if "order_id" in columns else "id"
         sql = f"""
             insert into {table} ({", ".join(columns)})
             select {values} from {table} t, generate_series(1, $4::int) n
-            where t.merchant_id = $1 and t.{own} = $2 and $3::bigint is not null
+            where t.merchant_id = $1 and t.{key} = $2 and $3::bigint is not null
         """
-        await tx.execute(sql, order.merchant_id, order.id, apart_ms, copies, timeout=600)
+        await tx.execute(sql, order.merchant_id, order.id, interval_ms, copies, timeout=600)
     await tx.execute(
         """
         insert into events (merchant_id, id, number, type, body, created_at)
@@ -88,10 +87,10 @@ async def copy_order(tx: Tx, order: Order, copies: int, apart_ms: int = 2 * 60_0
 
 
 async def create_filled_merchant(
-    tx: Tx, copies: int, apart_ms: int = 2 * 60_000, **terms: object
+    tx: Tx, copies: int, interval_ms: int = 2 * 60_000, **terms: object
 ) -> Order:
-    """Create a merchant with a paid order and ``copies`` of it; return the order."""
+    """Create a merchant with a paid order and copies of it; return the original."""
     order = await world.create_order_in(tx, "PAID", **terms)
     if copies:
-        await copy_order(tx, order, copies, apart_ms)
+        await copy_order(tx, order, copies, interval_ms)
     return order

@@ -2,15 +2,15 @@
 
 A command takes about a second to import its modules, a fork of this process 0.1 s.
 
-``python fork_server.py LISTENER IMPORTS`` accepts requests at the listening socket with that file
+``python fork_server.py LISTENER IMPORTS`` accepts requests at a listening socket, given by its file
 descriptor. A request is a JSON array (words, environment, directory, whether it is long-running)
-with the descriptors of the three standard streams. The words are arguments of ``opentill``, or of
-``python``: ``-c`` and a program, or the path of one. The response is the exit code when the process
-has ended; for a long-running process its id is sent first.
+with the descriptors of the three standard streams. The words are arguments of ``opentill`` or, if
+they begin with ``-c`` or a path, of ``python``. The response is the exit code of the process; for a
+long-running process, its id is sent before.
 
-It imports at the first request, and ends at the end of its standard input. ``IMPORTS`` is
-``everything``, or ``libraries``: then each fork imports OpenTill's own modules itself, as a command
-does, which shows errors in their order.
+The server imports modules at the first request, and exits at the end of its standard input.
+``IMPORTS`` is ``everything`` or ``libraries``. With ``libraries``, each fork imports OpenTill's own
+modules itself, so that tests detect errors in the order of imports.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ FIRST_DESCRIPTOR = 3  # after the standard streams
 
 
 def load(imports: str) -> None:
-    """Import all modules of commands, including those that they import late."""
+    """Import all modules of OpenTill, and libraries that commands import late."""
     import opentill
 
     for module in pkgutil.walk_packages(opentill.__path__, "opentill."):
@@ -48,11 +48,11 @@ def load(imports: str) -> None:
         for name in [name for name in sys.modules if name.partition(".")[0] == "opentill"]:
             del sys.modules[name]
     gc.collect()
-    gc.freeze()  # otherwise the collector of each fork writes to, and so copies, all objects
+    gc.freeze()  # so that garbage collection in a fork does not copy all objects
 
 
 def _prepare_command_line() -> None:
-    """Build the command line once for all commands, and have servers fork their children too."""
+    """Build the command line once for all commands, and make supervisors fork their children."""
     import typer.main
 
     from opentill import cli

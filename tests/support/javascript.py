@@ -17,7 +17,7 @@ _NPM_OPTIONS: Final = ("--no-audit", "--no-fund", "--ignore-scripts", "--prefer-
 
 
 def skip_or_fail(reason: str) -> NoReturn:
-    """Skip the test, but fail it in a pipeline, which must have all programs."""
+    """Skip the test, or fail it in CI, where all programs must be installed."""
     (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
 
 
@@ -29,9 +29,9 @@ def require_programs(*programs: str) -> None:
 
 
 def run(
-    words: Sequence[str | Path], cwd: Path, *, taken: tuple[int, ...] = (0,), **environ: str
+    words: Sequence[str | Path], cwd: Path, *, statuses: tuple[int, ...] = (0,), **environ: str
 ) -> str:
-    """Run a program and return its output; assert that its exit status is one of ``taken``."""
+    """Run a program and return its output; assert that its exit status is one of ``statuses``."""
     process = subprocess.run(
         [str(word) for word in words],
         cwd=cwd,
@@ -42,7 +42,7 @@ def run(
         check=False,
     )
     output = f"{process.stdout[-8000:]}\n{process.stderr[-4000:]}"
-    assert process.returncode in taken, f"{words}\n{output}"
+    assert process.returncode in statuses, f"{words}\n{output}"
     return process.stdout
 
 
@@ -70,4 +70,4 @@ def _build(folder: Path) -> None:
 def node_tests(folder: Path, file: str, **environ: str) -> str:
     """Run a file of tests with Node.js, and return its report (TAP)."""
     words: list[Any] = ["node", "--test", "--test-reporter=tap", f"test/{file}"]
-    return run(words, folder, taken=(0, 1), **environ)
+    return run(words, folder, statuses=(0, 1), **environ)

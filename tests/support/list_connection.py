@@ -1,4 +1,4 @@
-"""A database that is a single transaction, for functions that take a pool."""
+"""A ``Db`` that lends one transaction, for functions that need a pool."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class SingleTransactionDb(Db):
-    """A pool whose only connection is in a transaction already."""
+    """A pool whose only connection is already in a transaction."""
 
     def __init__(self, tx: Tx) -> None:
         self._tx = tx
@@ -22,7 +22,7 @@ class SingleTransactionDb(Db):
 
     @asynccontextmanager
     async def snapshot(self, other: Tx | None = None) -> AsyncIterator[Tx]:
-        """Lend the transaction, whose rows nobody else can change."""
+        """Lend the transaction; no other connection can change its rows."""
         yield self._tx
 
     async def read(self, work: Callable[[Tx], Awaitable[T]]) -> T:

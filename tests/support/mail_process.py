@@ -13,7 +13,7 @@ from support.mailing import mail_settings
 
 
 async def main(url: str, smtp_url: str, lease_ms: int, wait_ms: int) -> None:
-    db = await Db.connect(url, 4, prepared=pooler.keeps_prepared(url), acquire_timeout_s=20)
+    db = await Db.connect(url, 4, prepared=pooler.supports_prepared(url), acquire_timeout_s=20)
     options = Options(
         connections=8,
         lease_ms=lease_ms,

@@ -18,18 +18,18 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-Fault = Literal["", "later", "never", "cut", "taken_then_cut", "refused"]
+Fault = Literal["", "later", "never", "cut", "accepted_then_cut", "refused"]
 _REPLIES: Final[dict[str, str]] = {
     "later": "451 4.3.0 try again later",
-    "never": "554 5.6.0 this will never be taken",
+    "never": "554 5.6.0 message refused",
 }
 
 
 class MailServer:
     """Accepts mail while the block runs; ``fault`` returns the fault of the next message.
 
-    ``later`` and ``never`` are replies to a message, ``refused`` is one to its recipient. ``cut``
-    closes the connection instead of a reply, ``taken_then_cut`` after the message was accepted.
+    ``later`` and ``never`` refuse a message, ``refused`` its recipient. ``cut`` closes the
+    connection without accepting the message, ``accepted_then_cut`` after accepting it.
     """
 
     def __init__(self, fault: Callable[[], Fault] = lambda: "", **options: Any) -> None:
@@ -78,12 +78,12 @@ class MailServer:
 
     @property
     def url(self) -> str:
-        """Its address, for the setting."""
+        """The server's address, for OPENTILL_SMTP_URL."""
         return f"smtp://127.0.0.1:{self.port}"
 
     @property
     def counts(self) -> Counter[str]:
-        """The number of messages by recipient."""
+        """The number of accepted messages by recipient."""
         return Counter(to for to, _ in self.accepted)
 
     async def handle_RCPT(  # noqa: N802 - aiosmtpd's names
@@ -111,21 +111,21 @@ class MailServer:
             parsed = message_from_bytes(cast("bytes", envelope.content), policy=policy.default)
             with self._lock:
                 self.accepted.append((envelope.rcpt_tos[0], cast("EmailMessage", parsed)))
-        if fault in {"cut", "taken_then_cut"}:
+        if fault in {"cut", "accepted_then_cut"}:
             assert server.transport is not None
             server.transport.close()
         return "250 OK"
 
 
 class TlsContexts(NamedTuple):
-    """The TLS context of a server, and that of clients which trust its certificate."""
+    """The TLS contexts of a server and of clients that trust its certificate."""
 
-    of_server: ssl.SSLContext
-    of_clients: ssl.SSLContext
+    server: ssl.SSLContext
+    client: ssl.SSLContext
 
 
 def create_tls_contexts(folder: Path) -> TlsContexts:
-    """Create a self-signed certificate for 127.0.0.1."""
+    """Create TLS contexts with a self-signed certificate for 127.0.0.1."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mail.test")])
     now = datetime.now(UTC)
@@ -148,9 +148,9 @@ def create_tls_contexts(folder: Path) -> TlsContexts:
     form = serialization.PrivateFormat.PKCS8
     pem = serialization.Encoding.PEM
     file.write_bytes(key.private_bytes(pem, form, plain) + certificate.public_bytes(pem))
-    of_server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    of_server.load_cert_chain(file)
-    return TlsContexts(of_server, ssl.create_default_context(cafile=str(file)))
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server.load_cert_chain(file)
+    return TlsContexts(server, ssl.create_default_context(cafile=str(file)))
 
 
 def login_options(username: str, password: str, tls: ssl.SSLContext) -> dict[str, Any]:
@@ -160,8 +160,8 @@ def login_options(username: str, password: str, tls: ssl.SSLContext) -> dict[str
         _server: object, _session: object, _envelope: object, _how: str, data: Any
     ) -> AuthResult:
         credentials = data.login.decode(), data.password.decode()
-        right = credentials == (username, password)
-        return AuthResult(success=right, handled=right)
+        is_valid = credentials == (username, password)
+        return AuthResult(success=is_valid, handled=is_valid)
 
     return {
         "auth_required": True,

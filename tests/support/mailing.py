@@ -28,7 +28,7 @@ def mail_settings(smtp_url: str, **changes: Any) -> Settings:
 
 
 def numbered_mail(number: int) -> NewMail:
-    """Return a mail with a cause and recipient of this number."""
+    """Return a mail whose cause and recipient contain a number."""
     return NewMail(
         merchant_id="",
         topic="test",
@@ -43,8 +43,8 @@ async def queue_mails(db: Db, settings: Settings, count: int) -> None:
     """Queue ``count`` mails to different recipients."""
     rows = [numbered_mail(number) for number in range(count)]
     for start in range(0, count, 1000):
-        part = rows[start : start + 1000]
-        await db.run(lambda tx: outbox.queue(tx, settings, part, now_ms()))  # noqa: B023 - run at once
+        batch = rows[start : start + 1000]
+        await db.run(lambda tx: outbox.queue(tx, settings, batch, now_ms()))  # noqa: B023 - awaited in this iteration
 
 
 async def count_statuses(db: Db) -> Counter[str]:
@@ -54,7 +54,7 @@ async def count_statuses(db: Db) -> Counter[str]:
     return Counter({row["status"]: row["n"] for row in rows})
 
 
-def _process(fork_server: ForkServer, url: str, server: MailServer) -> ForkedProcess:
+def _start_process(fork_server: ForkServer, url: str, server: MailServer) -> ForkedProcess:
     """Start a mailer in a process that can be killed."""
     words = [str(_PROCESS), url, server.url, "4000", "50"]
     environ = {"PYTHONPATH": str(Path(__file__).parents[1]), "PATH": "/usr/bin:/bin"}
@@ -68,28 +68,28 @@ async def send_with_killed_mailers(
     """Send mails with mailers that are killed, until each mail has its final status."""
     settings = mail_settings(server.url)
     await queue_mails(db, settings, count)
-    running = _process(fork_server, url, server)
+    process = _start_process(fork_server, url, server)
     loop = asyncio.get_running_loop()
     end = loop.time() + 60 + count / 20
     try:
         for kill in range(1, kills + 1):
-            target = count * kill // (kills + 1) * 2 // 3  # the server never takes all of them
+            target = count * kill // (kills + 1) * 2 // 3  # the server does not accept all of them
             while len(server.accepted) < target:
                 assert loop.time() < end, await count_statuses(db)
                 await asyncio.sleep(0.01)
-            running.kill()
-            running.wait()
-            running = _process(fork_server, url, server)
+            process.kill()
+            process.wait()
+            process = _start_process(fork_server, url, server)
         while set(await count_statuses(db)) & {"WAITING", "SENDING"}:
             assert loop.time() < end, await count_statuses(db)
             await asyncio.sleep(0.1)
     finally:
-        running.kill()
-        running.wait()
+        process.kill()
+        process.wait()
 
 
 async def assert_delivered_once(db: Db, server: MailServer, count: int) -> Counter[str]:
-    """Assert that each recipient got the message once, or that it is UNKNOWN with a reason."""
+    """Assert that each SENT mail arrived once, no FAILED one, and an UNKNOWN one at most once."""
     async with db.connection() as tx:
         rows = await tx.fetch("select recipient, status, result, message_id from mails")
     assert len(rows) == count

@@ -10,9 +10,9 @@ import pytest
 
 
 def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
-    """Return a folder that ``make`` fills for the first worker; the others wait for it.
+    """Return a folder that the first worker fills with ``make``; the other workers wait for it.
 
-    It is filled under another name and then renamed, so that no incomplete one is used.
+    The folder is filled under another name and then renamed, so that none is used incomplete.
     """
     shared = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:

@@ -67,13 +67,13 @@ async def page_server(
     postgres_url: str,
     template: str,
     tmp_path_factory: pytest.TempPathFactory,
-    through: Callable[[str], str],
+    pooler_url: Callable[[str], str],
 ) -> AsyncIterator[Starlette]:
     """The server with worker and sandbox bank of all tests of a worker; it has no rate limits."""
     directory = tmp_path_factory.mktemp("till")
     with cloned_database(postgres_url, template) as url:
         settings = Settings(
-            database_url=through(url),
+            database_url=pooler_url(url),
             data_dir=directory,
             limit_ip_per_minute=0,
             limit_checkouts_per_minute=0,

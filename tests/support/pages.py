@@ -17,11 +17,11 @@ def text_of(page: httpx2.Response | str) -> str:
     return " ".join(re.sub(r"[\u2066-\u2069]", "", text).split())
 
 
-def hidden_values(page: httpx2.Response | str, name: str) -> list[str]:
+def hidden_field_values(page: httpx2.Response | str, name: str) -> list[str]:
     """Return the values of the hidden fields of this name, in the order of the page."""
     return re.findall(rf'name="{name}" value="([^"]*)"', _html(page))
 
 
 def new_form_id(visitor: Visitor, path: str) -> str:
     """Open a page, and return the id of its first form."""
-    return hidden_values(visitor.get(path), "form_id")[0]
+    return hidden_field_values(visitor.get(path), "form_id")[0]

@@ -29,16 +29,16 @@ def _decode(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-def options_in(page: httpx2.Response) -> dict[str, Any]:
-    """Return the options with which a page asks its browser to create or use a passkey."""
+def passkey_options(page: httpx2.Response) -> dict[str, Any]:
+    """Parse the options with which a page asks the browser to create or use a passkey."""
     match = re.search(r'data-options="([^"]+)"', page.text)
     assert match is not None, page.text
     options: dict[str, Any] = json.loads(html.unescape(match[1]))
     return options
 
 
-def on_localhost(visitor: Visitor) -> dict[str, str]:
-    """Return the headers of a browser with a page of ``localhost``, as passkeys need a name."""
+def localhost_headers(visitor: Visitor) -> dict[str, str]:
+    """Return the headers of a browser at ``localhost``: passkeys need a host name."""
     host = f"localhost:{urlsplit(visitor.api_server.url).port}"
     return {"host": host, "origin": f"http://{host}"}
 
@@ -71,8 +71,8 @@ class PasskeyDevice:
             "webauthn.create", options, origin, {"attestationObject": _encode(attestation)}
         )
 
-    def use(self, options: dict[str, Any], origin: str, **more: str) -> str:
-        """Return the signed response to a page; ``more`` replaces parts of it."""
+    def use(self, options: dict[str, Any], origin: str, **changes: str) -> str:
+        """Return the signed response to a page; ``changes`` replace parts of it."""
         data = self._data(options["rpId"], _PRESENT | _VERIFIED)
         client_data = _client_data("webauthn.get", options["challenge"], origin)
         signature = self._key.sign(data + hashlib.sha256(client_data).digest(), ec.ECDSA(SHA256()))
@@ -81,7 +81,7 @@ class PasskeyDevice:
             "signature": _encode(signature),
             "userHandle": _encode(self.user_handle),
         }
-        return self._credential("webauthn.get", options, origin, response | more)
+        return self._credential("webauthn.get", options, origin, response | changes)
 
     def _credential(
         self, kind: str, options: dict[str, Any], origin: str, response: dict[str, str]
@@ -102,10 +102,10 @@ def _client_data(kind: str, challenge: str, origin: str) -> bytes:
 
 
 def add_passkey(visitor: Visitor) -> PasskeyDevice:
-    """Add a passkey to a logged-in visitor's account on the page of security."""
-    device, headers = PasskeyDevice(), on_localhost(visitor)
+    """Add a passkey to a logged-in visitor's account on the security page."""
+    device, headers = PasskeyDevice(), localhost_headers(visitor)
     page = visitor.post("/security/passkeys/begin", headers=headers)
-    credential = device.create(options_in(page), headers["origin"])
+    credential = device.create(passkey_options(page), headers["origin"])
     response = visitor.post(
         "/security/passkeys", {"credential": credential, "name": "Phone"}, headers=headers
     )
@@ -115,7 +115,7 @@ def add_passkey(visitor: Visitor) -> PasskeyDevice:
 
 def log_in_by_passkey(visitor: Visitor, device: PasskeyDevice) -> httpx2.Response:
     """Log in with a passkey, without a password."""
-    headers = on_localhost(visitor)
+    headers = localhost_headers(visitor)
     page = visitor.post("/login/passkey/begin", headers=headers)
-    credential = device.use(options_in(page), headers["origin"])
+    credential = device.use(passkey_options(page), headers["origin"])
     return visitor.post("/login/passkey", {"credential": credential}, headers=headers)

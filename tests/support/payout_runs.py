@@ -1,6 +1,5 @@
-"""Merchants with money and bank accounts, payout runs, and a database whose process is killed."""
+"""Merchants with money and bank accounts, payout runs, and processes that are killed."""
 
-import hashlib
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeVar
@@ -34,14 +33,14 @@ SOURCE_ACCOUNT: Final = bankaccounts.check_account(
 
 
 class Killed(Exception):
-    """Ends a process that was killed."""
+    """Simulates the end of a killed process."""
 
 
 class DyingDatabase(Db):
-    """A database of a process that is killed at its nth transaction, before or after the commit."""
+    """Database of a process that is killed before or after the commit of its nth transaction."""
 
     def __init__(self, db: Db, last: int, *, committed: bool) -> None:
-        """``committed``: the last transaction is committed, but the process does not learn it."""
+        """``committed``: the last transaction commits, but the process gets no confirmation."""
         self._db = db
         self._last = last
         self._committed = committed
@@ -60,12 +59,12 @@ class DyingDatabase(Db):
         if self._last > 0:
             return await self._db.run(work)
 
-        async def dies(tx: Tx) -> None:
+        async def run_then_die(tx: Tx) -> None:
             await work(tx)
             if not self._committed:
                 raise Killed
 
-        await self._db.run(dies)
+        await self._db.run(run_then_die)
         raise Killed
 
 
@@ -77,14 +76,14 @@ async def create_payee(
     **terms: Any,
 ) -> Merchant:
     """Create a merchant with money in euro and a bank account, unless ``account`` is None."""
-    merchant_ = await create_merchant(tx, **{"settlement_currency": "EUR", **terms})
+    merchant = await create_merchant(tx, **{"settlement_currency": "EUR", **terms})
     adjustment = adjustments.AdjustmentRequest(
         kind="recharge", amount_minor=minor, reference=new_reference(), reason="start", by="ann"
     )
-    await adjustments.request(tx, merchant_.id, adjustment, None, NOW)
+    await adjustments.request(tx, merchant.id, adjustment, None, NOW)
     if account is not None:
-        await payouts.change_account(tx, merchant_.id, account, ANN, rule, NOW)
-    return merchant_
+        await payouts.change_account(tx, merchant.id, account, ANN, rule, NOW)
+    return merchant
 
 
 def run_request(reference: str, **changes: Any) -> RunRequest:
@@ -101,12 +100,12 @@ def run_request(reference: str, **changes: Any) -> RunRequest:
 
 
 async def start_run(db: Db, reference: str, now: int = NOW, **changes: Any) -> Run:
-    """Start a run, or find it if it was started before."""
+    """Start a run, or return it if it was started before."""
     return await db.run(lambda tx: payouts.start_run(tx, run_request(reference, **changes), now))
 
 
 async def complete_run(db: Db, reference: str, now: int = NOW, **changes: Any) -> RunView:
-    """Perform a run until it is READY."""
+    """Start a run and perform it until it is READY."""
     run = await start_run(db, reference, now, **changes)
     return await payouts.perform_run(db, run, ACCOUNT_KEY, now)
 
@@ -118,8 +117,3 @@ async def download_run(
     await payouts.send_run(db, run_id, FileRequest(form, BOB, None), key, now)
     with await payouts.make_file(db, run_id, key) as file:
         return file.read()
-
-
-def sha256(content: bytes) -> str:
-    """Return a digest in hexadecimal."""
-    return hashlib.sha256(content).hexdigest()

@@ -21,10 +21,10 @@ _numbers: Final = itertools.count(1)
 
 
 class Visitor:
-    """A browser with cookies of its own, which sends the origin of its forms."""
+    """A browser with its own cookies, which sends an Origin header with forms."""
 
     def __init__(self, api_server: ApiServer, email: str = "", person_id: str = "") -> None:
-        """It is not logged in yet."""
+        """The visitor is not logged in yet."""
         self.api_server = api_server
         self.email = email
         self.person_id = person_id
@@ -61,9 +61,9 @@ class Visitor:
         headers |= options.pop("headers", {})
         return self.http.post(path, data=form or {}, headers=headers, **options)
 
-    def log_in(self, password: str = PASSWORD, **more: str) -> httpx2.Response:
-        """Log in by the form."""
-        return self.post("/login", {"email": self.email, "password": password, **more})
+    def log_in(self, password: str = PASSWORD, **fields: str) -> httpx2.Response:
+        """Submit the login form."""
+        return self.post("/login", {"email": self.email, "password": password, **fields})
 
 
 def new_address() -> str:
@@ -127,9 +127,9 @@ def heading_of(response: httpx2.Response) -> str:
 
 @pytest.fixture(autouse=True)
 def reset_login_limits(api_server: ApiServer) -> None:
-    """Delete the limits of logins, because all tests come from one address."""
+    """Delete the counts of login attempts, because all tests have one address."""
 
-    async def forget(tx: Tx) -> None:
+    async def prune(tx: Tx) -> None:
         await queries.PRUNE_LIMITS.run(tx, before=2**53)
 
-    api_server.tx(forget)
+    api_server.tx(prune)

@@ -15,7 +15,7 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 async def max_rows_read(tx: Tx, statement: Query[Any], **values: Any) -> int:
-    """Run a statement and return the largest number of rows that a step of its plan reads."""
+    """Run a statement; return the largest number of rows that a node of its plan reads."""
     arguments = [values[name] for name in statement.names]
     explain = f"explain (analyze, format json, timing off) {statement.sql}"
     plan = json.loads(await tx.fetchval(explain, *arguments))[0]["Plan"]

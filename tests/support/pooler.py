@@ -23,23 +23,23 @@ POOLED: Final = os.environ.get("OPENTILL_TEST_PGBOUNCER") == "1"  # in `make tes
 PROGRAM: Final = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
 PORT: Final = 6432
 requires_pgbouncer: Final = pytest.mark.skipif(
-    PROGRAM is None, reason="no PgBouncer here: apt-get install pgbouncer"
+    PROGRAM is None, reason="PgBouncer is not installed: apt-get install pgbouncer"
 )
 
 
 def skip_if_pooled(reason: str) -> pytest.MarkDecorator:
-    """Skip a test in a run through a pooler, for a reason."""
+    """Return a mark that skips a test in runs through PgBouncer."""
     return pytest.mark.skipif(POOLED, reason=reason)
 
 
-def keeps_prepared(url: str) -> bool:
-    """Whether prepared statements may be kept: not at the address of a pooler of ``running``."""
+def supports_prepared(url: str) -> bool:
+    """Whether a connection to this address supports prepared statements: not through PgBouncer."""
     return _FOLDER not in url
 
 
 def prepared_setting(url: str) -> str:
     """Return the value of OPENTILL_DB_PREPARED for an address."""
-    return "yes" if keeps_prepared(url) else "no"
+    return "yes" if supports_prepared(url) else "no"
 
 
 _FOLDER: Final = "opentill-bouncer-"
@@ -69,21 +69,21 @@ def running_pooler(postgres_url: str, sessions: int = 8) -> Iterator[Callable[[s
 
     ``sessions``: the number of PostgreSQL's sessions for each database.
     """
-    query = {name: values[0] for name, values in parse_qs(urlsplit(postgres_url).query).items()}
+    postgres = {name: values[0] for name, values in parse_qs(urlsplit(postgres_url).query).items()}
     with tempfile.TemporaryDirectory(prefix=_FOLDER) as name:
         folder = Path(name)
         config = folder / "pgbouncer.ini"
         config.write_text(
             _CONFIG.format(
-                host=query["host"], port=query["port"], folder=folder, own_port=PORT,
+                host=postgres["host"], port=postgres["port"], folder=folder, own_port=PORT,
                 sessions=sessions,
             )
         )  # fmt: skip
         (folder / "users").write_text('"opentill" ""\n')
-        user, group = sysuser.user_ids(Path(query["host"])) or (
+        user, group = sysuser.user_ids(Path(postgres["host"])) or (
             None,
             None,
-        )  # it refuses to be root too
+        )  # PgBouncer refuses to run as root
         if user is not None and group is not None:
             for path in (folder, config, folder / "users"):
                 os.chown(path, user, group)
@@ -94,8 +94,8 @@ def running_pooler(postgres_url: str, sessions: int = 8) -> Iterator[Callable[[s
         )  # fmt: skip
         try:
             _wait_for(folder / f".s.PGSQL.{PORT}", process, folder / "log")
-            through = urlencode({"host": str(folder), "port": str(PORT)})
-            yield lambda url: url.partition("?")[0] + "?" + through
+            query = urlencode({"host": str(folder), "port": str(PORT)})
+            yield lambda url: url.partition("?")[0] + "?" + query
         finally:
             process.terminate()
             process.wait(10)

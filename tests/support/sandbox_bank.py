@@ -28,7 +28,7 @@ FAST_TIMING: Final = Timing(
 )
 # Payments stay "processing" long enough for a test to see it on a busy machine.
 SLOW_TIMING: Final = msgspec.structs.replace(FAST_TIMING, processing_s=3600)
-_PATIENCE_S: Final = 120.0
+_TIMEOUT_S: Final = 120.0
 _numbers = count(1)
 
 
@@ -52,26 +52,26 @@ def serving(app: Any, sock: socket.socket) -> Iterator[None]:
         thread.join()
 
 
-def wait_until(ready: Callable[[], Any], patience_s: float = _PATIENCE_S) -> Any:
+def wait_until(ready: Callable[[], Any], timeout_s: float = _TIMEOUT_S) -> Any:
     """Return the first true value of ``ready``."""
-    end = time.monotonic() + patience_s
+    end = time.monotonic() + timeout_s
     while not (value := ready()):
         if time.monotonic() > end:
-            msg = f"not ready after {patience_s} s"
+            msg = f"not ready after {timeout_s} s"
             raise AssertionError(msg)
         time.sleep(0.01)
     return value
 
 
 class Receiver:
-    """Records callbacks in their order of arrival and responds with ``status``."""
+    """Records callbacks in their order of arrival, and responds with ``status``."""
 
     def __init__(self) -> None:
         """It responds with 200 unless a test changes ``status``."""
         self.url = ""
         self.status = 200
         self.received: list[tuple[dict[str, str], bytes]] = []
-        self.response_statuses: list[int] = []  # the status of each response, as ``got``
+        self.response_statuses: list[int] = []  # in the order of ``received``
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve a request."""
@@ -92,7 +92,7 @@ class Receiver:
     def callbacks_about(self, payment_id: str) -> list[dict[str, Any]]:
         """Return the callbacks about a payment."""
         bodies = [json.loads(body) for _, body in list(self.received)]
-        # The port may get late callbacks for an earlier server.
+        # Late callbacks for an earlier server may arrive at the port.
         return [body for body in bodies if body["data"].get("payment", {}).get("id") == payment_id]
 
     def statuses(self, payment_id: str) -> list[int]:
@@ -109,7 +109,7 @@ class Receiver:
         return [body["type"] for body in self.callbacks_about(payment_id)]
 
     def wait_for(self, payment_id: str, kind: str, times: int = 1) -> dict[str, Any]:
-        """Return the last of so many callbacks of the type."""
+        """Wait for the nth callback of a type, and return it."""
 
         def arrived() -> dict[str, Any] | None:
             callbacks = [body for body in self.callbacks_about(payment_id) if body["type"] == kind]
@@ -120,10 +120,10 @@ class Receiver:
 
 
 class Shop:
-    """A shop that calls the bank, and its customer's browser."""
+    """A shop that calls the bank's API, and its customer's browser."""
 
     def __init__(self, bank_url: str, receiver: Receiver) -> None:
-        """The bank sends callbacks to the receiver."""
+        """``receiver`` gets the bank's callbacks."""
         self.bank_url = bank_url
         self.receiver = receiver
         self.api = httpx2.Client(
@@ -142,7 +142,7 @@ class Shop:
         self.browser.close()
 
     def payment_request(self, **changes: Any) -> dict[str, Any]:
-        """Return the body of an order of 9.99 euro by card, under a new id."""
+        """Return the body that starts a payment of 9.99 euro by card, with a new id."""
         return {
             "id": f"att_{next(_numbers):020}",
             "amount_minor": 999,
@@ -158,9 +158,9 @@ class Shop:
 
     def start_payment(self, **changes: Any) -> str:
         """Start a payment and return its id."""
-        answer = self.api.post("/payments", json=self.payment_request(**changes))
-        assert answer.status_code == 201, answer.text
-        return str(answer.json()["id"])
+        response = self.api.post("/payments", json=self.payment_request(**changes))
+        assert response.status_code == 201, response.text
+        return str(response.json()["id"])
 
     def find_payment(self, payment_id: str) -> dict[str, Any]:
         """Query a payment."""
@@ -168,7 +168,7 @@ class Shop:
         return payment
 
     def type_card(self, payment_id: str, number: str, **fields: str) -> httpx2.Response:
-        """Send the card form and follow redirects."""
+        """Submit the card form and follow redirects."""
         form = {"number": number, "exp": "12/34", "csc": "123"} | fields
         return self.browser.post(f"/pay/{payment_id}", data=form)
 
@@ -190,10 +190,10 @@ class Shop:
         } | changes
         return self.api.post("/refunds", json=body)
 
-    def inject_fault(self, operation: str, kind: str, **how: Any) -> None:
+    def inject_fault(self, operation: str, kind: str, **options: Any) -> None:
         """Inject a fault."""
-        answer = self.api.post("/faults", json={"operation": operation, "kind": kind, **how})
-        assert answer.status_code == 201, answer.text
+        response = self.api.post("/faults", json={"operation": operation, "kind": kind, **options})
+        assert response.status_code == 201, response.text
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import httpx2
 
 
 def csv_rows(response: httpx2.Response) -> list[dict[str, str]]:
-    """Return the rows of a file after checking its byte order mark, which spreadsheets need."""
+    """Parse a CSV file; assert that it has a byte order mark, which spreadsheets need."""
     assert response.headers["content-type"] == "text/csv; charset=utf-8"
     assert response.content.startswith(codecs.BOM_UTF8)
     assert response.content.count(codecs.BOM_UTF8) == 1

@@ -21,7 +21,7 @@ class Colleague(Commands):
 def create_staff(
     opentill: Commands, name: str, role: StaffRole = "admin", code: str = ""
 ) -> Colleague:
-    """Create a member of staff, who logs in with ``opentill login``."""
+    """Create a member of staff and log in with ``opentill login``."""
     client = copy.copy(opentill)
     client.__class__ = Colleague
     assert isinstance(client, Colleague)
@@ -49,7 +49,7 @@ def create_staff(
 
 
 def log_in(colleague: Colleague, code: str = "") -> None:
-    """Log in again."""
+    """Log in on the command line."""
     proof = ("--code", code) if code else ()
     words = ("login", "--email", colleague.email, "--password-stdin", *proof)
     colleague.json(*words, stdin=f"{PASSWORD}\n".encode())

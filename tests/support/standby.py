@@ -20,7 +20,7 @@ class Standby:
     """A standby whose files ``pg_basebackup`` copies from the running primary."""
 
     def __init__(self, primary_url: str, folder: Path) -> None:
-        """``start`` starts it; ``folder`` is empty."""
+        """Use ``running_standby``. ``folder`` must be empty."""
         query = {name: values[0] for name, values in parse_qs(urlsplit(primary_url).query).items()}
         self._primary = Path(query["host"])
         self._primary_url = primary_url
@@ -37,12 +37,12 @@ class Standby:
 
     @property
     def failover_url(self) -> str:
-        """The address of the primary, whichever of the two servers that is."""
+        """An address of both servers that connects to the primary."""
         hosts = f"host={self._primary},{self.path}&port=5432,5432"
         return f"postgresql://opentill@/opentill?{hosts}&target_session_attrs=read-write"
 
     def start(self) -> Self:
-        """Copy the primary, unless that was done before, and start the standby."""
+        """Copy the primary at the first call, and start the standby."""
         if not self.path.exists():
             self.path.mkdir(mode=0o700)
             if self._ids is not None:
@@ -58,12 +58,12 @@ class Standby:
         words = [word for pair in settings.items() for word in ("-c", "=".join(pair))]
         with self._log.open("ab") as log:
             self._process = self._popen("postgres", ["-D", str(self.path), *words], log.fileno())
-        self._run("pg_ctl", "-D", str(self.path), "-w", "-t", "60", "status", until_good=True)
-        self._run("pg_isready", "-h", str(self.path), "-p", "5432", until_good=True)
+        self._run("pg_ctl", "-D", str(self.path), "-w", "-t", "60", "status", retry=True)
+        self._run("pg_isready", "-h", str(self.path), "-p", "5432", retry=True)
         return self
 
     def require_synchronous_commits(self) -> None:
-        """Have the primary wait for the standby at every commit."""
+        """Make the primary wait for the standby at every commit."""
         self.sql(self._primary_url, f"alter system set synchronous_standby_names = '{NAME}'")
         self.sql(self._primary_url, "select pg_reload_conf()")
 
@@ -76,7 +76,7 @@ class Standby:
         return self._run("psql", "-X", "-q", "-At", "-d", url, "-c", statement)
 
     def stop(self) -> None:
-        """Stop it immediately; it can be started again."""
+        """Stop the standby immediately; it can be started again."""
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
             try:
@@ -86,13 +86,13 @@ class Standby:
                 self._process.wait()
             self._process = None
 
-    def _run(self, program: str, *words: str, until_good: bool = False) -> str:
+    def _run(self, program: str, *words: str, retry: bool = False) -> str:
         for _ in range(300):
             process = self._popen(program, list(words), subprocess.PIPE)
             output, _ = process.communicate()
             if process.returncode == 0:
                 return output.decode()
-            assert until_good, output.decode()
+            assert retry, output.decode()
             assert self._process is None or self._process.poll() is None, self._log.read_text()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 (self._process or process).wait(0.1)

@@ -32,11 +32,11 @@ def _values() -> Iterable[tuple[str, Any]]:
 
 def _everywhere() -> dict[str, Any]:
     statements: dict[str, Any] = {}
-    seen: set[int] = set()
+    ids: set[int] = set()
     for name, value in _values():
         for index, each in enumerate_variants(value):
-            if isinstance(each, Query | Value | Command) and id(each) not in seen:
-                seen.add(id(each))
+            if isinstance(each, Query | Value | Command) and id(each) not in ids:
+                ids.add(id(each))
                 statements[f"{name}{index}"] = each
     return statements
 

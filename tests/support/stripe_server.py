@@ -1,9 +1,9 @@
 """A simulation of Stripe's Checkout on loopback, with injectable faults.
 
-The emulator of the package registry (``localstripe``) has no Checkout Sessions. This one has the
-parts of their API that OpenTill uses, with payments, refunds and disputes. Fields, errors,
-idempotency keys and signatures follow https://docs.stripe.com/api, and share no code with our
-adapter. A fault spoils a response before or after the operation.
+The emulator ``localstripe`` has no Checkout Sessions. This server has the parts of Stripe's API
+that OpenTill uses, with payments, refunds and disputes. Fields, errors, idempotency keys and
+signatures follow https://docs.stripe.com/api, and share no code with the adapter. A fault replaces
+the response of a request, before or after its operation.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class Refused(Exception):
     def __init__(
         self, status: int, code: str, message: str, kind: str = "invalid_request_error"
     ) -> None:
-        """``kind`` is the error's type."""
+        """``kind``: the type of Stripe's error object."""
         super().__init__(message)
         self.status, self.code, self.message, self.kind = status, code, message, kind
 
@@ -58,10 +58,10 @@ def parse_form(pairs: Any) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for name, value in pairs:
         keys = re.findall(r"[^\[\]]+", name)
-        place = nested
+        target = nested
         for key in keys[:-1]:
-            place = place.setdefault(key, {})
-        place[keys[-1]] = value
+            target = target.setdefault(key, {})
+        target[keys[-1]] = value
     return nested
 
 
@@ -110,9 +110,9 @@ class StripeServer:
             await self._runner.cleanup()
 
     def inject_faults(self, operation: str, *kinds: str) -> None:
-        """Spoil the next responses: ``500``, ``429``, ``409``, ``reset``, ``html``, ``hang``.
+        """Replace the next responses: ``500``, ``429``, ``409``, ``reset``, ``html``, ``hang``.
 
-        With the suffix ``_after`` only after the operation was done.
+        With the suffix ``_after``, the operation is done before.
         """
         self._faults += [(operation, kind) for kind in kinds]
 
@@ -130,25 +130,25 @@ class StripeServer:
     def open_other_sessions(self, number: int, first_s: int, last_s: int) -> None:
         """Open sessions of other shops, evenly between two times (Unix s)."""
         (session, *_) = self.sessions.values()
-        for at in range(number):
+        for index in range(number):
             name = self._new_id("cs")
-            created = first_s + at * (last_s - first_s) // number
+            created = first_s + index * (last_s - first_s) // number
             self.sessions[name] = session | {"id": name, "metadata": {}, "created": created}
-        latest = sorted(self.sessions.items(), key=lambda item: item[1]["created"])
-        self.sessions = dict(latest)
+        by_age = sorted(self.sessions.items(), key=lambda item: item[1]["created"])
+        self.sessions = dict(by_age)
 
     def pay(self, attempt_id: str, status: str = "succeeded", amount: int | None = None) -> str:
         """Pay on Stripe's page, with the status ``succeeded`` or ``processing``; return the id."""
         session = self.find_session(attempt_id)
         assert session["status"] == "open"
         intent_id = self._new_id("pi")
-        got = session["amount_total"] if amount is None else amount
+        received = session["amount_total"] if amount is None else amount
         self.intents[intent_id] = {
             "id": intent_id,
             "object": "payment_intent",
             "status": status,
             "amount": session["amount_total"],
-            "amount_received": got if status == "succeeded" else 0,
+            "amount_received": received if status == "succeeded" else 0,
             "currency": session["currency"],
             "metadata": session["_of_payment"],
             "last_payment_error": None,
@@ -183,7 +183,7 @@ class StripeServer:
         }
 
     def end_processing(self, intent_id: str, *, paid: bool) -> None:
-        """End a payment that is processing, as the bank."""
+        """End a payment that is processing, as the customer's bank."""
         intent = self.intents[intent_id]
         (session,) = [s for s in self.sessions.values() if s["payment_intent"] == intent_id]
         if paid:
@@ -193,8 +193,8 @@ class StripeServer:
             error = {"code": "payment_intent_payment_attempt_failed", "decline_code": None}
             intent |= {"status": "requires_payment_method", "last_payment_error": error}
 
-    def dispute(self, intent_id: str, status: str, *moved: int, **changes: Any) -> dict[str, Any]:
-        """Return a dispute of a payment; ``moved`` are its balance transactions."""
+    def dispute(self, intent_id: str, status: str, *amounts: int, **changes: Any) -> dict[str, Any]:
+        """Return a dispute of a payment; ``amounts`` are those of its balance transactions."""
         intent = self.intents[intent_id]
         return {
             "id": intent_id.replace("pi", "du"),
@@ -208,12 +208,12 @@ class StripeServer:
             "metadata": {},
             "balance_transactions": [
                 {"id": "txn_1", "amount": amount, "currency": "usd", "fee": 1500}
-                for amount in moved
+                for amount in amounts
             ],
         } | changes
 
     def refund_in_dashboard(self, intent_id: str, amount: int, **changes: Any) -> dict[str, Any]:
-        """Refund a payment in Stripe's dashboard, which sets no metadata of ours."""
+        """Refund a payment in Stripe's dashboard, so that the refund has no metadata."""
         name = self._new_id("re")
         self.refunds[name] = {
             "id": name,
@@ -236,13 +236,13 @@ class StripeServer:
     @staticmethod
     def sign_event(
         kind: str,
-        about: dict[str, Any],
+        thing: dict[str, Any],
         secret: str = SECRET,
-        at: float | None = None,
+        signed_at: float | None = None,
         account: str | None = None,
     ) -> tuple[dict[str, str], bytes]:
         """Return headers and body of an event (https://docs.stripe.com/webhooks)."""
-        shown = {key: value for key, value in about.items() if not key.startswith("_")}
+        shown = {key: value for key, value in thing.items() if not key.startswith("_")}
         event = {
             "id": f"evt_{time.time_ns()}",
             "object": "event",
@@ -252,9 +252,9 @@ class StripeServer:
             "data": {"object": shown},
         } | ({"account": account} if account else {})
         body = json.dumps(event, indent=2).encode()
-        stamp = int(time.time() if at is None else at)
-        mac = hmac.new(secret.encode(), b"%d." % stamp + body, hashlib.sha256).hexdigest()
-        return {"stripe-signature": f"t={stamp},v1={mac},v0={'0' * 64}"}, body
+        timestamp = int(time.time() if signed_at is None else signed_at)
+        mac = hmac.new(secret.encode(), b"%d." % timestamp + body, hashlib.sha256).hexdigest()
+        return {"stripe-signature": f"t={timestamp},v1={mac},v0={'0' * 64}"}, body
 
     # Operations of the API
 
@@ -300,7 +300,7 @@ class StripeServer:
             text = "[]" if fault == "list" else '{"object": 7, "data": 3}'
             return web.Response(status=200, text=text, content_type="application/json")
         kind = {"429": "rate_limit_error", "409": "idempotency_error"}.get(fault, "api_error")
-        body = {"error": {"type": kind, "code": "spoilt", "message": "spoilt"}}
+        body = {"error": {"type": kind, "code": "fault", "message": "an injected fault"}}
         return web.json_response(body, status=int(fault))
 
     async def _run_operation(
@@ -310,23 +310,23 @@ class StripeServer:
             (await request.post()).items() if request.method == "POST" else request.query.items()
         )
         key = request.headers.get("Idempotency-Key", "")
-        print_of = f"{operation} {sorted(map(str, pairs))}"
+        fingerprint = f"{operation} {sorted(map(str, pairs))}"
         try:
             if request.headers.get("Authorization") != f"Bearer {KEY}":
                 raise Refused(401, "", "Invalid API Key provided: sk_test_***")
             if request.method == "POST" and key in self._stored_responses:
-                first, status, text = self._stored_responses[key]
-                if first != print_of:
+                first_fingerprint, status, text = self._stored_responses[key]
+                if first_fingerprint != fingerprint:
                     message = "Keys for idempotent requests can only be used with the same params"
                     raise Refused(400, "", message, "idempotency_error")
                 return status, text
             result = work(request, parse_form(pairs))
-        except Refused as error:  # an operation that was not started is not stored under its key
+        except Refused as error:  # Stripe does not store a refused request under its key
             body = {"type": error.kind, "code": error.code, "message": error.message}
             return error.status, json.dumps({"error": body})
         shown = {name: value for name, value in result.items() if not name.startswith("_")}
         text = json.dumps(shown)
-        self._stored_responses[key] = (print_of, 200, text)
+        self._stored_responses[key] = (fingerprint, 200, text)
         return 200, text
 
     def _open(self, _: web.Request, form: dict[str, Any]) -> dict[str, Any]:
@@ -368,9 +368,9 @@ class StripeServer:
         return self.sessions[name]
 
     def _find_session(self, request: web.Request, query: dict[str, Any]) -> dict[str, Any]:
-        seen = dict(self._requested_session(request, query))
+        session = dict(self._requested_session(request, query))
         self.after_read()
-        return seen
+        return session
 
     def _requested_session(self, request: web.Request, query: dict[str, Any]) -> dict[str, Any]:
         name = request.match_info["id"]
@@ -386,8 +386,10 @@ class StripeServer:
                 intent = self.intents[thing["payment_intent"]]
                 expanded["payment_intent"] = self._expand(intent, query)
         elif "latest_charge" in thing and any("balance_transaction" in path for path in fields):
-            moved = {"id": "txn_2", "amount": 1, "currency": self.clearing}
-            expanded["latest_charge"] = self.charge(thing["id"]) | {"balance_transaction": moved}
+            transaction = {"id": "txn_2", "amount": 1, "currency": self.clearing}
+            expanded["latest_charge"] = self.charge(thing["id"]) | {
+                "balance_transaction": transaction
+            }
         return expanded
 
     def _list_sessions(self, _: web.Request, query: dict[str, Any]) -> dict[str, Any]:
@@ -402,8 +404,8 @@ class StripeServer:
         end = start + int(query["limit"])
         assert int(query["limit"]) <= 100
         data = [
-            {k: v for k, v in self._expand(one, query).items() if not k.startswith("_")}
-            for one in items[start:end]
+            {k: v for k, v in self._expand(thing, query).items() if not k.startswith("_")}
+            for thing in items[start:end]
         ]
         return {"object": "list", "data": data, "has_more": end < len(items), "url": "/v1/list"}
 
@@ -452,5 +454,5 @@ class StripeServer:
         )
 
     def forget_keys(self) -> None:
-        """Let a day pass: Stripe keeps idempotency keys no longer."""
+        """Forget idempotency keys, as Stripe does after a day."""
         self._stored_responses.clear()

@@ -1,8 +1,8 @@
-"""A supervisor as a process of its own: ``supervised.py FOLDER``.
+"""Runs a supervisor with three children: ``supervised.py FOLDER``.
 
-Each child writes a file named by its name and its process id: ``server-123.started``, then
-``.ready``, and ``.stopping`` when it has got SIGTERM. ``slow`` in the folder keeps what starts from
-getting ready, ``busy`` what stops from ending.
+Each child creates files named after itself and its process id: ``server-1-123.started``, then
+``.ready``, and ``.stopping`` after SIGTERM. While the folder contains a file ``slow``, no child
+becomes ready; while it contains ``busy``, no child ends.
 """
 
 import signal
@@ -16,22 +16,22 @@ from opentill.server.supervisor import Child, Supervisor
 
 
 def child(folder: str, name: str, *, ready: Callable[[], None]) -> None:
-    """Be ready, and wait for SIGTERM."""
-    place, stopping = Path(folder), []
+    """Run a child until SIGTERM."""
+    directory, stopping = Path(folder), []
     signal.signal(signal.SIGTERM, lambda *_: stopping.append(1))
 
-    def note(what: str) -> None:
-        (place / f"{name}-{getpid()}.{what}").touch()
+    def record(state: str) -> None:
+        (directory / f"{name}-{getpid()}.{state}").touch()
 
-    note("started")
-    while (place / "slow").exists() and not stopping:
+    record("started")
+    while (directory / "slow").exists() and not stopping:
         time.sleep(0.02)
     ready()
-    note("ready")
+    record("ready")
     while not stopping:
         time.sleep(0.02)
-    note("stopping")
-    while (place / "busy").exists():
+    record("stopping")
+    while (directory / "busy").exists():
         time.sleep(0.02)
 
 

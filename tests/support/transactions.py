@@ -1,4 +1,4 @@
-"""Fixtures with transactions that are rolled back, or a database of the test's own."""
+"""Fixtures: transactions that are rolled back, and databases for one test or file."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -20,26 +20,26 @@ _PREPARED: Final = 1000  # statements that stay prepared on a worker's connectio
 
 @pytest.fixture(scope="session")
 def rollback_database_url(
-    postgres_url: str, template: str, through: Callable[[str], str]
+    postgres_url: str, template: str, pooler_url: Callable[[str], str]
 ) -> Iterator[str]:
     """Address of the migrated database of tests that commit nothing."""
     with cloned_database(postgres_url, template) as url:
-        yield through(url)
+        yield pooler_url(url)
 
 
 @pytest.fixture(scope="module")
 def module_database_url(
-    postgres_url: str, template: str, through: Callable[[str], str]
+    postgres_url: str, template: str, pooler_url: Callable[[str], str]
 ) -> Iterator[str]:
     """Address of a migrated database for the tests of one file."""
     with cloned_database(postgres_url, template) as url:
-        yield through(url)
+        yield pooler_url(url)
 
 
 class RollbackConnection:
     """A worker's connection to the database of tests that commit nothing.
 
-    It stays open between tests, because a new one would have to plan all statements again.
+    The connection stays open between tests, because a new one has to plan all statements again.
     """
 
     def __init__(self, url: str) -> None:
@@ -54,7 +54,7 @@ class RollbackConnection:
         return self._connection
 
     async def close(self) -> None:
-        """Close it if it is open."""
+        """Close the connection if it is open."""
         if self._connection is not None:
             await self._connection.close()
 
@@ -88,9 +88,9 @@ async def rolled_back(url: str) -> AsyncIterator[Tx]:
 
 @pytest.fixture
 def run_rolled_back(rollback_database_url: str) -> Iterator[RunRolledBack]:
-    """A function that runs each of a test's examples in a transaction that is rolled back.
+    """A function that runs an example of a test in a transaction, which is rolled back.
 
-    All run on one connection, so that the statements are planned once.
+    All examples run on one connection, so that statements are planned once.
     """
     with asyncio.Runner() as runner:
         connection = runner.run(connections.connect(rollback_database_url))
@@ -115,7 +115,7 @@ async def _rolled_back(connection: asyncpg.Connection) -> AsyncIterator[Tx]:
 
 @pytest.fixture
 async def db(databases: Databases, database_url: str) -> AsyncIterator[Db]:
-    """A database of the test's own, whose books are checked at the end."""
+    """A database for one test, whose books are checked at the end."""
     db = await Db.connect(database_url, 10, acquire_timeout_s=20)
     try:
         yield db

@@ -1,11 +1,11 @@
-"""Sessions that wait for a lock of another transaction."""
+"""Finds a session that waits for another transaction's lock."""
 
 from typing import Final
 
 from opentill.db.database import Tx
 
-# pg_stat_activity does not change within a transaction, so it cannot be used. The awaited lock of a
-# row names no database, but other locks of the waiting session do.
+# pg_stat_activity is constant within a transaction, so it is of no use. The awaited lock of a row
+# has no database, but other locks of the waiting session do.
 _WAITING: Final = """
     select pid from pg_locks where not granted and pid in (
         select pid from pg_locks where database = (
@@ -15,6 +15,6 @@ _WAITING: Final = """
 
 
 async def find_waiting_session(tx: Tx) -> int | None:
-    """Return the process id of a waiting session of this database, None if none waits."""
+    """Return the process id of a waiting session of this database, or None."""
     pid: int | None = await tx.fetchval(_WAITING)
     return pid

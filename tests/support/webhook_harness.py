@@ -1,4 +1,4 @@
-"""A database with merchants and endpoints, and a dispatcher that serves it."""
+"""Merchants, endpoints and events in a database, and dispatchers that deliver them."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ LOOPBACK: Final = Policy(
 
 
 class WebhookHarness:
-    """Merchants, endpoints and events in a database of the test's own."""
+    """Merchants, endpoints and events in a test's own database."""
 
     def __init__(self, db: Db, url: str) -> None:
         self.db = db
@@ -30,7 +30,7 @@ class WebhookHarness:
         self.ahead_ms = 0
 
     def now(self) -> int:
-        """Business time, as this test moves it."""
+        """Return the test's business time."""
         return clock.now_ms() + self.ahead_ms
 
     async def create_merchant(self) -> str:
@@ -109,5 +109,5 @@ async def wait_until(condition: Callable[[], Any], within_s: float = 180) -> Non
             result = await result
         if result:
             return
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < end, "the condition did not become true"
         await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""A merchant's webhook server on loopback that records requests and misbehaves on demand."""
+"""A merchant's webhook server on loopback, which records requests and can misbehave."""
 
 import asyncio
 import time
@@ -25,8 +25,8 @@ class ReceivedRequest(msgspec.Struct, frozen=True):
         return self.headers["webhook-id"]
 
 
-# The reaction to a request: an HTTP status, "reset", "hang", "late" (a fifth of a second, then
-# 200), "slow" (half a second, then 200) or "slowly gone" (410, as soon as ``gone`` is set).
+# Returns the reaction to a request: an HTTP status, "reset", "hang", "late" (200 after 0.2 s),
+# "slow" (200 after 0.5 s) or "slowly gone" (410 once ``gone`` is set).
 Behaviour = Callable[[ReceivedRequest], int | str]
 
 
@@ -36,15 +36,15 @@ class Receiver:
     def __init__(self) -> None:
         self.url = ""
         self.received: list[ReceivedRequest] = []
-        self.accepted: list[ReceivedRequest] = []  # those that were answered 200
+        self.accepted: list[ReceivedRequest] = []  # requests with response 200
         self.behave: Behaviour = lambda _: 200
         self.gone = asyncio.Event()
         self.open_requests = 0
         self.max_open_requests = 0
 
     def accepted_event_ids(self) -> set[str]:
-        """The ids of the events answered with 200."""
-        return {got.event_id for got in self.accepted}
+        """Return the ids of the events with response 200."""
+        return {request.event_id for request in self.accepted}
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection."""
@@ -63,18 +63,18 @@ class Receiver:
         lines = (line.partition(": ") for line in head[1:] if line)
         headers = {name.lower(): value for name, _, value in lines}
         body = await reader.readexactly(int(headers.get("content-length", "0")))
-        got = ReceivedRequest(head[0].split(" ")[1], headers, body, time.time())
-        self.received.append(got)
+        request = ReceivedRequest(head[0].split(" ")[1], headers, body, time.time())
+        self.received.append(request)
         self.open_requests += 1
         self.max_open_requests = max(self.max_open_requests, self.open_requests)
         try:
-            return await self._answer(got, writer)
+            return await self._respond(request, writer)
         finally:
             self.open_requests -= 1
 
-    async def _answer(self, got: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
-        doing = self.behave(got)
-        match doing:
+    async def _respond(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
+        reaction = self.behave(request)
+        match reaction:
             case "reset":
                 writer.transport.abort()
                 return False
@@ -86,11 +86,13 @@ class Receiver:
                 await asyncio.sleep(0.5)
             case "slowly gone":
                 await self.gone.wait()
-        status = doing if isinstance(doing, int) else 410 if doing == "slowly gone" else 200
+        status = (
+            reaction if isinstance(reaction, int) else 410 if reaction == "slowly gone" else 200
+        )
         if status == 200:
-            self.accepted.append(got)
-        more = f"location: {self.url}/elsewhere\r\n" if 300 <= status < 400 else ""
-        text = f"HTTP/1.1 {status} Whatever\r\n{more}content-length: 2\r\n\r\nok"
+            self.accepted.append(request)
+        location = f"location: {self.url}/elsewhere\r\n" if 300 <= status < 400 else ""
+        text = f"HTTP/1.1 {status} Whatever\r\n{location}content-length: 2\r\n\r\nok"
         writer.write(text.encode())
         await writer.drain()
         return True

@@ -30,7 +30,7 @@ NOW: Final = 1_750_000_000_000
 _numbers: Final = itertools.count(1)
 HOUR: Final = 3_600_000
 DAY: Final = 24 * HOUR
-LATE: Final = outcomes.FIRST_CHECK_MS  # the time by which every call to a gateway has ended
+LATE: Final = outcomes.FIRST_CHECK_MS  # every call to a gateway has ended after this time
 _tables: Final[list[str]] = []  # the schema is the same in all databases of a worker
 
 
@@ -216,19 +216,19 @@ async def report_dispute(
     )
 
 
-async def balances(tx: Tx, order: Order) -> tuple[int, int, int, int]:
+async def read_balances(tx: Tx, order: Order) -> tuple[int, int, int, int]:
     """Return pending, available, frozen and reserve of the order's merchant."""
     balance = await ledger.find_balance(tx, order.merchant_id, order.settled_currency)
     assert balance is not None
     return balance.pending, balance.available, balance.frozen, balance.reserve
 
 
-async def history(tx: Tx, order: Order) -> list[HistoryRow]:
+async def read_history(tx: Tx, order: Order) -> list[HistoryRow]:
     """Return the order's history."""
     return await queries.HISTORY.all(tx, merchant_id=order.merchant_id, order_id=order.id)
 
 
-async def entries(tx: Tx, merchant_id: str) -> list[tuple[str, str, str, int]]:
+async def read_entries(tx: Tx, merchant_id: str) -> list[tuple[str, str, str, int]]:
     """Return a merchant's entries in their order: type, from, to, amount."""
     rows = await tx.fetch(
         "select type, from_account, to_account, amount_minor from entries where merchant_id = $1"
@@ -238,12 +238,12 @@ async def entries(tx: Tx, merchant_id: str) -> list[tuple[str, str, str, int]]:
     return [tuple(row) for row in rows]
 
 
-async def attempts(tx: Tx, order: Order) -> list[PaymentAttempt]:
+async def read_attempts(tx: Tx, order: Order) -> list[PaymentAttempt]:
     """Return the order's attempts, oldest first."""
     return await queries.ATTEMPTS.all(tx, merchant_id=order.merchant_id, order_id=order.id)
 
 
-async def dump(tx: Tx) -> dict[str, list[str]]:
+async def dump_rows(tx: Tx) -> dict[str, list[str]]:
     """Return every row of every table as text."""
     if not _tables:
         tables = await tx.fetch("select tablename from pg_tables where schemaname = 'public'")

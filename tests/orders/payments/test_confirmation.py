@@ -17,14 +17,14 @@ from opentill.outgoing.client import merchant_client
 from support.waits import find_waiting_session
 from support.world import (
     NOW,
-    attempts,
-    balances,
     create_merchant,
     create_order,
     create_product,
     create_session,
-    entries,
-    history,
+    read_attempts,
+    read_balances,
+    read_entries,
+    read_history,
     report_payment,
     submit_attempt,
 )  # fmt: skip
@@ -59,9 +59,13 @@ async def read_effects(tx: Tx, order: Order) -> tuple[object, ...]:
     after = await orders.find(tx, order.merchant_id, order.id)
     ids = {"id", "checkout_id", "merchant_id", "product_id", "paid_attempt_id"}
     fields = {k: getattr(after, k) for k in after.__struct_fields__ if k not in ids}
-    tried = [(a.status, a.reason, a.provider_ref, a.check_at) for a in await attempts(tx, order)]
-    lines = [(line.event, line.from_status, line.to_status) for line in await history(tx, order)]
-    moved = [row[:1] + row[2:] for row in await entries(tx, order.merchant_id)]
+    tried = [
+        (a.status, a.reason, a.provider_ref, a.check_at) for a in await read_attempts(tx, order)
+    ]
+    lines = [
+        (line.event, line.from_status, line.to_status) for line in await read_history(tx, order)
+    ]
+    moved = [row[:1] + row[2:] for row in await read_entries(tx, order.merchant_id)]
     events = await tx.fetch(
         "select type from events where merchant_id = $1 order by id", order.merchant_id
     )
@@ -70,7 +74,7 @@ async def read_effects(tx: Tx, order: Order) -> tuple[object, ...]:
         order.merchant_id, order.checkout_id,
     )  # fmt: skip
     types = [row[0] for row in events]
-    return fields, tried, lines, moved, types, status, await balances(tx, order)
+    return fields, tried, lines, moved, types, status, await read_balances(tx, order)
 
 
 @pytest.mark.parametrize("status", ["CREATING", "PENDING"])
@@ -123,7 +127,7 @@ async def test_a_batch_leaves_unusual_reports_unchanged(tx: Tx) -> None:
     assert (await orders.find(tx, payable.merchant_id, payable.id)).status == "PAID"
     for attempt in before.values():
         assert await orders.find_attempt(tx, attempt.merchant_id, attempt.id) == attempt
-    assert len(await entries(tx, paid.merchant_id)) == 2
+    assert len(await read_entries(tx, paid.merchant_id)) == 2
 
 
 async def test_two_attempts_of_one_order_pay_it_once(tx: Tx) -> None:

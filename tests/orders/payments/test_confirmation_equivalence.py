@@ -27,7 +27,7 @@ from support.world import (
     NOW,
     create_merchant,
     create_product,
-    dump,
+    dump_rows,
     new_reference,
     report_payment,
     submit_attempt,
@@ -146,7 +146,7 @@ async def _apply(tx: Tx, event: GatewayPaymentEvent) -> None:
 
 
 async def _read_rows(tx: Tx) -> dict[str, list[str]]:
-    rows = await dump(tx)
+    rows = await dump_rows(tx)
     del rows["list_changes"]  # one row for each statement; assert_books checks their sums
     return {
         table: sorted(_RANDOM_IDS.sub("id", line) for line in lines)

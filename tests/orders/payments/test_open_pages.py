@@ -6,7 +6,7 @@ from opentill import orders
 from opentill.db.database import Tx
 from opentill.orders import Order, PaymentAttempt
 from opentill.orders.payments import queries as attempt_queries
-from support.world import HOUR, NOW, attempts, create_order, report_payment, submit_attempt
+from support.world import HOUR, NOW, create_order, read_attempts, report_payment, submit_attempt
 
 LATER = NOW + HOUR
 
@@ -67,7 +67,7 @@ async def decline_another(tx: Tx, order: Order) -> None:
 async def test_a_page_is_due_at_once_when_its_order_ends(tx: Tx, change, is_due) -> None:
     order, attempt = await open_page(tx)
     await change(tx, order)
-    first = (await attempts(tx, order))[0]
+    first = (await read_attempts(tx, order))[0]
     assert first.id == attempt.id
     assert first.status == "ACTION_REQUIRED"
     assert first.check_at == (LATER if is_due else LATER + HOUR)
@@ -84,5 +84,5 @@ async def test_an_attempt_that_becomes_due_during_its_query_stays_due(tx: Tx) ->
         tx, merchant_id=order.merchant_id, id=claimed.id, status=claimed.status,
         check_at=LATER + 9 * HOUR, claimed_until=claimed.check_at,
     )  # fmt: skip
-    (after,) = await attempts(tx, order)
+    (after,) = await read_attempts(tx, order)
     assert after.check_at == LATER

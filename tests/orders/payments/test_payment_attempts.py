@@ -15,13 +15,13 @@ from support.world import (
     HOUR,
     LATE,
     NOW,
-    attempts,
     create_order,
     create_order_in,
-    dump,
-    entries,
-    history,
+    dump_rows,
     pay_order_twice,
+    read_attempts,
+    read_entries,
+    read_history,
     report_payment,
     submit_attempt,
 )
@@ -97,7 +97,7 @@ async def test_an_outcome_in_a_status(tx: Tx, status, outcome, becomes, order_be
     after = await report_payment(tx, attempt, outcome, THEN)
     order = await orders.find(tx, attempt.merchant_id, attempt.order_id)
     assert (after.status, order.status) == (becomes, order_becomes)
-    posted = [row[0] for row in await entries(tx, attempt.merchant_id)]
+    posted = [row[0] for row in await read_entries(tx, attempt.merchant_id)]
     assert posted == (["PAYMENT", "FEE"] if order_becomes == "PAID" else [])
     is_checked = becomes in {"SUBMITTED", "ACTION_REQUIRED", "PENDING", "DUPLICATE"}
     assert (after.check_at is not None) == is_checked
@@ -106,10 +106,10 @@ async def test_an_outcome_in_a_status(tx: Tx, status, outcome, becomes, order_be
 @pytest.mark.parametrize(("status", "outcome"), IGNORED)
 async def test_late_and_repeated_outcomes_change_nothing(tx: Tx, status, outcome) -> None:
     attempt = await create_attempt(tx, status)
-    before = await dump(tx)
+    before = await dump_rows(tx)
     after = await report_payment(tx, attempt, outcome, THEN)
     assert after.status == status
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
@@ -117,9 +117,9 @@ async def test_late_and_repeated_outcomes_change_nothing(tx: Tx, status, outcome
 async def test_every_outcome_is_idempotent(tx: Tx, status, outcome) -> None:
     attempt = await create_attempt(tx, status)
     await report_payment(tx, attempt, outcome, THEN)
-    before = await dump(tx)
+    before = await dump_rows(tx)
     await report_payment(tx, attempt, outcome, THEN + 1)
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 async def test_not_found_counts_only_once_the_call_has_surely_ended(tx: Tx) -> None:
@@ -140,10 +140,10 @@ async def test_another_amount_pays_nothing_and_is_recorded_once(tx: Tx, status, 
     assert (after.status, after.check_at, after.reason) == (status, None, "amount_differs")
     order = await orders.find(tx, attempt.merchant_id, attempt.order_id)
     assert order.status == before.status
-    notes = [line for line in await history(tx, order) if line.event == "amount_differs"]
+    notes = [line for line in await read_history(tx, order) if line.event == "amount_differs"]
     assert len(notes) == 1
     assert amount.text in notes[0].cause
-    assert await entries(tx, order.merchant_id) == []
+    assert await read_entries(tx, order.merchant_id) == []
     paid = await orders.confirm_manually(tx, order.merchant_id, order.id, "ann", "seen", THEN)
     assert paid.status == "PAID"
 
@@ -169,10 +169,10 @@ async def test_the_second_of_two_payments_is_returned_once(tx: Tx) -> None:
         await orders.apply_duplicate_return(tx, first, RefundOutcome(status="SUCCEEDED"), THEN)
     paid = await orders.find(tx, order.merchant_id, order.id)
     assert (paid.status, paid.paid_attempt_id) == ("PAID", second.id)
-    assert [a.status for a in await attempts(tx, order)] == ["GIVEN_BACK", "SUCCEEDED"]
-    events = [line.event for line in await history(tx, order)]
+    assert [a.status for a in await read_attempts(tx, order)] == ["GIVEN_BACK", "SUCCEEDED"]
+    events = [line.event for line in await read_history(tx, order)]
     assert events.count("duplicate_payment") == events.count("payment_given_back") == 1
-    assert len(await entries(tx, order.merchant_id)) == 2
+    assert len(await read_entries(tx, order.merchant_id)) == 2
 
 
 @pytest.mark.parametrize("status", ["PENDING", "UNKNOWN", "UNREACHABLE", "NOT_FOUND"])
@@ -181,9 +181,9 @@ async def test_a_duplicate_waits_until_it_is_returned(tx: Tx, status) -> None:
     first, second = await open_two_pages(tx, order)
     await report_payment(tx, first, "SUCCEEDED", THEN)
     await report_payment(tx, second, "SUCCEEDED", THEN)
-    before = await dump(tx)
+    before = await dump_rows(tx)
     await orders.apply_duplicate_return(tx, second, RefundOutcome(status=status), THEN)
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 async def test_a_duplicate_whose_return_is_refused_is_left_to_the_operator(tx: Tx) -> None:
@@ -194,9 +194,11 @@ async def test_a_duplicate_whose_return_is_refused_is_left_to_the_operator(tx: T
     for _ in range(2):
         refused = RefundOutcome(status="REFUSED", reason="account closed")
         await orders.apply_duplicate_return(tx, second, refused, THEN)
-    duplicate = (await attempts(tx, order))[1]
+    duplicate = (await read_attempts(tx, order))[1]
     assert (duplicate.status, duplicate.check_at) == ("DUPLICATE", None)
-    notes = [line for line in await history(tx, order) if line.event == "payment_not_given_back"]
+    notes = [
+        line for line in await read_history(tx, order) if line.event == "payment_not_given_back"
+    ]
     assert [note.cause for note in notes] == [f"{second.id}: account closed"]
 
 
@@ -228,7 +230,7 @@ async def test_a_second_payment_whose_return_fails_later_is_left_to_the_operator
     assert (
         await orders.find_attempt(tx, duplicate.merchant_id, duplicate.id)
     ).status == "GIVEN_BACK"
-    lines = [(line.event, line.cause) for line in await history(tx, order)]
+    lines = [(line.event, line.cause) for line in await read_history(tx, order)]
     assert [line for line in lines if "given_back" in line[0]] == [
         ("payment_given_back", f"{duplicate.id} re_1"),
         ("payment_not_given_back", f"{duplicate.id}: lost_or_stolen_card"),
@@ -290,9 +292,9 @@ async def test_money_for_an_order_that_cannot_be_paid_is_returned(tx: Tx, status
         await orders.revoke_manually(tx, *key, "ann", "fraud", NOW)
     else:
         await orders.confirm_manually(tx, *key, "ann", "bank", NOW)
-    before = await entries(tx, order.merchant_id)
+    before = await read_entries(tx, order.merchant_id)
     assert (await report_payment(tx, attempt, "SUCCEEDED", THEN)).status == "DUPLICATE"
-    assert await entries(tx, order.merchant_id) == before
+    assert await read_entries(tx, order.merchant_id) == before
 
 
 @pytest.mark.parametrize("text", ["a\x00b", "half \ud800 pair", "x" * 5_000])
@@ -316,7 +318,7 @@ async def test_any_other_amount_is_recorded(tx: Tx, amount: Money) -> None:
     attempt = await submit_attempt(tx, order)
     after = await report_payment(tx, attempt, "SUCCEEDED", NOW + LATE, amount=amount)
     assert (after.reason, after.check_at) == ("amount_differs", None)
-    lines = [line.cause for line in await history(tx, order) if line.event == "amount_differs"]
+    lines = [line.cause for line in await read_history(tx, order) if line.event == "amount_differs"]
     assert [f"{amount.minor} minor units of {amount.currency}" in cause for cause in lines] == [
         True
     ]

@@ -13,7 +13,7 @@ from opentill.gateways.model import Method, PaymentOutcome, PaymentRequest, Paym
 from opentill.orders import Order, Payer, PaymentAttempt, PaymentIntent
 from opentill.orders.payments import outcomes
 from opentill.orders.payments import service as payments
-from support.world import NOW, create_order, dump, history, report_payment, submit_attempt
+from support.world import NOW, create_order, dump_rows, read_history, report_payment, submit_attempt
 
 PAYER: Final = Payer(email="ann@example.com", name="Ann", ip="192.0.2.7", locale="en")
 OUTCOMES: Final = (
@@ -42,7 +42,7 @@ async def test_an_intent_and_its_acceptance_need_no_lock(tx: Tx, outcome: Paymen
     assert (accepted.action_url, accepted.qr_text) == (outcome.action_url, outcome.qr_text)
     assert accepted == await orders.find_attempt(tx, order.merchant_id, attempt.id)
     assert (await orders.find(tx, order.merchant_id, order.id)).status == "PENDING"
-    events = [line.event for line in await history(tx, order)]
+    events = [line.event for line in await read_history(tx, order)]
     assert events == ["opened", "submitted", "accepted"]
 
 
@@ -51,17 +51,17 @@ async def test_an_order_that_changed_since_it_was_read_is_not_sent(tx: Tx) -> No
     first = await submit_attempt(tx, order)
     assert await start(tx, order) is None
     await report_payment(tx, first, "DECLINED")  # it is PENDING again, and has an attempt
-    before = await dump(tx)
+    before = await dump_rows(tx)
     assert await start(tx, order) is None
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 async def test_an_order_that_expired_since_it_was_read_is_not_sent(tx: Tx) -> None:
     order = await create_order(tx)
     await checkouts.expire(tx, order.merchant_id, order.checkout_id, "time is over", NOW)
-    before = await dump(tx)
+    before = await dump_rows(tx)
     assert await start(tx, order) is None
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 @pytest.mark.parametrize("status", ["SUCCEEDED", "PENDING", "DECLINED", "REFUSED"])
@@ -70,10 +70,10 @@ async def test_a_callback_before_the_response_takes_precedence(tx: Tx, status: s
     attempt = await start(tx, order)
     assert attempt is not None
     await report_payment(tx, attempt, status, NOW + 6)
-    before = await dump(tx)
+    before = await dump_rows(tx)
     late = PaymentOutcome(status="ACTION_REQUIRED", action_url="https://bank.example/1")
     assert await outcomes.accept(tx, payments.after_intent(order), attempt, late, NOW + 9) is None
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
     assert (await orders.find_attempt(tx, order.merchant_id, attempt.id)).status == status
 
 
@@ -162,8 +162,8 @@ async def test_a_form_for_an_attempt_under_way_changes_the_payer_of_an_unpaid_or
         seen = payments.OrderState(await orders.find(tx, order.merchant_id, order.id), waiting)
     await db.run(lambda tx: report_payment(tx, waiting, "SUCCEEDED", NOW + 6))
     async with db.connection() as tx:
-        before = await dump(tx)
+        before = await dump_rows(tx)
     renamed = msgspec.structs.replace(PAYER, email="bob@example.com", name="Bob")
     assert await submit(db, order, gateways, seen, renamed) == waiting
     async with db.connection() as tx:
-        assert await dump(tx) == before
+        assert await dump_rows(tx) == before

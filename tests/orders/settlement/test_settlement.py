@@ -18,16 +18,16 @@ from support.world import (
     DAY,
     HOUR,
     NOW,
-    balances,
     create_merchant,
     create_order_in,
     create_product,
     create_refund,
     create_session,
-    dump,
-    entries,
-    history,
+    dump_rows,
     pay_order,
+    read_balances,
+    read_entries,
+    read_history,
     report_dispute,
     report_refund,
     settle_order,
@@ -88,7 +88,7 @@ async def test_an_order_settles_when_it_is_due_and_once(tx: Tx) -> None:
     (effect,) = await settlement.settle_batch(tx, order.merchant_id, due)
     assert (effect.settled_minor, effect.reserve_minor, effect.status) == (959, 96, "SETTLED")
     assert await settlement.settle_batch(tx, order.merchant_id, due + DAY) == []
-    assert (await entries(tx, order.merchant_id))[2:] == [
+    assert (await read_entries(tx, order.merchant_id))[2:] == [
         ("SETTLEMENT", "pending", "available", 959),
         ("ROLLING_RESERVE", "available", "reserve", 96),
     ]
@@ -97,7 +97,7 @@ async def test_an_order_settles_when_it_is_due_and_once(tx: Tx) -> None:
     shown = orders.OrderDetail.from_order(after)
     assert (shown.rolling_reserve_status, shown.rolling_reserve_amount) == ("HELD", "0.96")
     assert shown.rolling_reserve_release_at == due + 30 * DAY
-    line = (await history(tx, order))[-1]
+    line = (await read_history(tx, order))[-1]
     assert (line.event, line.from_status, line.to_status) == ("settled", "PAID", "SETTLED")
 
 
@@ -125,7 +125,7 @@ async def test_refunds_that_end_before_or_after_settlement(
     await settlement.settle_batch(tx, order.merchant_id, NOW + 7 * DAY)
     if after:
         await report_refund(tx, refund, after)
-    assert (await balances(tx, order))[:3] == ends
+    assert (await read_balances(tx, order))[:3] == ends
     is_full = amount == "9.99" and "SUCCEEDED" in (before, after)
     assert (await reread(tx, order)).status == ("REFUNDED" if is_full else "SETTLED")
 
@@ -133,13 +133,13 @@ async def test_refunds_that_end_before_or_after_settlement(
 @pytest.mark.parametrize("status", ["PENDING", "SETTLED", "DISPUTED", "CLOSED"])
 async def test_an_order_that_cannot_settle_is_refused_and_unchanged(tx: Tx, status) -> None:
     order = await create_order_in(tx, status)
-    before = await dump(tx)
+    before = await dump_rows(tx)
     with pytest.raises(Invalid) as refused:
         async with tx.transaction():
             await settlement.settle_one(tx, order.merchant_id, order.id, NOW, "test")
     assert refused.value.field == "orderId"
     assert await settlement.settle_batch(tx, order.merchant_id, NOW + 99 * DAY) == []
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
 
 
 async def test_only_the_merchants_own_orders_settle(tx: Tx) -> None:
@@ -153,7 +153,7 @@ async def test_only_the_merchants_own_orders_settle(tx: Tx) -> None:
 
 async def test_a_preview_shows_settlements_and_settles_nothing(tx: Tx) -> None:
     order = await create_order_in(tx, "PAID", reserve_rate="0.1")
-    before = await dump(tx)
+    before = await dump_rows(tx)
     shop = order.merchant_id
 
     async def preview(now: int, *ids: str | None, early: bool) -> list[settlement.Settled]:
@@ -166,14 +166,14 @@ async def test_a_preview_shows_settlements_and_settles_nothing(tx: Tx) -> None:
     assert await settlement.list_due_merchants(tx, NOW, shop, early=True) == [
         DueMerchant(order.merchant_id, 1)
     ]
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
     assert await settlement.settle_batch(tx, shop, NOW, early=True) == previewed
 
 
 async def test_a_clock_that_is_set_back_does_not_reorder_the_history(tx: Tx) -> None:
     order = await create_order_in(tx, "PAID")
     await settle_order(tx, order, NOW - HOUR)
-    lines = await history(tx, order)
+    lines = await read_history(tx, order)
     assert [line.at for line in lines] == sorted(line.at for line in lines)
 
 
@@ -197,7 +197,7 @@ async def test_many_workers_settle_each_order_once(db: Db, monkeypatch) -> None:
     assert await settlement.settle_due(db, due) == 0
     async with db.connection() as tx:
         for shop in shops:
-            types = [entry[0] for entry in await entries(tx, shop)]
+            types = [entry[0] for entry in await read_entries(tx, shop)]
             assert (types.count("SETTLEMENT"), types.count("ROLLING_RESERVE")) == (10, 10)
 
 
@@ -210,7 +210,7 @@ async def test_an_order_settles_in_a_batch_as_by_itself(db: Db) -> None:
         await orders.settle_one(tx, shop, ids[0], due, "due")
         assert len(await settlement.settle_batch(tx, shop, due, "due")) == 2
         single, *batch = [await orders.find(tx, shop, order_id) for order_id in ids]
-        lines = [(await history(tx, order))[-1] for order in (single, *batch)]
+        lines = [(await read_history(tx, order))[-1] for order in (single, *batch)]
     assert (single.status, single.reserve_minor, single.reserve_status) == ("SETTLED", 96, "HELD")
     fields = msgspec.structs.asdict(single)
     for order in batch:
@@ -237,7 +237,7 @@ async def test_concurrent_refunds_and_settlements(db: Db) -> None:
     await settlement.settle_due(db, NOW + 7 * DAY)
     async with db.transaction() as tx:
         order = await orders.find(tx, shop, ids[0])
-        pending, available, frozen, _ = await balances(tx, order)
+        pending, available, frozen, _ = await read_balances(tx, order)
         refunded_minor = sum(500 for order_id in ids if order_id < ids[4])
         assert (pending, available, frozen) == (0, 8 * 959 - refunded_minor, 0)
 
@@ -252,15 +252,15 @@ async def test_a_reserve_is_released_when_its_time_is_over(db: Db) -> None:
     await asyncio.gather(*(settlement.release_reserves(db, due) for _ in range(3)))
     assert await settlement.release_reserves(db, due) == 0
     async with db.transaction() as tx:
-        assert await balances(tx, order) == (0, 959, 0, 0)
+        assert await read_balances(tx, order) == (0, 959, 0, 0)
         after = await reread(tx, order)
         assert (after.reserve_status, after.reserve_minor) == ("RELEASED", 96)
-        assert (await entries(tx, order.merchant_id))[-1] == (
+        assert (await read_entries(tx, order.merchant_id))[-1] == (
             "ROLLING_RESERVE_RELEASE", "reserve", "available", 96,
         )  # fmt: skip
-        assert [line.event for line in await history(tx, order)].count("reserve_released") == 1
+        assert [line.event for line in await read_history(tx, order)].count("reserve_released") == 1
         await report_dispute(tx, order, "LOST")  # after the reserve was released
-        assert await balances(tx, order) == (0, 959 - 999 - 1500, 0, 0)
+        assert await read_balances(tx, order) == (0, 959 - 999 - 1500, 0, 0)
         assert (await reread(tx, order)).reserve_status == "RELEASED"
 
 
@@ -280,7 +280,7 @@ async def test_a_reserve_that_a_dispute_takes_meanwhile_is_not_released(db: Db) 
     await asyncio.wait_for(releasing, 20)
     async with db.transaction() as tx:
         assert (await reread(tx, order)).reserve_status == "HELD"
-        posted = {type_ for type_, *_ in await entries(tx, order.merchant_id)}
+        posted = {type_ for type_, *_ in await read_entries(tx, order.merchant_id)}
         assert "ROLLING_RESERVE_RELEASE" not in posted
 
 
@@ -298,21 +298,21 @@ async def test_a_refunded_orders_reserve_is_held_to_its_end(db: Db) -> None:
     async with db.transaction() as tx:
         order = await settle_order(tx, await create_order_in(tx, "PAID", reserve_rate="0.1"))
         await report_refund(tx, await create_refund(tx, order), "SUCCEEDED")
-        assert await balances(tx, order) == (0, -40 - 96, 0, 96)
+        assert await read_balances(tx, order) == (0, -40 - 96, 0, 96)
     assert await settlement.release_reserves(db, NOW + 180 * DAY) == 1
     async with db.transaction() as tx:
-        assert await balances(tx, order) == (0, -40, 0, 0)
+        assert await read_balances(tx, order) == (0, -40, 0, 0)
 
 
 async def test_nothing_is_posted_for_an_order_that_does_not_settle(tx: Tx) -> None:
     order = await create_order_in(tx, "PAID")
     other = await create_order_in(tx, "PAID")
     await settle_order(tx, order)  # ``order`` is now out of date: its status is PAID
-    before = await dump(tx)
+    before = await dump_rows(tx)
     with pytest.raises(AssertionError, match="only 0 of 1 locked orders of .* settled"):
         async with tx.transaction():
             await settlement._settle(tx, [order], NOW, "test")
-    assert await dump(tx) == before
+    assert await dump_rows(tx) == before
     assert (await reread(tx, other)).status == "PAID"
 
 

@@ -1,7 +1,7 @@
 """Runs a command in the test's process, with its own arguments, environment and streams.
 
-It takes 15 ms, a third of a fork. Afterwards the log, the working directory and the environment are
-restored.
+This takes 15 ms, a third of a fork. Logging, working directory and environment are restored
+afterwards.
 """
 
 import contextlib
@@ -33,14 +33,14 @@ OWN_PROCESS: Final = frozenset(
 
 
 def can_run(words: Sequence[str]) -> bool:
-    """Whether a command needs no process of its own."""
+    """Whether a command may run in the test's process."""
     return not {*words[:1], ":".join(words[:2])} & OWN_PROCESS
 
 
 def run(
     words: Sequence[str], environ: Mapping[str, str], directory: Path, stdin: bytes
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a command to its end, in a new thread because the test's may have a running loop."""
+    """Run a command to its end, in a new thread because a loop may run in the test's."""
     codes: list[int] = []
     with contextlib.ExitStack() as stack:
         files: list[Any] = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
@@ -70,7 +70,7 @@ def _process_state(
         _restored_logging(),
         contextlib.chdir(directory),
     ):
-        warnings.simplefilter("ignore")  # the default of an interpreter for most of them
+        warnings.simplefilter("ignore")  # most are ignored by default in an interpreter
         command_line = _command_line()
         patch.setattr(cli, "build", lambda: command_line)
         patch.setattr(sys, "argv", ["opentill", *words])
@@ -122,6 +122,6 @@ def _run() -> int:
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else int(error.code is not None)
     except BaseException:  # noqa: BLE001 - as the interpreter does it
-        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type] # there is one
+        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type] # an exception is being handled
         return 1
     return 0

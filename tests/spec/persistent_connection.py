@@ -1,6 +1,6 @@
 """A persistent connection for loops of thousands of requests.
 
-An HTTP client of httpx takes longer for each of them than the server does.
+The client of httpx takes longer for a request than the server.
 """
 
 from collections.abc import Iterator
@@ -13,37 +13,37 @@ import httpx2
 from support.api_server import Shop, check_response
 
 
-class KeptConnection:
+class PersistentConnection:
     """Sends requests with a shop's key, and checks the properties that all responses have."""
 
     def __init__(self, shop: Shop, connection: HTTPConnection) -> None:
-        """Use ``kept``."""
+        """Use ``persistent_connection``."""
         self._shop = shop
         self._connection = connection
 
     def call(self, method: str, target: str, content: bytes | None = None) -> httpx2.Response:
-        """Send a request, with a body of JSON if there is one."""
+        """Send a request, with a JSON body if ``content`` is given."""
         headers = {"x-api-key": self._shop.key}
         if content is not None:
             headers["content-type"] = "application/json"
         self._connection.request(method, target, body=content, headers=headers)
-        got = self._connection.getresponse()
-        answer = httpx2.Response(
-            got.status,
-            headers=got.getheaders(),
-            content=got.read(),
+        received = self._connection.getresponse()
+        response = httpx2.Response(
+            received.status,
+            headers=received.getheaders(),
+            content=received.read(),
             request=httpx2.Request(method, self._shop.api_server.url + target),
         )
-        check_response(answer)
-        return answer
+        check_response(response)
+        return response
 
 
 @contextmanager
-def keep_connection(shop: Shop) -> Iterator[KeptConnection]:
+def persistent_connection(shop: Shop) -> Iterator[PersistentConnection]:
     """Keep a connection while the block runs."""
     address = urlsplit(shop.api_server.url)
     connection = HTTPConnection(address.hostname or "", address.port, timeout=30)
     try:
-        yield KeptConnection(shop, connection)
+        yield PersistentConnection(shop, connection)
     finally:
         connection.close()
