@@ -1,4 +1,4 @@
-"""Tests start without counted logins."""
+"""Resets the counts of login attempts before each test."""
 
 from support.people import reset_login_limits
 

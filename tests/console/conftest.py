@@ -1,4 +1,4 @@
-"""Each test starts with an empty count of attempts to log in."""
+"""Resets the counts of login attempts before each test."""
 
 from support.people import reset_login_limits
 

@@ -1,4 +1,4 @@
-"""Fixtures of the dashboard's tests: each begins without failed logins."""
+"""Resets the counts of login attempts before each test."""
 
 from support.people import reset_login_limits
 

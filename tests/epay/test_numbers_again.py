@@ -17,7 +17,6 @@ from opentill.db.database import Tx
 from opentill.gateways.model import PaymentOutcome
 from opentill.orders.payments import epay_numbers
 from support.epay_numbers import (
-    WAITS_FOR_LOCK,
     Clock,
     advance_days,
     order_statuses,
@@ -26,6 +25,7 @@ from support.epay_numbers import (
     submit,
 )
 from support.epay_shop import EpayShop, assert_chinese
+from support.waits import find_waiting_session
 
 
 @pytest.fixture
@@ -243,7 +243,7 @@ def test_a_resubmission_waits_for_the_confirmation_of_a_payment(
             await orders.confirm_manually(tx, epay_shop.id, order_id, "ann", "came", app.clock())
             submission = threads.submit(submit, epay_shop, form)
             for _ in range(500):
-                if await tx.fetchval(WAITS_FOR_LOCK):
+                if await find_waiting_session(tx):
                     return submission
                 await asyncio.sleep(0.02)
             pytest.fail("the submission does not wait for the order")

@@ -17,7 +17,6 @@ from opentill.orders import queries as order_queries
 from opentill.orders.model import NewAttempt
 from support.api_server import Shop
 from support.epay_numbers import (
-    WAITS_FOR_LOCK,
     Clock,
     order_statuses,
     reopen_number,
@@ -25,6 +24,7 @@ from support.epay_numbers import (
     submit,
 )
 from support.epay_shop import EpayShop
+from support.waits import find_waiting_session
 
 Age = Literal["old", "new"]
 PAID: Final = PaymentOutcome(status="SUCCEEDED")
@@ -149,7 +149,7 @@ def test_of_two_payments_that_are_confirmed_at_the_same_time_one_goes_back(
             )
             other = threads.submit(report_paid_together, epay_shop, attempts[second])
             for _ in range(500):
-                if other.done() or await tx.fetchval(WAITS_FOR_LOCK):
+                if other.done() or await find_waiting_session(tx):
                     return other
                 await asyncio.sleep(0.02)
             pytest.fail("the second confirmation does not wait for the first")

@@ -1,4 +1,4 @@
-"""The JavaScript client, built, and a server that its tests can ask."""
+"""The JavaScript client, built, and the server by which its tests create merchants."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from support.javascript import javascript_client
 
 @pytest.fixture(scope="session")
 def control(api_server: ApiServer) -> Iterator[str]:
-    """Address of what the tests in JavaScript ask for merchants."""
+    """Address of the server by which tests in JavaScript create merchants."""
     with controlling(api_server) as url:
         yield url
 

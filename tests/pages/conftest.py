@@ -1,4 +1,4 @@
-"""A running deployment for the tests of whole requests; each has a merchant of its own."""
+"""A running deployment, and a function that opens sessions of a new merchant."""
 
 from support.page_server import open_session, page_server
 

@@ -18,15 +18,12 @@ from opentill.payment_links import jobs
 from support import world
 from support.api_server import ApiServer, Shop, assert_refused
 from support.people import Visitor
+from support.waits import find_waiting_session
 
 GIFT: Final = {"name": "A gift", "currency": "USD", "minAmount": "5", "maxAmount": "500.00"}
 FORM_ID: Final = re.compile(r'name="form_id" value="(\w+)"')
 MINUTE: Final = 60_000
 HALF_AN_HOUR: Final = 30 * MINUTE
-WAITS_FOR_LOCK: Final = """
-    select exists (select from pg_stat_activity
-        where wait_event_type = 'Lock' and datname = current_database())
-"""
 REFUSED: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("productId", {}),
     ("productId", {"productId": "prod_01m7y0m0jzefzv5n8efcf1hqw1"}),
@@ -304,7 +301,7 @@ def test_a_customer_waits_for_an_idle_session_that_is_ending_and_gets_its_use(
             form = [{"form_id": form_id, "lang": "en"}] if method == "post" else []
             answer = threads.submit(getattr(visitor, method), path, *form)
             for _ in range(500):
-                if await tx.fetchval(WAITS_FOR_LOCK):
+                if await find_waiting_session(tx):
                     break
                 await asyncio.sleep(0.02)
             else:

@@ -1,4 +1,4 @@
-"""Every test begins without counted login attempts."""
+"""Resets the counts of login attempts before each test."""
 
 from support.people import reset_login_limits
 

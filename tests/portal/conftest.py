@@ -1,4 +1,4 @@
-"""Clear the limits of login attempts before each test."""
+"""Resets the counts of login attempts before each test."""
 
 from support.people import reset_login_limits
 

@@ -1,4 +1,4 @@
-"""The bank and its surroundings as fixtures."""
+"""The sandbox bank, a slow one, their shops and the receiver of callbacks."""
 
 from support.sandbox_bank import receiver, shop, slow_bank_shop, slow_bank_url
 

@@ -9,10 +9,6 @@ from opentill.db.database import Tx
 from support.epay_shop import EpayShop
 
 DAY_MS: Final = 86_400_000
-WAITS_FOR_LOCK: Final = """
-    select exists (select from pg_stat_activity
-        where wait_event_type = 'Lock' and datname = current_database())
-"""
 Clock = Callable[[int], None]
 
 
