@@ -9,12 +9,12 @@ import msgspec
 from playwright.async_api import Browser
 from starlette.applications import Starlette
 
+from browser.browser_user import BrowserUser, parse_amount
 from opentill import merchants, people
 from opentill.context import App
 from opentill.core.settings import Settings
 from opentill.db import clock
 from opentill.db.clock import now_ms
-from support.browser_user import BrowserUser, parse_amount
 from support.cluster import CARD, eventually
 from support.people import TESTER
 

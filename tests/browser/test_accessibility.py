@@ -15,6 +15,8 @@ from playwright.async_api import Browser, BrowserContext, Error, Page
 from starlette.applications import Starlette
 
 from browser.layout_checks import layout_problems
+from browser.page_checks import display_problems, each_display
+from browser.page_members import invite_member
 from opentill import disputes, mail, merchants, orders, payouts, people, reconciliation, webhooks
 from opentill.app import PORTALS
 from opentill.cli.demo_history import History
@@ -27,8 +29,6 @@ from support import world
 from support.examples import is_night
 from support.javascript import npm_ci
 from support.once import once
-from support.page_checks import display_problems, each_display
-from support.page_members import invite_member
 from support.payout_runs import ANN, SOURCE_ACCOUNT, create_payee, run_request
 from support.people import CHEAP_HASH, PASSWORD, TESTER, new_address
 
@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 _AXE: Final = Path(__file__).parent / "axe"
 # The rules of WCAG 2.2, levels A and AA, and the recommendations of axe-core.
 _RULES: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-# Slow rules, which `support/page_checks.py` checks instead, in all sizes and schemes.
+# Slow rules, which `browser/page_checks.py` checks instead, in all sizes and schemes.
 _OURS: Final = ["color-contrast", "target-size"]
 # Device and scheme for axe-core, with the rules that it skips. The nightly run checks a desktop
 # too, where the layout differs, and skips no rule on a phone.

@@ -10,10 +10,10 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page, Route
 
 from browser import chart_examples
+from browser.page_checks import DEVICES, OVERFLOW_WIDTH, PAGE_PROBLEMS, SCHEMES
 from opentill.core.languages import Language, offered
 from opentill.web import assets, responses, translations
 from opentill.web.language import Localizer
-from support.page_checks import DEVICES, OVERFLOW_WIDTH, PAGE_PROBLEMS, SCHEMES
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 

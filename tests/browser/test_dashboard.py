@@ -8,11 +8,11 @@ import pytest
 from playwright.async_api import Browser, Page
 from starlette.applications import Starlette
 
+from browser.browser_user import BrowserUser
+from browser.page_checks import problems_on_all_displays
+from browser.page_members import create_merchant, join
 from opentill import merchants, people
 from opentill.db.clock import now_ms
-from support.browser_user import BrowserUser
-from support.page_checks import problems_on_all_displays
-from support.page_members import create_merchant, join
 from support.people import PASSWORD, TESTER
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]

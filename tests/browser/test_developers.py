@@ -4,10 +4,10 @@ import pytest
 from playwright.async_api import Browser
 from starlette.applications import Starlette
 
+from browser.page_checks import problems_on_all_displays
+from browser.page_members import create_merchant, join
 from opentill import epay
 from opentill.db.clock import now_ms
-from support.page_checks import problems_on_all_displays
-from support.page_members import create_merchant, join
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 

@@ -3,8 +3,8 @@
 import pytest
 from playwright.async_api import Browser
 
+from browser.page_checks import problems_on_all_displays
 from browser.test_products import Owner, owner
-from support.page_checks import problems_on_all_displays
 
 __all__ = ["owner"]
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]

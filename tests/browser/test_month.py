@@ -17,6 +17,7 @@ import pytest_asyncio
 from playwright.async_api import Browser
 from starlette.applications import Starlette
 
+from browser.browser_user import parse_amount
 from browser.platform_month import (
     PAYMENTS,
     Month,
@@ -30,7 +31,6 @@ from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
 from support.api_server import SECRETS
 from support.books import assert_books
-from support.browser_user import parse_amount
 from support.cluster import CARD, REFUNDS_FAIL, eventually
 from support.databases import cloned_database
 from support.page_server import running

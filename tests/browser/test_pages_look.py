@@ -12,12 +12,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from browser.layout_checks import layout_problems
+from browser.page_checks import OVERFLOW_WIDTH, PAGE_PROBLEMS, Scheme, problems_on_all_displays
 from opentill.core.languages import Language, offered
 from opentill.pages.render import Page as RenderedPage
 from opentill.pages.responses import page as page_response
 from opentill.web import assets
 from opentill.web.language import Localizer
-from support.page_checks import OVERFLOW_WIDTH, PAGE_PROBLEMS, Scheme, problems_on_all_displays
 from support.page_examples import HOSTILE_PAYMENT, render_pages
 from support.page_server import serving
 from support.ports import free_socket, url_of

@@ -4,12 +4,12 @@ import pytest
 from playwright.async_api import Browser
 from starlette.applications import Starlette
 
+from browser.page_members import create_merchant, join
 from opentill import checkouts
 from opentill.checkouts.model import SessionBody
 from opentill.db.clock import now_ms
 from opentill.products import service as products
 from opentill.products.model import ProductBody
-from support.page_members import create_merchant, join
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 

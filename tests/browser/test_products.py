@@ -8,10 +8,10 @@ import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page
 from starlette.applications import Starlette
 
+from browser.page_checks import problems_on_all_displays
+from browser.page_members import create_merchant
 from opentill import people
 from opentill.db.clock import now_ms
-from support.page_checks import problems_on_all_displays
-from support.page_members import create_merchant
 from support.people import CHEAP_HASH, PASSWORD
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]

@@ -9,9 +9,9 @@ from playwright.async_api import Browser, Page, expect
 from starlette.applications import Starlette
 
 from browser.layout_checks import layout_problems
+from browser.page_checks import problems_on_all_displays
 from opentill import merchants
 from opentill.db.clock import now_ms
-from support.page_checks import problems_on_all_displays
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 

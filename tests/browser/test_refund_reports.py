@@ -4,13 +4,13 @@ import pytest
 from playwright.async_api import Browser
 from starlette.applications import Starlette
 
+from browser.page_checks import problems_on_all_displays
+from browser.page_members import invite_member, join
 from opentill import orders
 from opentill.db.clock import now_ms
 from opentill.db.database import Tx
 from opentill.orders import Order
 from support import world
-from support.page_checks import problems_on_all_displays
-from support.page_members import invite_member, join
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 

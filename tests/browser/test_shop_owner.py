@@ -10,8 +10,8 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 from starlette.applications import Starlette
 
+from browser.page_members import create_merchant, join
 from support.books import ledger_violations
-from support.page_members import create_merchant, join
 from support.webhook_receiver import receiving
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]

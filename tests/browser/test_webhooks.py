@@ -6,8 +6,8 @@ import pytest
 from playwright.async_api import Browser
 from starlette.applications import Starlette
 
-from support.page_checks import problems_on_all_displays
-from support.page_members import create_merchant, join
+from browser.page_checks import problems_on_all_displays
+from browser.page_members import create_merchant, join
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 UNREACHABLE: Final = "https://shop.invalid/hook"  # RFC 2606: this host never exists

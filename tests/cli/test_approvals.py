@@ -5,8 +5,8 @@ from typing import Any, Final
 import pytest
 
 from cli.database import in_database
+from cli.staff import create_staff
 from support.commands import Commands, opentill
-from support.staff import create_staff
 from support.world import create_order_in
 
 __all__ = ["opentill"]

@@ -4,8 +4,8 @@ import pytest
 
 from cli.database import in_database
 from cli.options import WHY, why
+from cli.staff import create_staff
 from support.commands import USER, Commands, opentill
-from support.staff import create_staff
 from support.world import create_order_in
 
 __all__ = ["opentill"]

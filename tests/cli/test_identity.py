@@ -9,12 +9,12 @@ import pytest
 import typer
 
 from cli.database import in_database
+from cli.staff import Colleague, create_staff, log_in
 from opentill.cli import build
 from opentill.db.database import Tx
 from opentill.people import command_permission, queries, second_factor, totp
 from support.commands import USER, Commands, opentill
 from support.people import PASSWORD
-from support.staff import Colleague, create_staff, log_in
 
 __all__ = ["opentill"]
 

@@ -3,8 +3,8 @@
 import pytest
 
 from cli.options import why
+from cli.staff import create_staff
 from support.commands import USER, Commands, opentill
-from support.staff import create_staff
 
 __all__ = ["opentill"]
 

@@ -1,8 +1,8 @@
 """``opentill people``: invitations, and their entries in the audit log."""
 
 from cli.database import in_database
+from cli.staff import create_staff
 from support.commands import REFUSED, USER, Commands, opentill
-from support.staff import create_staff
 
 __all__ = ["opentill"]
 

@@ -6,9 +6,9 @@ from decimal import Decimal
 import httpx2
 import msgspec
 
+from console.console_pages import audit_rows, hidden_fields, visible_text
 from opentill import adjustments, ledger
 from support.api_server import Shop
-from support.console_pages import audit_rows, hidden_fields, visible_text
 from support.people import Visitor, create_person
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from console.console_pages import hidden_fields
 from opentill import adjustments, approvals, ledger, merchants, payouts, people
 from opentill.adjustments import AdjustmentRequest
 from opentill.merchants import Actor
 from opentill.payouts import PayoutRequest
 from opentill.people import Browser, NewPassword
 from support.api_server import ApiServer, Shop
-from support.console_pages import hidden_fields
 from support.people import CHEAP_HASH, PASSWORD, TESTER, Visitor, create_person, new_address
 
 LIMIT = Decimal(10)

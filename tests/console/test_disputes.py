@@ -5,13 +5,13 @@ from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Final
 
+from console.console_pages import audit_rows, hidden_fields
 from opentill import disputes, orders
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.gateways import GatewayDisputeEvent
 from support import world
 from support.api_server import Shop
-from support.console_pages import audit_rows, hidden_fields
 from support.people import TESTER, create_person, heading_of
 from support.spreadsheets import csv_rows
 

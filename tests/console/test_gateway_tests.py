@@ -3,11 +3,11 @@
 import re
 from typing import Final
 
+from console.console_pages import visible_text
 from opentill import merchants
 from opentill.db.database import Tx
 from opentill.gateways import Gateways
 from support.api_server import Shop
-from support.console_pages import visible_text
 from support.people import TESTER, create_person
 
 PLACE: Final = "/console/gateways/test"

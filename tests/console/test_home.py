@@ -2,6 +2,7 @@
 
 import re
 
+from console.console_pages import visible_text
 from opentill import adjustments, disputes, orders, payouts, webhooks
 from opentill.adjustments import AdjustmentRequest
 from opentill.console import needs
@@ -14,7 +15,6 @@ from opentill.payouts import Payout, PayoutRequest
 from opentill.refunds import queries as refund_queries
 from support import world
 from support.api_server import Shop
-from support.console_pages import visible_text
 from support.people import create_person, heading_of
 from support.world import DAY, NOW
 

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from console.console_pages import visible_text
 from opentill import queues
 from opentill.core import metrics
 from opentill.db.database import Tx
@@ -13,7 +14,6 @@ from opentill.mail import queries as mail_queries
 from opentill.orders import jobs as order_jobs
 from support import world
 from support.api_server import Shop
-from support.console_pages import visible_text
 from support.people import create_person, heading_of
 from support.world import NOW
 

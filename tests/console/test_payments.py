@@ -7,6 +7,7 @@ from typing import Any, Final
 import httpx2
 import pytest
 
+from console.console_pages import hidden_fields
 from opentill import disputes, merchants, orders, refunds
 from opentill.console.labels import (
     ABOUT_PAYMENT_ACTION,
@@ -22,7 +23,6 @@ from opentill.people import StaffRole
 from opentill.portal import form_ids
 from support import world
 from support.api_server import Shop
-from support.console_pages import hidden_fields
 from support.epay_shop import EpayShop, Inbox
 from support.people import Visitor, create_person, heading_of
 

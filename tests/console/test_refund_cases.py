@@ -4,13 +4,13 @@ from functools import partial
 from html import unescape
 from typing import Final
 
+from console.console_pages import audit_rows, hidden_fields
 from opentill import orders, refunds
 from opentill.console import needs
 from opentill.core.money import Money
 from opentill.gateways import RefundOutcome
 from opentill.gateways.model import GatewayRefundEvent
 from support.api_server import Shop
-from support.console_pages import audit_rows, hidden_fields
 from support.people import create_person
 
 PLACE: Final = "/console/needs/refund-cases"

@@ -5,10 +5,10 @@ import re
 import httpx2
 import pytest
 
+from console.console_pages import hidden_fields
 from opentill import merchants, people
 from opentill.merchants import Actor, ApplicationForm
 from support.api_server import Shop
-from support.console_pages import hidden_fields
 from support.people import Visitor, create_person
 
 ANN = Actor("ann", "too many disputes")

@@ -7,10 +7,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from dashboard.pages import text_of
 from opentill import merchants, orders
 from opentill.figures import jobs
 from support.api_server import Shop
-from support.pages import text_of
 from support.people import Visitor, create_person
 from support.spreadsheets import csv_rows
 

@@ -4,10 +4,10 @@ import re
 from decimal import Decimal
 from typing import Final
 
+from dashboard.pages import text_of
 from opentill.orders import sums_of_customer
 from opentill.orders.search import jobs as indexing
 from support.api_server import Shop
-from support.pages import text_of
 from support.people import create_person
 
 _ROW: Final = re.compile(r'<tr role="row"><td.*?</tr>', re.DOTALL)

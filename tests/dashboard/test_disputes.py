@@ -12,12 +12,12 @@ from typing import Any, Final
 import httpx2
 import pytest
 
+from dashboard.pages import hidden_field_values, new_form_id, text_of
 from opentill import disputes
 from opentill.core.errors import TooManyAtOnce
 from opentill.disputes.evidence_model import MAX_BYTES
 from opentill.server.upload_limits import AT_ONCE, EACH, EACH_ADDRESS, Uploads
 from support.api_server import Shop
-from support.pages import hidden_field_values, new_form_id, text_of
 from support.people import Visitor, create_person, heading_of
 from support.spreadsheets import csv_rows
 from support.world import DAY, HOUR

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from dashboard.pages import new_form_id
 from support.api_server import Shop
 from support.epay_shop import EpayShop, Inbox
-from support.pages import new_form_id
 from support.people import create_person
 
 

@@ -5,6 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from dashboard.pages import text_of
 from opentill import disputes, figures, merchants, payouts
 from opentill.core.ids import new_id
 from opentill.dashboard import home_figures
@@ -12,7 +13,6 @@ from opentill.figures import jobs
 from opentill.web import assets
 from opentill.web.language import Localizer
 from support.api_server import ApiServer, Shop
-from support.pages import text_of
 from support.people import Visitor, create_person
 
 

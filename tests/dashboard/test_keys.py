@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from dashboard.pages import new_form_id
 from opentill import merchants
 from opentill.core.errors import Unavailable
 from opentill.merchants import KeyUses
 from support.api_server import ApiServer, Shop
-from support.pages import new_form_id
 from support.people import create_person
 
 MINUTE = 60_000

@@ -3,9 +3,9 @@
 import re
 from urllib.parse import urlsplit
 
+from dashboard.pages import hidden_field_values, new_form_id
 from opentill.payment_links import jobs
 from support.api_server import Shop
-from support.pages import hidden_field_values, new_form_id
 from support.people import Visitor, create_person
 
 

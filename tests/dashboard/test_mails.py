@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from dashboard.pages import hidden_field_values, new_form_id
 from opentill.core import encryption
 from opentill.mail import jobs, outbox, queries
 from opentill.mail.model import Mail
 from support.api_server import ApiServer, Shop
-from support.pages import hidden_field_values, new_form_id
 from support.people import PASSWORD, Visitor, create_person, invite, new_address
 
 

@@ -12,6 +12,7 @@ import httpx2
 import msgspec
 import pytest
 
+from dashboard.pages import text_of
 from opentill import adjustments, disputes, orders
 from opentill.core.errors import Unavailable
 from opentill.core.ids import new_id
@@ -25,7 +26,6 @@ from opentill.people import MERCHANT_ROLES, MerchantRole, member_may
 from opentill.portal import form_ids
 from support import world
 from support.api_server import Shop
-from support.pages import text_of
 from support.people import PASSWORD, Visitor, create_person, heading_of
 
 MINUTE: Final = 60_000

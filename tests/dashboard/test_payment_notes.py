@@ -4,6 +4,7 @@ import contextlib
 
 import pytest
 
+from dashboard.pages import new_form_id, text_of
 from opentill import orders
 from opentill.core.notes import MOST_NOTES
 from opentill.db.database import Tx
@@ -12,7 +13,6 @@ from opentill.people import MERCHANT_ROLES, MerchantRole
 from support import world
 from support.api_server import Shop
 from support.epay_shop import EpayShop, Inbox
-from support.pages import new_form_id, text_of
 from support.people import create_person
 
 

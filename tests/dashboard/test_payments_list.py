@@ -3,10 +3,10 @@
 import re
 from typing import Any, Final
 
+from dashboard.pages import text_of
 from opentill import merchants
 from opentill.core.ids import new_id
 from support.api_server import Shop
-from support.pages import text_of
 from support.people import Visitor, create_person
 from support.spreadsheets import csv_rows
 

@@ -3,11 +3,11 @@
 import re
 from typing import Any
 
+from dashboard.pages import text_of
 from opentill import payouts
 from opentill.core.ids import new_id
 from opentill.figures import jobs
 from support.api_server import Shop
-from support.pages import text_of
 from support.payout_runs import ANN, IBAN, NATIONAL
 from support.people import Visitor, create_person
 

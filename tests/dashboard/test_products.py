@@ -7,10 +7,10 @@ from typing import Any, Final
 import httpx2
 import pytest
 
+from dashboard.pages import hidden_field_values, text_of
 from opentill.list_counts import service as list_counts
 from opentill.people import MerchantRole
 from support.api_server import Shop
-from support.pages import hidden_field_values, text_of
 from support.people import Visitor, create_person, heading_of
 
 TEA: Final = {

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import pytest
 
+from dashboard.pages import text_of
 from opentill.core.errors import Unavailable
 from opentill.http import ignored_log, refused
 from opentill.http.ignored_log import AcceptedRequests
 from opentill.http.refused import RefusedRequests
 from support.api_server import ApiServer, Shop
-from support.pages import text_of
 from support.people import create_person
 
 BODY: Final = b'{"code":40001,"message":"Validation failed","error":{"field":"a","reason":"b"}}'

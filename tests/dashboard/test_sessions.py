@@ -7,9 +7,9 @@ from typing import Final
 import httpx2
 import msgspec
 
+from dashboard.pages import new_form_id
 from opentill.context import App
 from support.api_server import ApiServer, Shop
-from support.pages import new_form_id
 from support.people import Visitor, create_person
 
 DAY: Final = 86_400_000

@@ -7,10 +7,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from dashboard.pages import hidden_field_values
 from opentill.people import MERCHANT_ROLES
 from opentill.web import accent
 from support.api_server import Shop
-from support.pages import hidden_field_values
 from support.people import PASSWORD, Visitor, create_person, heading_of
 from support.pictures import PICTURE, jpeg, png
 

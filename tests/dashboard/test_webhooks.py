@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from dashboard.pages import hidden_field_values, new_form_id, text_of
 from opentill.core.settings import Settings
 from opentill.webhooks.dispatch import Dispatcher
 from support.api_server import SECRETS, ApiServer, Shop, serving
 from support.databases import cloned_database
-from support.pages import hidden_field_values, new_form_id, text_of
 from support.people import PASSWORD, create_person
 from support.webhook_harness import wait_until
 from support.webhook_receiver import Receiver, receiving

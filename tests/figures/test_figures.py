@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from figures.busy_month import count_figures, create_another_order, create_busy_month
 from opentill import figures, ledger, orders
 from opentill.core.money import Money
 from opentill.db.database import Db, Tx
@@ -16,7 +17,6 @@ from opentill.figures import jobs, queries
 from opentill.figures.model import Sums, local
 from support import world
 from support.books import assert_books
-from support.busy_month import count_figures, create_another_order, create_busy_month
 from support.list_connection import SingleTransactionDb
 from support.transactions import rolled_back
 from support.world import DAY, HOUR, NOW

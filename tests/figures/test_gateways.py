@@ -3,10 +3,10 @@
 import random
 from typing import Any
 
+from figures.busy_month import count_figures, create_busy_month
 from opentill import figures
 from opentill.db.database import Db, Tx
 from opentill.figures import gateway_queries, jobs
-from support.busy_month import count_figures, create_busy_month
 
 SUM_ROWS = """
     select gateway, method, currency, sum(paid)::bigint as payments,

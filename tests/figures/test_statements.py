@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from figures.busy_month import count_figures, create_busy_month
 from opentill import adjustments, figures, ledger, payouts
 from opentill.db.database import Tx
 from opentill.figures import jobs
@@ -17,7 +18,6 @@ from opentill.ledger import MERCHANT_ACCOUNTS, POSTINGS, Account, Movement, Stat
 from opentill.list_counts import FOREVER
 from opentill.payouts import PayoutRequest
 from support import world
-from support.busy_month import count_figures, create_busy_month
 from support.list_connection import SingleTransactionDb
 from support.transactions import rolled_back
 from support.world import DAY, NOW

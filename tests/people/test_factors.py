@@ -17,14 +17,14 @@ from opentill.core.errors import TooManyRequests
 from opentill.db.clock import now_ms
 from opentill.people import login_challenges, logins, passkeys, second_factor, totp
 from opentill.portal.model import Page
-from support.api_server import Shop
-from support.passkey_device import (
+from people.passkey_device import (
     PasskeyDevice,
     add_passkey,
     localhost_headers,
     log_in_by_passkey,
     passkey_options,
 )
+from support.api_server import Shop
 from support.people import PASSWORD, Visitor, create_person, heading_of, invite, new_address
 
 FACTOR: Final = "/login/factor"

@@ -14,9 +14,9 @@ from opentill.db.database import Db
 from opentill.merchants import Actor
 from opentill.people import NewLink
 from opentill.people.model import LINK_MS
+from people.passkey_device import add_passkey, log_in_by_passkey
 from support import world
 from support.api_server import ApiServer, Shop
-from support.passkey_device import add_passkey, log_in_by_passkey
 from support.people import (
     CHEAP_HASH,
     PASSWORD,

@@ -13,14 +13,14 @@ from opentill.core.errors import Invalid, NotFound
 from opentill.db.clock import now_ms
 from opentill.people import lost_factors, totp
 from opentill.people.model import HOUR_MS, FactorReset
-from support.api_server import Shop
-from support.passkey_device import (
+from people.passkey_device import (
     PasskeyDevice,
     add_passkey,
     localhost_headers,
     log_in_by_passkey,
     passkey_options,
 )
+from support.api_server import Shop
 from support.people import PASSWORD, TESTER, Visitor, create_person, heading_of, new_address
 
 FRESH: Final = "seven slow rivers sing"
