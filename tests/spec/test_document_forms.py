@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+import jsonschema_rs
 import pytest
 
 from opentill.app import OPERATIONS, PEOPLE_OPERATIONS, openapi_document
@@ -165,6 +166,13 @@ def test_a_nullable_schema_has_null_in_its_type() -> None:
     assert (methods["type"], null) == ("string", {"type": "null"})
     error = DOCUMENT["components"]["schemas"]["Failure"]["properties"]["error"]
     assert error == {"$ref": "#/components/schemas/Detail"}  # absent, never null
+
+
+def test_every_default_satisfies_its_schema() -> None:
+    defaults = [(place, schema) for place, schema in ALL if "default" in schema]
+    assert len(defaults) > 40
+    for place, schema in defaults:
+        assert jsonschema_rs.is_valid(schema, schema["default"]), place
 
 
 def test_no_two_properties_of_an_object_have_one_generated_name() -> None:

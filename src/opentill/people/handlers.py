@@ -168,7 +168,7 @@ async def list_keys(request: ApiRequest[KeysQuery, Nothing]) -> Listing[KeyOut]:
     async with request.app.db.connection() as tx:
         keys = await merchants.keys(tx, request.merchant_id)
     return _slice(
-        request.query, [key for key in keys[::-1] if maker in {"", key.made_by}], KeyOut.from_key
+        request.query, [key for key in keys[::-1] if maker in {None, key.made_by}], KeyOut.from_key
     )
 
 

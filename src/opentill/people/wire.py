@@ -239,7 +239,9 @@ class KeyOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class KeysQuery(PageQuery, frozen=True, kw_only=True, rename="camel"):
     """The filters of the list of API keys."""
 
-    made_by: Annotated[str, Meta(description="the id of a person: only keys that they made")] = ""
+    made_by: (
+        Annotated[str, Meta(description="the id of a person: only keys that they made")] | None
+    ) = None
 
 
 class RemovalQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
