@@ -15,13 +15,13 @@ from typing import Any, Final, NamedTuple
 from opentill import __version__
 from opentill.app import openapi_document
 from opentill.core.settings import Settings
+from opentill.http.fields import is_decimal
 from opentill.reference.python_calls import CALLS
 
 PLACE: Final = Path(__file__).parents[1] / "clients" / "javascript" / "src"
 _WIDTH: Final = 96
 _GENERATED: Final = "// Generated from the OpenAPI document by `make client`: do not edit.\n"
 _TIME: Final = re.compile(r"Unix (ms|milliseconds)\b")  # in the description of a time
-_AMOUNT: Final = "^[0-9]{1,"  # the beginning of the pattern of every amount in a request
 _EXTENSION: Final = "An extension of the contract. "  # of no interest to users of the client
 _EVENT: Final = "EventBody"  # any event; `Event` is the union of all
 _PLAIN: Final = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"}
@@ -75,6 +75,8 @@ class Types:
         """Return the type of a schema. Raises ValueError for an unknown kind of schema."""
         if "$ref" in schema:
             name = schema["$ref"].rpartition("/")[2]
+            if "additionalProperties" in self.schemas.get(name, ()):
+                return self.type_of(self.schemas[name], sent=sent)
             return "Event" if name == _EVENT else name
         if "const" in schema:
             return json.dumps(schema["const"])
@@ -198,10 +200,10 @@ def _parameters(operation: Operation, place: str) -> list[Json]:
 def _amounts(fields: Mapping[str, Json], schemas: Mapping[str, Json]) -> Iterator[str]:
     """Yield the names of amounts; those of inner objects as ``item.price``."""
     for name, schema in fields.items():
-        if schema.get("pattern", "").startswith(_AMOUNT):
+        if is_decimal(schema):
             yield name
         for inner in _referenced(schema):
-            inner_amounts = _amounts(schemas[inner]["properties"], schemas)
+            inner_amounts = _amounts(schemas[inner].get("properties", {}), schemas)
             yield from (f"{name}.{one}" for one in inner_amounts)
 
 

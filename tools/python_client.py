@@ -18,7 +18,6 @@ from tools.python_models import (
     docstring,
     events,
     in_python,
-    is_decimal,
     is_time,
     kinds,
     name_in,
@@ -29,6 +28,7 @@ from tools.python_models import (
 
 from opentill.app import openapi_document
 from opentill.core.settings import Settings
+from opentill.http.fields import is_decimal
 from opentill.reference.python_calls import CALLS
 
 CLIENT: Final = Path(__file__).parents[1] / "src" / "opentill" / "client"
@@ -191,7 +191,10 @@ class Operations:
         return Parameter(name, f"{type_} | UnsetType{none}", "UNSET", sent)
 
     def _query(self, parameter: Json, group: str) -> Parameter:
-        schema = parameter["schema"] | {"description": parameter.get("description", "")}
+        schema = parameter["schema"]
+        if "$ref" in schema:
+            schema = self.schemas[name_in(schema["$ref"])]
+        schema = schema | {"description": parameter.get("description", "")}
         if parameter["name"] in {"page", "size"}:
             default = {"page": "1", "size": "100"}[parameter["name"]]
             return Parameter(parameter["name"], "int", default, parameter["name"])

@@ -9,9 +9,10 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from opentill.http.fields import is_decimal
+
 _WIDTH: Final = 96
 _TIME: Final = re.compile(r"Unix (ms|milliseconds)\b")
-_AMOUNT: Final = "^[0-9]{1,"  # the beginning of the pattern of every amount in a request
 
 # Names of the client that differ from the document's.
 CLASSES: Final = {
@@ -100,11 +101,6 @@ def in_python(text: str) -> str:
         r"`([a-z]+(?:[A-Z][a-z0-9]*)+)`", lambda part: f"`{snake(part[1])}`", ". ".join(sentences)
     )
     return sentence(named.replace("`", "``"))
-
-
-def is_decimal(schema: Json) -> bool:
-    """Whether a text is an amount or a rate."""
-    return schema.get("format") == "decimal" or schema.get("pattern", "").startswith(_AMOUNT)
 
 
 def is_time(schema: Json) -> bool:

@@ -120,6 +120,7 @@ def test_a_generated_client_compiles_buys_and_refunds(
         "settledAt": None,
         "listed": [order["id"]],
         "total": 1,
+        "carts": [1, 0],
         "refund": refund["id"],
     }
     (event,) = shop.data("GET", "/v1/events", params={"type": "order.paid"})["items"]

@@ -10,6 +10,7 @@ import pytest
 from opentill.app import OPERATIONS, PEOPLE_OPERATIONS, openapi_document
 from opentill.core.settings import Settings
 from opentill.http import schemas
+from opentill.http.fields import is_decimal
 
 DOCUMENT: Final = openapi_document(Settings())
 METHODS: Final = {
@@ -101,6 +102,10 @@ def _schemas(node: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]]]
                 yield from _schemas(child, f"{place}/{name}")
 
 
+# The paths of amounts and rates.
+AMOUNT: Final = re.compile(
+    "([aA]mount|[pP]rice|[fF]ee|Rate|Usd|debit|After|/available|/pending|/frozen)$"
+)
 ALL: Final = tuple(_schemas(DOCUMENT))
 OPERATIONS_SHOWN: Final = [
     each for path in DOCUMENT["paths"].values() for each in path.values() if "operationId" in each
@@ -173,6 +178,36 @@ def test_every_default_satisfies_its_schema() -> None:
     assert len(defaults) > 40
     for place, schema in defaults:
         assert jsonschema_rs.is_valid(schema, schema["default"]), place
+
+
+def test_amounts_are_text_that_no_generator_reads_as_a_number() -> None:
+    """Generators make floating-point numbers of ``format: decimal`` and of the type ``number``."""
+    amounts = 0
+    for place, schema in ALL:
+        assert "number" not in _kinds(schema), place
+        if "string" in _kinds(schema):
+            assert schema.get("format") in {None, "date", "uri"}, place
+        if AMOUNT.search(place):
+            assert is_decimal(schema), place
+            amounts += 1
+    assert amounts >= 70
+
+
+def test_an_object_in_a_query_is_written_in_brackets_and_its_schema_has_a_name() -> None:
+    """Users of a generator that cannot write it put a class of their own in its place."""
+    queries = [
+        parameter
+        for operation in OPERATIONS_SHOWN
+        for parameter in operation["parameters"]
+        if parameter["in"] == "query"
+    ]
+    filters = [parameter for parameter in queries if "$ref" in parameter["schema"]]
+    assert len(filters) == 2
+    for parameter in queries:
+        is_filter = parameter in filters
+        assert is_filter != ("type" in parameter["schema"]), parameter
+        assert "object" not in _kinds(parameter["schema"]), parameter
+        assert (parameter.get("style") == "deepObject") == is_filter, parameter
 
 
 def test_no_two_properties_of_an_object_have_one_generated_name() -> None:

@@ -1,13 +1,16 @@
 """Types of response fields that several features share."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
 
-# Amounts and rates are text, never JSON numbers (OpenAPI Format Registry, "decimal").
-DECIMAL = {"format": "decimal"}
-DecimalText = Annotated[str, Meta(extra_json_schema=DECIMAL)]
+# Amounts and rates are text, never JSON numbers. They have no `format: decimal`, because generators
+# turn such text into floating-point numbers (decision 0044).
+DecimalText = Annotated[str, Meta(extra_json_schema={"pattern": r"^-?[0-9]+(\.[0-9]+)?$"})]
+# The beginnings of the patterns of amounts and rates, in requests and in responses.
+_DECIMAL_PATTERNS: Final = ("^[0-9]{1,", "^-?[0-9]+")
 CreatedAt = Annotated[int, Meta(description="When it was made, Unix ms.")]
 UpdatedAt = Annotated[int, Meta(description="When it last changed, Unix ms.")]
 MetadataShown = Annotated[
@@ -17,6 +20,11 @@ MetadataShown = Annotated[
         extra_json_schema={"type": "object"},
     ),
 ]
+
+
+def is_decimal(schema: Mapping[str, Any]) -> bool:
+    """Whether the schema of a text describes an amount or a rate."""
+    return str(schema.get("pattern", "")).startswith(_DECIMAL_PATTERNS)
 
 
 def meaning(text: str) -> Meta:

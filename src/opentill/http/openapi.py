@@ -213,7 +213,12 @@ def _parameters(
                 "description": description,
             }
             if "object" in schemas.types(shown):  # written as ``name[key]=value``
-                parameter |= {"style": "deepObject", "explode": True}
+                shown["description"] = description
+                parameter |= {
+                    "style": "deepObject",
+                    "explode": True,
+                    "schema": _filter(field, shown, components),
+                }
             parameters.append(parameter)
     if _is_idempotent(operation):
         parameters.append(
@@ -232,6 +237,19 @@ def _parameters(
             },
         )
     return parameters
+
+
+def _filter(field: str, schema: schemas.Schema, components: dict[str, Any]) -> schemas.Schema:
+    """Add the schema of an object in a query to the components, and return its reference.
+
+    Some generators cannot write ``name[key]=value``: where the schema has a name, their users can
+    put a class of their own in its place (docs/recipes/generate-a-client.md).
+    """
+    name = f"{field[:1].upper()}{field[1:]}Filter"
+    if components.setdefault(name, schema) != schema:
+        msg = f"two filters have one name: {name}"
+        raise ValueError(msg)
+    return schemas.reference(name)
 
 
 def _not_empty(schema: dict[str, Any]) -> dict[str, Any]:

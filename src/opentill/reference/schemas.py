@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 import msgspec
 from markupsafe import Markup
 
+from opentill.http.fields import is_decimal
 from opentill.web.markdown import inline
 
 Json = Mapping[str, Any]
@@ -113,6 +114,8 @@ class Schemas:
             yield from self.limits(choice, depth + 1, described=described)
         if values := schema.get("enum"):
             yield "one of " + " ".join(str(value) for value in values if value is not None)
+        if is_decimal(schema):
+            yield "decimal"
         has_description = described or bool(schema.get("description"))
         for keyword, sentence in _LIMITS.items():
             if schema.get(keyword) in (None, "int32", "int64") or (

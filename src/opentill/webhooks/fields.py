@@ -7,7 +7,5 @@ from typing import Annotated
 
 from msgspec import Meta
 
-Amount = Annotated[
-    str, Meta(extra_json_schema={"format": "decimal", "pattern": r"^-?[0-9]+\.[0-9]{2}$"})
-]
+Amount = Annotated[str, Meta(extra_json_schema={"pattern": r"^-?[0-9]+\.[0-9]{2}$"})]
 Currency = Annotated[str, Meta(description="The ISO 4217 code of the currency of the amounts.")]

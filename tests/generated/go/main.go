@@ -42,6 +42,7 @@ func open(ctx context.Context, client *till.APIClient) map[string]any {
 	body.SetProductId(created.Data.Id)
 	body.SetSuccessUrl("https://shop.example.com/thanks")
 	body.SetDisplayMerchantName("The tea shop")
+	body.SetMetadata(map[string]any{"cart": "17 & 4"})
 	opened, _, err := client.CheckoutsAPI.CreateCheckoutSession(ctx).SessionBody(*body).
 		IdempotencyKey(created.Data.Id).Execute()
 	must(err)
@@ -58,6 +59,13 @@ func refund(ctx context.Context, client *till.APIClient, id string) map[string]a
 	listed, _, err := client.OrdersAPI.ListOrders(ctx).Status("PAID").
 		StartDate(order.Data.CreatedAt).EndDate(order.Data.CreatedAt).Size(10).Execute()
 	must(err)
+	totals := []int64{}
+	for _, cart := range []string{"17 & 4", "18"} {
+		filtered, _, err := client.OrdersAPI.ListOrders(ctx).
+			Metadata(map[string]string{"cart": cart}).Execute()
+		must(err)
+		totals = append(totals, filtered.Data.Pagination.Total)
+	}
 	body := till.NewRefundBody()
 	body.SetAmount("2.00")
 	body.SetReason("One was broken")
@@ -67,7 +75,7 @@ func refund(ctx context.Context, client *till.APIClient, id string) map[string]a
 		"status": order.Data.Status, "paidAt": order.Data.PaidAt.Get(),
 		"method": order.Data.PaymentMethod.Get(), "settledAt": order.Data.SettledAt.Get(),
 		"listed": []string{listed.Data.Items[0].Id}, "total": listed.Data.Pagination.Total,
-		"refund": created.Data.Id,
+		"carts": totals, "refund": created.Data.Id,
 	}
 }
 

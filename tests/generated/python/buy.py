@@ -13,12 +13,14 @@ from till.api.products import create_product
 from till.api.refunds import create_refund, get_refund
 from till.models import (
     Failure,
+    MetadataFilter,
     OrderPaidEvent,
     OrderStatus,
     ProductBody,
     ProductBodyMetadataType0,
     RefundBody,
     SessionBody,
+    SessionBodyMetadataType0,
 )
 
 CLIENT = AuthenticatedClient(
@@ -46,6 +48,7 @@ def open_session() -> dict[str, Any]:
         product_id=product.id,
         success_url="https://shop.example.com/thanks",
         display_merchant_name="The tea shop",
+        metadata=SessionBodyMetadataType0.from_dict({"cart": "17 & 4"}),
     )
     session = data_of(
         create_checkout_session.sync(client=CLIENT, body=session_body, idempotency_key=product.id)
@@ -65,6 +68,8 @@ def refund_order(order_id: str) -> dict[str, Any]:
         size=10,
     )
     listed = data_of(page)
+    filters = [MetadataFilter.from_dict({"metadata[cart]": cart}) for cart in ("17 & 4", "18")]
+    carts = [data_of(list_orders.sync(client=CLIENT, metadata=each)) for each in filters]
     body = RefundBody(amount="2.00", reason="One was broken")
     refund = data_of(create_refund.sync(order_id, client=CLIENT, body=body))
     return {
@@ -74,6 +79,7 @@ def refund_order(order_id: str) -> dict[str, Any]:
         "settledAt": order.settled_at,
         "listed": [order.id for order in listed.items],
         "total": listed.pagination.total,
+        "carts": [page.pagination.total for page in carts],
         "refund": refund.id,
     }
 

@@ -37,6 +37,7 @@ async function open(): Promise<object> {
       productId: product.data.id,
       successUrl: "https://shop.example.com/thanks",
       displayMerchantName: "The tea shop",
+      metadata: { cart: "17 & 4" },
     },
     idempotencyKey: product.data.id,
   });
@@ -53,6 +54,7 @@ async function refund(id: string): Promise<object> {
     endDate: order.createdAt,
     size: 10,
   });
+  const carts = ["17 & 4", "18"].map((cart) => orders.listOrders({ metadata: { cart } }));
   const refunds = new RefundsApi(settings);
   const refundBody = { amount: "2.00", reason: "One was broken" };
   const created = await refunds.createRefund({ id, refundBody });
@@ -63,6 +65,7 @@ async function refund(id: string): Promise<object> {
     settledAt: order.settledAt,
     listed: listed.data.items.map((item) => item.id),
     total: listed.data.pagination.total,
+    carts: (await Promise.all(carts)).map((page) => page.data.pagination.total),
     refund: created.data.id,
   };
 }
