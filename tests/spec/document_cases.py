@@ -188,7 +188,7 @@ OBJECTS: Final[dict[str, Callable[[Caller], str]]] = {
 TOKEN_OPERATIONS: Final = {"/v1/merchant/sessions", "/v1/merchant/sessions/refresh"}
 
 
-def fill(
+def fill_case(
     case: Any, shop: Shop, owner: Caller | None, ids: dict[str, str], mode: GenerationMode
 ) -> None:
     """Set ids of existing objects and, in valid cases, fields that depend on the state."""
@@ -218,7 +218,7 @@ def is_json(value: object) -> bool:
 
 
 @pytest.fixture(scope="module")
-def connected() -> Iterator[requests.Session]:
+def http_session() -> Iterator[requests.Session]:
     """A persistent connection for all requests."""
     with requests.Session() as session:
         session.trust_env = False

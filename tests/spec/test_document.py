@@ -21,15 +21,15 @@ from spec.document_cases import (
     SCHEMATHESIS_CHECKS,
     TOKEN_OPERATIONS,
     Caller,
-    connected,
-    fill,
+    fill_case,
+    http_session,
     is_json,
 )
 from support.api_server import ApiServer, Shop, assert_refused
 from support.examples import examples
 from support.people import reset_login_limits
 
-__all__ = ["connected", "reset_login_limits"]
+__all__ = ["http_session", "reset_login_limits"]
 
 # Examples per operation and mode: in `make test`, and in `make stress`.
 EXAMPLES: Final = (
@@ -241,7 +241,7 @@ def stocked(api_server: ApiServer) -> tuple[Shop, dict[str, str]]:
 @pytest.mark.parametrize("operation", SCHEMA_OPERATIONS, ids=lambda operation: operation.label)
 def test_the_server_conforms_to_its_document(
     stocked: tuple[Shop, dict[str, str]],
-    connected: requests.Session,
+    http_session: requests.Session,
     operation: Any,
     mode: GenerationMode,
     number: int,
@@ -266,9 +266,9 @@ def test_the_server_conforms_to_its_document(
         assume(not any("metadata" in name and is_json(value) for name, value in parameters))
         if owner is not None and path in TOKEN_OPERATIONS:
             owner.log_in()
-        fill(case, shop, owner, ids, mode)
+        fill_case(case, shop, owner, ids, mode)
         headers = {"x-api-key": shop.key} if owner is None else owner.headers
-        answer = case.call(base_url=shop.api_server.url, headers=headers, session=connected)
+        answer = case.call(base_url=shop.api_server.url, headers=headers, session=http_session)
         assert "x-request-id" in answer.headers
         case.validate_response(answer, checks=SCHEMATHESIS_CHECKS, headers=headers)
         if mode is GenerationMode.POSITIVE:

@@ -9,12 +9,18 @@ from schemathesis import GenerationMode
 
 from opentill.app import PEOPLE_OPERATIONS
 from opentill.people import MERCHANT_ROLES, MerchantRole, member_may
-from spec.document_cases import SCHEMA_OPERATIONS, SCHEMATHESIS_CHECKS, Caller, connected, fill
+from spec.document_cases import (
+    SCHEMA_OPERATIONS,
+    SCHEMATHESIS_CHECKS,
+    Caller,
+    fill_case,
+    http_session,
+)
 from support.api_server import ApiServer
 from support.examples import examples
 from support.people import reset_login_limits
 
-__all__ = ["connected", "reset_login_limits"]
+__all__ = ["http_session", "reset_login_limits"]
 
 # Roles that may call; all others get 403. O owner, F finance, S support, D developer, V viewer.
 MATRIX: Final = {
@@ -75,7 +81,7 @@ def test_the_matrix_matches_the_permissions_of_every_operation() -> None:
 
 @pytest.mark.parametrize("role", MERCHANT_ROLES)
 def test_each_role_gets_the_documented_response_or_403_without_effect(
-    api_server: ApiServer, connected: requests.Session, role: MerchantRole
+    api_server: ApiServer, http_session: requests.Session, role: MerchantRole
 ) -> None:
     shop = api_server.create_shop()
     owner, caller = Caller(shop), Caller(shop, role)
@@ -83,8 +89,8 @@ def test_each_role_gets_the_documented_response_or_403_without_effect(
     statuses: dict[str, set[int]] = {label: set() for label in MATRIX}
 
     def send(case: Any, label: str) -> None:
-        fill(case, shop, owner, ids, GenerationMode.POSITIVE)
-        answer = case.call(base_url=api_server.url, headers=caller.headers, session=connected)
+        fill_case(case, shop, owner, ids, GenerationMode.POSITIVE)
+        answer = case.call(base_url=api_server.url, headers=caller.headers, session=http_session)
         case.validate_response(answer, checks=SCHEMATHESIS_CHECKS, headers=caller.headers)
         statuses[label].add(answer.status_code)
 
