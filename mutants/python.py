@@ -14,10 +14,10 @@ MODULES: Final = (
     "disputes.model", "disputes.service", "disputes.unmatched", "epay.service",
     "http.idempotency", "integrity.scheduler", "ledger.incremental", "ledger.postings",
     "ledger.service", "ledger.statement", "list_counts.model", "list_counts.service",
-    "merchants.fees", "orders.fees", "orders.jobs", "orders.model", "orders.payments.confirmation",
+    "merchants.fee_schedule", "orders.jobs", "orders.model", "orders.payments.confirmation",
     "orders.payments.duplicates", "orders.payments.outcomes", "orders.payments.service",
-    "orders.service", "orders.settlement.service", "payouts.service", "rates.service",
-    "refunds.jobs", "refunds.service",
+    "orders.pricing", "orders.service", "orders.settlement.service", "payouts.service",
+    "rates.service", "refunds.jobs", "refunds.service",
 )  # fmt: skip
 _COMPARED: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,

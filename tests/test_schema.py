@@ -9,7 +9,6 @@ import asyncpg
 import pytest
 
 from opentill.adjustments import model as operator
-from opentill.checkouts import model as checkouts
 from opentill.core.settings import Environment
 from opentill.disputes import model as disputes
 from opentill.gateways.model import Method
@@ -140,7 +139,7 @@ def test_no_column_is_a_float_and_times_are_bigint(catalogue: Any) -> None:
 # table, column, the Literal of the values that the code writes
 LITERALS: Final = (
     ("products", "status", products.Status),
-    ("checkouts", "status", checkouts.Status),
+    ("checkouts", "status", orders.SessionStatus),
     ("orders", "status", orders.Status),
     ("orders", "source", orders.Source),
     ("orders", "refund_fee_policy", merchants.FeePolicy),

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from opentill.app import openapi_document
 from opentill.core.settings import Settings
-from opentill.webhooks.model import SENT_TYPES
+from opentill.webhooks.event_types import SENT_TYPES
 
 CONTRACT: Final = Path(__file__).parents[1] / "docs" / "contract.md"
 _TABLE: Final = re.compile(r"(<!-- fields of (\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)

@@ -26,13 +26,13 @@ from opentill import (
     worker,
 )
 from opentill.agreement import api as agreement_api
-from opentill.auth import api as auth_api
+from opentill.auth import page_table as auth_pages
 from opentill.checkouts import api as checkouts_api
-from opentill.console import api as console_api
+from opentill.console import page_table as console_pages
 from opentill.context import App
 from opentill.core import tracing
 from opentill.core.settings import SANDBOX, Settings
-from opentill.dashboard import api as dashboard_api
+from opentill.dashboard import page_table as dashboard_pages
 from opentill.db import replica
 from opentill.db.database import Db, retry_while_away
 from opentill.disputes import api as disputes_api
@@ -63,7 +63,7 @@ from opentill.web import assets
 from opentill.web.responses import matches_etag
 from opentill.webhooks import api as webhooks_api
 from opentill.webhooks import document as webhooks_document
-from opentill.webhooks import events as webhook_events
+from opentill.webhooks import endpoint_test
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     *agreement_api.operations,
@@ -83,13 +83,13 @@ PEOPLE_OPERATIONS: Final[tuple[Operation, ...]] = (
     *mail_api.operations,
 )
 # Pages for persons, authenticated by a cookie.
-PORTALS: Final = (auth_api.PORTAL, dashboard_api.PORTAL, console_api.PORTAL)
+PORTALS: Final = (auth_pages.PORTAL, dashboard_pages.PORTAL, console_pages.PORTAL)
 PAYLOADS: Final = (
     order_events.PAYLOADS
     | refund_events.PAYLOADS
     | dispute_events.PAYLOADS
     | payout_events.PAYLOADS
-    | webhook_events.PAYLOADS
+    | endpoint_test.PAYLOADS
 )
 
 
@@ -133,9 +133,9 @@ ROUTES: Final[tuple[Route, ...]] = (
     *callbacks.routes,
     *epay_api.routes(refusal.submission_refused),
     *pages_api.routes,
-    *auth_api.routes,
-    *dashboard_api.routes,
-    *console_api.routes,
+    *auth_pages.routes,
+    *dashboard_pages.routes,
+    *console_pages.routes,
     *reference_api.routes,
     *health.routes,
     *assets.routes,

@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from cli.database import in_database
-from opentill.cli import SECTIONS, build, readable, table, times
+from opentill.cli import build, commands, readable, table, times
 from support.commands import SOURCE, Commands, opentill
 from support.world import create_order_in
 
@@ -244,7 +244,7 @@ def test_help_is_grouped_and_imports_no_command() -> None:
     output = _run("-h")
     assert output == _run("--help")
     assert [line.rstrip(":") for line in output.splitlines() if re.match(r"\w[\w ]*:$", line)] == [
-        "Options", *SECTIONS,
+        "Options", *commands.SECTIONS,
     ]  # fmt: skip
     assert max(map(len, output.splitlines())) < 80
     assert "Exit codes: 0 done" in output
@@ -262,11 +262,11 @@ def test_help_is_grouped_and_imports_no_command() -> None:
 
 def test_summaries_of_commands_equal_their_own_help() -> None:
     root: Any = typer.main.get_command(build())
-    for rows in SECTIONS.values():
+    for rows in commands.SECTIONS.values():
         for name, _, summary in rows:
             help_text = " ".join(root.commands[name].help.split())
             assert help_text.startswith(summary.removesuffix(".")), name
-    names = [name for rows in SECTIONS.values() for name, _, _ in rows]
+    names = [name for rows in commands.SECTIONS.values() for name, _, _ in rows]
     assert len(names) == len(set(names))
 
 

@@ -28,7 +28,7 @@ from opentill.client import (
 )
 from opentill.client.events import EVENTS
 from opentill.merchants import Actor
-from opentill.webhooks.model import SENT_TYPES
+from opentill.webhooks.event_types import SENT_TYPES
 from support.api_server import ApiServer, Shop, serving
 
 

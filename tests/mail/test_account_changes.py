@@ -10,7 +10,8 @@ from opentill.mail import jobs, outbox, rendering
 from opentill.mail.model import Mail
 from opentill.merchants import Actor
 from opentill.people import Login, lost_factors, passkeys, queries, second_factor, totp
-from opentill.people.model import HOUR_MS, digest
+from opentill.people.lifetimes import HOUR_MS
+from opentill.people.model import digest
 from support import world
 from support.mailing import mail_settings
 from support.people import TESTER, new_address

@@ -16,7 +16,7 @@ from opentill.mail import outbox, rendering
 from opentill.mail.model import HOUR_MS, INVITATIONS_PER_DAY, Mail
 from opentill.merchants import Actor
 from opentill.people import queries
-from opentill.people.model import LINK_MS
+from opentill.people.lifetimes import LINK_MS
 from opentill.web.translations import translate
 from support import world
 from support.mailing import mail_settings

@@ -8,7 +8,7 @@ import pytest
 from opentill import merchants
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
-from opentill.merchants import fees
+from opentill.merchants import fee_schedule
 from support.world import NOW, create_merchant
 
 CHANGES = (
@@ -137,8 +137,10 @@ SCHEDULES = (
 
 @pytest.mark.parametrize(("before", "changes", "currency", "after"), SCHEDULES)
 def test_a_schedule_is_changed_row_by_row(before, changes, currency, after) -> None:
-    text = fees.apply_changes(fees.apply_changes("[]", before, currency), changes, currency)
-    assert [str(row) for row in fees.parse_schedule(text)] == after
+    text = fee_schedule.apply_changes(
+        fee_schedule.apply_changes("[]", before, currency), changes, currency
+    )
+    assert [str(row) for row in fee_schedule.parse_schedule(text)] == after
 
 
 WRONG_FEES = (
@@ -153,7 +155,7 @@ WRONG_FEES = (
 @pytest.mark.parametrize("change", WRONG_FEES)
 def test_an_invalid_fee_is_refused(change) -> None:
     with pytest.raises(Invalid) as refused:
-        fees.apply_changes("[]", (change,), "USD")
+        fee_schedule.apply_changes("[]", (change,), "USD")
     assert refused.value.field == "fee"
 
 
@@ -169,10 +171,12 @@ PICKS = (
 
 @pytest.mark.parametrize(("method", "currency", "expected"), PICKS)
 def test_the_most_specific_row_applies(method, currency, expected) -> None:
-    text = fees.apply_changes(
+    text = fee_schedule.apply_changes(
         "[]", ("CREDIT_CARD=0.02+0.10", "CREDIT_CARD:EUR=0.03", "ALIPAY:CNY=0.012"), "USD"
     )
-    row = fees.pick(fees.parse_schedule(text), fees.Scope(method=method, currency=currency))
+    row = fee_schedule.pick(
+        fee_schedule.parse_schedule(text), fee_schedule.Scope(method=method, currency=currency)
+    )
     assert (None if row is None else str(row)) == expected
 
 

@@ -13,9 +13,9 @@ from opentill.core import money
 from opentill.core.errors import Invalid
 from opentill.core.money import EXPONENTS
 from opentill.db.database import Tx
-from opentill.merchants import fees
+from opentill.merchants import fee_schedule
 from opentill.orders import Order, OrderDetail
-from opentill.orders.fees import price
+from opentill.orders.pricing import price
 from opentill.refunds.shares import share_of
 from support.books import assert_books
 from support.world import (
@@ -322,8 +322,8 @@ async def test_any_partial_refunds_add_up(tx: Tx) -> None:
 
 
 def test_a_fee_is_displayed_in_the_form_of_its_input() -> None:
-    text = fees.apply_changes("[]", SCHEDULE, "USD")
-    assert [str(row) for row in fees.parse_schedule(text)] == [
+    text = fee_schedule.apply_changes("[]", SCHEDULE, "USD")
+    assert [str(row) for row in fee_schedule.parse_schedule(text)] == [
         "ALIPAY:CNY=0.012",
         "CREDIT_CARD=0.029+0.30",
         "CREDIT_CARD:EUR=0.035+0.25",

@@ -18,7 +18,7 @@ from opentill.web.language import Localizer, choose, names
 def test_every_method_state_trouble_and_decline_has_its_texts() -> None:
     assert set(model.METHODS) == set(get_args(Method)) == set(labels.PAYMENT_METHOD)
     assert set(declines.DECLINES.values()) <= set(labels.DECLINE_REASON)
-    states = (set(model.PAGES.values()) | {"expired"}) - {"open"}
+    states = (set(model.STATE_OF.values()) | {"expired"}) - {"open"}
     assert states <= set(labels.STATE_TITLE)
     assert states <= set(labels.STATE_TEXT)
     assert set(labels.TROUBLE_TITLE) == set(labels.TROUBLE_TEXT) == set(get_args(model.Trouble))

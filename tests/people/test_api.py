@@ -12,7 +12,7 @@ import pytest
 from opentill.app import OPERATIONS, PEOPLE_OPERATIONS
 from opentill.http.operations import Operation
 from opentill.people import MERCHANT_ROLES, MerchantRole, member_may
-from opentill.people.model import MINUTE_MS, PROOF_MS
+from opentill.people.lifetimes import MINUTE_MS, PROOF_MS
 from support.api_server import ApiServer, Shop, assert_refused
 from support.people import PASSWORD, Visitor, create_person, new_address
 from support.pictures import PICTURE

@@ -16,6 +16,7 @@ from opentill.app import PORTALS
 from opentill.core.errors import TooManyRequests
 from opentill.db.clock import now_ms
 from opentill.people import login_challenges, logins, passkeys, second_factor, totp
+from opentill.people.lifetimes import CHALLENGE_MS
 from opentill.portal.model import Page
 from people.passkey_device import (
     PasskeyDevice,
@@ -219,7 +220,7 @@ def test_a_login_challenge_is_valid_once_and_for_five_minutes(
     assert visitor.post("/login/passkey", form, headers=here).status_code == 303
     assert visitor.post("/login/passkey", form, headers=here).status_code == 401
     late = passkey_options(visitor.post("/login/passkey/begin", headers=here))
-    clock(now + login_challenges.LASTS_MS)
+    clock(now + CHALLENGE_MS)
     form = {"credential": device.use(late, here["origin"])}
     assert visitor.post("/login/passkey", form, headers=here).status_code == 401
 

@@ -13,7 +13,7 @@ from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Db
 from opentill.merchants import Actor
 from opentill.people import NewLink
-from opentill.people.model import LINK_MS
+from opentill.people.lifetimes import LINK_MS
 from people.passkey_device import add_passkey, log_in_by_passkey
 from support import world
 from support.api_server import ApiServer, Shop

@@ -15,7 +15,8 @@ from opentill import people
 from opentill.core.errors import TooManyRequests
 from opentill.db.database import Db, Tx
 from opentill.people import limits, passwords, queries
-from opentill.people.model import MINUTE_MS, OF_MEMBERS, OF_STAFF, digest
+from opentill.people.lifetimes import MINUTE_MS, OF_MEMBERS, OF_STAFF
+from opentill.people.model import digest
 from opentill.web import forms
 from support.api_server import Shop
 from support.people import PASSWORD, Visitor, create_person, heading_of, new_address

@@ -12,7 +12,8 @@ from opentill import people
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.clock import now_ms
 from opentill.people import lost_factors, totp
-from opentill.people.model import HOUR_MS, FactorReset
+from opentill.people.lifetimes import HOUR_MS
+from opentill.people.model import FactorReset
 from people.passkey_device import (
     PasskeyDevice,
     add_passkey,

@@ -24,6 +24,7 @@ from opentill.portal.portal import Portal
         (shared.ORDER_STATUS, get_args(Status)),
         (shared.ROLE, MERCHANT_ROLES),
         (shared.STAFF_ROLE, STAFF_ROLES),
+        (shared.QUALIFIED_STAFF_ROLE, STAFF_ROLES),
         (dashboard.CHANGE_REASON, get_args(Reason)),
         (console.ADJUSTMENT_KIND, KINDS),
         (console.MOVEMENT_KIND, ("payout", *KINDS)),

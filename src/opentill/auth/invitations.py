@@ -9,7 +9,7 @@ from opentill.core.errors import Invalid, NotFound, TooManyRequests
 from opentill.db.database import Tx
 from opentill.merchants import Actor
 from opentill.people import Link, Person, passkeys
-from opentill.people.model import HOUR_MS
+from opentill.people.lifetimes import HOUR_MS
 from opentill.portal import login_cookies, render
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest

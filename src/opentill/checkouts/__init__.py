@@ -20,7 +20,6 @@ from opentill.checkouts.model import (
     Sales,
     Session,
     SessionBody,
-    Status,
 )
 from opentill.checkouts.queries import ListQuery as SessionsQuery
 from opentill.checkouts.service import (
@@ -50,7 +49,6 @@ __all__ = [
     "Session",
     "SessionBody",
     "SessionsQuery",
-    "Status",
     "check_attempts",
     "check_methods",
     "check_methods_offered",

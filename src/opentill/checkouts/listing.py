@@ -5,19 +5,20 @@ from typing import Any, Final
 
 from opentill import orders
 from opentill.checkouts import queries
-from opentill.checkouts.model import Sales, Session, Status
+from opentill.checkouts.model import Sales, Session
 from opentill.core.errors import Invalid
 from opentill.db.database import Db, Tx
 from opentill.list_counts import FOREVER, Paginator
+from opentill.orders.model import PAID_STATUSES, PAYABLE, SessionStatus
 
 # The statuses of a session's order. An order that was paid late has a status of COMPLETE although
 # its session is EXPIRED.
-ORDER_STATUSES: Final[Mapping[Status, tuple[orders.Status, ...]]] = {
-    "OPEN": ("PENDING", "CREATING"),
-    "COMPLETE": ("PAID", "SETTLED", "REFUNDED", "DISPUTED", "CHARGEBACK"),
+ORDER_STATUSES: Final[Mapping[SessionStatus, tuple[orders.Status, ...]]] = {
+    "OPEN": PAYABLE,
+    "COMPLETE": (*PAID_STATUSES, "REFUNDED", "DISPUTED", "CHARGEBACK"),
     "EXPIRED": ("CLOSED", "FAILED", "REVOKED"),
 }
-_LATE_FACTORS: Final[Mapping[Status, int]] = {
+_LATE_FACTORS: Final[Mapping[SessionStatus, int]] = {
     "OPEN": 0,
     "COMPLETE": -1,
     "EXPIRED": 1,
@@ -29,7 +30,7 @@ class _Sessions(Paginator[Session]):
     """The sessions of a merchant, optionally of one status and one product."""
 
     def __init__(
-        self, db: Db, merchant_id: str, status: Status | None, product_id: str | None
+        self, db: Db, merchant_id: str, status: SessionStatus | None, product_id: str | None
     ) -> None:
         filters: dict[str, Any] = {}
         if status is not None:
@@ -38,7 +39,7 @@ class _Sessions(Paginator[Session]):
             filters["product_id"] = product_id
         super().__init__(db, queries.PAGES, merchant_id, filters)
         self._merchant_id = merchant_id
-        self._status: Status | None = status
+        self._status: SessionStatus | None = status
         self._product_id = product_id
 
     async def total(self, tx: Tx, within: Range = (0, FOREVER)) -> int:

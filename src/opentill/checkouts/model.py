@@ -14,10 +14,9 @@ from opentill.http import schemas
 from opentill.http.fields import CreatedAt, DecimalText, meaning
 from opentill.merchants import logo_path
 from opentill.orders import NewOrder, Order, PaymentAttempt
-from opentill.orders.model import Source
+from opentill.orders.model import SessionStatus, Source
 from opentill.products.model import Currency, Description, Image, Name, Price
 
-Status = Literal["OPEN", "COMPLETE", "EXPIRED"]
 if TYPE_CHECKING:
     Locale = str
 else:  # the languages that customers can read pages in, for checks and the OpenAPI document
@@ -225,7 +224,7 @@ class Session(msgspec.Struct, frozen=True):
     order_id: str
     amount_minor: int
     currency: str
-    status: Status
+    status: SessionStatus
     success_url: str | None
     cancel_url: str | None
     customer_email: str
@@ -361,7 +360,7 @@ class _ContractFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     amount: Annotated[DecimalText, Meta(description="What the customer pays, with two decimals.")]
     currency: Annotated[str, Meta(description="The currency of the amount, an ISO 4217 code.")]
     status: Annotated[
-        Status,
+        SessionStatus,
         Meta(
             description="`OPEN`: it can be paid. `COMPLETE`: it is paid. `EXPIRED`: it was not "
             "paid in time."

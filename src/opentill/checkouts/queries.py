@@ -10,13 +10,13 @@ from opentill.checkouts.model import (
     PageView,
     PublicSession,
     Session,
-    Status,
 )
 from opentill.db.query import Command, Joined, Query, Value, part
 from opentill.http.fields import meaning
 from opentill.http.paging import PeriodQuery
 from opentill.list_counts import ListStatements
 from opentill.orders import Email, Order, PaymentAttempt
+from opentill.orders.model import SessionStatus
 from opentill.rates import LOOKUP_SQL
 
 
@@ -95,7 +95,8 @@ class ListQuery(PeriodQuery, frozen=True, rename="camel"):
     """Which sessions to list."""
 
     status: Annotated[
-        Annotated[Status, Meta(description="a session status: OPEN, COMPLETE or EXPIRED")] | None,
+        Annotated[SessionStatus, Meta(description="a session status: OPEN, COMPLETE or EXPIRED")]
+        | None,
         meaning("Only sessions of this status."),
     ] = None
     product_id: Annotated[

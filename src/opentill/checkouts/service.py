@@ -31,8 +31,8 @@ from opentill.gateways import Gateway, offered_methods
 from opentill.http import inputs
 from opentill.merchants import Actor
 from opentill.orders import NewOrder, Payer, PaymentAttempt, PaymentIntent
-from opentill.orders.fees import Priced, price
 from opentill.orders.model import UNDECIDED
+from opentill.orders.pricing import Priced, price
 
 
 def _priced(offer: Offer, body: SessionBody) -> Priced:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from opentill.cli import inputs, output, session
-from opentill.cli.commands import acting, add_group
+from opentill.cli.registration import acting, add_group
 
 if TYPE_CHECKING:
     from opentill.db.database import Tx

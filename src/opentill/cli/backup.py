@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from opentill.cli import atomic_write, backup_file, commands, inputs, output, session
+from opentill.cli import atomic_write, backup_file, inputs, output, registration, session
 from opentill.core.errors import ConfigurationError
 from opentill.core.settings import Settings
 
@@ -47,9 +47,9 @@ File = Annotated[Path, typer.Argument(help="The file of the backup.", dir_okay=F
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    commands.add(app, "backup", backup)
-    commands.add(app, "restore", restore)
-    commands.add(app, "skip-messages", skip_messages)
+    registration.add(app, "backup", backup)
+    registration.add(app, "restore", restore)
+    registration.add(app, "skip-messages", skip_messages)
 
 
 def backup(
@@ -277,7 +277,7 @@ def _restore(tools: "dumps.Tools", ready: Settings, source: IO[bytes]) -> "RowCo
     return row_counts
 
 
-@commands.acting()
+@registration.acting()
 def skip_messages(*, actor: Any) -> output.Result:
     """Send none of the waiting messages: those of a restored backup were sent already.
 

@@ -6,7 +6,7 @@ import typer
 
 from opentill.cli import identity, inputs, output, resolve, session
 from opentill.cli.approvals import approver
-from opentill.cli.commands import acting, add, add_group
+from opentill.cli.registration import acting, add, add_group
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from opentill.cli import output, session, times
-from opentill.cli.commands import add_group
+from opentill.cli.registration import add_group
 
 if TYPE_CHECKING:
     from opentill.db.database import Tx

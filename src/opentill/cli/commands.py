@@ -1,125 +1,80 @@
-"""Registration of commands, and options that many of them share.
+"""The table of all commands: sections of ``opentill --help``, and the module of each command."""
 
-``add`` and ``add_group`` give every command ``--json`` and print its result; a command with a
-parameter ``as_json`` prints by itself. ``acting`` adds ``--reason`` and ``--as-root``.
-"""
+from typing import Final
 
-import functools
-import inspect
-from collections.abc import Callable, Mapping
-from typing import Any
-
-import typer
-
-from opentill.cli import identity, inputs, output
-
-Command = Callable[..., Any]
-
-
-def add_group(app: typer.Typer, name: str, summary: str, /, **commands: Command) -> typer.Typer:
-    """Add ``opentill NAME COMMAND`` for each command, in the order of its ``--help``."""
-    group = typer.Typer(help=summary, no_args_is_help=True)
-    for command, function in commands.items():
-        add(group, command, function, group=name)
-    app.add_typer(group, name=name)
-    return group
-
-
-def add(
-    app: typer.Typer, name: str, function: Command, *, group: str = "", **settings: bool
-) -> None:
-    """Add a command of a group; ``settings`` are click's context settings."""
-    command = _printing(function, f"{group} {name}".strip())
-    app.command(name, context_settings=settings or None)(command)
-
-
-def _printing(function: Command, name: str) -> Command:
-    """Give a command ``--json`` and print its result, unless it takes ``as_json`` itself."""
-    if "as_json" in inspect.signature(function).parameters:
-
-        @functools.wraps(function)
-        def printing(**arguments: Any) -> None:
-            identity.begin(name)
-            _check_not_empty(function, arguments)
-            function(**arguments)
-
-        return printing
-
-    @functools.wraps(function)
-    def command(*, as_json: bool, **arguments: Any) -> None:
-        identity.begin(name)
-        _check_not_empty(function, arguments)
-        output.show(function(**arguments), as_json=as_json)
-
-    return with_options(command, {"as_json": (output.Json, False)})
-
-
-def _check_not_empty(function: Command, arguments: Mapping[str, Any]) -> None:
-    """Refuse an empty option of a read-only command, like the API.
-
-    A script with an empty variable would read more than intended. Commands that write have
-    ``--reason``, and for some of their options an empty text has a meaning; an option whose
-    default is empty may be omitted. Raises Invalid, which names the option.
-    """
-    from opentill.core.errors import Invalid
-
-    if "reason" in arguments:
-        return
-    parameters = inspect.signature(function).parameters
-    for name, value in arguments.items():
-        is_left_out = value == parameters[name].default
-        if not is_left_out and (value == "" or (isinstance(value, list) and "" in value)):
-            shown = _shown_name(parameters[name])
-            raise Invalid(shown, f"{shown} must not be empty: leave it out instead")
-
-
-def _shown_name(parameter: inspect.Parameter) -> str:
-    """Return the name of an option or argument on the command line."""
-    for part in getattr(parameter.annotation, "__metadata__", ()):
-        for declared in getattr(part, "param_decls", None) or ():
-            return str(declared).lstrip("-")
-    is_option = parameter.kind is inspect.Parameter.KEYWORD_ONLY
-    return parameter.name.replace("_", "-") if is_option else parameter.name
-
-
-def acting(*, without_reason: str | None = None) -> Callable[[Command], Command]:
-    """Give a command ``--reason`` and ``--as-root``, which it receives as parameter ``actor``.
-
-    ``without_reason`` is the default reason; without it the option is required, because the audit
-    log refuses an empty reason. ``identity`` determines the actor and checks permissions.
-    """
-    kind = inputs.Reason if without_reason is None else inputs.OptionalReason
-
-    def decorate(function: Command) -> Command:
-        @functools.wraps(function)
-        def command(*, reason: str, as_root: bool, **arguments: Any) -> Any:
-            return function(
-                actor=inputs.actor(reason, without_reason or "", as_root=as_root), **arguments
-            )
-
-        options = {"reason": (kind, ""), "as_root": (inputs.AsRoot, False)}
-        return with_options(command, options, "actor")
-
-    return decorate
-
-
-def with_options(
-    function: Command, options: Mapping[str, tuple[Any, Any]], instead_of: str = ""
-) -> Command:
-    """Declare options for typer that are not in a command's own signature.
-
-    ``options`` are annotations and defaults by name. They replace the keyword-only parameter
-    ``instead_of``, or are appended.
-    """
-    declared = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for name, (kind, default) in options.items()
-    ]
-    parameters: list[inspect.Parameter] = []
-    for parameter in inspect.signature(function).parameters.values():
-        parameters += declared if parameter.name == instead_of else [parameter]
-    if not instead_of:
-        parameters += declared
-    vars(function)["__signature__"] = inspect.Signature(parameters)
-    function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return function
+# Grouped by user. The summaries are the first sentences of the commands' help.
+SECTIONS: Final = {
+    "Every day": (
+        # name       file          summary
+        ("orders", "orders", "Orders, and what happened to them."),
+        ("refunds", "refunds", "End and record refunds as the operator knows them."),
+        ("disputes", "disputes", "Disputes and chargebacks."),
+        ("links", "links", "Payment links, at which any number of customers can pay."),
+        ("webhooks", "webhooks", "Webhook endpoints of merchants, and their deliveries."),
+        ("mail", "mail", "Mail: what went out, and how it ended."),
+    ),
+    "Money": (
+        ("balance", "balance", "A merchant's balance, and its adjustments by operators."),
+        ("payouts", "payouts", "Payouts: available money, sent to a merchant's bank."),
+        (
+            "approvals",
+            "approvals",
+            "Pending requests for a second person: above OPENTILL_APPROVAL_ABOVE.",
+        ),
+        ("settle", "settle", "Settle orders: what is due becomes available."),
+        ("rates", "rates", "Exchange rates."),
+        ("statement", "statement", "Write a merchant's statement."),
+        ("export", "export", "Write a merchant's orders as CSV."),
+        (
+            "reconcile",
+            "reconcile",
+            "Compare a gateway's settlement report with the ledger; the inbox.",
+        ),
+    ),
+    "Merchants": (
+        ("merchants", "merchants", "Merchants and their terms."),
+        ("keys", "keys", "API keys."),
+        (
+            "people",
+            "people",
+            "People who log in: members of merchants, and staff of this deployment.",
+        ),
+        ("login", "login", "Log in as somebody of the staff: commands then name you."),
+        ("logout", "login", "Log out: the login ends, and its file forgets it."),
+        ("whoami", "login", "Show who commands are run by."),
+        ("epay", "epay", "Epay credentials, and notifications of paid orders."),
+    ),
+    "Setup": (
+        ("demo", "demo", "Serve, with a merchant, a product and a session to pay."),
+        ("serve", "serve", "Serve the API and the payment page."),
+        ("worker", "serve", "Run the worker."),
+        ("sandbox", "serve", "Serve the sandbox bank alone."),
+        ("migrate", "migrate", "Bring the database to the schema of this version."),
+        ("settings", "settings", "List the settings with their values here."),
+        ("secret-key", "secret_key", "The key that encrypts Epay keys and webhook secrets."),
+        (
+            "backup",
+            "backup",
+            "Write the database to a new file, as it is at this moment; servers go on.",
+        ),
+        (
+            "restore",
+            "backup",
+            "Make the database of a backup: in a data directory that has none.",
+        ),
+        (
+            "skip-messages",
+            "backup",
+            "Send none of the waiting messages: those of a restored backup were sent already.",
+        ),
+    ),
+    "Diagnosis": (
+        ("doctor", "doctor", "Check this deployment and say what to do."),
+        ("health", "health", "Ask the server of these settings whether it is ready."),
+        ("ledger", "ledger", "The ledger and its integrity rules."),
+        ("audit", "audit", "The audit log: what operators did, chained by hashes."),
+        ("figures", "figures", "The figures of merchants, by ranges of time."),
+        ("clock", "clock", "Business time, to try out what takes days."),
+    ),
+}
+FILES: Final = {name: file for rows in SECTIONS.values() for name, file, _ in rows}

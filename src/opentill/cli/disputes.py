@@ -14,8 +14,8 @@ from opentill.cli import (
     session,
     times,
 )
-from opentill.cli.commands import acting, add_group
 from opentill.cli.output import Json
+from opentill.cli.registration import acting, add_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from opentill.cli import inputs, output, session
-from opentill.cli.commands import acting, add_group
 from opentill.cli.output import Json
+from opentill.cli.registration import acting, add_group
 
 if TYPE_CHECKING:
     from opentill.core.settings import Settings

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from opentill.cli import identity, session
-from opentill.cli.commands import add
+from opentill.cli.registration import add
 
 
 def register(app: typer.Typer) -> None:

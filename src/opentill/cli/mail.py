@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from opentill.cli import inputs, output, session
-from opentill.cli.commands import acting, add_group
 from opentill.cli.output import Json
+from opentill.cli.registration import acting, add_group
 
 if TYPE_CHECKING:
     from opentill.db.database import Tx

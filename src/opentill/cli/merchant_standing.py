@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from opentill.cli import identity, inputs, output, resolve, session
-from opentill.cli.commands import Command, acting
+from opentill.cli.registration import Command, acting
 
 if TYPE_CHECKING:
     from opentill.db.database import Tx

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 import typer
 
 from opentill.cli import inputs, merchant_standing, output, readable, resolve, session
-from opentill.cli.commands import acting, add_group, with_options
 from opentill.cli.output import Json
+from opentill.cli.registration import acting, add_group, with_options
 
 if TYPE_CHECKING:
-    from opentill.cli.commands import Command
+    from opentill.cli.registration import Command
     from opentill.db.database import Tx
     from opentill.merchants import Actor, Merchant, TermsVersion
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from opentill.cli import inputs, manual_actions, output, session
-from opentill.cli.commands import acting
+from opentill.cli.registration import acting
 
 if TYPE_CHECKING:
     from opentill.db.database import Tx

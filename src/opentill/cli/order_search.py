@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from opentill.cli import inputs, output, session
-from opentill.cli.commands import Command, with_options
+from opentill.cli.registration import Command, with_options
 
 if TYPE_CHECKING:
     from opentill.db.database import Db

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from opentill.cli import inputs, manual_actions, output, session
-from opentill.cli.commands import acting, add_group
 from opentill.cli.output import Json
+from opentill.cli.registration import acting, add_group
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -9,8 +9,8 @@ import msgspec
 import typer
 
 from opentill.cli import identity, inputs, output, session
-from opentill.cli.commands import acting
 from opentill.cli.progress import progress
+from opentill.cli.registration import acting
 
 if TYPE_CHECKING:
     from opentill.core.settings import Settings

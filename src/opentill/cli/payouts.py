@@ -6,7 +6,7 @@ import typer
 
 from opentill.cli import identity, inputs, manual_actions, output, payout_runs, session
 from opentill.cli.approvals import approver
-from opentill.cli.commands import acting, add_group
+from opentill.cli.registration import acting, add_group
 
 if TYPE_CHECKING:
     from opentill.approvals.model import Action

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from opentill.cli import identity, inputs, output, session
-from opentill.cli.commands import acting, add_group
+from opentill.cli.registration import acting, add_group
 
 if TYPE_CHECKING:
     from opentill.db.database import Tx

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 
 from opentill.cli import output, session
-from opentill.cli.commands import acting
+from opentill.cli.registration import acting
 
 if TYPE_CHECKING:
     from opentill.db.database import Tx

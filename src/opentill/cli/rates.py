@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from opentill.cli import inputs, output, session, times
-from opentill.cli.commands import acting, add_group
 from opentill.cli.output import Json
 from opentill.cli.progress import progress
+from opentill.cli.registration import acting, add_group
 
 if TYPE_CHECKING:
     from opentill.merchants import Actor

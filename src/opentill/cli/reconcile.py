@@ -8,9 +8,9 @@ import typer
 from typer.core import TyperGroup
 
 from opentill.cli import identity, inputs, output, session
-from opentill.cli.commands import acting, add
 from opentill.cli.output import Json
 from opentill.cli.progress import progress
+from opentill.cli.registration import acting, add
 
 if TYPE_CHECKING:
     from opentill.adjustments import Adjustment

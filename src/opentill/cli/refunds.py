@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from opentill.cli import inputs, manual_actions, output, provider_reports, session
-from opentill.cli.commands import acting, add_group
+from opentill.cli.registration import acting, add_group
 
 if TYPE_CHECKING:
     from opentill.approvals.model import Action

@@ -5,7 +5,7 @@ import os
 import typer
 
 from opentill.cli import output
-from opentill.cli.commands import add
+from opentill.cli.registration import add
 
 
 def register(app: typer.Typer) -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from opentill.cli import output, session
-from opentill.cli.commands import acting, add
 from opentill.cli.progress import progress
+from opentill.cli.registration import acting, add
 
 if TYPE_CHECKING:
     from opentill.db.database import Db, Tx

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from opentill.cli import inputs, output, session
-from opentill.cli.commands import acting, add_group
 from opentill.cli.output import Json
 from opentill.cli.progress import progress
+from opentill.cli.registration import acting, add_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from opentill import adjustments, ledger, merchants, people
 from opentill.adjustments import KINDS, AdjustmentRequest, Kind, Quote
-from opentill.console.labels import ADJUSTMENT_ERROR, FORM_REUSED
+from opentill.console.labels import ADJUSTMENT_ERROR
 from opentill.console.merchants import PLACE
 from opentill.console.zone import ZONE
 from opentill.core import money
@@ -152,7 +152,7 @@ async def adjust_balance(request: PageRequest) -> Response:
     try:
         adjustment_id = await form_ids.run_once(request, work)
     except KeyReused:
-        return await _page(request, values, {"kind": FORM_REUSED}, 422)
+        return await _page(request, values, {"kind": form_ids.FORM_REUSED}, 422)
     except Invalid as problem:
         errors = _error(problem)
         if problem.field == "amount":  # the quote has accepted it: only the balance is too low

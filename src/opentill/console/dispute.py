@@ -10,7 +10,6 @@ from typing import Final
 from starlette.responses import Response
 
 from opentill import disputes, merchants, people
-from opentill.console import notes
 from opentill.console.labels import GIVE_A_REASON_255
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, KeyReused, or_not_found
@@ -19,7 +18,7 @@ from opentill.core.notes import LONGEST_NOTE, MOST_NOTES
 from opentill.db.database import Tx
 from opentill.disputes import Dispute
 from opentill.figures.model import day_bounds, local
-from opentill.portal import form_ids, render
+from opentill.portal import form_ids, notes, render
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web import responses

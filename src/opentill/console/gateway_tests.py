@@ -12,7 +12,6 @@ from starlette.responses import Response
 
 from opentill import checkouts, merchants, orders, people
 from opentill.checkouts import GatewayTest, OpenedTest
-from opentill.console.labels import FORM_REUSED
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, KeyReused, NotFound, NotPermitted, Problem
 from opentill.core.ids import is_id
@@ -129,7 +128,7 @@ def _explain(problem: Problem) -> tuple[int, dict[str, str], str]:
     """Return the status, the error text by field, and the value of {wait} in the text."""
     match problem:
         case KeyReused():
-            return 422, {"gateway": FORM_REUSED}, ""
+            return 422, {"gateway": form_ids.FORM_REUSED}, ""
         case NotFound():
             return 400, {"merchant": N_("Enter the id of a merchant, such as mer_…")}, ""
         case checkouts.NotPreferred(first=first):

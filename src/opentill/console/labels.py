@@ -5,10 +5,6 @@ from typing import Final
 from opentill.mail import merchant_templates
 from opentill.web.translations import N_, NC_
 
-FORM_REUSED: Final = N_(
-    "This form was sent before, with other entries, and has done "
-    "its work. Send it again if you want another one"
-)
 GIVE_A_REASON: Final = N_("Say why, in a few words.")
 GIVE_A_REASON_255: Final = N_("Say why, in 1 to 255 characters")
 MOVEMENT_KIND: Final = merchant_templates.MOVEMENT_KIND
@@ -342,12 +338,6 @@ RATE_STATE: Final = {
     "counts": NC_("exchange rate", "Used"),
     "too_old": N_("Too old"),
     "dropped": N_("No longer in the file"),
-}
-STAFF_ROLE_NAME: Final = {
-    "admin": N_("Administrator"),
-    "finance": N_("Finance"),
-    "support": N_("Support"),
-    "auditor": N_("Auditor"),
 }
 STANDING_ACTION: Final = {
     "approved": NC_("merchant status", "Approve"),

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from opentill import merchants, orders, people, webhooks
 from opentill.approvals import WaitingAction
-from opentill.console import notes, payment_actions, payment_refund
+from opentill.console import payment_actions, payment_refund
 from opentill.console.labels import GIVE_A_REASON_255
 from opentill.console.payment_actions import ACTIONS, Action, ActionCall
 from opentill.console.payments import PLACE
@@ -17,7 +17,7 @@ from opentill.core.errors import Invalid, KeyReused, NotFound
 from opentill.core.notes import LONGEST_NOTE, MOST_NOTES
 from opentill.db.database import Tx
 from opentill.people import command_permission
-from opentill.portal import form_ids, payment_details, payment_facts, render
+from opentill.portal import form_ids, notes, payment_details, payment_facts, render
 from opentill.portal.labels import ORDER_STATUS
 from opentill.portal.model import Page
 from opentill.portal.payment_details import Payment
@@ -139,10 +139,11 @@ async def _show_stale(
     """Show the form again with its input, and the payment's status then and now."""
     async with request.app.db.connection() as tx:
         order = await orders.find_anywhere(tx, request.ids["order"])
-    statuses = [payment_actions.status_of_token(form.get("seen", "")), order.status]
-    wait = " → ".join(
-        str(request.localizer.gettext(ORDER_STATUS[status])) for status in statuses if status
-    )
+    shown_status = payment_actions.status_of_token(form.get("seen", ""))
+    statuses: list[orders.Status] = [order.status]
+    if shown_status is not None:
+        statuses.insert(0, shown_status)
+    wait = " → ".join(str(request.localizer.gettext(ORDER_STATUS[status])) for status in statuses)
     errors = {
         "reason": N_(
             "The payment has changed since this was shown ({wait}), or "

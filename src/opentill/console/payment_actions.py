@@ -19,7 +19,7 @@ from opentill.db.database import Tx
 from opentill.disputes import Dispute
 from opentill.gateways.model import RefundOutcome
 from opentill.merchants import Actor
-from opentill.merchants.fees import Scope
+from opentill.merchants.fee_schedule import Scope
 from opentill.orders import Order, Status
 from opentill.people import Permission, command_permission
 from opentill.portal.payment_details import Payment

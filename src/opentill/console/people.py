@@ -12,7 +12,7 @@ from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
 from opentill.merchants import Actor, Key
 from opentill.people import STAFF_ROLES, NewLink, StaffRole
-from opentill.people.model import HOUR_MS
+from opentill.people.lifetimes import HOUR_MS
 from opentill.portal import mail_language, render
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest

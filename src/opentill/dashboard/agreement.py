@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from opentill import agreement, merchants
 from opentill.core.errors import Invalid
-from opentill.dashboard import handlers
+from opentill.dashboard import page_helpers
 from opentill.portal import render
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
@@ -74,7 +74,7 @@ async def accept(request: PageRequest) -> Response:
                 )
             },
         )
-    return handlers.redirect(request, "agreement")
+    return page_helpers.redirect(request, "agreement")
 
 
 _PLACE: Final = f"{DASHBOARD_PATH}/agreement"

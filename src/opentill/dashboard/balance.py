@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from opentill import figures, ledger
 from opentill.core.money import Money
-from opentill.dashboard import awaited, handlers, movements
+from opentill.dashboard import awaited, movements, page_helpers
 from opentill.dashboard.labels import BALANCE
 from opentill.figures.model import local
 from opentill.list_counts import FOREVER
@@ -102,7 +102,7 @@ def _accounts(localizer: Localizer, schedule: figures.Expected) -> list[Account]
 
 
 async def _merchant(request: PageRequest) -> tuple[Merchant, ZoneInfo]:
-    merchant = await handlers.find_merchant(request)
+    merchant = await page_helpers.find_merchant(request)
     return merchant, ZoneInfo(merchant.time_zone)
 
 
@@ -190,7 +190,7 @@ async def statement_file(request: PageRequest) -> Response:
     merchant, zone = await _merchant(request)
     days = _statement_days(request, zone)
     if days.errors:
-        return handlers.redirect(request, "balance", "statement", **_filters(request))
+        return page_helpers.redirect(request, "balance", "statement", **_filters(request))
     since, until = days.range
     end = None if until == FOREVER else until
     db = request.app.replica.reading()
@@ -203,7 +203,7 @@ async def movements_file(request: PageRequest) -> Response:
     merchant, zone = await _merchant(request)
     days = lists.days(request, zone)
     if days.errors:  # which the page shows
-        return handlers.redirect(request, "balance", **_filters(request))
+        return page_helpers.redirect(request, "balance", **_filters(request))
     kind = lists.choice(request, "type", ledger.TYPES)
     db = request.app.replica.reading()
     chunks = ledger.movements_file(db, merchant.id, kind, days.range, zone)

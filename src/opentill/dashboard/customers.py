@@ -8,7 +8,7 @@ from starlette.responses import Response
 from opentill import orders
 from opentill.core.errors import Invalid
 from opentill.core.money import Money
-from opentill.dashboard import handlers, payments_columns
+from opentill.dashboard import page_helpers, payments_columns
 from opentill.list_counts import FOREVER
 from opentill.portal import lists, render
 from opentill.portal.lists import Pager
@@ -22,7 +22,7 @@ _COLUMNS: Final = payments_columns.without("customer")
 
 async def show(request: PageRequest) -> Response:
     """List the customers whose address begins with the search, or those of the newest payments."""
-    db, zone = request.app.replica.reading(), await handlers.find_zone(request)
+    db, zone = request.app.replica.reading(), await page_helpers.find_zone(request)
     email, errors = lists.text(request, "email"), dict[str, str]()
     customers: list[orders.CustomerOrder] = []
     if not email:
@@ -35,7 +35,7 @@ async def show(request: PageRequest) -> Response:
         except Invalid:
             errors["email"] = N_("More than 200 addresses begin so: enter more of it")
     if len(customers) == 1 and customers[0].email.lower() == email.lower():
-        return handlers.redirect(request, "customers", "one", email=customers[0].email)
+        return page_helpers.redirect(request, "customers", "one", email=customers[0].email)
     pager = Pager(lists.page_number(request), len(customers))
     address = request.link("customers", "one")
     rows = [
@@ -54,10 +54,10 @@ async def show(request: PageRequest) -> Response:
 
 async def show_one(request: PageRequest) -> Response:
     """Show a customer's totals by currency, and all their payments."""
-    db, zone = request.app.replica.reading(), await handlers.find_zone(request)
+    db, zone = request.app.replica.reading(), await page_helpers.find_zone(request)
     merchant_id, email = request.merchant_id, lists.text(request, "email", 254)
     if not email:
-        return handlers.redirect(request, "customers")
+        return page_helpers.redirect(request, "customers")
     number = lists.page_number(request)
     page, total = await orders.list_customer_page(
         db, merchant_id, email, number, lists.SIZE, since=0, until=FOREVER

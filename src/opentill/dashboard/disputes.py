@@ -7,15 +7,15 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import disputes, ledger, merchants, orders, people
-from opentill.core.errors import Invalid, KeyReused, PayloadTooLarge, or_not_found
+from opentill.core.errors import PayloadTooLarge, or_not_found
 from opentill.core.money import Money
-from opentill.core.notes import LONGEST_NOTE, MOST_NOTES, NotesFull
-from opentill.dashboard import handlers
+from opentill.core.notes import LONGEST_NOTE, MOST_NOTES
+from opentill.dashboard import page_helpers
 from opentill.dashboard.labels import EVIDENCE_ERROR
 from opentill.db.database import Tx
 from opentill.disputes import Dispute, Evidence, EvidenceRefused, Note
 from opentill.orders import HistoryRow
-from opentill.portal import downloads, form_ids, lists, render
+from opentill.portal import downloads, form_ids, lists, notes, render
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web import responses
@@ -40,7 +40,7 @@ class HistoryItem(msgspec.Struct, frozen=True):
 
 async def show_list(request: PageRequest) -> Response:
     """Show the disputes of a range of days, open ones first."""
-    zone = await handlers.find_zone(request)
+    zone = await page_helpers.find_zone(request)
     days = lists.days(request, zone)
     status = lists.choice(request, "status", disputes.STATUSES)
     number = lists.page_number(request)
@@ -68,10 +68,10 @@ def _query(request: PageRequest) -> str:
 
 async def show_file(request: PageRequest) -> Response:
     """Send all pages of the list as CSV."""
-    zone = await handlers.find_zone(request)
+    zone = await page_helpers.find_zone(request)
     days = lists.days(request, zone)
     if days.errors:  # which the page shows
-        return handlers.redirect(request, "disputes", **request.query)
+        return page_helpers.redirect(request, "disputes", **request.query)
     status = lists.choice(request, "status", disputes.STATUSES)
     chunks = disputes.export_csv(request.app.db, request.merchant_id, status, days.range, zone)
     return await downloads.table(days.filename("disputes"), chunks)
@@ -88,7 +88,7 @@ async def _dispute(
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         dispute = await _find(tx, request)
-        notes = await disputes.list_notes(tx, dispute)
+        dispute_notes = await disputes.list_notes(tx, dispute)
         files = await disputes.list_evidence(tx, dispute)
         entries = await ledger.list_entries_of(tx, merchant.id, "dispute", dispute.id)
         history = await orders.history(tx, merchant.id, dispute.order_id)
@@ -103,12 +103,12 @@ async def _dispute(
         fee=Money(dispute.fee_minor, dispute.debit_currency),
         files=files,
         full=len(files) >= disputes.MAX_FILES,
-        history=_history(dispute, notes, files, history),
+        history=_history(dispute, dispute_notes, files, history),
         entries=[(entry, Money(entry.shown_minor, entry.currency)) for entry in entries],
         errors=errors or {},
         note=note,
         max_note=LONGEST_NOTE,
-        full_of_notes=len(notes) >= MOST_NOTES,
+        full_of_notes=len(dispute_notes) >= MOST_NOTES,
         form_id=form_ids.new_form_id(),
     )
 
@@ -118,14 +118,14 @@ async def _find(tx: Tx, request: PageRequest) -> Dispute:
 
 
 def _history(
-    dispute: Dispute, notes: list[Note], files: list[Evidence], rows: list[HistoryRow]
+    dispute: Dispute, dispute_notes: list[Note], files: list[Evidence], rows: list[HistoryRow]
 ) -> list[HistoryItem]:
     """Return the history, oldest first; ``rows`` are of the order. Staff are not named."""
     items = [
         HistoryItem(dispute.created_at, "opened"),
         *(
             HistoryItem(note.at, "note", _email(note.who) if note.by_merchant else "", note.note)
-            for note in notes
+            for note in dispute_notes
         ),
         *(HistoryItem(file.at, "file", _email(file.who), file.name) for file in files),
     ]
@@ -152,14 +152,9 @@ async def add_note(request: PageRequest) -> Response:
         await disputes.add_note(tx, *ids, text, actor.who, request.now, by_merchant=True)
         return dispute_id
 
-    try:
-        await form_ids.run_once(request, work)
-    except KeyReused:
-        return await _dispute(request, 422, {"note": handlers.FORM_REUSED}, text)
-    except NotesFull:
-        return await _dispute(request, 409, {"note": EVIDENCE_ERROR["notes_full"]}, text)
-    except Invalid:
-        return await _dispute(request, 400, {"note": EVIDENCE_ERROR["note"]}, text)
+    if refusal := await notes.add_once(request, work):
+        status, error = refusal
+        return await _dispute(request, status, {"note": error}, text)
     return _back(request, "note")
 
 
@@ -187,7 +182,7 @@ async def add_evidence(request: PageRequest) -> Response:
 
 
 def _back(request: PageRequest, done: str) -> Response:
-    return handlers.redirect(request, "disputes", request.ids["dispute"], done=done)
+    return page_helpers.redirect(request, "disputes", request.ids["dispute"], done=done)
 
 
 async def download(request: PageRequest) -> Response:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from opentill import epay, merchants, people
 from opentill.core.errors import ConfigurationError, Invalid, NotFound
-from opentill.dashboard import developers, handlers
+from opentill.dashboard import developers, page_helpers
 from opentill.db.database import Tx
 from opentill.epay import Credentials, NewCredentials, NoticeState
 from opentill.portal import form_ids, lists, render
@@ -162,7 +162,7 @@ async def resend(request: PageRequest) -> Response:
 
 
 def _back(request: PageRequest, **query: str) -> Response:
-    return handlers.redirect(request, "developers", "epay", **query)
+    return page_helpers.redirect(request, "developers", "epay", **query)
 
 
 _PLACE: Final = f"{developers.PLACE}/epay"

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from opentill import merchants, webhooks
 from opentill.core.errors import Invalid, KeyReused
-from opentill.dashboard import handlers
+from opentill.dashboard import page_helpers
 from opentill.db.database import Tx
 from opentill.portal import form_ids, lists, render
 from opentill.portal.model import DASHBOARD_PATH, Page
@@ -94,18 +94,18 @@ async def resend(request: PageRequest) -> Response:
             await webhooks.resend(tx, request.merchant_id, endpoint_id, event_id, request.now)
         return event.id
 
-    await handlers.limit_resends(request)
+    await page_helpers.limit_resends(request)
     try:
         await form_ids.run_once(request, work)
     except KeyReused:
-        return handlers.redirect(request, "developers", "events", event_id)
+        return page_helpers.redirect(request, "developers", "events", event_id)
     except Invalid as problem:
         if problem.field != "id":
             raise
         return await _event(
             request, 400, {"endpoints": N_("The endpoint is disabled: enable it first")}
         )
-    return handlers.redirect(request, "developers", "events", event_id, done="resent")
+    return page_helpers.redirect(request, "developers", "events", event_id, done="resent")
 
 
 _PLACE: Final = f"{DASHBOARD_PATH}/developers/events"

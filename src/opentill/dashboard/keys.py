@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from opentill import merchants, people
 from opentill.core.errors import Invalid, NotFound, or_not_found
-from opentill.dashboard import developers, handlers
+from opentill.dashboard import developers, page_helpers
 from opentill.db.database import Tx
 from opentill.figures.model import day_bounds
 from opentill.merchants import Key, KeyFields, NewKey
@@ -90,7 +90,7 @@ async def create(request: PageRequest) -> Response:
     errors: dict[str, str] = {}
     if not name:
         errors["name"] = _NAME_ERROR
-    expires_at = _end_of_day(last_day, await handlers.find_zone(request))
+    expires_at = _end_of_day(last_day, await page_helpers.find_zone(request))
     if last_day and expires_at is None:
         errors["expires"] = N_("Enter a day as 2026-01-31")
     elif expires_at is not None and expires_at <= request.now:
@@ -197,7 +197,7 @@ async def rename(request: PageRequest) -> Response:
         await request.app.db.run(work)
     except Invalid:
         return await _key(request, key, 400, {"name": _NAME_ERROR}, form)
-    return handlers.redirect(request, "developers", "keys", key.id, done="renamed")
+    return page_helpers.redirect(request, "developers", "keys", key.id, done="renamed")
 
 
 async def regenerate(request: PageRequest) -> Response:
@@ -236,7 +236,7 @@ async def revoke(request: PageRequest) -> Response:
 
     with contextlib.suppress(NotFound):  # it is revoked already
         await request.app.db.run(work)
-    return handlers.redirect(request, "developers", "keys", key.id, done="revoked")
+    return page_helpers.redirect(request, "developers", "keys", key.id, done="revoked")
 
 
 _PLACE: Final = f"{developers.PLACE}/keys"

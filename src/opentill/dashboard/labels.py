@@ -154,8 +154,6 @@ EPAY_STATE: Final = {
     "DISABLED": N_("Disabled"),
 }
 EVIDENCE_ERROR: Final = {
-    "note": N_("Enter plain text of 1 to 5,000 characters"),
-    "notes_full": N_("A dispute has at most 100 notes, so this one was not added"),
     "missing": N_("Choose a file that is not empty"),
     "kind": N_("Choose a PDF, PNG or JPEG file: this one has other content, or is not whole"),
     "size": N_("Choose a file of at most 5 MB"),

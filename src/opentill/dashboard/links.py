@@ -11,7 +11,7 @@ from starlette.responses import Response
 from opentill import merchants, orders, payment_links, people, products
 from opentill.core.errors import Invalid, KeyReused
 from opentill.core.money import EXPONENTS, PRICE_PATTERN, Money
-from opentill.dashboard import handlers, payments_columns
+from opentill.dashboard import page_helpers, payments_columns
 from opentill.db.database import Tx
 from opentill.figures.model import day_bounds, local
 from opentill.http import strictjson
@@ -198,7 +198,7 @@ async def create(request: PageRequest) -> Response:
     form = await request.form()
     entries = {name: form.get(name, "").strip() for name in _FIELDS}
     actor = people.actor_of(request.login, _REASON)
-    zone = await handlers.find_zone(request)
+    zone = await page_helpers.find_zone(request)
     try:
         body = _body(entries, zone)
 
@@ -210,10 +210,10 @@ async def create(request: PageRequest) -> Response:
 
         link_id = await form_ids.run_once(request, work)
     except KeyReused:
-        return await _list(request, 422, {"add": handlers.FORM_REUSED}, entries)
+        return await _list(request, 422, {"add": form_ids.FORM_REUSED}, entries)
     except Invalid as problem:
         return await _list(request, 400, _error(problem, entries), entries)
-    return handlers.redirect(request, "links", link_id, done="made")
+    return page_helpers.redirect(request, "links", link_id, done="made")
 
 
 async def show_one(request: PageRequest) -> Response:
@@ -328,7 +328,7 @@ async def change(request: PageRequest) -> Response:
         )
     except Invalid as problem:
         return await _link(request, 400, _change_error(problem, entries), entries)
-    return handlers.redirect(request, "links", link_id, done="saved")
+    return page_helpers.redirect(request, "links", link_id, done="saved")
 
 
 def _change_error(problem: Invalid, entries: Entries) -> dict[str, str]:
@@ -354,7 +354,7 @@ async def switch(request: PageRequest) -> Response:
             tx, request.merchant_id, link_id, body, request.now, actor=actor
         )
     )
-    return handlers.redirect(request, "links", link_id, done="on" if active else "off")
+    return page_helpers.redirect(request, "links", link_id, done="on" if active else "off")
 
 
 _PLACE: Final = f"{DASHBOARD_PATH}/links"

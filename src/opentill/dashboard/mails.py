@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from opentill import mail, merchants, people
 from opentill.core.errors import Invalid, KeyReused
-from opentill.dashboard import handlers
+from opentill.dashboard import page_helpers
 from opentill.dashboard.labels import MAIL_STATUS
 from opentill.db.database import Tx
 from opentill.portal import form_ids, lists, render
@@ -76,13 +76,13 @@ async def resend(request: PageRequest) -> Response:
         )
         return copy.id
 
-    await handlers.limit_resends(request)
+    await page_helpers.limit_resends(request)
     try:
         await form_ids.run_once(request, work)
     except KeyReused:
-        return handlers.redirect(request, "mails")
+        return page_helpers.redirect(request, "mails")
     except mail.TooManyMails:
-        return await _page(request, 429, {"mails": handlers.TOO_MANY_MAILS})
+        return await _page(request, 429, {"mails": page_helpers.TOO_MANY_MAILS})
     except Invalid:
         return await _page(
             request,
@@ -94,7 +94,7 @@ async def resend(request: PageRequest) -> Response:
                 )
             },
         )
-    return handlers.redirect(request, "mails", done="again")
+    return page_helpers.redirect(request, "mails", done="again")
 
 
 async def send_receipt(request: PageRequest) -> Response:
@@ -107,12 +107,12 @@ async def send_receipt(request: PageRequest) -> Response:
         )
         return receipt.id
 
-    await handlers.limit_resends(request)
+    await page_helpers.limit_resends(request)
     try:
         await form_ids.run_once(request, work)
     except Invalid:
-        return handlers.redirect(request, "payments", order_id, "receipt", sent="0")
-    return handlers.redirect(request, "payments", order_id, "receipt", sent="1")
+        return page_helpers.redirect(request, "payments", order_id, "receipt", sent="0")
+    return page_helpers.redirect(request, "payments", order_id, "receipt", sent="1")
 
 
 def _request_id(form: dict[str, str]) -> str:
@@ -138,7 +138,7 @@ async def save(request: PageRequest) -> Response:
         )
     except Invalid:
         return await _page(request, 400, {"language": N_("Choose one of the languages")})
-    return handlers.redirect(request, "mails", done="saved")
+    return page_helpers.redirect(request, "mails", done="saved")
 
 
 _PLACE: Final = f"{DASHBOARD_PATH}/mails"

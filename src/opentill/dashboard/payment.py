@@ -6,11 +6,11 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from opentill import checkouts, merchants, orders, people, webhooks
-from opentill.core.errors import Invalid, KeyReused, NotFound
-from opentill.core.notes import LONGEST_NOTE, MOST_NOTES, NotesFull
-from opentill.dashboard import handlers, payment_refund
+from opentill.core.errors import Invalid, NotFound
+from opentill.core.notes import LONGEST_NOTE, MOST_NOTES
+from opentill.dashboard import page_helpers, payment_refund
 from opentill.db.database import Tx
-from opentill.portal import form_ids, payment_details, payment_facts, render
+from opentill.portal import form_ids, notes, payment_details, payment_facts, render
 from opentill.portal.labels import PAYMENT_METHOD
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.payment_details import amount_formatter
@@ -111,7 +111,7 @@ async def resend(request: PageRequest) -> Response:
     payment = await payment_details.read(app, request.access, request.ids["order"])
     if event_id not in {event.id for event in payment.events}:
         raise NotFound
-    await handlers.limit_resends(request)
+    await page_helpers.limit_resends(request)
 
     async def send(tx: Tx) -> bool:
         deliveries = await webhooks.find_deliveries_of(tx, merchant_id, [event_id])
@@ -143,29 +143,14 @@ async def add_note(request: PageRequest) -> Response:
         await orders.add_note(tx, *ids, text, actor.who, request.now, by_merchant=True)
         return order_id
 
-    try:
-        await form_ids.run_once(request, work)
-    except KeyReused:
-        return await _payment(request, 422, {"note": handlers.FORM_REUSED}, note=text)
-    except NotesFull:
-        return await _payment(
-            request,
-            409,
-            {"note": N_("There are as many notes as there may be, so this one was not added")},
-            note=text,
-        )
-    except Invalid:
-        return await _payment(
-            request,
-            400,
-            {"note": N_("Enter plain text of 1 to 5,000 characters")},
-            note=text,
-        )
+    if refusal := await notes.add_once(request, work):
+        status, error = refusal
+        return await _payment(request, status, {"note": error}, note=text)
     return _back(request, "?noted=1")
 
 
 def _back(request: PageRequest, suffix: str = "") -> Response:
-    return handlers.redirect(request, "payments", request.ids["order"] + suffix)
+    return page_helpers.redirect(request, "payments", request.ids["order"] + suffix)
 
 
 _PLACE: Final = f"{DASHBOARD_PATH}/payments/{{order:id}}"

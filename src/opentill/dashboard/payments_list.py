@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from opentill import orders
 from opentill.core.errors import Invalid
-from opentill.dashboard import handlers, payments_columns
+from opentill.dashboard import page_helpers, payments_columns
 from opentill.dashboard.labels import PAYMENT_FILTER_ERROR
 from opentill.list_counts import FOREVER
 from opentill.orders import ExportQuery, Order, OrdersQuery
@@ -125,11 +125,11 @@ async def _page(request: PageRequest, search: Search) -> tuple[list[Order], Page
 
 async def show(request: PageRequest) -> Response:
     """Show the list. A poll of the page itself gets only the rows, and 304 if they are the same."""
-    zone = await handlers.find_zone(request)
+    zone = await page_helpers.find_zone(request)
     search = await _read(request, zone)
     payments, pager = await _page(request, search)
     if not request.is_poll and await _names_one_order(request, search, payments, pager):
-        return handlers.redirect(request, "payments", payments[0].id)
+        return page_helpers.redirect(request, "payments", payments[0].id)
     columns = payments_columns.chosen(request)
     rows = payments_columns.rows(request, zone, columns, payments)
     table = Markup(  # noqa: S704 - our own template has escaped it
@@ -189,11 +189,11 @@ def _csv_address(request: PageRequest) -> str:
 
 async def export(request: PageRequest) -> Response:
     """Send the list's payments on all pages as CSV. A wrong filter redirects to the list."""
-    zone = await handlers.find_zone(request)
+    zone = await page_helpers.find_zone(request)
     search = await _read(request, zone)
     db, merchant_id = request.app.replica.reading(), request.merchant_id
     if search.errors:
-        return handlers.redirect(request, "payments", **request.query)
+        return page_helpers.redirect(request, "payments", **request.query)
     query = msgspec.convert(search.filters, ExportQuery)
     chunks = orders.export_csv_limited(
         request.app.exports,
@@ -206,7 +206,7 @@ async def export(request: PageRequest) -> Response:
     try:
         return await downloads.table(search.days.filename("orders"), chunks)
     except Invalid:
-        return handlers.redirect(request, "payments", **request.query)
+        return page_helpers.redirect(request, "payments", **request.query)
 
 
 _PLACE: Final = f"{DASHBOARD_PATH}/payments"

@@ -11,7 +11,7 @@ from opentill import checkouts, gateways, merchants, orders, people, products, r
 from opentill.checkouts import Sales, Session, SessionsQuery
 from opentill.core.errors import Invalid, KeyReused
 from opentill.core.money import EXPONENTS, Money
-from opentill.dashboard import handlers, payments_columns
+from opentill.dashboard import page_helpers, payments_columns
 from opentill.db.database import Tx
 from opentill.http import strictjson
 from opentill.merchants import Merchant
@@ -151,10 +151,10 @@ async def create(request: PageRequest) -> Response:
 
         product_id = await form_ids.run_once(request, work)
     except KeyReused:
-        return await _list(request, 422, {"add": handlers.FORM_REUSED}, entries)
+        return await _list(request, 422, {"add": form_ids.FORM_REUSED}, entries)
     except Invalid as problem:
         return await _list(request, 400, _error(problem, entries), entries)
-    return handlers.redirect(request, "products", product_id)
+    return page_helpers.redirect(request, "products", product_id)
 
 
 async def show_one(request: PageRequest) -> Response:
@@ -275,7 +275,7 @@ async def change(request: PageRequest) -> Response:
         )
     except Invalid as problem:
         return await product_page(request, 400, _error(problem, entries), entries)
-    return handlers.redirect(request, "products", product_id, done="saved")
+    return page_helpers.redirect(request, "products", product_id, done="saved")
 
 
 async def archive(request: PageRequest) -> Response:
@@ -285,7 +285,7 @@ async def archive(request: PageRequest) -> Response:
     await request.app.db.run(
         lambda tx: products.archive(tx, request.merchant_id, product_id, request.now, actor=actor)
     )
-    return handlers.redirect(request, "products", product_id, done="archived")
+    return page_helpers.redirect(request, "products", product_id, done="archived")
 
 
 _PLACE: Final = f"{DASHBOARD_PATH}/products"

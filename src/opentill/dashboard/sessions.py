@@ -13,19 +13,20 @@ from opentill.core.errors import Invalid, KeyReused, NotFound, NotPermitted, Too
 from opentill.core.ids import is_id
 from opentill.core.money import Money
 from opentill.core.payment_methods import METHODS
-from opentill.dashboard import handlers
+from opentill.dashboard import page_helpers
 from opentill.dashboard.products import product_page
 from opentill.db import rate_limits
 from opentill.db.database import Tx
 from opentill.http import inputs, strictjson
 from opentill.orders import Order
+from opentill.orders.model import SessionStatus
 from opentill.portal import form_ids, lists, render
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.products import Product, ProductsQuery
 from opentill.web.translations import N_
 
-_STATUSES: Final[tuple[checkouts.Status, ...]] = get_args(checkouts.Status)
+_STATUSES: Final[tuple[SessionStatus, ...]] = get_args(SessionStatus)
 _MOST_CHOICES: Final = 100  # products; the page of an older one has a link to its sessions
 _REASON: Final = "on the page of sessions"
 # field of the service → field of the form, and its error
@@ -160,7 +161,7 @@ async def open_one(request: PageRequest) -> Response:
         )
         session_id = await form_ids.run_once(request, work)
     except KeyReused:
-        return await product_page(request, 422, {"open": handlers.FORM_REUSED}, opening=opening)
+        return await product_page(request, 422, {"open": form_ids.FORM_REUSED}, opening=opening)
     except merchants.CapabilityOff as problem:
         errors = {
             "open": N_("No session can be opened. The operator has switched payments off: {wait}")
@@ -180,7 +181,7 @@ async def open_one(request: PageRequest) -> Response:
         return await product_page(request, 429, errors, opening=opening, wait=wait)
     except Invalid as problem:
         return await product_page(request, 400, await _error(request, problem), opening=opening)
-    return handlers.redirect(request, "sessions", session_id, done="opened")
+    return page_helpers.redirect(request, "sessions", session_id, done="opened")
 
 
 def _body(product_id: str, opening: dict[str, str]) -> SessionBody:
@@ -272,7 +273,7 @@ async def end(request: PageRequest) -> Response:
             else N_("A payment of this session is on its way. Try again in a moment")
         )
         return await _session(request, 409, {"main": error})
-    return handlers.redirect(request, "sessions", session_id, done="ended")
+    return page_helpers.redirect(request, "sessions", session_id, done="ended")
 
 
 _PLACE: Final = f"{DASHBOARD_PATH}/sessions"

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from opentill import merchants, people
 from opentill.core.errors import Invalid, PayloadTooLarge
-from opentill.dashboard import handlers
+from opentill.dashboard import page_helpers
 from opentill.dashboard.labels import ACCENT_NOTE, LOGO_ERROR, PROFILE_ERROR
 from opentill.merchants import MAX_LOGO_BYTES, PROFILE_FIELDS, Merchant
 from opentill.portal import render
@@ -50,7 +50,7 @@ async def _page(
     errors: dict[str, str] | None = None,
     entries: dict[str, str] | None = None,
 ) -> Response:
-    merchant = await handlers.find_merchant(request)
+    merchant = await page_helpers.find_merchant(request)
     stored = {field: str(getattr(merchant, field) or "") for field in PROFILE_FIELDS}
     is_stale = errors is not None and errors.get("profile") == _STALE
     return render.page(
@@ -152,7 +152,7 @@ async def remove_logo(request: PageRequest) -> Response:
 
 
 def _redirect(request: PageRequest) -> Response:
-    return handlers.redirect(request, "settings", saved="1")
+    return page_helpers.redirect(request, "settings", saved="1")
 
 
 _PLACE: Final = f"{DASHBOARD_PATH}/settings"

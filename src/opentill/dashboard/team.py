@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from opentill import mail, merchants, people
 from opentill.core.errors import Invalid
-from opentill.dashboard import handlers
+from opentill.dashboard import page_helpers
 from opentill.db.database import Tx
 from opentill.people import MERCHANT_ROLES, MerchantRole, NewLink
 from opentill.portal import mail_language, render
@@ -88,7 +88,7 @@ async def invite(request: PageRequest) -> Response:
         )
         return await _team(request, 429, {"email": error}, **entries)
     except mail.TooManyMails:
-        return await _team(request, 429, {"email": handlers.TOO_MANY_MAILS}, **entries)
+        return await _team(request, 429, {"email": page_helpers.TOO_MANY_MAILS}, **entries)
     except Invalid as problem:
         error = (
             N_("This person is a member already")
@@ -128,7 +128,7 @@ async def change_role(request: PageRequest) -> Response:
         )
     except Invalid:
         return await _team(request, 400, {"members": _LAST_OWNER})
-    return handlers.redirect(request, "team")
+    return page_helpers.redirect(request, "team")
 
 
 async def remove(request: PageRequest) -> Response:
@@ -158,7 +158,7 @@ async def remove(request: PageRequest) -> Response:
         return await _team(request, 400, {"members": _LAST_OWNER})
     if person == request.login.person_id:
         return render.see_other(request, "/dashboard")
-    return handlers.redirect(request, "team")
+    return page_helpers.redirect(request, "team")
 
 
 async def withdraw(request: PageRequest) -> Response:
@@ -168,7 +168,7 @@ async def withdraw(request: PageRequest) -> Response:
     await request.app.db.run(
         lambda tx: people.withdraw(tx, request.merchant_id, link_id, request.now, actor=actor)
     )
-    return handlers.redirect(request, "team")
+    return page_helpers.redirect(request, "team")
 
 
 _PLACE: Final = f"{DASHBOARD_PATH}/team"

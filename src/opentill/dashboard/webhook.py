@@ -13,7 +13,7 @@ from opentill.core import pasted
 from opentill.core.encryption import WrongKey
 from opentill.core.errors import Invalid, KeyReused
 from opentill.core.ids import is_id
-from opentill.dashboard import handlers
+from opentill.dashboard import page_helpers
 from opentill.dashboard.labels import DELIVERY_STATUS
 from opentill.dashboard.webhooks import PLACE, REASON, WHY_DISABLED, field_error, read_entries
 from opentill.db.database import Tx
@@ -124,7 +124,8 @@ def _host(endpoint: Endpoint) -> str:
 
 
 def _redirect(request: PageRequest, **query: str) -> Response:
-    return handlers.redirect(request, "developers", "webhooks", request.ids["endpoint"], **query)
+    path = ("developers", "webhooks", request.ids["endpoint"])
+    return page_helpers.redirect(request, *path, **query)
 
 
 async def change(request: PageRequest) -> Response:
@@ -191,7 +192,7 @@ async def remove(request: PageRequest) -> Response:
         return await _page(
             request, 400, {"confirm": N_("Type the host exactly as it is shown")}, confirm=confirm
         )
-    return handlers.redirect(request, "developers", "webhooks", done="removed")
+    return page_helpers.redirect(request, "developers", "webhooks", done="removed")
 
 
 async def reveal(request: PageRequest) -> Response:
@@ -252,7 +253,7 @@ async def _send(
 
     Raises TooManyRequests.
     """
-    await handlers.limit_resends(request)
+    await page_helpers.limit_resends(request)
     try:
         event_id = await form_ids.run_once(request, work)
     except KeyReused:

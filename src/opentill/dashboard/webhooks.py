@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from opentill import merchants, people, webhooks
 from opentill.core.errors import Invalid, KeyReused
-from opentill.dashboard import handlers
+from opentill.dashboard import page_helpers
 from opentill.db.database import Tx
 from opentill.portal import form_ids, lists, render
 from opentill.portal.model import DASHBOARD_PATH, Page
@@ -107,7 +107,7 @@ async def add(request: PageRequest) -> Response:
         return await _endpoints(
             request, 400, errors, form=entries, form_id=form_id, wait=requirement
         )
-    return handlers.redirect(request, "developers", "webhooks", endpoint_id, done="added")
+    return page_helpers.redirect(request, "developers", "webhooks", endpoint_id, done="added")
 
 
 pages: Final = (

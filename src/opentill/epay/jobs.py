@@ -17,7 +17,8 @@ from opentill.core import encryption, log
 from opentill.core.errors import Unavailable
 from opentill.db.database import Tx
 from opentill.epay import credentials, notices, queries, refunding, service
-from opentill.epay.model import PAID, Notice
+from opentill.epay.model import Notice
+from opentill.orders.model import PAID_STATUSES
 from opentill.outgoing.client import Forbidden, NoResponse, Response, Unreachable
 
 _log: Final = structlog.get_logger()
@@ -108,7 +109,7 @@ class Notifier:
         for unpaid_order in unpaid_orders:
             async with self._db_slots:
                 await service.end_unpaid_sibling(app.db, order, unpaid_order, now)
-        if order.status in PAID:
+        if order.status in PAID_STATUSES:
             is_acknowledged, result = await _send_once(
                 app, notices.address(order.notify_url, params)
             )

@@ -69,8 +69,6 @@ STATUSES: Final[Mapping[Status, EpayStatus]] = {
     "CHARGEBACK": _REFUNDED,
     "DISPUTED": _FROZEN,
 }
-PAYABLE: Final[tuple[Status, ...]] = ("PENDING", "CREATING")
-PAID: Final[tuple[Status, ...]] = ("PAID", "SETTLED")
 
 
 class Refused(Exception):

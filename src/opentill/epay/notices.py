@@ -12,7 +12,6 @@ from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
 from opentill.epay import credentials, queries
 from opentill.epay.model import (
-    PAID,
     Credentials,
     EpayOrder,
     Notice,
@@ -23,6 +22,7 @@ from opentill.epay.model import (
 )
 from opentill.gateways.epay import signature
 from opentill.merchants import OPENTILL, Actor
+from opentill.orders.model import PAID_STATUSES
 
 _log: Final = structlog.get_logger()
 MAX_ADDRESS: Final = 2048  # the limit of outgoing/addresses.py
@@ -95,7 +95,7 @@ async def return_address(app: App, merchant_id: str, order_id: str) -> str | Non
     """
     async with app.db.connection() as tx:
         order = await queries.BY_ORDER.first(tx, merchant_id=merchant_id, order_id=order_id)
-        if order is None or order.status not in PAID or not order.return_url:
+        if order is None or order.status not in PAID_STATUSES or not order.return_url:
             return None
         try:
             order, params = await signed_message(tx, merchant_id, order_id, app.settings.secret_key)

@@ -19,8 +19,6 @@ from opentill.db.database import Tx
 from opentill.epay import notices, queries
 from opentill.epay.model import (
     BUSINESS,
-    PAID,
-    PAYABLE,
     TYPES,
     EpayMerchant,
     EpayOrder,
@@ -30,6 +28,7 @@ from opentill.epay.model import (
     trade_no,
 )
 from opentill.epay.service import EpayCaller, count_hit
+from opentill.orders.model import PAID_STATUSES, PAYABLE
 
 _STOPPED: Final = "商户暂时不能收款"  # customers may read it, so it does not reveal the reason
 
@@ -170,7 +169,7 @@ def _check_same(existing_order: EpayOrder, submission: Submission) -> None:
 
 def _check_unpaid(existing_order: EpayOrder) -> None:
     if existing_order.paid_at is not None:
-        state = "已支付" if existing_order.status in PAID else "已关闭"
+        state = "已支付" if existing_order.status in PAID_STATUSES else "已关闭"
         raise Refused(BUSINESS, f"该订单{state}，请换一个 out_trade_no")
 
 

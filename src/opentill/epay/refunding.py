@@ -7,6 +7,7 @@ the transaction of the refund, under the order's lock.
 
 import hashlib
 import re
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -17,10 +18,11 @@ from opentill.core import money
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.epay import queries, service
-from opentill.epay.model import BUSINESS, MISSING, PAID, PAYABLE, EpayOrder, Refused, trade_no
+from opentill.epay.model import BUSINESS, MISSING, EpayOrder, Refused, trade_no
 from opentill.epay.request import Request, without_zeros
 from opentill.gateways.epay import signature
 from opentill.orders import Order
+from opentill.orders.model import PAID_STATUSES, PAYABLE, Status
 
 REPEATABLE_MS: Final = 86_400_000  # identical requests within this time are the same refund
 _NUMBER: Final = re.compile(r"[A-Za-z0-9._\-|]{1,64}", re.ASCII)
@@ -152,7 +154,7 @@ def _minor(requested: RequestedRefund, currency: str) -> int | None:
 
 def _check(order: Order, requested: RequestedRefund) -> None:
     """Refuse a refund that is not possible, in the words of the convention. Raises Refused."""
-    if order.status not in PAID:
+    if order.status not in PAID_STATUSES:
         state = _STATUS_WORDS.get(order.status, "未支付" if order.status in PAYABLE else "已关闭")
         raise Refused(BUSINESS, f"该订单{state}，不能退款")
     refundable_minor = order.amount_minor - order.refund_held_minor
@@ -166,7 +168,7 @@ def _check(order: Order, requested: RequestedRefund) -> None:
         )
 
 
-_STATUS_WORDS: Final = {
+_STATUS_WORDS: Final[Mapping[Status, str]] = {
     "DISPUTED": "有争议未决",
     "REFUNDED": "已全部退款",
     "CHARGEBACK": "已被拒付",

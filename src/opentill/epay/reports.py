@@ -15,9 +15,10 @@ from opentill.core import money, times
 from opentill.core.ids import number_of
 from opentill.db.database import Tx
 from opentill.epay import queries, service
-from opentill.epay.model import PAYABLE, STATUSES, SUCCESS, EpayOrder, Result
+from opentill.epay.model import STATUSES, SUCCESS, EpayOrder, Result
 from opentill.epay.request import Request
 from opentill.epay.service import EpayCaller
+from opentill.orders.model import PAYABLE
 
 _MAX_ROWS: Final = 50
 _MAX_OFFSET_DIGITS: Final = 9  # digits of an offset

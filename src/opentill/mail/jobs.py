@@ -200,7 +200,7 @@ async def queue_login_mails(db: Db, settings: Settings, now: int) -> int:
 
     A person's known devices and addresses are the causes of earlier mails.
     """
-    since = max((await find_start(db, now)).since, now - people.BEGUN_MS)
+    since = max((await find_start(db, now)).since, now - people.NEW_LOGIN_MAIL_MS)
 
     async def work(tx: Tx) -> int:
         logins = await queries.NEW_LOGINS.all(tx, since=since, limit=_BATCH)

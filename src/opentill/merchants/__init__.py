@@ -12,7 +12,7 @@ from opentill.merchants.audit import newest as audit_log
 from opentill.merchants.audit import record as record_audit
 from opentill.merchants.audit import search as search_audit
 from opentill.merchants.audit import verify as verify_audit
-from opentill.merchants.fees import parse_schedule as read_fees
+from opentill.merchants.fee_schedule import parse_schedule as read_fees
 from opentill.merchants.key_uses import KeyUses
 from opentill.merchants.logos import MAX_BYTES as MAX_LOGO_BYTES
 from opentill.merchants.logos import LogoRefused

@@ -77,7 +77,7 @@ async def create(
 ) -> Merchant:
     """Create an ACTIVE merchant; ``values`` are fields of ``Terms`` that differ from the default.
 
-    ``fee_changes`` are rows in the form of ``fees.apply_changes``. Raises Invalid.
+    ``fee_changes`` are rows in the form of ``fee_schedule.apply_changes``. Raises Invalid.
     """
     merchant = terms.draft(name, settlement_currency, now, fee_changes, **values)
     return await create_from_draft(tx, merchant, "created", Actor(who, reason), now)

@@ -11,7 +11,7 @@ from opentill.core import money, settingvalues, structs
 from opentill.core.errors import Invalid, NotFound, or_not_found
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
-from opentill.merchants import audit, fees, queries
+from opentill.merchants import audit, fee_schedule, queries
 from opentill.merchants.audit import Actor
 from opentill.merchants.model import Merchant, Terms, TermsVersion
 
@@ -38,7 +38,7 @@ def _check_bounds(merchant: Merchant) -> Merchant:
     except ValueError as error:
         raise Invalid("time_zone", f"time_zone must be {error}") from None
     for field in ("platform_fee_rate", "reserve_rate"):
-        if not fees.is_rate(getattr(merchant, field)):
+        if not fee_schedule.is_rate(getattr(merchant, field)):
             reason = f"{field} must be from 0 to below 1, of at most six decimals, such as 0.04"
             raise Invalid(field, reason)
     for field, least, most in _RANGES:
@@ -105,7 +105,7 @@ def draft(
             payout_off=None,
         ),
     )
-    schedule = fees.apply_changes(merchant.fees, fee_changes, settlement_currency)
+    schedule = fee_schedule.apply_changes(merchant.fees, fee_changes, settlement_currency)
     return msgspec.structs.replace(merchant, fees=schedule)
 
 
@@ -141,7 +141,7 @@ async def change(
     if terms.get("settlement_currency", old.settlement_currency) != old.settlement_currency:
         must = f"settlement_currency must stay {old.settlement_currency}: the balance is in it"
         raise Invalid("settlement_currency", must)
-    schedule = fees.apply_changes(old.fees, fee_changes, old.settlement_currency)
+    schedule = fee_schedule.apply_changes(old.fees, fee_changes, old.settlement_currency)
     new = _check_bounds(msgspec.structs.replace(old, **terms, fees=schedule, updated_at=now))
     terms_of_new = structs.convert(new, Terms)
     has_changed = terms_of_new != structs.convert(old, Terms)

@@ -12,7 +12,6 @@ from opentill.orders.customers.service import (
 )
 from opentill.orders.events import livemode_of, metadata
 from opentill.orders.export.service import export_csv, export_csv_limited
-from opentill.orders.fees import with_fee_of
 from opentill.orders.livemode import all_with_livemode, with_livemode, with_paid_livemode
 from opentill.orders.model import (
     TRANSITIONS,
@@ -56,6 +55,7 @@ from opentill.orders.payments.service import (
     start_attempt,
     submit,
 )
+from opentill.orders.pricing import with_fee_of
 from opentill.orders.search.filters import (
     Email,
     ExportQuery,

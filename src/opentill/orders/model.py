@@ -59,6 +59,9 @@ Event = Literal[
 DAY_MS: Final = 86_400_000
 OPERATOR: Final = "manual"  # the gateway whose payments an operator confirms
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
+PAYABLE: Final[tuple[Status, ...]] = ("PENDING", "CREATING")
+# Paid, and neither refunded in full nor disputed: such orders can be delivered and refunded.
+PAID_STATUSES: Final[tuple[Status, ...]] = ("PAID", "SETTLED")
 EVENTS: Final[tuple[Event, ...]] = get_args(Event)
 
 

@@ -1,1 +1,1 @@
-"""What people see: the payment page, the API reference, the agreement, the front page."""
+"""Pages of customers (payment page, payment links, receipts), the front page, the agreement."""

@@ -13,6 +13,7 @@ import msgspec
 from opentill.core.links import safe_url
 from opentill.core.money import Money
 from opentill.gateways.model import Method
+from opentill.orders.model import AttemptStatus, SessionStatus, Status
 from opentill.pages.labels import DECLINE_REASON
 from opentill.web import declines
 
@@ -53,7 +54,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """The last payment attempt: its status, and where the customer has to continue."""
 
     id: str
-    status: str
+    status: AttemptStatus
     method: Method | None = None
     action_url: str = ""
     qr_text: str = ""
@@ -64,13 +65,13 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     """One checkout session with its order, as the customer may see it. Times are Unix ms."""
 
     session_id: str
-    session_status: str
+    session_status: SessionStatus
     expires_at: int
     merchant: str
     item: Item
     amount: Money
     order_id: str
-    order_status: str
+    order_status: Status
     success_url: str | None = None
     cancel_url: str | None = None
     email: str = ""
@@ -163,8 +164,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
         return Money(self.payment.amount.minor - refunded_minor, self.payment.amount.currency)
 
 
-# order status → page, once the payment form is no longer shown
-PAGES: Final[Mapping[str, State]] = {
+# The page of each order status, once the payment form is no longer shown.
+STATE_OF: Final[Mapping[Status, State]] = {
     "CREATING": "waiting",
     "PAID": "paid",
     "SETTLED": "paid",
@@ -190,7 +191,7 @@ def state_of(payment: Payment, now: int) -> State:
         return "expired" if has_ended else "stopped" if payment.stopped else "open"
     if payment.order_status == "CLOSED" and payment.session_status == "EXPIRED":
         return "expired"
-    return PAGES[payment.order_status]
+    return STATE_OF[payment.order_status]
 
 
 def decline_of(payment: Payment) -> str | None:

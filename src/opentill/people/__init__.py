@@ -1,9 +1,9 @@
 """Persons who log in: roles, permissions, passwords, second factors, logins and invitations."""
 
 from opentill.people import key_scopes, lost_factors
+from opentill.people.lifetimes import LONGEST_LOGIN_MS, NEW_LOGIN_MAIL_MS
 from opentill.people.limits import is_known, known_browser, trusted_browser
 from opentill.people.logins import (
-    BEGUN_MS,
     Credentials,
     FactorsSuspended,
     NewLogin,
@@ -28,7 +28,6 @@ from opentill.people.logins import (
     workplaces,
 )
 from opentill.people.model import (
-    OF_MEMBERS,
     Access,
     Browser,
     Colleague,
@@ -97,10 +96,10 @@ from opentill.people.staff import (
 from opentill.server.client_address import limit_subject
 
 __all__ = [
-    "BEGUN_MS",
+    "LONGEST_LOGIN_MS",
     "MERCHANT_ROLES",
     "NEED_PROOF",
-    "OF_MEMBERS",
+    "NEW_LOGIN_MAIL_MS",
     "RULES",
     "SCOPES",
     "STAFF_ROLES",

@@ -24,7 +24,8 @@ from typing import Final, NamedTuple
 from opentill.core.errors import TooManyRequests
 from opentill.db.database import Db, Tx
 from opentill.people import queries
-from opentill.people.model import HOUR_MS, Person
+from opentill.people.lifetimes import HOUR_MS
+from opentill.people.model import Person
 from opentill.server.client_address import limit_subject
 
 FORGOTTEN_MS: Final = 24 * HOUR_MS  # counts restart after this time without an attempt

@@ -9,9 +9,8 @@ import hmac
 import secrets
 from typing import Final
 
-from opentill.people.model import MINUTE_MS
+from opentill.people.lifetimes import CHALLENGE_MS
 
-LASTS_MS: Final = 5 * MINUTE_MS
 _RANDOM: Final = 16
 _TIME: Final = 8
 _SIGNATURE: Final = 32
@@ -19,7 +18,7 @@ _SIGNATURE: Final = 32
 
 def create(secret_key: str, now: int) -> bytes:
     """Return a new challenge, valid for five minutes."""
-    stem = secrets.token_bytes(_RANDOM) + (now + LASTS_MS).to_bytes(_TIME)
+    stem = secrets.token_bytes(_RANDOM) + (now + CHALLENGE_MS).to_bytes(_TIME)
     return stem + _sign(secret_key, stem)
 
 

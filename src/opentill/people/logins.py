@@ -13,10 +13,8 @@ from opentill.db.database import Db, Tx
 from opentill.merchants import Actor
 from opentill.people import limits, lost_factors, passwords, queries, second_factor
 from opentill.people.hash_queue import QUEUE, Group
+from opentill.people.lifetimes import LONGEST_LOGIN_MS, NEW_LOGIN_MAIL_MS, USED_AT_PRECISION_MS
 from opentill.people.model import (
-    HOUR_MS,
-    OF_MEMBERS,
-    SEEN_MS,
     Access,
     Browser,
     Factors,
@@ -32,7 +30,6 @@ from opentill.people.model import (
 from opentill.server.client_address import limit_subject
 
 T = TypeVar("T")
-BEGUN_MS: Final = HOUR_MS  # how long a new login can still cause a mail
 _LONGEST_DEVICE: Final = 300
 _MAILED_AFTER: Final = 3  # wrong codes with the right password
 
@@ -256,7 +253,7 @@ async def find(
 
 async def note_use(tx: Tx, login: Login, address: str, now: int) -> None:
     """Update when a login was last used, at most once a minute."""
-    if now >= login.used_at + SEEN_MS:
+    if now >= login.used_at + USED_AT_PRECISION_MS:
         await queries.SET_USED.run(tx, id=login.id, now=now, address=address)
 
 
@@ -433,11 +430,11 @@ async def forget_begun(tx: Tx, login_ids: list[str]) -> None:
 
 async def prune(tx: Tx, now: int) -> int:
     """Delete expired logins, links, challenges and counts of attempts; return the number."""
-    before = now - OF_MEMBERS.total
+    before = now - LONGEST_LOGIN_MS
     return (
         await queries.PRUNE_LOGINS.run(tx, before=before)
         + await queries.PRUNE_LINKS.run(tx, before=before)
         + await queries.PRUNE_CHALLENGES.run(tx, before=now)
-        + await queries.PRUNE_BEGUN.run(tx, before=now - BEGUN_MS)
+        + await queries.PRUNE_BEGUN.run(tx, before=now - NEW_LOGIN_MAIL_MS)
         + await queries.PRUNE_LIMITS.run(tx, before=now - limits.FORGOTTEN_MS)
     )

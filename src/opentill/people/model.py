@@ -8,6 +8,7 @@ from typing import Final, Literal
 import msgspec
 
 from opentill.core.languages import Language
+from opentill.people.lifetimes import OF_MEMBERS, OF_STAFF, PROOF_MS
 from opentill.people.permissions import (
     RULES,
     MerchantRole,
@@ -24,12 +25,6 @@ ShownTo = Literal["nobody", "operator", "member"]
 ResetKind = Literal["LOST", "PASSWORD"]  # why a person's factors end
 TokenUse = Literal["browser", "command"]  # what the token of a login is for
 
-MINUTE_MS: Final = 60_000
-HOUR_MS: Final = 60 * MINUTE_MS
-LINK_MS: Final = 24 * HOUR_MS  # the validity of a link
-PROOF_MS: Final = 10 * MINUTE_MS  # the validity of a step-up
-SEEN_MS: Final = MINUTE_MS  # the time of last use is updated at most this often
-
 
 class Browser(msgspec.Struct, frozen=True):
     """The client that somebody logs in with: IP address and User-Agent.
@@ -40,17 +35,6 @@ class Browser(msgspec.Struct, frozen=True):
     address: str
     device: str
     language: Language | None = None
-
-
-class Lifetime(msgspec.Struct, frozen=True):
-    """How long a login lasts without use, and in total, in ms."""
-
-    idle: int
-    total: int
-
-
-OF_MEMBERS: Final = Lifetime(idle=12 * HOUR_MS, total=14 * 24 * HOUR_MS)
-OF_STAFF: Final = Lifetime(idle=HOUR_MS, total=12 * HOUR_MS)
 
 
 class Person(msgspec.Struct, frozen=True, kw_only=True):

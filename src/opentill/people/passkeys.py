@@ -30,6 +30,7 @@ from opentill.core.errors import Invalid
 from opentill.core.ids import new_id
 from opentill.db.database import Db, Tx
 from opentill.people import login_challenges, logins, lost_factors, queries, second_factor
+from opentill.people.lifetimes import CHALLENGE_MS
 from opentill.people.logins import NewLogin, Proof, WrongCredentials
 from opentill.people.model import (
     Browser,
@@ -78,7 +79,7 @@ class Site(msgspec.Struct, frozen=True):
 
 async def _store_challenge(tx: Tx, challenge: bytes, person_id: str, now: int) -> None:
     await queries.INSERT_CHALLENGE.run(
-        tx, challenge=challenge, person_id=person_id, expires_at=now + login_challenges.LASTS_MS
+        tx, challenge=challenge, person_id=person_id, expires_at=now + CHALLENGE_MS
     )
 
 

@@ -9,11 +9,11 @@ from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.merchants import operator_actions
 from opentill.people import queries
-from opentill.people.model import HOUR_MS, person_named
+from opentill.people.lifetimes import HOUR_MS
+from opentill.people.model import person_named
 
-_LET_IN_MS: Final = (
-    72 * HOUR_MS
-)  # how long a newcomer cannot approve for the person who let them in
+# How long newcomers cannot approve for the person who invited them.
+_NEWCOMER_MS: Final = 72 * HOUR_MS
 
 
 class Approver(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ async def check_second(tx: Tx, asked_by: str, approver: Approver, now: int) -> N
     maker, other = person_named(asked_by), person_named(approver.who)
     if maker is None or other is None:
         return
-    if await queries.WAS_LET_IN.get(tx, person_id=other, maker=maker, since=now - _LET_IN_MS):
+    if await queries.WAS_LET_IN.get(tx, person_id=other, maker=maker, since=now - _NEWCOMER_MS):
         reason = f"by must be somebody whom {asked_by} has not let in within the last 72 hours"
         raise Invalid("invited", reason)
     person = await queries.PERSON.first(tx, id=maker)

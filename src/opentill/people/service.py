@@ -13,9 +13,9 @@ from opentill.db.database import Db, Tx
 from opentill.http import inputs
 from opentill.merchants import Actor, Key
 from opentill.people import key_scopes, logins, lost_factors, passwords, queries
+from opentill.people.lifetimes import LINK_MS
 from opentill.people.logins import Credentials, NewLogin, normalize_email
 from opentill.people.model import (
-    LINK_MS,
     Browser,
     Link,
     LinkKind,

@@ -23,10 +23,10 @@ from msgspec import Meta
 from opentill.core.errors import Invalid, NotFound, NotLoggedIn, NotPermitted
 from opentill.db.database import Db, Tx
 from opentill.people import logins, queries
+from opentill.people.lifetimes import ACCESS_TOKEN_MS
 from opentill.people.logins import Credentials, NewLogin, OfApi
-from opentill.people.model import MINUTE_MS, Access, Browser, Login, Person, digest, new_token
+from opentill.people.model import Access, Browser, Login, Person, digest, new_token
 
-ACCESS_MS: Final = 10 * MINUTE_MS
 # RFC 9864 replaces this name by that of the curve, but clients support this one.
 _ALGORITHM: Final = "EdDSA"
 _HEADER: Final = {"typ": "JWT", "alg": _ALGORITHM}
@@ -120,7 +120,7 @@ async def _tokens(db: Db, login_id: str, refresh_token: str, secret_key: str, no
     async with db.connection() as tx:
         login = await queries.LOGIN_OF_API.first(tx, id=login_id)
     access = await _access(db, login, now)
-    expires_at = (now + ACCESS_MS) // 1000 * 1000
+    expires_at = (now + ACCESS_TOKEN_MS) // 1000 * 1000
     return Tokens(
         access_token=_access_token(secret_key, login_id, access, expires_at),
         refresh_token=refresh_token,

@@ -17,8 +17,14 @@ from opentill.core.ids import is_id
 from opentill.db.database import Tx
 from opentill.http import idempotency
 from opentill.portal.request import PageRequest
+from opentill.web.translations import N_
 
 S = TypeVar("S", bound=msgspec.Struct)
+# The error of a form that ``run_once`` refuses with KeyReused.
+FORM_REUSED: Final = N_(
+    "This form was sent before, with other entries, and has done "
+    "its work. Send it again if you want another one"
+)
 FIELD: Final = "form_id"  # `templates/parts.html` has the field
 _SHAPE: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _REDIRECTED: Final = 303

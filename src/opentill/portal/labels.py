@@ -1,7 +1,10 @@
 """Texts of pages by value: statuses, kinds, fields with an error."""
 
+from collections.abc import Mapping
 from typing import Final
 
+from opentill.orders import Status
+from opentill.people import MerchantRole, StaffRole
 from opentill.web.translations import N_, NC_
 
 ATTEMPT_STATUS: Final = {
@@ -101,7 +104,7 @@ ORDER_SOURCE: Final = {
     "API": N_("The API"),
     "EPAY": N_("The Epay API"),
 }
-ORDER_STATUS: Final = {
+ORDER_STATUS: Final[Mapping[Status, str]] = {
     "CREATING": N_("Waiting for the bank"),
     "PENDING": N_("Not paid yet"),
     "PAID": NC_("order status", "Paid"),
@@ -151,7 +154,7 @@ RESERVE_STATUS: Final = {
     "OFFSET": N_("used for a chargeback"),
     "RELEASED": N_("released"),
 }
-ROLE: Final = {
+ROLE: Final[Mapping[MerchantRole, str]] = {
     "owner": N_("Owner"),
     "finance": N_("Finance"),
     "support": N_("Support"),
@@ -168,7 +171,13 @@ SHOP_NOTICE: Final = {
     "DELIVERED": N_("The shop has the Epay notification"),
     "FAILED": N_("The shop did not take the Epay notification"),
 }
-STAFF_ROLE: Final = {
+STAFF_ROLE: Final[Mapping[StaffRole, str]] = {
+    "admin": N_("Administrator"),
+    "finance": N_("Finance"),
+    "support": N_("Support"),
+    "auditor": N_("Auditor"),
+}
+QUALIFIED_STAFF_ROLE: Final[Mapping[StaffRole, str]] = {
     "admin": N_("Staff: administrator"),
     "finance": N_("Staff: finance"),
     "support": N_("Staff: support"),

@@ -5,7 +5,7 @@ from typing import Final
 
 from opentill.core.settings import Settings
 from opentill.people import (
-    OF_MEMBERS,
+    LONGEST_LOGIN_MS,
     NewLogin,
     Person,
     is_known,
@@ -35,7 +35,7 @@ def login(settings: Settings, headers: Mapping[bytes, bytes]) -> str:
 
 def logged_in(settings: Settings, token: str) -> str:
     """Return the cookie with the token of a login."""
-    return _cookie(settings, _login_name(settings), token, OF_MEMBERS.total // 1000)
+    return _cookie(settings, _login_name(settings), token, LONGEST_LOGIN_MS // 1000)
 
 
 def logged_out(settings: Settings) -> str:

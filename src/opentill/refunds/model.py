@@ -11,12 +11,13 @@ from opentill.core.errors import Invalid
 from opentill.gateways.model import RefundStatus
 from opentill.http.fields import CreatedAt, DecimalText, UpdatedAt, meaning
 from opentill.ledger import Held
+from opentill.orders.model import PAID_STATUSES
 
 Status = Literal["PROCESSING", "SUCCEEDED", "FAILED"]
 Source = Literal["REQUEST", "GATEWAY"]
 CaseKind = Literal["REVERSED", "UNMATCHED"]
 
-REFUNDABLE: Final = ("PAID", "SETTLED")  # orders of these statuses can be refunded
+REFUNDABLE: Final = PAID_STATUSES  # orders of these statuses can be refunded
 # The status of a PROCESSING refund after a gateway's report (contract.md#refund-transitions). After
 # any other report it remains PROCESSING and is queried again. A SUCCEEDED refund becomes FAILED if
 # its gateway reports later that the customer did not get the money.

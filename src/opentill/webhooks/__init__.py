@@ -10,12 +10,10 @@ from opentill.webhooks.delivery_log import (
     list_deliveries,
     list_events,
 )
+from opentill.webhooks.event_types import SENT_TYPES, TEST, TYPES, SentType, Type
 from opentill.webhooks.jobs import KEEP_EVENTS_MS
 from opentill.webhooks.model import (
     DELIVERY_STATUSES,
-    SENT_TYPES,
-    TEST,
-    TYPES,
     Delivery,
     DeliveryAttempt,
     DeliveryStatus,
@@ -24,9 +22,7 @@ from opentill.webhooks.model import (
     EventDelivery,
     NumberedEvent,
     OrderEvent,
-    SentType,
     StoredEvent,
-    Type,
 )
 from opentill.webhooks.order_events import find_deliveries_of, find_order_events
 from opentill.webhooks.outbox import emit

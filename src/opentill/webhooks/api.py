@@ -12,7 +12,8 @@ from opentill.http.paging import Listing, Page, Size, listing
 from opentill.merchants import Actor
 from opentill.webhooks import catchup, queries, resending, service
 from opentill.webhooks.delivery_log import attempts_of
-from opentill.webhooks.model import KEPT_ATTEMPTS, DeliveryStatus, EventBody, SentType, Type
+from opentill.webhooks.event_types import SentType, Type
+from opentill.webhooks.model import KEPT_ATTEMPTS, DeliveryStatus, EventBody
 from opentill.webhooks.resending import EventRange
 from opentill.webhooks.service import UrlCheck
 from opentill.webhooks.wire import (

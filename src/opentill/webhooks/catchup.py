@@ -16,7 +16,8 @@ from opentill.core.errors import Invalid
 from opentill.db import clock
 from opentill.db.database import Db, Tx
 from opentill.webhooks import catchup_queries as queries
-from opentill.webhooks.model import NumberedEvent, Type
+from opentill.webhooks.event_types import Type
+from opentill.webhooks.model import NumberedEvent
 
 _MAX_SCANNED: Final = 5000  # events that one call reads, however few match the type
 _BATCH: Final = 1000  # events numbered in one transaction

@@ -9,16 +9,15 @@ import msgspec
 from opentill.core.errors import or_not_found
 from opentill.db.database import Tx
 from opentill.webhooks import queries
-from opentill.webhooks.events import body_of_test
+from opentill.webhooks.endpoint_test import body_of_test
+from opentill.webhooks.event_types import TEST, Type
 from opentill.webhooks.model import (
     KEPT_ATTEMPTS,
-    TEST,
     Delivery,
     DeliveryAttempt,
     DeliveryStatus,
     Endpoint,
     StoredEvent,
-    Type,
 )
 
 _MAX_SCANNED: Final = 10_000  # rows read for one page, however few match its filter

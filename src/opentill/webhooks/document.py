@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from opentill.webhooks import signing
-from opentill.webhooks.model import SENT_TYPES, TEST, SentType
+from opentill.webhooks.event_types import SENT_TYPES, TEST, SentType
 
 # Differs from the tag of the operations, because generators write one file per tag.
 TAG: Final = "Events"

@@ -5,29 +5,12 @@ from typing import Annotated, Any, Final, Literal, get_args
 import msgspec
 from msgspec import Meta
 
-# contract.md#event-types
-Type = Literal[
-    "order.paid",
-    "order.refunded",
-    "order.closed",
-    "order.settled",
-    "refund.failed",
-    "dispute.created",
-    "dispute.closed",
-    "checkout.completed",
-    "checkout.expired",
-    "payout.paid",
-    "payout.failed",
-]
-# The types of deliveries: all events, and tests, which are sent to one endpoint on request.
-SentType = Literal[Type, "webhook.test"]
+from opentill.webhooks.event_types import SentType, Type
+
 Status = Literal["ENABLED", "DISABLED", "DELETED"]
 DeliveryStatus = Literal["PENDING", "SUCCEEDED", "FAILED"]
 Outcome = Literal["delivered", "refused", "no_answer", "unreachable", "forbidden"]
 Key = tuple[str, str]  # (merchant_id, endpoint_id)
-TYPES: Final[tuple[Type, ...]] = get_args(Type)
-SENT_TYPES: Final[tuple[SentType, ...]] = get_args(SentType)
-TEST: Final = "webhook.test"
 KEPT_ATTEMPTS: Final = 20  # per delivery, the newest ones; the schedule has 10
 DELIVERY_STATUSES: Final[tuple[DeliveryStatus, ...]] = get_args(DeliveryStatus)
 

@@ -11,7 +11,8 @@ from opentill.core.ids import is_id, new_id
 from opentill.db.database import Db, Tx
 from opentill.merchants import Actor
 from opentill.webhooks import queries
-from opentill.webhooks.model import Delivery, Endpoint, ResendResult, Type
+from opentill.webhooks.event_types import Type
+from opentill.webhooks.model import Delivery, Endpoint, ResendResult
 from opentill.webhooks.service import find
 
 MAX_RESENT: Final = 1000  # events per call

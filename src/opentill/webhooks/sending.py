@@ -10,7 +10,7 @@ from opentill.db.clock import now_ms
 from opentill.outgoing.client import Forbidden, NoResponse, Outgoing, Response, Unreachable
 from opentill.webhooks import signing
 from opentill.webhooks.endpoint_secrets import signing_secrets
-from opentill.webhooks.events import body_of_test
+from opentill.webhooks.endpoint_test import body_of_test
 from opentill.webhooks.model import DeliveryAttempt, DueDelivery, Outcome
 
 _RESPONSE_BYTES: Final = 64 * 1024  # read limit of a response

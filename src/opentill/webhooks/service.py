@@ -20,7 +20,8 @@ from opentill.outgoing.client import Forbidden
 from opentill.webhooks import queries, signing
 from opentill.webhooks.delivery_log import attempts_of
 from opentill.webhooks.endpoint_secrets import OldSecret, decrypt_old, encrypt_old, purpose
-from opentill.webhooks.model import TYPES, Delivery, DeliveryAttempt, Endpoint, Status
+from opentill.webhooks.event_types import TYPES
+from opentill.webhooks.model import Delivery, DeliveryAttempt, Endpoint, Status
 
 MAX_ENDPOINTS: Final = 16
 OVERLAP_MS: Final = 24 * 3_600_000  # an old secret signs for this long after a rotation

@@ -7,17 +7,15 @@ from msgspec import UNSET, Meta, UnsetType
 
 from opentill.http.fields import CreatedAt, UpdatedAt, meaning
 from opentill.http.paging import Millis
+from opentill.webhooks.event_types import TYPES, SentType, Type
 from opentill.webhooks.model import (
     KEPT_ATTEMPTS,
-    TYPES,
     Delivery,
     DeliveryAttempt,
     DeliveryStatus,
     Endpoint,
     NumberedEvent,
     Outcome,
-    SentType,
-    Type,
 )
 from opentill.webhooks.service import EndpointFields
 

@@ -18,6 +18,7 @@ from opentill.orders.export import queries as export_queries
 from opentill.orders.export import service as export
 from opentill.orders.search.filters import ExportQuery, OrdersQuery, Selection
 from opentill.orders.search.model import OrderFilters
+from opentill.orders.search.queries import USER_TEXTS
 from opentill.orders.wire import OrderOut
 from opentill.server.export_limits import EXPORTS_EACH, STATEMENTS_EACH, Exports
 from support import filled_database, world
@@ -44,6 +45,12 @@ def test_the_columns_are_the_fields_of_a_listed_order_and_four_more() -> None:
     more = ["refundStatus", "refundedAmount", "createdAtUtc", "paidAtUtc"]
     names = [column.name for column in export_queries.COLUMNS]
     assert names == [*listed[:first], *more, *listed[first:]]
+
+
+def test_the_size_of_a_line_counts_all_texts_of_users() -> None:
+    """Otherwise a part of the file could be far longer than intended."""
+    columns = [column.sql for column in export_queries.COLUMNS if column.text]
+    assert columns == list(USER_TEXTS)
 
 
 def test_an_export_takes_the_filters_of_the_list() -> None:

@@ -9,6 +9,7 @@ from opentill.db.query import Query, Value
 from opentill.http import csvfile
 from opentill.orders.model import OPERATOR
 from opentill.orders.search.model import ExportCursor
+from opentill.orders.search.queries import LINE_SIZE
 
 # The cells of a line, byte for byte as ``http/csvfile.py`` writes them. These functions take and
 # return SQL; their arguments are names of columns.
@@ -130,10 +131,6 @@ _INERT_TEXTS: Final = ", ".join(
     for column in COLUMNS
     if column.text
 )
-# The approximate size of an order's line in bytes.
-SIZE: Final = "350 + " + " + ".join(
-    f"coalesce(octet_length({column.sql}), 0)" for column in COLUMNS if column.text
-)
 
 # The last order of each part of a list of orders, if each part is about `:bytes` long as CSV.
 # PostgreSQL knows the sizes of long texts without reading them.
@@ -144,7 +141,7 @@ EXPORT_EDGES = Query(
         select created_at, id, size,
             sum(size) over (order by created_at, id rows unbounded preceding) as bytes
         from (
-            select created_at, id, {SIZE} as size
+            select created_at, id, {LINE_SIZE} as size
             from orders
             where merchant_id = :merchant_id
                 and (created_at, id) > (:after_at::bigint, :after_id::text)

@@ -12,7 +12,7 @@ from opentill.http import csvfile
 from opentill.orders.export import queries
 from opentill.orders.search import service as search
 from opentill.orders.search.filters import Selection
-from opentill.orders.search.model import ExportCursor, Sized
+from opentill.orders.search.model import ExportCursor, SizedOrder
 from opentill.server.export_limits import Exports, Readers
 
 _PART: Final = 128 * 1024  # bytes; quotes, which are doubled, are counted once
@@ -177,7 +177,7 @@ async def _divide_search(
 ) -> AsyncGenerator[list[str], None]:
     """Yield the parts of a search: the ids of their orders."""
 
-    async def read_after(cursor: ExportCursor) -> list[Sized]:
+    async def read_after(cursor: ExportCursor) -> list[SizedOrder]:
         async with readers:
             return await search.list_after(db, selection.filters, selection.text, cursor, _SEARCHED)
 
@@ -193,7 +193,7 @@ async def _divide_search(
             await _stop(ahead)
 
 
-def _divide(orders: Sequence[Sized]) -> Iterator[list[str]]:
+def _divide(orders: Sequence[SizedOrder]) -> Iterator[list[str]]:
     """Divide orders into parts of ``_PART`` bytes; a longer order is a part by itself."""
     part: list[str] = []
     size = 0

@@ -17,12 +17,12 @@ import msgspec
 from opentill.core import metrics
 from opentill.db.database import Tx, after_commit
 from opentill.gateways.model import PaymentOutcome
-from opentill.merchants.fees import Scope
-from opentill.orders.fees import with_fee_of
+from opentill.merchants.fee_schedule import Scope
 from opentill.orders.livemode import of_gateway
 from opentill.orders.model import UNDECIDED, AttemptStatus, Order, PaymentAttempt, due_at
 from opentill.orders.payments import epay_numbers, queries
 from opentill.orders.payments.model import Report
+from opentill.orders.pricing import with_fee_of
 from opentill.orders.settlement.movements import received
 from opentill.orders.transitions import Change, Payment, can, take
 

@@ -1,14 +1,11 @@
 """The conditions of a search for orders, and the rows that it reads."""
 
 from collections.abc import Mapping
-from typing import Literal
 
 import msgspec
 
-from opentill.orders.model import Status
+from opentill.orders.model import SessionStatus, Status
 from opentill.orders.search import terms
-
-SessionStatus = Literal["OPEN", "COMPLETE", "EXPIRED"]
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -161,7 +158,7 @@ class SearchedMerchant(msgspec.Struct, frozen=True):
     changes: int
 
 
-class Sized(msgspec.Struct, frozen=True):
+class SizedOrder(msgspec.Struct, frozen=True):
     """An order in an export, and the approximate size of its line in bytes."""
 
     created_at: int

@@ -3,7 +3,6 @@
 from typing import Final, NamedTuple
 
 from opentill.db.query import Command, Query, Value
-from opentill.orders.export.queries import SIZE
 from opentill.orders.model import Order
 from opentill.orders.search.model import (
     Bucket,
@@ -13,7 +12,14 @@ from opentill.orders.search.model import (
     OrderRef,
     Place,
     SearchedMerchant,
-    Sized,
+    SizedOrder,
+)
+
+# The columns of orders with text of users, and the approximate size of an order's line in the CSV
+# export (bytes).
+USER_TEXTS: Final = ("customer_email", "customer_name", "metadata", "client_reference")
+LINE_SIZE: Final = "350 + " + " + ".join(
+    f"coalesce(octet_length({column}), 0)" for column in USER_TEXTS
 )
 
 # ── Indexing ──────────────────────────────────────────────────────────────────────────────────
@@ -251,7 +257,7 @@ class SearchStatements(NamedTuple):
 
     newest: Query[Order]
     oldest: Query[Order]
-    after: Query[Sized]  # the orders after a cursor, oldest first
+    after: Query[SizedOrder]  # the orders after a cursor, oldest first
     counted: Value[int]
 
 
@@ -313,7 +319,7 @@ def _statements(source: str, names: dict[str, str], more: str) -> SearchStatemen
         """  # noqa: S608 - constants of ours
 
     after = f"""
-    select page.created_at, page.id, {SIZE} as size from (
+    select page.created_at, page.id, {LINE_SIZE} as size from (
         select created_at, id from ({rows("asc", _AFTER)} {_BESIDE}) found
         order by created_at, id limit :limit
     ) page
@@ -324,7 +330,7 @@ def _statements(source: str, names: dict[str, str], more: str) -> SearchStatemen
     return SearchStatements(
         Query(Order, page("desc")),
         Query(Order, page("asc")),
-        Query(Sized, after),
+        Query(SizedOrder, after),
         Value(int, f"select count(*) from ({every}) found"),  # noqa: S608 - constants of ours
     )
 

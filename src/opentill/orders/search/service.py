@@ -24,7 +24,7 @@ from opentill.orders.search.model import (
     ExportCursor,
     OrderFilters,
     Place,
-    Sized,
+    SizedOrder,
 )
 
 _DAY_MS: Final = 86_400_000
@@ -77,10 +77,10 @@ async def list_page(
 
 async def list_after(
     db: Db, filters: OrderFilters, text: str | None, cursor: ExportCursor, most: int
-) -> list[Sized]:
+) -> list[SizedOrder]:
     """Return the orders after a cursor, oldest first. Raises Invalid."""
 
-    async def read(tx: Tx) -> list[Sized]:
+    async def read(tx: Tx) -> list[SizedOrder]:
         search = await Search.start(tx, filters, text, keep=most, after=cursor)
         return await search.list_after(cursor, most)
 
@@ -267,7 +267,7 @@ class Search:
         values = self._values(query, size=size, offset=offset, limit=offset + size)
         return await query.all(self._tx, **values)
 
-    async def list_after(self, cursor: ExportCursor, most: int) -> list[Sized]:
+    async def list_after(self, cursor: ExportCursor, most: int) -> list[SizedOrder]:
         """Return the orders after a cursor, oldest first."""
         query = self._statements.after
         values = self._values(query, limit=most, after_at=cursor.created_at, after_id=cursor.id)

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Protocol
 import msgspec
 from msgspec import Meta
 
-from opentill.webhooks.model import TEST, SentType
+from opentill.webhooks.event_types import TEST, SentType
 
 _MESSAGE: Final = "This is a test of your webhook endpoint: nothing has happened."
 

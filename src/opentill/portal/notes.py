@@ -1,9 +1,8 @@
-"""Notes that staff add to payments and disputes: a form that works once, and its errors."""
+"""Notes that people add to payments and disputes: a form that works once, and its errors."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from opentill.console.labels import FORM_REUSED
 from opentill.core.errors import Invalid, KeyReused
 from opentill.core.notes import NotesFull
 from opentill.db.database import Tx
@@ -28,9 +27,9 @@ async def add_once(
     try:
         await form_ids.run_once(request, work)
     except KeyReused:
-        return 422, FORM_REUSED
+        return 422, form_ids.FORM_REUSED
     except NotesFull:
-        return 409, N_("There are as many notes as there may be, so this one was not added")
+        return 409, N_("There can be at most 100 notes, so this one was not added")
     except Invalid:
         return 400, N_("Enter plain text of 1 to 5,000 characters")
     return None

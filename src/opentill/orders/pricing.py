@@ -5,7 +5,7 @@ from decimal import Decimal
 import msgspec
 
 from opentill.core import money
-from opentill.merchants import fees
+from opentill.merchants import fee_schedule
 from opentill.orders.model import Order
 
 
@@ -38,12 +38,12 @@ def price(
     return Priced(fee, gross, net)
 
 
-def with_fee_of(order: Order, payment: fees.Scope) -> Order:
+def with_fee_of(order: Order, payment: fee_schedule.Scope) -> Order:
     """Return the order with the fee for a payment, by the order's frozen schedule.
 
     The gross stays. If the schedule has no row for the payment, the order is returned unchanged.
     """
-    row = fees.pick(fees.parse_schedule(order.fees), payment)
+    row = fee_schedule.pick(fee_schedule.parse_schedule(order.fees), payment)
     if row is None:
         return order
     priced = price(

@@ -1,4 +1,4 @@
-"""Functions that the handlers of the dashboard share."""
+"""Functions and texts that several pages of the dashboard share."""
 
 from typing import Final
 from urllib.parse import urlencode
@@ -13,11 +13,6 @@ from opentill.portal import render
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-# The error of a form that ``form_ids.run_once`` refuses with KeyReused.
-FORM_REUSED: Final = N_(
-    "This form was sent before, with other entries, and has done "
-    "its work. Send it again if you want another one"
-)
 TOO_MANY_MAILS: Final = N_(
     "Ten messages were sent to this address on request within an hour. Try again later"
 )
