@@ -149,7 +149,7 @@ async def test_a_reset_of_factors_is_mailed_at_its_beginning_with_a_link_and_at_
 
 
 def test_every_change_has_its_sentence() -> None:
-    from opentill.mail.merchant_templates import ACCOUNT_CHANGE
+    from opentill.mail.account_templates import ACCOUNT_CHANGE
     from opentill.mail.triggers import ACCOUNT_CHANGES
 
     names: set[str] = set()

@@ -13,6 +13,7 @@ from opentill.gateways.model import Method
 from opentill.pages import labels, model
 from opentill.web import declines
 from opentill.web.language import Localizer, choose, names
+from opentill.web.responses import Trouble
 
 
 def test_every_method_state_trouble_and_decline_has_its_texts() -> None:
@@ -21,7 +22,7 @@ def test_every_method_state_trouble_and_decline_has_its_texts() -> None:
     states = (set(model.STATE_OF.values()) | {"expired"}) - {"open"}
     assert states <= set(labels.STATE_TITLE)
     assert states <= set(labels.STATE_TEXT)
-    assert set(labels.TROUBLE_TITLE) == set(labels.TROUBLE_TEXT) == set(get_args(model.Trouble))
+    assert set(labels.TROUBLE_TITLE) == set(labels.TROUBLE_TEXT) == set(get_args(Trouble))
 
 
 # requested, Accept-Language, language, 9.99 USD, 1000 JPY

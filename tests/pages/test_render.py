@@ -25,6 +25,7 @@ from opentill.pages.render import (
 from opentill.pages.responses import page
 from opentill.web import assets, declines
 from opentill.web.language import Localizer
+from opentill.web.responses import Trouble
 from opentill.web.translations import translate
 from support.page_examples import (
     ATTEMPT,
@@ -400,7 +401,7 @@ def test_pages_of_test_mode_are_marked_and_others_are_not(language: Language) ->
     for livemode in (True, False):
         visit = Visit(localizer=localizer, now=NOW, test_mode=not livemode)
         pages = render_pages(localizer, msgspec.structs.replace(PAYMENT, livemode=livemode))
-        pages |= {name: trouble_page(name, visit) for name in get_args(model.Trouble)}
+        pages |= {name: trouble_page(name, visit) for name in get_args(Trouble)}
         for name, shown in pages.items():
             read = Reader(shown.html)
             marked = not livemode or name == "test-mode"

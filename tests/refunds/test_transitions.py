@@ -24,7 +24,7 @@ LATER = NOW + 5_000
 FROZEN = ("FREEZE", "pending", "frozen", 400)
 
 OUTCOMES = (
-    # outcome         status        postings after the two of the payment
+    # outcome         status        postings after PAYMENT and FEE
     ("SUCCEEDED", "SUCCEEDED", [FROZEN, ("REFUND", "frozen", "gateway", 400)]),
     ("REFUSED", "FAILED", [FROZEN, ("UNFREEZE", "frozen", "pending", 400)]),
     ("PENDING", "PROCESSING", [FROZEN]),

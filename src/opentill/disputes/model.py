@@ -48,7 +48,7 @@ REPORTED: Final[dict[DisputeStatus, Status]] = {
 
 
 def _path(target: Status) -> tuple[Transition, ...]:
-    """Return the transitions that lead to a status, from the opening on."""
+    """Return the transitions by which a dispute reaches a status, the opening first."""
     last = next(row for row in TRANSITIONS if row.target == target)
     return (last,) if last.source is None else (*_path(last.source), last)
 

@@ -1,7 +1,7 @@
 """The table of topics, which says of each mail: its content, its template, and who gets it.
 
-A mail needs a struct of its content (``model.py``), a template (``merchant_templates.py`` or
-``customer_templates.py``), and a row of the table. All mails have one layout.
+A mail needs a struct of its content (``model.py``), a template (in the ``…_templates.py`` of what
+it is about), and a row of the table. All mails have one layout.
 
 Merchants switch mails to their customers and the digest on or off. Receipts are on by default: an
 operator who sets up a mail server wants customers to get them.
@@ -16,7 +16,14 @@ from opentill import merchants, people
 from opentill.core import languages
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
-from opentill.mail import customer_templates, merchant_templates, model, queries
+from opentill.mail import (
+    account_templates,
+    customer_templates,
+    merchant_templates,
+    model,
+    queries,
+    staff_templates,
+)
 from opentill.mail.model import NO_MERCHANT, Message, MessageContext, NewMail, Preferences
 from opentill.merchants import Actor
 from opentill.people import STAFF_ROLES, MerchantRole, Permission, StaffRole, staff_may
@@ -170,30 +177,28 @@ TOPICS: Final = (
         ("owner", "finance"),
     ),
     Topic("digest", model.DigestContent, merchant_templates.digest, ("owner", "finance")),
-    Topic("new_login", model.LoginContent, merchant_templates.login),
-    Topic("account_change", model.AccountChangeContent, merchant_templates.account_change),
+    Topic("new_login", model.LoginContent, account_templates.login),
+    Topic("account_change", model.AccountChangeContent, account_templates.account_change),
     Topic(
         "account_change_staff",
         model.AccountChangeContent,
-        merchant_templates.account_change_staff,
+        account_templates.account_change_staff,
         staff=_roles_with("people.manage"),
     ),
-    Topic("factors_waiting", model.FactorResetContent, merchant_templates.factors_waiting),
-    Topic("invitation", model.InvitationContent, merchant_templates.invitation),
-    Topic("reset", model.PasswordResetContent, merchant_templates.reset),
+    Topic("factors_waiting", model.FactorResetContent, account_templates.factors_waiting),
+    Topic("invitation", model.InvitationContent, account_templates.invitation),
+    Topic("reset", model.PasswordResetContent, account_templates.reset),
     Topic(
         "books_violated",
         model.ViolationsContent,
-        merchant_templates.violations,
+        staff_templates.violations,
         staff=("admin", "finance"),
     ),
-    Topic(
-        "gateway_away", model.OutageContent, merchant_templates.outage, staff=("admin", "support")
-    ),
+    Topic("gateway_away", model.OutageContent, staff_templates.outage, staff=("admin", "support")),
     Topic(
         "approval_waiting",
         model.ApprovalContent,
-        merchant_templates.approval,
+        staff_templates.approval,
         staff=_roles_with("approvals.decide"),
     ),
     Topic(
@@ -228,7 +233,7 @@ TOPICS: Final = (
         ),
         staff=_roles_with("disputes.decide"),
     ),
-    Topic("test", model.TestContent, merchant_templates.test),
+    Topic("test", model.TestContent, staff_templates.test),
 )
 BY_NAME: Final[Mapping[str, Topic]] = {topic.name: topic for topic in TOPICS}
 

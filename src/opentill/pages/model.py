@@ -20,7 +20,6 @@ from opentill.web import declines
 State = Literal[
     "open", "stopped", "waiting", "paid", "refunded", "expired", "closed", "failed", "revoked"
 ]
-Trouble = Literal["missing", "refused", "busy", "unavailable"]
 
 METHODS: Final[tuple[Method, ...]] = (
     "CREDIT_CARD",

@@ -15,6 +15,7 @@ from opentill.core.links import safe_url
 from opentill.pages import labels, model
 from opentill.web import accent, assets, language, pictures, templates
 from opentill.web.language import Localizer
+from opentill.web.responses import Trouble
 
 # seconds until the waiting page reloads, longer each time
 POLLS_S: Final = (2, 2, 2, 3, 3, 4, 5, 6, 8, 10, 15, 20, 30)
@@ -158,7 +159,7 @@ def receipt_page(
     )
 
 
-def trouble_page(trouble: model.Trouble, visit: Visit, again: str | None = None) -> Page:
+def trouble_page(trouble: Trouble, visit: Visit, again: str | None = None) -> Page:
     """Render an error page; ``again`` is the path of its link to try again."""
     return _page("trouble.html", visit, refresh=None, trouble=trouble, again=again)
 

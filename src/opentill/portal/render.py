@@ -1,26 +1,13 @@
 """Responses with pages, rendered from templates."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
-import structlog
 from starlette.responses import Response
 
-from opentill.core.errors import MethodNotAllowed, Problem, TooManyRequests, Unavailable
+from opentill.core.errors import NotPermitted
 from opentill.portal import menu
 from opentill.portal.request import PageRequest
 from opentill.web import assets, language, responses, templates
-
-_log: Final = structlog.get_logger()
-# by status; "refused" for others
-_ERROR_PAGES: Final[Mapping[int, str]] = {
-    403: "forbidden",
-    404: "missing",
-    429: "busy",
-    500: "unavailable",
-    503: "unavailable",
-}
-_RETRY_S: Final = 2
 
 
 def page(
@@ -76,18 +63,7 @@ def see_other(request: PageRequest, path: str) -> Response:
 
 def error_page(error: Exception, request: PageRequest) -> Response:
     """Render the page of a problem; other exceptions are defects, and logged."""
-    if not isinstance(error, Problem):
-        _log.error("internal error", exc_info=error)
-    status = error.status if isinstance(error, Problem) else 500
-    headers: dict[str, str] = {}
-    match error:
-        case TooManyRequests():
-            headers["retry-after"] = str(error.retry_after_s)
-        case Unavailable():
-            headers["retry-after"] = str(_RETRY_S)
-        case MethodNotAllowed():
-            headers["allow"] = error.allow
-        case _:
-            pass
-    name = _ERROR_PAGES.get(status, "refused")
+    status, headers = responses.error_headers(error)
+    is_forbidden = status == NotPermitted.status
+    name = "forbidden" if is_forbidden else responses.TROUBLES.get(status, "refused")
     return page(request, "error.html", status, headers, error=name)

@@ -7,12 +7,24 @@ policy names.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from opentill.core.errors import MethodNotAllowed, Problem, TooManyRequests, Unavailable
+from opentill.http.responses import log_defect
+
+_RETRY_S: Final = 2
+Trouble = Literal["missing", "refused", "busy", "unavailable"]
+# The error page of each status; any other status gets "refused".
+TROUBLES: Final[Mapping[int, Trouble]] = {
+    404: "missing",
+    429: "busy",
+    500: "unavailable",
+    503: "unavailable",
+}
 POLICY: Final = (
     "default-src 'none'; style-src 'self'; img-src 'self'{picture}; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
@@ -34,6 +46,22 @@ PRIVATE: Final[Mapping[str, str]] = {
     "x-robots-tag": "noindex, nofollow",
     "vary": "accept-language, cookie",
 }
+
+
+def error_headers(error: Exception) -> tuple[int, dict[str, str]]:
+    """Return the status and headers of an error page; an error that is no Problem is logged."""
+    match error:
+        case TooManyRequests():
+            return error.status, {"retry-after": str(error.retry_after_s)}
+        case Unavailable():
+            return error.status, {"retry-after": str(_RETRY_S)}
+        case MethodNotAllowed():
+            return error.status, {"allow": error.allow}
+        case Problem():
+            return error.status, {}
+        case _:
+            log_defect(error)
+            return 500, {}
 
 
 def page(
