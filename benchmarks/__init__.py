@@ -1,1 +1,1 @@
-"""Measures OpenTill side by side with its limits: ``python -m benchmarks``. See README.md."""
+"""Compare OpenTill with upper limits and with peers: ``python -m benchmarks``. See README.md."""

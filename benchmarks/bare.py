@@ -1,8 +1,8 @@
-"""The limit: an ASGI application on OpenTill's HTTP server that runs the very same SQL, no more.
+"""An upper limit: an ASGI application on OpenTill's HTTP server that only runs the same SQL.
 
-No framework, no validation, no rules, no log: a request's ids are taken out of its bytes, the
-recorded statements are run through asyncpg on one connection, the last row becomes the same JSON.
-``/constant`` responds at once: the HTTP server alone.
+It has no framework, validation, rules or log. It takes the ids from the request, runs the recorded
+statements through asyncpg on one connection, and encodes the last row as the same JSON.
+``/constant`` responds with a constant, which measures the HTTP server alone.
 """
 
 import hashlib
@@ -10,13 +10,12 @@ import operator
 import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from decimal import Decimal
 from typing import Any, Final, cast
 
 import asyncpg
 import msgspec
 
-from benchmarks.recording import Joined, Role, Statement, events_of
+from benchmarks.recording import Joined, Role, Statement, event_roles
 from opentill.checkouts.model import LIFETIME_MS
 from opentill.core.ids import new_id, new_session_id
 from opentill.core.settings import Settings
@@ -36,16 +35,17 @@ _stored_values: Final = operator.itemgetter(*(field.name for field in _STORED_FI
 _DONE: Final = b'{"code":0,"message":"success"}'
 
 
-class _Prepared(msgspec.Struct, frozen=True):
-    """A statement, ready to run."""
+class _CompiledStatement(msgspec.Struct, frozen=True):
+    """A recorded statement with a function that computes its values from the roles."""
 
-    how: str
+    method: str
     sql: str
-    values: Callable[[dict[str, Any]], tuple[Any, ...]]
-    gives: tuple[tuple[str, str], ...]
+    bind: Callable[[dict[str, Any]], tuple[Any, ...]]
+    returned_roles: tuple[tuple[str, str], ...]  # pairs of column and role
 
 
 def _source(value: Any, constants: list[Any]) -> str:
+    """Return the Python source of a value: a lookup in the roles ``r`` or the constants ``c``."""
     if isinstance(value, Role):
         return f"r[{value.name!r}]"
     if isinstance(value, Joined):
@@ -60,33 +60,33 @@ def _source_text(part: str | Role) -> str:
     return f"r[{part.name!r}]" if isinstance(part, Role) else repr(part)
 
 
-def prepare(statements: list[Statement]) -> list[_Prepared]:
-    """Compile a trace, so that binding values costs next to nothing."""
-    prepared = []
+def compile_trace(statements: list[Statement]) -> list[_CompiledStatement]:
+    """Compile the statements of a trace, so that binding their values costs almost nothing."""
+    compiled = []
     for statement in statements:
         constants: list[Any] = []
         items = "".join(_source(value, constants) + ", " for value in statement.values)
-        values = eval(f"lambda r, c=c: ({items})", {"c": constants})  # noqa: S307 - our own words
-        gives = tuple((column, role) for column, role in statement.gives.items())
-        prepared.append(_Prepared(statement.how, statement.sql, values, gives))
-    return prepared
+        bind = eval(f"lambda r, c=c: ({items})", {"c": constants})  # noqa: S307 - built from our own statements
+        returned_roles = tuple(statement.returned_roles.items())
+        compiled.append(_CompiledStatement(statement.method, statement.sql, bind, returned_roles))
+    return compiled
 
 
-class Bare:
-    """The application."""
+class BareApplication:
+    """The ASGI application."""
 
     def __init__(self, url: str, traces: Traces, pool_size: int) -> None:
-        """``traces`` say what each operation runs."""
+        """Compile the statements of each operation."""
         self._url = url
         self._pool_size = pool_size
-        self._prepared = {name: prepare(statements) for name, statements in traces.items()}
-        self._events = {name: events_of(statements) for name, statements in traces.items()}
+        self._statements = {name: compile_trace(trace) for name, trace in traces.items()}
+        self._event_roles = {name: event_roles(trace) for name, trace in traces.items()}
 
-    def _ids(self, operation: str) -> dict[str, Any]:
-        return {name: new_id("evt") for name in self._events[operation]}
+    def _new_event_ids(self, operation: str) -> dict[str, Any]:
+        return {role: new_id("evt") for role in self._event_roles[operation]}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Serve a request."""
+        """Handle a request, or the start and stop of the server."""
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
             return
@@ -94,23 +94,24 @@ class Bare:
         if path == "/constant":
             await _send(send, 200, _DONE)
         elif path.startswith("/v1/orders/"):
-            roles = {"digest": _digest(scope), "order": path[11:]}
+            roles = {"digest": _digest_key(scope), "order": path[11:]}
             row = await self._run("read", roles)
-            await _send(send, 200, _encode(_order(row)))
+            await _send(send, 200, _encode(build_order_response(row)))
         elif path == "/v1/checkouts":
-            body = _decode(await _read(receive))
-            roles = {"digest": _digest(scope), "product": body["productId"]}
-            roles |= {"session": new_session_id(), "order": new_id("order")} | self._ids("create")
-            offer = await self._run("create", roles)
-            await _send(send, 201, _encode(_session(offer, roles)))
+            body = _decode(await _read_body(receive))
+            roles = {"digest": _digest_key(scope), "product": body["productId"]}
+            roles |= {"session": new_session_id(), "order": new_id("order")}
+            product = await self._run("create", roles | self._new_event_ids("create"))
+            await _send(send, 201, _encode(build_session_response(product, roles)))
         else:
-            body = _decode(await _read(receive))
-            await self._run("pay", self._ids("pay") | {"attempt": body["data"]["payment"]["id"]})
+            body = _decode(await _read_body(receive))
+            attempt_id = body["data"]["payment"]["id"]
+            await self._run("pay", self._new_event_ids("pay") | {"attempt": attempt_id})
             await _send(send, 200, _DONE)
 
     async def _lifespan(self, receive: Any, send: Any) -> None:
         await receive()
-        # OpenTill's own, which costs less than asyncpg's: the limit has what is best.
+        # OpenTill's own pool costs less than asyncpg's, and an upper limit uses the better one.
         self._pool = Pool(lambda: asyncpg.connect(self._url), self._pool_size)
         await send({"type": "lifespan.startup.complete"})
         await receive()
@@ -118,29 +119,29 @@ class Bare:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _run(self, operation: str, roles: dict[str, Any]) -> Row:
-        """Run an operation's statements and return the last row that one of them gave."""
-        last: Any = None
+        """Run an operation's statements and return the last row that one of them returned."""
+        row: Any = None
         connection = self._pool.take_now() or await self._pool.take(10)
         try:
-            for statement in self._prepared[operation]:
-                if statement.how == "begin":
+            for statement in self._statements[operation]:
+                if statement.method == "begin":
                     transaction = connection.transaction()
                     await transaction.start()
-                elif statement.how == "commit":
+                elif statement.method == "commit":
                     await transaction.commit()
                 else:
-                    run: Callable[..., Awaitable[Any]] = getattr(connection, statement.how)
-                    rows = await run(statement.sql, *statement.values(roles))
-                    if statement.how != "execute":
-                        last = rows[0] if statement.how == "fetch" and rows else rows
-                    for column, role in statement.gives:
-                        roles[role] = last[column]
+                    run: Callable[..., Awaitable[Any]] = getattr(connection, statement.method)
+                    rows = await run(statement.sql, *statement.bind(roles))
+                    if statement.method != "execute":
+                        row = rows[0] if statement.method == "fetch" and rows else rows
+                    for column, role in statement.returned_roles:
+                        roles[role] = row[column]
         finally:
             self._pool.give_back(connection)
-        return cast("Row", last)
+        return cast("Row", row)
 
 
-async def _read(receive: Any) -> bytes:
+async def _read_body(receive: Any) -> bytes:
     message = await receive()
     body: bytes = message["body"]
     while message["more_body"]:
@@ -155,28 +156,25 @@ async def _send(send: Any, status: int, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def _digest(scope: Any) -> bytes:
+def _digest_key(scope: Any) -> bytes:
     for name, value in scope["headers"]:
         if name == b"x-api-key":
             return hashlib.sha256(value).digest()
     return b""
 
 
-def _money(minor: int) -> str:
+def _format_amount(minor: int) -> str:
     return f"{minor // 100}.{minor % 100:02}"
 
 
-def _rate(rate: Decimal) -> str:
-    return str(rate)
-
-
-def _session(offer: Row, roles: Mapping[str, Any]) -> dict[str, Any]:
+def build_session_response(product: Row, roles: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body that says that a session was opened."""
     now = time.time_ns() // 1_000_000
     data = {
         "id": roles["session"],
         "productId": roles["product"],
-        "amount": _money(offer["price_minor"]),
-        "currency": offer["currency"],
+        "amount": _format_amount(product["price_minor"]),
+        "currency": product["currency"],
         "status": "OPEN",
         "url": f"http://127.0.0.1:8080/checkout/{roles['session']}",
         "expiresAt": now + LIFETIME_MS,
@@ -185,24 +183,24 @@ def _session(offer: Row, roles: Mapping[str, Any]) -> dict[str, Any]:
     return {"code": 0, "message": "success", "data": data}
 
 
-def _order(row: Row) -> dict[str, Any]:
-    """Show an order. What is not computed here is shown as it is stored."""
-    amount = _money(row["amount_minor"])
+def build_order_response(row: Row) -> dict[str, Any]:
+    """Return the body that shows an order. Fields that are not computed are shown as stored."""
+    amount = _format_amount(row["amount_minor"])
     data = dict(zip(_SHOWN_AS_STORED, _stored_values(row), strict=True)) | {
         "checkoutSessionId": row["checkout_id"],
         "amount": amount,
-        "platformFeeRate": _rate(row["platform_fee_rate"]),
-        "platformFee": _money(row["platform_fee_minor"]),
-        "netAmount": _money(row["amount_minor"] - row["platform_fee_minor"]),
-        "settledAmount": _money(row["net_settled_minor"]),
-        "exchangeRate": _rate(row["exchange_rate"]),
+        "platformFeeRate": str(row["platform_fee_rate"]),
+        "platformFee": _format_amount(row["platform_fee_minor"]),
+        "netAmount": _format_amount(row["amount_minor"] - row["platform_fee_minor"]),
+        "settledAmount": _format_amount(row["net_settled_minor"]),
+        "exchangeRate": str(row["exchange_rate"]),
         "metadata": msgspec.Raw(row["metadata"].encode()),
         "baseAmount": amount,
         "payableAmount": amount,
         "refundStatus": "NONE",
         "refundedAmount": "0",
-        "rollingReserveRate": _rate(row["reserve_rate"]),
-        "rollingReserveAmount": _money(row["reserve_minor"]),
+        "rollingReserveRate": str(row["reserve_rate"]),
+        "rollingReserveAmount": _format_amount(row["reserve_minor"]),
         "rollingReserveStatus": row["reserve_status"],
         "rollingReserveReleaseAt": row["reserve_release_at"],
         "livemode": bool(row["livemode"]),
@@ -213,8 +211,8 @@ def _order(row: Row) -> dict[str, Any]:
     return {"code": 0, "message": "success", "data": data}
 
 
-def bare_server(
+def serve_bare(
     url: str, traces: Traces, pool_size: int, settings: Settings, listener: socket.socket
 ) -> None:
-    """Serve until terminated, in a process of its own."""
-    http_server.serve(lambda: Bare(url, traces, pool_size), settings, [listener])
+    """Serve the application until the process is terminated."""
+    http_server.serve(lambda: BareApplication(url, traces, pool_size), settings, [listener])

@@ -1,4 +1,4 @@
-"""Charts as SVG: lines over a logarithmic or an even axis, for light and dark pages."""
+"""Draw line charts as SVG, with logarithmic or linear axes, for light and dark pages."""
 
 import itertools
 import math
@@ -9,7 +9,7 @@ import msgspec
 
 Points = Sequence[tuple[float, float]]
 WIDTH: Final = 720
-PANEL: Final = 300  # height of one chart
+CHART_HEIGHT: Final = 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 190, 44, 44
 _COLOURS: Final = 5
 _STYLE: Final = """
@@ -30,17 +30,17 @@ text { font: 12px system-ui, sans-serif; fill: #1f2933 }
 
 
 class Chart(msgspec.Struct, frozen=True, kw_only=True):
-    """Lines by name. ``log``: the axes, "x", "y", "xy" or none, are logarithmic."""
+    """A chart with named lines. ``log`` names its logarithmic axes: "x", "y", "xy" or none."""
 
     title: str
-    across: str
-    up: str
+    x_label: str
+    y_label: str
     lines: Mapping[str, Points]
     log: str = ""
 
 
 class _Axis:
-    """Where a value stands between two ends, and which values are written."""
+    """A scale between two ends, with the values at which it has marks."""
 
     def __init__(self, values: Sequence[float], *, log: bool) -> None:
         self._log = log
@@ -67,13 +67,13 @@ class _Axis:
             self._interval = interval
 
     def share(self, value: float) -> float:
-        """Return where a value stands, from 0 to 1."""
-        at = math.log10(max(value, 1e-6)) if self._log else value / self._interval
-        return (at - self.low) / (self.high - self.low)
+        """Return the position of a value, from 0 (low end) to 1 (high end)."""
+        scaled = math.log10(max(value, 1e-6)) if self._log else value / self._interval
+        return (scaled - self.low) / (self.high - self.low)
 
 
-class _FewNumbers(_Axis):
-    """An even axis of few whole numbers, each of which is written."""
+class _IntegerAxis(_Axis):
+    """A linear axis of a few integers, with a mark at each."""
 
     def __init__(self, values: Sequence[float]) -> None:
         self._log = False
@@ -83,76 +83,77 @@ class _FewNumbers(_Axis):
 
 
 def draw(charts: Sequence[Chart], note: str) -> str:
-    """Draw charts below each other; ``note`` stands under the last."""
-    height = PANEL * len(charts) + 24
+    """Draw charts below each other, with ``note`` under the last one."""
+    height = CHART_HEIGHT * len(charts) + 24
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
         f"<style>{_STYLE}</style>",
     ]
     for number, chart in enumerate(charts):
-        parts.append(f'<g transform="translate(0 {number * PANEL})">')
-        parts += _panel(chart)
+        parts.append(f'<g transform="translate(0 {number * CHART_HEIGHT})">')
+        parts += _draw_chart(chart)
         parts.append("</g>")
-    parts.append(f'<text class="faint" x="16" y="{height - 8}">{_text(note)}</text></svg>')
+    parts.append(f'<text class="faint" x="16" y="{height - 8}">{_escape(note)}</text></svg>')
     return "\n".join(parts) + "\n"
 
 
-def _panel(chart: Chart) -> list[str]:
+def _draw_chart(chart: Chart) -> list[str]:
     points = [point for line in chart.lines.values() for point in line]
     xs, ys = [x for x, _ in points], [y for _, y in points]
-    across = _Axis(xs, log=True) if "x" in chart.log else _FewNumbers(xs)
-    up = _Axis(ys, log="y" in chart.log)
-    right, bottom = WIDTH - _RIGHT, PANEL - _BOTTOM
+    x_axis = _Axis(xs, log=True) if "x" in chart.log else _IntegerAxis(xs)
+    y_axis = _Axis(ys, log="y" in chart.log)
+    right, bottom = WIDTH - _RIGHT, CHART_HEIGHT - _BOTTOM
 
-    def place(x: float, y: float) -> tuple[float, float]:
+    def to_pixels(x: float, y: float) -> tuple[float, float]:
         return (
-            round(_LEFT + across.share(x) * (right - _LEFT), 1),
-            round(bottom - up.share(y) * (bottom - _TOP), 1),
+            round(_LEFT + x_axis.share(x) * (right - _LEFT), 1),
+            round(bottom - y_axis.share(y) * (bottom - _TOP), 1),
         )
 
-    parts = [f'<text class="title" x="16" y="22">{_text(chart.title)}</text>']
-    for mark in up.marks:
-        _, y = place(across.marks[0], mark)
+    parts = [f'<text class="title" x="16" y="22">{_escape(chart.title)}</text>']
+    for mark in y_axis.marks:
+        _, y = to_pixels(x_axis.marks[0], mark)
         parts.append(f'<path class="grid" d="M{_LEFT} {y}H{right}"/>')
-        parts.append(_label(_LEFT - 8, y + 4, _number(mark), "end"))
-    for mark in across.marks:
-        x, _ = place(mark, up.marks[0])
-        parts.append(_label(x, bottom + 18, _number(mark), "middle"))
-    parts.append(_label((_LEFT + right) / 2, bottom + 36, chart.across, "middle"))
-    parts.append(_label(_LEFT - 8, _TOP - 10, chart.up, "end"))
-    ends = _apart([place(*line[-1])[1] for line in chart.lines.values()])
-    for number, ((name, line), end) in enumerate(zip(chart.lines.items(), ends, strict=True)):
-        kind = f"s{number % _COLOURS}"
-        placed = [place(*point) for point in line]
-        path = "M" + "L".join(f"{x} {y}" for x, y in placed)
-        parts.append(f'<g class="{kind}"><path class="line" d="{path}"/>')
-        for (x, y), (at, value) in zip(placed, line, strict=True):
-            label = f"{name}, {_number(at)}: {value:.4g}"
-            parts.append(f'<circle class="dot" cx="{x}" cy="{y}" r="3.5">')
-            parts.append(f"<title>{_text(label)}</title></circle>")
-        dot = f'<circle class="dot" cx="{right + 16}" cy="{end}" r="4"/>'
-        parts.append(f"{dot}</g>{_label(right + 26, end + 4, name, 'start', faint=False)}")
+        parts.append(_label(_LEFT - 8, y + 4, _format_number(mark), "end"))
+    for mark in x_axis.marks:
+        x, _ = to_pixels(mark, y_axis.marks[0])
+        parts.append(_label(x, bottom + 18, _format_number(mark), "middle"))
+    parts.append(_label((_LEFT + right) / 2, bottom + 36, chart.x_label, "middle"))
+    parts.append(_label(_LEFT - 8, _TOP - 10, chart.y_label, "end"))
+    legend_ys = _separate_labels([to_pixels(*line[-1])[1] for line in chart.lines.values()])
+    for number, ((name, line), legend_y) in enumerate(
+        zip(chart.lines.items(), legend_ys, strict=True)
+    ):
+        pixels = [to_pixels(*point) for point in line]
+        path = "M" + "L".join(f"{x} {y}" for x, y in pixels)
+        parts.append(f'<g class="s{number % _COLOURS}"><path class="line" d="{path}"/>')
+        for (pixel_x, pixel_y), (x, y) in zip(pixels, line, strict=True):
+            label = f"{name}, {_format_number(x)}: {y:.4g}"
+            parts.append(f'<circle class="dot" cx="{pixel_x}" cy="{pixel_y}" r="3.5">')
+            parts.append(f"<title>{_escape(label)}</title></circle>")
+        dot = f'<circle class="dot" cx="{right + 16}" cy="{legend_y}" r="4"/>'
+        parts.append(f"{dot}</g>{_label(right + 26, legend_y + 4, name, 'start', faint=False)}")
     return parts
 
 
-def _apart(ends: Sequence[float]) -> list[float]:
-    """Move labels apart that would stand on each other."""
-    order = sorted(range(len(ends)), key=ends.__getitem__)
-    placed = list(ends)
-    for before, after in itertools.pairwise(order):
-        placed[after] = max(placed[after], placed[before] + 16)
-    over = max(0.0, placed[order[-1]] - (PANEL - _BOTTOM)) if order else 0.0
-    return [round(y - over, 1) for y in placed]
+def _separate_labels(label_ys: Sequence[float]) -> list[float]:
+    """Move labels that would overlap, so that each stands at least 16 pixels below another."""
+    order = sorted(range(len(label_ys)), key=label_ys.__getitem__)
+    moved_ys = list(label_ys)
+    for above, below in itertools.pairwise(order):
+        moved_ys[below] = max(moved_ys[below], moved_ys[above] + 16)
+    overflow = max(0.0, moved_ys[order[-1]] - (CHART_HEIGHT - _BOTTOM)) if order else 0.0
+    return [round(y - overflow, 1) for y in moved_ys]
 
 
 def _label(x: float, y: float, text: str, anchor: str, *, faint: bool = True) -> str:
-    kind = ' class="faint"' if faint else ""
-    return f'<text{kind} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{_text(text)}</text>'
+    css = ' class="faint"' if faint else ""
+    return f'<text{css} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{_escape(text)}</text>'
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:g}"
 
 
-def _text(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;")

@@ -1,12 +1,12 @@
-"""What exact totals cost a write: the same requests with and without the triggers that count."""
+"""Measure what exact totals cost a write: requests with and without the counting triggers."""
 
-from benchmarks.contest import SCENARIOS, OverHttp, Work
-from benchmarks.deployment import Serving
-from benchmarks.run import Apart, Run
-from benchmarks.seed import MERCHANTS, first_payments
+from benchmarks.competitors import SCENARIOS, HttpCompetitor, Workload
+from benchmarks.deployment import Server
+from benchmarks.run import BenchDatabase, Run
+from benchmarks.seed import MERCHANTS, confirm_first_payments
 
-_WRITING = ("create-many", "pay-many", "pay-hot")
-# The trigger on entries also checks them against the balance.
+_WRITE_SCENARIOS = ("create-many", "pay-many", "pay-hot")
+# The trigger on entries also compares them with the balance.
 _TRIGGERS = (
     ("orders", "orders_count_new"),
     ("orders", "orders_count_changed"),
@@ -15,31 +15,36 @@ _TRIGGERS = (
 
 
 async def measure(run: Run) -> None:
-    """Open sessions and confirm payments, in turns with and without."""
-    merchants = 10 if run.options.quick else MERCHANTS
-    async with run.database("bench_counters", merchants) as apart:
-        await first_payments(apart.db, apart.seed, apart.settings)
-        work = Work(seed=apart.seed, postmaster=run.postmaster, read_from={}, merchants=merchants)
-        serving = Serving(run.data_dir, with_worker=False, database_url=apart.url)
+    """Open sessions and confirm payments, in turns with and without the triggers."""
+    merchant_count = 10 if run.options.quick else MERCHANTS
+    scenarios = [scenario for scenario in SCENARIOS if scenario.name in _WRITE_SCENARIOS]
+    async with run.create_database("bench_counters", merchant_count) as database:
+        await confirm_first_payments(database.db, database.seed, database.settings)
+        workload = Workload(
+            seed=database.seed,
+            postmaster_pid=run.postmaster_pid,
+            first_read_orders={},
+            merchant_count=merchant_count,
+        )
+        server = Server(run.data_dir, with_worker=False, database_url=database.url)
         try:
-            ours = OverHttp("OpenTill", serving.port, serving.pid, run.driver)
-            for scenario in map(work.sized, (s for s in SCENARIOS if s.name in _WRITING)):
-                await ours.measure(work, scenario, min(run.options.seconds, 0.5))
+            opentill = HttpCompetitor("OpenTill", server.port, server.pid, run.driver)
+            for scenario in map(workload.with_available_merchants, scenarios):
+                await opentill.measure(workload, scenario, min(run.options.seconds, 0.5))
                 for number in range(run.options.rounds):
-                    for counted in (True, False) if number % 2 else (False, True):
-                        await _switch(apart, on=counted)
-                        sample = await ours.measure(work, scenario, run.options.seconds)
-                        name = f"{scenario.name} {'with' if counted else 'without'} counters"
-                        run.note(name, sample.rate)
-                        run.note(f"{name}, PostgreSQL µs", sample.database_us)
-                        run.report.failures += [f"{name}: {one}" for one in sample.failures]
+                    for enabled in (True, False) if number % 2 else (False, True):
+                        await _switch_triggers(database, enabled=enabled)
+                        sample = await opentill.measure(workload, scenario, run.options.seconds)
+                        name = f"{scenario.name} {'with' if enabled else 'without'} counters"
+                        run.record_figure(name, sample.rate)
+                        run.record_figure(f"{name}, PostgreSQL µs", sample.database_us)
+                        run.report.failures += [f"{name}: {failure}" for failure in sample.failures]
         finally:
-            serving.close()
+            server.close()
 
 
-async def _switch(apart: Apart, *, on: bool) -> None:
-    async with apart.db.transaction() as tx:
+async def _switch_triggers(database: BenchDatabase, *, enabled: bool) -> None:
+    async with database.db.transaction() as tx:
         for table, trigger in _TRIGGERS:
-            await tx.execute(
-                f"alter table {table} {'enable' if on else 'disable'} trigger {trigger}"
-            )
+            action = "enable" if enabled else "disable"
+            await tx.execute(f"alter table {table} {action} trigger {trigger}")

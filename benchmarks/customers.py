@@ -1,4 +1,4 @@
-"""Customers and their shops, over HTTP: the parts of the way of an order, and a queue of people."""
+"""Simulate shops and their customers over HTTP: the stages of an order, and many customers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -7,7 +7,7 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
-from benchmarks.contest import create_request
+from benchmarks.competitors import build_session_request
 from benchmarks.seed import Seed
 
 _SERVER, _BANK = 0, 1
@@ -17,28 +17,32 @@ _CARD: Final = {"number": "4242424242424242", "exp": "12/40", "csc": "123", "nam
 
 
 class Order(msgspec.Struct):
-    """An order on its way; ``place`` is its merchant's."""
+    """An order of a merchant, with what its customer knows so far."""
 
     seed: Seed
-    place: int
-    session: str = ""
-    attempt: str = ""
-    next: str = ""  # the address that the customer was sent to
+    merchant_index: int
+    session_id: str = ""
+    attempt_id: str = ""
+    next_path: str = ""  # the target of the last redirect
 
 
-class Visitor:
-    """A browser with a connection to the server and one to the bank."""
+class Browser:
+    """A browser with a keep-alive connection to the server and one to the bank."""
 
     def __init__(self, ports: Sequence[int]) -> None:
         """``ports`` are the server's and the bank's."""
         self._ports = ports
-        self._open: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
+        self._connections: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
 
-    async def send(self, where: int, request: bytes, *, expected: int) -> tuple[str, bytes]:
-        """Send a request; return where it leads to, and the body. Raises for another status."""
-        if where not in self._open:
-            self._open[where] = await asyncio.open_connection("127.0.0.1", self._ports[where])
-        reader, writer = self._open[where]
+    async def send(self, host: int, request: bytes, *, expected: int) -> tuple[str, bytes]:
+        """Send a request to the server or bank; return the redirect's target and the body.
+
+        Raises RuntimeError if the status is not the expected one.
+        """
+        if host not in self._connections:
+            port = self._ports[host]
+            self._connections[host] = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = self._connections[host]
         writer.write(request)
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         fields = dict(line.lower().split(": ", 1) for line in head[1:] if line)
@@ -46,114 +50,115 @@ class Visitor:
         if int(head[0].split()[1]) != expected:
             message = f"{request[:100]!r}: {head[0]} {body[:300]!r}"
             raise RuntimeError(message)
-        place = next((line[10:] for line in head if line.lower().startswith("location: ")), "")
-        return place, body
+        location = next((line[10:] for line in head if line.lower().startswith("location: ")), "")
+        return location, body
 
-    async def get(self, where: int, path: str, expected: int = 200) -> tuple[str, bytes]:
+    async def get(self, host: int, path: str, expected: int = 200) -> tuple[str, bytes]:
         """Load a page."""
         head = f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n{_ACCEPT}\r\n"
-        return await self.send(where, head.encode(), expected=expected)
+        return await self.send(host, head.encode(), expected=expected)
 
-    async def post(self, where: int, path: str, form: dict[str, str]) -> str:
-        """Send a form; return where it leads to."""
+    async def post(self, host: int, path: str, form: dict[str, str]) -> str:
+        """Submit a form; return the target of the redirect."""
         body = urlencode(form).encode()
         head = (
             f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n{_ACCEPT}"
             "content-type: application/x-www-form-urlencoded\r\n"
             f"content-length: {len(body)}\r\n\r\n"
         )
-        return (await self.send(where, head.encode() + body, expected=303))[0]
+        return (await self.send(host, head.encode() + body, expected=303))[0]
 
     def close(self) -> None:
         """Close the connections."""
-        for _, writer in self._open.values():
+        for _, writer in self._connections.values():
             writer.close()
 
 
-async def open_session(visitor: Visitor, order: Order) -> None:
-    """Be the shop, which opens a session by the API."""
-    request = create_request(order.seed, order.place)
-    _, body = await visitor.send(_SERVER, request, expected=201)
-    order.session = msgspec.json.decode(body)["data"]["id"]
+async def open_session(browser: Browser, order: Order) -> None:
+    """Open the session by the API, as the shop does."""
+    request = build_session_request(order.seed, order.merchant_index)
+    _, body = await browser.send(_SERVER, request, expected=201)
+    order.session_id = msgspec.json.decode(body)["data"]["id"]
 
 
-async def look(visitor: Visitor, order: Order) -> None:
+async def load_payment_page(browser: Browser, order: Order) -> None:
     """Load the payment page."""
-    await visitor.get(_SERVER, f"/checkout/{order.session}")
+    await browser.get(_SERVER, f"/checkout/{order.session_id}")
 
 
-async def submit(visitor: Visitor, order: Order) -> None:
-    """Send the payment form."""
-    order.next = _path(await visitor.post(_SERVER, f"/checkout/{order.session}", _FORM))
-    order.attempt = urlsplit(order.next).path.rpartition("/continue/")[2]
-    assert order.attempt.startswith("att_"), order.next
+async def submit_form(browser: Browser, order: Order) -> None:
+    """Submit the payment form."""
+    location = await browser.post(_SERVER, f"/checkout/{order.session_id}", _FORM)
+    order.next_path = _path(location)
+    order.attempt_id = urlsplit(location).path.rpartition("/continue/")[2]
+    assert order.attempt_id.startswith("att_"), location
 
 
-async def go_on(visitor: Visitor, order: Order) -> None:
-    """Load the page that leads to the bank."""
-    await visitor.get(_SERVER, order.next)
+async def follow_to_bank(browser: Browser, order: Order) -> None:
+    """Load the page that forwards the customer to the bank."""
+    await browser.get(_SERVER, order.next_path)
 
 
-async def pay_at_bank(visitor: Visitor, order: Order) -> None:
-    """Pay by card on the bank's page, and look at how that ended."""
-    await visitor.get(_BANK, f"/pay/{order.attempt}")
-    done = _path(await visitor.post(_BANK, f"/pay/{order.attempt}", _CARD))
-    await visitor.get(_BANK, done)
+async def pay_at_bank(browser: Browser, order: Order) -> None:
+    """Pay by card on the bank's page, and load the page that shows the result."""
+    await browser.get(_BANK, f"/pay/{order.attempt_id}")
+    result_path = _path(await browser.post(_BANK, f"/pay/{order.attempt_id}", _CARD))
+    await browser.get(_BANK, result_path)
 
 
-async def come_back(visitor: Visitor, order: Order) -> None:
-    """Come back from the bank."""
-    path = f"/checkout/{order.session}/return/{order.attempt}?lang=en"
-    order.next = _path((await visitor.get(_SERVER, path, 303))[0])
+async def return_from_bank(browser: Browser, order: Order) -> None:
+    """Return from the bank to the shop's session."""
+    path = f"/checkout/{order.session_id}/return/{order.attempt_id}?lang=en"
+    order.next_path = _path((await browser.get(_SERVER, path, 303))[0])
 
 
-async def read_receipt(visitor: Visitor, order: Order) -> None:
-    """Load the page that the way back leads to: that of a payment that arrived."""
-    _, body = await visitor.get(_SERVER, order.next)
-    assert b'name="method"' not in body, "the payment page asks again for a payment that was made"
+async def load_receipt(browser: Browser, order: Order) -> None:
+    """Load the session's page, which shows that the payment succeeded."""
+    _, body = await browser.get(_SERVER, order.next_path)
+    assert b'name="method"' not in body, "the page asks to pay a session that is already paid"
 
 
 STAGES: Final = {
     "session opened": open_session,
-    "page": look,
-    "form": submit,
-    "page to the bank": go_on,
+    "page": load_payment_page,
+    "form": submit_form,
+    "page to the bank": follow_to_bank,
     "paid and reported": pay_at_bank,
-    "way back": come_back,
-    "receipt": read_receipt,
+    "way back": return_from_bank,
+    "receipt": load_receipt,
 }
 
 
-def _path(address: str) -> str:
-    parts = urlsplit(address)
+def _path(url: str) -> str:
+    parts = urlsplit(url)
     return f"{parts.path}?{parts.query}" if parts.query else parts.path
 
 
-async def send(
+async def run_customers(
     orders: Sequence[Order],
-    do: Callable[[Visitor, Order], Awaitable[None]],
+    stage: Callable[[Browser, Order], Awaitable[None]],
     *,
     ports: Sequence[int],
     rate: float,
-    at_once: int,
+    browser_count: int,
 ) -> None:
-    """Let customers do a part of the way: ``rate`` of them in a second, so many at once at most."""
-    visitors: asyncio.Queue[Visitor] = asyncio.Queue()
-    browsers = [Visitor(ports) for _ in range(at_once)]
-    for visitor in browsers:
-        visitors.put_nowait(visitor)
+    """Run a stage for each order: start ``rate`` of them per second, while a browser is idle."""
+    idle_browsers: asyncio.Queue[Browser] = asyncio.Queue()
+    browsers = [Browser(ports) for _ in range(browser_count)]
+    for browser in browsers:
+        idle_browsers.put_nowait(browser)
     clock = asyncio.get_running_loop().time
     started = clock()
 
-    async def go(order: Order, visitor: Visitor) -> None:
-        await do(visitor, order)
-        visitors.put_nowait(visitor)
+    async def run_stage(order: Order, browser: Browser) -> None:
+        await stage(browser, order)
+        idle_browsers.put_nowait(browser)
 
     try:
         async with asyncio.TaskGroup() as group:
             for number, order in enumerate(orders):
                 await asyncio.sleep(max(0.0, started + number / rate - clock()))
-                group.create_task(go(order, await visitors.get()))
+                group.create_task(run_stage(order, await idle_browsers.get()))
     finally:
-        for visitor in browsers:
-            visitor.close()
+        for browser in browsers:
+            browser.close()

@@ -1,6 +1,7 @@
-"""The dashboard's pages and searches: a merchant with a million orders beside one with a thousand.
+"""Compare the dashboard's pages and searches for a merchant with a million orders and a thousand.
 
-One request at a time, so that a figure is the time of the server and its database for one page.
+The driver sends one request at a time, so that a figure is the time that the server and its
+database need for one page.
 """
 
 import gzip
@@ -10,11 +11,11 @@ from typing import Final
 
 import msgspec
 
-from benchmarks import books
-from benchmarks.contest import get_request, page_request
-from benchmarks.deployment import Serving, fetch, resident_mb
+from benchmarks import generated_orders
+from benchmarks.competitors import build_get_request, build_page_request
+from benchmarks.deployment import Server, fetch, resident_mb
 from benchmarks.driver import Load
-from benchmarks.run import Apart, Run, say
+from benchmarks.run import BenchDatabase, Run, log_progress
 from benchmarks.targets import PAGES
 from opentill import people
 from opentill.core.ids import is_id
@@ -27,44 +28,49 @@ from opentill.orders.settlement import service as settlement
 from opentill.people import Browser
 from opentill.people.passwords import Cost
 
-_CHEAP: Final = Cost(8, 1)  # the hash of a password is not what is measured
-# One on which both have orders (``books.times``).
-_DAY: Final = f"{datetime.fromtimestamp((books.times(1)[1] - 3_600_000) / 1000, UTC):%Y-%m-%d}"
+_CHEAP_HASH: Final = Cost(8, 1)  # hashing passwords is not measured
+# A day on which both merchants have orders: an hour before the last one.
+_LAST_HOUR_S: Final = (generated_orders.time_range(1)[1] - 3_600_000) / 1000
+_DAY: Final = f"{datetime.fromtimestamp(_LAST_HOUR_S, UTC):%Y-%m-%d}"
 _ORDER_COUNTS: Final = ("1,000,000", "1,000")
 _ASSET: Final = re.compile(r'(?:src|href)="(/static/[^"]+)"')
 
 
 async def measure(run: Run) -> None:
-    """Create orders of a large and a small merchant, run the jobs on them and time each page."""
+    """Generate orders of a large and a small merchant, run the jobs on them and time each page."""
     sizes = (400, 100) if run.options.quick else (1_000_000, 1000)
-    async with run.database("bench_dashboard", 2) as apart:
-        async with apart.db.transaction() as tx:
-            await books.second_products(tx)
-        for place, size in enumerate(sizes):
-            filled = await books.fill(apart.seed, size, range(place, place + 1))
-            say(f"{size:,} orders made in {filled.seconds:.1f} s")
-        await _caught_up(apart)
-        cookies = [await _owner(apart, place) for place in range(len(sizes))]
-        serving = Serving(run.data_dir, with_worker=False, database_url=apart.url)
+    async with run.create_database("bench_dashboard", 2) as database:
+        async with database.db.transaction() as tx:
+            await generated_orders.create_second_products(tx)
+        for index, size in enumerate(sizes):
+            generated = await generated_orders.generate(
+                database.seed, size, range(index, index + 1)
+            )
+            log_progress(f"{size:,} orders generated in {generated.seconds:.1f} s")
+        await _run_jobs(database)
+        login_tokens = [await _log_in_owner(database, index) for index in range(len(sizes))]
+        server = Server(run.data_dir, with_worker=False, database_url=database.url)
         try:
             for name, path in PAGES.items():
-                _compare(run, apart, serving, cookies, (name, path))
-            run.note("home page's weight", _weight_kb(apart, serving, cookies[0]))
-            run.note("resident with the dashboard", resident_mb(serving.pid))
+                _time_page(run, database, server, login_tokens, (name, path))
+            weight_kb = _weigh_home_page(database, server, login_tokens[0])
+            run.record_figure("home page's weight", weight_kb)
+            run.record_figure("resident with the dashboard", resident_mb(server.pid))
         finally:
-            serving.close()
+            server.close()
 
 
-async def _caught_up(apart: Apart) -> None:
-    """Do what the worker would have: settle what is due, roll up counts, index, count figures.
+async def _run_jobs(database: BenchDatabase) -> None:
+    """Settle due orders, roll up list counts, index orders and count figures, as the worker does.
 
-    Filling goes past the triggers. A few orders of each merchant get another customer.
+    A few orders of each merchant get another customer. Generated orders did not fire the triggers,
+    so ``search_changes`` is filled here.
     """
-    while await settlement.settle_due(apart.db, now_ms()):
+    while await settlement.settle_due(database.db, now_ms()):
         pass
-    while await list_counts.roll_up(apart.db):
+    while await list_counts.roll_up(database.db):
         pass
-    async with apart.db.transaction() as tx:
+    async with database.db.transaction() as tx:
         await tx.execute(
             "update orders o set customer_email = 'eve@example.com' from ("
             "select merchant_id, id, row_number() over (partition by merchant_id order by id) as n"
@@ -76,69 +82,78 @@ async def _caught_up(apart: Apart) -> None:
         await tx.execute(
             "insert into search_changes (merchant_id, order_id) select merchant_id, id from orders"
         )
-    say(f"{await indexing.index_orders(apart.db, at_least=1):,} orders indexed for searches")
-    say(f"{await jobs.count_all(apart.db):,} entries counted")
-    async with apart.db.connection() as tx:
+    log_progress(
+        f"{await indexing.index_orders(database.db, at_least=1):,} orders indexed for searches"
+    )
+    log_progress(f"{await jobs.count_all(database.db):,} entries counted")
+    async with database.db.connection() as tx:
         await tx.execute("vacuum analyze", timeout=600)
 
 
-async def _owner(apart: Apart, place: int) -> str:
-    """Return the token of an owner's login."""
-    now, merchant_id = now_ms(), apart.seed.tenants[place].merchant_id
-    email, actor = f"owner{place}@example.com", Actor("bench", "to look at pages")
-    link = await apart.db.run(
+async def _log_in_owner(database: BenchDatabase, index: int) -> str:
+    """Create an owner of a merchant; return the token of the owner's login."""
+    now, merchant_id = now_ms(), database.seed.merchants[index].merchant_id
+    email, actor = f"owner{index}@example.com", Actor("bench", "to measure pages")
+    link = await database.db.run(
         lambda tx: people.invite(tx, email, now, merchant_id=merchant_id, role="owner", actor=actor)
     )
     browser = Browser("127.0.0.1", "Bench")
-    password = "nine purple lanterns hum"  # noqa: S105 - of nobody
-    login = await people.join(apart.db, link.token, "Ada", password, browser, now, cost=_CHEAP)
+    password = "nine purple lanterns hum"  # noqa: S105 - of a person in a temporary database
+    login = await people.join(
+        database.db, link.token, "Ada", password, browser, now, cost=_CHEAP_HASH
+    )
     return login.token
 
 
-def _compare(
-    run: Run, apart: Apart, serving: Serving, cookies: list[str], page: tuple[str, str]
+def _time_page(
+    run: Run,
+    database: BenchDatabase,
+    server: Server,
+    login_tokens: list[str],
+    page: tuple[str, str],
 ) -> None:
     name, path = page
     loads = []
-    for place, cookie in enumerate(cookies):
-        merchant_id = apart.seed.tenants[place].merchant_id
-        page_path = path.format(order=_some_order(apart, serving, place), day=_DAY)
-        request = page_request(f"/dashboard/{merchant_id}{page_path}", cookie)
-        status, body = fetch(serving.port, request)
+    for index, login_token in enumerate(login_tokens):
+        merchant_id = database.seed.merchants[index].merchant_id
+        page_path = path.format(order=_find_order_id(database, server, index), day=_DAY)
+        request = build_page_request(f"/dashboard/{merchant_id}{page_path}", login_token)
+        status, body = fetch(server.port, request)
         if status != 200:
             run.report.failures.append(f"{name}: {status} {body[:200]!r}")
             return
         load = Load(
-            port=serving.port, requests=[request], connections=1, seconds=run.options.seconds / 5
+            port=server.port, requests=[request], connections=1, seconds=run.options.seconds / 5
         )
         run.driver.run(msgspec.structs.replace(load, seconds=0.1))
         loads.append(load)
     for _ in range(run.options.rounds):
         for order_count, load in zip(_ORDER_COUNTS, loads, strict=True):
             outcome = run.driver.run(load)
-            run.note(f"dashboard: {name}, of {order_count}", outcome.p50_ms)
-            run.note(f"dashboard: {name}, 99 of 100, of {order_count}", outcome.p99_ms)
-            run.report.failures += [f"{name}: {wrong}" for wrong in outcome.failures]
+            run.record_figure(f"dashboard: {name}, of {order_count}", outcome.p50_ms)
+            run.record_figure(f"dashboard: {name}, 99 of 100, of {order_count}", outcome.p99_ms)
+            run.report.failures += [f"{name}: {failure}" for failure in outcome.failures]
 
 
-def _some_order(apart: Apart, serving: Serving, place: int) -> str:
-    """Return the id of an order in the middle of a merchant's list."""
-    listed = get_request(apart.seed, "/v1/orders?page=20&size=5", place)
-    status, body = fetch(serving.port, listed)
+def _find_order_id(database: BenchDatabase, server: Server, index: int) -> str:
+    """Return the id of an order on page 20 of a merchant's list."""
+    request = build_get_request(database.seed, "/v1/orders?page=20&size=5", index)
+    status, body = fetch(server.port, request)
     assert status == 200, body
     order_id: str = msgspec.json.decode(body)["data"]["items"][0]["id"]
     assert is_id(order_id)
     return order_id
 
 
-def _weight_kb(apart: Apart, serving: Serving, cookie: str) -> float:
-    """Return what the home page weighs with all that it loads, compressed, in kB."""
-    merchant_id = apart.seed.tenants[0].merchant_id
-    status, page = fetch(serving.port, page_request(f"/dashboard/{merchant_id}/", cookie))
+def _weigh_home_page(database: BenchDatabase, server: Server, login_token: str) -> float:
+    """Return the compressed size of the home page and its assets in kB."""
+    merchant_id = database.seed.merchants[0].merchant_id
+    request = build_page_request(f"/dashboard/{merchant_id}/", login_token)
+    status, page = fetch(server.port, request)
     assert status == 200, page
-    whole = len(gzip.compress(page))
+    total = len(gzip.compress(page))
     for path in set(_ASSET.findall(page.decode())):
-        status, asset = fetch(serving.port, page_request(path, cookie))
+        status, asset = fetch(server.port, build_page_request(path, login_token))
         assert status == 200, path
-        whole += len(gzip.compress(asset))
-    return whole / 1000
+        total += len(gzip.compress(asset))
+    return total / 1000

@@ -1,4 +1,4 @@
-"""Webhooks: ``opentill worker`` sends what is due to a receiver that responds at once."""
+"""Measure webhooks: ``opentill worker`` sends due deliveries to a receiver on loopback."""
 
 import asyncio
 import http.client
@@ -13,19 +13,19 @@ from typing import cast
 import msgspec
 import uvloop
 
-from benchmarks.deployment import Beside, environment, free_port
-from benchmarks.run import Apart, Run
+from benchmarks.deployment import ServerProcess, build_environment, find_free_port
+from benchmarks.run import BenchDatabase, Run
 from opentill.db.clock import now_ms
 from opentill.webhooks import service
 from opentill.webhooks.service import EndpointFields, UrlCheck
 
 ENDPOINTS = 20
-_GIVE_UP_S = 120.0
+_TIMEOUT_S = 120.0
 _RESPONSE = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 
 
 class _Receiver(asyncio.Protocol):
-    """Takes each POST; the response to GET is how many there were and when the last was."""
+    """Accepts each POST. GET returns the number of POSTs and the time of the last one."""
 
     count = 0
     last_at = 0.0
@@ -40,8 +40,8 @@ class _Receiver(asyncio.Protocol):
         self._data += data
         while (end := self._data.find(b"\r\n\r\n") + 4) >= 4:
             head = self._data[:end].lower()
-            at = head.find(b"content-length: ") + 16
-            size = int(head[at : head.index(b"\r", at)]) if at >= 16 else 0
+            start = head.find(b"content-length: ") + 16
+            size = int(head[start : head.index(b"\r", start)]) if start >= 16 else 0
             if len(self._data) < end + size:
                 return
             self._data = self._data[end + size :]
@@ -55,79 +55,80 @@ class _Receiver(asyncio.Protocol):
                 self._transport.write(b"HTTP/1.1 200 OK\r\n" + length + body)
 
 
-def receiver(listener: socket.socket) -> None:
-    """Receive until terminated."""
+def serve_receiver(listener: socket.socket) -> None:
+    """Receive deliveries until the process is terminated."""
 
-    async def forever() -> None:
+    async def serve() -> None:
         server = await asyncio.get_running_loop().create_server(_Receiver, sock=listener)
         await server.serve_forever()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(forever())
+        runner.run(serve())
 
 
 async def measure(run: Run) -> None:
-    """Let a worker send what is due: on twenty endpoints, and on one."""
+    """Measure how fast a worker sends due deliveries: to twenty endpoints, and to one."""
     count = 200 if run.options.quick else 10_000
-    async with run.database("bench_webhooks", ENDPOINTS) as apart:
-        receiving = Beside(receiver)
+    async with run.create_database("bench_webhooks", ENDPOINTS) as database:
+        receiver = ServerProcess(serve_receiver)
         try:
-            await make_endpoints(apart, receiving.port)
-            env = environment(
+            await create_endpoints(database, receiver.port)
+            env = build_environment(
                 run.data_dir,
-                free_port(),
-                OPENTILL_DATABASE_URL=apart.url,
+                find_free_port(),
+                OPENTILL_DATABASE_URL=database.url,
                 OPENTILL_SANDBOX_URL="http://127.0.0.1:9",
                 OPENTILL_OUTGOING_HTTP="yes",
                 OPENTILL_OUTGOING_ALLOW="127.0.0.0/8",
                 OPENTILL_WEBHOOK_HOST_PER_SECOND="0",  # all receivers are one host
             )
             with (run.data_dir / "worker.log").open("ab") as log:
-                worker = subprocess.Popen(  # noqa: ASYNC220 - our own words
+                worker = subprocess.Popen(  # noqa: ASYNC220 - starting a process is quick
                     [sys.executable, "-m", "opentill", "worker"], env=env, stdout=log, stderr=log
                 )
             try:
                 for endpoints, name in ((ENDPOINTS, "webhooks"), (1, "webhooks, one endpoint")):
-                    await _deliver(apart, receiving.port, endpoints, max(20, count // 20))  # warm
+                    warm_up_count = max(20, count // 20)
+                    await _deliver(database, receiver.port, endpoints, warm_up_count)
                     for _ in range(run.options.rounds):
-                        rate = await _deliver(apart, receiving.port, endpoints, count)
-                        run.note(name, rate)
+                        rate = await _deliver(database, receiver.port, endpoints, count)
+                        run.record_figure(name, rate)
             finally:
                 worker.send_signal(signal.SIGTERM)
                 worker.wait(30)
         finally:
-            receiving.close()
+            receiver.close()
 
 
-async def make_endpoints(apart: Apart, port: int) -> None:
-    """Give each merchant an endpoint."""
-    check_url = UrlCheck(lambda _url: None)  # the deployment may send to loopback
-    for place, tenant in enumerate(apart.seed.tenants):
-        fields = EndpointFields(url=f"http://127.0.0.1:{port}/{place}")
-        async with apart.db.transaction() as tx:
+async def create_endpoints(database: BenchDatabase, port: int) -> None:
+    """Create an endpoint of each merchant."""
+    check_url = UrlCheck(lambda _url: None)  # this deployment may send to loopback
+    for index, tenant in enumerate(database.seed.merchants):
+        fields = EndpointFields(url=f"http://127.0.0.1:{port}/{index}")
+        async with database.db.transaction() as tx:
             await service.create(
-                tx, tenant.merchant_id, fields, check_url, apart.settings.secret_key, now_ms()
+                tx, tenant.merchant_id, fields, check_url, database.settings.secret_key, now_ms()
             )
 
 
-async def _deliver(apart: Apart, port: int, endpoints: int, count: int) -> float:
-    """Write events as payments do, wait until all were received, and return how many a second."""
-    before, _ = received(port)
-    merchants = [tenant.merchant_id for tenant in apart.seed.tenants[:endpoints]]
-    async with apart.db.transaction() as tx:
+async def _deliver(database: BenchDatabase, port: int, endpoints: int, count: int) -> float:
+    """Insert events and deliveries, wait until all are received; return the rate per second."""
+    before, _ = fetch_received_count(port)
+    merchants = [tenant.merchant_id for tenant in database.seed.merchants[:endpoints]]
+    async with database.db.transaction() as tx:
         await tx.execute(_EVENTS, merchants, count, now_ms(), os.urandom(5).hex(), timeout=60)
         await tx.execute(_DELIVERIES, timeout=60)
     started = time.monotonic()
     while True:
-        arrived, last_at = received(port)
-        if arrived - before >= count:
+        received, last_at = fetch_received_count(port)
+        if received - before >= count:
             return count / (last_at - started)
-        assert time.monotonic() - started < _GIVE_UP_S, f"{arrived - before} of {count} received"
+        assert time.monotonic() - started < _TIMEOUT_S, f"{received - before} of {count} received"
         await asyncio.sleep(0.05)
 
 
-def received(port: int) -> tuple[int, float]:
-    """Return how many deliveries a receiver has taken, and when the last was."""
+def fetch_received_count(port: int) -> tuple[int, float]:
+    """Return how many deliveries a receiver has accepted, and the time of the last one."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     connection.request("GET", "/")
     count, last_at = msgspec.json.decode(connection.getresponse().read())

@@ -1,4 +1,4 @@
-"""What runs while it is measured: a durable embedded PostgreSQL, ``opentill serve``, the limits."""
+"""Start the measured programs, and read what they use of the machine."""
 
 import contextlib
 import http.client
@@ -22,12 +22,12 @@ from opentill.server.embedded.programs import find_programs
 
 READY_TIMEOUT_S: Final = 60.0
 POLL_S: Final = 0.005
-SECRET: Final = "benchmark-secret-benchmark-secret-01"  # noqa: S105 - of a database that is thrown away
+SECRET: Final = "benchmark-secret-benchmark-secret-01"  # noqa: S105 - of a temporary database
 _spawn: Final = multiprocessing.get_context("spawn")
 
 
-def settings(data_dir: Path, **others: Any) -> Settings:
-    """Return the settings of what is measured: no rate limits, the rest as shipped."""
+def build_settings(data_dir: Path, **others: Any) -> Settings:
+    """Return the settings of a measured deployment: the defaults, without rate limits."""
     return Settings(
         data_dir=data_dir,
         secret_key=SECRET,
@@ -39,8 +39,8 @@ def settings(data_dir: Path, **others: Any) -> Settings:
     )
 
 
-def environment(data_dir: Path, port: int, **others: str) -> dict[str, str]:
-    """Return the same as an environment for ``opentill serve``."""
+def build_environment(data_dir: Path, port: int, **others: str) -> dict[str, str]:
+    """Return the same settings as environment variables for a command of ``opentill``."""
     inherited = {
         name: text for name, text in os.environ.items() if not name.startswith("OPENTILL_")
     }
@@ -57,14 +57,14 @@ def environment(data_dir: Path, port: int, **others: str) -> dict[str, str]:
     }
 
 
-def free_port() -> int:
-    """Return a port that nobody listens on at this moment."""
+def find_free_port() -> int:
+    """Return a port on which no program listens."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
 
 
-class Serving:
+class Server:
     """``opentill serve`` in a process of its own."""
 
     def __init__(
@@ -77,50 +77,50 @@ class Serving:
         database_url: str | None = None,
         others: Mapping[str, str] | None = None,
     ) -> None:
-        """Start it and wait until it is ready; ``ready_s`` is how long that took.
+        """Start the server and wait until it is ready, which takes ``ready_s``.
 
-        ``with_bank``: the sandbox bank is started along, as without settings. ``database_url``: on
-        this one, not the data directory's own. ``others``: more settings of its environment.
+        ``with_bank``: start the sandbox bank as well. ``database_url``: use this database instead
+        of the data directory's. ``others``: additional environment variables.
         """
-        self.port = free_port()
-        bank = {"OPENTILL_SANDBOX_PORT": str(free_port())}
-        elsewhere = bank if with_bank else {"OPENTILL_SANDBOX_URL": "http://127.0.0.1:9"}
+        self.port = find_free_port()
+        bank_port = {"OPENTILL_SANDBOX_PORT": str(find_free_port())}
+        variables = bank_port if with_bank else {"OPENTILL_SANDBOX_URL": "http://127.0.0.1:9"}
         if database_url is not None:
-            elsewhere["OPENTILL_DATABASE_URL"] = database_url
-        elsewhere |= others or {}
+            variables["OPENTILL_DATABASE_URL"] = database_url
+        variables |= others or {}
         command = [sys.executable, "-m", "opentill", "serve", "--workers", str(workers)]
         if not with_worker:
             command.append("--no-worker")
         with (data_dir / "serve.log").open("ab") as log:
             started = time.perf_counter()
-            self._process = subprocess.Popen(  # noqa: S603 - our own words
+            self._process = subprocess.Popen(  # noqa: S603 - our own command
                 command,
-                env=environment(data_dir, self.port, **elsewhere),
+                env=build_environment(data_dir, self.port, **variables),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
         try:
-            self._wait(started, data_dir / "serve.log")
+            self._wait_until_ready(started, data_dir / "serve.log")
         except BaseException:
             self._process.kill()
             raise
         self.ready_s = time.perf_counter() - started
         self.pid = self._process.pid
 
-    def _wait(self, started: float, log: Path) -> None:
-        while not _ready(self.port):
+    def _wait_until_ready(self, started: float, log: Path) -> None:
+        while not _is_ready(self.port):
             if self._process.poll() is not None or time.perf_counter() - started > READY_TIMEOUT_S:
                 message = f"opentill serve does not start: {log.read_text()[-2000:]}"
                 raise RuntimeError(message)
             time.sleep(POLL_S)
 
     def resident_mb(self) -> float:
-        """Return the resident memory of the process in units of a million bytes."""
+        """Return the resident memory of the process in megabytes."""
         return resident_mb(self.pid)
 
     def close(self) -> None:
-        """Stop it."""
+        """Stop the server."""
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(30)
 
@@ -131,10 +131,10 @@ class Program:
     def __init__(
         self, command: Sequence[str], port: int, log: Path, env: Mapping[str, str] | None = None
     ) -> None:
-        """Start it and wait until it takes connections."""
+        """Start the program and wait until it accepts connections."""
         self.port = port
         with log.open("ab") as output:
-            self._process = subprocess.Popen(  # noqa: S603 - our own words
+            self._process = subprocess.Popen(  # noqa: S603 - our own command
                 command,
                 env={**os.environ, **(env or {})},
                 cwd=log.parent,
@@ -144,7 +144,7 @@ class Program:
             )
         self.pid = self._process.pid
         started = time.perf_counter()
-        while not _takes_connections(port):
+        while not _accepts_connections(port):
             if self._process.poll() is not None or time.perf_counter() - started > READY_TIMEOUT_S:
                 self._process.kill()
                 message = f"{command[0]} does not start: {log.read_text()[-2000:]}"
@@ -152,12 +152,12 @@ class Program:
             time.sleep(POLL_S)
 
     def close(self) -> None:
-        """Stop it."""
+        """Stop the program."""
         self._process.terminate()
         self._process.wait(30)
 
 
-def _takes_connections(port: int) -> bool:
+def _accepts_connections(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
     except OSError:
@@ -165,9 +165,9 @@ def _takes_connections(port: int) -> bool:
     return True
 
 
-def peer(python: Path, database_url: str, data_dir: Path) -> Program:
+def start_peer(python: Path, database_url: str, data_dir: Path) -> Program:
     """Start the FastAPI + SQLAlchemy peer with the interpreter of its own environment."""
-    port = free_port()
+    port = find_free_port()
     folder = str(Path(__file__).parent / "peers")
     command = [
         str(python),
@@ -185,11 +185,11 @@ def peer(python: Path, database_url: str, data_dir: Path) -> Program:
     return Program(command, port, data_dir / "peer.log", env)
 
 
-class Beside:
-    """One of our own servers in a process of its own: ``target(*arguments, listener)``."""
+class ServerProcess:
+    """A process that runs ``target(*arguments, listener)``, a server of the benchmarks."""
 
     def __init__(self, target: Callable[..., None], *arguments: Any) -> None:
-        """Start it; the listener is made here, so that requests wait until it serves."""
+        """Start the process. The port is bound before, so that requests wait until it serves."""
         (listener,) = http_server.bind("127.0.0.1", 0, "")
         self.port: int = listener.getsockname()[1]
         process = _spawn.Process(target=target, args=(*arguments, listener), daemon=True)
@@ -199,12 +199,12 @@ class Beside:
         self.pid: int = process.pid or 0
 
     def close(self) -> None:
-        """Stop it."""
+        """Stop the process."""
         self._process.terminate()
         self._process.join(10)
 
 
-def _ready(port: int) -> bool:
+def _is_ready(port: int) -> bool:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     with contextlib.closing(connection):
         try:
@@ -215,7 +215,7 @@ def _ready(port: int) -> bool:
 
 
 def fetch(port: int, request: bytes) -> tuple[int, bytes]:
-    """Send one request as it is; return status and body of the response."""
+    """Send the bytes of a request; return the status and body of the response."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(request)
         response = http.client.HTTPResponse(connection)
@@ -223,47 +223,50 @@ def fetch(port: int, request: bytes) -> tuple[int, bytes]:
         return response.status, response.read()
 
 
-def used_cpu_s(pid: int) -> float:
-    """Return the processor time that a process and its children used so far, in seconds."""
+def read_cpu_s(pid: int) -> float:
+    """Return the processor time of a process and its children so far, in seconds."""
     total = 0.0
     process = psutil.Process(pid)
-    for each in [process, *process.children(recursive=True)]:
+    for member in [process, *process.children(recursive=True)]:
         with contextlib.suppress(psutil.NoSuchProcess):
-            times = each.cpu_times()
+            times = member.cpu_times()
             total += times.user + times.system
-    own = process.cpu_times()  # children that ended are in here
-    return float(total + own.children_user + own.children_system)
+    return total + _ended_children_cpu_s(process)
 
 
-def exact_cpu_s(pid: int) -> float:
-    """Return the same to the nanosecond, where ``used_cpu_s`` counts hundredths of a second.
+def read_exact_cpu_s(pid: int) -> float:
+    """Return the same in nanosecond resolution; ``read_cpu_s`` counts hundredths of a second.
 
-    Of processes that ended it knows the hundredths.
+    The time of children that have ended is in hundredths of a second here too.
     """
     process = psutil.Process(pid)
-    own = process.cpu_times()
-    total = float(own.children_user + own.children_system)
-    for each in [process, *process.children(recursive=True)]:
-        for thread in Path(f"/proc/{each.pid}/task").glob("*/schedstat"):
+    total = _ended_children_cpu_s(process)
+    for member in [process, *process.children(recursive=True)]:
+        for thread in Path(f"/proc/{member.pid}/task").glob("*/schedstat"):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 total += int(thread.read_text().split()[0]) / 1e9
     return total
 
 
+def _ended_children_cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.children_user + times.children_system)
+
+
 def resident_mb(pid: int) -> float:
-    """Return the resident memory of a process in units of a million bytes."""
+    """Return the resident memory of a process in megabytes."""
     return float(psutil.Process(pid).memory_info().rss) / 1e6
 
 
-async def warm_log(url: str) -> None:
-    """Let PostgreSQL make the files of its write-ahead log, as after the first hours of a server.
+async def preallocate_wal(url: str) -> None:
+    """Let PostgreSQL create the files of its write-ahead log, as in the first hours of a server.
 
-    Afterwards it uses them again; to make one takes some 60 ms, for which every commit waits.
+    It recycles them later. Creating one takes some 60 ms, during which every commit waits.
     """
     connection = await asyncpg.connect(url)
     try:
         for _ in range(3):
-            for _ in range(28):  # 448 MB: just below what begins a checkpoint by itself
+            for _ in range(28):  # 448 MB: just below the size that triggers a checkpoint
                 await connection.execute(
                     "select pg_logical_emit_message(false, '', repeat('x', 16777216))"
                 )
@@ -272,14 +275,14 @@ async def warm_log(url: str) -> None:
         await connection.close()
 
 
-def postmaster(data_dir: Path) -> int:
+def postmaster_pid(data_dir: Path) -> int:
     """Return the process id of the embedded PostgreSQL."""
     return int((data_dir / "postgres" / "postmaster.pid").read_text().split()[0])
 
 
-def machine() -> Mapping[str, str]:
-    """Describe the machine, in general words."""
-    names = dict(
+def describe_machine() -> Mapping[str, str]:
+    """Describe the machine without anything that identifies it."""
+    os_release = dict(
         line.split("=", 1)
         for line in Path("/etc/os-release").read_text().splitlines()
         if "=" in line
@@ -288,7 +291,7 @@ def machine() -> Mapping[str, str]:
     return {
         "cores": str(os.cpu_count()),
         "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
-        "system": names.get("PRETTY_NAME", "").strip('"'),
+        "system": os_release.get("PRETTY_NAME", "").strip('"'),
         "python": sys.version.split()[0],
         "postgresql": str(version or ""),
         "load before": f"{os.getloadavg()[0]:.1f}",

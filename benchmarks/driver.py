@@ -1,9 +1,9 @@
-"""The load driver: a process of its own that keeps a fixed number of connections busy.
+"""The load driver: a process that keeps a fixed number of connections busy.
 
-A client library would be slower than what it measures. This one sends bytes that were made
-beforehand from one epoll loop and looks no further into a response than its status and length: some
-10 µs for each request. What it used of its core stands in every result (``busy``), so that a figure
-that was limited by the driver shows itself; ``trivial_server`` is what it is held against.
+A client library would be slower than the servers that it measures. This driver sends prepared bytes
+from one epoll loop and parses only the status and length of a response, which takes some 10 µs per
+request. Every outcome says which share of its core the driver used (``busy``), so that a figure
+which the driver limited can be recognized; ``serve_constant`` shows the driver's own limit.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _RESPONSE: Final = (
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """What to send: over and over again, or each request once until there are none left."""
+    """Requests to send: in a cycle for some seconds, or each of them once."""
 
     port: int
     requests: list[bytes]
@@ -38,58 +38,59 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What came back. Latencies are from sending the request to having the whole response."""
+    """The result of a load. A latency ends when the response has arrived completely."""
 
     requests: int
     seconds: float
     p50_ms: float
     p99_ms: float
     busy: float  # share of one core that the driver used
-    failures: dict[str, int]  # by status, whatever is not 2xx, with the first response
+    failures: dict[str, int]  # how often each response other than 2xx came, by status and body
 
 
 def percentiles(latencies: list[float]) -> tuple[float, float]:
-    """Return p50 and p99 of what is given, in its unit."""
+    """Return p50 and p99 of the latencies, in their unit."""
     ordered = sorted(latencies) or [0.0]
     return ordered[len(ordered) // 2], ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]
 
 
-class _Run:
-    """One load on its way."""
+class _LoadRun:
+    """A load that is being sent."""
 
     def __init__(self, load: Load) -> None:
         self.latencies: list[float] = []
         self.failures: dict[str, int] = {}
         self._load = load
-        self._next: Iterator[bytes] = iter(load.requests) if load.once else cycle(load.requests)
-        self._sent: dict[int, float] = {}
-        self._parts: dict[int, bytes] = {}
+        self._requests: Iterator[bytes] = iter(load.requests) if load.once else cycle(load.requests)
+        # By file descriptor: when the pending request was sent, and the data of its response.
+        self._sent_at: dict[int, float] = {}
+        self._partial_responses: dict[int, bytes] = {}
 
     def run(self) -> Outcome:
-        """Send until the time is over or nothing is left, and wait for the last responses."""
+        """Send until the time is over or no request is left, and wait for the last responses."""
         load = self._load
         address = ("127.0.0.1", load.port)
         sockets = [socket.create_connection(address) for _ in range(load.connections)]
-        by_number = {connection.fileno(): connection for connection in sockets}
+        by_descriptor = {connection.fileno(): connection for connection in sockets}
         poller = select.epoll()
-        used, started = time.process_time(), time.perf_counter()
+        cpu_started, started = time.process_time(), time.perf_counter()
         deadline = started + load.seconds
-        for number, connection in by_number.items():
+        for descriptor, connection in by_descriptor.items():
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            poller.register(number, select.EPOLLIN)
-            self._send(number, connection)
-        while self._sent:
+            poller.register(descriptor, select.EPOLLIN)
+            self._send(descriptor, connection)
+        while self._sent_at:
             ready = poller.poll(TIMEOUT_S)
             if not ready:
                 message = f"no response within {TIMEOUT_S:.0f} s"
                 raise TimeoutError(message)
-            for number, _ in ready:
-                connection = by_number[number]
-                complete = self._received(number, connection.recv(65536))
-                if complete and time.perf_counter() < deadline:
-                    self._send(number, connection)
+            for descriptor, _ in ready:
+                connection = by_descriptor[descriptor]
+                is_complete = self._receive(descriptor, connection.recv(65536))
+                if is_complete and time.perf_counter() < deadline:
+                    self._send(descriptor, connection)
         seconds = time.perf_counter() - started
-        busy = (time.process_time() - used) / seconds
+        busy = (time.process_time() - cpu_started) / seconds
         for connection in sockets:
             connection.close()
         p50, p99 = percentiles(self.latencies)
@@ -102,64 +103,71 @@ class _Run:
             failures=self.failures,
         )
 
-    def _send(self, number: int, connection: socket.socket) -> None:
-        request = next(self._next, None)
+    def _send(self, descriptor: int, connection: socket.socket) -> None:
+        request = next(self._requests, None)
         if request is not None:
-            self._sent[number] = time.perf_counter()
+            self._sent_at[descriptor] = time.perf_counter()
             connection.sendall(request)
 
-    def _received(self, number: int, data: bytes) -> bool:
-        """Take data in; say whether the response is complete."""
+    def _receive(self, descriptor: int, data: bytes) -> bool:
+        """Add data of a response; return whether it is complete."""
         if not data:
             message = "the server closed a connection"
             raise ConnectionError(message)
-        if number in self._parts:
-            data = self._parts.pop(number) + data
+        if descriptor in self._partial_responses:
+            data = self._partial_responses.pop(descriptor) + data
         head = data.find(b"\r\n\r\n") + 4
-        at = data.find(b"ength: ", 0, head) + 7  # some write Content-Length
-        if head < 4 or at < 7 or len(data) < head + int(data[at : data.index(b"\r", at)]):
-            self._parts[number] = data
+        length = data.find(b"ength: ", 0, head) + 7  # matches Content-Length and content-length
+        if (
+            head < 4
+            or length < 7
+            or len(data) < head + int(data[length : data.index(b"\r", length)])
+        ):
+            self._partial_responses[descriptor] = data
             return False
-        self.latencies.append(time.perf_counter() - self._sent.pop(number))
+        self.latencies.append(time.perf_counter() - self._sent_at.pop(descriptor))
         if data[9:10] != b"2":
-            what = f"{data[9:12].decode()} {data[head:].decode()[:200]}"
-            self.failures[what] = self.failures.get(what, 0) + 1
+            failure = f"{data[9:12].decode()} {data[head:].decode()[:200]}"
+            self.failures[failure] = self.failures.get(failure, 0) + 1
         return True
 
 
 class Driver:
-    """The driver's process, for one load after the other."""
+    """The driver's process, which runs one load after the other."""
 
     def __init__(self) -> None:
         """Start the process."""
-        self._ours, theirs = _spawn.Pipe()
-        self._process = _spawn.Process(target=_serve, args=(theirs,), daemon=True)
+        self._connection, process_end = _spawn.Pipe()
+        self._process = _spawn.Process(target=_run_loads, args=(process_end,), daemon=True)
         self._process.start()
 
     def run(self, load: Load) -> Outcome:
-        """Run a load; blocks. Raises RuntimeError if the server breaks off or hangs."""
-        self._ours.send(load)
-        response = self._ours.recv()
-        if isinstance(response, Outcome):
-            return response
-        raise RuntimeError(response)
+        """Run a load and wait for its end.
+
+        Raises RuntimeError if the server closes a connection or does not respond.
+        """
+        self._connection.send(load)
+        outcome = self._connection.recv()
+        if isinstance(outcome, Outcome):
+            return outcome
+        raise RuntimeError(outcome)
 
     def close(self) -> None:
         """End the process."""
-        self._ours.send(None)
+        self._connection.send(None)
         self._process.join()
 
 
-def _serve(ours: Connection) -> None:
-    while (load := ours.recv()) is not None:
+def _run_loads(connection: Connection) -> None:
+    while (load := connection.recv()) is not None:
         try:
-            ours.send(_Run(load).run())
+            connection.send(_LoadRun(load).run())
         except (OSError, ValueError) as error:
-            ours.send(f"{type(error).__name__}: {error}")
+            connection.send(f"{type(error).__name__}: {error}")
 
 
-class _Trivial(asyncio.Protocol):
-    """Responds to whatever comes with one and the same response, without reading it."""
+class _ConstantProtocol(asyncio.Protocol):
+    """Sends the same response whenever data arrives, without reading it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._write = cast("asyncio.WriteTransport", transport).write
@@ -168,13 +176,13 @@ class _Trivial(asyncio.Protocol):
         self._write(_RESPONSE)
 
 
-def trivial_server(listener: socket.socket) -> None:
-    """Serve the least that can respond at all, until killed: the driver's own limit."""
+def serve_constant(listener: socket.socket) -> None:
+    """Serve a constant response until the process is terminated."""
 
-    async def forever() -> None:
+    async def serve() -> None:
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(_Trivial, sock=listener)
+        server = await loop.create_server(_ConstantProtocol, sock=listener)
         await server.serve_forever()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(forever())
+        runner.run(serve())

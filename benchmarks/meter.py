@@ -1,4 +1,4 @@
-"""What server, worker and PostgreSQL used: processor, log, commits that wrote, statements."""
+"""Read what server, worker and PostgreSQL use: processor time, log, commits and statements."""
 
 import asyncio
 import re
@@ -10,44 +10,44 @@ from typing import Final, Self
 
 import msgspec
 
-from benchmarks.deployment import exact_cpu_s
+from benchmarks.deployment import read_exact_cpu_s
 from opentill.db.database import Db
 
-_READ: Final = """
+_READ_LOG_AND_COMMITS: Final = """
 select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint,
     pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 """
 _STATEMENT: Final = re.compile(
     rb"LOG:  (?:execute [^:]*|statement): (?!begin|commit|rollback)", re.IGNORECASE
 )
-_RELOADED_S: Final = 0.5
+_RELOAD_S: Final = 0.5
 
 
-class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """What was used in ``seconds``. Processor times are microseconds, the log is bytes."""
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """Resources that were used in ``seconds``. Processor times are in microseconds."""
 
     seconds: float
     server_us: float
     database_us: float
     worker_us: float
     log_bytes: float
-    commits: float  # that wrote
+    commits: float  # of transactions that wrote
     statements: float
 
     def since(self, before: Self) -> Self:
-        """Return what was used after another moment."""
+        """Return the difference from an earlier reading."""
         return self._each(lambda name: getattr(self, name) - getattr(before, name))
 
-    def a_second(self) -> Self:
-        """Return what was used in one second."""
-        return self.each(self.seconds)
+    def per_second(self) -> Self:
+        """Return the average usage of one second."""
+        return self.per(self.seconds)
 
-    def each(self, count: float) -> Self:
-        """Return what was used for one of so many."""
+    def per(self, count: float) -> Self:
+        """Return the average usage of one of ``count`` orders."""
         return self._each(lambda name: getattr(self, name) / count)
 
-    def beyond(self, idle: Self) -> Self:
-        """Return what was used beyond what is used in the same time while nobody comes."""
+    def without_idle(self, idle: Self) -> Self:
+        """Subtract what an idle deployment uses in the same time; ``idle`` is per second."""
         return self._each(
             lambda name: (
                 getattr(self, name)
@@ -59,7 +59,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
         return type(self)(**{name: value(name) for name in self.__struct_fields__})
 
     def figures(self) -> dict[str, float]:
-        """Return what is reported, by name: ms, kB, and commits that wrote."""
+        """Return the reported figures by name, in ms and kB."""
         return {
             "server ms": self.server_us / 1000,
             "PostgreSQL ms": self.database_us / 1000,
@@ -71,50 +71,52 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Meter:
-    """Reads what was used so far."""
+    """Reads the total usage of a deployment so far."""
 
-    def __init__(self, db: Db, data_dir: Path, postmaster: int, server: int, worker: int) -> None:
-        """Take the ids of the processes."""
+    def __init__(
+        self, db: Db, data_dir: Path, postmaster_pid: int, server: int, worker: int
+    ) -> None:
+        """``postmaster``, ``server`` and ``worker`` are process ids."""
         self._db, self._log = db, data_dir / "postgres.log"
-        self._postmaster, self._server, self._worker = postmaster, server, worker
-        self._counted_from: int | None = None
+        self._postmaster, self._server, self._worker = postmaster_pid, server, worker
+        self._log_offset: int | None = None  # the log is read from here while statements count
 
-    async def read(self) -> Spent:
-        """Return what was used so far, by this moment."""
+    async def read(self) -> Usage:
+        """Return the total usage until now."""
         async with self._db.connection() as tx:
-            row = await tx.fetchrow(_READ)
+            row = await tx.fetchrow(_READ_LOG_AND_COMMITS)
         assert row is not None
-        return Spent(
+        return Usage(
             seconds=time.monotonic(),
-            server_us=exact_cpu_s(self._server) * 1e6,
-            database_us=exact_cpu_s(self._postmaster) * 1e6,
-            worker_us=exact_cpu_s(self._worker) * 1e6,
+            server_us=read_exact_cpu_s(self._server) * 1e6,
+            database_us=read_exact_cpu_s(self._postmaster) * 1e6,
+            worker_us=read_exact_cpu_s(self._worker) * 1e6,
             log_bytes=float(row[0]),
             commits=float(row[1]),
-            statements=float(self._statements()),
+            statements=float(self._count_statements()),
         )
 
-    def _statements(self) -> int:
-        if self._counted_from is None:
+    def _count_statements(self) -> int:
+        if self._log_offset is None:
             return 0
         with self._log.open("rb") as log:
-            log.seek(self._counted_from)
-            ran = [line for line in log if _STATEMENT.search(line)]
-        return len(ran) - sum(b"pg_current_wal_insert_lsn" in line for line in ran)
+            log.seek(self._log_offset)
+            lines = [line for line in log if _STATEMENT.search(line)]
+        return len(lines) - sum(b"pg_current_wal_insert_lsn" in line for line in lines)
 
     @asynccontextmanager
     async def counting_statements(self) -> AsyncIterator[None]:
         """Have PostgreSQL log its statements, without their values, and count them."""
-        await self._set("alter system set log_statement = 'all'")
-        self._counted_from = self._log.stat().st_size
+        await self._configure("alter system set log_statement = 'all'")
+        self._log_offset = self._log.stat().st_size
         try:
             yield
         finally:
-            self._counted_from = None
-            await self._set("alter system reset log_statement")
+            self._log_offset = None
+            await self._configure("alter system reset log_statement")
 
-    async def _set(self, statement: str) -> None:
+    async def _configure(self, statement: str) -> None:
         async with self._db.connection() as tx:
             await tx.execute(statement)
             await tx.execute("select pg_reload_conf()")
-        await asyncio.sleep(_RELOADED_S)
+        await asyncio.sleep(_RELOAD_S)

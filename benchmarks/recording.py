@@ -1,13 +1,12 @@
-"""What SQL an operation runs, found by running it: the limits run the very same statements.
+"""Record the SQL that an operation runs, so that the upper limits run the same statements.
 
-The service is called once on connections that write down each statement with its values, below
-everything of ours: whatever ``db.query`` does, this is what PostgreSQL was asked. Values of the one
-request (its ids) are distinguished from those that are the same for all, so that the trace can be
-run again for other requests, without any of our code.
+The operation is run once. Its connections record each statement and its values below all of
+OpenTill's code, as PostgreSQL receives them. Values that belong to this request, such as its ids,
+are replaced by roles. The resulting trace can be run for any other request, without OpenTill.
 """
 
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, Literal
 
@@ -17,145 +16,153 @@ import msgspec
 from opentill.db.database import Db
 from opentill.db.pool import Pool
 
-How = Literal["fetchrow", "fetch", "execute", "begin", "commit"]
-_FRESH: Final = re.compile(r"^(evt)_[0-9a-z]{26}$")  # ids that a request makes by itself
+Method = Literal["fetchrow", "fetch", "execute", "begin", "commit"]
+_EVENT_ID: Final = re.compile(r"^(evt)_[0-9a-z]{26}$")
 
 
 class Role(msgspec.Struct, frozen=True):
-    """A value that is another one in each request."""
+    """The name of a value that differs between requests."""
 
     name: str
 
 
 class Joined(msgspec.Struct, frozen=True):
-    """A text with roles in it."""
+    """A text that contains roles."""
 
     parts: tuple[str | Role, ...]
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """One statement. ``values`` are constants, ``Role``, ``Joined`` or lists of them.
+    """A statement of a trace. Its values are constants, ``Role``, ``Joined`` or lists of them.
 
-    ``gives``: what its row says of the roles, by column.
+    ``returned_roles``: the roles whose values its row contains, by column.
     """
 
-    how: How
+    method: Method
     sql: str = ""
     values: list[Any] = []
-    gives: dict[str, str] = {}
+    returned_roles: dict[str, str] = {}
 
 
-class RanStatement(msgspec.Struct):
-    """A statement as it was run."""
+class RecordedStatement(msgspec.Struct):
+    """A statement of the recorded request, with its values and result."""
 
-    how: How
+    method: Method
     sql: str = ""
     values: tuple[Any, ...] = ()
     result: Any = None
 
 
-_ran: list[RanStatement] = []  # of the one recording that runs: connections are made by the pool
+# Global, since the pool creates the connections. Only one recording runs at a time.
+_recorded: list[RecordedStatement] = []
 
 
 class _Recorder(asyncpg.Connection):
-    """A connection that writes down what is run on it."""
+    """A connection that records the statements that run on it."""
 
-    async def fetch(self, query: str, *args: Any, **how: Any) -> Any:
-        result = await super().fetch(query, *args, **how)
-        _ran.append(RanStatement("fetch", query, args, result))
+    async def fetch(self, query: str, *args: Any, **options: Any) -> Any:
+        result = await super().fetch(query, *args, **options)
+        _recorded.append(RecordedStatement("fetch", query, args, result))
         return result
 
-    async def fetchrow(self, query: str, *args: Any, **how: Any) -> Any:
-        result = await super().fetchrow(query, *args, **how)
-        _ran.append(RanStatement("fetchrow", query, args, result))
+    async def fetchrow(self, query: str, *args: Any, **options: Any) -> Any:
+        result = await super().fetchrow(query, *args, **options)
+        _recorded.append(RecordedStatement("fetchrow", query, args, result))
         return result
 
-    async def fetchval(self, query: str, *args: Any, column: int = 0, **how: Any) -> Any:
-        row = await self.fetchrow(query, *args, **how)  # its column has a name, as pgbench needs
+    async def fetchval(self, query: str, *args: Any, column: int = 0, **options: Any) -> Any:
+        row = await self.fetchrow(query, *args, **options)  # pgbench needs the column's name
         return None if row is None else row[column]
 
-    async def execute(self, query: str, *args: Any, **how: Any) -> str:
-        first = query.split(maxsplit=1)[0].rstrip(";").lower()
-        result = await super().execute(query, *args, **how)
-        if first in {"begin", "commit"}:
-            _ran.append(RanStatement("begin" if first == "begin" else "commit"))
+    async def execute(self, query: str, *args: Any, **options: Any) -> str:
+        keyword = query.split(maxsplit=1)[0].rstrip(";").lower()
+        result = await super().execute(query, *args, **options)
+        if keyword in {"begin", "commit"}:
+            _recorded.append(RecordedStatement("begin" if keyword == "begin" else "commit"))
         else:
-            _ran.append(RanStatement("execute", query, args))
+            _recorded.append(RecordedStatement("execute", query, args))
         return result
 
 
 @asynccontextmanager
-async def recording(url: str) -> AsyncIterator[tuple[Db, list[RanStatement]]]:
-    """Lend a database whose connections write down what is run: empty the list before each."""
+async def recording(url: str) -> AsyncIterator[tuple[Db, list[RecordedStatement]]]:
+    """Open a database that adds each statement to the list; clear it before each request."""
     db = Db(Pool(lambda: asyncpg.connect(url, connection_class=_Recorder), 2), 2.0)
-    _ran.clear()
+    _recorded.clear()
     try:
-        yield db, _ran
+        yield db, _recorded
     finally:
         await db.close()
 
 
-def trace(ran: Iterable[RanStatement], roles: Mapping[str, Any]) -> list[Statement]:
-    """Turn the statements of one request into statements for any; ``roles`` are its own values."""
-    ran = list(ran)
-    role_values = {**roles, **_fresh(ran)}
+def build_trace(
+    recorded: Iterable[RecordedStatement], role_values: Mapping[str, Any]
+) -> list[Statement]:
+    """Turn the statements of one request into statements for any request.
+
+    ``role_values``: the request's own values by role. Ids of events are added here.
+    """
+    recorded = list(recorded)
+    role_values = {**role_values, **_event_ids_by_role(recorded)}
     return [
         Statement(
-            how=item.how,
-            sql=item.sql,
-            values=[_mark(value, role_values) for value in item.values],
-            gives=_gives(item.result, role_values),
+            method=statement.method,
+            sql=statement.sql,
+            values=[_replace_role_values(value, role_values) for value in statement.values],
+            returned_roles=_find_returned_roles(statement.result, role_values),
         )
-        for item in ran
+        for statement in recorded
     ]
 
 
-def _fresh(ran: Iterable[RanStatement]) -> dict[str, str]:
-    """Name the ids that the request made: event0, event1 and so on."""
-    values: dict[str, None] = {}
-    for item in ran:
-        for value in item.values:
-            each = value if isinstance(value, list) else [value]
-            values.update({one: None for one in each if isinstance(one, str) and _FRESH.match(one)})
-    return {f"event{n}": value for n, value in enumerate(values)}
+def _flatten_values(statements: Iterable[RecordedStatement | Statement]) -> Iterator[Any]:
+    """Yield the values of statements, and the items of those that are lists."""
+    for statement in statements:
+        for value in statement.values:
+            yield from value if isinstance(value, list) else [value]
 
 
-def _mark(value: Any, roles: Mapping[str, Any]) -> Any:
+def _event_ids_by_role(recorded: Iterable[RecordedStatement]) -> dict[str, str]:
+    """Return the ids of the request's events by role: event0, event1 and so on."""
+    values = _flatten_values(recorded)
+    event_ids = dict.fromkeys(v for v in values if isinstance(v, str) and _EVENT_ID.match(v))
+    return {f"event{number}": event_id for number, event_id in enumerate(event_ids)}
+
+
+def _replace_role_values(value: Any, role_values: Mapping[str, Any]) -> Any:
     if isinstance(value, list):
-        return [_mark(item, roles) for item in value]
-    for name, own in roles.items():
-        if type(value) is type(own) and value == own:
+        return [_replace_role_values(item, role_values) for item in value]
+    for name, role_value in role_values.items():
+        if type(value) is type(role_value) and value == role_value:
             return Role(name)
     if isinstance(value, str):
         return _split_at_roles(
-            value, {text: name for name, text in roles.items() if isinstance(text, str)}
+            value, {text: name for name, text in role_values.items() if isinstance(text, str)}
         )
     return value
 
 
-def _split_at_roles(text: str, roles: Mapping[str, str]) -> str | Joined:
-    pieces = re.split("(" + "|".join(map(re.escape, roles)) + ")", text)
-    if len(pieces) == 1:
+def _split_at_roles(text: str, roles_by_value: Mapping[str, str]) -> str | Joined:
+    parts = re.split("(" + "|".join(map(re.escape, roles_by_value)) + ")", text)
+    if len(parts) == 1:
         return text
-    return Joined(tuple(Role(roles[piece]) if piece in roles else piece for piece in pieces))
+    return Joined(
+        tuple(Role(roles_by_value[part]) if part in roles_by_value else part for part in parts)
+    )
 
 
-def _gives(result: Any, roles: Mapping[str, Any]) -> dict[str, str]:
+def _find_returned_roles(result: Any, role_values: Mapping[str, Any]) -> dict[str, str]:
     row = result[0] if isinstance(result, list) and len(result) == 1 else result
     columns = dict(row) if hasattr(row, "keys") else {}
     return {
         column: name
-        for name, own in roles.items()
+        for name, role_value in role_values.items()
         for column, value in columns.items()
-        if isinstance(value, str) and value == own
+        if isinstance(value, str) and value == role_value
     }
 
 
-def events_of(statements: Iterable[Statement]) -> list[str]:
-    """Return the roles of the ids of events that a request makes."""
-    names: dict[str, None] = {}
-    for statement in statements:
-        for value in statement.values:
-            each = value if isinstance(value, list) else [value]
-            names.update({one.name: None for one in each if isinstance(one, Role)})
-    return [name for name in names if name.startswith("event")]
+def event_roles(statements: Iterable[Statement]) -> list[str]:
+    """Return the roles that are ids of events, in their order."""
+    roles = dict.fromkeys(v.name for v in _flatten_values(statements) if isinstance(v, Role))
+    return [name for name in roles if name.startswith("event")]

@@ -1,4 +1,4 @@
-"""What is printed and written: ratios first, then the figures they come from."""
+"""Format the report of a run: ratios first, then the figures from which they are computed."""
 
 import statistics
 from collections.abc import Mapping
@@ -7,12 +7,13 @@ from typing import Final
 import msgspec
 
 from benchmarks.chart import Chart, draw
-from benchmarks.contest import Sample, median
-from benchmarks.targets import TARGETS, line, verdict
+from benchmarks.competitors import Sample, median_sample
+from benchmarks.targets import TARGETS, format_row, judge
 
+_Samples = dict[str, dict[str, list[Sample]]]  # by scenario and competitor
 OURS: Final = "OpenTill"
 PEER: Final = "FastAPI + SQLAlchemy"
-SAID: Final = {
+SCENARIO_TITLES: Final = {
     "create-many": "open a session",
     "read-many": "read an order",
     "pay-many": "confirm, many merchants",
@@ -21,66 +22,73 @@ SAID: Final = {
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """Everything that a run found out."""
+    """The samples, figures and failures of a run."""
 
     machine: Mapping[str, str]
     seconds: float
     rounds: int
-    samples: dict[str, dict[str, list[Sample]]] = {}  # by scenario and competitor
-    limits: dict[str, Sample] = {}  # the driver's own, and the bare HTTP server's
+    samples: _Samples = {}
+    limits: dict[str, Sample] = {}  # of the driver and of the HTTP server alone
     entries: int = 0
     violations: list[str] = []
     resident_mb: dict[str, float] = {}
-    figures: dict[str, list[float]] = {}  # by name, one of each round
+    figures: dict[str, list[float]] = {}  # by name, a value per round
     growth: dict[str, dict[str, list[tuple[int, float]]]] = {}  # by series and operation
     stages: dict[str, dict[str, list[float]]] = {}  # of a paid order, by stage and figure
-    failures: list[str] = []  # responses that were not 2xx, beside the contest's
+    failures: list[str] = []  # responses other than 2xx, except for those of the samples
     minutes: float = 0.0
-    partial: bool = False  # not everything was chosen
+    partial: bool = False  # not all parts were selected
     notes: list[str] = []
 
     def ratio(self, scenario: str, other: str) -> float | None:
-        """Return what share of another's rate ours is: the median over the rounds."""
+        """Return the median, over the rounds, of OpenTill's rate divided by another's."""
         samples = self.samples[scenario]
         if other not in samples or OURS not in samples:
             return None
         pairs = zip(samples[OURS], samples[other], strict=True)
-        shares = [ours.rate / theirs.rate for ours, theirs in pairs if theirs.rate]
-        return statistics.median(shares) if shares else None
+        ratios = [ours.rate / theirs.rate for ours, theirs in pairs if theirs.rate]
+        return statistics.median(ratios) if ratios else None
 
     @property
     def failed(self) -> bool:
-        """Whether something went wrong that makes the figures worthless."""
-        everything = [s for found in self.samples.values() for all_ in found.values() for s in all_]
-        wrong = [*self.violations, *self.failures]
-        return bool(wrong) or any(sample.failures for sample in everything)
+        """Whether there were failures that make the figures worthless."""
+        samples_of_all = (
+            samples for by_competitor in self.samples.values() for samples in by_competitor.values()
+        )
+        return bool(self.violations or self.failures) or any(
+            sample.failures for samples in samples_of_all for sample in samples
+        )
 
 
-def text(report: Report) -> str:
-    """Write a report for people, in Markdown that fits a terminal."""
+def format_report(report: Report) -> str:
+    """Return the report in Markdown that fits a terminal."""
     lines: list[str] = []
     if report.samples:
-        lines += [*_ratios(report), ""]
+        lines += [*_format_ratios(report), ""]
     lines += ["## Targets", ""]
-    lines += [*_targets(report), ""]
+    lines += [*_format_targets(report), ""]
     if report.samples:
-        lines += [*_contest(report), ""]
+        lines += [*_format_samples(report), ""]
     if report.growth:
-        lines += [*_growth(report), ""]
-    lines += _stages(report)
+        lines += [*_format_growth(report), ""]
+    lines += _format_stages(report)
     lines += ["## Other figures: median, and each round", ""]
-    shown = {name for scenario in report.samples for name in _of_contest(report, scenario)}
+    sample_figures = {
+        f"{scenario.partition(',')[0]} {name}"
+        for scenario, by_competitor in report.samples.items()
+        for name in by_competitor
+    }
     for name, values in report.figures.items():
-        if name not in shown:
-            each = ", ".join(f"{value:,.4g}" for value in values)
-            lines.append(f"- {name}: {statistics.median(values):,.4g} ({each})")
+        if name not in sample_figures:
+            rounds = ", ".join(f"{value:,.4g}" for value in values)
+            lines.append(f"- {name}: {statistics.median(values):,.4g} ({rounds})")
     lines += [f"- resident {name}: {mb:.0f} MB" for name, mb in report.resident_mb.items()]
     lines.append(f"- check_books: {len(report.violations)} violations in {report.entries} entries")
     lines += [f"  - {violation}" for violation in report.violations[:10]]
     for scenario, by_competitor in report.samples.items():
         for name, samples in by_competitor.items():
-            for what, count in median(samples).failures.items():
-                lines.append(f"- FAILED {scenario} {name}: {count} times {what}")
+            for failure, count in median_sample(samples).failures.items():
+                lines.append(f"- FAILED {scenario} {name}: {count} times {failure}")
     lines += [f"- FAILED {failure}" for failure in report.failures[:10]]
     lines += [f"- {note}" for note in report.notes]
     if trivial := report.limits.get("driver, trivial server"):
@@ -88,98 +96,94 @@ def text(report: Report) -> str:
         lines.append(
             f"- the driver with a core of its own would send {rate:.0f} requests per second"
         )
-    about = ", ".join(f"{name} {value}" for name, value in report.machine.items())
-    time = f"{report.minutes:.1f} minutes in all"
-    lines += [f"- {report.rounds} rounds of {report.seconds:g} s; {time}; {about}", ""]
+    machine = ", ".join(f"{name} {value}" for name, value in report.machine.items())
+    duration = f"{report.minutes:.1f} minutes in total"
+    lines += [f"- {report.rounds} rounds of {report.seconds:g} s; {duration}; {machine}", ""]
     return "\n".join(["", *lines])
 
 
-def _targets(report: Report) -> list[str]:
-    """Return each target with what was found; those of parts that were left out are counted."""
-    rows = [line(target, verdict(target, report.figures)) for target in TARGETS]
+def _format_targets(report: Report) -> list[str]:
+    """List the targets with their values; of a partial report, only those that were measured."""
+    rows = [format_row(target, judge(target, report.figures)) for target in TARGETS]
     if report.partial:
         rows = [row for row in rows if row[0] != "not measured"]
-    lines = _table(["", "target", "is", "aim", "median figures"], rows)
+    lines = _table(["", "target", "value", "bound", "median figures"], rows)
     if len(rows) < len(TARGETS):
         lines += ["", f"{len(TARGETS) - len(rows)} of {len(TARGETS)} targets were not measured."]
     return lines
 
 
-def _of_contest(report: Report, scenario: str) -> list[str]:
-    short = scenario.partition(",")[0]
-    return [f"{short} {name}" for name in report.samples[scenario]]
-
-
-def _ratios(report: Report) -> list[str]:
-    """Return OpenTill's rates as shares of the others'."""
+def _format_ratios(report: Report) -> list[str]:
+    """List OpenTill's rates as shares of the other competitors' rates, and those by processes."""
     lines = ["## Ratios: OpenTill's requests per second as a share of", ""]
-    races = {
-        name: by_competitor
-        for name, by_competitor in report.samples.items()
-        if OURS in by_competitor
-    }
-    others = [name for name in _competitors(races) if name != OURS]
+    with_opentill, with_processes = _split_samples(report)
+    others = [name for name in _competitor_names(with_opentill) if name != OURS]
     rows = [
         [
             scenario,
             *(_percent(report.ratio(scenario, other)) for other in others),
-            _percent(_by_processor(by_competitor)),
+            _percent(_processor_time_ratio(by_competitor)),
         ]
-        for scenario, by_competitor in races.items()
+        for scenario, by_competitor in with_opentill.items()
     ]
-    if races:
+    if rows:
         lines += [*_table(["", *others, "bare ASGI, by server's processor time"], rows), ""]
-    several = {
-        name: by_competitor
-        for name, by_competitor in report.samples.items()
-        if OURS not in by_competitor
-    }
-    names = _competitors(several)
+    names = _competitor_names(with_processes)
     rows = []
-    for scenario, by_competitor in several.items():
+    for scenario, by_competitor in with_processes.items():
         rates = [
-            f"{median(by_competitor[name]).rate:,.0f}" if name in by_competitor else "-"
+            f"{median_sample(by_competitor[name]).rate:,.0f}" if name in by_competitor else "-"
             for name in names
         ]
         rows.append([scenario, *rates])
     return [*lines, *(_table(["requests/s", *names], rows) if rows else [])]
 
 
+def _split_samples(report: Report) -> tuple[_Samples, _Samples]:
+    """Separate the scenarios of all competitors from those of several server processes."""
+    with_opentill: _Samples = {}
+    with_processes: _Samples = {}
+    for scenario, by_competitor in report.samples.items():
+        scenarios = with_opentill if OURS in by_competitor else with_processes
+        scenarios[scenario] = by_competitor
+    return with_opentill, with_processes
+
+
 def _percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.0%}"
 
 
-def _contest(report: Report) -> list[str]:
-    """Return every competitor's figures."""
+def _format_samples(report: Report) -> list[str]:
+    """List every competitor's figures."""
     rows = [
-        [scenario, name, *_figures(median(samples))]
-        for scenario, found in report.samples.items()
-        for name, samples in found.items()
+        [scenario, name, *_sample_cells(median_sample(samples))]
+        for scenario, by_competitor in report.samples.items()
+        for name, samples in by_competitor.items()
     ]
-    rows += [["limit", name, *_figures(sample)] for name, sample in report.limits.items()]
+    rows += [["limit", name, *_sample_cells(sample)] for name, sample in report.limits.items()]
     heads = ["", "", "requests/s", "p50 ms", "p99 ms", "server µs", "PostgreSQL µs", "driver busy"]
-    about = "µs: processor time for each request, which other work on the machine hardly moves."
-    return ["## Figures: medians of the rounds", "", *_table(heads, rows), "", about]
+    note = "µs: processor time per request, which other work on the machine hardly changes."
+    return ["## Figures: medians of the rounds", "", *_table(heads, rows), "", note]
 
 
-def _stages(report: Report) -> list[str]:
-    """Return what each part of the way of a paid order costs."""
+def _format_stages(report: Report) -> list[str]:
+    """List what each stage of a paid order costs."""
     if not report.stages:
         return []
-    heads = list(dict.fromkeys(name for found in report.stages.values() for name in found))
+    heads = list(dict.fromkeys(name for figures in report.stages.values() for name in figures))
     rows = [
-        [stage, *(f"{statistics.median(found.get(name, [0.0])):.2f}" for name in heads)]
-        for stage, found in report.stages.items()
+        [stage, *(f"{statistics.median(figures.get(name, [0.0])):.2f}" for name in heads)]
+        for stage, figures in report.stages.items()
     ]
     sums = [sum(float(row[n]) for row in rows) for n in range(1, len(heads) + 1)]
-    rows.append(["together", *(f"{value:.2f}" for value in sums)])
+    rows.append(["total", *(f"{value:.2f}" for value in sums)])
     table = _table(["", *heads], rows)
-    return ["## A paid order, part by part: medians of the rounds", "", *table, ""]
+    return ["## A paid order, stage by stage: medians of the rounds", "", *table, ""]
 
 
-def _growth(report: Report) -> list[str]:
-    """Return the times by number of orders."""
-    lines = ["## Milliseconds of one operation at a time, by orders there are"]
+def _format_growth(report: Report) -> list[str]:
+    """List the times by number of orders."""
+    lines = ["## Milliseconds of one operation at a time, by number of orders"]
     for series, points_by_name in report.growth.items():
         sizes = [f"{size:,}" for size, _ in next(iter(points_by_name.values()))]
         rows = [
@@ -189,54 +193,57 @@ def _growth(report: Report) -> list[str]:
     return lines
 
 
-def charts(report: Report) -> dict[str, str]:
-    """Draw what grows and what several processes do, by name of the image."""
-    about = f"{report.machine.get('cores', '?')} cores shared by client, server and database"
-    drawn = {}
+def draw_charts(report: Report) -> dict[str, str]:
+    """Return the charts of growth and of several processes as SVG, by name."""
+    note = f"{report.machine.get('cores', '?')} cores shared by client, server and database"
+    svg_by_name = {}
     if report.growth:
-        panels = [
+        charts = [
             Chart(
                 title=f"Time of one operation: {series}",
-                across="orders there are",
-                up="ms",
-                lines=found,
+                x_label="number of orders",
+                y_label="ms",
+                lines=points_by_name,
                 log="xy",
             )
-            for series, found in report.growth.items()
+            for series, points_by_name in report.growth.items()
         ]
-        drawn["growth"] = draw(panels, about)
-    several = {
-        SAID[name.partition(",")[0]]: [
-            (float(other.rpartition(" ")[2]), median(samples).rate)
-            for other, samples in found.items()
-            if other.startswith(f"{OURS} x ")
+        svg_by_name["growth"] = draw(charts, note)
+    _, with_processes = _split_samples(report)
+    rates_by_title = {
+        SCENARIO_TITLES[name.partition(",")[0]]: [
+            (float(competitor.rpartition(" ")[2]), median_sample(samples).rate)
+            for competitor, samples in by_competitor.items()
+            if competitor.startswith(f"{OURS} x ")
         ]
-        for name, found in report.samples.items()
-        if OURS not in found
+        for name, by_competitor in with_processes.items()
     }
-    if several:
+    if rates_by_title:
         chart = Chart(
             title="Throughput by server processes",
-            across="server processes",
-            up="/s",
-            lines=several,
+            x_label="server processes",
+            y_label="/s",
+            lines=rates_by_title,
         )
-        drawn["processes"] = draw([chart], about)
-    return drawn
+        svg_by_name["processes"] = draw([chart], note)
+    return svg_by_name
 
 
-def _by_processor(samples: Mapping[str, list[Sample]]) -> float | None:
-    """Return the limit's processor time as a share of ours: what hardly moves with the load."""
+def _processor_time_ratio(samples: Mapping[str, list[Sample]]) -> float | None:
+    """Return the bare application's processor time divided by OpenTill's.
+
+    Other work on the machine hardly changes it.
+    """
     if OURS not in samples or "bare ASGI" not in samples:
         return None
-    return median(samples["bare ASGI"]).server_us / median(samples[OURS]).server_us
+    return median_sample(samples["bare ASGI"]).server_us / median_sample(samples[OURS]).server_us
 
 
-def _competitors(samples: Mapping[str, Mapping[str, list[Sample]]]) -> list[str]:
-    return list(dict.fromkeys(name for found in samples.values() for name in found))
+def _competitor_names(samples: _Samples) -> list[str]:
+    return list(dict.fromkeys(name for competitors in samples.values() for name in competitors))
 
 
-def _figures(sample: Sample) -> list[str]:
+def _sample_cells(sample: Sample) -> list[str]:
     return [
         f"{sample.rate:.0f}",
         f"{sample.p50_ms:.2f}",

@@ -1,4 +1,4 @@
-"""What a run of the bench has in hand: options, the PostgreSQL, the driver, and its findings."""
+"""The state of a run of the benchmarks: its options, database, driver and report."""
 
 import argparse
 import contextlib
@@ -9,55 +9,57 @@ from pathlib import Path
 import asyncpg
 import msgspec
 
-from benchmarks.contest import Work
-from benchmarks.deployment import postmaster, settings
+from benchmarks.competitors import Workload
+from benchmarks.deployment import build_settings, postmaster_pid
 from benchmarks.driver import Driver
 from benchmarks.report import Report
-from benchmarks.seed import Seed, plant
+from benchmarks.seed import Seed, seed_merchants
 from opentill.core.settings import Settings
 from opentill.db import migrations
 from opentill.db.database import Db
 
 
 class Run(msgspec.Struct, kw_only=True):
-    """Handed to every part."""
+    """The state that every part of a run shares."""
 
     options: argparse.Namespace
     data_dir: Path
-    url: str  # of the database that the contest works in
+    url: str  # of the database in which competitors are compared
     driver: Driver
     report: Report
-    work: Work | None = None  # of the contest, once its database is seeded
+    workload: Workload | None = None  # that of the competitors, once their database is seeded
 
     @property
     def socket_dir(self) -> Path:
-        """Where PostgreSQL listens."""
+        """The folder of PostgreSQL's socket."""
         return self.data_dir / "postgres"
 
     @property
-    def postmaster(self) -> int:
+    def postmaster_pid(self) -> int:
         """The process id of PostgreSQL."""
-        return postmaster(self.data_dir)
+        return postmaster_pid(self.data_dir)
 
-    def note(self, figure: str, value: float) -> None:
-        """Keep a figure of a round, and print it."""
+    def record_figure(self, figure: str, value: float) -> None:
+        """Add a round's figure to the report, and print it."""
         self.report.figures.setdefault(figure, []).append(value)
-        say(f"{figure}: {value:,.2f}")
+        log_progress(f"{figure}: {value:,.2f}")
 
     @contextlib.asynccontextmanager
-    async def database(self, name: str, merchants: int) -> AsyncIterator["Apart"]:
-        """Make a database of its own with so many merchants; dropped in the end."""
+    async def create_database(
+        self, name: str, merchant_count: int
+    ) -> AsyncIterator["BenchDatabase"]:
+        """Create and seed a database for one part of the run, and drop it afterwards."""
         connection = await asyncpg.connect(self.url)
         try:
             await connection.execute(f"create database {name}")
             url = self.url.replace("/opentill?", f"/{name}?", 1)
             await migrations.migrate(url)
-            chosen = settings(self.data_dir, database_url=url)
+            settings = build_settings(self.data_dir, database_url=url)
             db = await Db.connect(url, 4)
             try:
-                say(f"seeding {name}")
-                seed = await plant(db, chosen, merchants)
-                yield Apart(url=url, db=db, seed=seed, settings=chosen)
+                log_progress(f"seeding {name}")
+                seed = await seed_merchants(db, settings, merchant_count)
+                yield BenchDatabase(url=url, db=db, seed=seed, settings=settings)
             finally:
                 await db.close()
                 await connection.execute(f"drop database {name} with (force)")
@@ -65,8 +67,8 @@ class Run(msgspec.Struct, kw_only=True):
             await connection.close()
 
 
-class Apart(msgspec.Struct, frozen=True):
-    """A database of its own for a part."""
+class BenchDatabase(msgspec.Struct, frozen=True):
+    """A seeded database of one part of a run."""
 
     url: str
     db: Db
@@ -74,6 +76,6 @@ class Apart(msgspec.Struct, frozen=True):
     settings: Settings
 
 
-def say(line: str) -> None:
-    """Print how far the run is, beside the report."""
+def log_progress(line: str) -> None:
+    """Print a line about the progress to standard error."""
     sys.stderr.write(line + "\n")

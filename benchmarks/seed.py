@@ -1,9 +1,10 @@
-"""What the benchmarks work on: merchants with keys and products, and orders that wait for payment.
+"""Seed a database with merchants, their keys and products, and orders that wait for payment.
 
-One order of each merchant goes through the services: session opened, attempt started, gateway
-asked the customer to act. As many more as are needed are copies of those rows under other ids, so
-that they are what the services would have written, at the speed of ``insert … select``. An id of a
-copy is its number, so that pgbench can name it too.
+The services create one order of each merchant: they open a session, start an attempt and apply the
+gateway's outcome that the customer must act. All other orders are copies of these rows under other
+ids, so that they equal what the services would have written, at the speed of ``insert … select``.
+The id of a copy contains its number, so that pgbench can compute it. Merchants are numbered from 0;
+``index`` is that number.
 """
 
 import hashlib
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from benchmarks.recording import RanStatement, Statement, recording, trace
+from benchmarks.recording import RecordedStatement, Statement, build_trace, recording
 from opentill import callbacks, checkouts, merchants, orders
 from opentill.checkouts import api as checkouts_api
 from opentill.checkouts.model import SessionBody
@@ -29,10 +30,10 @@ from opentill.products import service as products_service
 from opentill.products.model import ProductBody
 
 MERCHANTS: Final = 200
-COPIES_FROM: Final = 1_000_000
-SESSIONS_FROM: Final = 1_000_000_000_000  # those that pgbench opens
-ADDRESS: Final = "203.0.113.7"
-_FAR_MS: Final = 7 * 24 * 3600 * 1000
+FIRST_COPY: Final = 1_000_000
+FIRST_PGBENCH_SESSION: Final = 1_000_000_000_000
+CLIENT_ADDRESS: Final = "203.0.113.7"
+_WEEK_MS: Final = 7 * 24 * 3600 * 1000
 _PRODUCT: Final = ProductBody(
     name="Tea, 100 g",
     price="9.99",
@@ -40,7 +41,7 @@ _PRODUCT: Final = ProductBody(
     description="Loose leaf green tea.",
     metadata=msgspec.Raw(b'{"sku":"TEA-100"}'),
 )
-# How a number becomes an id: SQL for inserts and pgbench, Python for requests.
+# SQL that computes an id from a number, for inserts and pgbench. Functions below do it in Python.
 SQL_IDS: Final = {
     "session": "'cs_' || lpad(({0})::text, 32, '0')",
     "order": "'order_' || lpad(({0})::text, 26, '0')",
@@ -66,13 +67,13 @@ def attempt_id(number: int) -> str:
     return f"att_{number:026}"
 
 
-def product_id(place: int) -> str:
-    """Return the id of the product of the merchant at a place."""
-    return f"prod_{place:026}"
+def product_id(index: int) -> str:
+    """Return the id of a merchant's product."""
+    return f"prod_{index:026}"
 
 
-class Tenant(msgspec.Struct, frozen=True, kw_only=True):
-    """A merchant with a key, a product, and an order that waits for its payment."""
+class SeededMerchant(msgspec.Struct, frozen=True, kw_only=True):
+    """A merchant with a key, a product, and an order that waits for payment."""
 
     merchant_id: str
     key: str
@@ -82,59 +83,60 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Seed:
-    """The seeded database; ``copy`` makes more orders that wait."""
+    """A seeded database, in which ``copy_orders`` creates more orders."""
 
-    def __init__(self, db: Db, tenants: list[Tenant], columns: dict[str, list[str]]) -> None:
-        """Use ``plant`` instead."""
+    def __init__(
+        self, db: Db, seeded_merchants: list[SeededMerchant], columns: dict[str, list[str]]
+    ) -> None:
+        """Call ``seed_merchants`` instead."""
         self.db = db
-        self.tenants = tenants
+        self.merchants = seeded_merchants
         self._columns = columns
-        self._next = COPIES_FROM
-        self._next_session = SESSIONS_FROM
+        self._next_order = FIRST_COPY
+        self._next_session = FIRST_PGBENCH_SESSION
 
-    async def copy(
-        self, count: int, merchants_: int, schema: str = "public", first: int | None = None
+    async def copy_orders(
+        self, count: int, merchant_count: int, schema: str = "public", first: int | None = None
     ) -> int:
-        """Make orders with attempts that wait; return the first's number.
+        """Create orders with pending attempts; return the number of the first one.
 
-        Copy ``n`` belongs to the merchant at the place ``(n - first) % merchants_``. ``schema``:
-        where to put them, without the directory if elsewhere than ours. ``first``: the number, of
-        those that are in another schema already. They are not indexed for searches: that is part of
-        what opening an order costs.
+        Order ``n`` belongs to merchant ``(n - first) % merchant_count``. ``schema``: that of the
+        tables; only ``public`` has a directory. ``first``: reuse the numbers of orders in another
+        schema. The orders are not indexed for searches, since indexing is a cost of opening one.
         """
         if first is None:
-            first = self.reserve(count)
+            first = self.reserve_orders(count)
         async with self.db.transaction() as tx:
-            for table, ids in _COPIED:
+            for table, expressions in _COPIED:
                 if table == "directory" and schema != "public":
                     continue
                 columns = self._columns[table]
-                chosen = ", ".join(ids.get(column, f"t.{column}") for column in columns)
+                selected = ", ".join(expressions.get(column, f"t.{column}") for column in columns)
                 await tx.execute(
-                    f"insert into {schema}.{table} ({', '.join(columns)}) select {chosen}"  # noqa: S608 - ours
+                    f"insert into {schema}.{table} ({', '.join(columns)}) select {selected}"  # noqa: S608 - constants
                     f" from generate_series($1::bigint, $1::bigint + $2::bigint - 1) n"
-                    f" join bench_tenants b on b.place = (n - $1::bigint) % $3::bigint"
+                    f" join bench_merchants b on b.merchant_index = (n - $1::bigint) % $3::bigint"
                     f" join public.{table} t on t.merchant_id = b.merchant_id and t.{_KEYS[table]}",
                     first,
                     count,
-                    merchants_,
+                    merchant_count,
                     timeout=120,
                 )
             await tx.execute("delete from search_changes")
         return first
 
-    def reserve(self, count: int) -> int:
-        """Return the first of so many numbers of orders that nobody else uses."""
-        first = self._next
-        self._next += count
+    def reserve_orders(self, count: int) -> int:
+        """Reserve ``count`` order numbers; return the first one."""
+        first = self._next_order
+        self._next_order += count
         return first
 
     def columns(self, table: str) -> list[str]:
-        """Return the columns of a table that is copied."""
+        """Return the names of a copied table's columns."""
         return self._columns[table]
 
     def reserve_sessions(self, count: int) -> int:
-        """Return the first of so many session numbers that nobody else uses."""
+        """Reserve ``count`` session numbers; return the first one."""
         first = self._next_session
         self._next_session += count
         return first
@@ -148,14 +150,14 @@ _KEYS: Final = {
     "payment_attempts": "id = b.attempt_id",
     "directory": "id in (b.session_id, b.attempt_id)",
 }
-# (table, what its copied columns become)
+# Tables with the SQL expressions of columns that differ from the copied row.
 _COPIED: Final = (
     ("checkouts", {"id": _SESSION, "order_id": _ORDER}),
     ("orders", {"id": _ORDER, "checkout_id": _SESSION}),
     ("order_history", {"order_id": _ORDER}),
     (
         "payment_attempts",
-        {"id": _ATTEMPT, "order_id": _ORDER, "check_at": f"t.check_at + {_FAR_MS}"},
+        {"id": _ATTEMPT, "order_id": _ORDER, "check_at": f"t.check_at + {_WEEK_MS}"},
     ),
     (
         "directory",
@@ -164,58 +166,58 @@ _COPIED: Final = (
 )
 
 
-async def plant(db: Db, settings: Settings, count: int = MERCHANTS) -> Seed:
-    """Seed an empty database with so many merchants."""
+async def seed_merchants(db: Db, settings: Settings, count: int = MERCHANTS) -> Seed:
+    """Seed an empty database with ``count`` merchants."""
     now = now_ms()
-    tenants = []
-    for place in range(count):
+    seeded_merchants = []
+    for index in range(count):
         async with db.transaction() as tx:
-            tenants.append(await _tenant(tx, settings, place, now))
+            seeded_merchants.append(await _seed_merchant(tx, settings, index, now))
     async with db.transaction() as tx:
         await tx.execute(
-            "create table bench_tenants (place int primary key, merchant_id text, order_id text,"
-            " session_id text, attempt_id text)"
+            "create table bench_merchants (merchant_index int primary key, merchant_id text,"
+            " order_id text, session_id text, attempt_id text)"
         )
-        for place, tenant in enumerate(tenants):
+        for index, merchant in enumerate(seeded_merchants):
             await tx.execute(
-                "insert into bench_tenants values ($1, $2, $3, $4, $5)",
-                place,
-                tenant.merchant_id,
-                tenant.order_id,
-                tenant.session_id,
-                tenant.attempt_id,
+                "insert into bench_merchants values ($1, $2, $3, $4, $5)",
+                index,
+                merchant.merchant_id,
+                merchant.order_id,
+                merchant.session_id,
+                merchant.attempt_id,
             )
-            # pgbench cannot digest a key; it enters by a digest that is the merchant's place.
+            # pgbench cannot hash a key: it authenticates with a digest that is the index.
             await tx.execute(
-                "insert into api_keys (id, merchant_id, key_sha256, hint, environment, created_at)"  # noqa: S608 - ours
+                "insert into api_keys (id, merchant_id, key_sha256, hint, environment, created_at)"  # noqa: S608 - constants
                 f" values ($1, $2, {SQL_IDS['digest'].format('$3::int')}, '', $4, $5)",
-                f"key_{place:026}",
-                tenant.merchant_id,
-                place,
+                f"key_{index:026}",
+                merchant.merchant_id,
+                index,
                 settings.environment,
                 now,
             )
         columns = {table: await _column_names(tx, table) for table, _ in _COPIED}
-    return Seed(db, tenants, columns)
+    return Seed(db, seeded_merchants, columns)
 
 
-async def _tenant(tx: Tx, settings: Settings, place: int, now: int) -> Tenant:
-    merchant = await merchants.create(tx, name=f"Tea house {place}", now=now)
+async def _seed_merchant(tx: Tx, settings: Settings, index: int, now: int) -> SeededMerchant:
+    merchant = await merchants.create(tx, name=f"Tea house {index}", now=now)
     key = await merchants.create_key(tx, merchant.id, settings.environment, now)
     product = await products_service.create(tx, merchant.id, _PRODUCT, now)
-    await tx.execute("update products set id = $1 where id = $2", product_id(place), product.id)
-    body = msgspec.json.decode(session_body(place), type=SessionBody)
+    await tx.execute("update products set id = $1 where id = $2", product_id(index), product.id)
+    body = msgspec.json.decode(session_body(index), type=SessionBody)
     session = await checkouts.open_session(tx, merchant.id, body, now)
     order = await orders.lock(tx, merchant.id, session.order_id)
-    payer = orders.Payer(email="ada@example.com", name="Ada", ip=ADDRESS, locale="en")
+    payer = orders.Payer(email="ada@example.com", name="Ada", ip=CLIENT_ADDRESS, locale="en")
     attempt = await orders.start_attempt(tx, order, "sandbox", "ALIPAY", payer, now)
     url = "http://127.0.0.1:8081/pay/1"
-    waits = PaymentOutcome(status="ACTION_REQUIRED", provider_ref=attempt.id, action_url=url)
-    await orders.apply_outcome(tx, merchant.id, attempt.id, waits, now, gateway="sandbox")
+    outcome = PaymentOutcome(status="ACTION_REQUIRED", provider_ref=attempt.id, action_url=url)
+    await orders.apply_outcome(tx, merchant.id, attempt.id, outcome, now, gateway="sandbox")
     await tx.execute(
-        "update payment_attempts set check_at = check_at + $2 where id = $1", attempt.id, _FAR_MS
+        "update payment_attempts set check_at = check_at + $2 where id = $1", attempt.id, _WEEK_MS
     )
-    return Tenant(
+    return SeededMerchant(
         merchant_id=merchant.id,
         key=key.key,
         order_id=session.order_id,
@@ -233,10 +235,10 @@ async def _column_names(tx: Tx, table: str) -> list[str]:
     return [row[0] for row in rows]
 
 
-def session_body(place: int) -> bytes:
-    """Return the body that opens a session for the product of the merchant at a place."""
+def session_body(index: int) -> bytes:
+    """Return the body that opens a session for a merchant's product."""
     body = {
-        "productId": product_id(place),
+        "productId": product_id(index),
         "successUrl": "https://shop.example.com/thanks?session={CHECKOUT_SESSION_ID}",
         "cancelUrl": "https://shop.example.com/cart",
         "customerEmail": "ada@example.com",
@@ -246,7 +248,7 @@ def session_body(place: int) -> bytes:
 
 
 def payment_callback(attempt: str) -> bytes:
-    """Return what the sandbox bank sends when an attempt was paid."""
+    """Return the body of the sandbox bank's callback about a paid attempt."""
     payment = {
         "id": attempt,
         "status": "succeeded",
@@ -267,83 +269,87 @@ def payment_callback(attempt: str) -> bytes:
 
 
 def signature(secret: str, body: bytes) -> str:
-    """Sign a callback as the bank does, now."""
+    """Return the bank's signature of a callback that is sent now."""
     timestamp = str(int(time.time()))
-    signed = timestamp.encode() + b"." + body
-    return f"t={timestamp},v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"
+    message = timestamp.encode() + b"." + body
+    return f"t={timestamp},v1={hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()}"
 
 
-def _app(db: Db, settings: Settings) -> App:
+def _create_app(db: Db, settings: Settings) -> App:
     return App(
         settings=settings, db=db, gateways={}, outgoing=merchant_client(settings), clock=now_ms
     )
 
 
-async def first_payments(db: Db, seed: Seed, settings: Settings) -> None:
-    """Confirm a payment of each merchant: the first makes the merchant's balance."""
-    first = await seed.copy(len(seed.tenants), len(seed.tenants))
-    for number in range(first, first + len(seed.tenants)):
-        await callbacks.apply_event(
-            _app(db, settings), "sandbox", _paid(attempt_id(number)), now_ms()
-        )
+async def confirm_first_payments(db: Db, seed: Seed, settings: Settings) -> None:
+    """Confirm a payment of each merchant, which creates the merchant's balance."""
+    app, count = _create_app(db, settings), len(seed.merchants)
+    first = await seed.copy_orders(count, count)
+    for number in range(first, first + count):
+        await callbacks.apply_event(app, "sandbox", _paid_event(attempt_id(number)), now_ms())
 
 
-async def record(url: str, seed: Seed, settings: Settings) -> dict[str, list[Statement]]:
-    """Run each operation once and return what SQL it runs."""
-    async with recording(url) as (db, ran):
-        return await _traces(db, ran, seed, settings)
+async def record_traces(url: str, seed: Seed, settings: Settings) -> dict[str, list[Statement]]:
+    """Run each operation once and return the statements that it runs."""
+    async with recording(url) as (db, recorded):
+        return await _run_operations(db, recorded, seed, settings)
 
 
-async def _traces(
-    db: Db, ran: list[RanStatement], seed: Seed, settings: Settings
+async def _run_operations(
+    db: Db, recorded: list[RecordedStatement], seed: Seed, settings: Settings
 ) -> dict[str, list[Statement]]:
-    app = _app(db, settings)
-    tenant = seed.tenants[0]
+    app = _create_app(db, settings)
+    merchant = seed.merchants[0]
     now = now_ms()
     traces: dict[str, list[Statement]] = {}
 
-    def call(path: dict[str, str], body: Any = None) -> ApiRequest[Any, Any]:
+    def build_request(path: dict[str, str], body: Any = None) -> ApiRequest[Any, Any]:
         return ApiRequest(
-            app=app, merchant_id=tenant.merchant_id, now=now, path=path, query=Nothing(), body=body
+            app=app,
+            merchant_id=merchant.merchant_id,
+            now=now,
+            path=path,
+            query=Nothing(),
+            body=body,
         )
 
     role_values: dict[str, Any] = {
-        "merchant": tenant.merchant_id,
-        "digest": hashlib.sha256(tenant.key.encode()).digest(),
+        "merchant": merchant.merchant_id,
+        "digest": hashlib.sha256(merchant.key.encode()).digest(),
     }
-    ran.clear()
-    await merchants.authenticate(db, settings, tenant.key, "127.0.0.1", now)
-    await orders_api.get(call({"id": tenant.order_id}))
-    traces["read"] = trace(ran, {**role_values, "order": tenant.order_id})
+    recorded.clear()
+    await merchants.authenticate(db, settings, merchant.key, "127.0.0.1", now)
+    await orders_api.get(build_request({"id": merchant.order_id}))
+    traces["read"] = build_trace(recorded, {**role_values, "order": merchant.order_id})
 
-    ran.clear()
+    recorded.clear()
     body = msgspec.json.decode(session_body(0), type=SessionBody)
-    await merchants.authenticate(db, settings, tenant.key, "127.0.0.1", now)
-    request = call({}, body)
-    (operation,) = (one for one in checkouts_api.operations if one.write is checkouts_api.create)
-    work = db.read if operation.autocommit else db.run  # as http.operations does
-    checkout = await work(lambda tx: checkouts_api.create(request, tx))
-    statements = list(ran)
+    await merchants.authenticate(db, settings, merchant.key, "127.0.0.1", now)
+    request = build_request({}, body)
+    (operation,) = (each for each in checkouts_api.operations if each.write is checkouts_api.create)
+    run = db.read if operation.autocommit else db.run  # as http.operations does
+    checkout = await run(lambda tx: checkouts_api.create(request, tx))
+    statements = list(recorded)
     async with seed.db.connection() as tx:
-        session = await checkouts.find(tx, tenant.merchant_id, checkout.id)
-    own = {"session": checkout.id, "order": session.order_id, "product": product_id(0)}
-    traces["create"] = trace(statements, {**role_values, **own})
+        session = await checkouts.find(tx, merchant.merchant_id, checkout.id)
+    create_values = {"session": checkout.id, "order": session.order_id, "product": product_id(0)}
+    traces["create"] = build_trace(statements, {**role_values, **create_values})
 
-    number = await seed.copy(1, 1)
-    reports = [orders.Report("sandbox", _paid(attempt_id(number)))]
-    ran.clear()
-    done = await db.run(lambda tx: orders.confirm_many(tx, reports, now))
-    assert done == {reports[0].key}, "a payment as usual is confirmed by arrays"
-    own = {
+    number = await seed.copy_orders(1, 1)
+    reports = [orders.Report("sandbox", _paid_event(attempt_id(number)))]
+    recorded.clear()
+    confirmed = await db.run(lambda tx: orders.confirm_many(tx, reports, now))
+    assert confirmed == {reports[0].key}, "an ordinary payment is confirmed as part of a batch"
+    pay_values = {
         "attempt": attempt_id(number),
         "order": order_id(number),
         "session": session_id(number),
         "product": product_id(0),
     }
-    traces["pay"] = trace(ran, {**role_values, **own})
+    traces["pay"] = build_trace(recorded, {**role_values, **pay_values})
     return traces
 
 
-def _paid(attempt: str) -> GatewayPaymentEvent:
+def _paid_event(attempt: str) -> GatewayPaymentEvent:
     outcome = PaymentOutcome(status="SUCCEEDED", provider_ref=attempt, method="ALIPAY")
     return GatewayPaymentEvent(attempt_id=attempt, outcome=outcome)

@@ -1,4 +1,4 @@
-"""What is aimed at, as a table, and whether a run reached it."""
+"""The table of targets, and the verdict on each of them after a run."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -6,27 +6,27 @@ from typing import Final
 
 import msgspec
 
-Figures = Mapping[str, Sequence[float]]  # by name, a figure of each round
+Figures = Mapping[str, Sequence[float]]  # by name, a value per round
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A bound of a figure, or of its ratio to another (``than``) of the same rounds."""
+    """A bound of a figure, or of its ratio to another figure (``compared_with``)."""
 
-    what: str
+    name: str
     figure: str
     bound: float
-    than: str = ""
+    compared_with: str = ""
     at_most: bool = False
     unit: str = "/s"
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """How a target was met. ``value`` is a ratio where there is something to compare with."""
+    """The measured value of a target: a ratio if the target compares two figures."""
 
     target: Target
     value: float
     figure: float
-    than: float | None
+    compared_with: float | None
 
     @property
     def met(self) -> bool:
@@ -44,7 +44,7 @@ LISTS: Final = (
     "status and dates",
     "product and dates",
 )
-# Pages of the dashboard by what they show: the path below the merchant's.
+# Pages of the dashboard: their paths below the merchant's.
 PAGES: Final = {
     "home": "/",
     "payments": "/payments",
@@ -68,70 +68,69 @@ PAGES: Final = {
 _BARE, _PEER, _PLAIN = "bare ASGI", "FastAPI + SQLAlchemy", "pgbench, plain"
 
 
-def _operations() -> list[Target]:
-    named = {"read": "read an order", "create": "open a session"}
+def _operation_targets() -> list[Target]:
+    titles = {"read": "read an order", "create": "open a session"}
     return [
         Target(
-            f"{text}, {'many merchants' if over == 'many' else 'one merchant'}",
-            f"{name}-{over} OpenTill",
+            f"{title}, {merchants}",
+            f"{operation}-{spread} OpenTill",
             bound,
-            f"{name}-{over} {than}",
+            f"{operation}-{spread} {competitor}",
         )
-        for name, text in named.items()
-        for than, bound in ((_BARE, 0.65), (_PEER, 3.0))
-        for over in ("many", "hot")
+        for operation, title in titles.items()
+        for competitor, bound in ((_BARE, 0.65), (_PEER, 3.0))
+        for spread, merchants in (("many", "many merchants"), ("hot", "one merchant"))
     ]
 
 
-def _payments() -> list[Target]:
-    text = "confirm payments, {} merchant{}"
-    many, hot = text.format("many", "s"), text.format("one", "")
-    rows = [
+def _payment_targets() -> list[Target]:
+    many, hot = "confirm payments, many merchants", "confirm payments, one merchant"
+    targets = [
         Target(many, "pay-many OpenTill", 5.0, f"pay-many {_PEER}"),
         Target(hot, "pay-hot OpenTill", 10.0, f"pay-hot {_PEER}"),
     ]
-    for number in (1, 2, 3):
-        ours = f"OpenTill x {number}"
-        processes = f"{number} process{'es' if number > 1 else ''}"
-        rows += [
+    for count in (1, 2, 3):
+        ours = f"OpenTill x {count}"
+        processes = f"{count} process{'es' if count > 1 else ''}"
+        targets += [
             Target(f"{many}, {processes}", f"pay-many {ours}", 0.6, f"pay-many {_PLAIN}"),
             Target(f"{hot}, {processes}", f"pay-hot {ours}", 3.0, f"pay-hot {_PLAIN}"),
         ]
-    return rows
+    return targets
 
 
-def _lists() -> list[Target]:
-    rows = []
-    for name in LISTS:
+def _list_targets() -> list[Target]:
+    targets = []
+    for list_name in LISTS:
         for page in ("first", "last"):
-            what = f"list by {name}, {page} page"
-            large, small = f"{what}, of 1,000,000", f"{what}, of 1,000"
-            rows.append(Target(what, large, 1.5, small, at_most=True, unit=" ms"))
-    return rows
+            name = f"list by {list_name}, {page} page"
+            large, small = f"{name}, of 1,000,000", f"{name}, of 1,000"
+            targets.append(Target(name, large, 1.5, small, at_most=True, unit=" ms"))
+    return targets
 
 
-def _pages() -> list[Target]:
-    rows = []
-    for name in PAGES:
-        large, small = (f"dashboard: {name}, of {of}" for of in ("1,000,000", "1,000"))
-        rows.append(Target(f"page: {name}", large, 1.5, small, at_most=True, unit=" ms"))
-        slow = f"dashboard: {name}, 99 of 100, of 1,000,000"
-        bound = 50 if name.startswith("search") else 100
-        rows.append(Target(f"page: {name}, 99 of 100", slow, bound, at_most=True, unit=" ms"))
-    return rows
+def _page_targets() -> list[Target]:
+    targets = []
+    for page in PAGES:
+        large, small = f"dashboard: {page}, of 1,000,000", f"dashboard: {page}, of 1,000"
+        targets.append(Target(f"page: {page}", large, 1.5, small, at_most=True, unit=" ms"))
+        p99 = f"dashboard: {page}, 99 of 100, of 1,000,000"
+        bound = 50 if page.startswith("search") else 100
+        targets.append(Target(f"page: {page}, 99 of 100", p99, bound, at_most=True, unit=" ms"))
+    return targets
 
 
 TARGETS: Final = (
-    *_operations(),
-    *_payments(),
+    *_operation_targets(),
+    *_payment_targets(),
     Target("a paid order: PostgreSQL", "paid order, PostgreSQL ms", 1.2, at_most=True, unit=" ms"),
     Target(
         "a paid order: server, worker, PostgreSQL", "paid order, all ms", 3.0, at_most=True,
         unit=" ms",
     ),
     Target("a paid order: log", "paid order, log kB", 9.0, at_most=True, unit=" kB"),
-    *_lists(),
-    *_pages(),
+    *_list_targets(),
+    *_page_targets(),
     Target("home page, compressed", "home page's weight", 100, at_most=True, unit=" kB"),
     Target("export of 1,000,000 orders", "export", 0.5, "bare COPY", unit=" rows/s"),
     Target(
@@ -151,44 +150,47 @@ TARGETS: Final = (
 )  # fmt: skip
 
 
-def verdict(target: Target, figures: Figures) -> Verdict | None:
-    """Hold a target against what was measured, None if it was not. Ratios are of each round."""
-    ours, theirs = figures.get(target.figure), figures.get(target.than)
-    if not ours or (target.than and not theirs):
+def judge(target: Target, figures: Figures) -> Verdict | None:
+    """Return the verdict on a target, or None if it was not measured.
+
+    A ratio is the median of the rounds' ratios.
+    """
+    ours, theirs = figures.get(target.figure), figures.get(target.compared_with)
+    if not ours or (target.compared_with and not theirs):
         return None
     figure = statistics.median(ours)
     if not theirs:
         return Verdict(target, figure, figure, None)
     if len(ours) == len(theirs):
-        shares = [a / b for a, b in zip(ours, theirs, strict=True) if b]
-        value = statistics.median(shares) if shares else 0.0
+        ratios = [a / b for a, b in zip(ours, theirs, strict=True) if b]
+        value = statistics.median(ratios) if ratios else 0.0
     else:
         value = figure / statistics.median(theirs)
     return Verdict(target, value, figure, statistics.median(theirs))
 
 
-def line(target: Target, verdict: Verdict | None) -> list[str]:
-    """Return a target's row: whether it is met, what, ratio or figure, bound, figures."""
-    than = _name(target.than)
-    bound = f"{'<=' if target.at_most else '>='} {_number(target.bound)}"
-    bound += f" x {than}" if than else target.unit
+def format_row(target: Target, verdict: Verdict | None) -> list[str]:
+    """Return a target's cells: whether it is met, its name, value, bound and figures."""
+    other = _short_name(target.compared_with)
+    bound = f"{'<=' if target.at_most else '>='} {_format_number(target.bound)}"
+    bound += f" x {other}" if other else target.unit
     if verdict is None:
-        return ["not measured", target.what, "", bound, ""]
-    value = f"{_number(verdict.value)}" + (" x" if than else target.unit)
-    figures = f"{_number(verdict.figure)}{target.unit}"
-    if verdict.than is not None:
-        figures += f" : {_number(verdict.than)}{target.unit}"
-    return ["met" if verdict.met else "NOT met", target.what, value, bound, figures]
+        return ["not measured", target.name, "", bound, ""]
+    value = f"{_format_number(verdict.value)}" + (" x" if other else target.unit)
+    figures = f"{_format_number(verdict.figure)}{target.unit}"
+    if verdict.compared_with is not None:
+        figures += f" : {_format_number(verdict.compared_with)}{target.unit}"
+    return ["met" if verdict.met else "NOT met", target.name, value, bound, figures]
 
 
-def _name(figure: str) -> str:
-    """Return who a figure is of: the competitor in a contest, how many in a list."""
-    for sign in (", of ", "hot ", "many "):
-        before, separator, after = figure.partition(sign)
-        if separator and (sign == ", of " or before.endswith("-")):
+def _short_name(figure: str) -> str:
+    """Return the competitor of a scenario's figure, or the number of orders of a list's figure."""
+    for separator in (", of ", "hot ", "many "):
+        before, match, after = figure.partition(separator)
+        if match and (separator == ", of " or before.endswith("-")):
             return after
     return figure
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

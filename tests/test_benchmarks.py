@@ -1,4 +1,4 @@
-"""The benchmarks: generated orders pass the integrity rules, and targets are judged by figures."""
+"""Generated orders pass the integrity rules, and figures decide whether a target is met."""
 
 import ast
 import subprocess
@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from benchmarks import bare, books
+from benchmarks import bare, generated_orders
 from benchmarks.chart import Chart, draw
-from benchmarks.seed import plant
-from benchmarks.targets import TARGETS, Target, line, verdict
+from benchmarks.seed import seed_merchants
+from benchmarks.targets import TARGETS, Target, format_row, judge
 from msgspec.structs import fields
 
 from opentill.checkouts.model import SessionCreated
@@ -29,16 +29,19 @@ RATIO = Target("ours beside theirs", "ours", 2.0, "theirs")
 TIME = Target("a time", "ours", 2.0, at_most=True, unit=" s")
 
 
-async def test_the_books_of_generated_orders_agree_and_the_orders_settle(
+async def test_generated_orders_pass_the_integrity_rules_before_and_after_settlement(
     settings: Settings,
 ) -> None:
     db = await Db.connect(settings.database_url or "", 2, acquire_timeout_s=20)
     try:
-        seed = await plant(db, settings, 2)
+        seed = await seed_merchants(db, settings, 2)
         async with db.transaction() as tx:
-            await books.second_products(tx)
-        filled = [await books.fill(seed, 80, range(2)), await books.fill(seed, 40, range(1, 2))]
-        due = sum(part.due for part in filled)
+            await generated_orders.create_second_products(tx)
+        generated = [
+            await generated_orders.generate(seed, 80, range(2)),
+            await generated_orders.generate(seed, 40, range(1, 2)),
+        ]
+        due = sum(part.due for part in generated)
         async with db.snapshot() as tx:
             entries, violations = await check_books(tx)
         assert (entries, violations) == (3 * 36 + 2 * 12, [])
@@ -91,27 +94,26 @@ async def test_the_limit_and_the_peer_respond_with_the_fields_of_the_api(
     bodies = ROOT / "benchmarks" / "peers" / "plain" / "bodies.py"
     created = {field.encode_name for field in fields(SessionCreated) if field.required}
     assert _declared_fields(bodies, "SessionOut") == created
-    offer = {"price_minor": 999, "currency": "USD"}
-    session = bare._session(offer, {"session": "cs_1", "product": "prod_1"})
+    product = {"price_minor": 999, "currency": "USD"}
+    session = bare.build_session_response(product, {"session": "cs_1", "product": "prod_1"})
     assert set(session["data"]) == created
-    # The peer may leave out what is null: it then has less to do.
-    nullable = set(nullable_fields(OrderDetail))
-    shown = {field.encode_name for field in fields(OrderDetail)}
-    peer = _declared_fields(bodies, "OrderOut")
-    assert peer <= shown
-    assert shown - peer <= nullable
+    # The peer may omit fields that are null, which spares it work.
+    order_fields = {field.encode_name for field in fields(OrderDetail)}
+    peer_fields = _declared_fields(bodies, "OrderOut")
+    assert peer_fields <= order_fields
+    assert order_fields - peer_fields <= set(nullable_fields(OrderDetail))
     db = await Db.connect(settings.database_url or "", 2, acquire_timeout_s=20)
     try:
-        seed = await plant(db, settings, 2)
+        seed = await seed_merchants(db, settings, 2)
         async with db.transaction() as tx:
-            await books.second_products(tx)
-        await books.fill(seed, 40, range(1, 2))
+            await generated_orders.create_second_products(tx)
+        await generated_orders.generate(seed, 40, range(1, 2))
         async with db.connection() as tx:
             row = await tx.fetchrow("select * from orders where paid_at is not null limit 1")
     finally:
         await db.close()
     assert row is not None
-    assert set(bare._order(row)["data"]) == shown
+    assert set(bare.build_order_response(dict(row))["data"]) == order_fields
 
 
 @pytest.mark.parametrize(
@@ -128,22 +130,24 @@ async def test_the_limit_and_the_peer_respond_with_the_fields_of_the_api(
 def test_a_target_is_met_or_not(
     target: Target, figures: dict[str, list[float]], met: bool, value: float
 ) -> None:
-    judgement = verdict(target, figures)
-    assert judgement is not None
-    assert (judgement.met, judgement.value) == (met, value)
-    assert line(target, judgement)[0] == ("met" if met else "NOT met")
+    verdict = judge(target, figures)
+    assert verdict is not None
+    assert (verdict.met, verdict.value) == (met, value)
+    assert format_row(target, verdict)[0] == ("met" if met else "NOT met")
 
 
-def test_what_was_not_measured_is_not_judged() -> None:
-    assert verdict(RATIO, {"ours": [1.0]}) is None
-    assert all(line(target, verdict(target, {}))[0] == "not measured" for target in TARGETS)
+def test_a_target_without_figures_has_no_verdict() -> None:
+    assert judge(RATIO, {"ours": [1.0]}) is None
+    assert all(format_row(target, judge(target, {}))[0] == "not measured" for target in TARGETS)
 
 
 def test_a_chart_is_an_image_with_every_point() -> None:
     lines = {"read <it>": [(1000, 0.5), (10_000, 0.6)], "list & more": [(1000, 2.0)]}
-    chart = Chart(title="Time", across="orders", up="ms", lines=lines, log="xy")
-    even = Chart(title="Throughput", across="processes", up="/s", lines={"pay": [(1, 900.0)]})
-    root = ET.fromstring(draw([chart, even], "two cores"))  # noqa: S314 - our own
+    chart = Chart(title="Time", x_label="orders", y_label="ms", lines=lines, log="xy")
+    linear = Chart(
+        title="Throughput", x_label="processes", y_label="/s", lines={"pay": [(1, 900.0)]}
+    )
+    root = ET.fromstring(draw([chart, linear], "two cores"))  # noqa: S314 - our own
     dots = [dot for dot in root.iter("{http://www.w3.org/2000/svg}circle") if list(dot)]
     assert len(dots) == 4
     assert "prefers-color-scheme: dark" in "".join(root.itertext())
@@ -158,18 +162,18 @@ def _run(tmp_path: Path, *options: str) -> dict[str, Any]:
     return samples
 
 
-def test_the_bench_runs_with_the_current_sql(tmp_path: Path) -> None:
+def test_the_benchmarks_run_with_the_current_sql(tmp_path: Path) -> None:
     samples = _run(tmp_path, "--only", "pay-hot", "--competitors", "OpenTill")
     assert "pay-hot OpenTill" in samples["figures"]
     assert samples["violations"] == []
 
 
 @pytest.mark.stress
-def test_the_whole_bench_runs(tmp_path: Path) -> None:
+def test_all_benchmarks_run(tmp_path: Path) -> None:
     samples = _run(tmp_path, "--write", str(tmp_path / "figures.md"))
     text = (tmp_path / "figures.md").read_text()
     assert text.index("## Ratios") < text.index("## Targets")
     assert "growth.svg" in text
     assert {path.name for path in tmp_path.glob("*.svg")} == {"growth.svg", "processes.svg"}
-    measured = {target.what for target in TARGETS if verdict(target, samples["figures"])}
+    measured = {target.name for target in TARGETS if judge(target, samples["figures"])}
     assert measured >= {"webhooks, 20 endpoints", "ready", "ledger check"}

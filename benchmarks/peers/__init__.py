@@ -1,1 +1,1 @@
-"""What OpenTill is held against: the same operations as others would write them."""
+"""Peers that OpenTill is compared with: the same operations, as others would write them."""

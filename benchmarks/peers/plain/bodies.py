@@ -1,6 +1,6 @@
 """The bodies of requests and responses, as pydantic models.
 
-Fields that are null in all that is measured are left out, which spares the peer their cost.
+Fields that are null in every measured response are left out, which spares the peer their cost.
 """
 
 from typing import Any

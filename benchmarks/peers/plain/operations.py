@@ -1,4 +1,4 @@
-"""The application: its three operations."""
+"""The FastAPI application with its three operations."""
 
 import hashlib
 import hmac
@@ -52,19 +52,19 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{secrets.token_hex(13)}"
 
 
-def show(minor: int) -> str:
+def format_amount(minor: int) -> str:
     return str(Decimal(minor).scaleb(-2))
 
 
-async def database() -> AsyncIterator[AsyncSession]:
+async def open_database() -> AsyncIterator[AsyncSession]:
     async with sessions() as session:
         yield session
 
 
-Database = Annotated[AsyncSession, Depends(database)]
+Database = Annotated[AsyncSession, Depends(open_database)]
 
 
-async def authenticated(db: Database, x_api_key: Annotated[str, Header()]) -> Merchant:
+async def authenticate(db: Database, x_api_key: Annotated[str, Header()]) -> Merchant:
     digest = hashlib.sha256(x_api_key.encode()).digest()
     now = now_ms()
     merchant = await db.scalar(
@@ -81,7 +81,7 @@ async def authenticated(db: Database, x_api_key: Annotated[str, Header()]) -> Me
     return merchant
 
 
-Caller = Annotated[Merchant, Depends(authenticated)]
+Caller = Annotated[Merchant, Depends(authenticate)]
 
 
 @app.post("/v1/checkouts", status_code=201)
@@ -107,7 +107,7 @@ async def open_session(body: SessionIn, db: Database, merchant: Caller) -> Sessi
         data=SessionOut(
             id=checkout.id,
             productId=checkout.product_id,
-            amount=show(checkout.amount_minor),
+            amount=format_amount(checkout.amount_minor),
             currency=checkout.currency,
             status=checkout.status,
             url=f"http://127.0.0.1:8080/checkout/{checkout.id}",
@@ -190,7 +190,7 @@ async def get_order(order_id: str, db: Database, merchant: Caller) -> OrderRespo
     order = await db.get(Order, (merchant.id, order_id))
     if order is None:
         raise HTTPException(404, "no such order")
-    amount = show(order.amount_minor)
+    amount = format_amount(order.amount_minor)
     refunded = order.refunded_minor
     return OrderResponse(
         data=OrderOut(
@@ -202,9 +202,9 @@ async def get_order(order_id: str, db: Database, merchant: Caller) -> OrderRespo
             amount=amount,
             currency=order.currency,
             platformFeeRate=str(order.platform_fee_rate),
-            platformFee=show(order.platform_fee_minor),
-            netAmount=show(order.amount_minor - order.platform_fee_minor),
-            settledAmount=show(order.net_settled_minor),
+            platformFee=format_amount(order.platform_fee_minor),
+            netAmount=format_amount(order.amount_minor - order.platform_fee_minor),
+            settledAmount=format_amount(order.net_settled_minor),
             settledCurrency=order.settled_currency,
             exchangeRate=str(order.exchange_rate),
             hkdExchangeRate=None
@@ -219,11 +219,11 @@ async def get_order(order_id: str, db: Database, merchant: Caller) -> OrderRespo
             baseAmount=amount,
             payableAmount=amount,
             refundStatus="NONE" if not refunded else "PARTIAL",
-            refundedAmount=show(refunded) if refunded else "0",
+            refundedAmount=format_amount(refunded) if refunded else "0",
             payerIp=order.payer_ip,
             updatedAt=order.updated_at,
             rollingReserveRate=str(order.reserve_rate),
-            rollingReserveAmount=show(order.reserve_minor),
+            rollingReserveAmount=format_amount(order.reserve_minor),
             rollingReserveStatus=order.reserve_status,
             rollingReserveReleaseAt=order.reserve_release_at,
             livemode=bool(order.livemode),
@@ -231,7 +231,9 @@ async def get_order(order_id: str, db: Database, merchant: Caller) -> OrderRespo
     )
 
 
-async def verified(request: Request, sandbox_signature: Annotated[str, Header()]) -> Callback:
+async def verify_callback(
+    request: Request, sandbox_signature: Annotated[str, Header()]
+) -> Callback:
     body = await request.body()
     match = re.fullmatch(r"t=(\d+),v1=([0-9a-f]{64})", sandbox_signature)
     if match is None:
@@ -245,14 +247,16 @@ async def verified(request: Request, sandbox_signature: Annotated[str, Header()]
 
 
 @app.post("/gateways/sandbox/callback")
-async def confirm_payment(callback: Annotated[Callback, Depends(verified)], db: Database) -> Done:
+async def confirm_payment(
+    callback: Annotated[Callback, Depends(verify_callback)], db: Database
+) -> Done:
     payment = callback.data.payment
     attempt = await db.scalar(select(Attempt).where(Attempt.id == payment.id))
     if attempt is None:
         raise HTTPException(400, "no such payment")
     order = await db.get(Order, (attempt.merchant_id, attempt.order_id), with_for_update=True)
     if order is None or order.status not in {"CREATING", "PENDING"}:
-        return Done()  # it was confirmed before
+        return Done()  # already confirmed
     if (payment.amount_minor, payment.currency) != (attempt.amount_minor, attempt.currency):
         raise HTTPException(400, "another amount")
     now = now_ms()

@@ -1,4 +1,4 @@
-"""The tables, as SQLAlchemy maps them; times are Unix ms, amounts whole minor units."""
+"""The tables as SQLAlchemy maps them. Times are Unix ms, amounts are integers of minor units."""
 
 from decimal import Decimal
 from typing import ClassVar
@@ -121,7 +121,7 @@ class Order(Base):
     dispute_fee_minor: Mapped[int]
     due_at: Mapped[int | None]
     settle_at: Mapped[int | None]
-    # Not "metadata", which SQLAlchemy keeps for itself.
+    # SQLAlchemy reserves the name "metadata".
     metadata_: Mapped[str] = mapped_column("metadata")
     created_at: Mapped[int]
     updated_at: Mapped[int]

@@ -1,9 +1,10 @@
-"""Much data: orders in every state with all that belongs to them, so that the books agree.
+"""Generate many orders with their sessions, attempts, history and ledger entries.
 
-Copies of what went through the services (``seed.Seed``), a table at a time by ``insert … select``:
-of twenty orders six are settled, two are paid and due to settle, eight were closed, two revoked and
-two wait for their customer. Every second is of a second product. The running balances are window
-sums over what is generated, on top of the balances that are there.
+The rows are copies of orders that the services created (``seed.Seed``), made one table at a time by
+``insert … select``. Of twenty orders six are settled, two are paid and due to settle, eight are
+closed, two are revoked and two wait for their customer. Every second order is of the merchant's
+second product. Window sums over the generated entries, added to the existing balances, are the
+running balances, so that the ledger passes the integrity rules.
 """
 
 import time
@@ -15,15 +16,20 @@ from benchmarks.seed import SQL_IDS, Seed
 from opentill.db.clock import now_ms
 from opentill.db.database import Tx
 
-OF_20: Final = {"SETTLED": 6, "PAID": 2, "CLOSED": 8, "REVOKED": 2, "PENDING": 2}
-APART_MS: Final = 15_000  # between one order and the next
-SECOND_PRODUCT: Final = 500_000  # added to a merchant's place
-_AGO_MS: Final = 10 * 24 * 3600 * 1000  # so long ago was the last
+ORDERS_OF_20: Final = {"SETTLED": 6, "PAID": 2, "CLOSED": 8, "REVOKED": 2, "PENDING": 2}
+# Positions, among twenty orders, of the first order in each status.
+_FIRST_PAID: Final = ORDERS_OF_20["SETTLED"]
+_FIRST_CLOSED: Final = _FIRST_PAID + ORDERS_OF_20["PAID"]
+_FIRST_REVOKED: Final = _FIRST_CLOSED + ORDERS_OF_20["CLOSED"]
+_FIRST_PENDING: Final = _FIRST_REVOKED + ORDERS_OF_20["REVOKED"]
+INTERVAL_MS: Final = 15_000  # between two orders
+SECOND_PRODUCT: Final = 500_000  # number of a second product, minus its merchant's index
+_LAST_ORDER_AGE_MS: Final = 10 * 24 * 3600 * 1000
 _TIMEOUT_S: Final = 600
 
 
-class Filled(msgspec.Struct, frozen=True):
-    """What was made: orders ``first`` to ``first + count - 1``, of the merchants in turn."""
+class GeneratedOrders(msgspec.Struct, frozen=True):
+    """The orders ``first`` to ``first + count - 1``, which belong to the merchants in turn."""
 
     first: int
     count: int
@@ -31,83 +37,85 @@ class Filled(msgspec.Struct, frozen=True):
 
     @property
     def due(self) -> int:
-        """How many orders are due to settle."""
-        return self.count * OF_20["PAID"] // 20
+        """The number of orders that are due to settle."""
+        return self.count * ORDERS_OF_20["PAID"] // 20
 
 
-def times(count: int) -> tuple[int, int]:
-    """Return when the first and the last of so many orders were opened, if made now."""
-    end = now_ms() - _AGO_MS
-    return end - count * APART_MS, end
+def time_range(count: int) -> tuple[int, int]:
+    """Return the times at which the first and last of ``count`` generated orders are opened."""
+    end = now_ms() - _LAST_ORDER_AGE_MS
+    return end - count * INTERVAL_MS, end
 
 
-async def second_products(tx: Tx) -> None:
-    """Give each merchant a second product, to have something to filter by."""
-    first, second = SQL_IDS["product"], SQL_IDS["product"].format(f"b.place + {SECOND_PRODUCT}")
+async def create_second_products(tx: Tx) -> None:
+    """Create a second product of each merchant, so that lists can be filtered by product."""
+    first = SQL_IDS["product"].format("b.merchant_index")
+    second = SQL_IDS["product"].format(f"b.merchant_index + {SECOND_PRODUCT}")
     columns = (
         "merchant_id, {0}, name, description, image, price_minor, currency, status, metadata,"
         " created_at, updated_at"
     )
     await tx.execute(
-        f"insert into products ({columns.format('id')}) select {columns.format(second)}"  # noqa: S608 - ours
-        " from bench_tenants b join products using (merchant_id)"
-        f" where id = {first.format('b.place')}"
+        f"insert into products ({columns.format('id')}) select {columns.format(second)}"  # noqa: S608 - constants
+        " from bench_merchants b join products using (merchant_id)"
+        f" where id = {first}"
     )
 
 
-async def fill(seed: Seed, count: int, places: range) -> Filled:
-    """Add so many orders of the merchants at these places, in turn. Takes 10 µs to 100 µs each."""
+async def generate(seed: Seed, count: int, merchant_indexes: range) -> GeneratedOrders:
+    """Add ``count`` orders, of these merchants in turn. An order takes 10 to 100 µs."""
     started = time.perf_counter()
-    first = seed.reserve(count)
-    values = (first, count, places.start, len(places), times(count)[0])
+    first = seed.reserve_orders(count)
+    values = (first, count, merchant_indexes.start, len(merchant_indexes), time_range(count)[0])
     async with seed.db.transaction() as tx:
         await tx.execute("set local synchronous_commit = off")
         await tx.execute("set local work_mem = '256MB'")
-        # The rows refer to each other by how they are made; examining each costs half of the time.
+        # Foreign keys hold by construction; checking each would take half of the time.
         await tx.execute("set local session_replication_role = replica")
         await tx.execute(_PLAN, *values, timeout=_TIMEOUT_S)
         await tx.execute("create index on bench_plan (n)", timeout=_TIMEOUT_S)
         await tx.execute("analyze bench_plan", timeout=_TIMEOUT_S)
-        for table, (changes, where) in _COPIES.items():
+        for table, (expressions, where) in _COPIES.items():
             columns = seed.columns(table)
-            chosen = ", ".join(changes.get(column, f"t.{column}") for column in columns)
+            selected = ", ".join(expressions.get(column, f"t.{column}") for column in columns)
             await tx.execute(
-                f"insert into {table} ({', '.join(columns)}) select {chosen} from bench_plan p"  # noqa: S608 - ours
+                f"insert into {table} ({', '.join(columns)}) select {selected} from bench_plan p"  # noqa: S608 - constants
                 f" join {table} t on t.merchant_id = p.merchant_id and t.{where} order by p.n",
                 timeout=_TIMEOUT_S,
             )
-        for statement in (*_PLAIN, *_ENTRIES, *_COUNTS):
+        for statement in (*_DIRECTORY_AND_HISTORY, *_ENTRIES, *_LIST_COUNTS):
             await tx.execute(statement, timeout=_TIMEOUT_S)
         await tx.execute("drop table bench_plan, bench_moves")
     async with seed.db.connection() as tx:
         await tx.execute("vacuum analyze", timeout=_TIMEOUT_S)
         await tx.execute("checkpoint", timeout=_TIMEOUT_S)
-    return Filled(first, count, time.perf_counter() - started)
+    return GeneratedOrders(first, count, time.perf_counter() - started)
 
 
-# $1 the first number, $2 how many, $3 the first place, $4 how many places, $5 when it begins.
+# $1 first order number, $2 number of orders, $3 first merchant index, $4 number of merchants,
+# $5 time of the first order.
 _PLAN: Final = f"""
 create unlogged table bench_plan as
-select n, b.merchant_id, b.place, b.order_id as template_order, b.session_id as template_session,
-    b.attempt_id as template_attempt, $5::bigint + (n - $1::bigint) * {APART_MS} as at,
-    case when (n - $1::bigint) / $4::bigint % 20 < {OF_20["SETTLED"]} then 'SETTLED'
-        when (n - $1::bigint) / $4::bigint % 20 < {OF_20["SETTLED"] + OF_20["PAID"]} then 'PAID'
-        when (n - $1::bigint) / $4::bigint % 20 < {20 - OF_20["REVOKED"] - OF_20["PENDING"]}
+select n, b.merchant_id, b.order_id as template_order, b.session_id as template_session,
+    b.attempt_id as template_attempt, $5::bigint + (n - $1::bigint) * {INTERVAL_MS} as at,
+    case when (n - $1::bigint) / $4::bigint % 20 < {_FIRST_PAID} then 'SETTLED'
+        when (n - $1::bigint) / $4::bigint % 20 < {_FIRST_CLOSED} then 'PAID'
+        when (n - $1::bigint) / $4::bigint % 20 < {_FIRST_REVOKED}
             then 'CLOSED'
-        when (n - $1::bigint) / $4::bigint % 20 < {20 - OF_20["PENDING"]} then 'REVOKED'
+        when (n - $1::bigint) / $4::bigint % 20 < {_FIRST_PENDING} then 'REVOKED'
         else 'PENDING' end as status,
-    b.place + (n - $1::bigint) / $4::bigint % 2 * {SECOND_PRODUCT} as product
+    b.merchant_index + (n - $1::bigint) / $4::bigint % 2 * {SECOND_PRODUCT} as product
 from generate_series($1::bigint, $1::bigint + $2::bigint - 1) n
-join bench_tenants b on b.place = $3::bigint + (n - $1::bigint) % $4::bigint
-"""  # noqa: S608 - ours
+join bench_merchants b on b.merchant_index = $3::bigint + (n - $1::bigint) % $4::bigint
+"""  # noqa: S608 - constants
 _SESSION, _ORDER, _ATTEMPT = (
     SQL_IDS[name].format("p.n") for name in ("session", "order", "attempt")
 )
 _PRODUCT: Final = SQL_IDS["product"].format("p.product")
 _IS_PAID: Final = "p.status in ('PAID', 'SETTLED')"
-_FAR: Final = 7 * 24 * 3600 * 1000
+_WEEK_MS: Final = 7 * 24 * 3600 * 1000
 _TIMES: Final = {"created_at": "p.at", "updated_at": "p.at + 3000"}
-# By table: what its copied columns become, and which row is copied.
+# By table: the SQL expressions of columns that differ from the copied row, and which row is copied.
 _COPIES: Final = {
     "checkouts": (
         {
@@ -116,7 +124,7 @@ _COPIES: Final = {
             "product_id": _PRODUCT,
             "status": f"case when p.status = 'PENDING' then 'OPEN' when {_IS_PAID} then 'COMPLETE'"
             " else 'EXPIRED' end",
-            "expires_at": f"t.expires_at + {_FAR}",
+            "expires_at": f"t.expires_at + {_WEEK_MS}",
             **_TIMES,
         },
         "id = p.template_session",
@@ -135,7 +143,7 @@ _COPIES: Final = {
             "settled_at": "case p.status when 'SETTLED' then p.at + 3000 end",
             "payment_method": f"case when {_IS_PAID} then 'ALIPAY' end",
             "paid_attempt_id": f"case when {_IS_PAID} then {_ATTEMPT} end",
-            "livemode": f"case when {_IS_PAID} then false end",  # as the sandbox bank's payments
+            "livemode": f"case when {_IS_PAID} then false end",  # like the sandbox bank's payments
             **_TIMES,
         },
         "id = p.template_order",
@@ -153,12 +161,12 @@ _COPIES: Final = {
         f"id = p.template_attempt and {_IS_PAID}",
     ),
 }
-_PLAIN: Final = (
+_DIRECTORY_AND_HISTORY: Final = (
     f"""
     insert into directory (id, merchant_id)
     select {_SESSION}, merchant_id from bench_plan p
     union all select {_ATTEMPT}, merchant_id from bench_plan p where {_IS_PAID}
-    """,  # noqa: S608 - ours
+    """,  # noqa: S608 - constants
     f"""
     insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
         cause)
@@ -173,17 +181,17 @@ _PLAIN: Final = (
         (4, 'settled', 'PAID', 'SETTLED', '{{SETTLED}}')
     ) s (number, event, source, target, statuses) on p.status = any (s.statuses)
     order by p.n, s.number
-    """,  # noqa: S608 - ours
+    """,  # noqa: S608 - constants
 )
 _ENTRIES: Final = (
     f"""
     create unlogged table bench_moves as
     select m.*,
-        row_number() over following as number,
-        sum(pending) over following as pending_sum, sum(available) over following as available_sum
+        row_number() over running as number,
+        sum(pending) over running as pending_sum, sum(available) over running as available_sum
     from (
-        select p.merchant_id, o.settled_currency as currency, p.n, s.place, {_ORDER} as order_id,
-            p.at + s.place * 1000 as at, s.type, s.source, s.target, s.sign,
+        select p.merchant_id, o.settled_currency as currency, p.n, s.position, {_ORDER} as order_id,
+            p.at + s.position * 1000 as at, s.type, s.source, s.target, s.sign,
             case s.type when 'PAYMENT' then o.gross_settled_minor
                 when 'FEE' then o.gross_settled_minor - o.net_settled_minor
                 else o.net_settled_minor end as amount,
@@ -196,11 +204,11 @@ _ENTRIES: Final = (
         join (values (1, 'PAYMENT', 'gateway', 'pending', 1, '{{PAID,SETTLED}}'::text[]),
             (2, 'FEE', 'pending', 'platform', -1, '{{PAID,SETTLED}}'),
             (3, 'SETTLEMENT', 'pending', 'available', 1, '{{SETTLED}}')
-        ) s (place, type, source, target, sign, statuses) on p.status = any (s.statuses)
+        ) s (position, type, source, target, sign, statuses) on p.status = any (s.statuses)
     ) m
     where amount > 0
-    window following as (partition by merchant_id, currency order by n, place)
-    """,  # noqa: S608 - ours
+    window running as (partition by merchant_id, currency order by n, position)
+    """,  # noqa: S608 - constants
     """
     insert into balances (merchant_id, currency, pending, available, frozen, reserve, gateway, bank,
         platform, entries, last_at)
@@ -218,7 +226,7 @@ _ENTRIES: Final = (
         b.available + m.available_sum, b.frozen, b.reserve, 'order', m.order_id, 'generated',
         greatest(b.last_at, m.at)
     from bench_moves m join balances b using (merchant_id, currency)
-    order by m.n, m.place
+    order by m.n, m.position
     """,
     """
     update balances b set pending = b.pending + s.pending, available = b.available + s.available,
@@ -234,8 +242,8 @@ _ENTRIES: Final = (
     where b.merchant_id = s.merchant_id and b.currency = s.currency
     """,
 )
-# How many rows the lists have, which triggers count where rows come one by one; of all there are.
-_COUNTS: Final = (
+# The list counts of all rows. Triggers, which count rows that are inserted singly, were off.
+_LIST_COUNTS: Final = (
     "delete from list_changes",
     "delete from list_counts",
     """

@@ -1,9 +1,9 @@
-"""The plain version of the same: tables like ours without the rest, a payment as five statements.
+"""A plain payment: five statements on tables like OpenTill's, and one commit per payment.
 
-The schema ``plain`` has copies of our tables with their columns, indexes and checks, but no foreign
-keys, no directory and no outbox. The FastAPI peer works on them, and so does pgbench with what most
-would write for a confirmed payment: lock and read the order, change it, note it, change the
-balance, write the entries; one commit for each payment.
+The schema ``plain`` has copies of OpenTill's tables with their columns, indexes and checks, but no
+foreign keys, directory or outbox. The FastAPI peer uses it, and so does pgbench with the statements
+that most teams would write to confirm a payment: lock and read the order, change it, write its
+history, change the balance, and write the ledger entries.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ from benchmarks.seed import SQL_IDS
 from opentill.db.database import Tx
 
 SCHEMA: Final = "plain"
-_LIKE: Final = (
+_TABLES: Final = (
     "merchants",
     "api_keys",
     "products",
@@ -23,21 +23,21 @@ _LIKE: Final = (
     "balances",
     "entries",
 )
-_FILLED: Final = ("merchants", "api_keys", "products", "balances")
+_COPIED_TABLES: Final = ("merchants", "api_keys", "products", "balances")
 
 
-async def build(tx: Tx) -> None:
+async def create_schema(tx: Tx) -> None:
     """Create the schema and copy merchants, keys, products and balances into it."""
     await tx.execute(f"create schema {SCHEMA}")
-    for table in _LIKE:
+    for table in _TABLES:
         like = f"(like public.{table} including all)"
         await tx.execute(f"create table {SCHEMA}.{table} {like}")
-    # The callback names the attempt alone.
+    # The callback contains the attempt's id, but not its merchant's.
     await tx.execute(
         f"create unique index payment_attempts_by_id on {SCHEMA}.payment_attempts (id)"
     )
-    for table in _FILLED:
-        await tx.execute(f"insert into {SCHEMA}.{table} select * from public.{table}")  # noqa: S608 - ours
+    for table in _COPIED_TABLES:
+        await tx.execute(f"insert into {SCHEMA}.{table} select * from public.{table}")  # noqa: S608 - constants
 
 
 _ORDER: Final = SQL_IDS["order"].format(":i")
@@ -50,7 +50,7 @@ select merchant_id, history_number + 1 as number, settled_currency as currency,
     gross_settled_minor as gross, gross_settled_minor - net_settled_minor as fee,
     (extract(epoch from now()) * 1000)::bigint as at
 from {SCHEMA}.orders
-where merchant_id = (select merchant_id from public.bench_tenants where place = :m)
+where merchant_id = (select merchant_id from public.bench_merchants where merchant_index = :m)
     and id = {_ORDER} and status = 'PENDING'
 for update
 \gset
@@ -79,4 +79,4 @@ values
         'pending', 'platform', :fee, -:fee::bigint, :pending, :available, :frozen, :reserve,
         'order', {_ORDER}, 'Platform fee', :last_at);
 commit;
-"""  # noqa: S608 - ours
+"""  # noqa: S608 - constants

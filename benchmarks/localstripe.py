@@ -1,6 +1,7 @@
-"""A curiosity: localstripe, which emulates Stripe in memory, on its nearest operations.
+"""Measure localstripe, an emulator of Stripe, at its most similar operations.
 
-It has no database: after every change it writes everything it knows to a file.
+Not a fair comparison: localstripe has no database, and writes its whole state to a file after every
+change.
 """
 
 import sys
@@ -8,7 +9,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from benchmarks.deployment import Program, fetch, free_port
+from benchmarks.deployment import Program, fetch, find_free_port
 from benchmarks.driver import Load
 from benchmarks.run import Run
 
@@ -19,8 +20,8 @@ _CONNECTIONS = 8
 
 
 def measure(run: Run) -> None:
-    """Create payment intents, retrieve and confirm them."""
-    port = free_port()
+    """Measure creating, retrieving and confirming payment intents."""
+    port = find_free_port()
     command = [sys.executable, "-m", "localstripe", "--from-scratch", "--port", str(port)]
     emulator = Program(command, port, run.data_dir / "localstripe.log")
     try:
@@ -33,30 +34,31 @@ def measure(run: Run) -> None:
                 )
                 for _ in range(count)
             ]
-            confirm = [
+            confirmations = [
                 _build_post(f"/v1/payment_intents/{intent}/confirm", {}) for intent in intents
             ]
-            reads = [_request("GET", f"/v1/payment_intents/{intents[0]}")]
-            create = [_build_post("/v1/payment_intents", _INTENT)]
+            retrieval = _build_request("GET", f"/v1/payment_intents/{intents[0]}")
+            creation = _build_post("/v1/payment_intents", _INTENT)
             for name, requests, once in (
-                ("confirm a payment intent", confirm, True),
-                ("retrieve a payment intent", reads, False),
-                ("create a payment intent", create, False),
+                ("confirm a payment intent", confirmations, True),
+                ("retrieve a payment intent", [retrieval], False),
+                ("create a payment intent", [creation], False),
             ):
                 load = Load(
                     port=port, requests=requests, connections=_CONNECTIONS, once=once,
                     seconds=run.options.seconds / 4,
                 )  # fmt: skip
                 outcome = run.driver.run(load)
-                failed = [f"localstripe, {name}: {what}" for what in outcome.failures]
-                run.report.failures += failed
-                run.note(f"localstripe: {name}", outcome.requests / outcome.seconds)
+                run.report.failures += [
+                    f"localstripe, {name}: {failure}" for failure in outcome.failures
+                ]
+                run.record_figure(f"localstripe: {name}", outcome.requests / outcome.seconds)
     finally:
         emulator.close()
 
 
-def _request(verb: str, path: str, body: bytes = b"") -> bytes:
-    head = f"{verb} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer sk_test_12345\r\n"
+def _build_request(method: str, path: str, body: bytes = b"") -> bytes:
+    head = f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer sk_test_12345\r\n"
     head += (
         f"content-type: application/x-www-form-urlencoded\r\ncontent-length: {len(body)}\r\n\r\n"
     )
@@ -64,7 +66,7 @@ def _request(verb: str, path: str, body: bytes = b"") -> bytes:
 
 
 def _build_post(path: str, fields: dict[str, str]) -> bytes:
-    return _request("POST", path, urlencode(fields).encode())
+    return _build_request("POST", path, urlencode(fields).encode())
 
 
 def _create(port: int, request: bytes) -> str:
