@@ -1,1 +1,1 @@
-"""A tool of the project's own: it breaks one thing at a time and sees whether a test notices."""
+"""Mutation tests of SQL and of the Python code that moves money."""

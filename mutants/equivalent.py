@@ -1,18 +1,18 @@
-"""Equivalent mutants, which no test can kill because they do not change behaviour, and why."""
+"""Equivalent mutants, which no test can kill because they do not change the behaviour."""
 
 import re
 from typing import Final
 
 from mutants.model import Mutant
 
-# The mutant's name, and the reason.
+# A pattern of mutants' names, and the reason.
 _REASONS: Final = tuple(
-    (re.compile(name), why)
-    for name, why in (
+    (re.compile(pattern), reason)
+    for pattern, reason in (
         (r" on \[true → dropped\]", "a condition that is always true"),
         (
             r":ANYWHERE tenant: .*\[merchant_id = [me]\.id → dropped\]",
-            "ids are unique: the same row is found again for each merchant, and the first is taken",
+            "ids are unique: each merchant returns the same row, and only the first one is used",
         ),
         (
             r"^integrity\.queries:.*\[\w+\.source_type = '\w+' → dropped\]",
@@ -26,6 +26,6 @@ _REASONS: Final = tuple(
 )
 
 
-def reason(mutant: Mutant) -> str | None:
-    """Return why a mutant is equivalent, None if it is not."""
-    return next((why for pattern, why in _REASONS if pattern.search(mutant.name)), None)
+def find_equivalence(mutant: Mutant) -> str | None:
+    """Return the reason why a mutant is equivalent, or None if it is not."""
+    return next((reason for pattern, reason in _REASONS if pattern.search(mutant.name)), None)

@@ -4,38 +4,39 @@ from typing import Literal
 
 import msgspec
 
-Fate = Literal["killed", "timeout", "survived", "uncovered", "equivalent"]
+Status = Literal["killed", "timeout", "survived", "uncovered", "equivalent"]
 
 
 class Mutant(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of one statement or line, which should make a test fail."""
+    """A change of one SQL statement or line of Python, which should make a test fail."""
 
-    module: str  # opentill.orders.queries
-    place: str  # a constant of SQL such as INSERT or RULES[1]; a line number of Python
+    module: str  # such as opentill.orders.queries
+    location: str  # of SQL a constant, such as INSERT or RULES[1]; of Python a line number
     kind: str
-    what: str  # for people: the old text and the new
-    digest: str  # of the statement, "" for Python
-    changed: str  # SQL: the whole changed statement; Python: number of the node and variant
+    description: str  # the old and the new text
+    digest: str  # of the statement; empty for Python
+    replacement: str  # the changed statement; for Python the number of the node and the variant
 
     @property
     def name(self) -> str:
         """An identifier, valid until the code changes."""
-        return f"{self.module.removeprefix('opentill.')}:{self.place} {self.kind}: {self.what}"
+        module = self.module.removeprefix("opentill.")
+        return f"{module}:{self.location} {self.kind}: {self.description}"
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a mutant."""
+    """The result of running a mutant's tests."""
 
     name: str
     kind: str
-    fate: Fate
-    by: str = ""  # the test that failed, or why no test can fail
+    status: Status
+    detail: str = ""  # the test that failed, or why no test can fail
     seconds: float = 0.0
     tests: int = 0
 
 
 class Coverage(msgspec.Struct, kw_only=True):
-    """What a test runs: digests of statements, and lines by module."""
+    """The digests of statements, and the lines by module, that a test runs."""
 
     seconds: float = 0.0
     passed: bool = True

@@ -1,4 +1,4 @@
-"""Mutants of the Python that moves money: comparisons, sums, conditions, results, statements."""
+"""Mutants of Python code that moves money: of comparisons, sums, conditions, results and calls."""
 
 import ast
 import importlib.util
@@ -19,7 +19,7 @@ MODULES: Final = (
     "orders.pricing", "orders.service", "orders.settlement.service", "payouts.service",
     "rates.service", "refunds.jobs", "refunds.service",
 )  # fmt: skip
-_COMPARED: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
+_COMPARISONS: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
     ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
 }  # fmt: skip
@@ -39,26 +39,26 @@ def mutants() -> Iterator[Mutant]:
             raise ModuleNotFoundError(name)
         tree = ast.parse(Path(spec.origin).read_text())
         nodes = _nodes(tree)
-        left_out = {id(inner) for node in (tree, *nodes) for inner in _no_decision(node)}
+        excluded = {id(inner) for node in (tree, *nodes) for inner in _excluded_nodes(node)}
         for number, node in enumerate(nodes):
-            if id(node) in left_out:
+            if id(node) in excluded:
                 continue
-            for kind, variant in _kinds(node):
+            for kind, variant in _variants(node):
                 yield Mutant(
                     module=name,
-                    place=str(node.lineno),
+                    location=str(node.lineno),
                     kind=kind,
-                    what=" ".join(ast.unparse(node).split())[:100]
+                    description=" ".join(ast.unparse(node).split())[:100]
                     + f" ({variant})" * (variant > 0),
                     digest="",
-                    changed=f"{number} {variant}",
+                    replacement=f"{number} {variant}",
                 )
 
 
-def source(mutant: Mutant, text: str) -> str:
-    """Return the text of a module with the mutant's change."""
-    tree = ast.parse(text)
-    number, variant = map(int, mutant.changed.split())
+def apply_mutant(mutant: Mutant, source: str) -> str:
+    """Return a module's source with the mutant's change."""
+    tree = ast.parse(source)
+    number, variant = map(int, mutant.replacement.split())
     _apply(tree, _nodes(tree)[number], mutant.kind, variant)
     return ast.unparse(ast.fix_missing_locations(tree))
 
@@ -67,8 +67,8 @@ def _nodes(tree: ast.Module) -> list[ast.stmt | ast.expr]:
     return [node for node in ast.walk(tree) if isinstance(node, ast.stmt | ast.expr)]
 
 
-def _no_decision(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield nodes without decisions: annotations, defaults, settings, logging, assertions."""
+def _excluded_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield nodes that decide nothing: annotations, defaults, constants, logging, assertions."""
     parts: list[ast.AST | None] = []
     match node:
         case ast.Module():
@@ -88,13 +88,14 @@ def _no_decision(node: ast.AST) -> Iterator[ast.AST]:
             yield from ast.walk(part)
 
 
-def _kinds(  # noqa: C901 - a case for each kind
+def _variants(  # noqa: C901 - a case for each kind
     node: ast.stmt | ast.expr,
 ) -> Iterator[tuple[str, int]]:
-    """Yield the kinds of change that a node allows, each with the index of a part."""
+    """Yield the changes that a node allows: a kind, and the number of a variant."""
     match node:
         case ast.Compare():
-            yield from (("comparison", n) for n, op in enumerate(node.ops) if type(op) in _COMPARED)
+            operators = enumerate(node.ops)
+            yield from (("comparison", n) for n, op in operators if type(op) in _COMPARISONS)
         case ast.BinOp() if type(node.op) in _SUMS and not _is_text(node):
             yield "sum", 0
         case ast.BoolOp():
@@ -103,15 +104,15 @@ def _kinds(  # noqa: C901 - a case for each kind
             yield "not", 0
         case ast.Call(func=ast.Name(id=name)) if name in _SWAPPED:
             yield "swap", 0
-        case ast.Return(value=value) if value is not None and not _is_nothing(value):
+        case ast.Return(value=value) if value is not None and not _is_none(value):
             yield "return", 0
         case ast.Expr(value=ast.Await() | ast.Call()):
-            yield "left out", 0
+            yield "removed", 0
         case ast.If() | ast.IfExp():
             yield "if", 0
             yield "if", 1
         case ast.Raise():
-            yield "left out", 0
+            yield "removed", 0
         case ast.Constant(value=value) if type(value) is int:
             yield "number", 0
 
@@ -124,14 +125,14 @@ def _is_text(node: ast.BinOp) -> bool:
     )
 
 
-def _is_nothing(value: ast.expr) -> bool:
+def _is_none(value: ast.expr) -> bool:
     return isinstance(value, ast.Constant) and value.value is None
 
 
 def _apply(tree: ast.Module, node: ast.AST, kind: str, variant: int) -> None:
     match node:
         case ast.Compare():
-            node.ops[variant] = _COMPARED[type(node.ops[variant])]()
+            node.ops[variant] = _COMPARISONS[type(node.ops[variant])]()
         case ast.BinOp():
             node.op = _SUMS[type(node.op)]()
         case ast.BoolOp():

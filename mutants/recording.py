@@ -1,6 +1,6 @@
-"""A pytest plugin that records which statements and lines of money code each test runs.
+"""A pytest plugin that records which SQL statements and lines of money code each test runs.
 
-``pytest -p mutants.recording`` writes to the folder ``OPENTILL_RECORDING``.
+``pytest -p mutants.recording`` writes to the folder that ``OPENTILL_RECORDING`` names.
 """
 
 import os
@@ -17,18 +17,18 @@ from mutants.python import MODULES
 from mutants.sql import digest
 from opentill.db import query
 
-# They check every statement against the schema or the conventions, whatever it does.
-_LEFT_OUT: Final = ("tests/test_queries.py", "tests/test_tidy.py", "tests/test_benchmarks.py")
+# These tests read every statement, to check it against the schema or the conventions.
+_EXCLUDED: Final = ("tests/test_queries.py", "tests/test_tidy.py", "tests/test_benchmarks.py")
 
 
 class Recorder:
     """Records the coverage of the test that is running."""
 
     def __init__(self, folder: Path) -> None:
-        """Write to ``folder`` at the end."""
+        """The recording is written to ``folder`` when the session ends."""
         self._folder = folder
         self._recording = Recording()
-        self._now = Coverage()
+        self._current = Coverage()
         package = Path(query.__file__).parents[1]
         self._files = {str(package / f"{m.replace('.', '/')}.py"): f"opentill.{m}" for m in MODULES}
         self._coverage = coverage.Coverage(
@@ -36,30 +36,30 @@ class Recorder:
         )
 
     def start(self) -> None:
-        """Begin to record reads of ``sql`` of statements, and lines that are run."""
+        """Start to record which statements' ``sql`` is read, and which lines are run."""
         for kind in (query.Query, query.Value, query.Command):
             kind.sql = property(self._get, _set)  # type: ignore[assignment,union-attr]
         self._coverage.start()
 
     def _get(self, statement: Any) -> str:
-        text: str = vars(statement)["sql"]
-        self._now.statements.add(digest(text))
-        return text
+        sql: str = vars(statement)["sql"]
+        self._current.statements.add(digest(sql))
+        return sql
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Begin the coverage of a test."""
-        self._now = Coverage()
-        if not item.nodeid.startswith(_LEFT_OUT):
-            self._recording.tests[item.nodeid] = self._now
+        """Start the coverage of a test."""
+        self._current = Coverage()
+        if not item.nodeid.startswith(_EXCLUDED):
+            self._recording.tests[item.nodeid] = self._current
         self._coverage.switch_context(item.nodeid)
         result = yield
         return result
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add a phase's duration; a test that failed or was skipped covers nothing."""
-        self._now.seconds += report.duration
-        self._now.passed = self._now.passed and report.passed
+        """Add the duration of a phase. Tests that failed or were skipped are not used later."""
+        self._current.seconds += report.duration
+        self._current.passed = self._current.passed and report.passed
 
     def pytest_sessionfinish(self) -> None:
         """Write the recording."""
@@ -76,12 +76,12 @@ class Recorder:
         path.write_bytes(msgspec.json.encode(self._recording))
 
 
-def _set(statement: Any, text: str) -> None:
-    vars(statement)["sql"] = text
+def _set(statement: Any, sql: str) -> None:
+    vars(statement)["sql"] = sql
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Record where tests run: here, or in the workers of xdist."""
+    """Record in the processes that run tests: this one, or the workers of xdist."""
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         recorder = Recorder(Path(os.environ["OPENTILL_RECORDING"]))
         config.pluginmanager.register(recorder)

@@ -1,5 +1,6 @@
-"""Choose the tests that cover a mutant, and run them in processes that may hang or fail."""
+"""Select the tests that cover a mutant, and run them in processes that may hang or fail."""
 
+import itertools
 import os
 import signal
 import subprocess
@@ -16,12 +17,12 @@ from mutants.model import Mutant, Recording, Result
 from mutants.session import Job
 
 TOP: Final = Path(__file__).parents[1]
-_MOST_TESTS: Final = 150
-_STARTING_S: Final = 180.0  # of pytest and PostgreSQL, on a busy machine
+_MAX_TESTS: Final = 150
+_START_TIMEOUT_S: Final = 180.0  # of pytest and PostgreSQL, on a busy machine
 
 
-def covering(mutant: Mutant, recording: Recording, seconds: float) -> list[str]:
-    """Return tests that run a mutant, in turns from every file, up to ``seconds`` in all."""
+def select_tests(mutant: Mutant, recording: Recording, seconds: float) -> list[str]:
+    """Return tests that cover a mutant, in turns from every file, of ``seconds`` in total."""
     by_file: dict[str, list[tuple[int, float, str]]] = defaultdict(list)
     for name, coverage in recording.tests.items():
         if not coverage.passed:
@@ -29,71 +30,71 @@ def covering(mutant: Mutant, recording: Recording, seconds: float) -> list[str]:
         if mutant.digest:
             covers = mutant.digest in coverage.statements
         else:
-            covers = int(mutant.place) in coverage.lines.get(mutant.module, ())
+            covers = int(mutant.location) in coverage.lines.get(mutant.module, ())
         if covers:
-            # The fewer statements a test runs, the more it is about each of them.
+            # A test that runs few statements probably checks each of them.
             rank = len(coverage.statements), coverage.seconds, name
             by_file[name.split("::")[0]].append(rank)
-    rows = [sorted(tests) for tests in by_file.values()]
-    rows.sort()
-    chosen: list[str] = []
-    spent = 0.0
-    for turn in range(max(map(len, rows), default=0)):
-        for row in rows:
-            if turn < len(row) and spent + row[turn][1] <= seconds and len(chosen) < _MOST_TESTS:
-                chosen.append(row[turn][2])
-                spent += row[turn][1]
-    return chosen
+    ranked_files = sorted(sorted(ranks) for ranks in by_file.values())
+    selected: list[str] = []
+    total_s = 0.0
+    for turn in itertools.zip_longest(*ranked_files):
+        for _, duration, name in filter(None, turn):
+            if total_s + duration <= seconds and len(selected) < _MAX_TESTS:
+                selected.append(name)
+                total_s += duration
+    return selected
 
 
-def pytest(arguments: list[str], **environment: str) -> "subprocess.Popen[bytes]":
-    """Start pytest on the project."""
+def start_pytest(arguments: list[str], **environment: str) -> "subprocess.Popen[bytes]":
+    """Start pytest in the project's folder."""
     path = os.pathsep.join([str(TOP / "src"), str(TOP)])
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     env = os.environ | environment | {"PYTHONPATH": path}
     return subprocess.Popen(command, cwd=TOP, env=env)  # noqa: S603 - our own tests
 
 
-def run(jobs: list[Job], folder: Path) -> Iterator[Result]:
-    """Run mutants and yield their results; a process that hangs is replaced."""
-    waiting = list(jobs)
+def run_jobs(jobs: list[Job], folder: Path) -> Iterator[Result]:
+    """Run mutants and yield their results. A process that hangs is replaced by a new one."""
+    remaining = list(jobs)
     number = 0
-    while waiting:
+    while remaining:
         number += 1
         plan = folder / f"{number}.plan"
-        plan.write_bytes(msgspec.json.encode(waiting))
+        plan.write_bytes(msgspec.json.encode(remaining))
         results = plan.with_suffix(".results")
         results.touch()
-        files = sorted({name.split("::")[0] for job in waiting for name in job.tests})
-        with pytest(
+        files = sorted({name.split("::")[0] for job in remaining for name in job.tests})
+        with start_pytest(
             ["-p", "mutants.session", "--tb=native", "--no-header", *files],
             OPENTILL_MUTANTS=str(plan),
         ) as process:
-            fresh, hangs = 0, False
-            end = time.monotonic() + _STARTING_S
+            result_count, hangs = 0, False
+            deadline = time.monotonic() + _START_TIMEOUT_S
             try:
                 while True:
-                    over = process.poll() is not None
-                    for line in results.read_bytes().splitlines()[fresh:]:
-                        fresh += 1
-                        end = time.monotonic() + _STARTING_S
+                    has_ended = process.poll() is not None
+                    for line in results.read_bytes().splitlines()[result_count:]:
+                        result_count += 1
+                        deadline = time.monotonic() + _START_TIMEOUT_S
                         yield msgspec.json.decode(line, type=Result)
-                    if over:
+                    if has_ended:
                         break
-                    if time.monotonic() > end:
+                    if time.monotonic() > deadline:
                         hangs = True
                         break
                     time.sleep(0.1)
             finally:
-                _end(process)
-        waiting = waiting[fresh:]
-        if waiting and (hangs or not fresh):
-            mutant = waiting.pop(0).mutant
-            yield Result(name=mutant.name, kind=mutant.kind, fate="timeout", by="it hangs")
+                _stop(process)
+        remaining = remaining[result_count:]
+        if remaining and (hangs or not result_count):
+            mutant = remaining.pop(0).mutant
+            detail = "the process hung or ended without a result"
+            yield Result(name=mutant.name, kind=mutant.kind, status="timeout", detail=detail)
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Interrupt pytest, so that it stops PostgreSQL too; kill it if it does not end."""
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    """Interrupt pytest, so that it stops PostgreSQL too, and kill it if it does not end."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
         try:

@@ -1,8 +1,8 @@
-"""A pytest plugin that runs mutants in one process: change, test, change back.
+"""A pytest plugin that applies each mutant in this process, runs its tests and reverts it.
 
-``pytest -p mutants.session`` reads the plan that ``OPENTILL_MUTANTS`` names. A test that fails is
-run again without the mutant: only if it then passes has it killed the mutant. Otherwise it is flaky
-or suffers from state of an earlier mutant; it is not counted, and a new process continues.
+``pytest -p mutants.session`` reads the plan that ``OPENTILL_MUTANTS`` names. A failed test is run
+again without the mutant. If it passes then, it has killed the mutant. Otherwise it is flaky, or an
+earlier mutant left state behind: it does not count, and a new process runs the remaining mutants.
 """
 
 import ast
@@ -22,11 +22,11 @@ from _pytest.runner import runtestprotocol
 from mutants import python
 from mutants.model import Mutant, Result
 
-_STALE: Final = 3  # this many failures without the mutant too: start a new process
+_MAX_FALSE_FAILURES: Final = 3  # failures without the mutant, after which no more tests are run
 
 
 class Job(msgspec.Struct):
-    """A mutant and the tests that may kill it, the likeliest first."""
+    """A mutant and the tests that may kill it, the most promising first."""
 
     mutant: Mutant
     tests: list[str]
@@ -46,9 +46,9 @@ class Session:
         items = {item.nodeid: item for item in session.items}
         with self._results.open("ab", buffering=0) as file:
             for job in self._jobs:
-                result, stale = self._judge(job, items)
+                result, has_false_failures = self._judge(job, items)
                 file.write(msgspec.json.encode(result) + b"\n")
-                if stale:
+                if has_false_failures:
                     break
         session._setupstate.teardown_exact(None)  # noqa: SLF001 - shared fixtures
         return True
@@ -56,100 +56,101 @@ class Session:
     def _judge(self, job: Job, items: dict[str, pytest.Item]) -> tuple[Result, bool]:
         started = time.monotonic()
         tests = [items[name] for name in job.tests if name in items]
-        by, unlucky = "", 0
-        others = [*tests[1:], *items.values()]
-        for item, following in zip(tests, others, strict=False):
-            if following is item:
+        killer, false_failures = "", 0
+        next_items = [*tests[1:], *items.values()]
+        for item, next_item in zip(tests, next_items, strict=False):
+            if next_item is item:
                 continue
-            with changed(job.mutant):
-                good = _passes(item, following)
-            if good:
+            with applied(job.mutant):
+                passes_with_mutant = _passes(item, next_item)
+            if passes_with_mutant:
                 continue
-            if _passes(item, following):
-                by = item.nodeid
+            if _passes(item, next_item):
+                killer = item.nodeid
                 break
-            unlucky += 1
-            if unlucky == _STALE:
+            false_failures += 1
+            if false_failures == _MAX_FALSE_FAILURES:
                 break
         result = Result(
             name=job.mutant.name,
             kind=job.mutant.kind,
-            fate="killed" if by else "survived",
-            by=by,
+            status="killed" if killer else "survived",
+            detail=killer,
             seconds=round(time.monotonic() - started, 1),
             tests=len(tests),
         )
-        return result, unlucky > 0
+        return result, false_failures > 0
 
 
-def _passes(item: pytest.Item, following: pytest.Item) -> bool:
+def _passes(item: pytest.Item, next_item: pytest.Item) -> bool:
     try:
-        # Shared fixtures are kept as long as there is a next item.
-        reports = runtestprotocol(item, log=False, nextitem=following)
+        # pytest keeps the shared fixtures that the next item needs.
+        reports = runtestprotocol(item, log=False, nextitem=next_item)
     except Exception:  # noqa: BLE001 - a plugin may raise for a failed test
         return False
     return all(report.passed for report in reports)
 
 
 @contextmanager
-def changed(mutant: Mutant) -> Iterator[None]:
-    """Change the product in this process while the block runs."""
+def applied(mutant: Mutant) -> Iterator[None]:
+    """Apply a mutant to the code of this process while the block runs."""
     module = importlib.import_module(mutant.module)
     if not mutant.digest:
-        undo = _put(module, mutant)
+        original_codes = _replace_code(module, mutant)
         try:
             yield
         finally:
-            for function, code in undo:
+            for function, code in original_codes:
                 function.__code__ = code
         return
-    name, _, index = mutant.place.partition("[")
+    name, _, index = mutant.location.partition("[")
     statement = vars(module)[name]
     if index:
         statement = statement[int(index.rstrip("]"))]
-    healthy = statement.sql
-    statement.sql = mutant.changed
+    original_sql = statement.sql
+    statement.sql = mutant.replacement
     try:
         yield
     finally:
-        statement.sql = healthy
+        statement.sql = original_sql
 
 
-def _put(module: ModuleType, mutant: Mutant) -> list[tuple[FunctionType, CodeType]]:
-    """Give the module's functions the code of the mutant; return their original code."""
+def _replace_code(module: ModuleType, mutant: Mutant) -> list[tuple[FunctionType, CodeType]]:
+    """Give the module's functions the mutant's code; return those that changed, with theirs."""
     file = Path(str(module.__file__))
-    text = python.source(mutant, file.read_text())
-    new = dict(_codes(compile(text, str(file), "exec")))
-    old = dict(_codes(compile(ast.unparse(ast.parse(file.read_text())), str(file), "exec")))
-    undo = []
+    source = file.read_text()
+    mutated = dict(_codes(compile(python.apply_mutant(mutant, source), str(file), "exec")))
+    # Unparsed as well, so that line numbers are the same.
+    unchanged = dict(_codes(compile(ast.unparse(ast.parse(source)), str(file), "exec")))
+    original_codes = []
     for function in _functions(vars(module).values(), module.__name__, set()):
-        code = new.get(function.__code__.co_qualname)
-        if code is not None and code != old.get(function.__code__.co_qualname):
-            undo.append((function, function.__code__))
+        code = mutated.get(function.__code__.co_qualname)
+        if code is not None and code != unchanged.get(function.__code__.co_qualname):
+            original_codes.append((function, function.__code__))
             function.__code__ = code
-    return undo
+    return original_codes
 
 
 def _codes(code: CodeType) -> Iterator[tuple[str, CodeType]]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield constant.co_qualname, constant
-            if not constant.co_flags & 0x3:  # the body of a class: its methods
+            if not constant.co_flags & 0x3:  # the body of a class, which contains its methods
                 yield from _codes(constant)
 
 
-def _functions(values: Any, module: str, seen: set[int]) -> Iterator[FunctionType]:
-    """Yield the functions of a module and of its classes, also behind decorators."""
+def _functions(values: Any, module: str, visited: set[int]) -> Iterator[FunctionType]:
+    """Yield the functions of a module and its classes, without their decorators."""
     for value in values:
-        inner = getattr(value, "__wrapped__", None) or getattr(value, "__func__", None)
-        inner = inner or getattr(value, "fget", None) or value
-        if id(inner) in seen or getattr(inner, "__module__", None) != module:
+        unwrapped = getattr(value, "__wrapped__", None) or getattr(value, "__func__", None)
+        unwrapped = unwrapped or getattr(value, "fget", None) or value
+        if id(unwrapped) in visited or getattr(unwrapped, "__module__", None) != module:
             continue
-        seen.add(id(inner))
-        if isinstance(inner, FunctionType):
-            yield inner
-        elif isinstance(inner, type):
-            yield from _functions(vars(inner).values(), module, seen)
+        visited.add(id(unwrapped))
+        if isinstance(unwrapped, FunctionType):
+            yield unwrapped
+        elif isinstance(unwrapped, type):
+            yield from _functions(vars(unwrapped).values(), module, visited)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,4 +1,4 @@
-"""Mutants of SQL: a condition or lock dropped; another comparison, sign, order or limit."""
+"""Mutants of SQL: without a condition or lock, or with another comparison, sign, order or limit."""
 
 import hashlib
 import importlib
@@ -20,16 +20,16 @@ _TOKEN: Final = re.compile(
 _LOCK: Final = re.compile(
     r"\bfor\s+(?:no\s+key\s+)?(?:update|share)(?:\s+of\s+\w+)?(?:\s+skip\s+locked)?", re.IGNORECASE
 )
-_ENDS: Final = frozenset({
+_CLAUSE_KEYWORDS: Final = frozenset({  # that end a condition
     "group", "order", "limit", "offset", "returning", "for", "union", "having", "window", "cross",
     "left", "full", "inner", "join", "select", "on", "where", "then", "do", "set", "using",
 })  # fmt: skip
-_OTHER: Final = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "<>": "="}
+_COMPARISONS: Final = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "<>": "="}
 _SWAPPED: Final = {"greatest": "least", "least": "greatest", "min": "max", "max": "min"}
 
 
 class Token(NamedTuple):
-    """A token of SQL, and its depth in brackets and cases."""
+    """A token of SQL, and its depth in brackets and ``case`` expressions."""
 
     kind: str
     text: str
@@ -48,22 +48,22 @@ class Change(NamedTuple):
 
 
 def statements() -> Iterator[tuple[str, str, str]]:
-    """Yield module, name and text of every statement of the product."""
-    seen: set[int] = set()
+    """Yield the module, name and SQL of every statement of the product."""
+    visited: set[int] = set()
     names = [module.name for module in pkgutil.walk_packages(opentill.__path__, "opentill.")]
     for module_name in sorted(names, key=lambda name: (not name.endswith(".queries"), name)):
         if module_name.endswith("__main__"):
             continue
         for name, value in vars(importlib.import_module(module_name)).items():
-            several = enumerate(value) if isinstance(value, tuple) else [(None, value)]
-            for index, statement in several:
-                if isinstance(statement, Query | Value | Command) and id(statement) not in seen:
-                    seen.add(id(statement))
+            items = enumerate(value) if isinstance(value, tuple) else [(None, value)]
+            for index, statement in items:
+                if isinstance(statement, Query | Value | Command) and id(statement) not in visited:
+                    visited.add(id(statement))
                     yield module_name, name if index is None else f"{name}[{index}]", statement.sql
 
 
 def digest(sql: str) -> str:
-    """Return the name of a statement in a recording."""
+    """Return the digest by which a recording identifies a statement."""
     return hashlib.sha1(sql.encode(), usedforsecurity=False).hexdigest()[:12]
 
 
@@ -71,33 +71,37 @@ def mutants() -> Iterator[Mutant]:
     """Yield every mutant of every statement."""
     for module, name, sql in statements():
         for change in changes(sql):
-            changed = sql[: change.start] + change.new + sql[change.end :]
+            replacement = sql[: change.start] + change.new + sql[change.end :]
             old = " ".join(sql[change.start : change.end].split())
             new = "dropped" if change.kind in {"condition", "tenant", "lock"} else change.new
             before = " ".join(sql[max(0, change.start - 25) : change.start].split())
             yield Mutant(
                 module=module,
-                place=name,
+                location=name,
                 kind=change.kind,
-                what=f"… {before} [{old} → {new}] @{change.start}",
+                description=f"… {before} [{old} → {new}] @{change.start}",
                 digest=digest(sql),
-                changed=changed,
+                replacement=replacement,
             )
 
 
 def changes(sql: str) -> Iterator[Change]:
     """Yield the possible changes of a statement."""
-    tokens = _tokens(sql)
+    tokens = _tokens_without_comments(sql)
     yield from _conditions(sql, tokens)
     for lock in _LOCK.finditer(sql):
-        if not any(t.kind == "comment" and t.start <= lock.start() < t.end for t in _all(sql)):
+        is_in_comment = any(
+            token.kind == "comment" and token.start <= lock.start() < token.end
+            for token in _tokenize(sql)
+        )
+        if not is_in_comment:
             yield Change("lock", lock.start(), lock.end(), "")
             if lock.group().endswith("locked"):
-                waits = re.sub(r"\s+skip\s+locked", "", lock.group())
-                yield Change("skip", lock.start(), lock.end(), waits)
+                waiting_lock = re.sub(r"\s+skip\s+locked", "", lock.group())
+                yield Change("skip", lock.start(), lock.end(), waiting_lock)
     for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
-        if token.text in _OTHER:
-            yield Change("comparison", token.start, token.end, _OTHER[token.text])
+        if token.text in _COMPARISONS:
+            yield Change("comparison", token.start, token.end, _COMPARISONS[token.text])
         elif token.text in "+-" and before and after and _is_value(before) and _is_value(after):
             yield Change("sign", token.start, token.end, "-" if token.text == "+" else "+")
         elif token.text == "desc":
@@ -112,7 +116,7 @@ def _is_value(token: Token) -> bool:
     return token.kind in {"word", "number", "param"} or token.text in "()"
 
 
-def _all(sql: str) -> list[Token]:
+def _tokenize(sql: str) -> list[Token]:
     tokens, depth = [], 0
     for match in _TOKEN.finditer(sql):
         kind, text = match.lastgroup or "", match.group()
@@ -126,54 +130,58 @@ def _all(sql: str) -> list[Token]:
     return tokens
 
 
-def _tokens(sql: str) -> list[Token]:
-    return [token for token in _all(sql) if token.kind != "comment"]
+def _tokens_without_comments(sql: str) -> list[Token]:
+    return [token for token in _tokenize(sql) if token.kind != "comment"]
 
 
 def _conditions(sql: str, tokens: list[Token]) -> Iterator[Change]:
     """Yield changes that make a part of a condition true, or an alternative false."""
-    for at, token in enumerate(tokens):
-        if token.text in {"where", "on"} and tokens[at + 1].text != "conflict":
-            yield from _parts(sql, tokens, at + 1, token.depth)
-        elif token.text == "(" and tokens[at + 1].text not in {"select", "values", "with"}:
-            words = _parts_of(tokens, at + 1, token.depth + 1)
-            if words[1] == "or":
-                for part in words[0]:
-                    text = sql[part[0].start : part[-1].end]
-                    yield Change("condition", part[0].start, part[-1].end, f"({text} and false)")
+    for position, token in enumerate(tokens):
+        following = tokens[position + 1].text if position + 1 < len(tokens) else ""
+        if token.text in {"where", "on"} and following != "conflict":
+            yield from _true_parts(sql, tokens, position + 1, token.depth)
+        elif token.text == "(" and following not in {"select", "values", "with"}:
+            parts, operator = _split_condition(tokens, position + 1, token.depth + 1)
+            for part in parts if operator == "or" else ():
+                text = sql[part[0].start : part[-1].end]
+                yield Change("condition", part[0].start, part[-1].end, f"({text} and false)")
 
 
-def _parts(sql: str, tokens: list[Token], start: int, depth: int) -> Iterator[Change]:
-    parts, word = _parts_of(tokens, start, depth)
-    if word == "or" and parts:
+def _true_parts(sql: str, tokens: list[Token], start: int, depth: int) -> Iterator[Change]:
+    parts, operator = _split_condition(tokens, start, depth)
+    if operator == "or" and parts:
         parts = [[token for part in parts for token in part]]
     for part in parts:
         text = sql[part[0].start : part[-1].end]
-        tenant = re.match(r"[\w.]*\b(merchant_id|currency)\b", text)
-        kind = "tenant" if tenant else "condition"
+        is_tenant = re.match(r"[\w.]*\b(merchant_id|currency)\b", text)
+        kind = "tenant" if is_tenant else "condition"
         yield Change(kind, part[0].start, part[-1].end, f"({text} or true)")
 
 
-def _parts_of(tokens: list[Token], start: int, depth: int) -> tuple[list[list[Token]], str]:
-    """Split a condition at its own level; return the parts and the word between them."""
+def _split_condition(tokens: list[Token], start: int, depth: int) -> tuple[list[list[Token]], str]:
+    """Split a condition at its outermost operators; return its parts, and "and" or "or"."""
     parts: list[list[Token]] = [[]]
-    word, between = "and", False
-    for before, token in zip([None, *tokens[start:]], tokens[start:], strict=False):
+    operator, is_between = "and", False
+    for previous, token in zip([None, *tokens[start:]], tokens[start:], strict=False):
         if token.depth < depth or token.text == ";":
             break
-        here = token.depth == depth
-        distinct = token.text == "from" and before is not None and before.text == "distinct"
-        if here and (token.text in _ENDS or (token.text == "from" and not distinct)):
+        if token.depth > depth:
+            parts[-1].append(token)
+            continue
+        is_distinct_from = (
+            token.text == "from" and previous is not None and previous.text == "distinct"
+        )
+        if token.text in _CLAUSE_KEYWORDS or token.text == ",":
             break
-        if here and token.text == ",":
+        if token.text == "from" and not is_distinct_from:
             break
-        if here and token.text in {"and", "or"} and not between:
-            word = "or" if token.text == "or" else word
+        if token.text in {"and", "or"} and not is_between:
+            operator = "or" if token.text == "or" else operator
             parts.append([])
             continue
-        if here and token.text == "and":
-            between = False
-        elif here and token.text == "between":
-            between = True
+        if token.text == "and":
+            is_between = False
+        elif token.text == "between":
+            is_between = True
         parts[-1].append(token)
-    return [part for part in parts if part], word
+    return [part for part in parts if part], operator
