@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from tools.commit_subject import problems
+from tools.commit_subject import find_problems
 from tools.plain_names import banned_names, findings
 
 TOP: Final = Path(__file__).parents[1]
@@ -174,7 +174,7 @@ def test_a_banned_file_name_is_reported(tmp_path: Path) -> None:
     ],
 )
 def test_an_imperative_subject_is_accepted(message: str) -> None:
-    assert problems(message) == []
+    assert find_problems(message) == []
 
 
 @pytest.mark.parametrize(
@@ -194,4 +194,4 @@ def test_an_imperative_subject_is_accepted(message: str) -> None:
     ],
 )
 def test_any_other_subject_is_refused(message: str) -> None:
-    assert len(problems(message)) == 1
+    assert len(find_problems(message)) == 1

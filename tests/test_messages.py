@@ -23,7 +23,7 @@ _COMPUTED = re.compile(r"(?<!\w)(?:_|N_|\w*gettext)\(\s*(?:f\"|\"[^\"]*\" ?[~+])
 
 @pytest.fixture(scope="module")
 def templates() -> dict[str, Catalog]:
-    return {area: messages.template(area) for area in AREAS}
+    return {area: messages.extract_template(area) for area in AREAS}
 
 
 def _texts(catalogue: Catalog) -> Iterator[Message]:
@@ -33,7 +33,7 @@ def _texts(catalogue: Catalog) -> Iterator[Message]:
 @pytest.mark.parametrize("area", AREAS)
 def test_templates_have_the_texts_of_the_source(area: str, templates: dict[str, Catalog]) -> None:
     stored = (messages.FOLDER / f"{area}.pot").read_text("utf-8")
-    assert stored == messages.written(templates[area]), "run `make messages`"
+    assert stored == messages.format_catalogue(templates[area]), "run `make messages`"
 
 
 @pytest.mark.parametrize(("area", "language"), CATALOGUES)
@@ -41,20 +41,22 @@ def test_catalogues_have_exactly_the_texts_of_their_template(
     area: str, language: str, templates: dict[str, Catalog]
 ) -> None:
     expected = {(message.context, message.id) for message in _texts(templates[area])}
-    assert {(text.context, text.id) for text in _texts(messages.read(area, language))} == expected
+    assert {
+        (text.context, text.id) for text in _texts(messages.read_catalogue(area, language))
+    } == expected
 
 
 @pytest.mark.parametrize(("area", "language"), CATALOGUES)
 def test_offered_languages_are_complete_and_translations_keep_the_placeholders(
     area: str, language: str
 ) -> None:
-    text = messages.path(area, language).read_text("utf-8")
+    text = messages.catalogue_path(area, language).read_text("utf-8")
     is_offered = languages.share_translated(text) >= languages.LEAST_SHARE
     allowed = set() if is_offered else {"fuzzy", "not translated"}
     problems = [
         f"{message.id}: {problem}"
-        for message in _texts(messages.read(area, language))
-        for problem in messages.problems(message)
+        for message in _texts(messages.read_catalogue(area, language))
+        for problem in messages.find_problems(message)
         if problem not in allowed
     ]
     assert problems == []
@@ -62,7 +64,9 @@ def test_offered_languages_are_complete_and_translations_keep_the_placeholders(
 
 @pytest.mark.parametrize(("area", "language"), CATALOGUES)
 def test_few_translations_equal_the_english_text(area: str, language: str) -> None:
-    texts = [message for message in _texts(messages.read(area, language)) if message.string]
+    texts = [
+        message for message in _texts(messages.read_catalogue(area, language)) if message.string
+    ]
     same = [message for message in texts if message.string == message.id]
     assert len(same) <= max(2, 0.1 * len(texts))
 
@@ -77,7 +81,7 @@ def test_all_texts_can_be_formatted(templates: dict[str, Catalog]) -> None:
 def test_no_call_translates_a_computed_text() -> None:
     """Only literals can be extracted; N_ marks literals that are translated later."""
     for area in AREAS:
-        for file in messages.files(area):
+        for file in messages.source_files(area):
             assert _COMPUTED.search(file.read_text("utf-8")) is None, file
 
 

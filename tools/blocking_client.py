@@ -1,7 +1,7 @@
-"""Generates ``opentill/client/blocking.py`` from ``asynchronous.py``: `make client`.
+"""Generate ``opentill/client/blocking.py`` from ``asynchronous.py``: `make client`.
 
-It is the same code without ``async`` and ``await``, as in httpcore and others. A test compares the
-file in the repository with what is generated here.
+The blocking client is the same code without ``async`` and ``await``, as in httpcore. A test
+compares the file in the repository with the output of this program.
 """
 
 import re
@@ -19,7 +19,7 @@ Generated from ``asynchronous.py`` by `make client`: change that file, not this 
 filters are in ``operations.py``.
 """
 '''
-# In this order.
+# The order matters: later patterns match the results of earlier ones.
 SUBSTITUTIONS: Final = (
     (r'\A""".*?"""\n', HEAD),
     (r"For one event loop", "Safe to share between threads"),
@@ -35,17 +35,17 @@ SUBSTITUTIONS: Final = (
 )
 
 
-def blocking(source: str) -> str:
+def to_blocking(source: str) -> str:
     """Return the source of the blocking client."""
     for pattern, replacement in SUBSTITUTIONS:
         source = re.sub(pattern, replacement, source, flags=re.MULTILINE | re.DOTALL)
     for arguments in (["check", "--fix", "--quiet", "--select", "F401,I"], ["format"]):
         ruff = [sys.executable, "-m", "ruff", *arguments, "--stdin-filename", str(TARGET), "-"]
-        source = subprocess.run(  # noqa: S603 - the formatter, on our own text
+        source = subprocess.run(  # noqa: S603 - the formatter, run on our own source
             ruff, input=source, capture_output=True, text=True, check=True
         ).stdout
     return source
 
 
 if __name__ == "__main__":
-    TARGET.write_text(blocking(SOURCE.read_text()))
+    TARGET.write_text(to_blocking(SOURCE.read_text()))

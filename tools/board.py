@@ -1,4 +1,4 @@
-"""Generates ``deploy/grafana/opentill.json`` from the table of panels here: `make board`."""
+"""Generate ``deploy/grafana/opentill.json`` from the table of panels: `make board`."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,8 @@ TARGET: Final = Path(__file__).parents[1] / "deploy" / "grafana" / "opentill.jso
 _SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 _WIDTH: Final = 24
 _HEIGHT: Final = 8
-# Title, unit, width, expressions by legend. Metrics read from the database are the same on every
-# instance, so they use `max`; metrics that processes count use `sum`.
+# Rows of panels: title, unit, width, expressions by legend. Metrics that are read from the database
+# have the same value on every instance, so they use `max`. Metrics that processes count use `sum`.
 ROWS: Final[tuple[tuple[str, tuple[tuple[str, str, int, dict[str, str]], ...]], ...]] = (
     (
         "Payments",
@@ -201,7 +201,7 @@ ROWS: Final[tuple[tuple[str, tuple[tuple[str, str, int, dict[str, str]], ...]], 
 )
 
 
-def board() -> dict[str, Any]:
+def build_board() -> dict[str, Any]:
     """Return the dashboard as Grafana imports it."""
     panels: list[dict[str, Any]] = []
     y = 0
@@ -218,8 +218,8 @@ def board() -> dict[str, Any]:
         )
         x = 0
         for name, unit, width, expressions in row:
-            place = {"x": x, "y": y + 1, "w": width, "h": _HEIGHT}
-            panels.append(_panel(len(panels) + 1, name, unit, place, expressions))
+            position = {"x": x, "y": y + 1, "w": width, "h": _HEIGHT}
+            panels.append(_panel(len(panels) + 1, name, unit, position, expressions))
             x += width
         y += 1 + _HEIGHT
     return {
@@ -249,30 +249,35 @@ def board() -> dict[str, Any]:
 
 
 def _panel(
-    number: int, title: str, unit: str, place: dict[str, int], expressions: dict[str, str]
+    number: int, title: str, unit: str, position: dict[str, int], expressions: dict[str, str]
 ) -> dict[str, Any]:
     return {
         "id": number,
         "type": "timeseries",
         "title": title,
         "datasource": _SOURCE,
-        "gridPos": place,
+        "gridPos": position,
         "fieldConfig": {"defaults": {"unit": unit, "min": 0}, "overrides": []},
         "options": {
             "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True},
             "tooltip": {"mode": "multi", "sort": "desc"},
         },
         "targets": [
-            {"refId": chr(ord("A") + at), "datasource": _SOURCE, "expr": text, "legendFormat": name}
-            for at, (name, text) in enumerate(expressions.items())
+            {
+                "refId": chr(ord("A") + index),
+                "datasource": _SOURCE,
+                "expr": expression,
+                "legendFormat": legend,
+            }
+            for index, (legend, expression) in enumerate(expressions.items())
         ],
     }
 
 
-def text() -> str:
-    """Return the text of the file."""
-    return json.dumps(board(), indent=2) + "\n"
+def format_board() -> str:
+    """Return the content of the file."""
+    return json.dumps(build_board(), indent=2) + "\n"
 
 
 if __name__ == "__main__":
-    TARGET.write_text(text())
+    TARGET.write_text(format_board())

@@ -1,8 +1,8 @@
-"""Writes the tables of fields in docs/contract.md from the OpenAPI document.
+"""Write the tables of fields in docs/contract.md from the OpenAPI document.
 
 `make client` runs it. A table stands between ``<!-- fields of NAME -->`` and ``<!-- end -->``: NAME
 is a schema of the document, or ``events`` for the table of event types. A test compares the file
-with what is written here.
+with the output of this program.
 """
 
 import re
@@ -16,13 +16,14 @@ from opentill.webhooks.event_types import SENT_TYPES
 
 CONTRACT: Final = Path(__file__).parents[1] / "docs" / "contract.md"
 _TABLE: Final = re.compile(r"(<!-- fields of (\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
-_PARENTS: Final = {"OrderDetail": "Order"}  # whose fields are listed there
+# The fields of a parent are in a table of their own.
+_PARENTS: Final = {"OrderDetail": "Order"}
 
 Json = Mapping[str, Any]
 
 
-def _fields(schemas: Json, name: str) -> list[str]:
-    """Write a row for each field of a schema that its parent lacks."""
+def _field_rows(schemas: Json, name: str) -> list[str]:
+    """Return the rows of a schema's fields, without those of its parent."""
     properties = schemas[name]["properties"]
     inherited = schemas[_PARENTS[name]]["properties"] if name in _PARENTS else {}
     rows = [
@@ -33,12 +34,12 @@ def _fields(schemas: Json, name: str) -> list[str]:
     return ["| field | |", "|---|---|", *rows]
 
 
-def _events(document: Json) -> list[str]:
-    """Write a row for each type of event: the fields of its ``data``, with the values of enums."""
+def _event_rows(document: Json) -> list[str]:
+    """Return a row for each type of event: the fields of its ``data``, and the values of enums."""
     schemas = document["components"]["schemas"]
     rows = []
     for type_ in SENT_TYPES:
-        properties = schemas[_schema_of(document, type_)]["properties"]
+        properties = schemas[_payload_schema(document, type_)]["properties"]
         fields = [
             f"{field} ({', '.join(f'`{value}`' for value in schema['enum'])})"
             if "enum" in schema
@@ -50,7 +51,7 @@ def _events(document: Json) -> list[str]:
     return ["| type | `data`, beside `livemode` |", "|---|---|", *rows]
 
 
-def _schema_of(document: Json, type_: str) -> str:
+def _payload_schema(document: Json, type_: str) -> str:
     """Return the name of the schema of an event's ``data``."""
     request = document["webhooks"][type_]["post"]["requestBody"]
     schemas = document["components"]["schemas"]
@@ -58,22 +59,22 @@ def _schema_of(document: Json, type_: str) -> str:
     return str(schemas[event]["properties"]["data"]["$ref"].rpartition("/")[2])
 
 
-def written(text: str) -> str:
-    """Return the contract with its tables as the document has them."""
+def update_tables(text: str) -> str:
+    """Return the text of the contract with tables that match the document."""
     document = openapi_document(Settings())
     schemas = document["components"]["schemas"]
 
-    def table(match: re.Match[str]) -> str:
+    def format_table(match: re.Match[str]) -> str:
         name = match[2]
-        lines = _events(document) if name == "events" else _fields(schemas, name)
+        lines = _event_rows(document) if name == "events" else _field_rows(schemas, name)
         return match[1] + "\n".join(lines) + "\n"
 
-    return _TABLE.sub(table, text)
+    return _TABLE.sub(format_table, text)
 
 
 def main() -> None:
-    """Write the file."""
-    CONTRACT.write_text(written(CONTRACT.read_text()))
+    """Update the file."""
+    CONTRACT.write_text(update_tables(CONTRACT.read_text()))
 
 
 if __name__ == "__main__":

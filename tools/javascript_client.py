@@ -1,8 +1,8 @@
-"""Generates the types and methods of ``clients/javascript`` from the OpenAPI document.
+"""Generate the types and methods of ``clients/javascript`` from the OpenAPI document.
 
 `make client` runs it. ``CALLS`` of ``opentill.reference`` maps operations to methods, as for the
-Python client, so both have the same methods under the same names, in camelCase here. A test
-compares the files in the repository with what is generated here (decision 0096).
+Python client, so that both clients have the same methods; names are in camelCase here. A test
+compares the files in the repository with the output of this program (decision 0096).
 """
 
 import json
@@ -18,20 +18,20 @@ from opentill.core.settings import Settings
 from opentill.http.fields import is_decimal
 from opentill.reference.python_calls import CALLS
 
-PLACE: Final = Path(__file__).parents[1] / "clients" / "javascript" / "src"
+FOLDER: Final = Path(__file__).parents[1] / "clients" / "javascript" / "src"
 _WIDTH: Final = 96
 _GENERATED: Final = "// Generated from the OpenAPI document by `make client`: do not edit.\n"
-_TIME: Final = re.compile(r"Unix (ms|milliseconds)\b")  # in the description of a time
-_EXTENSION: Final = "An extension of the contract. "  # of no interest to users of the client
-_EVENT: Final = "EventBody"  # any event; `Event` is the union of all
+_TIME: Final = re.compile(r"Unix (ms|milliseconds)\b")  # in the descriptions of times
+_EXTENSION: Final = "An extension of the contract. "  # users of the client do not need it
+_EVENT: Final = "EventBody"  # the schema of any event; `Event` is their union
 _PLAIN: Final = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"}
-_ONLY_SERVERS: Final = frozenset({"Failure", "Detail", "Done"})  # of every response: src/send.ts
+_SERVER_ONLY: Final = frozenset({"Failure", "Detail", "Done"})  # handled by src/send.ts
 
 Json = dict[str, Any]
 
 
 class Operation(NamedTuple):
-    """One method: its names and its operation in the document."""
+    """A method of the client, and its operation in the document."""
 
     group: str
     name: str
@@ -64,67 +64,69 @@ def _comment(text: str, indent: str = "") -> Iterator[str]:
 
 
 class Types:
-    """The types of the document's schemas, for sent requests and for responses."""
+    """The TypeScript types of the document's schemas, in requests and in responses."""
 
     def __init__(self, schemas: Mapping[str, Json]) -> None:
         """``schemas`` are the components of the document."""
         self.schemas = schemas
-        self.sent: set[str] = set()  # names of bodies and of the schemas that they refer to
+        self.request_schemas: set[str] = set()  # bodies, and the schemas to which they refer
 
-    def type_of(self, schema: Json, *, sent: bool) -> str:
+    def type_of(self, schema: Json, *, is_request: bool) -> str:
         """Return the type of a schema. Raises ValueError for an unknown kind of schema."""
         if "$ref" in schema:
             name = schema["$ref"].rpartition("/")[2]
             if "additionalProperties" in self.schemas.get(name, ()):
-                return self.type_of(self.schemas[name], sent=sent)
+                return self.type_of(self.schemas[name], is_request=is_request)
             return "Event" if name == _EVENT else name
         if "const" in schema:
             return json.dumps(schema["const"])
         if "enum" in schema:
             values = " | ".join(json.dumps(value) for value in schema["enum"])
-            return values if sent else f"{values} | Later"
+            return values if is_request else f"{values} | Later"
         if "anyOf" in schema:
-            return " | ".join(self.type_of(one, sent=sent) for one in schema["anyOf"])
+            return " | ".join(self.type_of(part, is_request=is_request) for part in schema["anyOf"])
         kinds = schema.get("type", ())
         names = [kinds] if isinstance(kinds, str) else list(kinds)
         if not names:
             message = f"a schema without a type: {schema}"
             raise ValueError(message)
-        return " | ".join(self._type_of_kind(kind, schema, sent=sent) for kind in names)
+        return " | ".join(self._type_of_kind(kind, schema, is_request=is_request) for kind in names)
 
-    def _type_of_kind(self, kind: str, schema: Json, *, sent: bool) -> str:
+    def _type_of_kind(self, kind: str, schema: Json, *, is_request: bool) -> str:
         if kind == "null":
             return "null"
         if kind == "array":
             inner = schema["items"]
             if set(inner.get("required", ())) == {"id", "type", "created_at", "data"}:
-                return "Event[]"  # as they are delivered
-            type_ = self.type_of(inner, sent=sent)
+                return "Event[]"  # the fields of a delivered event
+            type_ = self.type_of(inner, is_request=is_request)
             type_ = f"({type_})" if " | " in type_ else type_
-            return f"readonly {type_}[]" if sent else f"{type_}[]"
+            return f"readonly {type_}[]" if is_request else f"{type_}[]"
         if kind == "object":
-            rest = schema.get("additionalProperties")
-            value = self.type_of(rest, sent=sent) if isinstance(rest, dict) else "unknown"
+            values = schema.get("additionalProperties")
+            value = "unknown"
+            if isinstance(values, dict):
+                value = self.type_of(values, is_request=is_request)
             return f"Record<string, {value}>"
         type_ = _PLAIN[kind]
-        return "number | Date" if sent and type_ == "number" and _is_time(schema) else type_
+        return "number | Date" if is_request and type_ == "number" and _is_time(schema) else type_
 
     def interface(self, name: str) -> Iterator[str]:
         """Yield the interface of a component."""
-        schema, sent = self.schemas[name], name in self.sent
+        schema, is_request = self.schemas[name], name in self.request_schemas
         yield from _comment(schema.get("description", name))
         yield f"export interface {name} {{"
         required = set(schema.get("required", ()))
         for field, inner in schema.get("properties", {}).items():
-            yield from self.member(field, inner, sent=sent, required=field in required)
+            yield from self.member(field, inner, is_request=is_request, required=field in required)
         yield "}"
 
-    def member(self, name: str, schema: Json, *, sent: bool, required: bool) -> Iterator[str]:
+    def member(self, name: str, schema: Json, *, is_request: bool, required: bool) -> Iterator[str]:
         """Yield one field with its description."""
         if "description" in schema:
             yield from _comment(_sentence(schema["description"]), "  ")
-        type_ = self.type_of(schema, sent=sent)
-        absent = " | undefined" if sent and not required else ""
+        type_ = self.type_of(schema, is_request=is_request)
+        absent = " | undefined" if is_request and not required else ""
         yield f"  {name}{'' if required else '?'}: {type_}{absent};"
 
 
@@ -151,28 +153,28 @@ def _referenced(schema: Any) -> Iterator[str]:
 
 
 def _closure(names: set[str], schemas: Mapping[str, Json]) -> set[str]:
-    """Return the names and all names that they refer to."""
-    closure, rest = set[str](), list(names)
-    while rest:
-        name = rest.pop()
+    """Return the schemas and all schemas to which they refer, by name."""
+    closure, pending = set[str](), list(names)
+    while pending:
+        name = pending.pop()
         if name not in closure:
             closure.add(name)
-            rest += _referenced(schemas[name])
+            pending += _referenced(schemas[name])
     return closure
 
 
-def operations(document: Json) -> list[Operation]:
-    """Return the operations that are methods, in the order of ``CALLS``."""
+def list_operations(document: Json) -> list[Operation]:
+    """Return the operations of the client's methods, in the order of ``CALLS``."""
     by_id = {
         operation["operationId"]: (method.upper(), path, operation)
         for path, methods in document["paths"].items()
         for method, operation in methods.items()
     }
-    methods_ = []
+    operations = []
     for operation_id, call in CALLS.items():
         group, _, name = call.partition(".")
-        methods_.append(Operation(_camel(group), _camel(name), *by_id[operation_id]))
-    return methods_
+        operations.append(Operation(_camel(group), _camel(name), *by_id[operation_id]))
+    return operations
 
 
 def _body(operation: Operation) -> Json | None:
@@ -182,9 +184,11 @@ def _body(operation: Operation) -> Json | None:
 
 
 def _data(operation: Operation, schemas: Mapping[str, Json]) -> Json | None:
-    """Return the schema of ``data``, None if the response has none."""
+    """Return the schema of the response's ``data``, or None if it has none."""
     (content,) = (
-        one["content"] for status, one in operation.spec["responses"].items() if status[0] == "2"
+        response["content"]
+        for status, response in operation.spec["responses"].items()
+        if status[0] == "2"
     )
     if "application/json" not in content:
         return {"file": True}
@@ -193,18 +197,19 @@ def _data(operation: Operation, schemas: Mapping[str, Json]) -> Json | None:
     return data
 
 
-def _parameters(operation: Operation, place: str) -> list[Json]:
-    return [one for one in operation.spec.get("parameters", ()) if one["in"] == place]
+def _parameters(operation: Operation, location: str) -> list[Json]:
+    parameters = operation.spec.get("parameters", ())
+    return [parameter for parameter in parameters if parameter["in"] == location]
 
 
 def _amounts(fields: Mapping[str, Json], schemas: Mapping[str, Json]) -> Iterator[str]:
-    """Yield the names of amounts; those of inner objects as ``item.price``."""
+    """Yield the names of amounts. Those of nested objects look like ``item.price``."""
     for name, schema in fields.items():
         if is_decimal(schema):
             yield name
         for inner in _referenced(schema):
             inner_amounts = _amounts(schemas[inner].get("properties", {}), schemas)
-            yield from (f"{name}.{one}" for one in inner_amounts)
+            yield from (f"{name}.{inner_name}" for inner_name in inner_amounts)
 
 
 class Methods:
@@ -213,15 +218,15 @@ class Methods:
     def __init__(self, document: Json) -> None:
         """``document`` is the OpenAPI document."""
         self.schemas: Mapping[str, Json] = document["components"]["schemas"]
-        self.operations = operations(document)
+        self.operations = list_operations(document)
         self.tags = {tag["name"]: tag.get("description", "") for tag in document["tags"]}
         self.types = Types(self.schemas)
-        bodies = {name for one in self.operations for name in _referenced(_body(one))}
-        self.types.sent = _closure(bodies, self.schemas)
-        self.used: set[str] = set()  # names of types in signatures
+        bodies = {name for each in self.operations for name in _referenced(_body(each))}
+        self.types.request_schemas = _closure(bodies, self.schemas)
+        self.used_types: set[str] = set()  # in signatures of methods
 
     def query_name(self, operation: Operation) -> str:
-        """Return the type name of a method's query parameters, "" without any."""
+        """Return the type of a method's query parameters, or "" if it has none."""
         if not _parameters(operation, "query"):
             return ""
         return f"{_capital(operation.group)}{_capital(operation.name)}Query"
@@ -238,7 +243,7 @@ class Methods:
                 for parameter in _parameters(operation, "query"):
                     schema = parameter["schema"] | {"description": parameter["description"]}
                     yield from self.types.member(
-                        parameter["name"], schema, sent=True, required=parameter["required"]
+                        parameter["name"], schema, is_request=True, required=parameter["required"]
                     )
                 yield "}"
 
@@ -249,11 +254,11 @@ class Methods:
             groups.setdefault(operation.group, []).append(operation)
         for group, members in groups.items():
             tag = members[0].spec["tags"][0]
-            sharing = {
+            groups_of_tag = {
                 operation.group for operation in self.operations if operation.spec["tags"][0] == tag
             }
-            about = self.tags[tag] if sharing == {group} else f"`client.{group}`."
-            yield from ("", *_comment(about or group))
+            description = self.tags[tag] if groups_of_tag == {group} else f"`client.{group}`."
+            yield from ("", *_comment(description or group))
             yield f"export class {_capital(group)}Resource extends Resource {{"
             for number, operation in enumerate(members):
                 yield from [""] if number else []
@@ -274,86 +279,97 @@ class Methods:
             comment = f"{comment}\n\n{spec['description'].removeprefix(_EXTENSION)}"
         yield from _comment(f"{comment}\n\n`{operation.method} {operation.path}`", "  ")
         parts = [f'method: "{operation.method}"', f'path: "{operation.path}"']
-        takes: list[str] = []
+        parameters: list[str] = []
         for parameter in _parameters(operation, "path"):
-            takes.append(f"{parameter['name']}: string")
+            parameters.append(f"{parameter['name']}: string")
             parts.append(parameter["name"])
         fields: Mapping[str, Json] = {}
         if body is not None:
-            name = self._named(body, sent=True)
-            takes.append(f"body: {name}{'' if spec['requestBody'].get('required') else ' = {}'}")
+            name = self._use_type(body, is_request=True)
+            parameters.append(
+                f"body: {name}{'' if spec['requestBody'].get('required') else ' = {}'}"
+            )
             parts.append("body")
             fields = self.schemas[name]["properties"]
         if query := self.query_name(operation):
-            self.used.add(query)
-            required = any(one["required"] for one in _parameters(operation, "query"))
-            takes.append(f"query: {query}{'' if required else ' = {}'}")
+            self.used_types.add(query)
+            required = any(each["required"] for each in _parameters(operation, "query"))
+            parameters.append(f"query: {query}{'' if required else ' = {}'}")
             parts.append("query")
-            fields = {one["name"]: one["schema"] for one in _parameters(operation, "query")}
+            fields = {each["name"]: each["schema"] for each in _parameters(operation, "query")}
         if amounts := list(_amounts(fields, self.schemas)):
             parts.append(f"amounts: {json.dumps(amounts)}")
-        post = operation.method == "POST"
-        takes.append(f"options: {'Post' if post else 'Request'}Options = {{}}")
-        returns, call = self._returned(operation)
+        is_post = operation.method == "POST"
+        parameters.append(f"options: {'Post' if is_post else 'Request'}Options = {{}}")
+        return_type, call = self._return_type(operation)
         head, request = f"  {operation.name}(", f"{{ {', '.join(parts)} }}"
-        line = f"{head}{', '.join(takes)}): {returns} {{"
-        yield from [line] if len(line) <= _WIDTH else _broken(head, takes, f"  ): {returns} {{")
+        line = f"{head}{', '.join(parameters)}): {return_type} {{"
+        yield from (
+            [line]
+            if len(line) <= _WIDTH
+            else _wrap_call(head, parameters, f"  ): {return_type} {{")
+        )
         line = f"    return {call}({request}, options);"
         if len(line) <= _WIDTH:
             yield line
         else:
-            yield from _broken(f"    return {call}(", [request, "options"], "    );")
+            yield from _wrap_call(f"    return {call}(", [request, "options"], "    );")
         yield "  }"
 
-    def _returned(self, operation: Operation) -> tuple[str, str]:
+    def _return_type(self, operation: Operation) -> tuple[str, str]:
         """Return the return type of a method, and the call that returns it."""
         data = _data(operation, self.schemas)
         if data is None:
             return "Promise<void>", "this.nothing"
         if "file" in data:
             return "Download", "this.file"
-        name = self._named(data, sent=False)
+        name = self._use_type(data, is_request=False)
         schema = self.schemas.get(name, {})
         if set(schema.get("properties", ())) == {"items", "pagination"}:
-            item = self._named(schema["properties"]["items"]["items"], sent=False)
-            self.used.discard(name)
+            item = self._use_type(schema["properties"]["items"]["items"], is_request=False)
+            self.used_types.discard(name)
             return f"Pages<{item}>", f"this.pages<{item}>"
         return f"Promise<{name}>", f"this.data<{name}>"
 
-    def _named(self, schema: Json, *, sent: bool) -> str:
-        name = self.types.type_of(schema, sent=sent)
-        self.used.add(name)
+    def _use_type(self, schema: Json, *, is_request: bool) -> str:
+        name = self.types.type_of(schema, is_request=is_request)
+        self.used_types.add(name)
         return name
 
 
-def _broken(head: str, parts: list[str], end: str) -> Iterator[str]:
+def _wrap_call(head: str, parts: list[str], end: str) -> Iterator[str]:
     indent = " " * (len(head) - len(head.lstrip()) + 2)
     yield head
     yield from (f"{indent}{part}," for part in parts)
     yield end
 
 
-def generated() -> dict[str, str]:
-    """Return the text of each generated file by its name."""
+def generate_files() -> dict[str, str]:
+    """Return the content of each generated file by its name."""
     document = openapi_document(Settings())
     methods = Methods(document)
     resources = list(methods.resources())
     types = methods.types
     events = [
-        next(_referenced(one["post"]["requestBody"])) for one in document["webhooks"].values()
+        next(_referenced(webhook["post"]["requestBody"]))
+        for webhook in document["webhooks"].values()
     ]
-    names = {name for name in methods.used if name in types.schemas} | types.sent | {*events}
-    names.add("Pagination")  # of every list: src/pages.ts
-    shown = _closure(names, types.schemas) - _ONLY_SERVERS - {_EVENT}
+    names = (
+        {name for name in methods.used_types if name in types.schemas}
+        | types.request_schemas
+        | {*events}
+    )
+    names.add("Pagination")  # src/pages.ts uses it for every list
+    declared = _closure(names, types.schemas) - _SERVER_ONLY - {_EVENT}
     lines = [_GENERATED, *_comment("A value that a later version of the API may add.")]
     lines.append("export type Later = string & {};")
     for name in types.schemas:
-        if name in shown:
+        if name in declared:
             lines += ["", *types.interface(name)]
     lines += [*methods.queries(), "", *_comment("Any event. Another `type` may come: ignore it.")]
     lines += ["export type Event =", *(f"  | {name}" for name in events)]
     lines[-1] += ";"
-    imported = sorted(methods.used)
+    imported = sorted(methods.used_types)
     heads = [
         _GENERATED,
         'import type { Download } from "./download.js";',
@@ -376,5 +392,5 @@ def generated() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    for file, text in generated().items():
-        (PLACE / file).write_text(text)
+    for file, text in generate_files().items():
+        (FOLDER / file).write_text(text)

@@ -1,7 +1,7 @@
-"""The licences of OpenTill's dependencies as SPDX expressions, for `make notice` and `make sbom`.
+"""Write the licences of dependencies as SPDX expressions: `make notice` and `make sbom`.
 
-They come from the packages' metadata. A table here has the packages whose metadata uses no SPDX
-expression, and those that are not installed on this platform.
+The licences come from the packages' metadata. ``KNOWN_LICENSES`` has the packages whose metadata
+has no SPDX expression, and those that are not installed on this platform.
 """
 
 import json
@@ -15,7 +15,7 @@ TOP: Final = Path(__file__).parents[1]
 NOTICE: Final = TOP / "NOTICE"
 LOCK: Final = TOP / "requirements.lock"
 # Packages whose metadata has no SPDX expression, or that are not installed.
-STATED: Final = {
+KNOWN_LICENSES: Final = {
     "aiosignal": "Apache-2.0",
     "colorama": "BSD-3-Clause",
     "defusedxml": "PSF-2.0",
@@ -58,41 +58,41 @@ fonts-wqy-microhei; their licences are in /usr/share/doc/*/copyright.
 """
 
 
-def packages() -> list[str]:
+def locked_packages() -> list[str]:
     """Return the names of all packages in the lock file."""
     return re.findall(r"^([a-z0-9._-]+)==", LOCK.read_text(), re.MULTILINE)
 
 
-def license_of(package: str) -> str:
+def find_license(package: str) -> str:
     """Return a package's licence as an SPDX expression. Raises LookupError if it is unknown."""
-    if package in STATED:
-        return STATED[package]
+    if package in KNOWN_LICENSES:
+        return KNOWN_LICENSES[package]
     try:
-        stated = metadata.metadata(package)
+        fields = metadata.metadata(package)
     except metadata.PackageNotFoundError:
-        stated = None
+        fields = None
     for field in ("License-Expression", "License"):
-        text = None if stated is None else stated.get(field)
-        if text and _SPDX.fullmatch(text):
-            return text
-    message = f"{package} states no licence in SPDX's words: add it to STATED in tools/licenses.py"
+        expression = None if fields is None else fields.get(field)
+        if expression and _SPDX.fullmatch(expression):
+            return expression
+    message = f"the metadata of {package} has no SPDX expression: add it to KNOWN_LICENSES"
     raise LookupError(message)
 
 
-def notice() -> str:
-    """Return the text of NOTICE."""
-    width = max(map(len, packages())) + 2
-    return _BEGIN + "".join(f"{name:<{width}}{license_of(name)}\n" for name in packages())
+def format_notice() -> str:
+    """Return the content of NOTICE."""
+    width = max(map(len, locked_packages())) + 2
+    return _BEGIN + "".join(f"{name:<{width}}{find_license(name)}\n" for name in locked_packages())
 
 
 def add_to_sbom(path: Path) -> None:
     """Add the licence of each component to a CycloneDX SBOM."""
     sbom: dict[str, Any] = json.loads(path.read_text())
     for component in sbom["components"]:
-        expression = license_of(component["name"])
-        is_one = " " not in expression
+        expression = find_license(component["name"])
+        is_id = " " not in expression
         component["licenses"] = [
-            {"license": {"id": expression}} if is_one else {"expression": expression}
+            {"license": {"id": expression}} if is_id else {"expression": expression}
         ]
     path.write_text(json.dumps(sbom, indent=2) + "\n")
 
@@ -101,4 +101,4 @@ if __name__ == "__main__":
     if len(sys.argv) > 1:
         add_to_sbom(Path(sys.argv[1]))
     else:
-        NOTICE.write_text(notice())
+        NOTICE.write_text(format_notice())

@@ -1,7 +1,7 @@
-"""Generates ``deploy/kubernetes/opentill.yaml`` from the Helm chart: `make manifests`.
+"""Generate ``deploy/kubernetes/opentill.yaml`` from the Helm chart: `make manifests`.
 
-Helm itself, as a library, renders the chart with its default values. Labels and annotations for
-Helm are removed. A test compares the file in the repository with what is generated here.
+The Helm library renders the chart with its default values. Labels and annotations of Helm are
+removed. A test compares the file in the repository with the output of this program.
 """
 
 import re
@@ -17,7 +17,7 @@ HEAD: Final = """\
 # OpenTill on Kubernetes, for `kubectl apply`. `make manifests` generates it from the chart in
 # deploy/helm: change the chart, or your own copy. docs/recipes/run-on-kubernetes.md describes it.
 """
-_OF_HELM: Final = re.compile(
+_HELM_METADATA: Final = re.compile(
     r"^ +app\.kubernetes\.io/managed-by: Helm\n|^  annotations:\n(?: +helm\.sh/.*\n)+", re.MULTILINE
 )
 
@@ -32,11 +32,11 @@ def render(values: dict[str, object] | None = None) -> dict[str, str]:
     return documents
 
 
-def manifests() -> str:
-    """Return the text of the file with all documents."""
+def format_manifests() -> str:
+    """Return the content of the file, with all documents."""
     texts = (text.strip() for _, text in sorted(render().items()))
-    return HEAD + _OF_HELM.sub("", "".join(f"---\n{text}\n" for text in texts if text))
+    return HEAD + _HELM_METADATA.sub("", "".join(f"---\n{text}\n" for text in texts if text))
 
 
 if __name__ == "__main__":
-    TARGET.write_text(manifests())
+    TARGET.write_text(format_manifests())

@@ -1,8 +1,8 @@
 """Write the message catalogues: `make messages`, after a text in the source was added or changed.
 
-Extracts the texts of each area into its template (``AREA.pot``), and brings the catalogue of each
-language up to date with it: new texts are untranslated, changed ones fuzzy, unused ones gone. The
-catalogues are read and translated by Poedit, Weblate and the like.
+Extracts the texts of each area into its template (``AREA.pot``) and updates the catalogue of each
+language: new texts are untranslated, changed texts fuzzy, and unused texts removed. Translators
+edit the catalogues with tools such as Poedit or Weblate.
 """
 
 import io
@@ -19,7 +19,7 @@ from babel.messages.pofile import read_po, write_po
 ROOT: Final = Path(__file__).parents[1]
 SOURCE: Final = ROOT / "src" / "opentill"
 FOLDER: Final = SOURCE / "locale"
-# Area → the files that it is extracted from. Several areas may show the same text.
+# The files from which the texts of each area are extracted. Several areas may use the same file.
 AREAS: Final[dict[str, tuple[str, ...]]] = {
     "customer": (
         "pages/**/*",
@@ -39,7 +39,7 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "sandbox": ("sandbox/**/*",),
 }
-# Files that only one of the areas shows.
+# Files that match the patterns of several areas, but belong to one.
 _ONLY: Final = {
     "customer_templates.py": "customer",
     "refund_failures.py": "merchant",
@@ -52,47 +52,47 @@ _COMMENT: Final = """\
 #"""
 
 
-def files(area: str) -> Iterator[Path]:
-    """Yield the sources of an area's texts."""
-    listed = {file for pattern in AREAS[area] for file in SOURCE.glob(pattern)}
-    for file in sorted(listed):
+def source_files(area: str) -> Iterator[Path]:
+    """Yield the files that contain an area's texts."""
+    matching_files = {file for pattern in AREAS[area] for file in SOURCE.glob(pattern)}
+    for file in sorted(matching_files):
         is_template = file.suffix in {".html", ".txt"} and file.parent.name == "templates"
         if (file.suffix == ".py" or is_template) and _ONLY.get(file.name, area) == area:
             yield file
 
 
-def template(area: str) -> Catalog:
-    """Extract the texts of an area."""
+def extract_template(area: str) -> Catalog:
+    """Extract the texts of an area into a template."""
     catalogue = _empty(area)
-    for file in files(area):
+    for file in source_files(area):
         method = "python" if file.suffix == ".py" else "jinja2"
         with file.open("rb") as source:
             texts = extract(method, source, KEYWORDS, options={"silent": "false"})
             for _, message, _, context in texts:
-                place = str(file.relative_to(ROOT))
-                catalogue.add(message, locations=[(place, 1)], context=context)
+                location = str(file.relative_to(ROOT))
+                catalogue.add(message, locations=[(location, 1)], context=context)
     return catalogue
 
 
 def languages(area: str) -> list[str]:
-    """Return the names of the folders that have a catalogue of an area."""
+    """Return the languages that have a catalogue of an area."""
     return sorted(file.parents[1].name for file in FOLDER.glob(f"*/LC_MESSAGES/{area}.po"))
 
 
-def path(area: str, language: str) -> Path:
-    """Return where the catalogue of a language is."""
+def catalogue_path(area: str, language: str) -> Path:
+    """Return the path of a language's catalogue."""
     return FOLDER / language / "LC_MESSAGES" / f"{area}.po"
 
 
-def read(area: str, language: str) -> Catalog:
+def read_catalogue(area: str, language: str) -> Catalog:
     """Read the catalogue of a language."""
-    with path(area, language).open("rb") as file:
+    with catalogue_path(area, language).open("rb") as file:
         return read_po(file, locale=language, ignore_obsolete=True)
 
 
-def updated(area: str, language: str, texts: Catalog) -> Catalog:
-    """Return the catalogue of a language with the texts of the template, translated so far."""
-    old = read(area, language)
+def update_catalogue(area: str, language: str, texts: Catalog) -> Catalog:
+    """Return a language's catalogue with the template's texts and the existing translations."""
+    old = read_catalogue(area, language)
     old.update(texts, no_fuzzy_matching=False)
     old.obsolete.clear()
     new = _empty(area, language)
@@ -110,25 +110,25 @@ def updated(area: str, language: str, texts: Catalog) -> Catalog:
     return new
 
 
-def written(catalogue: Catalog) -> str:
-    """Return a catalogue as it is stored: by file, without lines, which would change often."""
+def format_catalogue(catalogue: Catalog) -> str:
+    """Return the stored form of a catalogue: sorted by file, without line numbers, which change."""
     out = io.BytesIO()
     write_po(out, catalogue, width=100, include_lineno=False, sort_by_file=True)
     lines = out.getvalue().decode().splitlines(keepends=True)
-    # Dates and the generator's version are left out: they would differ each time.
+    # Dates and versions would differ each time.
     dated = ('"POT-Creation-Date:', '"PO-Revision-Date:', '"Generated-By:')
     people = ('"Last-Translator:', '"Language-Team:', '"Report-Msgid-Bugs-To:')
-    left_out = (*dated, *people, '"Project-Id-Version:')
-    return "".join(line for line in lines if not line.startswith(left_out))
+    omitted = (*dated, *people, '"Project-Id-Version:')
+    return "".join(line for line in lines if not line.startswith(omitted))
 
 
 def placeholders(text: str) -> set[str]:
-    """Return the names in braces that a text has values filled in for."""
+    """Return the names of the placeholders in a text."""
     return {name for _, name, _, _ in Formatter().parse(text) if name is not None}
 
 
-def problems(message: Message) -> Iterator[str]:
-    """Yield what is wrong with a translation: missing, fuzzy, or with other placeholders."""
+def find_problems(message: Message) -> Iterator[str]:
+    """Yield the problems of a translation: missing, fuzzy, or with other placeholders."""
     ids = [message.id] if isinstance(message.id, str) else list(message.id)
     strings = [message.string] if isinstance(message.string, str) else list(message.string or ())
     if message.fuzzy:
@@ -153,10 +153,12 @@ def _empty(area: str, language: str | None = None) -> Catalog:
 def main() -> None:
     """Write all templates and catalogues."""
     for area in AREAS:
-        texts = template(area)
-        (FOLDER / f"{area}.pot").write_text(written(texts), "utf-8")
+        texts = extract_template(area)
+        (FOLDER / f"{area}.pot").write_text(format_catalogue(texts), "utf-8")
         for language in languages(area):
-            path(area, language).write_text(written(updated(area, language, texts)), "utf-8")
+            catalogue_path(area, language).write_text(
+                format_catalogue(update_catalogue(area, language, texts)), "utf-8"
+            )
 
 
 if __name__ == "__main__":

@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 
 TOP: Final = Path(__file__).parents[1]
 ROOTS: Final = ("src", "tests", "tools", "benchmarks", "mutants", "examples")
-# Participles and pronouns: they say what happened to a value, not what it is.
+# Participles and pronouns, which say what happened to a value instead of what it is.
 BANNED: Final = frozenset({
     "asked", "found", "given", "kept", "known", "led", "made", "noted", "of", "one", "said",
     "sought", "told", "took", "wanted",
 })  # fmt: skip
-# File names of a private language; the field's nouns stand in docs/glossary.md.
+# File names of a private language. docs/glossary.md has the terms to use.
 BANNED_FILES: Final = frozenset({
     "aside", "asking", "composing", "contents", "following", "letters", "looking", "noting",
     "parts", "reminding", "trial", "wording", "words",
@@ -27,14 +27,14 @@ ALLOWED: Final = frozenset({("src/opentill/db/query.py", "one")})
 
 
 class Finding(NamedTuple):
-    """A banned name: its file, relative to the top, its line and what it is called."""
+    """A banned name with its line and its file, relative to the project's folder."""
 
     file: str
     line: int
     name: str
 
     def __str__(self) -> str:
-        """Write it as compilers do."""
+        """Format the finding like a compiler's message."""
         return f"{self.file}:{self.line}: {self.name}: name what the value is (a noun)"
 
 
@@ -59,11 +59,11 @@ class _Bindings(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
-        """Leave out the parameters: they may stay short."""
+        """Skip the parameters, which may stay short."""
         self.visit(node.body)
 
     def visit_comprehension(self, node: ast.comprehension) -> None:
-        """Leave out the variables: they may stay short."""
+        """Skip the variables, which may stay short."""
         for part in (node.iter, *node.ifs):
             self.visit(part)
 

@@ -1,7 +1,7 @@
-"""Generates operations, models and events of ``opentill.client`` from the OpenAPI document.
+"""Generate operations, models and events of ``opentill.client`` from the OpenAPI document.
 
 `make client` runs it. Transport, retries, pagination and signatures are hand-written. A test
-compares the files in the repository with what is generated here (decision 0130).
+compares the files in the repository with the output of this program (decision 0130).
 """
 
 import subprocess
@@ -15,14 +15,14 @@ from tools.python_models import (
     HAND_WRITTEN,
     Json,
     Models,
+    component_name,
     docstring,
-    events,
-    in_python,
+    generate_events,
     is_time,
-    kinds,
-    name_in,
     sentence,
-    snake,
+    to_python_names,
+    to_snake_case,
+    types_of,
     values_of,
 )  # fmt: skip
 
@@ -49,7 +49,7 @@ SINGULAR: Final = {
     "webhook_deliveries": "delivery",
     "events": "event",
 }
-# Functions whose name is not the verb with the singular, or with the plural for a list.
+# Functions that are not named after the verb with the singular, or with the plural for a list.
 FUNCTIONS: Final = {
     "orders.export": "export_orders",
     "balance.export_statement": "export_statement",
@@ -59,8 +59,8 @@ FUNCTIONS: Final = {
     "webhook_endpoints.list": "list_endpoints",
     "webhook_deliveries.list": "list_deliveries",
 }
-# The field of a body that may be a positional argument.
-FIRST: Final = {
+# By function: the field of the body that may be a positional argument.
+POSITIONAL_FIELDS: Final = {
     "create_checkout": "productId",
     "create_payment_link": "productId",
     "create_endpoint": "url",
@@ -83,20 +83,20 @@ from msgspec import UNSET, UnsetType
 
 
 class Parameter(NamedTuple):
-    """A parameter of a function, and the expression of its sent value."""
+    """A parameter of a function, and the expression of the value that is sent."""
 
     name: str
     type: str
-    default: str | None  # None: required
-    sent: str
+    default: str | None  # None if the parameter is required
+    value: str
 
     def signature(self) -> str:
         """Return the parameter's declaration."""
         return f"{self.name}: {self.type}" + ("" if self.default is None else f" = {self.default}")
 
 
-# The parameter type of each form of value, and the expression that converts ``{0}`` for sending.
-_PLAIN: Final = {
+# By kind of value: the type of the parameter, and the expression that converts ``{0}`` for sending.
+_CONVERSIONS: Final = {
     "array": ("Sequence[str]", "list({0})"),
     "texts": ("Mapping[str, str]", "{0}"),
     "object": ("Mapping[str, Any]", "{0}"),
@@ -108,9 +108,9 @@ _PLAIN: Final = {
 }
 
 
-def _form_of(schema: Json) -> str:
-    """Return the form of a value: its type in the document, or a more precise one."""
-    kind = next(kind for kind in kinds(schema) if kind != "null")
+def _kind_of(schema: Json) -> str:
+    """Return the kind of a value: its type in the document, or a more precise one."""
+    kind = next(kind for kind in types_of(schema) if kind != "null")
     if kind == "object":
         return "object" if schema.get("additionalProperties") in (None, True) else "texts"
     if kind == "string":
@@ -119,10 +119,10 @@ def _form_of(schema: Json) -> str:
 
 
 class Operations:
-    """The functions of all operations."""
+    """The source of the functions of all operations."""
 
     def __init__(self, spec: Json) -> None:
-        """``spec`` is the document."""
+        """``spec`` is the OpenAPI document."""
         self.schemas = spec["components"]["schemas"]
         self.models = Models(self.schemas)
         self._by_id = {
@@ -132,16 +132,16 @@ class Operations:
         }
         self._responses: set[str] = set()
         self._literals: dict[str, tuple[str, ...]] = {}
-        self._everywhere = self._shared()
+        self._shared_enums = self._find_shared_enums()
 
-    def _shared(self) -> set[tuple[str, tuple[str, ...]]]:
-        """Return the enumerations that several groups have under one name."""
+    def _find_shared_enums(self) -> set[tuple[str, tuple[str, ...]]]:
+        """Return the enumerations that several groups have under the same name."""
         groups: dict[tuple[str, tuple[str, ...]], set[str]] = {}
         for operation_id, call in CALLS.items():
-            for wire, schema in self._inputs(operation_id):
+            for api_name, schema in self._inputs(operation_id):
                 if values := tuple(values_of(schema)):
-                    groups.setdefault((wire, values), set()).add(call.partition(".")[0])
-        return {key for key, found_in in groups.items() if len(found_in) > 1}
+                    groups.setdefault((api_name, values), set()).add(call.partition(".")[0])
+        return {key for key, group_names in groups.items() if len(group_names) > 1}
 
     def _inputs(self, operation_id: str) -> Iterator[tuple[str, Json]]:
         operation = self._by_id[operation_id][2]
@@ -154,72 +154,74 @@ class Operations:
     def _body(self, operation: Json) -> Json | None:
         content = operation.get("requestBody", {}).get("content", {})
         schema = content.get("application/json", {}).get("schema")
-        return None if schema is None else self.schemas[name_in(schema["$ref"])]
+        return None if schema is None else self.schemas[component_name(schema["$ref"])]
 
-    def _input_type(self, wire: str, schema: Json, group: str) -> tuple[str, str]:
+    def _input_type(self, api_name: str, schema: Json, group: str) -> tuple[str, str]:
         """Return the parameter type, and the expression that converts ``{0}`` for sending."""
         if "$ref" in schema:
             return "Mapping[str, Any]", "item_fields({0})"
         if values := tuple(values_of(schema)):
-            if wire == "type":
+            if api_name == "type":
                 return "str", "{0}"
-            shared = (wire, values) in self._everywhere
+            shared = (api_name, values) in self._shared_enums
             prefix = "" if shared else SINGULAR[group].title().replace("_", "")
-            name = f"{prefix}{wire[:1].upper()}{wire[1:]}"
+            name = f"{prefix}{api_name[:1].upper()}{api_name[1:]}"
             self._literals[name] = values
             return name, "{0}"
-        return _PLAIN[_form_of(schema)]
+        return _CONVERSIONS[_kind_of(schema)]
 
-    def _field(self, wire: str, schema: Json, group: str, *, patch: bool, must: bool) -> Parameter:
-        name = snake(wire)
-        type_, conversion = self._input_type(wire, schema, group)
-        sent = conversion.format(name)
-        if must:
-            return Parameter(name, type_, None, sent)
+    def _field(
+        self, api_name: str, schema: Json, group: str, *, patch: bool, is_required: bool
+    ) -> Parameter:
+        name = to_snake_case(api_name)
+        type_, conversion = self._input_type(api_name, schema, group)
+        value = conversion.format(name)
+        if is_required:
+            return Parameter(name, type_, None, value)
         if not patch:
-            if sent != name and type_ != "Moment":  # ``millis`` takes None
-                sent = f"None if {name} is None else {sent}"
-            return Parameter(name, f"{type_} | None", "None", sent)
-        nullable = "null" in kinds(schema) or any(
-            "null" in kinds(part) for part in schema.get("anyOf", ())
+            if value != name and type_ != "Moment":  # ``millis`` takes None
+                value = f"None if {name} is None else {value}"
+            return Parameter(name, f"{type_} | None", "None", value)
+        nullable = "null" in types_of(schema) or any(
+            "null" in types_of(part) for part in schema.get("anyOf", ())
         )
-        if sent != name:
-            also = f" or {name} is None" if nullable and type_ != "Moment" else ""
-            keep = f"isinstance({name}, UnsetType){also}"
-            sent = f"{name} if {keep} else {sent}"
+        if value != name:
+            or_none = f" or {name} is None" if nullable and type_ != "Moment" else ""
+            is_unchanged = f"isinstance({name}, UnsetType){or_none}"
+            value = f"{name} if {is_unchanged} else {value}"
         none = " | None" if nullable else ""
-        return Parameter(name, f"{type_} | UnsetType{none}", "UNSET", sent)
+        return Parameter(name, f"{type_} | UnsetType{none}", "UNSET", value)
 
     def _query(self, parameter: Json, group: str) -> Parameter:
         schema = parameter["schema"]
         if "$ref" in schema:
-            schema = self.schemas[name_in(schema["$ref"])]
+            schema = self.schemas[component_name(schema["$ref"])]
         schema = schema | {"description": parameter.get("description", "")}
         if parameter["name"] in {"page", "size"}:
             default = {"page": "1", "size": "100"}[parameter["name"]]
             return Parameter(parameter["name"], "int", default, parameter["name"])
         return self._field(
-            parameter["name"], schema, group, patch=False, must=parameter["required"]
+            parameter["name"], schema, group, patch=False, is_required=parameter["required"]
         )
 
     def _response(self, operation: Json) -> tuple[str, str]:
-        """Return the response type of a request, and its expression in the call."""
+        """Return the type of the response, and its expression in the call."""
         ((_, response),) = [
-            (status, one) for status, one in operation["responses"].items() if status[0] == "2"
+            (status, each) for status, each in operation["responses"].items() if status[0] == "2"
         ]
         content = response["content"]
         if "application/json" not in content:
             return "File", "File"
-        envelope = self.schemas[name_in(content["application/json"]["schema"]["$ref"])]
+        envelope = self.schemas[component_name(content["application/json"]["schema"]["$ref"])]
         data = envelope["properties"].get("data")
         if data is None:
             return "None", ""
-        component = name_in(data["$ref"])
+        component = component_name(data["$ref"])
         if component in HAND_WRITTEN:
             return HAND_WRITTEN[component], HAND_WRITTEN[component]
         properties = self.schemas[component]["properties"]
         if set(properties) == {"items", "pagination"}:
-            item = name_in(properties["items"]["items"]["$ref"])
+            item = component_name(properties["items"]["items"]["$ref"])
             self.models.add(item)
             name = CLASSES.get(item, item)
             self._responses.add(name)
@@ -232,49 +234,53 @@ class Operations:
     def _function(self, operation_id: str, call: str) -> str:
         method, path, operation = self._by_id[operation_id]
         group, _, verb = call.partition(".")
-        plain = group if verb == "list" else SINGULAR[group]
-        name = FUNCTIONS.get(call, f"{verb}_{plain}")
-        first: list[Parameter] = []
-        rest: list[Parameter] = []
+        noun = group if verb == "list" else SINGULAR[group]
+        name = FUNCTIONS.get(call, f"{verb}_{noun}")
+        positional: list[Parameter] = []
+        keyword_only: list[Parameter] = []
         if "{id}" in path:
             segment = path.split("/")[2].replace("-", "_")
             id_name = f"{SINGULAR[segment]}_id"
-            first.append(Parameter(id_name, "str", None, f"checked_id({id_name})"))
+            positional.append(Parameter(id_name, "str", None, f"checked_id({id_name})"))
             path = path.replace("{id}", f"{{checked_id({id_name})}}")
         body = self._body(operation)
         fields = body["properties"] if body is not None else {}
-        for wire, schema in fields.items():
+        for api_name, schema in fields.items():
             parameter = self._field(
-                wire,
+                api_name,
                 schema,
                 group,
                 patch=method == "PATCH",
-                must=body is not None and wire in body.get("required", ()),
+                is_required=body is not None and api_name in body.get("required", ()),
             )
-            (first if FIRST.get(name) == wire else rest).append(parameter)
-        rest.sort(key=lambda parameter: parameter.default is not None)
+            (positional if POSITIONAL_FIELDS.get(name) == api_name else keyword_only).append(
+                parameter
+            )
+        keyword_only.sort(key=lambda parameter: parameter.default is not None)
         queries = [
             self._query(parameter, group)
             for parameter in operation.get("parameters", ())
             if parameter["in"] == "query"
         ]
         queries.sort(key=lambda parameter: parameter.name in {"page", "size"})
-        sent = [*(p for p in first if "checked_id" not in p.sent), *rest, *queries]
-        rest += queries
+        sent = [*(p for p in positional if "checked_id" not in p.value), *keyword_only, *queries]
+        keyword_only += queries
         if method == "POST":
-            rest.append(Parameter("idempotency_key", "str | None", "None", ""))
-        returns, response = self._response(operation)
-        declared = [parameter.signature() for parameter in first]
-        declared += ["*", *(parameter.signature() for parameter in rest)] if rest else []
-        place = f'f"{path}"' if "{" in path else f'"{path}"'
-        arguments = [place, *([response] if response else [])]
+            keyword_only.append(Parameter("idempotency_key", "str | None", "None", ""))
+        response_type, response = self._response(operation)
+        declared = [parameter.signature() for parameter in positional]
+        declared += (
+            ["*", *(parameter.signature() for parameter in keyword_only)] if keyword_only else []
+        )
+        path_literal = f'f"{path}"' if "{" in path else f'"{path}"'
+        arguments = [path_literal, *([response] if response else [])]
         arguments += ["idempotency_key"] if method == "POST" else []
-        arguments += [f"{parameter.name}={parameter.sent}" for parameter in sent]
-        about = sentence(operation["summary"])
+        arguments += [f"{parameter.name}={parameter.value}" for parameter in sent]
+        description = sentence(operation["summary"])
         if "description" in operation:
-            about = f"{about}\n\n{operation['description'].removeprefix(_EXTENSION)}"
-        lines = [f"def {name}({', '.join(declared)}) -> Request[{returns}]:"]
-        lines += docstring(in_python(about), "    ")
+            description = f"{description}\n\n{operation['description'].removeprefix(_EXTENSION)}"
+        lines = [f"def {name}({', '.join(declared)}) -> Request[{response_type}]:"]
+        lines += docstring(to_python_names(description), "    ")
         lines.append(f"    return {method.lower()}({', '.join(arguments)})")
         return "\n".join(lines) + "\n"
 
@@ -296,27 +302,27 @@ class Operations:
         )
 
 
-def _formatted(text: str, path: Path) -> str:
+def _format(text: str, path: Path) -> str:
     for arguments in (["check", "--fix", "--quiet", "--select", "F401,I,Q"], ["format"]):
         ruff = [sys.executable, "-m", "ruff", *arguments, "--stdin-filename", str(path), "-"]
-        text = subprocess.run(  # noqa: S603 - the formatter, on our own text
+        text = subprocess.run(  # noqa: S603 - the formatter, run on our own source
             ruff, input=text, capture_output=True, text=True, check=True
         ).stdout
     return text
 
 
-def generated() -> dict[str, str]:
-    """Return the text of each generated file by its name."""
+def generate_files() -> dict[str, str]:
+    """Return the content of each generated file by its name."""
     spec = openapi_document(Settings())
     operations = Operations(spec)
     texts = {
         "operations.py": operations.text(),
         "model.py": operations.models.text(),
-        "events.py": events(spec),
+        "events.py": generate_events(spec),
     }
-    return {name: _formatted(text, CLIENT / name) for name, text in texts.items()}
+    return {name: _format(text, CLIENT / name) for name, text in texts.items()}
 
 
 if __name__ == "__main__":
-    for file, text in generated().items():
+    for file, text in generate_files().items():
         (CLIENT / file).write_text(text)

@@ -1,7 +1,7 @@
-"""The structs of the Python client, generated from the models and events of the OpenAPI document.
+"""Generate the structs of the Python client from the models and events of the OpenAPI document.
 
-``python_client.py`` writes them. The tables below have the names that differ from the document's,
-so that public names stay.
+``python_client.py`` writes them to files. The tables below keep public names of the client that
+differ from the document's.
 """
 
 import re
@@ -34,14 +34,17 @@ PAYLOADS: Final = {
     "PayoutPaidData": "PayoutData",
     "PayoutFailedData": "PayoutData",
 }
-# Fields that older servers or events lack, and their defaults. Nullable fields default to None.
-NEWER: Final = {"quantity": "1", "returned": "None"}
-# Fields that events written by the first versions lack.
-LATE: Final = {("OrderRefundedData", "product_id"): '""', ("RefundFailedData", "product_id"): '""'}
-# Hand-written classes, whose items are typed when they are read.
+# Defaults of fields that older servers or events lack. Nullable fields default to None.
+MISSING_ON_OLD_SERVERS: Final = {"quantity": "1", "returned": "None"}
+# Defaults of fields that are missing in events of the first versions.
+MISSING_IN_OLD_EVENTS: Final = {
+    ("OrderRefundedData", "product_id"): '""',
+    ("RefundFailedData", "product_id"): '""',
+}
+# Hand-written classes. Their items get a type when they are read.
 HAND_WRITTEN: Final = {"Events": "EventList", "EventBody": "Event"}
-# Properties of structs in addition to their fields.
-EXTRA: Final = {
+# Source of properties that structs have in addition to their fields.
+EXTRA_PROPERTIES: Final = {
     "Delivery": (
         "    @property",
         "    def id(self) -> str:",
@@ -53,19 +56,19 @@ EXTRA: Final = {
 Json = dict[str, Any]
 
 
-def snake(name: str) -> str:
+def to_snake_case(name: str) -> str:
     """Return a name in snake case."""
     return re.sub(r"[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
 
 
-def kinds(schema: Json) -> list[str]:
-    """Return the types of a schema, several if it is nullable."""
+def types_of(schema: Json) -> list[str]:
+    """Return the types of a schema: several if it is nullable."""
     types = schema.get("type", ())
     return [types] if isinstance(types, str) else list(types)
 
 
-def name_in(reference: str) -> str:
-    """Return the component of a reference."""
+def component_name(reference: str) -> str:
+    """Return the name of the component to which a reference points."""
     return reference.rpartition("/")[2]
 
 
@@ -94,11 +97,13 @@ def docstring(text: str, indent: str) -> Iterator[str]:
     yield f'{indent}"""'
 
 
-def in_python(text: str) -> str:
+def to_python_names(text: str) -> str:
     """Return a description with the Python names of fields and parameters."""
-    sentences = [one for one in text.split(". ") if "another spelling" not in one]
+    sentences = [part for part in text.split(". ") if "another spelling" not in part]
     named = re.sub(
-        r"`([a-z]+(?:[A-Z][a-z0-9]*)+)`", lambda part: f"`{snake(part[1])}`", ". ".join(sentences)
+        r"`([a-z]+(?:[A-Z][a-z0-9]*)+)`",
+        lambda part: f"`{to_snake_case(part[1])}`",
+        ". ".join(sentences),
     )
     return sentence(named.replace("`", "``"))
 
@@ -111,7 +116,7 @@ def is_time(schema: Json) -> bool:
 
 
 def values_of(schema: Json) -> list[str]:
-    """Return the values of an enumeration, also of a nullable one."""
+    """Return the values of an enumeration, which may be nullable."""
     for part in (schema, *schema.get("anyOf", ())):
         if "enum" in part:
             return [str(value) for value in part["enum"]]
@@ -124,7 +129,7 @@ def values_of(schema: Json) -> list[str]:
 def _type(schema: Json) -> str:
     """Return the Python type of a response's schema. Raises ValueError for an unknown kind."""
     if "$ref" in schema:
-        name = name_in(schema["$ref"])
+        name = component_name(schema["$ref"])
         return CLASSES.get(name, name)
     if "const" in schema:
         return type(schema["const"]).__name__
@@ -133,7 +138,7 @@ def _type(schema: Json) -> str:
     if "enum" in schema:
         return "str"
     types = []
-    for kind in kinds(schema):
+    for kind in types_of(schema):
         match kind:
             case "array":
                 types.append(f"list[{_type(schema['items'])}]")
@@ -154,47 +159,50 @@ class Field(NamedTuple):
 
     name: str
     type: str
-    absent: str | None
+    default: str | None
     note: str
 
     def line(self) -> str:
         """Return the field's line in the struct, with the comment if it fits."""
-        text = f"    {self.name}: {self.type}{'' if self.absent is None else f' = {self.absent}'}"
+        text = f"    {self.name}: {self.type}{'' if self.default is None else f' = {self.default}'}"
         commented = f"{text}  # {self.note}"
         return commented if self.note and len(commented) <= _WIDTH else text
 
 
 def fields_of(owner: str, schema: Json, *, camel: bool) -> dict[str, Field]:
-    """Return the fields of an object's schema by their names in the API."""
+    """Return the fields of a schema by their names in the API, which are in camelCase or not."""
     required = set(schema.get("required", ()))
     fields = {}
-    for wire, inner in schema["properties"].items():
-        name = FIELDS.get((owner, wire), snake(wire) if camel else wire)
-        type_, absent = _type(inner), LATE.get((owner, name), NEWER.get(name))
-        if absent is None and (wire not in required or "None" in type_):
-            absent = "None"
-        if absent == "None" and "None" not in type_:
+    for api_name, inner in schema["properties"].items():
+        name = FIELDS.get((owner, api_name), to_snake_case(api_name) if camel else api_name)
+        type_ = _type(inner)
+        default = MISSING_IN_OLD_EVENTS.get((owner, name), MISSING_ON_OLD_SERVERS.get(name))
+        if default is None and (api_name not in required or "None" in type_):
+            default = "None"
+        if default == "None" and "None" not in type_:
             type_ += " | None"
-        plain = re.sub(r"_([a-z0-9])", lambda part: part[1].upper(), name) if camel else name
-        if plain != wire:
-            options = f'name="{wire}"' + (f", default={absent}" if absent is not None else "")
-            absent = f"msgspec.field({options})"
-        fields[wire] = Field(name, type_, absent, " ".join(values_of(inner)))
+        renamed = re.sub(r"_([a-z0-9])", lambda part: part[1].upper(), name) if camel else name
+        if renamed != api_name:  # msgspec cannot derive the name
+            options = f'name="{api_name}"' + (f", default={default}" if default is not None else "")
+            default = f"msgspec.field({options})"
+        fields[api_name] = Field(name, type_, default, " ".join(values_of(inner)))
     return fields
 
 
-def _struct(name: str, base: str, about: str, fields: Mapping[str, Field], rename: str) -> str:
+def _struct(
+    name: str, base: str, description: str, fields: Mapping[str, Field], rename: str
+) -> str:
     lines = [f"class {name}({base}, frozen=True, kw_only=True{rename}):"]
-    lines += [*docstring(about, "    "), ""]
+    lines += [*docstring(description, "    "), ""]
     lines += [field.line() for field in fields.values()]
-    lines += ["", *EXTRA[name]] if name in EXTRA else []
+    lines += ["", *EXTRA_PROPERTIES[name]] if name in EXTRA_PROPERTIES else []
     return "\n".join(lines) + "\n"
 
 
 def _referenced(schema: Any) -> Iterator[str]:
     if isinstance(schema, dict):
         if isinstance(schema.get("$ref"), str):
-            yield name_in(schema["$ref"])
+            yield component_name(schema["$ref"])
         for inner in schema.values():
             yield from _referenced(inner)
     elif isinstance(schema, list):
@@ -208,44 +216,46 @@ class Models:
     def __init__(self, schemas: Mapping[str, Json]) -> None:
         """``schemas`` are the components of the document."""
         self.schemas = schemas
-        self._done: dict[str, str] = {}
+        self._structs: dict[str, str] = {}
         self._fields: dict[str, dict[str, Field]] = {}
 
     def add(self, component: str) -> None:
         """Generate the struct of a component, after the components that it refers to."""
-        if component in self._done or component in HAND_WRITTEN or component == "Pagination":
+        if component in self._structs or component in HAND_WRITTEN or component == "Pagination":
             return
-        self._done[component] = ""  # its place, if it refers to itself
+        self._structs[component] = ""  # ends the recursion if it refers to itself
         for inner in _referenced(self.schemas[component]["properties"]):
             self.add(inner)
-        del self._done[component]
+        del self._structs[component]
         schema, name = self.schemas[component], CLASSES.get(component, component)
         fields = fields_of(name, schema, camel=True)
         base = self._base(fields)
         own = {
-            wire: field
-            for wire, field in fields.items()
-            if not base or wire not in self._fields[base]
+            api_name: field
+            for api_name, field in fields.items()
+            if not base or api_name not in self._fields[base]
         }
         parent = CLASSES.get(base, base) if base else "msgspec.Struct"
-        about = in_python(sentence(schema.get("description", name)))
+        description = to_python_names(sentence(schema.get("description", name)))
         self._fields[component] = fields
-        self._done[component] = _struct(name, parent, about, own, ', rename="camel"')
+        self._structs[component] = _struct(name, parent, description, own, ', rename="camel"')
 
     def _base(self, fields: Mapping[str, Field]) -> str:
-        """Return the component whose fields are the most of these, "" without one."""
+        """Return the largest component whose fields are all among these, or "" if there is none."""
         bases = [
             component
-            for component, theirs in self._fields.items()
-            if len(theirs) > 5  # noqa: PLR2004 - no accident
-            and len(theirs) < len(fields)
-            and theirs.items() <= fields.items()
+            for component, base_fields in self._fields.items()
+            if len(base_fields) > 5  # noqa: PLR2004 - fewer fields may agree by chance
+            and len(base_fields) < len(fields)
+            and base_fields.items() <= fields.items()
         ]
         return max(bases, key=lambda component: len(self._fields[component]), default="")
 
     def text(self) -> str:
-        """Return the module."""
-        return _MODELS + "\n\n".join(f"\n{struct}" for struct in self._done.values()).lstrip("\n")
+        """Return the source of the module."""
+        return _MODELS + "\n\n".join(f"\n{struct}" for struct in self._structs.values()).lstrip(
+            "\n"
+        )
 
 
 _MODELS: Final = '''"""Resources of the API. Amounts are ``Decimal``, times Unix milliseconds.
@@ -287,44 +297,50 @@ Metadata = dict[str, Any]
 '''
 
 
-def _merged(first: Mapping[str, Field], second: Mapping[str, Field]) -> dict[str, Field]:
-    """Return the fields of both; those that only one has may be None."""
+def _merge_fields(first: Mapping[str, Field], second: Mapping[str, Field]) -> dict[str, Field]:
+    """Return the fields of both structs. Fields that only one of them has may be None."""
     merged = {}
-    for wire, field in {**first, **second}.items():
-        both = wire in first and wire in second
-        type_, absent = field.type, field.absent
-        if not both and absent is None:
-            absent = "None"
+    for api_name, field in {**first, **second}.items():
+        is_common = api_name in first and api_name in second
+        type_, default = field.type, field.default
+        if not is_common and default is None:
+            default = "None"
             type_ += "" if "None" in type_ else " | None"
-        values = [side[wire].note for side in (first, second) if wire in side and side[wire].note]
-        merged[wire] = field._replace(
-            type=type_, absent=absent, note=" ".join(dict.fromkeys(" ".join(values).split()))
+        values = [
+            side[api_name].note
+            for side in (first, second)
+            if api_name in side and side[api_name].note
+        ]
+        merged[api_name] = field._replace(
+            type=type_, default=default, note=" ".join(dict.fromkeys(" ".join(values).split()))
         )
     return merged
 
 
-def events(spec: Json) -> str:
+def generate_events(spec: Json) -> str:
     """Return the source of the module of events."""
     schemas = spec["components"]["schemas"]
     payloads: dict[str, dict[str, Field]] = {}
-    about: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     classes: list[tuple[str, str, str]] = []
     for type_, webhook in spec["webhooks"].items():
-        event = name_in(
+        event = component_name(
             webhook["post"]["requestBody"]["content"]["application/json"]["schema"]["$ref"]
         )
-        component = name_in(schemas[event]["properties"]["data"]["$ref"])
+        component = component_name(schemas[event]["properties"]["data"]["$ref"])
         name = PAYLOADS.get(component, component)
         fields = fields_of(name, schemas[component], camel=False)
-        if (name, event) not in [(known, other) for known, other, _ in classes]:
-            described = in_python(sentence(schemas[component].get("description", name)))
-            if name in payloads and described not in about[name]:
-                about[name] += f" {described}"
-            about.setdefault(name, described)
-            payloads[name] = _merged(payloads[name], fields) if name in payloads else fields
+        if (name, event) not in [
+            (other_name, other_event) for other_name, other_event, _ in classes
+        ]:
+            description = to_python_names(sentence(schemas[component].get("description", name)))
+            if name in payloads and description not in descriptions[name]:
+                descriptions[name] += f" {description}"
+            descriptions.setdefault(name, description)
+            payloads[name] = _merge_fields(payloads[name], fields) if name in payloads else fields
         classes.append((name, event.removesuffix("Event"), type_))
     structs = [
-        _struct(name, "msgspec.Struct", about[name], fields, "")
+        _struct(name, "msgspec.Struct", descriptions[name], fields, "")
         for name, fields in payloads.items()
     ]
     for name, event, type_ in classes:

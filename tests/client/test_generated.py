@@ -3,7 +3,7 @@
 import pytest
 from tools import python_client, python_models
 
-GENERATED = python_client.generated()
+GENERATED = python_client.generate_files()
 
 
 @pytest.mark.parametrize("name", GENERATED)

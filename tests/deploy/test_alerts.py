@@ -148,6 +148,6 @@ def test_every_command_and_setting_in_a_runbook_exists() -> None:
 
 
 def test_the_board_is_generated_from_its_table() -> None:
-    assert board.text() == board.TARGET.read_text(), "run: make board"
+    assert board.format_board() == board.TARGET.read_text(), "run: make board"
     positions = [tuple(panel["gridPos"].values()) for panel in BOARD["panels"]]
     assert len(set(positions)) == len(positions)

@@ -195,7 +195,7 @@ def test_helm_finds_no_error_in_the_chart() -> None:
 
 @deploy
 def test_the_manifests_are_rendered_from_the_chart() -> None:
-    rendered = _run("from tools import manifests; print(manifests.manifests(), end='')")
+    rendered = _run("from tools import manifests; print(manifests.format_manifests(), end='')")
     assert rendered == (TOP / "deploy/kubernetes/opentill.yaml").read_text(), "run: make manifests"
 
 

@@ -19,7 +19,7 @@ TIME: Final = {"type": "integer", "format": "int64", "description": "When, Unix 
 
 @pytest.mark.parametrize("file", ["types.ts", "resources.ts", "version.ts"])
 def test_the_generated_files_are_up_to_date(file: str) -> None:
-    assert (SOURCE / "src" / file).read_text() == maker.generated()[file], "run: make client"
+    assert (SOURCE / "src" / file).read_text() == maker.generate_files()[file], "run: make client"
 
 
 def test_every_operation_of_the_python_client_is_a_method_with_its_fields() -> None:
@@ -35,12 +35,12 @@ def test_its_readme_names_every_method() -> None:
     )
     named = {(group, name) for group, names in rows for name in re.findall(r"\w+", names)}
     assert named == {
-        (one.group, one.name) for one in maker.operations(app.openapi_document(Settings()))
+        (one.group, one.name) for one in maker.list_operations(app.openapi_document(Settings()))
     }
 
 
 @pytest.mark.parametrize(
-    ("schema", "sent", "type_"),
+    ("schema", "is_request", "type_"),
     [
         ({"type": ["string", "null"]}, True, "string | null"),
         (TIME, True, "number | Date"),
@@ -54,13 +54,13 @@ def test_its_readme_names_every_method() -> None:
         ({"const": "order.paid", "type": "string"}, False, '"order.paid"'),
     ],
 )  # fmt: skip
-def test_a_schema_becomes_a_type(schema: Any, sent: bool, type_: str) -> None:
-    assert maker.Types({}).type_of(schema, sent=sent) == type_
+def test_a_schema_becomes_a_type(schema: Any, is_request: bool, type_: str) -> None:
+    assert maker.Types({}).type_of(schema, is_request=is_request) == type_
 
 
 def test_a_schema_of_an_unknown_form_is_no_type() -> None:
     with pytest.raises(ValueError, match="without a type"):
-        maker.Types({}).type_of({"not": {}}, sent=False)
+        maker.Types({}).type_of({"not": {}}, is_request=False)
 
 
 def test_the_package_has_this_version_and_no_dependencies() -> None:
