@@ -5,8 +5,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Final, TypeVar
@@ -19,14 +18,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from exploration import reference_model
 from opentill import merchants, rates
 from opentill.core.errors import Invalid
-from opentill.db.database import Tx
 from opentill.orders import PaymentAttempt
 from support import world
 from support.books import assert_books
+from support.list_connection import SingleTransactionDb
 
 T = TypeVar("T")
 CURRENCIES: Final = sorted(reference_model.EXPONENTS)
-SETTLED_IN: Final = ("USD", "JPY", "KWD", "HKD")
+SETTLEMENT_CURRENCIES: Final = ("USD", "JPY", "KWD", "HKD")
 RATES: Final = {  # from, to
     ("EUR", "USD"): "1.0837",
     ("JPY", "USD"): "0.006693",
@@ -35,8 +34,8 @@ RATES: Final = {  # from, to
     ("KWD", "JPY"): "485.12",
     ("EUR", "HKD"): "8.4671",
 }
-ANY: Final = st.integers(0, 10**6)
-FEES: Final = (  # method, currency or every one, rate, fixed part
+CHOICES: Final = st.integers(0, 10**6)
+FEES: Final = (  # method, currency (None: all), rate, fixed part
     ("CREDIT_CARD", None, "0.029", "1"),
     ("CREDIT_CARD", "USD", "0.034", "0.30"),
     ("CREDIT_CARD", "KWD", "0.01", "0.25"),
@@ -59,36 +58,20 @@ TERMS: Final = {
 }
 
 
-class OneConnection:
-    """A pool with one connection in one transaction, for jobs that need a pool."""
-
-    def __init__(self, tx: asyncpg.Connection) -> None:
-        self.tx, self.lock = tx, asyncio.Lock()
-
-    @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Tx]:
-        async with self.lock:
-            yield self.tx
-
-    async def run(self, step: Callable[[Tx], Awaitable[T]]) -> T:
-        async with self.lock, self.tx.transaction():
-            return await step(self.tx)
-
-
-class Tracked:
+class TrackedRow:
     """A row of the database and its counterpart in the model."""
 
-    # Set for some kinds of rows.
+    # Attributes of some kinds of rows.
     order: Any
     ref: Any
     row: Any
-    session: Any
+    session_id: Any
     status: Any
-    until: Any
+    expires_at: Any
 
-    def __init__(self, key: str, shop_id: str, model: Any, **more: Any) -> None:
+    def __init__(self, key: str, shop_id: str, model: Any, **attributes: Any) -> None:
         self.key, self.shop_id, self.model = key, shop_id, model
-        self.__dict__.update(more)
+        self.__dict__.update(attributes)
 
 
 class HistoryState(RuleBasedStateMachine):
@@ -103,49 +86,49 @@ class HistoryState(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = world.NOW
-        self.sound = False
+        self.is_consistent = False
         self.shops: dict[str, reference_model.Shop] = {}
-        self.orders: list[Tracked] = []
+        self.orders: list[TrackedRow] = []
         self.attempts: list[PaymentAttempt] = []
-        self.refunds: list[Tracked] = []
-        self.disputes: list[Tracked] = []
-        self.payouts: list[Tracked] = []
-        self.waiting: list[Tracked] = []
-        self.quotes: dict[tuple[str, str], dict[int, Fraction]] = {}
-        self.products: dict[tuple[str, str, str], str] = {}
+        self.refunds: list[TrackedRow] = []
+        self.disputes: list[TrackedRow] = []
+        self.payouts: list[TrackedRow] = []
+        self.requested_adjustments: list[TrackedRow] = []
+        self.rates: dict[tuple[str, str], dict[int, Fraction]] = {}
+        self.product_ids: dict[tuple[str, str, str], str] = {}
         self.transaction = self.tx.transaction()
         self.run(self.transaction.start())
-        self.db: Any = OneConnection(self.tx)
+        self.db: Any = SingleTransactionDb(self.tx)
 
     # ── steps ──
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        self.sound = False
+        self.is_consistent = False
         return self.loop.run_until_complete(work)
 
-    def take(self, name: str, work: Coroutine[Any, Any, T], *, fine: bool) -> T | None:
-        """Take a step; if it is not ``fine``, it must be refused and change nothing."""
-        what = f"{name}{'' if fine else ' refused'}"
-        self.tally[what] = self.tally.get(what, 0) + 1
-        event(what)
+    def run_step(self, name: str, work: Coroutine[Any, Any, T], *, is_allowed: bool) -> T | None:
+        """Run and count a step. If it is not allowed, it must be refused and change nothing."""
+        event_name = f"{name}{'' if is_allowed else ' refused'}"
+        self.tally[event_name] = self.tally.get(event_name, 0) + 1
+        event(event_name)
 
-        async def inside() -> T | None:
-            before = None if fine else await self.dump()
+        async def run_in_transaction() -> T | None:
+            digest_before = None if is_allowed else await self.digest_tables()
             try:
                 async with self.tx.transaction():
-                    done = await work
-            except Invalid as refused:
-                note(f"{name}: {refused}")
-                assert not fine, f"{name} is refused: {refused}"
-                assert await self.dump() == before
+                    result = await work
+            except Invalid as error:
+                note(f"{name}: {error}")
+                assert not is_allowed, f"{name} is refused: {error}"
+                assert await self.digest_tables() == digest_before
                 return None
-            assert fine, f"{name} is not refused"
-            return done
+            assert is_allowed, f"{name} is not refused"
+            return result
 
-        return self.run(inside())
+        return self.run(run_in_transaction())
 
-    async def dump(self) -> str:
-        """Return a digest of all rows of all tables, by one statement."""
+    async def digest_tables(self) -> str:
+        """Return a digest of all rows of all tables, which one statement reads."""
         if not self.tables:
             names = await self.tx.fetch(
                 "select tablename from pg_tables where schemaname = 'public' order by 1"
@@ -155,149 +138,160 @@ class HistoryState(RuleBasedStateMachine):
                 for (n,) in names
             )
         rows = await self.tx.fetch(self.tables)
-        ordered = sorted(map(tuple, rows))  # the tables may be read in any order
-        return hashlib.sha256(repr(ordered).encode()).hexdigest()
+        sorted_rows = sorted(map(tuple, rows))  # a parallel plan reads the tables in any order
+        return hashlib.sha256(repr(sorted_rows).encode()).hexdigest()
 
     @staticmethod
-    def pick(items: list[T], which: int) -> T:
-        """Pick an item, most often one of the latest."""
-        return items[-1 - which % len(items)] if which % 3 else items[which % len(items)]
+    def pick(items: list[T], choice: int) -> T:
+        """Pick an item. Two of three choices count from the end, so that they favour new items."""
+        return items[-1 - choice % len(items)] if choice % 3 else items[choice % len(items)]
 
-    def order_of(self, which: int) -> Tracked:
-        return self.pick(self.orders, which)
+    def pick_order(self, choice: int) -> TrackedRow:
+        return self.pick(self.orders, choice)
 
     # ── merchants ──
 
     @initialize(
         shops=st.lists(
-            st.tuples(st.sampled_from(SETTLED_IN), st.fixed_dictionaries(TERMS)),
+            st.tuples(st.sampled_from(SETTLEMENT_CURRENCIES), st.fixed_dictionaries(TERMS)),
             min_size=2, max_size=3,
         ),
-        bought=st.lists(
-            st.tuples(ANY, st.integers(1, 30_000), st.sampled_from(CURRENCIES)),
+        purchases=st.lists(
+            st.tuples(CHOICES, st.integers(1, 30_000), st.sampled_from(CURRENCIES)),
             min_size=1, max_size=3,
         ),
     )  # fmt: skip
-    def begins(self, shops, bought) -> None:
+    def start(self, shops, purchases) -> None:
         for (base, quote), text in RATES.items():
-            self._rate(base, quote, text, 0)
-        for currency, drawn in shops:
-            terms = {**drawn, "fees": self._fitting(drawn["fees"], currency)}
+            self._put_rate(base, quote, text, 0)
+        for currency, drawn_terms in shops:
+            fees = self._drop_unpayable_fees(drawn_terms["fees"], currency)
+            terms = {**drawn_terms, "fees": fees}
             plain_terms = {key: value for key, value in terms.items() if key != "fees"}
             created = self.run(
                 world.create_merchant(
                     self.tx, settlement_currency=currency, **self._round(plain_terms, currency),
-                    fee_changes=tuple(map(self._fee, terms["fees"])),
+                    fee_changes=tuple(map(self._format_fee, terms["fees"])),
                 )
             )  # fmt: skip
             self.shops[created.id] = reference_model.Shop(
                 currency, {**terms, **self._round(terms, currency)}
             )
-        for which, price, currency in bought:
-            self._buys(which, price, currency)
+        for choice, price, currency in purchases:
+            self._buy(choice, price, currency)
+
+    def _buy(self, choice: int, price: int, currency: str) -> None:
+        """Open a session and pay it. ``OrderRules`` implements this."""
+        raise NotImplementedError
 
     @staticmethod
     def _round(terms: dict[str, Any], currency: str) -> dict[str, Any]:
         """Round amounts so that two decimals can express them."""
-        unit = reference_model.grain(currency)
-        return {k: v // unit * unit if k.endswith("_minor") else v for k, v in terms.items()}
+        unit = reference_model.smallest_amount(currency)
+        return {
+            name: value // unit * unit if name.endswith("_minor") else value
+            for name, value in terms.items()
+        }
 
     @staticmethod
-    def _fitting(fees: list[tuple[Any, ...]], currency: str) -> list[tuple[Any, ...]]:
-        whole = reference_model.EXPONENTS[currency] == 0
-        return [row for row in fees if not (whole and row[1] is None and "." in row[3])]
+    def _drop_unpayable_fees(fees: list[tuple[Any, ...]], currency: str) -> list[tuple[Any, ...]]:
+        """Drop fixed fees with decimals if the currency has none."""
+        has_no_decimals = reference_model.EXPONENTS[currency] == 0
+        return [row for row in fees if not (has_no_decimals and row[1] is None and "." in row[3])]
 
     @staticmethod
-    def _fee(row: tuple[Any, ...]) -> str:
+    def _format_fee(row: tuple[Any, ...]) -> str:
         method, currency, rate, fixed = row
         return f"{method}{':' + currency if currency else ''}={rate}+{fixed}"
 
-    @rule(which=ANY, term=st.sampled_from(sorted(TERMS)), data=st.data())
-    def terms_change(self, which: int, term: str, data: st.DataObject) -> None:
+    @rule(choice=CHOICES, term=st.sampled_from(sorted(TERMS)), data=st.data())
+    def change_terms(self, choice: int, term: str, data: st.DataObject) -> None:
         """New terms apply to new orders only, except overdraft and payout minimum."""
-        shop_id = list(self.shops)[which % len(self.shops)]
+        shop_id = list(self.shops)[choice % len(self.shops)]
         shop = self.shops[shop_id]
         value = data.draw(TERMS[term])
         changes: tuple[str, ...] = ()
         new_terms = {}
         if term == "fees":
-            value = self._fitting(value, shop.currency)
-            gone = {row[:2] for row in shop.terms["fees"]} - {row[:2] for row in value}
-            changes = tuple(f"{m}{':' + c if c else ''}=" for m, c in sorted(gone, key=str))
-            changes += tuple(map(self._fee, value))
+            value = self._drop_unpayable_fees(value, shop.currency)
+            removed = {row[:2] for row in shop.terms["fees"]} - {row[:2] for row in value}
+            changes = tuple(f"{m}{':' + c if c else ''}=" for m, c in sorted(removed, key=str))
+            changes += tuple(map(self._format_fee, value))
         else:
             value = self._round({term: value}, shop.currency)[term]
             new_terms[term] = Decimal(value) if term.endswith("rate") else value
         work = merchants.change(
             self.tx, shop_id, self.now, who="ann", reason="why", fee_changes=changes, **new_terms
         )
-        self.take("terms", work, fine=True)
+        self.run_step("terms", work, is_allowed=True)
         shop.terms = {**shop.terms, term: value}
 
-    def _rate(self, base: str, quote: str, text: str, at: int) -> None:
+    def _put_rate(self, base: str, quote: str, text: str, at: int) -> None:
         self.run(rates.put(self.tx, base, quote, Decimal(text), at))
-        self.quotes.setdefault((base, quote), {})[at] = Fraction(text)
+        self.rates.setdefault((base, quote), {})[at] = Fraction(text)
 
-    @rule(pair=st.sampled_from(sorted(RATES)), percent=st.integers(50, 200), turned=st.booleans())
-    def rates_change(self, pair: tuple[str, str], percent: int, turned: bool) -> None:
+    @rule(
+        pair=st.sampled_from(sorted(RATES)), percent=st.integers(50, 200), is_inverted=st.booleans()
+    )
+    def change_rates(self, pair: tuple[str, str], percent: int, is_inverted: bool) -> None:
         text = str(Decimal(RATES[pair]) * percent / 100)
-        self._rate(*(pair[::-1] if turned else pair), text, self.now)
+        self._put_rate(*(pair[::-1] if is_inverted else pair), text, self.now)
 
-    def _worth(self, base: str, quote: str) -> Fraction | None:
-        """Return the current rate: the newest one, a direct one before an inverted one."""
+    def _find_rate(self, base: str, quote: str) -> Fraction | None:
+        """Return the newest rate until now. Of two of the same time the direct one is preferred."""
         if base == quote:
             return Fraction(1)
-        pairs = ((1, (base, quote)), (0, (quote, base)))
+        pairs = ((True, (base, quote)), (False, (quote, base)))
         rates_until_now = [
-            (at, straight, rate)
-            for straight, pair in pairs
-            for at, rate in self.quotes.get(pair, {}).items()
+            (at, is_direct, rate)
+            for is_direct, pair in pairs
+            for at, rate in self.rates.get(pair, {}).items()
             if at <= self.now
         ]
         if not rates_until_now:
             return None
-        _, straight, rate = max(rates_until_now)
-        return rate if straight else self._turned(rate)
+        _, is_direct, rate = max(rates_until_now)
+        return rate if is_direct else self._invert(rate)
 
     @staticmethod
-    def _turned(rate: Fraction) -> Fraction:
+    def _invert(rate: Fraction) -> Fraction:
         """Return the inverse of a rate, with 12 significant digits."""
-        whole, places = 1 / rate, 0
-        while whole >= 10:
-            whole, places = whole / 10, places + 1
-        while whole < 1:
-            whole, places = whole * 10, places - 1
-        return reference_model.half_up(whole * 10**11) * Fraction(10) ** (places - 11)
+        mantissa, exponent = 1 / rate, 0
+        while mantissa >= 10:
+            mantissa, exponent = mantissa / 10, exponent + 1
+        while mantissa < 1:
+            mantissa, exponent = mantissa * 10, exponent - 1
+        return reference_model.half_up(mantissa * 10**11) * Fraction(10) ** (exponent - 11)
 
     @rule(hours=st.sampled_from([1, 5, 24, 24, 48, 96, 720]))
-    def time_passes(self, hours: int) -> None:
+    def advance_clock(self, hours: int) -> None:
         self.now += hours * world.HOUR
 
     @rule()
-    def the_clock_is_put_right(self) -> None:
+    def set_clock_back(self) -> None:
         """Set the clock back by a minute."""
         self.now -= 60_000
 
     # ── checks ──
 
     @invariant()
-    def all_is_well(self) -> None:
-        """Check the books, and compare all rows with the model."""
+    def check_rows(self) -> None:
+        """Check the ledger, and compare all rows with the model."""
         self.run(assert_books(self.tx))
-        self._as_the_model_has_it()
-        self.sound = True
+        self._compare_rows_with_model()
+        self.is_consistent = True
 
-    def _as_the_model_has_it(self) -> None:
+    def _compare_rows_with_model(self) -> None:
         names = ", ".join(reference_model.ACCOUNTS)
-        rows = self._rows(f"select merchant_id, currency, {names} from balances")
-        ours = {
+        rows = self._fetch_rows(f"select merchant_id, currency, {names} from balances")
+        balances = {
             row[0]: (row[1], dict(zip(reference_model.ACCOUNTS, row[2:], strict=True)))
             for row in rows
         }
         for shop_id, shop in self.shops.items():
-            empty = (shop.currency, dict.fromkeys(reference_model.ACCOUNTS, 0))
-            assert ours.get(shop_id, empty) == (shop.currency, shop.accounts)
-        rows = self._rows(
+            empty_balance = (shop.currency, dict.fromkeys(reference_model.ACCOUNTS, 0))
+            assert balances.get(shop_id, empty_balance) == (shop.currency, shop.accounts)
+        rows = self._fetch_rows(
             "select o.id, o.status, c.status, o.net_settled_minor, paid_at is not null,"
             " refund_held_minor, refund_debit_minor, refunded_minor, charged_back_minor,"
             " reserve_status, reserve_minor, settle_at, due_at"
@@ -307,13 +301,13 @@ class HistoryState(RuleBasedStateMachine):
         )
         assert {row[0]: row[1:] for row in rows} == {
             tracked.key: (
-                (o := tracked.model).status, o.session, o.net, o.paid, o.held(), o.debits(),
-                o.refunded(),
-                o.lost(), o.reserve_status, o.reserve, o.due_at if o.waits() else None, o.due_at,
+                (o := tracked.model).status, o.session, o.net, o.paid,
+                o.accepted_refunds(), o.refund_debits(), o.refunded(), o.chargeback_costs(),
+                o.reserve_status, o.reserve, o.due_at if o.awaits_settlement() else None, o.due_at,
             )
             for tracked in self.orders
         }  # fmt: skip
-        rows = self._rows(
+        rows = self._fetch_rows(
             "select id, status, amount_minor, debit_minor, source from refunds"
             " where merchant_id = any($1)",
             list(self.shops),
@@ -322,7 +316,7 @@ class HistoryState(RuleBasedStateMachine):
             tracked.key: ((r := tracked.model).status, r.amount, r.debit, r.source)
             for tracked in self.refunds
         }
-        rows = self._rows(
+        rows = self._fetch_rows(
             "select id, status, amount_minor, debit_minor, fee_minor, offset_minor from disputes"
             " where merchant_id = any($1)",
             list(self.shops),
@@ -331,7 +325,7 @@ class HistoryState(RuleBasedStateMachine):
             tracked.key: ((d := tracked.model).status, d.amount, d.debit, d.fee, d.offset)
             for tracked in self.disputes
         }
-        rows = self._rows(
+        rows = self._fetch_rows(
             "select id, status, amount_minor, fee_minor from payouts where merchant_id = any($1)",
             list(self.shops),
         )
@@ -340,5 +334,5 @@ class HistoryState(RuleBasedStateMachine):
             for tracked in self.payouts
         }
 
-    def _rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+    def _fetch_rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in self.run(self.tx.fetch(sql, *values))]

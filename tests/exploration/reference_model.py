@@ -1,7 +1,7 @@
-"""A small pure model of the books, written from contract.md#transitions without the product's code.
+"""A small pure model of the ledger, written from contract.md#transitions, not from the code.
 
-It uses whole minor units, fractions and one rounding. A method that returns False or None has
-refused the event and changed nothing. Times are Unix ms.
+It computes with integers of minor units and fractions, and rounds in one function. A method that
+returns False or None has refused the event and changed nothing. Times are Unix ms.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -21,27 +21,28 @@ def half_up(value: Fraction) -> int:
     return floor(value + Fraction(1, 2))
 
 
-def grain(currency: str) -> int:
-    """Return the least amount that moves, in minor units: a hundredth or a whole unit."""
+def smallest_amount(currency: str) -> int:
+    """Return the smallest amount that can be moved, in minor units: a hundredth or one unit."""
     return 10 ** max(0, EXPONENTS[currency] - 2)
 
 
 def convert(minor: int, rate: Fraction, source: str, target: str) -> int:
     scale = Fraction(10) ** (EXPONENTS[target] - EXPONENTS[source])
-    return half_up(minor * rate * scale / grain(target)) * grain(target)
+    return half_up(minor * rate * scale / smallest_amount(target)) * smallest_amount(target)
 
 
-def part(minor: int, share: int, whole: int, currency: str) -> int:
-    """Return the share ``share / whole`` of an amount, in whole grains."""
-    return half_up(Fraction(minor // grain(currency) * share, whole)) * grain(currency)
+def part(minor: int, numerator: int, denominator: int, currency: str) -> int:
+    """Return a fraction of an amount, rounded to the smallest amount that can be moved."""
+    unit = smallest_amount(currency)
+    return half_up(Fraction(minor // unit * numerator, denominator)) * unit
 
 
 def minor(text: str, currency: str) -> int:
     return int(Fraction(text) * 10 ** EXPONENTS[currency])
 
 
-def due(paid_at: int, days: int, calendar: str) -> int:
-    """Return the due time after some days; WEEKDAYS skips Saturdays and Sundays."""
+def due_time(paid_at: int, days: int, calendar: str) -> int:
+    """Return the time at which a payment settles. WEEKDAYS skips Saturdays and Sundays."""
     at = datetime.fromtimestamp(paid_at / 1000, UTC)
     while days or (calendar == "WEEKDAYS" and at.weekday() > 4):
         at += timedelta(days=1)
@@ -50,19 +51,22 @@ def due(paid_at: int, days: int, calendar: str) -> int:
 
 
 class Refund:
-    """A refund: the customer's amount, and the merchant's debit."""
+    """A refund: the amount that the customer gets, and the debit of the merchant's balance."""
 
     def __init__(self, amount: int, debit: int, source: str = "REQUEST") -> None:
         self.amount, self.debit, self.source, self.status = amount, debit, source, "PROCESSING"
 
 
 class Dispute:
-    """A dispute, with its costs if it is lost; ``frozen`` if it was opened after settlement."""
+    """A dispute. A lost one costs ``debit`` and ``fee``.
 
-    def __init__(self, amount: int, debit: int, fee: int, frozen: bool, refunded: int) -> None:
-        self.amount, self.debit, self.fee, self.frozen, self.refunded = (
-            amount, debit, fee, frozen, refunded,
-        )  # fmt: skip
+    ``is_frozen``: its debit is frozen, since it was opened after settlement. ``refunds``: the sum
+    of the order's accepted refunds when it was opened.
+    """
+
+    def __init__(self, amount: int, debit: int, fee: int, is_frozen: bool, refunds: int) -> None:
+        self.amount, self.debit, self.fee = amount, debit, fee
+        self.is_frozen, self.refunds = is_frozen, refunds
         self.offset, self.status = 0, "OPEN"
 
 
@@ -89,14 +93,14 @@ class Shop:
         available = self.accounts["available"]
         if amount is None:
             amount = available - fee
-        least = max(1, self.terms["payout_minimum_minor"])
-        if amount < least or fee < 0 or amount + fee > available:
+        minimum = max(1, self.terms["payout_minimum_minor"])
+        if amount < minimum or fee < 0 or amount + fee > available:
             return None
         self.move("available", "bank", amount)
         self.move("available", "platform", fee)
         return Payout(amount, fee)
 
-    def payout_ends(self, payout: Payout, event: str) -> bool:
+    def end_payout(self, payout: Payout, event: str) -> bool:
         if payout.status != ("PAID" if event == "returned" else "PENDING"):
             return False
         payout.status = "PAID" if event == "paid" else "FAILED"
@@ -107,26 +111,26 @@ class Shop:
 
     def adjust(self, kind: str, amount: int, account: str) -> bool:
         """Adjust a balance as the operator, within the limits of decision 0013."""
-        has, limit = self.accounts[account], -self.terms["overdraft_minor"]
-        ways = {
-            "freeze": ("available", "frozen", amount <= has),
+        balance, limit = self.accounts[account], -self.terms["overdraft_minor"]
+        moves = {  # source, target, whether it is allowed
+            "freeze": ("available", "frozen", amount <= balance),
             "unfreeze": ("frozen", "available", amount <= self.sum_frozen_manually),
             "recharge": ("bank", "available", True),
-            "fee": ("available", "platform", amount <= has),
-            "correct": ("platform", account, amount > 0 or has + amount >= limit),
+            "fee": ("available", "platform", amount <= balance),
+            "correct": ("platform", account, amount > 0 or balance + amount >= limit),
         }
-        source, target, fine = ways[kind]
-        if fine:
+        source, target, is_allowed = moves[kind]
+        if is_allowed:
             self.move(source, target, amount)
             sign = {"freeze": 1, "unfreeze": -1}.get(kind, 0)
             self.sum_frozen_manually += sign * amount
-        return fine
+        return is_allowed
 
 
 class Order:
-    """An order and its money, under the terms of its opening.
+    """An order and its money, under the terms that held when its session was opened.
 
-    ``carried``: its money has left pending, by settlement or otherwise.
+    ``is_carried``: its money has moved from pending to available, by settlement or otherwise.
     """
 
     def __init__(self, shop: Shop, price: int, currency: str, rate: Fraction) -> None:
@@ -135,7 +139,7 @@ class Order:
         self.gross = convert(price, rate, currency, shop.currency)
         self._price_with(Fraction(self.terms["platform_fee_rate"]), 0)
         self.status, self.session = "PENDING", "OPEN"
-        self.paid = self.carried = False
+        self.paid = self.is_carried = False
         self.due_at: int | None = None
         self.reserve, self.reserve_status, self.release_at = 0, "NONE", 0
         self.refunds: list[Refund] = []
@@ -146,30 +150,27 @@ class Order:
         self.net = convert(self.price - fee, self.rate, self.currency, self.shop.currency)
 
     @property
-    def place(self) -> str:
-        return "available" if self.carried else "pending"
+    def account(self) -> str:
+        return "available" if self.is_carried else "pending"
 
     @property
     def fee(self) -> int:
         return self.gross - self.net
 
-    def held(self) -> int:
+    def accepted_refunds(self) -> int:
         return sum(r.amount for r in self.refunds if r.status != "FAILED")
 
-    def debits(self) -> int:
+    def refund_debits(self) -> int:
         return sum(r.debit for r in self.refunds if r.status != "FAILED")
 
     def refunded(self) -> int:
         return sum(r.amount for r in self.refunds if r.status == "SUCCEEDED")
 
-    def lost(self) -> int:
+    def chargeback_costs(self) -> int:
         return sum(d.debit + d.fee for d in self.disputes if d.status == "LOST")
 
-    def left(self) -> int:
-        return self.net - self.debits() - self.lost()
-
-    def dispute(self, status: str) -> Dispute | None:
-        return next((d for d in self.disputes if d.status == status), None)
+    def remaining_net(self) -> int:
+        return self.net - self.refund_debits() - self.chargeback_costs()
 
     def submit(self) -> bool:
         if self.status != "PENDING":
@@ -191,32 +192,33 @@ class Order:
         fees = {row[:2]: row for row in self.terms["fees"]}
         row = fees.get((method, self.currency)) or fees.get((method, None))
         if row is not None:
-            own = row[1] == self.currency or (
+            has_fixed_part = row[1] == self.currency or (
                 row[1] is None and self.shop.currency == self.currency
             )
-            self._price_with(Fraction(row[2]), minor(row[3], self.currency) if own else 0)
+            fixed = minor(row[3], self.currency) if has_fixed_part else 0
+            self._price_with(Fraction(row[2]), fixed)
         self.status, self.paid = "PAID", True
         self.session = "COMPLETE" if self.session == "OPEN" else self.session
         terms = self.terms
-        self.due_at = due(now, terms["settlement_delay_days"], terms["settlement_calendar"])
+        self.due_at = due_time(now, terms["settlement_delay_days"], terms["settlement_calendar"])
         self.shop.move("gateway", "pending", self.gross)
         self.shop.move("pending", "platform", self.fee)
         return True
 
-    def waits(self) -> bool:
-        """Whether money is still to settle or to be carried over, even if it is not due."""
-        return self.paid and not self.carried and self.status != "DISPUTED"
+    def awaits_settlement(self) -> bool:
+        """Whether the order's money is still pending and may settle, even before it is due."""
+        return self.paid and not self.is_carried and self.status != "DISPUTED"
 
     def settle(self, now: int) -> bool:
-        if not self.waits():
+        if not self.awaits_settlement():
             return False
-        left, shop = self.left(), self.shop
-        shop.move("pending", "available", left)
-        self.carried = True
+        amount, shop = self.remaining_net(), self.shop
+        shop.move("pending", "available", amount)
+        self.is_carried = True
         if self.status == "PAID":
             self.status = "SETTLED"
             rate = Fraction(self.terms["reserve_rate"])
-            self.reserve = convert(max(0, left), rate, shop.currency, shop.currency)
+            self.reserve = convert(max(0, amount), rate, shop.currency, shop.currency)
             if self.reserve:
                 shop.move("available", "reserve", self.reserve)
                 self.reserve_status = "HELD"
@@ -224,50 +226,53 @@ class Order:
         return True
 
     def release(self, now: int) -> bool:
-        held = self.reserve_status == "HELD" and self.status != "DISPUTED"
-        if not held or self.release_at > now:
+        is_releasable = self.reserve_status == "HELD" and self.status != "DISPUTED"
+        if not is_releasable or self.release_at > now:
             return False
         self.shop.move("reserve", "available", self.reserve)
         self.reserve_status = "RELEASED"
         return True
 
-    def debit_of(self, amount: int) -> int:
-        """Return a refund's debit: the value of all accepted refunds minus their earlier debits."""
-        held = self.held() + amount
-        worth = convert(held, self.rate, self.currency, self.shop.currency)
-        if held == self.price:
-            worth = self.gross
+    def refund_debit(self, amount: int) -> int:
+        """Return the debit of a new refund: the debit of all refunds minus the earlier debits."""
+        refunds = self.accepted_refunds() + amount
+        debit = convert(refunds, self.rate, self.currency, self.shop.currency)
+        if refunds == self.price:
+            debit = self.gross
         if self.terms["refund_fee_policy"] == "RETURNED":
-            worth -= part(self.fee, held, self.price, self.shop.currency)
-            worth = min(worth, self.net)
-        return max(0, worth - self.debits())
+            debit -= part(self.fee, refunds, self.price, self.shop.currency)
+            debit = min(debit, self.net)
+        return max(0, debit - self.refund_debits())
 
     def refund(self, amount: int | None) -> Refund | None:
-        left = self.price - self.held()
-        amount = left if amount is None else amount
-        if self.status not in {"PAID", "SETTLED"} or not 0 < amount <= left:
+        remaining = self.price - self.accepted_refunds()
+        amount = remaining if amount is None else amount
+        if self.status not in {"PAID", "SETTLED"} or not 0 < amount <= remaining:
             return None
-        debit, shop = self.debit_of(amount), self.shop
-        if debit and shop.accounts[self.place] - debit < -shop.terms["overdraft_minor"]:
+        debit, shop = self.refund_debit(amount), self.shop
+        if debit and shop.accounts[self.account] - debit < -shop.terms["overdraft_minor"]:
             return None
-        shop.move(self.place, "frozen", debit)
+        shop.move(self.account, "frozen", debit)
         self.refunds.append(Refund(amount, debit))
         return self.refunds[-1]
 
-    def refund_ends(self, refund: Refund, word: str) -> None:
-        if refund.status != "PROCESSING" or word not in {"SUCCEEDED", "REFUSED"}:
+    def end_refund(self, refund: Refund, report: str) -> None:
+        if refund.status != "PROCESSING" or report not in {"SUCCEEDED", "REFUSED"}:
             return
-        refund.status = "SUCCEEDED" if word == "SUCCEEDED" else "FAILED"
-        self.shop.move("frozen", "gateway" if word == "SUCCEEDED" else self.place, refund.debit)
+        refund.status = "SUCCEEDED" if report == "SUCCEEDED" else "FAILED"
+        self.shop.move("frozen", "gateway" if report == "SUCCEEDED" else self.account, refund.debit)
         self._mark_if_refunded()
 
-    def refund_at_gateway(self, amount: int) -> Refund | None:
+    def refund_at_provider(self, amount: int) -> Refund | None:
         """Apply a refund made at the provider, whatever the balance, if it fits the order."""
-        if self.status not in {"PAID", "SETTLED"} or not 0 < amount <= self.price - self.held():
+        if (
+            self.status not in {"PAID", "SETTLED"}
+            or not 0 < amount <= self.price - self.accepted_refunds()
+        ):
             return None
-        refund = Refund(amount, self.debit_of(amount), "GATEWAY")
+        refund = Refund(amount, self.refund_debit(amount), "GATEWAY")
         refund.status = "SUCCEEDED"
-        self.shop.move(self.place, "gateway", refund.debit)
+        self.shop.move(self.account, "gateway", refund.debit)
         self.refunds.append(refund)
         self._mark_if_refunded()
         return refund
@@ -275,32 +280,35 @@ class Order:
     def reverse_refund(self, refund: Refund) -> None:
         """Apply the provider's report that a refund failed, even if it had succeeded before."""
         if refund.status != "SUCCEEDED":
-            self.refund_ends(refund, "REFUSED")
+            self.end_refund(refund, "REFUSED")
             return
         refund.status = "FAILED"
-        self.shop.move("gateway", self.place, refund.debit)
+        self.shop.move("gateway", self.account, refund.debit)
         if self.status == "REFUNDED":
-            self.status = "SETTLED" if self.carried else "PAID"
+            self.status = "SETTLED" if self.is_carried else "PAID"
 
     def _mark_if_refunded(self) -> None:
         if self.status in {"PAID", "SETTLED"} and self.refunded() == self.price:
             self.status = "REFUNDED"
 
-    def open_dispute(self, named: int | None) -> Dispute | None:
-        """Open a dispute of the amount ``named``; None: of all that no refund holds."""
+    def open_dispute(self, amount: int | None) -> Dispute | None:
+        """Open a dispute of an amount, or of everything that no refund holds."""
         if self.status not in {"PAID", "SETTLED"}:
             return None
-        left, shop = self.price - self.held(), self.shop
-        amount = left if named is None else max(0, min(named, left))
-        rest = self.gross - self.debits()
+        refunds, shop = self.accepted_refunds(), self.shop
+        remaining = self.price - refunds
+        amount = remaining if amount is None else max(0, min(amount, remaining))
+        debit = self.gross - self.refund_debits()
         if self.terms["refund_fee_policy"] == "RETURNED":
-            rest -= part(self.fee, self.held(), self.price, shop.currency)
-        debit = max(0, rest) if amount == left else part(max(0, rest), amount, left, shop.currency)
-        fee, frozen = self.terms["dispute_fee_minor"], self.status == "SETTLED"
-        dispute = Dispute(amount, debit, fee, frozen, self.held())
+            debit -= part(self.fee, refunds, self.price, shop.currency)
+        debit = max(0, debit)
+        if amount != remaining:
+            debit = part(debit, amount, remaining, shop.currency)
+        is_frozen = self.status == "SETTLED"
+        dispute = Dispute(amount, debit, self.terms["dispute_fee_minor"], is_frozen, refunds)
         self.disputes.append(dispute)
         self.status = "DISPUTED"
-        if frozen:
+        if is_frozen:
             shop.move("available", "frozen", debit)
         return dispute
 
@@ -312,60 +320,60 @@ class Order:
         }:
             return False
         shop = self.shop
-        if event != "recovered" and dispute.frozen:
+        if event != "recovered" and dispute.is_frozen:
             shop.move("frozen", "available", dispute.debit)
         if event == "won":
-            self.status = "SETTLED" if dispute.frozen else "PAID"
+            self.status = "SETTLED" if dispute.is_frozen else "PAID"
         elif event == "lost":
             self.status = "CHARGEBACK"
-            shop.move(self.place, "gateway", dispute.debit)
-            shop.move(self.place, "platform", dispute.fee)
+            shop.move(self.account, "gateway", dispute.debit)
+            shop.move(self.account, "platform", dispute.fee)
             loss = dispute.debit + dispute.fee
             if self.reserve_status == "HELD" and loss:
-                # The part of the reserve that the loss does not use is released.
+                # The rest of the reserve is released.
                 dispute.offset = min(self.reserve, loss)
                 shop.move("reserve", "available", self.reserve)
                 self.reserve_status = "OFFSET"
         else:
-            if self.waits():
+            if self.awaits_settlement():
                 self.settle(now)
             shop.move("gateway", "available", dispute.debit)
             if dispute.offset:
                 shop.move("available", "reserve", dispute.offset)
                 self.reserve, self.reserve_status = dispute.offset, "HELD"
-            self.status, self.carried = "SETTLED", True
+            self.status, self.is_carried = "SETTLED", True
         dispute.status = event.upper()
         self._mark_if_refunded()
         return True
 
-    def closed(self) -> bool:
-        """Whether nothing about the order is under way."""
-        flying = any(r.status == "PROCESSING" for r in self.refunds)
+    def is_closed(self) -> bool:
+        """Whether no payment, refund, dispute, settlement or reserve of the order is pending."""
         if not self.paid:
             return self.status in {"FAILED", "CLOSED", "REVOKED"}
-        done = self.carried and self.reserve_status != "HELD" and not flying
-        return done and self.status != "DISPUTED"
+        has_pending_refund = any(r.status == "PROCESSING" for r in self.refunds)
+        is_settled = self.is_carried and self.reserve_status != "HELD"
+        return is_settled and not has_pending_refund and self.status != "DISPUTED"
 
-    def comes_to(self) -> dict[str, int]:
-        """Return the sums of a closed order's entries, from its terms and its ending alone."""
+    def expected_sums(self) -> dict[str, int]:
+        """Return the sums of a closed order's entries, computed from its terms and last status."""
         keeps_fee = self.terms["refund_fee_policy"] == "KEPT"
         fees = sum(d.fee for d in self.disputes if d.status in {"LOST", "RECOVERED"})
-        lost, debits = self.dispute("LOST"), self.debits()
+        refunds, refund_debits = self.accepted_refunds(), self.refund_debits()
         match self.status:
             case "FAILED" | "CLOSED" | "REVOKED":
                 gateway = platform = 0
             case "SETTLED":
-                gateway, platform = -self.gross + debits, self.fee + fees
-            case "REFUNDED":  # with the fee returned, gateway and platform are netted
+                gateway, platform = -self.gross + refund_debits, self.fee + fees
+            case "REFUNDED":  # if the fee is returned, gateway and platform are netted
                 gateway, platform = (0 if keeps_fee else -self.fee), self.fee + fees
             case _:
-                assert lost is not None
-                gateway, platform = -self.gross + debits + lost.debit, self.fee + fees
-                if lost.amount == self.price - self.held() and lost.refunded == self.held():
-                    # The dispute took all that no refund had: the whole payment went back.
-                    unit = self.shop.currency
-                    returned = 0 if keeps_fee else part(self.fee, self.held(), self.price, unit)
-                    gateway = max(-returned, debits - self.gross)
-        came = dict.fromkeys(ACCOUNTS, 0)
-        came |= {"gateway": gateway, "platform": platform, "available": -gateway - platform}
-        return came
+                lost = next(d for d in self.disputes if d.status == "LOST")
+                gateway, platform = -self.gross + refund_debits + lost.debit, self.fee + fees
+                if lost.amount == self.price - refunds and lost.refunds == refunds:
+                    # The dispute covered everything that was not refunded.
+                    currency = self.shop.currency
+                    returned_fee = 0 if keeps_fee else part(self.fee, refunds, self.price, currency)
+                    gateway = max(-returned_fee, refund_debits - self.gross)
+        sums = dict.fromkeys(ACCOUNTS, 0)
+        sums |= {"gateway": gateway, "platform": platform, "available": -gateway - platform}
+        return sums

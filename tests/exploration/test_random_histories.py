@@ -1,4 +1,4 @@
-"""Random histories against a model; the deep version is in tests/stress."""
+"""Random histories agree with a model. tests/stress has the long version."""
 
 import asyncio
 from collections.abc import Iterator
@@ -15,30 +15,30 @@ from opentill.db import connection
 from support import pooler
 from support.examples import examples
 
-# The deep version must reach every event of every table, and its refusal if it can be refused.
-_BOTH = (
-    "open", "submit", "confirm", "revoke", "expire", "refund", "settle", "dispute by hand",
-    "dispute won by hand", "dispute lost by hand", "dispute recovered by hand", "payout",
+# The long version must reach every event of every table, and its refusal if it can be refused.
+_REFUSABLE_STEPS = (
+    "open", "submit", "confirm", "revoke", "expire", "refund", "settle", "dispute opened manually",
+    "dispute won manually", "dispute lost manually", "dispute recovered manually", "payout",
     "payout paid", "payout failed", "payout returned", "freeze", "unfreeze", "fee",
     "correct", "approve", "reject",
 )  # fmt: skip
-_GATEWAY = (
+_GATEWAY_REPORTS = (
     "SUCCEEDED", "ACTION_REQUIRED", "PENDING", "DECLINED", "REFUSED", "VOIDED", "UNKNOWN",
     "NOT_FOUND", "UNREACHABLE",
 )  # fmt: skip
-_ENDS = ("FAILED", "CLOSED", "REVOKED", "SETTLED", "REFUNDED", "CHARGEBACK")
+_LAST_STATUSES = ("FAILED", "CLOSED", "REVOKED", "SETTLED", "REFUNDED", "CHARGEBACK")
 EVENTS = (
-    {f"{name}{how}" for name in _BOTH for how in ("", " refused")}
-    | {f"gateway: {word}" for word in _GATEWAY}
-    | {f"refund: {word}" for word in ("SUCCEEDED", "REFUSED", "PENDING")}
+    {f"{name}{suffix}" for name in _REFUSABLE_STEPS for suffix in ("", " refused")}
+    | {f"gateway: {report}" for report in _GATEWAY_REPORTS}
+    | {f"refund: {report}" for report in ("SUCCEEDED", "REFUSED", "PENDING")}
     | {f"refund: reversed {status}" for status in ("PROCESSING", "SUCCEEDED", "FAILED")}
     | {"refund at the gateway", "refund at the gateway fits no order"}
-    | {f"dispute: {word}" for word in ("OPENED", "WON", "LOST", "RECOVERED")}
-    | {f"closed {end} {policy}" for end in _ENDS for policy in ("KEPT", "RETURNED")}
+    | {f"dispute: {report}" for report in ("OPENED", "WON", "LOST", "RECOVERED")}
+    | {f"closed {status} {policy}" for status in _LAST_STATUSES for policy in ("KEPT", "RETURNED")}
     | {"settle due", "settle early", "release", "recharge", "terms"}
 )
 
-TERMS_OF_SHOP: Final[dict[str, Any]] = {
+SHOP_TERMS: Final[dict[str, Any]] = {
     "platform_fee_rate": "0.04", "refund_fee_policy": "KEPT", "overdraft_minor": 10_000,
     "settlement_delay_days": 2, "settlement_calendar": "EVERY_DAY", "reserve_rate": "0.1",
     "reserve_days": 3, "dispute_fee_minor": 30, "payout_minimum_minor": 0, "fees": [],
@@ -50,10 +50,10 @@ def histories_in(url: str) -> Iterator[None]:
     """Prepare histories in a database, on one event loop and one connection."""
     with asyncio.Runner() as runner:
         Histories.url, Histories.loop, Histories.tally = url, runner.get_loop(), {}
-        # The checks of the books are planned once, and not compiled, since there are few rows.
-        settled = {"jit": "off", "plan_cache_mode": "force_generic_plan"}
+        # There are few rows: a single plan is enough, and compiling it would take longer.
+        server_settings = {"jit": "off", "plan_cache_mode": "force_generic_plan"}
         Histories.tx = runner.run(
-            asyncpg.connect(url, statement_cache_size=1000, server_settings=settled)
+            asyncpg.connect(url, statement_cache_size=1000, server_settings=server_settings)
             if pooler.supports_prepared(url)
             else connection.connect(url, prepared=False)
         )
@@ -64,9 +64,9 @@ def histories_in(url: str) -> Iterator[None]:
 
 
 def explore(url: str, number: int, steps: int, *, fixed: bool) -> dict[str, int]:
-    """Run ``number`` histories of up to ``steps`` steps; ``fixed``: the same histories each time.
+    """Run ``number`` histories of up to ``steps`` steps, the same ones each time if ``fixed``.
 
-    Returns how often each event happened or was refused, and how often each ending.
+    Returns how often each event occurred or was refused, and how often each last status occurred.
     """
     with histories_in(url):
         run_state_machine_as_test(
@@ -95,21 +95,18 @@ def test_an_ignored_dispute_does_not_block_the_next_dispute(
 
     @settings(max_examples=1, database=None, phases=[Phase.generate])
     @given(st.just(0))
-    def play(which: int) -> None:
+    def play(choice: int) -> None:
         history = Histories()
         try:
-            history.begins(shops=[("USD", TERMS_OF_SHOP)] * 2, bought=[(which, 999, "USD")])
-            history.the_operator_disputes(which=which, percent=None)
-            history.a_gateway_disputes(which=which, word="RECOVERED", percent=None)
-            history.the_operator_decides(which=which, event="won")
-            history.a_gateway_disputes(which=which, word="OPENED", percent=None)
-            history.all_is_well()
+            history.start(shops=[("USD", SHOP_TERMS)] * 2, purchases=[(choice, 999, "USD")])
+            history.open_dispute_manually(choice=choice, percent=None)
+            history.report_new_dispute(choice=choice, report="RECOVERED", percent=None)
+            history.decide_dispute_manually(choice=choice, event="won")
+            history.report_new_dispute(choice=choice, report="OPENED", percent=None)
+            history.check_rows()
         finally:
             history.teardown()
-        assert [tracked.model.status for tracked in history.disputes] == [
-            "WON",
-            "LOST",
-        ]  # as it ends
+        assert [tracked.model.status for tracked in history.disputes] == ["WON", "LOST"]
 
     with histories_in(rollback_database_url):
         play()

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from exploration.history_state import OneConnection
 from opentill import adjustments, disputes, ledger, orders, payouts
 from opentill.adjustments import AdjustmentRequest
 from opentill.core.errors import Invalid
@@ -19,6 +18,7 @@ from opentill.orders import Order
 from opentill.orders.model import STATUSES as ORDER
 from opentill.orders.settlement import service as settlement
 from opentill.payouts import PayoutRequest
+from support.list_connection import SingleTransactionDb
 from support.world import (
     DAY,
     NOW,
@@ -130,10 +130,12 @@ async def test_a_due_reserve_is_released_once(tx: Tx, status, origin, now) -> No
         ("SETTLED", "PAID"), ("REFUNDED", "SETTLED"), ("DISPUTED", "SETTLED"),
     })  # fmt: skip
     before = await dump_rows(tx)
-    await settlement.release_reserves(OneConnection(tx), now)
+    await settlement.release_reserves(SingleTransactionDb(tx), now)
     if held and status != "DISPUTED" and now == NOW + 3 * DAY:
         assert (await read_order(tx, order)).reserve_status == "RELEASED"
-        await settlement.release_reserves(OneConnection(tx), now)  # a repetition has no effect
+        await settlement.release_reserves(
+            SingleTransactionDb(tx), now
+        )  # a repetition has no effect
         posted = [entry[0] for entry in await read_entries(tx, order.merchant_id)]
         assert posted.count("ROLLING_RESERVE_RELEASE") == 1
     else:

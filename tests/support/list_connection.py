@@ -1,5 +1,6 @@
 """A ``Db`` that lends one transaction, for functions that need a pool."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -14,11 +15,18 @@ class SingleTransactionDb(Db):
 
     def __init__(self, tx: Tx) -> None:
         self._tx = tx
+        self._lock = asyncio.Lock()  # a job may use several connections at a time
 
     @asynccontextmanager
     async def connection(self, within_s: float | None = None) -> AsyncIterator[Tx]:
-        """Lend the transaction."""
-        yield self._tx
+        """Lend the transaction to one task at a time."""
+        async with self._lock:
+            yield self._tx
+
+    async def run(self, work: Callable[[Tx], Awaitable[T]]) -> T:
+        """Run ``work`` in a savepoint."""
+        async with self._lock, self._tx.transaction():
+            return await work(self._tx)
 
     @asynccontextmanager
     async def snapshot(self, other: Tx | None = None) -> AsyncIterator[Tx]:
