@@ -46,7 +46,7 @@ OWN_ACCOUNTS: Final = (
     "EUR:GB29NWBK60161331926819:NWBKGB2L,JPY:7654321:JP0009001,KWD:KW81CBKU0000000000001234560101"
 )
 PDF: Final = b"%PDF-1.7\ntrailer\n<<>>\n%%EOF\n"
-NOTHING: Final = "Nothing needs anybody just now."
+NOTHING: Final = "Nothing needs attention."
 
 
 @pytest_asyncio.fixture(loop_scope="session")

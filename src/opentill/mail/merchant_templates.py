@@ -59,8 +59,9 @@ def dispute(content: DisputeContent, context: MessageContext) -> Message:
         subject=_("A payment of {amount} is disputed", amount=context.amount(content.amount)),
         paragraphs=[
             _(
-                "A customer of {shop} disputes a payment. If you can show that it was right, hand "
-                "in evidence before the deadline: without a response the money is usually lost.",
+                "A customer of {shop} disputes a payment. If you can show that it was right, "
+                "submit evidence before the deadline: without a response the money is usually "
+                "lost.",
                 shop=context.shop,
             )
         ],
