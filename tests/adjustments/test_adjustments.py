@@ -1,4 +1,4 @@
-"""What operators move by hand: every row of the table, every refusal, and the second operator."""
+"""Adjustments: the posting of each kind, every refusal, and the approval by a second operator."""
 
 from decimal import Decimal
 from typing import Any
@@ -25,63 +25,53 @@ LATER = NOW + 5_000
 LIMIT = Decimal(50)
 
 
-async def recharged_merchant(tx: Tx, minor: int = 10_000, **terms: Any) -> str:
-    """Make a merchant with so much available; its id."""
+async def create_merchant_with_balance(tx: Tx, minor: int = 10_000, **terms: Any) -> str:
+    """Create a merchant with an available balance of ``minor``; return the merchant's id."""
     shop = await create_merchant(tx, **terms)
     await make_adjustment(tx, shop.id, "recharge", minor)
     return shop.id
 
 
-def adjustment_request(kind: str, minor: int, **what: Any) -> AdjustmentRequest:
-    """Ask for a movement."""
-    return AdjustmentRequest(
-        **(
-            {
-                "kind": kind,
-                "amount_minor": minor,
-                "reference": new_reference(),
-                "reason": "why",
-                "by": "ann",
-            }
-            | what
-        )
-    )
+def build_request(kind: str, minor: int, **fields: Any) -> AdjustmentRequest:
+    """Build the request for an adjustment; ``fields`` replace the defaults."""
+    defaults = {"reference": new_reference(), "reason": "why", "by": "ann"}
+    return AdjustmentRequest(**(defaults | {"kind": kind, "amount_minor": minor} | fields))
 
 
 async def make_adjustment(
-    tx: Tx, shop: str, kind: str, minor: int, limit: Decimal | None = None, **what: Any
+    tx: Tx, shop: str, kind: str, minor: int, limit: Decimal | None = None, **fields: Any
 ) -> Adjustment:
-    """Move something by hand."""
-    return await adjustments.request(tx, shop, adjustment_request(kind, minor, **what), limit, NOW)
+    """Request an adjustment; it waits for approval if its amount is above ``limit``."""
+    return await adjustments.request(tx, shop, build_request(kind, minor, **fields), limit, NOW)
 
 
-async def accounts(tx: Tx, shop: str) -> tuple[int, int, int]:
-    """Return pending, available and frozen."""
+async def read_balances(tx: Tx, shop: str) -> tuple[int, int, int]:
+    """Return the merchant's pending, available and frozen balance in minor units of USD."""
     balance = await ledger.find_balance(tx, shop, "USD")
     return (balance.pending, balance.available, balance.frozen) if balance else (0, 0, 0)
 
 
-async def refusal_reason(tx: Tx, step: Any, field: str) -> str:
-    """See that a step is refused because of ``field`` and changes nothing; return the reason."""
+async def assert_refused(tx: Tx, operation: Any, field: str) -> str:
+    """Check that the operation is refused for ``field`` and changes no row; return the reason."""
     before = await dump_rows(tx)
     with pytest.raises(Invalid) as problem:
         async with tx.transaction():
-            await step
+            await operation
     assert problem.value.field == field
     assert await dump_rows(tx) == before
     return problem.value.reason or ""
 
 
-async def order_with_balance(tx: Tx) -> Order:
-    """Make a paid order of a merchant with 100.00 available, of which 20.00 were frozen by hand."""
+async def create_order_with_balance(tx: Tx) -> Order:
+    """Create a paid order of a merchant with 80.00 available and 20.00 frozen by an adjustment."""
     order = await create_order_in(tx, "PAID")
     await make_adjustment(tx, order.merchant_id, "recharge", 10_000)
     await make_adjustment(tx, order.merchant_id, "freeze", 2_000)
     return order
 
 
-TABLE = (
-    # kind       account      amount  posting
+ADJUSTMENTS = (
+    # kind, account, amount, posting: type, from, to, amount
     ("freeze", "available", 500, ("FREEZE", "available", "frozen", 500)),
     ("unfreeze", "available", 2_000, ("UNFREEZE", "frozen", "available", 2_000)),
     ("recharge", "available", 500, ("ADMIN_RECHARGE", "bank", "available", 500)),
@@ -93,18 +83,18 @@ TABLE = (
 )
 
 
-@pytest.mark.parametrize("waits", [False, True])
-@pytest.mark.parametrize(("kind", "account", "minor", "posting"), TABLE)
+@pytest.mark.parametrize("needs_approval", [False, True])
+@pytest.mark.parametrize(("kind", "account", "minor", "posting"), ADJUSTMENTS)
 async def test_an_adjustment_makes_its_posting(
-    tx: Tx, kind, account, minor, posting, waits
+    tx: Tx, kind, account, minor, posting, needs_approval
 ) -> None:
-    order = await order_with_balance(tx)
+    order = await create_order_with_balance(tx)
     shop, before = order.merchant_id, await read_entries(tx, order.merchant_id)
-    about = {"order_id": order.id} if kind == "correct" else {}
-    limit = Decimal(0) if waits else None
-    adjustment = await make_adjustment(tx, shop, kind, minor, limit, account=account, **about)
+    order_field = {"order_id": order.id} if kind == "correct" else {}
+    limit = Decimal(0) if needs_approval else None
+    adjustment = await make_adjustment(tx, shop, kind, minor, limit, account=account, **order_field)
     assert (adjustment.asked_by, adjustment.decided_by, adjustment.created_at) == ("ann", None, NOW)
-    if waits:
+    if needs_approval:
         assert (adjustment.status, adjustment.decided_at) == ("WAITING", None)
         assert await read_entries(tx, shop) == before
         assert await adjustments.list_waiting(tx, shop) == [adjustment]
@@ -119,9 +109,12 @@ async def test_an_adjustment_makes_its_posting(
     assert tuple(cause) == ("operator", adjustment.id)
 
 
-def test_the_table_matches_the_code() -> None:
-    ours = {(kind, account, 1 if minor > 0 else -1): row[:3] for kind, account, minor, row in TABLE}
-    assert {key: (m.posting, m.source, m.target) for key, m in BY_KIND.items()} == ours
+def test_the_cases_above_are_all_adjustments_that_the_code_allows() -> None:
+    cases = {
+        (kind, account, 1 if minor > 0 else -1): posting[:3]
+        for kind, account, minor, posting in ADJUSTMENTS
+    }
+    assert {key: (m.posting, m.source, m.target) for key, m in BY_KIND.items()} == cases
     assert len(MOVES) == len(BY_KIND)
     assert {move.kind for move in MOVES} == set(KINDS)
     for move in MOVES:
@@ -129,7 +122,7 @@ def test_the_table_matches_the_code() -> None:
 
 
 REFUSED = (
-    # kind       amount      what                          field        the reason says
+    # kind, amount, fields, the field that is refused, text in the reason
     ("freeze", 8_001, {}, "amount", "available balance at or above 0.00 USD"),
     ("fee", 8_001, {}, "amount", "available balance at or above 0.00 USD"),
     ("unfreeze", 2_001, {}, "amount", "at most what operators froze: 20.00 USD"),
@@ -137,7 +130,7 @@ REFUSED = (
     ("correct", -10_960, {"order": True, "account": "pending"}, "amount", "above -100.00 USD"),
     ("correct", 500, {}, "order", "the order that the correction is about"),
     ("correct", 500, {"order_id": "order_x"}, "order", "must be an order of mer_"),
-    ("correct", 500, {"stranger": True}, "order", "must be an order of mer_"),
+    ("correct", 500, {"order_of_another_merchant": True}, "order", "must be an order of mer_"),
     ("freeze", 500, {"order": True}, "order", "must not be given for a freeze"),
     ("freeze", 500, {"account": "pending"}, "account", "must be available for a freeze"),
     ("recharge", 500, {"account": "pending"}, "account", "must be available"),
@@ -154,68 +147,67 @@ REFUSED = (
 )
 
 
-@pytest.mark.parametrize(("kind", "minor", "what", "field", "says"), REFUSED)
-async def test_an_invalid_adjustment_is_refused(tx: Tx, kind, minor, what, field, says) -> None:
-    order, values = await order_with_balance(tx), dict(what)
+@pytest.mark.parametrize(("kind", "minor", "fields", "refused_field", "text"), REFUSED)
+async def test_an_invalid_adjustment_is_refused(
+    tx: Tx, kind, minor, fields, refused_field, text
+) -> None:
+    order, values = await create_order_with_balance(tx), dict(fields)
     if values.pop("order", None):
         values["order_id"] = order.id
-    if values.pop("stranger", None):
-        values["order_id"] = (await order_with_balance(tx)).id
-    assert says in await refusal_reason(
-        tx, make_adjustment(tx, order.merchant_id, kind, minor, **values), field
+    if values.pop("order_of_another_merchant", None):
+        values["order_id"] = (await create_order_with_balance(tx)).id
+    assert text in await assert_refused(
+        tx, make_adjustment(tx, order.merchant_id, kind, minor, **values), refused_field
     )
 
 
 async def test_a_correction_may_go_down_to_the_overdraft_limit(tx: Tx) -> None:
-    order = await order_with_balance(tx)
+    order = await create_order_with_balance(tx)
     await make_adjustment(tx, order.merchant_id, "correct", -18_000, order_id=order.id)
-    assert (await accounts(tx, order.merchant_id))[1] == -10_000
+    assert (await read_balances(tx, order.merchant_id))[1] == -10_000
 
 
-async def test_only_manually_frozen_money_is_unfrozen(tx: Tx) -> None:
-    order = await order_with_balance(tx)
+async def test_unfreezing_releases_only_what_operators_froze(tx: Tx) -> None:
+    order = await create_order_with_balance(tx)
     await create_refund(tx, order, "5.00")
-    assert await accounts(tx, order.merchant_id) == (459, 8_000, 2_500)
-    await refusal_reason(tx, make_adjustment(tx, order.merchant_id, "unfreeze", 2_001), "amount")
+    assert await read_balances(tx, order.merchant_id) == (459, 8_000, 2_500)
+    await assert_refused(tx, make_adjustment(tx, order.merchant_id, "unfreeze", 2_001), "amount")
     await make_adjustment(tx, order.merchant_id, "unfreeze", 1_200)
-    await refusal_reason(tx, make_adjustment(tx, order.merchant_id, "unfreeze", 801), "amount")
+    await assert_refused(tx, make_adjustment(tx, order.merchant_id, "unfreeze", 801), "amount")
     await make_adjustment(tx, order.merchant_id, "unfreeze", 800)
-    assert await accounts(tx, order.merchant_id) == (459, 10_000, 500)
+    assert await read_balances(tx, order.merchant_id) == (459, 10_000, 500)
 
 
 async def test_a_repeated_reference_returns_the_same_adjustment(tx: Tx) -> None:
-    order = await order_with_balance(tx)
-    first = await make_adjustment(tx, order.merchant_id, "freeze", 500, reference="F-1")
+    order = await create_order_with_balance(tx)
+    shop = order.merchant_id
+    freeze = await make_adjustment(tx, shop, "freeze", 500, reference="F-1")
     before = await dump_rows(tx)
-    assert (
-        await make_adjustment(tx, order.merchant_id, "freeze", 500, reference="F-1", reason="")
-        == first
-    )
+    repeated = await make_adjustment(tx, shop, "freeze", 500, reference="F-1", reason="")
+    assert repeated == freeze
     assert await dump_rows(tx) == before
-    others = ({"kind": "fee"}, {"minor": 501}, {"account": "pending"}, {"order_id": order.id})
-    for other in others:
-        what = {"kind": "freeze", "minor": 500} | other
-        work = make_adjustment(tx, order.merchant_id, reference="F-1", **what)
-        assert f"{first.id}, a freeze of 5.00 USD" in await refusal_reason(tx, work, "reference")
-    elsewhere = await make_adjustment(
-        tx, await recharged_merchant(tx), "freeze", 500, reference="F-1"
-    )
-    assert elsewhere.id != first.id
+    changes = ({"kind": "fee"}, {"minor": 501}, {"account": "pending"}, {"order_id": order.id})
+    for change in changes:
+        fields = {"kind": "freeze", "minor": 500} | change
+        work = make_adjustment(tx, shop, reference="F-1", **fields)
+        assert f"{freeze.id}, a freeze of 5.00 USD" in await assert_refused(tx, work, "reference")
+    another_shop = await create_merchant_with_balance(tx)
+    assert (await make_adjustment(tx, another_shop, "freeze", 500, reference="F-1")).id != freeze.id
 
 
 @pytest.mark.parametrize(
-    ("limit", "minor", "waits"),
+    ("limit", "minor", "needs_approval"),
     [(None, 10**15, False), (LIMIT, 5_000, False), (LIMIT, 5_001, True), (Decimal(0), 1, True)],
 )
 async def test_an_adjustment_above_the_limit_waits_for_approval(
-    tx: Tx, limit, minor, waits
+    tx: Tx, limit, minor, needs_approval
 ) -> None:
     adjustment = await make_adjustment(tx, (await create_merchant(tx)).id, "recharge", minor, limit)
-    assert adjustment.status == ("WAITING" if waits else "DONE")
+    assert adjustment.status == ("WAITING" if needs_approval else "DONE")
 
 
 async def test_a_negative_correction_counts_by_its_absolute_amount(tx: Tx) -> None:
-    order = await order_with_balance(tx)
+    order = await create_order_with_balance(tx)
     adjustment = await make_adjustment(
         tx, order.merchant_id, "correct", -5_001, LIMIT, order_id=order.id
     )
@@ -225,14 +217,14 @@ async def test_a_negative_correction_counts_by_its_absolute_amount(tx: Tx) -> No
 @pytest.mark.parametrize("by", ["ann", " ANN ", ""])
 async def test_nobody_approves_their_own_adjustment(tx: Tx, by) -> None:
     adjustment = await make_adjustment(tx, (await create_merchant(tx)).id, "recharge", 5_001, LIMIT)
-    await refusal_reason(tx, adjustments.approve(tx, adjustment.id, by, LATER), "by")
+    await assert_refused(tx, adjustments.approve(tx, adjustment.id, by, LATER), "by")
 
 
 @pytest.mark.parametrize("by", ["ann", "bob"])
 async def test_an_adjustment_is_rejected_or_withdrawn(tx: Tx, by) -> None:
     shop = (await create_merchant(tx)).id
     adjustment = await make_adjustment(tx, shop, "recharge", 5_001, LIMIT)
-    await refusal_reason(tx, adjustments.reject(tx, adjustment.id, by, " ", LATER), "reason")
+    await assert_refused(tx, adjustments.reject(tx, adjustment.id, by, " ", LATER), "reason")
     after = await adjustments.reject(tx, adjustment.id, by, "a typing error", LATER)
     assert (after.status, after.decided_by, after.decided_at) == ("REJECTED", by, LATER)
     assert await read_entries(tx, shop) == []
@@ -256,14 +248,14 @@ async def test_an_adjustment_that_is_not_waiting_cannot_be_decided(
         if decision == "approve"
         else adjustments.reject(tx, adjustment.id, "cid", "no", LATER)
     )
-    assert "must be WAITING: this one is" in await refusal_reason(tx, work, "movement")
+    assert "must be WAITING: this one is" in await assert_refused(tx, work, "movement")
 
 
 async def test_an_adjustment_that_became_impossible_stays_waiting(tx: Tx) -> None:
-    shop = await recharged_merchant(tx)
+    shop = await create_merchant_with_balance(tx)
     adjustment = await make_adjustment(tx, shop, "freeze", 9_000, LIMIT)
     await make_adjustment(tx, shop, "fee", 2_000)
-    await refusal_reason(tx, adjustments.approve(tx, adjustment.id, "bob", LATER), "amount")
+    await assert_refused(tx, adjustments.approve(tx, adjustment.id, "bob", LATER), "amount")
     await make_adjustment(tx, shop, "recharge", 1_000)
     assert (await adjustments.approve(tx, adjustment.id, "bob", LATER)).status == "DONE"
 
@@ -271,26 +263,31 @@ async def test_an_adjustment_that_became_impossible_stays_waiting(tx: Tx) -> Non
 async def test_every_adjustment_is_in_the_audit_log(tx: Tx) -> None:
     order = await create_order_in(tx, "PAID")
     shop = order.merchant_id
-    first = await make_adjustment(tx, shop, "recharge", 6_000, LIMIT)
-    await adjustments.approve(tx, first.id, "bob", LATER)
-    second = await make_adjustment(tx, shop, "correct", -6_000, LIMIT, order_id=order.id)
-    await adjustments.reject(tx, second.id, "cid", "not twice", LATER)
+    recharge = await make_adjustment(tx, shop, "recharge", 6_000, LIMIT)
+    await adjustments.approve(tx, recharge.id, "bob", LATER)
+    correction = await make_adjustment(tx, shop, "correct", -6_000, LIMIT, order_id=order.id)
+    await adjustments.reject(tx, correction.id, "cid", "not twice", LATER)
     *rows, creation = await merchants.audit_log(tx, shop)
     assert creation.action == "merchants create"
     rows.reverse()
     assert [(row.who, row.action, row.subject, row.reason) for row in rows] == [
-        ("ann", "balance recharge", f"{first.id}: 60.00 USD available, waiting", "why"),
-        ("bob", "balance approve", f"{first.id}: recharge of 60.00 USD, asked for by ann", "why"),
+        ("ann", "balance recharge", f"{recharge.id}: 60.00 USD available, waiting", "why"),
+        (
+            "bob",
+            "balance approve",
+            f"{recharge.id}: recharge of 60.00 USD, asked for by ann",
+            "why",
+        ),
         (
             "ann",
             "balance correct",
-            f"{second.id}: -60.00 USD available for {order.id}, waiting",
+            f"{correction.id}: -60.00 USD available for {order.id}, waiting",
             "why",
         ),
         (
             "cid",
             "balance reject",
-            f"{second.id}: correct of -60.00 USD, asked for by ann",
+            f"{correction.id}: correct of -60.00 USD, asked for by ann",
             "not twice",
         ),
     ]

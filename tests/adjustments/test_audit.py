@@ -1,6 +1,7 @@
-"""The audit log's chain: each kind of tampering is named, whoever disabled the triggers."""
+"""The audit log's hash chain reports each kind of tampering, even with the triggers disabled."""
 
 import asyncpg
+import msgspec
 import pytest
 
 from opentill import merchants
@@ -13,30 +14,30 @@ from support.world import NOW
 ROWS = 6
 
 
-async def write(tx: Tx, rows: int = ROWS) -> None:
-    """Write some rows."""
+async def write_rows(tx: Tx, rows: int = ROWS) -> None:
+    """Append rows to the audit log."""
     for number in range(rows):
         actor, subject = merchants.Actor("ann", "why"), f"thing {number}"
         await merchants.record_audit(tx, actor, "test", "mer_1", subject, NOW + number)
 
 
-async def breaks(tx: Tx, expected: AuditHead | None = None) -> list[tuple[int | None, str]]:
-    """Return where the chain breaks, and what was found there."""
-    verdict = await merchants.verify_audit(tx, expected)
-    return [(found.number, found.finding) for found in verdict.breaks]
+async def find_breaks(tx: Tx, saved_head: AuditHead | None = None) -> list[tuple[int | None, str]]:
+    """Verify the chain; return the number of the row and the finding of each break."""
+    verdict = await merchants.verify_audit(tx, saved_head)
+    return [(chain_break.number, chain_break.finding) for chain_break in verdict.breaks]
 
 
 async def tamper(tx: Tx, *statements: str) -> None:
-    """Do what only the database's superuser can."""
+    """Run statements with the triggers disabled, as only a superuser of the database can."""
     for table in ("audit_log", "audit_head"):
         await tx.execute(f"alter table {table} disable trigger all")
     for statement in statements:
         await tx.execute(statement)
 
 
-async def test_an_untouched_log_is_valid(tx: Tx) -> None:
-    assert await breaks(tx) == []
-    await write(tx)
+async def test_an_unchanged_audit_log_is_valid(tx: Tx) -> None:
+    assert await find_breaks(tx) == []
+    await write_rows(tx)
     verdict = await merchants.verify_audit(tx)
     assert (verdict.rows, verdict.breaks) == (ROWS, [])
     newest = (await merchants.audit_log(tx))[0]
@@ -55,8 +56,8 @@ async def test_an_untouched_log_is_valid(tx: Tx) -> None:
         "truncate audit_head",
     ],
 )
-async def test_the_database_itself_refuses(tx: Tx, statement) -> None:
-    await write(tx)
+async def test_the_database_refuses_to_change_the_audit_log(tx: Tx, statement) -> None:
+    await write_rows(tx)
     with pytest.raises(asyncpg.IntegrityConstraintViolationError):
         async with tx.transaction():
             await tx.execute(statement)
@@ -68,7 +69,7 @@ FORGED = (
 )
 COLUMNS = ("id", "at", "who", "action", "merchant_id", "subject", "reason", "hash")
 TAMPERED = (
-    # what the intruder does                                             what is named
+    # statements of the intruder, reported breaks
     *(
         ([f"update audit_log set {column} = {value} where number = 3"], [(3, "altered")])
         for column, value in zip(
@@ -93,7 +94,7 @@ TAMPERED = (
     (["delete from audit_log"], [(1, "removed")]),
     (["truncate audit_log"], [(1, "removed")]),
     (
-        [  # the tail cut off, and the head put back
+        [  # the newest rows deleted, and the head set back
             "delete from audit_log where number > 4",
             "update audit_head set number = 4",
         ],
@@ -116,7 +117,7 @@ TAMPERED = (
         [(3, "inserted")],
     ),
     (
-        [  # two rows in each other's place
+        [  # two rows swapped
             "update audit_log set number = 99 where number = 3",
             "update audit_log set number = 3 where number = 4",
             "update audit_log set number = 4 where number = 99",
@@ -127,40 +128,36 @@ TAMPERED = (
 
 
 @pytest.mark.parametrize(("statements", "findings"), TAMPERED)
-async def test_tampering_is_reported(tx: Tx, statements, findings) -> None:
-    await write(tx)
+async def test_tampering_with_the_audit_log_is_reported(tx: Tx, statements, findings) -> None:
+    await write_rows(tx)
     await tamper(tx, *statements)
-    if "drop index" in statements[0]:  # either of the two rows may come first
-        assert (3, "inserted") in await breaks(tx)
+    if "drop index" in statements[0]:  # two rows have the number 3, in either order
+        assert (3, "inserted") in await find_breaks(tx)
     else:
-        assert await breaks(tx) == findings
+        assert await find_breaks(tx) == findings
 
 
 async def test_a_rebuilt_chain_is_detected_by_a_saved_head(tx: Tx) -> None:
-    await write(tx)
+    await write_rows(tx)
     saved_head = (await merchants.verify_audit(tx)).head
     assert saved_head is not None
-    await write(tx, 2)
-    assert await breaks(tx, saved_head) == []
+    await write_rows(tx, 2)
+    assert await find_breaks(tx, saved_head) == []
     rows = sorted(await merchants.audit_log(tx), key=lambda row: row.number or 0)
     await tamper(tx, "update audit_log set who = 'eve' where number = 3")
-    before = rows[1].hash or ""
+    previous_hash = rows[1].hash or ""
     for row in rows[2:]:
-        changed = row if row.number != 3 else type(row)(**{**_dict(row), "who": "eve"})
-        before = link(before, changed)
-        forged = bytes.fromhex(before)
+        changed_row = row if row.number != 3 else msgspec.structs.replace(row, who="eve")
+        previous_hash = link(previous_hash, changed_row)
+        forged = bytes.fromhex(previous_hash)
         await tx.execute("update audit_log set hash = $2 where number = $1", row.number, forged)
-    await tx.execute("update audit_head set hash = $1", bytes.fromhex(before))
-    assert await breaks(tx) == []
-    assert await breaks(tx, saved_head) == [(saved_head.number, "altered")]
-    assert await breaks(tx, AuditHead(99, saved_head.hash)) == [(99, "removed")]
+    await tx.execute("update audit_head set hash = $1", bytes.fromhex(previous_hash))
+    assert await find_breaks(tx) == []
+    assert await find_breaks(tx, saved_head) == [(saved_head.number, "altered")]
+    assert await find_breaks(tx, AuditHead(99, saved_head.hash)) == [(99, "removed")]
 
 
-def _dict(row: merchants.AuditRow) -> dict[str, object]:
-    return {field: getattr(row, field) for field in row.__struct_fields__}
-
-
-async def test_a_row_needs_a_reason(tx: Tx) -> None:
+async def test_an_audit_row_needs_a_reason(tx: Tx) -> None:
     with pytest.raises(Invalid):
         await merchants.record_audit(tx, merchants.Actor("ann", " "), "test", "m", "s", NOW)
-    assert await breaks(tx) == []
+    assert await find_breaks(tx) == []

@@ -1,4 +1,4 @@
-"""Operators at many keyboards: nothing is taken twice, and the audit log stays one chain."""
+"""Concurrent adjustments move no money twice, and the audit log stays one chain."""
 
 import asyncio
 from decimal import Decimal
@@ -12,6 +12,7 @@ from support.world import NOW, create_merchant, new_reference
 
 
 async def _adjust(db: Db, shop: str, kind: Kind, minor: int, reference: str = "") -> str:
+    """Make an adjustment; return its id, or "" if it would exceed the balance."""
     adjustment = AdjustmentRequest(
         kind=kind,
         amount_minor=minor,
@@ -21,16 +22,18 @@ async def _adjust(db: Db, shop: str, kind: Kind, minor: int, reference: str = ""
     )
     try:
         return (await db.run(lambda tx: adjustments.request(tx, shop, adjustment, None, NOW))).id
-    except Invalid as refused:
-        if refused.field != "amount":
+    except Invalid as refusal:
+        if refusal.field != "amount":
             raise
         return ""
 
 
-async def test_freezing_and_unfreezing_from_many_connections(db: Db, database_url: str) -> None:
+async def test_concurrent_adjustments_and_payouts_keep_the_balance_valid(
+    db: Db, database_url: str
+) -> None:
     shop = (await db.run(create_merchant)).id
     await _adjust(db, shop, "recharge", 10_000)
-    many = await Db.connect(database_url, 20, acquire_timeout_s=60)
+    pool = await Db.connect(database_url, 20, acquire_timeout_s=60)
     kinds: tuple[Kind, ...] = ("freeze", "unfreeze", "freeze", "fee")
 
     async def pay_out(_: int) -> None:
@@ -38,16 +41,16 @@ async def test_freezing_and_unfreezing_from_many_connections(db: Db, database_ur
             amount_minor=900, reference=new_reference(), reason="weekly", by="bob"
         )
         try:
-            await many.run(lambda tx: payouts.create(tx, shop, payout_request, None, NOW))
-        except Invalid as refused:
-            if refused.field != "amount":
+            await pool.run(lambda tx: payouts.create(tx, shop, payout_request, None, NOW))
+        except Invalid as refusal:
+            if refusal.field != "amount":
                 raise
 
     try:
-        moves = [_adjust(many, shop, kinds[n % 4], 700) for n in range(40)]
-        await asyncio.gather(*moves, *map(pay_out, range(10)))
+        changes = [_adjust(pool, shop, kinds[n % 4], 700) for n in range(40)]
+        await asyncio.gather(*changes, *map(pay_out, range(10)))
     finally:
-        await many.close()
+        await pool.close()
     async with db.snapshot() as tx:
         balance = await ledger.find_balance(tx, shop, "USD")
         assert balance is not None
@@ -61,15 +64,17 @@ async def test_freezing_and_unfreezing_from_many_connections(db: Db, database_ur
 
 async def test_concurrent_requests_with_one_reference_make_one_adjustment(db: Db) -> None:
     shop = (await db.run(create_merchant)).id
-    results = await asyncio.gather(*(_adjust(db, shop, "recharge", 700, "R-1") for _ in range(12)))
-    assert len(set(results)) == 1
+    adjustment_ids = await asyncio.gather(
+        *(_adjust(db, shop, "recharge", 700, "R-1") for _ in range(12))
+    )
+    assert len(set(adjustment_ids)) == 1
     async with db.connection() as tx:
         balance = await ledger.find_balance(tx, shop, "USD")
     assert balance is not None
     assert balance.available == 700
 
 
-async def test_an_adjustment_is_approved_once(db: Db) -> None:
+async def test_concurrent_approvals_approve_an_adjustment_once(db: Db) -> None:
     shop = (await db.run(create_merchant)).id
     adjustment_request = AdjustmentRequest(
         kind="recharge", amount_minor=700, reference=new_reference(), reason="why", by="ann"
@@ -84,8 +89,8 @@ async def test_an_adjustment_is_approved_once(db: Db) -> None:
 
         try:
             return bool(await db.run(work))
-        except Invalid as refused:
-            if refused.field != "movement":
+        except Invalid as refusal:
+            if refusal.field != "movement":
                 raise
             return False
 

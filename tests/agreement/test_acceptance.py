@@ -1,4 +1,4 @@
-"""Acceptances are immutable; a new version has to be accepted again."""
+"""Acceptances of the agreement are immutable; a new version must be accepted again."""
 
 import asyncpg
 import msgspec
@@ -25,7 +25,9 @@ async def test_a_new_version_must_be_accepted_and_old_acceptances_stay(tx: Tx) -
     newer = msgspec.structs.replace(current, agreement_version="2.0")
     assert agreement.status(newer, accepted) == "OUTDATED"
     await agreement.accept(tx, shop.id, newer, digest, BY, world.NOW + 1)
-    versions = [one.agreement_version for one in await agreement.acceptances(tx, shop.id)]
+    versions = [
+        acceptance.agreement_version for acceptance in await agreement.acceptances(tx, shop.id)
+    ]
     assert versions == ["2.0", current.agreement_version]
 
 

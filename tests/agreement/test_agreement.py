@@ -1,4 +1,4 @@
-"""The agreement: the choice of the template, its rendering, and templates that are refused."""
+"""The merchant agreement: choice and rendering of its template, and templates that are refused."""
 
 from hashlib import sha256
 from pathlib import Path
@@ -30,8 +30,9 @@ def _settings(folder: Path | None = None) -> Settings:
     )
 
 
-def _folder(tmp_path: Path, **files: str) -> Path:
-    for name, text in files.items():
+def _write_templates(tmp_path: Path, **templates: str) -> Path:
+    """Write templates into a folder; the keyword ``v1_10`` is the template of version 1.10."""
+    for name, text in templates.items():
         (tmp_path / f"{name.removeprefix('v').replace('_', '.')}.md").write_bytes(text.encode())
     return tmp_path
 
@@ -55,7 +56,7 @@ def test_the_shipped_agreement_is_complete() -> None:
     assert current.action_label
 
 
-def test_the_agreement_is_sent_with_the_contract_s_field_names() -> None:
+def test_the_agreement_has_the_field_names_of_the_contract() -> None:
     assert list(msgspec.to_builtins(agreement.current(_settings()))) == [
         "agreementVersion",
         "effectiveDate",
@@ -70,7 +71,7 @@ def test_the_agreement_is_sent_with_the_contract_s_field_names() -> None:
 
 
 def test_the_highest_version_in_the_folder_is_current(tmp_path: Path) -> None:
-    folder = _folder(tmp_path, v1_9=HEAD + "old", v1_10=HEAD + BODY, v0_99=HEAD + "older")
+    folder = _write_templates(tmp_path, v1_9=HEAD + "old", v1_10=HEAD + BODY, v0_99=HEAD + "older")
     (folder / "README.md").write_text("about this folder", encoding="utf-8")
     current = agreement.current(_settings(folder))
     assert current.agreement_version == "1.10"
@@ -81,7 +82,7 @@ def test_the_highest_version_in_the_folder_is_current(tmp_path: Path) -> None:
     )
 
 
-# template, text that the message contains
+# template, text in the error message
 BROKEN = [
     ("", "must begin with fields"),
     ("# Terms\n", "must begin with fields"),
@@ -99,14 +100,14 @@ BROKEN = [
 def test_an_error_of_a_broken_template_names_the_file_and_what_is_accepted(
     tmp_path: Path, template: str, message: str
 ) -> None:
-    folder = _folder(tmp_path, v2_0=template)
+    folder = _write_templates(tmp_path, v2_0=template)
     with pytest.raises(BrokenTemplate) as error:
         agreement.current(_settings(folder))
     assert str(error.value).startswith(str(folder / "2.0.md"))
     assert message in str(error.value)
 
 
-def test_an_empty_and_a_missing_folder_are_refused(tmp_path: Path) -> None:
+def test_an_empty_or_missing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BrokenTemplate, match=r"such as 1\.0\.md"):
         agreement.current(_settings(tmp_path))
     with pytest.raises(BrokenTemplate, match="must be a readable folder"):
@@ -120,7 +121,7 @@ def test_a_template_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
 
 
 def test_raw_html_and_script_links_in_markdown_are_shown_as_text() -> None:
-    shown = markdown('<script>alert(1)</script>\n\n[x](javascript:alert(1)) <b onclick="y">z</b>')
-    assert "<script" not in shown
-    assert "<b" not in shown
-    assert "href" not in shown
+    html = markdown('<script>alert(1)</script>\n\n[x](javascript:alert(1)) <b onclick="y">z</b>')
+    assert "<script" not in html
+    assert "<b" not in html
+    assert "href" not in html

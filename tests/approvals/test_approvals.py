@@ -1,4 +1,4 @@
-"""Manual actions of staff need a second person above the limit, summed over 24 hours."""
+"""Manual actions need a second person if the actor's sum in 24 hours exceeds the limit."""
 
 import asyncio
 from decimal import Decimal
@@ -41,13 +41,14 @@ def build_request(order: Order, action: Action, subject: str, actor: Actor = ANN
     )
 
 
-async def perform(tx: Tx, request: ActionRequest, above: str | None, now: int = NOW) -> Any:
-    limit = None if above is None else Decimal(above)
-    return await approvals.perform(tx, request, Rules(limit, True, frozenset()), now)
+async def perform(tx: Tx, request: ActionRequest, limit: str | None, now: int = NOW) -> Any:
+    """Request an action: it is performed, or waits for a second person if it exceeds the limit."""
+    rules = Rules(None if limit is None else Decimal(limit), True, frozenset())
+    return await approvals.perform(tx, request, rules, now)
 
 
 async def create_subject(tx: Tx, action: Action) -> tuple[Order, str]:
-    """Create an order on which an action is possible; return it and the action's subject."""
+    """Create an order that allows the action; return it and the id that the action is about."""
     if action == "confirm":
         order = await world.create_order(tx)
         return order, order.id
@@ -91,34 +92,42 @@ async def test_an_action_above_the_limit_waits_for_a_second_person(tx: Tx, actio
     order, subject = await create_subject(tx, action)
     before = await read_state(tx, order)
     request = build_request(order, action, subject)
-    held = await perform(tx, request, "5")
-    assert isinstance(held, WaitingAction)
-    assert (held.status, held.asked_by, held.action) == ("WAITING", "ann", action)
-    assert held.currency == "USD"
-    assert held.amount_minor > 500
+    waiting_action = await perform(tx, request, "5")
+    assert isinstance(waiting_action, WaitingAction)
+    assert (waiting_action.status, waiting_action.asked_by, waiting_action.action) == (
+        "WAITING",
+        "ann",
+        action,
+    )
+    assert waiting_action.currency == "USD"
+    assert waiting_action.amount_minor > 500
     assert await read_state(tx, order) == before
-    assert await perform(tx, request, "5") == held  # repeating the request returns the same one
-    assert [row.id for row in await approvals.waiting(tx)] == [held.id]
+    assert (
+        await perform(tx, request, "5") == waiting_action
+    )  # repeating the request creates no second action
+    assert [row.id for row in await approvals.waiting(tx)] == [waiting_action.id]
     rules = Rules(Decimal(5), True, frozenset())
     for name in ("ann", "ANN"):
-        with pytest.raises(Invalid) as refused:
-            await approvals.approve(tx, held.id, Approver(name, lambda _: False), rules, NOW)
-        assert refused.value.field == "by"
-    await approvals.approve(tx, held.id, BOB, rules, NOW)
+        with pytest.raises(Invalid) as refusal:
+            await approvals.approve(
+                tx, waiting_action.id, Approver(name, lambda _: False), rules, NOW
+            )
+        assert refusal.value.field == "by"
+    await approvals.approve(tx, waiting_action.id, BOB, rules, NOW)
     assert await read_state(tx, order) != before
     assert await approvals.waiting(tx) == []
     with pytest.raises(Invalid):
-        await approvals.approve(tx, held.id, BOB, rules, NOW)
+        await approvals.approve(tx, waiting_action.id, BOB, rules, NOW)
 
 
 @pytest.mark.parametrize("action", ACTIONS)
 async def test_an_action_up_to_the_limit_or_without_a_limit_is_performed(
     tx: Tx, action: Action
 ) -> None:
-    for above in ("100", None):
+    for limit in ("100", None):
         order, subject = await create_subject(tx, action)
         before = await read_state(tx, order)
-        result = await perform(tx, build_request(order, action, subject), above)
+        result = await perform(tx, build_request(order, action, subject), limit)
         assert not isinstance(result, WaitingAction)
         assert await read_state(tx, order) != before
 
@@ -127,93 +136,93 @@ async def test_an_action_up_to_the_limit_or_without_a_limit_is_performed(
 async def test_a_rejected_action_is_not_performed(tx: Tx, action: Action) -> None:
     order, subject = await create_subject(tx, action)
     before = await read_state(tx, order)
-    held = await perform(tx, build_request(order, action, subject), "5")
-    await approvals.reject(tx, held.id, Actor("ann", "a mistake"), NOW)
+    waiting_action = await perform(tx, build_request(order, action, subject), "5")
+    await approvals.reject(tx, waiting_action.id, Actor("ann", "a mistake"), NOW)
     assert await read_state(tx, order) == before
     with pytest.raises(Invalid):
-        await approvals.approve(tx, held.id, BOB, RULES, NOW)
-    second = await perform(tx, build_request(order, action, subject), "5")
-    assert second.id != held.id
+        await approvals.approve(tx, waiting_action.id, BOB, RULES, NOW)
+    new_request = await perform(tx, build_request(order, action, subject), "5")
+    assert new_request.id != waiting_action.id
 
 
 # ── the limit applies to the sum of a person's movements ──
 
 
 async def create_orders(tx: Tx, count: int) -> list[Order]:
-    """Create unpaid orders over 9.99 of one merchant."""
-    first = await world.create_order(tx)
-    created = [first]
-    while len(created) < count:
-        product = await world.create_product(tx, first.merchant_id)
-        session = await world.create_session(tx, first.merchant_id, product.id)
-        created.append(await orders.find(tx, first.merchant_id, session.order_id))
-    return created
+    """Create unpaid orders of one merchant, each over 9.99."""
+    created_orders = [await world.create_order(tx)]
+    shop = created_orders[0].merchant_id
+    while len(created_orders) < count:
+        product = await world.create_product(tx, shop)
+        session = await world.create_session(tx, shop, product.id)
+        created_orders.append(await orders.find(tx, shop, session.order_id))
+    return created_orders
 
 
-async def confirm(tx: Tx, order: Order, actor: Actor = ANN, now: int = NOW) -> bool:
-    """Confirm an order; return whether the confirmation waits."""
+async def confirm_waits(tx: Tx, order: Order, actor: Actor = ANN, now: int = NOW) -> bool:
+    """Request that an order is confirmed; return whether the action waits for a second person."""
     result = await perform(tx, build_request(order, "confirm", order.id, actor), "10", now)
     return isinstance(result, WaitingAction)
 
 
 async def test_splitting_an_amount_does_not_avoid_the_limit(tx: Tx) -> None:
-    first, second, third = await create_orders(tx, 3)
-    assert not await confirm(tx, first)
-    assert await confirm(tx, second)
+    first_order, second_order, third_order = await create_orders(tx, 3)
+    assert not await confirm_waits(tx, first_order)
+    assert await confirm_waits(tx, second_order)
     recharge = AdjustmentRequest(
         kind="recharge", amount_minor=2, reference="R", reason="sent", by="Ann"
     )
-    adjustment = await adjustments.request(tx, first.merchant_id, recharge, LIMIT, NOW)
-    assert adjustment.status == "WAITING"  # 9.99 and 0.02: movements of all kinds count
-    assert not await confirm(tx, third, Actor("bob", "another person"))
+    adjustment = await adjustments.request(tx, first_order.merchant_id, recharge, LIMIT, NOW)
+    assert adjustment.status == "WAITING"  # 9.99 + 0.02: all kinds of movements count
+    assert not await confirm_waits(tx, third_order, Actor("bob", "another person"))
 
 
 async def test_movements_of_another_merchant_or_of_yesterday_do_not_count(tx: Tx) -> None:
-    first, second = await create_orders(tx, 2)
-    assert not await confirm(tx, first)
-    assert not await confirm(tx, await world.create_order(tx))
-    assert await confirm(tx, second, now=NOW + 24 * HOUR - 1)
-    (held,) = await approvals.waiting(tx)
-    await approvals.reject(tx, held.id, ANN, NOW)
-    assert not await confirm(tx, second, now=NOW + 24 * HOUR)
+    first_order, second_order = await create_orders(tx, 2)
+    assert not await confirm_waits(tx, first_order)
+    assert not await confirm_waits(tx, await world.create_order(tx))
+    assert await confirm_waits(tx, second_order, now=NOW + 24 * HOUR - 1)
+    (waiting_action,) = await approvals.waiting(tx)
+    await approvals.reject(tx, waiting_action.id, ANN, NOW)
+    assert not await confirm_waits(tx, second_order, now=NOW + 24 * HOUR)
 
 
-async def test_movements_by_two_persons_do_not_count(tx: Tx) -> None:
-    first, second, third = await create_orders(tx, 3)
-    held = await perform(tx, build_request(first, "confirm", first.id), "5")
-    await approvals.approve(tx, held.id, BOB, RULES, NOW)
-    assert not await confirm(tx, second)
-    assert await confirm(tx, third)
+async def test_movements_that_a_second_person_approved_do_not_count(tx: Tx) -> None:
+    first_order, second_order, third_order = await create_orders(tx, 3)
+    waiting_action = await perform(tx, build_request(first_order, "confirm", first_order.id), "5")
+    await approvals.approve(tx, waiting_action.id, BOB, RULES, NOW)
+    assert not await confirm_waits(tx, second_order)
+    assert await confirm_waits(tx, third_order)
 
 
 async def test_payouts_count_with_their_fee(tx: Tx) -> None:
     order = await world.create_order_in(tx, "SETTLED")
     shop = order.merchant_id
 
-    async def pay(minor: int, reference: str, now: int = NOW) -> bool:
+    async def payout_waits(minor: int, reference: str, now: int = NOW) -> bool:
         request = PayoutRequest(
             amount_minor=minor, fee_minor=1, reference=reference, reason="weekly", by="ann"
         )
         payout = await payouts.request(tx, shop, request, Decimal(5), now)
         return isinstance(payout, payouts.WaitingPayout)
 
-    assert not await pay(399, "A")
-    assert not await pay(99, "B")
-    assert await pay(1, "C")
-    assert not await pay(1, "D", NOW + 24 * HOUR)
+    assert not await payout_waits(399, "A")
+    assert not await payout_waits(99, "B")
+    assert await payout_waits(1, "C")
+    assert not await payout_waits(1, "D", NOW + 24 * HOUR)
 
 
 async def test_everybody_who_acts_as_root_counts_as_one_person(tx: Tx) -> None:
-    first, second = await create_orders(tx, 2)
-    assert not await confirm(tx, first, Actor("root (ann)", "why"))
-    assert await confirm(tx, second, Actor("root (bob)", "why"))
+    first_order, second_order = await create_orders(tx, 2)
+    assert not await confirm_waits(tx, first_order, Actor("root (ann)", "why"))
+    assert await confirm_waits(tx, second_order, Actor("root (bob)", "why"))
 
 
 async def test_a_person_who_changes_their_address_stays_the_same_person(tx: Tx) -> None:
-    first, second = await create_orders(tx, 2)
+    first_order, second_order = await create_orders(tx, 2)
     person = "(per_01m7y0m0jzefzv5n8efcf1hqw1)"
-    assert not await confirm(tx, first, Actor(f"ann@example.com {person}", "why"))
-    assert await confirm(tx, second, Actor(f"anna@example.com {person}", "why"))
+    assert not await confirm_waits(tx, first_order, Actor(f"ann@example.com {person}", "why"))
+    assert await confirm_waits(tx, second_order, Actor(f"anna@example.com {person}", "why"))
 
 
 async def test_only_one_of_concurrent_confirmations_stays_below_the_limit(
@@ -223,7 +232,7 @@ async def test_only_one_of_concurrent_confirmations_stays_below_the_limit(
     pool = await Db.connect(database_url, 8, acquire_timeout_s=60)
     try:
         waits = await asyncio.gather(
-            *(pool.run(lambda tx, order=order: confirm(tx, order)) for order in pending)
+            *(pool.run(lambda tx, order=order: confirm_waits(tx, order)) for order in pending)
         )
     finally:
         await pool.close()
@@ -250,27 +259,27 @@ async def test_confirming_a_transfer_that_the_customer_announced_needs_one_perso
 async def test_confirming_despite_a_gateway_that_reports_needs_two_persons(tx: Tx) -> None:
     order = await world.create_order(tx)
     await start_transfer(tx, order, "sandbox")
-    held = await perform(tx, build_request(order, "confirm", order.id), "5")
-    assert isinstance(held, WaitingAction)
-    assert (held.amount_minor, held.currency) == (999, "USD")
+    waiting_action = await perform(tx, build_request(order, "confirm", order.id), "5")
+    assert isinstance(waiting_action, WaitingAction)
+    assert (waiting_action.amount_minor, waiting_action.currency) == (999, "USD")
 
 
 async def test_a_request_for_an_order_that_was_paid_meanwhile_can_only_be_rejected(tx: Tx) -> None:
     order = await world.create_order(tx)
-    held = await perform(tx, build_request(order, "confirm", order.id), "5")
+    waiting_action = await perform(tx, build_request(order, "confirm", order.id), "5")
     await world.pay_order(tx, order)
     with pytest.raises(Invalid):
         async with tx.transaction():
-            await approvals.approve(tx, held.id, BOB, RULES, NOW)
-    assert [row.id for row in await approvals.waiting(tx)] == [held.id]
-    await approvals.reject(tx, held.id, Actor("bob", "paid by card"), NOW)
+            await approvals.approve(tx, waiting_action.id, BOB, RULES, NOW)
+    assert [row.id for row in await approvals.waiting(tx)] == [waiting_action.id]
+    await approvals.reject(tx, waiting_action.id, Actor("bob", "paid by card"), NOW)
     assert await approvals.waiting(tx) == []
 
 
 async def test_history_and_audit_log_name_both_persons(tx: Tx) -> None:
     order = await world.create_order(tx)
-    held = await perform(tx, build_request(order, "confirm", order.id), "5")
-    await approvals.approve(tx, held.id, BOB, RULES, NOW)
+    waiting_action = await perform(tx, build_request(order, "confirm", order.id), "5")
+    await approvals.approve(tx, waiting_action.id, BOB, RULES, NOW)
     rows = await tx.fetch(
         "select who, action from audit_log where merchant_id = $1 and action not like 'merchants%'"
         " order by number",
