@@ -1,4 +1,4 @@
-"""The blocking client in the repository is what the script makes of the asynchronous one."""
+"""The blocking client in the repository is generated from the asynchronous one."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The client against a real server: every group, both kinds."""
+"""The Python client against a real server: each group of methods, blocking and asynchronous."""
 
 import codecs
 import csv
@@ -38,11 +38,11 @@ def client(api_server: ApiServer, shop: Shop) -> Any:
         yield client
 
 
-def test_a_merchants_day_from_the_product_to_the_statement(client: Client, shop: Shop) -> None:
+def test_the_client_reads_and_writes_every_resource(client: Client, shop: Shop) -> None:
     tea = client.products.create(name="Tea", price="9.99", currency="USD", metadata={"sku": "1"})
     assert (tea.price, tea.status, tea.metadata) == (Decimal("9.99"), "ACTIVE", {"sku": "1"})
-    changed = client.products.update(tea.id, price=Decimal("10.50"), description="Green")
-    assert client.products.get(tea.id) == changed
+    changed_product = client.products.update(tea.id, price=Decimal("10.50"), description="Green")
+    assert client.products.get(tea.id) == changed_product
     assert client.products.update(tea.id, description=None).description == ""
     session = client.checkouts.create(tea.id, customer_email="ada@example.com")
     checkout = client.checkouts.get(session.id)
@@ -53,7 +53,7 @@ def test_a_merchants_day_from_the_product_to_the_statement(client: Client, shop:
     refund = client.refunds.create(order.id, amount="2.00", refund_no="RMA-1")
     assert client.refunds.get(refund.id) == refund
     assert list(client.refunds.list(order.id)) == [refund]
-    assert {move.type for move in client.balance_transactions.list()} == {
+    assert {entry.type for entry in client.balance_transactions.list()} == {
         "PAYMENT",
         "FEE",
         "FREEZE",
@@ -72,7 +72,9 @@ def test_a_merchants_day_from_the_product_to_the_statement(client: Client, shop:
     assert client.agreement.get().agreement_version == "1.0"
 
 
-async def test_the_same_day_with_asyncio(api_server: ApiServer, shop: Shop, tmp_path: Path) -> None:
+async def test_the_asynchronous_client_reads_writes_and_exports(
+    api_server: ApiServer, shop: Shop, tmp_path: Path
+) -> None:
     async with AsyncClient(api_server.url, shop.key, trust_env=False) as client:
         tea = await client.products.create(name="Tea", price=10, currency="USD")
         session = await client.checkouts.create(tea.id)
@@ -106,13 +108,15 @@ def test_a_list_fetches_pages_only_as_far_as_it_is_read(api_server: ApiServer, s
         assert products.page().pagination.total_pages == 3
 
 
-def test_an_item_created_during_iteration_repeats_no_item(client: Client, shop: Shop) -> None:
+def test_iterating_yields_each_item_once_although_one_is_created_meanwhile(
+    client: Client, shop: Shop
+) -> None:
     product_ids = [shop.create_product()["id"] for _ in range(6)]
     products = iter(client.products.list(size=2))
-    seen = [next(products).id, next(products).id]
+    product_ids_read = [next(products).id, next(products).id]
     shop.create_product()
-    seen += [product.id for product in products]
-    assert seen == product_ids[::-1]
+    product_ids_read += [product.id for product in products]
+    assert product_ids_read == product_ids[::-1]
 
 
 def test_lists_are_filtered_by_time_with_aware_datetimes(client: Client, shop: Shop) -> None:
@@ -144,23 +148,23 @@ def test_an_export_is_saved_or_streamed(client: Client, shop: Shop, tmp_path: Pa
     with client.orders.export(start_date=0) as file:
         assert file.filename.startswith("orders")
         assert b"".join(file) == path.read_bytes()
-    with client.orders.export(bom=True) as marked:
-        assert b"".join(marked) == codecs.BOM_UTF8 + path.read_bytes()
+    with client.orders.export(bom=True) as file_with_bom:
+        assert b"".join(file_with_bom) == codecs.BOM_UTF8 + path.read_bytes()
     memory = io.BytesIO()
     assert client.balance.export_statement().save(memory) == len(memory.getvalue())
     assert sorted(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("value", [9.99, True, b"1"])
-def test_amounts_are_never_floats(client: Client, value: Any) -> None:
+def test_an_amount_that_is_a_float_is_refused(client: Client, value: Any) -> None:
     with pytest.raises(TypeError, match="float"):
         client.products.create(name="Tea", price=value, currency="USD")
 
 
 def test_an_invalid_request_has_field_and_reason(client: Client) -> None:
-    with pytest.raises(ValidationFailed) as caught:
+    with pytest.raises(ValidationFailed) as failure:
         client.checkouts.create("prod_01m7y0m0jzefzv5n8efcf1hqw1")
-    error = caught.value
+    error = failure.value
     assert (error.status, error.code, error.field) == (400, 40001, "productId")
     assert error.reason in str(error)
     assert error.request_id.startswith("req_")
@@ -175,12 +179,12 @@ def test_a_forbidden_request_has_field_and_reason(
     api_server.tx(
         lambda tx: merchants.set_capability(tx, shop.id, "charge", on=False, actor=ann, now=now)
     )
-    with pytest.raises(NotPermitted) as caught:
+    with pytest.raises(NotPermitted) as failure:
         client.checkouts.create(shop.create_product()["id"])
-    error = caught.value
+    error = failure.value
     assert (error.status, error.code, error.field) == (403, 40301, "charge")
     assert ann.reason in error.reason
-    assert isinstance(error, RequestRefused)  # as it was called before
+    assert isinstance(error, RequestRefused)  # the error's class in earlier versions
 
 
 def test_the_error_of_a_restricted_key_has_the_missing_scope(
@@ -190,21 +194,23 @@ def test_the_error_of_a_restricted_key_has_the_missing_scope(
     key = api_server.tx(lambda tx: merchants.create_key(tx, shop.id, "production", now, fields))
     with Client(api_server.url, key.key, trust_env=False) as restricted:
         restricted.orders.list()
-        with pytest.raises(NotPermitted) as caught:
+        with pytest.raises(NotPermitted) as failure:
             restricted.balance.get()
-    assert (caught.value.code, caught.value.field) == (40301, "scope")
-    assert "balance:read" in caught.value.reason
+    assert (failure.value.code, failure.value.field) == (40301, "scope")
+    assert "balance:read" in failure.value.reason
 
 
-def test_an_order_is_also_found_by_its_trade_no(client: Client, shop: Shop) -> None:
+def test_an_order_is_found_by_its_trade_no(client: Client, shop: Shop) -> None:
     order = shop.create_order()["id"]
     assert client.orders.get(order.replace("_", "")).id == order
 
 
-def test_each_code_has_its_error(api_server: ApiServer, client: Client, shop: Shop) -> None:
-    with pytest.raises(NotFound) as caught:
+def test_each_error_code_raises_its_own_exception(
+    api_server: ApiServer, client: Client, shop: Shop
+) -> None:
+    with pytest.raises(NotFound) as failure:
         client.orders.get("order_01m7y0m0jzefzv5n8efcf1hqw1")
-    not_found = caught.value
+    not_found = failure.value
     assert (not_found.code, not_found.field, not_found.reason) == (40401, "", "")
     for text in ("../products", "", "orders?page=2"):
         with pytest.raises(NotFound, match="not an id"):
@@ -224,44 +230,46 @@ def test_each_code_has_its_error(api_server: ApiServer, client: Client, shop: Sh
         client.products.create(name="Tea", price="1.00", currency="USD", idempotency_key="a\nb")
 
 
-def test_two_calls_with_one_key_have_one_effect(client: Client) -> None:
-    first = client.products.create(name="Tea", price="1", currency="USD", idempotency_key="cart")
-    again = client.products.create(name="Tea", price="1", currency="USD", idempotency_key="cart")
-    assert first == again
+def test_two_calls_with_one_idempotency_key_create_one_product(client: Client) -> None:
+    products = [
+        client.products.create(name="Tea", price="1", currency="USD", idempotency_key="cart")
+        for _ in range(2)
+    ]
+    assert products[0] == products[1]
     assert client.products.list().page().pagination.total == 1
 
 
 def test_the_client_waits_for_a_rate_limit_within_its_total_time(api_server: ApiServer) -> None:
-    with serving(api_server.settings, limit_checkouts_per_minute=1) as slow:
-        shop = slow.create_shop()
+    with serving(api_server.settings, limit_checkouts_per_minute=1) as limited_server:
+        shop = limited_server.create_shop()
         tea = shop.create_product()["id"]
         retries = Retries(total_s=0.5)
-        with Client(slow.url, shop.key, retries=retries, trust_env=False) as client:
+        with Client(limited_server.url, shop.key, retries=retries, trust_env=False) as client:
             client.checkouts.create(tea)
-            with pytest.raises(RateLimited) as caught:
+            with pytest.raises(RateLimited) as failure:
                 client.checkouts.create(tea)
-            assert caught.value.retry_after is not None
-            assert 1 <= caught.value.retry_after <= 60
-            assert caught.value.maybe_done is False
+            assert failure.value.retry_after is not None
+            assert 1 <= failure.value.retry_after <= 60
+            assert failure.value.maybe_done is False
 
 
 def test_unknown_fields_of_a_newer_server_are_ignored(api_server: ApiServer, shop: Shop) -> None:
     shop.create_product()
 
-    class Newer(httpx2.HTTPTransport):
+    class NewerServer(httpx2.HTTPTransport):
         def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-            answer = super().handle_request(request)
-            body = answer.read().replace(b'{"id":', b'{"brandNew":{"a":1},"id":')
-            answer.close()
-            return httpx2.Response(answer.status_code, content=body)
+            response = super().handle_request(request)
+            body = response.read().replace(b'{"id":', b'{"brandNew":{"a":1},"id":')
+            response.close()
+            return httpx2.Response(response.status_code, content=body)
 
-    with Client(api_server.url, shop.key, transport=Newer(trust_env=False)) as client:
+    with Client(api_server.url, shop.key, transport=NewerServer(trust_env=False)) as client:
         assert client.products.list().page().items[0].name == "Tea"
 
 
 @pytest.mark.parametrize("status", [200, 400])
 @pytest.mark.parametrize("body", [b"", b"<p>", b"{}", b"\xff", b'{"more":' + b"[" * 100_000])
-def test_a_body_of_another_form_is_an_unexpected_response(status: int, body: bytes) -> None:
+def test_a_malformed_body_is_an_unexpected_response(status: int, body: bytes) -> None:
     transport = httpx2.MockTransport(lambda _: httpx2.Response(status, content=body))
     with (
         Client("http://127.0.0.1", transport=transport) as client,
@@ -270,7 +278,9 @@ def test_a_body_of_another_form_is_an_unexpected_response(status: int, body: byt
         client.balance.get()
 
 
-def test_another_server_or_an_invalid_url_is_an_error(api_server: ApiServer, shop: Shop) -> None:
+def test_a_url_that_is_not_the_servers_or_invalid_is_an_error(
+    api_server: ApiServer, shop: Shop
+) -> None:
     with (
         Client(api_server.url + "/docs", shop.key, trust_env=False) as client,
         pytest.raises((UnexpectedResponse, NotFound)),
@@ -285,25 +295,29 @@ def test_another_server_or_an_invalid_url_is_an_error(api_server: ApiServer, sho
         assert client.balance.get()
 
 
-def test_every_request_has_the_user_agent(api_server: ApiServer, shop: Shop) -> None:
-    seen: list[Any] = []
-    hooks: Any = {"request": [lambda request: seen.append(request.headers)]}
+def test_every_request_has_the_user_agent_and_the_given_headers(
+    api_server: ApiServer, shop: Shop
+) -> None:
+    sent_headers: list[Any] = []
+    hooks: Any = {"request": [lambda request: sent_headers.append(request.headers)]}
     with Client(
         api_server.url, shop.key, event_hooks=hooks, headers={"x-shop": "7"}, trust_env=False
     ) as client:
         client.balance.get()
-    assert seen[0]["user-agent"].startswith("opentill-python/")
-    assert seen[0]["x-shop"] == "7"
+    assert sent_headers[0]["user-agent"].startswith("opentill-python/")
+    assert sent_headers[0]["x-shop"] == "7"
 
 
-def test_webhook_endpoints_events_and_deliveries(client: Client, shop: Shop) -> None:
+def test_the_client_manages_webhook_endpoints_events_and_deliveries(
+    client: Client, shop: Shop
+) -> None:
     endpoint = client.webhook_endpoints.create(
         "https://shop.example.com/hook", events=["order.paid"]
     )
     assert endpoint.secret.startswith("whsec_")
-    assert [events.url for events in client.webhook_endpoints.list()] == [endpoint.url]
-    changed = client.webhook_endpoints.update(endpoint.id, description="Fulfilment")
-    assert client.webhook_endpoints.get(endpoint.id) == changed
+    assert [row.url for row in client.webhook_endpoints.list()] == [endpoint.url]
+    changed_endpoint = client.webhook_endpoints.update(endpoint.id, description="Fulfilment")
+    assert client.webhook_endpoints.get(endpoint.id) == changed_endpoint
     assert client.webhook_endpoints.rotate_secret(endpoint.id).secret != endpoint.secret
     order = shop.create_paid_order()
     events = client.events.list(type="order.paid")
@@ -316,11 +330,11 @@ def test_webhook_endpoints_events_and_deliveries(client: Client, shop: Shop) -> 
     (delivery,) = client.webhook_deliveries.list(endpoint.id)
     assert (delivery.event_id, delivery.status) == (event.id, "PENDING")
     assert client.webhook_endpoints.resend_events(endpoint.id, event_id=event.id).resent == 1
-    test = client.webhook_endpoints.send_test_event(endpoint.id)
-    assert (test.type, test.status) == ("webhook.test", "PENDING")
+    test_event = client.webhook_endpoints.send_test_event(endpoint.id)
+    assert (test_event.type, test_event.status) == ("webhook.test", "PENDING")
     assert client.webhook_endpoints.delete(endpoint.id) is None
     assert not list(client.webhook_endpoints.list())
 
 
-def test_every_type_of_event_has_its_class() -> None:
+def test_the_client_has_a_class_for_every_event_type() -> None:
     assert set(EVENTS) == set(SENT_TYPES)

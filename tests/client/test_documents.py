@@ -1,4 +1,4 @@
-"""The examples of docs/client.md, run as they stand there."""
+"""The examples of docs/client.md run unchanged."""
 
 import re
 import subprocess
@@ -14,11 +14,11 @@ ADDRESS: Final = "http://127.0.0.1:8080"
 
 
 def blocks(text: str, language: str) -> list[str]:
-    """Return the program texts of a document."""
+    """Return a document's code blocks in a language."""
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
-def test_the_examples_of_the_reference(
+def test_the_blocking_examples_run(
     api_server: ApiServer, shop: Shop, tmp_path: Path, monkeypatch: Any, capsys: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -26,38 +26,35 @@ def test_the_examples_of_the_reference(
     names: dict[str, Any] = {"KEY": shop.key}
     shop.create_paid_order()
     for block in blocks(text, "python"):
-        if "asyncio.run" in block:  # below
-            continue
-        _run(block, api_server, names)
+        if "asyncio.run" not in block:
+            exec(block.replace(ADDRESS, api_server.url), names)  # noqa: S102 - our own documents
     names["client"].close()
     output = capsys.readouterr().out
     assert "send the customer to" in output
-    assert "3 products" in output  # one of them stands in for items
+    assert "3 products" in output  # one is the stand-in product of items
     assert "statement_all_all.csv" in output
     assert Path("orders.csv").read_text().count("\n") == 4  # header and three orders
 
 
-def test_the_example_of_asyncio(api_server: ApiServer, shop: Shop) -> None:
+def test_the_asynchronous_example_runs(api_server: ApiServer, shop: Shop) -> None:
     order = shop.create_paid_order()
     (block,) = [
         block
         for block in blocks((TOP / "docs" / "client.md").read_text(), "python")
         if "asyncio.run" in block
     ]
-    ran = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", f"KEY = {shop.key!r}\n" + block.replace(ADDRESS, api_server.url)],
         env={"PYTHONPATH": str(TOP / "src"), "no_proxy": "*"},
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
-    assert order["id"] in ran.stdout
+    assert order["id"] in process.stdout
 
 
-def _run(block: str, api_server: ApiServer, names: dict[str, Any]) -> None:
-    exec(block.replace(ADDRESS, api_server.url), names)  # noqa: S102 - our own documents
-
-
-def test_the_reference_names_every_method() -> None:
+def test_the_document_names_every_method() -> None:
     text = (TOP / "docs" / "client.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE))
-    named = {f"{group}.{name}" for group in rows for name in re.findall(r"`(\w+)`", rows[group])}
-    assert set(BLOCKING) <= named
+    documented = {
+        f"{group}.{name}" for group in rows for name in re.findall(r"`(\w+)`", rows[group])
+    }
+    assert set(BLOCKING) <= documented

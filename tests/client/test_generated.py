@@ -1,4 +1,4 @@
-"""The Python client in the repository is what its generator writes from the document."""
+"""The Python client in the repository is generated from the API document."""
 
 import pytest
 from tools import python_client, python_models
@@ -11,8 +11,8 @@ def test_the_client_is_generated_from_the_document(name: str) -> None:
     assert (python_client.CLIENT / name).read_text() == GENERATED[name], "run: make client"
 
 
-def test_a_field_that_an_older_server_lacks_is_none() -> None:
-    """A program with a newer client goes on with a server that has not been upgraded."""
+def test_a_field_that_an_older_server_does_not_send_is_none() -> None:
+    """A program may use a newer client with a server that has not been upgraded yet."""
     fields = python_models.fields_of("Thing", {
         "required": ["newNumber"],
         "properties": {

@@ -1,4 +1,4 @@
-"""A server with the Epay API, the sandbox bank, and shops that use it."""
+"""Fixtures: a server with the sandbox bank, and shops that use its Epay API."""
 
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -21,7 +21,7 @@ def api_server(
     tmp_path_factory: pytest.TempPathFactory,
     pooler_url: Callable[[str], str],
 ) -> Iterator[ApiServer]:
-    """A server that may send notices to loopback."""
+    """A server that may send notifications to the loopback network."""
     with cloned_database(postgres_url, template) as url:
         settings = Settings(
             database_url=pooler_url(url),
@@ -34,15 +34,15 @@ def api_server(
             sandbox_url=bank_url,
             **(SECRETS | {"sandbox_secret": SECRET}),
         )
-        with serving(settings) as running:
-            running.set_rate("CNY", "USD", Decimal("0.14"))
-            yield running
-            running.check_books()
+        with serving(settings) as server:
+            server.set_rate("CNY", "USD", Decimal("0.14"))
+            yield server
+            server.check_books()
 
 
 @pytest.fixture
 def inbox() -> Iterator[Inbox]:
-    """A server for notify_url that responds with success."""
+    """A receiver of notifications, which responds with success."""
     endpoint = Inbox()
     yield endpoint
     endpoint.close()

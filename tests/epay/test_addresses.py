@@ -1,7 +1,7 @@
-"""Queries of return_url and notify_url that must not allow forgeries.
+"""Queries of return_url and notify_url from which a notification could be forged are refused.
 
-The signed text is not escaped. Anyone who has it with its signature can cut it wherever ``&name=``
-occurs, which is another message with the same signature if its names are sorted.
+The signed text is not escaped. It can be split anew wherever ``&name=`` occurs: if the names are
+sorted, the result is another message with the same signature.
 """
 
 import itertools
@@ -17,33 +17,33 @@ from opentill.epay.request import Request
 from opentill.gateways.epay import signature
 from support.epay_shop import EpayShop
 
-_CUT: Final = re.compile(r"&(?=[^&=]+=)")
+_SPLIT_POINT: Final = re.compile(r"&(?=[^&=]+=)")
 _NOTIFICATION: Final = {"pid", "trade_no", "out_trade_no", "type", "name", "money", "trade_status"}
 
 
 def split_into_messages(text: str) -> Iterator[dict[str, str]]:
-    """Yield every message with this signed text; the names of a message are sorted."""
-    pieces = _CUT.split(text)
+    """Yield every message that has this signed text; the names of a message are sorted."""
+    pieces = _SPLIT_POINT.split(text)
 
-    def cut(at: int) -> Iterator[list[str]]:
-        """Yield each way to cut the text from a piece on into parameters."""
-        for end in range(at + 1, len(pieces) + 1):
-            parameter = "&".join(pieces[at:end])
+    def split_from(start: int) -> Iterator[list[str]]:
+        """Yield each way to split the pieces from ``start`` on into parameters."""
+        for end in range(start + 1, len(pieces) + 1):
+            parameter = "&".join(pieces[start:end])
             if end == len(pieces):
                 yield [parameter]
             elif _name(parameter) < _name(pieces[end]):
-                yield from ([parameter, *rest] for rest in cut(end))
+                yield from ([parameter, *others] for others in split_from(end))
 
-    for parts in cut(0):
-        yield dict(part.partition("=")[::2] for part in parts)
+    for parameters in split_from(0):
+        yield dict(parameter.partition("=")[::2] for parameter in parameters)
 
 
-def _name(part: str) -> bytes:
-    return part.partition("=")[0].encode()
+def _name(parameter: str) -> bytes:
+    return parameter.partition("=")[0].encode()
 
 
 def find_forgeries(form: dict[str, str]) -> list[dict[str, str]]:
-    """Return the notifications of a payment that can be cut out of a signed request."""
+    """Return the notifications of a payment that have the same signed text as a request."""
     return [
         message
         for message in split_into_messages(signature.text_to_sign(form))
@@ -51,10 +51,12 @@ def find_forgeries(form: dict[str, str]) -> list[dict[str, str]]:
     ]
 
 
-def with_query(epay_shop: EpayShop, name: str, query: str, **changes: Any) -> dict[str, str]:
-    """Return a form with a query in one of its URLs; placeholders stand for the form's values."""
+def build_form_with_query(
+    epay_shop: EpayShop, name: str, query: str, **changes: Any
+) -> dict[str, str]:
+    """Build a form with a query in one of its URLs; the query's placeholders are form values."""
     form = epay_shop.form(**changes)
-    own = {
+    form_values = {
         "number": form["out_trade_no"],
         "pid": form["pid"],
         "money": form["money"],
@@ -62,12 +64,12 @@ def with_query(epay_shop: EpayShop, name: str, query: str, **changes: Any) -> di
         "type": form.get("type", ""),
         "notify_url": "https://shop.example/n",
     }
-    form["notify_url"] = own["notify_url"]
-    form[name] = "https://shop.example/index.php?" + query.format(**own)
+    form["notify_url"] = form_values["notify_url"]
+    form[name] = "https://shop.example/index.php?" + query.format(**form_values)
     return form
 
 
-# Queries that families of shops use.
+# Queries that widespread shop systems use.
 ACCEPTED: Final = [
     "order_id=9&out_trade_no={number}&status=success",
     "wc-api=wc_gateway_epay&key=wc_order_a1B2c3&order_id=9",
@@ -81,7 +83,7 @@ ACCEPTED: Final = [
     "a=1&sign_type=MD5",
     "x=1&timestamp=1700000000&limit=9&offset=0&page=2&buyer=me",
     "x=1&addtime=1&endtime=2&refund_no=3&api_trade_no=4&device=pc&clientip=1",
-    "trade_no=1",  # of the address alone: there is no & before it
+    "trade_no=1",  # harmless: there is no & before it
     "x=1&order_trade_no=1&x_trade_status=1",
 ]
 REFUSED: Final = [
@@ -105,31 +107,31 @@ REFUSED: Final = [
 
 @pytest.mark.parametrize("name", ["return_url", "notify_url"])
 @pytest.mark.parametrize("query", ACCEPTED)
-def test_a_shops_own_parameters_are_accepted_and_forge_nothing(
+def test_a_shops_own_parameters_are_accepted_and_allow_no_forgery(
     epay_shop: EpayShop, name: str, query: str
 ) -> None:
-    form = with_query(epay_shop, name, query, type="creditcard")
+    form = build_form_with_query(epay_shop, name, query, type="creditcard")
     assert find_forgeries(form) == []
     body = epay_shop.post("mapi", epay_shop.sign(form)).json()
     assert body["code"] == 1, body
-    row = epay_shop.api_server.sql(
+    rows = epay_shop.api_server.sql(
         f"select {name} as address from epay_orders where merchant_id = $1", epay_shop.id
     )
-    assert row == [{"address": form[name]}]
+    assert rows == [{"address": form[name]}]
 
 
 def test_return_url_may_contain_the_encoded_notify_url(epay_shop: EpayShop) -> None:
     query = "a=1&notify_url=https%3A%2F%2Fshop.example%2Fn"
-    form = with_query(epay_shop, "return_url", query, type="creditcard")
+    form = build_form_with_query(epay_shop, "return_url", query, type="creditcard")
     assert epay_shop.post("mapi", epay_shop.sign(form)).json()["code"] == 1
 
 
 @pytest.mark.parametrize("name", ["return_url", "notify_url"])
 @pytest.mark.parametrize(("query", "field"), REFUSED)
-def test_queries_that_forge_a_notification_or_contradict_the_request_are_refused(
+def test_queries_that_allow_a_forgery_or_contradict_the_request_are_refused(
     epay_shop: EpayShop, name: str, query: str, field: str
 ) -> None:
-    form = with_query(epay_shop, name, query)
+    form = build_form_with_query(epay_shop, name, query)
     for entry in ("submit", "mapi"):
         body = epay_shop.post(entry, epay_shop.sign(form)).json()
         assert body["code"] == -1
@@ -139,7 +141,9 @@ def test_queries_that_forge_a_notification_or_contradict_the_request_are_refused
 
 
 def test_the_search_for_forgeries_finds_them(epay_shop: EpayShop) -> None:
-    form = with_query(epay_shop, "return_url", "a=1&trade_no=1&trade_status=TRADE_SUCCESS")
+    form = build_form_with_query(
+        epay_shop, "return_url", "a=1&trade_no=1&trade_status=TRADE_SUCCESS"
+    )
     forgeries = find_forgeries(form)
     assert len(forgeries) == 64
     assert any(forgery.keys() >= _NOTIFICATION for forgery in forgeries)
@@ -147,16 +151,17 @@ def test_the_search_for_forgeries_finds_them(epay_shop: EpayShop) -> None:
         assert signature.sign(forgery, epay_shop.key) == signature.sign(form, epay_shop.key)
 
 
-def test_no_accepted_query_of_protocol_fields_forges_a_notification(
+def test_no_accepted_query_with_protocol_fields_allows_a_forgery(
     epay_shop: EpayShop,
 ) -> None:
-    """Every pair of fields, in both URLs."""
+    """Try every pair of fields in each of the two URLs."""
     fields = sorted(signature.PROTOCOL_FIELDS)
     accepted = 0
     form = epay_shop.form(type="creditcard", out_trade_no="N-1")
-    for name, first, second in itertools.product(("return_url", "notify_url"), fields, fields):
-        values = [form.get(field, "TRADE_SUCCESS") for field in (first, second)]
-        query = f"?a=1&{first}={values[0]}&{second}={values[1]}"
+    urls = ("return_url", "notify_url")
+    for name, *pair in itertools.product(urls, fields, fields):
+        parameters = [f"{field}={form.get(field, 'TRADE_SUCCESS')}" for field in pair]
+        query = "?a=1&" + "&".join(parameters)
         changed_form = form | {name: f"https://shop.example/{query}"}
         try:
             forms.refuse_notifications(Request(params=changed_form, act="", address=""))

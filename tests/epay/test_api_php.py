@@ -1,4 +1,4 @@
-"""api.php: query, settle, order, orders, refund."""
+"""``api.php`` of the Epay API: query, settle, order, orders and refund."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,27 +15,27 @@ from support.epay_shop import EpayShop, Inbox, assert_chinese
 DAY_MS = 86_400_000
 
 
-@pytest.mark.parametrize("way", ["get", "post", "signed", "act apart", "pid apart"])
-def test_api_php_reads_parameters_from_query_or_body(epay_shop: EpayShop, way: str) -> None:
-    placed = epay_shop.place_order()
-    params = {"act": "order", "pid": epay_shop.pid, "trade_no": placed["trade_no"]}
-    keyed = params | {"key": epay_shop.key}
+@pytest.mark.parametrize("transport", ["get", "post", "signed", "act apart", "pid apart"])
+def test_api_php_reads_parameters_from_query_or_body(epay_shop: EpayShop, transport: str) -> None:
+    epay_order = epay_shop.place_order()
+    params = {"act": "order", "pid": epay_shop.pid, "trade_no": epay_order["trade_no"]}
+    params_with_key = params | {"key": epay_shop.key}
     http, url = epay_shop.api_server.http, "/epay/api.php"
-    match way:
+    match transport:
         case "get":
-            answer = http.get(url, params=keyed)
+            response = http.get(url, params=params_with_key)
         case "post":
-            answer = http.post(url, data=keyed)
+            response = http.post(url, data=params_with_key)
         case "signed":
-            answer = http.post(url, data=epay_shop.sign(params))
+            response = http.post(url, data=epay_shop.sign(params))
         case "act apart":
-            del keyed["act"]
-            answer = http.post(f"{url}?act=order", data=keyed)
+            del params_with_key["act"]
+            response = http.post(f"{url}?act=order", data=params_with_key)
         case _:
-            del keyed["act"]
-            answer = http.post(url, params=keyed, data={"act": "order"})
-    assert answer.headers["content-type"] == "application/json"
-    assert answer.json()["out_trade_no"] == placed["out_trade_no"]
+            del params_with_key["act"]
+            response = http.post(url, params=params_with_key, data={"act": "order"})
+    assert response.headers["content-type"] == "application/json"
+    assert response.json()["out_trade_no"] == epay_order["out_trade_no"]
 
 
 @pytest.mark.parametrize(
@@ -60,26 +60,31 @@ def test_api_php_reads_parameters_from_query_or_body(epay_shop: EpayShop, way: s
     ],
     ids=str,
 )
-def test_each_refusal_has_its_code(epay_shop: EpayShop, changes: dict[str, Any], code: int) -> None:
+def test_each_refusal_of_api_php_has_its_code(
+    epay_shop: EpayShop, changes: dict[str, Any], code: int
+) -> None:
     query = {"act": "query", "pid": epay_shop.pid, "key": epay_shop.key} | changes
     params = {name: text for name, text in query.items() if text is not None}
-    for answer in (
+    for response in (
         epay_shop.api_server.http.get("/epay/api.php", params=params),
         epay_shop.api_server.http.post("/epay/api.php", data=params),
     ):
-        assert answer.status_code == 200
-        assert set(answer.json()) == {"code", "msg"}
-        assert answer.json()["code"] == code
-        assert_chinese(answer.json()["msg"])
+        assert response.status_code == 200
+        assert set(response.json()) == {"code", "msg"}
+        assert response.json()["code"] == code
+        assert_chinese(response.json()["msg"])
 
 
 @pytest.mark.parametrize("act", ["order", "refund"])
-def test_an_unknown_order_has_the_exact_message_of_the_convention(
+def test_an_unknown_order_has_the_exact_message_of_other_epay_servers(
     epay_shop: EpayShop, act: str
 ) -> None:
-    other = EpayShop(epay_shop.api_server, epay_shop.inbox).place_order()
-    api = epay_shop.shop.create_paid_order(epay_shop.shop.create_product(currency="CNY")["id"])
-    for number in ("x", other["trade_no"], api["id"], api["id"].replace("_", "")):
+    other_shops_order = EpayShop(epay_shop.api_server, epay_shop.inbox).place_order()
+    api_order = epay_shop.shop.create_paid_order(
+        epay_shop.shop.create_product(currency="CNY")["id"]
+    )
+    own_numbers = (api_order["id"], api_order["id"].replace("_", ""))
+    for number in ("x", other_shops_order["trade_no"], *own_numbers):
         body = epay_shop.call_api(act, trade_no=number, money="1")
         assert body == {"code": -1, "msg": "订单不存在"}
 
@@ -120,7 +125,7 @@ def test_query_counts_epay_orders_only(epay_shop: EpayShop) -> None:
     assert epay_shop.call_api("query")["orders"] == 4
     epay_shop.api_server.run(
         roll_up(epay_shop.api_server.app.db, at_least=1)
-    )  # and however the totals are kept
+    )  # the totals stay exact
     epay_shop.place_order(money_type="USD")
     assert epay_shop.call_api("query")["orders"] == 5
 
@@ -145,19 +150,19 @@ def test_settle_lists_payouts(epay_shop: EpayShop) -> None:
     numbers = [row["id"] for row in epay_shop.call_api("settle")["data"]]
     assert numbers == sorted(numbers, reverse=True)
     assert len(set(numbers)) == 3
-    assert 0 < numbers[-1] < 2**53  # what JavaScript keeps of a number
+    assert 0 < numbers[-1] < 2**53  # JavaScript represents these numbers exactly
     assert len(epay_shop.call_api("settle", limit="1000", offset="x")["data"]) == 3
 
 
-def test_an_order_is_shown_from_the_start_to_its_refund(epay_shop: EpayShop) -> None:
-    placed = epay_shop.place_order(param="uid=7")
-    row = epay_shop.call_api("order", out_trade_no=placed["out_trade_no"])
+def test_an_order_is_shown_from_its_submission_to_its_refund(epay_shop: EpayShop) -> None:
+    epay_order = epay_shop.place_order(param="uid=7")
+    row = epay_shop.call_api("order", out_trade_no=epay_order["out_trade_no"])
     assert row.pop("addtime")[:2] == "20"
     assert row == {
         "code": 1,
         "msg": "查询订单号成功！",
-        "trade_no": placed["trade_no"],
-        "out_trade_no": placed["out_trade_no"],
+        "trade_no": epay_order["trade_no"],
+        "out_trade_no": epay_order["out_trade_no"],
         "api_trade_no": "",
         "type": "alipay",
         "pid": int(epay_shop.pid),
@@ -168,33 +173,33 @@ def test_an_order_is_shown_from_the_start_to_its_refund(epay_shop: EpayShop) -> 
         "buyer": "",
         "status": 0,
         "trade_status": "WAIT_BUYER_PAY",
-        "payurl": placed["payurl"],
+        "payurl": epay_order["payurl"],
     }
-    epay_shop.pay(placed)
+    epay_shop.pay(epay_order)
     row = epay_shop.call_api(
-        "order", out_trade_no="wrong", trade_no=placed["trade_no"]
-    )  # which wins
+        "order", out_trade_no="wrong", trade_no=epay_order["trade_no"]
+    )  # trade_no takes precedence
     assert (row["status"], row["trade_status"], row["payurl"]) == (1, "TRADE_SUCCESS", "")
     assert len(row["endtime"]) == len("2026-01-31 12:34:56")
-    body = epay_shop.call_api("refund", out_trade_no=placed["out_trade_no"], money="10.5")
+    body = epay_shop.call_api("refund", out_trade_no=epay_order["out_trade_no"], money="10.5")
     refund_no = body.pop("refund_no")
     assert refund_no.isalnum()
     assert body == {
         "code": 1,
         "msg": "退款成功",
-        "trade_no": placed["trade_no"],
-        "out_trade_no": placed["out_trade_no"],
+        "trade_no": epay_order["trade_no"],
+        "out_trade_no": epay_order["out_trade_no"],
         "money": "10.5",
     }
     epay_shop.shop.report_refund("re_" + refund_no.removeprefix("re"))
-    row = epay_shop.call_api("order", trade_no=placed["trade_no"])
+    row = epay_shop.call_api("order", trade_no=epay_order["trade_no"])
     assert (row["status"], row["trade_status"]) == (2, "TRADE_CLOSED")
 
 
 def test_a_disputed_order_is_frozen_and_a_revoked_one_closed(epay_shop: EpayShop) -> None:
-    placed = epay_shop.place_paid_order()
-    epay_shop.shop.open_dispute(epay_shop.order_id(placed))
-    row = epay_shop.call_api("order", trade_no=placed["trade_no"])
+    epay_order = epay_shop.place_paid_order()
+    epay_shop.shop.open_dispute(epay_shop.order_id(epay_order))
+    row = epay_shop.call_api("order", trade_no=epay_order["trade_no"])
     assert (row["status"], row["trade_status"]) == (3, "TRADE_CLOSED")
     revoked = epay_shop.place_order()
     epay_shop.shop.revoke(epay_shop.order_id(revoked))
@@ -204,38 +209,38 @@ def test_a_disputed_order_is_frozen_and_a_revoked_one_closed(epay_shop: EpayShop
 
 def test_orders_are_listed_newest_first(epay_shop: EpayShop) -> None:
     numbers = [epay_shop.place_order()["out_trade_no"] for _ in range(5)]
-    paid = epay_shop.place_paid_order()["out_trade_no"]
-    everything = [paid, *reversed(numbers)]
+    paid_number = epay_shop.place_paid_order()["out_trade_no"]
+    all_numbers = [paid_number, *reversed(numbers)]
     body = epay_shop.call_api("orders")
     assert body["count"] == 6
     assert body["data"] == body["orders"]
-    assert [row["out_trade_no"] for row in body["data"]] == everything
+    assert [row["out_trade_no"] for row in body["data"]] == all_numbers
 
-    def listed(**query: str) -> list[str]:
+    def list_numbers(**query: str) -> list[str]:
         return [row["out_trade_no"] for row in epay_shop.call_api("orders", **query)["data"]]
 
-    assert listed(limit="2") == everything[:2]
-    assert listed(limit="2", page="2") == everything[2:4]
-    assert listed(limit="2", offset="3") == everything[3:5]
-    assert listed(status="1") == [paid]
-    assert listed(status="0") == everything[1:]
-    assert listed(status="2") == listed(status="x") == listed(page="99") == []
+    assert list_numbers(limit="2") == all_numbers[:2]
+    assert list_numbers(limit="2", page="2") == all_numbers[2:4]
+    assert list_numbers(limit="2", offset="3") == all_numbers[3:5]
+    assert list_numbers(status="1") == [paid_number]
+    assert list_numbers(status="0") == all_numbers[1:]
+    assert list_numbers(status="2") == list_numbers(status="x") == list_numbers(page="99") == []
     assert epay_shop.call_api("orders", status="1")["count"] == 1
 
 
 @pytest.fixture
-def zone(api_server: ApiServer) -> Iterator[Callable[[str], None]]:
-    """Set the time zone of the deployment for the rest of the test."""
+def set_zone(api_server: ApiServer) -> Iterator[Callable[[str], None]]:
+    """A function that sets the time zone of the Epay API for the rest of the test."""
     before = api_server.app.settings
 
-    def put(name: str) -> None:
+    def set_zone(name: str) -> None:
         api_server.app.settings = msgspec.structs.replace(before, epay_time_zone=name)
 
-    yield put
+    yield set_zone
     api_server.app.settings = before
 
 
-# in 2026, in which Berlin's clocks go forward on 29 March and back on 25 October
+# time zone, Unix ms, the same time in that zone
 MOMENTS = [
     ("Asia/Shanghai", 1_767_225_600_000, "2026-01-01 08:00:00"),
     ("UTC", 1_767_225_600_000, "2026-01-01 00:00:00"),
@@ -244,11 +249,11 @@ MOMENTS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "moment", "shown"), MOMENTS)
+@pytest.mark.parametrize(("name", "moment", "local_time"), MOMENTS)
 def test_times_are_in_the_deployments_time_zone(
-    epay_shop: EpayShop, zone: Callable[[str], None], name: str, moment: int, shown: str
+    epay_shop: EpayShop, set_zone: Callable[[str], None], name: str, moment: int, local_time: str
 ) -> None:
-    zone(name)
+    set_zone(name)
     number = epay_shop.place_paid_order()["out_trade_no"]
     epay_shop.api_server.sql(
         "update orders set created_at = $2, paid_at = $2 where merchant_id = $1",
@@ -259,14 +264,14 @@ def test_times_are_in_the_deployments_time_zone(
         "update epay_orders set created_at = $2 where merchant_id = $1", epay_shop.id, moment
     )
     row = epay_shop.call_api("order", out_trade_no=number)
-    assert (row["addtime"], row["endtime"]) == (shown, shown)
+    assert (row["addtime"], row["endtime"]) == (local_time, local_time)
     payout = epay_shop.shop.create_payout(100)
     epay_shop.api_server.tx(lambda tx: payouts.pay(tx, payout.id, "B1", "sent", "tester", moment))
     epay_shop.api_server.sql(
         "update payouts set created_at = $2 where merchant_id = $1", epay_shop.id, moment
     )
     settled = epay_shop.call_api("settle")["data"][0]
-    assert (settled["addtime"], settled["endtime"]) == (shown, shown)
+    assert (settled["addtime"], settled["endtime"]) == (local_time, local_time)
 
 
 def test_times_are_in_the_zone_of_shanghai_by_default(epay_shop: EpayShop) -> None:
@@ -282,7 +287,7 @@ def test_times_are_in_the_zone_of_shanghai_by_default(epay_shop: EpayShop) -> No
     ("name", "now", "yesterday", "today"),
     [
         ("Asia/Shanghai", 1_767_225_600_000, 1_767_110_400_000, 1_767_196_800_000),
-        # the day after one of 23 hours, and after one of 25
+        # yesterday had 23 hours, then 25
         ("Europe/Berlin", 1_774_864_800_000, 1_774_738_800_000, 1_774_821_600_000),
         ("Europe/Berlin", 1_793_012_400_000, 1_792_879_200_000, 1_792_969_200_000),
     ],
@@ -294,33 +299,37 @@ def test_days_begin_at_midnight_of_the_deployments_time_zone(
 
 
 @pytest.mark.parametrize("money", ["0", "-1", "x", "10.51", "1.001", "１"])
-def test_a_refund_of_a_wrong_amount_is_refused(epay_shop: EpayShop, money: str) -> None:
-    placed = epay_shop.place_paid_order()
-    body = epay_shop.call_api("refund", trade_no=placed["trade_no"], money=money)
+def test_a_refund_of_an_invalid_amount_is_refused(epay_shop: EpayShop, money: str) -> None:
+    epay_order = epay_shop.place_paid_order()
+    body = epay_shop.call_api("refund", trade_no=epay_order["trade_no"], money=money)
     assert body["code"] == -1
     assert "退款金额" in body["msg"]
 
 
 def test_refunds_never_exceed_the_order(epay_shop: EpayShop) -> None:
-    placed = epay_shop.place_paid_order(money="1.00")
+    epay_order = epay_shop.place_paid_order(money="1.00")
     unpaid = epay_shop.place_order()
     assert epay_shop.call_api("refund", trade_no=unpaid["trade_no"], money="1")["code"] == -1
-    params = {"trade_no": placed["trade_no"], "money": "0.40"}
-    answers = [epay_shop.call_api("refund", **params, refund_no=str(n)) for n in range(3)]
-    assert [answer["code"] for answer in answers] == [0, 0, -1]
-    assert "0.20 CNY" in answers[-1]["msg"]
+    params = {"trade_no": epay_order["trade_no"], "money": "0.40"}
+    responses = [
+        epay_shop.call_api("refund", **params, refund_no=str(number)) for number in range(3)
+    ]
+    assert [response["code"] for response in responses] == [0, 0, -1]
+    assert "0.20 CNY" in responses[-1]["msg"]
 
 
 def test_an_epay_order_cannot_be_refunded_through_the_api(epay_shop: EpayShop) -> None:
-    placed = epay_shop.place_paid_order()
-    answer = epay_shop.shop.post(f"/v1/orders/{epay_shop.order_id(placed)}/refunds", {})
-    assert answer.status_code == 400
-    error = answer.json()
+    epay_order = epay_shop.place_paid_order()
+    response = epay_shop.shop.post(f"/v1/orders/{epay_shop.order_id(epay_order)}/refunds", {})
+    assert response.status_code == 400
+    error = response.json()
     assert (error["code"], error["error"]["field"]) == (40001, "orderId")
     assert "/epay/api.php?act=refund" in error["error"]["reason"]
 
 
-def test_the_page_offers_the_submitted_payment_type(epay_shop: EpayShop, inbox: Inbox) -> None:
+def test_the_payment_page_offers_only_the_submitted_payment_type(
+    epay_shop: EpayShop, inbox: Inbox
+) -> None:
     card_page = epay_shop.api_server.http.get(
         epay_shop.place_order(type="creditcard")["payurl"]
     ).text
@@ -344,7 +353,7 @@ def test_the_page_offers_the_submitted_payment_type(epay_shop: EpayShop, inbox: 
         ("fr", "en"),
     ],
 )
-def test_the_page_is_chinese_unless_the_browser_prefers_another_language(
+def test_the_payment_page_is_chinese_unless_the_browser_prefers_another_language(
     epay_shop: EpayShop, accepted: str | None, language: str
 ) -> None:
     headers = {} if accepted is None else {"accept-language": accepted}

@@ -1,4 +1,4 @@
-"""Integrity rules find inconsistent Epay orders and notices."""
+"""The integrity rules find Epay orders and notices that contradict other rows."""
 
 from decimal import Decimal
 
@@ -38,12 +38,12 @@ def test_corrupted_epay_orders_are_reported(epay_shop: EpayShop, statement, rule
     assert {violation.merchant_id for violation in violations} == {epay_shop.id}
 
 
-# What is done behind the services' back to the second order under a number ($1 merchant, $2 order).
+# Statements that corrupt the second order of a number ($1 merchant, $2 order).
 BROKEN_SECOND_ORDERS = [
     "update epay_orders set submission = 3 where merchant_id = $1 and order_id = $2",
     "update epay_orders set name = 'other' where merchant_id = $1 and order_id = $2",
     "update epay_orders set param = 'other' where merchant_id = $1 and order_id = $2",
-    # the first is now the last
+    # swaps the two orders
     "update epay_orders set submission = 4 - submission where merchant_id = $1 and $2 <> ''",
 ]
 
@@ -53,12 +53,12 @@ def test_an_order_that_contradicts_its_predecessor_is_reported(
     epay_shop: EpayShop, statement: str
 ) -> None:
     form = epay_shop.sign(epay_shop.form())
-    first = epay_shop.post("mapi", form).json()
-    session_id, now = first["payurl"].rpartition("/")[2], epay_shop.api_server.app.clock()
+    first_order = epay_shop.post("mapi", form).json()
+    session_id, now = first_order["payurl"].rpartition("/")[2], epay_shop.api_server.app.clock()
     epay_shop.api_server.tx(lambda tx: checkouts.expire(tx, epay_shop.id, session_id, "test", now))
-    second = epay_shop.post("mapi", form).json()
-    assert first["trade_no"] != second["trade_no"]
-    order_id = epay_shop.order_id(second)
+    second_order = epay_shop.post("mapi", form).json()
+    assert first_order["trade_no"] != second_order["trade_no"]
+    order_id = epay_shop.order_id(second_order)
     violations = _violations_after(epay_shop.api_server, statement, epay_shop.id, order_id)
     assert {violation.rule for violation in violations} == {SAME_NUMBER}
     assert {violation.merchant_id for violation in violations} == {epay_shop.id}
@@ -80,12 +80,14 @@ def test_amounts_of_any_currency_satisfy_the_rules(epay_shop: EpayShop) -> None:
 
 
 def _violations_after(api_server: ApiServer, statement: str, *values: str) -> list[Violation]:
+    """Return the violations that a statement causes; roll it back."""
+
     async def work(tx: Tx) -> list[Violation]:
-        rolled_back = tx.transaction()
-        await rolled_back.start()
+        savepoint = tx.transaction()
+        await savepoint.start()
         await tx.execute(statement, *values)
         _, violations = await check_books(tx)
-        await rolled_back.rollback()
+        await savepoint.rollback()
         return violations
 
     return api_server.tx(work)

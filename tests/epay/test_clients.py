@@ -1,4 +1,4 @@
-"""Published Epay clients, unchanged, against a running server."""
+"""Published Epay clients work unchanged with a running server."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from support.once import once
 _NODE: Final = Path(__file__).parent / "node"
 
 
-def test_the_python_client_pays_and_follows_an_order(epay_shop: EpayShop) -> None:
+def test_the_python_client_places_queries_and_verifies_an_order(epay_shop: EpayShop) -> None:
     base = f"{epay_shop.api_server.url}/epay"
     config = EPayConfig(base_url=base, pid=epay_shop.pid, key=epay_shop.key, environment="sandbox")
     client = EPayClient(config)
@@ -37,7 +37,9 @@ def test_the_python_client_pays_and_follows_an_order(epay_shop: EpayShop) -> Non
         sitename="My Shop",
         param="uid=7",
     )
-    page = client.create_order(order)  # follows to the hosted page, which must answer 200
+    page = client.create_order(
+        order
+    )  # follows the redirect to the payment page; raises unless its status is 200
     assert "VIP会员 &amp; more" in page
     assert "SDK-1" in client.create_order_url(order)
     query = QueryOrderRequest(out_trade_no="SDK-1")
@@ -47,32 +49,34 @@ def test_the_python_client_pays_and_follows_an_order(epay_shop: EpayShop) -> Non
     after = client.parse_query_result(client.query_order(query))
     assert (after.paid, after.order_no) == (True, "SDK-1")
     assert epay_shop.send_notices() >= 1
-    got = next(got for got in epay_shop.inbox.received if got["out_trade_no"] == "SDK-1")
-    callback = client.verify_callback(got)
-    assert client.is_trade_success(got)
+    message = next(
+        message for message in epay_shop.inbox.received if message["out_trade_no"] == "SDK-1"
+    )
+    callback = client.verify_callback(message)
+    assert client.is_trade_success(message)
     assert (callback.trade_no, callback.money) == (before.gateway_trade_no, "9.90")
     assert (callback.name, callback.attach) == ("VIP会员 & more", "uid=7")
     with pytest.raises(EPaySignError):
-        client.verify_callback(got | {"money": "0.01"})
-    nothing = client.query_order(QueryOrderRequest(out_trade_no="SDK-2"))
-    assert nothing == {"code": -1, "msg": "订单不存在"}
+        client.verify_callback(message | {"money": "0.01"})
+    not_found = client.query_order(QueryOrderRequest(out_trade_no="SDK-2"))
+    assert not_found == {"code": -1, "msg": "订单不存在"}
 
 
 @pytest.fixture(scope="session")
 def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the JavaScript client from its lock file, outside of the source tree."""
+    """A folder outside of the source tree with the installed JavaScript client."""
     if shutil.which("node") is None or shutil.which("npm") is None:
-        pytest.skip("no Node.js here")
+        pytest.skip("Node.js is not installed")
     return once(tmp_path_factory, "epay_client", _install)
 
 
-def _install(place: Path) -> None:
+def _install(folder: Path) -> None:
     for name in ("package.json", "package-lock.json", "shop.js"):
-        shutil.copy(_NODE / name, place)
-    npm_ci(place)
+        shutil.copy(_NODE / name, folder)
+    npm_ci(folder)
 
 
-def test_the_javascript_client_pays_and_follows_an_order(
+def test_the_javascript_client_places_and_queries_an_order(
     epay_shop: EpayShop, node_modules: Path
 ) -> None:
     def run_client(operation: str, **arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The Epay API under limits and failures, and secrets that must not be logged."""
+"""The Epay API under rate limits and failures; its log contains no parameter of a request."""
 
 import io
 import json
@@ -14,13 +14,13 @@ from opentill.db.database import Db
 from support.api_server import ApiServer
 from support.epay_shop import EpayShop
 
-CANARY = "canaryquerytext"
+CANARY = "canaryquerytext"  # a text that must not be in the log
 CARD = "4242424242424242"
 
 
 @pytest.fixture
-def lines() -> io.StringIO:
-    """The log at level debug."""
+def log_text() -> io.StringIO:
+    """The log, at level debug."""
     stream = io.StringIO()
     log.configure("debug", stream=stream)
     return stream
@@ -28,7 +28,7 @@ def lines() -> io.StringIO:
 
 def test_no_parameter_of_a_request_is_logged(
     epay_shop: EpayShop,
-    lines: io.StringIO,
+    log_text: io.StringIO,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -40,30 +40,30 @@ def test_no_parameter_of_a_request_is_logged(
         http.post(f"/epay/{entry}.php?x={CANARY}", content=CANARY.encode() * 9000)
         http.put(f"/epay/{entry}.php", params=form)
     epay_shop.call_api("query", whatever=CANARY)
-    placed = epay_shop.place_paid_order(
+    epay_order = epay_shop.place_paid_order(
         param=CANARY, notify_url=epay_shop.inbox.url + f"?token={CANARY}"
     )
     epay_shop.inbox.answer = (500, CANARY.encode())
     epay_shop.send_notices()
     epay_shop.place_paid_order(param=CANARY, notify_url=f"http://127.0.0.1:2/?token={CANARY}")
     epay_shop.send_notices()
-    http.get(placed["payurl"])
+    http.get(epay_order["payurl"])
 
-    async def fail(*_: object, **__: object) -> None:
+    async def raise_error(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:
-        patch.setattr(Db, "run", fail)
-        answer = epay_shop.post("mapi", epay_shop.sign(epay_shop.form(param=CANARY)))
-        assert answer.json()["code"] == -1
+        patch.setattr(Db, "run", raise_error)
+        response = epay_shop.post("mapi", epay_shop.sign(epay_shop.form(param=CANARY)))
+        assert response.json()["code"] == -1
     log.flush()
     printed = capfd.readouterr()
-    text = lines.getvalue() + printed.out + printed.err
-    signs = [got["sign"] for got in epay_shop.inbox.received]
-    assert signs
-    for secret in (epay_shop.key, form["sign"], CANARY, CARD, *signs):
+    text = log_text.getvalue() + printed.out + printed.err
+    signatures = [notification["sign"] for notification in epay_shop.inbox.received]
+    assert signatures
+    for secret in (epay_shop.key, form["sign"], CANARY, CARD, *signatures):
         assert secret not in text, next(line for line in text.splitlines() if secret in line)
-    records = [json.loads(line) for line in lines.getvalue().splitlines()]
+    records = [json.loads(line) for line in log_text.getvalue().splitlines()]
     routes = {record["route"] for record in records if record["event"] == "request"}
     assert {"/epay/submit.php", "/epay/mapi.php", "/epay/api.php", "/epay"} <= routes
     assert all("?" not in route for route in routes)
@@ -73,32 +73,32 @@ def test_no_parameter_of_a_request_is_logged(
 
 
 @pytest.fixture
-def limits(api_server: ApiServer) -> Iterator[Any]:
-    """Set the limits of the deployment for the rest of the test."""
+def set_limits(api_server: ApiServer) -> Iterator[Any]:
+    """A function that sets the deployment's limits for the rest of the test."""
     before = api_server.app.settings
 
-    def put(**changes: int) -> None:
-        api_server.app.settings = msgspec.structs.replace(before, **changes)
+    def set_limits(**limits: int) -> None:
+        api_server.app.settings = msgspec.structs.replace(before, **limits)
 
-    yield put
+    yield set_limits
     api_server.app.settings = before
 
 
-def test_requests_beyond_the_limit_of_an_address_are_refused(
-    epay_shop: EpayShop, limits: Any
+def test_requests_above_the_rate_limit_of_an_ip_address_are_refused(
+    epay_shop: EpayShop, set_limits: Any
 ) -> None:
     epay_shop.api_server.tx(lambda tx: tx.execute("delete from rate_limit_windows"))
-    limits(limit_ip_per_minute=3)
-    answers = [epay_shop.call_api("query") for _ in range(5)]
-    assert [body["code"] for body in answers] == [1, 1, 1, -1, -1]
-    assert "频繁" in answers[-1]["msg"]
+    set_limits(limit_ip_per_minute=3)
+    responses = [epay_shop.call_api("query") for _ in range(5)]
+    assert [body["code"] for body in responses] == [1, 1, 1, -1, -1]
+    assert "频繁" in responses[-1]["msg"]
 
 
-def test_epay_orders_and_api_sessions_share_the_limit_of_a_merchant(
-    epay_shop: EpayShop, limits: Any
+def test_epay_orders_and_sessions_of_the_api_share_the_merchants_rate_limit(
+    epay_shop: EpayShop, set_limits: Any
 ) -> None:
     product = epay_shop.shop.create_product()["id"]
-    limits(limit_checkouts_per_minute=3)
+    set_limits(limit_checkouts_per_minute=3)
     epay_shop.place_order()
     epay_shop.shop.create_session(product)
     epay_shop.place_order()
@@ -109,22 +109,22 @@ def test_epay_orders_and_api_sessions_share_the_limit_of_a_merchant(
 
 
 @pytest.mark.parametrize("error", [Unavailable(reason="away"), ValueError("a defect")], ids=str)
-def test_internal_errors_are_reported_in_the_convention(
-    epay_shop: EpayShop, lines: io.StringIO, monkeypatch: pytest.MonkeyPatch, error: Exception
+def test_internal_errors_are_reported_in_the_format_of_epay(
+    epay_shop: EpayShop, log_text: io.StringIO, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def fail(*_: object, **__: object) -> None:
+    def raise_error(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(Db, "connection", fail)
+    monkeypatch.setattr(Db, "connection", raise_error)
     for entry in ("submit", "mapi"):
-        answer = epay_shop.post(entry, epay_shop.sign(epay_shop.form()))
-        assert answer.status_code == 200
-        assert answer.headers["content-type"] == "application/json"
-        assert answer.json()["code"] == -1
+        response = epay_shop.post(entry, epay_shop.sign(epay_shop.form()))
+        assert response.status_code == 200
+        assert response.headers["content-type"] == "application/json"
+        assert response.json()["code"] == -1
     assert epay_shop.call_api("query")["code"] == -1
 
 
-def test_the_page_is_served_while_the_gateway_is_down(
+def test_the_payment_page_is_served_while_the_gateway_is_down(
     epay_shop: EpayShop, monkeypatch: Any
 ) -> None:
     from opentill.gateways.model import PaymentOutcome
@@ -133,7 +133,7 @@ def test_the_page_is_served_while_the_gateway_is_down(
         return PaymentOutcome(status="UNKNOWN", reason="ReadTimeout")
 
     monkeypatch.setattr(epay_shop.api_server.app.gateways["sandbox"], "pay", pay)
-    placed = epay_shop.place_order()
-    assert "qrcode" not in placed
-    assert epay_shop.api_server.http.get(placed["payurl"]).status_code == 200
-    assert epay_shop.call_api("order", trade_no=placed["trade_no"])["status"] == 0
+    epay_order = epay_shop.place_order()
+    assert "qrcode" not in epay_order
+    assert epay_shop.api_server.http.get(epay_order["payurl"]).status_code == 200
+    assert epay_shop.call_api("order", trade_no=epay_order["trade_no"])["status"] == 0

@@ -1,4 +1,4 @@
-"""Notices of paid orders: their form, their schedule, and the signed return."""
+"""Notifications of paid orders: content, schedule and retries; and the signed return URL."""
 
 import asyncio
 import re
@@ -21,25 +21,25 @@ MINUTE_MS = 60_000
 
 
 @pytest.fixture(autouse=True)
-def _quiet(api_server: ApiServer) -> None:
-    """Deliver the pending notices of other tests."""
-    over = (
+def _no_pending_notices(api_server: ApiServer) -> None:
+    """Mark the pending notices of other tests as delivered."""
+    deliver_all = (
         "update epay_notifications set state = 'DELIVERED', due_at = null where due_at is not null"
     )
-    api_server.tx(lambda tx: tx.execute(over))
+    api_server.tx(lambda tx: tx.execute(deliver_all))
 
 
-def test_the_notice_of_a_paid_order_has_the_exact_parameters(epay_shop: EpayShop) -> None:
-    placed = epay_shop.place_order(param="uid=7&x=中 文")
+def test_a_notification_has_exactly_the_parameters_of_the_epay_api(epay_shop: EpayShop) -> None:
+    epay_order = epay_shop.place_order(param="uid=7&x=中 文")
     assert epay_shop.send_notices() == 0
-    epay_shop.pay(placed)
+    epay_shop.pay(epay_order)
     assert epay_shop.send_notices() == 1
-    (got,) = epay_shop.inbox.received
-    assert signature.verify(got, epay_shop.key)
-    assert {name: text for name, text in got.items() if name != "sign"} == {
+    (notification,) = epay_shop.inbox.received
+    assert signature.verify(notification, epay_shop.key)
+    assert {name: text for name, text in notification.items() if name != "sign"} == {
         "pid": epay_shop.pid,
-        "trade_no": placed["trade_no"],
-        "out_trade_no": placed["out_trade_no"],
+        "trade_no": epay_order["trade_no"],
+        "out_trade_no": epay_order["out_trade_no"],
         "type": "alipay",
         "name": "VIP会员",
         "money": "10.5",
@@ -48,24 +48,26 @@ def test_the_notice_of_a_paid_order_has_the_exact_parameters(epay_shop: EpayShop
         "sign_type": "MD5",
     }
     assert "%E4%B8%AD+%E6%96%87" in epay_shop.inbox.paths[0]
-    assert epay_shop.notice(placed)["state"] == "DELIVERED"
+    assert epay_shop.notice(epay_order)["state"] == "DELIVERED"
     assert epay_shop.send_notices(epay_shop.api_server.app.clock() + 86_400_000) == 0
 
 
-def test_without_a_submitted_type_the_notice_has_the_customers_choice(epay_shop: EpayShop) -> None:
+def test_without_a_submitted_type_the_notification_has_the_customers_choice(
+    epay_shop: EpayShop,
+) -> None:
     form = epay_shop.form(type=None, param="")
     epay_shop.post("submit", epay_shop.sign(form))
     row = epay_shop.call_api("order", out_trade_no=form["out_trade_no"])
     assert row["type"] == ""
     epay_shop.pay(row)
     epay_shop.send_notices()
-    (got,) = epay_shop.inbox.received
-    assert got["type"] == "bank"
-    assert "param" not in got
-    assert signature.verify(got, epay_shop.key)
+    (notification,) = epay_shop.inbox.received
+    assert notification["type"] == "bank"
+    assert "param" not in notification
+    assert signature.verify(notification, epay_shop.key)
 
 
-def test_the_notice_keeps_the_query_of_notify_url(epay_shop: EpayShop) -> None:
+def test_a_notification_keeps_the_query_of_notify_url(epay_shop: EpayShop) -> None:
     epay_shop.place_paid_order(notify_url=epay_shop.inbox.url + "?x=1&y=%20z#part")
     epay_shop.send_notices()
     assert epay_shop.inbox.paths[0].startswith("/notify?x=1&y=%20z&pid=")
@@ -73,7 +75,7 @@ def test_the_notice_keeps_the_query_of_notify_url(epay_shop: EpayShop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "taken"),
+    ("status", "body", "is_acknowledged"),
     [
         (200, b"success", True),
         (200, b" SUCCESS\n", True),
@@ -86,50 +88,52 @@ def test_the_notice_keeps_the_query_of_notify_url(epay_shop: EpayShop) -> None:
         (500, b"success", False),
     ],
 )
-def test_only_a_200_response_with_success_acknowledges_a_notice(
-    status: int, body: bytes, taken: bool
+def test_only_a_200_response_with_success_acknowledges_a_notification(
+    status: int, body: bytes, is_acknowledged: bool
 ) -> None:
-    assert jobs.acknowledged(Response(status, (), body)) is taken
+    assert jobs.acknowledged(Response(status, (), body)) is is_acknowledged
 
 
-def test_a_notice_is_tried_eight_times(epay_shop: EpayShop) -> None:
+def test_a_notification_is_tried_eight_times(epay_shop: EpayShop) -> None:
     epay_shop.inbox.answer = (302, b"success")
-    placed = epay_shop.place_paid_order()
+    epay_order = epay_shop.place_paid_order()
     now = start = epay_shop.api_server.app.clock()
     assert epay_shop.send_notices(now) == 1
     for minutes in (1, 3, 20, 60, 120, 360, 1440):
         assert epay_shop.send_notices(now + minutes * MINUTE_MS - 1) == 0
         now += minutes * MINUTE_MS
-        assert epay_shop.send_notices(now) == 1, f"{(now - start) / MINUTE_MS} minutes on"
-    row = epay_shop.notice(placed)
+        assert epay_shop.send_notices(now) == 1, (
+            f"{(now - start) / MINUTE_MS} minutes after the first try"
+        )
+    row = epay_shop.notice(epay_order)
     assert (row["state"], row["tries"], row["due_at"]) == ("FAILED", 8, None)
     assert row["answer"] == "HTTP 302, without success"
     assert epay_shop.send_notices(now + 10 * 86_400_000) == 0
     assert len(epay_shop.inbox.received) == 8
     assert {path.partition("?")[0] for path in epay_shop.inbox.paths} == {"/notify"}
     epay_shop.inbox.answer = (200, b"success")
-    order_id = epay_shop.order_id(placed)
+    order_id = epay_shop.order_id(epay_order)
     epay_shop.api_server.tx(lambda tx: epay.resend(tx, epay_shop.id, order_id, now))
     assert epay_shop.send_notices(now) == 1
-    assert epay_shop.notice(placed)["state"] == "DELIVERED"
+    assert epay_shop.notice(epay_order)["state"] == "DELIVERED"
 
 
-def test_each_try_is_signed_with_the_current_key(epay_shop: EpayShop) -> None:
+def test_each_try_of_a_notification_is_signed_with_the_current_key(epay_shop: EpayShop) -> None:
     epay_shop.inbox.answer = (500, b"")
     epay_shop.place_paid_order()
     now = epay_shop.api_server.app.clock()
     epay_shop.send_notices(now)
-    new = epay_shop.api_server.tx(
+    new_credentials = epay_shop.api_server.tx(
         lambda tx: epay.rotate(tx, epay_shop.api_server.settings, epay_shop.id, now)
     )
     epay_shop.send_notices(now + MINUTE_MS)
-    first, second = epay_shop.inbox.received
-    assert signature.verify(first, epay_shop.key)
-    assert signature.verify(second, new.key)
+    before_rotation, after_rotation = epay_shop.inbox.received
+    assert signature.verify(before_rotation, epay_shop.key)
+    assert signature.verify(after_rotation, new_credentials.key)
 
 
 @pytest.mark.parametrize(
-    ("url", "word"),
+    ("url", "result"),
     [
         ("http://127.0.0.1:2/n", "not reached"),
         ("http://10.0.0.1/n", "not sent"),
@@ -140,56 +144,56 @@ def test_each_try_is_signed_with_the_current_key(epay_shop: EpayShop) -> None:
     ],
 )
 def test_a_forbidden_or_unreachable_address_is_a_failed_try(
-    epay_shop: EpayShop, url: str, word: str
+    epay_shop: EpayShop, url: str, result: str
 ) -> None:
-    placed = epay_shop.place_paid_order(notify_url=url)
+    epay_order = epay_shop.place_paid_order(notify_url=url)
     epay_shop.send_notices()
-    row = epay_shop.notice(placed)
+    row = epay_shop.notice(epay_order)
     assert (row["state"], row["tries"]) == ("WAITING", 1)
-    assert row["answer"].startswith(word)
+    assert row["answer"].startswith(result)
     assert "sign" not in row["answer"]
 
 
-def test_a_worker_killed_before_recording_leaves_the_notice_to_be_resent(
+def test_a_notification_whose_worker_was_killed_is_sent_again(
     epay_shop: EpayShop,
 ) -> None:
-    placed = epay_shop.place_paid_order()
+    epay_order = epay_shop.place_paid_order()
     now = epay_shop.api_server.app.clock()
-    arrived, over = threading.Event(), threading.Event()
+    request_arrived, may_respond = threading.Event(), threading.Event()
 
-    def hold() -> None:
-        arrived.set()
-        over.wait(10)
+    def hold_response() -> None:
+        request_arrived.set()
+        may_respond.wait(10)
 
-    epay_shop.inbox.before_answer = hold
+    epay_shop.inbox.before_answer = hold_response
     loop = epay_shop.api_server._loop
     worker = asyncio.run_coroutine_threadsafe(jobs.send_due(epay_shop.api_server.app, now), loop)
-    assert arrived.wait(10)
+    assert request_arrived.wait(10)
     worker.cancel()
-    over.set()
+    may_respond.set()
     epay_shop.inbox.before_answer = lambda: None
-    assert epay_shop.send_notices(now) == 0  # the dead one still has it
-    assert epay_shop.notice(placed)["tries"] == 0
+    assert epay_shop.send_notices(now) == 0  # the killed worker still has the lease
+    assert epay_shop.notice(epay_order)["tries"] == 0
     assert epay_shop.send_notices(now + MINUTE_MS) == 1
-    first, second = epay_shop.inbox.received
-    assert first == second
-    assert epay_shop.notice(placed)["state"] == "DELIVERED"
+    first_notification, repeated_notification = epay_shop.inbox.received
+    assert first_notification == repeated_notification
+    assert epay_shop.notice(epay_order)["state"] == "DELIVERED"
 
 
 def test_a_timeout_is_a_failed_try(epay_shop: EpayShop, monkeypatch: pytest.MonkeyPatch) -> None:
     assert jobs.TIMEOUT_S == 5.0
     monkeypatch.setattr(jobs, "TIMEOUT_S", 0.3)
-    over = threading.Event()
-    epay_shop.inbox.before_answer = lambda: over.wait(10) and None
-    placed = epay_shop.place_paid_order()
+    may_respond = threading.Event()
+    epay_shop.inbox.before_answer = lambda: may_respond.wait(10) and None
+    epay_order = epay_shop.place_paid_order()
     epay_shop.send_notices()
-    over.set()
-    row = epay_shop.notice(placed)
+    may_respond.set()
+    row = epay_shop.notice(epay_order)
     assert (row["state"], row["tries"]) == ("WAITING", 1)
     assert row["answer"].startswith("no response")
 
 
-def test_concurrent_workers_send_each_notice_once(epay_shop: EpayShop) -> None:
+def test_concurrent_workers_send_each_notification_once(epay_shop: EpayShop) -> None:
     for _ in range(6):
         epay_shop.place_paid_order()
     threads = [threading.Thread(target=epay_shop.send_notices) for _ in range(4)]
@@ -197,28 +201,29 @@ def test_concurrent_workers_send_each_notice_once(epay_shop: EpayShop) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (
-        len({got["trade_no"] for got in epay_shop.inbox.received})
-        == len(epay_shop.inbox.received)
-        == 6
-    )
+    notifications = epay_shop.inbox.received
+    assert len({message["trade_no"] for message in notifications}) == len(notifications) == 6
 
 
-def test_a_merchant_has_at_most_eight_notices_in_flight(epay_shop: EpayShop) -> None:
-    other = EpayShop(epay_shop.api_server, epay_shop.inbox)
+def test_a_merchant_has_at_most_eight_notifications_in_flight(epay_shop: EpayShop) -> None:
+    other_shop = EpayShop(epay_shop.api_server, epay_shop.inbox)
     for _ in range(10):
         epay_shop.place_paid_order()
-    other.place_paid_order()
+    other_shop.place_paid_order()
     assert epay_shop.send_notices() == 9
-    assert other.pid in {got["pid"] for got in epay_shop.inbox.received}
+    assert other_shop.pid in {message["pid"] for message in epay_shop.inbox.received}
     assert epay_shop.send_notices() == 2
 
 
-def test_ten_thousand_notices_of_one_merchant_delay_no_other(epay_shop: EpayShop) -> None:
-    other = EpayShop(epay_shop.api_server, epay_shop.inbox)
+def test_ten_thousand_notices_of_one_merchant_do_not_delay_another_merchant(
+    epay_shop: EpayShop,
+) -> None:
+    other_shop = EpayShop(epay_shop.api_server, epay_shop.inbox)
 
-    async def crowd(tx: Tx) -> None:
-        await tx.execute("set local session_replication_role = replica")  # of no orders
+    async def insert_notices(tx: Tx) -> None:
+        await tx.execute(
+            "set local session_replication_role = replica"
+        )  # the notices have no orders
         await tx.execute(
             """
             insert into epay_notifications select $1, 'order_crowd' || n, 'WAITING', n, 0, '', n, n
@@ -227,9 +232,9 @@ def test_ten_thousand_notices_of_one_merchant_delay_no_other(epay_shop: EpayShop
             epay_shop.id,
         )
 
-    epay_shop.api_server.tx(crowd)
+    epay_shop.api_server.tx(insert_notices)
     try:
-        other.place_paid_order()
+        other_shop.place_paid_order()
         now = epay_shop.api_server.app.clock()
         claimed = epay_shop.api_server.tx(
             lambda tx: queries.CLAIM_NOTICES.all(
@@ -238,26 +243,27 @@ def test_ten_thousand_notices_of_one_merchant_delay_no_other(epay_shop: EpayShop
             )
         )  # fmt: skip
     finally:
-        over = "delete from epay_notifications where order_id like 'order_crowd%'"
-        epay_shop.api_server.sql(over)
-    assert sorted(notice.merchant_id for notice in claimed).count(other.id) == 1
+        epay_shop.api_server.sql(
+            "delete from epay_notifications where order_id like 'order_crowd%'"
+        )
+    assert sorted(notice.merchant_id for notice in claimed).count(other_shop.id) == 1
     assert len(claimed) == 9
 
 
 def test_merchants_with_fewer_notices_in_flight_come_first(epay_shop: EpayShop) -> None:
-    other = EpayShop(epay_shop.api_server, epay_shop.inbox)
+    other_shop = EpayShop(epay_shop.api_server, epay_shop.inbox)
     for _ in range(3):
         epay_shop.place_paid_order()
-    other.place_paid_order()
+    other_shop.place_paid_order()
     now = epay_shop.api_server.app.clock()
-    (first,) = epay_shop.api_server.tx(
+    (first_notice,) = epay_shop.api_server.tx(
         lambda tx: queries.CLAIM_NOTICES.all(
             tx, now=now, lease_until=now + MINUTE_MS, limit=1, per_merchant=8,
             merchant_id=[epay_shop.id], notices=[7],
         )
     )  # fmt: skip
-    assert first.merchant_id == other.id
-    rest = epay_shop.api_server.tx(
+    assert first_notice.merchant_id == other_shop.id
+    own_notices = epay_shop.api_server.tx(
         lambda tx: queries.CLAIM_NOTICES.all(
             tx,
             now=now,
@@ -268,72 +274,72 @@ def test_merchants_with_fewer_notices_in_flight_come_first(epay_shop: EpayShop) 
             notices=[7],
         )
     )
-    assert len(rest) == 1  # the eighth
+    assert len(own_notices) == 1  # seven are in flight, and eight is the maximum
 
 
-def test_a_notice_is_sent_while_another_merchants_server_hangs(
+def test_a_notification_is_sent_while_another_merchants_server_hangs(
     epay_shop: EpayShop,
 ) -> None:
-    quick = EpayShop(epay_shop.api_server, Inbox())
-    over = threading.Event()
-    epay_shop.inbox.before_answer = lambda: over.wait(10) and None
+    responsive_shop = EpayShop(epay_shop.api_server, Inbox())
+    may_respond = threading.Event()
+    epay_shop.inbox.before_answer = lambda: may_respond.wait(10) and None
     for _ in range(9):
         epay_shop.place_paid_order()
 
-    async def work() -> None:
+    async def run_notifier() -> None:
         notifier = jobs.Notifier(epay_shop.api_server.app)
         now = epay_shop.api_server.app.clock()
         assert await notifier.claim(now) == 8
         assert await notifier.run_once() == 8
-        await asyncio.to_thread(quick.place_paid_order)
+        await asyncio.to_thread(responsive_shop.place_paid_order)
         for _ in range(100):
             await notifier.run_once()
-            if quick.inbox.received:
+            if responsive_shop.inbox.received:
                 break
-        assert not over.is_set()
-        over.set()
+        assert not may_respond.is_set()
+        may_respond.set()
         await notifier.finish()
 
     try:
-        epay_shop.api_server.run(work())
-        assert len(quick.inbox.received) == 1
+        epay_shop.api_server.run(run_notifier())
+        assert len(responsive_shop.inbox.received) == 1
         assert len(epay_shop.inbox.received) == 8
     finally:
-        over.set()
-        quick.inbox.close()
+        may_respond.set()
+        responsive_shop.inbox.close()
 
 
 def test_a_late_payment_is_notified_once(epay_shop: EpayShop) -> None:
-    placed = epay_shop.place_order()
-    order_id = epay_shop.order_id(placed)
-    epay_shop.shop.data("POST", f"/v1/checkouts/{placed['payurl'].rpartition('/')[2]}/expire")
+    epay_order = epay_shop.place_order()
+    order_id = epay_shop.order_id(epay_order)
+    epay_shop.shop.data("POST", f"/v1/checkouts/{epay_order['payurl'].rpartition('/')[2]}/expire")
     assert epay_shop.shop.read_order(order_id)["status"] == "CLOSED"
-    (row,) = epay_shop.api_server.sql(
+    (attempt,) = epay_shop.api_server.sql(
         "select id, gateway from payment_attempts where merchant_id = $1 and order_id = $2",
         epay_shop.id,
         order_id,
     )
     now = epay_shop.api_server.app.clock()
-    paid = PaymentOutcome(status="SUCCEEDED", provider_ref="UP1")
+    outcome = PaymentOutcome(status="SUCCEEDED", provider_ref="UP1")
     for _ in range(2):
         epay_shop.api_server.tx(
             lambda tx: orders.apply_outcome(
-                tx, epay_shop.id, row["id"], paid, now, gateway=row["gateway"]
+                tx, epay_shop.id, attempt["id"], outcome, now, gateway=attempt["gateway"]
             )
         )
     assert epay_shop.send_notices() == 1
-    assert epay_shop.call_api("order", trade_no=placed["trade_no"])["api_trade_no"] == "UP1"
+    assert epay_shop.call_api("order", trade_no=epay_order["trade_no"])["api_trade_no"] == "UP1"
 
 
-def test_an_order_refunded_before_its_notice_is_not_notified(
+def test_an_order_that_is_refunded_before_its_notification_is_not_notified(
     epay_shop: EpayShop,
 ) -> None:
-    placed = epay_shop.place_paid_order()
-    body = epay_shop.call_api("refund", trade_no=placed["trade_no"], money="10.5")
+    epay_order = epay_shop.place_paid_order()
+    body = epay_shop.call_api("refund", trade_no=epay_order["trade_no"], money="10.5")
     epay_shop.shop.report_refund("re_" + body["refund_no"].removeprefix("re"))
     epay_shop.send_notices()
     assert epay_shop.inbox.received == []
-    assert epay_shop.notice(placed)["answer"] == "not sent: the order is REFUNDED"
+    assert epay_shop.notice(epay_order)["answer"] == "not sent: the order is REFUNDED"
 
 
 def test_an_order_of_the_api_has_no_notice(epay_shop: EpayShop) -> None:
@@ -341,7 +347,7 @@ def test_an_order_of_the_api_has_no_notice(epay_shop: EpayShop) -> None:
     assert epay_shop.send_notices() == 0
 
 
-def _links(page: str) -> list[str]:
+def _find_return_urls(page: str) -> list[str]:
     return [
         text.replace("&amp;", "&") for text in re.findall(r"https://shop\.example[^\"' <]*", page)
     ]
@@ -350,28 +356,31 @@ def _links(page: str) -> list[str]:
 def test_the_page_shows_the_signed_return_url_only_while_the_order_is_paid(
     epay_shop: EpayShop,
 ) -> None:
-    placed = epay_shop.place_order()
-    page = epay_shop.api_server.http.get(placed["payurl"]).text
-    assert _links(page) == []
+    epay_order = epay_shop.place_order()
+    page = epay_shop.api_server.http.get(epay_order["payurl"]).text
+    assert _find_return_urls(page) == []
     assert "TRADE_SUCCESS" not in page
-    app, order_id = epay_shop.api_server.app, epay_shop.order_id(placed)
+    app, order_id = epay_shop.api_server.app, epay_shop.order_id(epay_order)
     assert epay_shop.api_server.run(app.return_address(app, epay_shop.id, order_id)) is None
-    epay_shop.pay(placed)
-    link, *_ = _links(epay_shop.api_server.http.get(placed["payurl"]).text)
-    got = dict(parse_qsl(urlsplit(link).query))
-    assert got.pop("from") == "till"
-    assert signature.verify(got, epay_shop.key)
-    assert (got["trade_no"], got["trade_status"]) == (placed["trade_no"], "TRADE_SUCCESS")
-    session = placed["payurl"].rpartition("/")[2]
+    epay_shop.pay(epay_order)
+    return_url, *_ = _find_return_urls(epay_shop.api_server.http.get(epay_order["payurl"]).text)
+    message = dict(parse_qsl(urlsplit(return_url).query))
+    assert message.pop("from") == "till"
+    assert signature.verify(message, epay_shop.key)
+    assert (message["trade_no"], message["trade_status"]) == (
+        epay_order["trade_no"],
+        "TRADE_SUCCESS",
+    )
+    session = epay_order["payurl"].rpartition("/")[2]
     assert epay_shop.key not in str(epay_shop.shop.data("GET", f"/v1/checkouts/{session}"))
     epay_shop.shop.open_dispute(order_id)
-    assert _links(epay_shop.api_server.http.get(placed["payurl"]).text) == []
+    assert _find_return_urls(epay_shop.api_server.http.get(epay_order["payurl"]).text) == []
 
 
-def test_an_order_that_was_closed_never_gets_a_signed_return(epay_shop: EpayShop) -> None:
-    placed = epay_shop.place_order()
-    epay_shop.shop.revoke(epay_shop.order_id(placed))
-    assert _links(epay_shop.api_server.http.get(placed["payurl"]).text) == []
+def test_a_closed_order_has_no_signed_return_url(epay_shop: EpayShop) -> None:
+    epay_order = epay_shop.place_order()
+    epay_shop.shop.revoke(epay_shop.order_id(epay_order))
+    assert _find_return_urls(epay_shop.api_server.http.get(epay_order["payurl"]).text) == []
 
 
 @pytest.mark.parametrize(
@@ -388,11 +397,11 @@ def test_an_order_that_was_closed_never_gets_a_signed_return(epay_shop: EpayShop
         ("https://商店.example/", "https://xn--czrs0t.example/?a=1+2%26"),
     ],
 )
-def test_a_message_is_appended_to_the_query_of_a_url(url: str, result: str) -> None:
+def test_parameters_are_appended_to_the_query_of_a_url(url: str, result: str) -> None:
     assert notices.address(url, {"a": "1 2&"}) == result
 
 
-def test_a_message_is_encoded_like_php() -> None:
+def test_parameters_are_encoded_as_php_does() -> None:
     text = "aZ0-_. ~!*'()+/=%中\n"
     encoded = "aZ0-_.+%7E%21%2A%27%28%29%2B%2F%3D%25%E4%B8%AD%0A"
     assert notices.address("https://s.example/~me?q=~", {"a": text}) == (
@@ -400,28 +409,30 @@ def test_a_message_is_encoded_like_php() -> None:
     )
 
 
-def test_a_wrong_deployment_key_loses_no_notice(epay_shop: EpayShop) -> None:
+def test_with_a_wrong_deployment_key_notices_wait(epay_shop: EpayShop) -> None:
     import msgspec
 
-    placed = epay_shop.place_paid_order()
+    epay_order = epay_shop.place_paid_order()
     epay_shop.place_paid_order()
     app = epay_shop.api_server.app
-    good = app.settings
+    settings = app.settings
     try:
-        app.settings = msgspec.structs.replace(good, secret_key="another-key-another-key-another")
+        app.settings = msgspec.structs.replace(
+            settings, secret_key="another-key-another-key-another"
+        )
         body = epay_shop.mapi()
         assert (body["code"], set(body)) == (-1, {"code", "msg"})
-        page = epay_shop.api_server.http.get(placed["payurl"])
+        page = epay_shop.api_server.http.get(epay_order["payurl"])
         assert page.status_code == 200
-        assert _links(page.text) == []
+        assert _find_return_urls(page.text) == []
         with structlog.testing.capture_logs() as log_lines:
             assert epay_shop.send_notices() == 2
         events = [line["event"] for line in log_lines if "notice" in line["event"]]
-        assert events == ["notices cannot be signed"]  # once for both
-        assert epay_shop.notice(placed)["tries"] == 0
+        assert events == ["notices cannot be signed"]  # one line for both notices
+        assert epay_shop.notice(epay_order)["tries"] == 0
         assert not epay_shop.api_server.tx(lambda tx: epay.check_key(tx, app.settings.secret_key))
     finally:
-        app.settings = good
-    assert epay_shop.api_server.tx(lambda tx: epay.check_key(tx, good.secret_key))
+        app.settings = settings
+    assert epay_shop.api_server.tx(lambda tx: epay.check_key(tx, settings.secret_key))
     assert epay_shop.send_notices(app.clock() + 2 * MINUTE_MS) == 2
     assert len(epay_shop.inbox.received) == 2

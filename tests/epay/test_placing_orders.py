@@ -1,4 +1,4 @@
-"""submit.php and mapi.php: placing orders, and every refusal."""
+"""``submit.php`` and ``mapi.php`` of the Epay API place orders; every refusal."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -15,52 +15,56 @@ from support.epay_shop import EpayShop, assert_chinese
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parent / "vectors.json").read_text())
 
 
-def refused(answer: Any, code: int) -> str:
-    """Check a refusal: always HTTP 200 and JSON, numbers as numbers."""
-    assert answer.status_code == 200
-    assert answer.headers["content-type"] == "application/json"
-    body = answer.json()
+def assert_refused(response: Any, code: int) -> str:
+    """Check that a response is a refusal, which has the status 200; return its message."""
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "application/json"
+    body = response.json()
     assert set(body) == {"code", "msg"}
     assert body["code"] == code, body
     assert body["msg"]
-    text: str = body["msg"]
-    assert_chinese(text)
-    return text
+    message: str = body["msg"]
+    assert_chinese(message)
+    return message
 
 
-@pytest.mark.parametrize("way", ["get", "post", "multipart"])
-def test_submit_redirects_the_browser_to_the_payment_page(epay_shop: EpayShop, way: str) -> None:
+@pytest.mark.parametrize("transport", ["get", "post", "multipart"])
+def test_submit_php_redirects_the_browser_to_the_payment_page(
+    epay_shop: EpayShop, transport: str
+) -> None:
     form = epay_shop.sign(epay_shop.form())
     http = epay_shop.api_server.http
-    match way:
+    match transport:
         case "get":
-            answer = http.get("/epay/submit.php", params=form)
+            response = http.get("/epay/submit.php", params=form)
         case "post":
-            answer = http.post("/epay/submit.php", data=form)
+            response = http.post("/epay/submit.php", data=form)
         case _:
             parts = {name: (None, text.encode()) for name, text in form.items()}
-            answer = http.post("/epay/submit.php", files=parts)
-    assert answer.status_code == 302
-    page = http.get(answer.headers["location"])
+            response = http.post("/epay/submit.php", files=parts)
+    assert response.status_code == 302
+    page = http.get(response.headers["location"])
     assert page.status_code == 200
     assert "VIP会员" in page.text
     row = epay_shop.call_api("order", out_trade_no=form["out_trade_no"])
     assert row["code"] == 1
-    assert row["payurl"] == answer.headers["location"]
+    assert row["payurl"] == response.headers["location"]
 
 
 def test_a_client_may_send_unencoded_characters(epay_shop: EpayShop) -> None:
     form = epay_shop.sign(epay_shop.form(name="测试＆商品", param="中"))
     raw = "&".join(f"{name}={text}" for name, text in form.items()).encode()
     headers = {"content-type": "Application/X-WWW-Form-Urlencoded; charset=UTF-8"}
-    placed = epay_shop.api_server.http.post("/epay/mapi.php", content=raw, headers=headers).json()
-    assert placed["code"] == 1
-    row = epay_shop.call_api("order", trade_no=placed["trade_no"])
+    epay_order = epay_shop.api_server.http.post(
+        "/epay/mapi.php", content=raw, headers=headers
+    ).json()
+    assert epay_order["code"] == 1
+    row = epay_shop.call_api("order", trade_no=epay_order["trade_no"])
     assert (row["name"], row["param"]) == ("测试＆商品", "中")
 
 
 @pytest.mark.parametrize("charset", ["unicode_escape", "utf-16", "utf-7", "hex", "no-such"])
-def test_a_multipart_field_is_utf_8_whatever_charset_it_declares(
+def test_a_multipart_field_is_read_as_utf_8_even_if_it_declares_another_charset(
     epay_shop: EpayShop, charset: str
 ) -> None:
     form = epay_shop.sign(epay_shop.form() | {"x": "\\ud800+ACY-"})
@@ -70,63 +74,70 @@ def test_a_multipart_field_is_utf_8_whatever_charset_it_declares(
     assert epay_shop.api_server.http.post("/epay/mapi.php", files=files).json()["code"] == 1
 
 
-def test_mapi_returns_the_page_and_the_qr_code(epay_shop: EpayShop) -> None:
-    placed = epay_shop.place_order()
-    assert placed["msg"] == "success"
-    assert placed["trade_no"].isalnum()
-    assert placed["payurl"].startswith(f"{epay_shop.api_server.url}/checkout/cs_")
-    assert placed["qrcode"].startswith("http")
-    image = epay_shop.api_server.http.get(placed["img"])
+def test_mapi_php_returns_the_payment_page_and_the_qr_code(epay_shop: EpayShop) -> None:
+    epay_order = epay_shop.place_order()
+    assert epay_order["msg"] == "success"
+    assert epay_order["trade_no"].isalnum()
+    assert epay_order["payurl"].startswith(f"{epay_shop.api_server.url}/checkout/cs_")
+    assert epay_order["qrcode"].startswith("http")
+    image = epay_shop.api_server.http.get(epay_order["img"])
     assert image.headers["content-type"].startswith("image/svg+xml")
 
 
-def test_changing_the_type_leaves_orders_of_other_merchants_alone(
+def test_changing_the_type_changes_no_other_order(
     epay_shop: EpayShop,
 ) -> None:
-    other = EpayShop(epay_shop.api_server, epay_shop.inbox)
-    forms = {shop: shop.form(type="alipay", out_trade_no="SAME-1") for shop in (epay_shop, other)}
-    placed = {shop: shop.post("mapi", shop.sign(form)).json() for shop, form in forms.items()}
-    neighbour = epay_shop.place_order(type="alipay")
-    again = other.post("mapi", other.sign(forms[other] | {"type": "wxpay"})).json()
-    assert again["trade_no"] == placed[other]["trade_no"] != placed[epay_shop]["trade_no"]
+    other_shop = EpayShop(epay_shop.api_server, epay_shop.inbox)
+    form, other_form = (
+        shop.form(type="alipay", out_trade_no="SAME-1") for shop in (epay_shop, other_shop)
+    )
+    epay_order = epay_shop.post("mapi", epay_shop.sign(form)).json()
+    other_shops_order = other_shop.post("mapi", other_shop.sign(other_form)).json()
+    order_of_another_number = epay_shop.place_order(type="alipay")
+    changed_order = other_shop.post("mapi", other_shop.sign(other_form | {"type": "wxpay"})).json()
+    assert changed_order["trade_no"] == other_shops_order["trade_no"] != epay_order["trade_no"]
     types = [
-        shop.call_api("order", trade_no=one["trade_no"])["type"]
-        for shop, one in ((other, again), (epay_shop, placed[epay_shop]), (epay_shop, neighbour))
+        shop.call_api("order", trade_no=order["trade_no"])["type"]
+        for shop, order in (
+            (other_shop, changed_order),
+            (epay_shop, epay_order),
+            (epay_shop, order_of_another_number),
+        )
     ]
     assert types == ["wxpay", "alipay", "alipay"]
 
 
 @pytest.mark.parametrize("changes", [{"type": "creditcard"}, {"type": "bank"}, {"device": "jump"}])
-def test_mapi_returns_only_the_page_if_there_is_no_qr_code(
+def test_mapi_php_returns_only_the_payment_page_if_there_is_no_qr_code(
     epay_shop: EpayShop, changes: dict[str, str]
 ) -> None:
-    placed = epay_shop.place_order(**changes)
-    assert set(placed) == {"code", "msg", "trade_no", "out_trade_no", "payurl"}
-    assert epay_shop.api_server.http.get(placed["payurl"]).status_code == 200
+    epay_order = epay_shop.place_order(**changes)
+    assert set(epay_order) == {"code", "msg", "trade_no", "out_trade_no", "payurl"}
+    assert epay_shop.api_server.http.get(epay_order["payurl"]).status_code == 200
 
 
 def test_an_epay_order_is_readable_through_the_api(epay_shop: EpayShop) -> None:
-    placed = epay_shop.place_order(
+    epay_order = epay_shop.place_order(
         display_merchant_name="小店", param="uid=7", out_trade_no="a.b-c_d|9"
     )
-    order = epay_shop.shop.read_order(epay_shop.order_id(placed))
+    order = epay_shop.shop.read_order(epay_shop.order_id(epay_order))
     assert (order["amount"], order["currency"], order["status"]) == ("10.50", "CNY", "PENDING")
     assert order["payerIp"] == "203.0.113.7"
-    numbers = {"out_trade_no": "a.b-c_d|9", "trade_no": placed["trade_no"]}
+    numbers = {"out_trade_no": "a.b-c_d|9", "trade_no": epay_order["trade_no"]}
     assert order["metadata"] == numbers | {"param": "uid=7"}
     assert order["clientReference"] == "a.b-c_d|9"
-    assert epay_shop.shop.read_order(placed["trade_no"]) == order
+    assert epay_shop.shop.read_order(epay_order["trade_no"]) == order
     product = epay_shop.shop.data("GET", f"/v1/products/{order['productId']}")
     assert (product["status"], product["currency"]) == ("ARCHIVED", "CNY")
-    page = epay_shop.api_server.http.get(placed["payurl"]).text
+    page = epay_shop.api_server.http.get(epay_order["payurl"]).text
     assert "小店" in page
     assert "a.b-c_d|9" in page
-    again = epay_shop.shop.read_order(epay_shop.order_id(epay_shop.place_order()))
-    assert again["productId"] == order["productId"]
+    other_order = epay_shop.shop.read_order(epay_shop.order_id(epay_shop.place_order()))
+    assert other_order["productId"] == order["productId"]
 
 
-# what is changed, the code, what the message names
-BAD: list[tuple[dict[str, Any], int, str]] = [
+# changed parameters, code, text in the message
+REFUSED_CHANGES: list[tuple[dict[str, Any], int, str]] = [
     ({"pid": None}, -4, "pid"),
     ({"pid": ""}, -4, "pid"),
     ({"type": None}, -4, "type"),
@@ -141,7 +152,7 @@ BAD: list[tuple[dict[str, Any], int, str]] = [
     ({"type": "a b"}, -1, "type"),
     ({"type": "a\\b"}, -1, "type"),
     ({"type": "x" * 33}, -1, "type"),
-    ({"type": "paynow"}, -1, "alipay"),  # a method that is not on offer in CNY
+    ({"type": "paynow"}, -1, "alipay"),  # a method that no gateway offers in CNY
     ({"out_trade_no": "a b"}, -1, "out_trade_no"),
     ({"out_trade_no": "x" * 65}, -1, "out_trade_no"),
     ({"out_trade_no": "号"}, -1, "out_trade_no"),
@@ -188,20 +199,22 @@ BAD: list[tuple[dict[str, Any], int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "code", "named"), BAD, ids=lambda value: repr(value)[:50])
-def test_each_refusal_of_an_order_has_its_code(
-    epay_shop: EpayShop, changes: dict[str, Any], code: int, named: str
+@pytest.mark.parametrize(
+    ("changes", "code", "text"), REFUSED_CHANGES, ids=lambda value: repr(value)[:50]
+)
+def test_each_refused_submission_has_its_code(
+    epay_shop: EpayShop, changes: dict[str, Any], code: int, text: str
 ) -> None:
     form = epay_shop.form(**changes)
-    answer = epay_shop.post("mapi", epay_shop.sign(form))
-    assert named in refused(answer, code)
+    response = epay_shop.post("mapi", epay_shop.sign(form))
+    assert text in assert_refused(response, code)
     assert epay_shop.call_api("query")["orders"] == 0
 
 
 @pytest.mark.parametrize("name", ["out_trade_no", "notify_url", "return_url", "name", "money"])
-def test_submit_refuses_missing_parameters(epay_shop: EpayShop, name: str) -> None:
-    answer = epay_shop.post("submit", epay_shop.sign(epay_shop.form(**{name: None})))
-    assert name in refused(answer, -4)
+def test_submit_php_refuses_missing_parameters(epay_shop: EpayShop, name: str) -> None:
+    response = epay_shop.post("submit", epay_shop.sign(epay_shop.form(**{name: None})))
+    assert name in assert_refused(response, -4)
 
 
 @pytest.mark.parametrize("entry", ["submit", "mapi"])
@@ -213,7 +226,7 @@ def test_submit_refuses_missing_parameters(epay_shop: EpayShop, name: str) -> No
         ({"sign_type": "RSA"}, -3),
         ({"money": "10.6"}, -3),
         ({"extra": "unsigned"}, -3),
-        ({"key": "{key}"}, -3),  # the key itself is no proof here
+        ({"key": "{key}"}, -3),  # here, the key does not authenticate a request
     ],
     ids=str,
 )
@@ -223,15 +236,17 @@ def test_an_invalid_signature_is_refused(
     form = epay_shop.sign(epay_shop.form()) | changes
     if "key" in changes:
         form = {**epay_shop.form(), "key": epay_shop.key, "sign": "0" * 32}
-    refused(epay_shop.post(entry, form), code)
+    assert_refused(epay_shop.post(entry, form), code)
 
 
 @pytest.mark.parametrize("row", VECTORS["negative"], ids=lambda row: row["id"])
-def test_negative_vectors_are_refused(epay_shop: EpayShop, row: dict[str, Any]) -> None:
+def test_the_invalid_signatures_of_the_vectors_are_refused(
+    epay_shop: EpayShop, row: dict[str, Any]
+) -> None:
     form = epay_shop.form()
-    genuine = signature.sign(form, epay_shop.key)
-    wrong = {
-        "neg_uppercase_sign": genuine.upper(),
+    valid_sign = signature.sign(form, epay_shop.key)
+    invalid_sign = {
+        "neg_uppercase_sign": valid_sign.upper(),
         "neg_wrong_key": signature.sign(form, epay_shop.key + "x"),
         "neg_urlencoded_values": signature.sign(
             form | {"name": "VIP%E4%BC%9A%E5%91%98"}, epay_shop.key
@@ -239,22 +254,22 @@ def test_negative_vectors_are_refused(epay_shop: EpayShop, row: dict[str, Any]) 
         "neg_amp_key": signature.sign(form, "&key=" + epay_shop.key),
         "neg_missing_sign": "",
     }[row["id"]]
-    body = epay_shop.post("mapi", form | {"sign": wrong}).json()
+    body = epay_shop.post("mapi", form | {"sign": invalid_sign}).json()
     assert body["code"] in {-3, -4}
 
 
-def test_messages_that_share_a_signature_are_both_refused(epay_shop: EpayShop) -> None:
+def test_two_messages_with_the_same_signature_are_both_refused(epay_shop: EpayShop) -> None:
     pair = VECTORS["ambiguity"]
     requested = pair["a"] | {"pid": epay_shop.pid}
     forged = pair["b"] | {"pid": epay_shop.pid}
     assert signature.sign(requested, epay_shop.key) == signature.sign(forged, epay_shop.key)
     for form in (requested, forged):
-        refused(epay_shop.post("submit", epay_shop.sign(form)), -1)
+        assert_refused(epay_shop.post("submit", epay_shop.sign(form)), -1)
 
 
 def test_an_unknown_pid_and_a_wrong_key_get_the_same_response(epay_shop: EpayShop) -> None:
     form = epay_shop.form()
-    answers = [
+    responses = [
         epay_shop.post("mapi", epay_shop.sign(form, "x" * 32)),
         epay_shop.post("mapi", epay_shop.sign(form | {"pid": "999999999"})),
         epay_shop.api_server.http.get(
@@ -264,27 +279,29 @@ def test_an_unknown_pid_and_a_wrong_key_get_the_same_response(epay_shop: EpaySho
             "/epay/api.php", params={"act": "query", "pid": "9", "key": epay_shop.key}
         ),
     ]
-    assert {answer.content for answer in answers} == {
+    assert {response.content for response in responses} == {
         '{"code":-3,"msg":"签名校验失败"}'.encode(),
     }
 
 
-def test_an_unsigned_query_parameter_beside_a_signed_body_is_ignored(
+def test_an_unsigned_query_parameter_next_to_a_signed_body_is_ignored(
     epay_shop: EpayShop,
 ) -> None:
     form = epay_shop.sign(epay_shop.form())
-    answer = epay_shop.api_server.http.post("/epay/submit.php?_input_charset=utf-8", data=form)
-    assert answer.status_code == 302
+    response = epay_shop.api_server.http.post("/epay/submit.php?_input_charset=utf-8", data=form)
+    assert response.status_code == 302
 
 
-def test_a_query_with_a_pid_is_the_whole_request(epay_shop: EpayShop) -> None:
+def test_the_body_is_ignored_if_the_query_has_a_pid(epay_shop: EpayShop) -> None:
     form = epay_shop.sign(epay_shop.form())
     body = epay_shop.sign(epay_shop.form(money="99"))
-    answer = epay_shop.api_server.http.post("/epay/mapi.php", params=form, data=body)
-    assert answer.json()["out_trade_no"] == form["out_trade_no"]
+    response = epay_shop.api_server.http.post("/epay/mapi.php", params=form, data=body)
+    assert response.json()["out_trade_no"] == form["out_trade_no"]
     mixed = {name: form[name] for name in form if name != "money"}
-    answer = epay_shop.api_server.http.post("/epay/mapi.php", params=mixed, data={"money": "10.5"})
-    refused(answer, -3)
+    response = epay_shop.api_server.http.post(
+        "/epay/mapi.php", params=mixed, data={"money": "10.5"}
+    )
+    assert_refused(response, -3)
 
 
 def test_the_last_value_of_a_repeated_parameter_counts(epay_shop: EpayShop) -> None:
@@ -324,23 +341,28 @@ def test_the_last_value_of_a_repeated_parameter_counts(epay_shop: EpayShop) -> N
         ("GET", "", {}, -1),
     ],
 )
-def test_any_request_gets_a_response_of_the_convention(
+def test_any_invalid_request_gets_a_response_in_the_format_of_epay(
     epay_shop: EpayShop, method: str, path: str, options: dict[str, Any], code: int
 ) -> None:
     headers = {"content-type": "application/x-www-form-urlencoded"} | options.pop("headers", {})
-    answer = epay_shop.api_server.http.request(method, f"/epay/{path}", headers=headers, **options)
-    refused(answer, code)
+    response = epay_shop.api_server.http.request(
+        method, f"/epay/{path}", headers=headers, **options
+    )
+    assert_refused(response, code)
 
 
-def test_the_same_submission_is_the_same_order(epay_shop: EpayShop) -> None:
+def test_a_repeated_submission_returns_the_same_order(epay_shop: EpayShop) -> None:
     form = epay_shop.form(param="7")
-    first = epay_shop.post("mapi", epay_shop.sign(form)).json()
-    assert epay_shop.post("mapi", epay_shop.sign(form)).json() == first
-    assert epay_shop.post("mapi", epay_shop.sign(form | {"money": "10.50"})).json() == first
-    other = epay_shop.post("mapi", epay_shop.sign(form | {"type": "wxpay"})).json()
-    assert (other["trade_no"], other["payurl"]) == (first["trade_no"], first["payurl"])
-    assert other["qrcode"] != first["qrcode"]
-    assert epay_shop.call_api("order", trade_no=first["trade_no"])["type"] == "wxpay"
+    epay_order = epay_shop.post("mapi", epay_shop.sign(form)).json()
+    assert epay_shop.post("mapi", epay_shop.sign(form)).json() == epay_order
+    assert epay_shop.post("mapi", epay_shop.sign(form | {"money": "10.50"})).json() == epay_order
+    changed_order = epay_shop.post("mapi", epay_shop.sign(form | {"type": "wxpay"})).json()
+    assert (changed_order["trade_no"], changed_order["payurl"]) == (
+        epay_order["trade_no"],
+        epay_order["payurl"],
+    )
+    assert changed_order["qrcode"] != epay_order["qrcode"]
+    assert epay_shop.call_api("order", trade_no=epay_order["trade_no"])["type"] == "wxpay"
     assert epay_shop.call_api("query")["orders"] == 1
 
 
@@ -363,36 +385,36 @@ def test_the_same_number_with_other_values_is_refused(
     form = epay_shop.form(param="7")
     assert epay_shop.post("mapi", epay_shop.sign(form)).json()["code"] == 1
     form = {name: text for name, text in (form | changes).items() if text is not None}
-    text = refused(epay_shop.post("mapi", epay_shop.sign(form)), -1)
+    text = assert_refused(epay_shop.post("mapi", epay_shop.sign(form)), -1)
     assert "out_trade_no" in text
 
 
 def test_a_number_of_a_paid_or_revoked_order_cannot_be_reused(epay_shop: EpayShop) -> None:
     form = epay_shop.form()
-    placed = epay_shop.post("mapi", epay_shop.sign(form)).json()
-    epay_shop.pay(placed)
-    assert "已支付" in refused(epay_shop.post("mapi", epay_shop.sign(form)), -1)
-    revoked = epay_shop.form()
-    placed = epay_shop.post("submit", epay_shop.sign(revoked))
-    row = epay_shop.call_api("order", out_trade_no=revoked["out_trade_no"])
+    epay_order = epay_shop.post("mapi", epay_shop.sign(form)).json()
+    epay_shop.pay(epay_order)
+    assert "已支付" in assert_refused(epay_shop.post("mapi", epay_shop.sign(form)), -1)
+    form = epay_shop.form()
+    epay_shop.post("submit", epay_shop.sign(form))
+    row = epay_shop.call_api("order", out_trade_no=form["out_trade_no"])
     epay_shop.shop.revoke(epay_shop.order_id(row))
-    assert "已撤销" in refused(epay_shop.post("mapi", epay_shop.sign(revoked)), -1)
+    assert "已撤销" in assert_refused(epay_shop.post("mapi", epay_shop.sign(form)), -1)
 
 
-def test_merchants_may_use_the_same_number(epay_shop: EpayShop) -> None:
-    other = EpayShop(epay_shop.api_server, epay_shop.inbox)
+def test_two_merchants_may_use_the_same_number(epay_shop: EpayShop) -> None:
+    other_shop = EpayShop(epay_shop.api_server, epay_shop.inbox)
     order = epay_shop.place_order(out_trade_no="shared")
-    other_order = other.place_order(out_trade_no="shared")
+    other_order = other_shop.place_order(out_trade_no="shared")
     assert order["trade_no"] != other_order["trade_no"]
-    assert other.call_api("order", trade_no=order["trade_no"])["msg"] == "订单不存在"
+    assert other_shop.call_api("order", trade_no=order["trade_no"])["msg"] == "订单不存在"
 
 
 def test_concurrent_submissions_place_one_order(epay_shop: EpayShop) -> None:
     form = epay_shop.sign(epay_shop.form(type="creditcard"))
     with ThreadPoolExecutor(20) as threads:
-        answers = list(threads.map(lambda _: epay_shop.post("mapi", form).json(), range(20)))
-    assert {answer["code"] for answer in answers} == {1}, answers
-    assert len({answer["trade_no"] for answer in answers}) == 1
+        responses = list(threads.map(lambda _: epay_shop.post("mapi", form).json(), range(20)))
+    assert {response["code"] for response in responses} == {1}, responses
+    assert len({response["trade_no"] for response in responses}) == 1
     assert epay_shop.call_api("query")["orders"] == 1
     counts = epay_shop.api_server.sql(
         "select count(*) as n from orders where merchant_id = $1", epay_shop.id
@@ -407,8 +429,8 @@ def test_concurrent_submissions_place_one_order(epay_shop: EpayShop) -> None:
 def test_a_name_is_truncated_between_characters_and_stripped(
     epay_shop: EpayShop,
 ) -> None:
-    placed = epay_shop.place_order(name=" a\\" + "会" * 60 + " ")
-    name = epay_shop.call_api("order", trade_no=placed["trade_no"])["name"]
+    epay_order = epay_shop.place_order(name=" a\\" + "会" * 60 + " ")
+    name = epay_shop.call_api("order", trade_no=epay_order["trade_no"])["name"]
     assert name == "a" + "会" * 42
     assert len(name.encode()) == 127
 
@@ -416,28 +438,28 @@ def test_a_name_is_truncated_between_characters_and_stripped(
 def test_only_holders_of_the_key_learn_that_epay_is_disabled(epay_shop: EpayShop) -> None:
     now = epay_shop.api_server.app.clock()
     epay_shop.api_server.tx(lambda tx: epay.disable(tx, epay_shop.id, now))
-    refused(epay_shop.post("mapi", epay_shop.sign(epay_shop.form())), -2)
+    assert_refused(epay_shop.post("mapi", epay_shop.sign(epay_shop.form())), -2)
     assert epay_shop.call_api("query")["code"] == -2
-    refused(epay_shop.post("mapi", epay_shop.sign(epay_shop.form(), "x")), -3)
-    back = epay_shop.api_server.tx(
+    assert_refused(epay_shop.post("mapi", epay_shop.sign(epay_shop.form(), "x")), -3)
+    credentials = epay_shop.api_server.tx(
         lambda tx: epay.enable(tx, epay_shop.api_server.settings, epay_shop.id, now)
     )
-    assert (str(back.pid), back.key) == (epay_shop.pid, epay_shop.key)
+    assert (str(credentials.pid), credentials.key) == (epay_shop.pid, epay_shop.key)
     assert epay_shop.place_order()["code"] == 1
 
 
-def test_rotating_the_key_ends_the_old_one_at_once(epay_shop: EpayShop) -> None:
+def test_a_rotated_key_is_invalid_at_once(epay_shop: EpayShop) -> None:
     now = epay_shop.api_server.app.clock()
-    new = epay_shop.api_server.tx(
+    credentials = epay_shop.api_server.tx(
         lambda tx: epay.rotate(tx, epay_shop.api_server.settings, epay_shop.id, now)
     )
-    assert str(new.pid) == epay_shop.pid
-    refused(epay_shop.post("mapi", epay_shop.sign(epay_shop.form())), -3)
-    epay_shop.key = new.key
+    assert str(credentials.pid) == epay_shop.pid
+    assert_refused(epay_shop.post("mapi", epay_shop.sign(epay_shop.form())), -3)
+    epay_shop.key = credentials.key
     assert epay_shop.place_order()["code"] == 1
 
 
-def test_the_key_is_not_in_the_database(epay_shop: EpayShop) -> None:
+def test_the_key_is_not_stored_in_plain_text(epay_shop: EpayShop) -> None:
     rows = epay_shop.api_server.sql(
         "select * from epay_credentials where merchant_id = $1", epay_shop.id
     )
@@ -445,15 +467,24 @@ def test_the_key_is_not_in_the_database(epay_shop: EpayShop) -> None:
 
 
 def test_the_ip_allow_list_applies_to_servers_and_not_to_browsers(epay_shop: EpayShop) -> None:
-    elsewhere = EpayShop(epay_shop.api_server, epay_shop.inbox, ip_allowlist=["192.0.2.1"])
-    refused(elsewhere.post("mapi", elsewhere.sign(elsewhere.form())), -3)
-    assert elsewhere.call_api("query")["code"] == -3
-    answer = elsewhere.post("submit", elsewhere.sign(elsewhere.form()))
-    assert answer.status_code == 302
+    shop_of_another_network = EpayShop(
+        epay_shop.api_server, epay_shop.inbox, ip_allowlist=["192.0.2.1"]
+    )
+    assert_refused(
+        shop_of_another_network.post(
+            "mapi", shop_of_another_network.sign(shop_of_another_network.form())
+        ),
+        -3,
+    )
+    assert shop_of_another_network.call_api("query")["code"] == -3
+    response = shop_of_another_network.post(
+        "submit", shop_of_another_network.sign(shop_of_another_network.form())
+    )
+    assert response.status_code == 302
 
 
 def test_a_double_slash_in_the_path_is_accepted(epay_shop: EpayShop) -> None:
-    answer = epay_shop.api_server.http.post(
+    response = epay_shop.api_server.http.post(
         "/epay//mapi.php", data=epay_shop.sign(epay_shop.form())
     )
-    assert answer.json()["code"] == 1
+    assert response.json()["code"] == 1

@@ -1,20 +1,20 @@
-// A shop that uses easypay-node-sdk as it is: what to do is the first argument, how stands on
-// standard input, and the answer is JSON on standard output.
+// A shop that uses the unchanged easypay-node-sdk. The first argument names the operation, its
+// input is JSON on standard input, and its output is JSON on standard output.
 const Easypay = require("easypay-node-sdk");
 
-const given = JSON.parse(require("fs").readFileSync(0, "utf8"));
-const client = new Easypay(given);
+const input = JSON.parse(require("fs").readFileSync(0, "utf8"));
+const client = new Easypay(input);
 
 async function main() {
   switch (process.argv[2]) {
     case "pay": {
-      // The address that the shop sends the customer's browser to.
-      const answer = await fetch(client.pay(given.order));
-      return { status: answer.status, body: await answer.text() };
+      // The URL to which the shop redirects the customer's browser.
+      const response = await fetch(client.pay(input.order));
+      return { status: response.status, body: await response.text() };
     }
     case "order":
-      return JSON.parse(await client.order(given.out_trade_no));
+      return JSON.parse(await client.order(input.out_trade_no));
   }
 }
 
-main().then((answer) => console.log(JSON.stringify(answer)));
+main().then((output) => console.log(JSON.stringify(output)));
