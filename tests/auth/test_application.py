@@ -1,4 +1,4 @@
-"""Applications of merchants: off by default, rate limited, and silent about known addresses."""
+"""Applications of merchants are off by default, rate limited, and do not reveal known addresses."""
 
 import contextlib
 from collections.abc import Iterator
@@ -18,6 +18,7 @@ FORM = {
 
 @contextlib.contextmanager
 def accepting_applications(api_server: ApiServer) -> Iterator[Visitor]:
+    """Accept applications until the block ends, without earlier counts; yield a new visitor."""
     before = api_server.app.settings
     api_server.app.settings = msgspec.structs.replace(before, applications=True)
     api_server.tx(lambda tx: tx.execute("delete from rate_limit_windows"))
@@ -28,16 +29,16 @@ def accepting_applications(api_server: ApiServer) -> Iterator[Visitor]:
         api_server.app.settings = before
 
 
-def pending(api_server: ApiServer, email: str) -> list[merchants.PendingApplication]:
+def find_pending(api_server: ApiServer, email: str) -> list[merchants.PendingApplication]:
     applications = api_server.tx(merchants.waiting_applications)
-    return [one for one in applications if one.email == email]
+    return [row for row in applications if row.email == email]
 
 
 def test_the_page_exists_only_if_the_operator_accepts_applications(api_server: ApiServer) -> None:
     visitor = Visitor(api_server)
     assert visitor.get("/apply").status_code == 404
     assert visitor.post("/apply", FORM).status_code == 404
-    assert pending(api_server, FORM["email"]) == []
+    assert find_pending(api_server, FORM["email"]) == []
 
 
 def test_an_application_waits_for_a_decision(api_server: ApiServer) -> None:
@@ -46,17 +47,17 @@ def test_an_application_waits_for_a_decision(api_server: ApiServer) -> None:
         for token in ("organization", "url", "name", "email", "transaction-currency"):
             assert f'autocomplete="{token}"' in page
         form = FORM | {"email": "first@example.com"}
-        sent = visitor.post("/apply", form)
-        assert (sent.status_code, sent.headers["location"]) == (303, "/apply?sent=1")
+        response = visitor.post("/apply", form)
+        assert (response.status_code, response.headers["location"]) == (303, "/apply?sent=1")
         assert heading_of(visitor.get("/apply?sent=1")) == "Thank you for your application"
-        (application,) = pending(api_server, "first@example.com")
+        (application,) = find_pending(api_server, "first@example.com")
         assert (application.merchant_name, application.business) == (
             "Harbour Books",
             "Second-hand books\nand maps",
         )
         assert application.address == "127.0.0.1"
-        foreign = visitor.post("/apply", form, headers={"origin": "https://evil.example"})
-        assert foreign.status_code == 403
+        from_another_site = visitor.post("/apply", form, headers={"origin": "https://evil.example"})
+        assert from_another_site.status_code == 403
 
 
 def test_the_response_does_not_show_whether_an_address_is_known(api_server: ApiServer) -> None:
@@ -66,8 +67,9 @@ def test_the_response_does_not_show_whether_an_address_is_known(api_server: ApiS
             visitor.post("/apply", FORM | {"email": email})
             for email in (ada.email, "nobody@example.com", "nobody@example.com")
         ]
-        assert len({(one.status_code, one.headers["location"], one.text) for one in responses}) == 1
-        assert len(pending(api_server, "nobody@example.com")) == 1
+        results = {(page.status_code, page.headers["location"], page.text) for page in responses}
+        assert len(results) == 1
+        assert len(find_pending(api_server, "nobody@example.com")) == 1
 
 
 @pytest.mark.parametrize(
@@ -81,23 +83,23 @@ def test_the_response_does_not_show_whether_an_address_is_known(api_server: ApiS
         ("business", "x" * 2001),
     ],
 )
-def test_an_error_stands_at_its_field_and_the_entries_are_kept(
+def test_an_error_is_shown_at_its_field_and_the_input_is_kept(
     api_server: ApiServer, field: str, text: str
 ) -> None:
     with accepting_applications(api_server) as visitor:
-        refused = visitor.post("/apply", FORM | {field: text})
-        assert refused.status_code == 400
-        assert f'id="{field}-error"' in refused.text
-        assert refused.text.count('class="error"') == 1
-        for other in {"merchant", "name", "website"} - {field}:
-            assert f'value="{FORM[other]}"' in refused.text
+        refusal = visitor.post("/apply", FORM | {field: text})
+        assert refusal.status_code == 400
+        assert f'id="{field}-error"' in refusal.text
+        assert refusal.text.count('class="error"') == 1
+        for valid_field in {"merchant", "name", "website"} - {field}:
+            assert f'value="{FORM[valid_field]}"' in refusal.text
 
 
 def test_an_address_may_send_five_applications_in_a_minute(api_server: ApiServer) -> None:
     with accepting_applications(api_server) as visitor:
         forms = [FORM | {"email": f"many{number}@example.com"} for number in range(6)]
         responses = [visitor.post("/apply", form) for form in forms]
-        assert [one.status_code for one in responses] == [303] * 5 + [429]
+        assert [response.status_code for response in responses] == [303] * 5 + [429]
         assert int(responses[-1].headers["retry-after"]) > 0
         assert 'value="many5@example.com"' in responses[-1].text
-        assert pending(api_server, "many5@example.com") == []
+        assert find_pending(api_server, "many5@example.com") == []

@@ -1,4 +1,4 @@
-"""Adjusting a merchant's balance in the console: a quote, then one adjustment for each form."""
+"""A merchant's balance is adjusted in the console: a quote, then one adjustment for each form."""
 
 import re
 from decimal import Decimal
@@ -12,7 +12,7 @@ from support.api_server import Shop
 from support.people import Visitor, create_person
 
 
-def available_and_frozen(shop: Shop) -> tuple[int, int]:
+def read_available_and_frozen(shop: Shop) -> tuple[int, int]:
     balance = shop.api_server.tx(lambda tx: ledger.find_balance(tx, shop.id, "USD"))
     return (balance.available, balance.frozen) if balance else (0, 0)
 
@@ -28,41 +28,41 @@ def form_values(**changes: str) -> dict[str, str]:
     } | changes
 
 
-def get_quote(visitor: Visitor, place: str, **changes: str) -> httpx2.Response:
-    """Send the form, and return the page with the quote."""
+def get_quote(visitor: Visitor, path: str, **changes: str) -> httpx2.Response:
+    """Send the form; return the page with the quote."""
     query = "&".join(f"{name}={value}" for name, value in form_values(**changes).items())
-    return visitor.get(f"{place}?{query}")
+    return visitor.get(f"{path}?{query}")
 
 
 def confirmation_form(page: httpx2.Response) -> dict[str, str]:
     return hidden_fields(page.text.partition('id="moves"')[2])
 
 
-def test_an_adjustment_is_quoted_then_made_once(shop: Shop) -> None:
+def test_an_adjustment_is_quoted_and_then_made_once(shop: Shop) -> None:
     finance = create_person(shop.api_server, None, staff_role="finance")
-    place = f"/console/merchants/{shop.id}/adjustments"
-    assert f'href="{place}"' in finance.get(f"/console/merchants/{shop.id}").text
-    quote = get_quote(finance, place)
+    path = f"/console/merchants/{shop.id}/adjustments"
+    assert f'href="{path}"' in finance.get(f"/console/merchants/{shop.id}").text
+    quote = get_quote(finance, path)
     assert "Available $0.00 before, $25.00 after" in visible_text(quote.text)
-    assert available_and_frozen(shop) == (0, 0)
+    assert read_available_and_frozen(shop) == (0, 0)
     form = confirmation_form(quote)
-    places = [finance.post(place, form).headers["location"] for _ in range(2)]  # a double click
-    assert places[0] == places[1]
-    assert available_and_frozen(shop) == (2500, 0)
-    assert "Recharge of $25.00: done." in visible_text(finance.get(places[0]).text)
+    result_urls = [finance.post(path, form).headers["location"] for _ in range(2)]  # a double click
+    assert result_urls[0] == result_urls[1]
+    assert read_available_and_frozen(shop) == (2500, 0)
+    assert "Recharge of $25.00: done." in visible_text(finance.get(result_urls[0]).text)
     assert audit_rows(shop, "balance recharge") == [(finance.audit_name, "wired on Monday")]
-    other = finance.post(place, form | {"amount": "26.00", "reference": "R-2"})
-    assert (other.status_code, 'value="26.00"' in other.text) == (422, True)
-    freeze = get_quote(finance, place, kind="freeze", amount="10.00", reference="F-1")
-    moves = "Available $25.00 before, $15.00 after Frozen $0.00 before, $10.00"
-    assert moves in visible_text(freeze.text)
-    assert finance.post(place, confirmation_form(freeze)).status_code == 303
-    assert available_and_frozen(shop) == (1500, 1000)
+    refusal = finance.post(path, form | {"amount": "26.00", "reference": "R-2"})
+    assert (refusal.status_code, 'value="26.00"' in refusal.text) == (422, True)
+    freeze = get_quote(finance, path, kind="freeze", amount="10.00", reference="F-1")
+    balances = "Available $25.00 before, $15.00 after Frozen $0.00 before, $10.00"
+    assert balances in visible_text(freeze.text)
+    assert finance.post(path, confirmation_form(freeze)).status_code == 303
+    assert read_available_and_frozen(shop) == (1500, 1000)
 
 
-def test_a_wrong_adjustment_is_refused_at_its_field_with_its_input(shop: Shop) -> None:
+def test_an_invalid_adjustment_is_refused_at_its_field_and_its_input_kept(shop: Shop) -> None:
     finance = create_person(shop.api_server, None, staff_role="finance")
-    place = f"/console/merchants/{shop.id}/adjustments"
+    path = f"/console/merchants/{shop.id}/adjustments"
     for field, changes in (
         ("kind", {"kind": "x"}),
         ("amount", {"amount": "1.005"}),
@@ -75,48 +75,48 @@ def test_a_wrong_adjustment_is_refused_at_its_field_with_its_input(shop: Shop) -
         ("reference", {"reference": ""}),
         ("reason", {"reason": " "}),
     ):
-        refused = get_quote(finance, place, **changes)
-        assert refused.status_code == 400, changes
-        assert re.findall(r'id="(\w+)-error"', refused.text) == [field], changes
-        assert confirmation_form(refused) == {}
+        refusal = get_quote(finance, path, **changes)
+        assert refusal.status_code == 400, changes
+        assert re.findall(r'id="(\w+)-error"', refusal.text) == [field], changes
+        assert confirmation_form(refusal) == {}
     for kind in ("freeze", "unfreeze", "fee"):
-        too_much = finance.post(place, form_values(kind=kind, reference=kind))
+        too_much = finance.post(path, form_values(kind=kind, reference=kind))
         assert too_much.status_code == 409, kind
         assert "does not allow this amount" in too_much.text
         assert 'value="wired on Monday"' in too_much.text
-    assert available_and_frozen(shop) == (0, 0)
-    nobody = "/console/merchants/mer_00000000000000000000000/adjustments"
-    assert get_quote(finance, nobody).status_code == 404
+    assert read_available_and_frozen(shop) == (0, 0)
+    unknown_merchant = "/console/merchants/mer_00000000000000000000000/adjustments"
+    assert get_quote(finance, unknown_merchant).status_code == 404
 
 
 def test_an_adjustment_above_the_limit_waits_for_a_second_person(shop: Shop) -> None:
     server = shop.api_server
     finance = create_person(server, None, staff_role="finance")
-    place = f"/console/merchants/{shop.id}/adjustments"
+    path = f"/console/merchants/{shop.id}/adjustments"
     before = server.app.settings
     server.app.settings = msgspec.structs.replace(before, approval_above=Decimal(10))
     try:
-        quote = get_quote(finance, place, reference="W-1")
+        quote = get_quote(finance, path, reference="W-1")
         assert "nothing moves before somebody else approves" in visible_text(quote.text)
-        result_url = finance.post(place, confirmation_form(quote)).headers["location"]
+        result_url = finance.post(path, confirmation_form(quote)).headers["location"]
     finally:
         server.app.settings = before
     assert "waits for a second person" in visible_text(finance.get(result_url).text)
     (waiting,) = server.tx(lambda tx: adjustments.list_waiting(tx, shop.id))
-    assert available_and_frozen(shop) == (0, 0)
+    assert read_available_and_frozen(shop) == (0, 0)
     assert result_url.endswith(f"?done={waiting.id}")
     admin = create_person(server, None, staff_role="admin")
     assert admin.post(f"/console/approvals/{waiting.id}/approve").status_code == 303
-    assert available_and_frozen(shop) == (2500, 0)
+    assert read_available_and_frozen(shop) == (2500, 0)
 
 
-def test_adjusting_needs_a_permission_and_a_recent_proof_of_identity(shop: Shop) -> None:
+def test_an_adjustment_needs_a_permission_and_a_recent_proof_of_identity(shop: Shop) -> None:
     server = shop.api_server
-    place = f"/console/merchants/{shop.id}/adjustments"
+    path = f"/console/merchants/{shop.id}/adjustments"
     for role in ("support", "auditor"):
         reader = create_person(server, None, staff_role=role)
-        assert reader.post(place, form_values()).status_code == 403
-        assert 'name="kind"' not in reader.get(place).text
+        assert reader.post(path, form_values()).status_code == 403
+        assert 'name="kind"' not in reader.get(path).text
     unproven = create_person(server, None, staff_role="finance")
     server.tx(
         lambda tx: tx.execute(
@@ -124,5 +124,5 @@ def test_adjusting_needs_a_permission_and_a_recent_proof_of_identity(shop: Shop)
             unproven.person_id,
         )
     )
-    assert 'name="proof_password"' in unproven.post(place, form_values()).text
-    assert available_and_frozen(shop) == (0, 0)
+    assert 'name="proof_password"' in unproven.post(path, form_values()).text
+    assert read_available_and_frozen(shop) == (0, 0)

@@ -1,4 +1,4 @@
-"""Requests above the limit in the console: a second person approves or rejects each once."""
+"""Requests above the limit: a second person approves or rejects each once in the console."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -41,39 +41,42 @@ def request_payout(shop: Shop, requester: Visitor, reference: str) -> str:
     return shop.api_server.tx(lambda tx: payouts.request(tx, shop.id, request, LIMIT, now)).id
 
 
-def count_waiting(visitor: Visitor) -> int:
+def count_waiting_requests(visitor: Visitor) -> int:
     """Return the number of waiting requests of all merchants on the console's home page."""
     count = re.search(r"Waiting for a second person: (\d+)", visitor.get("/console").text)
     return 0 if count is None else int(count[1])
 
 
-def available(shop: Shop) -> int:
+def read_available(shop: Shop) -> int:
     balance = shop.api_server.tx(lambda tx: ledger.find_balance(tx, shop.id, "USD"))
     return balance.available if balance else 0
 
 
 def test_only_another_person_approves_a_request_and_only_once(shop: Shop) -> None:
     requester = create_person(shop.api_server, None, staff_role="finance")
-    other = create_person(shop.api_server, None, staff_role="admin")
-    before = count_waiting(requester)
+    approver = create_person(shop.api_server, None, staff_role="admin")
+    before = count_waiting_requests(requester)
     waiting = request_recharge(shop, requester)
-    assert count_waiting(requester) == before + 1
+    assert count_waiting_requests(requester) == before + 1
     page = requester.get("/console/approvals").text
     assert "&lt;b&gt;sent&lt;/b&gt;" in page
     assert "somebody else approves it" in page
     approve = f"/console/approvals/{waiting}/approve"
-    refused = requester.post(approve)
-    assert (refused.status_code, "Somebody else than who asked" in refused.text) == (400, True)
-    assert available(shop) == 0
-    assert other.post(approve).headers["location"].endswith("/console/approvals?done=approved")
-    again = other.post(approve)
-    assert (again.status_code, "decided about this already" in again.text) == (400, True)
-    assert available(shop) == 5000
-    assert count_waiting(other) == before
-    assert waiting not in other.get("/console/approvals").text
+    refusal = requester.post(approve)
+    assert (refusal.status_code, "Somebody else than who asked" in refusal.text) == (400, True)
+    assert read_available(shop) == 0
+    assert approver.post(approve).headers["location"].endswith("/console/approvals?done=approved")
+    second_approval = approver.post(approve)
+    assert (second_approval.status_code, "decided about this already" in second_approval.text) == (
+        400,
+        True,
+    )
+    assert read_available(shop) == 5000
+    assert count_waiting_requests(approver) == before
+    assert waiting not in approver.get("/console/approvals").text
 
 
-def test_approving_needs_a_role_a_login_and_a_recent_proof_of_identity(shop: Shop) -> None:
+def test_an_approval_needs_a_role_a_login_and_a_recent_proof_of_identity(shop: Shop) -> None:
     server = shop.api_server
     requester = create_person(server, None, staff_role="finance")
     approve = f"/console/approvals/{request_recharge(shop, requester)}/approve"
@@ -99,48 +102,48 @@ def test_approving_needs_a_role_a_login_and_a_recent_proof_of_identity(shop: Sho
     assert removed.post(approve).status_code == 404
     admin = create_person(server, None, staff_role="admin")
     assert admin.post(approve, headers={"origin": "https://evil.example"}).status_code == 403
-    assert available(shop) == 0
+    assert read_available(shop) == 0
 
 
 def test_a_payout_waits_and_is_rejected_with_a_reason(shop: Shop) -> None:
     server = shop.api_server
     requester = create_person(server, None, staff_role="finance")
-    other = create_person(server, None, staff_role="finance")
-    other.post(f"/console/approvals/{request_recharge(shop, requester)}/approve")
-    place = f"/console/approvals/{request_payout(shop, requester, 'W-1')}"
-    empty = other.post(f"{place}/reject", {"reason": " "})
-    assert (empty.status_code, "Say why" in empty.text) == (400, True)
-    assert other.post(f"{place}/reject", {"reason": "not yet"}).status_code == 303
-    assert other.post(f"{place}/approve").status_code == 400
-    assert available(shop) == 5000
-    second_id = request_payout(shop, requester, "W-2")
-    assert other.post(f"/console/approvals/{second_id}/approve").status_code == 303
+    approver = create_person(server, None, staff_role="finance")
+    approver.post(f"/console/approvals/{request_recharge(shop, requester)}/approve")
+    path = f"/console/approvals/{request_payout(shop, requester, 'W-1')}"
+    no_reason = approver.post(f"{path}/reject", {"reason": " "})
+    assert (no_reason.status_code, "Say why" in no_reason.text) == (400, True)
+    assert approver.post(f"{path}/reject", {"reason": "not yet"}).status_code == 303
+    assert approver.post(f"{path}/approve").status_code == 400
+    assert read_available(shop) == 5000
+    new_request_id = request_payout(shop, requester, "W-2")
+    assert approver.post(f"/console/approvals/{new_request_id}/approve").status_code == 303
     (payout,) = server.tx(lambda tx: payouts.search(tx, shop.id))
-    assert (payout.created_by, payout.approved_by) == (requester.audit_name, other.audit_name)
-    assert available(shop) == 1000
+    assert (payout.created_by, payout.approved_by) == (requester.audit_name, approver.audit_name)
+    assert read_available(shop) == 1000
 
 
 def test_a_payout_of_a_suspended_merchant_keeps_waiting(shop: Shop) -> None:
     server = shop.api_server
     requester = create_person(server, None, staff_role="finance")
-    other = create_person(server, None, staff_role="finance")
-    other.post(f"/console/approvals/{request_recharge(shop, requester)}/approve")
+    approver = create_person(server, None, staff_role="finance")
+    approver.post(f"/console/approvals/{request_recharge(shop, requester)}/approve")
     now = server.app.clock()
     payout_id = request_payout(shop, requester, "W-1")
     server.tx(lambda tx: merchants.change_status(tx, shop.id, "suspended", TESTER, now))
-    refused = other.post(f"/console/approvals/{payout_id}/approve")
-    assert (refused.status_code, "payouts are switched off" in refused.text) == (400, True)
-    assert available(shop) == 5000
+    refusal = approver.post(f"/console/approvals/{payout_id}/approve")
+    assert (refusal.status_code, "payouts are switched off" in refusal.text) == (400, True)
+    assert read_available(shop) == 5000
     (waiting,) = server.tx(payouts.list_requests)
     assert waiting.id == payout_id
 
 
-# ── manual actions ──
+# ── manual actions on payments ──
 
 
 @pytest.fixture
 def limited_shop(shop: Shop) -> Iterator[Shop]:
-    """A shop of a deployment whose limit is 5."""
+    """The shop of a deployment in which manual actions above 5 need a second person."""
     server, before = shop.api_server, shop.api_server.app.settings
     server.app.settings = msgspec.structs.replace(before, approval_above=Decimal(5))
     try:
@@ -149,7 +152,7 @@ def limited_shop(shop: Shop) -> Iterator[Shop]:
         server.app.settings = before
 
 
-def form_of(page: str, action: str) -> dict[str, str]:
+def form_fields(page: str, action: str) -> dict[str, str]:
     """Return the hidden fields of the form of an action on a payment's page."""
     form = re.search(rf'method="post" action="[^"]*/{action}">(.*?)</form>', page, re.DOTALL)
     assert form is not None, page
@@ -160,59 +163,61 @@ def test_confirming_an_order_without_an_attempt_waits_for_a_second_person(
     limited_shop: Shop,
 ) -> None:
     server, order = limited_shop.api_server, limited_shop.create_order()
-    requester, other = (
+    requester, approver = (
         create_person(server, None, staff_role=role) for role in ("finance", "admin")
     )
-    place = f"/console/payments/{order['id']}"
-    form = form_of(requester.get(place).text, "confirm") | {"reason": "seen at the bank"}
-    waiting = requester.post(f"{place}/confirm", form)
-    assert waiting.status_code == 303, waiting.text
-    request_id = waiting.headers["location"].rpartition("?waits=")[2]
+    path = f"/console/payments/{order['id']}"
+    form = form_fields(requester.get(path).text, "confirm") | {"reason": "seen at the bank"}
+    response = requester.post(f"{path}/confirm", form)
+    assert response.status_code == 303, response.text
+    request_id = response.headers["location"].rpartition("?waits=")[2]
     assert request_id.startswith("areq_")
-    assert requester.post(f"{place}/confirm", form).headers["location"].endswith(request_id)
-    assert "waits for a second person now" in requester.get(f"{place}?waits={request_id}").text
+    assert requester.post(f"{path}/confirm", form).headers["location"].endswith(request_id)
+    assert "waits for a second person now" in requester.get(f"{path}?waits={request_id}").text
     assert limited_shop.read_order(order["id"])["status"] == "PENDING"
-    page = other.get("/console/approvals").text
+    page = approver.get("/console/approvals").text
     assert "Confirmation of a payment" in page
     assert order["id"] in page
     approve = f"/console/approvals/{request_id}/approve"
     assert requester.post(approve).status_code == 400
-    assert other.post(approve).status_code == 303
+    assert approver.post(approve).status_code == 303
     assert limited_shop.read_order(order["id"])["status"] == "PAID"
-    assert other.post(approve).status_code == 400
+    assert approver.post(approve).status_code == 400
 
 
 def test_a_refund_by_staff_above_the_limit_waits_and_can_be_rejected(limited_shop: Shop) -> None:
     server, order = limited_shop.api_server, limited_shop.create_paid_order()
-    requester, other = (
+    requester, approver = (
         create_person(server, None, staff_role=role) for role in ("support", "finance")
     )
-    place = f"/console/payments/{order['id']}/refund"
+    path = f"/console/payments/{order['id']}/refund"
 
     def refund(amount: str) -> str:
-        page = requester.get(place, params={"amount": amount}).text
-        form = form_of(page, "refund") | {"confirm": amount, "reason": "torn"}
-        response = requester.post(place, form)
+        page = requester.get(path, params={"amount": amount}).text
+        form = form_fields(page, "refund") | {"confirm": amount, "reason": "torn"}
+        response = requester.post(path, form)
         assert response.status_code == 303, response.text
         return response.headers["location"]
 
     assert refund("3.00").endswith("?done=refund")
-    request_id = refund("3.00").rpartition("?waits=")[2]  # both together are above the limit
+    request_id = refund("3.00").rpartition("?waits=")[
+        2
+    ]  # the two refunds together exceed the limit
     assert limited_shop.read_order(order["id"])["refundStatus"] == "NONE"
-    refunds_of = f"/v1/orders/{order['id']}/refunds"
-    assert len(limited_shop.data("GET", refunds_of)["items"]) == 1
-    rejected = other.post(f"/console/approvals/{request_id}/reject", {"reason": "no"})
+    refunds_path = f"/v1/orders/{order['id']}/refunds"
+    assert len(limited_shop.data("GET", refunds_path)["items"]) == 1
+    rejected = approver.post(f"/console/approvals/{request_id}/reject", {"reason": "no"})
     assert rejected.status_code == 303
-    again = refund("3.00").rpartition("?waits=")[2]
-    assert other.post(f"/console/approvals/{again}/approve").status_code == 303
-    assert len(limited_shop.data("GET", refunds_of)["items"]) == 2
+    new_request_id = refund("3.00").rpartition("?waits=")[2]
+    assert approver.post(f"/console/approvals/{new_request_id}/approve").status_code == 303
+    assert len(limited_shop.data("GET", refunds_path)["items"]) == 2
 
 
-# ── who must not be the second person ──
+# ── people who must not be the second person ──
 
 
 def invite_admin(server: ApiServer, inviter: Visitor) -> Visitor:
-    """Invite a person, who joins the staff."""
+    """Let ``inviter`` invite a person who joins the staff; return the new administrator."""
     email = new_address()
     now = server.app.clock()
     actor = Actor(inviter.audit_name, "new")
@@ -226,14 +231,14 @@ def invite_admin(server: ApiServer, inviter: Visitor) -> Visitor:
     return visitor
 
 
-def test_a_person_whom_the_requester_invited_lately_is_no_second_person(
+def test_a_person_whom_the_requester_invited_or_reset_lately_cannot_approve(
     shop: Shop, clock: Callable[[int], None]
 ) -> None:
     server, now = shop.api_server, shop.api_server.app.clock()
     clock(now)
     requester = create_person(server, None, staff_role="admin")
-    puppet = invite_admin(server, requester)
-    puppet_of_puppet = invite_admin(server, puppet)
+    invitee = invite_admin(server, requester)
+    invitee_of_invitee = invite_admin(server, invitee)
     colleague = create_person(server, None, staff_role="finance")
     actor = Actor(requester.audit_name, "forgotten")
     reset = server.tx(lambda tx: people.offer_new_password(tx, colleague.email, now, actor=actor))
@@ -245,36 +250,36 @@ def test_a_person_whom_the_requester_invited_lately_is_no_second_person(
     colleague.log_in()
     waiting = request_recharge(shop, requester)
     approve = f"/console/approvals/{waiting}/approve"
-    for visitor in (puppet, puppet_of_puppet, colleague):
+    for visitor in (invitee, invitee_of_invitee, colleague):
         refusal = visitor.post(approve)
         assert refusal.status_code == 400
         assert "within the last 72 hours" in refusal.text
-    assert available(shop) == 0
-    # The inviter may approve requests of the invited person. After three days both may.
-    other = request_recharge(shop, puppet, reference="R-2")
-    assert requester.post(f"/console/approvals/{other}/approve").status_code == 303
+    assert read_available(shop) == 0
+    # The inviter may approve the invitee's requests; after 72 hours, the invitee may approve too.
+    request_id = request_recharge(shop, invitee, reference="R-2")
+    assert requester.post(f"/console/approvals/{request_id}/approve").status_code == 303
     clock(now + 72 * 3_600_000)
-    puppet.log_in()
-    assert puppet.post(approve).status_code == 303
-    assert available(shop) == 10_000
+    invitee.log_in()
+    assert invitee.post(approve).status_code == 303
+    assert read_available(shop) == 10_000
 
 
 def test_nobody_approves_in_a_browser_in_which_the_requester_has_logged_in(shop: Shop) -> None:
     server = shop.api_server
     requester = create_person(server, None, staff_role="finance")
-    other = create_person(server, None, staff_role="finance")
+    approver = create_person(server, None, staff_role="finance")
     approve = f"/console/approvals/{request_recharge(shop, requester)}/approve"
     browser = Visitor(server, requester.email)
     assert browser.log_in().status_code == 303
     browser.post("/logout")
-    browser.email = other.email
+    browser.email = approver.email
     assert browser.log_in().status_code == 303
     refusal = browser.post(approve)
     assert refusal.status_code == 400
     assert "in a browser of your own" in refusal.text
-    assert available(shop) == 0
-    assert other.post(approve).status_code == 303  # from the same address
-    assert available(shop) == 5000
+    assert read_available(shop) == 0
+    assert approver.post(approve).status_code == 303  # from the same address
+    assert read_available(shop) == 5000
 
 
 def test_every_approval_goes_through_the_rules_about_the_second_person() -> None:

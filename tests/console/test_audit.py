@@ -1,4 +1,4 @@
-"""The audit log in the console: search, pages, file and verification."""
+"""The audit log in the console: search, pages, export and verification."""
 
 import re
 
@@ -10,25 +10,25 @@ from support.people import create_person
 from support.spreadsheets import csv_rows
 
 
-def test_the_audit_log_is_searched_and_read_page_by_page_and_as_a_file(shop: Shop) -> None:
+def test_the_audit_log_is_searched_paged_and_exported(shop: Shop) -> None:
     auditor = create_person(shop.api_server, None, staff_role="auditor")
     now = shop.api_server.app.clock()
-    other = shop.api_server.create_shop()
+    other_shop = shop.api_server.create_shop()
 
     async def record_actions(tx: Tx) -> None:
         for number in range(60):
             actor = Actor("grace", f"reason {number:02} of 100%")
-            merchant_id = shop.id if number % 2 else other.id
+            merchant_id = shop.id if number % 2 else other_shop.id
             await merchants.record_audit(tx, actor, "test act", merchant_id, "=1+1", now)
 
     shop.api_server.tx(record_actions)
     filters = {"query": "OF 100%", "merchant": shop.id}
     page = auditor.get("/console/audit", params=filters).text
     assert re.findall(r"reason (\d\d)", page) == [f"{number:02}" for number in range(59, 0, -2)]
-    first = auditor.get("/console/audit", params={"query": "of 100%"}).text
-    (older,) = re.findall(r'rel="next" href="([^"]+)"', first)
-    second = auditor.get(older.replace("&amp;", "&")).text
-    assert re.findall(r"reason (\d\d)", first + second) == [
+    newest_page = auditor.get("/console/audit", params={"query": "of 100%"}).text
+    (older_url,) = re.findall(r'rel="next" href="([^"]+)"', newest_page)
+    older_page = auditor.get(older_url.replace("&amp;", "&")).text
+    assert re.findall(r"reason (\d\d)", newest_page + older_page) == [
         f"{number:02}" for number in range(59, -1, -1)
     ]
     rows = csv_rows(auditor.get("/console/audit.csv", params=filters))
@@ -39,25 +39,25 @@ def test_the_audit_log_is_searched_and_read_page_by_page_and_as_a_file(shop: Sho
         ("from=soon&to=", "Enter a day as 2026-01-31"),
         ("merchant=nobody", "Enter the id of a merchant"),
     ):
-        refused = auditor.get(f"/console/audit.csv?{query}")
-        page, _, page_query = refused.headers["location"].partition("?")
+        refusal = auditor.get(f"/console/audit.csv?{query}")
+        page, _, page_query = refusal.headers["location"].partition("?")
         assert (page, sorted(page_query.split("&"))) == ("/console/audit", sorted(query.split("&")))
-        assert sentence in auditor.get(refused.headers["location"]).text
+        assert sentence in auditor.get(refusal.headers["location"]).text
     finance = create_person(shop.api_server, None, staff_role="finance")
     assert finance.get("/console/audit").status_code == 403
 
 
 def test_the_chain_is_verified_and_an_altered_row_is_named(shop: Shop) -> None:
     admin = create_person(shop.api_server, None, staff_role="admin")
-    good = admin.get("/console/audit/verify?now=1&expect=")
-    assert "are as they were written" in good.text
-    (head,) = re.findall(r"<code>(\d+:[0-9a-f]{64})</code>", good.text)
+    verified = admin.get("/console/audit/verify?now=1&expect=")
+    assert "are as they were written" in verified.text
+    (head,) = re.findall(r"<code>(\d+:[0-9a-f]{64})</code>", verified.text)
     assert (
         "are as they were written" in admin.get(f"/console/audit/verify?now=1&expect={head}").text
     )
-    altered = head[:-4] + ("1111" if head.endswith("0000") else "0000")
-    bad = admin.get(f"/console/audit/verify?now=1&expect={altered}").text
-    assert f"Row {head.partition(':')[0]} was altered" in bad
+    another_head = head[:-4] + ("1111" if head.endswith("0000") else "0000")
+    page = admin.get(f"/console/audit/verify?now=1&expect={another_head}").text
+    assert f"Row {head.partition(':')[0]} was altered" in page
     assert "Enter it as NUMBER:HASH" in admin.get("/console/audit/verify?now=1&expect=7").text
     form = admin.get("/console/audit/verify").text  # the form alone verifies nothing
     assert "as they were written" not in form

@@ -10,7 +10,7 @@ from opentill.gateways import Gateways
 from support.api_server import Shop
 from support.people import TESTER, create_person
 
-PLACE: Final = "/console/gateways/test"
+PATH: Final = "/console/gateways/test"
 
 
 def form_values(shop: Shop, **changes: str) -> dict[str, str]:
@@ -26,12 +26,12 @@ def form_values(shop: Shop, **changes: str) -> dict[str, str]:
 
 def test_a_test_payment_is_an_ordinary_session_that_is_opened_once(shop: Shop) -> None:
     server, finance = shop.api_server, create_person(shop.api_server, None, staff_role="finance")
-    assert f'href="{PLACE}?gateway=sandbox"' in finance.get("/console/gateways").text
-    (form_id,) = re.findall(r'name="form_id" value="(\w+)"', finance.get(PLACE).text)
+    assert f'href="{PATH}?gateway=sandbox"' in finance.get("/console/gateways").text
+    (form_id,) = re.findall(r'name="form_id" value="(\w+)"', finance.get(PATH).text)
     form = form_values(shop, form_id=form_id)
-    places = [finance.post(PLACE, form).headers["location"] for _ in range(2)]  # a double click
-    assert places[0] == places[1]
-    page = finance.get(places[0])
+    result_urls = [finance.post(PATH, form).headers["location"] for _ in range(2)]  # a double click
+    assert result_urls[0] == result_urls[1]
+    page = finance.get(result_urls[0])
     (session_id,) = re.findall(r'href="[^"]*/checkout/(cs_\w+)"', page.text)
     session = shop.data("GET", f"/v1/checkouts/{session_id}")
     assert (session["amount"], session["paymentMethods"]) == ("1.50", ["CREDIT_CARD"])
@@ -40,22 +40,22 @@ def test_a_test_payment_is_an_ordinary_session_that_is_opened_once(shop: Shop) -
     rows = server.sql("select who, subject from audit_log where action = 'gateways test'"
                       " and merchant_id = $1", shop.id)  # fmt: skip
     assert rows == [{"who": finance.audit_name, "subject": f"{order['id']}: sandbox"}]
-    other = finance.post(PLACE, form | {"amount": "2.00"})
-    assert (other.status_code, 'value="2.00"' in other.text) == (422, True)
+    refusal = finance.post(PATH, form | {"amount": "2.00"})
+    assert (refusal.status_code, 'value="2.00"' in refusal.text) == (422, True)
     shop.confirm(order["id"])
-    text = visible_text(finance.get(PLACE).text)
+    text = visible_text(finance.get(PATH).text)
     assert re.search(r"sandbox (→ \w+ )?Harbour Books \$1\.50 Paid", text), text
-    other_session = shop.create_session(metadata={"testPayment": "sandbox"})
-    page = finance.get(f"{PLACE}?opened={other_session['id']}")
+    merchants_session = shop.create_session(metadata={"testPayment": "sandbox"})
+    page = finance.get(f"{PATH}?opened={merchants_session['id']}")
     assert "/checkout/cs_" not in page.text  # only links of test payments are shown
 
 
-def test_test_payments_are_listed_however_many_other_rows_the_audit_log_has(shop: Shop) -> None:
+def test_test_payments_are_listed_even_if_the_audit_log_has_many_other_rows(shop: Shop) -> None:
     server, finance = shop.api_server, create_person(shop.api_server, None, staff_role="finance")
-    (form_id,) = re.findall(r'name="form_id" value="(\w+)"', finance.get(PLACE).text)
-    finance.post(PLACE, form_values(shop, form_id=form_id))
+    (form_id,) = re.findall(r'name="form_id" value="(\w+)"', finance.get(PATH).text)
+    finance.post(PATH, form_values(shop, form_id=form_id))
     (row,) = server.sql("select order_id from gateway_tests where merchant_id = $1", shop.id)
-    place, order_id = f"/console/payments/{row['order_id']}", row["order_id"]
+    order_id, payment_path = row["order_id"], f"/console/payments/{row['order_id']}"
 
     async def record_notes(tx: Tx) -> None:
         for _ in range(200):
@@ -63,29 +63,29 @@ def test_test_payments_are_listed_however_many_other_rows_the_audit_log_has(shop
             await merchants.record_audit(tx, TESTER, "orders note", shop.id, "gateways test", now)
 
     server.tx(record_notes)
-    assert f'href="{place}"' in finance.get(PLACE).text
-    older = finance.get(f"{PLACE}?gateway=sandbox&before={order_id}").text
-    assert f'href="{place}"' not in older
+    assert f'href="{payment_path}"' in finance.get(PATH).text
+    older_payments = finance.get(f"{PATH}?gateway=sandbox&before={order_id}").text
+    assert f'href="{payment_path}"' not in older_payments
 
 
-def test_a_test_payment_that_would_take_another_gateway_is_refused(shop: Shop) -> None:
+def test_a_test_payment_is_refused_if_routing_would_choose_another_gateway(shop: Shop) -> None:
     server, finance = shop.api_server, create_person(shop.api_server, None, staff_role="finance")
     before = server.app.gateways
-    two = {"sandbox": before["sandbox"], "second": before["sandbox"]}
+    gateways = {"sandbox": before["sandbox"], "second": before["sandbox"]}
     try:
-        server.app.gateways = Gateways(two, {}, {})
-        refused = finance.post(PLACE, form_values(shop, gateway="second"))
-        assert refused.status_code == 409
-        assert "go to sandbox first" in visible_text(refused.text)
-        assert 'value="1.50"' in refused.text
-        server.app.gateways = Gateways(two, {"CREDIT_CARD": ("second",)}, {})
-        assert finance.post(PLACE, form_values(shop, gateway="second")).status_code == 303
-        assert finance.post(PLACE, form_values(shop)).status_code == 409
+        server.app.gateways = Gateways(gateways, {}, {})
+        refusal = finance.post(PATH, form_values(shop, gateway="second"))
+        assert refusal.status_code == 409
+        assert "go to sandbox first" in visible_text(refusal.text)
+        assert 'value="1.50"' in refusal.text
+        server.app.gateways = Gateways(gateways, {"CREDIT_CARD": ("second",)}, {})
+        assert finance.post(PATH, form_values(shop, gateway="second")).status_code == 303
+        assert finance.post(PATH, form_values(shop)).status_code == 409
     finally:
         server.app.gateways = before
 
 
-def test_a_wrong_test_payment_is_refused_at_its_field(shop: Shop) -> None:
+def test_an_invalid_test_payment_is_refused_at_its_field(shop: Shop) -> None:
     server, finance = shop.api_server, create_person(shop.api_server, None, staff_role="finance")
     for field, changes in (
         ("merchant", {"merchant": "mer_00000000000000000000000"}),
@@ -96,19 +96,19 @@ def test_a_wrong_test_payment_is_refused_at_its_field(shop: Shop) -> None:
         ("currency", {"currency": "MAD"}),  # no exchange rate
         ("method", {"method": "CASH"}),
     ):
-        refused = finance.post(PLACE, form_values(shop, **changes))
-        assert refused.status_code == 400, changes
-        assert re.findall(r'id="(\w+)-error"', refused.text) == [field], changes
-    assert finance.post(PLACE, form_values(shop, gateway="x")).status_code == 400
+        refusal = finance.post(PATH, form_values(shop, **changes))
+        assert refusal.status_code == 400, changes
+        assert re.findall(r'id="(\w+)-error"', refusal.text) == [field], changes
+    assert finance.post(PATH, form_values(shop, gateway="x")).status_code == 400
     now = server.app.clock()
     server.tx(
         lambda tx: merchants.set_capability(
             tx, shop.id, "charge", on=False, actor=TESTER, now=now, notes=""
         )
     )
-    off = finance.post(PLACE, form_values(shop))
-    assert (off.status_code, TESTER.reason in visible_text(off.text)) == (403, True)
+    refusal = finance.post(PATH, form_values(shop))
+    assert (refusal.status_code, TESTER.reason in visible_text(refusal.text)) == (403, True)
     assert server.sql("select 1 from orders where merchant_id = $1", shop.id) == []
     reader = create_person(server, None, staff_role="support")
-    assert reader.post(PLACE, form_values(shop)).status_code == 403
-    assert 'name="merchant"' not in reader.get(PLACE).text
+    assert reader.post(PATH, form_values(shop)).status_code == 403
+    assert 'name="merchant"' not in reader.get(PATH).text

@@ -19,7 +19,7 @@ from support.people import create_person, heading_of
 from support.world import DAY, NOW
 
 
-def test_login_leads_staff_to_the_console_and_members_to_the_dashboard(shop: Shop) -> None:
+def test_login_redirects_staff_to_the_console_and_members_to_the_dashboard(shop: Shop) -> None:
     staff = create_person(shop.api_server, None, staff_role="support")
     owner = create_person(shop.api_server, shop.id, "owner")
     assert staff.log_in().headers["location"] == "/console"
@@ -35,11 +35,15 @@ def test_login_leads_staff_to_the_console_and_members_to_the_dashboard(shop: Sho
 
 
 async def _pay_twice(tx: Tx, order: Order) -> None:
-    """Let two attempts of an order succeed."""
-    first = await world.submit_attempt(tx, order)
-    await world.report_payment(tx, first, "ACTION_REQUIRED", action_url="https://bank.example")
-    second = await world.submit_attempt(tx, await orders.find(tx, order.merchant_id, order.id))
-    for attempt in (first, second):
+    """Let two payment attempts of an order succeed."""
+    first_attempt = await world.submit_attempt(tx, order)
+    await world.report_payment(
+        tx, first_attempt, "ACTION_REQUIRED", action_url="https://bank.example"
+    )
+    second_attempt = await world.submit_attempt(
+        tx, await orders.find(tx, order.merchant_id, order.id)
+    )
+    for attempt in (first_attempt, second_attempt):
         amount = Money(order.amount_minor, order.currency)
         await world.report_payment(tx, attempt, "SUCCEEDED", amount=amount)
 
@@ -47,26 +51,29 @@ async def _pay_twice(tx: Tx, order: Order) -> None:
 async def test_every_kind_that_needs_attention_is_counted_and_listed(tx: Tx) -> None:
     now = NOW + 2 * DAY
     order = await world.create_order_in(tx, "PAID")
-    key = {"merchant_id": order.merchant_id, "id": order.id}
-    assert order.paid_attempt_id
     refund = await world.create_refund(tx, order, "1")
-    sent = await world.create_refund(tx, order, "1")
-    await refund_queries.SENDING.get(tx, merchant_id=sent.merchant_id, id=sent.id)
-    disputed = await world.create_order_in(tx, "PAID")
+    sent_refund = await world.create_refund(tx, order, "1")
+    await refund_queries.SENDING.get(tx, merchant_id=sent_refund.merchant_id, id=sent_refund.id)
+    disputed_order = await world.create_order_in(tx, "PAID")
     dispute = await disputes.open_manually(
-        tx, disputed.merchant_id, disputed.id, who="ann", reason="letter", now=NOW
+        tx, disputed_order.merchant_id, disputed_order.id, who="ann", reason="letter", now=NOW
     )
     await disputes.set_deadline(tx, dispute.merchant_id, dispute.id, now + DAY, NOW)
-    other_disputed = await world.create_order_in(tx, "PAID")
+    order_with_later_deadline = await world.create_order_in(tx, "PAID")
     not_urgent = await disputes.open_manually(
-        tx, other_disputed.merchant_id, other_disputed.id, who="ann", reason="letter", now=NOW
+        tx,
+        order_with_later_deadline.merchant_id,
+        order_with_later_deadline.id,
+        who="ann",
+        reason="letter",
+        now=NOW,
     )
     await disputes.set_deadline(tx, not_urgent.merchant_id, not_urgent.id, now + 4 * DAY, NOW)
-    await world.report_dispute(tx, disputed, "OPENED", NOW, ref="another one")
-    twice = await world.create_order(tx)
-    await _pay_twice(tx, twice)
-    stuck = await world.create_order(tx)
-    await world.submit_attempt(tx, stuck)
+    await world.report_dispute(tx, disputed_order, "OPENED", NOW, ref="another dispute")
+    order_paid_twice = await world.create_order(tx)
+    await _pay_twice(tx, order_paid_twice)
+    stuck_order = await world.create_order(tx)
+    await world.submit_attempt(tx, stuck_order)
     endpoint = webhooks.EndpointFields(url="https://shop.example/hook")
     check = webhooks.UrlCheck(lambda _: None)
     hook, _ = await webhooks.create(tx, order.merchant_id, endpoint, check, "k" * 40, NOW)
@@ -74,14 +81,15 @@ async def test_every_kind_that_needs_attention_is_counted_and_listed(tx: Tx) -> 
     await tx.execute(f"{disable} where merchant_id = $1 and id = $2", order.merchant_id, hook.id)
     await tx.execute(
         "insert into epay_notifications values ($1, $2, 'FAILED', null, 9, 'HTTP 500', $3, $3)",
-        *key.values(),
+        order.merchant_id,
+        order.id,
         NOW,
     )
-    other_session = await world.create_session(tx, order.merchant_id, order.product_id)
-    other = await world.pay_order(
-        tx, await orders.find(tx, order.merchant_id, other_session.order_id)
+    session = await world.create_session(tx, order.merchant_id, order.product_id)
+    same_number = await world.pay_order(
+        tx, await orders.find(tx, order.merchant_id, session.order_id)
     )
-    for number, epay_order in enumerate((order, other), start=1):
+    for number, epay_order in enumerate((order, same_number), start=1):
         await tx.execute(
             "insert into epay_orders values ($1, 'INV-1', $2, $3, '', null, 'VIP', '9.99', 'USD',"
             " 'https://shop.example/n', '', '', $4, $5)",
@@ -91,7 +99,7 @@ async def test_every_kind_that_needs_attention_is_counted_and_listed(tx: Tx) -> 
             NOW,
             number,
         )
-    returned = await _returned_payout(tx, order.merchant_id)
+    returned_payout = await _returned_payout(tx, order.merchant_id)
     await tx.execute(
         "insert into ledger_checks"
         " values ($1, 'USD', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, $2)"
@@ -101,13 +109,16 @@ async def test_every_kind_that_needs_attention_is_counted_and_listed(tx: Tx) -> 
     )
     expected = {
         "disputes": (dispute.merchant_id, dispute.id),
-        "duplicates": (twice.merchant_id, (await world.read_attempts(tx, twice))[1].id),
+        "duplicates": (
+            order_paid_twice.merchant_id,
+            (await world.read_attempts(tx, order_paid_twice))[1].id,
+        ),
         "refunds": (refund.merchant_id, refund.id),
-        "stuck": (stuck.merchant_id, stuck.id),
+        "stuck": (stuck_order.merchant_id, stuck_order.id),
         "endpoints": (order.merchant_id, "https://shop.example/hook"),
         "notices": (order.merchant_id, order.id),
         "paid_twice": (order.merchant_id, "INV-1"),
-        "returned": (returned.merchant_id, returned.id),
+        "returned": (returned_payout.merchant_id, returned_payout.id),
     }
     books = next(need for need in needs.NEEDS if need.name == "books")
     assert (await books.count(tx, now), books.place) == (1, "/books")
@@ -121,14 +132,14 @@ async def test_every_kind_that_needs_attention_is_counted_and_listed(tx: Tx) -> 
             subjects = [(item.merchant_id, item.subject) for item in items]
             assert expected[need.name] in subjects, need.name
             assert (not_urgent.merchant_id, not_urgent.id) not in subjects
-            assert need.name != "refunds" or (sent.merchant_id, sent.id) in subjects
-    # The integrity rules of later tests would report these orders, which no Epay shop has placed.
+            assert need.name != "refunds" or (sent_refund.merchant_id, sent_refund.id) in subjects
+    # The integrity rules of later tests would report orders that no Epay shop has placed.
     await tx.execute("delete from epay_notifications where order_id = $1", order.id)
     await tx.execute("delete from epay_orders where merchant_id = $1", order.merchant_id)
 
 
 async def _returned_payout(tx: Tx, merchant_id: str) -> Payout:
-    """Create a payout that the bank has sent and then returned."""
+    """Create a payout that was paid and that the bank then returned."""
     recharge = AdjustmentRequest(
         kind="recharge",
         amount_minor=5_000,
@@ -145,19 +156,19 @@ async def _returned_payout(tx: Tx, merchant_id: str) -> Payout:
     return await payouts.record_return(tx, payout.id, "account closed", "ann", NOW)
 
 
-async def test_a_second_payment_that_is_not_given_back_is_listed_with_the_time_of_payment(
+async def test_a_duplicate_payment_that_is_not_returned_is_listed_with_its_time_of_payment(
     tx: Tx,
 ) -> None:
     later = NOW + 2 * needs.GIVE_BACK_MS
-    second = await world.pay_order_twice(tx, await world.create_order(tx))
-    await orders.apply_duplicate_return(tx, second, RefundOutcome(status="REFUSED"), later)
+    duplicate = await world.pay_order_twice(tx, await world.create_order(tx))
+    await orders.apply_duplicate_return(tx, duplicate, RefundOutcome(status="REFUSED"), later)
     duplicates = next(need for need in needs.NEEDS if need.name == "duplicates")
     assert duplicates.items is not None
     times = {item.subject: item.at for item in await duplicates.items(tx, later)}
-    assert times.get(second.id) == NOW
+    assert times.get(duplicate.id) == NOW
 
 
-def test_an_item_that_needs_attention_links_to_its_page(shop: Shop) -> None:
+def test_an_entry_that_needs_attention_links_to_its_page(shop: Shop) -> None:
     auditor, server = create_person(shop.api_server, None, staff_role="auditor"), shop.api_server
     dispute, now = shop.open_dispute(shop.create_paid_order()["id"]), server.app.clock()
     server.tx(lambda tx: disputes.set_deadline(tx, shop.id, dispute.id, now + 3_600_000, now))
@@ -177,21 +188,21 @@ def test_the_home_page_shows_the_volume_and_the_balances(shop: Shop) -> None:
     text = visible_text(page.text)
     assert re.search(r"USD [0-9,]+ \$[0-9,.]+ \$[0-9,.]+ \$[0-9,.]+ By gateway", text)
     assert re.search(r"manual Bank transfer USD [0-9,]+ [0-9,]+ [0-9.]+% \$[0-9,.]+", text), text
-    empty = auditor.get("/console/?from=2001-01-01&to=2001-01-02").text
-    assert "Nothing came in on these days" in empty
-    wrong = auditor.get("/console/?from=2026-01-02&to=2026-01-01").text
-    assert "The last day must not be before" in wrong
+    empty_days = auditor.get("/console/?from=2001-01-01&to=2001-01-02").text
+    assert "Nothing came in on these days" in empty_days
+    reversed_days = auditor.get("/console/?from=2026-01-02&to=2026-01-01").text
+    assert "The last day must not be before" in reversed_days
     all_days = auditor.get("/console/?from=&to=").text
     assert "By gateway" in visible_text(all_days)
     assert 'type="date" value=""' in all_days
     assert 'type="date" value=""' not in page.text
 
 
-def test_only_counts_that_reach_the_limit_of_their_query_have_a_plus(shop: Shop) -> None:
+def test_a_count_that_reaches_the_limit_of_its_query_is_shown_with_a_plus(shop: Shop) -> None:
     server, auditor = shop.api_server, create_person(shop.api_server, None, staff_role="auditor")
     order = shop.create_paid_order()
 
-    async def fill(tx: Tx) -> None:
+    async def insert_rows(tx: Tx) -> None:
         await tx.execute(
             "insert into reconciliation_files (id, source, sha256, name, status, rows, matched,"
             " found, who, created_at)"
@@ -201,26 +212,26 @@ def test_only_counts_that_reach_the_limit_of_their_query_have_a_plus(shop: Shop)
             "insert into reconciliation_differences (id, file_id, source, what, kind, reference,"
             " merchant_id, ours, theirs, created_at)"
             " select 'dif_plus' || n, 'rec_plus', 'plus', 'missing in report', 'payment', n::text,"
-            " '', '9.99', '', 1 from generate_series(1, 1250) as one (n)"
+            " '', '9.99', '', 1 from generate_series(1, 1250) as numbers (n)"
         )
         await tx.execute(
             "insert into unmatched_disputes (merchant_id, gateway, gateway_ref, order_id,"
             " attempt_id, status, amount_minor, currency, reason, refusal, try_at, tries,"
             " created_at, updated_at)"
             " select $1, 'sandbox', 'plus' || n, $2, '', 'OPENED', 999, 'USD', '', '', 1, 0, 1, 1"
-            " from generate_series(1, 250) as one (n)",
+            " from generate_series(1, 250) as numbers (n)",
             shop.id, order["id"],
         )  # fmt: skip
 
-    async def clear(tx: Tx) -> None:
+    async def delete_rows(tx: Tx) -> None:
         await tx.execute("delete from unmatched_disputes where merchant_id = $1", shop.id)
         await tx.execute("delete from reconciliation_differences where source = 'plus'")
         await tx.execute("delete from reconciliation_files where source = 'plus'")
 
-    server.tx(fill)
+    server.tx(insert_rows)
     try:
         text = visible_text(auditor.get("/console/").text)
     finally:
-        server.tx(clear)
+        server.tx(delete_rows)
     assert re.search(r"Differences between reports and books: 1,2\d\d ", text), text
     assert "Disputes without an order: 200+ " in text

@@ -1,4 +1,4 @@
-"""The list of merchants in the console, and the page of a merchant."""
+"""The console's list of merchants and the page of a merchant."""
 
 from opentill import merchants
 from opentill.merchants import Actor

@@ -1,4 +1,4 @@
-"""Books, gateways and queues in the console."""
+"""The console's pages about the books, the gateways and the queues."""
 
 import re
 
@@ -21,11 +21,11 @@ from support.world import NOW
 def test_the_books_show_the_progress_of_the_check_and_its_findings(shop: Shop) -> None:
     server, auditor = shop.api_server, create_person(shop.api_server, None, staff_role="auditor")
     order = shop.create_paid_order()
-    where = f"?merchant={shop.id}"
-    assert "Not yet" in auditor.get(f"/console/books{where}").text
+    query = f"?merchant={shop.id}"
+    assert "Not yet" in auditor.get(f"/console/books{query}").text
 
     def check() -> None:
-        """Check only this merchant's books: all others get the current time as their last check."""
+        """Check this merchant's books only: the others are marked as checked just now."""
         now = scheduler.now_ms()
         server.sql(
             "insert into ledger_checks (merchant_id, currency, checked_to, pending, available,"
@@ -43,11 +43,11 @@ def test_the_books_show_the_progress_of_the_check_and_its_findings(shop: Shop) -
                 return
         pytest.fail("the books were not checked")
 
-    net = f"where merchant_id = '{shop.id}' returning 1"
-    server.sql(f"update orders set net_settled_minor = net_settled_minor - 1 {net}")
+    condition = f"where merchant_id = '{shop.id}' returning 1"
+    server.sql(f"update orders set net_settled_minor = net_settled_minor - 1 {condition}")
     try:
         check()
-        page = auditor.get(f"/console/books{where}")
+        page = auditor.get(f"/console/books{query}")
         assert (page.status_code, heading_of(page)) == (200, "Books")
         assert f'href="/console/payments/{order["id"]}"' in page.text
         assert "an order has the FEE of its gross less its net" in visible_text(page.text)
@@ -56,9 +56,9 @@ def test_the_books_show_the_progress_of_the_check_and_its_findings(shop: Shop) -
         support = create_person(server, None, staff_role="support")
         assert 'href="/console/audit/verify"' not in support.get("/console/books").text
     finally:
-        server.sql(f"update orders set net_settled_minor = net_settled_minor + 1 {net}")
+        server.sql(f"update orders set net_settled_minor = net_settled_minor + 1 {condition}")
     check()
-    page = auditor.get(f"/console/books{where}").text
+    page = auditor.get(f"/console/books{query}").text
     assert order["id"] not in page
     assert "Not yet" not in page
     assert 'id="merchant-error"' in auditor.get("/console/books?merchant=x").text
@@ -67,14 +67,15 @@ def test_the_books_show_the_progress_of_the_check_and_its_findings(shop: Shop) -
 async def test_the_last_refusal_and_unknown_outcomes_of_a_gateway_are_read(tx: Tx) -> None:
     attempt = await world.submit_attempt(tx, await world.create_order(tx))
     await world.report_payment(tx, attempt, "DECLINED", reason="insufficient funds")
-    waiting = await world.submit_attempt(tx, await world.create_order(tx))
+    unanswered_attempt = await world.submit_attempt(tx, await world.create_order(tx))
     refusals = {
         row.id: (row.gateway, row.reason) for row in await order_jobs.list_last_refused(tx, 50)
     }
     assert refusals[attempt.id] == (attempt.gateway, "insufficient funds")
     assert not await order_jobs.list_last_refused(tx, 0)
-    unanswered = {row.gateway: row for row in await order_jobs.count_unanswered(tx, NOW)}
-    assert (unanswered[waiting.gateway].number, unanswered[waiting.gateway].since) == (1, NOW)
+    counts = {row.gateway: row for row in await order_jobs.count_unanswered(tx, NOW)}
+    count = counts[unanswered_attempt.gateway]
+    assert (count.number, count.since) == (1, NOW)
     assert not await order_jobs.count_unanswered(tx, NOW - 1)
 
 
@@ -102,19 +103,21 @@ def test_queues_show_their_length_and_age(shop: Shop) -> None:
         assert (page.status_code, heading_of(page)) == (200, "Queues")
         assert re.search(r"Sessions to be expired [0-9,]+ [0-9]+ \w+ Late", visible_text(page.text))
         rows = {row.name: row for row in server.run(queues.read(server.app.db, due + 1000))}
-        expiries = rows["session_expiries"]  # other tests may have sessions in it too
+        expiries = rows["session_expiries"]  # it may have sessions of other tests too
         assert expiries.waiting >= 1
         assert expiries.age_ms is not None
         assert expiries.age_ms >= 1000
         assert rows["search"].waiting > 0
     finally:
-        back = "update checkouts set expires_at = created_at + 86400000 where id = $1 returning 1"
-        server.sql(back, session["id"])
+        restore = (
+            "update checkouts set expires_at = created_at + 86400000 where id = $1 returning 1"
+        )
+        server.sql(restore, session["id"])
 
 
-def test_events_that_mail_has_put_aside_are_listed_below_the_queues(shop: Shop) -> None:
+def test_dead_letters_of_mail_are_listed_below_the_queues(shop: Shop) -> None:
     server, auditor = shop.api_server, create_person(shop.api_server, None, staff_role="auditor")
-    page = auditor.get("/console/queues").text
+    page_before = auditor.get("/console/queues").text
     now = server.app.clock()
     for merchant_id, event_id in ((shop.id, "evt_unreadable"), ("", "audit 7")):
         row = {"merchant_id": merchant_id, "number": 7, "event_id": event_id, "now": now}
@@ -125,4 +128,4 @@ def test_events_that_mail_has_put_aside_are_listed_below_the_queues(shop: Shop) 
     assert "evt_unreadable Key: <b>" in text, text
     assert "– audit 7 Key:" in text, text
     assert "opentill mail reread" in text
-    assert "evt_unreadable" not in page
+    assert "evt_unreadable" not in page_before

@@ -23,17 +23,17 @@ def test_a_rate_is_set_once_and_shown(shop: Shop) -> None:
     (form_id,) = re.findall(r'name="form_id" value="([0-9a-f]{32})"', page.text)
     form = {"base": "nok", "quote": "SEK", "rate": "1.0725", "form_id": form_id}
     for _ in range(2):  # a double click
-        done = finance.post("/console/rates/set", form)
-        assert done.headers["location"] == "/console/rates?currency=NOK&done=1"
+        response = finance.post("/console/rates/set", form)
+        assert response.headers["location"] == "/console/rates?currency=NOK&done=1"
     assert "1.0725" in finance.get("/console/rates?currency=NOK").text
     rows = shop.api_server.sql("select who from audit_log where subject like 'NOK SEK 1.0725 %'")
     assert [row["who"] for row in rows] == [finance.audit_name]
-    other = finance.post("/console/rates/set", form | {"rate": "2"})
-    assert "has set a rate already" in other.text
-    assert 'value="2"' in other.text
+    refusal = finance.post("/console/rates/set", form | {"rate": "2"})
+    assert "has set a rate already" in refusal.text
+    assert 'value="2"' in refusal.text
 
 
-def test_a_wrong_rate_is_refused_with_its_input(shop: Shop) -> None:
+def test_an_invalid_rate_is_refused_and_its_input_kept(shop: Shop) -> None:
     finance = create_person(shop.api_server, None, staff_role="finance")
     for form, sentence in (
         ({"base": "NOK", "quote": "NOK", "rate": "1"}, "another currency"),
@@ -43,40 +43,40 @@ def test_a_wrong_rate_is_refused_with_its_input(shop: Shop) -> None:
         ({"base": "NOK", "quote": "SEK", "rate": "one"}, "positive decimal"),
         ({"base": "NOK", "quote": "SEK", "rate": "1e-20000"}, "positive decimal"),
     ):
-        refused = finance.post("/console/rates/set", form)
-        assert (refused.status_code, sentence in refused.text) == (400, True), form
-        assert f'value="{form["rate"]}"' in refused.text
+        refusal = finance.post("/console/rates/set", form)
+        assert (refusal.status_code, sentence in refusal.text) == (400, True), form
+        assert f'value="{form["rate"]}"' in refusal.text
     support = create_person(shop.api_server, None, staff_role="support")
     assert support.post("/console/rates/set", form).status_code == 403
 
 
-def test_the_newest_days_of_a_file_of_reference_rates_are_imported(shop: Shop) -> None:
+def test_the_recent_days_of_a_file_of_reference_rates_are_imported(shop: Shop) -> None:
     finance, now = (
         create_person(shop.api_server, None, staff_role="finance"),
         shop.api_server.app.clock(),
     )
     days = [datetime.fromtimestamp(now / 1000, UTC) - timedelta(days=ago) for ago in (2, 3, 200)]
-    lines = [f"{day:%Y-%m-%d},1.2{place},9.51,\n" for place, day in enumerate(days)]
+    lines = [f"{day:%Y-%m-%d},1.2{index},9.51,\n" for index, day in enumerate(days)]
     content = "".join(["Date,USD,DKK,\n", *lines]).encode()
 
-    def send(content: bytes) -> Any:
+    def upload(content: bytes) -> Any:
         files = {"file": ("eurofxref-hist.csv", content, "text/csv")}
         return finance.http.post("/console/rates/import", files=files)
 
     for _ in range(2):
-        assert send(content).headers["location"] == "/console/rates?done=1"
+        assert upload(content).headers["location"] == "/console/rates?done=1"
     rows = shop.api_server.sql(
         "select rate from exchange_rates where base = 'EUR' and quote = 'USD' and rate > 1.19"
         " and rate < 1.23 order by valid_from"
     )
     assert [str(row["rate"]) for row in rows] == ["1.21", "1.20"]  # the day 200 days ago is skipped
     assert "7.925" in finance.get("/console/rates?currency=USD").text  # the cross rate 9.51 / 1.20
-    for wrong, sentence in ((b"", "Choose the file"), (b"Name\nTea\n", "Choose a file of refer")):
-        refused = send(wrong)
-        assert (refused.status_code, sentence in refused.text) == (400, True), wrong
+    for content, sentence in ((b"", "Choose the file"), (b"Name\nTea\n", "Choose a file of refer")):
+        refusal = upload(content)
+        assert (refusal.status_code, sentence in refusal.text) == (400, True), content
 
 
-def test_rates_that_are_or_will_soon_be_too_old_are_shown(
+def test_staff_are_warned_before_and_after_a_rate_is_too_old(
     shop: Shop, clock: Callable[[int], None]
 ) -> None:
     server = shop.api_server
@@ -90,22 +90,22 @@ def test_rates_that_are_or_will_soon_be_too_old_are_shown(
     sheet = rates.Sheet(base="ISK", days=(day,), skipped=())
     server.tx(lambda tx: rates.import_sheet(tx, sheet, start))
 
-    def page(days: float) -> str:
-        clock(start + int(days * DAY))
+    def read_page(days: int) -> str:
+        clock(start + days * DAY)
         finance = create_person(server, None, staff_role="finance")
         return finance.get("/console/rates?currency=ISK").text
 
-    assert "Rates will soon be too old" not in page(4)
-    text = page(6)
+    assert "Rates will soon be too old" not in read_page(4)
+    text = read_page(6)
     assert "Rates will soon be too old" in text
     assert "ISK to USD: in two days at the latest, no checkout session can be" in text
     assert "ISK to USD: no session opens in it</li>" not in text
-    text = page(8)
+    text = read_page(8)
     assert "ISK to USD: no session opens in it</li>" in text
     assert "Too old" in text
     server.tx(lambda tx: rates.put(tx, "ISK", "USD", Decimal("0.007"), server.app.clock()))
-    assert '<span class="small">set manually</span>' in page(400)
-    assert "ISK to USD: no session opens in it" not in page(400)
+    assert '<span class="small">set manually</span>' in read_page(400)
+    assert "ISK to USD: no session opens in it" not in read_page(400)
 
 
 def test_an_uploaded_file_is_kept_during_the_step_up(
@@ -118,30 +118,32 @@ def test_an_uploaded_file_is_kept_during_the_step_up(
     day = datetime.fromtimestamp(now / 1000, UTC) - timedelta(days=1)
     content = f"Date,USD,\n{day:%Y-%m-%d},1.3377,\n".encode()
     path = "/console/rates/import"
-    kept_file = re.compile(r'name="(kept_file\.\w+)" value="([^"]*)"')
+    kept_file_field = re.compile(r'name="(kept_file\.\w+)" value="([^"]*)"')
 
-    def send(content: bytes, **fields: str) -> Any:
-        files = {"file": ("Kurse ä.csv", content, "text/csv")}
-        return finance.http.post(path, data=fields, files=files)
+    def upload(content: bytes) -> Any:
+        return finance.http.post(path, files={"file": ("Kurse ä.csv", content, "text/csv")})
 
     def prove(fields: dict[str, str]) -> Any:
-        # As multipart, like the form of the page.
+        # The page's form is multipart too.
         return finance.http.post(path, files={name: (None, text) for name, text in fields.items()})
 
     clock(now + 11 * 60_000)
-    proof_page = send(content)
+    proof_page = upload(content)
     assert 'name="proof_password"' in proof_page.text
     assert 'enctype="multipart/form-data"' in proof_page.text
-    fields = dict(kept_file.findall(proof_page.text))
-    again = prove(fields | {"proof_password": "wrong"})
-    assert (again.status_code, dict(kept_file.findall(again.text))) == (403, fields)
+    fields = dict(kept_file_field.findall(proof_page.text))
+    wrong_password = prove(fields | {"proof_password": "wrong"})
+    assert (wrong_password.status_code, dict(kept_file_field.findall(wrong_password.text))) == (
+        403,
+        fields,
+    )
     broken = prove({"kept_file.file": "a:not base64", "proof_password": PASSWORD})
     assert broken.status_code == 400
-    large = send(b"x" * (7 * 1024 * 1024))
-    assert "The file is too large to be kept" in large.text
-    assert kept_file.search(large.text) is None
-    done = prove(fields | {"proof_password": PASSWORD})
-    assert done.headers["location"] == "/console/rates?done=1"
+    too_large = upload(b"x" * (7 * 1024 * 1024))
+    assert "The file is too large to be kept" in too_large.text
+    assert kept_file_field.search(too_large.text) is None
+    response = prove(fields | {"proof_password": PASSWORD})
+    assert response.headers["location"] == "/console/rates?done=1"
     assert shop.api_server.sql("select from exchange_rates where rate = 1.3377")
 
 

@@ -1,4 +1,4 @@
-"""A merchant's standing in the console, and the list of applications."""
+"""The console changes a merchant's standing and decides applications."""
 
 import re
 
@@ -25,7 +25,8 @@ def get_page(shop: Shop, visitor: Visitor) -> str:
     return response.text
 
 
-def send(shop: Shop, visitor: Visitor, form: dict[str, str], action: str = "") -> httpx2.Response:
+def submit(shop: Shop, visitor: Visitor, form: dict[str, str], action: str = "") -> httpx2.Response:
+    """Submit a form of the page with a new form id, unless ``form`` has one."""
     form_id = hidden_fields(get_page(shop, visitor))["form_id"]
     path = f"/console/merchants/{shop.id}/standing{action}"
     return visitor.post(path, {"form_id": form_id, **form})
@@ -35,13 +36,11 @@ def read_history(shop: Shop) -> list[merchants.MerchantChange]:
     return shop.api_server.tx(lambda tx: merchants.status_history(tx, shop.id))
 
 
-def test_a_merchant_is_suspended_once_however_often_the_form_is_sent(
-    shop: Shop, admin: Visitor
-) -> None:
+def test_submitting_a_form_again_suspends_a_merchant_once(shop: Shop, admin: Visitor) -> None:
     form = {"event": "suspended", "reason": "chargebacks <b>", "notes": "the bank\nhas called"}
     form["form_id"] = "0" * 31 + "1"
     for _ in range(2):
-        assert send(shop, admin, form).status_code == 303
+        assert submit(shop, admin, form).status_code == 303
     change = read_history(shop)[0]
     assert (change.event, change.reason, change.notes) == (
         "suspended", "chargebacks <b>", "the bank\nhas called",
@@ -50,12 +49,12 @@ def test_a_merchant_is_suspended_once_however_often_the_form_is_sent(
     page = get_page(shop, admin)
     assert "chargebacks &lt;b&gt;" in page
     assert "the bank\nhas called" in page
-    other = send(shop, admin, {"event": "suspended", "reason": "another tab", "notes": "mine"})
-    assert other.status_code == 409
-    assert "Somebody else has changed this merchant meanwhile: Suspended" in other.text
-    assert "Not done: Suspend" in other.text
-    assert "another tab" in other.text
-    assert "mine" in other.text
+    conflict = submit(shop, admin, {"event": "suspended", "reason": "another tab", "notes": "mine"})
+    assert conflict.status_code == 409
+    assert "Somebody else has changed this merchant meanwhile: Suspended" in conflict.text
+    assert "Not done: Suspend" in conflict.text
+    assert "another tab" in conflict.text
+    assert "mine" in conflict.text
 
 
 @pytest.mark.parametrize(
@@ -70,7 +69,7 @@ def test_a_merchant_is_suspended_once_however_often_the_form_is_sent(
 def test_a_refused_form_shows_the_error_at_its_field(
     shop: Shop, admin: Visitor, form: dict[str, str], action: str, field: str
 ) -> None:
-    response = send(shop, admin, form, action)
+    response = submit(shop, admin, form, action)
     assert response.status_code == 400
     assert f'id="{field}-error"' in response.text
     assert f'href="#{field}"' in response.text
@@ -79,11 +78,11 @@ def test_a_refused_form_shows_the_error_at_its_field(
 
 def test_capabilities_are_switched_and_notes_added(shop: Shop, admin: Visitor) -> None:
     off = {"capability": "payout", "state": "off", "reason": "bank details"}
-    assert send(shop, admin, off, "/capability").status_code == 303
+    assert submit(shop, admin, off, "/capability").status_code == 303
     assert "bank details" in get_page(shop, admin)
     on = {"capability": "payout", "state": "on", "reason": "checked"}
-    assert send(shop, admin, on, "/capability").status_code == 303
-    assert send(shop, admin, {"notes": "called twice"}, "/notes").status_code == 303
+    assert submit(shop, admin, on, "/capability").status_code == 303
+    assert submit(shop, admin, {"notes": "called twice"}, "/notes").status_code == 303
     assert [change.event for change in read_history(shop)] == [
         "noted", "capability_on", "capability_off", "created",
     ]  # fmt: skip
@@ -97,12 +96,12 @@ def test_closing_lists_the_blockers_and_needs_the_merchants_name(
     shop.api_server.tx(lambda tx: merchants.change_status(tx, shop.id, "suspended", ANN, now))
     assert "Pending balance:" in get_page(shop, admin)
     form = {"event": "closed", "reason": "moved away", "confirm": "Harbour"}
-    unconfirmed = send(shop, admin, form)
+    unconfirmed = submit(shop, admin, form)
     assert unconfirmed.status_code == 400
     assert 'id="closed-confirm-error"' in unconfirmed.text
-    refused = send(shop, admin, form | {"confirm": "Harbour Books"})
-    assert refused.status_code == 409
-    assert "still has money" in refused.text
+    refusal = submit(shop, admin, form | {"confirm": "Harbour Books"})
+    assert refusal.status_code == 409
+    assert "still has money" in refusal.text
 
 
 def test_an_application_is_approved_and_its_link_is_shown_once(shop: Shop, admin: Visitor) -> None:
@@ -118,13 +117,13 @@ def test_an_application_is_approved_and_its_link_is_shown_once(shop: Shop, admin
     assert "Quay &lt;i&gt;" in applications
     assert "Applications that wait" in admin.get("/console").text
     approval = {"event": "approved", "reason": "known", "form_id": "a" * 32}
-    first, again = admin.post(path, approval), admin.post(path, approval)
-    links = [re.findall(r"/invite/[\w-]+", response.text) for response in (first, again)]
-    assert first.status_code == 200
+    responses = [admin.post(path, approval) for _ in range(2)]  # a double click
+    links = [re.findall(r"/invite/[\w-]+", response.text) for response in responses]
+    assert responses[0].status_code == 200
     assert links[0] == links[1] != []
     assert links[0][0] not in admin.get(path).text
-    (link,) = shop.api_server.tx(lambda tx: people.invitations(tx, merchant_id, now))
-    assert (link.email, link.role) == ("bo@quay.example", "owner")
+    (invitation,) = shop.api_server.tx(lambda tx: people.invitations(tx, merchant_id, now))
+    assert (invitation.email, invitation.role) == ("bo@quay.example", "owner")
 
 
 def test_staff_without_the_permission_only_read_the_standing(shop: Shop) -> None:

@@ -1,4 +1,4 @@
-"""Changing a merchant's terms in the console: each field, errors, and concurrent changes."""
+"""A merchant's terms are changed in the console: each field, errors, and concurrent changes."""
 
 import re
 from html import unescape
@@ -8,16 +8,18 @@ from opentill import merchants
 from support.api_server import Shop
 from support.people import Visitor, create_person
 
-FIELD: Final = re.compile(r'<input[^>]* name="(\w+)"[^>]*? value="([^"]*)"')
-AREA: Final = re.compile(r'<textarea[^>]* name="(\w+)"[^>]*>([^<]*)<')
-CHOICE: Final = re.compile(r'<select[^>]* name="(\w+)".*?value="(\w+)" selected', re.DOTALL)
+INPUT: Final = re.compile(r'<input[^>]* name="(\w+)"[^>]*? value="([^"]*)"')
+TEXTAREA: Final = re.compile(r'<textarea[^>]* name="(\w+)"[^>]*>([^<]*)<')
+SELECTED_OPTION: Final = re.compile(
+    r'<select[^>]* name="(\w+)".*?value="(\w+)" selected', re.DOTALL
+)
 
 
 def form_values(page: str) -> dict[str, str]:
-    """Return the fields of the form as a browser would send them."""
+    """Return the values of the form's fields as a browser would submit them."""
     form = page.partition('<form method="post" action="/console/merchants')[2]
     form = form.partition("</form>")[0]
-    fields = [*FIELD.findall(form), *AREA.findall(form), *CHOICE.findall(form)]
+    fields = [*INPUT.findall(form), *TEXTAREA.findall(form), *SELECTED_OPTION.findall(form)]
     return {name: unescape(value) for name, value in fields}
 
 
@@ -25,14 +27,14 @@ def find_merchant(shop: Shop) -> merchants.Merchant:
     return shop.api_server.tx(lambda tx: merchants.find(tx, shop.id))
 
 
-def admin_and_path(shop: Shop) -> tuple[Visitor, str]:
+def create_admin_and_path(shop: Shop) -> tuple[Visitor, str]:
     return create_person(
         shop.api_server, None, staff_role="admin"
     ), f"/console/merchants/{shop.id}/terms"
 
 
-def test_every_term_is_changed_by_its_field_and_the_reason_is_stored(shop: Shop) -> None:
-    admin, path = admin_and_path(shop)
+def test_every_term_is_changed_and_the_reason_is_stored(shop: Shop) -> None:
+    admin, path = create_admin_and_path(shop)
     form = form_values(admin.get(path).text)
     assert form["platform_fee_rate"] == "4"
     form |= {
@@ -50,8 +52,8 @@ def test_every_term_is_changed_by_its_field_and_the_reason_is_stored(shop: Shop)
         "reason": "a year without disputes",
     }
     for _ in range(2):  # a double click
-        done = admin.post(path, form)
-        assert done.headers["location"] == f"/console/merchants/{shop.id}"
+        response = admin.post(path, form)
+        assert response.headers["location"] == f"/console/merchants/{shop.id}"
     merchant = find_merchant(shop)
     assert merchant.terms_version == 2
     assert (str(merchant.platform_fee_rate), str(merchant.reserve_rate)) == ("0.0295", "0.1")
@@ -76,9 +78,9 @@ def test_every_term_is_changed_by_its_field_and_the_reason_is_stored(shop: Shop)
     assert [str(fee) for fee in merchants.read_fees(find_merchant(shop).fees)] == ["ALIPAY=0.021"]
 
 
-def test_a_wrong_term_is_refused_at_its_field_with_its_input(shop: Shop) -> None:
-    admin, path = admin_and_path(shop)
-    good = form_values(admin.get(path).text) | {"reason": "why not"}
+def test_an_invalid_term_is_refused_at_its_field_and_its_input_kept(shop: Shop) -> None:
+    admin, path = create_admin_and_path(shop)
+    form = form_values(admin.get(path).text) | {"reason": "why not"}
     for field, text, error in (
         ("platform_fee_rate", "100", "from 0 to below 100"),
         ("platform_fee_rate", "NaN", "from 0 to below 100"),
@@ -91,27 +93,27 @@ def test_a_wrong_term_is_refused_at_its_field_with_its_input(shop: Shop) -> None
         ("ip_allowlist", "192.0.2.0/99", "Enter addresses"),
         ("reason", " ", "Say why"),
     ):
-        refused = admin.post(path, good | {field: text, "form_id": ""})
-        assert refused.status_code == 400, field
-        assert error in refused.text, field
-        assert f'id="{field}-error"' in refused.text
+        refusal = admin.post(path, form | {field: text, "form_id": ""})
+        assert refusal.status_code == 400, field
+        assert error in refusal.text, field
+        assert f'id="{field}-error"' in refusal.text
         if field not in {"refund_fee_policy", "reason"}:
-            assert form_values(refused.text)[field] == text
+            assert form_values(refusal.text)[field] == text
     assert find_merchant(shop).terms_version == 1
 
 
-def test_of_two_concurrent_changes_the_second_sees_both_values(shop: Shop) -> None:
-    admin, path = admin_and_path(shop)
-    first, second = (form_values(admin.get(path).text) for _ in range(2))
+def test_the_second_of_two_concurrent_changes_sees_both_values(shop: Shop) -> None:
+    admin, path = create_admin_and_path(shop)
+    form, concurrent_form = (form_values(admin.get(path).text) for _ in range(2))
     change = {"dispute_fee_minor": "20.00", "reason": "first"}
-    assert admin.post(path, first | change).status_code == 303
-    other = second | {"dispute_fee_minor": "30.00", "reason": "second"}
-    stale = admin.post(path, other)
-    assert stale.status_code == 409
-    assert "The terms were changed meanwhile" in stale.text
-    assert "It is now: 20.00" in stale.text
+    assert admin.post(path, form | change).status_code == 303
+    change = {"dispute_fee_minor": "30.00", "reason": "second"}
+    conflict = admin.post(path, concurrent_form | change)
+    assert conflict.status_code == 409
+    assert "The terms were changed meanwhile" in conflict.text
+    assert "It is now: 20.00" in conflict.text
     assert find_merchant(shop).dispute_fee_minor == 2_000
-    resent = form_values(stale.text)
+    resent = form_values(conflict.text)
     assert resent["dispute_fee_minor"] == "30.00"
     assert admin.post(path, resent).status_code == 303
     assert find_merchant(shop).dispute_fee_minor == 3_000
