@@ -1,4 +1,4 @@
-"""The page of the agreement: its acceptance by an owner, and what is blocked without it."""
+"""The page of the agreement: an owner accepts it, and payments are blocked until then."""
 
 import contextlib
 import re
@@ -17,8 +17,8 @@ from support.people import PASSWORD, Visitor, create_person, heading_of
 
 
 @contextlib.contextmanager
-def settings(api_server: ApiServer, **changes: object) -> Iterator[None]:
-    """Run the server with other settings while the block runs."""
+def changed_settings(api_server: ApiServer, **changes: object) -> Iterator[None]:
+    """Change settings of the server until the block ends."""
     former_settings = api_server.app.settings
     api_server.app.settings = msgspec.structs.replace(former_settings, **changes)
     try:
@@ -28,7 +28,7 @@ def settings(api_server: ApiServer, **changes: object) -> Iterator[None]:
 
 
 def write_new_version(folder: Path) -> Path:
-    """Write version 1.1 of the agreement into a folder, and return the folder."""
+    """Write version 1.1 of the agreement into a folder; return the folder."""
     shipped = Path(str(agreement.__file__)).with_name("1.0.md").read_text()
     text = shipped.replace("## 1. Words used", "## 1. Words used differently")
     assert text != shipped
@@ -36,17 +36,17 @@ def write_new_version(folder: Path) -> Path:
     return folder
 
 
-def page_of(visitor: Visitor, shop: Shop) -> str:
+def read_page(visitor: Visitor, shop: Shop) -> str:
     response = visitor.get(f"/dashboard/{shop.id}/agreement")
     assert response.status_code == 200
     return response.text
 
 
-def form_of(page: str) -> dict[str, str]:
+def form_fields(page: str) -> dict[str, str]:
     return dict(re.findall(r'<input type="hidden" name="(digest)" value="(\w+)"', page))
 
 
-def rows(shop: Shop) -> list[dict[str, object]]:
+def acceptance_rows(shop: Shop) -> list[dict[str, object]]:
     sql = "select * from agreement_acceptances where merchant_id = $1 order by accepted_at"
     return shop.api_server.sql(sql, shop.id)
 
@@ -58,114 +58,116 @@ def accept(visitor: Visitor, shop: Shop, form: dict[str, str]) -> httpx2.Respons
 def test_members_see_who_accepted_the_agreement_and_when(shop: Shop) -> None:
     ada, viewer = (create_person(shop.api_server, shop.id, role) for role in ("owner", "viewer"))
     current = agreement.current(shop.api_server.settings)
-    page = page_of(ada, shop)
+    page = read_page(ada, shop)
     assert "The agreement is not accepted yet" in page
     assert "<h3>1. Words used</h3>" in page  # one level below the page's own headings
     for digest in (current.rendered_document_sha256, current.template_sha256):
         assert f"<code>{digest}</code>" in page
-    assert "<form" not in page_of(viewer, shop).split('id="text"')[1].split("</main>")[0]
+    assert "<form" not in read_page(viewer, shop).split('id="text"')[1].split("</main>")[0]
 
-    unticked = ada.post(f"/dashboard/{shop.id}/agreement/accept", form_of(page))
+    unticked = ada.post(f"/dashboard/{shop.id}/agreement/accept", form_fields(page))
     assert unticked.status_code == 400
     assert "Tick the box" in unticked.text
-    assert rows(shop) == []
+    assert acceptance_rows(shop) == []
 
     for _ in range(2):  # a double click
-        response = accept(ada, shop, form_of(page))
+        response = accept(ada, shop, form_fields(page))
         assert (response.status_code, response.headers["location"]) == (
             303, f"/dashboard/{shop.id}/agreement",
         )  # fmt: skip
-    (row,) = rows(shop)
+    (row,) = acceptance_rows(shop)
     assert row["document_sha256"] == current.rendered_document_sha256
     for visitor in (ada, viewer):
-        page = page_of(visitor, shop)
+        page = read_page(visitor, shop)
         assert "Version 1.0 is accepted" in page
         assert ada.email in page
         assert "127.0.0.1 · <bdi>Testfox/1.0</bdi>" in page
         assert 'name="digest"' not in page
-    audit = "select action from audit_log where merchant_id = $1 and who like $2"
-    actions = [line["action"] for line in shop.api_server.sql(audit, shop.id, f"{ada.email}%")]
+    select_actions = "select action from audit_log where merchant_id = $1 and who like $2"
+    actions = [
+        line["action"] for line in shop.api_server.sql(select_actions, shop.id, f"{ada.email}%")
+    ]
     assert actions.count("agreement accept") == 1
 
 
-def test_a_text_that_changed_since_the_page_was_shown_is_not_accepted(
+def test_an_agreement_that_changed_after_the_page_was_opened_is_not_accepted(
     shop: Shop, tmp_path: Path
 ) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    form = form_of(page_of(ada, shop))
-    with settings(shop.api_server, agreement_dir=write_new_version(tmp_path)):
-        refused = accept(ada, shop, form)
-        assert refused.status_code == 409
-        assert "The agreement has changed since you opened this page" in refused.text
-        assert "Words used differently" in refused.text
-        assert rows(shop) == []
-        assert accept(ada, shop, form_of(refused.text)).status_code == 303
-    assert [row["agreement_version"] for row in rows(shop)] == ["1.1"]
+    form = form_fields(read_page(ada, shop))
+    with changed_settings(shop.api_server, agreement_dir=write_new_version(tmp_path)):
+        refusal = accept(ada, shop, form)
+        assert refusal.status_code == 409
+        assert "The agreement has changed since you opened this page" in refusal.text
+        assert "Words used differently" in refusal.text
+        assert acceptance_rows(shop) == []
+        assert accept(ada, shop, form_fields(refusal.text)).status_code == 303
+    assert [row["agreement_version"] for row in acceptance_rows(shop)] == ["1.1"]
 
 
 def test_a_new_version_must_be_accepted_too_and_the_earlier_one_is_listed(
     shop: Shop, tmp_path: Path
 ) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    accept(ada, shop, form_of(page_of(ada, shop)))
-    first = rows(shop)
-    with settings(shop.api_server, agreement_dir=write_new_version(tmp_path)):
-        assert "Version 1.1 is new, and is not accepted yet" in page_of(ada, shop)
-        accept(ada, shop, form_of(page_of(ada, shop)))
-        page = page_of(ada, shop)
+    accept(ada, shop, form_fields(read_page(ada, shop)))
+    earlier_acceptances = acceptance_rows(shop)
+    with changed_settings(shop.api_server, agreement_dir=write_new_version(tmp_path)):
+        assert "Version 1.1 is new, and is not accepted yet" in read_page(ada, shop)
+        accept(ada, shop, form_fields(read_page(ada, shop)))
+        page = read_page(ada, shop)
     assert "Version 1.0 is accepted" in page.split('id="earlier"')[1]
     assert "Version 1.1 is accepted" in page
-    assert rows(shop)[:1] == first
+    assert acceptance_rows(shop)[:1] == earlier_acceptances
 
 
-def test_accepting_takes_a_step_up(shop: Shop) -> None:
+def test_accepting_the_agreement_needs_a_step_up(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    form = form_of(page_of(ada, shop))
+    form = form_fields(read_page(ada, shop))
     shop.api_server.tx(
         lambda tx: tx.execute("update logins set proved_at = 0 where person_id = $1", ada.person_id)
     )
     assert heading_of(accept(ada, shop, form)) == "Please confirm that it is you"
-    assert rows(shop) == []
+    assert acceptance_rows(shop) == []
     assert accept(ada, shop, form | {"proof_password": PASSWORD}).status_code == 303
-    assert len(rows(shop)) == 1
+    assert len(acceptance_rows(shop)) == 1
 
 
 @pytest.mark.parametrize("role", MERCHANT_ROLES[1:])
 def test_only_an_owner_can_accept(shop: Shop, role: str) -> None:
     member = create_person(shop.api_server, shop.id, role)  # type: ignore[arg-type]
-    assert "An owner of the team can accept it" in page_of(member, shop)
+    assert "An owner of the team can accept it" in read_page(member, shop)
     digest = agreement.current(shop.api_server.settings).rendered_document_sha256
     assert accept(member, shop, {"digest": digest}).status_code == 403
-    assert rows(shop) == []
+    assert acceptance_rows(shop) == []
 
 
 def test_a_required_agreement_blocks_payments_until_it_is_accepted(
     shop: Shop, tmp_path: Path
 ) -> None:
     ada, product = create_person(shop.api_server, shop.id, "owner"), shop.create_product()["id"]
-    with settings(shop.api_server, agreement_required=True):
-        refused = shop.post("/v1/checkouts", {"productId": product})
-        assert refused.status_code == 403
-        body = refused.json()
+    with changed_settings(shop.api_server, agreement_required=True):
+        refusal = shop.post("/v1/checkouts", {"productId": product})
+        assert refusal.status_code == 403
+        body = refusal.json()
         assert (body["code"], body["message"]) == (40301, "Not permitted")
         assert body["error"]["field"] == "agreement"
         assert "must be accepted" in body["error"]["reason"]
-        assert "Until it is accepted you cannot take payments" in page_of(ada, shop)
-        accept(ada, shop, form_of(page_of(ada, shop)))
+        assert "Until it is accepted you cannot take payments" in read_page(ada, shop)
+        accept(ada, shop, form_fields(read_page(ada, shop)))
         assert shop.post("/v1/checkouts", {"productId": product}).status_code == 201
-        other = shop.api_server.create_shop()  # which has not accepted it
-        other_product = other.create_product()["id"]
-        assert other.post("/v1/checkouts", {"productId": other_product}).status_code == 403
+        other_shop = shop.api_server.create_shop()  # it has not accepted the agreement
+        other_product = other_shop.create_product()["id"]
+        assert other_shop.post("/v1/checkouts", {"productId": other_product}).status_code == 403
     folder = write_new_version(tmp_path)
-    with settings(shop.api_server, agreement_required=True, agreement_dir=folder):
+    with changed_settings(shop.api_server, agreement_required=True, agreement_dir=folder):
         assert shop.post("/v1/checkouts", {"productId": product}).status_code == 201
-        assert "cannot take payments" not in page_of(ada, shop)
+        assert "cannot take payments" not in read_page(ada, shop)
 
 
 def test_the_epay_api_reports_a_missing_agreement_in_its_own_format(api_server: ApiServer) -> None:
     with contextlib.closing(Inbox()) as inbox:
         shop = EpayShop(api_server, inbox)
-        with settings(api_server, agreement_required=True):
+        with changed_settings(api_server, agreement_required=True):
             body = shop.mapi(out_trade_no="A-1", money_type="USD")
         assert body["code"] == -1
         assert "商户服务协议" in body["msg"]

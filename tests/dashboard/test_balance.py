@@ -1,4 +1,4 @@
-"""The balance, its movements and statements, as pages and as files."""
+"""The balance, its movements and statements, as pages and as exports."""
 
 import re
 from datetime import datetime
@@ -14,19 +14,19 @@ from support.api_server import Shop
 from support.people import Visitor, create_person
 from support.spreadsheets import csv_rows
 
-AT: Final = 1_798_761_000_000  # 2026-12-31T23:50 in UTC: next year in Kathmandu
+NOW: Final = 1_798_761_000_000  # 2026-12-31T23:50Z, which is in 2027 in Kathmandu
 ZONE: Final = ZoneInfo("Asia/Kathmandu")
 
 
-def page(visitor: Visitor, shop: Shop, below: str = "balance", **query: str) -> str:
-    response = visitor.get(f"/dashboard/{shop.id}/{below}", params=query)
+def read_page(visitor: Visitor, shop: Shop, path: str = "balance", **query: str) -> str:
+    response = visitor.get(f"/dashboard/{shop.id}/{path}", params=query)
     assert response.status_code == 200, response.text
     assert "unsafe" not in response.headers["content-security-policy"]
     return response.text
 
 
-def rows(html: str) -> list[list[str]]:
-    """Return the cells of the list of movements."""
+def movement_cells(html: str) -> list[list[str]]:
+    """Return the cells of each row of the list of movements."""
     table = html.partition('<table class="list movements"')[2].partition("</table>")[0]
     return [
         [text_of(cell) for cell in re.findall(r"<td.*?>(.*?)</td>", row, re.DOTALL)]
@@ -34,8 +34,9 @@ def rows(html: str) -> list[list[str]]:
     ]
 
 
-def file(visitor: Visitor, shop: Shop, below: str, **query: str) -> list[dict[str, str]]:
-    response = visitor.get(f"/dashboard/{shop.id}/{below}", params=query)
+def export(visitor: Visitor, shop: Shop, path: str, **query: str) -> list[dict[str, str]]:
+    """Return the rows of an exported CSV file."""
+    response = visitor.get(f"/dashboard/{shop.id}/{path}", params=query)
     assert response.status_code == 200, response.text
     assert response.headers["content-type"] == "text/csv; charset=utf-8"
     assert response.headers["cache-control"] == "no-store"
@@ -43,31 +44,31 @@ def file(visitor: Visitor, shop: Shop, below: str, **query: str) -> list[dict[st
 
 
 @pytest.fixture
-def busy(shop: Shop, clock: Any) -> Shop:
-    """A merchant in Kathmandu with payments, a refund and a dispute of today, and a payout."""
+def busy_shop(shop: Shop, clock: Any) -> Shop:
+    """A merchant in Kathmandu with a payout of yesterday, and payments, a refund and a dispute."""
     server = shop.api_server
-    clock(AT - 86_400_000)
+    clock(NOW - 86_400_000)
     server.tx(lambda tx: merchants.change(
-        tx, shop.id, AT, who="ann", reason="moved", time_zone=ZONE.key))  # fmt: skip
+        tx, shop.id, NOW, who="ann", reason="moved", time_zone=ZONE.key))  # fmt: skip
     shop.create_payout(5000)
-    clock(AT)
-    first, second = shop.create_paid_order(), shop.create_paid_order()
-    shop.report_refund(shop.refund(first["id"], amount="2.00")["id"])
-    server.tx(lambda tx: orders.settle_one(tx, shop.id, second["id"], AT, "test"))
-    shop.open_dispute(second["id"])
+    clock(NOW)
+    refunded_order, disputed_order = shop.create_paid_order(), shop.create_paid_order()
+    shop.report_refund(shop.refund(refunded_order["id"], amount="2.00")["id"])
+    server.tx(lambda tx: orders.settle_one(tx, shop.id, disputed_order["id"], NOW, "test"))
+    shop.open_dispute(disputed_order["id"])
     server.run(jobs.count_all(server.app.db))
     return shop
 
 
-def test_every_movement_shows_its_type_and_cause_and_the_balances_after_it(busy: Shop) -> None:
-    owner = create_person(busy.api_server, busy.id, "owner")
-    html = page(owner, busy)
+def test_every_movement_shows_its_type_and_cause_and_the_balances_after_it(busy_shop: Shop) -> None:
+    owner = create_person(busy_shop.api_server, busy_shop.id, "owner")
+    html = read_page(owner, busy_shop)
     text = text_of(html)
     assert "those of Asia/Kathmandu" in text
     assert "What can be paid out to your bank." in text
     assert "What becomes available (USD)" in text
-    movements = rows(html)
-    entries = busy.data("GET", "/v1/balance/transactions?size=100")["items"]
+    movements = movement_cells(html)
+    entries = busy_shop.data("GET", "/v1/balance/transactions?size=100")["items"]
     for row, entry in zip(movements, entries, strict=True):
         amounts = [
             entry[name] for name in ("amount", "availableAfter", "pendingAfter", "frozenAfter")
@@ -83,47 +84,50 @@ def test_every_movement_shows_its_type_and_cause_and_the_balances_after_it(busy:
         f"Payout {entries[-2]['sourceId']}",
         "-$50.00",
     ]
-    assert f'href="/dashboard/{busy.id}/payouts/{entries[-2]["sourceId"]}"' in html
+    assert f'href="/dashboard/{busy_shop.id}/payouts/{entries[-2]["sourceId"]}"' in html
     dispute = next(entry["sourceId"] for entry in entries if entry["sourceType"] == "dispute")
-    path = f"/dashboard/{busy.id}/disputes/{dispute}"
+    path = f"/dashboard/{busy_shop.id}/disputes/{dispute}"
     assert f'href="{path}"' in html
     assert owner.get(path).status_code == 200
     assert ["Refund frozen → customer", "-$2.00"] in [[row[1], row[3]] for row in movements]
 
 
-def test_the_list_and_its_file_have_the_filters_of_the_query(busy: Shop) -> None:
-    owner = create_person(busy.api_server, busy.id, "finance")
+def test_the_list_of_movements_and_its_export_have_the_same_filters(busy_shop: Shop) -> None:
+    owner = create_person(busy_shop.api_server, busy_shop.id, "finance")
     today = {"from": "2027-01-01", "to": "2027-01-01"}
-    every_row, todays_rows = rows(page(owner, busy)), rows(page(owner, busy, **today))
-    assert len(todays_rows) == len(every_row) - 2  # without the payout and its recharge
-    assert [row[1] for row in rows(page(owner, busy, type="PAYMENT", **today))] == [
-        "Payment customer → pending"
-    ] * 2
-    payments = file(owner, busy, "balance.csv", type="PAYMENT", **today)
+    all_rows, todays_rows = (
+        movement_cells(read_page(owner, busy_shop)),
+        movement_cells(read_page(owner, busy_shop, **today)),
+    )
+    assert len(todays_rows) == len(all_rows) - 2  # not the payout of yesterday and its recharge
+    assert [
+        row[1] for row in movement_cells(read_page(owner, busy_shop, type="PAYMENT", **today))
+    ] == ["Payment customer → pending"] * 2
+    payments = export(owner, busy_shop, "balance.csv", type="PAYMENT", **today)
     assert [row["type"] for row in payments] == ["PAYMENT"] * 2
-    assert len(file(owner, busy, "balance.csv", **today)) == len(todays_rows)
-    numbers = [int(row["number"]) for row in file(owner, busy, "balance.csv")]
-    assert numbers == list(range(1, len(every_row) + 1))
-    empty_list = text_of(page(owner, busy, type="CHARGEBACK_RECOVERY"))
+    assert len(export(owner, busy_shop, "balance.csv", **today)) == len(todays_rows)
+    numbers = [int(row["number"]) for row in export(owner, busy_shop, "balance.csv")]
+    assert numbers == list(range(1, len(all_rows) + 1))
+    empty_list = text_of(read_page(owner, busy_shop, type="CHARGEBACK_RECOVERY"))
     assert "Nothing matches. Change or clear the filters." in empty_list
-    wrong_day = text_of(page(owner, busy, to="31.12.2026"))
+    wrong_day = text_of(read_page(owner, busy_shop, to="31.12.2026"))
     assert wrong_day.count("Enter a day as 2026-01-31") == 2  # at the top and at the field
-    response = owner.get(f"/dashboard/{busy.id}/balance.csv?to=soon")
-    assert response.headers["location"] == f"/dashboard/{busy.id}/balance?to=soon"
+    response = owner.get(f"/dashboard/{busy_shop.id}/balance.csv?to=soon")
+    assert response.headers["location"] == f"/dashboard/{busy_shop.id}/balance?to=soon"
 
 
-def minor(text: str) -> int:
+def to_minor(text: str) -> int:
     return int(text.replace("$", "").replace(",", "").replace(".", ""))
 
 
-def test_a_statement_adds_up_on_the_page_and_in_its_file(busy: Shop) -> None:
-    owner = create_person(busy.api_server, busy.id, "viewer")
-    html = page(owner, busy, "balance/statement")  # by default, of this month until today
+def test_a_statement_adds_up_on_the_page_and_in_its_export(busy_shop: Shop) -> None:
+    owner = create_person(busy_shop.api_server, busy_shop.id, "viewer")
+    html = read_page(owner, busy_shop, "balance/statement")  # by default, this month until today
     assert "From Fri, Jan 1, 2027 to Fri, Jan 1, 2027." in text_of(html)
     table = re.findall(
         r"<t[dh][^>]*>(.*?)</t[dh]>", html[html.index('class="sums"') :].split("</table>")[0]
     )[2:]
-    amounts = [minor(text) for text in table[1::2]]
+    amounts = [to_minor(text) for text in table[1::2]]
     assert sum(amounts[:-1]) == amounts[-1]
     assert dict(zip(table[::2], amounts, strict=True)) == {
         "Opening balance": 0, "Payments": 1998, "Refunds": -200,
@@ -131,7 +135,7 @@ def test_a_statement_adds_up_on_the_page_and_in_its_file(busy: Shop) -> None:
         "Payouts, less those that came back": 0, "Credits by the operator": 0,
         "Corrections by the operator": 0, "Closing balance": 1718,
     }  # fmt: skip
-    lines = file(owner, busy, "balance/statement.csv")
+    lines = export(owner, busy_shop, "balance/statement.csv")
     local_time = f"time {ZONE.key}"
     assert next(iter(lines[0])) == local_time
     assert [line["row"] for line in lines][:2] == ["OPENING", "MOVEMENT"]
@@ -141,14 +145,14 @@ def test_a_statement_adds_up_on_the_page_and_in_its_file(busy: Shop) -> None:
             assert line[local_time] == f"{moment:%Y-%m-%d %H:%M:%S}" == "2027-01-01 05:35:00"
             assert line["timeUtc"] == "2026-12-31T23:50:00.000Z"
     for account in ("pending", "available", "frozen", "reserve"):
-        change = sum(minor(line[account]) for line in lines if line["row"] == "TOTAL")
+        change = sum(to_minor(line[account]) for line in lines if line["row"] == "TOTAL")
         opening, closing = lines[0], lines[-1]
-        assert minor(opening[f"{account}After"]) + change == minor(closing[f"{account}After"])
-    assert "Payouts, less those that came back" in page(
-        owner, busy, "balance/statement", **{"from": ""}
+        assert to_minor(opening[f"{account}After"]) + change == to_minor(closing[f"{account}After"])
+    assert "Payouts, less those that came back" in read_page(
+        owner, busy_shop, "balance/statement", **{"from": ""}
     )
-    reversed_days = page(
-        owner, busy, "balance/statement", **{"from": "2027-02-01", "to": "2027-01-01"}
+    reversed_days = read_page(
+        owner, busy_shop, "balance/statement", **{"from": "2027-02-01", "to": "2027-01-01"}
     )
     assert "The last day must not be before the first one" in reversed_days
     assert "Opening balance" not in reversed_days
@@ -160,57 +164,61 @@ def test_a_statement_adds_up_on_the_page_and_in_its_file(busy: Shop) -> None:
 def test_a_day_before_1980_is_refused_at_its_field(shop: Shop, zone: str, day: str) -> None:
     """In some zones, the days before 1980 did not begin at a quarter hour."""
     shop.api_server.tx(
-        lambda tx: merchants.change(tx, shop.id, AT, who="ann", reason="moved", time_zone=zone)
+        lambda tx: merchants.change(tx, shop.id, NOW, who="ann", reason="moved", time_zone=zone)
     )
     shop.create_paid_order()
     owner = create_person(shop.api_server, shop.id, "owner")
     for name, query in (("from", {"from": day}), ("to", {"from": "", "to": day})):
-        html = page(owner, shop, "balance/statement", **query)
+        html = read_page(owner, shop, "balance/statement", **query)
         (error,) = re.findall(rf'id="{name}-error">.*?</p>', html)
         assert text_of(error).endswith("Enter a day from 1980 on")
         assert "Opening balance" not in html
-    assert "Opening balance" in page(owner, shop, "balance/statement", **{"from": "1980-01-01"})
+    assert "Opening balance" in read_page(
+        owner, shop, "balance/statement", **{"from": "1980-01-01"}
+    )
 
 
-def test_the_file_of_a_statement_has_the_days_of_the_page_with_its_link(
-    busy: Shop,
+def test_the_export_of_a_statement_has_the_days_of_the_page_that_links_it(
+    busy_shop: Shop,
 ) -> None:
-    owner = create_person(busy.api_server, busy.id, "owner")
+    owner = create_person(busy_shop.api_server, busy_shop.id, "owner")
 
-    def linked_file(**days: str) -> tuple[str, list[str]]:
-        """Return the name of the file that the page links, and the types of its movements."""
-        html = page(owner, busy, "balance/statement", **days)
+    def export_by_link(**days: str) -> tuple[str, list[str]]:
+        """Follow the page's link; return the file's name and the types of its movements."""
+        html = read_page(owner, busy_shop, "balance/statement", **days)
         (link,) = re.findall(r'href="([^"]*/statement\.csv[^"]*)"', html)
         response = owner.get(link.replace("&amp;", "&"))
         name = response.headers["content-disposition"].partition("filename=")[2].strip('"')
         return name, [line["type"] for line in csv_rows(response) if line["row"] == "MOVEMENT"]
 
-    december = linked_file(**{"from": "2026-12-01", "to": "2026-12-31"})
+    december = export_by_link(**{"from": "2026-12-01", "to": "2026-12-31"})
     assert december == (
         "statement_2026-12-01_2026-12-31.csv", ["ADMIN_RECHARGE", "PAYOUT"]
     )  # fmt: skip
-    name, todays_types = linked_file()
+    name, todays_types = export_by_link()
     assert name == "statement_2027-01-01_2027-01-01.csv"
-    all_days = {"from": "", "to": ""}  # the form with both days removed
-    assert linked_file(**all_days) == ("statement_all_all.csv", december[1] + todays_types)
-    html = page(owner, busy, "balance/statement", **all_days)
+    all_days = {"from": "", "to": ""}  # the form without days
+    assert export_by_link(**all_days) == ("statement_all_all.csv", december[1] + todays_types)
+    html = read_page(owner, busy_shop, "balance/statement", **all_days)
     assert "Payouts, less those that came back -$50.00" in text_of(html)
 
 
 def test_a_merchant_without_money_sees_an_empty_balance(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    text = text_of(page(owner, shop))
+    text = text_of(read_page(owner, shop))
     assert "Balance in USD" in text
     assert text.count("$0.00") == 4
     assert "No money has moved yet." in text
-    assert "No money has moved yet." in page(owner, shop, "balance/statement")
-    assert file(owner, shop, "balance/statement.csv") == []
+    assert "No money has moved yet." in read_page(owner, shop, "balance/statement")
+    assert export(owner, shop, "balance/statement.csv") == []
 
 
 @pytest.mark.parametrize("language", ["zh-Hans", "zh-Hant"])
-def test_it_speaks_chinese(busy: Shop, language: str) -> None:
-    owner = create_person(busy.api_server, busy.id, "owner")
-    for below in ("balance", "balance/statement"):
-        text = text_of(page(owner, busy, below, lang=language))
+def test_the_pages_of_the_balance_are_translated_into_chinese(
+    busy_shop: Shop, language: str
+) -> None:
+    owner = create_person(busy_shop.api_server, busy_shop.id, "owner")
+    for path in ("balance", "balance/statement"):
+        text = text_of(read_page(owner, busy_shop, path, lang=language))
         assert {"zh-Hans": "余额", "zh-Hant": "餘額"}[language] in text
         assert "Payment" not in text

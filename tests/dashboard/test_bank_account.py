@@ -1,4 +1,4 @@
-"""The bank account: an owner changes it after a step-up, and its number is not shown again."""
+"""The bank account: an owner changes it with a step-up, and its number is only shown masked."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from support.people import PASSWORD, Visitor, create_person
 from support.world import NOW
 
 IBAN = "DE89 3704 0044 0532 0130 00"
-OTHER = {
+US_ACCOUNT = {
     "holder": "Harbour Books", "account": "000123456789", "country": "US",
     "clearing": "021000021", "version": "1",
 }  # fmt: skip
@@ -32,7 +32,7 @@ def test_an_account_is_shown_masked_and_can_be_changed(shop: Shop) -> None:
     assert "0532" not in page
     assert "Payouts wait" not in page
     assert "Payouts go to DE ···· 3000" in owner.get(f"/dashboard/{shop.id}/payouts").text
-    assert owner.post(_path(shop), OTHER).status_code == 303
+    assert owner.post(_path(shop), US_ACCOUNT).status_code == 303
     page = owner.get(_path(shop)).text
     assert "US ···· 6789" in page
     assert "payouts wait until" in page
@@ -40,15 +40,15 @@ def test_an_account_is_shown_masked_and_can_be_changed(shop: Shop) -> None:
     (newest, *_) = [row for row in rows if row.action == "payouts account"]
     assert newest.who == f"{owner.email} ({owner.person_id})"
     assert "000123456789" not in newest.subject
-    # A stale form is shown again with its entries, and changes nothing.
-    stale = owner.post(_path(shop), {**OTHER, "holder": "Somebody else"})
-    assert stale.status_code == 409
-    assert "Somebody else has changed the account" in stale.text
-    assert 'value="Somebody else"' in stale.text
-    assert "US ···· 6789" in stale.text
+    # A stale form changes nothing, and is shown again with its input.
+    conflict = owner.post(_path(shop), {**US_ACCOUNT, "holder": "Somebody else"})
+    assert conflict.status_code == 409
+    assert "Somebody else has changed the account" in conflict.text
+    assert 'value="Somebody else"' in conflict.text
+    assert "US ···· 6789" in conflict.text
 
 
-def test_each_field_shows_its_error_and_no_entry_of_the_account_is_lost(shop: Shop) -> None:
+def test_each_field_of_an_account_shows_its_error_and_keeps_its_input(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     for field, form in (
         ("account", {"account": "DE89370400440532013001"}),
@@ -57,11 +57,11 @@ def test_each_field_shows_its_error_and_no_entry_of_the_account_is_lost(shop: Sh
         ("clearing", {"account": "12345678", "country": "US"}),
         ("bic", {"account": IBAN, "bic": "x"}),
     ):
-        refused = _save(owner, shop, **form)
-        assert refused.status_code == 400
-        assert f'id="{field}-error"' in refused.text
+        refusal = _save(owner, shop, **form)
+        assert refusal.status_code == 400
+        assert f'id="{field}-error"' in refusal.text
         for text in form.values():
-            assert f'value="{text}"' in refused.text
+            assert f'value="{text}"' in refusal.text
     assert "There is no bank account yet" in owner.get(_path(shop)).text
 
 
@@ -74,22 +74,22 @@ def test_the_holders_address_is_not_shown_again(shop: Shop) -> None:
     ):  # fmt: skip
         assert f'name="{name}" type="text" autocomplete="{token}"' in page
     address = {"street": "Hauptstr.", "building": "1", "postcode": "10117", "town": "Berlin"}
-    refused = _save(owner, shop, account=IBAN, **address)
-    assert (refused.status_code, 'id="addresscountry-error"' in refused.text) == (400, True)
-    assert 'value="Hauptstr."' in refused.text
+    refusal = _save(owner, shop, account=IBAN, **address)
+    assert (refusal.status_code, 'id="addresscountry-error"' in refusal.text) == (400, True)
+    assert 'value="Hauptstr."' in refusal.text
     saved = _save(owner, shop, account=IBAN, **address, addresscountry="de")
     assert saved.status_code == 303
     page = owner.get(_path(shop)).text
     assert "Entered, encrypted" in page
     assert "Hauptstr." not in page
-    # The same account without an address is another version, but no payout waits for it.
+    # The same account without an address is a new version, but payouts need not wait for it.
     assert _save(owner, shop, account=IBAN, version="1").status_code == 303
     page = owner.get(_path(shop)).text
     assert "Payouts wait" not in page
     assert "Entered, encrypted" not in page
 
 
-def test_changing_the_account_takes_a_step_up(shop: Shop, clock: Callable[[int], None]) -> None:
+def test_changing_the_account_needs_a_step_up(shop: Shop, clock: Callable[[int], None]) -> None:
     clock(NOW)
     owner = create_person(shop.api_server, shop.id, "owner")
     clock(NOW + 11 * 60_000)

@@ -1,4 +1,4 @@
-"""Customers: the search by e-mail or its beginning, and exact totals by currency."""
+"""Customers are searched by their e-mail address, and have exact totals in each currency."""
 
 import re
 from decimal import Decimal
@@ -13,16 +13,16 @@ from support.people import create_person
 _ROW: Final = re.compile(r'<tr role="row"><td.*?</tr>', re.DOTALL)
 
 
-def rows(html: str) -> list[str]:
+def table_rows(html: str) -> list[str]:
     return [text_of(row) for row in _ROW.findall(html)]
 
 
 def index(shop: Shop) -> None:
-    """Index the terms of pending orders."""
+    """Index the search terms of pending orders."""
     shop.api_server.run(indexing.index_merchant(shop.api_server.app.db, shop.id, many=2))
 
 
-def test_customers_are_listed_by_their_newest_payments_or_by_the_beginning_of_their_address(
+def test_customers_are_listed_by_their_newest_payments_and_searched_by_a_prefix(
     shop: Shop,
 ) -> None:
     for number, email in enumerate(("Ada@example.com", "adam@example.org", "ada@example.com")):
@@ -34,16 +34,16 @@ def test_customers_are_listed_by_their_newest_payments_or_by_the_beginning_of_th
         create_person(shop.api_server, shop.id, "owner"),
         f"/dashboard/{shop.id}/customers",
     )
-    for indexed in (False, True):
-        if indexed:
+    for is_indexed in (False, True):
+        if is_indexed:
             index(shop)
         page = owner.get(path).text
         assert "Customers of the newest 500 payments" in page
         emails = ["bob@example.com", "ada@example.com", "adam@example.org"]
-        assert [row.split()[0] for row in rows(page)] == emails
-        for beginning in ("ADA", " ada ", "ada", "\u2068ada\u2069"):
-            page = owner.get(path, params={"email": beginning}).text
-            assert [row.split()[0] for row in rows(page)] == emails[1:]
+        assert [row.split()[0] for row in table_rows(page)] == emails
+        for prefix in ("ADA", " ada ", "ada", "\u2068ada\u2069"):
+            page = owner.get(path, params={"email": prefix}).text
+            assert [row.split()[0] for row in table_rows(page)] == emails[1:]
         redirect = owner.get(path, params={"email": "BOB@example.com"})
         assert redirect.headers["location"] == f"{path}/one?email=bob%40example.com"
         assert "Nobody has paid" in owner.get(path, params={"email": "9.9"}).text
@@ -57,7 +57,7 @@ def test_a_customers_address_is_copied_from_its_page_without_invisible_marks(sho
     assert "<h1><bdi>ada@example.com</bdi></h1>" in page.text
 
 
-def test_a_former_address_of_an_order_is_no_customer(shop: Shop) -> None:
+def test_a_former_address_of_an_order_is_not_listed_as_a_customer(shop: Shop) -> None:
     order = shop.create_order(customerEmail="old@example.com")
     index(shop)
     shop.api_server.sql(
@@ -68,16 +68,16 @@ def test_a_former_address_of_an_order_is_no_customer(shop: Shop) -> None:
         create_person(shop.api_server, shop.id, "owner"),
         f"/dashboard/{shop.id}/customers",
     )
-    for _ in range(2):
-        assert rows(owner.get(path, params={"email": "old"}).text) == []
-        assert len(rows(owner.get(path, params={"email": "new"}).text)) == 1
-        former = owner.get(f"{path}/one", params={"email": "old@example.com"})
-        assert former.status_code == 404
-        assert "There are no payments under this e-mail address" in former.text
+    for _ in range(2):  # before and after the changed order is indexed
+        assert table_rows(owner.get(path, params={"email": "old"}).text) == []
+        assert len(table_rows(owner.get(path, params={"email": "new"}).text)) == 1
+        not_found = owner.get(f"{path}/one", params={"email": "old@example.com"})
+        assert not_found.status_code == 404
+        assert "There are no payments under this e-mail address" in not_found.text
         index(shop)
 
 
-def test_a_beginning_of_too_many_addresses_is_an_error_of_the_field(
+def test_a_prefix_of_too_many_addresses_shows_an_error_at_the_field(
     shop: Shop, monkeypatch
 ) -> None:
     monkeypatch.setattr("opentill.orders.search.service.MOST_ADDRESSES", 2)
@@ -87,7 +87,7 @@ def test_a_beginning_of_too_many_addresses_is_an_error_of_the_field(
         create_person(shop.api_server, shop.id, "owner"),
         f"/dashboard/{shop.id}/customers",
     )
-    for _ in range(2):
+    for _ in range(2):  # before and after the orders are indexed
         page = owner.get(path, params={"email": "x"}).text
         assert 'aria-invalid="true"' in page
         assert "enter more of it" in page
@@ -100,28 +100,28 @@ def test_a_customers_totals_are_exact_in_each_currency(shop: Shop) -> None:
     tea = shop.create_product(price="9.99")["id"]
     yen = shop.create_product(price="500", currency="JPY")["id"]
     customer = {"customerEmail": "Ada@example.com"}
-    first = shop.create_paid_order(tea, **customer)
+    refunded_order = shop.create_paid_order(tea, **customer)
     index(shop)
     shop.create_paid_order(tea, customerEmail="ada@example.com")
     shop.create_paid_order(yen, **customer)
     shop.create_order(tea, **customer)
     shop.create_paid_order(tea, customerEmail="adam@example.com")
-    shop.report_refund(shop.refund(first["id"], amount="1.23")["id"])
+    shop.report_refund(shop.refund(refunded_order["id"], amount="1.23")["id"])
     shop.open_dispute(shop.create_paid_order(yen, **customer)["id"])
     owner, path = (
         create_person(shop.api_server, shop.id, "owner"),
         f"/dashboard/{shop.id}/customers/one",
     )
-    for _ in range(2):
+    for _ in range(2):  # before and after the newest orders are indexed
         page = owner.get(path, params={"email": "ada@EXAMPLE.com"}).text
-        sums = [row for row in rows(page) if row[:3] in {"JPY", "USD"}]
+        sums = [row for row in table_rows(page) if row[:3] in {"JPY", "USD"}]
         assert sums == ["JPY 2 0 1 ¥1,000 ¥0", "USD 2 1 0 $19.98 $1.23"]
         assert "1 to 5 of 5" in text_of(page)
         index(shop)
-    newest_two = shop.api_server.run(
+    sums_of_newest_orders = shop.api_server.run(
         sums_of_customer(shop.api_server.app.db, shop.id, "ada@example.com", most=2)
     )
-    assert [(row.currency, row.orders) for row in newest_two] == [("JPY", 1), ("USD", 1)]
+    assert [(row.currency, row.orders) for row in sums_of_newest_orders] == [("JPY", 1), ("USD", 1)]
 
 
 def test_another_merchants_customer_is_not_found(shop: Shop) -> None:
@@ -130,6 +130,6 @@ def test_another_merchants_customer_is_not_found(shop: Shop) -> None:
         create_person(shop.api_server, shop.id, "owner"),
         f"/dashboard/{shop.id}/customers",
     )
-    assert rows(owner.get(path, params={"email": "eve"}).text) == []
+    assert table_rows(owner.get(path, params={"email": "eve"}).text) == []
     assert owner.get(f"{path}/one", params={"email": "eve@example.com"}).status_code == 404
     assert owner.get(f"{path}/one").headers["location"] == path

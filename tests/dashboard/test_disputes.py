@@ -1,4 +1,4 @@
-"""The pages of disputes: the list, and each dispute with its deadline, notes and evidence."""
+"""The pages of disputes: the list, and a dispute with its deadline, notes and evidence."""
 
 import re
 import threading
@@ -26,7 +26,7 @@ PDF: Final = b"%PDF-1.7\n1 0 obj\n<<>>\nendobj\ntrailer\n<<>>\n%%EOF\n"
 PART_HEADER: Final = b'--b\r\ncontent-disposition: form-data; name="file"; filename="a.pdf"\r\n\r\n'
 
 
-def path(shop: Shop, *parts: str) -> str:
+def page_path(shop: Shop, *parts: str) -> str:
     return "/".join((f"/dashboard/{shop.id}/disputes", *parts))
 
 
@@ -41,23 +41,23 @@ def decide(shop: Shop, dispute: disputes.Dispute, event: Any) -> None:
     )
 
 
-def send(
-    visitor: Visitor, to: str, content: bytes, name: str = "a.pdf", field: str = "file"
+def upload(
+    visitor: Visitor, path: str, content: bytes, name: str = "a.pdf", field: str = "file"
 ) -> httpx2.Response:
-    """Send a file by the form, as a browser does."""
-    return visitor.http.post(to, files={field: (name, content, "application/pdf")})
+    """Upload a file by the form, as a browser does."""
+    return visitor.http.post(path, files={field: (name, content, "application/pdf")})
 
 
 def stream(
-    visitor: Visitor, to: str, body: bytes | Iterator[bytes], boundary: str = "b"
+    visitor: Visitor, path: str, body: bytes | Iterator[bytes], boundary: str = "b"
 ) -> httpx2.Response:
-    """Send a body of a form with files, without its length if it is an iterator."""
+    """Send a multipart body; if it is an iterator, it is sent in chunks without a length."""
     headers = {"content-type": f"multipart/form-data; boundary={boundary}"}
-    return visitor.http.post(to, content=body, headers=headers)
+    return visitor.http.post(path, content=body, headers=headers)
 
 
 def slow_body(released: threading.Event, content: bytes = PDF) -> Iterator[bytes]:
-    """Yield a form with a file whose content follows once the event is set."""
+    """Yield a form with a file, whose content follows once the event is set."""
     yield PART_HEADER
     assert released.wait(30)
     yield content + b"\r\n--b--\r\n"
@@ -67,35 +67,35 @@ def test_the_list_shows_open_disputes_first_with_the_time_left(
     shop: Shop, clock: Callable[[int], None]
 ) -> None:
     ada = create_person(shop.api_server, shop.id, "viewer")
-    assert "There are no disputes." in ada.get(path(shop)).text
+    assert "There are no disputes." in ada.get(page_path(shop)).text
     now = 1_795_000_000_000  # 2026-11-18T09:46:40Z
     clock(now)
-    late, soon, newest = (open_dispute(shop) for _ in range(3))
+    overdue, due_soon, newest = (open_dispute(shop) for _ in range(3))
     decide(shop, newest, "won")
-    for dispute, deadline in ((late, now - 2 * HOUR), (soon, now + 3 * DAY)):
+    for dispute, deadline in ((overdue, now - 2 * HOUR), (due_soon, now + 3 * DAY)):
         shop.api_server.tx(
             lambda tx, id_=dispute.id, at=deadline: disputes.set_deadline(tx, shop.id, id_, at, now)
         )
-    page = ada.get(path(shop))
+    page = ada.get(page_path(shop))
     assert heading_of(page) == "Disputes"
-    assert re.findall(r"/disputes/(dp_\w+)", page.text) == [soon.id, late.id, newest.id]
+    assert re.findall(r"/disputes/(dp_\w+)", page.text) == [due_soon.id, overdue.id, newest.id]
     for text in ("3 days left", "passed 2 hours ago", "Won", "$9.99", "1 to 3 of 3"):
         assert text in text_of(page)
 
-    def ids(**query: str) -> list[str]:
-        return re.findall(r"/disputes/(dp_\w+)", ada.get(path(shop), params=query).text)
+    def list_ids(**query: str) -> list[str]:
+        return re.findall(r"/disputes/(dp_\w+)", ada.get(page_path(shop), params=query).text)
 
-    assert ids(status="WON") == [newest.id]
-    assert ids(status="OPEN", **{"from": "2026-11-18"}) == [soon.id, late.id]
-    assert ids(**{"from": "2026-11-19"}) == []
-    assert ids(page="2") == []
-    assert "Nothing matches" in ada.get(path(shop), params={"status": "LOST"}).text
+    assert list_ids(status="WON") == [newest.id]
+    assert list_ids(status="OPEN", **{"from": "2026-11-18"}) == [due_soon.id, overdue.id]
+    assert list_ids(**{"from": "2026-11-19"}) == []
+    assert list_ids(page="2") == []
+    assert "Nothing matches" in ada.get(page_path(shop), params={"status": "LOST"}).text
 
 
 def test_a_dispute_shows_its_facts_movements_and_history(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
     dispute = open_dispute(shop)
-    page = text_of(ada.get(path(shop, dispute.id)))
+    page = text_of(ada.get(page_path(shop, dispute.id)))
     for text in (
         "Dispute of $9.99", dispute.order_id, "none named", "Fee if lost $15.00",
         "Nothing is sent to the bank by itself", "The payment does not settle",
@@ -103,7 +103,7 @@ def test_a_dispute_shows_its_facts_movements_and_history(shop: Shop) -> None:
         assert text in page
     decide(shop, dispute, "lost")
     decide(shop, dispute, "recovered")
-    page = text_of(ada.get(path(shop, dispute.id)))
+    page = text_of(ada.get(page_path(shop, dispute.id)))
     for text in (
         "Recovered: the bank returned the money", "Chargeback fee", "-$15.00",
         "Chargeback recovered",
@@ -116,20 +116,20 @@ def test_a_dispute_shows_its_facts_movements_and_history(shop: Shop) -> None:
 def test_a_note_on_a_dispute_is_added_once_and_shown_as_entered(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "support")
     dispute = open_dispute(shop)
-    here = path(shop, dispute.id)
-    form = {"note": " Delivered.\r\n<b>Signed</b> ", "form_id": new_form_id(ada, here)}
+    path = page_path(shop, dispute.id)
+    form = {"note": " Delivered.\r\n<b>Signed</b> ", "form_id": new_form_id(ada, path)}
     for _ in range(2):  # a double click
-        response = ada.post(f"{here}/notes", form)
-        assert (response.status_code, response.headers["location"]) == (303, f"{here}?done=note")
-    reused = ada.post(f"{here}/notes", form | {"note": "More"})  # after the back button
-    assert reused.status_code == 422
-    assert ">\nMore</textarea>" in reused.text
-    (form_id,) = hidden_field_values(reused, "form_id")
-    assert ada.post(f"{here}/notes", {"note": "More", "form_id": form_id}).status_code == 303
-    page = ada.get(f"{here}?done=note")
+        response = ada.post(f"{path}/notes", form)
+        assert (response.status_code, response.headers["location"]) == (303, f"{path}?done=note")
+    refusal = ada.post(f"{path}/notes", form | {"note": "More"})  # after the back button
+    assert refusal.status_code == 422
+    assert ">\nMore</textarea>" in refusal.text
+    (form_id,) = hidden_field_values(refusal, "form_id")
+    assert ada.post(f"{path}/notes", {"note": "More", "form_id": form_id}).status_code == 303
+    page = ada.get(f"{path}?done=note")
     assert page.text.count("Delivered.\n&lt;b&gt;Signed&lt;/b&gt;</p>") == 1
     assert "Your note is added." in page.text
-    assert text_of(page).count(ada.email) == 2 + 1  # beside the notes, and in the menu
+    assert text_of(page).count(ada.email) == 2 + 1  # at both notes, and in the menu
     notes = shop.data("GET", f"/v1/disputes/{dispute.id}")["notes"]
     assert [note["note"] for note in notes] == ["Delivered.\n<b>Signed</b>", "More"]
     rows = shop.api_server.sql(
@@ -139,44 +139,42 @@ def test_a_note_on_a_dispute_is_added_once_and_shown_as_entered(shop: Shop) -> N
     assert rows == [{"who": f"{ada.email} ({ada.person_id})", "subject": dispute.id}] * 2
 
 
-def test_staff_are_not_named(shop: Shop) -> None:
+def test_the_names_of_staff_are_not_shown_to_merchants(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
     dispute = open_dispute(shop)
     shop.api_server.tx(
         lambda tx: disputes.add_note(tx, shop.id, dispute.id, "Sent", "bo@example.com (per_1)", 1)
     )
-    page = text_of(ada.get(path(shop, dispute.id)))
+    page = text_of(ada.get(page_path(shop, dispute.id)))
     assert "Operator Sent" in page
     assert "bo@example.com" not in page
 
 
 @pytest.mark.parametrize("text", ["", " \r\n ", "x" * 5001, "bell\a"])
-def test_a_note_on_a_dispute_that_is_no_plain_text_is_refused_and_stays_in_its_field(
-    shop: Shop, text: str
-) -> None:
+def test_a_note_that_is_not_plain_text_is_refused_and_its_input_kept(shop: Shop, text: str) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
     dispute = open_dispute(shop)
-    refused = ada.post(path(shop, dispute.id, "notes"), {"note": text})
-    assert refused.status_code == 400
-    assert "Enter plain text of 1 to 5,000 characters" in text_of(refused)
+    refusal = ada.post(page_path(shop, dispute.id, "notes"), {"note": text})
+    assert refusal.status_code == 400
+    assert "Enter plain text of 1 to 5,000 characters" in text_of(refusal)
     if text.isprintable() and text:
-        assert f">\n{text}</textarea>" in refused.text
+        assert f">\n{text}</textarea>" in refusal.text
     assert shop.data("GET", f"/v1/disputes/{dispute.id}")["notes"] == []
 
 
-def test_a_file_is_stored_once_and_sent_as_an_attachment(shop: Shop) -> None:
+def test_an_uploaded_file_is_stored_once_and_downloaded_as_an_attachment(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
     dispute = open_dispute(shop)
-    here = path(shop, dispute.id)
+    path = page_path(shop, dispute.id)
     for name in ("收据 7.html", "again.pdf"):
-        response = send(ada, f"{here}/evidence", PDF, name)
-        assert (response.status_code, response.headers["location"]) == (303, f"{here}?done=file")
-    page = ada.get(f"{here}?done=file")
+        response = upload(ada, f"{path}/evidence", PDF, name)
+        assert (response.status_code, response.headers["location"]) == (303, f"{path}?done=file")
+    page = ada.get(f"{path}?done=file")
     assert "收据 7.html.pdf" in page.text
     assert "again.pdf" not in page.text
     (link,) = re.findall(r'href="([^"]+/evidence/ev_\w+)"', page.text)
-    for reader in (ada, create_person(shop.api_server, shop.id, "viewer")):
-        file = reader.get(link)
+    for member in (ada, create_person(shop.api_server, shop.id, "viewer")):
+        file = member.get(link)
         assert (file.status_code, file.content) == (200, PDF)
         assert file.headers["content-type"] == "application/pdf"
         assert file.headers["content-disposition"] == (
@@ -186,28 +184,28 @@ def test_a_file_is_stored_once_and_sent_as_an_attachment(shop: Shop) -> None:
         assert file.headers["x-content-type-options"] == "nosniff"
         assert file.headers["cache-control"] == "no-store"
         assert "default-src 'none'; sandbox" in file.headers["content-security-policy"]
-    below_another_dispute = path(shop, open_dispute(shop).id, *link.split("/")[-2:])
-    assert ada.get(below_another_dispute).status_code == 404
+    path_at_another_dispute = page_path(shop, open_dispute(shop).id, *link.split("/")[-2:])
+    assert ada.get(path_at_another_dispute).status_code == 404
     assert create_person(shop.api_server, shop.id, "developer").get(link).status_code == 403
-    other = shop.api_server.create_shop()
-    eve = create_person(shop.api_server, other.id, "owner")
+    other_shop = shop.api_server.create_shop()
+    eve = create_person(shop.api_server, other_shop.id, "owner")
     assert eve.get(link).status_code == 404
-    for address in (here, link):
-        assert eve.get(address.replace(shop.id, other.id)).status_code == 404
+    for address in (path, link):
+        assert eve.get(address.replace(shop.id, other_shop.id)).status_code == 404
     assert Visitor(shop.api_server).get(link).status_code == 303
 
 
 def test_another_merchants_dispute_accepts_no_note_and_no_file(shop: Shop) -> None:
     dispute = open_dispute(shop)
-    other = shop.api_server.create_shop()
-    eve = create_person(shop.api_server, other.id, "owner")
-    here = path(other, dispute.id)
-    assert eve.get(here).status_code == 404
-    assert eve.post(f"{here}/notes", {"note": "x"}).status_code == 404
-    assert send(eve, f"{here}/evidence", PDF).status_code == 404
+    other_shop = shop.api_server.create_shop()
+    eve = create_person(shop.api_server, other_shop.id, "owner")
+    path = page_path(other_shop, dispute.id)
+    assert eve.get(path).status_code == 404
+    assert eve.post(f"{path}/notes", {"note": "x"}).status_code == 404
+    assert upload(eve, f"{path}/evidence", PDF).status_code == 404
     rows = shop.api_server.sql(
         "select action from audit_log where merchant_id = any($1) and action like 'disputes %'",
-        [shop.id, other.id],
+        [shop.id, other_shop.id],
     )
     assert rows == []
 
@@ -225,95 +223,95 @@ def test_another_merchants_dispute_accepts_no_note_and_no_file(shop: Shop) -> No
     ],
     ids=["HTML", "SVG", "truncated", "empty", "no file", "too large", "larger than the body limit"],
 )
-def test_a_file_that_is_no_evidence_is_an_error_of_its_field(
+def test_an_invalid_file_of_evidence_shows_its_error_at_the_field(
     shop: Shop, content: bytes, name: str, status: int, error: str
 ) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
     dispute = open_dispute(shop)
-    refused = send(ada, path(shop, dispute.id, "evidence"), content, name)
-    assert refused.status_code == status
-    assert error in refused.text
-    assert 'id="file-error"' in refused.text
-    assert "There are no files." in ada.get(path(shop, dispute.id)).text
+    refusal = upload(ada, page_path(shop, dispute.id, "evidence"), content, name)
+    assert refusal.status_code == status
+    assert error in refusal.text
+    assert 'id="file-error"' in refusal.text
+    assert "There are no files." in ada.get(page_path(shop, dispute.id)).text
 
 
-def test_a_body_without_a_length_is_read_no_further_than_the_limit(shop: Shop) -> None:
+def test_a_body_without_a_length_is_read_only_up_to_the_limit(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    to = path(shop, open_dispute(shop).id, "evidence")
+    path = page_path(shop, open_dispute(shop).id, "evidence")
     size = MAX_BYTES + 200_000
-    endless = chain([PART_HEADER + PDF], (b" " * 65_536 for _ in range(size // 65_536)))
-    assert stream(ada, to, endless).status_code == 413
+    oversized_body = chain([PART_HEADER + PDF], (b" " * 65_536 for _ in range(size // 65_536)))
+    assert stream(ada, path, oversized_body).status_code == 413
     for body, boundary in ((b"--b\r\nnot a form", "b"), (b"", "b"), (b"--b--\r\n", "")):
-        assert stream(ada, to, body, boundary).status_code == 400, body
-    assert ada.post(to, {"file": "x"}).status_code == 400
-    assert send(ada, to, PDF, field="other").status_code == 400
+        assert stream(ada, path, body, boundary).status_code == 400, body
+    assert ada.post(path, {"file": "x"}).status_code == 400
+    assert upload(ada, path, PDF, field="other").status_code == 400
 
 
 def test_the_concurrent_uploads_of_a_person_are_limited(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    to = path(shop, open_dispute(shop).id, "evidence")
-    released, running = threading.Event(), shop.api_server.app.uploads
+    path = page_path(shop, open_dispute(shop).id, "evidence")
+    released, current_uploads = threading.Event(), shop.api_server.app.uploads
 
-    def upload(number: int) -> int:
-        return stream(ada, to, slow_body(released, PDF + bytes([number]))).status_code
+    def upload_slowly(number: int) -> int:
+        return stream(ada, path, slow_body(released, PDF + bytes([number]))).status_code
 
     with ThreadPoolExecutor(EACH) as pool:
-        uploads = [pool.submit(upload, number) for number in range(EACH)]
-        while running._by_person[ada.person_id] < EACH:
+        uploads = [pool.submit(upload_slowly, number) for number in range(EACH)]
+        while current_uploads._by_person[ada.person_id] < EACH:
             time.sleep(0.01)
-        assert send(ada, to, PDF).status_code == 429
+        assert upload(ada, path, PDF).status_code == 429
         released.set()
         assert [future.result() for future in uploads] == [303] * EACH
-    assert send(ada, to, PDF).status_code == 303
-    assert not running._by_person
-    assert not running._by_address
+    assert upload(ada, path, PDF).status_code == 303
+    assert not current_uploads._by_person
+    assert not current_uploads._by_address
 
 
 @pytest.mark.parametrize("sender", ["a stranger", "a viewer", "an owner of another shop"])
-def test_uploads_without_permission_occupy_no_place(shop: Shop, sender: str) -> None:
-    other = shop.api_server.create_shop(name="Second Shop")
+def test_uploads_without_permission_do_not_count_towards_the_limit(shop: Shop, sender: str) -> None:
+    other_shop = shop.api_server.create_shop(name="Second Shop")
     visitor = {
         "a stranger": lambda: Visitor(shop.api_server),
         "a viewer": lambda: create_person(shop.api_server, shop.id, "viewer"),
-        "an owner of another shop": lambda: create_person(shop.api_server, other.id, "owner"),
+        "an owner of another shop": lambda: create_person(shop.api_server, other_shop.id, "owner"),
     }[sender]()
     ada = create_person(shop.api_server, shop.id, "owner")
-    to = path(shop, open_dispute(shop).id, "evidence")
+    path = page_path(shop, open_dispute(shop).id, "evidence")
     released, started = threading.Event(), threading.Semaphore(0)
 
-    def upload() -> int:
+    def upload_slowly() -> int:
         body = slow_body(released)
-        first = next(body)
+        first_part = next(body)
         started.release()
-        return stream(visitor, to, chain([first], body)).status_code
+        return stream(visitor, path, chain([first_part], body)).status_code
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        uploads = [pool.submit(upload) for _ in range(AT_ONCE)]
+        uploads = [pool.submit(upload_slowly) for _ in range(AT_ONCE)]
         for _ in range(AT_ONCE):
             assert started.acquire(timeout=30)
         time.sleep(0.2)  # until the server has read the first parts
         assert not shop.api_server.app.uploads._by_person
-        assert send(ada, to, PDF).status_code == 303
+        assert upload(ada, path, PDF).status_code == 303
         released.set()
         assert {future.result() for future in uploads} <= {401, 403, 404}
 
 
-def test_an_upload_that_times_out_releases_its_place(
+def test_an_upload_that_times_out_no_longer_counts_towards_the_limit(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    to = path(shop, open_dispute(shop).id, "evidence")
-    released, running = threading.Event(), shop.api_server.app.uploads
-    monkeypatch.setattr(running, "time_s", 0.3)
+    path = page_path(shop, open_dispute(shop).id, "evidence")
+    released, current_uploads = threading.Event(), shop.api_server.app.uploads
+    monkeypatch.setattr(current_uploads, "time_s", 0.3)
     with ThreadPoolExecutor(1) as pool:
-        late = pool.submit(stream, ada, to, slow_body(released))
-        while not running._by_person:
+        slow_upload = pool.submit(stream, ada, path, slow_body(released))
+        while not current_uploads._by_person:
             time.sleep(0.01)
-        while running._by_person:
+        while current_uploads._by_person:
             time.sleep(0.01)
         released.set()
-        assert late.result().status_code == 400
-    assert send(ada, to, PDF).status_code == 303
+        assert slow_upload.result().status_code == 400
+    assert upload(ada, path, PDF).status_code == 303
 
 
 def test_the_concurrent_uploads_of_a_network_are_limited() -> None:
@@ -328,57 +326,57 @@ def test_the_concurrent_uploads_of_a_network_are_limited() -> None:
         pass
 
 
-def test_an_upload_without_a_login_is_read_no_further_than_other_forms(shop: Shop) -> None:
-    to = path(shop, open_dispute(shop).id, "evidence")
+def test_an_upload_without_a_login_has_the_size_limit_of_other_forms(shop: Shop) -> None:
+    path = page_path(shop, open_dispute(shop).id, "evidence")
     stranger = Visitor(shop.api_server)
-    too_large = send(stranger, to, PDF + b" " * 200_000)
+    too_large = upload(stranger, path, PDF + b" " * 200_000)
     assert (too_large.status_code, too_large.headers["location"]) == (303, "/login?next=")
-    kept_form = send(stranger, to, PDF)
+    kept_form = upload(stranger, path, PDF)
     assert kept_form.status_code == 401
     assert "Files and passwords are not kept" in kept_form.text
 
 
-def test_a_foreign_site_and_a_viewer_add_nothing_to_a_dispute(shop: Shop) -> None:
+def test_another_site_and_a_viewer_cannot_add_to_a_dispute(shop: Shop) -> None:
     dispute = open_dispute(shop)
     ada = create_person(shop.api_server, shop.id, "owner")
-    foreign = ada.http.post(
-        path(shop, dispute.id, "evidence"),
+    from_another_site = ada.http.post(
+        page_path(shop, dispute.id, "evidence"),
         files={"file": ("a.pdf", PDF, "application/pdf")},
         headers={"origin": "https://evil.example"},
     )
-    assert foreign.status_code == 403
+    assert from_another_site.status_code == 403
     viewer = create_person(shop.api_server, shop.id, "viewer")
-    page = viewer.get(path(shop, dispute.id))
+    page = viewer.get(page_path(shop, dispute.id))
     assert "<textarea" not in page.text
     assert 'type="file"' not in page.text
-    assert send(viewer, path(shop, dispute.id, "evidence"), PDF).status_code == 403
-    assert viewer.post(path(shop, dispute.id, "notes"), {"note": "x"}).status_code == 403
+    assert upload(viewer, page_path(shop, dispute.id, "evidence"), PDF).status_code == 403
+    assert viewer.post(page_path(shop, dispute.id, "notes"), {"note": "x"}).status_code == 403
 
 
 def test_a_file_for_a_decided_dispute_is_refused(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
     dispute = open_dispute(shop)
     decide(shop, dispute, "won")
-    refused = send(ada, path(shop, dispute.id, "evidence"), PDF)
-    assert refused.status_code == 400
-    assert "The dispute is decided" in refused.text
+    refusal = upload(ada, page_path(shop, dispute.id, "evidence"), PDF)
+    assert refusal.status_code == 400
+    assert "The dispute is decided" in refusal.text
 
 
-def test_the_file_of_disputes_has_the_filters_of_the_list(shop: Shop) -> None:
+def test_the_export_of_disputes_has_the_filters_of_the_list(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "viewer")
-    first, second = open_dispute(shop), open_dispute(shop)
-    decide(shop, first, "won")
-    assert f'href="/dashboard/{shop.id}/disputes.csv"' in ada.get(path(shop)).text
+    won_dispute, pending_dispute = open_dispute(shop), open_dispute(shop)
+    decide(shop, won_dispute, "won")
+    assert f'href="/dashboard/{shop.id}/disputes.csv"' in ada.get(page_path(shop)).text
 
-    def rows(query: str) -> list[dict[str, str]]:
+    def export(query: str) -> list[dict[str, str]]:
         return csv_rows(ada.get(f"/dashboard/{shop.id}/disputes.csv{query}"))
 
-    both = rows("")
-    assert [row["id"] for row in both] == [first.id, second.id]  # oldest first
-    assert both[0]["createdAt"] == str(first.created_at)
-    assert both[0]["createdAt UTC"] == both[0]["createdAtUtc"][:19].replace("T", " ")
-    assert (both[0]["status"], both[1]["closedAtUtc"]) == ("WON", "")
-    assert [row["id"] for row in rows("?status=OPEN")] == [second.id]
-    assert rows("?to=2020-01-01") == []
+    won_row, pending_row = export("")  # oldest first
+    assert (won_row["id"], pending_row["id"]) == (won_dispute.id, pending_dispute.id)
+    assert won_row["createdAt"] == str(won_dispute.created_at)
+    assert won_row["createdAt UTC"] == won_row["createdAtUtc"][:19].replace("T", " ")
+    assert (won_row["status"], pending_row["closedAtUtc"]) == ("WON", "")
+    assert [row["id"] for row in export("?status=OPEN")] == [pending_dispute.id]
+    assert export("?to=2020-01-01") == []
     wrong_day = ada.get(f"/dashboard/{shop.id}/disputes.csv?from=soon")
     assert wrong_day.headers["location"] == f"/dashboard/{shop.id}/disputes?from=soon"

@@ -16,8 +16,8 @@ from support.api_server import ApiServer, Shop
 from support.people import Visitor, create_person
 
 
-def home(visitor: Visitor, shop: Shop, **query: str) -> str:
-    """Return the page, after a check of its scripts and styles."""
+def read_home(visitor: Visitor, shop: Shop, **query: str) -> str:
+    """Return the page; check that it has no inline scripts and styles."""
     response = visitor.get(f"/dashboard/{shop.id}/", params=query)
     assert response.status_code == 200
     assert "; script-src 'self'" in response.headers["content-security-policy"]
@@ -28,52 +28,54 @@ def home(visitor: Visitor, shop: Shop, **query: str) -> str:
 
 def test_a_new_merchant_sees_the_steps_to_the_first_payment(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    text = text_of(home(owner, shop))
+    text = text_of(read_home(owner, shop))
     assert "To your first payment" in text
-    assert "Create an API key (done)" in text  # that of the fixture
+    assert "Create an API key (done)" in text  # the fixture has created one
     assert "Add a product (done)" not in text
     shop.create_session()
-    text = text_of(home(owner, shop))
+    text = text_of(read_home(owner, shop))
     assert "Add a product (done)" in text
     assert "Open a checkout session (done)" in text
     shop.create_paid_order()
     shop.api_server.run(jobs.count_all(shop.api_server.app.db))
-    assert "To your first payment" not in home(owner, shop)
+    assert "To your first payment" not in read_home(owner, shop)
 
 
-def test_figures_are_by_days_of_the_merchants_zone(shop: Shop, clock) -> None:
+def test_figures_are_shown_by_day_of_the_merchants_time_zone(shop: Shop, clock) -> None:
     server = shop.api_server
-    at = 1_798_761_000_000  # 2026-12-31T23:50 in UTC: next year in Kathmandu
-    clock(at)
+    now = 1_798_761_000_000  # 2026-12-31T23:50Z, which is in 2027 in Kathmandu
+    clock(now)
     shop.create_paid_order(shop.create_product(price="1234.50", currency="USD")["id"])
     server.run(jobs.count_all(server.app.db))
     owner = create_person(server, shop.id, "owner")
-    assert 'Thu, Dec 31, 2026</th><td class="number" data-value="1234.50">' in home(owner, shop)
+    assert 'Thu, Dec 31, 2026</th><td class="number" data-value="1234.50">' in read_home(
+        owner, shop
+    )
     server.tx(
         lambda tx: merchants.change(
-            tx, shop.id, at, who="ann", reason="moved", time_zone="Asia/Kathmandu"
+            tx, shop.id, now, who="ann", reason="moved", time_zone="Asia/Kathmandu"
         )
     )
-    page = home(owner, shop)
+    page = read_home(owner, shop)
     assert 'Fri, Jan 1, 2027</th><td class="number" data-value="1234.50">' in page
     assert "those of Asia/Kathmandu" in text_of(page)
     assert "$1,234.50" in page
     assert "as of" not in text_of(page)
 
 
-def test_opening_the_page_counts_figures_that_are_behind(shop: Shop) -> None:
+def test_opening_the_page_brings_the_figures_up_to_date(shop: Shop) -> None:
     server = shop.api_server
     shop.create_paid_order(shop.create_product(price="1234.50", currency="USD")["id"])
     now, zone = server.app.clock() + 1, ZoneInfo("UTC")
     uncounted = server.run(figures.read(server.app.db, shop.id, zone, now))
     localizer = Localizer("merchant", "en")
     assert home_figures.FigureTexts(localizer, zone, uncounted, with_balance=True).as_of(now)
-    page = home(create_person(server, shop.id, "owner"), shop)
+    page = read_home(create_person(server, shop.id, "owner"), shop)
     assert "The figures are as of" not in page
     assert "$1,234.50" in page
 
 
-def fail(shop: Shop, payout: payouts.Payout) -> None:
+def fail_payout(shop: Shop, payout: payouts.Payout) -> None:
     now = shop.api_server.app.clock()
     shop.api_server.tx(lambda tx: payouts.fail(tx, payout.id, "closed", "op", now))
 
@@ -85,8 +87,8 @@ def test_each_role_sees_what_needs_its_attention(shop: Shop) -> None:
     endpoint = shop.create_endpoint()
     sql = "update webhook_endpoints set status = 'DISABLED', disabled_reason = 'gone' where id = $1"
     server.tx(lambda tx: tx.execute(sql, endpoint["id"]))
-    fail(shop, shop.create_payout())
-    text = text_of(home(create_person(server, shop.id, "owner"), shop))
+    fail_payout(shop, shop.create_payout())
+    text = text_of(read_home(create_person(server, shop.id, "owner"), shop))
     for line in (
         "Open disputes: 1",
         "Webhook endpoints that are disabled: 1",
@@ -94,13 +96,13 @@ def test_each_role_sees_what_needs_its_attention(shop: Shop) -> None:
         "Accept the merchant services agreement",
     ):
         assert line in text
-    text = text_of(home(create_person(server, shop.id, "developer"), shop))
+    text = text_of(read_home(create_person(server, shop.id, "developer"), shop))
     assert "Webhook endpoints that are disabled: 1" in text
     for hidden in ("Open disputes", "Payouts", "becomes available"):
         assert hidden not in text
 
 
-def test_a_number_that_is_counted_to_a_limit_has_a_plus(
+def test_a_count_that_reaches_its_limit_is_shown_with_a_plus(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
@@ -110,18 +112,18 @@ def test_a_number_that_is_counted_to_a_limit_has_a_plus(
     monkeypatch.setattr(payouts, "MOST_FAILED", 2)
     for number, count in enumerate(("1", "2+", "2+")):
         shop.open_dispute(shop.create_paid_order()["id"])
-        fail(shop, shop.create_payout(1000 + number))
-        text = text_of(home(owner, shop)) + " "
+        fail_payout(shop, shop.create_payout(1000 + number))
+        text = text_of(read_home(owner, shop)) + " "
         assert f"Open disputes: {count} " in text
         assert f"Payouts of the last two weeks that failed: {count} " in text
 
 
 @pytest.mark.parametrize("language", ["zh-Hans", "zh-Hant"])
-def test_it_speaks_chinese(shop: Shop, language: str) -> None:
+def test_the_home_page_is_translated_into_chinese(shop: Shop, language: str) -> None:
     server = shop.api_server
     shop.create_paid_order()
     server.run(jobs.count_all(server.app.db))
-    page = home(create_person(server, shop.id, "owner"), shop, lang=language)
+    page = read_home(create_person(server, shop.id, "owner"), shop, lang=language)
     assert {"zh-Hans": "成功率", "zh-Hant": "淨收入"}[language] in page
     assert "Volume" not in page
 
@@ -132,7 +134,7 @@ def test_the_home_page_with_its_assets_is_smaller_than_100_kb(shop: Shop) -> Non
         shop.create_paid_order()
     server.run(jobs.count_all(server.app.db))
     owner = create_person(server, shop.id, "owner")
-    page = home(owner, shop)
+    page = read_home(owner, shop)
     size = len(page.encode())
     linked = set(re.findall(r'(?:src|href)="(/static/[^"]+)"', page))
     icons = [f"/static/{name}?v={asset.version}" for name, asset in assets.ASSETS.items()

@@ -1,4 +1,4 @@
-"""The pages of API keys: create, rename, replace and revoke them, and when each was last used."""
+"""The pages of API keys create, rename, replace and revoke keys, and show their last use."""
 
 import asyncio
 import re
@@ -17,23 +17,23 @@ from support.people import create_person
 MINUTE = 60_000
 
 
-def path(shop: Shop, *parts: str) -> str:
+def page_path(shop: Shop, *parts: str) -> str:
     return "/".join((f"/dashboard/{shop.id}/developers/keys", *parts))
 
 
-def secret(page: Any) -> str:
+def read_secret(page: Any) -> str:
     assert page.status_code == 200, page.text
     (key,) = re.findall(r'id="secret"[^>]* value="(svc_\w+)"', page.text)
     return str(key)
 
 
-def status_with(shop: Shop, key: str, address: str = "/v1/balance") -> int:
-    """Return the status of a request with a key."""
-    return shop.call("GET", address, headers={"x-api-key": key}).status_code
+def request_status(shop: Shop, key: str, path: str = "/v1/balance") -> int:
+    """Make a request with a key; return the response's status."""
+    return shop.call("GET", path, headers={"x-api-key": key}).status_code
 
 
 def key_rows(shop: Shop) -> list[dict[str, Any]]:
-    """Return the stored keys except that of the fixture."""
+    """Return the merchant's stored keys without the key of the fixture."""
     return shop.api_server.sql(
         "select * from api_keys where merchant_id = $1 and id <> $2 order by id",
         shop.id,
@@ -41,24 +41,24 @@ def key_rows(shop: Shop) -> list[dict[str, Any]]:
     )
 
 
-def test_a_key_form_that_is_sent_twice_creates_one_key(shop: Shop) -> None:
+def test_submitting_a_form_twice_creates_one_key(shop: Shop) -> None:
     developer = create_person(shop.api_server, shop.id, "developer")
-    form = {"name": " Shop 商店 ", "form_id": new_form_id(developer, path(shop))}
+    form = {"name": " Shop 商店 ", "form_id": new_form_id(developer, page_path(shop))}
     form |= {"scope:products:read": "yes"}
-    first, second = (secret(developer.post(path(shop), form)) for _ in range(2))
-    assert first == second
-    assert status_with(shop, first, "/v1/products") == 200
-    assert status_with(shop, first) == 403
+    key, repeated_key = (read_secret(developer.post(page_path(shop), form)) for _ in range(2))
+    assert key == repeated_key
+    assert request_status(shop, key, "/v1/products") == 200
+    assert request_status(shop, key) == 403
     (row,) = key_rows(shop)
     assert (row["name"], row["expires_at"]) == ("Shop 商店", None)
-    page = developer.get(path(shop)).text
+    page = developer.get(page_path(shop)).text
     assert "Shop 商店" in page
-    assert first not in page
-    # The same form with another name creates another key, and so does a form of another page.
-    third = secret(developer.post(path(shop), form | {"name": "Other"}))
-    another_form = {"name": "Other", "scope:products:read": "yes"}
-    fourth = secret(developer.post(path(shop), another_form))
-    assert len({first, third, fourth}) == 3
+    assert key not in page
+    # The same form with another name creates another key, and so does a form without an id.
+    renamed_key = read_secret(developer.post(page_path(shop), form | {"name": "Other"}))
+    form_without_id = {"name": "Other", "scope:products:read": "yes"}
+    key_without_form_id = read_secret(developer.post(page_path(shop), form_without_id))
+    assert len({key, renamed_key, key_without_form_id}) == 3
     rows = shop.api_server.sql(
         "select subject from audit_log where who = $1 and action = 'keys create' order by number",
         f"{developer.email} ({developer.person_id})",
@@ -69,39 +69,44 @@ def test_a_key_form_that_is_sent_twice_creates_one_key(shop: Shop) -> None:
 
 def test_a_developer_cannot_create_or_change_a_key_beyond_their_role(shop: Shop) -> None:
     developer = create_person(shop.api_server, shop.id, "developer")
-    page = developer.get(path(shop)).text
+    page = developer.get(page_path(shop)).text
     assert 'name="scope:products:write"' in page
     assert 'name="scope:refunds:write"' not in page
-    without_scopes = developer.post(path(shop), {"name": "Shop"})
+    without_scopes = developer.post(page_path(shop), {"name": "Shop"})
     assert without_scopes.status_code == 400
     assert 'id="scopes-error"' in without_scopes.text
     beyond_role = {"name": "Shop", "scope:products:read": "yes", "scope:refunds:write": "yes"}
-    assert developer.post(path(shop), beyond_role).status_code == 403
+    assert developer.post(page_path(shop), beyond_role).status_code == 403
     assert key_rows(shop) == []
-    # The owner's key, which has full access, can only be revoked.
-    here = path(shop, shop.key_id)
-    assert f'action="{here}/regenerate"' not in developer.get(here).text
-    word = shop.key[-4:]
-    assert developer.post(f"{here}/regenerate", {"replace": word}).status_code == 403
-    assert developer.post(f"{here}/rename", {"name": "mine"}).status_code == 403
-    assert status_with(shop, shop.key) == 200
-    assert developer.post(f"{here}/revoke", {"revoke": word}).status_code == 303
-    assert status_with(shop, shop.key) == 401
+    # A developer may only revoke the owner's key, which has full access.
+    path = page_path(shop, shop.key_id)
+    assert f'action="{path}/regenerate"' not in developer.get(path).text
+    last_characters = shop.key[-4:]
+    assert developer.post(f"{path}/regenerate", {"replace": last_characters}).status_code == 403
+    assert developer.post(f"{path}/rename", {"name": "mine"}).status_code == 403
+    assert request_status(shop, shop.key) == 200
+    assert developer.post(f"{path}/revoke", {"revoke": last_characters}).status_code == 303
+    assert request_status(shop, shop.key) == 401
 
 
 def test_an_owners_key_has_the_selected_scopes_or_full_access(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    full_access = secret(owner.post(path(shop), {"name": "Everything"}))
-    balance = secret(owner.post(path(shop), {"name": "Books", "scope:balance:read": "yes"}))
-    assert [status_with(shop, key) for key in (full_access, balance)] == [200, 200]
-    assert [status_with(shop, key, "/v1/orders") for key in (full_access, balance)] == [200, 403]
+    full_access = read_secret(owner.post(page_path(shop), {"name": "Everything"}))
+    balance_only = read_secret(
+        owner.post(page_path(shop), {"name": "Books", "scope:balance:read": "yes"})
+    )
+    assert [request_status(shop, key) for key in (full_access, balance_only)] == [200, 200]
+    assert [request_status(shop, key, "/v1/orders") for key in (full_access, balance_only)] == [
+        200,
+        403,
+    ]
     balance_id = next(row["id"] for row in key_rows(shop) if row["name"] == "Books")
-    page = owner.get(path(shop, balance_id)).text
+    page = owner.get(page_path(shop, balance_id)).text
     assert "balance:read" in page
     assert owner.email in page
 
 
-def test_each_field_of_a_key_shows_its_error_and_keeps_its_entry(shop: Shop) -> None:
+def test_each_field_of_a_key_shows_its_error_and_keeps_its_input(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     for form, field in (
         ({"name": " "}, "name"),
@@ -110,11 +115,11 @@ def test_each_field_of_a_key_shows_its_error_and_keeps_its_entry(shop: Shop) -> 
         ({"name": "Shop", "expires": "soon"}, "expires"),
         ({"name": "Shop", "expires": "2020-01-31"}, "expires"),
     ):
-        refused = owner.post(path(shop), form)
-        assert refused.status_code == 400
-        assert f'id="{field}-error"' in refused.text
+        refusal = owner.post(page_path(shop), form)
+        assert refusal.status_code == 400
+        assert f'id="{field}-error"' in refusal.text
         for name, entry in form.items():
-            assert re.search(rf'name="{name}"[^>]*value="{re.escape(entry)}"', refused.text), name
+            assert re.search(rf'name="{name}"[^>]*value="{re.escape(entry)}"', refusal.text), name
     assert key_rows(shop) == []
 
 
@@ -129,51 +134,57 @@ def test_a_key_expires_at_the_end_of_a_day_in_the_merchants_zone(
         )
     )
     owner = create_person(server, shop.id, "owner")
-    assert owner.post(path(shop), {"name": "x", "expires": "2026-12-31"}).status_code == 400
-    key = secret(owner.post(path(shop), {"name": "x", "expires": "2027-01-01"}))
+    assert owner.post(page_path(shop), {"name": "x", "expires": "2026-12-31"}).status_code == 400
+    key = read_secret(owner.post(page_path(shop), {"name": "x", "expires": "2027-01-01"}))
     (row,) = key_rows(shop)
-    end = 1_798_827_300_000  # 2027-01-01T18:15Z, midnight there
-    assert row["expires_at"] == end
-    clock(end - 1)
-    assert status_with(shop, key) == 200
-    clock(end)
-    assert status_with(shop, key) == 401
-    assert "Expired" in create_person(server, shop.id, "viewer").get(path(shop, row["id"])).text
+    expires_at = 1_798_827_300_000  # 2027-01-01T18:15Z is midnight in Kathmandu
+    assert row["expires_at"] == expires_at
+    clock(expires_at - 1)
+    assert request_status(shop, key) == 200
+    clock(expires_at)
+    assert request_status(shop, key) == 401
+    assert (
+        "Expired" in create_person(server, shop.id, "viewer").get(page_path(shop, row["id"])).text
+    )
 
 
 def test_a_replaced_or_revoked_key_is_invalid_at_once(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    old = secret(owner.post(path(shop), {"name": "Shop"}))
+    old_key = read_secret(owner.post(page_path(shop), {"name": "Shop"}))
     (row,) = key_rows(shop)
-    here = path(shop, row["id"])
-    refused = owner.post(f"{here}/regenerate", {"replace": "nope"})
-    assert (refused.status_code, status_with(shop, old)) == (400, 200)
-    assert 'id="replace-error"' in refused.text
-    form = {"replace": old[-4:], "form_id": new_form_id(owner, here)}
-    new, same = (secret(owner.post(f"{here}/regenerate", form)) for _ in range(2))
-    assert (new, status_with(shop, old), status_with(shop, new)) == (same, 401, 200)
-    stale = owner.post(f"{here}/regenerate", {"replace": old[-4:]})
-    assert stale.status_code == 409
-    assert "not valid any more" in stale.text
+    path = page_path(shop, row["id"])
+    refusal = owner.post(f"{path}/regenerate", {"replace": "nope"})
+    assert (refusal.status_code, request_status(shop, old_key)) == (400, 200)
+    assert 'id="replace-error"' in refusal.text
+    form = {"replace": old_key[-4:], "form_id": new_form_id(owner, path)}
+    new_key, repeated_key = (read_secret(owner.post(f"{path}/regenerate", form)) for _ in range(2))
+    assert new_key == repeated_key
+    assert [request_status(shop, key) for key in (old_key, new_key)] == [401, 200]
+    conflict = owner.post(f"{path}/regenerate", {"replace": old_key[-4:]})
+    assert conflict.status_code == 409
+    assert "not valid any more" in conflict.text
     new_row = next(row for row in key_rows(shop) if row["revoked_at"] is None)
     assert new_row["name"] == "Shop"
-    here = path(shop, new_row["id"])
-    assert owner.post(f"{here}/revoke", {"revoke": "nope"}).status_code == 400
+    path = page_path(shop, new_row["id"])
+    assert owner.post(f"{path}/revoke", {"revoke": "nope"}).status_code == 400
     for _ in range(2):
-        revoked = owner.post(f"{here}/revoke", {"revoke": new[-4:]})
-        assert (revoked.status_code, status_with(shop, new)) == (303, 401)
+        revoked = owner.post(f"{path}/revoke", {"revoke": new_key[-4:]})
+        assert (revoked.status_code, request_status(shop, new_key)) == (303, 401)
     assert "The key is revoked" in owner.get(revoked.headers["location"]).text
 
 
 def test_another_merchants_key_is_not_found(shop: Shop) -> None:
-    owner, other = create_person(shop.api_server, shop.id, "owner"), shop.api_server.create_shop()
-    here = path(shop, other.key_id)
-    word = other.key[-4:]
-    assert owner.get(here).status_code == 404
-    assert owner.post(f"{here}/rename", {"name": "Mine"}).status_code == 404
-    assert owner.post(f"{here}/regenerate", {"replace": word}).status_code == 404
-    assert owner.post(f"{here}/revoke", {"revoke": word}).status_code == 404
-    assert status_with(other, other.key) == 200
+    owner, other_shop = (
+        create_person(shop.api_server, shop.id, "owner"),
+        shop.api_server.create_shop(),
+    )
+    path = page_path(shop, other_shop.key_id)
+    last_characters = other_shop.key[-4:]
+    assert owner.get(path).status_code == 404
+    assert owner.post(f"{path}/rename", {"name": "Mine"}).status_code == 404
+    assert owner.post(f"{path}/regenerate", {"replace": last_characters}).status_code == 404
+    assert owner.post(f"{path}/revoke", {"revoke": last_characters}).status_code == 404
+    assert request_status(other_shop, other_shop.key) == 200
 
 
 def key_uses(server: ApiServer) -> KeyUses:
@@ -185,11 +196,11 @@ def test_the_last_use_is_written_once_a_minute(shop: Shop, clock: Callable[[int]
     server = shop.api_server
     start = server.app.clock() // MINUTE * MINUTE
     viewer = create_person(server, shop.id, "viewer")
-    assert "Never" in viewer.get(path(shop, shop.key_id)).text
+    assert "Never" in viewer.get(page_path(shop, shop.key_id)).text
 
-    def use_key(at: int) -> tuple[int, str]:
-        """Use the key, write, and return the stored use and the id of its transaction."""
-        clock(at)
+    def use_key(now: int) -> tuple[int, str]:
+        """Use the key and write its uses; return the stored use and the id of its transaction."""
+        clock(now)
         assert shop.get("/v1/balance").status_code == 200
         server.run(key_uses(server).write(server.app.db))
         (row,) = server.sql(
@@ -198,20 +209,20 @@ def test_the_last_use_is_written_once_a_minute(shop: Shop, clock: Callable[[int]
         )
         return row["last_used_at"], row["transaction"]
 
-    first = use_key(start + 1)
-    assert first[0] == start
-    assert use_key(start + MINUTE - 1) == first  # nothing is written twice
+    first_use = use_key(start + 1)
+    assert first_use[0] == start
+    assert use_key(start + MINUTE - 1) == first_use  # the same minute is not written again
     assert use_key(start + MINUTE)[0] == start + MINUTE
-    assert use_key(start + MINUTE - 1)[0] == start + MINUTE  # another process is behind
+    assert use_key(start + MINUTE - 1)[0] == start + MINUTE  # another process's clock is behind
     assert use_key(start + 90 * MINUTE)[0] == start + 90 * MINUTE
     assert use_key(start)[0] == start  # the clock was set back
     clock(start + 91 * MINUTE)
-    assert "Never" not in viewer.get(path(shop, shop.key_id)).text
+    assert "Never" not in viewer.get(page_path(shop, shop.key_id)).text
     (key,) = server.tx(lambda tx: merchants.keys(tx, shop.id))
     assert key.last_used_at == start
 
 
-def test_an_invalid_key_has_no_use(shop: Shop) -> None:
+def test_the_use_of_an_invalid_key_is_not_recorded(shop: Shop) -> None:
     server = shop.api_server
     server.run(key_uses(server).write(server.app.db))
     for key in ("nonsense", shop.key[:-1], None):
@@ -227,7 +238,7 @@ class UnavailableDatabase:
         raise Unavailable
 
 
-def test_unwritten_uses_stay_in_memory_up_to_a_limit() -> None:
+def test_uses_that_could_not_be_written_stay_in_memory_up_to_a_limit() -> None:
     uses = KeyUses()
     for number in range(20_000):
         uses.record(f"key_{number}", number)
@@ -241,19 +252,19 @@ def test_unwritten_uses_stay_in_memory_up_to_a_limit() -> None:
 
 def test_a_renamed_key_stays_valid(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    here = path(shop, shop.key_id)
-    for _ in range(2):  # the second form changes nothing
-        response = owner.post(f"{here}/rename", {"name": " Till <2> "})
+    path = page_path(shop, shop.key_id)
+    for _ in range(2):  # the second submission changes nothing
+        response = owner.post(f"{path}/rename", {"name": " Till <2> "})
         assert response.status_code == 303
-        assert response.headers["location"] == f"{here}?done=renamed"
-    page = owner.get(f"{here}?done=renamed").text
+        assert response.headers["location"] == f"{path}?done=renamed"
+    page = owner.get(f"{path}?done=renamed").text
     assert "The key has its new name." in page
     assert 'value="Till &lt;2&gt;"' in page
-    assert status_with(shop, shop.key) == 200
+    assert request_status(shop, shop.key) == 200
     for name in ("", "x" * 101, "a\x01b"):
-        refused = owner.post(f"{here}/rename", {"name": name})
-        assert refused.status_code == 400
-        assert "Enter a name of 1 to 100 characters" in refused.text
+        refusal = owner.post(f"{path}/rename", {"name": name})
+        assert refusal.status_code == 400
+        assert "Enter a name of 1 to 100 characters" in refusal.text
     rows = shop.api_server.sql(
         "select subject from audit_log where merchant_id = $1 and action = 'keys rename'", shop.id
     )

@@ -1,4 +1,4 @@
-"""The pages of payment links, and the options of a session that is opened on a product's page."""
+"""The pages of payment links, and the options of a session opened on a product's page."""
 
 import re
 from urllib.parse import urlsplit
@@ -9,31 +9,34 @@ from support.api_server import Shop
 from support.people import Visitor, create_person
 
 
-def path(shop: Shop, *parts: str) -> str:
+def page_path(shop: Shop, *parts: str) -> str:
     return "/".join((f"/dashboard/{shop.id}/links", *parts))
 
 
-def form(visitor: Visitor, shop: Shop, **entries: str) -> dict[str, str]:
-    """Return the form that creates a link, filled in."""
-    form_id = new_form_id(visitor, path(shop))
+def link_form(visitor: Visitor, shop: Shop, **entries: str) -> dict[str, str]:
+    """Return the values of the form that creates a payment link."""
+    form_id = new_form_id(visitor, page_path(shop))
     return {"form_id": form_id, "currency": "USD", "quantity": "1"} | entries
 
 
-def test_a_link_form_that_is_sent_twice_creates_one_link(shop: Shop) -> None:
+def test_submitting_a_form_twice_creates_one_payment_link(shop: Shop) -> None:
     support = create_person(shop.api_server, shop.id, "support")
     product = shop.create_product()["id"]
-    entries = form(support, shop, product=product, uses="3", expires="2099-12-31", quantity="2")
-    first, second = (support.post(path(shop), entries) for _ in range(2))
-    assert first.status_code == 303
-    assert first.headers["location"] == second.headers["location"]
+    entries = link_form(
+        support, shop, product=product, uses="3", expires="2099-12-31", quantity="2"
+    )
+    responses = [support.post(page_path(shop), entries) for _ in range(2)]  # a double click
+    assert responses[0].status_code == 303
+    link_path = responses[0].headers["location"]
+    assert responses[1].headers["location"] == link_path
     (link,) = shop.data("GET", "/v1/payment-links")["items"]
     assert (link["maxUses"], link["maxQuantity"], link["productId"]) == (3, 2, product)
-    page = support.get(first.headers["location"]).text
+    page = support.get(link_path).text
     assert link["url"] in page
     assert "/qr.svg" in page
-    assert "0 / 3" in support.get(path(shop)).text
+    assert "0 / 3" in support.get(page_path(shop)).text
     for active, state in (("off", "INACTIVE"), ("off", "INACTIVE"), ("on", "ACTIVE")):
-        support.post(path(shop, link["id"], "switch"), {"active": active})
+        support.post(page_path(shop, link["id"], "switch"), {"active": active})
         assert shop.data("GET", f"/v1/payment-links/{link['id']}")["status"] == state
     rows = shop.api_server.sql(
         "select action from audit_log where merchant_id = $1 and who <> 'opentill' order by number",
@@ -44,9 +47,9 @@ def test_a_link_form_that_is_sent_twice_creates_one_link(shop: Shop) -> None:
     ]  # fmt: skip
 
 
-def test_each_field_of_a_link_shows_its_error_and_keeps_its_entry(shop: Shop) -> None:
+def test_each_field_of_a_link_shows_its_error_and_keeps_its_input(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    valid = form(owner, shop, name="A gift", least="5", most="500")
+    valid = link_form(owner, shop, name="A gift", least="5", most="500")
     for field, entry in (
         ("product", "prod_01m7y0m0jzefzv5n8efcf1hqw1"),
         ("name", ""),
@@ -62,14 +65,14 @@ def test_each_field_of_a_link_shows_its_error_and_keeps_its_entry(shop: Shop) ->
         ("expires", "9999-99-99"),
         ("reference", "r" * 201),
     ):
-        refused = owner.post(path(shop), valid | {field: entry})
-        assert refused.status_code == 400, field
-        assert f'id="{field}-error"' in refused.text, field
+        refusal = owner.post(page_path(shop), valid | {field: entry})
+        assert refusal.status_code == 400, field
+        assert f'id="{field}-error"' in refusal.text, field
         if field != "name":
-            assert 'value="A gift"' in refused.text
+            assert 'value="A gift"' in refusal.text
     assert shop.data("GET", "/v1/payment-links")["items"] == []
-    assert owner.post(path(shop), valid).status_code == 303
-    assert "$5.00 – $500.00" in owner.get(path(shop)).text
+    assert owner.post(page_path(shop), valid).status_code == 303
+    assert "$5.00 – $500.00" in owner.get(page_path(shop)).text
 
 
 def test_a_session_is_opened_with_all_its_options(shop: Shop) -> None:
@@ -84,27 +87,29 @@ def test_a_session_is_opened_with_all_its_options(shop: Shop) -> None:
         "method_CREDIT_CARD": "yes",
     }
     for field, entry in (("quantity", "0"), ("quantity", "x"), ("reference", "r" * 201)):
-        refused = owner.post(f"{product}/sessions", entries | {field: entry})
-        assert refused.status_code == 400
-        assert f'id="{field}-error"' in refused.text
-    opened = owner.post(f"{product}/sessions", entries)
-    assert opened.status_code == 303
+        refusal = owner.post(f"{product}/sessions", entries | {field: entry})
+        assert refusal.status_code == 400
+        assert f'id="{field}-error"' in refusal.text
+    response = owner.post(f"{product}/sessions", entries)
+    assert response.status_code == 303
     (session,) = shop.data("GET", "/v1/checkouts")["items"]
     assert (session["amount"], session["quantity"], session["clientReference"]) == (
         "29.97", 3, "INV-1"
     )  # fmt: skip
     assert session["paymentMethods"] == ["CREDIT_CARD"]
     assert session["expiresAt"] - session["createdAt"] == 1_800_000
-    assert "INV-1" in owner.get(opened.headers["location"]).text
+    assert "INV-1" in owner.get(response.headers["location"]).text
     matches = owner.get(f"/dashboard/{shop.id}/payments", params={"query": "INV-1"}).text
     assert session["orderId"] in matches
 
 
 def test_a_link_can_be_changed_and_lists_its_payments(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    created = owner.post(path(shop), form(owner, shop, name="A gift", price="5", quantity="2"))
-    here = created.headers["location"].partition("?")[0]
-    (version,) = hidden_field_values(owner.get(here), "version")
+    created = owner.post(
+        page_path(shop), link_form(owner, shop, name="A gift", price="5", quantity="2")
+    )
+    path = created.headers["location"].partition("?")[0]
+    (version,) = hidden_field_values(owner.get(path), "version")
     entries = {
         "version": version, "name": "A present", "description": "Wrapped", "quantity": "3",
         "uses": "9", "expires": "2099-12-31", "reference": "G-1",
@@ -117,28 +122,28 @@ def test_a_link_can_be_changed_and_lists_its_payments(shop: Shop) -> None:
         ("expires", "2020-01-01"),
         ("reference", "r" * 201),
     ):
-        refused = owner.post(here, entries | {field: entry})
-        assert refused.status_code == 400, field
-        assert f'id="{field}-error"' in refused.text, field
-        assert 'value="9"' in refused.text or field == "uses"
-    locations = [owner.post(here, entries).headers["location"] for _ in range(2)]  # a double click
-    assert locations == [f"{here}?done=saved"] * 2
-    stale = owner.post(here, entries | {"name": "Something else"})
-    assert stale.status_code == 409
-    assert 'value="Something else"' in stale.text
+        refusal = owner.post(path, entries | {field: entry})
+        assert refusal.status_code == 400, field
+        assert f'id="{field}-error"' in refusal.text, field
+        assert 'value="9"' in refusal.text or field == "uses"
+    locations = [owner.post(path, entries).headers["location"] for _ in range(2)]  # a double click
+    assert locations == [f"{path}?done=saved"] * 2
+    conflict = owner.post(path, entries | {"name": "Something else"})
+    assert conflict.status_code == 409
+    assert 'value="Something else"' in conflict.text
     (link,) = shop.data("GET", "/v1/payment-links")["items"]
     assert (link["item"]["name"], link["item"]["description"]) == ("A present", "Wrapped")
     assert (link["maxQuantity"], link["maxUses"], link["clientReference"]) == (3, 9, "G-1")
     assert link["expiresAt"] > 4_000_000_000_000
 
-    assert "There are no payments yet" in owner.get(here).text
+    assert "There are no payments yet" in owner.get(path).text
     customer, address = Visitor(shop.api_server), urlsplit(link["url"]).path
-    for _ in range(2):  # of which one is paid
+    for _ in range(2):  # only the second session is paid
         form_id = new_form_id(customer, f"{address}?again=1")
-        opened = customer.post(address, {"form_id": form_id, "lang": "en", "quantity": "1"})
-    session = urlsplit(opened.headers["location"]).path.removeprefix("/checkout/")
+        response = customer.post(address, {"form_id": form_id, "lang": "en", "quantity": "1"})
+    session = urlsplit(response.headers["location"]).path.removeprefix("/checkout/")
     order = shop.data("GET", f"/v1/checkouts/{session}")["orderId"]
     shop.confirm(order)
-    for _ in range(2):  # before and after the worker has recorded the end of the session
-        assert set(re.findall(r"payments/(order_\w+)", owner.get(here).text)) == {order}
+    for _ in range(2):  # before and after the worker records that the session has ended
+        assert set(re.findall(r"payments/(order_\w+)", owner.get(path).text)) == {order}
         shop.api_server.run(jobs.record_ended(shop.api_server.app.db))

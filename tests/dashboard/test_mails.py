@@ -1,4 +1,4 @@
-"""The page of mail, and the forms that send receipts, invitations and password resets."""
+"""The page of mail, and the forms that mail receipts, invitations and password resets."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from support.people import PASSWORD, Visitor, create_person, invite, new_address
 
 @pytest.fixture
 def mailing(api_server: ApiServer) -> Iterator[ApiServer]:
-    """A deployment with a mail server, to which these tests send nothing."""
+    """A deployment with a mail server, which no test connects to."""
     app = api_server.app
     former_settings = app.settings
     app.settings = msgspec.structs.replace(
@@ -29,19 +29,21 @@ def mailing(api_server: ApiServer) -> Iterator[ApiServer]:
 
 
 def _mails(api_server: ApiServer, **values: str) -> list[Mail]:
-    """Return the mails with these values, newest first."""
+    """Return the newest mails whose fields have these values, newest first."""
     mails: list[Mail] = api_server.tx(lambda tx: outbox.list_newest(tx, None, None, 200))
     return [
-        mail for mail in mails if all(getattr(mail, name) == text for name, text in values.items())
+        mail
+        for mail in mails
+        if all(getattr(mail, name) == value for name, value in values.items())
     ]
 
 
-def _paid(shop: Shop) -> dict[str, Any]:
+def _create_paid_order(shop: Shop) -> dict[str, Any]:
     return shop.create_paid_order(customerEmail="ann@example.com")
 
 
-def _link(api_server: ApiServer, mail: Mail) -> str:
-    """Return the decrypted link of an invitation."""
+def _decrypt_link(api_server: ApiServer, mail: Mail) -> str:
+    """Return the decrypted link of a mailed invitation; check that it is stored only encrypted."""
     assert mail.secret is not None
     key = api_server.app.settings.secret_key
     link = encryption.decrypt(key, outbox.encryption_purpose(mail.id), mail.secret)
@@ -53,7 +55,7 @@ def _link(api_server: ApiServer, mail: Mail) -> str:
 
 def test_mail_is_listed_and_resent_once_for_each_form(mailing: ApiServer, shop: Shop) -> None:
     support = create_person(mailing, shop.id, "support")
-    order = _paid(shop)
+    order = _create_paid_order(shop)
     mailing.run(jobs.queue_event_mails(mailing.app.db, mailing.app.settings, mailing.app.clock()))
     path = f"/dashboard/{shop.id}/mails"
     page = support.get(path).text
@@ -80,13 +82,13 @@ def test_mail_is_listed_and_resent_once_for_each_form(mailing: ApiServer, shop: 
     viewer = create_person(mailing, shop.id, "viewer")
     assert "form_id" not in viewer.get(path).text
     assert viewer.post(f"{path}/{mail.id}/resend").status_code == 403
-    other = mailing.create_shop()
-    stranger = create_person(mailing, other.id, "owner")
-    assert stranger.post(f"/dashboard/{other.id}/mails/{mail.id}/resend").status_code == 404
+    other_shop = mailing.create_shop()
+    stranger = create_person(mailing, other_shop.id, "owner")
+    assert stranger.post(f"/dashboard/{other_shop.id}/mails/{mail.id}/resend").status_code == 404
 
 
 def test_a_receipt_is_mailed_from_the_page_of_its_payment(mailing: ApiServer, shop: Shop) -> None:
-    support, order = create_person(mailing, shop.id, "support"), _paid(shop)
+    support, order = create_person(mailing, shop.id, "support"), _create_paid_order(shop)
     path = f"/dashboard/{shop.id}/payments/{order['id']}/receipt"
     assert f"/receipt/{order['checkoutSessionId']}" in support.get(path).text
     response = support.post(path, {"form_id": new_form_id(support, path)})
@@ -97,7 +99,7 @@ def test_a_receipt_is_mailed_from_the_page_of_its_payment(mailing: ApiServer, sh
     assert support.post(path.replace(order["id"], unpaid["id"])).status_code == 404
 
 
-def test_an_owner_sets_what_is_mailed(mailing: ApiServer, shop: Shop) -> None:
+def test_an_owner_chooses_which_mails_customers_get(mailing: ApiServer, shop: Shop) -> None:
     owner = create_person(mailing, shop.id, "owner")
     path = f"/dashboard/{shop.id}/mails"
     saved = owner.post(f"{path}/preferences", {"refunds": "yes", "language": "zh-Hant"})
@@ -125,8 +127,8 @@ def test_an_invitation_by_the_api_is_mailed_once_with_an_encrypted_link(
     ]
     assert [response.status_code for response in responses] == [201, 201]
     (mail,) = _mails(mailing, recipient=body["email"])
-    assert responses[0].json()["data"]["url"] is None  # the inviter does not see it
-    assert _link(mailing, mail) not in responses[0].text
+    assert responses[0].json()["data"]["url"] is None  # only the invited person gets it
+    assert _decrypt_link(mailing, mail) not in responses[0].text
 
 
 def test_an_invitation_by_a_form_is_mailed_with_an_encrypted_link(
@@ -142,8 +144,8 @@ def test_an_invitation_by_a_form_is_mailed_with_an_encrypted_link(
         page = inviter.post(f"{path}/invite", form).text
         assert "by mail" in page
         (mail,) = _mails(mailing, recipient=form["email"])
-        assert re.findall(r"/invite/[\w-]{43}", page) == []  # the inviter does not see it
-        assert _link(mailing, mail)
+        assert re.findall(r"/invite/[\w-]{43}", page) == []  # only the invited person gets it
+        assert _decrypt_link(mailing, mail)
         # The mail is in the inviter's language, unless they choose another.
         assert mail.language == "en"
         inviter.post(f"{path}/invite?lang=zh-Hans", form)
@@ -153,14 +155,14 @@ def test_an_invitation_by_a_form_is_mailed_with_an_encrypted_link(
         assert inviter.post(f"{path}/invite?lang=en", form | {"language": "x"}).status_code == 400
         for _ in range(7):
             inviter.post(f"{path}/invite?lang=en", form)
-        eleventh = inviter.post(f"{path}/invite?lang=en", form)
-        assert eleventh.status_code == 429
-        assert "Ten messages were sent to this address" in eleventh.text
-        assert f'value="{form["email"]}"' in eleventh.text
+        refusal = inviter.post(f"{path}/invite?lang=en", form)
+        assert refusal.status_code == 429
+        assert "Ten messages were sent to this address" in refusal.text
+        assert f'value="{form["email"]}"' in refusal.text
         assert len(_mails(mailing, recipient=form["email"])) == 10
 
 
-def test_a_persons_language_is_the_one_in_which_they_join_or_the_one_they_choose(
+def test_a_persons_language_is_that_of_the_page_on_which_they_join_until_they_choose_another(
     mailing: ApiServer, shop: Shop
 ) -> None:
     email = new_address()
@@ -168,14 +170,14 @@ def test_a_persons_language_is_the_one_in_which_they_join_or_the_one_they_choose
     visitor = Visitor(mailing, email)
     visitor.post(f"{link.path}?lang=zh-Hans", {"name": "An", "password": PASSWORD})
 
-    def language() -> str:
+    def stored_language() -> str:
         (row,) = mailing.sql("select language from persons where email = $1", email)
         return str(row["language"])
 
-    assert language() == "zh-Hans"
+    assert stored_language() == "zh-Hans"
     assert visitor.post("/security/language", {"language": "tlh"}).status_code == 400
     assert visitor.post("/security/language", {"language": "zh-Hant"}).status_code == 303
-    assert language() == "zh-Hant"
+    assert stored_language() == "zh-Hant"
     assert re.search(r'value="zh-Hant" lang="zh-Hant" selected', visitor.get("/security").text)
 
 
@@ -204,13 +206,13 @@ def test_strangers_at_the_same_ip_address_do_not_block_a_known_browsers_reset(
     statuses = [stranger.post("/forgot", {"email": new_address()}).status_code for _ in range(7)]
     assert 429 in statuses
     assert ada.post("/forgot", {"email": ada.email}).status_code == 303
-    assert ada.post("/forgot", {"email": new_address()}).status_code == 429  # not her own account
+    assert (
+        ada.post("/forgot", {"email": new_address()}).status_code == 429
+    )  # this browser is known to Ada's account only
 
 
-def test_pages_of_a_deployment_without_a_mail_server_offer_no_mail(
-    api_server: ApiServer, shop: Shop
-) -> None:
-    owner, order = create_person(api_server, shop.id, "owner"), _paid(shop)
+def test_without_a_mail_server_pages_do_not_offer_mail(api_server: ApiServer, shop: Shop) -> None:
+    owner, order = create_person(api_server, shop.id, "owner"), _create_paid_order(shop)
     visitor = Visitor(api_server)
     assert visitor.get("/forgot").status_code == 404
     assert "/forgot" not in visitor.get("/login").text

@@ -31,8 +31,8 @@ from support.people import PASSWORD, Visitor, create_person, heading_of
 MINUTE: Final = 60_000
 
 
-def path(shop: Shop, order_id: str, *parts: str) -> str:
-    """Return the path of a payment, or of a page below it."""
+def page_path(shop: Shop, order_id: str, *parts: str) -> str:
+    """Return the path of a payment's page, or of a page below it."""
     return "/".join((f"/dashboard/{shop.id}/payments/{order_id}", *parts))
 
 
@@ -51,48 +51,51 @@ def hidden_fields(response: httpx2.Response, action: str) -> dict[str, str]:
 
 
 def refund_form(visitor: Visitor, shop: Shop, order_id: str, amount: str) -> dict[str, str]:
-    """Enter the amount of a refund, and return the form that confirms it."""
-    page = visitor.get(path(shop, order_id, "refund"), params={"amount": amount})
+    """Enter the amount of a refund; return the values of the form that confirms it."""
+    page = visitor.get(page_path(shop, order_id, "refund"), params={"amount": amount})
     assert page.status_code == 200, text_of(page)
-    return hidden_fields(page, path(shop, order_id, "refund")) | {"confirm": amount, "reason": ""}
+    return hidden_fields(page, page_path(shop, order_id, "refund")) | {
+        "confirm": amount,
+        "reason": "",
+    }
 
 
-def refunds_of(shop: Shop, order_id: str) -> list[dict[str, Any]]:
+def list_refunds(shop: Shop, order_id: str) -> list[dict[str, Any]]:
     """Return the refunds of an order, newest first."""
     items: list[dict[str, Any]] = shop.data("GET", f"/v1/orders/{order_id}/refunds")["items"]
     return items
 
 
 class EventfulOrder:
-    """An order with every kind of event, one in each minute."""
+    """An order with every kind of event, each a minute after the one before."""
 
     def __init__(self, shop: Shop, clock: Callable[[int], None]) -> None:
-        """Create the order now, and its events in the following minutes."""
+        """Create the order, and its events in the following minutes."""
         self.shop, self.server, self._clock = shop, shop.api_server, clock
         self.now = now_ms()
         self.endpoint: str = shop.create_endpoint()["id"]
         product = shop.create_product(name="Blue <teapot>", price="20.00")["id"]
         self.id: str = shop.create_order(product, metadata={"cart": "A-7", "n": 2})["id"]
-        declined = self._step(world.submit_attempt)
+        declined = self._apply(world.submit_attempt)
         self._report(declined, "DECLINED", reason="insufficient_funds")
-        self._step(world.pay_order)
+        self._apply(world.pay_order)
         self._refund("SUCCEEDED", amount="5.00", reason="one cup broken", refundNo="RMA-7")
         self._refund("REFUSED", amount="1.00")
-        self._step(world.settle_order)
-        self._step(partial(world.report_dispute, status="OPENED"))
-        self._step(partial(world.report_dispute, status="WON"))
+        self._apply(world.settle_order)
+        self._apply(partial(world.report_dispute, status="OPENED"))
+        self._apply(partial(world.report_dispute, status="WON"))
         correction = adjustments.AdjustmentRequest(
-            kind="correct", amount_minor=50, reason="twice", by="op",
+            kind="correct", amount_minor=50, reason="charged twice", by="op",
             reference=world.new_reference(), order_id=self.id,
         )  # fmt: skip
-        self._step(lambda tx, order, now: adjustments.request(tx, shop.id, correction, None, now))
+        self._apply(lambda tx, order, now: adjustments.request(tx, shop.id, correction, None, now))
 
     def _next_minute(self) -> int:
         self.now += MINUTE
         self._clock(self.now)
         return self.now
 
-    def _step(self, step: Callable[..., Awaitable[Any]]) -> Any:
+    def _apply(self, step: Callable[..., Awaitable[Any]]) -> Any:
         now, order = self._next_minute(), find_order(self.shop, self.id)
         return self.server.tx(lambda tx: step(tx, order=order, now=now))
 
@@ -125,18 +128,20 @@ class EventfulOrder:
         self.server.tx(fail)
 
 
-def lines(response: httpx2.Response) -> list[str]:
-    """Return the titles of the timeline."""
+def timeline_titles(response: httpx2.Response) -> list[str]:
+    """Return the titles of the timeline's entries."""
     (timeline,) = re.findall(r'<ol class="timeline">.*?</ol>', response.text, re.DOTALL)
     titles = re.findall(r"<strong>(.*?)</strong>", timeline)
     return [re.sub(r"<[^>]+>", "", text) for text in titles]
 
 
-def test_the_timeline_has_everything_in_the_order_of_time(shop: Shop, clock: Any) -> None:
-    eventful = EventfulOrder(shop, clock)
-    eventful.fail_deliveries()
-    page = create_person(shop.api_server, shop.id, "owner").get(path(shop, eventful.id))
-    assert lines(page) == [
+def test_the_timeline_shows_every_kind_of_event_in_chronological_order(
+    shop: Shop, clock: Any
+) -> None:
+    eventful_order = EventfulOrder(shop, clock)
+    eventful_order.fail_deliveries()
+    page = create_person(shop.api_server, shop.id, "owner").get(page_path(shop, eventful_order.id))
+    assert timeline_titles(page) == [
         "Checkout session opened for $20.00",
         "Payment attempt: Card",
         "The attempt was declined",
@@ -179,7 +184,9 @@ def test_the_timeline_has_everything_in_the_order_of_time(shop: Shop, clock: Any
     assert not re.search(r"<script|\sstyle=|\son\w+=", page.text)
 
 
-def test_late_reports_stand_at_their_own_time_in_the_timeline(shop: Shop, clock: Any) -> None:
+def test_late_reports_are_in_the_timeline_at_the_time_of_their_arrival(
+    shop: Shop, clock: Any
+) -> None:
     order = find_order(shop, shop.create_order(shop.create_product(price="20.00")["id"])["id"])
     start = now_ms()
 
@@ -187,10 +194,10 @@ def test_late_reports_stand_at_their_own_time_in_the_timeline(shop: Shop, clock:
         times = (start + number * MINUTE for number in itertools.count(1))
         declined = await world.submit_attempt(tx, order, next(times))
         await world.report_payment(tx, declined, "DECLINED", next(times))
-        second = await world.pay_order_twice(tx, order, next(times))
+        duplicate = await world.pay_order_twice(tx, order, next(times))
         await world.report_payment(tx, declined, "SUCCEEDED", next(times), amount=Money(1, "USD"))
         outcome = RefundOutcome(status="REFUSED")
-        await orders.apply_duplicate_return(tx, second, outcome, next(times))
+        await orders.apply_duplicate_return(tx, duplicate, outcome, next(times))
         await world.report_dispute(tx, order, "LOST", next(times))
         await world.report_dispute(tx, order, "RECOVERED", next(times))
         await orders.add_note(tx, order.merchant_id, order.id, "good", "ann", next(times))
@@ -199,7 +206,9 @@ def test_late_reports_stand_at_their_own_time_in_the_timeline(shop: Shop, clock:
         clock(next(times))
 
     shop.api_server.tx(pay_refund_and_dispute)
-    timeline = lines(create_person(shop.api_server, shop.id, "owner").get(path(shop, order.id)))
+    timeline = timeline_titles(
+        create_person(shop.api_server, shop.id, "owner").get(page_path(shop, order.id))
+    )
     expected = [
         "The attempt was declined",
         "A second payment came in and is to be given back",
@@ -212,23 +221,25 @@ def test_late_reports_stand_at_their_own_time_in_the_timeline(shop: Shop, clock:
     assert [line for line in timeline if line in expected] == expected, timeline
 
 
-def test_a_second_payment_that_was_returned_manually_stands_in_the_timeline(
+def test_the_timeline_shows_a_duplicate_payment_that_was_returned_manually(
     shop: Shop, clock: Any
 ) -> None:
     order = find_order(shop, shop.create_order(shop.create_product(price="20.00")["id"])["id"])
     start = now_ms()
 
-    async def return_second_payment(tx: Tx) -> None:
+    async def return_duplicate_payment(tx: Tx) -> None:
         times = (start + number * MINUTE for number in itertools.count(1))
-        second = await world.pay_order_twice(tx, order, next(times))
+        duplicate = await world.pay_order_twice(tx, order, next(times))
         for outcome in (RefundOutcome(status="SUCCEEDED"), RefundOutcome(status="REFUSED")):
-            await orders.apply_duplicate_return(tx, second, outcome, next(times))
-        ids, actor = (order.merchant_id, order.id, second.id), Actor("ann", "by a transfer")
+            await orders.apply_duplicate_return(tx, duplicate, outcome, next(times))
+        ids, actor = (order.merchant_id, order.id, duplicate.id), Actor("ann", "by a transfer")
         await orders.record_duplicate_return(tx, *ids, actor, next(times), reporting=())
         clock(next(times))
 
-    shop.api_server.tx(return_second_payment)
-    timeline = lines(create_person(shop.api_server, shop.id, "owner").get(path(shop, order.id)))
+    shop.api_server.tx(return_duplicate_payment)
+    timeline = timeline_titles(
+        create_person(shop.api_server, shop.id, "owner").get(page_path(shop, order.id))
+    )
     expected = [
         "The second payment could not be given back; the operator takes care of it",
         "The second payment was given back",
@@ -236,75 +247,81 @@ def test_a_second_payment_that_was_returned_manually_stands_in_the_timeline(
     assert [line for line in timeline if line in expected] == expected, timeline
 
 
-def test_events_are_found_although_the_clock_was_moved(shop: Shop, clock: Any) -> None:
+def test_the_timeline_shows_events_although_the_clock_was_moved_ahead(
+    shop: Shop, clock: Any
+) -> None:
     start = now_ms()
     order = shop.create_paid_order()
     clock(start + 400 * world.DAY)
     shop.refund(order["id"], amount="1.00")
     clock(start + 900 * world.DAY)
-    page = create_person(shop.api_server, shop.id, "owner").get(path(shop, order["id"]))
-    assert "Event order.paid" in lines(page)
-    other = shop.create_paid_order()
-    assert all(other["id"] not in line for line in lines(page))
+    page = create_person(shop.api_server, shop.id, "owner").get(page_path(shop, order["id"]))
+    assert "Event order.paid" in timeline_titles(page)
+    other_order = shop.create_paid_order()
+    assert all(other_order["id"] not in title for title in timeline_titles(page))
 
 
 @pytest.mark.parametrize("role", MERCHANT_ROLES)
 def test_each_role_sees_the_parts_of_a_payment_that_it_may_read(
     shop: Shop, clock: Any, role: MerchantRole
 ) -> None:
-    eventful = EventfulOrder(shop, clock)
+    eventful_order = EventfulOrder(shop, clock)
     member = create_person(shop.api_server, shop.id, role)
-    page = member.get(path(shop, eventful.id))
-    timeline = lines(page)
+    page = member.get(page_path(shop, eventful_order.id))
+    timeline = timeline_titles(page)
     assert ("Settlement" in timeline) == member_may(role, "balance.read")
     assert ("Event order.paid" in timeline) == member_may(role, "events.read")
     assert ("Dispute won: $15.00" in timeline) == member_may(role, "disputes.read")
     may_refund = member_may(role, "payments.refund")
-    assert (f'href="{path(shop, eventful.id, "refund")}"' in page.text) == may_refund
-    confirmation = member.get(path(shop, eventful.id, "refund"), params={"amount": "1"})
+    assert (f'href="{page_path(shop, eventful_order.id, "refund")}"' in page.text) == may_refund
+    confirmation = member.get(page_path(shop, eventful_order.id, "refund"), params={"amount": "1"})
     assert confirmation.status_code == (200 if may_refund else 403)
     if may_refund:
         assert ("Available balance" in confirmation.text) == member_may(role, "balance.read")
-    assert member.get(path(shop, eventful.id, "receipt")).status_code == 200
+    assert member.get(page_path(shop, eventful_order.id, "receipt")).status_code == 200
 
 
 def test_another_merchants_payment_is_not_found(shop: Shop) -> None:
-    other = shop.api_server.create_shop()
-    other_order = other.create_paid_order()["id"]
+    other_shop = shop.api_server.create_shop()
+    other_order = other_shop.create_paid_order()["id"]
     owner = create_person(shop.api_server, shop.id, "owner")
     for order_id in (other_order, new_id("order"), shop.create_session()["id"]):
         for parts in ((), ("receipt",), ("refund",)):
-            assert owner.get(path(shop, order_id, *parts)).status_code == 404, parts
-        for part in ("refund", "expire", "resend"):
-            assert owner.post(path(shop, order_id, part), {"amount": "1"}).status_code == 404, part
-    assert refunds_of(other, other_order) == []
+            assert owner.get(page_path(shop, order_id, *parts)).status_code == 404, parts
+        for action in ("refund", "expire", "resend"):
+            assert (
+                owner.post(page_path(shop, order_id, action), {"amount": "1"}).status_code == 404
+            ), action
+    assert list_refunds(other_shop, other_order) == []
 
 
-def test_a_refund_is_shown_confirmed_and_made_once(shop: Shop) -> None:
+def test_a_refund_is_quoted_confirmed_and_created_once(shop: Shop) -> None:
     order = shop.create_paid_order(shop.create_product(price="10.00")["id"])
     owner = create_person(shop.api_server, shop.id, "owner")
-    confirmation = text_of(owner.get(path(shop, order["id"], "refund"), params={"amount": "4"}))
+    confirmation = text_of(
+        owner.get(page_path(shop, order["id"], "refund"), params={"amount": "4"})
+    )
     for text in (
         "The customer gets $4.00", "Left to refund after it $6.00", "Your balance loses $4.00",
         "The platform fee is not given back.", "Pending balance $9.60 before, $5.60 after",
     ):  # fmt: skip
         assert text in confirmation, text
-    assert refunds_of(shop, order["id"]) == []
+    assert list_refunds(shop, order["id"]) == []
     form = refund_form(owner, shop, order["id"], "4") | {"reason": " late "}
     with ThreadPoolExecutor(2) as pool:
         responses = list(
-            pool.map(lambda _: owner.post(path(shop, order["id"], "refund"), form), range(2))
+            pool.map(lambda _: owner.post(page_path(shop, order["id"], "refund"), form), range(2))
         )
-    responses.append(owner.post(path(shop, order["id"], "refund"), form))  # the back button
-    (refund,) = refunds_of(shop, order["id"])
-    location = f"{path(shop, order['id'])}?refund={refund['id']}"
+    responses.append(owner.post(page_path(shop, order["id"], "refund"), form))  # the back button
+    (refund,) = list_refunds(shop, order["id"])
+    location = f"{page_path(shop, order['id'])}?refund={refund['id']}"
     assert [(response.status_code, response.headers["location"]) for response in responses] == [
         (303, location)
     ] * 3
     assert (refund["amount"], refund["reason"], refund["status"]) == ("4.00", "late", "PROCESSING")
     page = owner.get(location)
     assert "The refund of $4.00 is on its way." in text_of(page)
-    assert "Refund of $4.00: the bank has not confirmed it yet" in lines(page)
+    assert "Refund of $4.00: the bank has not confirmed it yet" in timeline_titles(page)
     shop.report_refund(refund["id"])
     assert "The refund of $4.00 is done." in text_of(owner.get(location))
     rows = shop.api_server.sql(
@@ -318,23 +335,23 @@ def test_a_refund_is_shown_confirmed_and_made_once(shop: Shop) -> None:
     }]  # fmt: skip
 
 
-def test_a_refund_form_is_stale_after_a_refund_in_another_tab(shop: Shop) -> None:
+def test_a_refund_in_another_tab_makes_the_form_stale(shop: Shop) -> None:
     order = shop.create_paid_order(shop.create_product(price="10.00")["id"])
     owner = create_person(shop.api_server, shop.id, "owner")
-    here = path(shop, order["id"], "refund")
-    first, second = (refund_form(owner, shop, order["id"], "3.00") for _ in range(2))
-    assert owner.post(here, first).status_code == 303
-    stale = owner.post(here, second | {"reason": "broken lid"})
-    assert stale.status_code == 409
-    assert "Something has changed since this was shown" in text_of(stale)
-    assert "Left to refund after it $4.00" in text_of(stale)
-    assert 'value="broken lid"' in stale.text
-    assert len(refunds_of(shop, order["id"])) == 1
-    # A form that has created a refund creates no other with other entries.
-    assert owner.post(here, first | {"reason": "another"}).status_code == 409
-    assert len(refunds_of(shop, order["id"])) == 1
-    assert owner.post(here, hidden_fields(stale, here) | {"confirm": "3.00"}).status_code == 303
-    assert len(refunds_of(shop, order["id"])) == 2
+    path = page_path(shop, order["id"], "refund")
+    form, stale_form = (refund_form(owner, shop, order["id"], "3.00") for _ in range(2))
+    assert owner.post(path, form).status_code == 303
+    conflict = owner.post(path, stale_form | {"reason": "broken lid"})
+    assert conflict.status_code == 409
+    assert "Something has changed since this was shown" in text_of(conflict)
+    assert "Left to refund after it $4.00" in text_of(conflict)
+    assert 'value="broken lid"' in conflict.text
+    assert len(list_refunds(shop, order["id"])) == 1
+    # A form that has created a refund creates no second one if its input is changed.
+    assert owner.post(path, form | {"reason": "another"}).status_code == 409
+    assert len(list_refunds(shop, order["id"])) == 1
+    assert owner.post(path, hidden_fields(conflict, path) | {"confirm": "3.00"}).status_code == 303
+    assert len(list_refunds(shop, order["id"])) == 2
 
 
 @pytest.mark.parametrize(
@@ -356,36 +373,36 @@ def test_each_field_of_a_refund_shows_its_error(
     order = shop.create_paid_order(shop.create_product(price="10.00")["id"])
     owner = create_person(shop.api_server, shop.id, "owner")
     form = refund_form(owner, shop, order["id"], "4.00") | {"reason": "kept"} | changes
-    refused = owner.post(path(shop, order["id"], "refund"), form)
-    assert refused.status_code == status
-    assert error in text_of(refused)
-    assert f'value="{form["amount"]}"' in refused.text
+    refusal = owner.post(page_path(shop, order["id"], "refund"), form)
+    assert refusal.status_code == status
+    assert error in text_of(refusal)
+    assert f'value="{form["amount"]}"' in refusal.text
     if "ten" not in changes.values() and status == 400 and "amount" not in changes:
-        assert f'value="{form["reason"]}"' in refused.text
-    assert refunds_of(shop, order["id"]) == []
+        assert f'value="{form["reason"]}"' in refusal.text
+    assert list_refunds(shop, order["id"]) == []
 
 
-def test_an_impossible_refund_shows_the_reason(shop: Shop) -> None:
+def test_a_refund_that_is_not_possible_shows_the_reason(shop: Shop) -> None:
     server = shop.api_server
     shop = server.create_shop(overdraft_minor=0)
     order = shop.create_paid_order(shop.create_product(price="10.00")["id"])
     owner = create_person(server, shop.id, "owner")
-    too_much = owner.get(path(shop, order["id"], "refund"), params={"amount": "10.00"})
+    too_much = owner.get(page_path(shop, order["id"], "refund"), params={"amount": "10.00"})
     assert too_much.status_code == 400
     assert "The balance is too low for this refund: it may fall to $0.00." in text_of(too_much)
     form = refund_form(owner, shop, order["id"], "9.00")
     shop.refund(order["id"], amount="9.00")
-    stale = owner.post(path(shop, order["id"], "refund"), form)
-    assert "Enter an amount up to $1.00" in text_of(stale)
+    conflict = owner.post(page_path(shop, order["id"], "refund"), form)
+    assert "Enter an amount up to $1.00" in text_of(conflict)
     unpaid = shop.create_order()["id"]
-    page = owner.get(path(shop, unpaid, "refund"), params={"amount": "1"})
+    page = owner.get(page_path(shop, unpaid, "refund"), params={"amount": "1"})
     assert page.status_code == 409
     assert "This payment cannot be refunded as it stands now" in text_of(page)
-    assert "/refund" not in owner.get(path(shop, unpaid)).text
-    assert owner.get(path(shop, unpaid, "receipt")).status_code == 404
+    assert "/refund" not in owner.get(page_path(shop, unpaid)).text
+    assert owner.get(page_path(shop, unpaid, "receipt")).status_code == 404
 
 
-def test_a_refund_with_an_unknown_outcome_can_be_sent_again_safely(
+def test_a_refund_whose_commit_was_not_confirmed_can_be_submitted_again(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order = shop.create_paid_order(shop.create_product(price="10.00")["id"])
@@ -393,27 +410,27 @@ def test_a_refund_with_an_unknown_outcome_can_be_sent_again_safely(
     form = refund_form(owner, shop, order["id"], "4.00")
     run_once = form_ids.run_once
 
-    async def lose_the_result(request: Any, step: Any) -> str:
-        await run_once(request, step)
+    async def lose_connection(request: Any, work: Any) -> str:
+        await run_once(request, work)
         raise Unavailable  # the connection ended before the commit was confirmed
 
-    monkeypatch.setattr(form_ids, "run_once", lose_the_result)
-    unknown = owner.post(path(shop, order["id"], "refund"), form)
-    assert unknown.status_code == 503
-    assert heading_of(unknown) == "It is not known yet whether the refund was made"
+    monkeypatch.setattr(form_ids, "run_once", lose_connection)
+    response = owner.post(page_path(shop, order["id"], "refund"), form)
+    assert response.status_code == 503
+    assert heading_of(response) == "It is not known yet whether the refund was made"
     monkeypatch.undo()
-    form = hidden_fields(unknown, path(shop, order["id"], "refund"))
-    assert owner.post(path(shop, order["id"], "refund"), form).status_code == 303
-    assert len(refunds_of(shop, order["id"])) == 1
+    form = hidden_fields(response, page_path(shop, order["id"], "refund"))
+    assert owner.post(page_path(shop, order["id"], "refund"), form).status_code == 303
+    assert len(list_refunds(shop, order["id"])) == 1
 
 
-def test_the_receipt_adds_up(shop: Shop, clock: Any) -> None:
-    eventful = EventfulOrder(shop, clock)
+def test_the_receipt_shows_what_was_paid_less_the_refunds(shop: Shop, clock: Any) -> None:
+    eventful_order = EventfulOrder(shop, clock)
     page = create_person(shop.api_server, shop.id, "support").get(
-        path(shop, eventful.id, "receipt")
+        page_path(shop, eventful_order.id, "receipt")
     )
     page_text = text_of(page)
-    for text in ("Harbour Books", eventful.id, "Blue &lt;teapot&gt; $20.00", "-$5.00",
+    for text in ("Harbour Books", eventful_order.id, "Blue &lt;teapot&gt; $20.00", "-$5.00",
                  "Paid after refunds $15.00", "Test payment"):  # fmt: skip
         assert text in page_text, text
     assert "-$1.00" not in page_text
@@ -422,63 +439,71 @@ def test_the_receipt_adds_up(shop: Shop, clock: Any) -> None:
 def test_an_unpaid_payment_is_closed_once(shop: Shop) -> None:
     server, owner = shop.api_server, create_person(shop.api_server, shop.id, "support")
     order = shop.create_order()
-    page = owner.get(path(shop, order["id"]))
+    page = owner.get(page_path(shop, order["id"]))
     assert "Close it for good" in text_of(page)
     assert "Receipt" not in text_of(page)
     for _ in range(2):
-        assert owner.post(path(shop, order["id"], "expire")).status_code == 303
+        assert owner.post(page_path(shop, order["id"], "expire")).status_code == 303
     assert shop.read_order(order["id"])["status"] == "CLOSED"
-    assert lines(owner.get(path(shop, order["id"])))[-3:] == [
+    assert timeline_titles(owner.get(page_path(shop, order["id"])))[-3:] == [
         "Closed: it can no longer be paid", "Event order.closed", "Event checkout.expired",
     ]  # fmt: skip
     rows = server.sql("select reason from audit_log where action = 'sessions end'"
                       " and merchant_id = $1", shop.id)  # fmt: skip
     assert len(rows) == 1
-    paid = shop.create_paid_order()["id"]
-    refused = owner.post(path(shop, paid, "expire"))
-    assert refused.status_code == 409
-    assert "This payment cannot be closed" in text_of(refused)
-    assert shop.read_order(paid)["status"] == "PAID"
+    paid_order_id = shop.create_paid_order()["id"]
+    refusal = owner.post(page_path(shop, paid_order_id, "expire"))
+    assert refusal.status_code == 409
+    assert "This payment cannot be closed" in text_of(refusal)
+    assert shop.read_order(paid_order_id)["status"] == "PAID"
 
 
-def test_an_event_is_resent_but_not_by_a_stale_form(shop: Shop, clock: Any) -> None:
-    eventful = EventfulOrder(shop, clock)
-    eventful.fail_deliveries()
+def test_a_form_resends_an_event_unless_it_is_stale(shop: Shop, clock: Any) -> None:
+    eventful_order = EventfulOrder(shop, clock)
+    eventful_order.fail_deliveries()
     developer = create_person(shop.api_server, shop.id, "developer")
-    action = path(shop, eventful.id, "resend")
-    form = hidden_fields(developer.get(path(shop, eventful.id)), action)
+    action = page_path(shop, eventful_order.id, "resend")
+    form = hidden_fields(developer.get(page_path(shop, eventful_order.id)), action)
     sql = "select status, attempts from webhook_deliveries where event_id = $1"
-    resent = developer.post(action, form)
-    assert resent.headers["location"] == f"{path(shop, eventful.id)}?resent=1#{form['event']}"
+    response = developer.post(action, form)
+    assert (
+        response.headers["location"]
+        == f"{page_path(shop, eventful_order.id)}?resent=1#{form['event']}"
+    )
     assert shop.api_server.sql(sql, form["event"]) == [{"status": "PENDING", "attempts": 1}]
-    stale = developer.post(action, form | {"attempts": "0"})
-    assert "resent=0" in stale.headers["location"]
-    other = shop.api_server.create_shop().create_endpoint()["id"]
-    assert developer.post(action, form | {"endpoint": other, "attempts": "0"}).status_code == 404
+    conflict = developer.post(action, form | {"attempts": "0"})
+    assert "resent=0" in conflict.headers["location"]
+    other_endpoint = shop.api_server.create_shop().create_endpoint()["id"]
+    assert (
+        developer.post(action, form | {"endpoint": other_endpoint, "attempts": "0"}).status_code
+        == 404
+    )
     assert developer.post(action, form | {"event": new_id("evt")}).status_code == 404
-    shop.data("PATCH", f"/v1/webhook-endpoints/{eventful.endpoint}", json={"status": "DISABLED"})
+    shop.data(
+        "PATCH", f"/v1/webhook-endpoints/{eventful_order.endpoint}", json={"status": "DISABLED"}
+    )
     disabled = developer.post(action, form)
     assert disabled.status_code == 409
     assert "This endpoint is disabled" in text_of(disabled)
 
 
-def test_a_refund_above_the_setting_takes_a_step_up(
+def test_a_refund_above_the_setting_needs_a_step_up(
     shop: Shop, clock: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app, order = shop.api_server.app, shop.create_paid_order()
-    visitor, here = (
+    visitor, path = (
         create_person(shop.api_server, shop.id, "support"),
-        path(shop, order["id"], "refund"),
+        page_path(shop, order["id"], "refund"),
     )
     clock(app.clock() + 10 * 60_000)  # the proof of the login is too old
-    changed = msgspec.structs.replace(app.settings, refund_proof_above=Decimal("2.00"))
-    monkeypatch.setattr(app, "settings", changed)
-    below = refund_form(visitor, shop, order["id"], "2.00")
-    assert visitor.post(here, below).status_code == 303
+    settings = msgspec.structs.replace(app.settings, refund_proof_above=Decimal("2.00"))
+    monkeypatch.setattr(app, "settings", settings)
+    form = refund_form(visitor, shop, order["id"], "2.00")
+    assert visitor.post(path, form).status_code == 303
     form = refund_form(visitor, shop, order["id"], "2.01")
-    assert heading_of(visitor.post(here, form)) == "Please confirm that it is you"
-    assert len(refunds_of(shop, order["id"])) == 1
-    assert visitor.post(here, form | {"proof_password": "wrong"}).status_code == 403
-    assert visitor.post(here, form | {"proof_password": PASSWORD}).status_code == 303
-    assert visitor.post(here, form).status_code == 303  # the same form again
-    assert len(refunds_of(shop, order["id"])) == 2
+    assert heading_of(visitor.post(path, form)) == "Please confirm that it is you"
+    assert len(list_refunds(shop, order["id"])) == 1
+    assert visitor.post(path, form | {"proof_password": "wrong"}).status_code == 403
+    assert visitor.post(path, form | {"proof_password": PASSWORD}).status_code == 303
+    assert visitor.post(path, form).status_code == 303  # the same form again
+    assert len(list_refunds(shop, order["id"])) == 2

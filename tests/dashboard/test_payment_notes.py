@@ -1,4 +1,4 @@
-"""The page of a payment: notes, the card, and the notification of an Epay shop."""
+"""The page of a payment: its notes, its card, and the notification of an Epay shop."""
 
 import contextlib
 
@@ -19,18 +19,18 @@ from support.people import create_person
 def test_a_note_is_added_once_to_the_timeline_of_a_payment(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "support")
     order = shop.create_order()["id"]
-    here = f"/dashboard/{shop.id}/payments/{order}"
-    form = {"note": " Rang:\r\n<b>Monday</b> ", "form_id": new_form_id(ada, here)}
+    path = f"/dashboard/{shop.id}/payments/{order}"
+    form = {"note": " Rang:\r\n<b>Monday</b> ", "form_id": new_form_id(ada, path)}
     for _ in range(2):  # a double click
-        response = ada.post(f"{here}/notes", form)
-        assert (response.status_code, response.headers["location"]) == (303, f"{here}?noted=1")
-    reused = ada.post(f"{here}/notes", form | {"note": "More"})  # after the back button
-    assert reused.status_code == 422
-    assert ">\nMore</textarea>" in reused.text
+        response = ada.post(f"{path}/notes", form)
+        assert (response.status_code, response.headers["location"]) == (303, f"{path}?noted=1")
+    refusal = ada.post(f"{path}/notes", form | {"note": "More"})  # after the back button
+    assert refusal.status_code == 422
+    assert ">\nMore</textarea>" in refusal.text
     shop.api_server.tx(
         lambda tx: orders.add_note(tx, shop.id, order, "Seen", "bo@example.com (per_1)", 1)
     )
-    page = ada.get(f"{here}?noted=1")
+    page = ada.get(f"{path}?noted=1")
     assert page.text.count("Rang:\n&lt;b&gt;Monday&lt;/b&gt;</p>") == 1
     assert "Your note is added." in text_of(page)
     assert f"Note of {ada.email}" in text_of(page)
@@ -44,17 +44,17 @@ def test_a_note_is_added_once_to_the_timeline_of_a_payment(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " \r\n ", "x" * 5001, "bell\a"])
-def test_a_note_on_a_payment_that_is_no_plain_text_is_refused(shop: Shop, text: str) -> None:
+def test_a_note_that_is_not_plain_text_is_refused(shop: Shop, text: str) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
     order = shop.create_order()["id"]
-    refused = ada.post(f"/dashboard/{shop.id}/payments/{order}/notes", {"note": text})
-    assert refused.status_code == 400
-    assert "Enter plain text of 1 to 5,000 characters" in refused.text
-    assert 'id="note-error"' in refused.text
+    refusal = ada.post(f"/dashboard/{shop.id}/payments/{order}/notes", {"note": text})
+    assert refusal.status_code == 400
+    assert "Enter plain text of 1 to 5,000 characters" in refusal.text
+    assert 'id="note-error"' in refusal.text
 
 
 @pytest.mark.parametrize("role", MERCHANT_ROLES)
-def test_all_roles_read_notes_and_roles_that_refund_write_them(
+def test_every_role_reads_notes_and_roles_that_may_refund_add_them(
     shop: Shop, role: MerchantRole
 ) -> None:
     member, order = create_person(shop.api_server, shop.id, role), shop.create_order()["id"]
@@ -73,13 +73,13 @@ def test_a_payment_has_at_most_100_notes(shop: Shop) -> None:
         order,
         MOST_NOTES,
     )
-    here = f"/dashboard/{shop.id}/payments/{order}"
-    page = ada.get(here)
+    path = f"/dashboard/{shop.id}/payments/{order}"
+    page = ada.get(path)
     assert "There are 100 notes, which is the most." in text_of(page)
-    assert f'action="{here}/notes"' not in page.text
-    refused = ada.post(f"{here}/notes", {"note": "One more"})
-    assert refused.status_code == 409
-    assert ">\nOne more</textarea>" in refused.text
+    assert f'action="{path}/notes"' not in page.text
+    refusal = ada.post(f"{path}/notes", {"note": "One more"})
+    assert refusal.status_code == 409
+    assert ">\nOne more</textarea>" in refusal.text
 
 
 def test_the_card_is_shown_on_the_payment_its_receipt_and_the_order(shop: Shop) -> None:
@@ -93,37 +93,37 @@ def test_the_card_is_shown_on_the_payment_its_receipt_and_the_order(shop: Shop) 
     order = shop.read_order(order_id)
     assert (order["cardBrand"], order["cardLast4"]) == (None, None)
     shop.api_server.tx(pay)
-    order = shop.read_order(order_id)
-    assert (order["cardBrand"], order["cardLast4"]) == ("amex", "0005")
-    for below in ("", "/receipt"):
-        page = ada.get(f"/dashboard/{shop.id}/payments/{order_id}{below}")
+    paid_order = shop.read_order(order_id)
+    assert (paid_order["cardBrand"], paid_order["cardLast4"]) == ("amex", "0005")
+    for subpage in ("", "/receipt"):
+        page = ada.get(f"/dashboard/{shop.id}/payments/{order_id}{subpage}")
         assert "American Express •••• 0005" in page.text
     assert order_id in ada.get(f"/dashboard/{shop.id}/payments?query=0005").text
     matches = shop.data("GET", "/v1/orders?query=0005")["items"]
     assert [match["id"] for match in matches] == [order_id]
 
 
-def test_the_timeline_has_the_notification_of_an_epay_shop(shop: Shop) -> None:
+def test_the_timeline_shows_the_notification_of_an_epay_shop(shop: Shop) -> None:
     with contextlib.closing(Inbox()) as inbox:
         epay_shop = EpayShop(shop.api_server, inbox)
         order = epay_shop.place_paid_order(money_type="USD", notify_url="https://127.0.0.1/notify")
     server, order_id = shop.api_server, epay_shop.order_id(order)
     ada = create_person(server, epay_shop.id, "support")
-    here = f"/dashboard/{epay_shop.id}/payments/{order_id}"
-    assert "Epay notification is being sent" in text_of(ada.get(here))
+    path = f"/dashboard/{epay_shop.id}/payments/{order_id}"
+    assert "Epay notification is being sent" in text_of(ada.get(path))
     epay_shop.send_notices()
-    page = text_of(ada.get(here))
+    page = text_of(ada.get(path))
     assert "Attempts 1" in page
     assert "Next attempt" in page
     server.sql(
         "update epay_notifications set state = 'FAILED', due_at = null where order_id = $1",
         order_id,
     )
-    assert "The shop did not take the Epay notification" in text_of(ada.get(here))
-    finance = create_person(server, epay_shop.id, "finance")  # who reads no events
-    assert "Epay notification" not in text_of(finance.get(here))
-    resent = ada.post(f"/dashboard/{epay_shop.id}/developers/epay/resend", {"order": order_id})
-    assert resent.status_code == 303
+    assert "The shop did not take the Epay notification" in text_of(ada.get(path))
+    finance = create_person(server, epay_shop.id, "finance")  # this role may not read events
+    assert "Epay notification" not in text_of(finance.get(path))
+    response = ada.post(f"/dashboard/{epay_shop.id}/developers/epay/resend", {"order": order_id})
+    assert response.status_code == 303
     rows = server.sql(
         "select who, subject from audit_log where merchant_id = $1 and action = 'epay resend'",
         epay_shop.id,

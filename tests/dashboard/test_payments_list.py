@@ -1,4 +1,4 @@
-"""The list of payments: its filters, columns, polls and file."""
+"""The list of payments: its filters, columns, live updates and export."""
 
 import re
 from typing import Any, Final
@@ -15,7 +15,7 @@ POLL: Final = {"hx-request": "true"}
 
 
 class PaymentsList:
-    """The list of a shop's payments, as a member with a role sees it."""
+    """The list of a shop's payments as a new member with a role sees it."""
 
     def __init__(self, shop: Shop, role: Any = "owner") -> None:
         """Log in as a new member."""
@@ -23,7 +23,7 @@ class PaymentsList:
         self.visitor: Visitor = create_person(shop.api_server, shop.id, role)
 
     def page(self, **query: str) -> str:
-        """Return the page."""
+        """Return the page; check that it has no inline scripts and styles."""
         response = self.visitor.get(self.path, params=query)
         assert response.status_code == 200, response.headers
         assert not re.search(r"<script(?! src=)|\sstyle=|\son\w+=", response.text)
@@ -33,8 +33,8 @@ class PaymentsList:
         """Return the text of each row, with spaces between cells."""
         return [text_of(row) for row in _ROW.findall(self.page(**query))]
 
-    def file(self, **query: str) -> list[dict[str, str]]:
-        """Return the rows of the file."""
+    def export(self, **query: str) -> list[dict[str, str]]:
+        """Return the rows of the exported CSV file."""
         response = self.visitor.get(f"{self.path}.csv", params=query)
         assert response.status_code == 200
         assert response.headers["content-disposition"].startswith('attachment; filename="orders_')
@@ -42,48 +42,50 @@ class PaymentsList:
 
 
 def field_error(page: str, name: str) -> str:
-    """Return the error of a field."""
+    """Return the error that the page shows at a field."""
     (error,) = re.findall(rf'id="{name}-error">(.*?)</p>', page, re.DOTALL)
     assert re.search(rf'id="{name}"[^>]*aria-describedby="{name}-error', page)
     return text_of(error)
 
 
-def test_the_list_and_its_file_have_the_same_filters(shop: Shop) -> None:
+def test_the_list_of_payments_and_its_export_have_the_same_filters(shop: Shop) -> None:
     tea = shop.create_product(name="Tea", price="9.99")["id"]
     cup = shop.create_product(name="Cup", price="20")["id"]
-    first = shop.create_paid_order(tea, customerEmail="Ada@example.com", metadata={"cart": "42"})
-    second = shop.create_order(cup, customerEmail="bob@example.com", metadata={"cart": "43"})
+    tea_order = shop.create_paid_order(
+        tea, customerEmail="Ada@example.com", metadata={"cart": "42"}
+    )
+    cup_order = shop.create_order(cup, customerEmail="bob@example.com", metadata={"cart": "43"})
     payments = PaymentsList(shop)
-    both = {first["id"], second["id"]}
+    all_ids = {tea_order["id"], cup_order["id"]}
     cases: list[tuple[dict[str, str], set[str]]] = [
-        ({}, both),
-        ({"status": "PAID"}, {first["id"]}),
-        ({"product": cup}, {second["id"]}),
-        ({"email": "ada@EXAMPLE.com"}, {first["id"]}),
-        ({"amount": "20"}, {second["id"]}),
-        ({"metadata_key": "cart", "metadata_value": "42"}, {first["id"]}),
-        ({"query": "bob@ex"}, {second["id"]}),
-        ({"query": "43"}, {second["id"]}),
+        ({}, all_ids),
+        ({"status": "PAID"}, {tea_order["id"]}),
+        ({"product": cup}, {cup_order["id"]}),
+        ({"email": "ada@EXAMPLE.com"}, {tea_order["id"]}),
+        ({"amount": "20"}, {cup_order["id"]}),
+        ({"metadata_key": "cart", "metadata_value": "42"}, {tea_order["id"]}),
+        ({"query": "bob@ex"}, {cup_order["id"]}),
+        ({"query": "43"}, {cup_order["id"]}),
         ({"query": "9.99", "status": "PENDING"}, set()),
         ({"from": "2020-01-01", "to": "2020-01-31"}, set()),
-        ({"from": "2020-01-01"}, both),
+        ({"from": "2020-01-01"}, all_ids),
     ]
     for query, expected in cases:
         page = payments.page(**query, with_order="1")
-        assert {id_ for id_ in both if f"<bdi>{id_}</bdi>" in page} == expected, query
-        assert {row["id"] for row in payments.file(**query)} == expected, query
+        assert {id_ for id_ in all_ids if f"<bdi>{id_}</bdi>" in page} == expected, query
+        assert {row["id"] for row in payments.export(**query)} == expected, query
     assert payments.page(amount="1").count("Nothing matches.") == 1
 
 
-def test_an_invalid_filter_is_an_error_of_its_field(shop: Shop) -> None:
+def test_an_invalid_filter_shows_its_error_at_the_field(shop: Shop) -> None:
     shop.create_order()
     payments = PaymentsList(shop)
-    other = shop.api_server.create_shop().create_product()["id"]
+    other_shops_product = shop.api_server.create_shop().create_product()["id"]
     for name, value, error in (
         ("status", "GONE", "Choose one of the statuses"),
         ("amount", "9,99", "Enter an amount as 9.99"),
         ("email", "ada", "Enter the whole e-mail address"),
-        ("product", other, "Enter the id of one of your products"),
+        ("product", other_shops_product, "Enter the id of one of your products"),
         ("from", "31.1.2026", "Enter a day as 2026-01-31"),
         ("metadata_value", "x", "Enter a key"),
         ("query", "x" * 201, "Search for at most 200"),
@@ -94,14 +96,14 @@ def test_an_invalid_filter_is_an_error_of_its_field(shop: Shop) -> None:
         assert name == "status" or f'value="{value}"' in page
         assert "<details" in page
         response = payments.visitor.get(f"{payments.path}.csv", params={name: value})
-        assert response.status_code == 303, name  # not a file without the filter
+        assert response.status_code == 303, name  # it must not export all payments
         assert response.headers["location"].startswith(f"{payments.path}?{name}=")
     assert "must not be before" in field_error(
         payments.page(**{"from": "2026-02-01", "to": "2026-01-01"}), "to"
     )
 
 
-def test_the_file_is_named_by_the_days_of_the_list_in_the_merchants_zone(shop: Shop) -> None:
+def test_the_name_of_the_export_has_the_days_of_the_list(shop: Shop) -> None:
     shop.api_server.tx(lambda tx: move_to_kathmandu(tx, shop))
     payments = PaymentsList(shop)
     for query, name in (
@@ -113,23 +115,25 @@ def test_the_file_is_named_by_the_days_of_the_list_in_the_merchants_zone(shop: S
         assert response.headers["content-disposition"] == f'attachment; filename="{name}"'
 
 
-def test_a_form_with_empty_fields_filters_nothing(shop: Shop) -> None:
+def test_a_form_with_empty_fields_does_not_filter(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    for below, query, note in (
+    for path, query, sentence in (
         ("mails", {"status": "", "email": ""}, "Nothing has been mailed yet."),
         ("developers/events", {"from": "", "to": "", "type": ""}, "Nothing has happened yet."),
         ("payouts", {"from": "", "to": "", "status": ""}, "There are no payouts yet."),
         ("payments", {"with_order": "", "query": ""}, "There are no payments yet"),
     ):
-        page = text_of(owner.get(f"/dashboard/{shop.id}/{below}", params=query))
-        assert "Nothing matches." not in page, below
-        assert note.lower() in page.lower(), below
-        assert "Clear" not in page, below
+        page = text_of(owner.get(f"/dashboard/{shop.id}/{path}", params=query))
+        assert "Nothing matches." not in page, path
+        assert sentence.lower() in page.lower(), path
+        assert "Clear" not in page, path
     assert "with_order" in PaymentsList(shop).page(with_order="1").partition("checked")[0]
     assert "with_order" not in PaymentsList(shop).page(with_order="").partition("checked")[0]
 
 
-def test_the_query_chooses_columns_and_times_are_in_the_merchants_zone(shop: Shop, clock) -> None:
+def test_columns_are_selected_by_the_query_and_times_are_in_the_merchants_zone(
+    shop: Shop, clock
+) -> None:
     clock(1_798_761_000_000)  # 2026-12-31T23:50 in UTC
     order = shop.create_paid_order(customerEmail="=1+1@example.com", metadata={"a": "<b>"})
     payments = PaymentsList(shop)
@@ -137,14 +141,14 @@ def test_the_query_chooses_columns_and_times_are_in_the_merchants_zone(shop: Sho
     assert default_row.endswith("Paid =1+1@example.com Tea Bank transfer $9.99")
     (row,) = payments.rows(with_order="1", with_metadata="1", with_net="1", with_nothing="1")
     assert row == f"{order['id']} a: &lt;b&gt; ${order['netAmount']} $9.99"
-    (line,) = payments.file(with_order="1")
+    (line,) = payments.export(with_order="1")
     assert line["customerEmail"] == "'=1+1@example.com"
     assert line["createdAt"] == "1798761000000"
     assert line["createdAtUtc"] == "2026-12-31T23:50:00.000Z"
     assert (line["createdAtLocal"], line["timeZone"]) == ("2026-12-31 23:50:00", "UTC")
     shop.api_server.tx(lambda tx: move_to_kathmandu(tx, shop))
     assert "Jan 1, 2027, 05:35" in payments.rows()[0]
-    (line,) = payments.file(status="PAID")
+    (line,) = payments.export(status="PAID")
     assert (line["paidAtLocal"], line["timeZone"]) == ("2027-01-01 05:35:00", "Asia/Kathmandu")
     assert payments.rows(**{"from": "2027-01-01"})
     assert not payments.rows(to="2026-12-31")
@@ -156,7 +160,7 @@ async def move_to_kathmandu(tx: Any, shop: Shop) -> None:
 
 def test_a_search_for_the_id_of_one_payment_redirects_to_its_page(shop: Shop) -> None:
     order = shop.create_paid_order(metadata={"cart": "77"})
-    shop.create_order(metadata={"cart": order["id"]})  # another order with this id in its metadata
+    shop.create_order(metadata={"cart": order["id"]})  # its metadata contains the other order's id
     refund = shop.refund(order["id"], refundNo="R-77", amount="1")
     payments = PaymentsList(shop)
     for text in (refund["id"], "R-77", order["checkoutSessionId"], f" {refund['id']} "):
@@ -164,11 +168,11 @@ def test_a_search_for_the_id_of_one_payment_redirects_to_its_page(shop: Shop) ->
         assert response.status_code == 303, text
         assert response.headers["location"] == f"{payments.path}/{order['id']}"
     assert len(payments.rows(query=order["id"])) == 2
-    assert len(payments.rows(query="77")) == 1  # a value of the metadata is no id
+    assert len(payments.rows(query="77")) == 1  # a value of the metadata does not redirect
     assert len(payments.rows(query=refund["id"], status="PAID")) == 1
 
 
-def test_a_live_list_gets_each_change_once(shop: Shop) -> None:
+def test_a_live_list_receives_each_change_once(shop: Shop) -> None:
     payments = PaymentsList(shop)
     response = payments.visitor.get(payments.path)
     assert "; script-src 'self'; connect-src 'self'" in response.headers["content-security-policy"]
@@ -178,11 +182,11 @@ def test_a_live_list_gets_each_change_once(shop: Shop) -> None:
     headers = {**POLL, "if-none-match": f'"{tag}"'}
     assert payments.visitor.get(payments.path, headers=headers).status_code == 304
     shop.create_order(customerEmail="eve@example.com")
-    changed = payments.visitor.get(payments.path, headers=headers)
-    assert changed.status_code == 200
-    assert "eve@example.com" in changed.text
-    assert "<html" not in changed.text
-    headers["if-none-match"] = changed.headers["etag"]
+    update = payments.visitor.get(payments.path, headers=headers)
+    assert update.status_code == 200
+    assert "eve@example.com" in update.text
+    assert "<html" not in update.text
+    headers["if-none-match"] = update.headers["etag"]
     assert payments.visitor.get(payments.path, headers=headers).status_code == 304
     for query in ({"live": "off"}, {"page": "2"}, {"amount": "x"}):
         page = payments.visitor.get(payments.path, params=query)
@@ -190,30 +194,29 @@ def test_a_live_list_gets_each_change_once(shop: Shop) -> None:
         assert "script-src" not in page.headers["content-security-policy"]
 
 
-def test_polls_do_not_extend_a_login_and_get_nothing_after_it(shop: Shop, clock) -> None:
+def test_polls_do_not_extend_a_login_and_are_refused_after_its_end(shop: Shop, clock) -> None:
     payments = PaymentsList(shop)
     start = shop.api_server.app.clock()
     for hours in (5, 10):
         clock(start + hours * 3_600_000)
         assert payments.visitor.get(payments.path, headers=POLL).status_code == 200
     clock(start + 12 * 3_600_000 + 1)
-    ended = payments.visitor.get(payments.path, headers=POLL)
-    assert ended.status_code == 403
-    assert ended.headers["hx-refresh"] == "true"
-    assert ended.content == b""
+    refusal = payments.visitor.get(payments.path, headers=POLL)
+    assert refusal.status_code == 403
+    assert refusal.headers["hx-refresh"] == "true"
+    assert refusal.content == b""
     assert payments.visitor.get(payments.path).headers["location"].startswith("/login?next=")
 
 
-def test_the_file_is_linked_only_for_roles_that_may_export(shop: Shop) -> None:
+def test_the_export_is_linked_only_for_roles_that_may_export(shop: Shop) -> None:
     assert "payments.csv" in PaymentsList(shop, "finance").page()
     assert "payments.csv" not in PaymentsList(shop, "support").page()
 
 
-def test_the_list_has_no_payments_of_another_merchant(shop: Shop) -> None:
-    other = shop.api_server.create_shop()
-    order = other.create_order(customerEmail="eve@example.com")
+def test_the_list_does_not_show_payments_of_another_merchant(shop: Shop) -> None:
+    order = shop.api_server.create_shop().create_order(customerEmail="eve@example.com")
     payments = PaymentsList(shop)
     for text in (order["id"], "eve@example.com", "9.99"):
         assert payments.rows(query=text) == []
-        assert payments.file(query=text) == []
+        assert payments.export(query=text) == []
     assert payments.visitor.get(f"/dashboard/{new_id('mer')}/payments.csv").status_code == 404

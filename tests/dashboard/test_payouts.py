@@ -1,4 +1,4 @@
-"""Payouts: the list, the page of each with its entries, and the next available amount."""
+"""The pages of payouts: the list, a payout with its entries, and the next available amount."""
 
 import re
 from typing import Any
@@ -12,13 +12,13 @@ from support.payout_runs import ANN, IBAN, NATIONAL
 from support.people import Visitor, create_person
 
 
-def page(visitor: Visitor, shop: Shop, below: str = "payouts", **query: str) -> str:
-    response = visitor.get(f"/dashboard/{shop.id}/{below}", params=query)
+def read_page(visitor: Visitor, shop: Shop, path: str = "payouts", **query: str) -> str:
+    response = visitor.get(f"/dashboard/{shop.id}/{path}", params=query)
     assert response.status_code == 200, response.text
     return response.text
 
 
-def pay(shop: Shop, payout: payouts.Payout, reference: str) -> None:
+def mark_as_paid(shop: Shop, payout: payouts.Payout, reference: str) -> None:
     now = shop.api_server.app.clock()
     shop.api_server.tx(lambda tx: payouts.pay(tx, payout.id, reference, "sent", "op", now))
 
@@ -29,56 +29,58 @@ def record_return(shop: Shop, payout: payouts.Payout) -> None:
 
 
 def test_each_payout_shows_its_status(shop: Shop) -> None:
-    pending, paid, failed = (
+    pending_payout, paid_payout, failed_payout = (
         shop.create_payout(1100),
         shop.create_payout(2200),
         shop.create_payout(3300),
     )
-    pay(shop, paid, "TRN-<1>")
+    mark_as_paid(shop, paid_payout, "TRN-<1>")
     now = shop.api_server.app.clock()
-    shop.api_server.tx(lambda tx: payouts.fail(tx, failed.id, "account closed", "op", now))
+    shop.api_server.tx(lambda tx: payouts.fail(tx, failed_payout.id, "account closed", "op", now))
     owner = create_person(shop.api_server, shop.id, "owner")
-    text = text_of(page(owner, shop))
+    text = text_of(read_page(owner, shop))
     assert "TRN-&lt;1&gt;" in text
     for line in ("On its way", "Arrived", "Came back", "account closed", "$11.00", "$22.00"):
         assert line in text
-    failed_list = page(owner, shop, status="FAILED")
-    assert failed.id in failed_list
-    assert pending.id not in failed_list
-    assert paid.id not in failed_list
-    html = page(owner, shop, f"payouts/{failed.id}")
+    failed_list = read_page(owner, shop, status="FAILED")
+    assert failed_payout.id in failed_list
+    assert pending_payout.id not in failed_list
+    assert paid_payout.id not in failed_list
+    html = read_page(owner, shop, f"payouts/{failed_payout.id}")
     assert "Why it came back account closed" in text_of(html)
     assert html.count("bank → available") == html.count("available → bank") == 1
-    assert "TRN-" in page(owner, shop, f"payouts/{paid.id}")
-    assert "your bank has not confirmed it yet" in page(owner, shop, f"payouts/{pending.id}")
-    other = shop.api_server.create_shop()
-    stranger = create_person(shop.api_server, other.id, "owner")
-    for payout_id in (failed.id, new_id("po")):
-        assert stranger.get(f"/dashboard/{other.id}/payouts/{payout_id}").status_code == 404
+    assert "TRN-" in read_page(owner, shop, f"payouts/{paid_payout.id}")
+    assert "your bank has not confirmed it yet" in read_page(
+        owner, shop, f"payouts/{pending_payout.id}"
+    )
+    other_shop = shop.api_server.create_shop()
+    stranger = create_person(shop.api_server, other_shop.id, "owner")
+    for payout_id in (failed_payout.id, new_id("po")):
+        assert stranger.get(f"/dashboard/{other_shop.id}/payouts/{payout_id}").status_code == 404
 
 
 def test_a_returned_payout_is_shown_as_failed_since_its_return(shop: Shop, clock: Any) -> None:
     clock(1_798_761_000_000)
     payout = shop.create_payout(3300)
-    pay(shop, payout, "TRN-1")
+    mark_as_paid(shop, payout, "TRN-1")
     clock(1_798_761_000_000 + 40 * 86_400_000)
     record_return(shop, payout)
     owner = create_person(shop.api_server, shop.id, "owner")
-    row = text_of(page(owner, shop)).partition("All payouts")[2]
+    row = text_of(read_page(owner, shop)).partition("All payouts")[2]
     assert "Came back" in row
     assert "AC04 closed" in row
-    text = text_of(page(owner, shop, f"payouts/{payout.id}"))
+    text = text_of(read_page(owner, shop, f"payouts/{payout.id}"))
     assert "The bank paid it and returned it later." in text
     assert "TRN-1" in text
     assert "Why it came back AC04 closed" in text
-    assert payout.id in page(owner, shop, status="FAILED")
+    assert payout.id in read_page(owner, shop, status="FAILED")
     home = text_of(owner.get(f"/dashboard/{shop.id}/"))
     assert "Payouts of the last two weeks that failed: 1" in home
 
 
 def test_the_next_available_amount_is_shown_with_its_day(shop: Shop, clock: Any) -> None:
     server = shop.api_server
-    assert "There are no payouts yet." in page(create_person(server, shop.id, "owner"), shop)
+    assert "There are no payouts yet." in read_page(create_person(server, shop.id, "owner"), shop)
     clock(1_798_761_000_000)
     order = shop.create_paid_order()
     server.run(jobs.count_all(server.app.db))
@@ -86,35 +88,38 @@ def test_the_next_available_amount_is_shown_with_its_day(shop: Shop, clock: Any)
 
     def text_at(time_ms: int) -> str:
         clock(time_ms)
-        return text_of(page(create_person(server, shop.id, "owner"), shop))
+        return text_of(read_page(create_person(server, shop.id, "owner"), shop))
 
     day_before = text_at(due - 86_400_000)
     assert re.search(r"\$9\.59 becomes available on \w+, Jan \d+, 2027\.", day_before)
-    assert "$9.59 was due already and is held back" in text_at(due + 86_400_000)  # not settled
-    later = "Nothing becomes available within two weeks; $9.59 does later."
-    assert later in text_at(due - 40 * 86_400_000)
+    assert "$9.59 was due already and is held back" in text_at(
+        due + 86_400_000
+    )  # due, but not settled
+    sentence = "Nothing becomes available within two weeks; $9.59 does later."
+    assert sentence in text_at(due - 40 * 86_400_000)
 
 
-def test_a_returned_payout_tells_the_merchant_to_change_the_bank_account(shop: Shop) -> None:
+def test_after_a_returned_payout_the_merchant_is_told_to_change_the_bank_account(
+    shop: Shop,
+) -> None:
     server = shop.api_server
     now = server.app.clock()
     rule = payouts.HoldRule(server.app.settings.secret_key, 3)
     server.tx(lambda tx: payouts.change_account(tx, shop.id, IBAN, ANN, rule, now - 1))
     payout = shop.create_payout(3300)
     owner = create_person(server, shop.id, "owner")
-    assert "Payouts wait" not in page(owner, shop)
-    pay(shop, payout, "TRN-1")
+    assert "Payouts wait" not in read_page(owner, shop)
+    mark_as_paid(shop, payout, "TRN-1")
     record_return(shop, payout)
-    for below, text in (
+    for path, text in (
         ("payouts", "The bank sent a payout back, so the next one waits."),
         ("payouts/account", "an owner of your team enters another one on this page"),
     ):
-        page_text = text_of(page(owner, shop, below))
+        page_text = text_of(read_page(owner, shop, path))
         assert "Payouts wait" in page_text
         assert text in page_text
     for language, title in (("zh-Hans", "打款等待中"), ("zh-Hant", "撥款等待中")):
-        assert title in page(owner, shop, lang=language)
-    later = server.app.clock() + 1
-    change = (shop.id, NATIONAL, ANN, payouts.HoldRule(rule.secret_key, 0), later)
-    server.tx(lambda tx: payouts.change_account(tx, *change))
-    assert "Payouts wait" not in page(owner, shop, lang="en")
+        assert title in read_page(owner, shop, lang=language)
+    no_hold, now = payouts.HoldRule(rule.secret_key, 0), server.app.clock() + 1
+    server.tx(lambda tx: payouts.change_account(tx, shop.id, NATIONAL, ANN, no_hold, now))
+    assert "Payouts wait" not in read_page(owner, shop, lang="en")

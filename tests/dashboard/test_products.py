@@ -1,4 +1,4 @@
-"""The pages of products, whose forms lose no entries and do nothing twice."""
+"""The pages of products: their forms keep the input and act once if submitted twice."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -27,16 +27,16 @@ def path_of(shop: Shop, *parts: str) -> str:
 
 
 def hidden_field(response: httpx2.Response, name: str) -> dict[str, str]:
-    """Return a hidden field of a page, as its form sends it."""
+    """Return the hidden field of a page by its name."""
     (value,) = set(hidden_field_values(response, name))
     return {name: value}
 
 
-def form_of(owner: Visitor, shop: Shop) -> dict[str, str]:
+def product_form(owner: Visitor, shop: Shop) -> dict[str, str]:
     return TEA | hidden_field(owner.get(path_of(shop)), "form_id")
 
 
-def audit_lines(shop: Shop, *actions: str) -> list[tuple[Any, ...]]:
+def audit_rows(shop: Shop, *actions: str) -> list[tuple[Any, ...]]:
     rows = shop.api_server.sql(
         "select action, who, subject from audit_log"
         " where merchant_id = $1 and action = any ($2::text[]) order by number",
@@ -45,28 +45,28 @@ def audit_lines(shop: Shop, *actions: str) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in rows]
 
 
-def test_a_product_form_that_is_sent_several_times_adds_one_product(shop: Shop) -> None:
+def test_submitting_a_form_concurrently_adds_one_product(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    form = form_of(owner, shop)
+    form = product_form(owner, shop)
     with ThreadPoolExecutor(4) as pool:
         responses = list(pool.map(lambda _: owner.post(path_of(shop), form), range(4)))
     assert {response.status_code for response in responses} == {303}
-    (address,) = {response.headers["location"] for response in responses}
+    (path,) = {response.headers["location"] for response in responses}
     (product,) = shop.data("GET", "/v1/products")["items"]
-    assert address == path_of(shop, product["id"])
+    assert path == path_of(shop, product["id"])
     assert product["description"] == "Loose leaf.\nGreen."
     assert {name: product[name] for name in ("name", "price", "currency", "image")} == {
         name: TEA[name] for name in ("name", "price", "currency", "image")
     }
-    assert heading_of(owner.get(address)) == TEA["name"]
+    assert heading_of(owner.get(path)) == TEA["name"]
     who = f"{owner.email} ({owner.person_id})"
-    assert audit_lines(shop, "products add") == [("products add", who, product["id"])]
+    assert audit_rows(shop, "products add") == [("products add", who, product["id"])]
 
-    reused = owner.post(path_of(shop), form | {"name": "Cake"})  # after the back button
-    assert reused.status_code == 422
-    assert "was sent before" in reused.text
-    assert 'value="Cake"' in reused.text
-    form |= {"name": "Cake"} | hidden_field(reused, "form_id")
+    refusal = owner.post(path_of(shop), form | {"name": "Cake"})  # after the back button
+    assert refusal.status_code == 422
+    assert "was sent before" in refusal.text
+    assert 'value="Cake"' in refusal.text
+    form |= {"name": "Cake"} | hidden_field(refusal, "form_id")
     assert owner.post(path_of(shop), form).is_redirect
     assert len(shop.data("GET", "/v1/products")["items"]) == 2
 
@@ -84,29 +84,29 @@ def test_a_product_form_that_is_sent_several_times_adds_one_product(shop: Shop) 
         ("image", "https://me:secret@example.com/a.png", "Enter a whole address"),
     ],
 )
-def test_each_field_of_a_product_shows_its_error_and_keeps_its_entry(
+def test_each_field_of_a_product_shows_its_error_and_keeps_its_input(
     shop: Shop, field: str, entry: str, error: str
 ) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    form = form_of(owner, shop) | {field: entry}
+    form = product_form(owner, shop) | {field: entry}
     product = shop.create_product()
     before = shop.data("GET", "/v1/products")
     for path in (path_of(shop), path_of(shop, product["id"])):
-        refused = owner.post(path, form | {"version": str(product["updatedAt"])})
-        assert refused.status_code == 400
-        (paragraph,) = re.findall(rf'id="{field}-error">.*?</p>', refused.text, re.DOTALL)
+        refusal = owner.post(path, form | {"version": str(product["updatedAt"])})
+        assert refusal.status_code == 400
+        (paragraph,) = re.findall(rf'id="{field}-error">.*?</p>', refusal.text, re.DOTALL)
         assert error in paragraph
-        assert re.search(rf'id="{field}"[^>]* aria-invalid="true"', refused.text)
+        assert re.search(rf'id="{field}"[^>]* aria-invalid="true"', refusal.text)
         for name in ("name", "image"):
             if name != field:
-                assert f'value="{TEA[name]}"' in refused.text
-        assert "Loose leaf.\nGreen." in refused.text or field == "description"
+                assert f'value="{TEA[name]}"' in refusal.text
+        assert "Loose leaf.\nGreen." in refusal.text or field == "description"
     assert shop.data("GET", "/v1/products") == before
 
 
-def test_a_price_with_decimals_in_a_currency_without_them_is_an_error(shop: Shop) -> None:
+def test_decimals_in_a_currency_without_decimals_are_refused(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    form = form_of(owner, shop) | {"currency": "XPF", "price": "10.50"}
+    form = product_form(owner, shop) | {"currency": "XPF", "price": "10.50"}
     assert "This currency has no decimals" in owner.post(path_of(shop), form).text
     created = owner.post(path_of(shop), form | {"price": "1050"})
     page = owner.get(created.headers["location"])
@@ -121,20 +121,20 @@ def test_a_stale_form_does_not_overwrite_the_product(shop: Shop) -> None:
     path = path_of(shop, product["id"])
     form = TEA | hidden_field(owner.get(path), "version")
     shop.data("PATCH", f"/v1/products/{product['id']}", json={"price": "8.00"})
-    stale = owner.post(path, form)
-    assert stale.status_code == 409
-    assert "Somebody has changed this product" in stale.text
-    assert "$8.00" in stale.text
-    assert f'value="{TEA["image"]}"' in stale.text
+    conflict = owner.post(path, form)
+    assert conflict.status_code == 409
+    assert "Somebody has changed this product" in conflict.text
+    assert "$8.00" in conflict.text
+    assert f'value="{TEA["image"]}"' in conflict.text
     assert shop.data("GET", f"/v1/products/{product['id']}")["price"] == "8.00"
 
-    form |= hidden_field(stale, "version")
+    form |= hidden_field(conflict, "version")
     for _ in range(2):  # a double click
         assert owner.post(path, form).headers["location"] == f"{path}?done=saved"
     saved = shop.data("GET", f"/v1/products/{product['id']}")
     assert (saved["price"], saved["metadata"]) == ("9.99", {"sku": "T-1"})
     assert "The product is saved." in owner.get(f"{path}?done=saved").text
-    ((_, _, subject),) = audit_lines(shop, "products set")
+    ((_, _, subject),) = audit_rows(shop, "products set")
     assert subject == f"{product['id']}: name, description, image, price_minor"
 
 
@@ -146,12 +146,12 @@ def test_an_archived_product_offers_no_session(shop: Shop) -> None:
     for _ in range(2):
         assert owner.post(f"{path}/archive").headers["location"] == f"{path}?done=archived"
     assert "Open a checkout session" not in owner.get(path).text
-    assert len(audit_lines(shop, "products archive")) == 1
+    assert len(audit_rows(shop, "products archive")) == 1
     assert product["id"] not in owner.get(path_of(shop), params={"status": "ACTIVE"}).text
     assert product["id"] in owner.get(path_of(shop), params={"status": "ARCHIVED"}).text
 
 
-def test_sales_and_open_sessions_are_exact_before_and_after_counting(shop: Shop) -> None:
+def test_numbers_of_sales_and_open_sessions_are_exact_before_and_after_counting(shop: Shop) -> None:
     viewer = create_person(shop.api_server, shop.id, "viewer")
     tea, cake = shop.create_product()["id"], shop.create_product(name="Cake")["id"]
     refunded = shop.create_paid_order(tea)
@@ -161,27 +161,27 @@ def test_sales_and_open_sessions_are_exact_before_and_after_counting(shop: Shop)
         shop.create_session(tea)
     shop.revoke(shop.create_order(tea)["id"])
 
-    def counts() -> dict[str, list[str]]:
-        """Return the columns of paid orders and open sessions by product."""
+    def read_counts() -> dict[str, list[str]]:
+        """Return the numbers of paid orders and open sessions of each product."""
         page = viewer.get(path_of(shop)).text
-        rows = re.findall(r'<tr role="row"><td.*?</tr>', page, re.DOTALL)
+        table_rows = re.findall(r'<tr role="row"><td.*?</tr>', page, re.DOTALL)
         return {
             re.findall(r"prod_\w+", row)[0]: re.findall(r'class="number">([^<]*)</td>', row)[1:]
-            for row in rows
+            for row in table_rows
         }
 
     expected = {cake: ["0", "0"], tea: ["2", "3"]}
-    assert counts() == expected
+    assert read_counts() == expected
     shop.api_server.run(list_counts.roll_up(shop.api_server.app.db, shop.id))
-    assert counts() == expected
+    assert read_counts() == expected
     shop.create_paid_order(cake)
-    assert counts() == expected | {cake: ["1", "0"]}
+    assert read_counts() == expected | {cake: ["1", "0"]}
     page = viewer.get(path_of(shop, tea)).text
     assert "Refunded" in page
     assert page.count("/sessions/cs_") == 3
 
 
-def test_the_content_security_policy_allows_only_the_origins_of_the_pictures(shop: Shop) -> None:
+def test_the_content_security_policy_allows_only_the_origins_of_shown_pictures(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     images = ("https://a.example.com/x.png", "http://b.example.com:8081/y.png")
     ids = [shop.create_product(image=image)["id"] for image in images]
@@ -195,7 +195,7 @@ def test_the_content_security_policy_allows_only_the_origins_of_the_pictures(sho
     assert 'referrerpolicy="no-referrer"' in page.text
 
 
-def test_many_origins_keep_the_policy_short_enough_for_proxies(shop: Shop) -> None:
+def test_the_content_security_policy_stays_short_with_many_origins(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     for number in range(12):
         shop.create_product(
@@ -211,17 +211,17 @@ def test_many_origins_keep_the_policy_short_enough_for_proxies(shop: Shop) -> No
 
 def test_another_merchants_product_is_not_found(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    other = shop.api_server.create_shop()
-    other_id = other.create_product()["id"]
+    other_shop = shop.api_server.create_shop()
+    other_id = other_shop.create_product()["id"]
     form = TEA | {"version": "1"}
     assert owner.get(path_of(shop, other_id)).status_code == 404
     for parts in ((other_id,), (other_id, "archive"), (other_id, "sessions")):
         assert owner.post(path_of(shop, *parts), form).status_code == 404
-    product = other.data("GET", f"/v1/products/{other_id}")
+    product = other_shop.data("GET", f"/v1/products/{other_id}")
     assert (product["name"], product["status"]) == ("Tea", "ACTIVE")
 
 
-def test_each_role_sees_only_the_product_forms_that_it_may_send(shop: Shop) -> None:
+def test_each_role_sees_only_the_product_forms_that_it_may_submit(shop: Shop) -> None:
     path = path_of(shop, shop.create_product()["id"])
     roles: dict[MerchantRole, set[str]] = {
         "viewer": set(), "support": {"sessions"}, "owner": {"", "archive", "sessions"},
@@ -232,7 +232,9 @@ def test_each_role_sees_only_the_product_forms_that_it_may_send(shop: Shop) -> N
 
 
 @pytest.mark.parametrize(("language", "text"), [("zh-Hans", "添加商品"), ("zh-Hant", "新增商品")])
-def test_it_speaks_chinese(shop: Shop, language: str, text: str) -> None:
+def test_the_pages_of_products_are_translated_into_chinese(
+    shop: Shop, language: str, text: str
+) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     product = shop.create_product()["id"]
     shop.create_session(product)

@@ -1,4 +1,4 @@
-"""The page of refused requests and ignored fields: their content and their limits."""
+"""The page of refused requests and ignored fields: what it shows, and how much is stored."""
 
 import asyncio
 import re
@@ -24,8 +24,8 @@ def refused_buffer(server: ApiServer) -> RefusedRequests:
     return buffer
 
 
-def page(shop: Shop, **query: str) -> str:
-    """Write the refused requests to the database, and return the page."""
+def read_page(shop: Shop, **query: str) -> str:
+    """Write the buffered refused requests to the database; return the page's content."""
     server = shop.api_server
     server.run(refused_buffer(server).write(server.app.db))
     viewer = create_person(server, shop.id, "viewer")
@@ -41,13 +41,13 @@ def test_a_refused_request_is_shown_with_its_reason_but_not_its_content(shop: Sh
         "/v1/orders/svc_live_abcdefgh?customerEmail=ann@example.com&size=9007199&ann@b.example",
     )
     body = {"price": "1.00", "currency": "USD", "nmae": "hunter2"}
-    write, replay = (
+    write, replayed_write = (
         shop.call("POST", "/v1/products", json=body, headers={"idempotency-key": "one"})
         for _ in range(2)
     )
-    assert replay.headers["idempotent-replayed"] == "true"
-    html = page(shop)
-    for response in (read, write, replay):
+    assert replayed_write.headers["idempotent-replayed"] == "true"
+    html = read_page(shop)
+    for response in (read, write, replayed_write):
         assert response.headers["x-request-id"] in html
     assert accepted.headers["x-request-id"] not in html
     text = text_of(html)
@@ -55,9 +55,9 @@ def test_a_refused_request_is_shown_with_its_reason_but_not_its_content(shop: Sh
     assert "name is required" in text
     assert "Unknown fields: nmae" in text
     assert "customerEmail=…&amp;size=…&amp;…" in html
-    assert shop.key[-4:] in text  # the hint of the key
-    for text in ("example.com", "b.example", "9007199", "hunter2", "abcdefgh", shop.key):
-        assert text not in html
+    assert shop.key[-4:] in text  # the last characters of the key
+    for secret in ("example.com", "b.example", "9007199", "hunter2", "abcdefgh", shop.key):
+        assert secret not in html
 
 
 def test_every_refused_status_has_a_text_in_every_language(shop: Shop) -> None:
@@ -66,25 +66,25 @@ def test_every_refused_status_has_a_text_in_every_language(shop: Shop) -> None:
     shop.call("POST", "/v1/products", content="{}", headers={"content-type": "text/plain"})
     shop.call("POST", "/v1/products", content=b"x" * 70_000)
     for lang in ("en", "zh-Hans", "zh-Hant"):
-        html = page(shop, lang=lang)
+        html = read_page(shop, lang=lang)
         for status in (404, 405, 415, 413):
             assert f">{status}</span>" in html
         assert "<div>–</div>" not in html
-    assert "GET /v1/nothing" in text_of(page(shop, status="404"))
-    assert "GET /v1/nothing" not in text_of(page(shop, status="413"))
+    assert "GET /v1/nothing" in text_of(read_page(shop, status="404"))
+    assert "GET /v1/nothing" not in text_of(read_page(shop, status="413"))
 
 
 def test_requests_of_other_merchants_or_without_a_valid_key_are_not_listed(shop: Shop) -> None:
-    other = shop.api_server.create_shop()
-    assert other.get("/v1/other").status_code == 404
+    other_shop = shop.api_server.create_shop()
+    assert other_shop.get("/v1/other").status_code == 404
     assert shop.call("GET", "/v1/balance", headers={"x-api-key": None}).status_code == 401
     assert shop.call("GET", "/v1/balance", headers={"x-api-key": shop.key[:-1]}).status_code == 401
-    assert "Nothing was refused" in page(shop)
-    assert "/v1/other" in page(other)
+    assert "Nothing was refused" in read_page(shop)
+    assert "/v1/other" in read_page(other_shop)
 
 
 def record(server: ApiServer, merchant_id: str, number: int) -> None:
-    """Record a refused request with a number."""
+    """Record a refused request whose id and path contain a number."""
     scope: dict[str, Any] = {
         "app": server._server,
         "opentill_merchant": merchant_id,
@@ -96,35 +96,37 @@ def record(server: ApiServer, merchant_id: str, number: int) -> None:
     refused_buffer(server).record(scope, f"req_{number:08}", 400, BODY)
 
 
-def test_a_flood_of_refused_requests_is_bounded_and_hides_no_other_merchants(shop: Shop) -> None:
-    server, others = shop.api_server, [shop.api_server.create_shop().id for _ in range(6)]
+def test_a_flood_of_refused_requests_is_bounded_and_displaces_no_other_merchants_requests(
+    shop: Shop,
+) -> None:
+    server, flooding_ids = shop.api_server, [shop.api_server.create_shop().id for _ in range(6)]
     buffer = refused_buffer(server)
     server.run(buffer.write(server.app.db))
 
     async def flood() -> None:
         """Record requests in the server's thread."""
         for number in range(2000):
-            for merchant_id in others:
+            for merchant_id in flooding_ids:
                 record(server, merchant_id, number)
             if number == 1000:
                 record(server, shop.id, number)
         assert sum(map(len, buffer._by_merchant.values())) == buffer._count <= 1000
         await buffer.write(server.app.db)
         for number in range(2000, 2300):
-            record(server, others[0], number)
+            record(server, flooding_ids[0], number)
         await buffer.write(server.app.db)
 
     server.run(flood())
     rows = server.sql(
         "select merchant_id, count(*), max(id), max(length(path)) as longest from refused_requests"
         " where merchant_id = any($1) group by 1",
-        [shop.id, *others],
+        [shop.id, *flooding_ids],
     )
     by_merchant = {row["merchant_id"]: row for row in rows}
     assert by_merchant[shop.id]["count"] == 1
-    assert all(by_merchant[merchant_id]["count"] <= refused.MOST for merchant_id in others)
-    fullest = by_merchant[others[0]]
-    assert (fullest["count"], fullest["max"]) == (refused.MOST, "req_00002299")
+    assert all(by_merchant[merchant_id]["count"] <= refused.MOST for merchant_id in flooding_ids)
+    last_flood = by_merchant[flooding_ids[0]]
+    assert (last_flood["count"], last_flood["max"]) == (refused.MOST, "req_00002299")
     assert max(row["longest"] for row in rows) <= 500
 
 
@@ -136,9 +138,9 @@ def test_refused_requests_are_deleted_after_seven_days(
     shop.get("/v1/early")
     clock(now + 7 * DAY - 1)
     shop.get("/v1/late")
-    assert "/v1/early" in page(shop)
+    assert "/v1/early" in read_page(shop)
     clock(now + 7 * DAY)
-    html = page(shop)
+    html = read_page(shop)
     assert "/v1/early" not in html
     assert "/v1/late" in html
     while server.tx(lambda tx: refused.prune(tx, now + 7 * DAY)):
@@ -155,7 +157,7 @@ class UnavailableDatabase:
         raise Unavailable
 
 
-def test_unwritten_refused_requests_stay_in_memory_in_order(shop: Shop) -> None:
+def test_refused_requests_that_could_not_be_written_stay_in_memory_in_order(shop: Shop) -> None:
     server, buffer = shop.api_server, refused_buffer(shop.api_server)
     server.run(buffer.write(server.app.db))
     for number in range(150):
@@ -181,18 +183,20 @@ def test_ignored_fields_are_listed_once_with_the_number_of_requests(shop: Shop) 
     responses = [
         shop.call("POST", "/v1/products", json=body),
         shop.call("POST", "/v1/products", json=body, headers=key),
-        shop.call("POST", "/v1/products", json=body, headers=key),  # a replay
+        shop.call(
+            "POST", "/v1/products", json=body, headers=key
+        ),  # replayed by its idempotency key
         shop.call("POST", "/v1/products", json={**body, "svc_live_abcdefgh": 1}),
     ]
     assert {response.status_code for response in responses} == {201}
     shop.call("POST", "/v1/products", json={"name": "Tea", "price": "1.00", "currency": "USD"})
     server.run(accepted_buffer(server).write(server.app.db))
-    html = page(shop)
+    html = read_page(shop)
     assert re.search(r"POST /v1/products req_\w+ sku 3 ", text_of(html))
     assert responses[2].headers["x-request-id"] in html
     assert "hunter2" not in html
     assert "abcdefgh" not in html
-    assert "sku" not in page(server.create_shop())
+    assert "sku" not in read_page(server.create_shop())
     rows = server.sql(
         "select requests from ignored_fields where merchant_id = $1 and fields = 'sku'", shop.id
     )
@@ -202,22 +206,22 @@ def test_ignored_fields_are_listed_once_with_the_number_of_requests(shop: Shop) 
 def test_ignored_fields_are_bounded_and_deleted_after_seven_days(shop: Shop) -> None:
     server, now = shop.api_server, shop.api_server.app.clock()
     buffer = accepted_buffer(server)
-    other = server.create_shop()
+    other_shop = server.create_shop()
     for write in range(3):
         for number in range(60):
             body = {"name": "Tea", "price": "1.00", "currency": "USD", f"f{write}_{number}": 1}
             assert shop.call("POST", "/v1/products", json=body).status_code == 201
-        assert other.call(
-            "PATCH", f"/v1/products/{other.create_product()['id']}", json={"x": 1}
+        assert other_shop.call(
+            "PATCH", f"/v1/products/{other_shop.create_product()['id']}", json={"x": 1}
         ).is_success
         server.run(buffer.write(server.app.db))
     rows = server.sql(
         "select merchant_id, count(*) from ignored_fields where merchant_id = any($1) group by 1",
-        [shop.id, other.id],
+        [shop.id, other_shop.id],
     )
     assert {row["merchant_id"]: row["count"] for row in rows} == {
         shop.id: ignored_log.MOST,
-        other.id: 1,
+        other_shop.id: 1,
     }
     while server.tx(lambda tx: ignored_log.prune(tx, now - 1 + 7 * DAY)):
         pass
@@ -227,7 +231,7 @@ def test_ignored_fields_are_bounded_and_deleted_after_seven_days(shop: Shop) -> 
     assert not server.sql("select from ignored_fields where merchant_id = $1", shop.id)
 
 
-def test_unwritten_ignored_fields_stay_in_memory(shop: Shop) -> None:
+def test_ignored_fields_that_could_not_be_written_stay_in_memory(shop: Shop) -> None:
     server = shop.api_server
     buffer = accepted_buffer(server)
     body = {"name": "Tea", "price": "1.00", "currency": "USD", "sku": 1}

@@ -1,4 +1,4 @@
-"""The page of the settings: the profile for customers, the logo and the time zone."""
+"""The page of settings: the profile that customers see, the logo and the time zone."""
 
 import re
 from html import unescape
@@ -24,24 +24,24 @@ FORM = {
 }
 
 
-def path_of(shop: Shop, below: str = "") -> str:
-    return f"/dashboard/{shop.id}/settings{below}"
+def path_of(shop: Shop, subpage: str = "") -> str:
+    return f"/dashboard/{shop.id}/settings{subpage}"
 
 
-def settings_page(visitor: Visitor, shop: Shop) -> str:
+def read_page(visitor: Visitor, shop: Shop) -> str:
     response = visitor.get(path_of(shop))
     assert response.status_code == 200
     assert not re.search(r"<script|\sstyle=|\son\w+=", response.text)
     return response.text
 
 
-def hidden(page: str, name: str) -> str:
+def hidden_value(page: str, name: str) -> str:
     (value,) = set(hidden_field_values(page, name))
     return value
 
 
 def save(visitor: Visitor, shop: Shop, page: str, **changes: str) -> httpx2.Response:
-    """Send the form of a page with some changes."""
+    """Submit the form of a page with changed fields."""
     form = {
         name: unescape(value)
         for name, value in re.findall(
@@ -51,36 +51,36 @@ def save(visitor: Visitor, shop: Shop, page: str, **changes: str) -> httpx2.Resp
         )
     }
     assert set(form) == set(FORM)
-    form["version"] = hidden(page, "version")
+    form["version"] = hidden_value(page, "version")
     return visitor.post(path_of(shop, "/profile"), form | changes)
 
 
 def upload(visitor: Visitor, shop: Shop, content: bytes, **fields: str) -> httpx2.Response:
-    """Send a file as a browser does, declared as SVG."""
+    """Upload a file as a browser does, declared as SVG."""
     files: Any = {"logo": ("logo.svg", content, "image/svg+xml")}
     return visitor.http.post(path_of(shop, "/logo"), data=fields, files=files)
 
 
-def payment_page(shop: Shop, session: dict[str, Any]) -> httpx2.Response:
+def read_payment_page(shop: Shop, session: dict[str, Any]) -> httpx2.Response:
     return shop.api_server.http.get(f"/checkout/{session['id']}")
 
 
 def test_customers_see_the_saved_profile(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
     earlier_session = shop.create_session()
-    assert "Need help?" not in payment_page(shop, earlier_session).text
-    saved = save(ada, shop, settings_page(ada, shop), **FORM)
+    assert "Need help?" not in read_payment_page(shop, earlier_session).text
+    saved = save(ada, shop, read_page(ada, shop), **FORM)
     assert (saved.status_code, saved.headers["location"]) == (303, f"{path_of(shop)}?saved=1")
     assert "The change is saved." in ada.get(saved.headers["location"]).text
-    page = settings_page(ada, shop)
+    page = read_page(ada, shop)
     for name, value in FORM.items():
-        stored = value.lower() if name == "accent_color" else value
-        assert f'value="{stored.replace("&", "&amp;")}"' in page, name
+        stored_value = value.lower() if name == "accent_color" else value
+        assert f'value="{stored_value.replace("&", "&amp;")}"' in page, name
     assert "In the light design it is shown as #999900" in page
     preview = ada.get(accent.address("#ffff00", "svg"))
     assert (preview.status_code, preview.headers["content-type"]) == (200, "image/svg+xml")
 
-    customers_page = payment_page(shop, earlier_session)
+    customers_page = read_payment_page(shop, earlier_session)
     for text in (
         'href="mailto:help@example.com"',
         'href="https://example.com/help"',
@@ -89,8 +89,10 @@ def test_customers_see_the_saved_profile(shop: Shop) -> None:
     ):
         assert text in customers_page.text, text
     assert customers_page.headers["content-security-policy"].count("unsafe") == 0
-    assert "Quay Press" not in customers_page.text  # a session keeps the name of its opening
-    assert "Quay Press" in payment_page(shop, shop.create_session()).text
+    assert (
+        "Quay Press" not in customers_page.text
+    )  # a session keeps the name with which it was opened
+    assert "Quay Press" in read_payment_page(shop, shop.create_session()).text
     stylesheet = ada.get(accent.address("#ffff00"))
     assert stylesheet.headers["cache-control"].endswith("immutable")
     assert "background:#999900;color:#000000" in stylesheet.text
@@ -101,12 +103,12 @@ def test_customers_see_the_saved_profile(shop: Shop) -> None:
 
 def test_all_pages_use_the_saved_time_zone(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    save(ada, shop, settings_page(ada, shop), time_zone="Pacific/Chatham")
+    save(ada, shop, read_page(ada, shop), time_zone="Pacific/Chatham")
     ada.post(f"/dashboard/{shop.id}/team/invite", {"email": "x@example.com", "role": "viewer"})
-    for below in ("", "/team", "/agreement"):
-        page = ada.get(f"/dashboard/{shop.id}{below}").text
-        assert "Days and times are those of Pacific/Chatham" in page, below
-    assert '<option value="Pacific/Chatham">' in settings_page(ada, shop)
+    for path in ("", "/team", "/agreement"):
+        page = ada.get(f"/dashboard/{shop.id}{path}").text
+        assert "Days and times are those of Pacific/Chatham" in page, path
+    assert '<option value="Pacific/Chatham">' in read_page(ada, shop)
 
 
 @pytest.mark.parametrize(
@@ -120,37 +122,37 @@ def test_all_pages_use_the_saved_time_zone(shop: Shop) -> None:
         ("time_zone", "Nowhere", "Choose a time zone from the list"),
     ],
 )
-def test_each_setting_shows_its_error_and_all_entries_stay(
+def test_each_setting_shows_its_error_and_keeps_its_input(
     shop: Shop, name: str, value: str, error: str
 ) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
     entries = FORM | {name: value}
-    refused = save(ada, shop, settings_page(ada, shop), **entries)
-    assert refused.status_code == 400
-    assert heading_of(refused) == "Settings"
-    (paragraph,) = re.findall(rf'id="{name}-error">(.*?)</p>', refused.text, re.DOTALL)
+    refusal = save(ada, shop, read_page(ada, shop), **entries)
+    assert refusal.status_code == 400
+    assert heading_of(refusal) == "Settings"
+    (paragraph,) = re.findall(rf'id="{name}-error">(.*?)</p>', refusal.text, re.DOTALL)
     assert error in paragraph
     for field, text in entries.items():
-        assert f'name="{field}"' in refused.text
-        assert text in unescape(refused.text)
+        assert f'name="{field}"' in refusal.text
+        assert text in unescape(refusal.text)
     assert ada.get(path_of(shop)).text.count("Quay Press") == 0
 
 
-def test_a_stale_form_shows_the_stored_settings_beside_the_entries(shop: Shop) -> None:
+def test_a_stale_form_shows_the_stored_settings_next_to_its_input(shop: Shop) -> None:
     ada, bob = (create_person(shop.api_server, shop.id, "owner") for _ in range(2))
-    adas_page, bobs_page = settings_page(ada, shop), settings_page(bob, shop)
+    adas_page, bobs_page = read_page(ada, shop), read_page(bob, shop)
     changes = {"display_name": "Of Ada", "time_zone": "Asia/Tokyo"}
     for _ in range(2):  # a double click
         assert save(ada, shop, adas_page, **changes).status_code == 303
-    stale = save(bob, shop, bobs_page, display_name="Of Bob")
-    assert stale.status_code == 409
-    assert "Somebody else has changed the settings" in stale.text
-    assert 'value="Of Bob"' in stale.text
-    stored = re.findall(r'id="(\w+)-saved">[^<]*<bdi>(.*?)</bdi>', stale.text)
-    assert dict(stored) == changes
-    assert 'value="Of Ada"' in settings_page(ada, shop)
-    assert save(bob, shop, stale.text, time_zone="Asia/Tokyo").status_code == 303
-    assert 'value="Of Bob"' in settings_page(ada, shop)
+    conflict = save(bob, shop, bobs_page, display_name="Of Bob")
+    assert conflict.status_code == 409
+    assert "Somebody else has changed the settings" in conflict.text
+    assert 'value="Of Bob"' in conflict.text
+    stored_settings = re.findall(r'id="(\w+)-saved">[^<]*<bdi>(.*?)</bdi>', conflict.text)
+    assert dict(stored_settings) == changes
+    assert 'value="Of Ada"' in read_page(ada, shop)
+    assert save(bob, shop, conflict.text, time_zone="Asia/Tokyo").status_code == 303
+    assert 'value="Of Bob"' in read_page(ada, shop)
     sql = "select who, subject from audit_log where merchant_id = $1 and action = 'profile set'"
     rows = shop.api_server.sql(f"{sql} order by number", shop.id)
     assert rows == [
@@ -162,12 +164,12 @@ def test_a_stale_form_shows_the_stored_settings_beside_the_entries(shop: Shop) -
     ]
 
 
-def test_each_version_of_a_logo_has_its_own_address(shop: Shop) -> None:
+def test_each_version_of_a_logo_has_its_own_url(shop: Shop) -> None:
     ada, session = create_person(shop.api_server, shop.id, "owner"), shop.create_session()
     for _ in range(2):  # a double click
         assert upload(ada, shop, PICTURE, seen="").status_code == 303
     (path,) = re.findall(r'<img class="shop-logo" src="([^"]+)" alt="">',
-                         payment_page(shop, session).text)  # fmt: skip
+                         read_payment_page(shop, session).text)  # fmt: skip
     logo = Visitor(shop.api_server).get(path)
     assert (logo.content, logo.headers["content-type"]) == (PICTURE, "image/png")
     for name, value in (
@@ -179,20 +181,20 @@ def test_each_version_of_a_logo_has_its_own_address(shop: Shop) -> None:
     assert logo.headers["content-security-policy"].startswith("default-src 'none'")
     cached = Visitor(shop.api_server).get(path, headers={"if-none-match": logo.headers["etag"]})
     assert (cached.status_code, cached.content) == (304, b"")
-    other = shop.api_server.create_shop()
-    for other_path in (path.replace(shop.id, other.id), path[:-1], f"{path[:-64]}{'0' * 64}"):
+    other_shop = shop.api_server.create_shop()
+    for other_path in (path.replace(shop.id, other_shop.id), path[:-1], f"{path[:-64]}{'0' * 64}"):
         assert ada.get(other_path).status_code == 404
 
-    seen = hidden(settings_page(ada, shop), "seen")
-    stale = upload(ada, shop, jpeg(), seen="")
-    assert stale.status_code == 409
-    assert "Somebody else has changed the logo" in stale.text
-    assert upload(ada, shop, jpeg(), seen=seen).status_code == 303
+    seen_version = hidden_value(read_page(ada, shop), "seen")
+    conflict = upload(ada, shop, jpeg(), seen="")
+    assert conflict.status_code == 409
+    assert "Somebody else has changed the logo" in conflict.text
+    assert upload(ada, shop, jpeg(), seen=seen_version).status_code == 303
     assert ada.get(path).status_code == 404
-    newly_seen = hidden(settings_page(ada, shop), "seen")
-    assert ada.post(path_of(shop, "/logo/remove"), {"seen": seen}).status_code == 409
-    assert ada.post(path_of(shop, "/logo/remove"), {"seen": newly_seen}).status_code == 303
-    assert "shop-logo" not in payment_page(shop, session).text
+    seen_after_upload = hidden_value(read_page(ada, shop), "seen")
+    assert ada.post(path_of(shop, "/logo/remove"), {"seen": seen_version}).status_code == 409
+    assert ada.post(path_of(shop, "/logo/remove"), {"seen": seen_after_upload}).status_code == 303
+    assert "shop-logo" not in read_payment_page(shop, session).text
 
 
 @pytest.mark.parametrize(
@@ -206,36 +208,36 @@ def test_each_version_of_a_logo_has_its_own_address(shop: Shop) -> None:
         (b"", 400, "Choose a picture first"),
     ],
 )
-def test_a_file_that_is_no_logo_is_an_error_of_its_field(
+def test_an_invalid_logo_shows_its_error_at_the_field(
     shop: Shop, content: bytes, status: int, error: str
 ) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    refused = upload(ada, shop, content, seen="")
-    assert refused.status_code == status
-    (paragraph,) = re.findall(r'id="logo-error">(.*?)</p>', refused.text, re.DOTALL)
+    refusal = upload(ada, shop, content, seen="")
+    assert refusal.status_code == status
+    (paragraph,) = re.findall(r'id="logo-error">(.*?)</p>', refusal.text, re.DOTALL)
     assert error in paragraph
-    assert "There is none." in settings_page(ada, shop)
+    assert "There is none." in read_page(ada, shop)
 
 
 @pytest.mark.parametrize("role", MERCHANT_ROLES[1:])
 def test_only_an_owner_can_change_the_settings(shop: Shop, role: str) -> None:
     member = create_person(shop.api_server, shop.id, role)  # type: ignore[arg-type]
-    page = settings_page(member, shop).split("<main")[1]
+    page = read_page(member, shop).split("<main")[1]
     assert "<form" not in page
     assert "UTC" in page
     assert member.post(path_of(shop, "/profile"), FORM).status_code == 403
     assert upload(member, shop, PICTURE, seen="").status_code == 403
 
 
-def test_a_file_sent_after_the_end_of_the_login_must_be_chosen_again(shop: Shop) -> None:
+def test_a_file_submitted_after_the_login_ended_must_be_chosen_again(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    page = settings_page(ada, shop)
+    page = read_page(ada, shop)
     ada.post("/logout")
-    sender = {"form_person": ada.person_id, "seen": hidden(page, "seen")}
-    kept_form = upload(ada, shop, PICTURE, **sender)
+    form = {"form_person": ada.person_id, "seen": hidden_value(page, "seen")}
+    kept_form = upload(ada, shop, PICTURE, **form)
     assert (kept_form.status_code, heading_of(kept_form)) == (401, "Please log in again")
     assert "Files and passwords are not kept" in kept_form.text
     login = {"login_email": ada.email, "login_password": PASSWORD}
-    refused = ada.post(path_of(shop, "/logo"), sender | login)
-    assert refused.status_code == 400
-    assert "Choose a picture first" in refused.text
+    refusal = ada.post(path_of(shop, "/logo"), form | login)
+    assert refusal.status_code == 400
+    assert "Choose a picture first" in refusal.text

@@ -7,7 +7,7 @@ from support.people import PASSWORD, Visitor, create_person, heading_of
 
 
 def invite(owner: Visitor, shop: Shop, email: str, role: str) -> str:
-    """Invite somebody, and return the link that the page shows."""
+    """Invite a person; return the link that the page shows."""
     page = owner.post(f"/dashboard/{shop.id}/team/invite", {"email": email, "role": role}).text
     assert f"{email.lower()} is invited" in page
     (link,) = re.findall(r"<code>(http\S+)</code>", page)
@@ -15,7 +15,7 @@ def invite(owner: Visitor, shop: Shop, email: str, role: str) -> str:
 
 
 def create_keys(member: Visitor, shop: Shop, **scopes: str) -> dict[str, str]:
-    """Create a key for each name on the page of keys; return the secrets by name."""
+    """Create a key for each name and scope on the page of keys; return the secrets by name."""
     secrets = {}
     for name, scope in scopes.items():
         path = f"/dashboard/{shop.id}/developers/keys"
@@ -25,7 +25,7 @@ def create_keys(member: Visitor, shop: Shop, **scopes: str) -> dict[str, str]:
 
 
 def key_status(shop: Shop, key: str) -> int:
-    """Return the status of a request with a key: 403 without the scope, 401 if it is invalid."""
+    """Read products with a key; return the status: 403 without the scope, 401 if it is invalid."""
     return shop.call("GET", "/v1/products", headers={"x-api-key": key}).status_code
 
 
@@ -54,37 +54,37 @@ def test_an_owner_invites_changes_and_removes_members(shop: Shop) -> None:
 def test_removing_a_member_lists_their_keys_and_offers_to_revoke_them(
     shop: Shop,
 ) -> None:
-    owner, keeper, leaver = (
+    owner, remaining_member, leaving_member = (
         create_person(shop.api_server, shop.id, role)
         for role in ("owner", "developer", "developer")
     )
-    (stays,) = create_keys(keeper, shop, Stays="products:read").values()
-    (warehouse,) = create_keys(leaver, shop, Warehouse="products:read").values()
+    (remaining_key,) = create_keys(remaining_member, shop, Stays="products:read").values()
+    (warehouse_key,) = create_keys(leaving_member, shop, Warehouse="products:read").values()
     path = f"/dashboard/{shop.id}/team"
-    question = owner.post(f"{path}/remove", {"person": leaver.person_id})
-    assert question.status_code == 200
-    for text in ("Warehouse", warehouse[-4:], "products:read", "never used"):
-        assert text in question.text
-    assert "Stays" not in question.text
-    assert leaver.get(path).status_code == 200  # nothing has changed yet
-    removed = owner.post(f"{path}/remove", {"person": leaver.person_id, "keys": "revoke"})
+    confirmation = owner.post(f"{path}/remove", {"person": leaving_member.person_id})
+    assert confirmation.status_code == 200
+    for text in ("Warehouse", warehouse_key[-4:], "products:read", "never used"):
+        assert text in confirmation.text
+    assert "Stays" not in confirmation.text
+    assert leaving_member.get(path).status_code == 200  # nothing has changed yet
+    removed = owner.post(f"{path}/remove", {"person": leaving_member.person_id, "keys": "revoke"})
     assert removed.status_code == 303
-    assert leaver.get(path).status_code == 404
-    assert [key_status(shop, key) for key in (stays, warehouse)] == [200, 401]
-    owner.post(f"{path}/remove", {"person": keeper.person_id, "keys": "keep"})
-    assert keeper.get(path).status_code == 404
-    assert key_status(shop, stays) == 200
+    assert leaving_member.get(path).status_code == 404
+    assert [key_status(shop, key) for key in (remaining_key, warehouse_key)] == [200, 401]
+    owner.post(f"{path}/remove", {"person": remaining_member.person_id, "keys": "keep"})
+    assert remaining_member.get(path).status_code == 404
+    assert key_status(shop, remaining_key) == 200
 
 
 def test_lowering_a_role_lists_the_keys_beyond_it_and_offers_to_revoke_them(shop: Shop) -> None:
-    owner, lowered, keeper = (
+    owner, demoted_member, other_member = (
         create_person(shop.api_server, shop.id, role)
         for role in ("owner", "developer", "developer")
     )
-    secrets = create_keys(lowered, shop, Warehouse="products:write", Orders="orders:read")
-    (shelves,) = create_keys(keeper, shop, Shelves="products:write").values()
+    secrets = create_keys(demoted_member, shop, Warehouse="products:write", Orders="orders:read")
+    (shelves_key,) = create_keys(other_member, shop, Shelves="products:write").values()
     path = f"/dashboard/{shop.id}/team"
-    form = {"person": lowered.person_id, "role": "viewer"}
+    form = {"person": demoted_member.person_id, "role": "viewer"}
     response = owner.post(f"{path}/role", form)
     assert response.status_code == 200
     for text in ("Warehouse", secrets["Warehouse"][-4:], "products:write", "Viewer"):
@@ -93,15 +93,15 @@ def test_lowering_a_role_lists_the_keys_beyond_it_and_offers_to_revoke_them(shop
     assert 'name="role" value="viewer"' in response.text
     assert secrets["Orders"][-4:] not in response.text  # within the new role
     assert "Shelves" not in response.text  # created by somebody else
-    assert lowered.get(f"/dashboard/{shop.id}/developers/keys").status_code == 200
+    assert demoted_member.get(f"/dashboard/{shop.id}/developers/keys").status_code == 200
     assert key_status(shop, secrets["Warehouse"]) == 403  # valid: nothing has changed yet
 
     assert owner.post(f"{path}/role", {**form, "keys": "revoke"}).status_code == 303
     assert key_status(shop, secrets["Warehouse"]) == 401
     assert key_status(shop, secrets["Orders"]) == 403
-    form = {"person": keeper.person_id, "role": "viewer", "keys": "keep"}
+    form = {"person": other_member.person_id, "role": "viewer", "keys": "keep"}
     assert owner.post(f"{path}/role", form).status_code == 303
-    assert key_status(shop, shelves) == 403
+    assert key_status(shop, shelves_key) == 403
     rows = shop.api_server.sql(
         "select action, subject, who from audit_log where merchant_id = $1"
         " and action in ('keys revoke', 'people role') order by number",
@@ -112,7 +112,7 @@ def test_lowering_a_role_lists_the_keys_beyond_it_and_offers_to_revoke_them(shop
     assert secrets["Warehouse"][-4:] in rows[0]["subject"]
 
 
-def test_a_raised_role_and_keys_within_the_new_role_take_no_question(shop: Shop) -> None:
+def test_a_role_is_changed_without_confirmation_if_no_key_exceeds_it(shop: Shop) -> None:
     owner, member = (
         create_person(shop.api_server, shop.id, role) for role in ("owner", "developer")
     )
@@ -123,7 +123,7 @@ def test_a_raised_role_and_keys_within_the_new_role_take_no_question(shop: Shop)
     (beyond_role,) = create_keys(member, shop, Stock="products:write").values()
     form = {"person": member.person_id, "role": "support", "keys": "keep"}
     assert owner.post(path, form).status_code == 303
-    # A raised role takes no question, although support could not give the scope of its key.
+    # Raising a role needs no confirmation, although the old role could not create this key.
     assert owner.post(path, {"person": member.person_id, "role": "owner"}).status_code == 303
     assert [key_status(shop, key) for key in (within_role, beyond_role)] == [403, 403]
 
@@ -132,13 +132,13 @@ def test_the_last_owner_stays_owner_and_keeps_the_keys(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     (key,) = create_keys(owner, shop, Stock="products:write").values()
     form = {"person": owner.person_id, "role": "viewer", "keys": "revoke"}
-    refused = owner.post(f"/dashboard/{shop.id}/team/role", form)
-    assert refused.status_code == 400
-    assert "always has an owner" in refused.text
+    refusal = owner.post(f"/dashboard/{shop.id}/team/role", form)
+    assert refusal.status_code == 400
+    assert "always has an owner" in refusal.text
     assert key_status(shop, key) == 403
 
 
-def test_an_invalid_invitation_shows_its_error_and_keeps_its_entries(shop: Shop) -> None:
+def test_an_invalid_invitation_shows_its_error_and_keeps_its_input(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
     path = f"/dashboard/{shop.id}/team"
     for form, error in (
@@ -146,10 +146,10 @@ def test_an_invalid_invitation_shows_its_error_and_keeps_its_entries(shop: Shop)
         ({"email": ada.email, "role": "finance"}, "is a member already"),
         ({"email": "x@example.com", "role": "boss"}, "Choose one of the roles"),
     ):
-        refused = ada.post(f"{path}/invite", form)
-        assert refused.status_code == 400
-        assert error in refused.text
-        assert f'value="{form["email"]}"' in refused.text
+        refusal = ada.post(f"{path}/invite", form)
+        assert refusal.status_code == 400
+        assert error in refusal.text
+        assert f'value="{form["email"]}"' in refusal.text
     for action, form in (
         ("role", {"person": ada.person_id, "role": "viewer"}),
         ("remove", {"person": ada.person_id}),
@@ -160,13 +160,15 @@ def test_an_invalid_invitation_shows_its_error_and_keeps_its_entries(shop: Shop)
 
 
 def test_an_invitation_can_be_withdrawn(shop: Shop) -> None:
-    other = shop.api_server.create_shop()
-    ada, stranger = (create_person(shop.api_server, id_, "owner") for id_ in (shop.id, other.id))
+    other_shop = shop.api_server.create_shop()
+    ada, stranger = (
+        create_person(shop.api_server, shop_id, "owner") for shop_id in (shop.id, other_shop.id)
+    )
     path = f"/dashboard/{shop.id}/team"
     link = invite(ada, shop, "dan@example.com", "viewer")
     (invitation,) = re.findall(r'name="id" value="(inv_\w+)"', ada.get(path).text)
     form = {"id": invitation}
-    assert stranger.post(f"/dashboard/{other.id}/team/withdraw", form).status_code == 404
+    assert stranger.post(f"/dashboard/{other_shop.id}/team/withdraw", form).status_code == 404
     assert ada.post(f"{path}/withdraw", form).status_code == 303
     page = Visitor(shop.api_server).get(link.removeprefix(shop.api_server.url))
     assert heading_of(page) == "We cannot find this page"

@@ -1,4 +1,4 @@
-"""The pages of webhook endpoints and events, with a server that receives the events."""
+"""The pages of webhook endpoints and events, with a real receiver of the events."""
 
 import asyncio
 import re
@@ -23,7 +23,7 @@ MINUTE = 60_000
 
 
 @pytest.fixture(scope="module")
-def sender(
+def sending_server(
     postgres_url: str,
     template: str,
     tmp_path_factory: pytest.TempPathFactory,
@@ -40,13 +40,13 @@ def sender(
             outgoing_allow=(ip_network("127.0.0.0/8"),),
             **SECRETS,
         )
-        with serving(settings) as running:
-            yield running
+        with serving(settings) as server:
+            yield server
 
 
 @contextmanager
-def listening(server: ApiServer) -> Iterator[Receiver]:
-    """Run a merchant's server while the block runs."""
+def run_receiver(server: ApiServer) -> Iterator[Receiver]:
+    """Run a merchant's webhook receiver until the block ends."""
     stack = AsyncExitStack()
     try:
         yield server.run(stack.enter_async_context(receiving()))
@@ -55,7 +55,7 @@ def listening(server: ApiServer) -> Iterator[Receiver]:
 
 
 def dispatch(shop: Shop, attempts: int) -> None:
-    """Run the dispatcher until the merchant has this many attempts."""
+    """Run the dispatcher until the merchant has this many delivery attempts."""
 
     async def run() -> None:
         app = shop.api_server.app
@@ -81,26 +81,27 @@ def path_of(shop: Shop, *parts: str) -> str:
     return "/".join((f"/dashboard/{shop.id}/developers", *parts))
 
 
-def test_an_endpoint_form_that_is_sent_twice_adds_one_endpoint(shop: Shop) -> None:
+def test_submitting_a_form_twice_adds_one_endpoint(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     path = path_of(shop, "webhooks")
     form = {"form_id": new_form_id(owner, path), "url": URL, "description": "Fulfilment",
             "type_order.paid": "on"}  # fmt: skip
-    first, second = owner.post(path, form), owner.post(path, form)
-    assert first.status_code == 303
-    assert first.headers["location"] == second.headers["location"]
+    responses = [owner.post(path, form) for _ in range(2)]  # a double click
+    assert responses[0].status_code == 303
+    endpoint_path = responses[0].headers["location"]
+    assert responses[1].headers["location"] == endpoint_path
     (endpoint,) = shop.data("GET", "/v1/webhook-endpoints")["items"]
     assert (endpoint["url"], endpoint["description"]) == (URL, "Fulfilment")
     assert endpoint["events"] == ["order.paid"]
-    page = owner.get(first.headers["location"])
+    page = owner.get(endpoint_path)
     assert "The endpoint was added" in page.text
     assert "whsec_" not in page.text
-    # The same form with another address, after the back button: it is shown again.
-    reused = owner.post(path, form | {"url": f"{URL}/2"})
-    assert reused.status_code == 409
-    assert "has added an endpoint already" in reused.text
-    assert f'value="{URL}/2"' in reused.text
-    assert hidden_field_values(reused, "form_id")[0] != form["form_id"]
+    # After the back button, the same form with another URL is refused and shown again.
+    refusal = owner.post(path, form | {"url": f"{URL}/2"})
+    assert refusal.status_code == 409
+    assert "has added an endpoint already" in refusal.text
+    assert f'value="{URL}/2"' in refusal.text
+    assert hidden_field_values(refusal, "form_id")[0] != form["form_id"]
     assert len(shop.data("GET", "/v1/webhook-endpoints")["items"]) == 1
     (row,) = shop.api_server.sql(
         "select who from audit_log where merchant_id = $1 and action = 'webhooks add'", shop.id
@@ -117,7 +118,7 @@ INVALID_ENTRIES: Any = (
 )
 
 
-def test_each_field_of_an_endpoint_shows_its_error_and_keeps_its_entry(shop: Shop) -> None:
+def test_each_field_of_an_endpoint_shows_its_error_and_keeps_its_input(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     endpoint_id = shop.create_endpoint()["id"]
     for path in (path_of(shop, "webhooks"), path_of(shop, "webhooks", endpoint_id)):
@@ -141,17 +142,17 @@ def test_a_stale_form_does_not_overwrite_the_endpoint(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     endpoint_id = shop.create_endpoint()["id"]
     path = path_of(shop, "webhooks", endpoint_id)
-    (seen,) = hidden_field_values(owner.get(path), "seen_at")
-    form = {"seen_at": seen, "url": URL, "description": "Mine"}
+    (seen_at,) = hidden_field_values(owner.get(path), "seen_at")
+    form = {"seen_at": seen_at, "url": URL, "description": "Mine"}
     for _ in range(2):
         assert owner.post(path, form).headers["location"] == f"{path}?done=changed"
-    stale = owner.post(path, form | {"description": "Theirs"})
-    assert stale.status_code == 409
-    assert "Somebody has changed this endpoint meanwhile" in stale.text
-    assert 'value="Theirs"' in stale.text
+    conflict = owner.post(path, form | {"description": "Theirs"})
+    assert conflict.status_code == 409
+    assert "Somebody has changed this endpoint meanwhile" in conflict.text
+    assert 'value="Theirs"' in conflict.text
     assert shop.data("GET", f"/v1/webhook-endpoints/{endpoint_id}")["description"] == "Mine"
-    (seen,) = hidden_field_values(stale, "seen_at")
-    assert owner.post(path, form | {"description": "Theirs", "seen_at": seen}).status_code == 303
+    (seen_at,) = hidden_field_values(conflict, "seen_at")
+    assert owner.post(path, form | {"description": "Theirs", "seen_at": seen_at}).status_code == 303
 
 
 def test_an_endpoint_can_be_disabled_enabled_and_removed(shop: Shop) -> None:
@@ -168,9 +169,9 @@ def test_an_endpoint_can_be_disabled_enabled_and_removed(shop: Shop) -> None:
     owner.post(f"{path}/status", {"status": "ENABLED"})
     assert "It was switched off" not in viewer.get(path).text
     form = {"form_id": new_form_id(owner, path), "confirm": "shop.example.org"}
-    refused = owner.post(f"{path}/remove", form)
-    assert refused.status_code == 400
-    assert 'value="shop.example.org"' in refused.text
+    refusal = owner.post(f"{path}/remove", form)
+    assert refusal.status_code == 400
+    assert 'value="shop.example.org"' in refusal.text
     for _ in range(2):
         removed = owner.post(f"{path}/remove", form | {"confirm": "shop.example.com"})
         assert removed.headers["location"] == f"{list_path}?done=removed"
@@ -178,7 +179,7 @@ def test_an_endpoint_can_be_disabled_enabled_and_removed(shop: Shop) -> None:
     assert "There are no endpoints yet" in owner.get(list_path).text
 
 
-def test_showing_the_secret_takes_a_step_up(shop: Shop, clock: Any) -> None:
+def test_showing_the_secret_needs_a_step_up(shop: Shop, clock: Any) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     endpoint = shop.create_endpoint()
     path = path_of(shop, "webhooks", endpoint["id"])
@@ -202,29 +203,29 @@ def test_showing_the_secret_takes_a_step_up(shop: Shop, clock: Any) -> None:
     ]  # fmt: skip
 
 
-def test_a_test_event_is_sent_and_its_result_is_shown(sender: ApiServer) -> None:
-    shop = sender.create_shop()
-    developer = create_person(sender, shop.id, "developer")
-    with listening(sender) as receiver:
+def test_a_test_event_is_sent_and_its_result_is_shown(sending_server: ApiServer) -> None:
+    shop = sending_server.create_shop()
+    developer = create_person(sending_server, shop.id, "developer")
+    with run_receiver(sending_server) as receiver:
         endpoint = shop.create_endpoint(url=receiver.url, events=["payout.paid"])
         path = path_of(shop, "webhooks", endpoint["id"])
         form = {"form_id": new_form_id(developer, path)}
-        (result,) = {developer.post(f"{path}/test", form).headers["location"] for _ in range(2)}
-        assert result.startswith(f"{path}?test=evt_")
-        page = developer.get(result)
+        (result_url,) = {developer.post(f"{path}/test", form).headers["location"] for _ in range(2)}
+        assert result_url.startswith(f"{path}?test=evt_")
+        page = developer.get(result_url)
         assert "It is on its way" in page.text
         assert '<meta http-equiv="refresh" content="2;url=' in page.text
         receiver.behave = lambda _: 503
         dispatch(shop, 1)
-        page = developer.get(result)
+        page = developer.get(result_url)
         assert "Your server did not accept it. Next attempt:" in text_of(page)
         assert "HTTP 503 in" in page.text
         assert "http-equiv" not in page.text
         receiver.behave = lambda _: 200
         form = {"form_id": new_form_id(developer, path)}
-        second_result = developer.post(f"{path}/test", form).headers["location"]
+        second_result_url = developer.post(f"{path}/test", form).headers["location"]
         dispatch(shop, 2)
-        assert "Your server accepted it" in developer.get(second_result).text
+        assert "Your server accepted it" in developer.get(second_result_url).text
         assert len(receiver.received) == 2
         assert '"test":true' in receiver.received[1].body.decode()
         pending = text_of(developer.get(path, params={"status": "PENDING"}))
@@ -232,10 +233,10 @@ def test_a_test_event_is_sent_and_its_result_is_shown(sender: ApiServer) -> None
     assert not shop.data("GET", "/v1/events")["items"]
 
 
-def test_deliveries_and_events_are_shown_and_can_be_resent(sender: ApiServer) -> None:
-    shop, other = sender.create_shop(), sender.create_shop()
-    support = create_person(sender, shop.id, "support")
-    with listening(sender) as receiver:
+def test_deliveries_and_events_are_shown_and_can_be_resent(sending_server: ApiServer) -> None:
+    shop, other_shop = sending_server.create_shop(), sending_server.create_shop()
+    support = create_person(sending_server, shop.id, "support")
+    with run_receiver(sending_server) as receiver:
         endpoint_id = shop.create_endpoint(url=receiver.url, events=["order.paid"])["id"]
         shop.create_endpoint(url=f"{receiver.url}/other", events=["order.paid"])
         order = shop.create_paid_order()
@@ -262,7 +263,7 @@ def test_deliveries_and_events_are_shown_and_can_be_resent(sender: ApiServer) ->
             ({"form_id": ids[0], "endpoint": endpoint_id}, 1),
             ({"form_id": ids[1]}, 2),
         ):
-            for _ in range(2):  # a double click sends only once
+            for _ in range(2):  # a double click resends the event once
                 response = support.post(f"{event_path}/resend", form)
                 assert response.headers["location"].endswith("resent")
             attempts += deliveries
@@ -270,10 +271,10 @@ def test_deliveries_and_events_are_shown_and_can_be_resent(sender: ApiServer) ->
         form = {"form_id": new_form_id(support, path), "event": event_id}
         assert support.post(f"{path}/resend", form).headers["location"] == f"{path}?done=resent"
         dispatch(shop, attempts + 1)
-        assert [got.event_id for got in receiver.received] == [event_id] * 6
-    stranger = create_person(sender, other.id, "owner")
-    assert stranger.get(path_of(other, "events", event_id)).status_code == 404
-    assert stranger.get(path_of(other, "webhooks", endpoint_id)).status_code == 404
-    other_path = path_of(other, "webhooks", other.create_endpoint(url=receiver.url)["id"])
+        assert [delivery.event_id for delivery in receiver.received] == [event_id] * 6
+    stranger = create_person(sending_server, other_shop.id, "owner")
+    assert stranger.get(path_of(other_shop, "events", event_id)).status_code == 404
+    assert stranger.get(path_of(other_shop, "webhooks", endpoint_id)).status_code == 404
+    other_path = path_of(other_shop, "webhooks", other_shop.create_endpoint(url=receiver.url)["id"])
     form = {"form_id": new_form_id(stranger, other_path), "event": event_id}
     assert stranger.post(f"{other_path}/resend", form).status_code == 400
