@@ -1,4 +1,4 @@
-"""The receiver of the bank's callbacks."""
+"""Fixture: the receiver of the sandbox bank's callbacks."""
 
 from support.sandbox_bank import receiver
 

@@ -1,4 +1,4 @@
-"""Disputes at the sandbox bank, through its real callbacks."""
+"""Disputes at the sandbox bank, which reports them by real callbacks."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,8 +16,8 @@ from support.sandbox_bank import Shop as Bank
 
 
 @pytest.fixture
-def connected(settings: Settings, bank_url: str) -> Iterator[ApiServer]:
-    """Serve an instance that gets the sandbox bank's callbacks."""
+def connected_server(settings: Settings, bank_url: str) -> Iterator[ApiServer]:
+    """Run a server to which the sandbox bank sends its callbacks."""
     with serving(settings, sandbox_url=bank_url, sandbox_secret=SECRET) as api_server:
         yield api_server
         _, violations = api_server.tx(check_books)
@@ -26,7 +26,7 @@ def connected(settings: Settings, bank_url: str) -> Iterator[ApiServer]:
 
 @pytest.fixture
 def bank(bank_url: str, receiver: Receiver) -> Iterator[Bank]:
-    """Connect to the bank as its customers and clerks do."""
+    """A client of the sandbox bank, which acts as its customers and clerks."""
     bank = Bank(bank_url, receiver)
     yield bank
     bank.api.delete("/faults")
@@ -34,7 +34,7 @@ def bank(bank_url: str, receiver: Receiver) -> Iterator[Bank]:
 
 
 def pay(api_server: ApiServer, bank: Bank, session: dict[str, Any], number: str) -> str:
-    """Pay a session by card and return the attempt's id."""
+    """Pay a session by card; return the attempt's id."""
     app = api_server.app
     payer = checkouts.PayerInput(
         email="ann@example.com", name="Ann", method="CREDIT_CARD", ip="192.0.2.7", locale="en"
@@ -48,7 +48,7 @@ def pay(api_server: ApiServer, bank: Bank, session: dict[str, Any], number: str)
 
 
 def open_dispute(api_server: ApiServer, bank: Bank) -> tuple[Shop, str, str]:
-    """Pay with the card that disputes; return the shop and the ids of order and dispute."""
+    """Pay with the card number that leads to a dispute; return shop, order id and dispute id."""
     shop = api_server.create_shop()
     session = shop.create_session()
     order_id: str = shop.data("GET", f"/v1/checkouts/{session['id']}")["orderId"]
@@ -59,9 +59,9 @@ def open_dispute(api_server: ApiServer, bank: Bank) -> tuple[Shop, str, str]:
 
 
 def wait_for_status(shop: Shop, order_id: str, status: str) -> None:
-    """Wait until the order has the status, while the worker retries unmatched events.
+    """Wait until the order has the status, and retry unmatched dispute events meanwhile.
 
-    The event of a dispute may overtake that of its payment.
+    A dispute's callback may arrive before that of its payment.
     """
     app = shop.api_server.app
 
@@ -72,22 +72,31 @@ def wait_for_status(shop: Shop, order_id: str, status: str) -> None:
     wait_until(has_status)
 
 
-@pytest.mark.parametrize(("ends", "status", "pending", "available"), [
+@pytest.mark.parametrize(("decisions", "status", "pending", "available"), [
     (["won"], "PAID", "9.59", "0.00"),
     (["lost"], "CHARGEBACK", "-15.40", "0.00"),
     (["lost", "recovered"], "SETTLED", "0.00", "-5.41"),
 ])  # fmt: skip
 def test_a_dispute_moves_the_merchants_money(
-    connected: ApiServer, bank: Bank, ends: list[str], status: str, pending: str, available: str
+    connected_server: ApiServer,
+    bank: Bank,
+    decisions: list[str],
+    status: str,
+    pending: str,
+    available: str,
 ) -> None:
-    shop, order_id, dispute = open_dispute(connected, bank)
-    (open_,) = shop.data("GET", "/v1/disputes?status=OPEN")["items"]
-    assert (open_["orderId"], open_["debit"], open_["reason"]) == (order_id, "9.99", "fraudulent")
+    shop, order_id, dispute_id = open_dispute(connected_server, bank)
+    (dispute,) = shop.data("GET", "/v1/disputes?status=OPEN")["items"]
+    assert (dispute["orderId"], dispute["debit"], dispute["reason"]) == (
+        order_id,
+        "9.99",
+        "fraudulent",
+    )
     bank.inject_fault("callback", "duplicate", times=3)
-    for end in ends:
-        assert bank.api.post(f"/disputes/{dispute}/{end}").status_code == 200
+    for decision in decisions:
+        assert bank.api.post(f"/disputes/{dispute_id}/{decision}").status_code == 200
     wait_for_status(shop, order_id, status)
     balance = shop.data("GET", "/v1/balance")
     assert (balance["pending"], balance["available"]) == (pending, available)
-    (ended,) = shop.data("GET", "/v1/disputes")["items"]
-    assert (ended["id"], ended["status"]) == (open_["id"], ends[-1].upper())
+    (decided,) = shop.data("GET", "/v1/disputes")["items"]
+    assert (decided["id"], decided["status"]) == (dispute["id"], decisions[-1].upper())

@@ -21,20 +21,20 @@ from support.commands import USER
 from support.world import create_order_in
 
 Run = Callable[..., Any]
-WHY = ("--reason", "a letter")
+REASON = ("--reason", "a letter")
 
 
 @pytest.fixture
 def run(database_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """Run a command and return its JSON output; raise its exception."""
+    """Run a command in this process; return its JSON output or raise its exception."""
     monkeypatch.setenv("OPENTILL_DATABASE_URL", database_url)
     monkeypatch.setenv("OPENTILL_SANDBOX", "yes")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))  # without a stored login
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))  # no stored login is there
     monkeypatch.setenv("OPENTILL_DB_PREPARED", pooler.prepared_setting(database_url))
     monkeypatch.setenv("OPENTILL_SECRET_KEY", "test-secret-key-test-secret-key-0123")
 
-    def run(*words: str) -> Any:
-        result = CliRunner().invoke(build(), [*words, "--json"])
+    def run(*arguments: str) -> Any:
+        result = CliRunner().invoke(build(), [*arguments, "--json"])
         if result.exception is not None:
             raise result.exception
         return json.loads(result.stdout)
@@ -44,17 +44,17 @@ def run(database_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> R
 
 @pytest.fixture
 def tx(database_url: str) -> Iterator[Callable[[Callable[[Tx], Awaitable[Any]]], Any]]:
-    """Run functions in a committed transaction, and check the books at the end."""
+    """Run functions in transactions that are committed; check the books after the test."""
 
     def commit(work: Callable[[Tx], Awaitable[Any]]) -> Any:
-        async def committed() -> Any:
+        async def run_and_commit() -> Any:
             db = await Db.connect(database_url, 2, acquire_timeout_s=20)
             try:
                 return await db.run(work)
             finally:
                 await db.close()
 
-        return asyncio.run(committed())
+        return asyncio.run(run_and_commit())
 
     yield commit
     commit(assert_books)
@@ -67,7 +67,7 @@ def create_order(tx: Any, status: str, **terms: Any) -> orders.Order:
 
 
 def read_audit_log(tx: Any) -> list[tuple[str, ...]]:
-    """Return the audit log without creations of merchants: who, action, subject, reason."""
+    """Return who, action, subject and reason of the audit log, without creations of merchants."""
     sql = (
         "select who, action, subject, reason from audit_log where action <> 'merchants create'"
         " order by number"
@@ -76,25 +76,25 @@ def read_audit_log(tx: Any) -> list[tuple[str, ...]]:
     return [tuple(row) for row in rows]
 
 
-def test_a_dispute_from_its_opening_to_its_recovery(run: Run, tx: Any) -> None:
+def test_commands_open_note_lose_recover_show_and_list_a_dispute(run: Run, tx: Any) -> None:
     order = create_order(tx, "SETTLED")
-    opened = run("disputes", "open", order.id, *WHY)
-    assert (opened["orderId"], opened["status"], opened["debit"]) == (order.id, "OPEN", "9.99")
-    dispute = opened["id"]
-    note = run("disputes", "note", dispute, "Proof of delivery")
+    dispute = run("disputes", "open", order.id, *REASON)
+    assert (dispute["orderId"], dispute["status"], dispute["debit"]) == (order.id, "OPEN", "9.99")
+    dispute_id = dispute["id"]
+    note = run("disputes", "note", dispute_id, "Proof of delivery")
     assert (note["number"], note["note"]) == (1, "Proof of delivery")
-    assert run("disputes", "lose", dispute, *WHY)["status"] == "LOST"
-    assert run("disputes", "recover", dispute, *WHY)["status"] == "RECOVERED"
-    shown = run("disputes", "show", dispute)
-    assert [note["note"] for note in shown["notes"]] == ["Proof of delivery"]
-    assert (shown["merchantId"], shown["gateway"]) == (order.merchant_id, "sandbox")
-    assert [d["id"] for d in run("disputes", "list", "--status", "RECOVERED")] == [dispute]
+    assert run("disputes", "lose", dispute_id, *REASON)["status"] == "LOST"
+    assert run("disputes", "recover", dispute_id, *REASON)["status"] == "RECOVERED"
+    details = run("disputes", "show", dispute_id)
+    assert [note["note"] for note in details["notes"]] == ["Proof of delivery"]
+    assert (details["merchantId"], details["gateway"]) == (order.merchant_id, "sandbox")
+    assert [d["id"] for d in run("disputes", "list", "--status", "RECOVERED")] == [dispute_id]
     assert run("disputes", "list", "--merchant", order.merchant_id, "--status", "OPEN") == []
     assert read_audit_log(tx) == [
         (USER, "disputes open", order.id, "a letter"),
-        (USER, "disputes note", dispute, "Proof of delivery"),
-        (USER, "disputes lose", dispute, "a letter"),
-        (USER, "disputes recover", dispute, "a letter"),
+        (USER, "disputes note", dispute_id, "Proof of delivery"),
+        (USER, "disputes lose", dispute_id, "a letter"),
+        (USER, "disputes recover", dispute_id, "a letter"),
     ]
 
 
@@ -102,9 +102,9 @@ def test_the_operator_sets_a_deadline_and_reads_evidence(
     run: Run, tx: Any, database_url: str, tmp_path: Path
 ) -> None:
     order = create_order(tx, "SETTLED")
-    dispute = run("disputes", "open", order.id, *WHY)["id"]
-    changed = run("disputes", "deadline", dispute, "2031-01-31", *WHY)
-    assert changed["respondBy"] == 1_927_670_399_999  # the end of that day
+    dispute_id = run("disputes", "open", order.id, *REASON)["id"]
+    dispute = run("disputes", "deadline", dispute_id, "2031-01-31", *REASON)
+    assert dispute["respondBy"] == 1_927_670_399_999  # the end of that day
     actor = Actor("ada@example.com (per_1)", "on the page of a dispute")
     files = {"letter.pdf": b"%PDF-1 %%EOF", "../receipt.jpg": b"\xff\xd8\xff x \xff\xd9"}
 
@@ -113,22 +113,22 @@ def test_the_operator_sets_a_deadline_and_reads_evidence(
         try:
             for name, content in files.items():
                 await disputes.add_evidence(
-                    db, order.merchant_id, dispute, name, content, actor=actor, now=1
+                    db, order.merchant_id, dispute_id, name, content, actor=actor, now=1
                 )
         finally:
             await db.close()
 
     asyncio.run(add_files())
-    shown = run("disputes", "show", dispute)
-    assert shown["respondBy"] == changed["respondBy"]
+    details = run("disputes", "show", dispute_id)
+    assert details["respondBy"] == dispute["respondBy"]
     digests = [hashlib.sha256(content).hexdigest() for content in files.values()]
     fields = ("number", "name", "kind", "size", "sha256")
-    assert [tuple(file[field] for field in fields) for file in shown["evidence"]] == [
+    assert [tuple(file[field] for field in fields) for file in details["evidence"]] == [
         (1, "letter.pdf", "application/pdf", 12, digests[0]),
         (2, "receipt.jpg", "image/jpeg", 8, digests[1]),
     ]
     out = tmp_path / "evidence"
-    for _ in range(2):  # the second time over the same files
+    for _ in range(2):  # the second run overwrites the same files
         written = run("disputes", "evidence", order.id, "--out", str(out))
     assert [file["path"] for file in written] == [
         str(out / "01-letter.pdf"), str(out / "02-receipt.jpg"),
@@ -136,118 +136,118 @@ def test_the_operator_sets_a_deadline_and_reads_evidence(
     assert [path.read_bytes() for path in sorted(out.iterdir())] == [*files.values()]
     (tmp_path / "file").write_text("")
     with pytest.raises(Invalid, match="out must be a directory"):
-        run("disputes", "evidence", dispute, "--out", str(tmp_path / "file"))
+        run("disputes", "evidence", dispute_id, "--out", str(tmp_path / "file"))
     with pytest.raises(Invalid, match="until must be a time"):
-        run("disputes", "deadline", dispute, "soon", *WHY)
+        run("disputes", "deadline", dispute_id, "soon", *REASON)
     assert [row[:3] for row in read_audit_log(tx)] == [
         (USER, "disputes open", order.id),
-        (USER, "disputes deadline", f"{dispute} until 2031-01-31 23:59:59 UTC"),
+        (USER, "disputes deadline", f"{dispute_id} until 2031-01-31 23:59:59 UTC"),
         *(
-            (actor.who, "disputes evidence", f"{dispute} {name} SHA-256 {digest}")
+            (actor.who, "disputes evidence", f"{dispute_id} {name} SHA-256 {digest}")
             for name, digest in zip(("letter.pdf", "receipt.jpg"), digests, strict=True)
         ),
     ]
-    run("disputes", "win", dispute, *WHY)
+    run("disputes", "win", dispute_id, *REASON)
     with pytest.raises(Invalid, match="must be open"):
-        run("disputes", "deadline", dispute, "7d", *WHY)
+        run("disputes", "deadline", dispute_id, "7d", *REASON)
 
 
 def test_a_partial_dispute_is_won(run: Run, tx: Any) -> None:
     order = create_order(tx, "PAID")
-    opened = run("disputes", "open", order.id, "--amount", "4.00", *WHY)
-    assert opened["amount"] == "4.00"
-    assert run("disputes", "win", opened["id"], *WHY)["status"] == "WON"
+    dispute = run("disputes", "open", order.id, "--amount", "4.00", *REASON)
+    assert dispute["amount"] == "4.00"
+    assert run("disputes", "win", dispute["id"], *REASON)["status"] == "WON"
 
 
 def test_an_invalid_command_is_refused_in_one_line_and_changes_nothing(run: Run, tx: Any) -> None:
     order = create_order(tx, "PAID")
-    refused: list[tuple[type[Exception], tuple[str, ...]]] = [
+    refused_commands: list[tuple[type[Exception], tuple[str, ...]]] = [
         (Invalid, ("open", order.id)),
         (Invalid, ("open", order.id, "--reason", " ")),
-        (Invalid, ("open", order.id, "--amount", "10.00", *WHY)),
-        (Invalid, ("open", order.id, "--amount", "1.001", *WHY)),
-        (Invalid, ("open", order.id, "--amount", "-1", *WHY)),
-        (NotFound, ("open", "order_nowhere", *WHY)),
-        (NotFound, ("win", "dp_nowhere", *WHY)),
-        (NotFound, ("lose", "dp_nowhere", *WHY)),
-        (NotFound, ("note", "dp_nowhere", "text", *WHY)),
+        (Invalid, ("open", order.id, "--amount", "10.00", *REASON)),
+        (Invalid, ("open", order.id, "--amount", "1.001", *REASON)),
+        (Invalid, ("open", order.id, "--amount", "-1", *REASON)),
+        (NotFound, ("open", "order_nowhere", *REASON)),
+        (NotFound, ("win", "dp_nowhere", *REASON)),
+        (NotFound, ("lose", "dp_nowhere", *REASON)),
+        (NotFound, ("note", "dp_nowhere", "text", *REASON)),
         (NotFound, ("show", "dp_nowhere")),
         (NotFound, ("list", "--merchant", "mer_nowhere")),
         (Invalid, ("list", "--status", "PAID")),
     ]
-    for error, words in refused:
-        with pytest.raises(error) as caught:
-            run("disputes", *words)
-        assert "\n" not in str(caught.value)
-    dispute = run("disputes", "open", order.id, *WHY)["id"]
-    for words in (("open", order.id), ("recover", dispute)):
+    for error, arguments in refused_commands:
+        with pytest.raises(error) as failure:
+            run("disputes", *arguments)
+        assert "\n" not in str(failure.value)
+    dispute_id = run("disputes", "open", order.id, *REASON)["id"]
+    for arguments in (("open", order.id), ("recover", dispute_id)):
         with pytest.raises(Invalid):
-            run("disputes", *words, *WHY)
+            run("disputes", *arguments, *REASON)
     assert len(read_audit_log(tx)) == 1
 
 
 def test_orders_are_settled_by_command(run: Run, tx: Any) -> None:
-    # Paid long ago, so due. The reserve makes both movements visible.
-    due, other = create_order(tx, "PAID", reserve_rate="0.1"), create_order(tx, "PAID")
-    planned = run("settle", "--merchant", due.merchant_id, "--dry-run")
+    # The orders were paid long ago and are due; the reserve is a second movement.
+    order, other_order = create_order(tx, "PAID", reserve_rate="0.1"), create_order(tx, "PAID")
+    planned = run("settle", "--merchant", order.merchant_id, "--dry-run")
     assert planned == [
         {
-            "merchantId": due.merchant_id, "orderId": due.id, "status": "SETTLED",
+            "merchantId": order.merchant_id, "orderId": order.id, "status": "SETTLED",
             "settled": "9.59", "reserve": "0.96", "currency": "USD",
         },
     ]  # fmt: skip
     assert read_audit_log(tx) == []
-    assert run("settle", "--merchant", due.merchant_id, *WHY) == planned
-    assert [row["orderId"] for row in run("settle", *WHY)] == [other.id]
-    assert run("settle", *WHY) == []
+    assert run("settle", "--merchant", order.merchant_id, *REASON) == planned
+    assert [row["orderId"] for row in run("settle", *REASON)] == [other_order.id]
+    assert run("settle", *REASON) == []
     assert [row[:3] for row in read_audit_log(tx)] == [
-        (USER, "settle", due.merchant_id), (USER, "settle", other.merchant_id),
+        (USER, "settle", order.merchant_id), (USER, "settle", other_order.merchant_id),
     ]  # fmt: skip
 
 
-def test_of_many_settlements_the_first_are_listed_and_all_are_summed(
+def test_settling_many_orders_lists_the_first_and_sums_all(
     run: Run, tx: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The settlements of a year do not fit into memory."""
+    """All settlements of a year would not fit into memory."""
     monkeypatch.setattr(settle, "MOST_SHOWN", 1)
-    due = [create_order(tx, "PAID", reserve_rate="0.1") for _ in range(3)]
-    notes: list[str] = []
-    monkeypatch.setattr(output, "say", notes.append)
+    due_orders = [create_order(tx, "PAID", reserve_rate="0.1") for _ in range(3)]
+    messages: list[str] = []
+    monkeypatch.setattr(output, "say", messages.append)
     planned = run("settle", "--dry-run")
-    first = min(due, key=lambda order: order.merchant_id)
-    assert [row["orderId"] for row in planned] == [first.id]
-    assert run("settle", *WHY) == planned
-    assert notes == ["and 2 more; in all 3 orders: settled 28.77 USD, reserve 2.88 USD"] * 2
+    first_order = min(due_orders, key=lambda order: order.merchant_id)
+    assert [row["orderId"] for row in planned] == [first_order.id]
+    assert run("settle", *REASON) == planned
+    assert messages == ["and 2 more; in all 3 orders: settled 28.77 USD, reserve 2.88 USD"] * 2
     assert run("settle", "--dry-run") == []
 
 
 def test_orders_are_settled_early_by_command(run: Run, tx: Any) -> None:
     terms = {"settlement_delay_days": 365}
-    first, second = create_order(tx, "PAID", **terms), create_order(tx, "PAID", **terms)
-    later = "due_at + 10000000000000"  # three hundred years
-    postpone = f"update orders set due_at = {later}, settle_at = {later}"
+    order, other_order = create_order(tx, "PAID", **terms), create_order(tx, "PAID", **terms)
+    due_at = "due_at + 10000000000000"  # three hundred years later
+    postpone = f"update orders set due_at = {due_at}, settle_at = {due_at}"
     tx(lambda tx: tx.execute(postpone))
-    assert run("settle", *WHY) == []
+    assert run("settle", *REASON) == []
     with pytest.raises(Invalid, match="not settled and due"):
-        run("settle", "--order", first.id, *WHY)
-    assert len(run("settle", "--order", first.id, "--now", "--dry-run")) == 1
-    assert len(run("settle", "--order", first.id, "--now", *WHY)) == 1
-    assert len(run("settle", "--merchant", second.merchant_id, "--now", *WHY)) == 1
+        run("settle", "--order", order.id, *REASON)
+    assert len(run("settle", "--order", order.id, "--now", "--dry-run")) == 1
+    assert len(run("settle", "--order", order.id, "--now", *REASON)) == 1
+    assert len(run("settle", "--merchant", other_order.merchant_id, "--now", *REASON)) == 1
     with pytest.raises(Invalid):
-        run("settle", "--order", first.id, "--now", *WHY)
+        run("settle", "--order", order.id, "--now", *REASON)
 
 
 def test_an_invalid_settlement_command_is_refused(run: Run, tx: Any) -> None:
-    order, other = create_order(tx, "PAID"), create_order(tx, "DISPUTED")
-    refused: list[tuple[type[Exception], tuple[str, ...]]] = [
-        (Invalid, ("--now", *WHY)),
+    order, disputed_order = create_order(tx, "PAID"), create_order(tx, "DISPUTED")
+    refused_commands: list[tuple[type[Exception], tuple[str, ...]]] = [
+        (Invalid, ("--now", *REASON)),
         (Invalid, ()),
-        (Invalid, ("--order", other.id, "--now", *WHY)),
-        (Invalid, ("--order", order.id, "--merchant", other.merchant_id, *WHY)),
-        (NotFound, ("--order", "order_nowhere", *WHY)),
-        (NotFound, ("--merchant", "mer_nowhere", *WHY)),
+        (Invalid, ("--order", disputed_order.id, "--now", *REASON)),
+        (Invalid, ("--order", order.id, "--merchant", disputed_order.merchant_id, *REASON)),
+        (NotFound, ("--order", "order_nowhere", *REASON)),
+        (NotFound, ("--merchant", "mer_nowhere", *REASON)),
     ]
-    for error, words in refused:
+    for error, arguments in refused_commands:
         with pytest.raises(error):
-            run("settle", *words)
+            run("settle", *arguments)
     assert read_audit_log(tx) == []

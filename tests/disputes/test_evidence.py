@@ -1,4 +1,4 @@
-"""Files of evidence: their kinds and names, stored once and never changed."""
+"""Evidence files: accepted types and names; a file is stored once and never changed."""
 
 import asyncio
 import hashlib
@@ -18,11 +18,11 @@ PDF: Final = b"%PDF-1.7\n1 0 obj\n<<>>\nendobj\ntrailer\n<<>>\n%%EOF\n"
 PNG: Final = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + b"\0" * 17 + b"\x00\x00\x00\x00IEND\xaeB`\x82"
 JPEG: Final = b"\xff\xd8\xff\xe0\x00\x10JFIF" + b"\0" * 20 + b"\xff\xd9"
 ANN: Final = merchants.Actor("ann@example.com (per_1)", "for a test")
-# Files of other kinds, some disguised as an accepted one.
+# Files of other types, some of them disguised as an accepted type.
 REJECTED: Final = {
-    "a page": b"<!doctype html><script>alert(1)</script>",
-    "a drawing": b'<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>',
-    "a page before a PDF": b"<script>alert(1)</script>" + PDF,
+    "an HTML page": b"<!doctype html><script>alert(1)</script>",
+    "an SVG drawing": b'<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>',
+    "an HTML page before a PDF": b"<script>alert(1)</script>" + PDF,
     "a blank before a PDF": b"\n" + PDF,
     "the beginning of a PDF": PDF[:20],
     "the beginning of a PNG": PNG[:30],
@@ -44,28 +44,28 @@ REJECTED: Final = {
         (JPEG + b"\0", "image/jpeg"),
     ],
 )
-def test_the_kind_of_a_file_follows_from_its_content(content: bytes, kind: str) -> None:
+def test_the_type_of_a_file_is_recognised_by_its_content(content: bytes, kind: str) -> None:
     assert kind_of(content) == kind
 
 
 @pytest.mark.parametrize("description", REJECTED)
-def test_a_file_of_another_kind_is_refused(description: str) -> None:
-    with pytest.raises(EvidenceRefused, match="a whole PDF, PNG or JPEG file") as refused:
+def test_a_file_of_another_type_is_refused(description: str) -> None:
+    with pytest.raises(EvidenceRefused, match="a whole PDF, PNG or JPEG file") as refusal:
         kind_of(REJECTED[description])
-    assert refused.value.why == "kind"
+    assert refusal.value.why == "kind"
 
 
-def test_empty_and_too_long_files_are_refused() -> None:
+def test_empty_and_too_large_files_are_refused() -> None:
     padding = b" " * (MAX_BYTES - len(PDF))
     assert kind_of(PDF + padding) == "application/pdf"
     for content, why in ((PDF + padding + b" ", "size"), (b"", "missing")):
-        with pytest.raises(EvidenceRefused) as refused:
+        with pytest.raises(EvidenceRefused) as refusal:
             kind_of(content)
-        assert refused.value.why == why
+        assert refusal.value.why == why
 
 
 @pytest.mark.parametrize(
-    ("uploaded", "name"),
+    ("uploaded_name", "name"),
     [
         ("Receipt 7.pdf", "Receipt 7.pdf"),
         ("RECEIPT.PDF", "RECEIPT.PDF"),
@@ -81,12 +81,14 @@ def test_empty_and_too_long_files_are_refused() -> None:
         ("n" * 500 + ".pdf", "n" * 114 + ".pdf"),
     ],
 )
-def test_a_name_has_no_path_and_the_extension_of_its_kind(uploaded: str, name: str) -> None:
-    assert name_of(uploaded, "application/pdf") == name
+def test_a_stored_name_has_no_path_and_the_extension_of_its_type(
+    uploaded_name: str, name: str
+) -> None:
+    assert name_of(uploaded_name, "application/pdf") == name
 
 
 async def open_dispute(db: Db) -> disputes.Dispute:
-    """Create a dispute of a new merchant's order."""
+    """Open a dispute of a new merchant's order."""
 
     async def work(tx: Tx) -> disputes.Dispute:
         order = await world.pay_order(tx, await world.create_order(tx))
@@ -97,13 +99,13 @@ async def open_dispute(db: Db) -> disputes.Dispute:
     return await db.run(work)
 
 
-async def add(db: Db, dispute: disputes.Dispute, content: bytes) -> disputes.Evidence:
+async def add_file(db: Db, dispute: disputes.Dispute, content: bytes) -> disputes.Evidence:
     return await disputes.add_evidence(
         db, dispute.merchant_id, dispute.id, "a.pdf", content, actor=ANN, now=world.NOW + 5
     )
 
 
-async def audited_subjects(db: Db, dispute: disputes.Dispute) -> list[str]:
+async def read_audit_subjects(db: Db, dispute: disputes.Dispute) -> list[str]:
     async with db.connection() as tx:
         rows = await tx.fetch(
             "select subject from audit_log where merchant_id = $1 and who = $2 order by number",
@@ -115,7 +117,7 @@ async def audited_subjects(db: Db, dispute: disputes.Dispute) -> list[str]:
 
 async def test_a_file_is_stored_unchanged_and_audited(db: Db) -> None:
     dispute = await open_dispute(db)
-    file = await add(db, dispute, PDF)
+    file = await add_file(db, dispute, PDF)
     digest = hashlib.sha256(PDF).digest()
     assert (file.number, file.name, file.kind) == (1, "a.pdf", "application/pdf")
     assert file.size == len(PDF)
@@ -132,29 +134,31 @@ async def test_a_file_is_stored_unchanged_and_audited(db: Db) -> None:
         ):
             with pytest.raises(asyncpg.IntegrityConstraintViolationError, match="never updated"):
                 await tx.execute(change)
-    assert await audited_subjects(db, dispute) == [f"{dispute.id} a.pdf SHA-256 {digest.hex()}"]
+    assert await read_audit_subjects(db, dispute) == [f"{dispute.id} a.pdf SHA-256 {digest.hex()}"]
 
 
 async def test_concurrent_uploads_of_one_file_are_stored_and_audited_once(db: Db) -> None:
     dispute = await open_dispute(db)
-    files = await asyncio.gather(*(add(db, dispute, PDF) for _ in range(4)))
+    files = await asyncio.gather(*(add_file(db, dispute, PDF) for _ in range(4)))
     assert len({file.id for file in files}) == 1
-    assert len(await audited_subjects(db, dispute)) == 1
+    assert len(await read_audit_subjects(db, dispute)) == 1
 
 
 async def test_concurrent_uploads_never_exceed_the_maximum(db: Db) -> None:
     dispute = await open_dispute(db)
     for number in range(MAX_FILES - 2):
-        await add(db, dispute, PDF + bytes([number]))
-    uploads = [add(db, dispute, PDF + bytes([100 + number])) for number in range(5)]
+        await add_file(db, dispute, PDF + bytes([number]))
+    uploads = [add_file(db, dispute, PDF + bytes([100 + number])) for number in range(5)]
     results = await asyncio.gather(*uploads, return_exceptions=True)
-    refused = [result.why for result in results if isinstance(result, EvidenceRefused)]
-    assert refused == ["many"] * 3
+    refusal_reasons = [result.why for result in results if isinstance(result, EvidenceRefused)]
+    assert refusal_reasons == ["many"] * 3
     async with db.connection() as tx:
         numbers = [file.number for file in await disputes.list_evidence(tx, dispute)]
     assert numbers == [*range(1, MAX_FILES + 1)]
-    assert len(await audited_subjects(db, dispute)) == MAX_FILES
-    assert (await add(db, dispute, PDF + bytes([0]))).number == 1  # stored already
+    assert len(await read_audit_subjects(db, dispute)) == MAX_FILES
+    assert (
+        await add_file(db, dispute, PDF + bytes([0]))
+    ).number == 1  # this file is already stored
 
 
 async def test_a_decided_dispute_accepts_notes_but_no_files(db: Db) -> None:
@@ -163,10 +167,10 @@ async def test_a_decided_dispute_accepts_notes_but_no_files(db: Db) -> None:
     await db.run(
         lambda tx: disputes.decide(tx, *key, "lost", who="op", reason="bank", now=world.NOW)
     )
-    with pytest.raises(EvidenceRefused) as refused:
-        await add(db, dispute, PDF)
-    assert refused.value.why == "closed"
-    assert await audited_subjects(db, dispute) == []
+    with pytest.raises(EvidenceRefused) as refusal:
+        await add_file(db, dispute, PDF)
+    assert refusal.value.why == "closed"
+    assert await read_audit_subjects(db, dispute) == []
     note = await db.run(
         lambda tx: disputes.add_note(tx, *key, "Ours", ANN.who, world.NOW, by_merchant=True)
     )
@@ -176,8 +180,8 @@ async def test_a_decided_dispute_accepts_notes_but_no_files(db: Db) -> None:
 async def test_the_database_refuses_a_file_that_contradicts_its_row(db: Db) -> None:
     dispute = await open_dispute(db)
     row = (dispute.merchant_id, "ev_1", dispute.id, len(PDF), hashlib.sha256(PDF).digest())
-    invalid = ((*row, PDF + b" "), (*row[:4], bytes(32), PDF), (*row[:3], 7, row[4], PDF))
-    for values in invalid:
+    contradictions = ((*row, PDF + b" "), (*row[:4], bytes(32), PDF), (*row[:3], 7, row[4], PDF))
+    for values in contradictions:
         with pytest.raises(asyncpg.CheckViolationError):
             await db.run(
                 lambda tx, values=values: tx.execute(
@@ -189,22 +193,22 @@ async def test_the_database_refuses_a_file_that_contradicts_its_row(db: Db) -> N
             )
 
 
-async def test_the_latest_deadline_of_gateway_or_operator_counts(db: Db) -> None:
+async def test_the_deadline_is_the_last_one_that_the_gateway_or_operator_set(db: Db) -> None:
     dispute = await open_dispute(db)
     key = (dispute.merchant_id, dispute.id)
     assert dispute.respond_by is None
 
-    async def report(respond_by: int | None) -> int | None:
+    async def report_deadline(respond_by: int | None) -> int | None:
         async def work(tx: Tx) -> disputes.Dispute | None:
             order = await world.orders.find(tx, dispute.merchant_id, dispute.order_id)
             return await world.report_dispute(tx, order, "OPENED", respond_by=respond_by)
 
-        reported = await db.run(work)
-        assert reported is not None
-        return reported.respond_by
+        reported_dispute = await db.run(work)
+        assert reported_dispute is not None
+        return reported_dispute.respond_by
 
-    assert await report(world.NOW + world.DAY) == world.NOW + world.DAY
-    assert await report(None) == world.NOW + world.DAY  # an event without a deadline
-    changed = await db.run(lambda tx: disputes.set_deadline(tx, *key, 7, world.NOW))
-    assert changed.respond_by == 7
-    assert await report(world.NOW + world.DAY) == world.NOW + world.DAY
+    assert await report_deadline(world.NOW + world.DAY) == world.NOW + world.DAY
+    assert await report_deadline(None) == world.NOW + world.DAY  # an event without a deadline
+    changed_dispute = await db.run(lambda tx: disputes.set_deadline(tx, *key, 7, world.NOW))
+    assert changed_dispute.respond_by == 7
+    assert await report_deadline(world.NOW + world.DAY) == world.NOW + world.DAY

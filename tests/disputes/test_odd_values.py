@@ -1,4 +1,4 @@
-"""Impossible times and amounts of gateways break no page, whether new or stored."""
+"""Impossible times and amounts that gateways report, or that are stored, break no page."""
 
 import json
 import time
@@ -22,22 +22,23 @@ def _start_attempt(shop: Shop) -> str:
     """Start to pay an order through the sandbox bank; return the attempt's id."""
     order_id, now = shop.create_order()["id"], shop.api_server.app.clock()
 
-    async def begin(tx: Tx) -> str:
+    async def submit_attempt(tx: Tx) -> str:
         order = await orders.lock(tx, shop.id, order_id)
         return (await world.submit_attempt(tx, order, now)).id
 
-    return shop.api_server.tx(begin)
+    return shop.api_server.tx(submit_attempt)
 
 
-def _report(api_server: ApiServer, kind: str, data: dict[str, Any]) -> httpx2.Response:
-    body = json.dumps({"type": kind, "data": data}).encode()
+def _send_callback(api_server: ApiServer, event_type: str, data: dict[str, Any]) -> httpx2.Response:
+    """Send a signed callback of the sandbox bank."""
+    body = json.dumps({"type": event_type, "data": data}).encode()
     signature = sign(SECRETS["sandbox_secret"], body, int(time.time()))
     return api_server.http.post(
         "/gateways/sandbox/callback", content=body, headers={"sandbox-signature": signature}
     )
 
 
-def _payment(attempt_id: str, amount_minor: int) -> dict[str, Any]:
+def _payment_data(attempt_id: str, amount_minor: int) -> dict[str, Any]:
     return {
         "payment": {
             "id": attempt_id, "status": "succeeded", "decline_code": None,
@@ -47,7 +48,7 @@ def _payment(attempt_id: str, amount_minor: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _dispute(attempt_id: str, number: int, **changes: Any) -> dict[str, Any]:
+def _dispute_data(attempt_id: str, number: int, **changes: Any) -> dict[str, Any]:
     report = {
         "id": f"odd_{attempt_id}_{number}", "payment_id": attempt_id, "amount_minor": 999,
         "currency": "USD", "reason": "fraudulent", "status": "opened", "respond_by": None,
@@ -56,7 +57,7 @@ def _dispute(attempt_id: str, number: int, **changes: Any) -> dict[str, Any]:
 
 
 def _open_pages(shop: Shop) -> None:
-    """Open every page and export that shows a dispute's deadline or amount."""
+    """Check that every page and export that shows a dispute's deadline or amount opens."""
     owner = create_person(shop.api_server, shop.id, "owner")
     staff = create_person(shop.api_server, None, staff_role="admin")
     (dispute,) = shop.data("GET", "/v1/disputes")["items"]
@@ -71,12 +72,12 @@ def _open_pages(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("respond_by", ODD_TIMES)
-def test_an_impossible_deadline_counts_as_none(shop: Shop, respond_by: int) -> None:
+def test_an_impossible_deadline_is_ignored(shop: Shop, respond_by: int) -> None:
     attempt_id = _start_attempt(shop)
-    paid = _report(shop.api_server, "payment.succeeded", _payment(attempt_id, 999))
-    assert paid.status_code == 200
-    response = _report(
-        shop.api_server, "dispute.opened", _dispute(attempt_id, 1, respond_by=respond_by)
+    response = _send_callback(shop.api_server, "payment.succeeded", _payment_data(attempt_id, 999))
+    assert response.status_code == 200
+    response = _send_callback(
+        shop.api_server, "dispute.opened", _dispute_data(attempt_id, 1, respond_by=respond_by)
     )
     assert response.status_code == 200
     (dispute,) = shop.data("GET", "/v1/disputes")["items"]
@@ -95,13 +96,17 @@ def test_a_stored_impossible_deadline_breaks_no_page(shop: Shop, respond_by: int
 
 
 @pytest.mark.parametrize("amount_minor", ODD_AMOUNTS)
-def test_an_impossible_amount_pays_nothing(shop: Shop, amount_minor: int) -> None:
+def test_a_payment_with_an_impossible_amount_does_not_pay_the_order(
+    shop: Shop, amount_minor: int
+) -> None:
     attempt_id = _start_attempt(shop)
-    response = _report(shop.api_server, "payment.succeeded", _payment(attempt_id, amount_minor))
+    response = _send_callback(
+        shop.api_server, "payment.succeeded", _payment_data(attempt_id, amount_minor)
+    )
     assert response.status_code == 200
     assert shop.data("GET", "/v1/orders")["items"][0]["status"] == "CREATING"
-    again = _report(shop.api_server, "payment.succeeded", _payment(attempt_id, 999))
-    assert again.status_code == 200
+    response = _send_callback(shop.api_server, "payment.succeeded", _payment_data(attempt_id, 999))
+    assert response.status_code == 200
     assert shop.data("GET", "/v1/orders")["items"][0]["status"] == "PAID"
 
 
@@ -109,28 +114,30 @@ def test_an_impossible_amount_pays_nothing(shop: Shop, amount_minor: int) -> Non
     "changes",
     [*({"amount_minor": amount} for amount in ODD_AMOUNTS), {"currency": "\0"}, {"currency": ""}],
 )
-def test_an_impossible_amount_of_a_dispute_is_refused_as_unreadable(
+def test_a_callback_of_a_dispute_with_an_impossible_amount_is_refused(
     shop: Shop, changes: dict[str, Any]
 ) -> None:
     attempt_id = _start_attempt(shop)
-    _report(shop.api_server, "payment.succeeded", _payment(attempt_id, 999))
-    response = _report(shop.api_server, "dispute.opened", _dispute(attempt_id, 1, **changes))
+    _send_callback(shop.api_server, "payment.succeeded", _payment_data(attempt_id, 999))
+    response = _send_callback(
+        shop.api_server, "dispute.opened", _dispute_data(attempt_id, 1, **changes)
+    )
     assert response.status_code == 400
     assert shop.data("GET", "/v1/disputes")["items"] == []
 
 
-@pytest.mark.parametrize("odd", [2**62, -(2**62)])
-def test_a_stored_unmatched_report_with_impossible_values_breaks_no_page(
-    shop: Shop, odd: int
+@pytest.mark.parametrize("impossible", [2**62, -(2**62)])
+def test_a_stored_unmatched_dispute_with_impossible_values_breaks_no_page(
+    shop: Shop, impossible: int
 ) -> None:
-    attempt_id = _start_attempt(shop)  # not paid, so it cannot be disputed
-    _report(shop.api_server, "dispute.opened", _dispute(attempt_id, 1))
-    changed = shop.api_server.sql(
+    attempt_id = _start_attempt(shop)  # the order is not paid, so it cannot be disputed
+    _send_callback(shop.api_server, "dispute.opened", _dispute_data(attempt_id, 1))
+    (unmatched_dispute,) = shop.api_server.sql(
         "update unmatched_disputes set amount_minor = $2, respond_by = $2, currency = 'no currency'"
         " where merchant_id = $1 returning order_id",
-        shop.id, odd,
+        shop.id, impossible,
     )  # fmt: skip
-    order_id = changed[0]["order_id"]
+    order_id = unmatched_dispute["order_id"]
     staff = create_person(shop.api_server, None, staff_role="admin")
     owner = create_person(shop.api_server, shop.id, "owner")
     for path in ("", "disputes", "needs/unmatched", f"payments/{order_id}", "queues"):

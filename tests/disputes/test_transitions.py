@@ -1,4 +1,4 @@
-"""The table of transitions of disputes, from PAID and SETTLED orders, with refunds and reserves."""
+"""The transitions of disputes of PAID and SETTLED orders, combined with refunds and reserves."""
 
 import itertools
 
@@ -24,10 +24,10 @@ from support.world import (
     settle_order,
 )
 
-FEE, LOSS_FEE = 400, 1500  # of an order of 100.00: 4 percent, and what a lost dispute costs
+FEE, LOSS_FEE = 400, 1500  # of an order over 100.00: 4 percent, and the fee of a lost dispute
 AMOUNT = 10_000
 NET = AMOUNT - FEE
-STATUS = {"open": "DISPUTED", "lost": "CHARGEBACK", "recovered": "SETTLED"}
+ORDER_STATUS = {"open": "DISPUTED", "lost": "CHARGEBACK", "recovered": "SETTLED"}
 LATER = NOW + 5_000
 
 
@@ -35,19 +35,19 @@ async def create_order(tx: Tx, origin: str, **terms: object) -> Order:
     return await create_order_in(tx, origin, price="100.00", **terms)
 
 
-async def find(tx: Tx, order: Order) -> Order:
+async def find_order(tx: Tx, order: Order) -> Order:
     return await orders.find(tx, order.merchant_id, order.id)
 
 
-# origin and transition → postings: type, from, to, minor units
-POSTS = {
+# order status before the dispute and dispute status → postings: type, from, to, minor units
+POSTINGS = {
     ("PAID", "open"): [],
     ("PAID", "won"): [],
     ("PAID", "lost"): [
         ("CHARGEBACK", "pending", "gateway", AMOUNT),
         ("CHARGEBACK_FEE", "pending", "platform", LOSS_FEE),
     ],
-    ("PAID", "recovered"): [  # moves the order's money out of pending first
+    ("PAID", "recovered"): [  # the order's money is moved out of pending first
         ("FREEZE", "available", "frozen", FEE + LOSS_FEE),
         ("UNFREEZE", "frozen", "pending", FEE + LOSS_FEE),
         ("CHARGEBACK_RECOVERY", "gateway", "available", AMOUNT),
@@ -71,84 +71,84 @@ REPORTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("origin", "end"), POSTS, ids=" ".join)
-async def test_the_postings_of_each_transition(tx: Tx, origin: str, end: str) -> None:
+@pytest.mark.parametrize(("origin", "status"), POSTINGS, ids=" ".join)
+async def test_each_transition_has_its_postings(tx: Tx, origin: str, status: str) -> None:
     order = await create_order(tx, origin, reserve_rate="0.1")
-    *earlier, last = REPORTS[end]
-    for reported in earlier:
-        await report_dispute(tx, order, reported)
+    *earlier_reports, last_report = REPORTS[status]
+    for reported_status in earlier_reports:
+        await report_dispute(tx, order, reported_status)
     before = await read_entries(tx, order.merchant_id)
-    dispute = await report_dispute(tx, order, last, LATER)
-    after = await find(tx, order)
-    assert (await read_entries(tx, order.merchant_id))[len(before) :] == POSTS[origin, end]
-    assert after.status == STATUS.get(end, origin)
+    dispute = await report_dispute(tx, order, last_report, LATER)
+    after = await find_order(tx, order)
+    assert (await read_entries(tx, order.merchant_id))[len(before) :] == POSTINGS[origin, status]
+    assert after.status == ORDER_STATUS.get(status, origin)
     assert dispute is not None
-    assert (dispute.status, dispute.disputed_from) == (end.upper(), origin)
-    assert dispute.closed_at == {"open": None, "recovered": NOW}.get(end, LATER)
-    assert (after.settle_at is None) == ((origin, end) not in {("PAID", "won"), ("PAID", "lost")})
-    reserve = {"open": "HELD", "won": "HELD", "lost": "OFFSET", "recovered": "HELD"}[end]
+    assert (dispute.status, dispute.disputed_from) == (status.upper(), origin)
+    assert dispute.closed_at == {"open": None, "recovered": NOW}.get(status, LATER)
+    settles_later = (origin, status) in {("PAID", "won"), ("PAID", "lost")}
+    assert (after.settle_at is not None) == settles_later
+    reserve = {"open": "HELD", "won": "HELD", "lost": "OFFSET", "recovered": "HELD"}[status]
     assert after.reserve_status == ("NONE" if origin == "PAID" else reserve)
 
 
 CASES = list(
     itertools.product(
         ("PAID", "SETTLED"),
-        (0, 2000),  # refunded before
-        (None, "open", "SUCCEEDED", "REFUSED"),  # a refund in progress, and its end
-        ("before", "after"),  # … before the dispute ends or after
-        ("0", "0.1"),
-        ("open", "won", "lost", "recovered"),
+        (0, 2000),  # refunded before the dispute
+        (None, "open", "SUCCEEDED", "REFUSED"),  # result of a refund in progress
+        ("before", "after"),  # the refund ends before or after the dispute
+        ("0", "0.1"),  # share of the rolling reserve
+        ("open", "won", "lost", "recovered"),  # status of the dispute
     ),
 )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
-async def test_every_combination_adds_up_to_the_cent(tx: Tx, case: tuple) -> None:
-    origin, before, flight, when, rate, end = case
+async def test_balances_add_up_to_the_cent_in_every_combination(tx: Tx, case: tuple) -> None:
+    origin, refunded_before, refund_result, refund_ends, rate, status = case
     order = await create_order(tx, "PAID", reserve_rate=rate, platform_fee_rate="0.04")
-    if before:
+    if refunded_before:
         await report_refund(tx, await create_refund(tx, order, "20.00"), "SUCCEEDED")
     if origin == "SETTLED":
         order = await settle_order(tx, order)
-    held = (NET - before) // 10 if (origin, rate) == ("SETTLED", "0.1") else 0
-    assert order.reserve_minor == held
-    refund = await create_refund(tx, order, "30.00") if flight else None
-    first, *later = REPORTS[end]
-    await report_dispute(tx, order, first)
-    if refund and flight != "open" and when == "before":
-        await report_refund(tx, refund, flight)
-    for reported in later:
-        await report_dispute(tx, order, reported)
-    if refund and flight != "open" and when == "after":
-        await report_refund(tx, refund, flight)
+    reserve_minor = (NET - refunded_before) // 10 if (origin, rate) == ("SETTLED", "0.1") else 0
+    assert order.reserve_minor == reserve_minor
+    refund = await create_refund(tx, order, "30.00") if refund_result else None
+    first_report, *later_reports = REPORTS[status]
+    await report_dispute(tx, order, first_report)
+    if refund and refund_result != "open" and refund_ends == "before":
+        await report_refund(tx, refund, refund_result)
+    for reported_status in later_reports:
+        await report_dispute(tx, order, reported_status)
+    if refund and refund_result != "open" and refund_ends == "after":
+        await report_refund(tx, refund, refund_result)
 
-    after = await find(tx, order)
-    assert after.status == STATUS.get(end, origin)
-    in_progress = 3000 if flight == "open" else 0
-    refunded_minor = before + (3000 if flight in {"open", "SUCCEEDED"} else 0)
-    debit = AMOUNT - before - (3000 if flight else 0)
-    lost = {"lost": debit + LOSS_FEE, "recovered": LOSS_FEE}.get(end, 0)
-    # All income less all expenses: no cent is anywhere else.
-    own = NET - refunded_minor - lost + in_progress
-    in_reserve = 0 if end == "lost" else held
-    frozen = in_progress + (debit if (origin, end) == ("SETTLED", "open") else 0)
-    in_pending = own - in_progress if origin == "PAID" and end != "recovered" else 0
-    expected = (in_pending, own - in_pending - frozen - in_reserve, frozen, in_reserve)
+    after = await find_order(tx, order)
+    assert after.status == ORDER_STATUS.get(status, origin)
+    in_progress = 3000 if refund_result == "open" else 0
+    refunded = refunded_before + (3000 if refund_result in {"open", "SUCCEEDED"} else 0)
+    debit = AMOUNT - refunded_before - (3000 if refund_result else 0)
+    cost = {"lost": debit + LOSS_FEE, "recovered": LOSS_FEE}.get(status, 0)
+    # The sum of the merchant's balances: all income less all expenses.
+    total = NET - refunded - cost + in_progress
+    reserve = 0 if status == "lost" else reserve_minor
+    frozen = in_progress + (debit if (origin, status) == ("SETTLED", "open") else 0)
+    pending = total - in_progress if origin == "PAID" and status != "recovered" else 0
+    expected = (pending, total - pending - frozen - reserve, frozen, reserve)
     assert await read_balances(tx, order) == expected
-    assert after.unsettled_minor == NET - refunded_minor - (lost if end == "lost" else 0)
+    assert after.unsettled_minor == NET - refunded - (cost if status == "lost" else 0)
 
-    # When the order is due, its pending money settles, unless it is disputed.
+    # When the order is due, its pending money settles, unless the order is disputed.
     await settlement.settle_batch(tx, order.merchant_id, NOW + 7 * DAY)
-    pending, available, frozen_then, reserve = await read_balances(tx, order)
-    waits = origin == "PAID" and end == "open"
-    assert pending == (in_pending if waits else 0)
-    assert pending + available + frozen_then + reserve == own
-    if refund and flight == "open":  # it may still end
+    is_disputed = origin == "PAID" and status == "open"
+    assert (await read_balances(tx, order))[0] == (pending if is_disputed else 0)
+    assert sum(await read_balances(tx, order)) == total
+    if refund and refund_result == "open":  # the refund may still fail
         await report_refund(tx, refund, "REFUSED")
-        assert sum(await read_balances(tx, order)) == own
+        assert sum(await read_balances(tx, order)) == total
 
 
-def test_the_table_in_code_is_this_one() -> None:
+def test_disputes_have_exactly_these_transitions() -> None:
     assert [(row.source, row.event, row.target, row.order_event) for row in TRANSITIONS] == [
         (None, "opened", "OPEN", "disputed"),
         ("OPEN", "won", "WON", "dispute_won"),
@@ -157,8 +157,8 @@ def test_the_table_in_code_is_this_one() -> None:
     ]
 
 
-# reported status, present status → transitions; None: the report contradicts an earlier one
-EXPECTED = [
+# reported status, current status → transitions; None: the report contradicts an earlier one
+REPORTED_TRANSITIONS = [
     ("OPEN", None, ["opened"]), ("WON", None, ["opened", "won"]),
     ("LOST", None, ["opened", "lost"]), ("RECOVERED", None, ["opened", "lost", "recovered"]),
     ("OPEN", "OPEN", []), ("WON", "OPEN", ["won"]), ("LOST", "OPEN", ["lost"]),
@@ -169,20 +169,22 @@ EXPECTED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("reported", "status", "events"), EXPECTED)
-def test_a_report_that_overtook_others_takes_their_transitions(reported, status, events) -> None:
-    rows = transitions_to(reported, status)
+@pytest.mark.parametrize(("reported_status", "status", "events"), REPORTED_TRANSITIONS)
+def test_a_report_takes_the_transitions_that_are_missing_before_it(
+    reported_status, status, events
+) -> None:
+    rows = transitions_to(reported_status, status)
     assert (None if rows is None else [row.event for row in rows]) == events
 
 
-def test_every_combination_of_statuses_is_tested() -> None:
-    pairs = [(row[0], row[1]) for row in EXPECTED]
+def test_every_pair_of_reported_and_current_status_is_tested() -> None:
+    pairs = [(row[0], row[1]) for row in REPORTED_TRANSITIONS]
     assert set(pairs) == set(itertools.product(STATUSES, (None, *STATUSES)))
 
 
 @pytest.mark.parametrize("status", ["OPEN", "WON", "LOST", "RECOVERED"])
 @pytest.mark.parametrize("event", ["won", "lost", "recovered"])
-async def test_the_operator_takes_only_transitions_of_the_table(tx: Tx, status, event) -> None:
+async def test_staff_take_only_transitions_of_the_table(tx: Tx, status, event) -> None:
     order = await create_order(tx, "SETTLED")
     dispute = await report_dispute(tx, order, "OPENED" if status == "OPEN" else status)
     assert dispute is not None

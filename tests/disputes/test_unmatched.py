@@ -1,4 +1,4 @@
-"""Dispute events that cannot be applied: stored, retried, or dismissed by staff."""
+"""Dispute events that cannot be applied are stored and retried, until staff dismiss them."""
 
 import pytest
 
@@ -27,17 +27,18 @@ from support.world import (
 DAY = 86_400_000
 
 
-async def open_rows(tx: Tx, order: Order) -> list[tuple[str, str]]:
+async def list_open_unmatched(tx: Tx, order: Order) -> list[tuple[str, str]]:
+    """Return the gateway reference and the status of each open unmatched dispute."""
     rows = await disputes.list_unmatched(tx, order.merchant_id)
     return [(row.gateway_ref, row.status) for row in rows]
 
 
 async def retry(db: Db, now: int = NOW + DAY) -> None:
-    """Run the worker's job, a day later."""
+    """Run the worker's job that retries unmatched disputes, by default a day later."""
     await jobs.match(db, now)
 
 
-async def status(tx: Tx, order: Order) -> str:
+async def order_status(tx: Tx, order: Order) -> str:
     return (await orders.find(tx, order.merchant_id, order.id)).status
 
 
@@ -47,20 +48,20 @@ async def test_a_second_dispute_opens_once_the_first_is_won(db: Db) -> None:
         await report_dispute(tx, order, "OPENED", ref="a")
         await report_dispute(tx, order, "OPENED", ref="b")
         await report_dispute(tx, order, "LOST", ref="b")
-        assert await open_rows(tx, order) == [("b", "LOST")]
+        assert await list_open_unmatched(tx, order) == [("b", "LOST")]
         await retry(db)
-        assert await open_rows(tx, order) == [("b", "LOST")]
+        assert await list_open_unmatched(tx, order) == [("b", "LOST")]
         await report_dispute(tx, order, "WON", ref="a")
         await retry(db, NOW + 2 * DAY)
-        assert await open_rows(tx, order) == []
-        assert await status(tx, order) == "CHARGEBACK"
+        assert await list_open_unmatched(tx, order) == []
+        assert await order_status(tx, order) == "CHARGEBACK"
         rows = await disputes.search(tx, order.merchant_id, None)
         assert sorted((row.gateway_ref, row.status) for row in rows) == [
             ("a", "WON"), ("b", "LOST"),
         ]  # fmt: skip
 
 
-async def test_a_dispute_before_its_payment_waits_for_it(db: Db) -> None:
+async def test_a_dispute_that_is_reported_before_the_payment_waits_for_it(db: Db) -> None:
     async with db.connection() as tx:
         order = await create_order_in(tx, "CREATING")
         attempt = await orders.last_attempt(tx, order.merchant_id, order.id)
@@ -72,14 +73,17 @@ async def test_a_dispute_before_its_payment_waits_for_it(db: Db) -> None:
             tx, order.merchant_id, gateway_event, NOW, gateway="sandbox"
         )
         assert dispute is None
-        assert await open_rows(tx, order) == [("early", "LOST")]
+        assert await list_open_unmatched(tx, order) == [("early", "LOST")]
         await report_payment(tx, attempt, "SUCCEEDED")
         await retry(db)
-        assert (await open_rows(tx, order), await status(tx, order)) == ([], "CHARGEBACK")
+        assert (await list_open_unmatched(tx, order), await order_status(tx, order)) == (
+            [],
+            "CHARGEBACK",
+        )
         assert await read_balances(tx, order) == (959 - 999 - 1500, 0, 0, 0)
 
 
-@pytest.mark.parametrize("minutes", [0, 30])  # from the dispute to the payment
+@pytest.mark.parametrize("minutes", [0, 30])  # between the dispute and the payment
 async def test_a_dispute_that_overtook_its_payment_is_applied_right_after_it(
     db: Db, minutes: int
 ) -> None:
@@ -87,85 +91,87 @@ async def test_a_dispute_that_overtook_its_payment_is_applied_right_after_it(
         order = await create_order_in(tx, "CREATING")
         (attempt,) = await read_attempts(tx, order)
         await report_dispute(tx, order, "OPENED", attempt_id=attempt.id)
-        unmatched = await open_rows(tx, order)
+        unmatched = await list_open_unmatched(tx, order)
         now = NOW
         for minute in range(minutes):
             now = NOW + minute * 60_000
             await retry(db, now)
-        assert await open_rows(tx, order) == unmatched == [("dispute-1", "OPENED")]
+        assert await list_open_unmatched(tx, order) == unmatched == [("dispute-1", "OPENED")]
         assert await jobs.match(db, now + 1) == 0
         # The clock of the server that records the payment may be behind.
         await report_payment(tx, attempt, "SUCCEEDED", now + 5 if minutes else now - 2_000)
         assert await jobs.match(db, now + 5) == 1
-        assert await open_rows(tx, order) == []
-        assert await status(tx, order) == "DISPUTED"
+        assert await list_open_unmatched(tx, order) == []
+        assert await order_status(tx, order) == "DISPUTED"
 
 
-async def test_a_payment_causes_only_one_additional_retry(db: Db) -> None:
-    """A second dispute remains unmatched while the first one is open."""
+async def test_a_payment_causes_one_additional_retry_only(db: Db) -> None:
+    """A second dispute stays unmatched while the first one is open."""
     async with db.connection() as tx:
         order = await create_order_in(tx, "DISPUTED")
         await report_dispute(tx, order, "OPENED", ref="b")
-        counts = [await jobs.match(db, NOW + at) for at in (1, 2, 1_000, 60_000)]
+        counts = [
+            await jobs.match(db, NOW + milliseconds) for milliseconds in (1, 2, 1_000, 60_000)
+        ]
         assert counts == [1, 0, 0, 0]
         assert await jobs.match(db, NOW + 120_001) == 1
 
 
 @pytest.mark.parametrize("reports", [["OPENED", "WON"], ["WON"], ["LOST", "RECOVERED"]])
-async def test_events_that_moved_nothing_in_the_end_are_closed(tx: Tx, reports) -> None:
+async def test_an_unmatched_dispute_that_ends_without_a_loss_is_closed(tx: Tx, reports) -> None:
     order = await create_order_in(tx, "DISPUTED")
-    for reported in reports:
-        await report_dispute(tx, order, reported, ref="b")
-    assert await open_rows(tx, order) == []
+    for reported_status in reports:
+        await report_dispute(tx, order, reported_status, ref="b")
+    assert await list_open_unmatched(tx, order) == []
     assert await disputes.count_unmatched(tx) == 0
 
 
 async def test_an_unmatched_loss_is_counted_until_it_is_dismissed(tx: Tx) -> None:
     order = await create_order_in(tx, "CHARGEBACK")
-    for reported in ("OPENED", "LOST", "LOST", "OPENED"):
-        await report_dispute(tx, order, reported, ref="b")
-    assert await open_rows(tx, order) == [("b", "LOST")]
+    for reported_status in ("OPENED", "LOST", "LOST", "OPENED"):
+        await report_dispute(tx, order, reported_status, ref="b")
+    assert await list_open_unmatched(tx, order) == [("b", "LOST")]
     assert await disputes.count_unmatched(tx) == 1
-    closed = await disputes.dismiss(tx, order.merchant_id, "sandbox", "b", "ann", NOW)
-    assert (closed.closed_by, await disputes.count_unmatched(tx)) == ("ann", 0)
-    await report_dispute(tx, order, "LOST", ref="b")  # repeated, but dismissed already
+    dismissed = await disputes.dismiss(tx, order.merchant_id, "sandbox", "b", "ann", NOW)
+    assert (dismissed.closed_by, await disputes.count_unmatched(tx)) == ("ann", 0)
+    await report_dispute(tx, order, "LOST", ref="b")  # a repeated report after the dismissal
     assert await disputes.count_unmatched(tx) == 0
-    await report_dispute(tx, order, "RECOVERED", ref="b")  # the corrected money came back
-    assert await open_rows(tx, order) == [("b", "RECOVERED")]
+    await report_dispute(tx, order, "RECOVERED", ref="b")  # the loss that staff corrected came back
+    assert await list_open_unmatched(tx, order) == [("b", "RECOVERED")]
     with pytest.raises(NotFound):
         await disputes.dismiss(tx, order.merchant_id, "sandbox", "c", "ann", NOW)
 
 
-@pytest.mark.parametrize(("first", "then"), [("WON", "LOST"), ("LOST", "WON")])
-async def test_a_contradicting_event_needs_attention(tx: Tx, first, then) -> None:
+@pytest.mark.parametrize(("decision", "contradiction"), [("WON", "LOST"), ("LOST", "WON")])
+async def test_a_contradicting_event_needs_attention(tx: Tx, decision, contradiction) -> None:
     order = await settle_order(tx, await create_order_in(tx, "PAID"))
-    await report_dispute(tx, order, first, ref="a")
-    await report_dispute(tx, order, then, ref="a")
+    await report_dispute(tx, order, decision, ref="a")
+    await report_dispute(tx, order, contradiction, ref="a")
     await report_dispute(tx, order, "OPENED", ref="a")
-    assert await open_rows(tx, order) == [("a", then)]
+    assert await list_open_unmatched(tx, order) == [("a", contradiction)]
     assert await disputes.count_unmatched(tx) == 1
-    assert f"dispute_{then.lower()}_unmatched" in [
+    assert f"dispute_{contradiction.lower()}_unmatched" in [
         line.event for line in await read_history(tx, order)
     ]
 
 
-async def test_a_loss_of_an_amount_that_a_failed_refund_held_is_unmatched(
+async def test_a_loss_whose_amount_a_refund_held_is_unmatched_if_the_refund_fails(
     db: Db, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with db.connection() as tx:
         order = await create_order_in(tx, "SETTLED")
         refund = await create_refund(tx, order)
-        opened = await report_dispute(tx, order, "OPENED", minor=999)
-        assert (opened.amount_minor, await open_rows(tx, order)) == (0, [])
+        dispute = await report_dispute(tx, order, "OPENED", minor=999)
+        assert (dispute.amount_minor, await list_open_unmatched(tx, order)) == (0, [])
         await report_refund(tx, refund, "REFUSED", reason="charge_disputed")
-        assert await open_rows(tx, order) == []  # nothing is lost yet
+        assert await list_open_unmatched(tx, order) == []  # the dispute is still open
         capsys.readouterr()
         await report_dispute(tx, order, "LOST", minor=999)
-        assert await open_rows(tx, order) == [("dispute-1", "LOST")]
+        assert await list_open_unmatched(tx, order) == [("dispute-1", "LOST")]
         assert "dispute matches no order" in capsys.readouterr().out
         assert await read_balances(tx, order) == (0, 959 - 1500, 0, 0)
-        for reported in ("LOST", "OPENED"):
-            await report_dispute(tx, order, reported, minor=999)
+        for reported_status in ("LOST", "OPENED"):
+            await report_dispute(tx, order, reported_status, minor=999)
         await retry(db)
         (unmatched,) = await disputes.list_unmatched(tx, order.merchant_id)
         assert unmatched.refusal.endswith(
@@ -178,29 +184,32 @@ async def test_a_loss_of_an_amount_that_a_failed_refund_held_is_unmatched(
 
 
 @pytest.mark.parametrize(("outcome", "unmatched"), [("SUCCEEDED", []), ("REFUSED", ["LOST"])])
-async def test_a_loss_during_a_refund_is_unmatched_unless_that_succeeds(
+async def test_a_loss_during_a_refund_is_unmatched_unless_the_refund_succeeds(
     db: Db, outcome, unmatched
 ) -> None:
     async with db.connection() as tx:
         order = await create_order_in(tx, "PAID")
         refund = await create_refund(tx, order, "3.00")
         await report_dispute(tx, order, "LOST", minor=999)
-        assert await open_rows(tx, order) == [("dispute-1", "LOST")]
+        assert await list_open_unmatched(tx, order) == [("dispute-1", "LOST")]
         await report_refund(tx, refund, outcome)
         await retry(db)
-        assert [status for _, status in await open_rows(tx, order)] == unmatched
+        assert [status for _, status in await list_open_unmatched(tx, order)] == unmatched
         await report_dispute(tx, order, "RECOVERED", minor=999)
-        assert await open_rows(tx, order) == []
+        assert await list_open_unmatched(tx, order) == []
 
 
-async def test_a_loss_of_the_disputed_amount_is_not_unmatched(tx: Tx) -> None:
-    part = await create_order_in(tx, "PAID")
-    await report_dispute(tx, part, "LOST", minor=300)
-    less = await create_order_in(tx, "PAID")
-    await report_refund(tx, await create_refund(tx, less, "3.00"), "SUCCEEDED")
-    await report_dispute(tx, less, "LOST", minor=999)
-    for order in (part, less):
-        assert (await status(tx, order), await open_rows(tx, order)) == ("CHARGEBACK", [])
+async def test_a_loss_of_what_is_not_refunded_is_applied(tx: Tx) -> None:
+    partly_lost = await create_order_in(tx, "PAID")
+    await report_dispute(tx, partly_lost, "LOST", minor=300)
+    partly_refunded = await create_order_in(tx, "PAID")
+    await report_refund(tx, await create_refund(tx, partly_refunded, "3.00"), "SUCCEEDED")
+    await report_dispute(tx, partly_refunded, "LOST", minor=999)
+    for order in (partly_lost, partly_refunded):
+        assert (await order_status(tx, order), await list_open_unmatched(tx, order)) == (
+            "CHARGEBACK",
+            [],
+        )
 
 
 async def dismiss(tx: Tx, order: Order, ref: str = "b") -> None:
@@ -213,33 +222,33 @@ async def open_manually(tx: Tx, order: Order) -> disputes.Dispute:
     )
 
 
-async def end(tx: Tx, dispute: disputes.Dispute, event: Event) -> None:
+async def decide(tx: Tx, dispute: disputes.Dispute, event: Event) -> None:
     ids = (dispute.merchant_id, dispute.id)
     await disputes.decide(tx, *ids, event, who="ann", reason="a letter", now=NOW)
 
 
 async def assert_ignored(db: Db, tx: Tx, order: Order, reports: list[str]) -> None:
-    """Report dispute b again and run the worker's job; fail if any row changes."""
+    """Report dispute b and run the worker's job; check that no row changes."""
     before = await dump_rows(tx)
-    for reported in reports:
-        assert await report_dispute(tx, order, reported, ref="b") is None
+    for reported_status in reports:
+        assert await report_dispute(tx, order, reported_status, ref="b") is None
     await retry(db)
     assert await dump_rows(tx) == before
 
 
-async def test_a_dismissed_dispute_is_never_posted(db: Db) -> None:
-    """Staff opened the same dispute by a letter: they end theirs as the bank ends its own."""
+async def test_a_dismissed_dispute_posts_no_entries(db: Db) -> None:
+    """Staff have opened the same dispute manually, and decide it as the bank does."""
     async with db.connection() as tx:
         order = await create_order_in(tx, "SETTLED")
-        ours = await open_manually(tx, order)
+        manual_dispute = await open_manually(tx, order)
         await report_dispute(tx, order, "OPENED", ref="b")
         await dismiss(tx, order)
-        await end(tx, ours, "lost")
+        await decide(tx, manual_dispute, "lost")
         await report_dispute(tx, order, "LOST", ref="b")
-        assert await open_rows(tx, order) == [("b", "LOST")]
+        assert await list_open_unmatched(tx, order) == [("b", "LOST")]
         await dismiss(tx, order)
-        await end(tx, ours, "recovered")
-        assert await status(tx, order) == "SETTLED"
+        await decide(tx, manual_dispute, "recovered")
+        assert await order_status(tx, order) == "SETTLED"
         await assert_ignored(db, tx, order, ["LOST", "OPENED"])
         before = await read_entries(tx, order.merchant_id)
         assert await report_dispute(tx, order, "RECOVERED", ref="b") is None
@@ -256,23 +265,23 @@ async def test_a_dismissed_dispute_is_never_posted(db: Db) -> None:
         assert len(await disputes.list_for_order(tx, order.merchant_id, order.id)) == 1
 
 
-@pytest.mark.parametrize("repeated", [["LOST"], ["OPENED", "LOST"]])
-async def test_a_loss_that_staff_have_corrected_is_not_posted_again(db: Db, repeated) -> None:
+@pytest.mark.parametrize("repeated_reports", [["LOST"], ["OPENED", "LOST"]])
+async def test_a_loss_that_staff_have_corrected_is_not_posted(db: Db, repeated_reports) -> None:
     async with db.connection() as tx:
         order = await create_order_in(tx, "DISPUTED")
         await report_dispute(tx, order, "LOST", ref="b")
         await dismiss(tx, order)
         await report_dispute(tx, order, "WON")
-        await assert_ignored(db, tx, order, repeated)
-        assert (await status(tx, order), await disputes.count_unmatched(tx)) == ("PAID", 0)
-        for reported in ("WON", "RECOVERED"):  # the corrected money came back: staff decide
-            await report_dispute(tx, order, reported, ref="b")
-            assert await open_rows(tx, order) == [("b", reported)]
+        await assert_ignored(db, tx, order, repeated_reports)
+        assert (await order_status(tx, order), await disputes.count_unmatched(tx)) == ("PAID", 0)
+        for reported_status in ("WON", "RECOVERED"):  # the loss came back: staff decide
+            await report_dispute(tx, order, reported_status, ref="b")
+            assert await list_open_unmatched(tx, order) == [("b", reported_status)]
 
 
 @pytest.mark.parametrize("dismissed_status", ["WON", "LOST"])
 async def test_a_recovery_after_a_dismissal_needs_attention(db: Db, dismissed_status) -> None:
-    """The operator has corrected the balance after a contradiction or a larger loss."""
+    """Staff have corrected the balance after a contradiction or a larger loss."""
     async with db.connection() as tx:
         order = await create_order_in(tx, "SETTLED")
         if dismissed_status == "LOST":
@@ -282,7 +291,7 @@ async def test_a_recovery_after_a_dismissal_needs_attention(db: Db, dismissed_st
         await report_dispute(tx, order, "LOST", ref="b", minor=999)
         if dismissed_status == "WON":
             await report_dispute(tx, order, "WON", ref="b", minor=999)
-        assert await open_rows(tx, order) == [("b", dismissed_status)]
+        assert await list_open_unmatched(tx, order) == [("b", dismissed_status)]
         await dismiss(tx, order)
         entries_before = await read_entries(tx, order.merchant_id)
         for _ in range(2):
@@ -292,11 +301,11 @@ async def test_a_recovery_after_a_dismissal_needs_attention(db: Db, dismissed_st
             assert unmatched.status == "RECOVERED"
             assert unmatched.refusal == "an earlier report was closed: ann"
         assert await disputes.count_unmatched(tx) == 1
-        assert await status(tx, order) == "CHARGEBACK"
+        assert await order_status(tx, order) == "CHARGEBACK"
         await disputes.dismiss(tx, order.merchant_id, "sandbox", "b", "bob", NOW)
         history_before = await read_history(tx, order)
         await report_dispute(tx, order, "RECOVERED", ref="b", minor=999)
-        assert await open_rows(tx, order) == []
+        assert await list_open_unmatched(tx, order) == []
         assert await read_entries(tx, order.merchant_id) == entries_before
         assert await read_history(tx, order) == history_before
 
@@ -304,37 +313,37 @@ async def test_a_recovery_after_a_dismissal_needs_attention(db: Db, dismissed_st
 async def test_a_dispute_that_was_won_while_unmatched_is_not_opened_afterwards(db: Db) -> None:
     async with db.connection() as tx:
         order = await create_order_in(tx, "DISPUTED")
-        for reported in ("OPENED", "WON"):
-            await report_dispute(tx, order, reported, ref="b")
+        for reported_status in ("OPENED", "WON"):
+            await report_dispute(tx, order, reported_status, ref="b")
         await report_dispute(tx, order, "WON")
         await assert_ignored(db, tx, order, ["OPENED", "WON"])
-        assert await status(tx, order) == "PAID"
+        assert await order_status(tx, order) == "PAID"
         await report_dispute(tx, order, "LOST", ref="b")  # contradicts the earlier report
         await retry(db)
-        assert await open_rows(tx, order) == [("b", "LOST")]
-        assert await status(tx, order) == "PAID"
+        assert await list_open_unmatched(tx, order) == [("b", "LOST")]
+        assert await order_status(tx, order) == "PAID"
 
 
-@pytest.mark.parametrize("then", ["OPENED", "LOST"])
+@pytest.mark.parametrize("next_report", ["OPENED", "LOST"])
 async def test_a_second_dispute_is_applied_by_its_next_report_unless_dismissed(
-    db: Db, then
+    db: Db, next_report
 ) -> None:
     async with db.connection() as tx:
         order = await create_order_in(tx, "DISPUTED")
         await report_dispute(tx, order, "OPENED", ref="b")
         await report_dispute(tx, order, "WON")
-        dispute = await report_dispute(tx, order, then, ref="b")
+        dispute = await report_dispute(tx, order, next_report, ref="b")
         assert dispute is not None
-        assert (await open_rows(tx, order), dispute.gateway_ref) == ([], "b")
-        with pytest.raises(NotFound):  # staff who have corrected a balance learn that it is posted
+        assert (await list_open_unmatched(tx, order), dispute.gateway_ref) == ([], "b")
+        with pytest.raises(NotFound):  # staff learn that the dispute is posted
             await dismiss(tx, order)
 
 
-async def test_a_retry_stores_the_present_refusal(db: Db) -> None:
+async def test_a_retry_that_fails_for_another_reason_stores_that_reason(db: Db) -> None:
     async with db.transaction() as tx:
         order = await settle_order(tx, await create_order_in(tx, "PAID"))
-        for reported in ("LOST", "WON", "RECOVERED"):
-            await report_dispute(tx, order, reported, ref="a")
+        for reported_status in ("LOST", "WON", "RECOVERED"):
+            await report_dispute(tx, order, reported_status, ref="a")
         (before,) = await disputes.list_unmatched(tx, order.merchant_id)
     await retry(db)
     async with db.connection() as tx:
@@ -344,16 +353,16 @@ async def test_a_retry_stores_the_present_refusal(db: Db) -> None:
     assert (after.status, after.refusal) == ("WON", f"{dispute.id} is RECOVERED")
 
 
-@pytest.mark.parametrize("end", ["WON", "LOST"])
-async def test_a_reopened_dispute_needs_attention(tx: Tx, end: str) -> None:
+@pytest.mark.parametrize("decision", ["WON", "LOST"])
+async def test_a_reopened_dispute_needs_attention(tx: Tx, decision: str) -> None:
     order = await create_order_in(tx, "SETTLED")
     await report_dispute(tx, order, "OPENED", respond_by=NOW + 1000)
-    await report_dispute(tx, order, end, NOW + 500)
+    await report_dispute(tx, order, decision, NOW + 500)
     before = await read_entries(tx, order.merchant_id)
     await report_dispute(tx, order, "OPENED", NOW + 600, respond_by=NOW + 1000)  # a late report
     assert await disputes.list_unmatched(tx, order.merchant_id) == []
     for _ in range(2):
         await report_dispute(tx, order, "OPENED", NOW + 700, respond_by=NOW + 9_000)
     (unmatched,) = await disputes.list_unmatched(tx, order.merchant_id)
-    assert unmatched.refusal.endswith(f"is {end}, and the gateway takes evidence again")
+    assert unmatched.refusal.endswith(f"is {decision}, and the gateway takes evidence again")
     assert await read_entries(tx, order.merchant_id) == before

@@ -1,4 +1,4 @@
-"""Figures are what a look at every row would give, whenever they are counted and by whom."""
+"""Figures equal the sums of all rows, no matter when and by which process they are counted."""
 
 import asyncio
 import random
@@ -22,8 +22,8 @@ from support.transactions import rolled_back
 from support.world import DAY, HOUR, NOW
 
 KATHMANDU: Final = ZoneInfo("Asia/Kathmandu")
-# What each type of entry does to the figures, written once more.
-EXPECTED: Final = {
+# The figure that each type of entry changes, and the sign: independent of the code's own table.
+FIGURE_OF_TYPE: Final = {
     "PAYMENT": ("paid_minor", 1),
     "REFUND": ("refunded_minor", 1),
     "CHARGEBACK": ("disputed_minor", 1),
@@ -32,11 +32,13 @@ EXPECTED: Final = {
     "CHARGEBACK_FEE": ("fees_minor", 1),
 }
 
-# What is not repeated when it collides, wherever every other transaction is serializable.
-_COMMITTED: Final = "set transaction isolation level read committed"
+# Avoids serialization failures in runs whose default isolation level is serializable.
+READ_COMMITTED: Final = "set transaction isolation level read committed"
 
 
-async def read(tx: Tx, merchant_id: str, zone: Any = KATHMANDU, now: int = NOW) -> figures.Figures:
+async def read_figures(
+    tx: Tx, merchant_id: str, zone: Any = KATHMANDU, now: int = NOW
+) -> figures.Figures:
     return await figures.read(SingleTransactionDb(tx), merchant_id, zone, now)
 
 
@@ -44,8 +46,8 @@ async def sum_rows(tx: Tx, merchant_id: str, zone: Any) -> dict[date, dict[str, 
     """Sum every entry and failed attempt by its local date."""
     days: dict[date, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for entry in await tx.fetch("select * from entries where merchant_id = $1", merchant_id):
-        if entry["type"] in EXPECTED:
-            name, sign = EXPECTED[entry["type"]]
+        if entry["type"] in FIGURE_OF_TYPE:
+            name, sign = FIGURE_OF_TYPE[entry["type"]]
             day = days[local(entry["created_at"], zone).date()]
             day[name] += sign * entry["amount_minor"]
             day["payments"] += entry["type"] == "PAYMENT"
@@ -62,7 +64,7 @@ async def test_each_day_sums_its_entries_and_attempts(tx: Tx, zone: str) -> None
     shop = await create_busy_month(tx, random.Random(zone))
     await count_figures(tx, shop)
     expected_days = await sum_rows(tx, shop.merchant_id, ZoneInfo(zone))
-    result = await read(tx, shop.merchant_id, ZoneInfo(zone))
+    result = await read_figures(tx, shop.merchant_id, ZoneInfo(zone))
     (usd,) = result.currencies
     for day, totals, attempts in zip(result.days, usd.days, result.attempts, strict=True):
         expected = expected_days.pop(day.date, defaultdict(int))
@@ -80,58 +82,60 @@ async def test_each_day_sums_its_entries_and_attempts(tx: Tx, zone: str) -> None
     assert result.as_of == NOW
 
 
-async def test_counting_in_batches_and_again_gives_the_same_figures(tx: Tx) -> None:
+async def test_counting_in_batches_and_counting_anew_give_the_same_figures(tx: Tx) -> None:
     shop = await create_busy_month(tx, random.Random(4))
-    (counted,) = {await count_figures(tx, shop, most) for most in (3,)}
+    counted = await count_figures(tx, shop, 3)
     assert counted > 50
-    in_parts = await read(tx, shop.merchant_id)
+    counted_in_batches = await read_figures(tx, shop.merchant_id)
     assert await count_figures(tx, shop) == 0
     for table in ("figures", "figure_heads", "attempt_figures", "awaited_figures"):
         await tx.execute(f"delete from {table} where merchant_id = $1", shop.merchant_id)
     await tx.execute("update payment_attempts set counted_at = null")
     assert await count_figures(tx, shop) == counted
-    assert await read(tx, shop.merchant_id) == in_parts
+    assert await read_figures(tx, shop.merchant_id) == counted_in_batches
 
 
 async def test_pending_money_is_listed_by_the_day_it_becomes_available(tx: Tx) -> None:
     shop = await create_busy_month(tx, random.Random(1), settlement_delay_days=5, reserve_days=3)
     await count_figures(tx, shop)
-    (usd,) = (await read(tx, shop.merchant_id)).currencies
-    same_day = usd.pending.days[5]
-    later = await create_another_order(tx, shop, NOW)
-    await world.pay_order(tx, later, NOW)
-    refund = await world.create_refund(tx, later, "5.00", NOW)
+    (usd,) = (await read_figures(tx, shop.merchant_id)).currencies
+    pending_before = usd.pending.days[5]
+    new_order = await create_another_order(tx, shop, NOW)
+    await world.pay_order(tx, new_order, NOW)
+    refund = await world.create_refund(tx, new_order, "5.00", NOW)
     await count_figures(tx, shop)
-    (usd,) = (await read(tx, shop.merchant_id)).currencies
+    (usd,) = (await read_figures(tx, shop.merchant_id)).currencies
     balance = await ledger.find_balance(tx, shop.merchant_id, "USD")
     assert balance is not None
-    for account, has in ((usd.pending, balance.pending), (usd.reserve, balance.reserve)):
-        assert account.held + sum(account.days) + account.later == has > 0
-    assert usd.pending.held != 0  # disputed, and what refunds and losses left of unsettled orders
-    assert usd.pending.days[5] - same_day == 2000 - 80 - 500
+    for account, minor in ((usd.pending, balance.pending), (usd.reserve, balance.reserve)):
+        assert account.held + sum(account.days) + account.later == minor > 0
+    assert (
+        usd.pending.held != 0
+    )  # of disputed orders, and of unsettled orders with refunds or losses
+    assert usd.pending.days[5] - pending_before == 2000 - 80 - 500
     assert not any(usd.pending.days[6:])
     await world.report_refund(tx, refund, "REFUSED", NOW)
-    await world.settle_order(tx, later, NOW)
+    await world.settle_order(tx, new_order, NOW)
     await count_figures(tx, shop)
-    (usd,) = (await read(tx, shop.merchant_id)).currencies
-    assert usd.pending.days[5] == same_day
+    (usd,) = (await read_figures(tx, shop.merchant_id)).currencies
+    assert usd.pending.days[5] == pending_before
     assert usd.reserve.days[3] >= 192
 
 
 async def test_currencies_are_summed_separately(tx: Tx) -> None:
-    euro = await world.create_order(tx, "9.00", "EUR", settlement_currency="EUR")
-    await world.pay_order(tx, euro)
+    euro_order = await world.create_order(tx, "9.00", "EUR", settlement_currency="EUR")
+    await world.pay_order(tx, euro_order)
     sql = "update merchants set settlement_currency = 'USD' where id = $1"
-    await tx.execute(sql, euro.merchant_id)
-    mug = await world.create_product(tx, euro.merchant_id, "5.00", "USD")
-    checkout = await world.create_session(tx, euro.merchant_id, mug.id)
-    dollar = await orders.find(tx, euro.merchant_id, checkout.order_id)
-    await world.pay_order(tx, dollar)
-    await count_figures(tx, euro)
-    await count_figures(tx, dollar)
-    result = await read(tx, euro.merchant_id, now=NOW + 1)
-    paid = {one.balance.currency: one.days[-1].paid_minor for one in result.currencies}
-    assert paid == {"EUR": 900, "USD": 500}
+    await tx.execute(sql, euro_order.merchant_id)
+    mug = await world.create_product(tx, euro_order.merchant_id, "5.00", "USD")
+    checkout = await world.create_session(tx, euro_order.merchant_id, mug.id)
+    dollar_order = await orders.find(tx, euro_order.merchant_id, checkout.order_id)
+    await world.pay_order(tx, dollar_order)
+    await count_figures(tx, euro_order)
+    await count_figures(tx, dollar_order)
+    result = await read_figures(tx, euro_order.merchant_id, now=NOW + 1)
+    paid_by_currency = {row.balance.currency: row.days[-1].paid_minor for row in result.currencies}
+    assert paid_by_currency == {"EUR": 900, "USD": 500}
     assert result.attempts[-1].payments == 2
 
 
@@ -140,24 +144,24 @@ async def test_a_declined_attempt_that_is_paid_later_is_not_failed(tx: Tx) -> No
     attempt = await world.submit_attempt(tx, order)
     await world.report_payment(tx, attempt, "DECLINED")
     await count_figures(tx, order)
-    assert (await read(tx, order.merchant_id)).attempts[-1].failed == 1
+    assert (await read_figures(tx, order.merchant_id)).attempts[-1].failed == 1
     amount = Money(order.amount_minor, order.currency)
     await world.report_payment(tx, attempt, "SUCCEEDED", NOW + DAY, amount=amount)
     later = NOW + DAY
-    assert (await read(tx, order.merchant_id, now=later)).as_of == later
+    assert (await read_figures(tx, order.merchant_id, now=later)).as_of == later
     await count_figures(tx, order)
-    result = await read(tx, order.merchant_id, now=later)
-    assert [(one.payments, one.failed) for one in result.attempts[-2:]] == [(0, 0), (1, 0)]
+    result = await read_figures(tx, order.merchant_id, now=later)
+    assert [(day.payments, day.failed) for day in result.attempts[-2:]] == [(0, 0), (1, 0)]
     assert result.attempts[-1].success_rate == 1
     assert result.attempts[-2].success_rate is None
 
 
-async def test_figures_that_lag_report_their_time(tx: Tx) -> None:
+async def test_figures_that_lag_behind_report_their_time(tx: Tx) -> None:
     order = await world.pay_order(tx, await world.create_order(tx))
     await count_figures(tx, order)
     refund = await world.create_refund(tx, order, None, NOW + HOUR)
     await world.report_refund(tx, refund, "SUCCEEDED", NOW + 2 * HOUR)
-    result = await read(tx, order.merchant_id, now=NOW + DAY)
+    result = await read_figures(tx, order.merchant_id, now=NOW + DAY)
     assert result.as_of == NOW + HOUR
     assert result.currencies[0].balance.counted_pending == order.net_settled_minor
     await count_figures(tx, order)
@@ -165,42 +169,42 @@ async def test_figures_that_lag_report_their_time(tx: Tx) -> None:
         tx, await create_another_order(tx, order, NOW), NOW + 3 * HOUR
     )
     await world.report_payment(tx, declined, "DECLINED", NOW + 3 * HOUR)
-    assert (await read(tx, order.merchant_id, now=NOW + DAY)).as_of == NOW + 3 * HOUR
+    assert (await read_figures(tx, order.merchant_id, now=NOW + DAY)).as_of == NOW + 3 * HOUR
     await count_figures(tx, order)
-    assert (await read(tx, order.merchant_id, now=NOW + DAY)).as_of == NOW + DAY
+    assert (await read_figures(tx, order.merchant_id, now=NOW + DAY)).as_of == NOW + DAY
 
 
 async def test_a_new_merchant_has_no_figures(tx: Tx) -> None:
     shop = await world.create_merchant(tx)
-    result = await read(tx, shop.id)
+    result = await read_figures(tx, shop.id)
     assert result.currencies == ()
-    assert {one.failed for one in result.attempts} == {0}
+    assert {day.failed for day in result.attempts} == {0}
     assert result.as_of == NOW
 
 
-async def test_a_late_commit_is_counted(module_database_url: str) -> None:
-    """An attempt of an earlier quarter hour, committed after a later one was counted."""
+async def test_an_attempt_that_is_committed_late_is_counted(module_database_url: str) -> None:
+    """An attempt of an earlier quarter hour is committed after a later attempt was counted."""
     db = await Db.connect(module_database_url, 4, acquire_timeout_s=20)
     try:
         async with db.transaction() as tx:
-            first = await world.create_order(tx)
-            second = await create_another_order(tx, first, NOW)
-        await jobs.count_all(db)  # what other tests left
-        async with db.transaction() as slow:
-            await slow.execute(_COMMITTED)
+            order = await world.create_order(tx)
+            other_order = await create_another_order(tx, order, NOW)
+        await jobs.count_all(db)  # rows of other tests
+        async with db.transaction() as slow_tx:
+            await slow_tx.execute(READ_COMMITTED)
             await world.report_payment(
-                slow, await world.submit_attempt(slow, first, NOW), "DECLINED", NOW
+                slow_tx, await world.submit_attempt(slow_tx, order, NOW), "DECLINED", NOW
             )
-            async with db.transaction() as quick:
-                await quick.execute(_COMMITTED)
-                attempt = await world.submit_attempt(quick, second, NOW + HOUR)
-                await world.report_payment(quick, attempt, "DECLINED", NOW + HOUR)
+            async with db.transaction() as fast_tx:
+                await fast_tx.execute(READ_COMMITTED)
+                attempt = await world.submit_attempt(fast_tx, other_order, NOW + HOUR)
+                await world.report_payment(fast_tx, attempt, "DECLINED", NOW + HOUR)
             assert await jobs.count_all(db) == 1
         assert await jobs.count_all(db) == 1
         async with db.snapshot() as tx:
             rows = await tx.fetch(
                 "select since, failed from attempt_figures where merchant_id = $1 order by since",
-                first.merchant_id,
+                order.merchant_id,
             )
             quarter = NOW // 900_000 * 900_000
             assert [tuple(row) for row in rows] == [(0, 0), (quarter, 1), (quarter + HOUR, 2)]
@@ -217,44 +221,43 @@ async def test_figures_stay_exact_with_concurrent_writers_and_aborted_counts(
     try:
         async with db.transaction() as tx:
             shop = await world.create_order(tx)
-        busy = True
+        is_writing = True
 
-        async def write(number: int) -> None:
+        async def write(writer: int) -> None:
             for turn in range(12):
-                at = NOW + (number * 12 + turn) * HOUR // 3
+                now = NOW + (writer * 12 + turn) * HOUR // 3
 
-                async def trade(tx: Tx, at: int = at) -> None:
-                    order = await create_another_order(tx, shop, at)
+                async def pay_or_decline(tx: Tx, now: int = now) -> None:
+                    order = await create_another_order(tx, shop, now)
                     if rng.random() < 0.6:
-                        await world.pay_order(tx, order, at)
+                        await world.pay_order(tx, order, now)
                     else:
-                        await world.report_payment(
-                            tx, await world.submit_attempt(tx, order, at), "DECLINED", at
-                        )
+                        attempt = await world.submit_attempt(tx, order, now)
+                        await world.report_payment(tx, attempt, "DECLINED", now)
 
-                await db.run(trade)
+                await db.run(pay_or_decline)
 
         async def keep_counting() -> None:
-            while busy:
+            while is_writing:
                 await jobs.count_all(db, batch=3)
 
         async def count_and_roll_back() -> None:
-            """Count, and end without a commit."""
-            while busy:
+            """Count in transactions that are rolled back."""
+            while is_writing:
                 async with db.connection() as tx:
                     aborted_transaction = tx.transaction(isolation="read_committed")
                     await aborted_transaction.start()
                     await count_figures(tx, shop)
                     await aborted_transaction.rollback()
 
-        counters = [asyncio.create_task(each) for each in
+        counters = [asyncio.create_task(counter) for counter in
                     (keep_counting(), keep_counting(), count_and_roll_back())]  # fmt: skip
-        await asyncio.gather(*(write(number) for number in range(4)))
-        busy = False
+        await asyncio.gather(*(write(writer) for writer in range(4)))
+        is_writing = False
         await asyncio.gather(*counters)
         await jobs.count_all(db)
         async with db.snapshot() as tx:
-            (usd,) = (await read(tx, shop.merchant_id, now=NOW + 40 * HOUR)).currencies
+            (usd,) = (await read_figures(tx, shop.merchant_id, now=NOW + 40 * HOUR)).currencies
             payments = await tx.fetchval(
                 "select count(*) from entries where merchant_id = $1 and type = 'PAYMENT'",
                 shop.merchant_id,
@@ -283,7 +286,7 @@ async def test_figures_stay_exact_with_concurrent_writers_and_aborted_counts(
         ("update payment_attempts set counted_at = null", "failed attempts"),
     ],
 )  # fmt: skip
-async def test_the_integrity_check_finds_a_wrong_figure(
+async def test_the_integrity_rules_find_a_wrong_figure(
     rollback_database_url: str, statement: str, rule: str
 ) -> None:
     async with rolled_back(rollback_database_url) as tx:
@@ -297,8 +300,8 @@ async def test_the_integrity_check_finds_a_wrong_figure(
             await assert_books(tx)
 
 
-async def test_reading_a_boundary_uses_one_index_lookup(tx: Tx) -> None:
-    """The sums of a boundary are one look into the index: no statement reads a range of figures."""
+async def test_reading_a_running_sum_uses_one_index_lookup(tx: Tx) -> None:
+    """Figures are running sums, so reading one at a time never reads a range of rows."""
     shop = await create_busy_month(tx, random.Random(2))
     await count_figures(tx, shop)
     await tx.execute("set local enable_seqscan = off")

@@ -1,4 +1,4 @@
-"""What came in by gateway and method: what a look at every row gives, and counted anew if not."""
+"""Figures by gateway and method equal the sums of all rows, and missing ones are counted again."""
 
 import random
 from typing import Any
@@ -33,21 +33,21 @@ async def test_sums_of_a_range_match_its_payments_and_attempts(tx: Tx) -> None:
     before = await figures.sum_by_gateway(tx, 0, 2**62)
     await count_figures(tx, shop)
     assert before == []
-    first, last = await tx.fetchrow(
+    first_paid_at, last_paid_at = await tx.fetchrow(
         "select min(paid_at), max(paid_at) from orders where merchant_id = $1", shop.merchant_id
     )
-    middle = (first + last) // 2 // 900_000 * 900_000
+    middle = (first_paid_at + last_paid_at) // 2 // 900_000 * 900_000
     for since, until in ((0, 2**62), (0, middle), (middle, 2**62)):
         sums = await figures.sum_by_gateway(tx, since, until)
         expected = await tx.fetch(SUM_ROWS, shop.merchant_id, since, until - 1)
         assert [tuple(row) for row in expected] == [
-            (one.gateway, one.method, one.currency, one.payments, one.volume_minor, one.failed)
-            for one in sums
+            (row.gateway, row.method, row.currency, row.payments, row.volume_minor, row.failed)
+            for row in sums
         ]
-    assert sum(one.payments for one in sums) > 0 < sum(one.failed for one in sums)
+    assert sum(row.payments for row in sums) > 0 < sum(row.failed for row in sums)
 
 
-async def test_sums_missing_from_an_earlier_version_are_counted_again(db: Db) -> None:
+async def test_sums_that_an_earlier_version_did_not_count_are_counted_again(db: Db) -> None:
     async with db.transaction() as tx:
         await create_busy_month(tx, random.Random("anew"))
     await jobs.count_all(db)

@@ -1,4 +1,4 @@
-"""Statements add up exactly, whether they are summed or made of figures, and wherever these are."""
+"""Statements add up exactly, from entries or from figures, no matter how far these are counted."""
 
 import random
 from collections import Counter
@@ -23,8 +23,8 @@ from support.transactions import rolled_back
 from support.world import DAY, NOW
 
 KATHMANDU: Final = ZoneInfo("Asia/Kathmandu")
-# What each entry does to the sum of the merchant's accounts, and under which name: written anew.
-REASONS: Final = {
+# The line of the statement that each type of entry changes: independent of the code's own table.
+LINE_OF_TYPE: Final = {
     "PAYMENT": "payments",
     "REFUND": "refunds",
     "CHARGEBACK": "disputes",
@@ -36,17 +36,17 @@ REASONS: Final = {
 }
 
 
-async def books(tx: Tx, seed: int) -> str:
-    """Let a merchant have a month in which everything happens, payouts and corrections too."""
+async def create_month_with_payouts(tx: Tx, seed: int) -> str:
+    """Create a merchant with a month of all kinds of entries; return the merchant's id."""
     rng = random.Random(seed)
     merchant_id = (await create_busy_month(tx, rng)).merchant_id
-    sold = "select id from orders where merchant_id = $1 and status = 'PAID' order by id"
-    order_id = await tx.fetchval(sold, merchant_id)
+    select_paid = "select id from orders where merchant_id = $1 and status = 'PAID' order by id"
+    order_id = await tx.fetchval(select_paid, merchant_id)
     for number in range(6):
-        at = NOW + number * DAY // 2
+        now = NOW + number * DAY // 2
         for kind in ("recharge", "correct", "fee"):
             minor = rng.randrange(100, 1_000)
-            about = {"order_id": order_id} if kind == "correct" else {}
+            order_field = {"order_id": order_id} if kind == "correct" else {}
             if kind == "correct" and number % 2:
                 minor = -minor
             adjustment = adjustments.AdjustmentRequest(
@@ -55,9 +55,9 @@ async def books(tx: Tx, seed: int) -> str:
                 reference=world.new_reference(),
                 reason="test",
                 by="ann",
-                **about,
+                **order_field,
             )
-            await adjustments.request(tx, merchant_id, adjustment, None, at)
+            await adjustments.request(tx, merchant_id, adjustment, None, now)
         payout_request = PayoutRequest(
             amount_minor=500,
             fee_minor=70,
@@ -65,29 +65,29 @@ async def books(tx: Tx, seed: int) -> str:
             reason="weekly",
             by="ann",
         )
-        payout = await payouts.create(tx, merchant_id, payout_request, None, at)
+        payout = await payouts.create(tx, merchant_id, payout_request, None, now)
         if number % 2:
-            await payouts.fail(tx, payout.id, "closed", "ann", at + DAY)
+            await payouts.fail(tx, payout.id, "closed", "ann", now + DAY)
     return merchant_id
 
 
 async def sum_entries(tx: Tx, merchant_id: str, since: int, until: int) -> tuple[Any, ...]:
-    """Return the entries before a range, those in it, and the sums of these by reason and type."""
+    """Return the entries before and within a range, and sums of the latter by line and by type."""
     rows = await tx.fetch(
         "select * from entries where merchant_id = $1 order by number", merchant_id
     )
     before = [row for row in rows if row["created_at"] < since]
     inside = [row for row in rows if since <= row["created_at"] <= until]
-    reasons: Counter[str] = Counter()
+    lines: Counter[str] = Counter()
     types: Counter[tuple[str, str]] = Counter()
     for row in inside:
         for side, sign in (("to_account", 1), ("from_account", -1)):
             if row[side] in MERCHANT_ACCOUNTS:
                 returned = (row["type"], row["source_type"]) == ("BALANCE_CORRECTION", "payout")
-                reason = REASONS.get(row["type"], "fees" if returned else "corrections")
-                reasons[reason] += sign * row["amount_minor"]
+                line = LINE_OF_TYPE.get(row["type"], "fees" if returned else "corrections")
+                lines[line] += sign * row["amount_minor"]
                 types[row["type"], row[side]] += sign * row["amount_minor"]
-    return before, inside, reasons, types
+    return before, inside, lines, types
 
 
 def account_balances(rows: list[Any]) -> dict[str, int]:
@@ -95,17 +95,17 @@ def account_balances(rows: list[Any]) -> dict[str, int]:
 
 
 def random_range(rng: random.Random, zone: ZoneInfo) -> tuple[int, int]:
-    """Return some days around the month, or an open side."""
+    """Return the bounds of random days around the month, either of which may be open."""
     today = local(NOW, zone).date()
-    first, last = sorted(today - timedelta(days=rng.randrange(-8, 35)) for _ in range(2))
-    since, until = day_bounds(first, zone).since, day_bounds(last, zone).until - 1
+    first_day, last_day = sorted(today - timedelta(days=rng.randrange(-8, 35)) for _ in range(2))
+    since, until = day_bounds(first_day, zone).since, day_bounds(last_day, zone).until - 1
     return rng.choice([since, since, 0]), rng.choice([until, until, FOREVER])
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("counted", ["not", "partly", "wholly"])
 async def test_a_statement_sums_its_entries(tx: Tx, seed: int, counted: str) -> None:
-    merchant_id = await books(tx, seed)
+    merchant_id = await create_month_with_payouts(tx, seed)
     rng = random.Random(seed)
     number = len(await tx.fetch("select from entries where merchant_id = $1", merchant_id))
     most = 50_000
@@ -121,11 +121,11 @@ async def test_a_statement_sums_its_entries(tx: Tx, seed: int, counted: str) -> 
             SingleTransactionDb(tx), merchant_id, (since, until), most
         )
         (statement,) = statements
-        before, inside, reasons, types = await sum_entries(tx, merchant_id, since, until)
+        before, inside, lines, types = await sum_entries(tx, merchant_id, since, until)
         assert statement.entries == len(inside)
         assert statement.opening == account_balances(before)
         assert statement.closing == account_balances(before + inside)
-        assert statement.changes == {name: reasons[name] for name in statement.changes or ()}
+        assert statement.changes == {name: lines[name] for name in statement.changes or ()}
         assert (
             statement.opening_minor + sum((statement.changes or {}).values())
             == statement.closing_minor
@@ -133,20 +133,20 @@ async def test_a_statement_sums_its_entries(tx: Tx, seed: int, counted: str) -> 
         if len(inside) > most:
             assert statement.types is None
         else:
-            shown = {(one.type, name): getattr(one, name)
-                     for one in statement.types or () for name in MERCHANT_ACCOUNTS}  # fmt: skip
-            assert Counter(shown) == types
-            assert sum(one.entries for one in statement.types or ()) == len(inside)
+            sums = {(row.type, name): getattr(row, name)
+                     for row in statement.types or () for name in MERCHANT_ACCOUNTS}  # fmt: skip
+            assert Counter(sums) == types
+            assert sum(row.entries for row in statement.types or ()) == len(inside)
 
 
 @pytest.fixture
 async def books_tx(rollback_database_url: str) -> AsyncIterator[Tx]:
-    """Lend a transaction that is rolled back, for entries that no feature's own rules explain."""
+    """A transaction that is rolled back, because its entries would violate the integrity rules."""
     async with rolled_back(rollback_database_url) as connection:
         yield connection
 
 
-async def test_each_posting_has_a_reason_on_the_statement(books_tx: Tx) -> None:
+async def test_each_type_of_posting_has_a_line_on_the_statement(books_tx: Tx) -> None:
     shop = await world.create_merchant(books_tx)
 
     async def post(cause: str, *moves: tuple[Type, Account, Account, int]) -> figures.Statement:
@@ -163,16 +163,16 @@ async def test_each_posting_has_a_reason_on_the_statement(books_tx: Tx) -> None:
         ("FREEZE", "available", "frozen", 300),
         ("ROLLING_RESERVE", "available", "reserve", 300),
     )
-    for posting in POSTINGS:  # a posting without a reason raises StatementError here
+    for posting in POSTINGS:  # a posting without a line raises StatementError
         after = await post("second", (posting.type, posting.source, posting.target, 100))
-        entered = (posting.target in MERCHANT_ACCOUNTS) - (posting.source in MERCHANT_ACCOUNTS)
-        assert after.closing_minor == before.closing_minor + 100 * entered, posting
-        assert (after.changes != before.changes) == bool(entered), posting
+        direction = (posting.target in MERCHANT_ACCOUNTS) - (posting.source in MERCHANT_ACCOUNTS)
+        assert after.closing_minor == before.closing_minor + 100 * direction, posting
+        assert (after.changes != before.changes) == bool(direction), posting
         before = after
 
 
-async def test_a_statement_omits_changes_that_are_too_many_to_sum(tx: Tx) -> None:
-    merchant_id = await books(tx, 1)
+async def test_a_statement_omits_sums_over_too_many_uncounted_entries(tx: Tx) -> None:
+    merchant_id = await create_month_with_payouts(tx, 1)
     (statement,) = await figures.statements(SingleTransactionDb(tx), merchant_id, (0, FOREVER), 10)
     assert statement.changes is None
     assert statement.types is None
@@ -180,17 +180,19 @@ async def test_a_statement_omits_changes_that_are_too_many_to_sum(tx: Tx) -> Non
 
 
 async def test_wrong_figures_raise_a_statement_error(tx: Tx) -> None:
-    merchant_id = await books(tx, 2)
-    order = await tx.fetchval("select id from orders where merchant_id = $1 limit 1", merchant_id)
-    await count_figures(tx, await world.orders.find(tx, merchant_id, order))
-    wrong = "update figures set paid_minor = paid_minor + 1 where merchant_id = $1"
+    merchant_id = await create_month_with_payouts(tx, 2)
+    order_id = await tx.fetchval(
+        "select id from orders where merchant_id = $1 limit 1", merchant_id
+    )
+    await count_figures(tx, await world.orders.find(tx, merchant_id, order_id))
+    corrupt = "update figures set paid_minor = paid_minor + 1 where merchant_id = $1"
     with pytest.raises(StatementError):
         async with tx.transaction():
-            await tx.execute(wrong, merchant_id)
+            await tx.execute(corrupt, merchant_id)
             await figures.statements(SingleTransactionDb(tx), merchant_id, (0, FOREVER), 10)
 
 
-async def test_a_range_off_the_quarter_hour_is_a_defect(tx: Tx) -> None:
+async def test_a_range_that_does_not_begin_at_a_quarter_hour_raises_an_error(tx: Tx) -> None:
     with pytest.raises(ValueError, match="quarter hours"):
         await figures.statements(
             SingleTransactionDb(tx),

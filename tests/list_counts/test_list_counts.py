@@ -1,4 +1,4 @@
-"""Totals and pages of long lists: what a full count and an offset give, whatever happened."""
+"""Totals and pages of long lists equal those of a full count and an offset."""
 
 import asyncio
 import itertools
@@ -24,11 +24,13 @@ from support.transactions import RunRolledBack, rolled_back
 
 START: Final = world.NOW // DAY_MS * DAY_MS
 _numbers: Final = itertools.count(1)
-# Around the boundaries of hours and days, and anywhere in five days.
+# Times within five days, often near the boundaries of hours and days.
 times = st.one_of(
     st.integers(0, 5 * DAY_MS),
     st.builds(
-        lambda hour, off: max(0, hour * HOUR_MS + off), st.integers(0, 120), st.integers(-1, 1)
+        lambda hour, offset: max(0, hour * HOUR_MS + offset),
+        st.integers(0, 120),
+        st.integers(-1, 1),
     ),
 ).map(lambda millis: START + millis)
 statuses = st.sampled_from(["PENDING", "CREATING", "FAILED", "CLOSED"])
@@ -43,40 +45,42 @@ ranges = st.one_of(
 def paginator(
     tx: Tx, order: Order, product: str | None, status: Any, near: int = service.NEAR
 ) -> Paginator[Order]:
-    """Return the pages of a list of orders."""
+    """Return a paginator of a merchant's orders."""
     counts = ListKey(order.merchant_id, "orders", product or "", status)
     filters = paging.active_filters(queries.ListQuery(product_id=product, status=status))
     connection = SingleTransactionDb(tx)
     return Paginator(connection, queries.LISTS, order.merchant_id, filters, counts, near=near)
 
 
-async def insert(tx: Tx, order: Order, at: int, status: str, product: str) -> str:
-    """Put in an order like another one."""
+async def insert_order(tx: Tx, order: Order, created_at: int, status: str, product: str) -> str:
+    """Insert a copy of an order with other values; return its id."""
     row = dict(await tx.fetchrow("select * from orders where id = $1", order.id))
     row |= {
         "id": f"order_{next(_numbers):026}",
-        "created_at": at,
+        "created_at": created_at,
         "status": status,
         "product_id": product,
     }
-    places = ", ".join(f"${number}" for number in range(1, len(row) + 1))
-    sql = f"insert into orders ({', '.join(row)}) values ({places})"
+    parameters = ", ".join(f"${number}" for number in range(1, len(row) + 1))
+    sql = f"insert into orders ({', '.join(row)}) values ({parameters})"
     await tx.execute(sql, *row.values())
     return str(row["id"])
 
 
 async def apply_changes(tx: Tx, order: Order, changes: list[Any], products: list[str]) -> None:
-    """Let orders come, change, go, and be counted in between."""
+    """Insert, change, move and delete orders, and count them in between."""
     order_ids: list[str] = []
-    for kind, at, status, number in changes:
+    for kind, created_at, status, number in changes:
         order_id = order_ids[number % len(order_ids)] if order_ids else ""
         if kind == "insert" or not order_ids:
-            order_ids.append(await insert(tx, order, at, status, products[number % 2]))
+            order_ids.append(
+                await insert_order(tx, order, created_at, status, products[number % 2])
+            )
         elif kind == "change":
             await tx.execute("update orders set status = $2 where id = $1", order_id, status)
         elif kind == "move":
             sql = "update orders set created_at = $2, product_id = $3 where id = $1"
-            await tx.execute(sql, order_id, at, products[number % 2])
+            await tx.execute(sql, order_id, created_at, products[number % 2])
         elif kind == "delete":
             await tx.execute("delete from orders where id = $1", order_id)
             order_ids.remove(order_id)
@@ -105,9 +109,9 @@ def test_totals_and_pages_are_those_of_a_full_count(
 ) -> None:
     async def check(tx: Tx) -> None:
         order = await world.create_order(tx)
-        other = await world.create_product(tx, order.merchant_id)
-        await apply_changes(tx, order, changes, [order.product_id, other.id])
-        product = other.id if by_product else None
+        other_product = await world.create_product(tx, order.merchant_id)
+        await apply_changes(tx, order, changes, [order.product_id, other_product.id])
+        product = other_product.id if by_product else None
         rows = paginator(tx, order, product, status, near)
         expected = await tx.fetch(
             """
@@ -122,45 +126,45 @@ def test_totals_and_pages_are_those_of_a_full_count(
         for number in range(1, len(ids) // size + 3):
             page, total = await rows.page(number, size, within)
             assert total == len(ids)
-            assert [one.id for one in page] == ids[(number - 1) * size : number * size]
+            assert [row.id for row in page] == ids[(number - 1) * size : number * size]
 
     run_rolled_back(check)
 
 
-@given(pair=st.tuples(times, times).map(sorted), at=times)
-def test_a_window_covers_each_time_once(pair: list[int], at: int) -> None:
-    start, end = pair
-    cut = page_window(start, end)
-    pieces = sum(piece.since <= at < piece.before for piece in cut.pieces)
-    edges = sum(first <= at <= last for first, last in cut.edges)
-    assert pieces + edges == (start <= at <= end)
-    assert (cut.since <= at < cut.before) == (pieces == 1)
-    assert all(last - first < HOUR_MS for first, last in cut.edges) or not cut.pieces
+@given(bounds=st.tuples(times, times).map(sorted), moment=times)
+def test_a_window_covers_each_time_once(bounds: list[int], moment: int) -> None:
+    start, end = bounds
+    window = page_window(start, end)
+    pieces = sum(piece.since <= moment < piece.before for piece in window.pieces)
+    edges = sum(since <= moment <= until for since, until in window.edges)
+    assert pieces + edges == (start <= moment <= end)
+    assert (window.since <= moment < window.before) == (pieces == 1)
+    assert all(until - since < HOUR_MS for since, until in window.edges) or not window.pieces
 
 
 async def test_totals_are_exact_with_concurrent_writers(module_database_url: str) -> None:
-    """Writers, two who roll up, and readers that count in one snapshot."""
+    """Four writers, two workers that roll up, and two readers that count in snapshots."""
     db = await Db.connect(module_database_url, 10, acquire_timeout_s=20)
     try:
         async with db.transaction() as tx:
             order = await world.create_order(tx)
-        busy = True
+        is_writing = True
         rng = random.Random(5)
 
         async def write() -> None:
             for _ in range(25):
                 await db.run(lambda tx: _sell(tx, order, rng))
 
-        async def roll() -> int:
-            done = 0
-            while busy:
-                done += await roll_up(db, at_least=1)
+        async def keep_rolling_up() -> int:
+            rolled_up = 0
+            while is_writing:
+                rolled_up += await roll_up(db, at_least=1)
                 await asyncio.sleep(0.01)
-            return done
+            return rolled_up
 
-        async def read() -> int:
+        async def keep_reading() -> int:
             reads = 0
-            while busy:
+            while is_writing:
                 async with db.snapshot() as tx:
                     for status in (None, "PENDING", "PAID"):
                         for within in ((0, FOREVER), (START + 12345, START + DAY_MS + 54321)):
@@ -181,11 +185,14 @@ async def test_totals_are_exact_with_concurrent_writers(module_database_url: str
                 reads += 1
             return reads
 
-        others = [asyncio.create_task(each) for each in (roll(), roll(), read(), read())]
+        tasks = [
+            asyncio.create_task(task)
+            for task in (keep_rolling_up(), keep_rolling_up(), keep_reading(), keep_reading())
+        ]
         await asyncio.gather(*(write() for _ in range(4)))
-        busy = False
-        rolled_a, rolled_b, *reads = await asyncio.gather(*others)
-        assert rolled_a + rolled_b > 0
+        is_writing = False
+        first_rolled_up, second_rolled_up, *reads = await asyncio.gather(*tasks)
+        assert first_rolled_up + second_rolled_up > 0
         assert min(reads) > 0
         await roll_up(db, at_least=1)
         async with db.snapshot() as tx:
@@ -195,16 +202,18 @@ async def test_totals_are_exact_with_concurrent_writers(module_database_url: str
         await db.close()
 
 
-async def _sell(tx: Tx, like: Order, rng: random.Random) -> None:
-    """Open one more session of a product, and pay most of them."""
-    at = START + rng.randrange(3 * DAY_MS)
-    checkout = await world.create_session(tx, like.merchant_id, like.product_id, at)
+async def _sell(tx: Tx, earlier_order: Order, rng: random.Random) -> None:
+    """Open a session for the product of an order, and pay it in most cases."""
+    now = START + rng.randrange(3 * DAY_MS)
+    checkout = await world.create_session(
+        tx, earlier_order.merchant_id, earlier_order.product_id, now
+    )
     if rng.random() < 0.6:
-        order = await world.orders.find(tx, like.merchant_id, checkout.order_id)
+        order = await world.orders.find(tx, earlier_order.merchant_id, checkout.order_id)
         await world.pay_order(tx, order, START + 4 * DAY_MS)
 
 
-async def test_few_changes_are_not_rolled_up(module_database_url: str) -> None:
+async def test_changes_are_rolled_up_once_there_are_enough(module_database_url: str) -> None:
     db = await Db.connect(module_database_url, 2, acquire_timeout_s=20)
     try:
         async with db.transaction() as tx:
@@ -220,7 +229,7 @@ async def test_few_changes_are_not_rolled_up(module_database_url: str) -> None:
         await db.close()
 
 
-async def test_a_filled_database_has_consistent_books(tx: Tx) -> None:
+async def test_a_list_of_a_filled_database_has_the_right_total(tx: Tx) -> None:
     order = await filled_database.create_filled_merchant(tx, 30)
     assert await paginator(tx, order, None, "PAID").total(tx) == 31
 
@@ -234,7 +243,7 @@ async def test_a_filled_database_has_consistent_books(tx: Tx) -> None:
         "delete from list_counts where span = 'all' and part = ''",
     ],
 )
-async def test_the_integrity_check_finds_a_wrong_total(
+async def test_the_integrity_rules_find_a_wrong_total(
     rollback_database_url: str, statement: str
 ) -> None:
     async with rolled_back(rollback_database_url) as tx:
@@ -246,23 +255,23 @@ async def test_the_integrity_check_finds_a_wrong_total(
             await assert_books(tx)
 
 
-async def test_each_merchant_with_changed_lists_is_returned_once(tx: Tx) -> None:
+async def test_the_query_of_changed_lists_returns_each_merchant_once(tx: Tx) -> None:
     shops = sorted([(await world.create_order_in(tx, "PAID")).merchant_id for _ in range(3)])
     before = min(shops[0], "mer_0")
-    everybody = await totals_queries.CHANGED.all(tx, after=before, limit=100, most=1000)
-    named = [one.merchant_id for one in everybody]
-    assert [name for name in named if name in shops] == shops
-    assert named == sorted(set(named))
+    all_rows = await totals_queries.CHANGED.all(tx, after=before, limit=100, most=1000)
+    ids = [row.merchant_id for row in all_rows]
+    assert [merchant_id for merchant_id in ids if merchant_id in shops] == shops
+    assert ids == sorted(set(ids))
     counted = await tx.fetch("select merchant_id, count(*) from list_changes group by 1")
-    assert {one.merchant_id: one.changes for one in everybody} == {
-        name: count for name, count in counted if name > before
+    assert {row.merchant_id: row.changes for row in all_rows} == {
+        merchant_id: count for merchant_id, count in counted if merchant_id > before
     }
-    after_first = await totals_queries.CHANGED.all(tx, after=shops[0], limit=1, most=2)
-    assert [(one.merchant_id, one.changes) for one in after_first] == [(shops[1], 2)]
-    assert await totals_queries.CHANGED.all(tx, after=max(named), limit=100, most=1000) == []
+    next_rows = await totals_queries.CHANGED.all(tx, after=shops[0], limit=1, most=2)
+    assert [(row.merchant_id, row.changes) for row in next_rows] == [(shops[1], 2)]
+    assert await totals_queries.CHANGED.all(tx, after=max(ids), limit=100, most=1000) == []
 
 
-def test_counts_of_another_list_are_refused(db: Db) -> None:
+def test_a_paginator_refuses_the_counts_of_another_list(db: Db) -> None:
     counts = ListKey("mer_1", "orders")
     with pytest.raises(ValueError, match="does not count a list by status"):
         Paginator(db, queries.LISTS, "mer_1", {"status": "PAID"}, counts)
