@@ -1,4 +1,4 @@
-"""A server with the sandbox bank, its API document, and the tools of the generators."""
+"""Fixtures: a server with the sandbox bank, its API document, and npm programs."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ def api_server(
     tmp_path_factory: pytest.TempPathFactory,
     pooler_url: Callable[[str], str],
 ) -> Iterator[ApiServer]:
-    """Start a server whose customers pay at the sandbox bank."""
+    """A server whose customers pay at the sandbox bank."""
     with cloned_database(postgres_url, template) as url:
         settings = Settings(
             database_url=pooler_url(url),
@@ -31,14 +31,14 @@ def api_server(
             sandbox_url=bank_url,
             **(SECRETS | {"sandbox_secret": SECRET}),
         )
-        with serving(settings) as running:
-            yield running
-            running.check_books()
+        with serving(settings) as server:
+            yield server
+            server.check_books()
 
 
 @pytest.fixture(scope="session")
 def document(api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Download the document of the running server."""
+    """The API document, downloaded from the running server."""
     path = tmp_path_factory.mktemp("document") / "openapi.json"
     path.write_bytes(api_server.http.get("/openapi.json").raise_for_status().content)
     return path
@@ -46,7 +46,7 @@ def document(api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="session")
 def node_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the pinned npm packages, and return the folder of their programs."""
+    """The folder of the programs of the npm packages, which are pinned by a lock file."""
     return toolchain.install_node_modules(tmp_path_factory.mktemp("node"))
 
 

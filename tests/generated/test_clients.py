@@ -1,4 +1,4 @@
-"""Clients generated from the running server's document compile, buy and refund."""
+"""Clients that are generated from the API document compile, buy and refund."""
 
 import json
 import re
@@ -16,39 +16,39 @@ from support.sandbox_bank import wait_until
 pytestmark = pytest.mark.clients
 
 
-def _go(document: Path, place: Path, node_programs: Path, *options: str) -> list[str | Path]:
+def _go(document: Path, folder: Path, node_programs: Path, *options: str) -> list[str | Path]:
     names = ("--git-host", "example.com", "--git-user-id", "opentill", "--git-repo-id", "till")
-    generate("go", document, place, *names, "--package-name", "till", *options)
-    copy_files(place / "buy", "go/main.go")
-    run("go", "vet", "./...", cwd=place)
-    run("go", "build", "-o", "built", "./buy", cwd=place)
-    return [place / "built"]
+    generate("go", document, folder, *names, "--package-name", "till", *options)
+    copy_files(folder / "buy", "go/main.go")
+    run("go", "vet", "./...", cwd=folder)
+    run("go", "build", "-o", "built", "./buy", cwd=folder)
+    return [folder / "built"]
 
 
-def _go_tolerant(document: Path, place: Path, node_programs: Path) -> list[str | Path]:
-    """Generate with the option that docs/recipes/generate-a-client.md recommends."""
+def _go_tolerant(document: Path, folder: Path, node_programs: Path) -> list[str | Path]:
+    """Generate the Go client with the option that docs/recipes/generate-a-client.md recommends."""
     option = "disallowAdditionalPropertiesIfNotPresent=false"
-    return _go(document, place, node_programs, "--additional-properties", option)
+    return _go(document, folder, node_programs, "--additional-properties", option)
 
 
-def _typescript(document: Path, place: Path, node_programs: Path) -> list[str | Path]:
-    generate("typescript-fetch", document, place / "till")
-    copy_files(place, "typescript/buy.ts", "typescript/tsconfig.json")
-    run(node_programs / "tsc", "-p", ".", cwd=place)
-    return ["node", place / "built" / "buy.js"]
+def _typescript(document: Path, folder: Path, node_programs: Path) -> list[str | Path]:
+    generate("typescript-fetch", document, folder / "till")
+    copy_files(folder, "typescript/buy.ts", "typescript/tsconfig.json")
+    run(node_programs / "tsc", "-p", ".", cwd=folder)
+    return ["node", folder / "built" / "buy.js"]
 
 
-def _python(document: Path, place: Path, node_programs: Path) -> list[str | Path]:
-    (place / "settings.yml").write_text("post_hooks: []\n")
-    program, target = VENV / "bin" / "openapi-python-client", place / "till"
+def _python(document: Path, folder: Path, node_programs: Path) -> list[str | Path]:
+    (folder / "settings.yml").write_text("post_hooks: []\n")
+    program, target = VENV / "bin" / "openapi-python-client", folder / "till"
     run(
         *(program, "generate", "--path", document, "--output-path", target, "--meta", "none"),
-        *("--config", place / "settings.yml", "--fail-on-warning"),
-        cwd=place,
+        *("--config", folder / "settings.yml", "--fail-on-warning"),
+        cwd=folder,
     )
-    copy_files(place, "python/buy.py")
-    run(PYTHON, "-W", "error", "-m", "compileall", "-q", "till", "buy.py", cwd=place)
-    return [PYTHON, place / "buy.py"]
+    copy_files(folder, "python/buy.py")
+    run(PYTHON, "-W", "error", "-m", "compileall", "-q", "till", "buy.py", cwd=folder)
+    return [PYTHON, folder / "buy.py"]
 
 
 CLIENTS: Final = {
@@ -73,7 +73,7 @@ def pay(api_server: ApiServer, session_id: str) -> None:
 
 
 def send_refund(api_server: ApiServer, shop: Shop, refund_id: str) -> dict[str, Any]:
-    """Send due refunds to the bank, as the worker does; return the refund once it succeeded."""
+    """Send due refunds to the bank as the worker does; return the refund when it has succeeded."""
 
     def find_succeeded() -> dict[str, Any] | None:
         current: dict[str, Any] = shop.data("GET", f"/v1/refunds/{refund_id}")
@@ -96,22 +96,22 @@ def test_a_generated_client_compiles_buys_and_refunds(
 ) -> None:
     program = CLIENTS[client](document, tmp_path, node_programs)
 
-    def buy(*arguments: str) -> dict[str, Any]:
+    def run_stage(*arguments: str) -> dict[str, Any]:
         environment = {"TILL_URL": api_server.url, "TILL_KEY": shop.key}
         output: dict[str, Any] = json.loads(run(*program, *arguments, cwd=tmp_path, **environment))
         return output
 
-    opened = buy("open")
-    session = shop.data("GET", f"/v1/checkouts/{opened['session']}")
-    assert opened == {
+    session_output = run_stage("open")
+    session = shop.data("GET", f"/v1/checkouts/{session_output['session']}")
+    assert session_output == {
         "session": session["id"],
         "order": session["orderId"],
         "expiresAt": session["expiresAt"],
     }
-    pay(api_server, opened["session"])
-    wait_until(lambda: shop.read_order(opened["order"])["status"] == "PAID", 30)
-    order = shop.read_order(opened["order"])
-    output = buy("refund", order["id"])
+    pay(api_server, session_output["session"])
+    wait_until(lambda: shop.read_order(session_output["order"])["status"] == "PAID", 30)
+    order = shop.read_order(session_output["order"])
+    output = run_stage("refund", order["id"])
     (refund,) = shop.data("GET", f"/v1/orders/{order['id']}/refunds")["items"]
     assert output == {
         "status": "PAID",
@@ -124,7 +124,7 @@ def test_a_generated_client_compiles_buys_and_refunds(
         "refund": refund["id"],
     }
     (event,) = shop.data("GET", "/v1/events", params={"type": "order.paid"})["items"]
-    assert buy("event", json.dumps(event)) == {
+    assert run_stage("event", json.dumps(event)) == {
         "event": event["id"],
         "createdAt": event["created_at"],
         "order": order["id"],
@@ -133,7 +133,7 @@ def test_a_generated_client_compiles_buys_and_refunds(
     }
     succeeded = send_refund(api_server, shop, refund["id"])
     transactions = shop.data("GET", "/v1/balance/transactions")["items"]
-    output = buy("read", refund["id"])
+    output = run_stage("read", refund["id"])
     assert order["id"] in output.pop("csv")
     assert output == {
         "status": "SUCCEEDED",

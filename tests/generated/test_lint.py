@@ -1,4 +1,4 @@
-"""Linters report no problem in the document."""
+"""Linters report no problem in the API document."""
 
 import json
 from pathlib import Path

@@ -25,12 +25,14 @@ _ENVIRONMENT: Final = {
 
 
 def run(*command: str | Path, cwd: Path, statuses: tuple[int, ...] = (0,), **env: str) -> str:
-    """Run a program and return its output; fail on any other exit status."""
-    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    """Run a program; return its output. Fail if its exit status is not in ``statuses``."""
+    inherited_environment = {
+        name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ
+    }
     result = subprocess.run(
         [str(word) for word in command],
         cwd=cwd,
-        env=inherited | _ENVIRONMENT | env,
+        env=inherited_environment | _ENVIRONMENT | env,
         capture_output=True,
         text=True,
         timeout=600,
@@ -42,7 +44,7 @@ def run(*command: str | Path, cwd: Path, statuses: tuple[int, ...] = (0,), **env
 
 
 def jar() -> Path:
-    """Return openapi-generator's jar, which its Python package contains."""
+    """Return the jar that the Python package of openapi-generator contains."""
     (path,) = VENV.glob("lib/python*/site-packages/openapi_generator_cli/openapi-generator.jar")
     return path
 
@@ -50,33 +52,33 @@ def jar() -> Path:
 def generate(generator: str, document: Path, target: Path, *options: str) -> Path:
     """Generate a client with openapi-generator, without tests and documentation.
 
-    Methods that send events are left out as well, see docs/recipes/generate-a-client.md.
+    Its methods that send webhooks are not generated either, see docs/recipes/generate-a-client.md.
     """
-    included = "apis,models,supportingFiles"
-    excluded = "apiTests=false,modelTests=false,apiDocs=false,modelDocs=false"
+    generated_parts = "apis,models,supportingFiles"
+    omitted_parts = "apiTests=false,modelTests=false,apiDocs=false,modelDocs=false"
     run(
         *("java", "-jar", jar(), "generate", "-g", generator, "-i", document, "-o", target),
-        *("--global-property", f"{included},{excluded}", *options),
+        *("--global-property", f"{generated_parts},{omitted_parts}", *options),
         cwd=document.parent,
     )
     return target
 
 
-def copy_files(place: Path, *names: str) -> None:
-    """Copy files of this folder to a place."""
-    place.mkdir(parents=True, exist_ok=True)
+def copy_files(folder: Path, *names: str) -> None:
+    """Copy files next to this module into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
     for name in names:
-        shutil.copy(HERE / name, place)
+        shutil.copy(HERE / name, folder)
 
 
-def install_node_modules(place: Path) -> Path:
-    """Install the packages of the lock file, and return the folder of their programs."""
-    copy_files(place, "node/package.json", "node/package-lock.json")
+def install_node_modules(folder: Path) -> Path:
+    """Install the npm packages of the lock file; return the folder of their programs."""
+    copy_files(folder, "node/package.json", "node/package-lock.json")
     options = ("--no-audit", "--no-fund", "--ignore-scripts", "--prefer-offline")
-    run("npm", "ci", *options, cwd=place, **_npm())
-    return place / "node_modules" / ".bin"
+    run("npm", "ci", *options, cwd=folder, **_npm_settings())
+    return folder / "node_modules" / ".bin"
 
 
-def _npm() -> dict[str, Any]:
-    """Return the settings of npm in the environment, such as its registry."""
+def _npm_settings() -> dict[str, Any]:
+    """Return npm's settings from the environment, such as its registry."""
     return {name: text for name, text in os.environ.items() if name.lower().startswith("npm_")}

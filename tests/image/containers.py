@@ -17,13 +17,15 @@ from typing import Final
 TOP: Final = Path(__file__).parents[2]
 BUILD_S: Final = 1800.0
 TIMEOUT_S: Final = 120.0
-QUICKLY_S: Final = 10.0  # after which engines kill; an idle machine needs less than 2 s
+QUICKLY_S: Final = (
+    10.0  # engines kill a container after this time; an idle machine needs less than 2 s
+)
 
 Call = Callable[..., str]
 Start = Callable[..., str]
 
 
-def words(variable: str) -> list[str]:
+def split_variable(variable: str) -> list[str]:
     """Split the value of an environment variable as a shell does."""
     return shlex.split(os.environ.get(variable, ""))
 
@@ -31,7 +33,7 @@ def words(variable: str) -> list[str]:
 def run(
     *command: str, check: bool = True, timeout_s: float = TIMEOUT_S, cwd: Path | None = None
 ) -> str:
-    """Run a program and return its output and errors."""
+    """Run a program; return its standard output and standard error together."""
     process = subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=timeout_s, cwd=cwd
     )

@@ -1,4 +1,4 @@
-"""A shop's program on the client of openapi-python-client: one stage of a purchase per run."""
+"""A shop that uses the client of openapi-python-client; each run is one stage of a purchase."""
 
 import json
 import os
@@ -32,7 +32,7 @@ CLIENT = AuthenticatedClient(
 )
 
 
-def data_of(response: Any) -> Any:
+def read_data(response: Any) -> Any:
     """Return the data of a response; exit if it is an error."""
     if response is None or isinstance(response, Failure):
         sys.exit(f"refused: {response}")
@@ -43,23 +43,27 @@ def open_session() -> dict[str, Any]:
     """Create a product and open a session."""
     metadata = ProductBodyMetadataType0.from_dict({"sku": "TEA"})
     body = ProductBody(name="Tea", price="9.99", currency="USD", metadata=metadata)
-    product = data_of(create_product.sync(client=CLIENT, body=body))
+    product = read_data(create_product.sync(client=CLIENT, body=body))
     session_body = SessionBody(
         product_id=product.id,
         success_url="https://shop.example.com/thanks",
         display_merchant_name="The tea shop",
         metadata=SessionBodyMetadataType0.from_dict({"cart": "17 & 4"}),
     )
-    session = data_of(
+    session = read_data(
         create_checkout_session.sync(client=CLIENT, body=session_body, idempotency_key=product.id)
     )
-    stored = data_of(get_checkout_session.sync(session.id, client=CLIENT))
-    return {"session": session.id, "order": stored.order_id, "expiresAt": session.expires_at}
+    stored_session = read_data(get_checkout_session.sync(session.id, client=CLIENT))
+    return {
+        "session": session.id,
+        "order": stored_session.order_id,
+        "expiresAt": session.expires_at,
+    }
 
 
 def refund_order(order_id: str) -> dict[str, Any]:
     """Read and list the order, and refund a part of it."""
-    order = data_of(get_order.sync(order_id, client=CLIENT))
+    order = read_data(get_order.sync(order_id, client=CLIENT))
     page = list_orders.sync(
         client=CLIENT,
         status=OrderStatus.PAID,
@@ -67,18 +71,18 @@ def refund_order(order_id: str) -> dict[str, Any]:
         end_date=order.created_at,
         size=10,
     )
-    listed = data_of(page)
+    orders = read_data(page)
     filters = [MetadataFilter.from_dict({"metadata[cart]": cart}) for cart in ("17 & 4", "18")]
-    carts = [data_of(list_orders.sync(client=CLIENT, metadata=each)) for each in filters]
+    carts = [read_data(list_orders.sync(client=CLIENT, metadata=each)) for each in filters]
     body = RefundBody(amount="2.00", reason="One was broken")
-    refund = data_of(create_refund.sync(order_id, client=CLIENT, body=body))
+    refund = read_data(create_refund.sync(order_id, client=CLIENT, body=body))
     return {
         "status": order.status,
         "paidAt": order.paid_at,
         "method": order.payment_method,
         "settledAt": order.settled_at,
-        "listed": [order.id for order in listed.items],
-        "total": listed.pagination.total,
+        "listed": [row.id for row in orders.items],
+        "total": orders.pagination.total,
         "carts": [page.pagination.total for page in carts],
         "refund": refund.id,
     }
@@ -86,8 +90,8 @@ def refund_order(order_id: str) -> dict[str, Any]:
 
 def read_results(refund_id: str) -> dict[str, Any]:
     """Read the refund, the balance transactions, the export, and an unknown order."""
-    refund = data_of(get_refund.sync(refund_id, client=CLIENT))
-    transactions = data_of(list_balance_transactions.sync(client=CLIENT))
+    refund = read_data(get_refund.sync(refund_id, client=CLIENT))
+    transactions = read_data(list_balance_transactions.sync(client=CLIENT))
     unknown = get_order.sync("order_unknown", client=CLIENT)
     return {
         "status": refund.status,
