@@ -1,4 +1,4 @@
-"""A server with several gateways, and the providers' servers."""
+"""Fixture: a server with several gateways, and the servers of their providers."""
 
 import asyncio
 import threading
@@ -18,24 +18,24 @@ from support.stripe_server import KEY, SECRET, StripeServer
 NAMES: Final = ("sandbox", "stripe", "epay", "manual")
 
 
-class Several:
-    """The server and its providers; tests write the reports of the sandbox bank themselves."""
+class GatewayDeployment:
+    """A server and its providers; tests send the sandbox bank's callbacks themselves."""
 
     def __init__(
         self, api_server: ApiServer, stripe: StripeServer, epay: epay_gateway_server.EpayServer
     ) -> None:
-        """Use the fixture."""
+        """Store the servers, which the fixture ``deployment`` starts."""
         self.api_server, self.stripe, self.epay = api_server, stripe, epay
 
 
 @contextmanager
-def _looping() -> Iterator[Callable[[Any], Any]]:
-    """Yield a function that runs coroutines on an event loop in a thread."""
+def _event_loop() -> Iterator[Callable[[Any], Any]]:
+    """Run an event loop in a thread; yield a function that runs a coroutine on it."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        yield lambda work: asyncio.run_coroutine_threadsafe(work, loop).result(30)
+        yield lambda coroutine: asyncio.run_coroutine_threadsafe(coroutine, loop).result(30)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
@@ -43,27 +43,27 @@ def _looping() -> Iterator[Callable[[Any], Any]]:
 
 
 @pytest.fixture(scope="module")
-def several(
+def deployment(
     postgres_url: str,
     template: str,
     tmp_path_factory: pytest.TempPathFactory,
     pooler_url: Callable[[str], str],
-) -> Iterator[Several]:
-    """The servers for all tests of a file."""
-    stripe, epays = StripeServer(), epay_gateway_server.running_epay_server()
-    with _looping() as run, cloned_database(postgres_url, template) as url:
+) -> Iterator[GatewayDeployment]:
+    """The servers for all tests of a module."""
+    stripe, epay_context = StripeServer(), epay_gateway_server.running_epay_server()
+    with _event_loop() as run, cloned_database(postgres_url, template) as url:
         run(stripe.start())
-        epay = run(epays.__aenter__())
+        epay = run(epay_context.__aenter__())
         try:
-            settings = _settings(pooler_url(url), tmp_path_factory.mktemp("several"))
+            settings = _settings(pooler_url(url), tmp_path_factory.mktemp("deployment"))
             options = {"stripe_api_base": stripe.url, "epay_url": epay.url}
             with serving(
                 settings, gateway_options=settings.gateway_options | options
             ) as api_server:
-                yield Several(api_server, stripe, epay)
+                yield GatewayDeployment(api_server, stripe, epay)
                 api_server.check_books()
         finally:
-            run(epays.__aexit__(None, None, None))
+            run(epay_context.__aexit__(None, None, None))
             run(stripe.stop())
 
 

@@ -1,7 +1,8 @@
 """A gateway's reports count for its own payments only.
 
-Each gateway reports, by genuine callbacks, on payments of every gateway. A report on its own
-payment counts; one on another's changes nothing, gets the same response, and is logged.
+Each gateway reports on payments of every gateway by genuine callbacks. A report on a payment of its
+own counts. A report on a payment of another gateway changes nothing, gets the same response, and is
+logged.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ import msgspec
 import pytest
 import structlog
 
-from gateways.several_gateways import NAMES, Several
+from gateways.several_gateways import NAMES, GatewayDeployment
 from opentill import callbacks, orders, refunds
 from opentill.core import metrics
 from opentill.core.ids import new_id
@@ -38,62 +39,62 @@ def test_every_built_in_gateway_is_covered() -> None:
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """The subject of a report: an attempt, and its refund if there is one."""
+    """What a gateway reports on: an attempt, and its refund if it has one."""
 
     order: Order
     attempt: PaymentAttempt
     refund_id: str = ""
 
 
-# ── what there is to report of: made through the services, by the gateway that owns it ───────────
+# ── subjects of reports ──
 
 
-async def waiting(tx: Tx, gateway: str, order: Order | None = None) -> Subject:
+async def create_payment_in_progress(tx: Tx, gateway: str, order: Order | None = None) -> Subject:
     """Create a payment in progress."""
     order = order or await world.create_order(tx)
     return Subject(order, await world.submit_attempt(tx, order, gateway=gateway))
 
 
-async def paid(tx: Tx, gateway: str) -> Subject:
+async def create_paid_payment(tx: Tx, gateway: str) -> Subject:
     """Create a confirmed payment."""
-    subject = await waiting(tx, gateway)
+    subject = await create_payment_in_progress(tx, gateway)
     await world.report_payment(tx, subject.attempt, "SUCCEEDED", provider_ref=f"at_{gateway}")
     return subject
 
 
-async def refunding(tx: Tx, gateway: str) -> Subject:
+async def create_refund_in_progress(tx: Tx, gateway: str) -> Subject:
     """Create a refund in progress."""
-    subject = await paid(tx, gateway)
+    subject = await create_paid_payment(tx, gateway)
     order = await orders.find(tx, subject.order.merchant_id, subject.order.id)
     refund = await world.create_refund(tx, order)
     return msgspec.structs.replace(subject, refund_id=refund.id)
 
 
-async def duplicate(tx: Tx, gateway: str) -> Subject:
+async def create_duplicate(tx: Tx, gateway: str) -> Subject:
     """Create a duplicate payment, whose refund has the attempt's id."""
-    first = await waiting(tx, gateway)
-    await world.report_payment(tx, first.attempt, "DECLINED")
-    order = await orders.find(tx, first.order.merchant_id, first.order.id)
+    subject = await create_payment_in_progress(tx, gateway)
+    await world.report_payment(tx, subject.attempt, "DECLINED")
+    order = await orders.find(tx, subject.order.merchant_id, subject.order.id)
     await world.pay_order(tx, order)
-    again = await world.report_payment(tx, first.attempt, "SUCCEEDED")
-    assert again.status == "DUPLICATE"
-    return msgspec.structs.replace(first, refund_id=first.attempt.id)
+    attempt = await world.report_payment(tx, subject.attempt, "SUCCEEDED")
+    assert attempt.status == "DUPLICATE"
+    return msgspec.structs.replace(subject, refund_id=attempt.id)
 
 
-async def disputed(tx: Tx, gateway: str) -> Subject:
+async def create_disputed_payment(tx: Tx, gateway: str) -> Subject:
     """Create a disputed payment."""
-    subject = await paid(tx, gateway)
+    subject = await create_paid_payment(tx, gateway)
     await world.report_dispute(tx, subject.order, "OPENED", ref=f"dispute of {subject.attempt.id}")
     return subject
 
 
-# ── how gateways say it ──────────────────────────────────────────────────────────────────────────
+# ── reports of gateways ──
 
-Claim = tuple[str, Any]  # what of it, and its status
+Report = tuple[str, Any]  # the reported object (payment, refund or dispute) and its status
 
 
-def epay_notice(epay: epay_gateway_server.EpayServer, number: str) -> dict[str, str]:
-    """Create a paid order at the Epay server and return its notice."""
+def create_epay_notification(epay: epay_gateway_server.EpayServer, number: str) -> dict[str, str]:
+    """Create a paid order at the Epay server; return its notification."""
     epay.orders[number] = {
         "trade_no": f"T{len(epay.orders)}", "out_trade_no": number, "type": "alipay",
         "pid": int(epay_gateway_server.PID), "name": "A mug", "money": "9.99", "status": 0,
@@ -101,79 +102,93 @@ def epay_notice(epay: epay_gateway_server.EpayServer, number: str) -> dict[str, 
     return epay.pay(number)
 
 
-class Reports:
+class Reporter:
     """Sends reports of gateways to a server, and reads their effects."""
 
-    def __init__(self, several: Several) -> None:
-        """Use the fixture."""
-        self.api_server, self.stripe, self.epay = several.api_server, several.stripe, several.epay
+    def __init__(self, deployment: GatewayDeployment) -> None:
+        """Report to the deployment's server."""
+        self.api_server, self.stripe, self.epay = (
+            deployment.api_server,
+            deployment.stripe,
+            deployment.epay,
+        )
 
-    def by(self, gateway: str, subject: Subject, report: Claim) -> httpx2.Response | None:
+    def send_report(self, gateway: str, subject: Subject, report: Report) -> httpx2.Response | None:
         """Send a report as a gateway; return None if the gateway has no such report."""
         path = f"/gateways/{gateway}/callback"
         if gateway == "epay":
             if report != ("payment", "succeeded"):
                 return None
-            return self.api_server.http.get(path, params=epay_notice(self.epay, subject.attempt.id))
-        make = self._sandbox if gateway == "sandbox" else self._stripe
-        headers, body = make(subject, *report)
+            return self.api_server.http.get(
+                path, params=create_epay_notification(self.epay, subject.attempt.id)
+            )
+        build = self._build_sandbox if gateway == "sandbox" else self._build_stripe
+        headers, body = build(subject, *report)
         return self.api_server.http.post(path, content=body, headers=headers)
 
-    def _sandbox(self, subject: Subject, what: str, status: str) -> tuple[dict[str, str], bytes]:
+    def _build_sandbox(
+        self, subject: Subject, kind: str, status: str
+    ) -> tuple[dict[str, str], bytes]:
+        """Return headers and body of a callback of the sandbox bank."""
         attempt = subject.attempt
         money = {"amount_minor": attempt.amount_minor, "currency": attempt.currency}
-        about: dict[str, Any] = {"status": status, **money}
-        match what:
+        data: dict[str, Any] = {"status": status, **money}
+        match kind:
             case "payment":
-                about |= {"id": attempt.id, "method": METHOD, "action_url": "", "qr_text": None}
-                about |= {"decline_code": None}
+                data |= {"id": attempt.id, "method": METHOD, "action_url": "", "qr_text": None}
+                data |= {"decline_code": None}
             case "refund":
-                about |= {"id": subject.refund_id, "payment_id": attempt.id, "error": None}
+                data |= {"id": subject.refund_id, "payment_id": attempt.id, "error": None}
             case _:
-                about |= {"id": f"dispute of {attempt.id}", "payment_id": attempt.id}
-                about |= {"reason": "fraudulent"}
-        event = {"type": f"{what}.{status}", "data": {what: about}}
+                data |= {"id": f"dispute of {attempt.id}", "payment_id": attempt.id}
+                data |= {"reason": "fraudulent"}
+        event = {"type": f"{kind}.{status}", "data": {kind: data}}
         body = json.dumps(event).encode()
         signature = sign(SECRETS["sandbox_secret"], body, int(time.time()))
         return {"sandbox-signature": signature}, body
 
-    def _stripe(self, subject: Subject, what: str, status: str) -> tuple[dict[str, str], bytes]:
+    def _build_stripe(
+        self, subject: Subject, kind: str, status: str
+    ) -> tuple[dict[str, str], bytes]:
+        """Return headers and body of an event of Stripe."""
         attempt = subject.attempt
         metadata = {"attempt_id": attempt.id}
-        match what, status:
+        match kind, status:
             case "payment", "succeeded":
                 return self.stripe.sign_event("payment_intent.succeeded", self._intent(attempt))
             case "payment", _:
-                about = {"id": "cs_1", "status": "expired", "payment_status": "unpaid"}
+                session = {"id": "cs_1", "status": "expired", "payment_status": "unpaid"}
                 return self.stripe.sign_event(
-                    "checkout.session.expired", about | {"metadata": metadata}
+                    "checkout.session.expired", session | {"metadata": metadata}
                 )
             case "refund", _:
                 metadata |= {"refund_id": subject.refund_id}
-                about = {"id": "re_1", "status": status, "metadata": metadata}
-                about |= {"amount": attempt.amount_minor, "currency": attempt.currency.lower()}
-                return self.stripe.sign_event("refund.updated", about)
+                refund = {"id": "re_1", "status": status, "metadata": metadata}
+                refund |= {"amount": attempt.amount_minor, "currency": attempt.currency.lower()}
+                return self.stripe.sign_event("refund.updated", refund)
             case _:
-                # It does not carry our id along: whose it is, is asked for by the payment's name.
+                # Stripe's disputes have no metadata: the payment intent leads to the attempt.
                 ref = self._intent(attempt)["id"]
                 stripe_status = {"opened": "needs_response"}.get(status, status)
-                about = self.stripe.dispute(ref, stripe_status, id=f"dispute of {attempt.id}")
-                return self.stripe.sign_event("charge.dispute.updated", about)
+                dispute = self.stripe.dispute(ref, stripe_status, id=f"dispute of {attempt.id}")
+                return self.stripe.sign_event("charge.dispute.updated", dispute)
 
     def _intent(self, attempt: PaymentAttempt) -> dict[str, Any]:
-        name = f"pi_{attempt.id}"
-        self.stripe.intents[name] = {
-            "id": name, "object": "payment_intent", "status": "succeeded", "currency": "usd",
+        intent_id = f"pi_{attempt.id}"
+        self.stripe.intents[intent_id] = {
+            "id": intent_id, "object": "payment_intent", "status": "succeeded", "currency": "usd",
             "amount": attempt.amount_minor, "amount_received": attempt.amount_minor,
-            "metadata": {"attempt_id": attempt.id}, "latest_charge": name.replace("pi", "ch"),
+            "metadata": {"attempt_id": attempt.id}, "latest_charge": intent_id.replace("pi", "ch"),
         }  # fmt: skip
-        return self.stripe.intents[name]
+        return self.stripe.intents[intent_id]
 
-    def subject(self, make: Callable[[Tx, str], Awaitable[Subject]], gateway: str) -> Subject:
+    def create_subject(
+        self, create: Callable[[Tx, str], Awaitable[Subject]], gateway: str
+    ) -> Subject:
         """Create the subject of a report."""
-        return self.api_server.tx(lambda tx: make(tx, gateway))
+        return self.api_server.tx(lambda tx: create(tx, gateway))
 
-    def rows(self) -> dict[str, list[str]]:
+    def dump_rows(self) -> dict[str, list[str]]:
         """Return every row of every table."""
         return self.api_server.tx(world.dump_rows)
 
@@ -190,58 +205,62 @@ class Reports:
 
 
 @pytest.fixture(scope="module")
-def reports(several: Several) -> Reports:
-    """Reports to the server of this module."""
-    return Reports(several)
+def reporter(deployment: GatewayDeployment) -> Reporter:
+    """A sender of reports to the server of this module."""
+    return Reporter(deployment)
 
 
-# ── the matrix ───────────────────────────────────────────────────────────────────────────────────
+# ── every reporting gateway with every owner ──
 
 _PAID = "SUCCEEDED"
 EVENTS: Final = (
-    # what is there, what is said of it, and where it stands if that counts: order, attempt, refund
-    (waiting, ("payment", "succeeded"), ("PAID", _PAID, "")),
-    (waiting, ("payment", "declined"), ("PENDING", "DECLINED", "")),
-    (waiting, ("payment", "voided"), ("REVOKED", "VOIDED", "")),
-    (refunding, ("refund", "succeeded"), ("REFUNDED", _PAID, "SUCCEEDED")),
-    (refunding, ("refund", "failed"), ("PAID", _PAID, "FAILED")),
-    (duplicate, ("refund", "succeeded"), ("PAID", "GIVEN_BACK", "")),
-    (duplicate, ("refund", "failed"), ("PAID", "DUPLICATE", "")),
-    (paid, ("dispute", "opened"), ("DISPUTED", _PAID, "")),
-    (waiting, ("dispute", "opened"), ("CREATING", "SUBMITTED", "")),  # it waits for its payment
-    (disputed, ("dispute", "won"), ("PAID", _PAID, "")),
-    (disputed, ("dispute", "lost"), ("CHARGEBACK", _PAID, "")),
+    # subject, report, statuses of order, attempt and refund if the report counts
+    (create_payment_in_progress, ("payment", "succeeded"), ("PAID", _PAID, "")),
+    (create_payment_in_progress, ("payment", "declined"), ("PENDING", "DECLINED", "")),
+    (create_payment_in_progress, ("payment", "voided"), ("REVOKED", "VOIDED", "")),
+    (create_refund_in_progress, ("refund", "succeeded"), ("REFUNDED", _PAID, "SUCCEEDED")),
+    (create_refund_in_progress, ("refund", "failed"), ("PAID", _PAID, "FAILED")),
+    (create_duplicate, ("refund", "succeeded"), ("PAID", "GIVEN_BACK", "")),
+    (create_duplicate, ("refund", "failed"), ("PAID", "DUPLICATE", "")),
+    (create_paid_payment, ("dispute", "opened"), ("DISPUTED", _PAID, "")),
+    (
+        create_payment_in_progress,
+        ("dispute", "opened"),
+        ("CREATING", "SUBMITTED", ""),
+    ),  # the dispute waits for the payment
+    (create_disputed_payment, ("dispute", "won"), ("PAID", _PAID, "")),
+    (create_disputed_payment, ("dispute", "lost"), ("CHARGEBACK", _PAID, "")),
 )
 
 
-@pytest.mark.parametrize("reporter", REPORTERS)
+@pytest.mark.parametrize("gateway", REPORTERS)
 @pytest.mark.parametrize(
-    ("make", "report", "expected"),
+    ("create", "report", "expected"),
     [pytest.param(*row, id=f"{row[0].__name__}-{'-'.join(row[1])}") for row in EVENTS],
 )
 def test_only_the_gateway_of_a_payment_may_report_on_it(
-    reports: Reports, reporter: str, make: Any, report: Claim, expected: tuple[str, str, str]
+    reporter: Reporter, gateway: str, create: Any, report: Report, expected: tuple[str, str, str]
 ) -> None:
-    accepted = None
-    for owner in sorted(OWNERS, key=lambda name: name != reporter):
-        subject = reports.subject(make, owner)
-        before, counter = reports.rows(), _counted(reporter, owner)
+    own_content = None
+    for owner in sorted(OWNERS, key=lambda name: name != gateway):
+        subject = reporter.create_subject(create, owner)
+        before, count = reporter.dump_rows(), _read_counter(gateway, owner)
         with structlog.testing.capture_logs() as lines:
-            answer = reports.by(reporter, subject, report)
-        if answer is None:
+            response = reporter.send_report(gateway, subject, report)
+        if response is None:
             return
-        assert answer.status_code == 200
-        if owner == reporter:
-            accepted = answer.content
-            if (reporter, report[1]) == ("stripe", "voided"):
-                continue  # it has only one word for what came to nothing
-            assert reports.rows() != before
-            assert reports.statuses(subject) == expected
+        assert response.status_code == 200
+        if owner == gateway:
+            own_content = response.content
+            if (gateway, report[1]) == ("stripe", "voided"):
+                continue  # Stripe reports a voided session like a declined one
+            assert reporter.dump_rows() != before
+            assert reporter.statuses(subject) == expected
             continue
-        assert answer.content == accepted  # so that it does not say it again
-        assert reports.rows() == before
-        assert _warnings(lines) == [(reporter, owner, subject.attempt.id)]
-        assert _counted(reporter, owner) == counter + 1
+        assert response.content == own_content  # the gateway does not send the report again
+        assert reporter.dump_rows() == before
+        assert _warnings(lines) == [(gateway, owner, subject.attempt.id)]
+        assert _read_counter(gateway, owner) == count + 1
 
 
 def _warnings(lines: Any) -> list[tuple[str, str, str]]:
@@ -253,129 +272,145 @@ def _warnings(lines: Any) -> list[tuple[str, str, str]]:
     ]
 
 
-def _counted(reporter: str, owner: str) -> float:
-    """Read the one series: to write down all that a worker has counted by now takes long."""
-    labels = {"gateway": reporter, "owner": owner}
+def _read_counter(gateway: str, owner: str) -> float:
+    """Return the number of ignored reports. Rendering all metrics would take long."""
+    labels = {"gateway": gateway, "owner": owner}
     (family,) = metrics._counter(metrics._FOREIGN_EVENTS).collect()
-    return sum(one.value for one in family.samples if one.labels == labels and "total" in one.name)
+    return sum(
+        sample.value
+        for sample in family.samples
+        if sample.labels == labels and "total" in sample.name
+    )
 
 
 def test_ignored_reports_are_counted_in_the_metrics() -> None:
     metrics.count_foreign_gateway_event("stripe", "sandbox")
-    expected = f'_total{{gateway="stripe",owner="sandbox"}} {_counted("stripe", "sandbox")}\n'
+    expected = f'_total{{gateway="stripe",owner="sandbox"}} {_read_counter("stripe", "sandbox")}\n'
     assert f"opentill_foreign_gateway_events{expected}" in metrics.render().decode()
 
 
 @pytest.mark.parametrize("status", ["succeeded", "failed"])
-@pytest.mark.parametrize("reporter", ["sandbox", "stripe"])
-def test_a_refund_cannot_be_ended_with_the_id_of_another_payment(
-    reports: Reports, reporter: str, status: str
+@pytest.mark.parametrize("gateway", ["sandbox", "stripe"])
+def test_a_refund_cannot_be_ended_by_a_report_on_another_payment(
+    reporter: Reporter, gateway: str, status: str
 ) -> None:
-    """A gateway reports one of its payments with a refund of another payment."""
+    """A gateway reports on a payment of its own with the refund of another payment."""
 
-    async def make(tx: Tx, owner: str) -> Subject:
-        theirs = await refunding(tx, owner)
-        product = await world.create_product(tx, theirs.order.merchant_id)
-        session = await world.create_session(tx, theirs.order.merchant_id, product.id)
-        order = await orders.find(tx, theirs.order.merchant_id, session.order_id)
-        own = await waiting(tx, reporter, order)
-        return msgspec.structs.replace(own, refund_id=theirs.refund_id)
+    async def create(tx: Tx, owner: str) -> Subject:
+        refund = await create_refund_in_progress(tx, owner)
+        product = await world.create_product(tx, refund.order.merchant_id)
+        session = await world.create_session(tx, refund.order.merchant_id, product.id)
+        order = await orders.find(tx, refund.order.merchant_id, session.order_id)
+        own_payment = await create_payment_in_progress(tx, gateway, order)
+        return msgspec.structs.replace(own_payment, refund_id=refund.refund_id)
 
     for owner in OWNERS:
-        subject = reports.subject(make, owner)
-        before = reports.rows()
+        subject = reporter.create_subject(create, owner)
+        before = reporter.dump_rows()
         with structlog.testing.capture_logs() as lines:
-            answer = reports.by(reporter, subject, ("refund", status))
-        assert answer is not None
-        assert answer.status_code == 200
-        assert reports.rows() == before
+            response = reporter.send_report(gateway, subject, ("refund", status))
+        assert response is not None
+        assert response.status_code == 200
+        assert reporter.dump_rows() == before
         warnings = _warnings(lines)
-        assert warnings == ([(reporter, owner, subject.attempt.id)] if owner != reporter else [])
+        assert warnings == ([(gateway, owner, subject.attempt.id)] if owner != gateway else [])
 
 
-def test_a_batch_of_reports_ignores_the_foreign_ones_only(reports: Reports) -> None:
-    """Payments confirmed in one batch by their own gateway, another one, or both."""
+def test_a_batch_ignores_only_reports_on_payments_of_other_gateways(reporter: Reporter) -> None:
+    """In one batch, payments are reported by their own gateway, by another one, or by both."""
 
-    async def crowd(tx: Tx) -> list[Subject]:
-        return [await waiting(tx, REPORTERS[n % 3]) for n in range(12)]
+    async def create_payments(tx: Tx) -> list[Subject]:
+        return [await create_payment_in_progress(tx, REPORTERS[number % 3]) for number in range(12)]
 
-    subjects = reports.api_server.tx(crowd)
-    gathering = callbacks.Confirmations(reports.api_server.app)
+    subjects = reporter.api_server.tx(create_payments)
+    confirmations = callbacks.Confirmations(reporter.api_server.app)
 
-    async def report() -> list[Any]:
+    async def confirm_all() -> list[Any]:
         calls = []
         for number, subject in enumerate(subjects):
             owner = subject.attempt.gateway
-            other = REPORTERS[(number + 1) % 3]
+            other_gateway = REPORTERS[(number + 1) % 3]
             outcome = PaymentOutcome(status="SUCCEEDED")
             gateway_event = GatewayPaymentEvent(attempt_id=subject.attempt.id, outcome=outcome)
-            reporters = {0: [other], 1: [owner], 2: [other, owner], 3: [owner, other]}[number % 4]
-            calls += [(name == owner, gathering.confirm(name, gateway_event)) for name in reporters]
+            reporting = (
+                [other_gateway],
+                [owner],
+                [other_gateway, owner],
+                [owner, other_gateway],
+            )[number % 4]
+            calls += [
+                (name == owner, confirmations.confirm(name, gateway_event)) for name in reporting
+            ]
         results = await asyncio.gather(*(work for _, work in calls), return_exceptions=True)
-        return [(own, result) for (own, _), result in zip(calls, results, strict=True)]
+        return [(is_owner, result) for (is_owner, _), result in zip(calls, results, strict=True)]
 
-    for own, result in reports.api_server.run(report()):
-        assert (result is None) is own, result
+    for is_owner, result in reporter.api_server.run(confirm_all()):
+        assert (result is None) is is_owner, result
     for number, subject in enumerate(subjects):
         status = "CREATING" if number % 4 == 0 else "PAID"
-        assert reports.statuses(subject)[0] == status
+        assert reporter.statuses(subject)[0] == status
 
 
-def test_a_settlement_report_matches_payments_of_its_own_gateway_only(reports: Reports) -> None:
-    async def make(tx: Tx, gateway: str) -> list[str]:
-        payment, refund = await paid(tx, gateway), await refunding(tx, gateway)
-        back, loss = await duplicate(tx, gateway), await disputed(tx, gateway)
+def test_a_settlement_report_matches_payments_of_its_own_gateway_only(reporter: Reporter) -> None:
+    async def create_report(tx: Tx, gateway: str) -> list[str]:
+        """Create a payment, two refunds and a chargeback; return their rows of a report."""
+        payment, refund = (
+            await create_paid_payment(tx, gateway),
+            await create_refund_in_progress(tx, gateway),
+        )
+        duplicate, chargeback = (
+            await create_duplicate(tx, gateway),
+            await create_disputed_payment(tx, gateway),
+        )
         await world.report_refund(tx, await _refund(tx, refund), "SUCCEEDED")
-        attempt = await orders.find_attempt(tx, back.order.merchant_id, back.attempt.id)
+        attempt = await orders.find_attempt(tx, duplicate.order.merchant_id, duplicate.attempt.id)
         await orders.apply_duplicate_return(
             tx, attempt, world.RefundOutcome(status="SUCCEEDED"), world.NOW
         )
-        ref = f"dispute of {loss.attempt.id}"
-        await world.report_dispute(tx, loss.order, "LOST", ref=ref)
+        ref = f"dispute of {chargeback.attempt.id}"
+        await world.report_dispute(tx, chargeback.order, "LOST", ref=ref)
         return [
             f"payment,{payment.attempt.id},9.99,USD,{world.NOW}",
             f"refund,{refund.refund_id},9.99,USD,{world.NOW}",
-            f"refund,{back.refund_id},9.99,USD,{world.NOW}",
+            f"refund,{duplicate.refund_id},9.99,USD,{world.NOW}",
             f"chargeback,{ref},9.99,USD,{world.NOW}",
         ]
 
-    head = "kind,reference,amount,currency,settled_at"
+    header = "kind,reference,amount,currency,settled_at"
     for owner in OWNERS:
-        rows = reports.api_server.tx(lambda tx, owner=owner: make(tx, owner))
-        for reporter in OWNERS:
-            before = reports.rows()
-            lines = [f"{line}\n" for line in (head, *rows)]
-            result = reports.api_server.run(reconcile(reports.api_server.app.db, reporter, lines))
-            differences = [one.what for one in result.differences if one.line is not None]
-            own = owner == reporter
-            assert (result.matched, len(differences)) == ((4, 0) if own else (0, 4))
+        rows = reporter.api_server.tx(lambda tx, owner=owner: create_report(tx, owner))
+        for gateway in OWNERS:
+            before = reporter.dump_rows()
+            lines = [f"{line}\n" for line in (header, *rows)]
+            result = reporter.api_server.run(reconcile(reporter.api_server.app.db, gateway, lines))
+            differences = [row.what for row in result.differences if row.line is not None]
+            expected = (4, 0) if gateway == owner else (0, 4)
+            assert (result.matched, len(differences)) == expected
             assert set(differences) <= {"missing in ledger"}
-            assert reports.rows() == before
+            assert reporter.dump_rows() == before
 
 
 async def _refund(tx: Tx, subject: Subject) -> Any:
     return await refunds.find(tx, subject.order.merchant_id, subject.refund_id)
 
 
-def test_reports_on_unknown_payments_are_acknowledged_without_effect(reports: Reports) -> None:
-    """A dispute of a payment that is not ours, and reports on attempts that do not exist."""
-    reports.stripe.intents["pi_alien"] = {
-        "id": "pi_alien", "object": "payment_intent", "status": "succeeded", "currency": "usd",
-        "amount": 999, "amount_received": 999, "metadata": {}, "latest_charge": "ch_alien",
+def test_reports_on_unknown_payments_are_acknowledged_without_effect(reporter: Reporter) -> None:
+    """A dispute of another system's payment, and reports on attempts that do not exist."""
+    reporter.stripe.intents["pi_unknown"] = {
+        "id": "pi_unknown", "object": "payment_intent", "status": "succeeded", "currency": "usd",
+        "amount": 999, "amount_received": 999, "metadata": {}, "latest_charge": "ch_unknown",
     }  # fmt: skip
-    alien = reports.stripe.sign_event(
-        "charge.dispute.created", reports.stripe.dispute("pi_alien", "needs_response")
+    headers, body = reporter.stripe.sign_event(
+        "charge.dispute.created", reporter.stripe.dispute("pi_unknown", "needs_response")
     )
-    subject = reports.subject(waiting, "sandbox")
-    nobody = msgspec.structs.replace(subject.attempt, id=new_id("att"))
-    before = reports.rows()
-    headers, body = alien
+    subject = reporter.create_subject(create_payment_in_progress, "sandbox")
+    unknown_attempt = msgspec.structs.replace(subject.attempt, id=new_id("att"))
+    before = reporter.dump_rows()
     path = "/gateways/stripe/callback"
-    assert reports.api_server.http.post(path, content=body, headers=headers).status_code == 200
-    for what in ("payment", "dispute"):
-        status = "succeeded" if what == "payment" else "opened"
-        missing = Subject(subject.order, nobody)
-        answer = reports.by("sandbox", missing, (what, status))
-        assert answer is not None
-        assert answer.status_code == 200
-    assert reports.rows() == before
+    assert reporter.api_server.http.post(path, content=body, headers=headers).status_code == 200
+    for report in (("payment", "succeeded"), ("dispute", "opened")):
+        unknown_subject = Subject(subject.order, unknown_attempt)
+        response = reporter.send_report("sandbox", unknown_subject, report)
+        assert response is not None
+        assert response.status_code == 200
+    assert reporter.dump_rows() == before

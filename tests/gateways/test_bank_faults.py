@@ -1,6 +1,6 @@
-"""The bank misbehaves over HTTP, and the worker repairs the state.
+"""Responses of the sandbox bank are lost, and the worker resolves payments and refunds.
 
-Jobs take ``now``, so tests move time by passing a later one. Captures are counted at the bank.
+The tests pass the time to the jobs, and read from the bank what was captured.
 """
 
 import itertools
@@ -35,14 +35,14 @@ from support.cluster import (
 from support.commands import ForkServer
 from support.world import NOW, create_merchant, create_product, create_refund, create_session
 
-PUBLIC = "http://127.0.0.1:9"  # where callbacks of the bank never arrive: tests hand them in
+PUBLIC = "http://127.0.0.1:9"  # no server listens there: tests apply the bank's events themselves
 
 
 @pytest.fixture(scope="module")
 def cluster(
     module_database_url: str, fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
-    """Run a bank alone."""
+    """A cluster of which only the sandbox bank runs."""
     cluster = Cluster(tmp_path_factory.mktemp("bank"), module_database_url, 1, fork_server)
     cluster.bank.start()
     try:
@@ -53,15 +53,17 @@ def cluster(
 
 
 class World:
-    """OpenTill in this process with its own clock; the bank is another process."""
+    """OpenTill's services in this process with a clock of the test; the bank is a process."""
 
     def __init__(self, db: Db, cluster: Cluster) -> None:
         self.db, self.cluster, self.now = db, cluster, NOW
         self.client = httpx2.AsyncClient(timeout=60, trust_env=False)
         self.gateways = {"sandbox": SandboxGateway(cluster.bank.url, SECRET, timeout_s=10.0)}
-        # Where the answer is lost whatever happens, there is no need to wait for it so long.
-        self.hasty = {"sandbox": SandboxGateway(cluster.bank.url, SECRET, timeout_s=0.4)}
-        self.spoilt = False
+        # Short timeouts, for requests whose responses are lost anyway.
+        self.impatient_gateways = {
+            "sandbox": SandboxGateway(cluster.bank.url, SECRET, timeout_s=0.4)
+        }
+        self.has_faults = False
         self.app = App(
             settings=Settings(),
             db=db,
@@ -73,26 +75,26 @@ class World:
 
     async def close(self) -> None:
         await self.client.aclose()
-        for gateway in (*self.gateways.values(), *self.hasty.values()):
+        for gateway in (*self.gateways.values(), *self.impatient_gateways.values()):
             await gateway.close()
 
     async def bank(self, method: str, path: str, body: Any = None) -> Any:
         headers = {"Authorization": f"Bearer {SECRET}"}
         url = self.cluster.bank.url + path
-        answer = await self.client.request(method, url, json=body, headers=headers)
-        return answer.json() if answer.content else None
+        response = await self.client.request(method, url, json=body, headers=headers)
+        return response.json() if response.content else None
 
-    async def inject_fault(self, operation: str, kind: str, times: int = 1) -> None:
-        fault = {"operation": operation, "kind": kind, "times": times}
+    async def inject_fault(self, operation: str, fault: str, times: int = 1) -> None:
+        fault = {"operation": operation, "fault": fault, "times": times}
         await self.bank("POST", "/faults", {**fault, "delay_s": 2.0})
-        self.spoilt = True
+        self.has_faults = True
 
     async def gateways_in_use(self) -> dict[str, SandboxGateway]:
         """Return the gateways to call: with short timeouts while the bank has pending faults."""
-        self.spoilt = self.spoilt and await self.bank("GET", "/faults") != []
-        return self.hasty if self.spoilt else self.gateways
+        self.has_faults = self.has_faults and await self.bank("GET", "/faults") != []
+        return self.impatient_gateways if self.has_faults else self.gateways
 
-    async def open(self) -> Order:
+    async def create_order(self) -> Order:
         async with self.db.transaction() as tx:
             shop = await create_merchant(tx, overdraft_minor=10**6)
             mug = await create_product(tx, shop.id)
@@ -100,11 +102,11 @@ class World:
             return await orders.find(tx, shop.id, checkout.order_id)
 
     async def pay(self, order: Order, method: str = "CREDIT_CARD") -> PaymentAttempt:
-        entered = checkouts.PayerInput(
+        payer = checkouts.PayerInput(
             email="ann@example.com", name="Ann", method=method, ip="192.0.2.7", locale="en"
         )
         attempt = await checkouts.pay(
-            self.db, await self.gateways_in_use(), order.checkout_id, entered, PUBLIC, self.now
+            self.db, await self.gateways_in_use(), order.checkout_id, payer, PUBLIC, self.now
         )
         assert attempt is not None
         return attempt
@@ -113,12 +115,12 @@ class World:
         form = {"number": number, "exp": "12/34", "csc": "123"}
         await self.client.post(f"{self.cluster.bank.url}/pay/{attempt.id}", data=form)
 
-    async def look(self, order: Order) -> Order:
+    async def find_order(self, order: Order) -> Order:
         async with self.db.connection() as tx:
             return await orders.find(tx, order.merchant_id, order.id)
 
-    async def work(self, hours: float = 3) -> None:
-        """Run the worker's jobs for some hours of the test's clock."""
+    async def run_jobs(self, hours: float = 3) -> None:
+        """Run the worker's jobs while the test's clock advances by these hours."""
         end = self.now + hours * 3_600_000
         while self.now < end:
             self.now += 20_000 if self.now < NOW + 300_000 else 1_200_000
@@ -126,27 +128,27 @@ class World:
             await refund_jobs.send_due(self.db, await self.gateways_in_use(), PUBLIC, self.now)
             await checkout_jobs.expire_due(self.db, self.now)
 
-    async def deliver(self, *gateway_event: GatewayEvent) -> None:
-        for piece in gateway_event:
-            await callbacks.apply_event(self.app, "sandbox", piece, self.now)
+    async def apply_events(self, *gateway_events: GatewayEvent) -> None:
+        for gateway_event in gateway_events:
+            await callbacks.apply_event(self.app, "sandbox", gateway_event, self.now)
 
-    async def refunds(self, order: Order) -> list[str]:
+    async def refund_statuses(self, order: Order) -> list[str]:
         async with self.db.connection() as tx:
             rows = await tx.fetch(
                 "select status from refunds where order_id = $1 order by id", order.id
             )
         return [row[0] for row in rows]
 
-    async def balance_at_bank(self, order: Order) -> int:
-        """Return the amount that the bank captured for an order and did not refund."""
-        kept_minor = 0
+    async def net_at_bank(self, order: Order) -> int:
+        """Return the amount that the bank has captured for an order less its refunds."""
+        net_minor = 0
         async with self.db.connection() as tx:
             rows = await tx.fetch("select id from payment_attempts where order_id = $1", order.id)
         for (attempt_id,) in rows:
             payment = await self.bank("GET", f"/payments/{attempt_id}")
             if payment.get("status") == "succeeded":
-                kept_minor += payment["amount_minor"] - payment["refunded_minor"]
-        return kept_minor
+                net_minor += payment["amount_minor"] - payment["refunded_minor"]
+        return net_minor
 
 
 @pytest.fixture
@@ -163,193 +165,213 @@ async def world(db: Db, cluster: Cluster) -> AsyncIterator[World]:
     await world.close()
 
 
-KINDS = (
+FAULTS = (
     "timeout_before", "timeout_after", "error_500", "error_500_after", "reset", "reset_after",
     "slow",
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_a_payment_whose_response_is_lost_is_resolved(world: World, kind: str) -> None:
-    order = await world.open()
-    await world.inject_fault("pay", kind)
-    await world.inject_fault("find", kind, 2)
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_payment_whose_response_is_lost_is_resolved(world: World, fault: str) -> None:
+    order = await world.create_order()
+    await world.inject_fault("pay", fault)
+    await world.inject_fault("find", fault, 2)
     attempt = await world.pay(order)
-    assert (attempt.status, (await world.look(order)).status) == ("SUBMITTED", "CREATING")
-    again = await world.pay(order)
-    assert again.id == attempt.id  # no second attempt while nothing is known of the first
-    await world.type_card(attempt)  # if it reached the bank after all
-    await world.work()
-    if kind in {"timeout_before", "error_500", "reset"}:
-        assert (await world.look(order)).status == "PENDING"
-        second = await world.pay(order)
-        assert second.id != attempt.id
-        await world.type_card(second)
-        await world.work()
-    assert (await world.look(order)).status == "PAID"
-    assert await world.balance_at_bank(order) == 999
+    assert (attempt.status, (await world.find_order(order)).status) == ("SUBMITTED", "CREATING")
+    repeated = await world.pay(order)
+    assert repeated.id == attempt.id  # no second attempt while the first one's outcome is unknown
+    await world.type_card(attempt)  # has an effect if the payment reached the bank
+    await world.run_jobs()
+    if fault in {"timeout_before", "error_500", "reset"}:
+        assert (await world.find_order(order)).status == "PENDING"
+        new_attempt = await world.pay(order)
+        assert new_attempt.id != attempt.id
+        await world.type_card(new_attempt)
+        await world.run_jobs()
+    assert (await world.find_order(order)).status == "PAID"
+    assert await world.net_at_bank(order) == 999
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_a_refund_whose_response_is_lost_is_made_once(world: World, kind: str) -> None:
-    order = await world.open()
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_refund_whose_response_is_lost_is_made_once(world: World, fault: str) -> None:
+    order = await world.create_order()
     await world.type_card(await world.pay(order))
-    await world.work(1)
-    await world.inject_fault("refund", kind, 3)
+    await world.run_jobs(1)
+    await world.inject_fault("refund", fault, 3)
     async with world.db.transaction() as tx:
-        await create_refund(tx, await world.look(order), "4.00", world.now)
-    await world.work(30)
-    assert await world.refunds(order) == ["SUCCEEDED"]
-    assert await world.balance_at_bank(order) == 599
+        await create_refund(tx, await world.find_order(order), "4.00", world.now)
+    await world.run_jobs(30)
+    assert await world.refund_statuses(order) == ["SUCCEEDED"]
+    assert await world.net_at_bank(order) == 599
 
 
 async def test_a_refund_that_fails_later_returns_the_held_money(world: World) -> None:
-    order = await world.open()
+    order = await world.create_order()
     await world.type_card(await world.pay(order), REFUNDS_FAIL)
-    await world.work(1)
+    await world.run_jobs(1)
     async with world.db.transaction() as tx:
-        await create_refund(tx, await world.look(order), None, world.now)
+        await create_refund(tx, await world.find_order(order), None, world.now)
 
-    async def failed() -> bool:
-        await world.work(1)
-        return await world.refunds(order) == ["FAILED"]
+    async def has_failed() -> bool:
+        await world.run_jobs(1)
+        return await world.refund_statuses(order) == ["FAILED"]
 
-    assert await eventually(failed)
-    assert await world.balance_at_bank(order) == 999
+    assert await eventually(has_failed)
+    assert await world.net_at_bank(order) == 999
 
 
-async def test_an_unreachable_bank_decides_no_attempt(world: World) -> None:
-    """A failed query ends no attempt and loses no capture."""
-    submitted, opened = await world.open(), await world.open()
+async def test_attempts_stay_open_while_the_bank_is_unreachable(world: World) -> None:
+    """A failed query does not end an attempt, whose capture would be lost."""
+    unanswered_order, open_order = await world.create_order(), await world.create_order()
     await world.inject_fault("pay", "timeout_after")
-    unknown = await world.pay(submitted)
-    waiting = await world.pay(opened)
-    assert (unknown.status, waiting.status) == ("SUBMITTED", "ACTION_REQUIRED")
+    unanswered_attempt = await world.pay(unanswered_order)
+    open_attempt = await world.pay(open_order)
+    assert (unanswered_attempt.status, open_attempt.status) == ("SUBMITTED", "ACTION_REQUIRED")
     world.cluster.bank.kill()
     try:
-        await world.work(2)
-        assert (await world.look(submitted)).status == "CREATING"
-        last = await checkouts.find_page_view(world.db, opened.checkout_id)
-        assert last is not None
-        assert last.last_attempt is not None
-        assert last.last_attempt.status == "ACTION_REQUIRED"
-        fresh = await world.open()
-        assert (await world.pay(fresh)).status == "DECLINED"  # this one surely never arrived
+        await world.run_jobs(2)
+        assert (await world.find_order(unanswered_order)).status == "CREATING"
+        page = await checkouts.find_page_view(world.db, open_order.checkout_id)
+        assert page is not None
+        assert page.last_attempt is not None
+        assert page.last_attempt.status == "ACTION_REQUIRED"
+        new_order = await world.create_order()
+        assert (await world.pay(new_order)).status == "DECLINED"  # it surely did not arrive
     finally:
         world.cluster.bank.start()
         wait_until_ready(world.cluster.bank)
-    for attempt in (unknown, waiting):
+    for attempt in (unanswered_attempt, open_attempt):
         await world.type_card(attempt)
-    await world.work(4)
-    for order in (submitted, opened):
-        assert (await world.look(order)).status == "PAID"
-        assert await world.balance_at_bank(order) == 999
+    await world.run_jobs(4)
+    for order in (unanswered_order, open_order):
+        assert (await world.find_order(order)).status == "PAID"
+        assert await world.net_at_bank(order) == 999
 
 
-async def test_a_wrong_secret_decides_no_payment_or_refund(world: World) -> None:
-    order = await world.open()
+async def test_payments_and_refunds_stay_open_while_the_secret_is_wrong(world: World) -> None:
+    order = await world.create_order()
     await world.type_card(await world.pay(order))
-    await world.work(1)
-    wrong = {"sandbox": SandboxGateway(world.cluster.bank.url, "wrong", timeout_s=1.0)}
-    right, world.gateways = world.gateways, wrong
+    await world.run_jobs(1)
+    gateways_with_wrong_secret = {
+        "sandbox": SandboxGateway(world.cluster.bank.url, "wrong", timeout_s=1.0)
+    }
+    gateways, world.gateways = world.gateways, gateways_with_wrong_secret
     async with world.db.transaction() as tx:
-        await create_refund(tx, await world.look(order), "4.00", world.now)
-    other = await world.open()
-    await world.pay(other)
-    await world.work(1)
-    await wrong["sandbox"].close()
-    assert await world.refunds(order) == ["PROCESSING"]
-    assert (await world.look(other)).status == "CREATING"
-    world.gateways = right
-    await world.work(4)
-    assert await world.refunds(order) == ["SUCCEEDED"]
-    assert (await world.look(other)).status == "PENDING"
+        await create_refund(tx, await world.find_order(order), "4.00", world.now)
+    unpaid_order = await world.create_order()
+    await world.pay(unpaid_order)
+    await world.run_jobs(1)
+    await gateways_with_wrong_secret["sandbox"].close()
+    assert await world.refund_statuses(order) == ["PROCESSING"]
+    assert (await world.find_order(unpaid_order)).status == "CREATING"
+    world.gateways = gateways
+    await world.run_jobs(4)
+    assert await world.refund_statuses(order) == ["SUCCEEDED"]
+    assert (await world.find_order(unpaid_order)).status == "PENDING"
 
 
 async def test_polling_resolves_payments_without_callbacks(world: World) -> None:
-    orders_ = [await world.open() for _ in range(3)]
+    new_orders = [await world.create_order() for _ in range(3)]
     cards = (CARD, DECLINED, "4000000000009987")
-    for order, number in zip(orders_, cards, strict=True):
+    for order, number in zip(new_orders, cards, strict=True):
         await world.type_card(await world.pay(order), number)
-    await world.work()
-    assert [(await world.look(order)).status for order in orders_] == ["PAID", "PENDING", "FAILED"]
+    await world.run_jobs()
+    assert [(await world.find_order(order)).status for order in new_orders] == [
+        "PAID",
+        "PENDING",
+        "FAILED",
+    ]
 
 
-async def test_callbacks_are_independent_of_order_and_repetition(world: World) -> None:
-    order = await world.open()
+async def test_repeated_and_reordered_callbacks_have_the_same_result(world: World) -> None:
+    order = await world.create_order()
     attempt = await world.pay(order)
     await world.type_card(attempt, DECLINED)
     declined = await world.gateways["sandbox"].find_payment(attempt.id)
-    early = GatewayPaymentEvent(attempt_id=attempt.id, outcome=declined)
-    await world.deliver(early)
-    second = await world.pay(order)
-    await world.type_card(second)
-    succeeded = await world.gateways["sandbox"].find_payment(second.id)
-    late = GatewayPaymentEvent(attempt_id=second.id, outcome=succeeded)
+    declined_event = GatewayPaymentEvent(attempt_id=attempt.id, outcome=declined)
+    await world.apply_events(declined_event)
+    second_attempt = await world.pay(order)
+    await world.type_card(second_attempt)
+    succeeded = await world.gateways["sandbox"].find_payment(second_attempt.id)
+    succeeded_event = GatewayPaymentEvent(attempt_id=second_attempt.id, outcome=succeeded)
     pending = msgspec.structs.replace(succeeded, status="PENDING")
-    stale = GatewayPaymentEvent(attempt_id=second.id, outcome=pending)
-    await world.deliver(late, early, stale, late, early, stale)
-    assert (await world.look(order)).status == "PAID"
-    await world.work()
-    assert (await world.look(order)).status == "PAID"
-    assert await world.balance_at_bank(order) == 999
+    pending_event = GatewayPaymentEvent(attempt_id=second_attempt.id, outcome=pending)
+    for _ in range(2):
+        await world.apply_events(succeeded_event, declined_event, pending_event)
+    assert (await world.find_order(order)).status == "PAID"
+    await world.run_jobs()
+    assert (await world.find_order(order)).status == "PAID"
+    assert await world.net_at_bank(order) == 999
 
 
-async def test_a_duplicate_is_refunded_although_responses_are_lost(world: World) -> None:
-    order = await world.open()
-    card = await world.pay(order)
+async def test_a_duplicate_payment_is_returned_although_responses_are_lost(world: World) -> None:
+    order = await world.create_order()
+    card_attempt = await world.pay(order)
     async with world.db.transaction() as tx:
-        await tx.execute("update payment_attempts set method = 'ALIPAY' where id = $1", card.id)
-    other = await world.pay(order)
-    assert other.id != card.id
-    await world.type_card(card)
-    await world.type_card(other)
+        await tx.execute(
+            "update payment_attempts set method = 'ALIPAY' where id = $1", card_attempt.id
+        )
+    other_attempt = await world.pay(order)
+    assert other_attempt.id != card_attempt.id
+    await world.type_card(card_attempt)
+    await world.type_card(other_attempt)
     await world.inject_fault("refund", "timeout_after")
     await world.inject_fault("refund", "error_500_after")
-    await world.work(6)
-    assert (await world.look(order)).status == "PAID"
-    assert await world.balance_at_bank(order) == 999
+    await world.run_jobs(6)
+    assert (await world.find_order(order)).status == "PAID"
+    assert await world.net_at_bank(order) == 999
     async with world.db.connection() as tx:
         rows = await tx.fetch("select status from payment_attempts where order_id = $1", order.id)
     assert sorted(row[0] for row in rows) == ["GIVEN_BACK", "SUCCEEDED"]
 
 
-async def test_a_row_that_raises_delays_no_other(world: World) -> None:
+async def test_a_row_that_cannot_be_processed_does_not_delay_others(world: World) -> None:
     """An attempt and a session that cannot be processed are due before the others."""
-    bad, good = await world.open(), await world.open()
-    stale_bad, stale_good = await world.open(), await world.open()
-    for order in (bad, good):
+    failing_order, good_order = await world.create_order(), await world.create_order()
+    failing_expired_order, good_expired_order = (
+        await world.create_order(),
+        await world.create_order(),
+    )
+    for order in (failing_order, good_order):
         await world.type_card(await world.pay(order))
     async with world.db.transaction() as tx:
-        # The database refuses whatever is done with this merchant's rows.
+        # The database refuses each change of the status of the two failing orders.
         await tx.execute(
             "create function fail() returns trigger language plpgsql as"
             " $$ begin raise exception 'no'; end $$"
         )
         await tx.execute(
             f"create trigger bad before update of status on orders for each row when (old.id in"
-            f" ('{bad.id}', '{stale_bad.id}')) execute function fail()"
+            f" ('{failing_order.id}', '{failing_expired_order.id}')) execute function fail()"
         )
-        await tx.execute("update payment_attempts set check_at = 1 where order_id = $1", bad.id)
-        await tx.execute("update checkouts set expires_at = 1 where order_id = $1", stale_bad.id)
-        await tx.execute("update checkouts set expires_at = 2 where order_id = $1", stale_good.id)
+        await tx.execute(
+            "update payment_attempts set check_at = 1 where order_id = $1", failing_order.id
+        )
+        await tx.execute(
+            "update checkouts set expires_at = 1 where order_id = $1", failing_expired_order.id
+        )
+        await tx.execute(
+            "update checkouts set expires_at = 2 where order_id = $1", good_expired_order.id
+        )
     world.now += 60_000
     for _ in range(4):
         await order_jobs.check_attempts(world.db, world.gateways, PUBLIC, world.now, batch=1)
     for _ in range(2):
         assert await checkout_jobs.expire_due(world.db, world.now, batch=1) <= 1
-    assert await checkout_jobs.expire_due(world.db, world.now, batch=1) == 0  # the job rests
-    assert (await world.look(good)).status == "PAID"
-    assert (await world.look(stale_good)).status == "CLOSED"
-    assert (await world.look(bad)).status == "PENDING"
+    assert (
+        await checkout_jobs.expire_due(world.db, world.now, batch=1) == 0
+    )  # only the failing one is still due
+    assert (await world.find_order(good_order)).status == "PAID"
+    assert (await world.find_order(good_expired_order)).status == "CLOSED"
+    assert (await world.find_order(failing_order)).status == "PENDING"
     async with world.db.transaction() as tx:
-        claimed = await tx.fetchval(
-            "select max(checks) from payment_attempts where order_id = $1", bad.id
+        checks = await tx.fetchval(
+            "select max(checks) from payment_attempts where order_id = $1", failing_order.id
         )
         await tx.execute("drop trigger bad on orders")
-    assert claimed == 1  # its lease keeps it from spinning
-    await world.work(2)
-    assert (await world.look(bad)).status == "PAID"
+    assert checks == 1  # the lease prevents repeated checks
+    await world.run_jobs(2)
+    assert (await world.find_order(failing_order)).status == "PAID"
 
 
 async def test_a_backlog_is_processed_with_few_connections(
@@ -359,15 +381,15 @@ async def test_a_backlog_is_processed_with_few_connections(
     db = await Db.connect(database_url, 2, acquire_timeout_s=10)
     world = World(db, cluster)
     try:
-        opened = [await world.open() for _ in range(30)]
-        for order in opened:
+        due_orders = [await world.create_order() for _ in range(30)]
+        for order in due_orders:
             await world.type_card(await world.pay(order))
-        await world.work(1)
-        for order in opened:
+        await world.run_jobs(1)
+        for order in due_orders:
             async with db.transaction() as tx:
-                await create_refund(tx, await world.look(order), None, world.now)
-        await world.work(1)
-        assert {(await world.look(order)).status for order in opened} == {"REFUNDED"}
+                await create_refund(tx, await world.find_order(order), None, world.now)
+        await world.run_jobs(1)
+        assert {(await world.find_order(order)).status for order in due_orders} == {"REFUNDED"}
         async with db.snapshot() as tx:
             await assert_books(tx)
     finally:

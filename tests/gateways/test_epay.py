@@ -1,4 +1,4 @@
-"""The adapter for Epay servers: requests, translation of replies, and safety of refunds."""
+"""The Epay gateway: its requests, the outcomes of replies, and no repeated refunds."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -43,7 +43,7 @@ REFUND: Final = RefundRequest(
 )
 
 
-def gateway_of(server: EpayServer, **options: str) -> EpayGateway:
+def create_gateway(server: EpayServer, **options: str) -> EpayGateway:
     settings = {"epay_url": server.url, "epay_pid": PID, "epay_key": KEY}
     settings |= {f"epay_{name}": text for name, text in options.items()}
     outgoing = Outgoing(Policy.only(server.url))
@@ -58,7 +58,7 @@ async def server() -> AsyncIterator[EpayServer]:
 
 @pytest_asyncio.fixture
 async def gateway(server: EpayServer) -> AsyncIterator[EpayGateway]:
-    gateway = gateway_of(server)
+    gateway = create_gateway(server)
     yield gateway
     await gateway.close()
 
@@ -67,10 +67,10 @@ async def test_a_payment_is_placed_notified_and_refunded(
     server: EpayServer, gateway: EpayGateway
 ) -> None:
     assert (await gateway.find_payment(ATTEMPT)).status == "NOT_FOUND"
-    placed = await gateway.pay(REQUEST)
-    assert placed.status == "ACTION_REQUIRED"
-    assert placed.action_url == f"{server.url}cashier/{placed.provider_ref}"
-    assert await gateway.pay(REQUEST) == placed
+    outcome = await gateway.pay(REQUEST)
+    assert outcome.status == "ACTION_REQUIRED"
+    assert outcome.action_url == f"{server.url}cashier/{outcome.provider_ref}"
+    assert await gateway.pay(REQUEST) == outcome
     assert server.orders[ATTEMPT]["name"] == "茶 ＆ Tea / 100 g"
     assert (await gateway.find_payment(ATTEMPT)).status == "ACTION_REQUIRED"
     notice = server.pay(ATTEMPT)
@@ -82,8 +82,10 @@ async def test_a_payment_is_placed_notified_and_refunded(
         Money(999, "CNY"),
         "ALIPAY",
     )
-    part = msgspec.structs.replace(REFUND, amount=Money(100, "CNY"), provider_ref="20260000000000")
-    assert (await gateway.refund(part)).status == "SUCCEEDED"
+    partial_refund = msgspec.structs.replace(
+        REFUND, amount=Money(100, "CNY"), provider_ref="20260000000000"
+    )
+    assert (await gateway.refund(partial_refund)).status == "SUCCEEDED"
     assert server.refunds == [(ATTEMPT, "1.00")]
 
 
@@ -94,10 +96,10 @@ async def test_orders_are_queried_by_get_unless_configured_otherwise(
     await gateway.find_payment(ATTEMPT)
     method, _, query = server.requests[-1]
     assert (method, query["key"]) == ("GET", KEY)
-    other = gateway_of(server, query="post")
-    await other.find_payment(ATTEMPT)
+    post_gateway = create_gateway(server, query="post")
+    await post_gateway.find_payment(ATTEMPT)
     assert server.requests[-1] == ("POST", "order", {"act": "order"})
-    await other.close()
+    await post_gateway.close()
 
 
 async def test_orders_are_queried_by_post_if_the_server_ignores_the_query_string(
@@ -114,10 +116,10 @@ async def test_orders_are_queried_by_post_if_the_server_ignores_the_query_string
         "GET",
         "POST",
         "POST",
-    ]  # it is known now
+    ]  # the gateway remembers it
 
 
-async def test_other_failures_do_not_cause_a_query_by_post(
+async def test_an_error_of_the_server_does_not_cause_a_query_by_post(
     server: EpayServer, gateway: EpayGateway
 ) -> None:
     server.faults = [("order", "500 before")]
@@ -126,10 +128,10 @@ async def test_other_failures_do_not_cause_a_query_by_post(
     assert [method for method, _, _ in server.requests] == ["GET", "GET"]
 
 
-async def test_a_notice_that_cannot_be_verified_is_to_be_sent_again(
+async def test_a_notification_that_cannot_be_verified_must_be_sent_again(
     server: EpayServer, gateway: EpayGateway, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The notice may be genuine and our key for queries wrong."""
+    """The notification may be genuine, although the configured key for queries is wrong."""
     await gateway.pay(REQUEST)
     notice = server.pay(ATTEMPT)
     server.order_changes = {"code": -3, "msg": "旧查询接口已升级为签名模式"}
@@ -139,7 +141,7 @@ async def test_a_notice_that_cannot_be_verified_is_to_be_sent_again(
     assert KEY not in caplog.text
 
 
-# What a server does with a query of an order that it does not have, and what doctor says.
+# Options, the server's fault when an unknown order is queried, and the problem that is reported.
 CHECKS: Final = [
     ({}, "", None),
     ({"reads": "query"}, "", None),
@@ -153,12 +155,12 @@ CHECKS: Final = [
 
 
 @pytest.mark.parametrize(("options", "fault", "problem"), CHECKS, ids=str)
-async def test_the_check_reports_whether_the_server_accepts_our_query(
+async def test_the_check_reports_why_the_server_refuses_a_query(
     server: EpayServer, options: dict[str, Any], fault: str, problem: str | None
 ) -> None:
     server.reads = options.pop("reads", "either")
     server.faults = [("order", fault)] if fault else []
-    gateway = gateway_of(server, **options)
+    gateway = create_gateway(server, **options)
     text = await gateway.check()
     await gateway.close()
     if problem is None:
@@ -172,9 +174,9 @@ async def test_the_check_reports_whether_the_server_accepts_our_query(
 async def test_messages_about_failed_requests_do_not_contain_the_key(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Not even percent-encoded, when the HTTP client quotes the URL."""
+    """The HTTP client's messages quote the URL, which contains the percent-encoded key."""
 
-    async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def send_garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"garbage\r\n\r\n")
         writer.close()
@@ -183,33 +185,33 @@ async def test_messages_about_failed_requests_do_not_contain_the_key(
     listener = free_socket()
     server = EpayServer()
     server.url = f"{url_of(listener)}/pay/"
-    gateway = gateway_of(server, key=key)
-    async with await asyncio.start_server(garbage, sock=listener):
-        garbled = await gateway.find_payment(ATTEMPT)
-    lost = await gateway.find_payment(ATTEMPT)  # nobody is there any more
+    gateway = create_gateway(server, key=key)
+    async with await asyncio.start_server(send_garbage, sock=listener):
+        invalid_response = await gateway.find_payment(ATTEMPT)
+    no_connection = await gateway.find_payment(ATTEMPT)  # the server has stopped
     await gateway.close()
-    assert [garbled.status, lost.status] == ["UNKNOWN", "UNREACHABLE"]
-    assert "refused" in lost.reason or "Connect call failed" in lost.reason
-    messages = f"{garbled.reason}\n{lost.reason}\n{caplog.text}"
+    assert [invalid_response.status, no_connection.status] == ["UNKNOWN", "UNREACHABLE"]
+    assert "refused" in no_connection.reason or "Connect call failed" in no_connection.reason
+    messages = f"{invalid_response.reason}\n{no_connection.reason}\n{caplog.text}"
     assert "api.php?act=order: UNKNOWN" in messages
-    for part in (quote_plus(key), quote(key), key, "key="):
-        assert part not in messages
+    for text in (quote_plus(key), quote(key), key, "key="):
+        assert text not in messages
 
 
 async def test_without_mapi_the_browser_gets_a_signed_url(server: EpayServer) -> None:
-    gateway = gateway_of(server, mode="submit")
+    gateway = create_gateway(server, mode="submit")
     outcome = await gateway.pay(REQUEST)
     assert server.requests == []
     path, _, query = outcome.action_url.partition("?")
     assert path == f"{server.url}submit.php"
-    params = _parsed(query)
+    params = _parse(query)
     assert signature.verify(params, KEY)
     assert params["out_trade_no"] == ATTEMPT
     assert KEY not in query
     await gateway.close()
 
 
-def _parsed(query: str) -> dict[str, str]:
+def _parse(query: str) -> dict[str, str]:
     return dict(parse_qsl(query))
 
 
@@ -221,12 +223,12 @@ async def test_without_a_response_the_browser_places_the_order(
     outcome = await gateway.pay(REQUEST)
     assert outcome.status == "ACTION_REQUIRED"
     assert "submit.php?" in outcome.action_url
-    params = _parsed(outcome.action_url.partition("?")[2])
+    params = _parse(outcome.action_url.partition("?")[2])
     server.run_operation("submit", params)
     assert list(server.orders) == [ATTEMPT]
 
 
-async def test_a_payurl_that_is_no_web_page_is_ignored(
+async def test_a_payurl_that_is_not_a_web_page_is_ignored(
     server: EpayServer, gateway: EpayGateway
 ) -> None:
     server.payurl = "weixin://wxpay/bizpayurl?pr=1"
@@ -255,13 +257,13 @@ async def test_a_query_without_a_usable_reply_is_unknown(
 
 async def test_a_server_that_refuses_connections_is_unreachable(server: EpayServer) -> None:
     server.url = "http://127.0.0.1:9/pay/"
-    gateway = gateway_of(server)
+    gateway = create_gateway(server)
     assert (await gateway.pay(REQUEST)).status == "UNREACHABLE"
     assert (await gateway.refund(REFUND)).status == "UNREACHABLE"
     await gateway.close()
 
 
-# What act=order adds or changes, and what it means.
+# Fields that act=order adds or changes, and the status of the outcome.
 ORDERS: Final = [
     ({"status": "1"}, "SUCCEEDED"),
     ({"status": 1, "money": 9.99}, "SUCCEEDED"),
@@ -284,7 +286,7 @@ ORDERS: Final = [
 
 
 @pytest.mark.parametrize(("extra", "status"), ORDERS, ids=str)
-async def test_replies_about_orders_are_translated(
+async def test_each_reply_about_an_order_has_its_outcome(
     server: EpayServer, gateway: EpayGateway, extra: dict[str, Any], status: str
 ) -> None:
     await gateway.pay(REQUEST)
@@ -293,60 +295,62 @@ async def test_replies_about_orders_are_translated(
 
 
 async def test_a_refused_order_is_declined_and_may_be_retried(server: EpayServer) -> None:
-    gateway = gateway_of(server, key="another-key-of-somebody")
+    gateway = create_gateway(server, key="another-key-of-somebody")
     outcome = await gateway.pay(REQUEST)
     assert (outcome.status, outcome.reason) == ("DECLINED", "-3: 签名校验失败")
-    assert (await gateway.refund(REFUND)).status == "UNREACHABLE"  # the key can be put right
+    assert (
+        await gateway.refund(REFUND)
+    ).status == "UNREACHABLE"  # the operator can correct the key
     await gateway.close()
 
 
 @pytest.mark.parametrize("fault", ["cut", "500 after"])
-async def test_a_full_refund_whose_response_was_lost_is_found_and_never_repeated(
+async def test_a_full_refund_whose_response_was_lost_is_detected_and_never_repeated(
     server: EpayServer, gateway: EpayGateway, fault: str
 ) -> None:
     await gateway.pay(REQUEST)
     server.pay(ATTEMPT)
     server.faults = [("refund", fault)]
     assert (await gateway.refund(REFUND)).status == "UNKNOWN"
-    again = msgspec.structs.replace(REFUND, repeated=True)
-    assert (await gateway.refund(again)).status == "SUCCEEDED"
+    repeated = msgspec.structs.replace(REFUND, repeated=True)
+    assert (await gateway.refund(repeated)).status == "SUCCEEDED"
     assert server.refunds == [(ATTEMPT, "9.99")]
 
 
 @pytest.mark.parametrize("fault", ["cut", "500 before", "html"])
-async def test_a_lost_partial_refund_waits_for_the_operator(
+async def test_a_partial_refund_whose_response_was_lost_waits_for_the_operator(
     server: EpayServer, gateway: EpayGateway, fault: str
 ) -> None:
     await gateway.pay(REQUEST)
     server.pay(ATTEMPT)
     server.faults = [("refund", fault)]
-    part = msgspec.structs.replace(REFUND, amount=Money(100, "CNY"))
-    assert (await gateway.refund(part)).status == "UNKNOWN"
-    sent = len(server.refunds)
-    again = msgspec.structs.replace(part, repeated=True)
+    partial_refund = msgspec.structs.replace(REFUND, amount=Money(100, "CNY"))
+    assert (await gateway.refund(partial_refund)).status == "UNKNOWN"
+    refunds_at_server = len(server.refunds)
+    repeated = msgspec.structs.replace(partial_refund, repeated=True)
     for _ in range(3):
-        outcome = await gateway.refund(again)
+        outcome = await gateway.refund(repeated)
         assert outcome.status == "UNKNOWN"
         assert "opentill refunds" in outcome.reason
-    second = msgspec.structs.replace(again, refund_id=ATTEMPT)  # a payment that came in twice
-    assert "opentill orders given-back" in (await gateway.refund(second)).reason
-    assert len(server.refunds) == sent <= 1
+    duplicate = msgspec.structs.replace(repeated, refund_id=ATTEMPT)  # a duplicate payment
+    assert "opentill orders given-back" in (await gateway.refund(duplicate)).reason
+    assert len(server.refunds) == refunds_at_server <= 1
 
 
 async def test_a_refund_is_refused_only_if_the_order_is_still_paid(
     server: EpayServer, gateway: EpayGateway
 ) -> None:
     await gateway.pay(REQUEST)
-    outcome = await gateway.refund(REFUND)  # not paid at all: nothing that can be believed
+    outcome = await gateway.refund(REFUND)  # the order is not paid, so a refusal proves nothing
     assert outcome.status == "UNKNOWN"
     server.pay(ATTEMPT)
     server.refund_response = {"code": -1, "msg": "商户余额不足，请先充值"}
-    part = msgspec.structs.replace(REFUND, amount=Money(100, "CNY"))
-    outcome = await gateway.refund(part)
+    partial_refund = msgspec.structs.replace(REFUND, amount=Money(100, "CNY"))
+    outcome = await gateway.refund(partial_refund)
     assert (outcome.status, outcome.reason) == ("REFUSED", "-1: 商户余额不足，请先充值")
 
 
-# What a server says to a refund whose order stays paid, done or not, and what it means.
+# Code and message of a reply to a refund whose order stays paid, and the status of the outcome.
 REFUND_REPLIES: Final = [
     (-1, "退款金额不能大于订单金额", "REFUSED"),
     (-1, "退款金额不能超过该订单剩余可退款金额！", "REFUSED"),
@@ -364,33 +368,35 @@ REFUND_REPLIES: Final = [
 
 
 @pytest.mark.parametrize(("code", "message", "status"), REFUND_REPLIES)
-async def test_only_refusals_before_any_effect_are_refused(
+async def test_a_refund_is_refused_only_by_replies_that_exclude_an_effect(
     server: EpayServer, gateway: EpayGateway, code: int, message: str, status: str
 ) -> None:
     await gateway.pay(REQUEST)
     server.pay(ATTEMPT)
     server.refund_response = {"code": code, "msg": message}
-    part = msgspec.structs.replace(REFUND, amount=Money(100, "CNY"))
-    outcome = await gateway.refund(part)
+    partial_refund = msgspec.structs.replace(REFUND, amount=Money(100, "CNY"))
+    outcome = await gateway.refund(partial_refund)
     assert (outcome.status, server.orders[ATTEMPT]["status"]) == (status, 1)
     assert outcome.reason.startswith(f"{code}: {message}")
 
 
 @pytest.mark.parametrize("message", ["退款成功", "退款成功！退款金额￥1.00"])
-async def test_code_0_with_the_message_of_success_is_a_done_refund(
+async def test_code_0_with_the_message_of_success_is_a_successful_refund(
     server: EpayServer, gateway: EpayGateway, message: str
 ) -> None:
     await gateway.pay(REQUEST)
     server.pay(ATTEMPT)
-    part = msgspec.structs.replace(REFUND, amount=Money(100, "CNY"))
+    partial_refund = msgspec.structs.replace(REFUND, amount=Money(100, "CNY"))
     server.refund_response = {"code": 0, "msg": message, "money": "1.00", "refund_no": "2026"}
-    outcome = await gateway.refund(part)
+    outcome = await gateway.refund(partial_refund)
     assert (outcome.status, outcome.provider_ref) == ("SUCCEEDED", "2026")
     server.refund_response["money"] = "2.00"
-    assert (await gateway.refund(part)).status == "UNKNOWN"  # it is about another amount
+    assert (
+        await gateway.refund(partial_refund)
+    ).status == "UNKNOWN"  # the reply is about another amount
 
 
-async def test_a_notice_counts_only_if_the_server_confirms_it(
+async def test_a_notification_counts_only_if_the_server_confirms_it(
     server: EpayServer, gateway: EpayGateway
 ) -> None:
     assert isinstance(gateway, Notified)
@@ -398,7 +404,9 @@ async def test_a_notice_counts_only_if_the_server_confirms_it(
     await gateway.pay(REQUEST)
     order = server.orders[ATTEMPT]
     with pytest.raises(BadCallback, match="otherwise"):
-        await gateway.read_notice(server.notice(order))  # well signed, and not paid
+        await gateway.read_notice(
+            server.notice(order)
+        )  # the signature is valid, but the order is not paid
     genuine = server.pay(ATTEMPT)
     forged = [
         {**genuine, "money": "0.01"},
@@ -423,7 +431,7 @@ async def test_a_notice_counts_only_if_the_server_confirms_it(
     assert await gateway.read_notice(genuine) == ()
 
 
-WRONG: Final = [
+INVALID_OPTIONS: Final = [
     ("url", ""), ("url", "pay.example.com"), ("url", "https://pay.example.com/?a=1"),
     ("pid", "abc"), ("key", "short"), ("key", "with space in it"), ("methods", "ALIPAY,CASH"),
     ("methods", "ALIPAY,ALIPAY"), ("methods", "ALIPAY=a b"), ("mode", "curl"), ("query", "put"),
@@ -431,14 +439,14 @@ WRONG: Final = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "text"), WRONG)
-def test_an_invalid_setting_is_named(name: str, text: str) -> None:
+@pytest.mark.parametrize(("name", "text"), INVALID_OPTIONS)
+def test_an_invalid_option_is_reported_with_its_variable(name: str, text: str) -> None:
     settings = {"epay_url": "https://pay.example.com", "epay_pid": PID, "epay_key": KEY}
     with pytest.raises(ConfigurationError, match=f"OPENTILL_GATEWAY_EPAY_{name.upper()} must be"):
         configuration.read(settings | {f"epay_{name}": text})
 
 
-def test_settings_name_the_server_and_its_types() -> None:
+def test_options_contain_the_servers_url_and_its_names_of_methods() -> None:
     settings = {"epay_url": "https://pay.example.com/epay/submit.php", "epay_pid": PID}
     settings |= {"epay_key": KEY, "epay_methods": "WECHAT_PAY=wxpay2, ALIPAY"}
     options = configuration.read(settings)
@@ -460,13 +468,13 @@ def test_a_name_is_normalized_for_signatures(text: str, expected: str) -> None:
     assert signature.embedded_fields(wire.name(text + "&trade_no=1")) == []
 
 
-HOSTILE: Final = [
+MALFORMED_BODIES: Final = [
     b"", b"[]", b"null", b'"1"', b"{}", b'{"code":[1]}', b'{"code":1e999999999}', b"[" * 60000,
     b'{"code":"' + b"9" * 6000 + b'"}', b'{"code":' + b"9" * 6000 + b"}", b"\xff\xfe",
     b'{"code":NaN}',
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("body", HOSTILE, ids=lambda body: body[:12])
-def test_a_malformed_body_is_no_reply(body: bytes) -> None:
+@pytest.mark.parametrize("body", MALFORMED_BODIES, ids=lambda body: body[:12])
+def test_a_malformed_body_is_ignored(body: bytes) -> None:
     assert wire.read(body) is None

@@ -1,6 +1,6 @@
-"""OpenTill's ``epay`` gateway against OpenTill's Epay API: one payment through two servers.
+"""OpenTill's Epay gateway works with OpenTill's Epay API: a payment passes two servers.
 
-The upstream has the sandbox bank; the downstream knows the upstream only as an Epay server.
+The upstream server uses the sandbox bank; the downstream server's gateway is the upstream server.
 """
 
 import html
@@ -27,10 +27,10 @@ CARD: Final = {"number": "4242424242424242", "exp": "12/34", "csc": "123"}
 
 
 @contextmanager
-def served(
+def run_server(
     fork_server: ForkServer, directory: Path, database: str, **environ: str
 ) -> Iterator[Deployment]:
-    """Run ``opentill serve`` with its worker in a process, on a database of the test."""
+    """Run ``opentill serve`` with its worker as a process, on a database of the test."""
     directory.mkdir()
     deployment = Deployment(directory, fork_server)
     deployment.environ |= {
@@ -53,30 +53,30 @@ def served(
             process.stdout.close()
 
 
-def merchant(deployment: Deployment) -> tuple[str, str]:
+def create_merchant(deployment: Deployment) -> tuple[str, str]:
     """Create a merchant that settles in CNY; return its id and API key."""
-    created = deployment.run_checked("merchants", "create", "Tea", "--currency", "CNY", "--json")
-    merchant_id = json.loads(created)["id"]
+    output = deployment.run_checked("merchants", "create", "Tea", "--currency", "CNY", "--json")
+    merchant_id = json.loads(output)["id"]
     key = json.loads(deployment.run_checked("keys", "create", merchant_id, "--json"))["key"]
     deployment.run_checked("rates", "set", "CNY", "USD", "0.14", "--reason", "test")
     return merchant_id, key
 
 
-def client_of(deployment: Deployment, key: str) -> Client:
+def create_client(deployment: Deployment, key: str) -> Client:
     return Client(f"http://127.0.0.1:{deployment.port}", key, trust_env=False)
 
 
-def wait_for(look: Callable[[], Any]) -> Any:
-    """Return the first true value of ``look``."""
-    end = time.monotonic() + TIMEOUT_S
-    while not (value := look()):
-        assert time.monotonic() < end, "waited in vain"
+def wait_for(read_value: Callable[[], Any]) -> Any:
+    """Call a function until it returns a true value; return that value."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not (value := read_value()):
+        assert time.monotonic() < deadline, "no true value before the deadline"
         time.sleep(0.1)
     return value
 
 
 class Browser:
-    """A customer's browser without scripts: it follows redirects and reads buttons."""
+    """A customer's browser without scripts, which follows redirects and finds buttons."""
 
     def __init__(self) -> None:
         self.http = httpx2.Client(follow_redirects=True, trust_env=False, timeout=30)
@@ -87,19 +87,19 @@ class Browser:
         assert self.page.status_code == 200, self.page.text
 
     def submit(self, **form: str) -> None:
-        """Send the form of the page."""
+        """Submit the form of the current page."""
         self.page = self.http.post(str(self.page.url), data=form)
         assert self.page.status_code == 200, self.page.text
 
     def button(self) -> str:
-        """Return the target of the page's button."""
+        """Return the URL of the current page's button."""
         match = re.search(r'<a class="button[^"]*" href="([^"]+)"', self.page.text)
         assert match is not None, self.page.text
         return urljoin(str(self.page.url), html.unescape(match[1]))
 
 
 def pay_by_card(browser: Browser, session_url: str, upstream: Deployment) -> None:
-    """Pay through our page, the upstream's page and the bank's page, and return."""
+    """Pay on the downstream, upstream and bank pages; return to the upstream's page."""
     browser.open(session_url)
     browser.submit(email="ada@example.com", name="Ada", method="CREDIT_CARD", lang="en")
     browser.open(browser.button())
@@ -117,7 +117,7 @@ def pay_by_card(browser: Browser, session_url: str, upstream: Deployment) -> Non
 def upstream(
     fork_server: ForkServer, tmp_path: Path, make_database: Callable[[], str]
 ) -> Iterator[Deployment]:
-    with served(
+    with run_server(
         fork_server,
         tmp_path / "upstream",
         make_database(),
@@ -135,10 +135,10 @@ def test_a_payment_and_its_refunds_are_booked_by_both_servers(
     make_database: Callable[[], str],
     mode: str,
 ) -> None:
-    up_id, up_key = merchant(upstream)
-    credentials = json.loads(upstream.run_checked("epay", "enable", up_id, "--json"))
+    upstream_merchant, upstream_key = create_merchant(upstream)
+    credentials = json.loads(upstream.run_checked("epay", "enable", upstream_merchant, "--json"))
     with (
-        served(
+        run_server(
             fork_server,
             tmp_path / "downstream",
             make_database(),
@@ -149,38 +149,40 @@ def test_a_payment_and_its_refunds_are_booked_by_both_servers(
             OPENTILL_GATEWAY_EPAY_METHODS="ALIPAY,CREDIT_CARD",
             OPENTILL_GATEWAY_EPAY_MODE=mode,
         ) as downstream,
-        client_of(upstream, up_key) as above,
+        create_client(upstream, upstream_key) as upstream_client,
     ):
-        _, key = merchant(downstream)
-        with client_of(downstream, key) as client:
+        _, key = create_merchant(downstream)
+        with create_client(downstream, key) as client:
             tea = client.products.create(name="茶 & Tea", price="9.99", currency="CNY")
             session = client.checkouts.create(tea.id)
             browser = Browser()
             with browser.http:
                 pay_by_card(browser, session.url, upstream)
-                # the notice alone makes it PAID: nobody has come back to the downstream yet
+                # The customer has not returned yet: the notification pays the order.
                 order_id = client.checkouts.get(session.id).order_id
                 wait_for(lambda: client.orders.get(order_id).status == "PAID")
                 browser.open(browser.button())
                 assert urlsplit(str(browser.page.url)).port == downstream.port
                 assert "Payment received" in browser.page.text
             order = client.orders.get(order_id)
-            (upstream_order,) = above.orders.list()
+            (upstream_order,) = upstream_client.orders.list()
             assert (order.amount, upstream_order.amount) == (Decimal("9.99"), Decimal("9.99"))
             assert (order.payment_method, upstream_order.payment_method) == (
                 "CREDIT_CARD",
                 "CREDIT_CARD",
             )
             assert upstream_order.status == "PAID"
-            parts = [
+            refunds = [
                 client.refunds.create(order_id, amount="2.00"),
                 client.refunds.create(order_id, amount="2.00"),
                 client.refunds.create(order_id),
             ]
-            for part in parts:
-                wait_for(lambda id_=part.id: client.refunds.get(id_).status == "SUCCEEDED")
-                assert client.refunds.get(part.id).succeeded_at is not None
-            wait_for(lambda: above.orders.get(upstream_order.id).status == "REFUNDED")
+            for refund in refunds:
+                wait_for(lambda id_=refund.id: client.refunds.get(id_).status == "SUCCEEDED")
+                assert client.refunds.get(refund.id).succeeded_at is not None
+            wait_for(lambda: upstream_client.orders.get(upstream_order.id).status == "REFUNDED")
             assert client.orders.get(order_id).status == "REFUNDED"
-            amounts = sorted(refund.amount for refund in above.refunds.list(upstream_order.id))
+            amounts = sorted(
+                refund.amount for refund in upstream_client.refunds.list(upstream_order.id)
+            )
             assert amounts == [Decimal("2.00"), Decimal("2.00"), Decimal("5.99")]

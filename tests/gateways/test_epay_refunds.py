@@ -1,4 +1,4 @@
-"""Refunds and notices of the epay gateway with worker, callback and operator."""
+"""Refunds and notifications of the Epay gateway, with the worker, callbacks and the operator."""
 
 import asyncio
 import itertools
@@ -37,8 +37,8 @@ HOUR_MS: Final = 3_600_000
 _hours: Final = itertools.count(1)
 
 
-class Cluster:
-    """A server whose only gateway is epay; tests run its jobs."""
+class EpayDeployment:
+    """A server whose only gateway is an Epay server; tests run the worker's jobs."""
 
     def __init__(self, server: Starlette, upstream: EpayServer) -> None:
         self.app = server.state.app
@@ -47,8 +47,8 @@ class Cluster:
         self.url = server.state.settings.public_url
         self.merchant_id = ""
 
-    async def open(self) -> checkouts.Session:
-        """Open a session of 9.99 CNY."""
+    async def open_session(self) -> checkouts.Session:
+        """Open a session over 9.99 CNY."""
         if not self.merchant_id:
             merchant = await self.db.run(
                 lambda tx: merchants.create(tx, name="Tea", settlement_currency="CNY", now=now_ms())
@@ -64,36 +64,38 @@ class Cluster:
         )
         return session
 
-    async def start(
+    async def start_payment(
         self, session: checkouts.Session, method: str = "ALIPAY"
     ) -> orders.PaymentAttempt:
-        """Start a payment like the payment page."""
-        entered = checkouts.PayerInput(
+        """Start a payment as the payment page does."""
+        payer = checkouts.PayerInput(
             email="ada@example.com", name="", method=method, ip="203.0.113.7", locale="zh"
         )
         attempt = await checkouts.pay(
-            self.db, self.app.gateways, session.id, entered, self.url, now_ms()
+            self.db, self.app.gateways, session.id, payer, self.url, now_ms()
         )
         assert attempt is not None
         return attempt
 
-    async def send_notice(self, notice: dict[str, str], how: str = "GET") -> httpx2.Response:
-        """Send a notice like an Epay server."""
+    async def send_notification(
+        self, notification: dict[str, str], method: str = "GET"
+    ) -> httpx2.Response:
+        """Send a notification as an Epay server does."""
         async with httpx2.AsyncClient(trust_env=False) as client:
-            where = f"{self.url}/gateways/epay/callback"
-            if how == "GET":
-                return await client.get(where, params=notice)
-            return await client.post(where, data=notice)
+            callback_url = f"{self.url}/gateways/epay/callback"
+            if method == "GET":
+                return await client.get(callback_url, params=notification)
+            return await client.post(callback_url, data=notification)
 
     async def pay_order(self) -> orders.Order:
-        """Return an order that was paid and notified."""
-        session = await self.open()
-        attempt = await self.start(session)
-        answer = await self.send_notice(self.upstream.pay(attempt.id))
-        assert (answer.status_code, answer.text) == (200, "success")
-        return await self.order(session)
+        """Create an order and pay it; return it after its notification."""
+        session = await self.open_session()
+        attempt = await self.start_payment(session)
+        response = await self.send_notification(self.upstream.pay(attempt.id))
+        assert (response.status_code, response.text) == (200, "success")
+        return await self.find_order(session)
 
-    async def order(self, session: checkouts.Session) -> orders.Order:
+    async def find_order(self, session: checkouts.Session) -> orders.Order:
         async with self.db.connection() as tx:
             return await orders.find(tx, self.merchant_id, session.order_id)
 
@@ -105,25 +107,25 @@ class Cluster:
         )
         return str(new_refund.id)
 
-    async def send(self, times: int = 1) -> None:
-        """Run the job that sends refunds, each time an hour later."""
+    async def send_refunds(self, times: int = 1) -> None:
+        """Run the job that sends refunds, each time two hours later."""
         for _ in range(times):
             now = now_ms() + next(_hours) * 2 * HOUR_MS
             await jobs.send_due(self.db, self.app.gateways, self.url, now)
 
-    async def status(self, refund_id: str) -> str:
+    async def refund_status(self, refund_id: str) -> str:
         async with self.db.connection() as tx:
             return str((await refunds.find(tx, self.merchant_id, refund_id)).status)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def served(
+async def server_and_upstream(
     postgres_url: str,
     template: str,
     pooler_url: Callable[[str], str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[tuple[Starlette, EpayServer]]:
-    """One server and its upstream Epay server, for all tests of this module."""
+    """A server and the Epay server that is its gateway, for all tests of this module."""
     with cloned_database(postgres_url, template) as address:
         async with epay_gateway_server.running_epay_server() as upstream:
             listener = free_socket()
@@ -149,184 +151,197 @@ async def served(
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def cluster(served: tuple[Starlette, EpayServer]) -> AsyncIterator[Cluster]:
-    """A new merchant, and an empty Epay server."""
-    server, upstream = served
+async def deployment(
+    server_and_upstream: tuple[Starlette, EpayServer],
+) -> AsyncIterator[EpayDeployment]:
+    """A deployment with a new merchant and an empty Epay server."""
+    server, upstream = server_and_upstream
     for state in (upstream.orders, upstream.refunds, upstream.requests, upstream.faults):
         state.clear()
     upstream.order_changes, upstream.refund_response, upstream.reads = {}, None, "either"
-    cluster = Cluster(server, upstream)
-    yield cluster
-    async with cluster.db.connection() as tx:
+    deployment = EpayDeployment(server, upstream)
+    yield deployment
+    async with deployment.db.connection() as tx:
         assert await ledger_violations(tx) == []
 
 
-@pytest.mark.parametrize("how", ["GET", "POST"])
-async def test_a_notice_pays_an_order_and_a_repeated_one_changes_nothing(
-    cluster: Cluster, how: str
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_notification_pays_an_order_and_a_repeated_one_changes_nothing(
+    deployment: EpayDeployment, method: str
 ) -> None:
-    session = await cluster.open()
-    attempt = await cluster.start(session)
-    notice = cluster.upstream.pay(attempt.id)
+    session = await deployment.open_session()
+    attempt = await deployment.start_payment(session)
+    notification = deployment.upstream.pay(attempt.id)
     for _ in range(2):
-        answer = await cluster.send_notice(notice, how)
-        assert (answer.status_code, answer.text) == (200, "success")
-        assert answer.headers["content-type"] == "text/plain"
-    assert (await cluster.order(session)).status == "PAID"
+        response = await deployment.send_notification(notification, method)
+        assert (response.status_code, response.text) == (200, "success")
+        assert response.headers["content-type"] == "text/plain"
+    assert (await deployment.find_order(session)).status == "PAID"
 
 
-async def test_a_payment_at_a_rainbow_server_needs_no_operator(
-    cluster: Cluster,
+async def test_a_payment_and_refund_at_a_rainbow_server_need_no_operator(
+    deployment: EpayDeployment,
 ) -> None:
-    """Such a server reads the query string only and responds to refunds with code 0."""
-    cluster.upstream.reads = "query"
-    order = await cluster.pay_order()
+    """Such a server reads only the query string, and responds to refunds with code 0."""
+    deployment.upstream.reads = "query"
+    order = await deployment.pay_order()
     assert order.status == "PAID"
-    cluster.upstream.refund_response = {
+    deployment.upstream.refund_response = {
         "code": 0,
         "msg": "退款成功！退款金额￥2.00",
         "money": "2.00",
     }
-    refund_id = await cluster.refund(order, "2.00")
-    await cluster.send()
-    assert await cluster.status(refund_id) == "SUCCEEDED"
-    assert [money for _, money in cluster.upstream.refunds] == ["2.00"]
+    refund_id = await deployment.refund(order, "2.00")
+    await deployment.send_refunds()
+    assert await deployment.refund_status(refund_id) == "SUCCEEDED"
+    assert [money for _, money in deployment.upstream.refunds] == ["2.00"]
 
 
 @pytest.mark.parametrize("payurl", ["", "weixin://wxpay/bizpayurl?pr=1"])
 async def test_a_customer_can_pay_after_a_crash_lost_the_payment_page(
-    cluster: Cluster, payurl: str
+    deployment: EpayDeployment, payurl: str
 ) -> None:
-    """The order was placed, but the server died before it stored the URL."""
-    upstream, session = cluster.upstream, await cluster.open()
+    """The order was placed, but the server was killed before it stored the payment URL."""
+    upstream, session = deployment.upstream, await deployment.open_session()
     upstream.faults = [("mapi", "held")]
-    started = asyncio.create_task(cluster.start(session))
+    payment = asyncio.create_task(deployment.start_payment(session))
     while not upstream.orders:
         await asyncio.sleep(0.01)
-    started.cancel()
-    await asyncio.wait([started])
-    (lost,) = upstream.orders
+    payment.cancel()
+    await asyncio.wait([payment])
+    (lost_id,) = upstream.orders
     upstream.order_changes = {"payurl": payurl}
     now = now_ms() + 20_000
-    await order_jobs.check_attempts(cluster.db, cluster.app.gateways, cluster.url, now)
-    async with cluster.db.connection() as tx:
-        attempt = await orders.find_attempt(tx, cluster.merchant_id, lost)
+    await order_jobs.check_attempts(deployment.db, deployment.app.gateways, deployment.url, now)
+    async with deployment.db.connection() as tx:
+        attempt = await orders.find_attempt(tx, deployment.merchant_id, lost_id)
     assert (attempt.status, attempt.action_url) == ("ACTION_REQUIRED", payurl)
 
     page = f"/checkout/{session.id}"
     form = {"email": "ada@example.com", "name": "", "method": "ALIPAY", "lang": "en"}
-    async with httpx2.AsyncClient(trust_env=False, base_url=cluster.url) as browser:
-        answer = await browser.post(page, data=form, headers={"origin": cluster.url})
-        way = await browser.get(answer.headers["location"])
-        answer = await browser.post(page, data=form, headers={"origin": cluster.url})
-        assert answer.headers["location"].startswith(f"{page}/continue/")
-    (new,) = upstream.orders.keys() - {lost}  # the second form started no third
-    assert f"{upstream.url}cashier/{upstream.orders[new]['trade_no']}" in way.text
-    assert (await cluster.send_notice(upstream.pay(new))).status_code == 200
-    assert (await cluster.order(session)).status == "PAID"
-    assert (await cluster.send_notice(upstream.pay(lost))).status_code == 200  # who could, and why?
-    async with cluster.db.connection() as tx:
-        attempt = await orders.find_attempt(tx, cluster.merchant_id, lost)
-    assert attempt.status == "DUPLICATE"  # to be given back
+    async with httpx2.AsyncClient(trust_env=False, base_url=deployment.url) as browser:
+        response = await browser.post(page, data=form, headers={"origin": deployment.url})
+        redirect_page = await browser.get(response.headers["location"])
+        response = await browser.post(page, data=form, headers={"origin": deployment.url})
+        assert response.headers["location"].startswith(f"{page}/continue/")
+    (new_id,) = upstream.orders.keys() - {lost_id}  # the second submission places no third order
+    assert f"{upstream.url}cashier/{upstream.orders[new_id]['trade_no']}" in redirect_page.text
+    assert (await deployment.send_notification(upstream.pay(new_id))).status_code == 200
+    assert (await deployment.find_order(session)).status == "PAID"
+    assert (await deployment.send_notification(upstream.pay(lost_id))).status_code == 200
+    async with deployment.db.connection() as tx:
+        attempt = await orders.find_attempt(tx, deployment.merchant_id, lost_id)
+    assert attempt.status == "DUPLICATE"  # the worker will return it
 
 
-async def test_a_false_notice_pays_nothing_and_is_not_acknowledged(
-    cluster: Cluster,
+async def test_a_forged_notification_pays_nothing_and_is_not_acknowledged(
+    deployment: EpayDeployment,
 ) -> None:
-    session = await cluster.open()
-    attempt = await cluster.start(session)
-    order = cluster.upstream.orders[attempt.id]
+    session = await deployment.open_session()
+    attempt = await deployment.start_payment(session)
+    order = deployment.upstream.orders[attempt.id]
     forged = [
-        (cluster.upstream.notice(order), 400),  # well signed, but nobody has paid
-        (cluster.upstream.notice(order, key="another-key-of-somebody"), 400),
-        (cluster.upstream.notice(order, pid="1002"), 400),
+        (deployment.upstream.notice(order), 400),  # valid, but not paid
+        (deployment.upstream.notice(order, key="another-key-of-somebody"), 400),
+        (deployment.upstream.notice(order, pid="1002"), 400),
         ({}, 400),
         ({"out_trade_no": "x" * 5000}, 400),
     ]
-    for notice, status in forged:
-        for how in ("GET", "POST"):
-            answer = await cluster.send_notice(notice, how)
-            assert answer.status_code == status
-            assert "success" not in answer.text
-    assert (await cluster.order(session)).status == "PENDING"
+    for notification, status in forged:
+        for method in ("GET", "POST"):
+            response = await deployment.send_notification(notification, method)
+            assert response.status_code == status
+            assert "success" not in response.text
+    assert (await deployment.find_order(session)).status == "PENDING"
 
 
-async def test_a_notice_that_cannot_be_confirmed_is_not_acknowledged(cluster: Cluster) -> None:
-    session = await cluster.open()
-    attempt = await cluster.start(session)
-    cluster.upstream.faults = [("order", "html")]
-    answer = await cluster.send_notice(cluster.upstream.pay(attempt.id))
-    assert answer.status_code == 503  # to be told again
-    assert (await cluster.order(session)).status == "PENDING"
+async def test_a_notification_that_cannot_be_confirmed_is_not_acknowledged(
+    deployment: EpayDeployment,
+) -> None:
+    session = await deployment.open_session()
+    attempt = await deployment.start_payment(session)
+    deployment.upstream.faults = [("order", "html")]
+    response = await deployment.send_notification(deployment.upstream.pay(attempt.id))
+    assert response.status_code == 503  # the Epay server sends it again
+    assert (await deployment.find_order(session)).status == "PENDING"
 
 
-async def test_a_wrong_amount_pays_nothing(cluster: Cluster) -> None:
-    session = await cluster.open()
-    attempt = await cluster.start(session)
-    cluster.upstream.orders[attempt.id]["money"] = "0.01"
-    await cluster.send_notice(cluster.upstream.pay(attempt.id))
-    assert (await cluster.order(session)).status == "PENDING"
+async def test_a_payment_of_another_amount_does_not_pay_the_order(
+    deployment: EpayDeployment,
+) -> None:
+    session = await deployment.open_session()
+    attempt = await deployment.start_payment(session)
+    deployment.upstream.orders[attempt.id]["money"] = "0.01"
+    await deployment.send_notification(deployment.upstream.pay(attempt.id))
+    assert (await deployment.find_order(session)).status == "PENDING"
 
 
 @pytest.mark.parametrize("fault", ["cut", "500 after"])
-async def test_a_full_refund_without_a_response_is_found_and_done_once(
-    cluster: Cluster, fault: str
+async def test_a_full_refund_without_a_response_is_detected_and_made_once(
+    deployment: EpayDeployment, fault: str
 ) -> None:
-    order = await cluster.pay_order()
-    cluster.upstream.faults = [("refund", fault)]
-    refund_id = await cluster.refund(order)
-    await cluster.send()
-    assert await cluster.status(refund_id) == "PROCESSING"
-    await cluster.send(3)
-    assert await cluster.status(refund_id) == "SUCCEEDED"
-    assert [money for _, money in cluster.upstream.refunds] == ["9.99"]
+    order = await deployment.pay_order()
+    deployment.upstream.faults = [("refund", fault)]
+    refund_id = await deployment.refund(order)
+    await deployment.send_refunds()
+    assert await deployment.refund_status(refund_id) == "PROCESSING"
+    await deployment.send_refunds(3)
+    assert await deployment.refund_status(refund_id) == "SUCCEEDED"
+    assert [money for _, money in deployment.upstream.refunds] == ["9.99"]
 
 
-@pytest.mark.parametrize("word", ["done", "failed"])
+@pytest.mark.parametrize("result", ["done", "failed"])
 async def test_a_partial_refund_without_a_response_is_ended_by_the_operator(
-    cluster: Cluster, fork_server: ForkServer, tmp_path: Path, word: str
+    deployment: EpayDeployment, fork_server: ForkServer, tmp_path: Path, result: str
 ) -> None:
-    order = await cluster.pay_order()
-    cluster.upstream.faults = [("refund", "cut")]
-    refund_id = await cluster.refund(order, "2.00")
-    await cluster.send(5)
-    assert await cluster.status(refund_id) == "PROCESSING"
-    assert [money for _, money in cluster.upstream.refunds] == ["2.00"]
-    commands = Commands(fork_server, cluster.app.settings.database_url, tmp_path)
-    ended = commands.json("refunds", word, refund_id, "--reason", "seen", OPENTILL_GATEWAYS="epay")
-    assert ended["status"] == {"done": "SUCCEEDED", "failed": "FAILED"}[word]
-    await cluster.send(2)
-    assert len(cluster.upstream.refunds) == 1
+    order = await deployment.pay_order()
+    deployment.upstream.faults = [("refund", "cut")]
+    refund_id = await deployment.refund(order, "2.00")
+    await deployment.send_refunds(5)
+    assert await deployment.refund_status(refund_id) == "PROCESSING"
+    assert [money for _, money in deployment.upstream.refunds] == ["2.00"]
+    commands = Commands(fork_server, deployment.app.settings.database_url, tmp_path)
+    refund = commands.json(
+        "refunds", result, refund_id, "--reason", "seen", OPENTILL_GATEWAYS="epay"
+    )
+    assert refund["status"] == {"done": "SUCCEEDED", "failed": "FAILED"}[result]
+    await deployment.send_refunds(2)
+    assert len(deployment.upstream.refunds) == 1
 
 
-async def test_an_unprocessed_refund_is_sent_again(cluster: Cluster) -> None:
-    order = await cluster.pay_order()
-    real, cluster.upstream.run_operation = (
-        cluster.upstream.run_operation,
+async def test_a_refund_that_the_server_did_not_process_is_sent_again(
+    deployment: EpayDeployment,
+) -> None:
+    order = await deployment.pay_order()
+    original_answer, deployment.upstream.run_operation = (
+        deployment.upstream.run_operation,
         lambda *_: {"code": -3, "msg": "KEY"},
     )  # type: ignore[method-assign]
-    refund_id = await cluster.refund(order, "2.00")
-    await cluster.send(2)
-    cluster.upstream.run_operation = real  # type: ignore[method-assign]
-    assert await cluster.status(refund_id) == "PROCESSING"
-    await cluster.send()
-    assert await cluster.status(refund_id) == "SUCCEEDED"
-    assert len(cluster.upstream.refunds) == 1
+    refund_id = await deployment.refund(order, "2.00")
+    await deployment.send_refunds(2)
+    deployment.upstream.run_operation = original_answer  # type: ignore[method-assign]
+    assert await deployment.refund_status(refund_id) == "PROCESSING"
+    await deployment.send_refunds()
+    assert await deployment.refund_status(refund_id) == "SUCCEEDED"
+    assert len(deployment.upstream.refunds) == 1
 
 
-async def test_a_duplicate_payment_is_refunded_once_even_if_the_response_is_lost(
-    cluster: Cluster,
+async def test_a_duplicate_payment_is_returned_once_even_if_the_response_is_lost(
+    deployment: EpayDeployment,
 ) -> None:
-    session = await cluster.open()
-    first, second = await cluster.start(session), await cluster.start(session, "WECHAT_PAY")
-    assert first.id != second.id
-    for attempt in (first, second):
-        assert (await cluster.send_notice(cluster.upstream.pay(attempt.id))).text == "success"
-    cluster.upstream.faults = [("refund", "cut")]
+    session = await deployment.open_session()
+    first_attempt = await deployment.start_payment(session)
+    second_attempt = await deployment.start_payment(session, "WECHAT_PAY")
+    assert first_attempt.id != second_attempt.id
+    for attempt in (first_attempt, second_attempt):
+        assert (
+            await deployment.send_notification(deployment.upstream.pay(attempt.id))
+        ).text == "success"
+    deployment.upstream.faults = [("refund", "cut")]
     for _ in range(4):
         now = now_ms() + next(_hours) * 2 * HOUR_MS
-        await order_jobs.check_attempts(cluster.db, cluster.app.gateways, cluster.url, now)
-    assert cluster.upstream.refunds == [(second.id, "9.99")]
-    async with cluster.db.connection() as tx:
-        after = await orders.find_attempt(tx, cluster.merchant_id, second.id)
+        await order_jobs.check_attempts(deployment.db, deployment.app.gateways, deployment.url, now)
+    assert deployment.upstream.refunds == [(second_attempt.id, "9.99")]
+    async with deployment.db.connection() as tx:
+        after = await orders.find_attempt(tx, deployment.merchant_id, second_attempt.id)
     assert after.status == "GIVEN_BACK"

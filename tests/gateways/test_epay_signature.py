@@ -1,4 +1,4 @@
-"""The Epay signature against vectors of independent clients."""
+"""The Epay signature matches the test vectors of independent clients."""
 
 import json
 from pathlib import Path
@@ -12,29 +12,29 @@ from opentill.gateways.epay import signature
 VECTORS: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "epay" / "vectors.json").read_text()
 )
-ROWS: list[dict[str, Any]] = VECTORS["vectors"]
-BY_ID = {row["id"]: row for row in ROWS}
+VALID_VECTORS: list[dict[str, Any]] = VECTORS["vectors"]
+BY_ID = {vector["id"]: vector for vector in VALID_VECTORS}
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])
-def test_signatures_match_the_vectors(row: dict[str, Any]) -> None:
-    assert signature.text_to_sign(row["params"]) == row["string_to_sign_without_key"]
-    assert signature.sign(row["params"], row["key"]) == row["sign"]
-    assert signature.verify(row["params"] | {"sign": row["sign"]}, row["key"])
+@pytest.mark.parametrize("vector", VALID_VECTORS, ids=lambda vector: vector["id"])
+def test_signatures_match_the_vectors(vector: dict[str, Any]) -> None:
+    assert signature.text_to_sign(vector["params"]) == vector["string_to_sign_without_key"]
+    assert signature.sign(vector["params"], vector["key"]) == vector["sign"]
+    assert signature.verify(vector["params"] | {"sign": vector["sign"]}, vector["key"])
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])
-def test_decoded_parameters_are_verified(row: dict[str, Any]) -> None:
-    received = dict(parse_qsl(row["urlencoded"], keep_blank_values=True))
-    assert signature.verify(received, row["key"])
-    assert not signature.verify(received, row["key"] + "x")
-    assert not signature.verify(received | {"extra": "1"}, row["key"])
+@pytest.mark.parametrize("vector", VALID_VECTORS, ids=lambda vector: vector["id"])
+def test_decoded_parameters_are_verified(vector: dict[str, Any]) -> None:
+    decoded = dict(parse_qsl(vector["urlencoded"], keep_blank_values=True))
+    assert signature.verify(decoded, vector["key"])
+    assert not signature.verify(decoded, vector["key"] + "x")
+    assert not signature.verify(decoded | {"extra": "1"}, vector["key"])
 
 
-@pytest.mark.parametrize("row", VECTORS["negative"], ids=lambda row: row["id"])
-def test_nonstandard_signatures_are_refused(row: dict[str, Any]) -> None:
-    base = BY_ID[row["base"]]
-    assert not signature.verify(base["params"] | {"sign": row["sign"]}, base["key"])
+@pytest.mark.parametrize("vector", VECTORS["negative"], ids=lambda vector: vector["id"])
+def test_nonstandard_signatures_are_refused(vector: dict[str, Any]) -> None:
+    base = BY_ID[vector["base"]]
+    assert not signature.verify(base["params"] | {"sign": vector["sign"]}, base["key"])
 
 
 @pytest.mark.parametrize(
@@ -55,10 +55,10 @@ def test_md5_is_the_only_sign_type(sign_type: str, valid: bool) -> None:
     assert signature.verify(signed, base["key"]) is valid
 
 
-def test_the_value_that_makes_a_signature_ambiguous_is_found() -> None:
+def test_a_value_that_makes_a_signature_ambiguous_is_detected() -> None:
     pair = VECTORS["ambiguity"]
-    signs = {signature.sign(pair[which], pair["key"]) for which in "ab"}
-    assert signs == {pair["sign"]}
+    signatures = {signature.sign(pair[name], pair["key"]) for name in "ab"}
+    assert signatures == {pair["sign"]}
     assert [name for name, value in pair["a"].items() if signature.embedded_fields(value)] == [
         "return_url"
     ]
@@ -80,5 +80,5 @@ def test_the_value_that_makes_a_signature_ambiguous_is_found() -> None:
         ("x&trade_status", []),
     ],
 )
-def test_embedded_protocol_fields_are_found(value: str, fields: list[tuple[str, str]]) -> None:
+def test_embedded_protocol_fields_are_detected(value: str, fields: list[tuple[str, str]]) -> None:
     assert signature.embedded_fields(value) == fields

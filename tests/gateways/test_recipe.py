@@ -1,4 +1,4 @@
-"""The gateway of the recipe, as an installed package, takes a payment in a real server."""
+"""The gateway of the recipe, installed as a package, takes a payment in a real server."""
 
 import json
 import re
@@ -20,26 +20,29 @@ RECIPE = Path(__file__).parents[2] / "docs/recipes/add-a-gateway.md"
 
 
 def install(folder: Path) -> None:
-    """Install the recipe's package like pip."""
+    """Write the recipe's package into a folder as pip would install it."""
     text = RECIPE.read_text()
     (project,), (module,) = (
-        re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("toml", "python")
+        re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL) for language in ("toml", "python")
     )
     metadata = tomllib.loads(project)["project"]
     folder.mkdir()
     (folder / "opentill_piggy.py").write_text(module)
     info = folder / f"opentill_piggy-{metadata['version']}.dist-info"
     info.mkdir()
-    about = f"Metadata-Version: 2.1\nName: {metadata['name']}\nVersion: {metadata['version']}\n"
-    (info / "METADATA").write_text(about)
-    lines = [
-        f"{name} = {where}" for name, where in metadata["entry-points"]["opentill.gateways"].items()
+    package_metadata = (
+        f"Metadata-Version: 2.1\nName: {metadata['name']}\nVersion: {metadata['version']}\n"
+    )
+    (info / "METADATA").write_text(package_metadata)
+    entry_points = [
+        f"{name} = {target}"
+        for name, target in metadata["entry-points"]["opentill.gateways"].items()
     ]
-    (info / "entry_points.txt").write_text("\n".join(["[opentill.gateways]", *lines]) + "\n")
+    (info / "entry_points.txt").write_text("\n".join(["[opentill.gateways]", *entry_points]) + "\n")
 
 
 class Provider:
-    """The provider of the recipe's gateway."""
+    """The payment provider of the recipe's gateway."""
 
     def __init__(self) -> None:
         self.payments: dict[str, dict[str, Any]] = {}
@@ -79,14 +82,14 @@ def test_an_order_is_paid_and_refunded_through_a_third_party_gateway(
     }
     with checked_deployment(fork_server, migrated, **environ) as deployment:
         pay_and_refund(deployment, provider[0])
-        # In an interpreter of its own, which finds the package as every interpreter does.
+        # The command runs in a new interpreter, which must find the package too.
         rows = json.loads(deployment.run_unforked("doctor", "--json").stdout)
         (piggy,) = [row["text"] for row in rows if row["subject"] == "gateway"]
         assert piggy == "piggy takes ALIPAY in EUR"
 
 
 def pay_and_refund(deployment: Deployment, provider: Provider) -> None:
-    """Sell a product for 5 euro and refund a part."""
+    """Sell a product for 5 euros and refund 2 of them."""
     merchant = json.loads(deployment.run_checked("merchants", "create", "Shop", "--json"))["id"]
     deployment.run_checked("rates", "set", "EUR", "USD", "1.10")
     key = json.loads(deployment.run_checked("keys", "create", merchant, "--json"))["key"]
@@ -94,9 +97,9 @@ def pay_and_refund(deployment: Deployment, provider: Provider) -> None:
     with httpx2.Client(base_url=url, headers={"x-api-key": key}, timeout=30) as shop:
 
         def post(path: str, **body: str) -> dict[str, Any]:
-            answer = shop.post(path, json=body)
-            assert answer.status_code == 201, answer.text
-            data: dict[str, Any] = answer.json()["data"]
+            response = shop.post(path, json=body)
+            assert response.status_code == 201, response.text
+            data: dict[str, Any] = response.json()["data"]
             return data
 
         product = post("/v1/products", name="A mug", price="5.00", currency="EUR")
@@ -116,4 +119,4 @@ def pay_and_refund(deployment: Deployment, provider: Provider) -> None:
                 break
             time.sleep(0.1)
     assert status == "SUCCEEDED"
-    assert sorted(asked["amount"] for asked in provider.payments.values()) == [200, 500]
+    assert sorted(payment["amount"] for payment in provider.payments.values()) == [200, 500]

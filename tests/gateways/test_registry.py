@@ -1,4 +1,4 @@
-"""Loading of gateways, and the choice of one for a payment."""
+"""Gateways are loaded by name, built-in ones and those of third parties."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ def make(settings):
 
 @pytest.fixture
 def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Install a package with a gateway of its own."""
+    """An installed package that provides a gateway."""
     (tmp_path / "cheap_gateway.py").write_text(THIRD_PARTY)
     info = tmp_path / "cheap_gateway-1.0.dist-info"
     info.mkdir()
@@ -80,13 +80,13 @@ def test_missing_options_of_stripe_are_named(options: dict[str, str], expected: 
         load(("stripe",), Settings(gateway_options=options))
 
 
-def test_the_library_of_stripe_is_not_loaded_for_others() -> None:
+def test_stripes_library_is_not_imported_for_other_gateways() -> None:
     program = "import sys, opentill.app, opentill.worker; sys.exit('stripe' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
 @pytest.mark.usefixtures("third_party")
-def test_the_first_gateway_with_the_method_is_preferred() -> None:
+def test_the_first_gateway_that_takes_the_method_is_preferred() -> None:
     gateways: dict[str, Gateway] = load(("cheap", "sandbox"), Settings(sandbox_secret="s"))
     assert offered_methods(gateways, "EUR") == (
         "ALIPAY",

@@ -1,4 +1,4 @@
-"""Methods and order of gateways, and refusals of a wrong configuration."""
+"""Methods and order of gateways, and configurations that are refused."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,11 +11,14 @@ from opentill.core.settings import Settings
 from opentill.gateways import Gateways, candidates, load, offered_methods
 from opentill.gateways.manual import ManualGateway, instructions
 
-BOTH = {"OPENTILL_GATEWAYS": "sandbox,manual", "OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS": "IBAN XX"}
+SANDBOX_AND_MANUAL = {
+    "OPENTILL_GATEWAYS": "sandbox,manual",
+    "OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS": "IBAN XX",
+}
 
 
-def loaded(environ: Mapping[str, str]) -> Gateways:
-    settings = config.load({**BOTH, "OPENTILL_SANDBOX_SECRET": "s" * 32, **environ})
+def load_gateways(environ: Mapping[str, str]) -> Gateways:
+    settings = config.load({**SANDBOX_AND_MANUAL, "OPENTILL_SANDBOX_SECRET": "s" * 32, **environ})
     return load(settings.gateways, settings)
 
 
@@ -41,11 +44,11 @@ def loaded(environ: Mapping[str, str]) -> Gateways:
 def test_gateways_for_a_payment_are_ordered_by_preference(
     environ: Mapping[str, str], method: str, currency: str, expected: list[str]
 ) -> None:
-    assert candidates(loaded(environ), method, currency) == expected  # type: ignore[arg-type]
+    assert candidates(load_gateways(environ), method, currency) == expected  # type: ignore[arg-type]
 
 
 def test_methods_without_a_gateway_are_not_offered() -> None:
-    gateways = loaded({"OPENTILL_GATEWAY_SANDBOX_METHODS": "ALIPAY:CNY"})
+    gateways = load_gateways({"OPENTILL_GATEWAY_SANDBOX_METHODS": "ALIPAY:CNY"})
     assert offered_methods(gateways, "CNY") == ("ALIPAY", "BANK_TRANSFER")
     assert offered_methods(gateways, "EUR") == ("BANK_TRANSFER",)
 
@@ -73,9 +76,11 @@ def test_methods_without_a_gateway_are_not_offered() -> None:
         ({"OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS_FILE_EUR": "/nowhere"}, "_EUR must be the path"),
     ],
 )  # fmt: skip
-def test_a_wrong_configuration_is_named(environ: Mapping[str, str], expected: str) -> None:
+def test_an_invalid_configuration_is_reported_with_its_variable(
+    environ: Mapping[str, str], expected: str
+) -> None:
     with pytest.raises(ConfigurationError, match=expected):
-        loaded(environ)
+        load_gateways(environ)
 
 
 def test_instructions_may_be_in_files_and_differ_by_currency(tmp_path: Path) -> None:
@@ -88,8 +93,8 @@ def test_instructions_may_be_in_files_and_differ_by_currency(tmp_path: Path) -> 
     assert gateway.methods("JPY") == ("BANK_TRANSFER",)
 
 
-def test_an_unreachable_gateway_comes_last_until_it_is_reached() -> None:
-    gateways = loaded({})
+def test_an_unreachable_gateway_comes_last_until_it_is_reached_again() -> None:
+    gateways = load_gateways({})
     gateways.record_reachability("sandbox", reached=False)
     assert candidates(gateways, "BANK_TRANSFER", "EUR") == ["manual", "sandbox"]
     assert candidates(gateways, "CREDIT_CARD", "EUR") == ["sandbox"]
@@ -97,6 +102,6 @@ def test_an_unreachable_gateway_comes_last_until_it_is_reached() -> None:
     assert candidates(gateways, "BANK_TRANSFER", "EUR") == ["sandbox", "manual"]
 
 
-def test_a_wrong_configuration_is_a_configuration_error() -> None:
+def test_an_unknown_gateway_is_a_configuration_error() -> None:
     with pytest.raises(ConfigurationError):
         load(("bank",), Settings())

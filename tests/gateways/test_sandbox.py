@@ -1,4 +1,4 @@
-"""The sandbox adapter against the running bank and against misbehaving servers."""
+"""The sandbox gateway, with a running sandbox bank and with misbehaving servers."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ from support.ports import free_socket, url_of
 from support.sandbox_bank import SECRET, Shop, serving
 
 NOW = 1_795_000_000_000
-ABOUT_ANOTHER = msgspec.json.encode(
+ANOTHER_PAYMENT = msgspec.json.encode(
     {
         "id": "other",
         "status": "succeeded",
@@ -40,14 +40,14 @@ ABOUT_ANOTHER = msgspec.json.encode(
 
 @pytest.fixture
 async def gateway(bank_url: str) -> AsyncIterator[SandboxGateway]:
-    """Return the adapter of the running bank."""
+    """The gateway of the running bank."""
     gateway = SandboxGateway(bank_url + "/", SECRET)
     yield gateway
     await gateway.close()
 
 
-def attempt(shop: Shop, **changes: Any) -> PaymentRequest:
-    """Return a request for 9.99 euro by card under a new id."""
+def payment_request(shop: Shop, **changes: Any) -> PaymentRequest:
+    """Return a request to pay 9.99 euros by card, with a new id."""
     order = shop.payment_request()
     request = PaymentRequest(
         attempt_id=order["id"],
@@ -66,7 +66,7 @@ def attempt(shop: Shop, **changes: Any) -> PaymentRequest:
 
 
 def refund_request(shop: Shop, payment_id: str, minor: int, refund_id: str) -> RefundRequest:
-    """Return a request to refund a part of a payment."""
+    """Return a request to refund an amount of a payment."""
     return RefundRequest(
         refund_id=refund_id,
         attempt_id=payment_id,
@@ -78,7 +78,7 @@ def refund_request(shop: Shop, payment_id: str, minor: int, refund_id: str) -> R
 
 
 async def test_a_new_attempt_requires_action(shop: Shop, gateway: SandboxGateway) -> None:
-    request = attempt(shop)
+    request = payment_request(shop)
     outcome = await gateway.pay(request)
     assert outcome.status == "ACTION_REQUIRED"
     assert outcome.action_url == f"{shop.bank_url}/pay/{request.attempt_id}"
@@ -88,7 +88,7 @@ async def test_a_new_attempt_requires_action(shop: Shop, gateway: SandboxGateway
 
 
 async def test_a_wallet_returns_a_qr_text(shop: Shop, gateway: SandboxGateway) -> None:
-    request = attempt(shop, method="ALIPAY")
+    request = payment_request(shop, method="ALIPAY")
     outcome = await gateway.pay(request)
     assert outcome.qr_text == f"{shop.bank_url}/phone/{request.attempt_id}"
 
@@ -102,7 +102,7 @@ async def test_a_wallet_returns_a_qr_text(shop: Shop, gateway: SandboxGateway) -
         ("4000002500003155", "ACTION_REQUIRED", ""),
     ],
 )
-async def test_each_status_is_translated(
+async def test_each_status_of_a_payment_has_its_outcome(
     shop: Shop, gateway: SandboxGateway, number: str, status: str, reason: str
 ) -> None:
     payment_id = shop.start_payment()
@@ -128,18 +128,23 @@ async def test_a_voided_payment_is_voided(shop: Shop, gateway: SandboxGateway) -
     assert (await gateway.find_payment(payment_id)).status == "VOIDED"
 
 
-async def test_refunds_are_translated(shop: Shop, gateway: SandboxGateway) -> None:
-    payment_id, failing = shop.create_paid_payment(), shop.create_paid_payment("4000000000005126")
-    done = await gateway.refund(refund_request(shop, payment_id, 900, "re_gw_done"))
-    assert (done.status, done.provider_ref) == ("SUCCEEDED", "re_gw_done")
-    assert await gateway.find_refund("re_gw_done") == done
-    over = await gateway.refund(refund_request(shop, payment_id, 100, "re_gw_over"))
-    assert over.status == "REFUSED"
-    assert "99 minor units" in over.reason
-    pending = await gateway.refund(refund_request(shop, failing, 999, "re_gw_pending"))
+async def test_each_refund_has_its_outcome(shop: Shop, gateway: SandboxGateway) -> None:
+    payment_id, payment_with_slow_refunds = (
+        shop.create_paid_payment(),
+        shop.create_paid_payment("4000000000005126"),
+    )
+    succeeded = await gateway.refund(refund_request(shop, payment_id, 900, "re_gw_done"))
+    assert (succeeded.status, succeeded.provider_ref) == ("SUCCEEDED", "re_gw_done")
+    assert await gateway.find_refund("re_gw_done") == succeeded
+    too_much = await gateway.refund(refund_request(shop, payment_id, 100, "re_gw_over"))
+    assert too_much.status == "REFUSED"
+    assert "99 minor units" in too_much.reason
+    pending = await gateway.refund(
+        refund_request(shop, payment_with_slow_refunds, 999, "re_gw_pending")
+    )
     assert pending.status == "PENDING"
-    unknown = await gateway.refund(refund_request(shop, "none", 1, "re_gw_none"))
-    assert unknown.status == "REFUSED"
+    unknown_payment = await gateway.refund(refund_request(shop, "none", 1, "re_gw_none"))
+    assert unknown_payment.status == "REFUSED"
 
 
 async def test_unknown_ids_are_not_found(gateway: SandboxGateway) -> None:
@@ -149,7 +154,7 @@ async def test_unknown_ids_are_not_found(gateway: SandboxGateway) -> None:
 
 
 async def test_other_values_under_an_id_are_refused(shop: Shop, gateway: SandboxGateway) -> None:
-    request = attempt(shop)
+    request = payment_request(shop)
     await gateway.pay(request)
     outcome = await gateway.pay(msgspec.structs.replace(request, amount=Money(1, "EUR")))
     assert outcome.status == "REFUSED"
@@ -160,7 +165,7 @@ async def test_other_values_under_an_id_are_refused(shop: Shop, gateway: Sandbox
 async def test_a_lost_response_is_unknown_until_the_next_query(
     shop: Shop, gateway: SandboxGateway, kind: str
 ) -> None:
-    request = attempt(shop)
+    request = payment_request(shop)
     for operation in ("pay", "find"):
         shop.inject_fault(operation, kind, match=request.attempt_id)
     assert (await gateway.pay(request)).status == "UNKNOWN"
@@ -171,18 +176,22 @@ async def test_a_lost_response_is_unknown_until_the_next_query(
 
 
 async def test_a_timeout_after_sending_is_unknown(shop: Shop) -> None:
-    hasty, gateway = (SandboxGateway(shop.bank_url, SECRET, timeout_s=s) for s in (0.5, 60))
-    await until_known(hasty, "att_none", "NOT_FOUND")  # the connection is there
-    request = attempt(shop)
+    impatient_gateway, gateway = (
+        SandboxGateway(shop.bank_url, SECRET, timeout_s=s) for s in (0.5, 60)
+    )
+    await wait_for_payment_status(
+        impatient_gateway, "att_none", "NOT_FOUND"
+    )  # opens the connection
+    request = payment_request(shop)
     shop.inject_fault("pay", "timeout_after", match=request.attempt_id)
-    assert (await hasty.pay(request)).status == "UNKNOWN"
-    await until_known(gateway, request.attempt_id, "ACTION_REQUIRED")
-    for adapter in (hasty, gateway):
-        await adapter.close()
+    assert (await impatient_gateway.pay(request)).status == "UNKNOWN"
+    await wait_for_payment_status(gateway, request.attempt_id, "ACTION_REQUIRED")
+    for opened_gateway in (impatient_gateway, gateway):
+        await opened_gateway.close()
 
 
-async def until_known(gateway: SandboxGateway, attempt_id: str, status: str) -> None:
-    """Query until the payment has a status."""
+async def wait_for_payment_status(gateway: SandboxGateway, attempt_id: str, status: str) -> None:
+    """Query the bank until the payment has a status."""
     async with asyncio.timeout(60):
         while (await gateway.find_payment(attempt_id)).status != status:
             await asyncio.sleep(0.02)
@@ -191,7 +200,7 @@ async def until_known(gateway: SandboxGateway, attempt_id: str, status: str) -> 
 async def test_a_bank_that_refuses_connections_is_unreachable(shop: Shop) -> None:
     sock = free_socket()
     gateway = SandboxGateway(url_of(sock), SECRET)
-    assert (await gateway.pay(attempt(shop))).status == "UNREACHABLE"
+    assert (await gateway.pay(payment_request(shop))).status == "UNREACHABLE"
     assert (await gateway.find_payment("x")).status == "UNREACHABLE"
     assert (await gateway.refund(refund_request(shop, "x", 1, "y"))).status == "UNREACHABLE"
     await gateway.close()
@@ -200,20 +209,20 @@ async def test_a_bank_that_refuses_connections_is_unreachable(shop: Shop) -> Non
 
 async def test_with_a_wrong_secret_everything_is_unknown(shop: Shop) -> None:
     gateway = SandboxGateway(shop.bank_url, "wrong")
-    assert (await gateway.pay(attempt(shop))).status == "UNKNOWN"
+    assert (await gateway.pay(payment_request(shop))).status == "UNKNOWN"
     assert (await gateway.refund(refund_request(shop, "x", 1, "y"))).status == "UNKNOWN"
     assert (await gateway.find_payment("att_none")).status == "UNKNOWN"
     await gateway.close()
 
 
-# status and body of an answer
+# status and body of a response
 INVALID_RESPONSES: Final = [
     (200, b"not json"),
     (200, b"{}"),
     (200, b"\xff"),
     (200, b'{"x":' + b"[" * 50_000),
     (404, b'{"x":' + b"[" * 50_000),
-    (201, ABOUT_ANOTHER),
+    (201, ANOTHER_PAYMENT),
     (302, b""),
     (404, b"<html>a proxy's page</html>"),
     (429, b""),
@@ -223,16 +232,16 @@ INVALID_RESPONSES: Final = [
 
 @pytest.fixture(scope="module")
 def invalid_server() -> Iterator[str]:
-    """Serve each row of INVALID_RESPONSES below its number; return the URL."""
+    """A server that sends row ``n`` of INVALID_RESPONSES for paths below ``/n``; its URL."""
 
-    async def answer(scope: Any, receive: Any, send: Any) -> None:
+    async def respond(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             status, body = INVALID_RESPONSES[int(scope["path"].split("/")[1])]
             await send({"type": "http.response.start", "status": status, "headers": []})
             await send({"type": "http.response.body", "body": body})
 
     sock = free_socket()
-    with serving(answer, sock):
+    with serving(respond, sock):
         yield url_of(sock)
 
 
@@ -245,24 +254,28 @@ async def test_an_invalid_response_is_unknown(invalid_server: str, row: int) -> 
     await gateway.close()
 
 
-def received_callback(shop: Shop, payment_id: str, kind: str) -> tuple[dict[str, str], bytes]:
-    """Return headers and body of a payment's callback of a type."""
-    news = shop.receiver.wait_for(payment_id, kind)
+def wait_for_callback(shop: Shop, payment_id: str, event_type: str) -> tuple[dict[str, str], bytes]:
+    """Wait for the bank's callback about an event of a payment; return its headers and body."""
+    event = shop.receiver.wait_for(payment_id, event_type)
     return next(
-        (headers, body) for headers, body in shop.receiver.received if news["id"].encode() in body
+        (headers, body) for headers, body in shop.receiver.received if event["id"].encode() in body
     )
 
 
-async def test_genuine_callbacks_are_translated(shop: Shop, gateway: SandboxGateway) -> None:
+async def test_each_genuine_callback_is_read_as_an_event(
+    shop: Shop, gateway: SandboxGateway
+) -> None:
     now = int(time.time() * 1000)
     payment_id = shop.create_paid_payment()
     refund_id = shop.refund(payment_id, 99).json()["id"]
     dispute = shop.api.post(f"/payments/{payment_id}/disputes").json()
     (payment,) = gateway.read_callback(
-        *received_callback(shop, payment_id, "payment.succeeded"), now
+        *wait_for_callback(shop, payment_id, "payment.succeeded"), now
     )
-    (refund,) = gateway.read_callback(*received_callback(shop, payment_id, "refund.succeeded"), now)
-    (opened,) = gateway.read_callback(*received_callback(shop, payment_id, "dispute.opened"), now)
+    (refund,) = gateway.read_callback(*wait_for_callback(shop, payment_id, "refund.succeeded"), now)
+    (dispute_event,) = gateway.read_callback(
+        *wait_for_callback(shop, payment_id, "dispute.opened"), now
+    )
     assert isinstance(payment, GatewayPaymentEvent)
     assert (payment.attempt_id, payment.outcome.status) == (payment_id, "SUCCEEDED")
     assert payment.outcome.amount == Money(999, "EUR")
@@ -270,7 +283,7 @@ async def test_genuine_callbacks_are_translated(shop: Shop, gateway: SandboxGate
     assert isinstance(refund, GatewayRefundEvent)
     assert (refund.attempt_id, refund.refund_id) == (payment_id, refund_id)
     assert refund.outcome.status == "SUCCEEDED"
-    assert opened == GatewayDisputeEvent(
+    assert dispute_event == GatewayDisputeEvent(
         attempt_id=payment_id,
         dispute_ref=dispute["id"],
         status="OPENED",
@@ -280,11 +293,11 @@ async def test_genuine_callbacks_are_translated(shop: Shop, gateway: SandboxGate
     )
 
 
-GENUINE = b'{"type":"something.new"}'
+UNKNOWN_EVENT = b'{"type":"something.new"}'
 
 
 @pytest.mark.parametrize(
-    "spoil",
+    "tamper",
     [
         lambda signature: {},
         lambda signature: {"sandbox-signature": ""},
@@ -293,27 +306,27 @@ GENUINE = b'{"type":"something.new"}'
         lambda signature: {"sandbox-signature": signature.split(",")[0]},
         lambda signature: {"sandbox-signature": signature.split(",")[1]},
         lambda signature: {"sandbox-signature": signature.replace("t=17", "t=18")},
-        lambda signature: {"sandbox-signature": sign("other", GENUINE, NOW // 1000)},
-        lambda signature: {"sandbox-signature": sign(SECRET, GENUINE + b" ", NOW // 1000)},
-        lambda signature: {"sandbox-signature": sign(SECRET, GENUINE, NOW // 1000 - 301)},
-        lambda signature: {"sandbox-signature": sign(SECRET, GENUINE, NOW // 1000 + 301)},
+        lambda signature: {"sandbox-signature": sign("other", UNKNOWN_EVENT, NOW // 1000)},
+        lambda signature: {"sandbox-signature": sign(SECRET, UNKNOWN_EVENT + b" ", NOW // 1000)},
+        lambda signature: {"sandbox-signature": sign(SECRET, UNKNOWN_EVENT, NOW // 1000 - 301)},
+        lambda signature: {"sandbox-signature": sign(SECRET, UNKNOWN_EVENT, NOW // 1000 + 301)},
         lambda signature: {"sandbox-signature": signature.replace("t=", "t=١")},
     ],
 )
 def test_a_forged_or_old_callback_is_refused(
-    spoil: Callable[[str], dict[str, str]],
+    tamper: Callable[[str], dict[str, str]],
 ) -> None:
     gateway = SandboxGateway("http://127.0.0.1:1", SECRET)
-    headers = spoil(sign(SECRET, GENUINE, NOW // 1000))
+    headers = tamper(sign(SECRET, UNKNOWN_EVENT, NOW // 1000))
     with pytest.raises(BadCallback):
-        gateway.read_callback(headers, GENUINE, NOW)
+        gateway.read_callback(headers, UNKNOWN_EVENT, NOW)
 
 
 @pytest.mark.parametrize("age_s", [-300, 0, 300])
 def test_a_genuine_callback_of_an_unknown_type_has_no_events(age_s: int) -> None:
     gateway = SandboxGateway("http://127.0.0.1:1", SECRET)
-    headers = {"sandbox-signature": sign(SECRET, GENUINE, NOW // 1000 - age_s)}
-    assert gateway.read_callback(headers, GENUINE, NOW) == ()
+    headers = {"sandbox-signature": sign(SECRET, UNKNOWN_EVENT, NOW // 1000 - age_s)}
+    assert gateway.read_callback(headers, UNKNOWN_EVENT, NOW) == ()
 
 
 @pytest.mark.parametrize(
@@ -336,7 +349,7 @@ def test_a_signed_but_malformed_body_is_refused(body: bytes) -> None:
         ("XXX", ()),
     ],
 )
-def test_methods_depend_on_the_currency(currency: str, methods: tuple[str, ...]) -> None:
+def test_each_currency_has_its_methods(currency: str, methods: tuple[str, ...]) -> None:
     assert SandboxGateway("http://127.0.0.1:1", SECRET).methods(currency) == methods
 
 

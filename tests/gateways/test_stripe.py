@@ -1,4 +1,4 @@
-"""The Stripe adapter against a simulated Stripe (``stripe_server``) with faults."""
+"""The Stripe gateway, with a simulated Stripe (``stripe_server``) that can have faults."""
 
 import time
 from collections.abc import AsyncIterator, Callable
@@ -31,15 +31,15 @@ from support.stripe_server import KEY, SECRET, StripeServer
 NOW = int(time.time() * 1000)
 
 
-def adapter(url: str, key: str = KEY, timeout_s: float = 5.0) -> StripeGateway:
-    """Return an adapter for the server at a URL."""
+def create_gateway(url: str, key: str = KEY, timeout_s: float = 5.0) -> StripeGateway:
+    """Create a gateway that calls the server at a URL."""
     outgoing = Outgoing(Policy.only(url))
     return StripeGateway(key, (SECRET, "whsec_before"), url, outgoing, timeout_s)
 
 
 @pytest.fixture
 async def bank() -> AsyncIterator[StripeServer]:
-    """Run a server."""
+    """A running server that simulates Stripe."""
     bank = StripeServer()
     await bank.start()
     yield bank
@@ -48,14 +48,14 @@ async def bank() -> AsyncIterator[StripeServer]:
 
 @pytest.fixture
 async def gateway(bank: StripeServer) -> AsyncIterator[StripeGateway]:
-    """Return the adapter of the running server."""
-    gateway = adapter(bank.url)
+    """The gateway of the running server."""
+    gateway = create_gateway(bank.url)
     yield gateway
     await gateway.close()
 
 
-def attempt(**changes: Any) -> PaymentRequest:
-    """Return a request for 9.99 euro by card under a new id."""
+def payment_request(**changes: Any) -> PaymentRequest:
+    """Return a request to pay 9.99 euros by card, with a new id."""
     request = PaymentRequest(
         attempt_id=new_id("att"),
         method="CREDIT_CARD",
@@ -73,7 +73,7 @@ def attempt(**changes: Any) -> PaymentRequest:
 
 
 @pytest.mark.parametrize(
-    ("locale", "of_stripe"),
+    ("locale", "stripe_locale"),
     [
         ("en", "en"),
         ("de", "de"),
@@ -83,30 +83,30 @@ def attempt(**changes: Any) -> PaymentRequest:
         ("", "auto"),
     ],
 )
-def test_stripes_page_is_in_the_customers_language(locale: str, of_stripe: str) -> None:
-    body = params(attempt(locale=locale), int(time.time() * 1000))
-    assert body.get("locale") == of_stripe
+def test_stripes_page_is_in_the_customers_language(locale: str, stripe_locale: str) -> None:
+    body = params(payment_request(locale=locale), int(time.time() * 1000))
+    assert body.get("locale") == stripe_locale
 
 
-async def paid(gateway: StripeGateway, bank: StripeServer) -> tuple[str, str]:
+async def create_payment(gateway: StripeGateway, bank: StripeServer) -> tuple[str, str]:
     """Pay a new attempt; return its id and Stripe's id of the payment."""
-    request = attempt()
+    request = payment_request()
     await gateway.pay(request)
     return request.attempt_id, bank.pay(request.attempt_id)
 
 
-def attempt_id_at(at_s: int) -> str:
-    """Return the id of an attempt that was created at a time (Unix s)."""
-    digits = len("att_") + 10  # those of the time
-    return first_id("att", at_s * 1000)[:digits] + new_id("att")[digits:]
+def attempt_id_at(created_s: int) -> str:
+    """Return an id that an attempt of this time (Unix s) would have."""
+    length = len("att_") + 10  # the part of an id that encodes its time
+    return first_id("att", created_s * 1000)[:length] + new_id("att")[length:]
 
 
-def refund_request(attempt_id: str, payment: str, minor: int, **changes: Any) -> RefundRequest:
-    """Return a request to refund a part of a payment."""
+def refund_request(attempt_id: str, provider_ref: str, minor: int, **changes: Any) -> RefundRequest:
+    """Return a request to refund an amount of a payment."""
     request = RefundRequest(
         refund_id=new_id("re"),
         attempt_id=attempt_id,
-        provider_ref=payment,
+        provider_ref=provider_ref,
         amount=Money(minor, "EUR"),
         reason="",
         callback_url="https://till.example/gateways/stripe/callback",
@@ -114,15 +114,15 @@ def refund_request(attempt_id: str, payment: str, minor: int, **changes: Any) ->
     return msgspec.structs.replace(request, **changes)
 
 
-def test_the_adapter_implements_expires_and_traces() -> None:
-    gateway = adapter("http://127.0.0.1:1")
+def test_the_gateway_implements_expires_and_traces() -> None:
+    gateway = create_gateway("http://127.0.0.1:1")
     assert isinstance(gateway, Expires)
     assert isinstance(gateway, Traces)
 
 
 async def test_a_new_attempt_opens_a_session(gateway: StripeGateway, bank: StripeServer) -> None:
     now = int(time.time() * 1000)
-    request = attempt(expires_at=now + 3_600_000)
+    request = payment_request(expires_at=now + 3_600_000)
     outcome = await gateway.pay(request)
     session = bank.find_session(request.attempt_id)
     assert outcome == PaymentOutcome(
@@ -153,10 +153,10 @@ async def test_the_expiry_of_a_session_is_within_stripes_limits(
     gateway: StripeGateway, ends_in_s: int
 ) -> None:
     ends = int(time.time() * 1000) + ends_in_s * 1000
-    assert (await gateway.pay(attempt(expires_at=ends))).status == "ACTION_REQUIRED"
+    assert (await gateway.pay(payment_request(expires_at=ends))).status == "ACTION_REQUIRED"
 
 
-@pytest.mark.parametrize(("method", "kind", "currency"), [
+@pytest.mark.parametrize(("method", "stripe_type", "currency"), [
     ("CREDIT_CARD", "card", "USD"),
     ("ALIPAY", "alipay", "USD"),
     ("WECHAT_PAY", "wechat_pay", "USD"),
@@ -164,12 +164,12 @@ async def test_the_expiry_of_a_session_is_within_stripes_limits(
     ("CRYPTO", "crypto", "USD"),
 ])  # fmt: skip
 async def test_each_method_has_its_stripe_type(
-    gateway: StripeGateway, bank: StripeServer, method: Any, kind: str, currency: str
+    gateway: StripeGateway, bank: StripeServer, method: Any, stripe_type: str, currency: str
 ) -> None:
     assert method in gateway.methods(currency)
-    request = attempt(method=method, amount=Money(999, currency))
+    request = payment_request(method=method, amount=Money(999, currency))
     await gateway.pay(request)
-    assert bank.find_session(request.attempt_id)["payment_method_types"] == [kind]
+    assert bank.find_session(request.attempt_id)["payment_method_types"] == [stripe_type]
 
 
 @pytest.mark.parametrize(("changes", "reason"), [
@@ -181,7 +181,7 @@ async def test_each_method_has_its_stripe_type(
 async def test_payments_that_stripe_does_not_accept_are_declined_with_the_reason(
     gateway: StripeGateway, bank: StripeServer, changes: dict[str, Any], reason: str
 ) -> None:
-    request = attempt(**changes)
+    request = payment_request(**changes)
     outcome = await gateway.pay(request)
     assert (outcome.status, outcome.reason) == ("DECLINED", reason)
     assert not bank.sessions
@@ -190,42 +190,42 @@ async def test_payments_that_stripe_does_not_accept_are_declined_with_the_reason
 async def test_an_attempt_is_found_by_session_by_payment_and_by_search(
     gateway: StripeGateway, bank: StripeServer
 ) -> None:
-    request = attempt()
-    opened = await gateway.pay(request)
-    attempt_id, session = request.attempt_id, opened.provider_ref
-    assert await gateway.find_payment(attempt_id, session) == opened
-    assert await gateway.find_payment(attempt_id) == opened
+    request = payment_request()
+    outcome = await gateway.pay(request)
+    attempt_id, session = request.attempt_id, outcome.provider_ref
+    assert await gateway.find_payment(attempt_id, session) == outcome
+    assert await gateway.find_payment(attempt_id) == outcome
     intent = bank.pay(attempt_id)
     bank.clearing = "hkd"
-    done = PaymentOutcome(
+    succeeded = PaymentOutcome(
         status="SUCCEEDED",
         provider_ref=intent,
         amount=Money(999, "EUR"),
         clearing_currency="HKD",
         card=Card(brand="mastercard", last4="4444"),
     )
-    assert await gateway.find_payment(attempt_id, session) == done
-    assert await gateway.find_payment(attempt_id, intent) == done
-    searched = await gateway.find_payment(attempt_id)
-    assert (searched.status, searched.provider_ref) == ("SUCCEEDED", intent)
-    other = new_id("att")
-    assert (await gateway.find_payment(other, session)).status == "UNKNOWN"
-    assert (await gateway.find_payment(other, intent)).status == "UNKNOWN"
+    assert await gateway.find_payment(attempt_id, session) == succeeded
+    assert await gateway.find_payment(attempt_id, intent) == succeeded
+    found_by_search = await gateway.find_payment(attempt_id)
+    assert (found_by_search.status, found_by_search.provider_ref) == ("SUCCEEDED", intent)
+    other_id = new_id("att")
+    assert (await gateway.find_payment(other_id, session)).status == "UNKNOWN"
+    assert (await gateway.find_payment(other_id, intent)).status == "UNKNOWN"
 
 
-@pytest.mark.parametrize(("ends", "status", "reason"), [
+@pytest.mark.parametrize(("is_paid", "status", "reason"), [
     (None, "PENDING", ""),
     (True, "SUCCEEDED", ""),
     (False, "DECLINED", "payment_intent_payment_attempt_failed"),
 ])  # fmt: skip
 async def test_an_asynchronous_payment_is_pending_until_the_bank_decides(
-    gateway: StripeGateway, bank: StripeServer, ends: bool | None, status: str, reason: str
+    gateway: StripeGateway, bank: StripeServer, is_paid: bool | None, status: str, reason: str
 ) -> None:
-    request = attempt(method="ALIPAY")
+    request = payment_request(method="ALIPAY")
     session = (await gateway.pay(request)).provider_ref
     intent = bank.pay(request.attempt_id, "processing")
-    if ends is not None:
-        bank.end_processing(intent, paid=ends)
+    if is_paid is not None:
+        bank.end_processing(intent, paid=is_paid)
     outcome = await gateway.find_payment(request.attempt_id, session)
     assert (outcome.status, outcome.reason) == (status, reason)
 
@@ -233,7 +233,7 @@ async def test_an_asynchronous_payment_is_pending_until_the_bank_decides(
 async def test_a_different_captured_amount_is_reported(
     gateway: StripeGateway, bank: StripeServer
 ) -> None:
-    request = attempt()
+    request = payment_request()
     session = (await gateway.pay(request)).provider_ref
     bank.pay(request.attempt_id, amount=500)
     outcome = await gateway.find_payment(request.attempt_id, session)
@@ -243,42 +243,44 @@ async def test_a_different_captured_amount_is_reported(
 async def test_an_attempt_without_a_session_is_not_found(
     gateway: StripeGateway, bank: StripeServer
 ) -> None:
-    for _ in range(102):  # others' sessions of the same minutes: more than a page
-        await gateway.pay(attempt())
+    for _ in range(102):  # more than a page of other attempts' sessions in the same minutes
+        await gateway.pay(payment_request())
     assert (await gateway.find_payment(new_id("att"))).status == "NOT_FOUND"
-    assert bank.count("list") == 4  # two of these, and one to either side
+    assert bank.count("list") == 4  # the two pages, and an empty page before and after them
     assert (await gateway.find_payment("att_1")).status == "UNKNOWN"
-    first = next(iter(bank.sessions.values()))["client_reference_id"]
-    assert (await gateway.find_payment(first)).status == "ACTION_REQUIRED"
+    first_attempt_id = next(iter(bank.sessions.values()))["client_reference_id"]
+    assert (await gateway.find_payment(first_attempt_id)).status == "ACTION_REQUIRED"
 
 
 async def test_a_session_is_found_among_those_of_a_busy_hour(
     gateway: StripeGateway, bank: StripeServer
 ) -> None:
-    request = attempt()
+    request = payment_request()
     await gateway.pay(request)
-    opened = bank.find_session(request.attempt_id)["created"]
-    bank.open_other_sessions(18_000, opened - 300, opened + 600)
+    created_s = bank.find_session(request.attempt_id)["created"]
+    bank.open_other_sessions(18_000, created_s - 300, created_s + 600)
     assert (await gateway.find_payment(request.attempt_id)).status == "ACTION_REQUIRED"
-    assert bank.count("list") <= 5  # 20 of others in a second
+    assert bank.count("list") <= 5  # with 20 other sessions in each second
 
 
-async def test_a_search_has_a_time_limit_and_ends_with_the_session(bank: StripeServer) -> None:
-    gateway = adapter(bank.url, timeout_s=0.8)
-    await gateway.pay(attempt())
-    now_s = int(time.time())
-    a_day_s = 86_400
+async def test_a_search_for_a_session_has_a_time_limit_until_the_session_has_expired(
+    bank: StripeServer,
+) -> None:
+    gateway = create_gateway(bank.url, timeout_s=0.8)
+    await gateway.pay(payment_request())
+    now_s, day_s = int(time.time()), 86_400
+    # time at which the attempt was created → status of the outcome
     attempts = {
         now_s: "UNKNOWN",
-        now_s - a_day_s + 60: "UNKNOWN",
-        now_s - 2 * a_day_s: "NOT_FOUND",
+        now_s - day_s + 60: "UNKNOWN",
+        now_s - 2 * day_s: "NOT_FOUND",
     }
-    for made_s in attempts:
-        bank.open_other_sessions(4_000, made_s - 30, made_s + 30)
+    for created_s in attempts:
+        bank.open_other_sessions(4_000, created_s - 30, created_s + 30)
     bank.delay_s = 0.08
-    for made_s, status in attempts.items():
+    for created_s, status in attempts.items():
         started = time.monotonic()
-        outcome = await gateway.find_payment(attempt_id_at(made_s))
+        outcome = await gateway.find_payment(attempt_id_at(created_s))
         assert (outcome.status, outcome.reason != "") == (status, True)
         assert time.monotonic() - started < 1.3
     assert (await gateway.find_payment(attempt_id_at(now_s - 3600))).status == "NOT_FOUND"
@@ -299,38 +301,38 @@ FAULTS = ["500", "429", "409", "reset", "html", "list", "odd"]
 async def test_a_lost_response_is_unknown_until_the_next_query(
     gateway: StripeGateway, bank: StripeServer, fault: str
 ) -> None:
-    request = attempt()
+    request = payment_request()
     bank.inject_faults("open", fault)
     assert (await gateway.pay(request)).status == "UNKNOWN"
     bank.inject_faults("list", *[fault.removesuffix("_after")] * (2 if "reset" in fault else 1))
     assert (await gateway.find_payment(request.attempt_id)).status == "UNKNOWN"
     expected = "ACTION_REQUIRED" if fault.endswith("_after") else "NOT_FOUND"
     assert (await gateway.find_payment(request.attempt_id)).status == expected
-    assert bank.count("open") == 1  # the library sends nothing twice by itself
+    assert bank.count("open") == 1  # Stripe's library does not retry
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, *(f"{fault}_after" for fault in FAULTS)])
 async def test_a_lost_response_to_a_refund_causes_no_second_refund(
     gateway: StripeGateway, bank: StripeServer, fault: str
 ) -> None:
-    attempt_id, intent = await paid(gateway, bank)
+    attempt_id, intent = await create_payment(gateway, bank)
     request = refund_request(attempt_id, intent, 400)
     bank.inject_faults("refund", fault)
     assert (await gateway.refund(request)).status == "UNKNOWN"
-    bank.forget_keys()  # a day later
-    again = await gateway.refund(request)
-    assert again.status == "SUCCEEDED"
+    bank.forget_keys()  # as Stripe does after a day
+    repeated = await gateway.refund(request)
+    assert repeated.status == "SUCCEEDED"
     assert [refund["amount"] for refund in bank.refunds.values()] == [400]
-    assert await gateway.find_refund(request.refund_id, intent) == again
+    assert await gateway.find_refund(request.refund_id, intent) == repeated
     bank.inject_faults("refunds", "500")
     assert (await gateway.refund(refund_request(attempt_id, intent, 100))).status == "UNKNOWN"
-    assert len(bank.refunds) == 1  # nothing is given back before it is known what was
+    assert len(bank.refunds) == 1  # no refund is created while the earlier ones are unknown
 
 
 async def test_a_timeout_after_sending_is_unknown(bank: StripeServer) -> None:
-    gateway = adapter(bank.url, timeout_s=2.0)
-    await gateway.trace("pi_none")  # the connection is there
-    request = attempt()
+    gateway = create_gateway(bank.url, timeout_s=2.0)
+    await gateway.trace("pi_none")  # opens the connection
+    request = payment_request()
     bank.inject_faults("open", "hang_after")
     assert (await gateway.pay(request)).status == "UNKNOWN"
     assert bank.find_session(request.attempt_id)["status"] == "open"
@@ -339,8 +341,8 @@ async def test_a_timeout_after_sending_is_unknown(bank: StripeServer) -> None:
 
 async def test_a_stripe_that_refuses_connections_is_unreachable() -> None:
     sock = free_socket()
-    gateway = adapter(url_of(sock))
-    assert (await gateway.pay(attempt())).status == "UNREACHABLE"
+    gateway = create_gateway(url_of(sock))
+    assert (await gateway.pay(payment_request())).status == "UNREACHABLE"
     assert (await gateway.refund(refund_request("att_x", "pi_x", 1))).status == "UNREACHABLE"
     assert await gateway.trace("pi_x") is None
     await gateway.close()
@@ -350,16 +352,16 @@ async def test_a_stripe_that_refuses_connections_is_unreachable() -> None:
 async def test_a_forbidden_address_is_unreachable(bank: StripeServer) -> None:
     outgoing = Outgoing(Policy())
     gateway = StripeGateway(KEY, (SECRET,), bank.url, outgoing)
-    assert (await gateway.pay(attempt())).status == "UNREACHABLE"
+    assert (await gateway.pay(payment_request())).status == "UNREACHABLE"
     assert bank.calls == []
     await gateway.close()
 
 
-async def test_a_wrong_key_makes_everything_unknown_and_is_logged(
+async def test_with_a_wrong_key_every_outcome_is_unknown_and_the_refusal_is_logged(
     bank: StripeServer, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gateway = adapter(bank.url, "sk_test_wrong")
-    assert (await gateway.pay(attempt())).status == "UNKNOWN"
+    gateway = create_gateway(bank.url, "sk_test_wrong")
+    assert (await gateway.pay(payment_request())).status == "UNKNOWN"
     assert (await gateway.find_payment(new_id("att"))).status == "UNKNOWN"
     assert (await gateway.refund(refund_request("att_x", "pi_x", 1))).status == "UNKNOWN"
     output = caplog.text + capsys.readouterr().out
@@ -371,19 +373,19 @@ async def test_a_wrong_key_makes_everything_unknown_and_is_logged(
 async def test_an_expired_session_cannot_be_paid(
     gateway: StripeGateway, bank: StripeServer
 ) -> None:
-    request = attempt()
+    request = payment_request()
     session = (await gateway.pay(request)).provider_ref
-    closed = await gateway.expire(request.attempt_id, session)
-    assert (closed.status, closed.reason) == ("DECLINED", "expired")
+    expired = await gateway.expire(request.attempt_id, session)
+    assert (expired.status, expired.reason) == ("DECLINED", "expired")
     assert bank.sessions[session]["status"] == "expired"
-    assert await gateway.expire(request.attempt_id, session) == closed
+    assert await gateway.expire(request.attempt_id, session) == expired
     assert bank.count("expire") == 1
 
 
-async def test_a_session_with_a_lost_id_is_expired(
+async def test_a_session_whose_id_was_lost_is_expired(
     gateway: StripeGateway, bank: StripeServer
 ) -> None:
-    request = attempt()
+    request = payment_request()
     await gateway.pay(request)
     assert (await gateway.expire(request.attempt_id, "")).status == "DECLINED"
     assert (await gateway.expire(new_id("att"), "")).status == "NOT_FOUND"
@@ -392,7 +394,7 @@ async def test_a_session_with_a_lost_id_is_expired(
 async def test_a_payment_during_the_expiry_of_its_session_counts(
     gateway: StripeGateway, bank: StripeServer
 ) -> None:
-    request = attempt()
+    request = payment_request()
     session = (await gateway.pay(request)).provider_ref
     payers = iter([request.attempt_id])
     bank.after_read = lambda: [bank.pay(attempt_id) for attempt_id in payers]
@@ -400,21 +402,21 @@ async def test_a_payment_during_the_expiry_of_its_session_counts(
     assert bank.count("expire") == 1
 
 
-async def test_refunds_are_translated(gateway: StripeGateway, bank: StripeServer) -> None:
-    attempt_id, intent = await paid(gateway, bank)
-    first = refund_request(attempt_id, intent, 900)
-    done = await gateway.refund(first)
-    assert done.status == "SUCCEEDED"
-    assert await gateway.refund(first) == done
-    over = await gateway.refund(refund_request(attempt_id, intent, 100))
-    assert (over.status, over.reason) == ("REFUSED", "Charge has already been refunded.")
-    refund = bank.refunds[done.provider_ref]
-    assert refund["metadata"] == {"attempt_id": attempt_id, "refund_id": first.refund_id}
+async def test_each_refund_has_its_outcome(gateway: StripeGateway, bank: StripeServer) -> None:
+    attempt_id, intent = await create_payment(gateway, bank)
+    request = refund_request(attempt_id, intent, 900)
+    succeeded = await gateway.refund(request)
+    assert succeeded.status == "SUCCEEDED"
+    assert await gateway.refund(request) == succeeded
+    too_much = await gateway.refund(refund_request(attempt_id, intent, 100))
+    assert (too_much.status, too_much.reason) == ("REFUSED", "Charge has already been refunded.")
+    refund = bank.refunds[succeeded.provider_ref]
+    assert refund["metadata"] == {"attempt_id": attempt_id, "refund_id": request.refund_id}
     assert (await gateway.find_refund(new_id("re"), intent)).status == "NOT_FOUND"
-    assert (await gateway.find_refund(first.refund_id)).status == "UNKNOWN"
+    assert (await gateway.find_refund(request.refund_id)).status == "UNKNOWN"
 
 
-@pytest.mark.parametrize(("theirs", "ours"), [
+@pytest.mark.parametrize(("stripe_status", "status"), [
     ("succeeded", "SUCCEEDED"),
     ("pending", "PENDING"),
     ("requires_action", "PENDING"),
@@ -422,23 +424,23 @@ async def test_refunds_are_translated(gateway: StripeGateway, bank: StripeServer
     ("canceled", "REFUSED"),
     ("something_new", "PENDING"),
 ])  # fmt: skip
-async def test_each_status_of_a_refund_is_translated(
-    gateway: StripeGateway, bank: StripeServer, theirs: str, ours: str
+async def test_each_status_of_a_refund_has_its_outcome(
+    gateway: StripeGateway, bank: StripeServer, stripe_status: str, status: str
 ) -> None:
-    attempt_id, intent = await paid(gateway, bank)
-    bank.refund_status = theirs
-    assert (await gateway.refund(refund_request(attempt_id, intent, 1))).status == ours
+    attempt_id, intent = await create_payment(gateway, bank)
+    bank.refund_status = stripe_status
+    assert (await gateway.refund(refund_request(attempt_id, intent, 1))).status == status
 
 
-async def test_the_refund_of_a_duplicate_has_the_id_of_the_attempt(
+async def test_the_refund_of_a_duplicate_payment_has_the_id_of_its_attempt(
     gateway: StripeGateway, bank: StripeServer
 ) -> None:
-    request = attempt()
+    request = payment_request()
     session = (await gateway.pay(request)).provider_ref
     bank.pay(request.attempt_id)
     attempt_id = request.attempt_id
-    back = refund_request(attempt_id, session, 999, refund_id=attempt_id)
-    assert (await gateway.refund(back)).status == "SUCCEEDED"
+    return_request = refund_request(attempt_id, session, 999, refund_id=attempt_id)
+    assert (await gateway.refund(return_request)).status == "SUCCEEDED"
     (refund,) = bank.refunds.values()
     assert refund["amount"] == 999
 
@@ -446,7 +448,7 @@ async def test_the_refund_of_a_duplicate_has_the_id_of_the_attempt(
 async def test_a_payment_is_traced_to_its_attempt(
     gateway: StripeGateway, bank: StripeServer
 ) -> None:
-    attempt_id, intent = await paid(gateway, bank)
+    attempt_id, intent = await create_payment(gateway, bank)
     assert await gateway.trace(intent) == attempt_id
     bank.intents[intent]["metadata"] = {}
     assert await gateway.trace(intent) == ""
@@ -454,51 +456,57 @@ async def test_a_payment_is_traced_to_its_attempt(
     assert await gateway.trace(intent) is None
 
 
-async def test_genuine_callbacks_are_translated(gateway: StripeGateway, bank: StripeServer) -> None:
-    def read_event(kind: str, about: dict[str, Any]) -> Any:
-        return gateway.read_callback(*bank.sign_event(kind, about), int(time.time() * 1000))
+async def test_each_genuine_callback_is_read_as_an_event(
+    gateway: StripeGateway, bank: StripeServer
+) -> None:
+    def read_events(event_type: str, stripe_object: dict[str, Any]) -> Any:
+        return gateway.read_callback(
+            *bank.sign_event(event_type, stripe_object), int(time.time() * 1000)
+        )
 
-    request = attempt()
+    request = payment_request()
     session = (await gateway.pay(request)).provider_ref
     attempt_id = request.attempt_id
     intent = bank.pay(attempt_id, "processing")
-    about = bank.sessions[session]
-    (gateway_event,) = read_event("checkout.session.completed", about)
+    session_object = bank.sessions[session]
+    (gateway_event,) = read_events("checkout.session.completed", session_object)
     assert (gateway_event.attempt_id, gateway_event.outcome.status) == (attempt_id, "PENDING")
-    (gateway_event,) = read_event("checkout.session.async_payment_failed", about)
+    (gateway_event,) = read_events("checkout.session.async_payment_failed", session_object)
     assert (gateway_event.outcome.status, gateway_event.outcome.reason) == (
         "DECLINED",
         "async_payment_failed",
     )
     bank.end_processing(intent, paid=True)
-    done = PaymentOutcome(status="SUCCEEDED", provider_ref=intent, amount=Money(999, "EUR"))
-    expected = (GatewayPaymentEvent(attempt_id=attempt_id, outcome=done),)
-    assert read_event("checkout.session.completed", about) == expected
-    assert read_event("checkout.session.async_payment_succeeded", about) == expected
-    assert read_event("payment_intent.succeeded", bank.intents[intent]) == expected
-    assert read_event("payment_intent.payment_failed", bank.intents[intent]) == ()
-    (gateway_event,) = read_event("checkout.session.expired", about | {"status": "expired"} | {
-        "payment_status": "unpaid"})  # fmt: skip
+    succeeded = PaymentOutcome(status="SUCCEEDED", provider_ref=intent, amount=Money(999, "EUR"))
+    expected = (GatewayPaymentEvent(attempt_id=attempt_id, outcome=succeeded),)
+    assert read_events("checkout.session.completed", session_object) == expected
+    assert read_events("checkout.session.async_payment_succeeded", session_object) == expected
+    assert read_events("payment_intent.succeeded", bank.intents[intent]) == expected
+    assert read_events("payment_intent.payment_failed", bank.intents[intent]) == ()
+    (gateway_event,) = read_events(
+        "checkout.session.expired",
+        session_object | {"status": "expired", "payment_status": "unpaid"},
+    )
     assert (gateway_event.outcome.status, gateway_event.outcome.reason) == ("DECLINED", "expired")
 
-    back = refund_request(attempt_id, intent, 400)
-    refunded = await gateway.refund(back)
-    refund = bank.refunds[refunded.provider_ref]
-    for kind in ("refund.created", "refund.updated", "charge.refund.updated"):
-        (gateway_event,) = read_event(kind, refund)
+    requested_refund = refund_request(attempt_id, intent, 400)
+    outcome = await gateway.refund(requested_refund)
+    refund = bank.refunds[outcome.provider_ref]
+    for event_type in ("refund.created", "refund.updated", "charge.refund.updated"):
+        (gateway_event,) = read_events(event_type, refund)
         assert gateway_event == GatewayRefundEvent(
             attempt_id=attempt_id,
-            refund_id=back.refund_id,
-            outcome=refunded,
+            refund_id=requested_refund.refund_id,
+            outcome=outcome,
             amount=Money(400, "EUR"),
         )
-    (gateway_event,) = read_event(
+    (gateway_event,) = read_events(
         "refund.failed", refund | {"status": "failed", "failure_reason": "declined"}
     )
     assert (gateway_event.outcome.status, gateway_event.outcome.reason) == ("REFUSED", "declined")
 
 
-@pytest.mark.parametrize(("status", "moved", "ours"), [
+@pytest.mark.parametrize(("stripe_status", "movements", "status"), [
     ("warning_needs_response", (), None),
     ("warning_under_review", (), None),
     ("warning_closed", (), None),
@@ -512,19 +520,23 @@ async def test_genuine_callbacks_are_translated(gateway: StripeGateway, bank: St
     ("lost", (-999, 999), "RECOVERED"),
     ("appeal_under_review", (-999,), "LOST"),
 ])  # fmt: skip
-async def test_each_status_of_a_dispute_is_translated(
-    gateway: StripeGateway, bank: StripeServer, status: str, moved: tuple[int, ...], ours: Any
+async def test_each_status_of_a_dispute_is_read_as_an_event_or_ignored(
+    gateway: StripeGateway,
+    bank: StripeServer,
+    stripe_status: str,
+    movements: tuple[int, ...],
+    status: Any,
 ) -> None:
-    _, intent = await paid(gateway, bank)
-    about = bank.dispute(intent, status, *moved)
+    _, intent = await create_payment(gateway, bank)
+    dispute = bank.dispute(intent, stripe_status, *movements)
     gateway_event = gateway.read_callback(
-        *bank.sign_event("charge.dispute.updated", about), int(time.time() * 1000)
+        *bank.sign_event("charge.dispute.updated", dispute), int(time.time() * 1000)
     )
-    expected = ours and GatewayDisputeEvent(
+    expected = status and GatewayDisputeEvent(
         attempt_id="",
         payment_ref=intent,
-        dispute_ref=about["id"],
-        status=ours,
+        dispute_ref=dispute["id"],
+        status=status,
         amount=Money(999, "EUR"),
         reason="fraudulent",
     )
@@ -537,11 +549,11 @@ async def test_each_status_of_a_dispute_is_translated(
 async def test_a_dispute_in_any_currency_is_traced(
     gateway: StripeGateway, bank: StripeServer, currency: str, amount: Money
 ) -> None:
-    """The payment is traced, because an account may have other payments than ours."""
-    _, intent = await paid(gateway, bank)
-    about = bank.dispute(intent, "needs_response", currency=currency, amount=5000)
+    """The payment is traced, because the account may have payments of other systems too."""
+    _, intent = await create_payment(gateway, bank)
+    dispute = bank.dispute(intent, "needs_response", currency=currency, amount=5000)
     (event,) = gateway.read_callback(
-        *bank.sign_event("charge.dispute.created", about), int(time.time() * 1000)
+        *bank.sign_event("charge.dispute.created", dispute), int(time.time() * 1000)
     )
     assert isinstance(event, GatewayDisputeEvent)
     assert (event.attempt_id, event.payment_ref, event.amount) == ("", intent, amount)
@@ -558,13 +570,13 @@ async def test_a_dispute_in_any_currency_is_traced(
         (None, None),
     ],
 )
-async def test_the_deadline_for_evidence_is_stripes(
+async def test_the_deadline_of_a_dispute_is_that_of_stripe(
     gateway: StripeGateway, bank: StripeServer, details: Any, respond_by: int | None
 ) -> None:
-    _, intent = await paid(gateway, bank)
-    about = bank.dispute(intent, "needs_response", evidence_details=details)
+    _, intent = await create_payment(gateway, bank)
+    dispute = bank.dispute(intent, "needs_response", evidence_details=details)
     (event,) = gateway.read_callback(
-        *bank.sign_event("charge.dispute.created", about), int(time.time() * 1000)
+        *bank.sign_event("charge.dispute.created", dispute), int(time.time() * 1000)
     )
     assert isinstance(event, GatewayDisputeEvent)
     assert event.respond_by == respond_by
@@ -573,11 +585,15 @@ async def test_the_deadline_for_evidence_is_stripes(
 async def test_events_about_other_payments_are_ignored(
     gateway: StripeGateway, bank: StripeServer
 ) -> None:
-    attempt_id, intent = await paid(gateway, bank)
+    attempt_id, intent = await create_payment(gateway, bank)
     session = bank.find_session(attempt_id)
     refund = {"id": "re_1", "object": "refund", "status": "succeeded", "metadata": {}}
-    refund |= {"amount": 1, "currency": "usd", "payment_intent": None}  # of a charge without one
-    for kind, about in [
+    refund |= {
+        "amount": 1,
+        "currency": "usd",
+        "payment_intent": None,
+    }  # a refund of a charge without a payment intent
+    for event_type, stripe_object in [
         ("checkout.session.completed", session | {"metadata": {"other": "thing"}}),
         ("checkout.session.completed", session | {"metadata": None}),
         ("payment_intent.succeeded", bank.intents[intent] | {"metadata": {}}),
@@ -588,19 +604,19 @@ async def test_events_about_other_payments_are_ignored(
         ("charge.succeeded", bank.charge(intent) | {"captured": False}),
         ("customer.created", {"id": "cus_1"}),
     ]:
-        signed = bank.sign_event(kind, about)
-        assert gateway.read_callback(*signed, int(time.time() * 1000)) == (), kind
+        signed = bank.sign_event(event_type, stripe_object)
+        assert gateway.read_callback(*signed, int(time.time() * 1000)) == (), event_type
 
 
 GENUINE = StripeServer.sign_event("customer.created", {}, signed_at=NOW / 1000)
 
 
-def header_of(secret: str = SECRET, at_s: float = NOW / 1000) -> str:
-    """Return the signature of another event of the same type."""
+def sign_another_event(secret: str = SECRET, at_s: float = NOW / 1000) -> str:
+    """Return the signature header of another event of the same type."""
     return StripeServer.sign_event("customer.created", {}, secret, at_s)[0]["stripe-signature"]
 
 
-@pytest.mark.parametrize("spoil", [
+@pytest.mark.parametrize("tamper", [
     lambda header: {},
     lambda header: {"stripe-signature": ""},
     lambda header: {"stripe-signature": header.replace("v1=", "v0=")},
@@ -611,44 +627,47 @@ def header_of(secret: str = SECRET, at_s: float = NOW / 1000) -> str:
     lambda header: {"stripe-signature": f"t= 5,{header}"},
     lambda header: {"stripe-signature": f"{header},t=5"},
     lambda header: {"stripe-signature": header.replace("v1=", "v1=é")},
-    lambda header: {"stripe-signature": header_of("whsec_other")},
-    lambda header: {"stripe-signature": header_of()},
+    lambda header: {"stripe-signature": sign_another_event("whsec_other")},
+    lambda header: {"stripe-signature": sign_another_event()},
 ])  # fmt: skip
-def test_a_forged_callback_is_refused(spoil: Callable[[str], dict[str, str]]) -> None:
-    gateway = adapter("http://127.0.0.1:1")
+def test_a_forged_callback_is_refused(tamper: Callable[[str], dict[str, str]]) -> None:
+    gateway = create_gateway("http://127.0.0.1:1")
     headers, body = GENUINE
     assert gateway.read_callback(headers, body, NOW) == ()
     with pytest.raises(BadCallback):
-        gateway.read_callback(spoil(headers["stripe-signature"]), body, NOW)
+        gateway.read_callback(tamper(headers["stripe-signature"]), body, NOW)
 
 
-@pytest.mark.parametrize(("age_s", "fresh"), [(-302, False), (-299, True), (0, True), (299, True),
-                                             (302, False)])  # fmt: skip
-def test_a_signature_lasts_five_minutes_in_both_directions(age_s: int, fresh: bool) -> None:
-    gateway = adapter("http://127.0.0.1:1")
+@pytest.mark.parametrize(
+    ("age_s", "is_valid"), [(-302, False), (-299, True), (0, True), (299, True), (302, False)]
+)
+def test_a_signature_is_valid_for_five_minutes_before_and_after_its_time(
+    age_s: int, is_valid: bool
+) -> None:
+    gateway = create_gateway("http://127.0.0.1:1")
     signed = StripeServer.sign_event("customer.created", {}, signed_at=NOW / 1000 - age_s)
-    if fresh:
+    if is_valid:
         assert gateway.read_callback(*signed, NOW) == ()
     else:
         with pytest.raises(BadCallback, match="five minutes"):
             gateway.read_callback(*signed, NOW)
 
 
-def test_a_secret_under_rotation_is_accepted() -> None:
-    gateway = adapter("http://127.0.0.1:1")
+def test_the_old_secret_is_accepted_during_a_rotation() -> None:
+    gateway = create_gateway("http://127.0.0.1:1")
     signed = StripeServer.sign_event("customer.created", {}, "whsec_before", NOW / 1000)
     assert gateway.read_callback(*signed, NOW) == ()
 
 
-@pytest.mark.parametrize("about", [
+@pytest.mark.parametrize("session", [
     {},
     {"id": 7, "status": "complete", "payment_status": "paid"},
     {"id": "cs_1", "status": "complete", "payment_status": "paid", "currency": "xxx",
      "amount_total": 1, "payment_intent": "pi_1", "metadata": {"attempt_id": "att_1"}},
 ])  # fmt: skip
-def test_a_signed_but_malformed_body_is_refused(about: dict[str, Any]) -> None:
-    gateway = adapter("http://127.0.0.1:1")
-    signed = StripeServer.sign_event("checkout.session.completed", about, signed_at=NOW / 1000)
+def test_a_signed_but_malformed_body_is_refused(session: dict[str, Any]) -> None:
+    gateway = create_gateway("http://127.0.0.1:1")
+    signed = StripeServer.sign_event("checkout.session.completed", session, signed_at=NOW / 1000)
     with pytest.raises(BadCallback):
         gateway.read_callback(*signed, NOW)
 
@@ -661,39 +680,39 @@ def test_a_signed_but_malformed_body_is_refused(about: dict[str, Any]) -> None:
     ("IQD", ()),
     ("XXX", ()),
 ])  # fmt: skip
-def test_methods_depend_on_the_currency(currency: str, methods: tuple[str, ...]) -> None:
-    assert adapter("http://127.0.0.1:1").methods(currency) == methods
+def test_each_currency_has_its_methods(currency: str, methods: tuple[str, ...]) -> None:
+    assert create_gateway("http://127.0.0.1:1").methods(currency) == methods
 
 
-def test_methods_are_for_active_currencies_only() -> None:
+def test_every_currency_with_methods_is_supported() -> None:
     from opentill.gateways.stripe.amounts import METHODS_BY_CURRENCY
 
     assert set(METHODS_BY_CURRENCY) <= set(EXPONENTS)
 
 
 def test_an_event_of_a_connected_account_is_ignored() -> None:
-    gateway = adapter("http://127.0.0.1:1")
-    about = {"id": "du_1", "status": "lost", "amount": 1, "currency": "eur"}
-    for account, read_event in ((None, 1), ("acct_1", 0)):
+    gateway = create_gateway("http://127.0.0.1:1")
+    dispute = {"id": "du_1", "status": "lost", "amount": 1, "currency": "eur"}
+    for account, number_of_events in ((None, 1), ("acct_1", 0)):
         signed = StripeServer.sign_event(
-            "charge.dispute.closed", about | {"payment_intent": "pi_1"}, signed_at=NOW / 1000,
+            "charge.dispute.closed", dispute | {"payment_intent": "pi_1"}, signed_at=NOW / 1000,
             account=account,
         )  # fmt: skip
-        assert len(gateway.read_callback(*signed, NOW)) == read_event
+        assert len(gateway.read_callback(*signed, NOW)) == number_of_events
 
 
-async def test_a_restricted_gateway_still_expires_and_traces(
+async def test_a_gateway_with_restricted_methods_still_expires_and_traces(
     gateway: StripeGateway, bank: StripeServer
 ) -> None:
     options = {"stripe_methods": "CREDIT_CARD:EUR"}
     gateways = build_gateways({"stripe": gateway}, options, "")
     assert methods_of(gateways, "stripe", "EUR") == ("CREDIT_CARD",)
     assert methods_of(gateways, "stripe", "USD") == ()
-    narrow = gateways["stripe"]
-    assert isinstance(narrow, Expires)
-    assert isinstance(narrow, Traces)
-    request = attempt()
-    session = (await narrow.pay(request)).provider_ref
-    assert (await narrow.expire(request.attempt_id, session)).status == "DECLINED"
-    _, intent = await paid(gateway, bank)
-    assert await narrow.trace(intent)
+    restricted_gateway = gateways["stripe"]
+    assert isinstance(restricted_gateway, Expires)
+    assert isinstance(restricted_gateway, Traces)
+    request = payment_request()
+    session = (await restricted_gateway.pay(request)).provider_ref
+    assert (await restricted_gateway.expire(request.attempt_id, session)).status == "DECLINED"
+    _, intent = await create_payment(gateway, bank)
+    assert await restricted_gateway.trace(intent)

@@ -1,4 +1,4 @@
-"""Stripe's exponents of currencies."""
+"""Amounts are converted by Stripe's exponents of currencies."""
 
 import pytest
 from hypothesis import given
@@ -11,12 +11,12 @@ from opentill.gateways.stripe.amounts import STRIPE_EXPONENTS, from_stripe, to_s
 @pytest.mark.parametrize(("minor", "currency", "amount"), [
     (999, "USD", 999),
     (500, "JPY", 500),
-    (5, "ISK", 500),  # "to charge 5 ISK, provide an amount value of 500"
-    (5, "UGX", 500),  # likewise
+    (5, "ISK", 500),  # documented: "to charge 5 ISK, provide an amount value of 500"
+    (5, "UGX", 500),  # documented like ISK
     (500, "MGA", 5),  # two decimals in ISO 4217, none at Stripe
-    (1045, "HUF", 1045),  # without decimals for payouts only
-    (80045, "TWD", 80045),  # likewise
-    (5120, "KWD", 5120),  # the last digit is 0
+    (1045, "HUF", 1045),  # Stripe has no decimals in payouts, but in charges
+    (80045, "TWD", 80045),  # like HUF
+    (5120, "KWD", 5120),  # Stripe requires that the last digit is 0
     (1, "XCG", 1),
 ])  # fmt: skip
 def test_amounts_match_stripes_documentation(minor: int, currency: str, amount: int) -> None:
@@ -38,11 +38,11 @@ def test_an_invalid_amount_of_stripe_is_refused(amount: int, currency: str) -> N
 
 
 @given(st.sampled_from(sorted(STRIPE_EXPONENTS)), st.integers(1, 10**10))
-def test_conversion_is_reversible(currency: str, hundreds: int) -> None:
+def test_converting_an_amount_to_stripe_and_back_returns_it(currency: str, hundreds: int) -> None:
     money = Money(hundreds * 100, currency)
     assert from_stripe(to_stripe(money), currency.lower()) == money
 
 
-def test_stripe_differs_from_the_standard_in_three_currencies_only() -> None:
-    others = {code for code, digits in STRIPE_EXPONENTS.items() if EXPONENTS[code] != digits}
-    assert others == {"ISK", "MGA", "UGX"}
+def test_stripes_exponents_differ_from_iso_4217_in_three_currencies_only() -> None:
+    differing = {code for code, digits in STRIPE_EXPONENTS.items() if EXPONENTS[code] != digits}
+    assert differing == {"ISK", "MGA", "UGX"}

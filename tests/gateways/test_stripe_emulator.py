@@ -1,7 +1,7 @@
-"""The adapter against ``localstripe``, an emulator of Stripe by others, as a real process.
+"""The Stripe gateway works with ``localstripe``, an independent emulator of Stripe, as a process.
 
-It covers payments, refunds and their signed events, with the library and our outgoing client. It
-lacks Checkout Sessions, disputes and idempotency keys, which ``stripe_server`` simulates.
+The emulator has payments, refunds and their signed events. It lacks Checkout Sessions, disputes and
+idempotency keys, which ``stripe_server`` simulates.
 """
 
 import subprocess
@@ -27,7 +27,7 @@ SECRET: Final = "whsec_emulator"
 
 @pytest.fixture(scope="module")
 def emulator() -> Iterator[httpx2.Client]:
-    """Run the emulator; return a client of its API."""
+    """An API client of the running emulator."""
     port = free_port()
     program = "from localstripe.server import start; start()"
     process = subprocess.Popen(
@@ -42,14 +42,14 @@ def emulator() -> Iterator[httpx2.Client]:
         timeout=20,
     )
 
-    def answers() -> bool:
+    def responds() -> bool:
         try:
             return client.get("/v1/refunds").status_code == 200
         except httpx2.TransportError:
             return False
 
     try:
-        wait_until(answers)
+        wait_until(responds)
         yield client
     finally:
         client.close()
@@ -59,7 +59,7 @@ def emulator() -> Iterator[httpx2.Client]:
 
 @pytest.fixture
 async def gateway(emulator: httpx2.Client) -> AsyncIterator[StripeGateway]:
-    """Return the adapter of the running emulator."""
+    """The gateway of the running emulator."""
     url = str(emulator.base_url).rstrip("/")
     gateway = StripeGateway(KEY, (SECRET,), url, Outgoing(Policy.only(url)))
     yield gateway
@@ -67,7 +67,7 @@ async def gateway(emulator: httpx2.Client) -> AsyncIterator[StripeGateway]:
 
 
 def take_card(emulator: httpx2.Client, attempt_id: str, number: str = "4242424242424242") -> Any:
-    """Pay 9.99 dollars by card, with the metadata of Checkout; return the payment."""
+    """Pay 9.99 dollars by card, with the metadata that Checkout sets; return the payment intent."""
     card = {"number": number, "exp_month": "12", "exp_year": "2034", "cvc": "123"}
     form = {"type": "card"} | {f"card[{name}]": value for name, value in card.items()}
     method = emulator.post("/v1/payment_methods", data=form).json()
@@ -86,40 +86,39 @@ async def test_a_payment_is_found_traced_and_refunded_in_parts(
 ) -> None:
     attempt_id = new_id("att")
     intent = take_card(emulator, attempt_id)["id"]
-    done = await gateway.find_payment(attempt_id, intent)
-    assert (done.status, done.amount) == ("SUCCEEDED", Money(999, "USD"))
+    outcome = await gateway.find_payment(attempt_id, intent)
+    assert (outcome.status, outcome.amount) == ("SUCCEEDED", Money(999, "USD"))
     assert await gateway.trace(intent) == attempt_id
-    parts = [
+    refund_requests = [
         RefundRequest(
             refund_id=new_id("re"), attempt_id=attempt_id, provider_ref=intent,
             amount=Money(minor, "USD"), reason="", callback_url="",
         )
         for minor in (400, 599)
     ]  # fmt: skip
-    for part in parts:
-        assert (await gateway.find_refund(part.refund_id, intent)).status == "NOT_FOUND"
-        refund = await gateway.refund(part)
+    for request in refund_requests:
+        assert (await gateway.find_refund(request.refund_id, intent)).status == "NOT_FOUND"
+        refund = await gateway.refund(request)
         assert refund.status == "SUCCEEDED"
-        assert (
-            await gateway.refund(part) == refund
-        )  # the emulator has no idempotency keys: the adapter searches first
-        assert await gateway.find_refund(part.refund_id, intent) == refund
-    listed = emulator.get("/v1/refunds", params={"payment_intent": intent}).json()["data"]
-    assert sorted(refund["amount"] for refund in listed) == [400, 599]
+        # The emulator has no idempotency keys: the gateway searches for the refund first.
+        assert await gateway.refund(request) == refund
+        assert await gateway.find_refund(request.refund_id, intent) == refund
+    stripe_refunds = emulator.get("/v1/refunds", params={"payment_intent": intent}).json()["data"]
+    assert sorted(refund["amount"] for refund in stripe_refunds) == [400, 599]
 
 
 async def test_signed_events_of_the_emulator_are_read(
     emulator: httpx2.Client, gateway: StripeGateway, receiver: Receiver
 ) -> None:
-    hook = {"url": f"{receiver.url}/callback", "secret": SECRET}
-    assert emulator.post("/_config/webhooks/ours", json=hook).status_code == 200
+    webhook = {"url": f"{receiver.url}/callback", "secret": SECRET}
+    assert emulator.post("/_config/webhooks/ours", json=webhook).status_code == 200
     attempt_id = new_id("att")
     intent = take_card(emulator, attempt_id)["id"]
 
-    def arrived() -> Any:
-        return [got for got in list(receiver.received) if intent.encode() in got[1]]
+    def find_callbacks() -> Any:
+        return [callback for callback in list(receiver.received) if intent.encode() in callback[1]]
 
-    headers, body = wait_until(arrived)[0]
+    headers, body = wait_until(find_callbacks)[0]
     (gateway_event,) = gateway.read_callback(headers, body, int(time.time() * 1000))
     assert gateway_event == GatewayPaymentEvent(
         attempt_id=attempt_id,
@@ -129,7 +128,9 @@ async def test_signed_events_of_the_emulator_are_read(
     )  # fmt: skip
 
 
-async def test_requests_that_the_emulator_lacks_are_unknown(gateway: StripeGateway) -> None:
+async def test_requests_that_the_emulator_does_not_support_are_unknown(
+    gateway: StripeGateway,
+) -> None:
     request = PaymentRequest(
         attempt_id=new_id("att"), method="CREDIT_CARD", amount=Money(999, "USD"),
         description="A mug", merchant_name="Mugs", customer_email="", customer_name=None,

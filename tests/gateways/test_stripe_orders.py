@@ -1,7 +1,7 @@
-"""Orders paid through Stripe in a running deployment, whose server and worker are a process.
+"""Orders are paid through Stripe in a running deployment.
 
-Customers submit the payment page's form and pay at a simulated Stripe (``stripe_server``),
-which reports with signed callbacks or not at all.
+Server and worker are one process. Customers submit the payment page's form and pay at a simulated
+Stripe (``stripe_server``), which sends signed callbacks or none.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from support.commands import ForkServer
 from support.ports import free_port
 from support.stripe_server import KEY, SECRET, StripeServer
 
-_PATIENCE_S: Final = 40.0
+_TIMEOUT_S: Final = 40.0
 
 
 class Deployment:
@@ -32,15 +32,17 @@ class Deployment:
     def __init__(
         self, directory: Path, database_url: str, bank: StripeServer, fork_server: ForkServer
     ) -> None:
-        """Use the fixture."""
+        """Prepare the environment; the fixture ``api_server`` starts the process."""
         port = free_port()
         self._fork_server = fork_server
         self.bank = bank
         self.directory = directory
         self.url = f"http://127.0.0.1:{port}"
         self.http = httpx2.AsyncClient(base_url=self.url, trust_env=False, timeout=30)
-        bare = {name: text for name, text in os.environ.items() if not name.startswith("OPENTILL_")}
-        self.environ = bare | {
+        inherited = {
+            name: text for name, text in os.environ.items() if not name.startswith("OPENTILL_")
+        }
+        self.environ = inherited | {
             "PYTHONPATH": str(Path(opentill.__file__).parents[1]),
             "OPENTILL_DATABASE_URL": database_url,
             "OPENTILL_DB_PREPARED": pooler.prepared_setting(database_url),
@@ -54,77 +56,79 @@ class Deployment:
             "OPENTILL_GATEWAY_STRIPE_API_BASE": bank.url,
         }
 
-    async def command(self, *words: str) -> Any:
-        """Run a command and return its JSON output."""
-        request = ([*words, "--json"], self.environ, self.directory, b"")
-        ran = await asyncio.to_thread(self._fork_server.run, *request)
-        assert ran.returncode == 0, ran.stderr.decode()
-        return json.loads(ran.stdout)
+    async def command(self, *arguments: str) -> Any:
+        """Run a command; return its JSON output."""
+        request = ([*arguments, "--json"], self.environ, self.directory, b"")
+        process = await asyncio.to_thread(self._fork_server.run, *request)
+        assert process.returncode == 0, process.stderr.decode()
+        return json.loads(process.stdout)
 
     async def api(self, method: str, path: str, body: Any = None) -> Any:
-        """Send a request as the merchant and return its data."""
-        answer = await self.http.request(
+        """Send a request as the merchant; return the response's data."""
+        response = await self.http.request(
             method, path, json=body, headers={"x-api-key": self.environ["KEY"]}
         )
-        assert answer.status_code in (200, 201), answer.text
-        return answer.json()["data"]
+        assert response.status_code in (200, 201), response.text
+        return response.json()["data"]
 
-    async def order(self) -> tuple[str, str]:
-        """Open a session; return its id and its order's."""
+    async def open_session(self) -> tuple[str, str]:
+        """Open a session; return its id and the id of its order."""
         product = await self.api(
             "POST", "/v1/products", {"name": "A mug", "price": "9.99", "currency": "USD"}
         )
         session = await self.api("POST", "/v1/checkouts", {"productId": product["id"]})
-        seen = await self.api("GET", f"/v1/checkouts/{session['id']}")
-        return session["id"], seen["orderId"]
+        stored_session = await self.api("GET", f"/v1/checkouts/{session['id']}")
+        return session["id"], stored_session["orderId"]
 
     async def submit(self, session_id: str, method: str = "CREDIT_CARD") -> None:
         """Submit the payment page's form."""
         form = {"email": "ann@example.com", "name": "", "method": method, "lang": "en"}
-        answer = await self.http.post(f"/checkout/{session_id}", data=form)
-        assert answer.status_code == 303, answer.text
+        response = await self.http.post(f"/checkout/{session_id}", data=form)
+        assert response.status_code == 303, response.text
 
-    def last(self) -> dict[str, Any]:
-        """Return the latest session at Stripe."""
+    def newest_stripe_session(self) -> dict[str, Any]:
+        """Return the newest session at Stripe."""
         return list(self.bank.sessions.values())[-1]
 
-    async def attempt(self, session_id: str, method: str = "CREDIT_CARD") -> str:
-        """Submit the form and return the attempt, whose session is open at Stripe."""
+    async def start_attempt(self, session_id: str, method: str = "CREDIT_CARD") -> str:
+        """Submit the form; return the id of the attempt, whose session is open at Stripe."""
         before = len(self.bank.sessions)
         await self.submit(session_id, method)
         assert len(self.bank.sessions) == before + 1
-        attempt_id: str = self.last()["client_reference_id"]
+        attempt_id: str = self.newest_stripe_session()["client_reference_id"]
         page = await self.http.get(f"/checkout/{session_id}/continue/{attempt_id}")
-        assert self.last()["url"] in page.text
+        assert self.newest_stripe_session()["url"] in page.text
         return attempt_id
 
-    async def send(self, kind: str, about: dict[str, Any], secret: str = SECRET) -> int:
-        """Send a signed event and return the status of the response."""
-        headers, body = self.bank.sign_event(kind, about, secret)
+    async def send_event(
+        self, event_type: str, stripe_object: dict[str, Any], secret: str = SECRET
+    ) -> int:
+        """Send a signed event; return the status of the response."""
+        headers, body = self.bank.sign_event(event_type, stripe_object, secret)
         path = "/gateways/stripe/callback"
         return (await self.http.post(path, content=body, headers=headers)).status_code
 
-    async def report(self, kind: str, about: dict[str, Any]) -> None:
-        """Send an event twice and assert that it was accepted."""
+    async def send_event_twice(self, event_type: str, stripe_object: dict[str, Any]) -> None:
+        """Send an event twice; check that it is accepted."""
         for _ in range(2):
-            assert await self.send(kind, about) == 200
+            assert await self.send_event(event_type, stripe_object) == 200
 
-    async def becomes(self, order_id: str, status: str) -> dict[str, Any]:
-        """Wait until the order has a status."""
+    async def wait_for_status(self, order_id: str, status: str) -> dict[str, Any]:
+        """Wait until an order has a status; return the order."""
 
-        async def look() -> Any:
+        async def find_order() -> Any:
             order = await self.api("GET", f"/v1/orders/{order_id}")
             return order if order["status"] == status else None
 
-        order: dict[str, Any] = await until(look)
+        order: dict[str, Any] = await wait_for(find_order)
         return order
 
 
-async def until(look: Callable[[], Awaitable[Any]]) -> Any:
-    """Return the first true value of ``look``."""
-    end = time.monotonic() + _PATIENCE_S
-    while not (value := await look()):
-        assert time.monotonic() < end, "waited in vain"
+async def wait_for(read_value: Callable[[], Awaitable[Any]]) -> Any:
+    """Call a function until it returns a true value; return that value."""
+    deadline = time.monotonic() + _TIMEOUT_S
+    while not (value := await read_value()):
+        assert time.monotonic() < deadline, "no true value before the deadline"
         await asyncio.sleep(0.1)
     return value
 
@@ -133,16 +137,16 @@ async def until(look: Callable[[], Awaitable[Any]]) -> Any:
 async def api_server(
     tmp_path: Path, database_url: str, fork_server: ForkServer
 ) -> AsyncIterator[Deployment]:
-    """Serve a merchant, and check the integrity rules at the end."""
+    """A running deployment with a merchant; the integrity rules are checked at the end."""
     bank = StripeServer()
     await bank.start()
     api_server = Deployment(tmp_path, database_url, bank, fork_server)
-    try:  # a listening server that nobody stops would keep the loop from closing
+    try:  # a server that is not stopped would keep the event loop open
         merchant = await api_server.command("merchants", "create", "Harbour Books")
         api_server.environ["KEY"] = (await api_server.command("keys", "create", merchant["id"]))[
             "key"
         ]
-        async with _served(api_server, fork_server, tmp_path):
+        async with _run_deployment(api_server, fork_server, tmp_path):
             yield api_server
     finally:
         await api_server.http.aclose()
@@ -150,15 +154,15 @@ async def api_server(
 
 
 @asynccontextmanager
-async def _served(
+async def _run_deployment(
     api_server: Deployment, fork_server: ForkServer, tmp_path: Path
 ) -> AsyncIterator[None]:
     log = (tmp_path / "log").open("wb")
     process = fork_server.start(["serve"], api_server.environ, tmp_path, log.fileno())
     try:
         assert process.stdout is not None
-        ready = await asyncio.to_thread(process.stdout.readline)
-        assert "is ready" in ready, (tmp_path / "log").read_text()
+        first_line = await asyncio.to_thread(process.stdout.readline)
+        assert "is ready" in first_line, (tmp_path / "log").read_text()
         yield
         assert (await api_server.command("ledger", "check"))["violations"] == []
         log_text = (tmp_path / "log").read_text()
@@ -174,28 +178,28 @@ async def _served(
 
 
 async def test_orders_are_paid_refunded_and_disputed_through_stripe(api_server: Deployment) -> None:
-    lost, never = await lose_two_responses(api_server)
+    answered_order, unsent_order = await lose_two_responses(api_server)
     await pay_refund_and_charge_back(api_server)
-    await expire_by_merchant(api_server)
+    await expire_session(api_server)
     await pay_twice(api_server)
-    await send_foreign_events(api_server)
+    await send_unknown_and_forged_events(api_server)
 
     # By now the worker has queried the two attempts whose responses were lost.
-    bank, (session_id, order_id) = api_server.bank, lost
-    await api_server.becomes(order_id, "PENDING")
+    bank, (session_id, order_id) = api_server.bank, answered_order
+    await api_server.wait_for_status(order_id, "PENDING")
     attempt_id = next(iter(bank.sessions.values()))["client_reference_id"]
-    bank.pay(attempt_id)  # and nobody reports it: the customer comes back
-    answer = await api_server.http.get(f"/checkout/{session_id}/return/{attempt_id}")
-    assert answer.status_code == 303
-    await api_server.becomes(order_id, "PAID")
+    bank.pay(attempt_id)  # no event is sent: the customer's return causes a query
+    response = await api_server.http.get(f"/checkout/{session_id}/return/{attempt_id}")
+    assert response.status_code == 303
+    await api_server.wait_for_status(order_id, "PAID")
 
-    session_id, order_id = never
-    await api_server.becomes(order_id, "PENDING")
-    attempt_id = await api_server.attempt(session_id)
+    session_id, order_id = unsent_order
+    await api_server.wait_for_status(order_id, "PENDING")
+    attempt_id = await api_server.start_attempt(session_id)
     bank.pay(attempt_id)
-    await api_server.report("checkout.session.completed", bank.find_session(attempt_id))
-    await api_server.becomes(order_id, "PAID")
-    assert [s["payment_status"] for s in bank.sessions.values()].count("paid") == 5
+    await api_server.send_event_twice("checkout.session.completed", bank.find_session(attempt_id))
+    await api_server.wait_for_status(order_id, "PAID")
+    assert [session["payment_status"] for session in bank.sessions.values()].count("paid") == 5
     assert len(bank.refunds) == 2
 
 
@@ -206,30 +210,33 @@ async def test_a_refund_that_stripe_reverses_returns_the_merchants_money(
     order_id, _, _ = await pay_order(api_server)
     before = await api_server.api("GET", "/v1/balance")
     refund = await api_server.api("POST", f"/v1/orders/{order_id}/refunds", {})
-    (at_stripe,) = await until(lambda: _all(bank.refunds))
-    await api_server.becomes(order_id, "REFUNDED")
+    (stripe_refund,) = await wait_for(lambda: _list_values(bank.refunds))
+    await api_server.wait_for_status(order_id, "REFUNDED")
 
-    bank.reverse_refund(at_stripe["id"])
-    for kind in ("refund.failed", "refund.updated", "charge.refund.updated"):
-        await api_server.report(kind, at_stripe)
-    order = await api_server.becomes(order_id, "PAID")
+    bank.reverse_refund(stripe_refund["id"])
+    for event_type in ("refund.failed", "refund.updated", "charge.refund.updated"):
+        await api_server.send_event_twice(event_type, stripe_refund)
+    order = await api_server.wait_for_status(order_id, "PAID")
     assert (order["refundStatus"], order["refundedAmount"]) == ("NONE", "0")
-    seen = await api_server.api("GET", f"/v1/refunds/{refund['id']}")
-    assert (seen["status"], seen["errorMessage"]) == ("FAILED", "lost_or_stolen_card")
+    reversed_refund = await api_server.api("GET", f"/v1/refunds/{refund['id']}")
+    assert (reversed_refund["status"], reversed_refund["errorMessage"]) == (
+        "FAILED",
+        "lost_or_stolen_card",
+    )
     after = await api_server.api("GET", "/v1/balance")
     assert after | {"updatedAt": 0} == before | {"updatedAt": 0}
     events = (await api_server.api("GET", "/v1/events"))["items"]
-    reported = {
+    reversed_by_type = {
         event["type"]: event["data"].get("reversed")
         for event in events
         if "refund" in event["type"]
     }
-    assert reported == {"order.refunded": None, "refund.failed": True}
+    assert reversed_by_type == {"order.refunded": None, "refund.failed": True}
     (case,) = await api_server.command("refunds", "cases")
     assert (case["kind"], case["refundId"]) == ("REVERSED", refund["id"])
 
     await api_server.api("POST", f"/v1/orders/{order_id}/refunds", {"amount": "9.99"})
-    await api_server.becomes(order_id, "REFUNDED")
+    await api_server.wait_for_status(order_id, "REFUNDED")
 
 
 async def test_refunds_made_in_stripes_dashboard_are_refunds_of_their_order(
@@ -237,154 +244,159 @@ async def test_refunds_made_in_stripes_dashboard_are_refunds_of_their_order(
 ) -> None:
     bank = api_server.bank
     order_id, _, intent = await pay_order(api_server)
-    own = await api_server.api("POST", f"/v1/orders/{order_id}/refunds", {"amount": "2.00"})
-    await until(lambda: _all(bank.refunds))
-    (at_stripe,) = bank.refunds.values()
-    await api_server.report("refund.created", at_stripe)  # ours is no foreign one
+    own_refund = await api_server.api("POST", f"/v1/orders/{order_id}/refunds", {"amount": "2.00"})
+    (stripe_refund,) = await wait_for(lambda: _list_values(bank.refunds))
+    await api_server.send_event_twice("refund.created", stripe_refund)  # creates no second refund
 
-    bank.inject_faults("intent", "500")  # whose payment it is, Stripe does not say at once
-    first = bank.refund_in_dashboard(intent, 300)
-    assert await api_server.send("refund.created", first) == 503
-    await api_server.report("refund.created", first)
-    second = bank.refund_in_dashboard(intent, 100, status="pending")
-    await api_server.report("refund.created", second)
+    bank.inject_faults("intent", "500")  # at first, the refund cannot be traced to its payment
+    refund = bank.refund_in_dashboard(intent, 300)
+    assert await api_server.send_event("refund.created", refund) == 503
+    await api_server.send_event_twice("refund.created", refund)
+    pending_refund = bank.refund_in_dashboard(intent, 100, status="pending")
+    await api_server.send_event_twice("refund.created", pending_refund)
     order = await api_server.api("GET", f"/v1/orders/{order_id}")
     assert order["refundedAmount"] == "5.00"
-    second["status"] = "succeeded"
-    # An endpoint that gets no ``refund.…`` hears of all of them by this one.
-    await api_server.report("charge.refunded", bank.charge(intent))
+    pending_refund["status"] = "succeeded"
+    # This event reports all refunds to an endpoint that does not get ``refund.…`` events.
+    await api_server.send_event_twice("charge.refunded", bank.charge(intent))
     order = await api_server.api("GET", f"/v1/orders/{order_id}")
     assert (order["refundedAmount"], order["refundStatus"]) == ("6.00", "PARTIAL")
-    listed = (await api_server.api("GET", f"/v1/orders/{order_id}/refunds"))["items"]
-    assert sorted((one["source"], one["amount"], one["status"]) for one in listed) == [
+    refunds = (await api_server.api("GET", f"/v1/orders/{order_id}/refunds"))["items"]
+    assert sorted((row["source"], row["amount"], row["status"]) for row in refunds) == [
         ("GATEWAY", "1.00", "SUCCEEDED"),
         ("GATEWAY", "3.00", "SUCCEEDED"),
         ("REQUEST", "2.00", "SUCCEEDED"),
     ]
-    assert own["source"] == "REQUEST"
+    assert own_refund["source"] == "REQUEST"
     assert (await api_server.api("GET", "/v1/balance"))["pending"] == "3.59"
 
-    await api_server.report("refund.failed", bank.reverse_refund(first["id"]))
+    await api_server.send_event_twice("refund.failed", bank.reverse_refund(refund["id"]))
     order = await api_server.api("GET", f"/v1/orders/{order_id}")
     assert order["refundedAmount"] == "3.00"
 
-    other = bank.refund_in_dashboard(intent, 800)  # more than is left
-    await api_server.report("refund.updated", other)
+    excessive_refund = bank.refund_in_dashboard(intent, 800)  # more than the remaining 6.99
+    await api_server.send_event_twice("refund.updated", excessive_refund)
     cases = await api_server.command("refunds", "cases")
-    assert [(one["kind"], one["amount"]) for one in cases] == [
+    assert [(case["kind"], case["amount"]) for case in cases] == [
         ("UNMATCHED", "8.00"),
         ("REVERSED", "3.00"),
     ]
     assert "at most what is left to refund, 6.99 USD" in cases[0]["refusal"]
 
 
-async def _all(things: dict[str, Any]) -> list[Any]:
-    return list(things.values())
+async def _list_values(objects: dict[str, Any]) -> list[Any]:
+    return list(objects.values())
 
 
 async def pay_order(api_server: Deployment) -> tuple[str, str, str]:
-    """Pay an order at Stripe; return the ids of order, attempt and payment."""
-    session_id, order_id = await api_server.order()
-    attempt_id = await api_server.attempt(session_id)
+    """Pay an order at Stripe; return the ids of order, attempt and payment intent."""
+    session_id, order_id = await api_server.open_session()
+    attempt_id = await api_server.start_attempt(session_id)
     intent = api_server.bank.pay(attempt_id)
-    await api_server.report("payment_intent.succeeded", api_server.bank.intents[intent])
-    await api_server.becomes(order_id, "PAID")
+    await api_server.send_event_twice("payment_intent.succeeded", api_server.bank.intents[intent])
+    await api_server.wait_for_status(order_id, "PAID")
     return order_id, attempt_id, intent
 
 
 async def lose_two_responses(api_server: Deployment) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Lose a response after Stripe opened a session, and one before it did anything."""
-    lost = await api_server.order()
+    """Lose two responses: one after Stripe has opened a session, one before it opens any.
+
+    Return the ids of session and order for each.
+    """
+    answered_order = await api_server.open_session()
     api_server.bank.inject_faults("open", "500_after")
-    await api_server.submit(lost[0])
+    await api_server.submit(answered_order[0])
     assert len(api_server.bank.sessions) == 1
-    assert (await api_server.api("GET", f"/v1/orders/{lost[1]}"))["status"] == "CREATING"
-    never = await api_server.order()
+    assert (await api_server.api("GET", f"/v1/orders/{answered_order[1]}"))["status"] == "CREATING"
+    unsent_order = await api_server.open_session()
     api_server.bank.inject_faults("open", "500")
-    await api_server.submit(never[0])
+    await api_server.submit(unsent_order[0])
     assert len(api_server.bank.sessions) == 1
-    return lost, never
+    return answered_order, unsent_order
 
 
 async def pay_refund_and_charge_back(api_server: Deployment) -> None:
-    """Pay, refund and dispute an order, with all reports."""
+    """Pay, refund and dispute an order; Stripe sends all events."""
     bank = api_server.bank
-    session_id, order_id = await api_server.order()
-    attempt_id = await api_server.attempt(session_id)
+    session_id, order_id = await api_server.open_session()
+    attempt_id = await api_server.start_attempt(session_id)
     intent = bank.pay(attempt_id)
-    await api_server.report("checkout.session.completed", bank.find_session(attempt_id))
-    await api_server.report("payment_intent.succeeded", bank.intents[intent])
-    paid = await api_server.becomes(order_id, "PAID")
-    assert (paid["paymentMethod"], paid["amount"]) == ("CREDIT_CARD", "9.99")
-    assert paid["cardLast4"] is None  # neither of the two has the card
-    await api_server.report("charge.succeeded", bank.charge(intent))
-    paid = await api_server.api("GET", f"/v1/orders/{order_id}")
-    assert (paid["cardBrand"], paid["cardLast4"]) == ("mastercard", "4444")
+    await api_server.send_event_twice("checkout.session.completed", bank.find_session(attempt_id))
+    await api_server.send_event_twice("payment_intent.succeeded", bank.intents[intent])
+    order = await api_server.wait_for_status(order_id, "PAID")
+    assert (order["paymentMethod"], order["amount"]) == ("CREDIT_CARD", "9.99")
+    assert order["cardLast4"] is None  # neither event contains the card
+    await api_server.send_event_twice("charge.succeeded", bank.charge(intent))
+    order = await api_server.api("GET", f"/v1/orders/{order_id}")
+    assert (order["cardBrand"], order["cardLast4"]) == ("mastercard", "4444")
 
     bank.refund_status = "pending"
     refund = await api_server.api("POST", f"/v1/orders/{order_id}/refunds", {"amount": "4.00"})
 
-    async def sent() -> Any:
-        return list(bank.refunds.values())
-
-    (refund_at_stripe,) = await until(sent)
-    assert refund_at_stripe["metadata"] == {"attempt_id": attempt_id, "refund_id": refund["id"]}
-    bank.refund_status = refund_at_stripe["status"] = "succeeded"
-    await api_server.report("refund.updated", refund_at_stripe)
+    (stripe_refund,) = await wait_for(lambda: _list_values(bank.refunds))
+    assert stripe_refund["metadata"] == {"attempt_id": attempt_id, "refund_id": refund["id"]}
+    bank.refund_status = stripe_refund["status"] = "succeeded"
+    await api_server.send_event_twice("refund.updated", stripe_refund)
     assert (await api_server.api("GET", f"/v1/refunds/{refund['id']}"))["status"] == "SUCCEEDED"
 
     # A dispute of another deployment on the same account, in an unsupported currency.
     bank.intents["pi_other"] = bank.intents[intent] | {"id": "pi_other", "metadata": {}}
-    await api_server.report(
+    await api_server.send_event_twice(
         "charge.dispute.created", bank.dispute("pi_other", "lost", currency="ang")
     )
 
-    about = bank.dispute(intent, "needs_response", amount=599)
+    dispute_object = bank.dispute(intent, "needs_response", amount=599)
     bank.inject_faults("intent", "500")
-    assert await api_server.send("charge.dispute.created", about) == 503  # not known whose it is
-    await api_server.report("charge.dispute.created", about)
-    await api_server.becomes(order_id, "DISPUTED")
+    assert (
+        await api_server.send_event("charge.dispute.created", dispute_object) == 503
+    )  # not traced
+    await api_server.send_event_twice("charge.dispute.created", dispute_object)
+    await api_server.wait_for_status(order_id, "DISPUTED")
     (dispute,) = (await api_server.api("GET", "/v1/disputes"))["items"]
     assert (dispute["amount"], dispute["reason"]) == ("5.99", "fraudulent")
-    await api_server.report("charge.dispute.closed", bank.dispute(intent, "lost", -599, amount=599))
-    await api_server.becomes(order_id, "CHARGEBACK")
+    await api_server.send_event_twice(
+        "charge.dispute.closed", bank.dispute(intent, "lost", -599, amount=599)
+    )
+    await api_server.wait_for_status(order_id, "CHARGEBACK")
 
 
-async def expire_by_merchant(api_server: Deployment) -> None:
-    """Expire a session whose customer is at Stripe; its session there expires too."""
-    session_id, order_id = await api_server.order()
-    attempt_id = await api_server.attempt(session_id)
+async def expire_session(api_server: Deployment) -> None:
+    """Expire a session whose customer is at Stripe; Stripe's session expires too."""
+    session_id, order_id = await api_server.open_session()
+    attempt_id = await api_server.start_attempt(session_id)
     await api_server.api("POST", f"/v1/checkouts/{session_id}/expire", {})
-    await api_server.becomes(order_id, "CLOSED")
+    await api_server.wait_for_status(order_id, "CLOSED")
 
-    async def closed() -> bool:
+    async def has_expired() -> bool:
         return api_server.bank.find_session(attempt_id)["status"] == "expired"
 
-    await until(closed)
+    await wait_for(has_expired)
 
 
 async def pay_twice(api_server: Deployment) -> None:
-    """Pay two sessions before either is reported; the second payment is refunded."""
+    """Pay two attempts of an order before either is reported; the second payment is returned."""
     bank = api_server.bank
-    session_id, order_id = await api_server.order()
-    first = await api_server.attempt(session_id)
-    second = await api_server.attempt(session_id, "ALIPAY")
-    bank.pay(first)
-    twice = bank.pay(second)
-    await api_server.report("checkout.session.completed", bank.find_session(first))
-    await api_server.becomes(order_id, "PAID")
+    session_id, order_id = await api_server.open_session()
+    first_attempt = await api_server.start_attempt(session_id)
+    second_attempt = await api_server.start_attempt(session_id, "ALIPAY")
+    bank.pay(first_attempt)
+    duplicate = bank.pay(second_attempt)
+    await api_server.send_event_twice(
+        "checkout.session.completed", bank.find_session(first_attempt)
+    )
+    await api_server.wait_for_status(order_id, "PAID")
 
-    async def given_back() -> Any:
-        return [refund for refund in bank.refunds.values() if refund["payment_intent"] == twice]
+    async def find_refunds() -> Any:
+        return [refund for refund in bank.refunds.values() if refund["payment_intent"] == duplicate]
 
-    (refund,) = await until(given_back)
+    (refund,) = await wait_for(find_refunds)
     assert refund["amount"] == 999
-    assert refund["metadata"] == {"attempt_id": second, "refund_id": second}
+    assert refund["metadata"] == {"attempt_id": second_attempt, "refund_id": second_attempt}
 
 
-async def send_foreign_events(api_server: Deployment) -> None:
-    """Events about unknown attempts are accepted, forged ones are refused."""
-    about = next(iter(api_server.bank.sessions.values()))
-    other = about | {"metadata": {"attempt_id": "att_01m7ycnbdeezytxdpghw7yqgsz"}}
-    await api_server.report("checkout.session.completed", other)
-    assert await api_server.send("checkout.session.completed", about, "whsec_forged") == 400
+async def send_unknown_and_forged_events(api_server: Deployment) -> None:
+    """Check that events about unknown attempts are accepted, and forged events refused."""
+    session = next(iter(api_server.bank.sessions.values()))
+    unknown_session = session | {"metadata": {"attempt_id": "att_01m7ycnbdeezytxdpghw7yqgsz"}}
+    await api_server.send_event_twice("checkout.session.completed", unknown_session)
+    assert await api_server.send_event("checkout.session.completed", session, "whsec_forged") == 400
