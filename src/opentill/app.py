@@ -216,7 +216,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
     server.state.refused = refused = RefusedRequests()
     server.state.accepted = accepted = AcceptedRequests()
     server.router = routing.PathRouter(ROUTES, lifespan)
-    # Replaces Starlette's two middlewares for exceptions, which would get none.
+    # Starlette's own middlewares for exceptions are left out: this one handles every exception.
     server.middleware_stack = RequestMiddleware(
         server.router,
         authenticate,

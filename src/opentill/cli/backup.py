@@ -1,6 +1,6 @@
-"""``opentill backup``, ``restore`` and ``skip-messages``: what survives the machine.
+"""``opentill backup``, ``restore`` and ``skip-messages``: backups of the database.
 
-Both work on the embedded PostgreSQL and on one of the operator's own (docs/recipes/back-up.md).
+They work with the embedded PostgreSQL and with one of the operator's own (docs/recipes/back-up.md).
 """
 
 import os
@@ -180,7 +180,7 @@ def _check_row_counts(rows: Mapping[str, int], row_counts: "RowCounts") -> None:
 
 @contextmanager
 def _file(file: Path, done: str) -> Iterator[None]:
-    """Convert OSError to ConfigurationError: the file cannot be ``done`` (written, read)."""
+    """Convert OSError to ConfigurationError. ``done``: ``read`` or ``written``, for the message."""
     try:
         yield
     except OSError as error:

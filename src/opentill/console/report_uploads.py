@@ -7,10 +7,10 @@ from opentill.web.translations import N_
 
 
 class ReportRefused(Exception):
-    """The form has no file, or one that is too large: the status and the error text."""
+    """The form has no file, or one that is too large. The page shows ``error``."""
 
     def __init__(self, status: int, error: str) -> None:
-        """Keep both for the page."""
+        """``status`` is the HTTP status of the page."""
         super().__init__(error)
         self.status, self.error = status, error
 

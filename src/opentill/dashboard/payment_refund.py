@@ -95,7 +95,7 @@ def _path(order: Order) -> str:
 
 
 def _needs_proof(request: PageRequest, order: Order, amount: str) -> bool:
-    """Return whether a refund is above the setting from which on it needs a step-up."""
+    """Return whether a refund exceeds the amount above which it needs a step-up."""
     limit = request.app.settings.refund_proof_above
     try:
         minor = money.parse(amount.strip(), order.currency)

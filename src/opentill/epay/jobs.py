@@ -140,7 +140,7 @@ class Notifier:
 
 
 async def send_due(app: App, now: int) -> int:
-    """Send due notices, as many as may be in flight at once; return how many."""
+    """Send at most as many due notices as may be in flight at once; return their number."""
     notifier = Notifier(app)
     claimed = await notifier.claim(now)
     await notifier.finish()

@@ -97,7 +97,7 @@ _OPERATOR_MAY_REPORT: Final = frozenset({"epay", "manual"})
 
 
 def self_reporting(names: Iterable[str]) -> frozenset[str]:
-    """Return those of the named gateways that always report the result of a refund themselves."""
+    """Filter names of gateways: return those that report the result of each refund themselves."""
     return frozenset(names) - _OPERATOR_MAY_REPORT
 
 

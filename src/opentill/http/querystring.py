@@ -82,7 +82,7 @@ def _empty(name: str, accepts: str) -> Invalid:
 
 
 def _unknown(name: str, parameters: list[str]) -> Invalid:
-    """Build the refusal of an unknown parameter, with unprintable characters of it replaced."""
+    """Build the refusal of an unknown parameter. Its unprintable characters are replaced."""
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
     field = shown[:_LONGEST_NAME].strip() or "query"
     if not parameters:

@@ -94,7 +94,7 @@ class Mailer:
         return started or len(self._tasks)
 
     async def start_due(self) -> int:
-        """Claim due mails, as many as there are free connections, and start to send them."""
+        """Claim as many due mails as there are free connections, and start to send them."""
         now = self._clock()
         await self._clean_up(now)
         free = self._options.connections - len(self._tasks)

@@ -63,7 +63,7 @@ async def _page(
     entries: model.LinkEntries | None = None,
     errors: dict[str, str] | None = None,
 ) -> Response:
-    """Show the page of a link; ``state`` replaces that of the offer."""
+    """Show the page of a link; ``state`` replaces the state of the offer."""
     link, state = offer.link, state or offer.state
     session_id = cookies.read_cookie(request.headers, _COOKIE).decode("latin-1")
     async with request.app.db.connection() as tx:

@@ -27,7 +27,7 @@ from opentill.people.lifetimes import ACCESS_TOKEN_MS
 from opentill.people.logins import Credentials, NewLogin, OfApi
 from opentill.people.model import Access, Browser, Login, Person, digest, new_token
 
-# RFC 9864 replaces this name by that of the curve, but clients support this one.
+# RFC 9864 replaces this name with the curve's, but clients support this one.
 _ALGORITHM: Final = "EdDSA"
 _HEADER: Final = {"typ": "JWT", "alg": _ALGORITHM}
 _BEGINNING: Final = (

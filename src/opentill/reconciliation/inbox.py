@@ -41,7 +41,7 @@ def amount(minor: int, currency: str) -> str:
 
 
 def numbered(text: str, number: int) -> str:
-    """Append the number of a row among the equal rows of its file, from the second on."""
+    """Distinguish equal rows of a file: append its number to each but the first."""
     return text if number == 1 else f"{text}, no. {number}"
 
 
@@ -223,7 +223,7 @@ async def has_missing(tx: Tx, source: str) -> bool:
 
 
 async def resolve_missing(tx: Tx, source: str, items: Sequence[tuple[str, str]], now: int) -> None:
-    """Resolve those of these items (kind and id) that were missing: a later report has them."""
+    """Resolve the differences of items (kind and id) that were missing: a later report has them."""
     await queries.RESOLVE_MISSING.run(
         tx, source=source, kind=[kind for kind, _ in items], reference=[id_ for _, id_ in items],
         who=OPENTILL.who, now=now,

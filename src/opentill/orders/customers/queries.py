@@ -30,8 +30,8 @@ NEWEST_OF: Final = Query(
     join orders o on o.merchant_id = :merchant_id and o.id = hit.order_id
     """,
 )
-# A customer's payments and refunds by currency, over the newest orders: those of the index of terms
-# without `apart`, and those `beside` the index.
+# A customer's payments and refunds by currency, over the newest orders: orders in the index of
+# terms, except `apart`, and the orders `beside` the index.
 SUMS: Final = Query(
     CustomerSums,
     """
