@@ -277,7 +277,7 @@ async def test_a_return_without_a_text_has_the_meaning_of_its_code(db: Db) -> No
     assert (await apply(db, statement(*returns))).returned == 2
     assert await _read_results(db, sent_payouts) == [
         ("FAILED", "AC04 account closed (bank reference B-2)"),
-        ("FAILED", "AM05 sent_payouts twice"),
+        ("FAILED", "AM05 sent twice"),
     ]
 
 
