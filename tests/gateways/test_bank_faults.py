@@ -84,8 +84,8 @@ class World:
         response = await self.client.request(method, url, json=body, headers=headers)
         return response.json() if response.content else None
 
-    async def inject_fault(self, operation: str, fault: str, times: int = 1) -> None:
-        fault = {"operation": operation, "fault": fault, "times": times}
+    async def inject_fault(self, operation: str, kind: str, times: int = 1) -> None:
+        fault = {"operation": operation, "kind": kind, "times": times}
         await self.bank("POST", "/faults", {**fault, "delay_s": 2.0})
         self.has_faults = True
 
