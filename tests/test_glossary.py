@@ -245,7 +245,9 @@ def test_packages_use_the_terms_of_the_glossary(package: str) -> None:
 
 
 TEST_FOLDERS: Final = (
-    "cli", "core", "deploy", "http", "ledger", "outgoing", "reconciliation", "server", "web",
+    "cli", "core", "deploy", "http", "ledger", "mail", "merchants", "onboarding",
+    "orders", "outgoing", "pages", "payment_links", "payouts", "rates", "reconciliation",
+    "reference", "refunds", "sandbox", "server", "spec", "web",
 )  # fmt: skip
 
 

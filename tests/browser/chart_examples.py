@@ -1,4 +1,4 @@
-"""A page of charts with made-up numbers, for tests of the component alone."""
+"""A page with example charts, for tests of the chart component alone."""
 
 from datetime import date, timedelta
 from pathlib import Path
@@ -16,8 +16,8 @@ PAGE: Final = """{% extends "frame.html" %}
 <link rel="stylesheet" href="{{ asset('chart.css') }}">{% endblock %}
 {% block scripts %}<script src="{{ asset('uplot.js') }}" defer></script>
 <script src="{{ asset('chart.js') }}" defer></script>{% endblock %}
-{% block body %}<main id="main"><h1>Charts</h1><h2>All of them</h2>
-{% for one in charts %}{{ chart(_, one) }}{% endfor %}</main>{% endblock %}
+{% block body %}<main id="main"><h1>Charts</h1><h2>All charts</h2>
+{% for example in charts %}{{ chart(_, example) }}{% endfor %}</main>{% endblock %}
 """
 
 
@@ -36,7 +36,7 @@ def page(localizer: Localizer) -> str:
 
 
 def example_charts(localizer: Localizer) -> list[Chart]:
-    """Return two charts: money as bars, and counts with a rate that is not always there."""
+    """Return charts of money, of counts with a rate that has gaps, and of hostile text."""
     days = [date(2026, 3, 1) + timedelta(days=number) for number in range(30)]
     volume = [
         Row(localizer.day(day), localizer.short_day(day),

@@ -1,7 +1,7 @@
-"""One browser and one running deployment for all tests of a worker.
+"""All tests of a process share one browser and one running deployment.
 
-They run on the event loop of the session, as every test in this folder must. Each test has its own
-browser context and its own merchant.
+Both run on the event loop of the session, so every test in this folder must run on it, too. Each
+test has its own browser context and its own merchant.
 """
 
 import shutil
@@ -13,7 +13,7 @@ from playwright.async_api import Browser, async_playwright
 
 from support.page_server import open_session, page_server
 
-# The shell draws no tabs and bars, which halves the processor time.
+# The headless shell draws no tabs and toolbars and takes half the processor time.
 CHROMIUMS = ("chromium-headless-shell", "chromium")
 SWITCHES = [
     "--no-sandbox",
@@ -30,7 +30,7 @@ async def browser() -> AsyncIterator[Browser]:
     """A headless Chromium."""
     path = next(filter(None, map(shutil.which, CHROMIUMS)), None)
     if path is None:
-        pytest.skip("no Chromium here")
+        pytest.skip("Chromium is not installed")
     async with async_playwright() as playwright:
         chromium = await playwright.chromium.launch(executable_path=path, args=list(SWITCHES))
         yield chromium

@@ -98,7 +98,7 @@ class Month:
         assert match is not None, response.text[:500]
         return match[1]
 
-    async def type_card(self, attempt_id: str, number: str = CARD) -> None:
+    async def enter_card(self, attempt_id: str, number: str = CARD) -> None:
         """Submit the bank's card form."""
         form = {"number": number, "exp": "12/34", "csc": "123"}
         await self.http.post(f"{self.settings.sandbox_url}/pay/{attempt_id}", data=form)
@@ -115,11 +115,11 @@ class Month:
     async def wait_for_status(self, shop: Shop, order_id: str, *expected: str) -> Any:
         """Wait until an order has one of these statuses, and return it."""
 
-        async def read() -> Any:
+        async def read_order() -> Any:
             order = await self.call_api(shop, "GET", f"/v1/orders/{order_id}")
             return order if order["status"] in expected else None
 
-        order = await eventually(read)
+        order = await eventually(read_order)
         assert order, f"{order_id} does not become {expected}"
         return order
 
@@ -154,21 +154,21 @@ class Month:
             for name, amounts in rows:
                 assert sum(amounts) == 0, (table, name, amounts)
         for currency, amounts in balances["sums"]:
-            each = [row for name, row in balances["each"] if name.endswith(currency)]
-            assert [sum(column) for column in zip(*each, strict=True)] == amounts
+            rows_of_currency = [row for name, row in balances["each"] if name.endswith(currency)]
+            assert [sum(column) for column in zip(*rows_of_currency, strict=True)] == amounts
 
     async def read_needs_attention(self, user: str = "admin") -> str:
         """Return the text of "Needs attention" on the console's first page."""
         page = await self.staff[user].open_page("/console/")
         return re.sub(r"\s+", " ", await page.inner_text("section[aria-labelledby=needs]"))
 
-    async def wait_for_needs_attention(self, text: str, *, there: bool = True) -> None:
+    async def wait_for_needs_attention(self, text: str, *, is_shown: bool = True) -> None:
         """Wait until a line appears below "Needs attention", or disappears."""
 
-        async def is_shown() -> bool:
-            return (text in await self.read_needs_attention()) == there
+        async def is_as_expected() -> bool:
+            return (text in await self.read_needs_attention()) == is_shown
 
-        assert await eventually(is_shown), f"{text}: {await self.read_needs_attention()}"
+        assert await eventually(is_as_expected), f"{text}: {await self.read_needs_attention()}"
 
 
 async def invite_staff(month: Month) -> None:
@@ -276,7 +276,7 @@ async def pay_orders(month: Month) -> None:
     async def pay(shop: Shop) -> None:
         async with semaphore:
             session_id, order_id = await month.open_session(shop)
-            await month.type_card(await month.start_payment(session_id))
+            await month.enter_card(await month.start_payment(session_id))
             await month.wait_for_status(shop, order_id, "PAID")
             shop.paid_order_ids.append(order_id)
 

@@ -1,4 +1,4 @@
-"""WCAG 2.2 AA on every page for members and staff, by the rules of axe-core."""
+"""Every page for members and staff meets WCAG 2.2 AA, by the rules of axe-core."""
 
 import io
 import re
@@ -36,25 +36,25 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 _AXE: Final = Path(__file__).parent / "axe"
 # The rules of WCAG 2.2, levels A and AA, and the recommendations of axe-core.
 _RULES: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-# Slow rules, which `browser/page_checks.py` checks instead, in all sizes and schemes.
-_OURS: Final = ["color-contrast", "target-size"]
+# Slow rules of axe-core; `browser/page_checks.py` checks the same in all sizes and schemes.
+_SLOW_RULES: Final = ["color-contrast", "target-size"]
 # Device and scheme for axe-core, with the rules that it skips. The nightly run checks a desktop
 # too, where the layout differs, and skips no rule on a phone.
 _SKIPPED_RULES: Final[dict[tuple[str, str], list[str]]] = (
-    {("phone", "light"): [], ("desktop", "dark"): [*_OURS, "link-in-text-block"]}
+    {("phone", "light"): [], ("desktop", "dark"): [*_SLOW_RULES, "link-in-text-block"]}
     if is_night()
-    else {("phone", "light"): _OURS}
+    else {("phone", "light"): _SLOW_RULES}
 )
-# Style sheets are not preloaded: only a rule that is not among these needs them.
-_RUN: Final = """async ([rules, without]) => (await axe.run(document, {
+# Style sheets are not preloaded, because none of the rules needs them.
+_RUN_AXE: Final = """async ([rules, without]) => (await axe.run(document, {
   resultTypes: ['violations'], runOnly: rules, elementRef: false,
   preload: { assets: ['media'] },
   rules: Object.fromEntries(without.map(name => [name, { enabled: false }])),
 })).violations.map(violation =>
   [violation.id, violation.nodes.map(node => node.html.slice(0, 120))])"""
-# Returns the links of a page. Opens everything that is folded, and removes all but two of the rows
-# that have the same markup.
-_OPEN: Final = """() => {
+# Returns the links of a page. Opens all details, and removes all but two of the rows that have the
+# same markup.
+_UNFOLD: Final = """() => {
   const hrefs = [...document.links].map(link => link.href);
   document.querySelectorAll('details').forEach(element => element.open = true);
   const shape = e => `${e.localName}.${e.className}[${e.getAttributeNames()}]`
@@ -68,8 +68,8 @@ _OPEN: Final = """() => {
   return hrefs;
 }"""
 _ID: Final = re.compile(r"(?<=/)[a-z]+_[0-9a-z]{20,}")
-# Pages without a link: those for people who are not logged in, steps of a form, and files. All but
-# the files have their own test.
+# Pages without a link: those for people who are not logged in, parts of a form, and files. Another
+# test visits all but the files.
 _UNLINKED: Final = {
     "/apply",
     "/login",
@@ -87,15 +87,15 @@ _UNLINKED: Final = {
     "/console/disputes/*/evidence/*",  # a file
     "/console/trial-balance/ledger.csv",  # a file, sent by a form
 }
-# Lists of the same layout as that of disputes; only the list of unmatched ones has forms.
-_ALIKE: Final = re.compile(r"/console/needs/(?!(disputes|unmatched)$)")  # fmt: skip
+# Lists with the same layout as the list of disputes. The list of unmatched disputes has forms.
+_SAME_LAYOUT: Final = re.compile(r"/console/needs/(?!(disputes|unmatched)$)")  # fmt: skip
 
 
 @pytest.fixture(scope="session")
 def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The script of axe-core, installed from its lock file."""
     if shutil.which("npm") is None:
-        pytest.skip("no npm here")
+        pytest.skip("npm is not installed")
     return (once(tmp_path_factory, "axe", _install) / "axe.min.js").read_text()
 
 
@@ -143,23 +143,23 @@ def _all_patterns() -> set[str]:
     }
 
 
-async def _violations(page: Page) -> list[Any]:
+async def _find_violations(page: Page) -> list[Any]:
     violations: list[Any] = []
     async for device, scheme in each_display(page):
         violations += await display_problems(page, device, scheme)
         if (skipped := _SKIPPED_RULES.get((device, scheme))) is not None:
-            by_axe = await page.evaluate(_RUN, [_RULES, skipped])
+            by_axe = await page.evaluate(_RUN_AXE, [_RULES, skipped])
             violations += [(device, scheme, *violation) for violation in by_axe]
     violations += await layout_problems(page)
     return violations
 
 
-async def _walk(
+async def _follow_links(
     page: Page, starts: list[str], prefixes: tuple[str, ...]
 ) -> tuple[set[str], dict[str, list[Any]]]:
     """Follow all links; return the patterns of the pages, and the violations by pattern.
 
-    Only the first page of a pattern is opened: ``starts`` must have the one with most links.
+    Only the first page of each pattern is opened, so ``starts`` must be those with most links.
     """
     queue, visited, violations = list(starts), set[str](), dict[str, list[Any]]()
     while queue:
@@ -169,8 +169,8 @@ async def _walk(
         visited.add(_pattern(href))
         if not await _open_page(page, href):
             continue
-        queue += [link for link in await page.evaluate(_OPEN) if link.startswith(prefixes)]
-        if page_violations := await _violations(page):
+        queue += [link for link in await page.evaluate(_UNFOLD) if link.startswith(prefixes)]
+        if page_violations := await _find_violations(page):
             violations[_pattern(href)] = page_violations
     return visited, violations
 
@@ -221,11 +221,11 @@ async def test_every_page_of_the_dashboard_is_linked_and_accessible(
         await mail.send_receipt(tx, app.settings, shop, order.id, "form", now_ms())
         return order.id
 
-    refundable = await app.db.run(send_receipt)
+    refundable_order_id = await app.db.run(send_receipt)
     await _log_in(context, url, token)
-    starts = [f"{url}/dashboard/{shop}/payments/{refundable}", f"{url}/dashboard/{shop}/"]
+    starts = [f"{url}/dashboard/{shop}/payments/{refundable_order_id}", f"{url}/dashboard/{shop}/"]
     prefixes = (f"{url}/dashboard", f"{url}/security")
-    visited, violations = await _walk(await context.new_page(), starts, prefixes)
+    visited, violations = await _follow_links(await context.new_page(), starts, prefixes)
     assert violations == {}
     pages = {pattern for pattern in _all_patterns() if not pattern.startswith("/console")}
     assert pages - _UNLINKED - visited == set()
@@ -269,34 +269,41 @@ async def test_every_page_of_the_console_is_linked_and_accessible(
     )
     gateway_report = reconciliation.Report(gateway="sandbox", file=report, name="november.csv")
     await reconciliation.reconcile_file(app.db, gateway_report, ANN, now)
-    changed = msgspec.structs.replace(app.settings, payout_accounts=f"EUR:{SOURCE_ACCOUNT.number}")
-    monkeypatch.setattr(app, "settings", changed)
+    changed_settings = msgspec.structs.replace(
+        app.settings, payout_accounts=f"EUR:{SOURCE_ACCOUNT.number}"
+    )
+    monkeypatch.setattr(app, "settings", changed_settings)
     login = await people.join(app.db, link.token, "Grace", PASSWORD, device, now, cost=CHEAP_HASH)
     await _log_in(context, url, login.token)
     start = f"{url}/console/payments?merchant={owner[0]}&status=PAID"
-    visited, violations = await _walk(await context.new_page(), [start], (f"{url}/console",))
+    visited, violations = await _follow_links(
+        await context.new_page(), [start], (f"{url}/console",)
+    )
     assert violations == {}
     pages = {pattern for pattern in _all_patterns() if pattern.startswith("/console")}
     missing = pages - _UNLINKED - visited
-    assert {pattern for pattern in missing if not _ALIKE.match(pattern)} == set()
+    assert {pattern for pattern in missing if not _SAME_LAYOUT.match(pattern)} == set()
 
 
 async def test_pages_without_a_link_are_accessible(
     context: BrowserContext, page_server: Starlette, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = page_server.state.app
-    changed = msgspec.structs.replace(
+    changed_settings = msgspec.structs.replace(
         app.settings,
         smtp_url="smtp://127.0.0.1:9",
         mail_from="pay@example.com",
         applications=True,
     )
-    monkeypatch.setattr(app, "settings", changed)
-    assert await _violations_without_link(context, page_server) == {}
+    monkeypatch.setattr(app, "settings", changed_settings)
+    assert await _find_violations_without_link(context, page_server) == {}
 
 
 async def _lose_passkey(tx: Any, login: people.NewLogin, now: int) -> tuple[str, str]:
-    """Add a passkey and report it lost; return the paths to a new password and to keep the key."""
+    """Add a passkey and request a reset of the second factors.
+
+    Returns the paths of a link for a new password and of the link that stops the reset.
+    """
     person = login.person
     passkey = Passkey(
         id=new_id("pk"), person_id=person.id, credential=person.id.encode(), public_key=b"x",
@@ -305,12 +312,12 @@ async def _lose_passkey(tx: Any, login: people.NewLogin, now: int) -> tuple[str,
     await queries.INSERT_PASSKEY.run(tx, passkey)
     await people.lost_factors.request_reset(tx, person.email, now, actor=TESTER, wait_ms=3_600_000)
     reset = await people.offer_new_password(tx, person.email, now, actor=TESTER)
-    keep = await people.lost_factors.new_stop_link(tx, person.email)
-    assert keep is not None
-    return reset.path, keep
+    stop_path = await people.lost_factors.new_stop_link(tx, person.email)
+    assert stop_path is not None
+    return reset.path, stop_path
 
 
-async def _violations_without_link(
+async def _find_violations_without_link(
     context: BrowserContext, page_server: Starlette
 ) -> dict[str, list[Any]]:
     """Return the violations on pages without a link, by path."""
@@ -330,7 +337,9 @@ async def _violations_without_link(
     pending_login = await people.join(
         app.db, (await app.db.run(invite)).token, "Bo", PASSWORD, device, now, cost=CHEAP_HASH
     )
-    reset_with_factor, keep = await app.db.run(lambda tx: _lose_passkey(tx, pending_login, now))
+    reset_with_factor, stop_path = await app.db.run(
+        lambda tx: _lose_passkey(tx, pending_login, now)
+    )
     email = new_address()
     invitation = await app.db.run(invite)
     page, violations = await context.new_page(), dict[str, list[Any]]()
@@ -342,8 +351,8 @@ async def _violations_without_link(
         (invitation.path, ""),
         (reset.path, ""),
         (reset_with_factor, ""),
-        (keep, ""),
-        # The following pages need a login, the first of them one without its second factor.
+        (stop_path, ""),
+        # The following pages need a login; the first one needs a pending login.
         ("/login/factor", ""),
         ("/dashboard", ""),
         ("/security", "/security/authenticator/begin"),
@@ -358,7 +367,7 @@ async def _violations_without_link(
             async with page.expect_navigation():
                 await page.locator(f'form[action$="{button}"] button').click()
             assert not page.url.endswith(path), button
-        await page.evaluate(_OPEN)
-        if page_violations := await _violations(page):
+        await page.evaluate(_UNFOLD)
+        if page_violations := await _find_violations(page):
             violations[button or path] = page_violations
     return violations

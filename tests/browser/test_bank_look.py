@@ -1,4 +1,4 @@
-"""The sandbox bank's pages in each language: they are readable and fit the window."""
+"""The sandbox bank's pages are readable and fit the window in each language."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 from playwright.async_api import Browser
 
-from browser.test_pages_look import Scheme, look
+from browser.test_pages_look import Scheme, check_display
 from opentill.sandbox import create_app
 from opentill.sandbox.language import LANGUAGES, Language
 from support.ports import free_socket, url_of
@@ -23,18 +23,18 @@ LOOKS: Final[tuple[tuple[int, Scheme], ...]] = ((1280, "dark"), (320, "light"))
 def without_refresh(app: Any) -> Any:
     """Wrap the bank so that its pages do not reload themselves while they are checked."""
 
-    async def call(scope: Any, receive: Any, send: Any) -> None:
+    async def changed_app(scope: Any, receive: Any, send: Any) -> None:
         async def send_changed(message: Any) -> None:
             if message["type"] == "http.response.body":
                 body = message.get("body", b"")
-                # Of the same length, because Content-Length has been sent already.
+                # The length must not change, because Content-Length has been sent already.
                 body = body.replace(b'http-equiv="refresh"', b'http-equiv="stopped"')
                 message = message | {"body": body}
             await send(message)
 
         await app(scope, receive, send_changed)
 
-    return call
+    return changed_app
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ async def test_the_bank_is_readable_in_every_language(
         await page.wait_for_load_state("load")
         assert await page.evaluate("document.documentElement.lang") == language
         for width, scheme in LOOKS:
-            await look(page, scheme, width, 700, place=(page.url, width))
+            await check_display(page, scheme, width, 700, label=(page.url, width))
 
     await page.goto(f"{shop.bank_url}/pay/{card}")
     await check_page()

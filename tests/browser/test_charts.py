@@ -1,4 +1,4 @@
-"""Charts as a browser draws them from their tables, in both schemes, under the strict policy."""
+"""A browser draws charts from their tables, in both colour schemes, without unsafe scripts."""
 
 import asyncio
 import time
@@ -18,8 +18,8 @@ from opentill.web.language import Localizer
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 HOST: Final = "http://127.0.0.1:9"
-# For each chart: whether the colour of its first series is drawn, and whether the table is open.
-DRAWN: Final = """() => [...document.querySelectorAll('figure.chart')].map(figure => {
+# Returns for each chart whether the colour of its first series is drawn and its table is open.
+READ_CHARTS: Final = """() => [...document.querySelectorAll('figure.chart')].map(figure => {
   const drawn = figure.querySelector('canvas');
   const canvas = document.createElement('canvas');
   [canvas.width, canvas.height] = [drawn.width, drawn.height];
@@ -36,7 +36,7 @@ DRAWN: Final = """() => [...document.querySelectorAll('figure.chart')].map(figur
       && pixels[at + 3] === 255;
   return [figure.id, count > 100, figure.querySelector('details').open];
 })"""
-FITS: Final = """() => Math.abs(document.querySelector('#volume .uplot').clientWidth
+CHART_FITS: Final = """() => Math.abs(document.querySelector('#volume .uplot').clientWidth
   - document.querySelector('#volume .chart-plot').clientWidth) < 2"""
 TIMEOUT_S: Final = 20.0
 ALL_DRAWN: Final = [["volume", True, False], ["rate", True, False], ["hostile", True, False]]
@@ -51,7 +51,7 @@ async def _wait_for_value(page: Page, script: str, expected: object) -> None:
 
 
 async def _open(context: BrowserContext, language: Language = "en") -> tuple[Page, list[str]]:
-    """Open the page; return it with the list of its errors, to which the browser adds."""
+    """Open the page of charts; return it with the list to which its errors are added."""
     page = await context.new_page()
     errors: list[str] = []
 
@@ -76,7 +76,7 @@ async def _open(context: BrowserContext, language: Language = "en") -> tuple[Pag
     return page, errors
 
 
-async def test_charts_are_drawn_from_their_tables_in_both_schemes(browser: Browser) -> None:
+async def test_charts_are_drawn_from_their_tables_in_both_colour_schemes(browser: Browser) -> None:
     context = await browser.new_context(reduced_motion="reduce")
     page, errors = await _open(context)
     for scheme, device in product(SCHEMES, DEVICES):
@@ -84,8 +84,8 @@ async def test_charts_are_drawn_from_their_tables_in_both_schemes(browser: Brows
         await page.set_viewport_size({"width": width, "height": height})
         await page.emulate_media(color_scheme=scheme)
         # A chart is drawn again in the next frame, which may be late on a busy machine.
-        await page.wait_for_function(FITS)
-        await _wait_for_value(page, DRAWN, ALL_DRAWN)
+        await page.wait_for_function(CHART_FITS)
+        await _wait_for_value(page, READ_CHARTS, ALL_DRAWN)
         assert await page.evaluate(PAGE_PROBLEMS) == {
             "shown": [scheme, width], "faint": [], "small": [], "wider": 0,
         }, (scheme, device)  # fmt: skip
@@ -102,7 +102,7 @@ async def test_charts_are_drawn_from_their_tables_in_both_schemes(browser: Brows
     await context.close()
 
 
-async def test_without_a_script_the_table_is_the_chart(browser: Browser) -> None:
+async def test_a_chart_is_shown_as_a_table_without_javascript(browser: Browser) -> None:
     context = await browser.new_context(
         java_script_enabled=False, viewport={"width": 390, "height": 844}
     )
@@ -114,11 +114,11 @@ async def test_without_a_script_the_table_is_the_chart(browser: Browser) -> None
 
 
 @pytest.mark.parametrize("language", offered("merchant"))
-async def test_charts_speak_the_page_s_language(browser: Browser, language: Language) -> None:
+async def test_charts_use_the_language_of_the_page(browser: Browser, language: Language) -> None:
     context = await browser.new_context(viewport={"width": 320, "height": 568})
     page, errors = await _open(context, language)
     assert await page.evaluate(OVERFLOW_WIDTH) <= 0
-    assert await page.evaluate(DRAWN) == ALL_DRAWN
+    assert await page.evaluate(READ_CHARTS) == ALL_DRAWN
     summary = translations.translate("merchant", language, "Show the numbers")
     assert await page.locator("#volume summary").text_content() == summary
     assert errors == []

@@ -1,4 +1,4 @@
-"""The dashboard in a real browser: invitations, passkeys, and the layout of its pages."""
+"""Invitations and passkeys work in a browser, and the dashboard's pages fit every device."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,7 +20,7 @@ PHONE: Final = {"width": 390, "height": 844}
 
 
 def _url(server: Starlette) -> str:
-    """Return an address with a host name: browsers create no passkeys for IP addresses."""
+    """Return the public URL with a host name, because passkeys do not work with IP addresses."""
     return str(server.state.settings.public_url).replace("127.0.0.1", "localhost")
 
 
@@ -61,11 +61,11 @@ async def test_pages_of_links_hide_the_field_for_password_managers(
     _, link = await create_merchant(page_server)
     url = _url(page_server)
     db = page_server.state.app.db
-    size = "e => [e.getBoundingClientRect().width, e.getBoundingClientRect().height]"
-    username = "input[autocomplete=username]"  # hidden except for a border
+    read_size = "e => [e.getBoundingClientRect().width, e.getBoundingClientRect().height]"
+    username = "input[autocomplete=username]"  # has only a border
     async with _page(browser, viewport=PHONE) as page:
         await page.goto(url + link.path)
-        assert max(await page.locator(username).evaluate(size)) <= 8
+        assert max(await page.locator(username).evaluate(read_size)) <= 8
         owner = await BrowserUser.accept_invitation(browser, url, link.link.email, url + link.path)
         await owner.set_up_authenticator()
         await owner.page.context.close()
@@ -73,7 +73,7 @@ async def test_pages_of_links_hide_the_field_for_password_managers(
             lambda tx: people.offer_new_password(tx, link.link.email, now_ms(), actor=TESTER)
         )
         await page.goto(url + reset.path)
-        assert max(await page.locator(username).evaluate(size)) <= 8
+        assert max(await page.locator(username).evaluate(read_size)) <= 8
         box = await page.locator("[name=lost]").bounding_box()
         label = await page.get_by_text("I have lost all of my second").bounding_box()
         assert box is not None
@@ -89,22 +89,22 @@ async def test_the_name_of_a_member_of_two_merchants_fits_on_one_line_of_the_hea
     url = _url(page_server)
     db = page_server.state.app.db
     owner = await BrowserUser.accept_invitation(browser, url, link.link.email, url + link.path)
-    other = await db.run(lambda tx: merchants.create(tx, name="Tea House", now=now_ms()))
+    second_shop = await db.run(lambda tx: merchants.create(tx, name="Tea House", now=now_ms()))
     async with db.transaction() as tx:
         person = await people.find_by_email(tx, link.link.email)
         await tx.execute("update persons set name = 'Owner' where id = $1", person.id)
         await tx.execute(
             "insert into members (merchant_id, person_id, role, created_at)"
             " values ($1, $2, 'owner', $3)",
-            other.id, person.id, now_ms(),
+            second_shop.id, person.id, now_ms(),
         )  # fmt: skip
     page = owner.page
     await page.set_viewport_size(PHONE)
-    await page.goto(f"{url}/dashboard/{other.id}/team")
+    await page.goto(f"{url}/dashboard/{second_shop.id}/team")
     assert await page.get_by_text("Switch merchant").is_visible()
-    lines = """e => { const range = document.createRange(); range.selectNodeContents(e);
+    count_lines = """e => { const range = document.createRange(); range.selectNodeContents(e);
                       return range.getClientRects().length; }"""
-    assert await page.locator("header .drop.right summary bdi").evaluate(lines) == 1
+    assert await page.locator("header .drop.right summary bdi").evaluate(count_lines) == 1
     await page.context.close()
 
 
@@ -139,7 +139,7 @@ async def test_a_passkey_logs_in_without_a_password(
         assert await page.get_by_text("Test key").first.is_visible()
         await page.context.clear_cookies()
         await page.goto(f"{url}/login")
-        for _ in range(2):  # on the login page, and on the page that it leads to
+        for _ in range(2):  # on the login page and on the following page
             await page.get_by_role("button", name="Log in with a passkey").click()
             await page.wait_for_load_state()
         await page.wait_for_url(f"{url}/dashboard/{shop}/")
@@ -166,7 +166,7 @@ async def test_every_page_of_the_dashboard_fits_every_device(
 ) -> None:
     shop, link = await create_merchant(page_server)
     url = _url(page_server)
-    wrong: list[object] = []
+    violations: list[object] = []
     async with _page(browser) as page:
         messages: list[str] = []
         page.on("console", lambda message: messages.append(message.text))
@@ -191,6 +191,6 @@ async def test_every_page_of_the_dashboard_fits_every_device(
         unlinked = ("/security/authenticator?lang=en", "/dashboard/x?lang=en")
         for path in (*(f"{path}?lang=zh-Hant" for path in (*paths, "/dashboard/x")), *unlinked):
             await page.goto(url + path)
-            wrong += await problems_on_all_displays(page)
-        assert wrong == []
+            violations += await problems_on_all_displays(page)
+        assert violations == []
         assert [message for message in messages if "404" not in message] == []

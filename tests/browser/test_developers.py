@@ -1,4 +1,4 @@
-"""The pages for developers in a real browser: a key is created, copied and replaced."""
+"""A browser creates, copies and replaces API keys on the pages for developers."""
 
 import pytest
 from playwright.async_api import Browser
@@ -42,12 +42,12 @@ async def test_a_key_is_created_copied_and_replaced_on_pages_that_fit_every_devi
     await page.get_by_role("link", name="Shop 商店").click()
     key_page = page.url
 
-    wrong: list[object] = []
+    violations: list[object] = []
     paths = [f"{developers}{path}" for path in ("", "/keys", "/requests", "/epay")]
-    for path in (*paths, key_page):  # test_accessibility.py checks them in English
+    for path in (*paths, key_page):  # test_accessibility.py checks the English pages
         await page.goto(f"{path}?lang=zh-Hant")
-        wrong += await problems_on_all_displays(page)
-    assert wrong == []
+        violations += await problems_on_all_displays(page)
+    assert violations == []
 
     await page.goto(f"{key_page}?lang=en")
     form = page.locator("form", has=page.get_by_role("button", name="Replace this key"))

@@ -1,4 +1,4 @@
-"""Disputes in a real browser: a file and a note without scripts, and the layout of the pages."""
+"""A browser adds evidence and notes to a dispute without scripts."""
 
 import pytest
 from playwright.async_api import Browser
@@ -47,21 +47,24 @@ async def test_a_member_adds_a_file_and_a_note_on_pages_that_fit_every_device(
         {"name": "receipt.pdf", "mimeType": "application/pdf", "buffer": PDF}
     )
     await page.get_by_role("button", name="Add the file").click()
-    async with page.expect_download() as downloading:
+    async with page.expect_download() as download_info:
         await page.get_by_role("link", name="receipt.pdf").click()
-    download = await downloading.value
+    download = await download_info.value
     assert download.suggested_filename == "receipt.pdf"
     assert (await download.path()).read_bytes() == PDF
     await page.get_by_label("New note").fill("Delivered on Monday,\nsigned by the customer.")
     await page.get_by_role("button", name="Add the note").click()
     assert await page.get_by_text("Your note is added.").is_visible()
-    wrong: list[object] = []
+    violations: list[object] = []
     with_scripts = await browser.new_context(storage_state=await context.storage_state())
     page = await with_scripts.new_page()
     list_page = f"{url}/dashboard/{dispute.merchant_id}/disputes"
-    for path in (list_page, f"{list_page}/{dispute.id}"):  # test_accessibility.py: in English
+    for path in (
+        list_page,
+        f"{list_page}/{dispute.id}",
+    ):  # test_accessibility.py checks them in English
         await page.goto(f"{path}?lang=zh-Hant")
-        wrong += await problems_on_all_displays(page)
+        violations += await problems_on_all_displays(page)
     await context.close()
     await with_scripts.close()
-    assert wrong == []
+    assert violations == []

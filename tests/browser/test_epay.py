@@ -1,4 +1,4 @@
-"""An Epay order in a browser: from submit.php through the bank to the signed return."""
+"""A browser pays an Epay order, from submit.php through the bank to the signed return."""
 
 import asyncio
 import json
@@ -20,15 +20,13 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 async def test_a_customer_of_an_epay_shop_returns_with_a_signature(
     browser: Browser, page_server: Starlette
 ) -> None:
-    state = page_server.state.app
-    merchant = await state.db.run(
+    app = page_server.state.app
+    merchant = await app.db.run(
         lambda tx: merchants.create(
             tx, name="Harbour Books", settlement_currency="USD", now=now_ms()
         )
     )
-    credentials = await state.db.run(
-        lambda tx: epay.enable(tx, state.settings, merchant.id, now_ms())
-    )
+    credentials = await app.db.run(lambda tx: epay.enable(tx, app.settings, merchant.id, now_ms()))
     form = {
         "pid": str(credentials.pid),
         "out_trade_no": "B-1",
@@ -39,17 +37,17 @@ async def test_a_customer_of_an_epay_shop_returns_with_a_signature(
         "money_type": "USD",
         "param": "uid=7",
     }
-    signed = form | {"sign": signature.sign(form, credentials.key), "sign_type": "MD5"}
+    signed_form = form | {"sign": signature.sign(form, credentials.key), "sign_type": "MD5"}
     context = await browser.new_context(locale="zh-CN")
     page = await context.new_page()
     requests: list[Request] = []
 
-    async def shop(route: Route) -> None:
+    async def respond_as_shop(route: Route) -> None:
         requests.append(route.request)
         await route.fulfill(body="thank you", content_type="text/plain")
 
-    await page.route("https://shop.example/**", shop)
-    await page.goto(f"{state.settings.public_url}/epay/submit.php?{urlencode(signed)}")
+    await page.route("https://shop.example/**", respond_as_shop)
+    await page.goto(f"{app.settings.public_url}/epay/submit.php?{urlencode(signed_form)}")
     await expect(page.locator("html")).to_have_attribute("lang", "zh-Hans")
     await expect(page.locator("body")).to_contain_text("VIP会员")
     assert "shop.example" not in await page.content()
@@ -74,10 +72,9 @@ async def test_a_customer_of_an_epay_shop_returns_with_a_signature(
     }
     assert "referer" not in requests[0].headers  # the address of the payment page is secret
     await context.close()
-    for _ in range(
-        150
-    ):  # until the worker has attempted the notification, which must fail: the host is blocked
-        async with state.db.connection() as tx:
+    # The worker attempts the notification, which must fail because the host is forbidden.
+    for _ in range(150):
+        async with app.db.connection() as tx:
             rows = await epay.list_notices(tx, merchant.id)
         if rows and rows[0].tries:
             break
@@ -96,11 +93,11 @@ def reset_clock(deployment: Deployment) -> Iterator[None]:
 async def test_an_invoice_link_can_be_paid_after_its_first_session_has_expired(
     browser: Browser, deployment: Deployment
 ) -> None:
-    def command(*words: str) -> dict[str, str]:
-        return dict(json.loads(deployment.run_checked(*words, "--json")))
+    def run_command(*arguments: str) -> dict[str, str]:
+        return dict(json.loads(deployment.run_checked(*arguments, "--json")))
 
-    merchant = await asyncio.to_thread(command, "merchants", "create", "Harbour Books")
-    credentials = await asyncio.to_thread(command, "epay", "enable", merchant["id"])
+    merchant = await asyncio.to_thread(run_command, "merchants", "create", "Harbour Books")
+    credentials = await asyncio.to_thread(run_command, "epay", "enable", merchant["id"])
     form = {
         "pid": str(credentials["pid"]),
         "out_trade_no": "INV-2026-7",
@@ -111,23 +108,23 @@ async def test_an_invoice_link_can_be_paid_after_its_first_session_has_expired(
         "money_type": "USD",
         "type": "creditcard",
     }
-    signed = form | {"sign": signature.sign(form, credentials["key"]), "sign_type": "MD5"}
-    invoice = f"http://127.0.0.1:{deployment.port}/epay/submit.php?{urlencode(signed)}"
+    signed_form = form | {"sign": signature.sign(form, credentials["key"]), "sign_type": "MD5"}
+    invoice_url = f"http://127.0.0.1:{deployment.port}/epay/submit.php?{urlencode(signed_form)}"
     context = await browser.new_context(locale="zh-CN")
     page = await context.new_page()
     await page.route("https://shop.example/**", lambda route: route.fulfill(body="thank you"))
-    await page.goto(invoice)
+    await page.goto(invoice_url)
     await expect(page.locator("body")).to_contain_text("发票 INV-2026-7")
-    first_url = page.url
-    await asyncio.to_thread(command, "clock", "advance", "2d", "--yes")
+    first_session_url = page.url
+    await asyncio.to_thread(run_command, "clock", "advance", "2d", "--yes")
     for _ in range(150):  # until the server has read the clock and expired the session
-        await page.goto(first_url)
+        await page.goto(first_session_url)
         if await page.locator("button[type=submit]").count() == 0:
             break
         await asyncio.sleep(0.1)
     await expect(page.locator("h1")).to_contain_text("过期")
-    await page.goto(invoice)
-    assert page.url != first_url
+    await page.goto(invoice_url)
+    assert page.url != first_session_url
     assert "/checkout/" in page.url
     await page.click("button[type=submit]")
     await page.fill("[autocomplete=cc-number]", "4242 4242 4242 4242")
@@ -138,6 +135,6 @@ async def test_an_invoice_link_can_be_paid_after_its_first_session_has_expired(
     message = dict(parse_qsl(urlsplit(page.url).query))
     assert signature.verify(message, credentials["key"])
     assert (message["out_trade_no"], message["trade_status"]) == ("INV-2026-7", "TRADE_SUCCESS")
-    await page.goto(invoice)  # the customer opens the paid invoice again
+    await page.goto(invoice_url)  # the customer opens the paid invoice again
     await expect(page.locator("body")).to_contain_text("已支付")
     await context.close()

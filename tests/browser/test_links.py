@@ -1,4 +1,4 @@
-"""Payment links in a real browser: creation, use, and the layout of the pages."""
+"""A browser creates and uses payment links."""
 
 import pytest
 from playwright.async_api import Browser
@@ -42,12 +42,12 @@ async def test_a_link_is_created_and_used_without_scripts_on_pages_that_fit_ever
     page = await with_scripts.new_page()
     messages: list[str] = []
     page.on("console", lambda message: messages.append(message.text))
-    wrong: list[object] = []
-    # test_accessibility.py and test_pages_look.py check them in English.
+    violations: list[object] = []
+    # test_accessibility.py and test_pages_look.py check the English pages.
     for path in (f"{owner.home}/links", link_page, link):
         await page.goto(f"{path}?lang=zh-Hant")
         await page.evaluate("document.querySelectorAll('main details').forEach(e => e.open = 1)")
-        wrong += await problems_on_all_displays(page)
+        violations += await problems_on_all_displays(page)
     assert messages == []
     await with_scripts.close()
-    assert wrong == []
+    assert violations == []

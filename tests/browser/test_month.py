@@ -1,7 +1,7 @@
-"""A month of a platform, which staff finish in the console with clean books and an empty inbox.
+"""Staff finish a platform's month in the console, with clean books and an empty inbox.
 
 It has five merchants, three currencies of different exponents and a hundred payments. Merchants,
-customers and the bank use the API and the pages; staff use only the console. After each step the
+customers and the bank use the API and the pages; staff use only the console. After each phase the
 auditor reads the trial balance: every currency adds up to zero.
 """
 
@@ -46,7 +46,7 @@ OWN_ACCOUNTS: Final = (
     "EUR:GB29NWBK60161331926819:NWBKGB2L,JPY:7654321:JP0009001,KWD:KW81CBKU0000000000001234560101"
 )
 PDF: Final = b"%PDF-1.7\ntrailer\n<<>>\n%%EOF\n"
-NOTHING: Final = "Nothing needs attention."
+EMPTY_INBOX: Final = "Nothing needs attention."
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -73,15 +73,13 @@ async def test_a_month_ends_with_clean_books_and_an_empty_inbox(
     browser: Browser, platform: Starlette
 ) -> None:
     month = Month(platform, browser)
-    for step in (
+    for phase in (
         invite_staff, add_merchants, set_up_merchants, pay_orders,
-        _the_bank_does_not_answer, _the_report_is_wrong,
-        _payments_settle_and_are_disputed, _a_dispute_without_an_order, _payouts,
-        _the_month_ends,
+        _refund_despite_lost_responses, _resolve_differences, _settle_and_dispute,
+        _dismiss_unmatched_disputes, _pay_out_and_return, _end_month,
     ):  # fmt: skip
-        await step(month)
-        if month.staff:
-            await month.check_trial_balance()
+        await phase(month)
+        await month.check_trial_balance()
     people = [*month.staff.values(), month.owner]
     assert [(person.email, person.problems) for person in people if person.problems] == []
     async with month.app.db.snapshot() as tx:
@@ -95,21 +93,20 @@ async def _pay_twice(month: Month, card: str) -> tuple[str, str]:
     """Pay an order by wallet and by card; return the ids of the order and the card's attempt."""
     books = month["Harbour Books"]
     session_id, order_id = await month.open_session(books)
-    attempts = [
-        await month.start_payment(session_id, method) for method in ("CREDIT_CARD", "ALIPAY")
-    ]
-    assert len(set(attempts)) == len(attempts)
-    await month.approve_on_phone(attempts[1])
-    await month.return_from_bank(session_id, attempts[1])
+    by_card = await month.start_payment(session_id, "CREDIT_CARD")
+    by_wallet = await month.start_payment(session_id, "ALIPAY")
+    assert by_card != by_wallet
+    await month.approve_on_phone(by_wallet)
+    await month.return_from_bank(session_id, by_wallet)
     await month.wait_for_status(books, order_id, "PAID")
-    await month.type_card(attempts[0], card)
-    await month.return_from_bank(session_id, attempts[0])
+    await month.enter_card(by_card, card)
+    await month.return_from_bank(session_id, by_card)
     books.paid_order_ids.append(order_id)
-    return order_id, attempts[0]
+    return order_id, by_card
 
 
-async def _the_bank_does_not_answer(month: Month) -> None:
-    """Refunds are made once although the bank's responses to them are lost."""
+async def _refund_despite_lost_responses(month: Month) -> None:
+    """Refund payments while the bank's responses are lost; the bank must refund each once."""
     books, fin = month["Harbour Books"], month.staff["fin"]
     fault = {"operation": "refund", "kind": "reset_after", "times": 100_000}
     await month.call_bank("POST", "/faults", fault)
@@ -130,24 +127,24 @@ async def _the_bank_does_not_answer(month: Month) -> None:
     assert "Harbour Books" in await fin.main_text()
     await month.check_trial_balance()
     await month.call_bank("DELETE", "/faults")
-    await month.advance_clock(2 * HOUR)  # longer than the longest time between two attempts
-    await month.wait_for_needs_attention("Refunds that", there=False)
+    await month.advance_clock(2 * HOUR)  # longer than the longest pause between two attempts
+    await month.wait_for_needs_attention("Refunds that", is_shown=False)
 
-    async def given_back() -> bool:
+    async def is_returned() -> bool:
         await fin.open_page(f"/console/payments/{duplicate_order}")
         return "The second payment was given back" in await fin.main_text()
 
-    assert await eventually(given_back), "the second payment is not given back"
-    refunded = ((duplicate_attempt, 2450), (await month.paid_attempt_id(order_id), 1000))
-    for attempt_id, minor in refunded:
+    assert await eventually(is_returned), "the second payment is not given back"
+    refunds = ((duplicate_attempt, 2450), (await month.paid_attempt_id(order_id), 1000))
+    for attempt_id, minor in refunds:
         payment = await month.call_bank("GET", f"/payments/{attempt_id}")
         assert payment["refunded_minor"] == minor
 
-    async def refused() -> bool:
+    async def is_refused() -> bool:
         await fin.open_page(f"/console/payments/{refused_order}")
         return await fin.page.locator('form[action$="/given-back"]').count() > 0
 
-    assert await eventually(refused), "the bank does not refuse the other refund"
+    assert await eventually(is_refused), "the bank does not refuse to return the other payment"
     await month.advance_clock(2 * HOUR)
     await month.wait_for_needs_attention("Second payments not given back: 1")
     await fin.open_page("/console/needs/duplicates")
@@ -157,7 +154,7 @@ async def _the_bank_does_not_answer(month: Month) -> None:
     assert "the second payment went back is recorded" in text, text
 
 
-async def _report(month: Month) -> list[dict[str, str]]:
+async def _read_report(month: Month) -> list[dict[str, str]]:
     """Return the rows of the bank's settlement report."""
     text = await month.call_bank("GET", "/settlement-report.csv")
     return list(csv.DictReader(io.StringIO(text)))
@@ -172,23 +169,27 @@ def _csv_upload(rows: list[dict[str, str]], name: str) -> dict[str, Any]:
     return {"name": name, "mimeType": "text/csv", "buffer": buffer.getvalue().encode()}
 
 
-COMPARE: Final = 'form[method=post][action$="/reconciliation/compare"]'
+COMPARE_FORM: Final = 'form[method=post][action$="/reconciliation/compare"]'
 
 
-async def _the_report_is_wrong(month: Month) -> None:
-    """Staff resolve a wrong amount, two missing lines and a line of an unknown payment."""
+async def _resolve_differences(month: Month) -> None:
+    """Resolve differences: a wrong amount, two missing lines and a line of an unknown payment."""
     fin, gus, books = month.staff["fin"], month.staff["gus"], month["Harbour Books"]
     attempts = [await month.paid_attempt_id(order_id) for order_id in books.paid_order_ids[2:5]]
-    wrong, lost, late = attempts
-    rows = [row for row in await _report(month) if row["reference"] not in (lost, late)]
-    # The missing lines are older than the last line, so the report should have them.
+    wrong_attempt, lost_attempt, late_attempt = attempts
+    rows = [
+        row
+        for row in await _read_report(month)
+        if row["reference"] not in (lost_attempt, late_attempt)
+    ]
+    # A missing line counts as a difference only if a later payment is in the report.
     assert rows[-1]["reference"] not in attempts
     for row in rows:
-        if row["reference"] == wrong:
+        if row["reference"] == wrong_attempt:
             row["amount"] = "12.25"
     unknown = {**rows[-1], "reference": "att_nobody", "amount": "3.00"}
     await fin.open_page("/console/reconciliation")
-    text = await fin.submit_form(COMPARE, file=_csv_upload([*rows, unknown], "november.csv"))
+    text = await fin.submit_form(COMPARE_FORM, file=_csv_upload([*rows, unknown], "november.csv"))
     assert "4 differ" in text, text
     assert "Differences between reports and books: 4" in await month.read_needs_attention()
     reasons = {"Not the same": "they owe us 12.25", "Missing in the books": "another shop’s"}
@@ -201,7 +202,7 @@ async def _the_report_is_wrong(month: Month) -> None:
         text = await fin.submit_form('form[action$="/resolve"]', reason=reason, **adjustment)
         assert "The difference is resolved" in text, text
     await fin.open_page("/console/reconciliation?which=open")
-    await fin.follow_link(f'tr:has-text("{lost}") a')
+    await fin.follow_link(f'tr:has-text("{lost_attempt}") a')
     text = await fin.submit_form('form[action$="/resolve"]', reason="on the next report, they say")
     assert "1 wait for somebody" in text, text
     assert "Waiting for a second person: 1" in await month.read_needs_attention()
@@ -209,74 +210,74 @@ async def _the_report_is_wrong(month: Month) -> None:
     assert "You asked for this" in await fin.main_text()
     assert await page.locator('form[action$="/approve"]').count() == 0
     await gus.open_page("/console/approvals")
-    await month.advance_clock(11 * 60_000)  # the approval requires a new proof of identity
+    await month.advance_clock(11 * 60_000)  # the approval needs a new step-up
     assert "Approved." in await gus.submit_form('form[action$="/approve"]')
     await month.check_trial_balance()
-    late_row = [row for row in await _report(month) if row["reference"] == late]
+    late_row = [row for row in await _read_report(month) if row["reference"] == late_attempt]
     await fin.open_page("/console/reconciliation")
-    await fin.submit_form(COMPARE, file=_csv_upload(late_row, "late.csv"))
+    await fin.submit_form(COMPARE_FORM, file=_csv_upload(late_row, "late.csv"))
     if "Choose" in await fin.main_text():  # the step-up has not kept the file
-        await fin.submit_form(COMPARE, file=_csv_upload(late_row, "late.csv"))
+        await fin.submit_form(COMPARE_FORM, file=_csv_upload(late_row, "late.csv"))
     assert "0 wait for somebody" in await fin.main_text(), await fin.main_text()
 
 
 async def _open_dispute(month: Month, shop: Shop, order_id: str) -> tuple[str, str]:
-    """Open a dispute at the bank; return its id there and in OpenTill."""
+    """Open a dispute at the bank; return its id at the bank and its id in OpenTill."""
     payment = await month.paid_attempt_id(order_id)
-    opened = await month.call_bank(
+    bank_dispute = await month.call_bank(
         "POST", f"/payments/{payment}/disputes", {"reason": "not received"}
     )
     await month.wait_for_status(shop, order_id, "DISPUTED")
     disputes = await month.call_api(shop, "GET", "/v1/disputes?orderId=" + order_id)
-    return opened["id"], disputes["items"][0]["id"]
+    return bank_dispute["id"], disputes["items"][0]["id"]
 
 
-async def _payments_settle_and_are_disputed(month: Month) -> None:
-    """One dispute is won with the merchant's evidence; one with a reserve is lost."""
+async def _settle_and_dispute(month: Month) -> None:
+    """Settle all payments; win a dispute with evidence, and lose one of an order with a reserve."""
     books, tea, sue = month["Harbour Books"], month["Kyoto Tea"], month.staff["sue"]
     await month.advance_clock(8 * DAY)
     for shop in month.shops:
         for order_id in shop.paid_order_ids:
             await month.wait_for_status(shop, order_id, "SETTLED")
     await month.check_trial_balance()
-    at_bank, ours = await _open_dispute(month, books, books.paid_order_ids[5])
+    bank_id, dispute_id = await _open_dispute(month, books, books.paid_order_ids[5])
     await sue.open_page(f"/console/payments?query={books.paid_order_ids[5]}")
-    await sue.follow_link(f'a:has-text("{ours}")')
-    until = await sue.page.evaluate(f"new Date({month.app.clock() + 2 * DAY}).toISOString()")
+    await sue.follow_link(f'a:has-text("{dispute_id}")')
+    deadline = await sue.page.evaluate(f"new Date({month.app.clock() + 2 * DAY}).toISOString()")
     form = 'form[action$="/deadline"]'
-    await sue.submit_form(form, until=until[:10], reason="the bank's letter")
+    await sue.submit_form(form, until=deadline[:10], reason="the bank's letter")
     await sue.submit_form('form[action$="/notes"]', note="The bank wants proof of delivery.")
     assert "Disputes near their deadline: 1" in await month.read_needs_attention("sue")
-    await month.owner.open_page(f"/dashboard/{books.id}/disputes/{ours}")
+    await month.owner.open_page(f"/dashboard/{books.id}/disputes/{dispute_id}")
     assert "The bank wants proof of delivery." in await month.owner.main_text()
     file = {"name": "receipt.pdf", "mimeType": "application/pdf", "buffer": PDF}
     await month.owner.submit_form('form[action$="/evidence"]', file=file)
     await sue.open_page("/console/needs/disputes")
-    await sue.follow_link(f'a:has-text("{ours}")')
-    async with sue.page.expect_download() as downloading:
+    await sue.follow_link(f'a:has-text("{dispute_id}")')
+    async with sue.page.expect_download() as download_info:
         await sue.page.click('a:has-text("receipt.pdf")')
-    assert (await (await downloading.value).path()).read_bytes() == PDF
+    assert (await (await download_info.value).path()).read_bytes() == PDF
     await month.check_trial_balance()
-    await month.call_bank("POST", f"/disputes/{at_bank}/won")
+    await month.call_bank("POST", f"/disputes/{bank_id}/won")
     await month.wait_for_status(books, books.paid_order_ids[5], "SETTLED")
     assert "Disputes near" not in await month.read_needs_attention("sue")
-    at_bank, ours = await _open_dispute(month, tea, tea.paid_order_ids[0])
+    bank_id, _ = await _open_dispute(month, tea, tea.paid_order_ids[0])
     await sue.open_page(f"/console/payments/{tea.paid_order_ids[0]}")
     text = await sue.submit_form('form[action$="/dispute-lost"]', reason="no tracking number")
     assert "ended as lost" in text, text
-    await month.call_bank("POST", f"/disputes/{at_bank}/lost")
+    await month.call_bank("POST", f"/disputes/{bank_id}/lost")
     await month.wait_for_status(tea, tea.paid_order_ids[0], "CHARGEBACK")
 
 
-async def _a_dispute_without_an_order(month: Month) -> None:
-    """Staff open a dispute by a letter, and dismiss the bank's reports of the same dispute."""
+async def _dismiss_unmatched_disputes(month: Month) -> None:
+    """Open a dispute in the console, and dismiss the bank's own reports of the same dispute."""
     dates, sue = month["Gulf Dates"], month.staff["sue"]
     order_id = dates.paid_order_ids[0]
     await sue.open_page(f"/console/payments/{order_id}")
     text = await sue.submit_form('form[action$="/dispute-open"]', amount="7.25", reason="a letter")
     assert "The dispute is open" in text, text
     payment = await month.paid_attempt_id(order_id)
-    opened = await month.call_bank(
+    bank_dispute = await month.call_bank(
         "POST", f"/payments/{payment}/disputes", {"reason": "not received"}
     )
     await month.wait_for_needs_attention("Disputes without an order: 1")
@@ -287,7 +288,7 @@ async def _a_dispute_without_an_order(month: Month) -> None:
     await sue.open_page(f"/console/payments/{order_id}")
     text = await sue.submit_form('form[action$="/dispute-won"]', reason="the bank says so")
     assert "ended as won" in text, text
-    await month.call_bank("POST", f"/disputes/{opened['id']}/won")
+    await month.call_bank("POST", f"/disputes/{bank_dispute['id']}/won")
     await month.wait_for_needs_attention("Disputes without an order: 1")
     await sue.open_page("/console/needs/unmatched")
     assert "an earlier report was closed" in await sue.main_text()
@@ -296,10 +297,10 @@ async def _a_dispute_without_an_order(month: Month) -> None:
     await month.wait_for_status(dates, order_id, "SETTLED")
     disputes = await month.call_api(dates, "GET", "/v1/disputes?orderId=" + order_id)
     assert [dispute["status"] for dispute in disputes["items"]] == ["WON"]
-    assert NOTHING in await month.read_needs_attention()
+    assert EMPTY_INBOX in await month.read_needs_attention()
 
 
-async def _pay_out(month: Month, currency: str, reference: str) -> dict[str, str]:
+async def _send_run(month: Month, currency: str, reference: str) -> dict[str, str]:
     """Start a run and download its file as another person; return amounts by end-to-end id."""
     fin, gus = month.staff["fin"], month.staff["gus"]
     await fin.open_page("/console/payouts")
@@ -320,9 +321,9 @@ async def _upload_report(month: Month, currency: str, lines: list[tuple[str, str
     rows = [
         {
             "end_to_end_id": id_, "status": status, "amount": amount, "currency": currency,
-            "bank_reference": f"BK{place}", "reason": "closed" if status == "returned" else "",
+            "bank_reference": f"BK{index}", "reason": "closed" if status == "returned" else "",
         }
-        for place, (id_, status, amount) in enumerate(lines)
+        for index, (id_, status, amount) in enumerate(lines)
     ]  # fmt: skip
     gus = month.staff["gus"]
     await gus.open_page("/console/payouts")
@@ -331,21 +332,22 @@ async def _upload_report(month: Month, currency: str, lines: list[tuple[str, str
     )
 
 
-async def _payouts(month: Month) -> None:
-    """Each currency has a run. One payout is returned and paid to another account."""
+async def _pay_out_and_return(month: Month) -> None:
+    """Pay out a run for each currency; one payout is returned and paid to another account."""
     soap, fin = month["Alpine Soap"], month.staff["fin"]
     for currency in ("JPY", "KWD"):
-        amounts = await _pay_out(month, currency, f"2026-11 {currency}")
+        amounts = await _send_run(month, currency, f"2026-11 {currency}")
         assert len(amounts) == sum(shop.currency == currency for shop in month.shops)
-        sent = [(id_, "sent", amount) for id_, amount in amounts.items()]
-        assert f"{len(sent)} sent, 0 came back" in await _upload_report(month, currency, sent)
-    amounts = await _pay_out(month, "EUR", "2026-11")
+        lines = [(id_, "sent", amount) for id_, amount in amounts.items()]
+        assert f"{len(lines)} sent, 0 came back" in await _upload_report(month, currency, lines)
+    amounts = await _send_run(month, "EUR", "2026-11")
     async with month.app.db.connection() as tx:
         sql = "select id from payouts where merchant_id = $1"
         payout = str(await tx.fetchval(sql, soap.id))
-    returned = next(id_ for id_ in amounts if payout.removeprefix("po_") in id_.lower())
+    returned_id = next(id_ for id_ in amounts if payout.removeprefix("po_") in id_.lower())
     lines = [
-        (id_, "returned" if id_ == returned else "sent", amount) for id_, amount in amounts.items()
+        (id_, "returned" if id_ == returned_id else "sent", amount)
+        for id_, amount in amounts.items()
     ]
     text = await _upload_report(month, "EUR", lines)
     assert "1 sent, 0 came back" in text, text
@@ -359,37 +361,37 @@ async def _payouts(month: Month) -> None:
     await fin.open_page("/console/payouts")
     assert "Account changed" in await fin.main_text()
     await month.advance_clock(4 * DAY)
-    again = await _pay_out(month, "EUR", "2026-11 again")
-    assert list(again.values()) == [amounts[returned]]
-    sent = [(id_, "sent", amount) for id_, amount in again.items()]
-    assert "1 sent, 0 came back" in await _upload_report(month, "EUR", sent)
+    second_run = await _send_run(month, "EUR", "2026-11 again")
+    assert list(second_run.values()) == [amounts[returned_id]]
+    lines = [(id_, "sent", amount) for id_, amount in second_run.items()]
+    assert "1 sent, 0 came back" in await _upload_report(month, "EUR", lines)
 
 
-async def _the_month_ends(month: Month) -> None:
-    """Reserves are released, the last report agrees, nothing is open, and the books are clean."""
+async def _end_month(month: Month) -> None:
+    """Check that reserves are released, the report agrees, nothing is open, and books are clean."""
     fin, ada, auditor = month.staff["fin"], month.staff["admin"], month.staff["auditor"]
     await month.advance_clock(15 * DAY)
 
-    async def released() -> bool:
+    async def are_reserves_released() -> bool:
         await fin.open_page("/console/trial-balance")
         return all(parse_amount(row[4]) == 0 for row in await fin.table_cells("sums"))
 
-    assert await eventually(released), "reserves are still held"
+    assert await eventually(are_reserves_released), "reserves are still held"
     await fin.open_page("/console/reconciliation")
-    text = await fin.submit_form(COMPARE, file=_csv_upload(await _report(month), "december.csv"))
+    text = await fin.submit_form(
+        COMPARE_FORM, file=_csv_upload(await _read_report(month), "december.csv")
+    )
     assert "0 differ" in text, text
     assert "There are no differences" in text, text
-    for who in month.staff:
-        assert NOTHING in await month.read_needs_attention(who), (
-            who,
-            await month.read_needs_attention(who),
-        )
+    for name in month.staff:
+        inbox = await month.read_needs_attention(name)
+        assert EMPTY_INBOX in inbox, (name, inbox)
 
-    async def checked() -> bool:
+    async def are_books_checked() -> bool:
         await auditor.open_page("/console/books")
         return "Not yet" not in await auditor.main_text()
 
-    assert await eventually(checked), "the books are not checked"
+    assert await eventually(are_books_checked), "the books are not checked"
     assert "Findings 0" in await auditor.main_text(), await auditor.main_text()
     await ada.open_page("/console/audit/verify")
     await ada.submit_form('form[action$="/audit/verify"]')

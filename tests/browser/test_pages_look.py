@@ -1,4 +1,4 @@
-"""Payment pages of example payments in a browser: contrast, sizes, overflow, console errors."""
+"""Payment pages have readable contrast and sizes, no overflow and no console errors."""
 
 from collections.abc import AsyncIterator
 from functools import cache
@@ -70,9 +70,9 @@ def _collect_problems(page: Page, host: str) -> list[str]:
     return problems
 
 
-async def test_every_page_is_readable_and_fits(browser: Browser, host: str) -> None:
-    # Each page is loaded once for all looks. Without reduced motion, a transition of colours could
-    # still be running.
+async def test_every_page_is_readable_and_fits_the_window(browser: Browser, host: str) -> None:
+    # Each page is loaded once for all sizes and schemes. Reduced motion switches off transitions of
+    # colours, which could still run when a page is checked.
     context = await browser.new_context(reduced_motion="reduce")
     page = await context.new_page()
     problems = _collect_problems(page, host)
@@ -91,13 +91,13 @@ async def test_every_page_is_readable_and_fits(browser: Browser, host: str) -> N
     await context.close()
 
 
-async def look(page: Page, scheme: Scheme, width: int, height: int, place: object) -> None:
+async def check_display(page: Page, scheme: Scheme, width: int, height: int, label: object) -> None:
     """Check a loaded page in another size and colour scheme."""
     await page.set_viewport_size({"width": width, "height": height})
     await page.emulate_media(color_scheme=scheme)
     assert await page.evaluate(PAGE_PROBLEMS) == {
         "shown": [scheme, width], "faint": [], "small": [], "wider": 0,
-    }, place  # fmt: skip
+    }, label  # fmt: skip
 
 
 @pytest.mark.parametrize("language", [name for name in offered("customer") if name != "en"])
@@ -118,13 +118,13 @@ async def test_every_language_fits_on_a_phone(
 async def test_the_form_can_be_used_with_the_keyboard_alone(browser: Browser, host: str) -> None:
     page = await browser.new_page()
     await page.goto(f"{host}/en/open")
-    focused = []
+    focused_elements = []
     for _ in range(6):
         await page.keyboard.press("Tab")
-        focused.append(
+        focused_elements.append(
             await page.evaluate("document.activeElement.name || document.activeElement.className")
         )
-    assert focused == ["skip", "email", "name", "method", "button", ""]
+    assert focused_elements == ["skip", "email", "name", "method", "button", ""]
     await page.close()
 
 

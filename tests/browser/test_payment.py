@@ -1,4 +1,4 @@
-"""Paying in a browser, from the payment page through the sandbox bank to the receipt."""
+"""A customer pays in a browser, from the payment page through the sandbox bank to the receipt."""
 
 from collections.abc import AsyncIterator
 from decimal import Decimal
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
-    """One context for all tests of a worker process: creating one takes as long as a payment."""
+    """A browser context, which all tests share because creating it takes as long as a payment."""
     context = await browser.new_context(locale="en-US")
     yield context
     await context.close()
@@ -46,16 +46,16 @@ async def page(context: BrowserContext, page_server: Starlette) -> AsyncIterator
     assert [text for text in problems if not any(status in text for status in statuses)] == []
 
 
-def _address(page_server: Starlette, session: checkouts.Session) -> str:
+def _session_url(page_server: Starlette, session: checkouts.Session) -> str:
     return f"{page_server.state.settings.public_url}/checkout/{session.id}"
 
 
-async def _order(page_server: Starlette, session: checkouts.Session) -> orders.Order:
+async def _read_order(page_server: Starlette, session: checkouts.Session) -> orders.Order:
     async with page_server.state.app.db.connection() as tx:
         return await orders.find(tx, session.merchant_id, session.order_id)
 
 
-async def _start(page: Page, address: str, method: str = "CREDIT_CARD") -> None:
+async def _send_form(page: Page, address: str, method: str = "CREDIT_CARD") -> None:
     await page.goto(address)
     await page.fill("[autocomplete=email]", "maria@example.com")
     await page.fill("[autocomplete=name]", "Maria")
@@ -70,9 +70,9 @@ async def _enter_card(page: Page, number: str) -> None:
     await page.click("button")
 
 
-# Card, text of the page after the payment, status of the order. tests/sandbox/test_cards.py has all
-# cards.
+# tests/sandbox/test_cards.py has all cards.
 CARDS = [
+    # card, text of the page after the payment, status of the order
     ("4242 4242 4242 4242", "Payment received", "PAID"),
     ("4000 0000 0000 9987", "The payment was refused", "FAILED"),
     ("4000 0000 0000 0119", "Waiting for the bank", "PENDING"),
@@ -85,11 +85,11 @@ async def test_each_outcome_of_a_card_has_its_page(
 ) -> None:
     number, text, status = case
     session = await open_session()
-    await _start(page, _address(page_server, session))
+    await _send_form(page, _session_url(page_server, session))
     await _enter_card(page, number)
     await page.wait_for_url(f"**/checkout/{session.id}?lang=en", timeout=60_000)
     await expect(page.locator("main")).to_contain_text(text, timeout=60_000)
-    order = await _order(page_server, session)
+    order = await _read_order(page_server, session)
     assert order.status == status
     assert (order.customer_email, order.customer_name) == ("maria@example.com", "Maria")
     async with page_server.state.app.db.connection() as tx:
@@ -100,7 +100,7 @@ async def test_the_receipt_redirects_the_customer_to_the_shop(
     page: Page, page_server: Starlette, open_session: OpenSession
 ) -> None:
     session = await open_session()
-    await _start(page, _address(page_server, session))
+    await _send_form(page, _session_url(page_server, session))
     await _enter_card(page, "4242 4242 4242 4242")
     await expect(page.locator("h1")).to_have_text("Payment received", timeout=60_000)
     await expect(page.locator(".receipt")).to_contain_text("$9.99 USD")
@@ -112,12 +112,12 @@ async def test_after_a_decline_the_customer_pays_with_another_card(
     page: Page, page_server: Starlette, open_session: OpenSession
 ) -> None:
     session = await open_session()
-    await _start(page, _address(page_server, session))
+    await _send_form(page, _session_url(page_server, session))
     await _enter_card(page, "4000 0000 0000 0002")
     await expect(page.locator("[role=alert]")).to_contain_text(
         "Your bank declined the payment", timeout=60_000
     )
-    assert (await _order(page_server, session)).status == "PENDING"
+    assert (await _read_order(page_server, session)).status == "PENDING"
     assert await page.input_value("[autocomplete=email]") == "maria@example.com"
     await page.click("button[type=submit]")
     await _enter_card(page, "4242 4242 4242 4242")
@@ -127,18 +127,19 @@ async def test_after_a_decline_the_customer_pays_with_another_card(
 @pytest.mark.parametrize(
     ("button", "text"), [("Complete", "Payment received"), ("Fail", "not confirmed")]
 )
-async def test_the_bank_asks_for_3d_secure(
+async def test_the_3d_secure_page_decides_the_payment(
     page: Page, page_server: Starlette, open_session: OpenSession, button: str, text: str
 ) -> None:
     session = await open_session()
-    await _start(page, _address(page_server, session))
+    await _send_form(page, _session_url(page_server, session))
     await _enter_card(page, "4000 0025 0000 3155")
     await page.click(f"button:has-text('{button}')")
     await expect(page.locator("main")).to_contain_text(text, timeout=60_000)
 
 
-# Method, currency, price, amount on the receipt. tests/pages/test_render.py has all methods.
+# tests/pages/test_render.py has all methods.
 WALLETS = [
+    # method, currency, price, amount on the receipt
     ("ALIPAY", "USD", "9.99", "$9.99 USD"),
     ("WECHAT_PAY", "JPY", "1000", "¥1,000 JPY"),
     pytest.param("PAYNOW", "SGD", "5.00", "SGD", marks=pytest.mark.stress),
@@ -158,13 +159,13 @@ async def test_a_wallet_is_paid_on_the_phone(
 ) -> None:
     await _add_rates(page_server)
     session = await open_session(price, currency)
-    await _start(page, _address(page_server, session), method)
+    await _send_form(page, _session_url(page_server, session), method)
     await page.click("a:has-text('open the phone here')")
     await page.click("button:has-text('Approve')")
     await page.click("a:has-text('Continue')")
     await expect(page.locator("h1")).to_have_text("Payment received", timeout=60_000)
     await expect(page.locator(".receipt")).to_contain_text(receipt)
-    assert (await _order(page_server, session)).payment_method == method
+    assert (await _read_order(page_server, session)).payment_method == method
 
 
 async def _add_rates(page_server: Starlette) -> None:
@@ -178,16 +179,16 @@ async def test_a_bank_transfer_is_confirmed_at_the_bank(
     page: Page, page_server: Starlette, open_session: OpenSession
 ) -> None:
     session = await open_session()
-    await _start(page, _address(page_server, session), "BANK_TRANSFER")
+    await _send_form(page, _session_url(page_server, session), "BANK_TRANSFER")
     await page.click("button:has-text('Confirm transfer')")
     await expect(page.locator("h1")).to_have_text("Payment received", timeout=60_000)
 
 
-async def test_the_bank_and_the_way_back_have_the_chosen_language(
+async def test_the_payment_page_keeps_the_chosen_language_after_the_bank(
     page: Page, page_server: Starlette, open_session: OpenSession
 ) -> None:
     session = await open_session()
-    await page.goto(_address(page_server, session))
+    await page.goto(_session_url(page_server, session))
     await page.click("a[hreflang=zh-Hant]")
     await expect(page.locator("h1")).to_contain_text("支付")
     await page.fill("[autocomplete=email]", "maria@example.com")
@@ -201,9 +202,9 @@ async def test_a_customer_who_returns_without_paying_can_continue(
     page: Page, page_server: Starlette, open_session: OpenSession
 ) -> None:
     session = await open_session()
-    await _start(page, _address(page_server, session))
+    await _send_form(page, _session_url(page_server, session))
     await page.wait_for_selector("[autocomplete=cc-number]")
-    await page.goto(_address(page_server, session))
+    await page.goto(_session_url(page_server, session))
     await expect(page.locator("main")).to_contain_text("You have started a payment")
     await page.click("text=Go on with the payment")
     await _enter_card(page, "4242 4242 4242 4242")
@@ -214,31 +215,31 @@ async def test_going_back_and_reloading_the_receipt_changes_nothing(
     page: Page, page_server: Starlette, open_session: OpenSession
 ) -> None:
     session = await open_session()
-    await _start(page, _address(page_server, session))
+    await _send_form(page, _session_url(page_server, session))
     await _enter_card(page, "4242 4242 4242 4242")
     await expect(page.locator("h1")).to_have_text("Payment received", timeout=60_000)
-    await page.goto(f"{_address(page_server, session)}?hold=1")
+    await page.goto(f"{_session_url(page_server, session)}?hold=1")
     await page.reload()
     for _ in range(6):
         await page.go_back()
         if urlsplit(page.url).path == f"/checkout/{session.id}":
             await expect(page.locator("h1")).to_have_text("Payment received")
-    order = await _order(page_server, session)
+    order = await _read_order(page_server, session)
     assert order.status == "PAID"
 
 
-async def test_two_tabs_pay_once(
+async def test_a_session_in_two_tabs_is_paid_once(
     page: Page, page_server: Starlette, open_session: OpenSession
 ) -> None:
     session = await open_session()
-    other = await page.context.new_page()
-    await other.goto(_address(page_server, session))
-    await _start(page, _address(page_server, session))
+    other_tab = await page.context.new_page()
+    await other_tab.goto(_session_url(page_server, session))
+    await _send_form(page, _session_url(page_server, session))
     await _enter_card(page, "4242 4242 4242 4242")
     await expect(page.locator("h1")).to_have_text("Payment received", timeout=60_000)
-    await other.fill("[autocomplete=email]", "maria@example.com")
-    await other.click("button[type=submit]")
-    await expect(other.locator("h1")).to_have_text("Payment received")
+    await other_tab.fill("[autocomplete=email]", "maria@example.com")
+    await other_tab.click("button[type=submit]")
+    await expect(other_tab.locator("h1")).to_have_text("Payment received")
     async with page_server.state.app.db.connection() as tx:
         entries = await tx.fetchval(
             "select count(*) from entries where merchant_id = $1 and type = 'PAYMENT'",
@@ -251,7 +252,7 @@ async def test_a_refused_form_keeps_its_input(
     page: Page, page_server: Starlette, open_session: OpenSession
 ) -> None:
     session = await open_session()
-    await page.goto(_address(page_server, session))
+    await page.goto(_session_url(page_server, session))
     await page.eval_on_selector("form", "form => { form.noValidate = true }")
     await page.fill("[autocomplete=email]", "maria@nowhere")
     await page.fill("[autocomplete=name]", '"><script>alert(1)</script>')
@@ -269,7 +270,7 @@ async def test_an_expired_session_has_a_page_with_a_link_to_the_shop(
     await page_server.state.app.db.run(
         lambda tx: checkouts.expire(tx, session.merchant_id, session.id, "test", now_ms())
     )
-    await page.goto(_address(page_server, session))
+    await page.goto(_session_url(page_server, session))
     await expect(page.locator("h1")).to_have_text("This payment page has expired")
     await page.click("a:has-text('Back to Harbour Books')")
     assert page.url.endswith("/?cancelled")

@@ -1,4 +1,4 @@
-"""The live list of payments in a real browser, under the content security policy."""
+"""The list of payments updates itself in a browser, under the content security policy."""
 
 import pytest
 from playwright.async_api import Browser
@@ -14,7 +14,7 @@ from opentill.products.model import ProductBody
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 
-async def test_a_new_payment_appears_by_itself_and_the_focus_stays(
+async def test_a_new_payment_appears_without_a_reload_and_the_focus_stays(
     browser: Browser, page_server: Starlette
 ) -> None:
     db = page_server.state.app.db
@@ -36,11 +36,11 @@ async def test_a_new_payment_appears_by_itself_and_the_focus_stays(
     await open_session("first@example.com")
     await page.goto(f"{url}/dashboard/{merchant_id}/payments")
     assert await page.get_by_text("New payments appear by themselves.").is_visible()
-    first = page.get_by_role("link", name="first@example.com")
-    await first.focus()
+    first_link = page.get_by_role("link", name="first@example.com")
+    await first_link.focus()
     await open_session("second@example.com")
     await page.get_by_role("link", name="second@example.com").wait_for()
-    assert await first.evaluate("e => e === document.activeElement")
+    assert await first_link.evaluate("e => e === document.activeElement")
     assert await page.get_by_role("status").inner_text() == "The list has changed. Payments: 2"
     await context.clear_cookies()
     await page.wait_for_url(f"{url}/login?next=*")

@@ -1,4 +1,4 @@
-"""Products and sessions in a real browser: from the first product to the payment page."""
+"""A browser creates products and sessions, from the first product to the payment page."""
 
 from collections.abc import AsyncIterator
 from typing import Final
@@ -23,15 +23,15 @@ DRAWING: Final = (
 
 
 class Owner:
-    """A new merchant's owner, logged in."""
+    """The owner of a new merchant, who is logged in."""
 
     def __init__(self, url: str, merchant_id: str, cookie: str) -> None:
-        """``cookie`` is the value of the login's cookie."""
+        """Create the owner of a login; ``cookie`` is the value of its cookie."""
         self.home = f"{url}/dashboard/{merchant_id}"
         self.cookie = {"name": "opentill", "value": cookie, "url": url}
 
     async def context(self, browser: Browser, *, scripts: bool) -> BrowserContext:
-        """Open a browser context with their login, in which the test serves pictures."""
+        """Open a browser context with the owner's login, in which the test serves pictures."""
         context = await browser.new_context(java_script_enabled=scripts)
         context.set_default_timeout(10_000)
         await context.add_cookies([self.cookie])  # type: ignore[list-item] # a plain dictionary
@@ -67,7 +67,7 @@ async def _add_tea(page: Page, owner: Owner) -> None:
     assert "Green tea, 100 g" in await page.get_by_role("heading", level=1).inner_text()
 
 
-async def test_the_first_session_is_opened_and_ended_without_scripts(
+async def test_a_session_can_be_opened_and_ended_without_scripts(
     browser: Browser, owner: Owner
 ) -> None:
     context = await owner.context(browser, scripts=False)
@@ -107,13 +107,13 @@ async def test_pages_of_products_and_sessions_fit_every_device(
     link = await page.get_by_role("textbox", name="Payment link").input_value()
     assert await page.evaluate("navigator.clipboard.readText()") == link
     session = page.url.partition("?")[0]
-    wrong: list[object] = []
-    # test_accessibility.py checks them in English.
+    violations: list[object] = []
+    # test_accessibility.py checks the English pages.
     for path in (f"{owner.home}/products", product, f"{owner.home}/sessions", session):
         await page.goto(f"{path}?lang=zh-Hant")
         await page.evaluate("document.querySelectorAll('main details').forEach(e => e.open = 1)")
-        wrong += await problems_on_all_displays(page)
-    assert wrong == []
+        violations += await problems_on_all_displays(page)
+    assert violations == []
     assert messages == [  # from the form with a wrong price
         "Failed to load resource: the server responded with a status of 400 (Bad Request)"
     ]

@@ -1,4 +1,4 @@
-"""The API reference in a browser: its look, quick search, copying a sample, trying an operation."""
+"""The API reference can be read, searched, copied from and tried in a browser."""
 
 from collections.abc import AsyncIterator
 from typing import Any, Final
@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 # One page of each kind.
 PATHS: Final = ("", "/guides/webhooks", "/guides/errors", "/checkouts", "/search?q=refund")
-# Returns everything that a page could have stored the key in.
-STORED: Final = """() => [location.href, document.cookie, JSON.stringify({...localStorage}),
+# Returns the text of every place in which a page could have stored the key.
+READ_STORAGE: Final = """() => [location.href, document.cookie, JSON.stringify({...localStorage}),
   JSON.stringify({...sessionStorage}), document.documentElement.outerHTML].join('\\n')"""
 
 
@@ -53,7 +53,7 @@ async def _create_key(page_server: Starlette) -> str:
     return new_key.key
 
 
-async def test_every_kind_of_page_is_readable_and_fits(page: Page, docs: str) -> None:
+async def test_every_kind_of_page_is_readable_and_fits_the_window(page: Page, docs: str) -> None:
     wrong: list[object] = []
     for path in PATHS:
         await page.goto(docs + path)
@@ -66,9 +66,7 @@ async def test_every_kind_of_page_is_readable_and_fits(page: Page, docs: str) ->
     assert wrong == []
 
 
-async def test_without_javascript_only_trying_and_copying_are_missing(
-    browser: Browser, docs: str
-) -> None:
+async def test_samples_and_search_work_without_javascript(browser: Browser, docs: str) -> None:
     context = await browser.new_context(
         java_script_enabled=False, viewport={"width": 390, "height": 800}
     )
@@ -123,29 +121,30 @@ async def test_an_operation_is_tried_with_a_key_that_is_stored_nowhere(
     requests: list[Any] = []
     page.on("request", lambda request: "/v1/" in request.url and requests.append(request))
     await page.goto(f"{docs}/products")
-    create, read = page.locator("#createProduct .trial"), page.locator("#getProduct .trial")
+    create_form = page.locator("#createProduct .trial")
+    read_form = page.locator("#getProduct .trial")
 
-    await create.locator("summary").click()
-    await create.locator("[data-key]").fill(key)
-    await expect(create.locator("[data-send]")).to_be_disabled()  # a change needs agreement
-    await create.locator("[data-agreed]").check()
-    await create.locator("[data-send]").click()
-    await expect(create.locator(".outcome .status")).to_have_text("201")
-    await expect(create.locator("[data-send]")).to_be_disabled()  # and each request anew
-
-    await read.locator("summary").click()
-    await expect(read.locator("[data-key]")).to_have_value(key)
-    await read.locator("[data-send]").click()
-    await expect(read.locator(".outcome")).to_have_text("id is required.")
-    await read.locator("[data-name=id]").fill("../orders?x=")
-    await read.locator("[data-send]").click()
-    await expect(read.locator(".outcome .status")).to_have_text("404")
+    await create_form.locator("summary").click()
+    await create_form.locator("[data-key]").fill(key)
+    await expect(create_form.locator("[data-send]")).to_be_disabled()  # a change needs agreement
+    await create_form.locator("[data-agreed]").check()
+    await create_form.locator("[data-send]").click()
+    await expect(create_form.locator(".outcome .status")).to_have_text("201")
+    # Each request needs its own agreement.
+    await expect(create_form.locator("[data-send]")).to_be_disabled()
+    await read_form.locator("summary").click()
+    await expect(read_form.locator("[data-key]")).to_have_value(key)
+    await read_form.locator("[data-send]").click()
+    await expect(read_form.locator(".outcome")).to_have_text("id is required.")
+    await read_form.locator("[data-name=id]").fill("../orders?x=")
+    await read_form.locator("[data-send]").click()
+    await expect(read_form.locator(".outcome .status")).to_have_text("404")
 
     assert [request.method for request in requests] == ["POST", "GET"]
     assert requests[0].headers["idempotency-key"]
     assert requests[1].url.endswith("/v1/products/..%2Forders%3Fx%3D")
-    assert key not in await page.evaluate(STORED)
+    assert key not in await page.evaluate(READ_STORAGE)
     assert key not in str(await page.context.storage_state())
     await page.reload()
-    await create.locator("summary").click()
-    await expect(create.locator("[data-key]")).to_have_value("")
+    await create_form.locator("summary").click()
+    await expect(create_form.locator("[data-key]")).to_have_value("")

@@ -1,4 +1,4 @@
-"""Reversed refunds and refunds made at the provider, as the merchant sees them."""
+"""Merchants see reversed refunds and refunds made at the provider."""
 
 import pytest
 from playwright.async_api import Browser
@@ -34,13 +34,13 @@ async def test_the_merchant_sees_refunds_made_at_the_provider(
     context = await browser.new_context()
     page = await context.new_page()
     await join(page, url + link.path)
-    wrong: list[object] = []
+    violations: list[object] = []
     for language, text in (
         ("en", "was reversed; the money is back on the balance"),
         ("zh-Hant", "已被沖回"),
     ):
         await page.goto(f"{url}/dashboard/{order.merchant_id}/payments/{order.id}?lang={language}")
         assert await page.get_by_text(text).first.is_visible()
-        wrong += await problems_on_all_displays(page)
+        violations += await problems_on_all_displays(page)
     await context.close()
-    assert wrong == []
+    assert violations == []

@@ -1,6 +1,7 @@
-"""The first day of a new owner in a browser, once with and once without scripts.
+"""A new owner can do everything in a browser, with and without scripts.
 
-It begins with the invitation, and includes a payment, a refund, API keys and an endpoint.
+The owner accepts the invitation and the agreement, refunds a payment, replaces an API key and tests
+a webhook endpoint.
 """
 
 import re
@@ -15,19 +16,19 @@ from support.books import ledger_violations
 from support.webhook_receiver import receiving
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
-PATIENCE_MS: Final = 60_000
+TIMEOUT_MS: Final = 60_000
 
 
-async def _press(page: Page, name: str) -> None:
+async def _press_button(page: Page, name: str) -> None:
     await page.get_by_role("button", name=name, exact=True).click()
 
 
-async def _menu(page: Page, name: str) -> None:
+async def _follow_menu(page: Page, name: str) -> None:
     await page.get_by_role("navigation", name="Menu").get_by_role("link", name=name).click()
 
 
 async def _accept_agreement(page: Page) -> None:
-    await _menu(page, "Agreement")
+    await _follow_menu(page, "Agreement")
     await page.get_by_role("checkbox").check()
     await page.locator("main form button[type=submit]").click()
     await expect(page.get_by_role("heading", name="is accepted")).to_be_visible()
@@ -35,11 +36,11 @@ async def _accept_agreement(page: Page) -> None:
 
 async def _open_session(page: Page) -> str:
     """Create a product and open a session for it; return the address of the payment page."""
-    await _menu(page, "Products")
+    await _follow_menu(page, "Products")
     await page.get_by_label("Name").fill("Tea, 100 g")
     await page.get_by_label("Price").fill("9.99")
     await page.get_by_label("Currency").select_option("USD")
-    await _press(page, "Add it")
+    await _press_button(page, "Add it")
     await (
         page.get_by_role("link", name="Tea, 100 g")
         .or_(page.get_by_role("heading", name="Tea, 100 g", level=1))
@@ -47,7 +48,7 @@ async def _open_session(page: Page) -> str:
     )
     if await page.get_by_role("heading", name="Tea, 100 g", level=1).count() == 0:
         await page.get_by_role("link", name="Tea, 100 g").click()
-    await _press(page, "Open the session")
+    await _press_button(page, "Open the session")
     return await page.locator("#link").input_value()
 
 
@@ -61,12 +62,12 @@ async def _pay(page: Page, link: str) -> None:
     await page.fill("[autocomplete=cc-exp]", "12/34")
     await page.fill("[autocomplete=cc-csc]", "123")
     await page.click("button")
-    await expect(page.locator("h1")).to_have_text("Payment received", timeout=PATIENCE_MS)
+    await expect(page.locator("h1")).to_have_text("Payment received", timeout=TIMEOUT_MS)
 
 
 async def _refund(page: Page) -> None:
     """Find the payment by the customer's address, and refund a part of it."""
-    await _menu(page, "Payments")
+    await _follow_menu(page, "Payments")
     await page.get_by_role("searchbox").fill("maria@example.com")
     await page.get_by_role("searchbox").press("Enter")
     await page.wait_for_url("**query=maria*")
@@ -81,31 +82,31 @@ async def _refund(page: Page) -> None:
 
 async def _replace_key(page: Page) -> tuple[str, str]:
     """Create an API key and replace it; return the old and the new key."""
-    await _menu(page, "Developers")
+    await _follow_menu(page, "Developers")
     await page.get_by_role("main").get_by_role("link", name="API keys").click()
     await page.get_by_label("Name").fill("Shop")
-    await _press(page, "Create a key")
-    old = await page.locator("#secret").input_value()
+    await _press_button(page, "Create a key")
+    old_key = await page.locator("#secret").input_value()
     await page.get_by_role("link", name="Shop").click()
-    word = await page.locator("label[for=replace] code").inner_text()
-    await page.locator("#replace").fill(word)
-    await _press(page, "Replace this key")
-    return old, await page.locator("#secret").input_value()
+    confirmation = await page.locator("label[for=replace] code").inner_text()
+    await page.locator("#replace").fill(confirmation)
+    await _press_button(page, "Replace this key")
+    return old_key, await page.locator("#secret").input_value()
 
 
-async def _see_test_event(page: Page, url: str) -> None:
-    """Add an endpoint, send a test event to it, and see on the page that it was delivered."""
-    await _menu(page, "Developers")
+async def _send_test_event(page: Page, url: str) -> None:
+    """Add an endpoint, send a test event to it, and wait until the page shows its delivery."""
+    await _follow_menu(page, "Developers")
     await page.get_by_role("main").get_by_role("link", name="Webhook endpoints").click()
     await page.get_by_label("Address").fill(url)
-    await _press(page, "Add")
+    await _press_button(page, "Add")
     if await page.get_by_role("button", name="Send a test event").count() == 0:
         await page.get_by_role("link", name=url).click()
-    await _press(page, "Send a test event")
+    await _press_button(page, "Send a test event")
     success = page.get_by_text("Your server accepted it.")
     reload_link = page.get_by_role("link", name="Look again")
     for _ in range(100):
-        await success.or_(reload_link).first.wait_for(timeout=PATIENCE_MS)
+        await success.or_(reload_link).first.wait_for(timeout=TIMEOUT_MS)
         if await success.count():
             return
         await page.wait_for_timeout(200)
@@ -114,32 +115,27 @@ async def _see_test_event(page: Page, url: str) -> None:
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
-async def test_the_first_day_of_a_shop_needs_only_a_browser(
+async def test_a_new_owner_needs_only_a_browser_to_take_and_refund_payments(
     browser: Browser, page_server: Starlette, *, scripts: bool
 ) -> None:
     settings, app = page_server.state.settings, page_server.state.app
     _, link = await create_merchant(page_server)
     context = await browser.new_context(java_script_enabled=scripts, locale="en-US")
     page = await context.new_page()
-    page.set_default_timeout(PATIENCE_MS)
+    page.set_default_timeout(TIMEOUT_MS)
     await join(page, settings.public_url + link.path)
     home = page.url
     await _accept_agreement(page)
     await _pay(page, await _open_session(page))
     await page.goto(home)
     await _refund(page)
-    old, new = await _replace_key(page)
-    statuses = [
-        (
-            await context.request.get(
-                f"{settings.public_url}/v1/orders", headers={"x-api-key": key}
-            )
-        ).status
-        for key in (old, new)
-    ]
-    assert statuses == [401, 200], (old[:12], new[:12], len(new))
+    old_key, new_key = await _replace_key(page)
+    orders_url = f"{settings.public_url}/v1/orders"
+    for key, status in ((old_key, 401), (new_key, 200)):
+        response = await context.request.get(orders_url, headers={"x-api-key": key})
+        assert response.status == status, key[:12]
     async with receiving() as receiver:
-        await _see_test_event(page, f"{receiver.url}/hook")
+        await _send_test_event(page, f"{receiver.url}/hook")
         assert b"webhook.test" in receiver.accepted[0].body
     await context.close()
     async with app.db.connection() as tx:

@@ -1,4 +1,4 @@
-"""Text at twice the size: neither names of payment methods nor the price break or overflow."""
+"""Names of payment methods and the price neither break nor overflow at twice the text size."""
 
 from typing import Final
 from urllib.parse import urlsplit
@@ -14,9 +14,9 @@ from support.page_examples import render_pages
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 WIDTHS: Final = (320, 900, 1280)
-# Returns words that break or overflow their tile at twice the text size, by how much the page is
-# wider than the window, and the number of tiles.
-BROKEN: Final = """() => {
+# Doubles the text size. Returns the words that break or overflow their tile, by how many pixels the
+# page is wider than the window, and the number of tiles.
+FIND_BROKEN_WORDS: Final = """() => {
   document.documentElement.style.fontSize = '200%';
   const broken = [];
   for (const span of document.querySelectorAll('.method span, .price bdi')) {
@@ -38,13 +38,13 @@ BROKEN: Final = """() => {
 }"""
 
 
-async def test_no_word_of_a_method_breaks_at_twice_the_size(browser: Browser) -> None:
+async def test_no_word_breaks_or_overflows_at_twice_the_text_size(browser: Browser) -> None:
     page = await browser.new_page()
 
     async def fulfil(route: Route) -> None:
-        place = urlsplit(route.request.url)
-        name = place.path.rpartition("/")[2]
-        if place.path.startswith("/static/"):
+        path = urlsplit(route.request.url).path
+        name = path.rpartition("/")[2]
+        if path.startswith("/static/"):
             file = assets.ASSETS[name]
             await route.fulfill(body=file.body, content_type=file.media_type)
         elif name in offered("customer"):
@@ -58,7 +58,7 @@ async def test_no_word_of_a_method_breaks_at_twice_the_size(browser: Browser) ->
         for width in WIDTHS:
             await page.set_viewport_size({"width": width, "height": 800})
             await page.goto(f"http://127.0.0.1:9/{language}")
-            broken, wider, tiles = await page.evaluate(BROKEN)
-            assert (broken, wider) == ([], 0), (language, width)
-            assert tiles >= 6
+            broken_words, overflow_px, tile_count = await page.evaluate(FIND_BROKEN_WORDS)
+            assert (broken_words, overflow_px) == ([], 0), (language, width)
+            assert tile_count >= 6
     await page.close()

@@ -1,4 +1,4 @@
-"""A bank transfer that the operator confirms, in each language, colour scheme and size."""
+"""A bank transfer shows its instructions, and is paid when the operator confirms it."""
 
 from collections.abc import AsyncIterator, Callable
 

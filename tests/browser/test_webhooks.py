@@ -1,4 +1,4 @@
-"""An endpoint in a real browser without scripts: its test, and the layout of its page."""
+"""A browser without scripts sends test events on the page of a webhook endpoint."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 UNREACHABLE: Final = "https://shop.invalid/hook"  # RFC 2606: this host never exists
 
 
-async def test_the_result_of_a_test_appears_by_itself_on_a_page_that_fits_every_device(
+async def test_the_result_of_a_test_event_appears_on_a_page_that_fits_every_device(
     browser: Browser, page_server: Starlette
 ) -> None:
     merchant_id, link = await create_merchant(page_server)
@@ -26,10 +26,10 @@ async def test_the_result_of_a_test_appears_by_itself_on_a_page_that_fits_every_
     await page.get_by_role("button", name="Add", exact=True).click()
     await page.get_by_text("The endpoint was added.").wait_for()
     await page.get_by_role("button", name="Send a test event").click()
-    await page.get_by_text("Your server did not accept it.").wait_for()  # without a click
-    wrong: list[object] = []
+    await page.get_by_text("Your server did not accept it.").wait_for()  # the page reloads itself
+    violations: list[object] = []
     for language in ("en", "zh-Hant"):
         await page.goto(f"{page.url.partition('&')[0]}&lang={language}")
-        wrong += await problems_on_all_displays(page)
+        violations += await problems_on_all_displays(page)
     await context.close()
-    assert wrong == []
+    assert violations == []

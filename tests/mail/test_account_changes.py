@@ -1,4 +1,4 @@
-"""Changes of accounts are mailed to their person and, of staff, to the other administrators."""
+"""A person gets a mail about each change of the own account, and administrators about staff's."""
 
 import msgspec
 import pytest
@@ -21,8 +21,8 @@ SETTINGS = mail_settings("smtp://mail.test")
 KEY = SETTINGS.secret_key
 
 
-async def _person(tx: Tx, role: people.StaffRole | None = None) -> Login:
-    """Make a person, of the staff or of nobody, who is logged in."""
+async def _logged_in_person(tx: Tx, role: people.StaffRole | None = None) -> Login:
+    """Create a person, of the staff if there is a role, and log in."""
     person = people.Person(
         id=new_id("per"), email=new_address(), name="Ann", password="$argon2id$x", totp_secret=None,
         totp_pending=None, totp_period=0, created_at=NOW, updated_at=NOW, language="en",
@@ -36,18 +36,20 @@ async def _person(tx: Tx, role: people.StaffRole | None = None) -> Login:
     return login
 
 
-async def _mails(db: Db) -> list[Mail]:
+async def _queue_mails(db: Db) -> list[Mail]:
+    """Queue the mails about audit entries, and return all mails."""
     await jobs.queue_audit_mails(db, SETTINGS, NOW)
     async with db.connection() as tx:
         return await outbox.list_newest(tx, None, None, 100)
 
 
 def _changes(mails: list[Mail], topic: str, to: str) -> list[str]:
-    matching_mails = [one for one in mails if one.topic == topic and one.recipient == to]
-    return sorted(msgspec.json.decode(one.data)["change"] for one in matching_mails)
+    """Return the changes that mails of a topic report to an address."""
+    matching_mails = [row for row in mails if row.topic == topic and row.recipient == to]
+    return sorted(msgspec.json.decode(row.data)["change"] for row in matching_mails)
 
 
-async def _passkey(tx: Tx, login: Login) -> None:
+async def _add_and_remove_passkey(tx: Tx, login: Login) -> None:
     passkey = people.model.Passkey(
         id=new_id("pk"), person_id=login.person_id, credential=login.person_id.encode(),
         public_key=b"x", sign_count=0, name="per_00000000000000000000000000", created_at=NOW,
@@ -58,7 +60,7 @@ async def _passkey(tx: Tx, login: Login) -> None:
     await passkeys.remove(tx, login, passkey.id, NOW)
 
 
-async def _authenticator(tx: Tx, login: Login, clock: int) -> None:
+async def _add_authenticator(tx: Tx, login: Login, clock: int) -> None:
     await second_factor.begin(tx, login, KEY)
     secret = await second_factor.pending_secret(tx, login, KEY)
     await second_factor.confirm(tx, login, totp.code_at(secret, clock), KEY, NOW)
@@ -70,59 +72,60 @@ async def test_changes_of_an_account_are_mailed_to_its_person(
     clock = NOW // 1000 // totp.PERIOD_S
     monkeypatch.setattr(second_factor, "now_ms", lambda: NOW)
     await jobs.find_start(db, NOW)
-    ann = await db.run(_person)
+    ann = await db.run(_logged_in_person)
     shop = (await db.run(world.create_merchant)).id
 
     async def change(tx: Tx) -> None:
         await queries.SET_MEMBER.run(
             tx, merchant_id=shop, person_id=ann.person_id, role="viewer", now=NOW
         )
-        await _passkey(tx, ann)
-        await _authenticator(tx, ann, clock)
+        await _add_and_remove_passkey(tx, ann)
+        await _add_authenticator(tx, ann, clock)
         await second_factor.renew_codes(tx, ann, NOW)
         await second_factor.remove(tx, ann, NOW)
         await people.change_role(tx, shop, ann.person_id, "support", NOW, actor=TESTER)
         await people.remove(tx, shop, ann.person_id, NOW, actor=TESTER)
 
     await db.run(change)
-    mails = await _mails(db)
+    mails = await _queue_mails(db)
     assert _changes(mails, "account_change", ann.email) == [
         "authenticator_off", "authenticator_on", "codes", "passkey_off", "removed", "role",
     ]  # fmt: skip
-    assert {one.recipient for one in mails} == {ann.email}, "nobody of them is staff"
+    assert {row.recipient for row in mails} == {ann.email}, "staff get no mail about members"
 
 
 async def test_changes_of_staff_are_mailed_to_the_other_administrators(db: Db) -> None:
     await jobs.find_start(db, NOW)
     grace, judy, sam = [
-        await db.run(lambda tx, role=role: _person(tx, role))
+        await db.run(lambda tx, role=role: _logged_in_person(tx, role))
         for role in ("admin", "admin", "support")
     ]
 
     async def change(tx: Tx) -> None:
-        await _passkey(tx, grace)
+        await _add_and_remove_passkey(tx, grace)
         await people.change_staff_role(tx, sam.person_id, "auditor", NOW, actor=TESTER)
         await people.remove_staff(tx, sam.person_id, NOW, actor=TESTER)
 
     await db.run(change)
-    mails = await _mails(db)
+    mails = await _queue_mails(db)
     assert _changes(mails, "account_change", grace.email) == ["passkey_off"]
     assert _changes(mails, "account_change_staff", grace.email) == ["removed", "role"]
     assert _changes(mails, "account_change_staff", judy.email) == ["passkey_off", "removed", "role"]
     assert _changes(mails, "account_change", sam.email) == ["removed", "role"]
     assert _changes(mails, "account_change_staff", sam.email) == []
     (mail_to_judy,) = [
-        one for one in mails if one.recipient == judy.email and b"passkey" in one.data.encode()
+        row for row in mails if row.recipient == judy.email and b"passkey" in row.data.encode()
     ]
     text = (await rendering.render(db, SETTINGS, mail_to_judy, NOW)).decode()
     assert grace.email in text
 
 
-async def test_a_reset_of_factors_is_mailed_at_its_beginning_with_a_link_and_at_its_end(
-    db: Db,
-) -> None:
+async def test_a_reset_of_factors_is_mailed_when_requested_and_when_done(db: Db) -> None:
     await jobs.find_start(db, NOW)
-    ann, judy = await db.run(_person), await db.run(lambda tx: _person(tx, "admin"))
+    ann, judy = (
+        await db.run(_logged_in_person),
+        await db.run(lambda tx: _logged_in_person(tx, "admin")),
+    )
 
     async def begin(tx: Tx) -> None:
         passkey = people.model.Passkey(
@@ -134,21 +137,21 @@ async def test_a_reset_of_factors_is_mailed_at_its_beginning_with_a_link_and_at_
         await lost_factors.request_reset(tx, ann.email, NOW, actor=actor, wait_ms=HOUR_MS)
 
     await db.run(begin)
-    mails = await _mails(db)
-    (begun,) = [one for one in mails if one.topic == "factors_waiting"]
-    assert begun.recipient == ann.email
-    text = (await rendering.render(db, SETTINGS, begun, NOW)).decode().replace("=\r\n", "")
+    mails = await _queue_mails(db)
+    (request_mail,) = [row for row in mails if row.topic == "factors_waiting"]
+    assert request_mail.recipient == ann.email
+    text = (await rendering.render(db, SETTINGS, request_mail, NOW)).decode().replace("=\r\n", "")
     token = text.partition("/keep-factors/")[2][:43]
     async with db.connection() as tx:
         assert (await lost_factors.read_stop_link(tx, token)).email == ann.email
     assert await lost_factors.end_due(db, NOW + HOUR_MS) == 1
-    mails = await _mails(db)
+    mails = await _queue_mails(db)
     assert _changes(mails, "account_change", ann.email) == ["factors_ended"]
-    assert [one for one in mails if one.recipient == judy.email] == [], "of nobody on the staff"
-    assert b"/keep-factors/" not in await rendering.render(db, SETTINGS, begun, NOW)
+    assert judy.email not in {row.recipient for row in mails}, "Ann is not staff"
+    assert b"/keep-factors/" not in await rendering.render(db, SETTINGS, request_mail, NOW)
 
 
-def test_every_change_has_its_sentence() -> None:
+def test_a_mail_has_a_sentence_for_every_change_of_an_account() -> None:
     from opentill.mail.account_templates import ACCOUNT_CHANGE
     from opentill.mail.triggers import ACCOUNT_CHANGES
 

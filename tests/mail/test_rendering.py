@@ -1,4 +1,4 @@
-"""Every topic is rendered in every language, and no text of others can forge a header."""
+"""Every topic is rendered in every language; no merchant's or customer's text forges a header."""
 
 from email import message_from_bytes, message_from_string, policy
 from email.message import EmailMessage
@@ -98,7 +98,7 @@ def _mail(topic: str, recipient: str = "ann@example.com", language: Language = "
     )  # fmt: skip
 
 
-def _read(encoded: bytes) -> EmailMessage:
+def _parse(encoded: bytes) -> EmailMessage:
     assert b"\n" not in encoded.replace(b"\r\n", b"")
     return cast("EmailMessage", message_from_bytes(encoded, policy=policy.default))
 
@@ -111,7 +111,7 @@ def _text(message: EmailMessage, kind: str) -> str:
 
 @pytest.mark.parametrize("language", offered("customer"))
 @pytest.mark.parametrize("name", BY_NAME)
-def test_every_topic_is_written_in_every_language(name: str, language: Language) -> None:
+def test_every_topic_is_rendered_in_every_language(name: str, language: Language) -> None:
     topic = BY_NAME[name]
     content = msgspec.convert(CONTENT[name], topic.content)
     area: Area = "customer" if topic.is_for_customers else "merchant"
@@ -121,22 +121,22 @@ def test_every_topic_is_written_in_every_language(name: str, language: Language)
     draft = rendering.Draft(
         mail=_mail(name, language=language), message=message, context=context, is_test_mode=True
     )
-    read = _read(rendering.encode(mail_settings("smtp://mail.test"), draft, None))
-    assert read["Subject"] == f"[{translate(area, language, 'TEST')}] {message.subject}"
-    assert read["Message-ID"] == "<mail_1@example.com>"
-    assert read["Auto-Submitted"] == "auto-generated"
+    parsed = _parse(rendering.encode(mail_settings("smtp://mail.test"), draft, None))
+    assert parsed["Subject"] == f"[{translate(area, language, 'TEST')}] {message.subject}"
+    assert parsed["Message-ID"] == "<mail_1@example.com>"
+    assert parsed["Auto-Submitted"] == "auto-generated"
     for kind in ("plain", "html"):
-        text = _text(read, kind)
+        text = _text(parsed, kind)
         assert translate(area, language, "Test mode – no real money") in text
         assert all(value in text for _, value in message.facts)
-    html = _text(read, "html")
+    html = _text(parsed, "html")
     assert "<img" not in html
     assert "<script" not in html
     assert f'lang="{language}"' in html
 
 
 @pytest.mark.parametrize("language", offered("merchant"))
-def test_whoever_hears_of_an_endpoint_that_is_off_hears_where_the_rest_is(
+def test_the_mail_about_a_disabled_endpoint_says_where_missed_events_can_be_read(
     language: Language,
 ) -> None:
     content = msgspec.convert(ENTRY, model.AuditContent)
@@ -147,7 +147,7 @@ def test_whoever_hears_of_an_endpoint_that_is_off_hears_where_the_rest_is(
 
 
 @pytest.mark.parametrize("language", offered("merchant"))
-def test_a_payout_that_the_bank_returned_is_not_called_unsent(language: Language) -> None:
+def test_a_returned_payout_has_another_subject_than_a_failed_one(language: Language) -> None:
     facts = {"merchant_id": "mer_1", "payout_id": "po_1", "amount": USD, "reason": "AC04"}
     failed, returned = (
         BY_NAME["payout_failed"].template(
@@ -157,16 +157,18 @@ def test_a_payout_that_the_bank_returned_is_not_called_unsent(language: Language
         for is_returned in (False, True)
     )
     assert failed.subject != returned.subject
-    waits = failed.paragraphs[1:]  # the bank names the account
-    assert returned.paragraphs[1:] == waits
-    assert len(waits) == 1
-    other = model.PayoutContent(merchant_id="mer_1", payout_id="po_1", amount=USD, reason="AM04")
-    assert len(BY_NAME["payout_failed"].template(other, _context(language)).paragraphs) == 1
+    account_notice = failed.paragraphs[1:]  # AC04 means that the account is closed
+    assert returned.paragraphs[1:] == account_notice
+    assert len(account_notice) == 1
+    low_funds = model.PayoutContent(
+        merchant_id="mer_1", payout_id="po_1", amount=USD, reason="AM04"
+    )
+    assert len(BY_NAME["payout_failed"].template(low_funds, _context(language)).paragraphs) == 1
     assert returned.facts == failed.facts
 
 
 @pytest.mark.parametrize("kind", ["payout", *KINDS])
-def test_whatever_may_wait_for_a_second_person_is_written_of(kind: str) -> None:
+def test_the_mail_about_an_approval_names_the_kind_of_movement(kind: str) -> None:
     topic = BY_NAME["approval_waiting"]
     content = msgspec.convert({**CONTENT["approval_waiting"], "kind": kind}, topic.content)
     message = topic.template(content, _context("en"))
@@ -176,7 +178,7 @@ def test_whatever_may_wait_for_a_second_person_is_written_of(kind: str) -> None:
 HOSTILE: Final = "Evil\r\nBcc: victim@example.com\r\n\r\n<script>alert(1)</script> \u202eoof, Inc."
 
 
-async def test_names_and_texts_of_others_begin_no_header_and_no_markup(tx: Tx) -> None:
+async def test_a_hostile_name_adds_no_header_and_no_markup_to_a_mail(tx: Tx) -> None:
     plain_shop = await create_merchant(tx)
     shop = msgspec.structs.replace(
         plain_shop, name=HOSTILE, support_email="help@b\u00fccher.example"
@@ -189,16 +191,18 @@ async def test_names_and_texts_of_others_begin_no_header_and_no_markup(tx: Tx) -
     draft = rendering.Draft(
         mail=_mail("receipt"), message=message, context=context, is_test_mode=False
     )
-    read = _read(rendering.encode(mail_settings("smtp://mail.test"), draft, shop))
-    assert set(read.keys()) == {
+    parsed = _parse(rendering.encode(mail_settings("smtp://mail.test"), draft, shop))
+    assert set(parsed.keys()) == {
         "From", "To", "Reply-To", "Subject", "Message-ID", "Date", "Auto-Submitted",
         "Content-Language", "MIME-Version", "Content-Type",
     }  # fmt: skip
-    assert [one.addr_spec for one in read["From"].addresses] == ["pay@example.com"]
-    assert read["From"].addresses[0].display_name.startswith("Evil Bcc: victim@example.com")
-    assert [one.addr_spec for one in read["Reply-To"].addresses] == ["help@xn--bcher-kva.example"]
-    assert "\u202e" not in read["Subject"]
-    html = _text(read, "html")
+    assert [address.addr_spec for address in parsed["From"].addresses] == ["pay@example.com"]
+    assert parsed["From"].addresses[0].display_name.startswith("Evil Bcc: victim@example.com")
+    assert [address.addr_spec for address in parsed["Reply-To"].addresses] == [
+        "help@xn--bcher-kva.example"
+    ]
+    assert "\u202e" not in parsed["Subject"]
+    html = _text(parsed, "html")
     assert "<script" not in html
     assert "&lt;script&gt;" in html
 
@@ -222,7 +226,9 @@ async def test_names_and_texts_of_others_begin_no_header_and_no_markup(tx: Tx) -
         ("", None),
     ],
 )
-def test_addresses_are_one_and_their_domains_ascii(address: str, envelope: str | None) -> None:
+def test_an_envelope_has_one_address_with_an_ascii_domain(
+    address: str, envelope: str | None
+) -> None:
     if envelope is not None:
         assert smtp.envelope_address(address) == envelope
         return
@@ -230,7 +236,7 @@ def test_addresses_are_one_and_their_domains_ascii(address: str, envelope: str |
         smtp.envelope_address(address)
 
 
-def _encoded(recipient: str, support_email: str | None, shop: Any) -> EmailMessage:
+def _receipt(recipient: str, support_email: str | None, shop: Any) -> EmailMessage:
     content = msgspec.convert(CONTENT["receipt"], model.ReceiptContent)
     context = _context("en", shop="Harbour Books")
     mail = msgspec.structs.replace(_mail("receipt"), recipient=recipient)
@@ -249,18 +255,20 @@ def _encoded(recipient: str, support_email: str | None, shop: Any) -> EmailMessa
         ("a..b@docomo.ne.jp", None),
     ],
 )
-async def test_a_reply_address_that_is_not_ascii_keeps_no_mail_from_other_customers(
+async def test_a_non_ascii_reply_address_is_left_out_for_an_ascii_recipient(
     tx: Tx, recipient: str, reply_to: str | None
 ) -> None:
-    read = _encoded(recipient, "\u5e2e\u52a9@example.com", await create_merchant(tx))
-    assert read["To"].addresses[0].username == recipient.partition("@")[0]
-    replies = read["Reply-To"].addresses if reply_to else ()
-    assert [f"{one.username}@{one.domain}" for one in replies] == ([reply_to] if reply_to else [])
-    assert ("Reply-To" in read) == (reply_to is not None)
+    parsed = _receipt(recipient, "\u5e2e\u52a9@example.com", await create_merchant(tx))
+    assert parsed["To"].addresses[0].username == recipient.partition("@")[0]
+    replies = parsed["Reply-To"].addresses if reply_to else ()
+    assert [f"{address.username}@{address.domain}" for address in replies] == (
+        [reply_to] if reply_to else []
+    )
+    assert ("Reply-To" in parsed) == (reply_to is not None)
 
 
 @pytest.mark.parametrize("language", offered("merchant"))
-def test_members_read_why_a_refund_was_reversed_in_words(language: Language) -> None:
+def test_the_mail_about_a_reversed_refund_explains_the_reason_code(language: Language) -> None:
     values = {**CONTENT["refund_reversed"], "reason": "expired_or_canceled_card"}
     message = BY_NAME["refund_reversed"].template(
         msgspec.convert(values, model.RefundReportContent), _context(language)
@@ -270,7 +278,7 @@ def test_members_read_why_a_refund_was_reversed_in_words(language: Language) -> 
 
 
 @pytest.mark.parametrize("language", offered("merchant"))
-def test_a_customer_reads_that_a_refund_could_not_be_completed(language: Language) -> None:
+def test_the_mail_about_a_failed_refund_names_the_shop_and_the_amount(language: Language) -> None:
     content = msgspec.convert(CONTENT["refund_failed"], model.RefundContent)
     message = BY_NAME["refund_failed"].template(content, _context(language))
     assert "Harbour Books" in message.subject

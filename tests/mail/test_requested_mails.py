@@ -1,4 +1,4 @@
-"""New passwords that anybody may ask for, for any address."""
+"""Links for a new password and invitations are mailed on request, up to a limit."""
 
 import re
 from email import message_from_bytes, policy
@@ -27,7 +27,7 @@ SETTINGS = mail_settings("smtp://mail.test")
 MINUTE_MS = 60_000
 
 
-async def _person(tx: Tx) -> str:
+async def _create_person(tx: Tx) -> str:
     person = people.Person(
         id=new_id("per"), email=new_address(), name="Ann", password="$argon2id$x", totp_secret=None,
         totp_pending=None, totp_period=0, created_at=NOW, updated_at=NOW,
@@ -36,93 +36,94 @@ async def _person(tx: Tx) -> str:
     return person.email
 
 
-async def _ask(db: Db, email: str, now: int = NOW) -> None:
+async def _request_password(db: Db, email: str, now: int = NOW) -> None:
     await db.run(lambda tx: mail.request_new_password(tx, SETTINGS, email, "en", now))
 
 
 async def _mails(db: Db, email: str) -> list[Mail]:
     async with db.connection() as tx:
         mails = await outbox.list_newest(tx, None, None, 100)
-    return [one for one in mails if one.recipient == email]
+    return [row for row in mails if row.recipient == email]
 
 
-async def test_a_link_that_was_made_by_hand_works_whoever_asks_for_another(db: Db) -> None:
-    email = await db.run(_person)
-    by_hand = await db.run(lambda tx: people.offer_new_password(tx, email, NOW, actor=TESTER))
-    await _ask(db, email)
+async def test_a_request_for_a_password_does_not_replace_a_link_that_staff_created(db: Db) -> None:
+    email = await db.run(_create_person)
+    staff_link = await db.run(lambda tx: people.offer_new_password(tx, email, NOW, actor=TESTER))
+    await _request_password(db, email)
     (requested_mail,) = await _mails(db, email)
     text = (await rendering.render(db, SETTINGS, requested_mail, NOW + 1)).decode()
     assert "Whoever runs the payments has made a link for that"[:40] in text
     assert "/reset/" not in text
     async with db.connection() as tx:
-        link, _ = await people.read_link(tx, by_hand.token, NOW + 1)
+        link, _ = await people.read_link(tx, staff_link.token, NOW + 1)
         assert link.created_by == TESTER.who
-    for late in (LINK_MS, LINK_MS + 1):  # over; and then, of those that were asked for, the newest
-        assert b"/reset/" in await rendering.render(db, SETTINGS, requested_mail, NOW + late)
+    for age_ms in (LINK_MS, LINK_MS + 1):  # the staff's link has expired: rendering replaces it
+        assert b"/reset/" in await rendering.render(db, SETTINGS, requested_mail, NOW + age_ms)
 
 
-async def test_whoever_asks_how_often_an_address_gets_a_link_each_twelve_minutes(db: Db) -> None:
-    """Nobody can use up what the account's person needs a moment later."""
-    known_email, unknown = await db.run(_person), new_address()
+async def test_an_address_gets_at_most_one_password_link_in_twelve_minutes(db: Db) -> None:
+    """A stranger's requests cannot lock the account's owner out for long."""
+    account_email, unknown_email = await db.run(_create_person), new_address()
     start = NOW // HOUR_MS * HOUR_MS
     for minute in range(60):
-        for email in (known_email, known_email, unknown):
-            await _ask(db, email, start + minute * MINUTE_MS)
-    assert [len(await _mails(db, email)) for email in (known_email, unknown)] == [5, 5]
-    await _ask(db, known_email, start + 60 * MINUTE_MS)
-    await _ask(db, known_email, start + 65 * MINUTE_MS)
-    assert len(await _mails(db, known_email)) == 6
+        for email in (account_email, account_email, unknown_email):
+            await _request_password(db, email, start + minute * MINUTE_MS)
+    assert [len(await _mails(db, email)) for email in (account_email, unknown_email)] == [5, 5]
+    await _request_password(db, account_email, start + 60 * MINUTE_MS)
+    await _request_password(db, account_email, start + 65 * MINUTE_MS)
+    assert len(await _mails(db, account_email)) == 6
 
 
-async def _merchant_and_person(db: Db) -> tuple[str, Actor]:
-    async def make(tx: Tx) -> tuple[str, Actor]:
+async def _create_merchant_and_actor(db: Db) -> tuple[str, Actor]:
+    async def create(tx: Tx) -> tuple[str, Actor]:
         merchant = await world.create_merchant(tx)
         return merchant.id, Actor(people.named(new_address(), new_id("per")), "for a test")
 
-    return await db.run(make)
+    return await db.run(create)
 
 
 async def _invite(
-    db: Db, merchant_id: str | None, actor: Actor, email: str, now: int = NOW, **more: Any
+    db: Db, merchant_id: str | None, actor: Actor, email: str, now: int = NOW, **variables: Any
 ) -> bool:
-    place: dict[str, Any] = {"merchant_id": merchant_id, "role": "viewer"}
+    """Invite an address to a merchant, or to the staff; return whether a mail is queued."""
+    role: dict[str, Any] = {"merchant_id": merchant_id, "role": "viewer"}
     if merchant_id is None:
-        place = {"staff_role": "auditor"}
-    invitation = mail.NewInvitation(email=email, by="Eve", language="en", **place, **more)
+        role = {"staff_role": "auditor"}
+    invitation = mail.NewInvitation(email=email, by="Eve", language="en", **role, **variables)
     _, mailed = await db.run(lambda tx: mail.invite(tx, SETTINGS, invitation, actor, now))
     return mailed
 
 
-async def test_what_others_have_sent_to_an_address_blocks_nobody_who_invites_it(db: Db) -> None:
-    victim = await db.run(_person)
+async def test_one_inviters_mails_do_not_block_invitations_from_others(db: Db) -> None:
+    victim = await db.run(_create_person)
     for number in range(3):
-        merchant_id, eve = await _merchant_and_person(db)
+        merchant_id, eve = await _create_merchant_and_actor(db)
         for _ in range(10):
             await _invite(db, merchant_id, eve, victim, NOW + number)
         with pytest.raises(mail.TooManyMails):
             await _invite(db, merchant_id, eve, victim, NOW + number)
-    merchant_id, ada = await _merchant_and_person(db)
+    merchant_id, ada = await _create_merchant_and_actor(db)
     assert await _invite(db, merchant_id, ada, victim, NOW + 9)
     assert await _invite(db, None, ada, victim, NOW + 9)
-    await _ask(db, victim, NOW + 9)
-    assert [one.topic for one in await _mails(db, victim)].count("reset") == 1
+    await _request_password(db, victim, NOW + 9)
+    assert [row.topic for row in await _mails(db, victim)].count("reset") == 1
 
 
-async def test_a_person_and_a_merchant_invite_so_many_in_a_day_and_no_more(db: Db) -> None:
-    merchant_id, eve = await _merchant_and_person(db)
-    elsewhere, mallory = await _merchant_and_person(db)
+async def test_the_invitations_of_a_person_in_a_day_are_limited(db: Db) -> None:
+    merchant_id, eve = await _create_merchant_and_actor(db)
+    other_merchant_id, mallory = await _create_merchant_and_actor(db)
     for number in range(INVITATIONS_PER_DAY):
         await _invite(db, merchant_id, eve, new_address(), NOW + number)
-    for place in (merchant_id, elsewhere, None):  # the person, wherever they invite
+    for inviting_merchant in (merchant_id, other_merchant_id, None):
         with pytest.raises(mail.TooManyInvitations) as refused:
-            await _invite(db, place, eve, new_address(), NOW + 99)
+            await _invite(db, inviting_merchant, eve, new_address(), NOW + 99)
         assert "a person may invite 50 times in 24 hours, and a merchant 200 times" in str(
             refused.value.reason
         )
         assert 0 < refused.value.retry_after_s <= 24 * 3600
     assert await _invite(db, merchant_id, mallory, new_address(), NOW + 99)
-    assert await _invite(db, elsewhere, mallory, new_address(), NOW + 99)
-    assert await _invite(db, merchant_id, TESTER, new_address(), NOW + 99) is True  # nobody's login
+    assert await _invite(db, other_merchant_id, mallory, new_address(), NOW + 99)
+    assert await _invite(db, merchant_id, TESTER, new_address(), NOW + 99)  # the actor is no person
     assert await _invite(db, merchant_id, eve, new_address(), NOW + 99, has_applied=True)
     async with db.connection() as tx:
         await rate_limits.prune(tx, NOW + 23 * HOUR_MS)
@@ -131,35 +132,33 @@ async def test_a_person_and_a_merchant_invite_so_many_in_a_day_and_no_more(db: D
     assert await _invite(db, merchant_id, eve, new_address(), NOW + 24 * HOUR_MS + 99)
 
 
-async def test_the_persons_of_a_merchant_invite_so_many_in_a_day_together(
+async def test_the_invitations_of_a_merchant_in_a_day_are_limited(
     db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outbox, "INVITATIONS_OF_MERCHANT_PER_DAY", 3)
-    merchant_id, _ = await _merchant_and_person(db)
+    merchant_id, _ = await _create_merchant_and_actor(db)
     for number in range(3):
-        _, member = await _merchant_and_person(db)
+        _, member = await _create_merchant_and_actor(db)
         await _invite(db, merchant_id, member, new_address(), NOW + number)
-    elsewhere, last = await _merchant_and_person(db)
+    other_merchant_id, last_member = await _create_merchant_and_actor(db)
     with pytest.raises(mail.TooManyInvitations):
-        await _invite(db, merchant_id, last, new_address(), NOW + 9)
-    assert await _invite(db, elsewhere, last, new_address(), NOW + 9)
+        await _invite(db, merchant_id, last_member, new_address(), NOW + 9)
+    assert await _invite(db, other_merchant_id, last_member, new_address(), NOW + 9)
 
 
 @pytest.mark.parametrize("language", ["en", "zh-Hans", "zh-Hant"])
-async def test_an_invitation_says_in_its_subject_nothing_that_the_inviter_has_written(
+async def test_the_subject_of_an_invitation_contains_no_text_of_the_inviter(
     db: Db, language: Language
 ) -> None:
     lure = "Your account is locked, call +1 900 555"
 
-    async def make(tx: Tx) -> str:
-        return (await world.create_merchant(tx, name=lure)).id
-
-    merchant_id, invited = await db.run(make), new_address()
+    merchant_id = (await db.run(lambda tx: world.create_merchant(tx, name=lure))).id
+    invited_email = new_address()
     invitation = mail.NewInvitation(
-        email=invited, by=lure, language=language, merchant_id=merchant_id, role="viewer"
+        email=invited_email, by=lure, language=language, merchant_id=merchant_id, role="viewer"
     )
     await db.run(lambda tx: mail.invite(tx, SETTINGS, invitation, TESTER, NOW))
-    (invitation_mail,) = await _mails(db, invited)
+    (invitation_mail,) = await _mails(db, invited_email)
     parsed = message_from_bytes(
         await rendering.render(db, SETTINGS, invitation_mail, NOW), policy=policy.SMTP
     )

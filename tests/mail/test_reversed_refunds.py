@@ -1,4 +1,4 @@
-"""A customer who was told of a refund is told when its money came back to the shop."""
+"""A customer who got a mail about a refund gets another if the refund is reversed."""
 
 from typing import Literal
 
@@ -31,8 +31,8 @@ async def _pay(tx: Tx, order: Order, locale: str) -> Order:
     return await orders.find(tx, order.merchant_id, order.id)
 
 
-async def _refund(db: Db, locale: str = "en") -> tuple[Order, Refund]:
-    """Pay an order and refund 1.00 of it, and read the events for mail."""
+async def _pay_and_refund(db: Db, locale: str = "en") -> tuple[Order, Refund]:
+    """Pay an order and refund 1.00 of it."""
     order = await db.run(world.create_order)
     await jobs.queue_event_mails(db, SETTINGS, NOW)
     paid = await db.run(lambda tx: _pay(tx, order, locale))
@@ -41,8 +41,8 @@ async def _refund(db: Db, locale: str = "en") -> tuple[Order, Refund]:
     return paid, refund
 
 
-async def _reverse(db: Db, refund: Refund) -> None:
-    """Report twice that the refund's money came back."""
+async def _reverse_twice(db: Db, refund: Refund) -> None:
+    """Report twice that the refund was reversed."""
     for _ in range(2):
         outcome = RefundOutcome(status="REFUSED", reason="account closed")
         await db.run(
@@ -58,81 +58,81 @@ async def _reverse(db: Db, refund: Refund) -> None:
         )
 
 
-async def _to_customer(db: Db) -> list[Mail]:
+async def _customers_mails(db: Db) -> list[Mail]:
     async with db.connection() as tx:
         mails = await outbox.list_newest(tx, None, None, 100)
     return [mail for mail in mails if mail.recipient == "ann@example.com"]
 
 
 async def _end_mails(db: Db, status: Literal["SENT", "FAILED", "UNKNOWN"]) -> None:
-    """Let the mails that wait have been sent, or not."""
+    """Give all waiting mails a final status."""
 
-    async def work(tx: Tx) -> None:
+    async def create_data(tx: Tx) -> None:
         await tx.execute(
             "update mails set status = $1, due_at = null where status = 'WAITING'", status
         )
 
-    await db.run(work)
+    await db.run(create_data)
 
 
 @pytest.mark.parametrize("locale", LANGUAGES)
 @pytest.mark.parametrize("status", ["SENT", "UNKNOWN"])
-async def test_a_customer_who_was_told_of_a_refund_is_told_that_it_came_back(
+async def test_a_reversed_refund_is_mailed_to_a_customer_who_got_a_mail_about_it(
     db: Db, locale: str, status: Literal["SENT", "UNKNOWN"]
 ) -> None:
-    paid, refund = await _refund(db, locale)
+    paid, refund = await _pay_and_refund(db, locale)
     await jobs.queue_event_mails(db, SETTINGS, NOW)
     await _end_mails(db, status)
-    await _reverse(db, refund)
+    await _reverse_twice(db, refund)
     for _ in range(2):
         await jobs.queue_event_mails(db, SETTINGS, NOW)
-    (mail,) = [mail for mail in await _to_customer(db) if mail.topic == "refund_failed"]
+    (mail,) = [mail for mail in await _customers_mails(db) if mail.topic == "refund_failed"]
     assert (mail.language, mail.order_id, mail.status) == (locale, paid.id, "WAITING")
     content = msgspec.json.decode(mail.data)
     assert content["amount"] == [100, "USD"]
     assert content["shop"]
 
 
-@pytest.mark.parametrize("is_read", [True, False], ids=["waits", "not read yet"])
-async def test_a_customer_who_was_not_told_yet_is_told_neither(db: Db, *, is_read: bool) -> None:
-    _, refund = await _refund(db)
-    if is_read:
+@pytest.mark.parametrize("is_queued", [True, False], ids=["queued", "event not read yet"])
+async def test_a_refund_that_is_reversed_before_its_mail_is_sent_causes_no_mail(
+    db: Db, *, is_queued: bool
+) -> None:
+    _, refund = await _pay_and_refund(db)
+    if is_queued:
         await jobs.queue_event_mails(db, SETTINGS, NOW)
-    await _reverse(db, refund)
+    await _reverse_twice(db, refund)
     await jobs.queue_event_mails(db, SETTINGS, NOW)
-    waiting = [mail.topic for mail in await _to_customer(db) if mail.status == "WAITING"]
+    waiting = [mail.topic for mail in await _customers_mails(db) if mail.status == "WAITING"]
     assert waiting == ["receipt"]
 
 
-async def test_a_customer_whose_mail_of_the_refund_failed_is_not_written_to(db: Db) -> None:
-    _, refund = await _refund(db)
+async def test_a_reversed_refund_whose_mail_failed_causes_no_mail(db: Db) -> None:
+    _, refund = await _pay_and_refund(db)
     await jobs.queue_event_mails(db, SETTINGS, NOW)
     await _end_mails(db, "FAILED")
-    await _reverse(db, refund)
+    await _reverse_twice(db, refund)
     await jobs.queue_event_mails(db, SETTINGS, NOW)
-    assert [mail.topic for mail in await _to_customer(db)] == ["refund", "receipt"]
+    assert [mail.topic for mail in await _customers_mails(db)] == ["refund", "receipt"]
 
 
-async def test_a_merchant_that_sends_no_mails_of_refunds_sends_none_of_their_failure(
-    db: Db,
-) -> None:
-    paid, refund = await _refund(db)
+async def test_a_merchant_without_refund_mails_sends_none_about_reversed_refunds(db: Db) -> None:
+    paid, refund = await _pay_and_refund(db)
     preferences = Preferences(merchant_id=paid.merchant_id, refunds=False)
     await db.run(lambda tx: queries.SET_PREFERENCES.run(tx, preferences))
     await jobs.queue_event_mails(db, SETTINGS, NOW)
     await _end_mails(db, "SENT")
-    await _reverse(db, refund)
+    await _reverse_twice(db, refund)
     await jobs.queue_event_mails(db, SETTINGS, NOW)
-    assert [mail.topic for mail in await _to_customer(db)] == ["receipt"]
+    assert [mail.topic for mail in await _customers_mails(db)] == ["receipt"]
 
 
-async def test_only_the_refund_that_came_back_is_told(db: Db) -> None:
-    paid, refund = await _refund(db)
-    other = await db.run(lambda tx: world.create_refund(tx, paid, "1.00"))
-    await db.run(lambda tx: world.report_refund(tx, other, "SUCCEEDED"))
+async def test_only_the_reversed_refund_of_an_order_is_mailed(db: Db) -> None:
+    paid, refund = await _pay_and_refund(db)
+    reversed_refund = await db.run(lambda tx: world.create_refund(tx, paid, "1.00"))
+    await db.run(lambda tx: world.report_refund(tx, reversed_refund, "SUCCEEDED"))
     await jobs.queue_event_mails(db, SETTINGS, NOW)
     await _end_mails(db, "SENT")
-    await _reverse(db, other)
+    await _reverse_twice(db, reversed_refund)
     await jobs.queue_event_mails(db, SETTINGS, NOW)
-    (mail,) = [mail for mail in await _to_customer(db) if mail.topic == "refund_failed"]
-    assert msgspec.json.decode(mail.data)["refund_id"] == other.id != refund.id
+    (mail,) = [mail for mail in await _customers_mails(db) if mail.topic == "refund_failed"]
+    assert msgspec.json.decode(mail.data)["refund_id"] == reversed_refund.id != refund.id

@@ -1,4 +1,4 @@
-"""Mails through a mail server that fails, and a worker that is killed."""
+"""Each mail is sent once, even if the mail server fails or a worker is killed."""
 
 import itertools
 import random
@@ -32,13 +32,14 @@ class Clock:
     """Business time that a test moves."""
 
     def __init__(self) -> None:
-        self.now = now_ms() + MINUTE_MS  # what a test writes is due
+        self.now = now_ms() + MINUTE_MS  # mails that a test queues now are due
 
     def __call__(self) -> int:
         return self.now
 
 
-async def _only(db: Db) -> Mail:
+async def _only_mail(db: Db) -> Mail:
+    """Return the one mail of the outbox."""
     async with db.connection() as tx:
         (mail,) = await outbox.list_newest(tx, None, None, 10)
     return mail
@@ -49,11 +50,11 @@ async def _drain(mailer: Mailer) -> None:
         pass
 
 
-async def test_a_message_is_sent_once_over_connections_that_are_used_again(db: Db) -> None:
+async def test_each_mail_is_sent_once_and_connections_are_reused(db: Db) -> None:
     with MailServer() as server:
         settings = mail_settings(server.url)
         await queue_mails(db, settings, 40)
-        await queue_mails(db, settings, 40)  # the same causes and recipients: nothing more
+        await queue_mails(db, settings, 40)  # the same causes and recipients: no new mails
         mailer = Mailer(db, settings, now_ms, QUICK)
         await _drain(mailer)
         await mailer.finish()
@@ -64,7 +65,7 @@ async def test_a_message_is_sent_once_over_connections_that_are_used_again(db: D
 
 
 @pytest.mark.parametrize(
-    ("fault", "status", "got"),
+    ("fault", "status", "accepted"),
     [
         ("later", "WAITING", 0),
         ("never", "FAILED", 0),
@@ -73,8 +74,8 @@ async def test_a_message_is_sent_once_over_connections_that_are_used_again(db: D
         ("accepted_then_cut", "UNKNOWN", 1),
     ],
 )
-async def test_how_a_conversation_ends_says_what_becomes_of_the_mail(
-    db: Db, fault: Fault, status: str, got: int
+async def test_the_end_of_the_smtp_conversation_decides_a_mails_status(
+    db: Db, fault: Fault, status: str, accepted: int
 ) -> None:
     faults = itertools.chain([fault], itertools.repeat(""))
     with MailServer(lambda: next(faults)) as server:
@@ -82,14 +83,13 @@ async def test_how_a_conversation_ends_says_what_becomes_of_the_mail(
         await queue_mails(db, settings, 1)
         mailer = Mailer(db, settings, clock, QUICK)
         await _drain(mailer)
-        mail = await _only(db)
-        assert (mail.status, len(server.accepted)) == (status, got)
+        mail = await _only_mail(db)
+        assert (mail.status, len(server.accepted)) == (status, accepted)
         assert mail.attempts == 1
         assert mail.result
         clock.now += 24 * 60 * MINUTE_MS
-        await _drain(mailer)  # only what is not to be taken now is tried again
-        again = 1 if status == "WAITING" else got
-        assert len(server.accepted) == again
+        await _drain(mailer)
+        assert len(server.accepted) == (1 if status == "WAITING" else accepted)
         await mailer.finish()
 
 
@@ -104,7 +104,7 @@ async def test_how_a_conversation_ends_says_what_becomes_of_the_mail(
         ("ann\u202e@example.com", True, "it is no e-mail address"),
     ],
 )
-async def test_every_address_is_mailed_or_the_mail_says_why_not(
+async def test_an_unusual_address_is_mailed_or_the_mail_fails_with_a_reason(
     db: Db, recipient: str, offers_utf8: bool, result: str
 ) -> None:
     with MailServer(enable_SMTPUTF8=offers_utf8) as server:
@@ -114,121 +114,125 @@ async def test_every_address_is_mailed_or_the_mail_says_why_not(
         mailer = Mailer(db, settings, now_ms, QUICK)
         await _drain(mailer)
         await mailer.finish()
-        stored = await _only(db)
+        stored = await _only_mail(db)
         assert result in stored.result
-        sent = result == "250"
-        reached = hostnames.mailbox_in_ascii(recipient)  # as the server reads the quoted forms
-        assert stored.status == ("SENT" if sent else "FAILED")
-        assert [to for to, _ in server.accepted] == ([reached] if sent else [])
+        is_sent = result == "250"
+        mailbox = hostnames.mailbox_in_ascii(recipient)  # the server removes quotes
+        assert stored.status == ("SENT" if is_sent else "FAILED")
+        assert [to for to, _ in server.accepted] == ([mailbox] if is_sent else [])
 
 
-async def test_delays_grow_until_a_mail_has_failed(db: Db) -> None:
+async def test_a_mail_is_retried_with_growing_delays_and_then_fails(db: Db) -> None:
     with MailServer(lambda: "later") as server:
         settings, clock = mail_settings(server.url), Clock()
         await queue_mails(db, settings, 1)
         mailer = Mailer(db, settings, clock, QUICK)
         waits: list[int] = []
-        while (mail := await _only(db)).due_at is not None:
+        mail = await _only_mail(db)
+        while mail.due_at is not None:
             clock.now = max(clock.now, mail.due_at)
             await _drain(mailer)
-            after = await _only(db)
-            waits.append(0 if after.due_at is None else after.due_at - clock.now)
+            mail = await _only_mail(db)
+            waits.append(0 if mail.due_at is None else mail.due_at - clock.now)
         await mailer.finish()
     assert mail.status == "FAILED"
     assert "451" in mail.result
     assert mail.attempts == len(waits) == len(QUICK.retry_delays_ms) + 1
-    for wait, meant in zip(waits, QUICK.retry_delays_ms, strict=False):
-        assert 0.9 * meant <= wait <= 1.1 * meant
+    for wait, configured in zip(waits, QUICK.retry_delays_ms, strict=False):
+        assert 0.9 * configured <= wait <= 1.1 * configured
 
 
-async def test_an_absent_mail_server_costs_no_attempts(db: Db) -> None:
+async def test_an_unreachable_mail_server_costs_no_attempts(db: Db) -> None:
     with MailServer() as server:
         settings = mail_settings(server.url)
-    await queue_mails(db, settings, 3)  # it is gone
+    await queue_mails(db, settings, 3)  # the server has stopped
     mailer = Mailer(db, settings, now_ms, QUICK)
     assert await mailer.turn() == 0
     assert (await count_statuses(db)) == {"WAITING": 3}
-    assert {(await _first(db)).attempts} == {0}
+    async with db.connection() as tx:
+        mails = await outbox.list_newest(tx, None, None, 10)
+    assert {mail.attempts for mail in mails} == {0}
     await mailer.finish()
 
 
-async def _first(db: Db) -> Mail:
-    async with db.connection() as tx:
-        return (await outbox.list_newest(tx, None, None, 1))[0]
-
-
-async def test_what_nobody_has_ended_is_unknown_and_stays_so(db: Db) -> None:
+async def test_a_mail_whose_worker_was_killed_is_unknown_and_is_sent_again_only_by_staff(
+    db: Db,
+) -> None:
     with MailServer() as server:
         settings, clock = mail_settings(server.url), Clock()
         await queue_mails(db, settings, 1)
-        async with db.connection() as tx:  # as a worker that is then killed
+        async with db.connection() as tx:  # as a worker does that is then killed
             await queries.CLAIM.all(tx, now=clock.now, lease_until=clock.now + 1000, limit=1)
         mailer = Mailer(db, settings, clock, QUICK)
         await _drain(mailer)
-        assert (await _only(db)).status == "SENDING"
+        assert (await _only_mail(db)).status == "SENDING"
         clock.now += 1001
         await _drain(mailer)
-        mail = await _only(db)
+        mail = await _only_mail(db)
         assert (mail.status, mail.attempts) == ("UNKNOWN", 1)
         assert "stopped" in mail.result
-        # By hand it goes once more, under the Message-ID that its reader may know.
-        again = await db.run(lambda tx: outbox.resend(tx, settings, "", mail.id, "form", clock.now))
-        twice = await db.run(lambda tx: outbox.resend(tx, settings, "", mail.id, "form", clock.now))
-        assert again.id == twice.id != mail.id
+        resent_ids = {
+            (
+                await db.run(lambda tx: outbox.resend(tx, settings, "", mail.id, "form", clock.now))
+            ).id
+            for _ in range(2)
+        }
+        assert len(resent_ids - {mail.id}) == 1
         await _drain(mailer)
         await mailer.finish()
+        # The Message-ID stays, so that the recipient's mail program recognises a repetition.
         assert [message["Message-ID"] for _, message in server.accepted] == [mail.message_id]
 
 
-async def test_a_result_that_comes_late_counts(db: Db) -> None:
+async def test_a_result_after_the_end_of_the_lease_still_counts(db: Db) -> None:
     with MailServer() as server:
         settings, clock = mail_settings(server.url), Clock()
         await queue_mails(db, settings, 1)
         async with db.connection() as tx:
-            (begun,) = await queries.CLAIM.all(tx, now=clock.now, lease_until=clock.now, limit=1)
+            (claimed_mail,) = await queries.CLAIM.all(
+                tx, now=clock.now, lease_until=clock.now, limit=1
+            )
             await queries.EXPIRE_LEASES.run(tx, now=clock.now, result="unknown", limit=1)
-            assert (await _only(db)).status == "UNKNOWN"
+            assert (await _only_mail(db)).status == "UNKNOWN"
             await queries.RECORD.run(
-                tx, merchant_id="", id=begun.id, attempts=1, status="SENT", due_at=None,
-                result="250 OK", now=clock.now,
+                tx, merchant_id="", id=claimed_mail.id, attempts=1, status="SENT",
+                due_at=None, result="250 OK", now=clock.now,
             )  # fmt: skip
-    assert (await _only(db)).status == "SENT"
+    assert (await _only_mail(db)).status == "SENT"
 
 
-async def test_connections_are_encrypted_and_logged_in_and_else_cost_no_attempt(
-    db: Db, tmp_path: Path
-) -> None:
+async def test_a_failure_of_encryption_or_login_costs_no_attempt(db: Db, tmp_path: Path) -> None:
     tls = create_tls_contexts(tmp_path)
-    trusting = msgspec.structs.replace(QUICK, tls_context=tls.client)
+    trusting_options = msgspec.structs.replace(QUICK, tls_context=tls.client)
     with MailServer(**login_options("shop", "p@ss word", tls.server)) as server:
-        place = f"127.0.0.1:{server.port}"
-        good = f"smtp+starttls://shop:p%40ss%20word@{place}"
-        await queue_mails(db, mail_settings(good), 1)
+        host_and_port = f"127.0.0.1:{server.port}"
+        good_url = f"smtp+starttls://shop:p%40ss%20word@{host_and_port}"
+        await queue_mails(db, mail_settings(good_url), 1)
         for url, options in (
-            (f"smtp+starttls://shop:other@{place}", trusting),
-            (f"smtp+starttls://{place}", trusting),  # it asks for a login
-            (f"smtp://{place}", trusting),  # and for encryption
-            (good, QUICK),  # its certificate is nobody's
+            (f"smtp+starttls://shop:other@{host_and_port}", trusting_options),
+            (f"smtp+starttls://{host_and_port}", trusting_options),  # the server requires a login
+            (f"smtp://{host_and_port}", trusting_options),  # the server requires encryption
+            (good_url, QUICK),  # the certificate is not trusted
         ):
             mailer = Mailer(db, mail_settings(url), now_ms, options)
             await mailer.turn()
             await mailer.finish()
-            mail = await _only(db)
+            mail = await _only_mail(db)
             assert (mail.status, mail.attempts) == ("WAITING", 0), url
-        mailer = Mailer(db, mail_settings(good), now_ms, trusting)
+        mailer = Mailer(db, mail_settings(good_url), now_ms, trusting_options)
         await _drain(mailer)
         await mailer.finish()
         assert len(server.accepted) == 1
     with MailServer(ssl=tls.server) as server:  # encrypted from the start
         settings = mail_settings(f"smtps://127.0.0.1:{server.port}")
         await queue_mails(db, settings, 2)
-        mailer = Mailer(db, settings, now_ms, trusting)
+        mailer = Mailer(db, settings, now_ms, trusting_options)
         await _drain(mailer)
         await mailer.finish()
-        assert len(server.accepted) == 1  # the first is sent already
+        assert len(server.accepted) == 1  # the first mail has been sent already
 
 
-async def test_without_a_mail_server_nothing_is_written(db: Db) -> None:
+async def test_no_mail_is_queued_without_a_mail_server(db: Db) -> None:
     queued_mails = await db.run(
         lambda tx: outbox.queue(tx, Settings(), [numbered_mail(1)], now_ms())
     )
@@ -239,7 +243,7 @@ async def test_without_a_mail_server_nothing_is_written(db: Db) -> None:
 @pytest.mark.parametrize(
     ("count", "kills"), [(120, 2), pytest.param(10_000, 20, marks=pytest.mark.stress)]
 )
-async def test_each_recipient_gets_a_message_once_though_mailers_are_killed(
+async def test_killed_mailers_send_no_message_twice(
     fork_server: ForkServer, db: Db, database_url: str, count: int, kills: int
 ) -> None:
     chance = random.Random(7)
@@ -251,6 +255,6 @@ async def test_each_recipient_gets_a_message_once_though_mailers_are_killed(
         await send_with_killed_mailers(
             fork_server, db, database_url, server, count=count, kills=kills
         )
-        ended = await assert_delivered_once(db, server, count)
-    assert ended["SENT"] > count / 2
-    assert set(ended) <= {"SENT", "UNKNOWN"}
+        counts = await assert_delivered_once(db, server, count)
+    assert counts["SENT"] > count / 2
+    assert set(counts) <= {"SENT", "UNKNOWN"}

@@ -1,4 +1,4 @@
-"""Profiles: the rule of each field, versions and the audit log; and the checks of a logo."""
+"""A merchant's profile and logo are checked, versioned and audited."""
 
 import hashlib
 
@@ -62,21 +62,23 @@ def test_an_invalid_profile_field_is_refused(field: str, text: str) -> None:
 
 async def test_a_change_from_a_stale_version_is_refused(tx: Tx) -> None:
     shop = await world.create_merchant(tx)
-    seen = merchants.version_of(shop)
+    stale_version = merchants.version_of(shop)
     changes = {"accent_color": "#112233", "time_zone": "Asia/Tokyo"}
     for _ in range(2):  # the repetition has no effect
-        mine = await merchants.change_profile(
-            tx, shop.id, changes, world.NOW, actor=ADA, version=seen
+        changed_shop = await merchants.change_profile(
+            tx, shop.id, changes, world.NOW, actor=ADA, version=stale_version
         )
     with pytest.raises(merchants.Stale):
         await merchants.change_profile(
-            tx, shop.id, {"display_name": "B"}, world.NOW, actor=BOB, version=seen
+            tx, shop.id, {"display_name": "B"}, world.NOW, actor=BOB, version=stale_version
         )
-    assert await merchants.find(tx, shop.id) == mine
-    assert (mine.accent_color, mine.time_zone, mine.display_name) == ("#112233", "Asia/Tokyo", None)
-    again = merchants.version_of(mine)
+    assert await merchants.find(tx, shop.id) == changed_shop
+    assert changed_shop.accent_color == "#112233"
+    assert changed_shop.time_zone == "Asia/Tokyo"
+    assert changed_shop.display_name is None
+    current_version = merchants.version_of(changed_shop)
     await merchants.change_profile(
-        tx, shop.id, {"accent_color": ""}, world.NOW, actor=BOB, version=again
+        tx, shop.id, {"accent_color": ""}, world.NOW, actor=BOB, version=current_version
     )
     rows = await merchants.audit_log(tx, shop.id)
     assert [(row.who, row.subject) for row in rows if row.action == "profile set"] == [
@@ -87,7 +89,7 @@ async def test_a_change_from_a_stale_version_is_refused(tx: Tx) -> None:
         await merchants.change_profile(tx, "mer_x", changes, world.NOW, actor=ADA)
 
 
-PARTS = PICTURE.partition(b"IDAT")
+PICTURE_PARTS = PICTURE.partition(b"IDAT")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ PARTS = PICTURE.partition(b"IDAT")
         (b"\0" + PICTURE, "kind"),
         (PICTURE[:-1], "broken"),
         (PICTURE[:20], "broken"),
-        (PARTS[0] + b"IDAX" + PARTS[2], "broken"),
+        (PICTURE_PARTS[0] + b"IDAX" + PICTURE_PARTS[2], "broken"),
         (PICTURE[:8] + chunk(b"IEND", b""), "broken"),
         (jpeg()[:-2], "broken"),
         (jpeg()[:30], "broken"),
@@ -131,17 +133,17 @@ def test_a_logo_is_recognised_by_its_content(content: bytes, expected: object) -
         assert (picture.media_type, picture.width, picture.height) == expected
 
 
-async def test_a_logo_replaces_the_one_that_the_caller_saw(tx: Tx) -> None:
-    shop, other = await world.create_merchant(tx), png(color=b"\xff\0\0")
-    digests = [hashlib.sha256(one).hexdigest() for one in (PICTURE, other)]
+async def test_a_change_of_a_logo_that_was_replaced_meanwhile_is_refused(tx: Tx) -> None:
+    shop, red_picture = await world.create_merchant(tx), png(color=b"\xff\0\0")
+    digests = [hashlib.sha256(picture).hexdigest() for picture in (PICTURE, red_picture)]
     for _ in range(2):
         await merchants.set_logo(tx, shop.id, PICTURE, world.NOW, actor=ADA, seen="")
     with pytest.raises(merchants.Stale):
-        await merchants.set_logo(tx, shop.id, other, world.NOW, actor=BOB, seen="")
+        await merchants.set_logo(tx, shop.id, red_picture, world.NOW, actor=BOB, seen="")
     with pytest.raises(merchants.Stale):
         await merchants.remove_logo(tx, shop.id, world.NOW, actor=BOB, seen=digests[1])
-    await merchants.set_logo(tx, shop.id, other, world.NOW, actor=BOB, seen=digests[0])
-    assert (await merchants.find_logo(tx, shop.id, digests[1])).content == other
+    await merchants.set_logo(tx, shop.id, red_picture, world.NOW, actor=BOB, seen=digests[0])
+    assert (await merchants.find_logo(tx, shop.id, digests[1])).content == red_picture
     with pytest.raises(NotFound):
         await merchants.find_logo(tx, shop.id, digests[0])
     with pytest.raises(NotFound):

@@ -1,4 +1,4 @@
-"""A merchant's status and capabilities: allowed transitions, and the reasons for switching off."""
+"""Staff change a merchant's status and capabilities by the table, with a reason."""
 
 import asyncio
 from typing import Any, Final, get_args
@@ -32,7 +32,7 @@ FORM: Final = ApplicationForm(
 )  # fmt: skip
 
 
-async def in_status(tx: Tx, status: str) -> Merchant:
+async def create_merchant_in(tx: Tx, status: str) -> Merchant:
     if status == "APPLIED":
         return await merchants.find(tx, await merchants.apply(tx, FORM, NOW, actor=ANN))
     merchant = await world.create_merchant(tx)
@@ -44,16 +44,16 @@ async def in_status(tx: Tx, status: str) -> Merchant:
 
 @pytest.mark.parametrize("status", STATUSES)
 async def test_only_the_transitions_of_the_table_are_allowed(tx: Tx, status: str) -> None:
-    allowed = {one.event: one.target for one in TRANSITIONS if one.source == status}
+    allowed = {row.event: row.target for row in TRANSITIONS if row.source == status}
     for event in get_args(StatusEvent):
-        merchant = await in_status(tx, status)
+        merchant = await create_merchant_in(tx, status)
         if event in allowed:
             changed_merchant = await merchants.change_status(tx, merchant.id, event, ANN, NOW + 1)
             assert changed_merchant == await merchants.find(tx, merchant.id)
             assert changed_merchant.status == allowed[event]
-            off = {one for one in CAPABILITIES if changed_merchant.off(one)}
-            assert off == set(TAKEN[changed_merchant.status])
-            assert {changed_merchant.off(one) for one in off} <= {ANN.reason}
+            capabilities_off = {row for row in CAPABILITIES if changed_merchant.off(row)}
+            assert capabilities_off == set(TAKEN[changed_merchant.status])
+            assert {changed_merchant.off(row) for row in capabilities_off} <= {ANN.reason}
         else:
             with pytest.raises(Invalid, match=r"merchant must be .*: this one is"):
                 await merchants.change_status(tx, merchant.id, event, ANN, NOW + 1)
@@ -62,8 +62,7 @@ async def test_only_the_transitions_of_the_table_are_allowed(tx: Tx, status: str
 
 async def test_capabilities_are_read_by_index_from_a_long_history(tx: Tx) -> None:
     merchant = await world.create_merchant(tx)
-    off = {"capability": "charge", "on": False, "actor": ANN, "now": NOW}
-    await merchants.set_capability(tx, merchant.id, **off)  # type: ignore[arg-type]
+    await merchants.set_capability(tx, merchant.id, "charge", on=False, actor=ANN, now=NOW)
     await tx.execute(
         """
         insert into merchant_history (merchant_id, number, at, event, from_status, to_status,
@@ -86,39 +85,39 @@ async def test_capabilities_are_read_by_index_from_a_long_history(tx: Tx) -> Non
 async def test_a_capability_switched_off_stays_off_after_a_suspension(tx: Tx) -> None:
     merchant = await world.create_merchant(tx)
 
-    async def switch(capability: Any, *, on: bool, why: str) -> Merchant:
+    async def switch(capability: Any, *, on: bool, reason: str) -> Merchant:
         return await merchants.set_capability(
-            tx, merchant.id, capability, on=on, actor=Actor("ben", why), now=NOW
+            tx, merchant.id, capability, on=on, actor=Actor("ben", reason), now=NOW
         )
 
-    await switch("payout", on=False, why="bank details missing")
+    await switch("payout", on=False, reason="bank details missing")
     await merchants.change_status(tx, merchant.id, "suspended", ANN, NOW)
-    suspended = await switch("refund", on=False, why="under review")
+    suspended = await switch("refund", on=False, reason="under review")
     assert (suspended.charge_off, suspended.refund_off, suspended.payout_off) == (
         ANN.reason, "under review", ANN.reason,
     )  # fmt: skip
     with pytest.raises(Invalid, match="resume the merchant"):
-        await switch("charge", on=True, why="done")
+        await switch("charge", on=True, reason="done")
     resumed = await merchants.change_status(
         tx, merchant.id, "resumed", Actor("ann", "explained"), NOW
     )
     assert (resumed.charge_off, resumed.refund_off, resumed.payout_off) == (
         None, "under review", "bank details missing",
     )  # fmt: skip
-    assert (await switch("payout", on=False, why="wrong bank")).payout_off == "wrong bank"
-    assert (await switch("payout", on=True, why="done")).payout_off is None
+    assert (await switch("payout", on=False, reason="wrong bank")).payout_off == "wrong bank"
+    assert (await switch("payout", on=True, reason="done")).payout_off is None
     with pytest.raises(Invalid, match="it is on"):
-        await switch("payout", on=True, why="done")
+        await switch("payout", on=True, reason="done")
 
 
-async def test_the_history_names_who_did_what_and_why_and_is_immutable(tx: Tx) -> None:
+async def test_the_history_has_author_and_reason_of_each_change_and_is_immutable(tx: Tx) -> None:
     merchant = await world.create_merchant(tx)
     await merchants.change_status(
         tx, merchant.id, "suspended", ANN, NOW + 1, notes="call from the bank\n7 Nov"
     )
     await merchants.add_note(tx, merchant.id, "asked for invoices", Actor("ben", "x"), NOW + 2)
     lines = await merchants.status_history(tx, merchant.id)
-    assert [(one.number, one.event, one.who, one.reason, one.notes) for one in lines] == [
+    assert [(line.number, line.event, line.who, line.reason, line.notes) for line in lines] == [
         (3, "noted", "ben", "", "asked for invoices"),
         (2, "suspended", "ann", "too many disputes", "call from the bank\n7 Nov"),
         (1, "created", "opentill", "merchant created", ""),
@@ -155,56 +154,54 @@ async def test_reasons_and_notes_are_checked(tx: Tx, actor: Actor, notes: str, f
         await merchants.change_status(tx, "mer_0", "suspended", ANN, NOW)
 
 
-async def test_an_operation_without_its_capability_is_refused(tx: Tx) -> None:
+async def test_an_operation_whose_capability_is_off_is_refused(tx: Tx) -> None:
     order = await world.pay_order(tx, await world.create_order(tx))
     shop = order.merchant_id
     for capability in CAPABILITIES:
         await merchants.set_capability(tx, shop, capability, on=False, actor=ANN, now=NOW)
     body = RefundBody()
-    ask = PayoutRequest(amount_minor=1, reference="W-1", reason="weekly", by="ann")
-    for work in (
+    payout_request = PayoutRequest(amount_minor=1, reference="W-1", reason="weekly", by="ann")
+    for operation in (
         lambda: checkouts.open_session(tx, shop, SessionBody(product_id=order.product_id), NOW),
         lambda: refunds.create(tx, shop, order.id, body, NOW),
-        lambda: payouts.create(tx, shop, ask, None, NOW),
+        lambda: payouts.create(tx, shop, payout_request, None, NOW),
     ):
         with pytest.raises(CapabilityOff, match=ANN.reason):
-            await work()
+            await operation()
     forced = await refunds.create(tx, shop, order.id, body, NOW, forced=True)
     assert forced.status == "PROCESSING"
-    assert all(one.merchant_id != shop for one in await payouts.list_due(tx, 100))
+    assert shop not in {payout.merchant_id for payout in await payouts.list_due(tx, 100)}
 
 
 # ── Concurrent requests ──
 
 
-async def test_a_session_opens_before_a_concurrent_suspension_or_is_refused(
-    db: Db,
-) -> None:
+async def test_a_session_opens_before_a_concurrent_suspension_or_is_refused(db: Db) -> None:
     merchant = await db.run(world.create_merchant)
     mug = await db.run(lambda tx: world.create_product(tx, merchant.id))
 
-    async def opening(tx: Tx) -> Session:
+    async def open_session(tx: Tx) -> Session:
         return await checkouts.open_session(tx, merchant.id, SessionBody(product_id=mug.id), NOW)
 
-    async def suspending(tx: Tx) -> Merchant:
+    async def suspend(tx: Tx) -> Merchant:
         return await merchants.change_status(tx, merchant.id, "suspended", ANN, NOW)
 
-    async with db.connection() as tx:  # the session first: the suspension waits for its transaction
+    # While a transaction opens a session, the suspension waits.
+    async with db.connection() as tx:
         async with tx.transaction():
-            await opening(tx)
-            waits = asyncio.create_task(db.run(suspending))
-            assert not (await asyncio.wait([waits], timeout=0.3))[0]
-        assert (await waits).status == "SUSPENDED"
+            await open_session(tx)
+            suspension = asyncio.create_task(db.run(suspend))
+            assert not (await asyncio.wait([suspension], timeout=0.3))[0]
+        assert (await suspension).status == "SUSPENDED"
     await db.run(lambda tx: merchants.change_status(tx, merchant.id, "resumed", ANN, NOW))
-    async with (
-        db.connection() as tx
-    ):  # the suspension first: the session read the offer before the commit
+    # A session that read the merchant before the commit of a suspension is refused.
+    async with db.connection() as tx:
         async with tx.transaction():
-            await suspending(tx)
-            opens = asyncio.create_task(db.run(opening))
-            assert not (await asyncio.wait([opens], timeout=0.3))[0]
+            await suspend(tx)
+            opening = asyncio.create_task(db.run(open_session))
+            assert not (await asyncio.wait([opening], timeout=0.3))[0]
         with pytest.raises((CapabilityOff, Contended)):
-            await opens
+            await opening
     async with db.connection() as tx:
         count = "select count(*) from checkouts where merchant_id = $1"
         assert await tx.fetchval(count, merchant.id) == 1
@@ -213,33 +210,35 @@ async def test_a_session_opens_before_a_concurrent_suspension_or_is_refused(
 async def test_no_session_opens_after_the_commit_of_a_suspension(db: Db, database_url: str) -> None:
     merchant = await db.run(world.create_merchant)
     mug = await db.run(lambda tx: world.create_product(tx, merchant.id))
-    many, opened, stop = await Db.connect(database_url, 8, acquire_timeout_s=20), 0, False
+    pool = await Db.connect(database_url, 8, acquire_timeout_s=20)
+    opened_count, is_over = 0, False
 
-    async def shop() -> None:
-        nonlocal opened
+    async def open_sessions() -> None:
+        nonlocal opened_count
         body = SessionBody(product_id=mug.id)
-        while not stop:
+        while not is_over:
             try:
-                await many.autocommit(lambda tx: checkouts.open_session(tx, merchant.id, body, NOW))
+                await pool.autocommit(lambda tx: checkouts.open_session(tx, merchant.id, body, NOW))
             except CapabilityOff:
                 return
-            opened += 1
+            opened_count += 1
 
     count = "select count(*) from checkouts where merchant_id = $1"
     try:
-        shops = [asyncio.create_task(shop()) for _ in range(8)]
+        clients = [asyncio.create_task(open_sessions()) for _ in range(8)]
         async with asyncio.timeout(60):
-            while not opened:
+            while not opened_count:
                 await asyncio.sleep(0.01)
         await db.run(lambda tx: merchants.change_status(tx, merchant.id, "suspended", ANN, NOW))
         async with db.connection() as tx:
-            then = await tx.fetchval(count, merchant.id)
-        await asyncio.wait_for(asyncio.gather(*shops), 20)
+            count_after_suspension = await tx.fetchval(count, merchant.id)
+        await asyncio.wait_for(asyncio.gather(*clients), 20)
     finally:
-        stop = True
-        await many.close()
+        is_over = True
+        await pool.close()
+    assert count_after_suspension == opened_count > 0
     async with db.connection() as tx:
-        assert await tx.fetchval(count, merchant.id) == then == opened > 0
+        assert await tx.fetchval(count, merchant.id) == count_after_suspension
 
 
 # ── Applications ──
@@ -249,10 +248,10 @@ async def test_an_applicant_cannot_take_payments(tx: Tx) -> None:
     merchant_id = await merchants.apply(tx, FORM, NOW, address="192.0.2.1")
     merchant = await merchants.find(tx, merchant_id)
     assert (merchant.status, merchant.charge_off) == ("APPLIED", applications.UNDECIDED)
-    (waiting,) = [
-        one for one in await merchants.waiting_applications(tx) if one.merchant_id == merchant_id
+    (application,) = [
+        row for row in await merchants.waiting_applications(tx) if row.merchant_id == merchant_id
     ]
-    assert (waiting.email, waiting.merchant_name, waiting.settlement_currency) == (
+    assert (application.email, application.merchant_name, application.settlement_currency) == (
         "ada@example.com", "Harbour Books", "EUR",
     )  # fmt: skip
     (line,) = await merchants.status_history(tx, merchant_id)
@@ -262,10 +261,10 @@ async def test_an_applicant_cannot_take_payments(tx: Tx) -> None:
 async def test_an_address_has_at_most_one_pending_application(
     tx: Tx, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = await merchants.apply(tx, FORM, NOW)
-    assert await merchants.apply(tx, FORM, NOW + 1) == first
-    await merchants.change_status(tx, first, "declined", ANN, NOW + 2)
-    assert await merchants.apply(tx, FORM, NOW + 3) != first
+    merchant_id = await merchants.apply(tx, FORM, NOW)
+    assert await merchants.apply(tx, FORM, NOW + 1) == merchant_id
+    await merchants.change_status(tx, merchant_id, "declined", ANN, NOW + 2)
+    assert await merchants.apply(tx, FORM, NOW + 3) != merchant_id
     monkeypatch.setattr(applications, "MOST_WAITING", await merchants.count_waiting(tx))
     with pytest.raises(TooManyRequests):
         await merchants.apply(tx, changed(FORM, email="b@example.com"), NOW)
@@ -275,6 +274,7 @@ async def test_one_network_cannot_fill_the_list_of_applications(
     tx: Tx, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def apply(name: str, address: str, now: int) -> str | int:
+        """Apply from an address; return the merchant's id, or the seconds to wait."""
         form = changed(FORM, email=f"{name}@example.com")
         try:
             async with tx.transaction():
@@ -283,19 +283,18 @@ async def test_one_network_cannot_fill_the_list_of_applications(
             return refused.retry_after_s
 
     day = 24 * 3_600_000
-    own = [f"2001:db8::{number}" for number in range(applications.A_DAY)]  # in one /64
-    for number, address in enumerate(own):
+    addresses = [f"2001:db8::{number}" for number in range(applications.A_DAY)]  # in one /64
+    for number, address in enumerate(addresses):
         assert isinstance(await apply(f"a{number}", address, NOW + number * 1000), str)
-    assert await apply("more", own[0], NOW + 5000) == day // 1000 - 5
-    assert isinstance(await apply("more", own[0], NOW + day), str)
+    assert await apply("more", addresses[0], NOW + 5000) == day // 1000 - 5
+    assert isinstance(await apply("more", addresses[0], NOW + day), str)
+    # In a full list, only a network without a pending application may apply.
     monkeypatch.setattr(applications, "MOST_WAITING", await merchants.count_waiting(tx))
-    assert (
-        await apply("again", own[0], NOW + 3 * day) == 3600
-    )  # this network has a pending application
-    late = await apply("late", "192.0.2.7", NOW + 3 * day)
-    assert isinstance(late, str)
+    assert await apply("again", addresses[0], NOW + 3 * day) == 3600
+    merchant_id = await apply("late", "192.0.2.7", NOW + 3 * day)
+    assert isinstance(merchant_id, str)
     assert await apply("later", "192.0.2.7", NOW + 3 * day) == 3600
-    await merchants.change_status(tx, late, "declined", ANN, NOW + 3 * day)
+    await merchants.change_status(tx, merchant_id, "declined", ANN, NOW + 3 * day)
     assert isinstance(await apply("later", "192.0.2.7", NOW + 3 * day), str)
     monkeypatch.setattr(applications, "MOST_EVER", await merchants.count_waiting(tx))
     assert await apply("last", "192.0.2.8", NOW + 3 * day) == 3600
@@ -303,7 +302,7 @@ async def test_one_network_cannot_fill_the_list_of_applications(
 
 async def test_concurrent_applications_are_counted_exactly(db: Db) -> None:
     async def apply(number: int) -> str | None:
-        form = changed(FORM, email=f"{number % 9}@example.com")  # every address twice
+        form = changed(FORM, email=f"{number % 9}@example.com")  # each address applies twice
         try:
             return await db.run(lambda tx: merchants.apply(tx, form, NOW, address="192.0.2.1"))
         except TooManyRequests:

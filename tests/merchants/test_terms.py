@@ -1,4 +1,4 @@
-"""A merchant's terms: validation, and a version with author and reason for every change."""
+"""A merchant's terms are checked, and every change adds a version with author and reason."""
 
 from decimal import Decimal
 
@@ -30,37 +30,43 @@ CHANGES = (
 @pytest.mark.parametrize(("term", "value"), CHANGES)
 async def test_every_change_of_a_term_creates_a_version(tx: Tx, term, value) -> None:
     shop = await create_merchant(tx)
-    new = await merchants.change(
+    changed_shop = await merchants.change(
         tx, shop.id, NOW + 5, who="ann", reason=" agreed by phone ", **{term: value}
     )
-    first, second = await merchants.history(tx, shop.id)
-    assert (first.version, first.who, first.reason) == (1, "opentill", "merchant created")
-    assert (second.version, second.who, second.reason) == (2, "ann", "agreed by phone")
-    assert (first.created_at, second.created_at) == (NOW, NOW + 5)
+    original, changed = await merchants.history(tx, shop.id)
+    assert (original.version, original.who, original.reason) == (1, "opentill", "merchant created")
+    assert (changed.version, changed.who, changed.reason) == (2, "ann", "agreed by phone")
+    assert (original.created_at, changed.created_at) == (NOW, NOW + 5)
     field = "fees" if term == "fee_changes" else term
-    assert list(merchants.differences(first, second)) == [field]
-    assert new == await merchants.find(tx, shop.id)
-    assert new.terms_version == 2
-    assert getattr(new, field) == getattr(second, field)
+    assert list(merchants.differences(original, changed)) == [field]
+    assert changed_shop == await merchants.find(tx, shop.id)
+    assert changed_shop.terms_version == 2
+    assert getattr(changed_shop, field) == getattr(changed, field)
 
 
 async def test_a_version_contains_all_terms(tx: Tx) -> None:
     shop = await create_merchant(tx)
     await merchants.change(tx, shop.id, NOW, who="ann", reason="all of it", **dict(CHANGES))
-    first, second = await merchants.history(tx, shop.id)
-    changed = {"fees" if term == "fee_changes" else term for term, _ in CHANGES}
+    original, changed = await merchants.history(tx, shop.id)
+    changed_fields = {"fees" if term == "fee_changes" else term for term, _ in CHANGES}
     assert (
-        set(merchants.differences(first, second))
-        == changed
+        set(merchants.differences(original, changed))
+        == changed_fields
         == set(merchants.Terms.__struct_fields__)
     )
 
 
 async def test_an_unchanged_term_creates_no_version(tx: Tx) -> None:
     shop = await create_merchant(tx)
-    same = {"name": "Quay Books", "platform_fee_rate": Decimal("0.0400"), "reserve_days": 180}
-    new = await merchants.change(tx, shop.id, NOW, who="ann", reason="a new name", **same)
-    assert (new.name, new.terms_version) == ("Quay Books", 1)
+    unchanged_terms = {
+        "name": "Quay Books",
+        "platform_fee_rate": Decimal("0.0400"),
+        "reserve_days": 180,
+    }
+    changed_shop = await merchants.change(
+        tx, shop.id, NOW, who="ann", reason="a new name", **unchanged_terms
+    )
+    assert (changed_shop.name, changed_shop.terms_version) == ("Quay Books", 1)
     assert len(await merchants.history(tx, shop.id)) == 1
 
 
@@ -73,32 +79,48 @@ async def test_versions_cannot_be_changed(tx: Tx) -> None:
     assert len(await merchants.history(tx, shop.id)) == 1
 
 
-REFUSED = (
-    # changes                                        field that the error names
-    ({"reason": "  "}, "reason"),
-    ({"name": ""}, "name"),
-    ({"platform_fee_rate": Decimal(1)}, "platform_fee_rate"),
-    ({"platform_fee_rate": Decimal("-0.01")}, "platform_fee_rate"),
-    ({"platform_fee_rate": Decimal("0.0000001")}, "platform_fee_rate"),
-    ({"reserve_rate": Decimal("NaN")}, "reserve_rate"),
-    ({"overdraft_minor": -1}, "overdraft"),
-    ({"settlement_delay_days": 366}, "settlement_delay_days"),
-    ({"reserve_days": -1}, "reserve_days"),
-    ({"dispute_fee_minor": -1}, "dispute_fee"),
-    ({"payout_minimum_minor": -1}, "payout_minimum"),
-    ({"ip_allowlist": ["nowhere"]}, "ip_allowlist"),
-    ({"fee_changes": ("CASH=0.01",)}, "fee"),
+INVALID_TERMS = (
+    # term, value, field that the error names
+    ("reason", "  ", "reason"),
+    ("name", "", "name"),
+    ("name", "n" * 201, "name"),
+    ("platform_fee_rate", Decimal(1), "platform_fee_rate"),
+    ("platform_fee_rate", Decimal("-0.01"), "platform_fee_rate"),
+    ("platform_fee_rate", Decimal("0.0000001"), "platform_fee_rate"),
+    ("platform_fee_rate", Decimal("NaN"), "platform_fee_rate"),
+    ("reserve_rate", Decimal("NaN"), "reserve_rate"),
+    ("reserve_rate", Decimal("Infinity"), "reserve_rate"),
+    ("overdraft_minor", -1, "overdraft"),
+    ("overdraft_minor", 10**15 + 1, "overdraft"),
+    ("settlement_delay_days", 366, "settlement_delay_days"),
+    ("reserve_days", -1, "reserve_days"),
+    ("reserve_days", 3651, "reserve_days"),
+    ("dispute_fee_minor", -1, "dispute_fee"),
+    ("payout_minimum_minor", -1, "payout_minimum"),
+    ("ip_allowlist", ("192.0.2.1/24",), "ip_allowlist"),
+    ("ip_allowlist", ("nowhere",), "ip_allowlist"),
+    ("fee_changes", ("CASH=0.01",), "fee"),
 )
 
 
-@pytest.mark.parametrize(("terms", "field"), REFUSED)
-async def test_invalid_terms_are_refused(tx: Tx, terms, field) -> None:
+@pytest.mark.parametrize(("term", "value", "field"), INVALID_TERMS)
+async def test_invalid_terms_are_refused_at_creation_and_change(tx: Tx, term, value, field) -> None:
+    terms = {"name": "Mugs", "who": "ann", "reason": "why"} | {term: value}
+    with pytest.raises(Invalid) as refused:
+        await merchants.create(tx, now=NOW, **terms)
+    assert refused.value.field == field
     shop = await create_merchant(tx)
     with pytest.raises(Invalid) as refused:
-        await merchants.change(tx, shop.id, NOW, **({"who": "ann", "reason": "why"} | terms))
+        await merchants.change(tx, shop.id, NOW, **terms)
     assert refused.value.field == field
     assert await merchants.find(tx, shop.id) == shop
     assert len(await merchants.history(tx, shop.id)) == 1
+
+
+async def test_an_unknown_settlement_currency_is_refused(tx: Tx) -> None:
+    with pytest.raises(Invalid) as refused:
+        await merchants.create(tx, now=NOW, name="Mugs", settlement_currency="XXX")
+    assert refused.value.field == "settlement_currency"
 
 
 async def test_an_unknown_merchant_has_no_terms(tx: Tx) -> None:
@@ -143,7 +165,7 @@ def test_a_schedule_is_changed_row_by_row(before, changes, currency, after) -> N
     assert [str(row) for row in fee_schedule.parse_schedule(text)] == after
 
 
-WRONG_FEES = (
+INVALID_FEES = (
     "", "CREDIT_CARD", "CREDIT_CARD:", "=0.1", "CREDIT_CARD=x", "CREDIT_CARD=0.1+", "CASH=0.1",
     "credit_card=0.1", "CREDIT_CARD:usd=0.1", "CREDIT_CARD:XXX=0.1", "CREDIT_CARD=1",
     "CREDIT_CARD=-0.1", "CREDIT_CARD=1.1.1", "CREDIT_CARD=0.0000001", "CREDIT_CARD=0.1+0.001",
@@ -152,7 +174,7 @@ WRONG_FEES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("change", WRONG_FEES)
+@pytest.mark.parametrize("change", INVALID_FEES)
 def test_an_invalid_fee_is_refused(change) -> None:
     with pytest.raises(Invalid) as refused:
         fee_schedule.apply_changes("[]", (change,), "USD")
@@ -182,8 +204,10 @@ def test_the_most_specific_row_applies(method, currency, expected) -> None:
 
 async def test_the_settlement_currency_cannot_be_changed(tx: Tx) -> None:
     shop = await create_merchant(tx, settlement_currency="EUR")
-    by = {"who": "ann", "reason": "moved"}
+    who_and_why = {"who": "ann", "reason": "moved"}
     with pytest.raises(Invalid, match="must stay EUR: the balance is in it"):
-        await merchants.change(tx, shop.id, NOW, settlement_currency="USD", **by)
-    same = await merchants.change(tx, shop.id, NOW, settlement_currency="EUR", **by)
-    assert same.terms_version == shop.terms_version
+        await merchants.change(tx, shop.id, NOW, settlement_currency="USD", **who_and_why)
+    unchanged_shop = await merchants.change(
+        tx, shop.id, NOW, settlement_currency="EUR", **who_and_why
+    )
+    assert unchanged_shop.terms_version == shop.terms_version

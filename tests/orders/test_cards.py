@@ -1,4 +1,4 @@
-"""The card of a payment: stored with its confirmation, and found by its last digits."""
+"""The card of a payment is stored with its confirmation and found by its last digits."""
 
 import pytest
 
@@ -45,7 +45,7 @@ async def pay_with(tx: Tx, order: Order, card: Card | None, *, in_batch: bool) -
         (None, None),
     ],
 )
-async def test_only_valid_card_data_is_stored_and_the_payment_counts_anyway(
+async def test_only_valid_card_data_is_stored_and_the_order_is_paid_in_any_case(
     tx: Tx, reported: Card | None, stored: Card | None, in_batch: bool
 ) -> None:
     order = await world.create_order(tx)
@@ -66,20 +66,24 @@ async def test_a_later_report_adds_a_missing_card_but_changes_none(tx: Tx) -> No
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("indexed_first", [True, False])
+@pytest.mark.parametrize("is_indexed", [True, False])
 async def test_an_order_is_found_by_its_cards_digits_as_soon_as_it_is_paid(
-    tx: Tx, indexed_first: bool
+    tx: Tx, is_indexed: bool
 ) -> None:
     order = await world.create_order(tx, price="4242.00")  # the amount is the same term
-    other = await world.create_session(tx, order.merchant_id, order.product_id)
-    cheap = await orders.find(tx, order.merchant_id, other.order_id)
-    if indexed_first:
+    cheap_session = await world.create_session(tx, order.merchant_id, order.product_id)
+    cheap_order = await orders.find(tx, order.merchant_id, cheap_session.order_id)
+    if is_indexed:
         await indexing._index(tx, order.merchant_id, 1000, 2)
     await pay_with(tx, order, VISA, in_batch=True)
-    await pay_with(tx, cheap, Card(brand="visa", last4="0069"), in_batch=True)
+    await pay_with(tx, cheap_order, Card(brand="visa", last4="0069"), in_batch=True)
     db = SingleTransactionDb(tx)
     for _ in range(3):
-        for text, ids in (("4242", {order.id, cheap.id}), ("0069", {cheap.id}), ("69", set())):
+        for text, ids in (
+            ("4242", {order.id, cheap_order.id}),
+            ("0069", {cheap_order.id}),
+            ("69", set()),
+        ):
             page, total = await filters.list_page(db, order.merchant_id, OrdersQuery(query=text))
             assert {row.id for row in page} == ids
             assert total == len(ids)

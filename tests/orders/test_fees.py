@@ -1,4 +1,4 @@
-"""Fees by payment method and currency: frozen at opening, applied once the method is known."""
+"""An order keeps the fees of its opening; its payment method decides which fee applies."""
 
 from decimal import Decimal
 
@@ -52,7 +52,7 @@ FEES = (
 
 
 @pytest.fixture
-async def traded(tx: Tx) -> None:
+async def exchange_rates(tx: Tx) -> None:
     """Store the exchange rates of the tables below."""
     for base, quote, rate in (
         ("EUR", "USD", "1.25"), ("CNY", "USD", "0.14"), ("JPY", "USD", "0.0067"),
@@ -64,13 +64,14 @@ async def traded(tx: Tx) -> None:
         await rates.put(tx, base, quote, Decimal(rate), NOW)
 
 
-async def confirm_by(tx: Tx, order: Order, method: str) -> Order:
+async def pay_by(tx: Tx, order: Order, method: str) -> Order:
+    """Pay an order by a payment method, and return it as it is then."""
     attempt = await submit_attempt(tx, order)
     await report_payment(tx, attempt, "SUCCEEDED", method=method)
     return await orders.find(tx, order.merchant_id, order.id)
 
 
-@pytest.mark.usefixtures("traded")
+@pytest.mark.usefixtures("exchange_rates")
 @pytest.mark.parametrize(
     ("amount", "currency", "method", "rate", "fee", "net", "gross", "settled"), FEES
 )
@@ -79,9 +80,9 @@ async def test_the_payment_method_decides_the_fee(
 ) -> None:
     order = await create_order(tx, amount, currency, fee_changes=SCHEDULE)
     assert order.platform_fee_rate == Decimal("0.04")  # until the method is known
-    paid_order = await confirm_by(tx, order, method)
-    shown = OrderDetail.from_order(paid_order)
-    assert (shown.platform_fee_rate, shown.platform_fee, shown.net_amount) == (rate, fee, net)
+    paid_order = await pay_by(tx, order, method)
+    detail = OrderDetail.from_order(paid_order)
+    assert (detail.platform_fee_rate, detail.platform_fee, detail.net_amount) == (rate, fee, net)
     assert (paid_order.gross_settled_minor, paid_order.net_settled_minor) == (gross, settled)
     posted = [("PAYMENT", "gateway", "pending", gross)]
     if gross > settled:
@@ -119,16 +120,16 @@ async def test_a_late_payment_has_the_fee_of_its_method(tx: Tx) -> None:
 async def test_an_order_keeps_the_terms_of_its_opening(tx: Tx) -> None:
     shop = await create_merchant(tx, fee_changes=("CREDIT_CARD=0.01+0.10",))
     mug = await create_product(tx, shop.id)
-    old = (await create_session(tx, shop.id, mug.id)).order_id
+    old_order_id = (await create_session(tx, shop.id, mug.id)).order_id
     await merchants.change(
         tx, shop.id, NOW, who="ann", reason="new prices", platform_fee_rate=Decimal("0.5"),
         fee_changes=("CREDIT_CARD=0.2", "PAYNOW=0.3"), refund_fee_policy="RETURNED",
         settlement_delay_days=1, settlement_calendar="WEEKDAYS", reserve_rate=Decimal("0.1"),
         reserve_days=9, dispute_fee_minor=1,
     )  # fmt: skip
-    new = (await create_session(tx, shop.id, mug.id)).order_id
-    before = await confirm_by(tx, await orders.find(tx, shop.id, old), CARD)
-    after = await confirm_by(tx, await orders.find(tx, shop.id, new), CARD)
+    new_order_id = (await create_session(tx, shop.id, mug.id)).order_id
+    before = await pay_by(tx, await orders.find(tx, shop.id, old_order_id), CARD)
+    after = await pay_by(tx, await orders.find(tx, shop.id, new_order_id), CARD)
     fields = (
         "terms_version", "platform_fee_rate", "platform_fee_minor", "refund_fee_policy",
         "settlement_delay_days", "settlement_calendar", "reserve_rate", "reserve_days",
@@ -141,16 +142,16 @@ async def test_an_order_keeps_the_terms_of_its_opening(tx: Tx) -> None:
 
 
 HKD = (
-    # currency  clears in  rate of the order
+    # currency  clears in  expected HKD rate of the order
     ("USD", "HKD", "7.8"),
     ("HKD", "HKD", "1"),
-    ("EUR", "HKD", None),  # no rate is known
+    ("EUR", "HKD", None),  # there is no rate from EUR to HKD
     ("USD", "USD", None),
     ("USD", None, None),
 )
 
 
-@pytest.mark.usefixtures("traded")
+@pytest.mark.usefixtures("exchange_rates")
 @pytest.mark.parametrize(("currency", "clearing", "expected"), HKD)
 async def test_an_order_has_the_rate_to_hkd_if_the_gateway_clears_in_it(
     tx: Tx, currency, clearing, expected
@@ -164,7 +165,7 @@ async def test_an_order_has_the_rate_to_hkd_if_the_gateway_clears_in_it(
     assert OrderDetail.from_order(paid_order).hkd_exchange_rate == expected
 
 
-@pytest.mark.usefixtures("traded")
+@pytest.mark.usefixtures("exchange_rates")
 async def test_an_order_that_settles_in_hkd_shows_the_rate_of_its_settlement(tx: Tx) -> None:
     order = await create_order(tx, "10.00", "USD", settlement_currency="HKD")
     await rates.put(tx, "USD", "HKD", Decimal(9), NOW)  # replaces the rate of the same time
@@ -175,7 +176,8 @@ async def test_an_order_that_settles_in_hkd_shows_the_rate_of_its_settlement(tx:
 
 
 MONEY = (
-    # price       from   to     fixed   gross     fee    net    of a card: 0.029
+    # The rate for cards is 0.029.
+    # price       from   to     fixed   gross     fee    net
     ("1000", "JPY", "USD", None, 670, 19, 651),
     ("1000", "JPY", "JPY", "30", 1000, 59, 941),
     ("1000", "JPY", "HKD", None, 5200, 151, 5049),
@@ -191,10 +193,10 @@ MONEY = (
 )
 
 
-@pytest.mark.usefixtures("traded")
+@pytest.mark.usefixtures("exchange_rates")
 @pytest.mark.parametrize("policy", ["KEPT", "RETURNED"])
 @pytest.mark.parametrize(("amount", "base", "to", "fixed", "gross", "fee", "net"), MONEY)
-async def test_partial_refunds_debit_the_credited_amount_in_every_exponent(
+async def test_partial_refunds_together_debit_exactly_what_was_credited(
     tx: Tx, policy, amount, base, to, fixed, gross, fee, net
 ) -> None:
     schedule = f"CREDIT_CARD=0.029{'+' + fixed if fixed else ''}"
@@ -282,7 +284,7 @@ def test_fee_and_net_add_up_in_both_currencies(
     money.show(fee_settled, settled)
 
 
-async def test_any_partial_refunds_add_up(tx: Tx) -> None:
+async def test_any_partial_refunds_that_make_up_the_amount_debit_the_full_credit(tx: Tx) -> None:
     template = await pay_order(tx, await create_order(tx))
 
     @given(data=st.data())
@@ -301,7 +303,7 @@ async def test_any_partial_refunds_add_up(tx: Tx) -> None:
             gross_settled_minor=priced.gross_settled_minor,
             net_settled_minor=priced.net_settled_minor, refund_fee_policy=policy,
         )  # fmt: skip
-        whole = order.net_settled_minor if policy == "RETURNED" else order.gross_settled_minor
+        full_debit = order.net_settled_minor if policy == "RETURNED" else order.gross_settled_minor
         accepted: list[tuple[int, int]] = []
         while order.refund_held_minor < amount:
             remainder = (amount - order.refund_held_minor) // grain(currency)
@@ -311,12 +313,12 @@ async def test_any_partial_refunds_add_up(tx: Tx) -> None:
             accepted.append((part, debit))
             if len(accepted) > 1 and data.draw(st.integers(0, 5)) == 0:  # a refund fails
                 accepted.pop(data.draw(st.integers(0, len(accepted) - 1)))
-            held, debited = (sum(column) for column in zip(*accepted, strict=True))
-            assert debited <= whole
+            held_amounts, debited = (sum(column) for column in zip(*accepted, strict=True))
+            assert debited <= full_debit
             order = msgspec.structs.replace(
-                order, refund_held_minor=held, refund_debit_minor=debited
+                order, refund_held_minor=held_amounts, refund_debit_minor=debited
             )
-        assert order.refund_debit_minor == whole
+        assert order.refund_debit_minor == full_debit
 
     check()
 

@@ -1,4 +1,4 @@
-"""Whether an order's money is real: in responses, files and events."""
+"""Responses, files and events say whether an order's money is real."""
 
 import csv
 import json
@@ -25,10 +25,10 @@ PAID = [
     ("stripe", True, True),
     ("stripe", False, True),  # paid before the deployment became a test deployment
     ("stripe+", False, True),
-    ("by hand", True, True),
-    ("by hand", False, False),
-    ("by hand, in tests", False, False),
-    ("by hand, for real", False, True),  # confirmed before that
+    ("manual", True, True),
+    ("manual", False, False),
+    ("manual, test", False, False),
+    ("manual, live", False, True),  # confirmed before the deployment became one
 ]
 
 
@@ -36,8 +36,8 @@ async def create_order(tx: Tx, payment: str) -> Order:
     """Create an order that was paid in one of the ways of ``PAID``."""
     order = await world.create_order(tx)
     key = (order.merchant_id, order.id)
-    if payment.startswith("by hand"):
-        live = {"by hand": None, "by hand, in tests": False, "by hand, for real": True}[payment]
+    if payment.startswith("manual"):
+        live = {"manual": None, "manual, test": False, "manual, live": True}[payment]
         await orders.confirm_manually(tx, *key, "ann", "seen", world.NOW, livemode=live)
     elif payment:
         attempt = await world.submit_attempt(tx, order, gateway=payment.rstrip("+"))
@@ -57,22 +57,22 @@ async def create_order(tx: Tx, payment: str) -> Order:
 async def test_responses_and_files_say_whether_money_is_real(
     tx: Tx, payment: str, deployment: bool, expected: bool, is_stored: bool
 ) -> None:
-    """Even if the version before the column confirmed the payment."""
+    """Orders that were paid before the column ``livemode`` existed also say it."""
     order = await create_order(tx, payment)
     if not is_stored:
-        if payment.startswith("by hand"):  # then only the deployment decides
+        if payment.startswith("manual"):  # then only the deployment decides
             expected = deployment
         await tx.execute("update orders set livemode = null where id = $1", order.id)
         order = await orders.find(tx, order.merchant_id, order.id)
         assert order.livemode is None
-    shown = await orders.with_livemode(tx, order, deployment=deployment)
-    assert OrderDetail.from_order(shown).livemode is expected
-    assert OrderOut.from_order(shown).livemode is expected
+    order_with_livemode = await orders.with_livemode(tx, order, deployment=deployment)
+    assert OrderDetail.from_order(order_with_livemode).livemode is expected
+    assert OrderOut.from_order(order_with_livemode).livemode is expected
     exported = await export_queries.EXPORT.get(
         tx, merchant_id=order.merchant_id, after_at=0, after_id="", until_at=2**62, until_id="",
         livemode=deployment,
     )  # fmt: skip
-    assert exported == export_line(shown)
+    assert exported == export_line(order_with_livemode)
     (cells,) = csv.reader([(exported or b"").decode()])
     names = [column.name for column in export_queries.COLUMNS]
     assert cells[names.index("livemode")] == ("true" if expected else "false")
@@ -96,17 +96,17 @@ async def _events(tx: Tx, order: Order, after: str = "") -> dict[str, object]:
         ("stripe", False, True),
         ("stripe+", True, True),
         ("stripe+", False, True),
-        ("by hand, in tests", True, False),
-        ("by hand, for real", True, True),
+        ("manual, test", True, False),
+        ("manual, live", True, True),
     ],
 )
 async def test_events_of_paid_orders_say_whether_money_is_real(
     tx: Tx, payment: str, is_stored: bool, live: bool
 ) -> None:
-    """Even if the version before the column confirmed the payment."""
+    """Orders that were paid before the column ``livemode`` existed also say it."""
     order = await create_order(tx, payment)
     after = ""
-    if not is_stored:  # the events of its payment lack it too
+    if not is_stored:  # leave out the events of the payment, which lack the field too
         await tx.execute("update orders set livemode = null where id = $1", order.id)
         after = await tx.fetchval("select max(id) from events")
     await world.report_refund(tx, await world.create_refund(tx, order, "1.00"), "SUCCEEDED")
@@ -119,6 +119,6 @@ async def test_events_of_paid_orders_say_whether_money_is_real(
     )
 
 
-async def test_events_of_unpaid_orders_do_not_say_it(tx: Tx) -> None:
+async def test_events_of_unpaid_orders_have_no_livemode(tx: Tx) -> None:
     order = await world.create_order_in(tx, "CLOSED")
     assert await _events(tx, order) == {"order.closed": None, "checkout.expired": None}

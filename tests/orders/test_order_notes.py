@@ -1,4 +1,4 @@
-"""Notes on orders: author, length, number, and that they never change."""
+"""Notes on orders have an author and a number, are limited in length, and never change."""
 
 import asyncio
 
@@ -17,16 +17,20 @@ async def test_notes_are_appended_and_numbered_for_any_order(tx: Tx) -> None:
     ids = (order.merchant_id, order.id)
     await orders.add_note(tx, *ids, " Rang:\r\nwill pay on Monday ", "bo", world.NOW)
     await orders.add_note(tx, *ids, "x" * LONGEST_NOTE, "ann", world.NOW, by_merchant=True)
-    first, second = await orders.notes_of(tx, order)
-    assert (first.number, first.who, first.note) == (1, "bo", "Rang:\nwill pay on Monday")
-    assert (second.number, first.by_merchant, second.by_merchant) == (2, False, True)
+    first_note, second_note = await orders.notes_of(tx, order)
+    assert (first_note.number, first_note.who, first_note.note) == (
+        1,
+        "bo",
+        "Rang:\nwill pay on Monday",
+    )
+    assert (second_note.number, first_note.by_merchant, second_note.by_merchant) == (2, False, True)
     for text in ("", " \n ", "x" * (LONGEST_NOTE + 1), "a\x00b", "\ud800"):
         with pytest.raises(Invalid, match="plain text of 1 to 5000 characters"):
             await orders.add_note(tx, *ids, text, "ann", world.NOW)
-    other = await world.create_order(tx)
+    other_order = await world.create_order(tx)
     with pytest.raises(NotFound):
-        await orders.add_note(tx, other.merchant_id, order.id, "hello", "ann", world.NOW)
-    assert await orders.notes_of(tx, other) == []
+        await orders.add_note(tx, other_order.merchant_id, order.id, "hello", "ann", world.NOW)
+    assert await orders.notes_of(tx, other_order) == []
     for change in ("update order_notes set note = 'y'", "delete from order_notes"):
         with pytest.raises(asyncpg.IntegrityConstraintViolationError):
             async with tx.transaction():

@@ -1,4 +1,4 @@
-"""Pruning of old rows, in batches, and the rows that the database refuses to delete."""
+"""Old rows are pruned in batches; the database refuses to delete any others."""
 
 import time
 
@@ -19,7 +19,7 @@ HOUR_MS = 3_600_000
 YEAR_MS = 365 * 24 * HOUR_MS
 
 
-async def _aged(tx: Tx, age_ms: int, status: str = "SETTLED") -> tuple[str, str]:
+async def _create_old_order(tx: Tx, age_ms: int, status: str = "SETTLED") -> tuple[str, str]:
     """Create an order whose whole history has an age; return its merchant and id."""
     order = await world.create_order_in(tx, status)
     await _set_times(tx, order.id, age_ms, {})
@@ -27,7 +27,7 @@ async def _aged(tx: Tx, age_ms: int, status: str = "SETTLED") -> tuple[str, str]
 
 
 async def _set_times(tx: Tx, order_id: str, age_ms: int, ages: dict[int, int]) -> None:
-    """Set the age of an order's history; ``ages`` are those of rows with other ages, by number."""
+    """Set the age of an order's history; ``ages`` has the numbers of rows with another age."""
     await tx.execute("alter table order_history disable trigger order_history_is_final")
     at = "update order_history set at = $1 where order_id = $2"
     await tx.execute(at, now_ms() - age_ms, order_id)
@@ -41,7 +41,7 @@ async def _set_times(tx: Tx, order_id: str, age_ms: int, ages: dict[int, int]) -
     )
 
 
-async def _numbers(db: Db, order_id: str) -> list[int]:
+async def _history_numbers(db: Db, order_id: str) -> list[int]:
     async with db.connection() as tx:
         rows = await tx.fetch(
             "select number from order_history where order_id = $1 order by 1", order_id
@@ -55,14 +55,14 @@ async def _prune(db: Db, days: int, now: int | None = None) -> int:
 
 
 async def test_old_history_is_deleted_except_the_last_row(db: Db) -> None:
-    _, old = await db.run(lambda tx: _aged(tx, 3 * YEAR_MS))
-    _, young = await db.run(lambda tx: _aged(tx, YEAR_MS + 60_000))
-    before = await _numbers(db, young)
+    _, old_id = await db.run(lambda tx: _create_old_order(tx, 3 * YEAR_MS))
+    _, young_id = await db.run(lambda tx: _create_old_order(tx, YEAR_MS + 60_000))
+    before = await _history_numbers(db, young_id)
     assert len(before) > 2
     assert await _prune(db, 0) == 0  # the default deletes nothing
     assert await _prune(db, 730) == len(before) - 1
-    assert await _numbers(db, old) == before[-1:]
-    assert await _numbers(db, young) == before
+    assert await _history_numbers(db, old_id) == before[-1:]
+    assert await _history_numbers(db, young_id) == before
     assert await _prune(db, 730) == 0
     async with db.snapshot() as tx:
         await assert_books(tx)
@@ -82,15 +82,15 @@ async def test_an_order_is_pruned_as_a_whole_once_its_last_row_is_old(db: Db) ->
     young = await db.run(lambda tx: create_expired(tx, year_ago))
     old = await db.run(lambda tx: create_expired(tx, year_ago - 24 * HOUR_MS))
     assert await _prune(db, 365) == 1
-    assert await _numbers(db, young) == [1, 2]
-    assert await _numbers(db, old) == [2]
+    assert await _history_numbers(db, young) == [1, 2]
+    assert await _history_numbers(db, old) == [2]
     async with db.snapshot() as tx:
         await assert_books(tx)
 
 
 async def test_an_order_that_changes_after_a_year_is_pruned_once_the_change_is_old(db: Db) -> None:
-    merchant_id, order_id = await db.run(lambda tx: _aged(tx, 3 * YEAR_MS))
-    last = (await _numbers(db, order_id))[-1]
+    merchant_id, order_id = await db.run(lambda tx: _create_old_order(tx, 3 * YEAR_MS))
+    last = (await _history_numbers(db, order_id))[-1]
     assert await _prune(db, 730) > 0
 
     async def note(tx: Tx) -> None:
@@ -100,18 +100,20 @@ async def test_an_order_that_changes_after_a_year_is_pruned_once_the_change_is_o
     for _ in range(2):
         await db.run(note)
     assert await _prune(db, 730) == 0
-    assert await _numbers(db, order_id) == [last, last + 1, last + 2]
+    assert await _history_numbers(db, order_id) == [last, last + 1, last + 2]
     async with db.snapshot() as tx:
         await assert_books(tx)
     await db.run(lambda tx: _set_times(tx, order_id, 3 * YEAR_MS, {}))
     assert await _prune(db, 730) == 2
-    assert await _numbers(db, order_id) == [last + 2]
+    assert await _history_numbers(db, order_id) == [last + 2]
 
 
 async def test_each_turn_continues_where_the_last_one_ended(db: Db) -> None:
-    """It passes old orders that changed lately, and starts again after the last merchant."""
+    """It skips old orders that changed recently, and starts again after the last merchant."""
     pruner = jobs.HistoryPruner(db, 730, rows=7)
-    closed = [await db.run(lambda tx: _aged(tx, 3 * YEAR_MS, "CLOSED")) for _ in range(5)]
+    closed = [
+        await db.run(lambda tx: _create_old_order(tx, 3 * YEAR_MS, "CLOSED")) for _ in range(5)
+    ]
     merchant_id = closed[0][0]
 
     async def create_changing(tx: Tx) -> None:
@@ -127,10 +129,10 @@ async def test_each_turn_continues_where_the_last_one_ended(db: Db) -> None:
     assert max(turns) < 5
     assert sum(turns) == 5
     for _, order_id in closed:
-        assert await _numbers(db, order_id) == [2]
-    last = await db.run(lambda tx: _aged(tx, 3 * YEAR_MS, "CLOSED"))
+        assert await _history_numbers(db, order_id) == [2]
+    last = await db.run(lambda tx: _create_old_order(tx, 3 * YEAR_MS, "CLOSED"))
     assert sum([await pruner.turn(now_ms()) for _ in range(12)]) == 1
-    assert await _numbers(db, last[1]) == [2]
+    assert await _history_numbers(db, last[1]) == [2]
     async with db.connection() as tx:
         await tx.execute("analyze order_history, orders")
         values = {"merchant_id": merchant_id, "after": "", "before": now_ms() - 2 * YEAR_MS}
@@ -138,43 +140,45 @@ async def test_each_turn_continues_where_the_last_one_ended(db: Db) -> None:
 
 
 async def test_a_process_may_start_at_any_merchant(db: Db, monkeypatch: pytest.MonkeyPatch) -> None:
-    closed = [await db.run(lambda tx: _aged(tx, 3 * YEAR_MS, "CLOSED")) for _ in range(3)]
+    closed = [
+        await db.run(lambda tx: _create_old_order(tx, 3 * YEAR_MS, "CLOSED")) for _ in range(3)
+    ]
     monkeypatch.setattr("secrets.randbelow", lambda most: most - 1)
     pruner = jobs.HistoryPruner(db, 730, anywhere=True)
     assert [await pruner.turn(now_ms()) for _ in range(2)] == [1, 2]
-    assert await _numbers(db, closed[2][1]) == [2]
+    assert await _history_numbers(db, closed[2][1]) == [2]
 
 
 async def test_histories_without_their_first_row_are_pruned_too(db: Db) -> None:
-    """Older versions deleted each row by its own age, and found orders by their first row."""
-    _, order_id = await db.run(lambda tx: _aged(tx, 3 * YEAR_MS))
+    """Older versions of OpenTill deleted each row by its own age, the first row included."""
+    _, order_id = await db.run(lambda tx: _create_old_order(tx, 3 * YEAR_MS))
 
-    async def take_first(tx: Tx) -> None:
+    async def delete_first_row(tx: Tx) -> None:
         await tx.execute("set local opentill.prunes_history = 'yes'")
         await tx.execute("delete from order_history where order_id = $1 and number = 1", order_id)
 
-    before = await _numbers(db, order_id)
-    await db.run(take_first)
+    before = await _history_numbers(db, order_id)
+    await db.run(delete_first_row)
     assert await _prune(db, 730) == len(before) - 2
-    assert await _numbers(db, order_id) == before[-1:]
+    assert await _history_numbers(db, order_id) == before[-1:]
 
 
 async def test_business_time_does_not_make_history_old(db: Db) -> None:
-    _, order_id = await db.run(lambda tx: _aged(tx, YEAR_MS - HOUR_MS))
+    _, order_id = await db.run(lambda tx: _create_old_order(tx, YEAR_MS - HOUR_MS))
     assert await _prune(db, 365, now_ms() + 10 * YEAR_MS) == 0
-    assert len(await _numbers(db, order_id)) > 2
+    assert len(await _history_numbers(db, order_id)) > 2
 
 
 @pytest.mark.parametrize("setting", ["no", "yes"])
-async def test_the_database_lets_only_pruning_delete_and_only_old_rows(
+async def test_the_database_lets_only_pruning_delete_history_and_only_old_rows(
     db: Db, setting: str
 ) -> None:
     async def drop(tx: Tx, order_id: str) -> None:
         await tx.execute(f"set local opentill.prunes_history = '{setting}'")
         await tx.execute("delete from order_history where order_id = $1", order_id)
 
-    _, young = await db.run(lambda tx: _aged(tx, YEAR_MS - 60_000))
-    _, old = await db.run(lambda tx: _aged(tx, YEAR_MS + 60_000))
+    _, young = await db.run(lambda tx: _create_old_order(tx, YEAR_MS - 60_000))
+    _, old = await db.run(lambda tx: _create_old_order(tx, YEAR_MS + 60_000))
     with pytest.raises(asyncpg.IntegrityConstraintViolationError):
         await db.run(lambda tx: drop(tx, young))
     if setting == "no":
@@ -185,7 +189,7 @@ async def test_the_database_lets_only_pruning_delete_and_only_old_rows(
 
 
 async def test_a_gap_in_young_history_is_still_found(db: Db) -> None:
-    _, order_id = await db.run(lambda tx: _aged(tx, YEAR_MS - 60_000))
+    _, order_id = await db.run(lambda tx: _create_old_order(tx, YEAR_MS - 60_000))
 
     async def check(tx: Tx) -> None:
         await tx.execute("alter table order_history disable trigger order_history_is_final")
@@ -198,7 +202,7 @@ async def test_a_gap_in_young_history_is_still_found(db: Db) -> None:
         await db.run(check)
 
 
-async def test_keys_and_windows_are_pruned_in_batches(db: Db) -> None:
+async def test_idempotency_keys_and_rate_limit_windows_are_pruned_in_batches(db: Db) -> None:
     now = now_ms()
     async with db.connection() as tx:
         await tx.execute(
@@ -216,7 +220,7 @@ async def test_keys_and_windows_are_pruned_in_batches(db: Db) -> None:
 
 
 async def test_a_rate_limit_window_in_the_future_blocks_nobody_and_is_pruned(db: Db) -> None:
-    """As after the clock was set back, or was wrong for a while."""
+    """Such windows exist after the clock was set back."""
     now = int(time.time() * 1000)
     async with db.connection() as tx:
         for _ in range(5):

@@ -44,7 +44,7 @@ TABLE = (
     ("FAILED", "confirmed", "PAID", PAID, "EXPIRED"),
 )
 # Transitions of paid orders; tested in tests/refunds, test_settlement.py and tests/disputes.
-AFTER = {
+AFTER_PAYMENT = {
     ("PAID", "settled"): {"SETTLED"},
     ("REFUNDED", "carried_over"): {"REFUNDED"},
     ("CHARGEBACK", "carried_over"): {"CHARGEBACK"},
@@ -57,35 +57,37 @@ AFTER = {
     ("DISPUTED", "dispute_lost"): {"CHARGEBACK"},
     ("CHARGEBACK", "recovered"): {"SETTLED"},
 }
-REACHED = (
+REACHABLE_STATUSES = (
     "CREATING", "PENDING", "PAID", "SETTLED", "REFUNDED", "DISPUTED", "CHARGEBACK", "FAILED",
     "CLOSED", "REVOKED",
 )  # fmt: skip
 REFUSED = [
     (status, event)
-    for status in REACHED
+    for status in REACHABLE_STATUSES
     for event in EVENTS
-    if (status, event) not in {(row[0], row[1]) for row in TABLE} | set(AFTER)
+    if (status, event) not in {(row[0], row[1]) for row in TABLE} | set(AFTER_PAYMENT)
 ]
 
 
-async def take(tx: Tx, order: orders.Order, event: str) -> None:
-    """Take a transition as the product does: by a new attempt, expiry, or a gateway's report."""
+async def cause(tx: Tx, order: orders.Order, event: str) -> None:
+    """Cause a transition as the product does: by an attempt, expiry, or a gateway's report."""
     if event == "submitted":
         await submit_attempt(tx, order, LATER)
     elif event == "expired":
         await checkouts.expire(tx, order.merchant_id, order.checkout_id, "time is over", LATER)
     else:
-        last = await orders.last_attempt(tx, order.merchant_id, order.id)
+        last_attempt = await orders.last_attempt(tx, order.merchant_id, order.id)
         outcome = {"accepted": "ACTION_REQUIRED", "confirmed": "SUCCEEDED"}.get(
             event, event.upper()
         )
-        assert last is not None
-        await report_payment(tx, last, outcome, LATER)
+        assert last_attempt is not None
+        await report_payment(tx, last_attempt, outcome, LATER)
 
 
 @pytest.mark.parametrize(("source", "event", "target", "posts", "ends"), TABLE)
-async def test_a_transition_of_the_table(tx: Tx, source, event, target, posts, ends) -> None:
+async def test_each_transition_of_the_table_writes_status_history_and_entries(
+    tx: Tx, source, event, target, posts, ends
+) -> None:
     order = await create_order_in(tx, source)
     if source == "PENDING" and event in {"refused", "confirmed", "voided"}:
         await report_payment(tx, await submit_attempt(tx, order), "ACTION_REQUIRED")
@@ -94,7 +96,7 @@ async def test_a_transition_of_the_table(tx: Tx, source, event, target, posts, e
         await report_payment(tx, await submit_attempt(tx, order), "ACTION_REQUIRED")
         await checkouts.expire(tx, order.merchant_id, order.checkout_id, "time is over", NOW)
     before = await read_history(tx, order)
-    await take(tx, order, event)
+    await cause(tx, order, event)
     after = await orders.find(tx, order.merchant_id, order.id)
     line, *further = (await read_history(tx, order))[len(before) :]
     assert (after.status, further) == (target, [])
@@ -108,14 +110,14 @@ async def test_a_transition_of_the_table(tx: Tx, source, event, target, posts, e
     assert (after.payment_method is None) == (paid_at is None)
 
 
-def test_the_table_in_the_code_is_the_same() -> None:
-    table = {(source, event): {target} for source, event, target, _, _ in TABLE} | AFTER
+def test_the_code_has_exactly_the_transitions_of_this_table() -> None:
+    table = {(source, event): {target} for source, event, target, _, _ in TABLE} | AFTER_PAYMENT
     in_code: dict[tuple[str, str], set[str]] = {}
     for row in TRANSITIONS:
         in_code.setdefault((row.source, row.event), set()).add(row.target)
     assert in_code == table
     assert len(TRANSITIONS) == sum(map(len, table.values()))
-    assert set(STATUSES) == set(REACHED)
+    assert set(STATUSES) == set(REACHABLE_STATUSES)
 
 
 @pytest.mark.parametrize(("status", "event"), REFUSED)
@@ -135,11 +137,11 @@ async def test_any_other_transition_is_refused_and_changes_nothing(tx: Tx, statu
 
 async def test_an_order_is_refunded_in_full_by_its_last_refund(tx: Tx) -> None:
     order = await create_order_in(tx, "PAID")
-    first = await create_refund(tx, order, "4.00")
-    last = await create_refund(tx, order)
-    await report_refund(tx, last, "SUCCEEDED", LATER)
+    first_refund = await create_refund(tx, order, "4.00")
+    last_attempt = await create_refund(tx, order)
+    await report_refund(tx, last_attempt, "SUCCEEDED", LATER)
     assert (await orders.find(tx, order.merchant_id, order.id)).status == "PAID"
-    await report_refund(tx, first, "SUCCEEDED", LATER)
+    await report_refund(tx, first_refund, "SUCCEEDED", LATER)
     after = await orders.find(tx, order.merchant_id, order.id)
     assert (after.status, after.refund_status) == ("REFUNDED", "FULL")
     assert [line.event for line in await read_history(tx, order)] == [
@@ -179,7 +181,7 @@ async def test_the_operator_confirms_no_order_that_was_paid_or_revoked(tx: Tx, s
     assert await dump_rows(tx) == before
 
 
-@pytest.mark.parametrize("status", REACHED)
+@pytest.mark.parametrize("status", REACHABLE_STATUSES)
 async def test_the_operator_revokes_only_unpaid_orders(tx: Tx, status) -> None:
     order = await create_order_in(tx, status)
     before = await dump_rows(tx)
@@ -193,7 +195,7 @@ async def test_the_operator_revokes_only_unpaid_orders(tx: Tx, status) -> None:
     assert await dump_rows(tx) == before
 
 
-@pytest.mark.parametrize("status", REACHED)
+@pytest.mark.parametrize("status", REACHABLE_STATUSES)
 async def test_a_session_expires_only_without_a_payment_under_way(tx: Tx, status) -> None:
     order = await create_order_in(tx, status)
     before = await dump_rows(tx)
@@ -222,28 +224,32 @@ async def test_the_history_stays_sorted_if_the_clock_is_set_back(tx: Tx) -> None
     assert [line.at for line in lines] == sorted(line.at for line in lines)
 
 
-async def test_the_fee_of_the_documented_example(tx: Tx) -> None:
+async def test_fee_and_net_equal_those_of_the_documented_example(tx: Tx) -> None:
     order = await create_order_in(tx, "PAID", price="9.99", platform_fee_rate="0.04")
-    shown = orders.OrderDetail.from_order(order)
-    assert (shown.platform_fee, shown.net_amount, shown.settled_amount) == ("0.40", "9.59", "9.59")
+    detail = orders.OrderDetail.from_order(order)
+    assert (detail.platform_fee, detail.net_amount, detail.settled_amount) == (
+        "0.40",
+        "9.59",
+        "9.59",
+    )
 
 
 @pytest.mark.parametrize(
     ("price", "fee", "net"), [("0.50", "0.01", "0.49"), ("1.50", "0.02", "1.48")]
 )
-async def test_half_of_ten_fils_is_rounded_up_in_a_fee(
+async def test_a_fee_in_dinars_is_rounded_half_up_to_ten_fils(
     tx: Tx, price: str, fee: str, net: str
 ) -> None:
     terms = {"settlement_currency": "KWD", "platform_fee_rate": "0.01"}
     await rates.put(tx, "KWD", "USD", Decimal("3.25"), NOW)
     order = await create_order_in(tx, "PAID", price=price, currency="KWD", **terms)
-    shown = orders.OrderDetail.from_order(order)
-    assert (shown.platform_fee, shown.net_amount, shown.settled_amount) == (fee, net, net)
+    detail = orders.OrderDetail.from_order(order)
+    assert (detail.platform_fee, detail.net_amount, detail.settled_amount) == (fee, net, net)
     posted = [amount for _, _, _, amount in await read_entries(tx, order.merchant_id)]
     assert posted == [order.amount_minor, int(fee.replace("0.0", "")) * 10]
 
 
-async def test_an_order_without_a_fee_posts_none(tx: Tx) -> None:
+async def test_an_order_without_a_fee_has_no_entry_of_a_fee(tx: Tx) -> None:
     order = await create_order_in(tx, "PAID", platform_fee_rate="0")
     assert await read_entries(tx, order.merchant_id) == PAID[:1]
 

@@ -1,4 +1,4 @@
-"""Limits of the payment form: for one address, and for one order (decision 0030)."""
+"""The payment form is limited for each IP address and for each order (decision 0030)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,14 +24,14 @@ TEXTS = {
 
 
 @contextmanager
-def _limited(page_server: Starlette, limit: int) -> Iterator[None]:
-    running = page_server.state.app
-    before = running.settings
-    running.settings = msgspec.structs.replace(before, limit_payments_per_minute=limit)
+def _limit_payments(page_server: Starlette, limit: int) -> Iterator[None]:
+    app = page_server.state.app
+    before = app.settings
+    app.settings = msgspec.structs.replace(before, limit_payments_per_minute=limit)
     try:
         yield
     finally:
-        running.settings = before
+        app.settings = before
 
 
 async def test_forms_over_the_limit_of_an_address_are_refused(
@@ -42,19 +42,19 @@ async def test_forms_over_the_limit_of_an_address_are_refused(
     pages = [f"{url}/checkout/{session.id}" for session in sessions]
     unknown = f"{url}/checkout/cs_00000000000000000000000000000000"
     async with httpx2.AsyncClient() as client:
-        with _limited(page_server, 5):
-            codes = [
+        with _limit_payments(page_server, 5):
+            statuses = [
                 (await client.post(page, data=FORM)).status_code
                 for page in (pages[0], pages[1], unknown, pages[0], pages[0], pages[0], unknown)
             ]
-            assert codes == [303, 303, 404, 303, 303, 429, 429]
+            assert statuses == [303, 303, 404, 303, 303, 429, 429]
             for lang, (title, _) in TEXTS.items():
                 refused = await client.post(f"{pages[1]}?lang={lang}", data=FORM)
                 assert refused.status_code == 429
                 assert f"<h1>{title}</h1>" in refused.text
                 assert 1 <= int(refused.headers["retry-after"]) <= 61
             assert (await client.get(pages[0])).status_code == 200  # the limit is for forms
-        with _limited(page_server, 0):
+        with _limit_payments(page_server, 0):
             assert (await client.post(pages[0], data=FORM)).status_code == 303
     attempts = "select count(*) from payment_attempts where merchant_id = $1"
     async with page_server.state.app.db.connection() as tx:
@@ -65,32 +65,32 @@ async def test_attempts_over_the_limit_of_an_order_are_refused(
     page_server: Starlette, open_session: OpenSession
 ) -> None:
     session = await open_session()
-    served = page_server.state.app
-    now = served.clock()
+    app = page_server.state.app
+    now = app.clock()
 
-    async def declined(tx: Tx) -> None:
+    async def create_declined_attempt(tx: Tx) -> None:
         order = await orders.find(tx, session.merchant_id, session.order_id)
         await report_payment(
             tx, await submit_attempt(tx, order, now), "DECLINED", now, reason="declined"
         )
 
     for _ in range(MAX_ATTEMPTS - 1):
-        await served.db.run(declined)
+        await app.db.run(create_declined_attempt)
     page = f"{page_server.state.settings.public_url}/checkout/{session.id}"
     async with httpx2.AsyncClient() as client:
-        assert (await client.post(page, data=FORM)).status_code == 303  # the last one
-        again = await client.post(page, data=FORM)  # and that one is under way
-        assert "/continue/att_" in again.headers["location"]
+        assert (await client.post(page, data=FORM)).status_code == 303  # the last attempt
+        repeated = await client.post(page, data=FORM)  # leads to the same attempt
+        assert "/continue/att_" in repeated.headers["location"]
         for lang, (_, text) in TEXTS.items():
-            other = await client.post(page, data={**FORM, "method": "ALIPAY", "lang": lang})
-            assert other.status_code == 400
-            assert text in other.text
-    async with served.db.connection() as tx:
+            refused = await client.post(page, data={**FORM, "method": "ALIPAY", "lang": lang})
+            assert refused.status_code == 400
+            assert text in refused.text
+    async with app.db.connection() as tx:
         with pytest.raises(Invalid, match="attempts must be at most 50 for one order"):
             await checkouts.check_attempts(tx, session.merchant_id, session.order_id)
-        last = await orders.last_attempt(tx, session.merchant_id, session.order_id)
-    assert last is not None
-    await served.db.run(lambda tx: report_payment(tx, last, "SUCCEEDED", served.clock()))
-    async with served.db.connection() as tx:  # an attempt that was started can succeed
+        attempt = await orders.last_attempt(tx, session.merchant_id, session.order_id)
+    assert attempt is not None
+    await app.db.run(lambda tx: report_payment(tx, attempt, "SUCCEEDED", app.clock()))
+    async with app.db.connection() as tx:  # the last attempt can still succeed
         order = await orders.find(tx, session.merchant_id, session.order_id)
     assert order.status == "PAID"

@@ -1,4 +1,4 @@
-"""Errors outside the payment page and the API, and remembering a reader's language."""
+"""Error pages outside the API have a language, and a chosen language is remembered."""
 
 import httpx2
 import pytest
@@ -9,7 +9,7 @@ from opentill.web.translations import translate
 from support.page_server import OpenSession
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
-CHOSEN = f"{language.COOKIE}=zh-Hant; Path=/; Max-Age=31536000; HttpOnly; SameSite=Lax"
+COOKIE_OF_CHOICE = f"{language.COOKIE}=zh-Hant; Path=/; Max-Age=31536000; HttpOnly; SameSite=Lax"
 
 # method, path, headers, status, whether a browser gets a page
 ERRORS = [
@@ -25,7 +25,9 @@ ERRORS = [
 ]
 
 
-async def test_a_browser_gets_a_page_and_a_program_the_error_body(page_server: Starlette) -> None:
+async def test_a_browser_gets_an_error_page_and_a_program_the_error_response(
+    page_server: Starlette,
+) -> None:
     async with httpx2.AsyncClient(base_url=page_server.state.settings.public_url) as client:
         for method, path, headers, status, is_page in ERRORS:
             response = await client.request(method, path, headers=headers)
@@ -38,7 +40,7 @@ async def test_a_browser_gets_a_page_and_a_program_the_error_body(page_server: S
 
 
 @pytest.mark.parametrize("tag", ["en", "zh-Hans", "zh-Hant"])
-async def test_the_page_of_an_error_is_in_its_reader_s_language(
+async def test_an_error_page_is_in_the_language_of_the_browser(
     page_server: Starlette, tag: language.Language
 ) -> None:
     async with httpx2.AsyncClient(base_url=page_server.state.settings.public_url) as client:
@@ -55,18 +57,17 @@ async def test_a_chosen_language_is_remembered_on_every_page(
     address = f"{url}/checkout/{(await open_session()).id}"
     english = {"accept-language": "en-GB"}
     async with httpx2.AsyncClient(headers=english) as client:
-        first = await client.get(address)
-        same = await client.get(f"{address}?lang=en")  # as our own links have it
-        unknown = await client.get(f"{address}?lang=xx")
-        assert not [one for one in (first, same, unknown) if "set-cookie" in one.headers]
-        chosen = await client.get(f"{address}?lang=zh-Hant")
-        assert chosen.headers["set-cookie"] == CHOSEN
+        for query in ("", "?lang=en", "?lang=xx"):  # no choice, the same language, an unknown one
+            response = await client.get(f"{address}{query}")
+            assert "set-cookie" not in response.headers, query
+        response = await client.get(f"{address}?lang=zh-Hant")
+        assert response.headers["set-cookie"] == COOKIE_OF_CHOICE
         for path in (address, f"{url}/nowhere", f"{address}?lang=xx"):
-            again = await client.get(path, headers=BROWSER)
-            assert '<html lang="zh-Hant"' in again.text, path
-            assert "set-cookie" not in again.headers, path
-        back = await client.get(f"{url}/nowhere?lang=en", headers=BROWSER)
-        assert '<html lang="en"' in back.text
+            response = await client.get(path, headers=BROWSER)
+            assert '<html lang="zh-Hant"' in response.text, path
+            assert "set-cookie" not in response.headers, path
+        response = await client.get(f"{url}/nowhere?lang=en", headers=BROWSER)
+        assert '<html lang="en"' in response.text
         assert '<html lang="en"' in (await client.get(address)).text
     async with httpx2.AsyncClient(headers=english) as client:
         client.cookies.set(language.COOKIE, "x" * 3000)

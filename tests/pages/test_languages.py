@@ -1,4 +1,4 @@
-"""The choice of a customer's language, and amounts and texts in it."""
+"""Customers' pages have their language, and its format of amounts and durations."""
 
 import re
 from decimal import Decimal
@@ -16,7 +16,7 @@ from opentill.web.language import Localizer, choose, names
 from opentill.web.responses import Trouble
 
 
-def test_every_method_state_trouble_and_decline_has_its_texts() -> None:
+def test_every_payment_method_page_state_error_and_decline_has_a_text() -> None:
     assert set(model.METHODS) == set(get_args(Method)) == set(labels.PAYMENT_METHOD)
     assert set(declines.DECLINES.values()) <= set(labels.DECLINE_REASON)
     states = (set(model.STATE_OF.values()) | {"expired"}) - {"open"}
@@ -53,7 +53,7 @@ LANGUAGE_CASES = [
 
 
 @pytest.mark.parametrize(("requested", "header", "language", "dollars", "yen"), LANGUAGE_CASES)
-def test_customers_read_their_language_and_their_format_of_amounts(
+def test_a_customer_gets_the_language_and_number_format_of_the_browser(
     requested: str | None, header: str | None, language: str, dollars: str, yen: str
 ) -> None:
     localizer = choose("customer", requested, header)
@@ -77,7 +77,7 @@ def test_merchants_get_their_next_language_if_the_first_has_no_catalogue(
     assert choose("merchant", requested, header, remembered=remembered).language == language
 
 
-def test_the_payment_page_is_in_german() -> None:
+def test_customers_but_not_merchants_have_german_texts() -> None:
     german = choose("customer", None, "de-AT")
     text = german.gettext("Pay {amount} to {merchant}", amount="9,99 €", merchant="A & B")
     assert text == "9,99 € an A &amp; B bezahlen"
@@ -89,10 +89,10 @@ def test_the_payment_page_is_in_german() -> None:
 @pytest.mark.parametrize("language", offered("customer"))
 def test_amounts_have_the_decimals_of_iso_4217(language: Language) -> None:
     for currency, decimals in EXPONENTS.items():
-        shown = Localizer("customer", language).amount(Money(1_234_567, currency))
+        displayed = Localizer("customer", language).amount(Money(1_234_567, currency))
         expected = f"{1_234_567 / 10**decimals:.{decimals}f}"
-        assert re.sub(r"\D", "", shown) == expected.replace(".", ""), currency
-        number = re.sub(r"[^\d.,]", "", shown).strip(".")
+        assert re.sub(r"\D", "", displayed) == expected.replace(".", ""), currency
+        number = re.sub(r"[^\d.,]", "", displayed).strip(".")
         locale = language.replace("-", "_")
         assert parse_decimal(number, locale=locale) == Decimal(expected), currency
 
@@ -102,7 +102,7 @@ def test_a_value_cannot_insert_markup_or_placeholders() -> None:
     assert text == "Back to &lt;b&gt;{merchant}&lt;/b&gt;&amp;"
 
 
-def test_a_duration_is_written_in_one_unit() -> None:
+def test_a_duration_has_one_unit_and_a_time_its_zone() -> None:
     english, chinese = Localizer("customer", "en"), Localizer("customer", "zh-Hans")
     assert english.duration(86_399_000) == "24 hours"
     assert english.duration(15 * 60_000) == "15 minutes"

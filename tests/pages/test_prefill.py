@@ -1,4 +1,4 @@
-"""The form repeats a payer's entries for the same browser, not for others with the address."""
+"""The form repeats a payer's input in the payer's browser, but not for others with the link."""
 
 from http.cookies import SimpleCookie
 from urllib.parse import urlsplit
@@ -19,22 +19,22 @@ ANN = {"email": "ann@example.com", "name": "Ann Typed", "method": "ALIPAY", "lan
 BOB = {"email": "bob@example.com", "name": "", "method": "ALIPAY", "lang": "en"}
 
 
-async def _declined(page_server: Starlette, session: checkouts.Session) -> None:
-    """Let the bank decline the last attempt."""
+async def _decline_last_attempt(page_server: Starlette, session: checkouts.Session) -> None:
+    """Report that the bank declined the order's last attempt."""
 
-    async def step(tx: object) -> None:
-        last = await orders.last_attempt(tx, session.merchant_id, session.order_id)
-        assert last is not None
+    async def decline(tx: object) -> None:
+        attempt = await orders.last_attempt(tx, session.merchant_id, session.order_id)
+        assert attempt is not None
         outcome = PaymentOutcome(status="DECLINED", reason="insufficient_funds")
         await orders.apply_outcome(
-            tx, session.merchant_id, last.id, outcome, now_ms(), gateway=last.gateway
+            tx, session.merchant_id, attempt.id, outcome, now_ms(), gateway=attempt.gateway
         )
 
-    await page_server.state.app.db.run(step)
+    await page_server.state.app.db.run(decline)
 
 
 async def _open_prefilled(page_server: Starlette, session: checkouts.Session) -> checkouts.Session:
-    """Open another session of the same product, with a customer whom the merchant knows."""
+    """Open another session of the same product with the customer's e-mail address and name."""
     body = SessionBody(
         product_id=session.product_id,
         customer_email="known@example.com",
@@ -46,13 +46,13 @@ async def _open_prefilled(page_server: Starlette, session: checkouts.Session) ->
     return prefilled
 
 
-async def test_after_a_decline_only_the_payers_own_browser_sees_the_entries_again(
+async def test_after_a_decline_only_the_payers_own_browser_shows_the_input_again(
     page_server: Starlette, open_session: OpenSession
 ) -> None:
-    plain = await open_session()
-    prefilled = await _open_prefilled(page_server, plain)
+    not_prefilled = await open_session()
+    prefilled = await _open_prefilled(page_server, not_prefilled)
     for session, email, name in (
-        (plain, "", ""),
+        (not_prefilled, "", ""),
         (prefilled, "known@example.com", "Known To Shop"),
     ):
         address = f"{page_server.state.settings.public_url}/checkout/{session.id}"
@@ -60,28 +60,33 @@ async def test_after_a_decline_only_the_payers_own_browser_sees_the_entries_agai
             httpx2.AsyncClient() as ann, httpx2.AsyncClient() as bob, httpx2.AsyncClient() as eve
         ):  # fmt: skip
 
-            async def shown(client: httpx2.AsyncClient, address: str = address) -> tuple[str, str]:
+            async def read_fields(
+                client: httpx2.AsyncClient, address: str = address
+            ) -> tuple[str, str]:
                 text = (await client.get(address)).text
                 return tuple(  # type: ignore[return-value]
                     text.partition(f'id="{field}"')[2].partition('value="')[2].partition('"')[0]
                     for field in ("email", "name")
                 )
 
-            assert await shown(eve) == (email, name)
-            answer = await ann.post(address, data=ANN)
-            assert answer.status_code == 303
-            assert await shown(ann) == (ANN["email"], ANN["name"])  # it may still be changed
-            assert await shown(eve) == (email, name)
-            await _declined(page_server, session)
-            assert await shown(ann) == (ANN["email"], ANN["name"])
-            assert await shown(eve) == (email, name)
-            own = {"cookie": f"{prefill.COOKIE}={'0' * 64}"}
-            assert "ann@" not in (await eve.get(address, headers=own)).text.lower()
-            # After another payer's form nobody sees the first one's entries any more.
+            assert await read_fields(eve) == (email, name)
+            response = await ann.post(address, data=ANN)
+            assert response.status_code == 303
+            assert await read_fields(ann) == (
+                ANN["email"],
+                ANN["name"],
+            )  # before the bank has decided
+            assert await read_fields(eve) == (email, name)
+            await _decline_last_attempt(page_server, session)
+            assert await read_fields(ann) == (ANN["email"], ANN["name"])
+            assert await read_fields(eve) == (email, name)
+            forged = {"cookie": f"{prefill.COOKIE}={'0' * 64}"}
+            assert "ann@" not in (await eve.get(address, headers=forged)).text.lower()
+            # Once another payer has sent the form, nobody sees the first payer's input.
             assert (await bob.post(address, data=BOB)).status_code == 303
-            await _declined(page_server, session)
-            assert await shown(bob) == (BOB["email"], name)
-            assert await shown(ann) == await shown(eve) == (email, name)
+            await _decline_last_attempt(page_server, session)
+            assert await read_fields(bob) == (BOB["email"], name)
+            assert await read_fields(ann) == await read_fields(eve) == (email, name)
 
 
 @pytest.mark.parametrize("declined", [True, False], ids=["a new attempt", "the same attempt"])
@@ -89,9 +94,9 @@ async def test_a_payer_without_a_name_does_not_get_that_of_an_earlier_payer(
     page_server: Starlette, open_session: OpenSession, declined: bool
 ) -> None:
     """The name that the merchant has prefilled stays."""
-    plain = await open_session()
-    prefilled = await _open_prefilled(page_server, plain)
-    for session, shop_name in ((plain, None), (prefilled, "Known To Shop")):
+    not_prefilled = await open_session()
+    prefilled = await _open_prefilled(page_server, not_prefilled)
+    for session, shop_name in ((not_prefilled, None), (prefilled, "Known To Shop")):
         address = f"{page_server.state.settings.public_url}/checkout/{session.id}"
         async with httpx2.AsyncClient() as client:
             for form, name in ((ANN, ANN["name"]), (BOB, shop_name), (ANN, ANN["name"])):
@@ -101,26 +106,27 @@ async def test_a_payer_without_a_name_does_not_get_that_of_an_earlier_payer(
                 order = view.order
                 assert (order.customer_email, order.customer_name) == (form["email"], name)
                 if declined:
-                    await _declined(page_server, session)
+                    await _decline_last_attempt(page_server, session)
 
 
-async def test_the_cookie_is_for_this_session_and_no_script(
+async def test_the_cookie_is_limited_to_its_session_and_unreadable_by_scripts(
     page_server: Starlette, open_session: OpenSession
 ) -> None:
-    first, second = await open_session(), await open_session()
+    sessions = [await open_session() for _ in range(2)]
     url = page_server.state.settings.public_url
+    first_page = f"{url}/checkout/{sessions[0].id}"
     async with httpx2.AsyncClient() as client:
-        sent = [
+        responses = [
             await client.post(f"{url}/checkout/{session.id}", data=ANN)
-            for session in (first, second, first)
+            for session in (*sessions, sessions[0])
         ]
-        again = await client.get(f"{url}/checkout/{first.id}")
-        refused = await client.post(f"{url}/checkout/{first.id}", data=ANN | {"email": "x"})
-    assert "set-cookie" not in again.headers
+        page = await client.get(first_page)
+        refused = await client.post(first_page, data=ANN | {"email": "x"})
+    assert "set-cookie" not in page.headers
     assert "set-cookie" not in refused.headers
-    lines = [answer.headers["set-cookie"] for answer in sent]
+    lines = [response.headers["set-cookie"] for response in responses]
     cookies = [SimpleCookie(line)[prefill.COOKIE] for line in lines]
-    for cookie, session in zip(cookies, (first, second), strict=False):
+    for cookie, session in zip(cookies, sessions, strict=False):
         assert cookie["path"] == urlsplit(f"{url}/checkout/{session.id}").path
         assert cookie["httponly"] is True
         assert cookie["samesite"] == "Lax"
@@ -139,7 +145,9 @@ async def test_the_cookie_is_for_this_session_and_no_script(
         ("https://example.com/pay", "/pay/checkout/cs_1", True),
     ],
 )
-def test_the_cookie_follows_the_public_address(public_url: str, path: str, secure: bool) -> None:
+def test_the_cookies_path_and_security_follow_the_public_url(
+    public_url: str, path: str, secure: bool
+) -> None:
     line = prefill.cookie("k" * 32, public_url, "cs_1", ("a@example.com", "A"), 90_500)
     assert f"; Path={path};" in line
     assert ("; Secure" in line) is secure
@@ -147,7 +155,7 @@ def test_the_cookie_follows_the_public_address(public_url: str, path: str, secur
     assert "; HttpOnly" in line
 
 
-def test_a_token_is_of_all_that_it_stands_for_and_of_the_deployments_key() -> None:
+def test_a_token_depends_on_the_key_the_session_and_the_payers_input() -> None:
     tokens = {
         prefill.token(key, session, email, name)
         for key in ("k" * 32, "l" * 32)
@@ -162,12 +170,12 @@ def test_a_token_is_of_all_that_it_stands_for_and_of_the_deployments_key() -> No
     "header", ["", "x", "=", ";;;", "opentill_payer", "opentill_payer=", "opentill_payer=\xff",
                "a=b; opentill_payer=zzz; opentill_payer=yyy", "opentill_payer=" + "0" * 5000]
 )  # fmt: skip
-def test_any_cookie_that_is_not_ours_shows_nothing(header: str) -> None:
+def test_an_invalid_cookie_proves_nothing(header: str) -> None:
     cookie_value = prefill.token_in({b"cookie": header.encode("latin-1")})
     assert not prefill.proves(cookie_value, "k" * 32, "cs_1", "a@example.com", "")
 
 
-def test_ours_is_found_among_others() -> None:
+def test_the_token_is_found_among_other_cookies() -> None:
     token = prefill.token("k" * 32, "cs_1", "a@example.com", "")
     cookie_value = prefill.token_in({b"cookie": f"a=b; {prefill.COOKIE}={token}; c=d".encode()})
     assert prefill.proves(cookie_value, "k" * 32, "cs_1", "a@example.com", "")

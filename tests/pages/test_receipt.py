@@ -1,4 +1,4 @@
-"""The receipt of a paid session: a page that anybody with its address can see, and a PDF."""
+"""A paid session has a receipt, as a page for anybody with the link and as a PDF."""
 
 import asyncio
 import os
@@ -55,7 +55,7 @@ def test_a_receipt_shows_the_payment_and_masks_the_e_mail(
     assert _path(order) in api_server.http.get(f"/checkout{_path(order)[8:]}?hold=1").text
 
 
-def test_times_are_in_the_shops_zone_and_the_customers(api_server: ApiServer, shop: Shop) -> None:
+def test_times_are_in_the_zones_of_shop_and_customer(api_server: ApiServer, shop: Shop) -> None:
     now = api_server.app.clock()
     api_server.tx(
         lambda tx: merchants.change_profile(
@@ -65,15 +65,15 @@ def test_times_are_in_the_shops_zone_and_the_customers(api_server: ApiServer, sh
     order = _create_paid_order(shop)
 
     def zones(query: str = "", language: str = "en") -> set[str]:
-        got = api_server.http.get(_path(order) + query, headers={"accept-language": language})
-        return set(re.findall(r"\(([A-Z]\w+/\w+)\)", got.text))
+        page = api_server.http.get(_path(order) + query, headers={"accept-language": language})
+        return set(re.findall(r"\(([A-Z]\w+/\w+)\)", page.text))
 
     assert zones() == {"Asia/Kathmandu"}
     assert zones(language="fr-BE") == {"Asia/Kathmandu", "Europe/Brussels"}
     assert zones("?zone=Asia/Tokyo", "fr-BE") == {"Asia/Kathmandu", "Asia/Tokyo"}
-    wrong = api_server.http.get(_path(order) + "?zone=Mars/Base&lang=en").text
-    assert 'aria-invalid="true"' in wrong
-    assert 'value="Mars/Base"' in wrong
+    page_with_error = api_server.http.get(_path(order) + "?zone=Mars/Base&lang=en").text
+    assert 'aria-invalid="true"' in page_with_error
+    assert 'value="Mars/Base"' in page_with_error
 
 
 def test_the_receipt_shows_the_last_digits_of_the_card(api_server: ApiServer, shop: Shop) -> None:
@@ -114,13 +114,15 @@ def test_a_receipt_is_in_german_as_a_page_and_as_a_pdf(api_server: ApiServer, sh
     page = api_server.http.get(_path(order), headers=german)
     assert page.headers["content-language"] == "de"
     assert "Zahlungsbeleg" in page.text
-    drawn = api_server.http.get(_path(order) + ".pdf", headers=german)
-    assert drawn.content.startswith(b"%PDF-")
-    streams = re.findall(rb"FlateDecode.*?stream\n(.*?)\nendstream", drawn.content, re.DOTALL)
+    response = api_server.http.get(_path(order) + ".pdf", headers=german)
+    assert response.content.startswith(b"%PDF-")
+    streams = re.findall(rb"FlateDecode.*?stream\n(.*?)\nendstream", response.content, re.DOTALL)
     assert b"Insgesamt bezahlt" in b"".join(map(zlib.decompress, streams))
 
 
-def test_without_a_font_the_page_says_so(api_server: ApiServer, shop: Shop) -> None:
+def test_a_receipt_whose_characters_no_font_has_is_shown_without_a_pdf(
+    api_server: ApiServer, shop: Shop
+) -> None:
     app = api_server.app
     before = app.settings
     app.settings = msgspec.structs.replace(before, receipt_font=app.settings.data_dir / "none.ttf")
@@ -134,9 +136,9 @@ def test_without_a_font_the_page_says_so(api_server: ApiServer, shop: Shop) -> N
     assert "There is no PDF of this receipt" in response.text
 
 
-# A worker that hangs if the sheet is the path of a file, after it has written its process id there
-# and how many others were running. Other sheets are drawn immediately.
-HANGS = """
+# A worker that hangs if the sheet is the path of a file. Before that it appends a line to the file:
+# its process id, and how many earlier workers are running. Other sheets are drawn immediately.
+FAKE_WORKER = """
 import os, pathlib, sys, time
 source, target = sys.stdin.buffer, sys.stdout.buffer
 while length := source.read(4):
@@ -153,7 +155,7 @@ while length := source.read(4):
     target.write(bytes([int(sheet == "fails")]) + len(pid).to_bytes(4, "big") + pid + b"+")
     target.flush()
 """
-COMMAND = [sys.executable, "-I", "-S", "-c", HANGS]
+COMMAND = [sys.executable, "-I", "-S", "-c", FAKE_WORKER]
 
 
 async def test_a_worker_that_hangs_is_killed_and_sheets_over_the_limit_are_refused(
@@ -163,29 +165,32 @@ async def test_a_worker_that_hangs_is_killed_and_sheets_over_the_limit_are_refus
     pids = tmp_path / "pids"
     draws = [workers.draw("cs_1", str(pids).encode()) for _ in range(5)]
     results = await asyncio.gather(*draws, return_exceptions=True)
-    assert [type(one) for one in results] == [Unavailable] * 5
-    assert sum("too many receipts" in str(one) for one in results) == 2
-    # The third sheet may time out a moment after the others, and so get a worker.
+    assert [type(result) for result in results] == [Unavailable] * 5
+    assert sum("too many receipts" in str(result) for result in results) == 2
+    # The third sheet gets a worker if it times out a moment later than the first two.
     runs = [line.split() for line in pids.read_text().splitlines()]
     assert runs
-    assert {others for _, others in runs} <= {"0", "1"}, "two at a time"
+    assert {other_workers for _, other_workers in runs} <= {"0", "1"}, (
+        "at most two workers run at once"
+    )
     async with asyncio.timeout(30):
         while any(Path(f"/proc/{pid}").exists() for pid, _ in runs):
             await asyncio.sleep(0.01)
         workers._limits = Limits()
-        code, _ = await workers.draw("cs_1", b"at once")
-    assert code == 0
+        status, _ = await workers.draw("cs_1", b"at once")
+    assert status == 0
     workers.close()
 
 
-async def test_a_worker_draws_one_sheet_after_the_other_until_it_is_idle() -> None:
+async def test_a_worker_is_reused_and_replaced_if_it_was_closed_or_killed() -> None:
+    """The fake worker draws its process id."""
     workers = PdfWorkers(COMMAND)
-    first = await workers.draw("cs_1", b"one")
-    assert await workers.draw("cs_2", b"two") == first  # the same process
+    first_pid = await workers.draw("cs_1", b"one")
+    assert await workers.draw("cs_2", b"two") == first_pid
     workers.close()
-    again = await workers.draw("cs_3", b"three")
-    assert again != first
-    os.kill(int(again[1]), signal.SIGKILL)  # as a machine that has no memory left does
+    second_pid = await workers.draw("cs_3", b"three")
+    assert second_pid != first_pid
+    os.kill(int(second_pid[1]), signal.SIGKILL)  # as the kernel does when memory runs out
     async with asyncio.timeout(10):
         while workers._idle[0].is_running():
             await asyncio.sleep(0.01)
@@ -194,7 +199,9 @@ async def test_a_worker_draws_one_sheet_after_the_other_until_it_is_idle() -> No
 
 
 @pytest.mark.parametrize("sheet", [b"dies", b"fails"])
-async def test_a_worker_that_fails_says_why_and_the_next_sheet_is_drawn(sheet: bytes) -> None:
+async def test_a_worker_that_fails_reports_a_reason_and_the_next_sheet_is_drawn(
+    sheet: bytes,
+) -> None:
     workers = PdfWorkers(COMMAND)
     with pytest.raises(Failed) as failure:
         await workers.draw("cs_1", sheet)
@@ -203,16 +210,16 @@ async def test_a_worker_that_fails_says_why_and_the_next_sheet_is_drawn(sheet: b
     workers.close()
 
 
-async def test_one_receipt_leaves_room_for_others(tmp_path: Path) -> None:
-    """Requests for one receipt in every zone must not fill the queue."""
+async def test_requests_for_one_receipt_leave_room_for_others(tmp_path: Path) -> None:
+    """Requests for one receipt in every time zone must not fill the queue."""
     workers = PdfWorkers(COMMAND, Limits(at_once=2, most=16, each=1, timeout_s=3))
-    hangs = asyncio.create_task(workers.draw("cs_1", str(tmp_path / "pids").encode()))
+    hanging_draw = asyncio.create_task(workers.draw("cs_1", str(tmp_path / "pids").encode()))
     await asyncio.sleep(0)
     with pytest.raises(Unavailable):
         await workers.draw("cs_1", b"another zone")
     assert (await workers.draw("cs_2", b"another receipt"))[0] == 0
     with pytest.raises(Unavailable):
-        await hangs
+        await hanging_draw
     workers.close()
 
 
@@ -224,7 +231,7 @@ def test_the_cache_drops_the_least_recently_used_pdfs() -> None:
     cache.add("cs_2", b"x", b"1234")
     assert cache.find("cs_1", b"\x02") == b"123"
     cache.add("cs_3", b"y", b"1")
-    assert cache.find("cs_2", b"x") is None  # the one that was used longest ago
+    assert cache.find("cs_2", b"x") is None  # the least recently used PDF
     assert cache.find("cs_1", b"\x02") == b"123"
     cache.add("cs_4", b"z", b"12345678901")
     assert cache.find("cs_4", b"z") is None  # larger than the cache
@@ -234,20 +241,20 @@ def test_a_receipt_is_drawn_once_until_its_order_changes(
     api_server: ApiServer, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order = _create_paid_order(shop)
-    first = api_server.http.get(_path(order) + ".pdf")
-    assert first.status_code == 200
+    drawn = api_server.http.get(_path(order) + ".pdf")
+    assert drawn.status_code == 200
     with monkeypatch.context() as broken:
         broken.setattr(pdf, "_WORKERS", PdfWorkers([sys.executable], Limits(most=0)))
         for _ in range(40):  # cached PDFs do not count towards the limit
-            assert api_server.http.get(_path(order) + ".pdf").content == first.content
+            assert api_server.http.get(_path(order) + ".pdf").content == drawn.content
         shop.report_refund(shop.refund(order["id"], amount="1.00")["id"])
         assert api_server.http.get(_path(order) + ".pdf").status_code == 503
-    changed = api_server.http.get(_path(order) + ".pdf")
-    assert changed.status_code == 200
-    assert changed.content != first.content
+    redrawn = api_server.http.get(_path(order) + ".pdf")
+    assert redrawn.status_code == 200
+    assert redrawn.content != drawn.content
 
 
-def test_a_receipt_over_the_limit_is_to_be_requested_again(
+def test_a_receipt_over_the_limit_gets_503_and_a_time_to_retry(
     api_server: ApiServer, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pdf, "_WORKERS", PdfWorkers([sys.executable], Limits(most=0)))
@@ -258,14 +265,16 @@ def test_a_receipt_over_the_limit_is_to_be_requested_again(
 
 def test_an_emoji_that_no_font_has_does_not_prevent_the_pdf() -> None:
     fonts = pdf.font_files(None)
-    tea = msgspec.structs.replace(SHEET, facts=[("Item", "茶 🍵"), ("Łódź", "żółw")], fonts=fonts)
+    sheet_with_emoji = msgspec.structs.replace(
+        SHEET, facts=[("Item", "茶 🍵"), ("Łódź", "żółw")], fonts=fonts
+    )
     try:
-        drawn = pdf.draw_in_process(tea)
+        drawn = pdf.draw_in_process(sheet_with_emoji)
     except NoFont:
         pytest.skip("this machine has no font with Chinese")
     assert drawn.startswith(b"%PDF-")
     with pytest.raises(NoFont):
-        pdf.draw_in_process(msgspec.structs.replace(tea, fonts=[]))
+        pdf.draw_in_process(msgspec.structs.replace(sheet_with_emoji, fonts=[]))
     assert pdf.draw_in_process(msgspec.structs.replace(SHEET, total=("Payé", "9,99 €"))).startswith(
         b"%PDF-"
     )

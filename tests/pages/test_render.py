@@ -1,4 +1,4 @@
-"""Every page of every state, in every language, from made-up payments."""
+"""The payment page has valid markup and the right texts in each state and language."""
 
 import re
 from html.parser import HTMLParser
@@ -39,8 +39,8 @@ from support.page_examples import (
 
 ENGLISH = Localizer("customer", "en")
 PAGES = sorted(render_pages(ENGLISH))
-VOID = {"meta", "link", "input", "img", "br"}
-ALLOWED = {
+VOID_ELEMENTS = {"meta", "link", "input", "img", "br"}
+ALLOWED_ELEMENTS = {
     *("html", "head", "meta", "title", "link", "body", "a", "div", "header", "main", "footer"),
     *("nav", "section", "p", "span", "bdi", "h1", "h2", "ul", "li", "form", "input", "label"),
     *("fieldset", "legend", "img", "button", "small", "time", "dl", "dt", "dd", "code"),
@@ -49,10 +49,10 @@ ALLOWED = {
 
 
 class Reader(HTMLParser):
-    """Read a page: its elements, their ids, whether they nest, and the text."""
+    """Parses a page into elements and text, and checks that elements are closed."""
 
     def __init__(self, html: str) -> None:
-        """Read ``html`` at once."""
+        """Parse ``html``."""
         super().__init__()
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.open: list[str] = []
@@ -61,14 +61,14 @@ class Reader(HTMLParser):
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note an element."""
-        assert len({name for name, _ in attrs}) == len(attrs), f"{tag} says something twice"
+        """Store an element."""
+        assert len({name for name, _ in attrs}) == len(attrs), f"{tag} has an attribute twice"
         self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
+        if tag not in VOID_ELEMENTS:
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        """See that elements nest."""
+        """Check that the closed element is the innermost open one."""
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
@@ -82,13 +82,13 @@ class Reader(HTMLParser):
 
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("language", offered("customer"))
-def test_every_page_is_sound_markup_in_its_language(name: str, language: Language) -> None:
+def test_every_page_has_valid_markup_in_its_language(name: str, language: Language) -> None:
     html = render_pages(Localizer("customer", language))[name].html
     reader = Reader(html)
     assert reader.open == []
     assert reader.all("html") == [{"lang": language, "dir": "ltr"}]
     assert len(reader.all("main")) == len(reader.all("h1")) == len(reader.all("title")) == 1
-    assert {tag for tag, _ in reader.elements} <= ALLOWED
+    assert {tag for tag, _ in reader.elements} <= ALLOWED_ELEMENTS
     ids = [attrs["id"] for _, attrs in reader.elements if "id" in attrs]
     assert len(set(ids)) == len(ids)
     for _, attrs in reader.elements:
@@ -101,13 +101,13 @@ def test_every_page_is_sound_markup_in_its_language(name: str, language: Languag
             assert attrs["for"] in ids
     assert all("alt" in attrs for attrs in reader.all("img"))
     assert "{" not in reader.text
-    marked = [attrs["hreflang"] for attrs in reader.all("a") if "aria-current" in attrs]
-    switch = [attrs["href"] for attrs in reader.all("a") if "hreflang" in attrs]
-    if name == "submission-refused":  # another address would not hold the submission
-        assert (marked, switch) == ([], [])
+    current_languages = [attrs["hreflang"] for attrs in reader.all("a") if "aria-current" in attrs]
+    language_links = [attrs["href"] for attrs in reader.all("a") if "hreflang" in attrs]
+    if name == "submission-refused":  # a link to another language would lose the submission
+        assert (current_languages, language_links) == ([], [])
     else:
-        assert marked == [language]
-        assert switch == [f"?lang={tag}" for tag in offered("customer")]
+        assert current_languages == [language]
+        assert language_links == [f"?lang={tag}" for tag in offered("customer")]
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -123,9 +123,9 @@ def test_pages_load_nothing_from_other_origins_and_have_no_card_field(name: str)
 
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("language", offered("customer"))
-def test_hostile_text_stays_text(name: str, language: Language) -> None:
+def test_hostile_text_is_escaped(name: str, language: Language) -> None:
     reader = Reader(render_pages(Localizer("customer", language), HOSTILE_PAYMENT)[name].html)
-    assert {tag for tag, _ in reader.elements} <= ALLOWED
+    assert {tag for tag, _ in reader.elements} <= ALLOWED_ELEMENTS
     assert reader.open == []
     for _, attrs in reader.elements:
         assert not any(attr.startswith("on") for attr in attrs)
@@ -138,8 +138,8 @@ def test_hostile_text_stays_text(name: str, language: Language) -> None:
 
 
 def test_titles_contain_no_bidirectional_overrides() -> None:
-    for html in (one.html for one in render_pages(ENGLISH, HOSTILE_PAYMENT).values()):
-        title = re.search("<title>(.*?)</title>", html, re.DOTALL)
+    for rendered in render_pages(ENGLISH, HOSTILE_PAYMENT).values():
+        title = re.search("<title>(.*?)</title>", rendered.html, re.DOTALL)
         assert title
         assert not re.search("[\u202a-\u202e\u2066\u2067\u200e\u200f]", title[1])
         assert title[1].count("\u2068") == title[1].count("\u2069")
@@ -163,7 +163,7 @@ def test_the_form_has_fields_for_e_mail_name_and_method_only() -> None:
     assert "Cancel and go back to Harbour Books" in reader.text
 
 
-def test_without_a_cancel_address_there_is_no_cancel_link() -> None:
+def test_a_session_without_a_cancel_url_has_no_cancel_link() -> None:
     payment = msgspec.structs.replace(PAYMENT, cancel_url=None)
     assert "Cancel" not in open_page(payment, Visit(localizer=ENGLISH, now=NOW)).html
 
@@ -190,7 +190,7 @@ REFRESHES = [
 
 
 @pytest.mark.parametrize(("name", "after_s", "address"), REFRESHES)
-def test_only_these_pages_refresh_automatically(
+def test_only_pages_that_wait_or_lead_on_refresh_automatically(
     name: str, after_s: int | None, address: str | None
 ) -> None:
     html = render_pages(ENGLISH)[name].html
@@ -215,8 +215,8 @@ def test_the_waiting_page_reloads_less_and_less_often() -> None:
     assert (delays[0], delays[-1]) == (2, POLLS_S[-1])
 
 
-# image, public address, what the policy then allows besides 'self'
 PICTURES = [
+    # image, public URL, the image's origin in the policy
     (None, "https://pay.example", ""),
     ("https://cdn.example/a.png", "https://pay.example", " https://cdn.example"),
     ("https://CDN.example:8443/a.png?x=1", "https://pay.example", " https://cdn.example:8443"),
@@ -238,24 +238,24 @@ PICTURES = [
 
 
 @pytest.mark.parametrize(("image", "public_url", "allowed"), PICTURES)
-def test_the_policy_allows_the_origin_of_the_picture_only(
+def test_the_content_security_policy_allows_only_the_origin_of_the_picture(
     image: str | None, public_url: str, allowed: str
 ) -> None:
     payment = msgspec.structs.replace(PAYMENT, item=Item("Tea", "", image))
     rendered = open_page(payment, Visit(localizer=ENGLISH, now=NOW, public_url=public_url))
-    answer = page(rendered, "en")
-    assert answer.headers["content-security-policy"] == (
+    response = page(rendered, "en")
+    assert response.headers["content-security-policy"] == (
         f"default-src 'none'; style-src 'self'; img-src 'self'{allowed}; form-action 'self'; "
         "base-uri 'none'; frame-ancestors 'none'"
     )
     pictures = [attrs for attrs in Reader(rendered.html).all("img") if "referrerpolicy" in attrs]
-    shown = [hostnames.with_ascii_host(image)] if image and allowed else []
-    assert [attrs["src"] for attrs in pictures] == shown
-    assert answer.headers["cache-control"] == "no-store"
-    assert answer.headers["referrer-policy"] == "same-origin"
-    assert answer.headers["x-frame-options"] == "DENY"
-    assert answer.headers["content-language"] == "en"
-    assert "permissions-policy" in answer.headers
+    expected_sources = [hostnames.with_ascii_host(image)] if image and allowed else []
+    assert [attrs["src"] for attrs in pictures] == expected_sources
+    assert response.headers["cache-control"] == "no-store"
+    assert response.headers["referrer-policy"] == "same-origin"
+    assert response.headers["x-frame-options"] == "DENY"
+    assert response.headers["content-language"] == "en"
+    assert "permissions-policy" in response.headers
 
 
 # order, session, minutes left, attempt's status, page
@@ -283,16 +283,16 @@ STATES = [
 
 
 @pytest.mark.parametrize(("order", "session", "minutes", "attempt", "state"), STATES)
-def test_each_status_has_its_page(
+def test_the_statuses_of_order_session_and_attempt_decide_the_page(
     order: str, session: str, minutes: int, attempt: str | None, state: str
 ) -> None:
-    tried = attempt and msgspec.structs.replace(ATTEMPT, status=attempt)
+    last_attempt = attempt and msgspec.structs.replace(ATTEMPT, status=attempt)
     payment = msgspec.structs.replace(
         PAYMENT,
         order_status=order,
         session_status=session,
         expires_at=NOW + minutes * MINUTE,
-        attempt=tried or None,
+        attempt=last_attempt or None,
     )
     assert state_of(payment, NOW) == state
 
@@ -300,8 +300,8 @@ def test_each_status_has_its_page(
 @pytest.mark.parametrize("language", offered("customer"))
 @pytest.mark.parametrize("code", [*declines.DECLINES, "never_heard_of", ""])
 def test_each_decline_has_a_text_in_every_language(code: str, language: Language) -> None:
-    tried = msgspec.structs.replace(ATTEMPT, status="DECLINED", reason=code)
-    payment = msgspec.structs.replace(PAYMENT, attempt=tried)
+    declined_attempt = msgspec.structs.replace(ATTEMPT, status="DECLINED", reason=code)
+    payment = msgspec.structs.replace(PAYMENT, attempt=declined_attempt)
     text = Reader(
         open_page(payment, Visit(localizer=Localizer("customer", language), now=NOW)).html
     ).text
@@ -339,23 +339,25 @@ def test_only_plain_web_addresses_become_links(text: str | None, accepted: bool)
     assert safe_url(text) == (text if accepted else None)
 
 
-def test_a_link_to_an_international_domain_names_it_in_ascii() -> None:
+def test_the_domain_of_a_link_is_converted_to_ascii() -> None:
     assert safe_url("https://faß.de/道") == "https://xn--fa-hia.de/道"
 
 
-def test_the_receipt_does_not_give_the_e_mail_address_away() -> None:
+def test_the_page_of_a_paid_session_masks_the_e_mail_address() -> None:
     text = Reader(render_pages(ENGLISH)["paid"].html).text
     assert "m•••@example.com" in text
     assert "maria@" not in text
 
 
-def test_a_service_below_a_path_links_below_it() -> None:
+def test_links_start_with_the_path_of_the_public_url() -> None:
     visit = Visit(localizer=ENGLISH, now=NOW, public_url="https://example.com/pay")
     reader = Reader(continue_page(PAYMENT, visit, ATTEMPT).html)
-    own = [attrs["href"] for attrs in reader.all("link")]
-    own += [attrs["href"] for attrs in reader.all("a") if "/checkout/" in (attrs["href"] or "")]
-    assert own
-    assert all((address or "").startswith("/pay/") for address in own)
+    own_links = [attrs["href"] for attrs in reader.all("link")]
+    own_links += [
+        attrs["href"] for attrs in reader.all("a") if "/checkout/" in (attrs["href"] or "")
+    ]
+    assert own_links
+    assert all((address or "").startswith("/pay/") for address in own_links)
 
 
 def test_every_page_of_a_payment_shows_the_merchant_s_branding() -> None:
@@ -369,9 +371,9 @@ def test_every_page_of_a_payment_shows_the_merchant_s_branding() -> None:
     pages = render_pages(
         ENGLISH, msgspec.structs.replace(PAYMENT, brand=brand), "https://example.com/pay"
     )
-    of_payments = [one.html for one in pages.values() if 'class="shop"' in one.html]
-    assert len(of_payments) > 10
-    for html in of_payments:
+    payment_pages = [page.html for page in pages.values() if 'class="shop"' in page.html]
+    assert len(payment_pages) > 10
+    for html in payment_pages:
         reader = Reader(html)
         assert next(attrs["src"] for attrs in reader.all("img") if attrs["alt"] == "") == (
             "/pay/logos/mer_x/5d"
@@ -380,12 +382,12 @@ def test_every_page_of_a_payment_shows_the_merchant_s_branding() -> None:
         assert sheets[-1].startswith("/pay/accents/0d5c49.css?v=")
         links = [attrs["href"] for attrs in reader.all("a")]
         assert {"mailto:help%2Ba%26b@example.com", brand.url, brand.terms} <= set(links)
-    plain = render_pages(ENGLISH)["open"].html
-    assert "contact" not in plain
-    assert "/accents/" not in plain
+    page_without_brand = render_pages(ENGLISH)["open"].html
+    assert "contact" not in page_without_brand
+    assert "/accents/" not in page_without_brand
 
 
-def test_a_partial_refund_stands_on_the_receipt() -> None:
+def test_the_page_of_a_paid_session_shows_a_partial_refund() -> None:
     paid = msgspec.structs.replace(PAYMENT, order_status="PAID", refunded=Money(100, "USD"))
     text = Reader(status_page(paid, Visit(localizer=ENGLISH, now=NOW), "paid").html).text
     assert "Refunded" in text
@@ -394,32 +396,30 @@ def test_a_partial_refund_stands_on_the_receipt() -> None:
 
 @pytest.mark.parametrize("language", offered("customer"))
 def test_pages_of_test_mode_are_marked_and_others_are_not(language: Language) -> None:
-    badge, localizer = (
-        translate("customer", language, "Test mode – no real money"),
-        Localizer("customer", language),
-    )
+    badge = translate("customer", language, "Test mode – no real money")
+    localizer = Localizer("customer", language)
     for livemode in (True, False):
         visit = Visit(localizer=localizer, now=NOW, test_mode=not livemode)
         pages = render_pages(localizer, msgspec.structs.replace(PAYMENT, livemode=livemode))
         pages |= {name: trouble_page(name, visit) for name in get_args(Trouble)}
-        for name, shown in pages.items():
-            read = Reader(shown.html)
-            marked = not livemode or name == "test-mode"
-            assert read.text.count(badge) == marked, name
-            if marked:  # a landmark with a name, after the way past it
-                (aside,) = read.all("aside")
-                assert aside["aria-labelledby"] in {one.get("id") for one in read.all("p")}
-                assert shown.html.index('class="skip"') < shown.html.index("<aside")
+        for name, rendered in pages.items():
+            reader = Reader(rendered.html)
+            is_marked = not livemode or name == "test-mode"
+            assert reader.text.count(badge) == is_marked, name
+            if is_marked:  # the mark is a labelled landmark after the skip link
+                (aside,) = reader.all("aside")
+                assert aside["aria-labelledby"] in {attrs.get("id") for attrs in reader.all("p")}
+                assert rendered.html.index('class="skip"') < rendered.html.index("<aside")
 
 
 def test_a_payment_of_live_mode_is_not_marked_after_a_change_to_test_mode() -> None:
     visit = Visit(localizer=ENGLISH, now=NOW, test_mode=True)
-    real = msgspec.structs.replace(PAYMENT, livemode=True)
-    assert "Test mode – no real money" not in status_page(real, visit, "paid").html
+    live_payment = msgspec.structs.replace(PAYMENT, livemode=True)
+    assert "Test mode – no real money" not in status_page(live_payment, visit, "paid").html
 
 
-def test_chinese_fonts_draw_chinese_pages_only() -> None:
-    """Their apostrophes and dots are as wide as a Chinese character and split English words."""
+def test_chinese_fonts_are_used_only_for_chinese_pages() -> None:
+    """Apostrophes of Chinese fonts are as wide as a Chinese character and split English words."""
     style = assets.ASSETS["pages.css"].body.decode()
     chinese = re.compile("CJK|PingFang|YaHei|JhengHei")
     for rule, fonts in re.findall(r"([^{}]+)\{[^{}]*?--sans:([^;]+);", style):

@@ -1,4 +1,4 @@
-"""Payment links: what they sell, to whom, how often: contract.md#payment-links."""
+"""Payment links open sessions for customers, as often as they may (contract.md#payment-links)."""
 
 import asyncio
 import os
@@ -24,7 +24,8 @@ GIFT: Final = {"name": "A gift", "currency": "USD", "minAmount": "5", "maxAmount
 FORM_ID: Final = re.compile(r'name="form_id" value="(\w+)"')
 MINUTE: Final = 60_000
 HALF_AN_HOUR: Final = 30 * MINUTE
-REFUSED: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
+
+INVALID_LINKS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("productId", {}),
     ("productId", {"productId": "prod_01m7y0m0jzefzv5n8efcf1hqw1"}),
     ("item", {"item": {"name": "A gift", "currency": "USD"}}),
@@ -66,17 +67,19 @@ def open_by_form(visitor: Visitor, link: dict[str, Any], **entries: str) -> str:
     """Post the form of a link's page and return the id of the opened session."""
     path = urlsplit(link["url"]).path
     (form_id,) = FORM_ID.findall(visitor.get(path).text)
-    answer = visitor.post(path, {"form_id": form_id, "lang": "en", **entries})
-    assert answer.status_code == 303, answer.text
-    return urlsplit(answer.headers["location"]).path.removeprefix("/checkout/")
+    response = visitor.post(path, {"form_id": form_id, "lang": "en", **entries})
+    assert response.status_code == 303, response.text
+    return urlsplit(response.headers["location"]).path.removeprefix("/checkout/")
 
 
 def order_of(shop: Shop, session_id: str) -> str:
     return str(shop.data("GET", f"/v1/checkouts/{session_id}")["orderId"])
 
 
-@pytest.mark.parametrize(("field", "body"), REFUSED)
-def test_a_link_is_refused_with(shop: Shop, field: str, body: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("field", "body"), INVALID_LINKS)
+def test_an_invalid_link_is_refused_with_its_field(
+    shop: Shop, field: str, body: dict[str, Any]
+) -> None:
     assert field in assert_refused(shop.post("/v1/payment-links", body), field)
     assert shop.data("GET", "/v1/payment-links")["items"] == []
 
@@ -94,7 +97,9 @@ def test_a_link_is_refused_with(shop: Shop, field: str, body: dict[str, Any]) ->
         ("clientReference", {"clientReference": " "}),
     ],
 )
-def test_a_change_is_refused_with(shop: Shop, field: str, body: dict[str, Any]) -> None:
+def test_an_invalid_change_of_a_link_is_refused_with_its_field(
+    shop: Shop, field: str, body: dict[str, Any]
+) -> None:
     created = create_link(shop, item=GIFT)
     assert field in assert_refused(
         shop.call("PATCH", f"/v1/payment-links/{created['id']}", json=body), field
@@ -103,27 +108,27 @@ def test_a_change_is_refused_with(shop: Shop, field: str, body: dict[str, Any]) 
 
 
 def test_an_update_changes_only_the_fields_sent(shop: Shop) -> None:
-    created, of_product = create_link(shop, item=GIFT, maxUses=5), create_link(shop)
-    changes_of_item = {
+    created, product_link = create_link(shop, item=GIFT, maxUses=5), create_link(shop)
+    item_changes = {
         "item": {"name": "A present", "description": "Wrapped"},
         "clientReference": "G-1",
     }
-    updated = shop.data("PATCH", f"/v1/payment-links/{created['id']}", json=changes_of_item)
-    item = created["item"] | changes_of_item["item"]
+    updated = shop.data("PATCH", f"/v1/payment-links/{created['id']}", json=item_changes)
+    item = created["item"] | item_changes["item"]
     assert updated == created | {
         "item": item, "clientReference": "G-1", "updatedAt": updated["updatedAt"]
     }  # fmt: skip
-    more = {"maxUses": None, "clientReference": None, "successUrl": "https://shop.example/ok"}
-    for changes in (more, dict.fromkeys(("expiresAt", "successUrl"))):
+    other_changes = {
+        "maxUses": None, "clientReference": None, "successUrl": "https://shop.example/ok",
+    }  # fmt: skip
+    for changes in (other_changes, dict.fromkeys(("expiresAt", "successUrl"))):
         updated = shop.data("PATCH", f"/v1/payment-links/{created['id']}", json=changes)
         assert {name: updated[name] for name in changes} == changes
-    gone = {"metadata": None, "item": {"description": None}}
-    updated = shop.data("PATCH", f"/v1/payment-links/{created['id']}", json=gone)
+    removals = {"metadata": None, "item": {"description": None}}
+    updated = shop.data("PATCH", f"/v1/payment-links/{created['id']}", json=removals)
     assert (updated["metadata"], updated["item"]["description"]) == ({}, "")
-    path = f"/v1/payment-links/{of_product['id']}"
-    assert "sells a product" in assert_refused(
-        shop.call("PATCH", path, json=changes_of_item), "item"
-    )
+    path = f"/v1/payment-links/{product_link['id']}"
+    assert "sells a product" in assert_refused(shop.call("PATCH", path, json=item_changes), "item")
     assert shop.data("PATCH", path, json={"maxQuantity": 9})["maxQuantity"] == 9
 
 
@@ -139,23 +144,23 @@ def test_each_customer_gets_a_session_with_the_values_of_the_link(shop: Shop) ->
     created = create_link(shop, **body)
     assert {name: created[name] for name in body} == body
     assert created["status"] == "ACTIVE"
-    ada, bea = (
-        open_by_form(Visitor(shop.api_server), created, quantity=text) for text in ("2", "1")
-    )
-    assert ada != bea
-    session = shop.data("GET", f"/v1/checkouts/{ada}")
+    session_id = open_by_form(Visitor(shop.api_server), created, quantity="2")
+    assert open_by_form(Visitor(shop.api_server), created, quantity="1") != session_id
+    session = shop.data("GET", f"/v1/checkouts/{session_id}")
     assert (session["amount"], session["quantity"], session["locale"]) == ("19.98", 2, "zh-Hans")
     order = shop.read_order(session["orderId"])
     assert order["metadata"] == {"campaign": "spring"}
     assert (order["paymentLinkId"], order["clientReference"]) == (created["id"], "C-7")
     shop.confirm(order["id"])
-    seen = read_link(shop, created)
-    assert (seen["payments"], seen["openSessions"]) == (1, 1)
-    assert seen["sales"] == [{"currency": "USD", "payments": 1, "amount": "19.98"}]
-    (event,) = [e for e in shop.data("GET", "/v1/events")["items"] if e["type"] == "order.paid"]
+    link = read_link(shop, created)
+    assert (link["payments"], link["openSessions"]) == (1, 1)
+    assert link["sales"] == [{"currency": "USD", "payments": 1, "amount": "19.98"}]
+    (event,) = [
+        event for event in shop.data("GET", "/v1/events")["items"] if event["type"] == "order.paid"
+    ]
     assert event["data"]["payment_link_id"] == created["id"]
     assert created["id"] in shop.get("/v1/orders/export").text
-    assert shop.data("GET", "/v1/payment-links", params={"active": "true"})["items"] == [seen]
+    assert shop.data("GET", "/v1/payment-links", params={"active": "true"})["items"] == [link]
     assert shop.data("GET", "/v1/payment-links", params={"active": "false"})["items"] == []
 
 
@@ -163,30 +168,28 @@ def test_an_entered_amount_must_be_within_the_bounds(shop: Shop) -> None:
     created = create_link(shop, item=GIFT)
     visitor, path = Visitor(shop.api_server), urlsplit(created["url"]).path
     for amount in ("4.99", "500.01", "", "ten", "1e2", "-5", "5.001", "９", "5\x01"):
-        answer = visitor.post(path, {"amount": amount, "lang": "en"})
-        assert answer.status_code == 400, amount
-        assert 'id="amount-error"' in answer.text
-        assert "from $5.00 to $500.00" in answer.text
+        response = visitor.post(path, {"amount": amount, "lang": "en"})
+        assert response.status_code == 400, amount
+        assert 'id="amount-error"' in response.text
+        assert "from $5.00 to $500.00" in response.text
     assert read_link(shop, created)["openSessions"] == 0
     session = open_by_form(visitor, created, amount=" 12,5 ")
     assert shop.data("GET", f"/v1/checkouts/{session}")["amount"] == "12.50"
 
 
-def test_concurrent_customers_never_exceed_the_uses(
-    shop: Shop,
-) -> None:
+def test_concurrent_customers_never_exceed_the_uses(shop: Shop) -> None:
     uses, customers = 3, 12
     created = create_link(shop, maxUses=uses)
     path = urlsplit(created["url"]).path
 
-    def customer(_: int) -> int:
+    def open_session(_: int) -> int:
         return Visitor(shop.api_server).post(path, {"lang": "en"}).status_code
 
     with ThreadPoolExecutor(customers) as threads:
-        statuses = list(threads.map(customer, range(customers)))
+        statuses = list(threads.map(open_session, range(customers)))
     assert sorted(statuses) == [303] * uses + [410] * (customers - uses)
-    seen = read_link(shop, created)
-    assert (seen["status"], seen["openSessions"], seen["payments"]) == ("USED_UP", uses, 0)
+    link = read_link(shop, created)
+    assert (link["status"], link["openSessions"], link["payments"]) == ("USED_UP", uses, 0)
 
 
 @pytest.mark.parametrize(("uses", "held"), [(1, 1), (2, 1), (5, 2), (100, 3), (None, 5)])
@@ -212,12 +215,12 @@ def test_one_visitor_never_holds_all_uses_of_a_link(
         results = await asyncio.gather(*(open_session("192.0.2.1") for _ in range(5)))
         return [session for session in results if session is not None]
 
-    sessions = server.run(open_five())  # at once
+    sessions = server.run(open_five())
     assert len(sessions) == held
     if uses == 5:
         assert server.run(open_session("192.0.2.2")) is not None
         shop.confirm(sessions[0].order_id)
-        assert server.run(open_session("192.0.2.1")) is not None  # what is paid is not held
+        assert server.run(open_session("192.0.2.1")) is not None  # a paid use does not count
         assert server.run(open_session("192.0.2.1")) is None
         shop.confirm(sessions[1].order_id)
         server.run(jobs.record_ended(server.app.db))
@@ -245,17 +248,17 @@ def test_an_idle_session_gives_its_use_to_the_next_customer(
         except payment_links.Unusable:
             return None
 
-    pays, idle, fresh = (open_session(f"192.0.2.{n}", now + n * MINUTE) or "" for n in range(3))
-    order_id = order_of(shop, pays)
+    paying, idle, recent = (open_session(f"192.0.2.{n}", now + n * MINUTE) or "" for n in range(3))
+    order_id = order_of(shop, paying)
 
-    async def begin(tx: Tx) -> None:
+    async def begin_payment(tx: Tx) -> None:
         order = await orders.find(tx, shop.id, order_id)
         attempt = await world.submit_attempt(tx, order, now)
         await world.report_payment(
             tx, attempt, "ACTION_REQUIRED", now, action_url="https://bank.example"
         )
 
-    server.tx(begin)
+    server.tx(begin_payment)
     assert open_session("192.0.2.9", now + 6 * MINUTE - 1) is None
     clock(now + 6 * MINUTE - 1)
     assert Visitor(server).get(path).status_code == 410
@@ -264,28 +267,30 @@ def test_an_idle_session_gives_its_use_to_the_next_customer(
     assert open_session("192.0.2.9", now + 6 * MINUTE) is not None
     statuses = [
         shop.data("GET", f"/v1/checkouts/{session_id}")["status"]
-        for session_id in (pays, idle, fresh)
+        for session_id in (paying, idle, recent)
     ]
     assert statuses == ["OPEN", "EXPIRED", "OPEN"]
     assert read_link(shop, created)["openSessions"] == 3
     assert open_session("192.0.2.10", now + 7 * MINUTE - 1) is None
     shop.data("PATCH", f"/v1/payment-links/{created['id']}", json={"maxUses": 2})
-    assert open_session("192.0.2.10", now + 20 * MINUTE) is None  # more are taken than there are
+    assert (
+        open_session("192.0.2.10", now + 20 * MINUTE) is None
+    )  # three uses are taken, and only two are left
 
 
-# What whoever ends the idle session has locked when the customer comes: for the form its order, as
-# the worker has, so that nothing is left to end; for the page the attempts, which are read once the
-# uses are counted, so that the session ends between the two.
+# The lock for which the customer's request waits while the idle session ends. For the form it is
+# the order, which the worker locks; for the page it is the table of attempts, which is read after
+# the uses are counted.
 SCHEDULES: Final = (
     pytest.param("post", "select from orders where merchant_id = $1 for update", id="form"),
     pytest.param("get", "lock table payment_attempts in access exclusive mode", id="page"),
 )
 
 
-@pytest.mark.parametrize(("method", "first"), SCHEDULES)
-@pytest.mark.parametrize("ends", [True, False], ids=["it ends", "somebody begins to pay it"])
+@pytest.mark.parametrize(("method", "locking"), SCHEDULES)
+@pytest.mark.parametrize("ends", [True, False], ids=["it ends", "a payment of it begins"])
 def test_a_customer_waits_for_an_idle_session_that_is_ending_and_gets_its_use(
-    shop: Shop, clock: Callable[[int], None], method: str, first: str, *, ends: bool
+    shop: Shop, clock: Callable[[int], None], method: str, locking: str, *, ends: bool
 ) -> None:
     server, now = shop.api_server, shop.api_server.app.clock()
     visitor, later = Visitor(server), now + HALF_AN_HOUR + 1
@@ -293,13 +298,13 @@ def test_a_customer_waits_for_an_idle_session_that_is_ending_and_gets_its_use(
     idle_id = open_by_form(Visitor(server), created)
     order_id = order_of(shop, idle_id)
     path = urlsplit(created["url"]).path
-    (form_id,) = FORM_ID.findall(_page_after(server, clock, later, visitor, path))
+    (form_id,) = FORM_ID.findall(_read_page_at(server, clock, later, visitor, path))
     with ThreadPoolExecutor(1) as threads:
 
-        async def end_the_session(tx: Tx) -> Any:
-            await tx.execute(first, *([shop.id] if "$1" in first else []))
+        async def end_session(tx: Tx) -> Any:
+            await tx.execute(locking, *([shop.id] if "$1" in locking else []))
             form = [{"form_id": form_id, "lang": "en"}] if method == "post" else []
-            answer = threads.submit(getattr(visitor, method), path, *form)
+            response = threads.submit(getattr(visitor, method), path, *form)
             for _ in range(500):
                 if await find_waiting_session(tx):
                     break
@@ -310,27 +315,27 @@ def test_a_customer_waits_for_an_idle_session_that_is_ending_and_gets_its_use(
                 await checkouts.expire(tx, shop.id, idle_id, "its time is over", later)
             else:
                 await world.submit_attempt(tx, await orders.find(tx, shop.id, order_id), later)
-            return answer
+            return response
 
-        answer = server.tx(end_the_session).result()
+        response = server.tx(end_session).result()
     usable = 303 if method == "post" else 200
-    # A page that is read in one snapshot shows the moment before; its form says what has happened.
+    # A page that is read in one snapshot shows the state before the session ended.
     is_snapshot = os.environ.get("OPENTILL_TEST_ISOLATION") == "serializable" and method == "get"
-    assert answer.status_code == (usable if ends or is_snapshot else 410), answer.text
+    assert response.status_code == (usable if ends or is_snapshot else 410), response.text
     assert read_link(shop, created)["openSessions"] == (0 if ends and method == "get" else 1)
     server.check_books()
 
 
-def _page_after(
-    server: ApiServer, clock: Callable[[int], None], moment: int, visitor: Visitor, path: str
+def _read_page_at(
+    server: ApiServer, clock: Callable[[int], None], time: int, visitor: Visitor, path: str
 ) -> str:
-    clock(moment)
-    answer = visitor.get(path)
-    assert answer.status_code == 200
-    return str(answer.text)
+    clock(time)
+    response = visitor.get(path)
+    assert response.status_code == 200
+    return str(response.text)
 
 
-def test_a_visitor_at_the_limit_of_unpaid_sessions_reads_what_to_do(
+def test_a_visitor_with_too_many_unpaid_sessions_gets_a_page_with_instructions(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import msgspec  # the settings are a struct
@@ -340,9 +345,9 @@ def test_a_visitor_at_the_limit_of_unpaid_sessions_reads_what_to_do(
     monkeypatch.setattr(app, "settings", limited)
     open_by_form(Visitor(shop.api_server), created)
     path = urlsplit(created["url"]).path
-    answer = Visitor(shop.api_server).post(path, {"lang": "en"})
-    assert answer.status_code == 429
-    assert "You have payments open already" in answer.text
+    response = Visitor(shop.api_server).post(path, {"lang": "en"})
+    assert response.status_code == 429
+    assert "You have payments open already" in response.text
     shop.api_server.tx(lambda tx: tx.execute("delete from rate_limit_windows"))
     assert read_link(shop, created)["openSessions"] == 1
 
@@ -355,46 +360,46 @@ def test_an_expired_session_returns_its_use_and_a_paid_one_keeps_it(
     clock(now)
     created = create_link(shop, maxUses=1)
     path = urlsplit(created["url"]).path
-    first = open_by_form(Visitor(api_server), created)
-    session = shop.data("GET", f"/v1/checkouts/{first}")
+    first_session = open_by_form(Visitor(api_server), created)
+    session = shop.data("GET", f"/v1/checkouts/{first_session}")
     assert session["expiresAt"] - session["createdAt"] == HALF_AN_HOUR
     refusal = Visitor(api_server).get(path)
     assert refusal.status_code == 410
     assert "This link has been used" in refusal.text
     clock(now + HALF_AN_HOUR)
     api_server.run(checkout_jobs.expire_due(api_server.app.db, now + HALF_AN_HOUR))
-    second = open_by_form(Visitor(api_server), created)
-    shop.confirm(order_of(shop, second))
-    for recorded in (False, True):  # what the worker has not noted yet counts the same
-        if recorded:
+    second_session = open_by_form(Visitor(api_server), created)
+    shop.confirm(order_of(shop, second_session))
+    for is_recorded in (False, True):  # before and after the worker has recorded the payment
+        if is_recorded:
             api_server.run(jobs.record_ended(api_server.app.db))
         assert Visitor(api_server).get(path).status_code == 410
-        seen = read_link(shop, created)
-        assert (seen["openSessions"], seen["payments"]) == (0, 1)
-    # Money for the first one arrives late: it is taken, and counted.
-    shop.confirm(order_of(shop, first))
-    seen = read_link(shop, created)
-    assert (seen["payments"], seen["sales"][0]["amount"]) == (2, "19.98")
+        link = read_link(shop, created)
+        assert (link["openSessions"], link["payments"]) == (0, 1)
+    # A late payment of the expired session is accepted and counted.
+    shop.confirm(order_of(shop, first_session))
+    link = read_link(shop, created)
+    assert (link["payments"], link["sales"][0]["amount"]) == (2, "19.98")
 
 
-def test_the_form_sent_twice_opens_one_session(shop: Shop) -> None:
+def test_concurrent_copies_of_the_form_open_one_session(shop: Shop) -> None:
     created = create_link(shop, maxQuantity=9)
     visitor, path = Visitor(shop.api_server), urlsplit(created["url"]).path
     (form_id,) = FORM_ID.findall(visitor.get(path).text)
     form = {"form_id": form_id, "quantity": "2", "lang": "en"}
     with ThreadPoolExecutor(4) as threads:
-        answers = list(threads.map(lambda _: visitor.post(path, form), range(4)))
-    assert len({answer.headers["location"] for answer in answers}) == 1
+        responses = list(threads.map(lambda _: visitor.post(path, form), range(4)))
+    assert len({response.headers["location"] for response in responses}) == 1
     assert read_link(shop, created)["openSessions"] == 1
-    other = visitor.post(path, form | {"quantity": "3"})
-    assert other.headers["location"] != answers[0].headers["location"]
-    # Once the session has ended, the same form leads back to the link.
-    session = urlsplit(answers[0].headers["location"]).path.removeprefix("/checkout/")
+    changed_form = visitor.post(path, form | {"quantity": "3"})
+    assert changed_form.headers["location"] != responses[0].headers["location"]
+    # Once the session has ended, the same form leads to the link's page.
+    session = urlsplit(responses[0].headers["location"]).path.removeprefix("/checkout/")
     shop.data("POST", f"/v1/checkouts/{session}/expire")
     assert visitor.post(path, form).headers["location"].startswith(path)
 
 
-def test_only_the_visitor_who_opened_a_session_is_led_back_to_it(shop: Shop) -> None:
+def test_only_the_visitor_who_opened_a_session_gets_a_link_to_it(shop: Shop) -> None:
     created = create_link(shop, maxUses=1)
     ada, path = Visitor(shop.api_server), urlsplit(created["url"]).path
     session = open_by_form(ada, created)
@@ -402,9 +407,9 @@ def test_only_the_visitor_who_opened_a_session_is_led_back_to_it(shop: Shop) -> 
     assert page.status_code == 200
     assert f"/checkout/{session}" in page.text
     assert session not in Visitor(shop.api_server).get(path).text
-    other = create_link(shop)
+    other_link = create_link(shop)
     forged = Visitor(shop.api_server).get(
-        urlsplit(other["url"]).path, headers={"cookie": f"opentill_link={session}"}
+        urlsplit(other_link["url"]).path, headers={"cookie": f"opentill_link={session}"}
     )
     assert session not in forged.text
 
@@ -415,38 +420,36 @@ def test_the_page_of_an_unusable_link_states_the_reason(
     now = shop.api_server.app.clock()
     clock(now)
     visitor = Visitor(shop.api_server)
-    off, over = create_link(shop), create_link(shop, expiresAt=now + 1000)
+    inactive, expired = create_link(shop), create_link(shop, expiresAt=now + 1000)
     product = shop.create_product()["id"]
-    gone = create_link(shop, productId=product)
-    assert (
-        shop.data("PATCH", f"/v1/payment-links/{off['id']}", json={"active": False})["status"]
-        == "INACTIVE"
-    )
+    without_product = create_link(shop, productId=product)
+    path = f"/v1/payment-links/{inactive['id']}"
+    assert shop.data("PATCH", path, json={"active": False})["status"] == "INACTIVE"
     shop.call("DELETE", f"/v1/products/{product}")
     clock(now + 1000)
-    for each, sentence in (
-        (off, "This link cannot be used"),
-        (over, "This link has expired"),
-        (gone, "This link cannot be used"),
+    for unusable_link, sentence in (
+        (inactive, "This link cannot be used"),
+        (expired, "This link has expired"),
+        (without_product, "This link cannot be used"),
     ):
-        path = urlsplit(each["url"]).path
-        for answer in (visitor.get(path), visitor.post(path, {"lang": "en"})):
-            assert answer.status_code == 410
-            assert sentence in answer.text
+        path = urlsplit(unusable_link["url"]).path
+        for response in (visitor.get(path), visitor.post(path, {"lang": "en"})):
+            assert response.status_code == 410
+            assert sentence in response.text
     body = {"active": True, "expiresAt": None, "maxUses": 5, "metadata": {"a": 1}}
-    changed = shop.data("PATCH", f"/v1/payment-links/{over['id']}", json=body)
+    changed = shop.data("PATCH", f"/v1/payment-links/{expired['id']}", json=body)
     assert (changed["status"], changed["maxUses"], changed["metadata"]) == (
         "ACTIVE", 5, {"a": 1}
     )  # fmt: skip
-    assert shop.data("PATCH", f"/v1/payment-links/{over['id']}", json={})["maxUses"] == 5
-    open_by_form(visitor, over)
+    assert shop.data("PATCH", f"/v1/payment-links/{expired['id']}", json={})["maxUses"] == 5
+    open_by_form(visitor, expired)
 
 
 def test_every_request_to_a_links_url_gets_a_page(shop: Shop) -> None:
     created = create_link(shop, maxQuantity=3)
     path, http = urlsplit(created["url"]).path, Visitor(shop.api_server).http
     form = {"content-type": "application/x-www-form-urlencoded"}
-    for method, place, status, headers in (
+    for method, requested_path, status, headers in (
         ("GET", "/pay", 404, {}),
         ("GET", "/pay/" + "0" * 32, 404, {}),
         ("GET", "/pay/%00", 404, {}),
@@ -458,13 +461,13 @@ def test_every_request_to_a_links_url_gets_a_page(shop: Shop) -> None:
         ("POST", path, 403, {**form, "sec-fetch-site": "cross-site"}),
         ("GET", path, 200, {"cookie": "opentill_link=cs_';--"}),
     ):
-        answer = http.request(method, place, headers=headers)
-        assert answer.status_code == status, (method, place)
-        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        response = http.request(method, requested_path, headers=headers)
+        assert response.status_code == status, (method, requested_path)
+        assert response.headers["content-type"] == "text/html; charset=utf-8"
     for quantity in ("0", "4", "-1", "1.5", "x" * 5000, "٣"):
-        answer = http.post(path, data={"quantity": quantity}, headers=form)
-        assert answer.status_code == 400, quantity
-        assert 'id="quantity-error"' in answer.text
+        response = http.post(path, data={"quantity": quantity}, headers=form)
+        assert response.status_code == 400, quantity
+        assert 'id="quantity-error"' in response.text
     assert read_link(shop, created)["openSessions"] == 0
     svg, png = (http.get(f"{path}/qr.{kind}") for kind in ("svg", "png"))
     assert svg.headers["content-type"] == "image/svg+xml"
@@ -472,7 +475,7 @@ def test_every_request_to_a_links_url_gets_a_page(shop: Shop) -> None:
     assert http.get("/pay/" + "0" * 32 + "/qr.png").status_code == 404
 
 
-def test_forms_of_an_ip_address_are_rate_limited_apart_from_the_api(
+def test_forms_of_an_ip_address_have_a_rate_limit_of_their_own(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import msgspec  # the settings are a struct
@@ -488,7 +491,7 @@ def test_forms_of_an_ip_address_are_rate_limited_apart_from_the_api(
     assert shop.post("/v1/checkouts", {"productId": shop.create_product()["id"]}).status_code == 201
 
 
-def test_links_of_a_merchant_without_agreement_are_refused(
+def test_a_link_cannot_be_used_until_its_merchant_has_accepted_the_agreement(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import msgspec  # the settings are a struct
@@ -496,13 +499,13 @@ def test_links_of_a_merchant_without_agreement_are_refused(
     app, created = shop.api_server.app, create_link(shop)
     strict = msgspec.structs.replace(app.settings, agreement_required=True)
     monkeypatch.setattr(app, "settings", strict)
-    answer = Visitor(shop.api_server).post(urlsplit(created["url"]).path, {"lang": "en"})
-    assert answer.status_code == 403
-    assert "This link cannot be used" in answer.text
+    response = Visitor(shop.api_server).post(urlsplit(created["url"]).path, {"lang": "en"})
+    assert response.status_code == 403
+    assert "This link cannot be used" in response.text
     assert read_link(shop, created)["openSessions"] == 0
 
 
-def test_links_of_a_merchant_that_may_not_charge_are_refused(shop: Shop) -> None:
+def test_a_link_cannot_be_used_while_its_merchant_may_not_take_payments(shop: Shop) -> None:
     created, now = create_link(shop), shop.api_server.app.clock()
     path, visitor = urlsplit(created["url"]).path, Visitor(shop.api_server)
     open_by_form(visitor, created)
@@ -510,17 +513,16 @@ def test_links_of_a_merchant_that_may_not_charge_are_refused(shop: Shop) -> None
     shop.api_server.tx(
         lambda tx: merchants.set_capability(tx, shop.id, "charge", on=False, actor=actor, now=now)
     )
-    for status, answer in ((410, visitor.get(path)), (403, visitor.post(path, {"lang": "en"}))):
-        assert answer.status_code == status
-        assert "This link cannot be used" in answer.text
+    for status, response in ((410, visitor.get(path)), (403, visitor.post(path, {"lang": "en"}))):
+        assert response.status_code == status
+        assert "This link cannot be used" in response.text
     assert read_link(shop, created)["openSessions"] == 1
 
 
 def test_products_and_links_of_another_merchant_are_hidden(
     api_server: ApiServer, shop: Shop
 ) -> None:
-    other = api_server.create_shop()
-    theirs = create_link(other)
-    body = {"productId": theirs["productId"]}
+    foreign_link = create_link(api_server.create_shop())
+    body = {"productId": foreign_link["productId"]}
     assert_refused(shop.post("/v1/payment-links", body), "productId")
-    assert shop.get(f"/v1/payment-links/{theirs['id']}").status_code == 404
+    assert shop.get(f"/v1/payment-links/{foreign_link['id']}").status_code == 404

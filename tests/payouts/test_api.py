@@ -1,4 +1,4 @@
-"""``/v1/payouts``: merchants see their own payouts only."""
+"""A merchant reads its own payouts by the API."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ NOW = 1_750_000_000_000
 
 
 def _create_payout(shop: Shop, amount: int, event: str | None = None) -> str:
-    """Create a payout, end it by ``event`` unless that is None, and return its id."""
+    """Create a payout, which ``event`` may end, and return its id."""
     request = PayoutRequest(
         amount_minor=amount, fee_minor=150, reference=new_reference(), reason="weekly", by="ann"
     )
@@ -66,8 +66,8 @@ def test_lists_are_newest_first_by_page_and_status(shop: Shop) -> None:
     page = shop.data("GET", "/v1/payouts", params={"size": 2})
     assert [item["id"] for item in page["items"]] == [ids[4], ids[3]]
     assert page["pagination"] == {"page": 1, "size": 2, "total": 5, "totalPages": 3}
-    last = shop.data("GET", "/v1/payouts", params={"size": 2, "page": 3})
-    assert [item["id"] for item in last["items"]] == [ids[0]]
+    last_page = shop.data("GET", "/v1/payouts", params={"size": 2, "page": 3})
+    assert [item["id"] for item in last_page["items"]] == [ids[0]]
     paid = shop.data("GET", "/v1/payouts", params={"status": "PAID"})
     assert [item["id"] for item in paid["items"]] == [ids[3], ids[1]]
     assert paid["pagination"]["total"] == 2
@@ -82,10 +82,10 @@ def test_an_unknown_status_is_refused(shop: Shop) -> None:
 
 def test_another_merchants_payouts_are_not_found(shop: Shop, api_server: ApiServer) -> None:
     payout_id = _create_payout(shop, 100)
-    other = api_server.create_shop()
-    response = other.get(f"/v1/payouts/{payout_id}")
+    other_shop = api_server.create_shop()
+    response = other_shop.get(f"/v1/payouts/{payout_id}")
     assert (response.status_code, error_of(response)["code"]) == (404, 40401)
-    assert other.data("GET", "/v1/payouts")["items"] == []
+    assert other_shop.data("GET", "/v1/payouts")["items"] == []
 
 
 def test_payouts_require_an_api_key(shop: Shop) -> None:
@@ -97,14 +97,14 @@ def test_payouts_require_an_api_key(shop: Shop) -> None:
 
 def test_balance_transactions_name_their_payout(shop: Shop) -> None:
     payout_id = _create_payout(shop, 2_500, "failed")
-    listed = shop.data("GET", "/v1/balance/transactions")["items"]
-    rows = [(item["type"], item["amount"], item["availableAfter"]) for item in listed[:4]]
+    transactions = shop.data("GET", "/v1/balance/transactions")["items"]
+    rows = [(item["type"], item["amount"], item["availableAfter"]) for item in transactions[:4]]
     assert rows == [
         ("BALANCE_CORRECTION", "1.50", "100.00"),
         ("PAYOUT", "25.00", "98.50"),
         ("FEE", "-1.50", "73.50"),
         ("PAYOUT", "-25.00", "75.00"),
     ]
-    assert {(item["sourceType"], item["sourceId"]) for item in listed[:4]} == {
+    assert {(item["sourceType"], item["sourceId"]) for item in transactions[:4]} == {
         ("payout", payout_id)
     }

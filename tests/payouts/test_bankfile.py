@@ -1,7 +1,7 @@
-"""The bank's file follows the published structure of pain.001.001.09.
+"""The bank file follows the schema pain.001.001.09, and its CSV form contains the same transfers.
 
 The rules below are those of the schema's types, as far as the file uses them: the order and number
-of elements, and the patterns of their texts. ``ElementTree`` reads a file of ours.
+of elements, and the patterns of their texts.
 """
 
 import csv
@@ -38,7 +38,8 @@ ID = TEXT.replace("140", "35")
 NUMBER = r"[0-9]{1,15}"
 DECIMAL = r"[0-9]{1,13}(\.[0-9]{1,5})?"
 BIC = r"[A-Z0-9]{4}[A-Z]{2}[A-Z0-9]{2}([A-Z0-9]{3})?"
-# The elements of each type in order, with ? or + or exactly once; a text has a pattern instead.
+# The elements of each type in order. ? and + are those of regular expressions; without them an
+# element occurs once. A value is the name of a type or the pattern of a text.
 AGENT = {"FinInstnId": "Institution"}
 RULES = {
     "Document": {"CstmrCdtTrfInitn": "Initiation"},
@@ -82,6 +83,7 @@ RULES = {
 
 
 def _check(element: ET.Element, rule: str) -> None:
+    """Check an element and its descendants by the rules of its type."""
     if rule not in RULES:
         assert not len(element), element.tag
         assert re.fullmatch(rule, element.text or ""), (element.tag, element.text)
@@ -89,21 +91,23 @@ def _check(element: ET.Element, rule: str) -> None:
     children = list(element)
     assert children, f"{element.tag} is empty"
     for name, child_rule in RULES[rule].items():
-        plain, suffix = name.rstrip("?+"), name[-1]
+        field, suffix = name.rstrip("?+"), name[-1]
         count = 0
         while (
             children
-            and children[0].tag == f"{{{NAMESPACE}}}{plain}"
+            and children[0].tag == f"{{{NAMESPACE}}}{field}"
             and (not count or suffix == "+")
         ):
             _check(children.pop(0), child_rule)
             count += 1
-        assert count or suffix == "?", f"{plain} is missing in {element.tag}"
+        assert count or suffix == "?", f"{field} is missing in {element.tag}"
     assert children == [], element.tag
 
 
-@pytest.mark.parametrize(("currency", "sum_"), [("EUR", "300.00"), ("JPY", "30000"), ("KWD", None)])
-async def test_the_file_has_the_structure_of_the_schema(db: Db, currency: str, sum_: str) -> None:
+@pytest.mark.parametrize(
+    ("currency", "total"), [("EUR", "300.00"), ("JPY", "30000"), ("KWD", None)]
+)
+async def test_the_file_has_the_structure_of_the_schema(db: Db, currency: str, total: str) -> None:
     for account in (IBAN, NATIONAL, IBAN):
         await db.run(
             lambda tx, a=account: create_payee(tx, account=a, settlement_currency=currency)
@@ -114,21 +118,21 @@ async def test_the_file_has_the_structure_of_the_schema(db: Db, currency: str, s
     assert root.tag == f"{{{NAMESPACE}}}Document"
     _check(root, "Document")
     names = {"p": NAMESPACE}
-    for place in ("GrpHdr", "PmtInf"):
-        assert root.findtext(f".//p:{place}/p:NbOfTxs", "", names) == "3"
-        assert root.findtext(f".//p:{place}/p:CtrlSum", "", names) == (sum_ or "30.000")
+    for element in ("GrpHdr", "PmtInf"):
+        assert root.findtext(f".//p:{element}/p:NbOfTxs", "", names) == "3"
+        assert root.findtext(f".//p:{element}/p:CtrlSum", "", names) == (total or "30.000")
     amounts = root.findall(".//p:InstdAmt", names)
     assert {amount.get("Ccy") for amount in amounts} == {currency}
     holders = [name.text for name in root.findall(".//p:Cdtr/p:Nm", names)]
     assert holders.count("Muller + Sohne .GmbH.") == 2
     assert root.findtext(".//p:DbtrAcct/p:Id/p:IBAN", "", names) == SOURCE_ACCOUNT.number
-    # Each transfer is to be booked separately.
+    # The bank must book each transfer separately.
     assert root.findtext(".//p:BtchBookg", "", names) == "false"
-    sepa = root.findall(".//p:SvcLvl", names)
-    assert len(sepa) == (2 if currency == "EUR" else 0)
+    sepa_transfers = root.findall(".//p:SvcLvl", names)
+    assert len(sepa_transfers) == (2 if currency == "EUR" else 0)
 
 
-async def test_the_file_has_the_addresses_of_both_sides(db: Db) -> None:
+async def test_the_file_has_the_addresses_of_debtor_and_creditors(db: Db) -> None:
     for account in (WITH_ADDRESS, IBAN):
         await db.run(lambda tx, a=account: create_payee(tx, account=a))
     town = bankaccounts.check_address(town="London", country="GB")
@@ -149,7 +153,7 @@ async def test_the_file_has_the_addresses_of_both_sides(db: Db) -> None:
     assert sorted(payout.has_address for payout in listed) == [False, True]
 
 
-async def test_the_csv_has_addresses(db: Db) -> None:
+async def test_the_csv_file_has_the_creditors_addresses(db: Db) -> None:
     await db.run(lambda tx: create_payee(tx, account=WITH_ADDRESS))
     view = await complete_run(db, new_reference())
     (row,) = csv.DictReader(io.StringIO((await download_run(db, view.run.id, "csv")).decode()))
@@ -158,7 +162,7 @@ async def test_the_csv_has_addresses(db: Db) -> None:
     ]  # fmt: skip
 
 
-async def test_a_change_of_only_the_address_holds_nothing_back(db: Db) -> None:
+async def test_a_change_of_only_the_address_does_not_delay_payouts(db: Db) -> None:
     shop = await db.run(lambda tx: create_payee(tx, account=IBAN))
 
     async def change(account: bankaccounts.BankAccount, now: int) -> payouts.StoredAccount:
@@ -166,21 +170,21 @@ async def test_a_change_of_only_the_address_holds_nothing_back(db: Db) -> None:
             lambda tx: payouts.change_account(tx, shop.id, account, ANN, HOLD_RULE, now)
         )
 
-    first = await change(WITH_ADDRESS, NOW + 1)
-    assert (first.version, first.usable_from) == (2, NOW)
-    assert first.address is not None
-    assert b"Hamburg" not in first.address
+    with_address = await change(WITH_ADDRESS, NOW + 1)
+    assert (with_address.version, with_address.usable_from) == (2, NOW)
+    assert with_address.address is not None
+    assert b"Hamburg" not in with_address.address
     assert (await change(WITH_ADDRESS, NOW + 2)).version == 2
-    other = msgspec.structs.replace(NATIONAL, address=WITH_ADDRESS.address)
-    changed = await change(other, NOW + 3)
+    other_account = msgspec.structs.replace(NATIONAL, address=WITH_ADDRESS.address)
+    changed = await change(other_account, NOW + 3)
     assert (changed.version, changed.usable_from) == (3, NOW + 3 + 3 * DAY)
-    # A hold continues if only the address changes afterwards: a thief could enter one.
+    # A change of the address does not end a hold: a thief could make one.
     without_address = await change(NATIONAL, NOW + 4)
     assert (without_address.version, without_address.address) == (4, None)
     assert without_address.usable_from == changed.usable_from
 
 
-WRONG_ADDRESSES = (
+INVALID_ADDRESSES = (
     ({"street": "Main Street"}, "town"),
     ({"town": "Berlin"}, "addressCountry"),
     ({"town": "Berlin", "country": "Germany"}, "addressCountry"),
@@ -193,14 +197,14 @@ WRONG_ADDRESSES = (
 )
 
 
-@pytest.mark.parametrize(("parts", "field"), WRONG_ADDRESSES)
+@pytest.mark.parametrize(("parts", "field"), INVALID_ADDRESSES)
 def test_an_invalid_address_is_refused_at_its_field(parts: dict[str, str], field: str) -> None:
     with pytest.raises(Invalid) as refused:
         bankaccounts.check_address(**parts)
     assert refused.value.field == field
 
 
-def test_an_empty_address_is_none() -> None:
+def test_an_empty_address_is_stored_as_none() -> None:
     assert bankaccounts.check_address(street=" ", town="") is None
     assert bankaccounts.parse_own_address("") is None
 
@@ -230,9 +234,9 @@ REPLACEMENTS = [
 ]
 
 
-@pytest.mark.parametrize(("plain", "replaced"), REPLACEMENTS)
-def test_a_text_has_only_characters_that_banks_accept(plain: str, replaced: str) -> None:
-    assert charset.text(plain, 70) == replaced
+@pytest.mark.parametrize(("text", "replaced"), REPLACEMENTS)
+def test_a_text_has_only_characters_that_banks_accept(text: str, replaced: str) -> None:
+    assert charset.text(text, 70) == replaced
     assert re.fullmatch(TEXT, replaced)
 
 
@@ -243,7 +247,9 @@ async def test_a_name_in_chinese_is_not_replaced_outside_sepa(db: Db) -> None:
     assert "<Nm>茶館</Nm>" in (await download_run(db, view.run.id)).decode()
 
 
-async def test_a_file_of_an_older_version_is_written_again_as_that_version_did(db: Db) -> None:
+async def test_a_file_that_an_older_version_wrote_can_be_downloaded_again_unchanged(
+    db: Db,
+) -> None:
     await db.run(create_payee)
     view = await complete_run(db, new_reference())
     run = view.run.id
@@ -257,9 +263,10 @@ async def test_a_file_of_an_older_version_is_written_again_as_that_version_did(d
 
 
 async def _assert_reproducible(db: Db, run: str, version: bankfile.FileVersion) -> None:
-    with io.BytesIO() as first:
-        digest = await bankfile._write(db, run, ACCOUNT_KEY, version, first)
-        content = first.getvalue()
+    """Let a version write a run's file; the current version must return the same bytes."""
+    with io.BytesIO() as old_file:
+        digest = await bankfile._write(db, run, ACCOUNT_KEY, version, old_file)
+        content = old_file.getvalue()
     assert (b"<EndToEndId>po_" in content, b"BtchBookg" in content) == (version.plain, False)
     async with db.connection() as tx:
         await tx.execute("update payout_runs set sha256 = $2 where id = $1", run, digest)

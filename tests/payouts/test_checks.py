@@ -13,12 +13,12 @@ PAYOUT = "a payout has left with its fee, and is back with it exactly when it fa
 ADJUSTMENT = "an adjustment has its one entry exactly when it is done"
 UNFROZEN = "operators unfreeze only what operators froze"
 
-OWN = {
+RULES = {
     PAYOUT, ADJUSTMENT, UNFROZEN, "every entry of a payout has one",
     "every entry of an operator has its movement",
 }  # fmt: skip
 
-BROKEN = (
+CORRUPTIONS = (
     # change                                                             violated rules
     ("update payouts set amount_minor = amount_minor + 1", {PAYOUT}),
     ("update payouts set fee_minor = fee_minor - 1", {PAYOUT}),
@@ -39,8 +39,8 @@ BROKEN = (
 )
 
 
-@pytest.mark.parametrize(("statement", "rules"), BROKEN)
-async def test_the_check_names_the_violated_rule(
+@pytest.mark.parametrize(("statement", "rules"), CORRUPTIONS)
+async def test_the_check_of_the_books_names_the_rule_that_a_row_violates(
     rollback_database_url: str, statement, rules
 ) -> None:
     connection = await asyncpg.connect(rollback_database_url)
@@ -50,7 +50,7 @@ async def test_the_check_names_the_violated_rule(
         await _create_movements(connection)
         assert (await check_books(connection))[1] == []
         await connection.execute(statement)
-        assert {violation.rule for violation in (await check_books(connection))[1]} & OWN == rules
+        assert {violation.rule for violation in (await check_books(connection))[1]} & RULES == rules
     finally:
         await transaction.rollback()
         await connection.close()

@@ -1,4 +1,4 @@
-"""Concurrent payouts never overdraw the balance, and a reference is one payout."""
+"""Concurrent payouts never overdraw the balance, and one reference creates one payout."""
 
 import asyncio
 
@@ -21,6 +21,7 @@ async def _create_shop(db: Db, available: int) -> str:
 
 
 async def _pay_out(db: Db, shop: str, request: PayoutRequest) -> Payout | None:
+    """Create a payout; return None if the balance is too low."""
     try:
         return await db.run(lambda tx: payouts.create(tx, shop, request, None, NOW))
     except Invalid as refused:
@@ -35,29 +36,33 @@ async def _available(db: Db, shop: str) -> int:
     return balance.available if balance else 0
 
 
-async def test_twenty_connections_never_overdraw(db: Db, database_url: str) -> None:
+async def test_payouts_over_twenty_connections_never_overdraw_the_balance(
+    db: Db, database_url: str
+) -> None:
     shop = await _create_shop(db, 10_000)
-    many = await Db.connect(database_url, 20, acquire_timeout_s=20)
-    part = PayoutRequest(
+    pool = await Db.connect(database_url, 20, acquire_timeout_s=20)
+    partial = PayoutRequest(
         amount_minor=700, fee_minor=50, reference=new_reference(), reason="weekly", by="ann"
     )
-    everything = PayoutRequest(
+    full_payout = PayoutRequest(
         amount_minor=None, fee_minor=50, reference=new_reference(), reason="weekly", by="bob"
     )
     try:
         requests = [
-            msgspec.structs.replace(everything if n == 30 else part, reference=f"W-{n}")
+            msgspec.structs.replace(full_payout if n == 30 else partial, reference=f"W-{n}")
             for n in range(40)
         ]
-        results = await asyncio.gather(*(_pay_out(many, shop, each) for each in requests))
+        results = await asyncio.gather(*(_pay_out(pool, shop, request) for request in requests))
     finally:
-        await many.close()
+        await pool.close()
     available = await _available(db, shop)
-    assert available == 10_000 - sum(p.amount_minor + p.fee_minor for p in results if p)
+    assert available == 10_000 - sum(
+        payout.amount_minor + payout.fee_minor for payout in results if payout
+    )
     assert 0 <= available < 750
 
 
-async def test_a_reference_in_parallel_is_one_payout(db: Db) -> None:
+async def test_concurrent_requests_with_one_reference_create_one_payout(db: Db) -> None:
     shop = await _create_shop(db, 10_000)
     request = PayoutRequest(amount_minor=700, reference="W-1", reason="weekly", by="ann")
     results = await asyncio.gather(*(_pay_out(db, shop, request) for _ in range(12)))
@@ -65,7 +70,7 @@ async def test_a_reference_in_parallel_is_one_payout(db: Db) -> None:
     assert await _available(db, shop) == 9_300
 
 
-async def test_concurrent_ends_of_a_payout_end_it_once(db: Db) -> None:
+async def test_of_concurrent_results_of_a_payout_one_is_recorded(db: Db) -> None:
     shop = await _create_shop(db, 10_000)
     request = PayoutRequest(
         amount_minor=700, fee_minor=50, reference=new_reference(), reason="weekly", by="ann"
@@ -74,18 +79,18 @@ async def test_concurrent_ends_of_a_payout_end_it_once(db: Db) -> None:
     assert payout is not None
 
     async def end(number: int) -> str | None:
-        async def step(tx):
+        async def record_result(tx):
             if number % 2:
                 return await payouts.pay(tx, payout.id, "TRN", "sent", "ann", NOW)
             return await payouts.fail(tx, payout.id, "closed", "bob", NOW)
 
         try:
-            return (await db.run(step)).status
+            return (await db.run(record_result)).status
         except Invalid as refused:
             if refused.field != "payout":
                 raise
             return None
 
-    ends = [status for status in await asyncio.gather(*map(end, range(10))) if status]
-    assert len(ends) == 1
-    assert await _available(db, shop) == (10_000 if ends == ["FAILED"] else 9_250)
+    statuses = [status for status in await asyncio.gather(*map(end, range(10))) if status]
+    assert len(statuses) == 1
+    assert await _available(db, shop) == (10_000 if statuses == ["FAILED"] else 9_250)

@@ -60,10 +60,10 @@ async def confirm(db: Db, shop: Merchant, now: int = LATER + 1) -> None:
 
 
 async def recharge(tx: Tx, shop: Merchant, now: int) -> None:
-    more = adjustments.AdjustmentRequest(
+    recharge = adjustments.AdjustmentRequest(
         kind="recharge", amount_minor=5_000, reference=new_reference(), reason="more", by="ann"
     )
-    await adjustments.request(tx, shop.id, more, None, now)
+    await adjustments.request(tx, shop.id, recharge, None, now)
 
 
 async def test_the_next_run_does_not_pay_the_closed_account_again(db: Db) -> None:
@@ -104,12 +104,11 @@ async def test_a_return_does_not_hold_an_account_that_was_entered_before_it(db: 
     await db.run(lambda tx: payouts.pay(tx, payout.id, "TRN-1", "sent", "ann", NOW + 1))
     await db.run(lambda tx: payouts.change_account(tx, shop.id, NATIONAL, ANN, HOLD_RULE, NOW + 2))
     await db.run(lambda tx: payouts.record_return(tx, payout.id, "AC04 closed", "ann", LATER))
-    assert (
-        await waits_for(db, shop, NOW + 2 + 3 * DAY) is None
-    )  # the closed account is no longer used
+    # The payout was returned from the previous account.
+    assert await waits_for(db, shop, NOW + 2 + 3 * DAY) is None
 
 
-async def test_staff_confirm_the_account_with_a_reason(db: Db) -> None:
+async def test_staff_can_confirm_the_account_with_a_reason_and_end_the_hold(db: Db) -> None:
     shop, _ = await create_shop_with_returned_payout(db)
     await confirm(db, shop)
     assert await waits_for(db, shop) is None
@@ -130,7 +129,7 @@ async def test_a_return_after_the_confirmation_holds_the_account_again(db: Db) -
     assert await waits_for(db, shop) == "payout returned"
 
 
-async def test_only_a_held_account_is_confirmed_and_only_once(db: Db) -> None:
+async def test_only_a_held_account_can_be_confirmed_and_only_once(db: Db) -> None:
     shop = await db.run(create_payee)
     with pytest.raises(Invalid) as refused:
         await confirm(db, shop)
@@ -138,11 +137,11 @@ async def test_only_a_held_account_is_confirmed_and_only_once(db: Db) -> None:
     without_account = await db.run(lambda tx: create_payee(tx, account=None))
     with pytest.raises(NotFound):
         await confirm(db, without_account)
-    held, _ = await create_shop_with_returned_payout(db)
+    held_shop, _ = await create_shop_with_returned_payout(db)
 
     async def attempt(_: int) -> bool:
         try:
-            await confirm(db, held)
+            await confirm(db, held_shop)
         except Invalid:
             return False
         return True
@@ -151,7 +150,7 @@ async def test_only_a_held_account_is_confirmed_and_only_once(db: Db) -> None:
     assert sorted(results) == [False, False, False, True]
 
 
-async def test_a_confirmation_of_an_outdated_page_is_refused(db: Db) -> None:
+async def test_a_confirmation_from_an_outdated_page_is_refused(db: Db) -> None:
     shop, _ = await create_shop_with_returned_payout(db)
     held_since = await db.read(lambda tx: payouts.account_held_since(tx, shop.id))
     assert held_since == LATER
@@ -185,13 +184,13 @@ async def test_a_run_that_is_ready_does_not_pay_a_held_account(db: Db) -> None:
     shop, payout = await create_shop_with_sent_payout(db)
     await db.run(lambda tx: payouts.pay(tx, payout.id, "TRN-1", "sent", "ann", NOW + 1))
     await db.run(lambda tx: recharge(tx, shop, NOW + 2))
-    other = await db.run(create_payee)
+    other_shop = await db.run(create_payee)
     ready = await complete_run(db, new_reference(), NOW + 3)
     assert ready.sums.payouts == 2
     await db.run(lambda tx: payouts.record_return(tx, payout.id, "closed", "ann", LATER))
     await download_run(db, ready.run.id, now=LATER + 1)
     in_file = [item.merchant_id async for item in payouts.payouts_in_file(db, ready.run.id)]
-    assert in_file == [other.id]
+    assert in_file == [other_shop.id]
     newest, *_ = await db.read(lambda tx: payouts.search(tx, shop.id))
     assert newest.id != payout.id
     assert newest.status == "FAILED"
@@ -241,10 +240,11 @@ async def test_a_return_needs_no_attention_after_the_confirmation(db: Db) -> Non
     assert payout.id not in {returned.id for returned in listed}
 
 
-async def test_a_return_and_a_confirmation_affect_one_merchant(db: Db) -> None:
+async def test_a_return_and_a_confirmation_affect_only_their_merchant(db: Db) -> None:
     shop, _ = await create_shop_with_returned_payout(db)
-    other, _ = await create_shop_with_returned_payout(db)
-    third = await db.run(create_payee)
-    assert await waits_for(db, third) is None
-    await confirm(db, other)
-    assert [await waits_for(db, each) for each in (shop, other)] == ["payout returned", None]
+    other_shop, _ = await create_shop_with_returned_payout(db)
+    shop_without_return = await db.run(create_payee)
+    assert await waits_for(db, shop_without_return) is None
+    await confirm(db, other_shop)
+    assert await waits_for(db, shop) == "payout returned"
+    assert await waits_for(db, other_shop) is None

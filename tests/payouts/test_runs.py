@@ -1,4 +1,4 @@
-"""Runs of payouts: each merchant is paid once, wherever a run is interrupted."""
+"""Payout runs pay each merchant once, even if a run is interrupted."""
 
 import asyncio
 import hashlib
@@ -41,11 +41,12 @@ async def _read_payouts(db: Db, shops: list[Merchant]) -> list[Payout]:
     return rows
 
 
-# Transactions for three merchants: the run, a payout for each, READY, SENT, the file's digest.
-MOMENTS = [(last, committed) for last in range(1, 8) for committed in (False, True)]
+# A run for three merchants has seven transactions: the run, a payout for each merchant, READY,
+# SENT and the file's digest. The process is killed before or after the commit of one of them.
+INTERRUPTIONS = [(last, committed) for last in range(1, 8) for committed in (False, True)]
 
 
-@pytest.mark.parametrize(("last", "committed"), MOMENTS)
+@pytest.mark.parametrize(("last", "committed"), INTERRUPTIONS)
 async def test_a_run_that_was_killed_pays_each_merchant_once(
     db: Db, last: int, committed: bool
 ) -> None:
@@ -73,8 +74,8 @@ async def test_a_run_that_was_killed_pays_each_merchant_once(
         "bob",
     )
     # Nothing remains for another run.
-    other = await complete_run(db, new_reference())
-    assert other.sums.payouts == 0
+    other_run = await complete_run(db, new_reference())
+    assert other_run.sums.payouts == 0
     async with db.connection() as tx:
         assert (await check_books(tx))[1] == []
 
@@ -88,11 +89,11 @@ async def test_several_processes_perform_a_run_together(db: Db) -> None:
     assert len(set(files)) == 1
 
 
-async def test_a_run_leaves_merchants_out_for_a_reason(db: Db) -> None:
+async def test_a_run_skips_merchants_that_cannot_be_paid(db: Db) -> None:
     paid = await db.run(create_payee)
     without_account = await db.run(lambda tx: create_payee(tx, account=None))
     little = await db.run(lambda tx: create_payee(tx, payout_minimum_minor=10_001))
-    fees = await db.run(lambda tx: create_payee(tx, minor=150))  # nothing is left after the fee
+    fees = await db.run(lambda tx: create_payee(tx, minor=150))  # the fee takes everything
     dollars = await db.run(lambda tx: create_payee(tx, account=NATIONAL, settlement_currency="USD"))
     changed = await db.run(create_payee)
     await db.run(lambda tx: payouts.change_account(tx, changed.id, NATIONAL, ANN, HOLD_RULE, NOW))
@@ -120,52 +121,52 @@ async def test_a_run_leaves_merchants_out_for_a_reason(db: Db) -> None:
 async def test_a_payout_that_failed_before_the_file_is_not_in_it(db: Db) -> None:
     shops = await _create_shops(db, 2)
     view = await complete_run(db, new_reference())
-    first, second = await _read_payouts(db, shops)
-    await db.run(lambda tx: payouts.fail(tx, first.id, "wrong name", "ann", NOW))
+    failing_payout, sent_payout = await _read_payouts(db, shops)
+    await db.run(lambda tx: payouts.fail(tx, failing_payout.id, "wrong name", "ann", NOW))
     content = await download_run(db, view.run.id)
-    assert charset.reference(first.id).encode() not in content
-    assert charset.reference(second.id).encode() in content
+    assert charset.reference(failing_payout.id).encode() not in content
+    assert charset.reference(sent_payout.id).encode() in content
     # A payout that fails afterwards remains in the file: the bank has it.
-    await db.run(lambda tx: payouts.fail(tx, second.id, "came back", "ann", NOW))
+    await db.run(lambda tx: payouts.fail(tx, sent_payout.id, "came back", "ann", NOW))
     assert await download_run(db, view.run.id) == content
 
 
 async def test_a_merchant_that_was_suspended_after_the_run_is_not_in_its_file(db: Db) -> None:
     shops = await _create_shops(db, 2)
     view = await complete_run(db, new_reference())
-    first, second = await _read_payouts(db, shops)
+    held_payout, sent_payout = await _read_payouts(db, shops)
     suspend = ("suspended", ANN, NOW)
     await db.run(lambda tx: merchants.change_status(tx, shops[0].id, *suspend))
     content = await download_run(db, view.run.id)
-    assert charset.reference(first.id).encode() not in content
+    assert charset.reference(held_payout.id).encode() not in content
     assert content.count(b"<CdtTrfTxInf>") == 1
-    assert content.count(charset.reference(second.id).encode()) == 3
+    assert content.count(charset.reference(sent_payout.id).encode()) == 3
     # The payout is still PENDING until an operator fails it; the file does not change.
     await db.run(lambda tx: merchants.change_status(tx, shops[0].id, "resumed", ANN, NOW))
-    await db.run(lambda tx: payouts.fail(tx, first.id, "suspended", "ann", NOW))
+    await db.run(lambda tx: payouts.fail(tx, held_payout.id, "suspended", "ann", NOW))
     assert await download_run(db, view.run.id) == content
-    other = await complete_run(db, new_reference())
+    other_run = await complete_run(db, new_reference())
     await db.run(lambda tx: merchants.change_status(tx, shops[0].id, *suspend))
     with pytest.raises(Invalid, match="must have payouts that may be sent"):
-        await download_run(db, other.run.id)
-    view = await db.read(lambda tx: payouts.view_run(tx, other.run.id))
+        await download_run(db, other_run.run.id)
+    view = await db.read(lambda tx: payouts.view_run(tx, other_run.run.id))
     assert view.run.status == "READY"
 
 
 async def test_a_payout_whose_account_was_changed_after_the_run_fails(db: Db) -> None:
     shops = await _create_shops(db, 2)
     view = await complete_run(db, new_reference())
-    first, second = await _read_payouts(db, shops)
+    failing_payout, sent_payout = await _read_payouts(db, shops)
     await db.run(lambda tx: payouts.change_account(tx, shops[0].id, NATIONAL, ANN, HOLD_RULE, NOW))
     content = await download_run(db, view.run.id)
-    assert charset.reference(first.id).encode() not in content
+    assert charset.reference(failing_payout.id).encode() not in content
     assert content.count(b"<CdtTrfTxInf>") == 1
-    assert content.count(charset.reference(second.id).encode()) == 3
-    failed, sent = await _read_payouts(db, shops)
-    assert (failed.status, sent.status) == ("FAILED", "PENDING")
+    assert content.count(charset.reference(sent_payout.id).encode()) == 3
+    failed, sent_payout = await _read_payouts(db, shops)
+    assert (failed.status, sent_payout.status) == ("FAILED", "PENDING")
     assert failed.failure_reason == "the bank account was changed after this payout was made"
     assert await download_run(db, view.run.id) == content
-    # Its money is available again, and waits for the change to be old enough.
+    # The money is available again, but held because the account was changed recently.
     due = await db.read(lambda tx: payouts.list_due(tx, 100))
     assert [(row.merchant_id, row.available, row.waits_for(NOW)) for row in due] == [
         (shops[0].id, 10_000, "account changed")
@@ -185,7 +186,7 @@ async def test_a_payout_in_a_sent_file_remains_when_its_account_is_changed(db: D
     assert await db.read(lambda tx: payouts.list_due(tx, 100)) == []
 
 
-async def test_a_payout_whose_account_is_changed_while_the_file_is_taken_fails(db: Db) -> None:
+async def test_a_payout_whose_account_is_changed_while_the_file_is_written_fails(db: Db) -> None:
     shops = await _create_shops(db, 2)
     view = await complete_run(db, new_reference())
 
@@ -216,8 +217,8 @@ async def test_an_account_that_cannot_be_decrypted_does_not_delay_the_others(db:
     await payouts.perform_run(db, run, ACCOUNT_KEY, NOW)
     content = await download_run(db, run.id)
     assert content.count(b"<CdtTrfTxInf>") == 1
-    failed, sent = await _read_payouts(db, shops)
-    assert (failed.status, sent.status) == ("FAILED", "PENDING")
+    failed, sent_payout = await _read_payouts(db, shops)
+    assert (failed.status, sent_payout.status) == ("FAILED", "PENDING")
     assert failed.failure_reason == "the bank account must be entered again"
     async with db.connection() as tx:
         assert (await check_books(tx))[1] == []
@@ -234,7 +235,7 @@ async def test_a_run_without_accounts_that_can_be_decrypted_is_not_sent(db: Db) 
     assert (await complete_run(db, new_reference())).sums.pending == 2
 
 
-async def test_a_file_is_taken_in_one_form_and_from_a_complete_run(db: Db) -> None:
+async def test_a_file_can_be_downloaded_in_one_format_and_only_of_a_complete_run(db: Db) -> None:
     await _create_shops(db, 1)
     run = await start_run(db, new_reference())
     with pytest.raises(Invalid, match="run must be complete"):
@@ -249,17 +250,17 @@ async def test_a_file_is_taken_in_one_form_and_from_a_complete_run(db: Db) -> No
         await download_run(db, empty.run.id)
 
 
-async def test_above_the_limit_another_person_must_take_the_file(db: Db) -> None:
+async def test_a_second_person_must_download_the_file_of_a_run_above_the_limit(db: Db) -> None:
     await _create_shops(db, 1)
     view = await complete_run(db, new_reference())
     with pytest.raises(Invalid, match="another operator than ann"):
         await payouts.send_run(
             db, view.run.id, FileRequest("xml", ANN, Decimal(50)), ACCOUNT_KEY, NOW
         )
-    sent = await payouts.send_run(
+    sent_payout = await payouts.send_run(
         db, view.run.id, FileRequest("xml", BOB, Decimal(50)), ACCOUNT_KEY, NOW
     )
-    assert sent.sent_by == "bob"
+    assert sent_payout.sent_by == "bob"
 
 
 async def test_a_repeated_reference_returns_the_same_run_or_is_refused(db: Db) -> None:
@@ -281,14 +282,18 @@ async def test_accounts_are_encrypted_versioned_and_audited(db: Db) -> None:
             lambda tx: payouts.change_account(tx, shop.id, account, ANN, HOLD_RULE, NOW, seen)
         )
 
-    first = await change(IBAN, 0)
-    assert (first.version, first.usable_from, first.shown) == (1, NOW, "DE ···· 3000")
-    assert b"37040044" not in first.number
-    assert await change(IBAN, 0) == first  # the same account is no change
+    stored_account = await change(IBAN, 0)
+    assert (stored_account.version, stored_account.usable_from, stored_account.shown) == (
+        1,
+        NOW,
+        "DE ···· 3000",
+    )
+    assert b"37040044" not in stored_account.number
+    assert await change(IBAN, 0) == stored_account  # the same account is no change
     with pytest.raises(merchants.Stale):
         await change(NATIONAL, 0)
-    second = await change(NATIONAL, 1)
-    assert (second.version, second.usable_from) == (2, NOW + 3 * DAY)
+    changed_account = await change(NATIONAL, 1)
+    assert (changed_account.version, changed_account.usable_from) == (2, NOW + 3 * DAY)
     rows = await db.read(lambda tx: merchants.audit_log(tx, shop.id))
     subjects = [row.subject for row in rows if row.action == "payouts account"]
     assert subjects == [
@@ -306,14 +311,17 @@ async def test_a_run_is_marked_as_paid_once(db: Db) -> None:
     await download_run(db, run_id)
     created = await _read_payouts(db, shops)
     await db.run(lambda tx: payouts.fail(tx, created[0].id, "stopped", "ann", NOW))
-    for wrong, field in ((("", BOB), "bank-reference"), (("B-1", Actor("bob", "")), "reason")):
+    for bank_reference, actor, field in (
+        ("", BOB, "bank-reference"),
+        ("B-1", Actor("bob", ""), "reason"),
+    ):
         with pytest.raises(Invalid) as refused:
-            await payouts.pay_run(db, run_id, *wrong, NOW)
+            await payouts.pay_run(db, run_id, bank_reference, actor, NOW)
         assert refused.value.field == field
-    paid = await asyncio.gather(
-        *(payouts.pay_run(db, run_id, f"B-{each}", BOB, NOW) for each in range(2))
+    counts = await asyncio.gather(
+        *(payouts.pay_run(db, run_id, f"B-{number}", BOB, NOW) for number in range(2))
     )
-    assert sum(paid) == 2
+    assert sum(counts) == 2
     assert await payouts.pay_run(db, run_id, "B-3", BOB, NOW) == 0
     ended = await _read_payouts(db, shops)
     assert sorted(payout.status for payout in ended) == ["FAILED", "PAID", "PAID"]

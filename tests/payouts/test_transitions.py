@@ -1,4 +1,4 @@
-"""The table of transitions of payouts; a refused transition moves nothing."""
+"""A payout has the transitions of the table; a refused transition moves nothing."""
 
 from decimal import Decimal
 from typing import Any
@@ -59,7 +59,7 @@ async def create(tx: Tx, merchant_id: str, amount: int | None = 2_500, **fields:
 
 
 async def end(tx: Tx, payout: Payout, event: str) -> Payout:
-    """Record how the transfer ended."""
+    """Record the result of a payout's transfer at the bank."""
     if event == "paid":
         return await payouts.pay(tx, payout.id, "TRN-1", "sent", "ann", LATER)
     if event == "returned":
@@ -73,27 +73,27 @@ async def available(tx: Tx, merchant_id: str) -> int:
     return balance.available if balance else 0
 
 
-async def assert_refused(tx: Tx, step: Any, field: str) -> str:
-    """Fail unless a step is refused at ``field`` and changes nothing; return the reason."""
+async def assert_refused(tx: Tx, operation: Any, field: str) -> str:
+    """Fail unless an operation is refused at ``field`` and changes nothing; return the reason."""
     before = await dump_rows(tx)
     with pytest.raises(Invalid) as problem:
         async with tx.transaction():
-            await step
+            await operation
     assert problem.value.field == field
     assert await dump_rows(tx) == before
     return problem.value.reason or ""
 
 
-OUT = [("PAYOUT", "available", "bank", 2_500), ("FEE", "available", "platform", 150)]
-BACK = [
+POSTINGS_OUT = [("PAYOUT", "available", "bank", 2_500), ("FEE", "available", "platform", 150)]
+POSTINGS_BACK = [
     ("PAYOUT", "bank", "available", 2_500),
     ("BALANCE_CORRECTION", "platform", "available", 150),
 ]
 TABLE = (
     # from      event     to        posts  available after
     ("PENDING", "paid", "PAID", [], 7_350),
-    ("PENDING", "failed", "FAILED", BACK, 10_000),
-    ("PAID", "returned", "FAILED", BACK, 10_000),
+    ("PENDING", "failed", "FAILED", POSTINGS_BACK, 10_000),
+    ("PAID", "returned", "FAILED", POSTINGS_BACK, 10_000),
 )
 
 
@@ -102,12 +102,12 @@ async def test_a_payout_leaves_available_when_it_is_created(tx: Tx) -> None:
     payout = await create(tx, owner.id, fee_minor=150)
     assert (payout.status, payout.amount_minor, payout.fee_minor) == ("PENDING", 2_500, 150)
     assert (payout.created_by, payout.approved_by, payout.reason) == ("ann", None, "weekly")
-    assert (await read_entries(tx, owner.id))[1:] == OUT
+    assert (await read_entries(tx, owner.id))[1:] == POSTINGS_OUT
     assert await available(tx, owner.id) == 7_350
 
 
 @pytest.mark.parametrize(("source", "event", "target", "posts", "available_after"), TABLE)
-async def test_a_transition_of_the_table(
+async def test_each_transition_of_the_table_writes_payout_and_entries(
     tx: Tx, source, event, target, posts, available_after
 ) -> None:
     owner = await create_shop(tx)
@@ -127,7 +127,7 @@ async def test_a_transition_of_the_table(
     assert await available(tx, owner.id) == available_after
 
 
-def test_the_table_in_code_is_this_one() -> None:
+def test_the_code_has_exactly_the_transitions_of_this_table() -> None:
     table = {(row[0], row[1]): row[2] for row in TABLE} | {(None, "created"): "PENDING"}
     assert {(row.source, row.event): row.target for row in TRANSITIONS} == table
 
@@ -143,8 +143,8 @@ IMPOSSIBLE = [
 @pytest.mark.parametrize(("before", "event"), IMPOSSIBLE)
 async def test_a_payout_that_has_ended_does_not_end_again(tx: Tx, before, event) -> None:
     payout = await create(tx, (await create_shop(tx)).id)
-    for each in before:
-        payout = await end(tx, payout, each)
+    for earlier_event in before:
+        payout = await end(tx, payout, earlier_event)
     reason = await assert_refused(tx, end(tx, payout, event), "payout")
     source = "PAID" if event == "returned" else "PENDING"
     assert reason.startswith(f"payout must be {source}: this one is {payout.status}")
@@ -152,7 +152,7 @@ async def test_a_payout_that_has_ended_does_not_end_again(tx: Tx, before, event)
 
 PAID = "paid_at = 1, bank_reference = 'B'"
 STATEMENTS = (
-    # events before         columns that a statement sets                         the constraint
+    # earlier events, columns that a statement sets, part of the constraint's name
     (["paid"], "status = 'PENDING', paid_at = null, bank_reference = ''", "transitions"),
     (["failed"], "status = 'PENDING', failed_at = null, failure_reason = ''", "transitions"),
     (["failed"], f"status = 'PAID', failed_at = null, failure_reason = '', {PAID}", "transitions"),
@@ -166,8 +166,8 @@ STATEMENTS = (
 @pytest.mark.parametrize(("before", "change", "rule"), STATEMENTS)
 async def test_the_database_refuses_other_transitions(tx: Tx, before, change, rule) -> None:
     payout = await create(tx, (await create_shop(tx)).id)
-    for each in before:
-        payout = await end(tx, payout, each)
+    for earlier_event in before:
+        payout = await end(tx, payout, earlier_event)
     with pytest.raises(asyncpg.CheckViolationError) as problem:
         async with tx.transaction():
             await tx.execute(f"update payouts set {change} where id = $1", payout.id)
@@ -176,11 +176,11 @@ async def test_the_database_refuses_other_transitions(tx: Tx, before, change, ru
 
 async def test_after_a_return_the_money_can_be_paid_out_again(tx: Tx) -> None:
     owner = await create_shop(tx)
-    first = await end(tx, await create(tx, owner.id, None), "paid")
-    await end(tx, first, "returned")
-    second = await create(tx, owner.id, None)
-    assert (second.amount_minor, second.status) == (first.amount_minor, "PENDING")
-    assert (await end(tx, second, "paid")).status == "PAID"
+    returned_payout = await end(tx, await create(tx, owner.id, None), "paid")
+    await end(tx, returned_payout, "returned")
+    new_payout = await create(tx, owner.id, None)
+    assert (new_payout.amount_minor, new_payout.status) == (returned_payout.amount_minor, "PENDING")
+    assert (await end(tx, new_payout, "paid")).status == "PAID"
     assert (await check_books(tx))[1] == []
 
 
@@ -212,16 +212,18 @@ async def test_a_failed_payout_restores_the_balance_exactly(tx: Tx) -> None:
     after = await ledger.find_balance(tx, owner.id, "USD")
     assert after is not None
     accounts = ("pending", "available", "frozen", "reserve", "gateway", "bank", "platform")
-    assert [getattr(after, a) for a in accounts] == [getattr(before, a) for a in accounts]
+    assert [getattr(after, account) for account in accounts] == [
+        getattr(before, account) for account in accounts
+    ]
 
 
-async def test_everything_available_is_what_the_fee_leaves(tx: Tx) -> None:
+async def test_a_payout_of_everything_available_leaves_out_its_fee(tx: Tx) -> None:
     owner = await create_shop(tx, 10_000)
     payout = await create(tx, owner.id, None, fee_minor=150)
     assert (payout.amount_minor, await available(tx, owner.id)) == (9_850, 0)
 
 
-REFUSED: tuple[tuple[int, dict[str, Any], dict[str, Any], str, str], ...] = (
+INVALID_PAYOUTS: tuple[tuple[int, dict[str, Any], dict[str, Any], str, str], ...] = (
     # available  terms             payout                         field          part of the reason
     (10_000, {}, {"amount": 10_001}, "amount", "at most what is available: 100.00 USD"),
     (10_000, {}, {"amount": 10_000, "fee_minor": 1}, "amount", "with the fee of 0.01 USD: 100.00"),
@@ -243,7 +245,7 @@ REFUSED: tuple[tuple[int, dict[str, Any], dict[str, Any], str, str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("balance", "terms", "fields", "field", "reason"), REFUSED)
+@pytest.mark.parametrize(("balance", "terms", "fields", "field", "reason"), INVALID_PAYOUTS)
 async def test_an_invalid_payout_is_refused(tx: Tx, balance, terms, fields, field, reason) -> None:
     owner = await create_shop(tx, balance, **terms)
     assert reason in await assert_refused(tx, create(tx, owner.id, **fields), field)
@@ -269,20 +271,20 @@ async def correct_down(tx: Tx, merchant_id: str, amount: int) -> None:
     await adjustments.request(tx, merchant_id, correction, None, NOW)
 
 
-async def test_the_same_reference_is_the_same_payout(tx: Tx) -> None:
+async def test_a_reference_that_is_used_again_returns_the_existing_payout(tx: Tx) -> None:
     owner = await create_shop(tx)
-    first = await create(tx, owner.id, fee_minor=150, reference="W-1")
+    payout = await create(tx, owner.id, fee_minor=150, reference="W-1")
     before = await dump_rows(tx)
     for amount in (2_500, None):
-        again = await create(tx, owner.id, amount, fee_minor=150, reference=" W-1 ", reason="")
-        assert again == first
+        repeated = await create(tx, owner.id, amount, fee_minor=150, reference=" W-1 ", reason="")
+        assert repeated == payout
     assert await dump_rows(tx) == before
     for fields in ({"amount": 2_501, "fee_minor": 150}, {"fee_minor": 0}):
-        repeated = create(tx, owner.id, reference="W-1", **fields)
-        reason = await assert_refused(tx, repeated, "reference")
-        assert first.id in reason
-    other = await create(tx, (await create_shop(tx)).id, 100, reference="W-1")
-    assert other.id != first.id
+        changed_request = create(tx, owner.id, reference="W-1", **fields)
+        reason = await assert_refused(tx, changed_request, "reference")
+        assert payout.id in reason
+    of_other_shop = await create(tx, (await create_shop(tx)).id, 100, reference="W-1")
+    assert of_other_shop.id != payout.id
 
 
 async def test_the_reference_of_a_failed_payout_returns_that_payout(tx: Tx) -> None:
@@ -291,8 +293,8 @@ async def test_the_reference_of_a_failed_payout_returns_that_payout(tx: Tx) -> N
     assert await create(tx, owner.id, reference="W-1") == failed
 
 
-APPROVAL = (
-    # limit     amount  fee  approved by  refused
+APPROVALS = (
+    # limit, amount, fee, approved by, whether the payout is refused
     (None, 9_000, 0, None, False),
     ("50", 5_000, 0, None, False),
     ("50", 5_001, 0, None, True),
@@ -304,14 +306,14 @@ APPROVAL = (
 )
 
 
-@pytest.mark.parametrize(("limit", "amount", "fee", "approved_by", "is_refused"), APPROVAL)
-async def test_above_the_limit_a_second_operator_must_approve(
+@pytest.mark.parametrize(("limit", "amount", "fee", "approved_by", "is_refused"), APPROVALS)
+async def test_a_second_operator_must_approve_a_payout_above_the_limit(
     tx: Tx, limit, amount, fee, approved_by, is_refused
 ) -> None:
     owner = await create_shop(tx)
-    above = None if limit is None else Decimal(limit)
+    limit_in_currency = None if limit is None else Decimal(limit)
     request = payout_request(amount, fee_minor=fee, approved_by=approved_by)
-    creation = payouts.create(tx, owner.id, request, above, NOW)
+    creation = payouts.create(tx, owner.id, request, limit_in_currency, NOW)
     if is_refused:
         assert "second person" in await assert_refused(tx, creation, "amount")
     else:
@@ -320,23 +322,21 @@ async def test_above_the_limit_a_second_operator_must_approve(
 
 async def test_every_transition_is_in_the_audit_log(tx: Tx) -> None:
     owner = await create_shop(tx)
-    first = await create(tx, owner.id, fee_minor=150, approved_by="bob")
-    await end(tx, first, "paid")
-    second = await create(tx, owner.id, None)
-    await end(tx, second, "failed")
-    rows = list(reversed(await merchants.audit_log(tx, owner.id)))[
-        2:
-    ]  # without creation and recharge
+    paid = await create(tx, owner.id, fee_minor=150, approved_by="bob")
+    await end(tx, paid, "paid")
+    failed = await create(tx, owner.id, None)
+    await end(tx, failed, "failed")
+    _creation, _recharge, *rows = reversed(await merchants.audit_log(tx, owner.id))
     assert [(row.who, row.action, row.subject, row.reason) for row in rows] == [
         (
             "ann",
             "payouts create",
-            f"{first.id}: 25.00 USD, fee 1.50 USD, approved by bob",
+            f"{paid.id}: 25.00 USD, fee 1.50 USD, approved by bob",
             "weekly",
         ),
-        ("ann", "payouts paid", f"{first.id} TRN-1", "sent"),
-        ("ann", "payouts create", f"{second.id}: everything available", "weekly"),
-        ("ann", "payouts failed", second.id, "account closed"),
+        ("ann", "payouts paid", f"{paid.id} TRN-1", "sent"),
+        ("ann", "payouts create", f"{failed.id}: everything available", "weekly"),
+        ("ann", "payouts failed", failed.id, "account closed"),
     ]
 
 
@@ -353,19 +353,19 @@ async def test_a_failure_requires_a_reason(tx: Tx) -> None:
 
 
 async def test_unknown_merchants_and_payouts_are_not_found(tx: Tx) -> None:
-    owner, other = await create_shop(tx), await create_shop(tx)
+    owner, other_shop = await create_shop(tx), await create_shop(tx)
     payout = await create(tx, owner.id)
     with pytest.raises(NotFound, match="there is no merchant mer_x"):
         await create(tx, "mer_x")
     with pytest.raises(NotFound, match="there is no payout po_x"):
         await payouts.pay(tx, "po_x", "TRN", "sent", "ann", LATER)
     with pytest.raises(NotFound):
-        await payouts.find(tx, other.id, payout.id)
-    assert await payouts.search(tx, other.id) == []
+        await payouts.find(tx, other_shop.id, payout.id)
+    assert await payouts.search(tx, other_shop.id) == []
     assert await payouts.search(tx, owner.id, "PENDING") == [payout]
 
 
-async def test_limits_hold_for_currencies_without_decimals(tx: Tx) -> None:
+async def test_the_approval_limit_applies_to_currencies_without_decimals(tx: Tx) -> None:
     owner = await create_shop(tx, 500, settlement_currency="JPY")
     request = payout_request(500)
     with pytest.raises(Invalid, match="second person"):

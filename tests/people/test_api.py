@@ -1,4 +1,4 @@
-"""``/v1/merchant/…``: tokens, the permissions of persons, and the refusal of API keys."""
+"""The API below ``/v1/merchant`` admits persons by token and role, and refuses API keys."""
 
 import base64
 import hashlib
@@ -18,11 +18,11 @@ from support.people import PASSWORD, Visitor, create_person, new_address
 from support.pictures import PICTURE
 
 SESSIONS: Final = "/v1/merchant/sessions"
-TOKEN_OPERATIONS: Final = [one for one in PEOPLE_OPERATIONS if one.permission]
+TOKEN_OPERATIONS: Final = [key for key in PEOPLE_OPERATIONS if key.permission]
 
 
 class Caller:
-    """A person who calls the API with a token."""
+    """A person with a token for the API."""
 
     def __init__(self, api_server: ApiServer, email: str, **more: str) -> None:
         """Log in."""
@@ -48,7 +48,7 @@ class Caller:
         return response.json().get("data")
 
 
-def _caller(shop: Shop, role: MerchantRole = "owner") -> tuple[Visitor, Caller]:
+def _create_caller(shop: Shop, role: MerchantRole = "owner") -> tuple[Visitor, Caller]:
     visitor = create_person(shop.api_server, shop.id, role)
     return visitor, Caller(shop.api_server, visitor.email)
 
@@ -64,7 +64,7 @@ def _is_unauthorized(response: httpx2.Response) -> bool:
 
 
 def test_an_access_token_names_its_person_and_merchant(shop: Shop) -> None:
-    visitor, caller = _caller(shop)
+    visitor, caller = _create_caller(shop)
     head, claims, _ = caller.tokens["accessToken"].split(".")
     assert json.loads(base64.urlsafe_b64decode(head + "==")) == {"alg": "EdDSA", "typ": "JWT"}
     payload = json.loads(base64.urlsafe_b64decode(claims + "=="))
@@ -97,8 +97,8 @@ def test_wrong_credentials_all_get_the_same_response(shop: Shop) -> None:
 def test_a_member_of_several_merchants_must_name_one(shop: Shop) -> None:
     api_server, visitor = shop.api_server, create_person(shop.api_server, shop.id, "owner")
     body = {"email": visitor.email, "password": PASSWORD}
-    other = api_server.create_shop().id
-    assert_refused(api_server.http.post(SESSIONS, json=body | {"merchantId": other}), "merchantId")
+    foreign = {"merchantId": api_server.create_shop().id}
+    assert_refused(api_server.http.post(SESSIONS, json=body | foreign), "merchantId")
     caller = Caller(api_server, visitor.email, merchantId=shop.id)
     assert caller.data("GET", "/profile")["merchantId"] == shop.id
 
@@ -108,40 +108,35 @@ def test_an_access_token_ends_after_ten_minutes_and_is_refreshed(
 ) -> None:
     now = shop.api_server.app.clock()
     clock(now)
-    _, caller = _caller(shop)
+    _, caller = _create_caller(shop)
     clock(now + 10 * MINUTE_MS)
     assert _is_unauthorized(caller.call("GET", "/profile"))
     body = {"refreshToken": caller.tokens["refreshToken"]}
     fresh = caller.api_server.http.post(f"{SESSIONS}/refresh", json=body).json()["data"]
     assert fresh["refreshToken"] != body["refreshToken"]
-    used, caller.tokens = caller.tokens, fresh
+    caller.tokens = fresh
     assert caller.data("GET", "/profile")["merchantId"] == shop.id
-    # A second use ends the session: either user may be the thief.
-    again = caller.api_server.http.post(
-        f"{SESSIONS}/refresh", json={"refreshToken": used["refreshToken"]}
-    )
-    assert _is_unauthorized(again)
+    # A second use of a refresh token ends the session, because one of both users is a thief.
+    assert _is_unauthorized(caller.api_server.http.post(f"{SESSIONS}/refresh", json=body))
     assert _is_unauthorized(caller.call("GET", "/profile"))
-    last = caller.api_server.http.post(
-        f"{SESSIONS}/refresh", json={"refreshToken": fresh["refreshToken"]}
-    )
-    assert _is_unauthorized(last)
+    body = {"refreshToken": fresh["refreshToken"]}
+    assert _is_unauthorized(caller.api_server.http.post(f"{SESSIONS}/refresh", json=body))
 
 
 def test_ending_a_session_or_changing_the_password_ends_its_tokens(shop: Shop) -> None:
-    visitor, caller = _caller(shop)
-    other = Caller(shop.api_server, visitor.email)
+    visitor, caller = _create_caller(shop)
+    other_session = Caller(shop.api_server, visitor.email)
     caller.data("DELETE", "/sessions")
     assert _is_unauthorized(caller.call("GET", "/profile"))
-    assert other.call("GET", "/profile").status_code == 200
+    assert other_session.call("GET", "/profile").status_code == 200
     form = {"current": PASSWORD, "password": "seven slow rivers sing"}
     assert visitor.post("/security/password", form).status_code == 303
-    assert _is_unauthorized(other.call("GET", "/profile"))
+    assert _is_unauthorized(other_session.call("GET", "/profile"))
 
 
 def test_a_changed_role_applies_immediately(shop: Shop) -> None:
-    _, owner = _caller(shop)
-    bob, caller = _caller(shop, "finance")
+    _, owner = _create_caller(shop)
+    bob, caller = _create_caller(shop, "finance")
     assert caller.call("GET", "/keys").status_code == 403
     owner.data("PATCH", f"/team/{bob.person_id}", json={"role": "developer"})
     assert caller.call("GET", "/keys").status_code == 200
@@ -151,12 +146,14 @@ def test_a_changed_role_applies_immediately(shop: Shop) -> None:
 
 @pytest.mark.parametrize("change", ["signature", "none", "other key", "cookie", "refresh", "two"])
 def test_a_forged_token_is_refused(shop: Shop, change: str) -> None:
-    visitor, caller = _caller(shop)
+    visitor, caller = _create_caller(shop)
     head, claims, signature = caller.tokens["accessToken"].split(".")
-    none = base64.urlsafe_b64encode(b'{"alg":"none","typ":"JWT"}').decode().rstrip("=")
+    head_without_algorithm = (
+        base64.urlsafe_b64encode(b'{"alg":"none","typ":"JWT"}').decode().rstrip("=")
+    )
     token = {
         "signature": f"{head}.{claims}.{'A' * len(signature)}",
-        "none": f"{none}.{claims}.",
+        "none": f"{head_without_algorithm}.{claims}.",
         "other key": f"{head}.{claims}x.{signature}",
         "cookie": visitor.token,
         "refresh": caller.tokens["refreshToken"],
@@ -166,7 +163,7 @@ def test_a_forged_token_is_refused(shop: Shop, change: str) -> None:
     response = shop.api_server.http.get("/v1/merchant/profile", headers=lines)
     assert _is_unauthorized(response)
     visitor.set_token(caller.tokens["refreshToken"].split(".")[0])
-    assert visitor.get("/security").status_code == 303  # nor is it a cookie
+    assert visitor.get("/security").status_code == 303  # a refresh token is no cookie
 
 
 @pytest.mark.parametrize(
@@ -190,11 +187,11 @@ def test_a_token_with_a_malformed_header_is_refused(shop: Shop, header: bytes) -
         assert _is_unauthorized(response)
 
 
-# ── the two APIs apart ──
+# ── permissions ──
 
 
 def test_api_keys_and_tokens_are_refused_by_each_others_operations(shop: Shop) -> None:
-    _, caller = _caller(shop)
+    _, caller = _create_caller(shop)
     for operation in TOKEN_OPERATIONS:
         path = operation.path.replace("{id}", "key_0000000000000000000000000a")
         assert _is_unauthorized(shop.call(operation.method, path, json={})), operation.path
@@ -210,7 +207,7 @@ def _status(caller: Caller, operation: Operation) -> int:
     path = operation.path.removeprefix("/v1/merchant").replace(
         "{id}", "key_0000000000000000000000000a"
     )
-    # A key without scopes takes an owner.
+    # Scopes, because only an owner may create a key without them.
     return caller.call(operation.method, path, json={"x": 1, "scopes": ["orders:read"]}).status_code
 
 
@@ -218,15 +215,15 @@ def _status(caller: Caller, operation: Operation) -> int:
 def test_every_operation_admits_exactly_the_roles_of_its_permission(
     shop: Shop, role: MerchantRole
 ) -> None:
-    _, caller = _caller(shop, role)
-    wrong = {}
+    _, caller = _create_caller(shop, role)
+    violations = {}
     for operation in TOKEN_OPERATIONS:
         if operation.path == SESSIONS:
             continue
         status = _status(caller, operation)
         if (status == 403) == member_may(role, operation.permission) or status in {401, 500}:  # type: ignore[arg-type]
-            wrong[operation.method, operation.path] = status
-    assert wrong == {}
+            violations[operation.method, operation.path] = status
+    assert violations == {}
 
 
 def test_a_step_up_needs_a_login_of_the_last_ten_minutes(
@@ -234,35 +231,35 @@ def test_a_step_up_needs_a_login_of_the_last_ten_minutes(
 ) -> None:
     now = shop.api_server.app.clock()
     clock(now)
-    _, caller = _caller(shop)
+    _, caller = _create_caller(shop)
     clock(now + PROOF_MS - 1)
     body = {"refreshToken": caller.tokens["refreshToken"]}
     caller.tokens = caller.api_server.http.post(f"{SESSIONS}/refresh", json=body).json()["data"]
     assert caller.call("POST", "/keys", json={}).status_code == 201
     clock(now + PROOF_MS)
-    late = caller.call("POST", "/keys", json={})
-    assert (late.status_code, late.json()["code"]) == (403, 40301)
-    assert "log in again" in late.json()["error"]["reason"]
+    late_response = caller.call("POST", "/keys", json={})
+    assert (late_response.status_code, late_response.json()["code"]) == (403, 40301)
+    assert "log in again" in late_response.json()["error"]["reason"]
     assert caller.call("GET", "/keys").status_code == 200
 
 
-# ── what it does ──
+# ── resources ──
 
 
 def test_keys_are_created_replaced_and_revoked_immediately(shop: Shop) -> None:
-    visitor, caller = _caller(shop, "developer")
+    visitor, caller = _create_caller(shop, "developer")
     assert_refused(caller.call("POST", "/keys", json={"name": "x" * 101}), "name")
     body = {"name": "Till 2", "scopes": ["products:read"]}
     new_key = caller.data("POST", "/keys", json=body)
     replacement = caller.data("POST", f"/keys/{new_key['id']}/regenerate")
     assert new_key["name"] == replacement["name"] == "Till 2"
     statuses = [
-        shop.call("GET", "/v1/products", headers={"x-api-key": one["key"]}).status_code
-        for one in (new_key, replacement)
+        shop.call("GET", "/v1/products", headers={"x-api-key": key["key"]}).status_code
+        for key in (new_key, replacement)
     ]
     assert statuses == [401, 200]
-    named = caller.data("PATCH", f"/keys/{replacement['id']}", json={"name": "Till 3"})
-    assert (named["id"], named["name"], named["hint"][-4:]) == (
+    renamed_key = caller.data("PATCH", f"/keys/{replacement['id']}", json={"name": "Till 3"})
+    assert (renamed_key["id"], renamed_key["name"], renamed_key["hint"][-4:]) == (
         replacement["id"], "Till 3", replacement["key"][-4:],
     )  # fmt: skip
     assert_refused(
@@ -275,16 +272,17 @@ def test_keys_are_created_replaced_and_revoked_immediately(shop: Shop) -> None:
         == 401
     )
     listed = caller.data("GET", "/keys")
-    assert {new_key["id"], replacement["id"], shop.key_id} == {one["id"] for one in listed["items"]}
-    assert [one["name"] for one in listed["items"]] == ["Till 2", "Till 2", ""]
+    assert {new_key["id"], replacement["id"], shop.key_id} == {key["id"] for key in listed["items"]}
+    assert [key["name"] for key in listed["items"]] == ["Till 2", "Till 2", ""]
     assert new_key["key"] not in json.dumps(listed)
-    other = shop.api_server.create_shop()
+    other_shop = shop.api_server.create_shop()
     for method, path in (("POST", "/regenerate"), ("DELETE", ""), ("PATCH", "")):
-        sent = caller.call(method, f"/keys/{other.key_id}{path}", json={"name": "Mine"})
-        assert sent.status_code == 404
-    who = f"{visitor.email} ({visitor.person_id})"
+        response = caller.call(method, f"/keys/{other_shop.key_id}{path}", json={"name": "Mine"})
+        assert response.status_code == 404
+    audit_name = f"{visitor.email} ({visitor.person_id})"
     rows = shop.api_server.sql(
-        "select action from audit_log where who = $1 and action like 'keys %' order by number", who
+        "select action from audit_log where who = $1 and action like 'keys %' order by number",
+        audit_name,
     )
     assert [row["action"] for row in rows] == [
         "keys create", "keys regenerate", "keys rename", "keys rename", "keys revoke",
@@ -292,16 +290,16 @@ def test_keys_are_created_replaced_and_revoked_immediately(shop: Shop) -> None:
 
 
 def test_an_idempotency_key_of_one_person_is_not_another_persons(shop: Shop) -> None:
-    (_, ada), (_, bob) = _caller(shop), _caller(shop, "developer")
+    (_, ada), (_, bob) = _create_caller(shop), _create_caller(shop, "developer")
     headers = {"idempotency-key": "once"}
-    first, second = (ada.call("POST", "/keys", json={}, headers=headers) for _ in range(2))
-    assert first.content == second.content
-    assert second.headers["idempotent-replayed"] == "true"
+    original, repeated = (ada.call("POST", "/keys", json={}, headers=headers) for _ in range(2))
+    assert original.content == repeated.content
+    assert repeated.headers["idempotent-replayed"] == "true"
     assert bob.call("POST", "/keys", json={}, headers=headers).status_code == 422
 
 
 def test_an_owner_manages_the_team(shop: Shop) -> None:
-    visitor, caller = _caller(shop)
+    visitor, caller = _create_caller(shop)
     invitation = caller.data(
         "POST", "/team/invitations", json={"email": "eve@example.com", "role": "support"}
     )
@@ -318,7 +316,7 @@ def test_an_owner_manages_the_team(shop: Shop) -> None:
 
 
 def test_endpoints_belong_to_the_merchant_and_the_audit_log_names_the_person(shop: Shop) -> None:
-    visitor, caller = _caller(shop)
+    visitor, caller = _create_caller(shop)
     endpoint = caller.data(
         "POST", "/webhook-endpoints", json={"url": "https://hooks.example.com/a"}
     )
@@ -331,65 +329,67 @@ def test_endpoints_belong_to_the_merchant_and_the_audit_log_names_the_person(sho
 
 
 def test_an_owners_acceptance_of_the_agreement_is_recorded_once(shop: Shop) -> None:
-    visitor, caller = _caller(shop)
-    read = shop.api_server.http.get("/v1/config/legal/merchant-services-agreement").json()["data"]
-    place = "/agreement/acceptances"
+    visitor, caller = _create_caller(shop)
+    agreement = shop.api_server.http.get("/v1/config/legal/merchant-services-agreement").json()[
+        "data"
+    ]
+    path = "/agreement/acceptances"
     assert_refused(
-        caller.call("POST", place, json={"renderedDocumentSha256": "0" * 64}),
+        caller.call("POST", path, json={"renderedDocumentSha256": "0" * 64}),
         "renderedDocumentSha256",
     )
-    body = {"renderedDocumentSha256": read["renderedDocumentSha256"]}
+    body = {"renderedDocumentSha256": agreement["renderedDocumentSha256"]}
     headers = {"user-agent": "Testfox/1.0"}
-    acceptance = caller.data("POST", place, json=body, headers=headers)
+    acceptance = caller.data("POST", path, json=body, headers=headers)
     assert {
         name: acceptance[name] for name in ("agreementVersion", "templateSha256", "personId")
     } == {
-        "agreementVersion": read["agreementVersion"],
-        "templateSha256": read["templateSha256"],
+        "agreementVersion": agreement["agreementVersion"],
+        "templateSha256": agreement["templateSha256"],
         "personId": visitor.person_id,
     }
     assert (acceptance["address"], acceptance["userAgent"]) == ("127.0.0.1", "Testfox/1.0")
-    assert caller.data("POST", place, json=body) == acceptance
-    assert caller.data("GET", place)["items"] == [acceptance]
+    assert caller.data("POST", path, json=body) == acceptance
+    assert caller.data("GET", path)["items"] == [acceptance]
     assert caller.data("GET", "/profile")["agreementStatus"] == "ACCEPTED"
-    _, viewer = _caller(shop, "viewer")
-    assert viewer.call("POST", place, json=body).status_code == 403
-    assert viewer.data("GET", place)["items"] == [acceptance]
+    _, viewer = _create_caller(shop, "viewer")
+    assert viewer.call("POST", path, json=body).status_code == 403
+    assert viewer.data("GET", path)["items"] == [acceptance]
 
 
 def test_a_profile_update_changes_only_its_fields_and_needs_the_current_version(shop: Shop) -> None:
-    visitor, caller = _caller(shop)
+    visitor, caller = _create_caller(shop)
     before = caller.data("GET", "/profile")
     assert (before["displayName"], before["timeZone"], before["logoUrl"]) == (None, "UTC", None)
-    sent = {"displayName": " Harbour ", "accentColor": "#0D5C49", "timeZone": "Asia/Tokyo"}
-    after = caller.data("PATCH", "/profile", json=sent | {"version": before["version"]})
+    update = {"displayName": " Harbour ", "accentColor": "#0D5C49", "timeZone": "Asia/Tokyo"}
+    after = caller.data("PATCH", "/profile", json=update | {"version": before["version"]})
     stored = {"displayName": "Harbour", "accentColor": "#0d5c49", "timeZone": "Asia/Tokyo"}
     assert after == before | stored | {"version": after["version"]}
     assert after["version"] != before["version"]
     assert caller.data("GET", "/profile") == after
     stale = {"termsUrl": "https://example.com", "version": before["version"]}
     assert_refused(caller.call("PATCH", "/profile", json=stale), "version")
-    for field, wrong in (("supportUrl", "ftp://example.com"), ("timeZone", "Nowhere")):
-        assert_refused(caller.call("PATCH", "/profile", json={field: wrong}), field)
+    for field, invalid_value in (("supportUrl", "ftp://example.com"), ("timeZone", "Nowhere")):
+        assert_refused(caller.call("PATCH", "/profile", json={field: invalid_value}), field)
     assert caller.data("PATCH", "/profile", json={"displayName": None})["displayName"] is None
     rows = shop.api_server.sql(
         "select who from audit_log where merchant_id = $1 and action = 'profile set'", shop.id
     )
     assert rows == [{"who": f"{visitor.email} ({visitor.person_id})"}] * 2
-    _, developer = _caller(shop, "developer")
-    assert developer.call("PATCH", "/profile", json=sent).status_code == 403
+    _, developer = _create_caller(shop, "developer")
+    assert developer.call("PATCH", "/profile", json=update).status_code == 403
 
 
 def test_an_owner_sets_and_removes_the_logo(shop: Shop) -> None:
-    visitor, caller = _caller(shop)
+    visitor, caller = _create_caller(shop)
     content = base64.b64encode(PICTURE).decode()
     for _ in range(2):  # the same picture again is no change
         url = caller.data("PUT", "/logo", json={"content": content})["logoUrl"]
     assert url == f"{shop.api_server.url}/logos/{shop.id}/{hashlib.sha256(PICTURE).hexdigest()}"
     assert shop.api_server.http.get(url).content == PICTURE
     broken = base64.b64encode(PICTURE[:-9]).decode()
-    for wrong in ("no base64", "", broken, base64.b64encode(b"<svg/>").decode()):
-        assert_refused(caller.call("PUT", "/logo", json={"content": wrong}), "content")
+    for invalid_content in ("no base64", "", broken, base64.b64encode(b"<svg/>").decode()):
+        assert_refused(caller.call("PUT", "/logo", json={"content": invalid_content}), "content")
     assert_refused(caller.call("PUT", "/logo", json={"content": "A" * 64_001}), "content")
     assert caller.call("PUT", "/logo", json={"content": "A" * 66_000}).status_code == 413
     assert caller.data("GET", "/profile")["logoUrl"] == url

@@ -1,4 +1,4 @@
-"""Concurrent changes of one account: checks made before a transaction are repeated in it."""
+"""Changes of an account check again under its lock what they have checked before."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -17,7 +17,7 @@ from support.waits import find_waiting_session
 
 SECRET_KEY: Final = "k" * 40
 BROWSER: Final = people.Browser("192.0.2.1", "Testfox/1.0")
-NEW: Final = "seven slow rivers sing"
+NEW_PASSWORD: Final = "seven slow rivers sing"
 
 
 @pytest.fixture
@@ -48,16 +48,16 @@ def _credentials(person: people.Person, code: str = "") -> logins.Credentials:
 
 async def _until_done_or_blocked(db: Db, task: asyncio.Task[Any]) -> None:
     """Wait until a task is done, or waits for a row that another transaction has locked."""
-    async with asyncio.timeout(30), db.connection() as look:
+    async with asyncio.timeout(30), db.connection() as observer:
         while not task.done():
-            if await find_waiting_session(look) is not None:
+            if await find_waiting_session(observer) is not None:
                 return
             await asyncio.sleep(0.002)
 
 
 async def _set_password(tx: Tx, person: people.Person) -> None:
     """Change the password and end all logins, as a reset does."""
-    stored = await passwords.hash_password(NEW, CHEAP_HASH)
+    stored = await passwords.hash_password(NEW_PASSWORD, CHEAP_HASH)
     await queries.SET_PASSWORD.run(tx, id=person.id, password=stored, now=now_ms())
     await queries.END_OTHER_LOGINS.run(tx, person_id=person.id, but="")
 
@@ -92,20 +92,20 @@ async def test_a_login_with_a_password_that_is_being_changed_fails(
 async def test_a_step_up_with_a_password_that_is_being_changed_fails(
     db: Db, ada: people.Person, login: people.Login
 ) -> None:
-    proving = people.prove(db, login, _credentials(ada), SECRET_KEY, now_ms())
-    assert isinstance(await _during_reset(db, ada, proving), people.WrongCredentials)
+    proof = people.prove(db, login, _credentials(ada), SECRET_KEY, now_ms())
+    assert isinstance(await _during_reset(db, ada, proof), people.WrongCredentials)
 
 
 async def test_a_change_of_password_does_not_undo_a_reset(
     db: Db, ada: people.Person, login: people.Login
 ) -> None:
-    changing = people.change_password(
+    change = people.change_password(
         db, login, _credentials(ada), "nine quiet herons wait", SECRET_KEY, now_ms()
     )
-    assert isinstance(await _during_reset(db, ada, changing), people.WrongCredentials)
+    assert isinstance(await _during_reset(db, ada, change), people.WrongCredentials)
     async with db.connection() as tx:
         person = await queries.PERSON.one(tx, id=ada.id)
-    assert await passwords.matches(NEW, person.password)
+    assert await passwords.matches(NEW_PASSWORD, person.password)
 
 
 async def test_a_login_needs_a_second_factor_that_was_set_up_meanwhile(
@@ -129,11 +129,13 @@ async def test_confirming_a_replaced_secret_is_refused(
     """Another page may replace the secret between showing and confirming it."""
     async with db.transaction() as tx:
         await second_factor.begin(tx, login, SECRET_KEY)
-        first = await second_factor.pending_secret(tx, login, SECRET_KEY)
+        replaced_secret = await second_factor.pending_secret(tx, login, SECRET_KEY)
 
     async def confirm() -> None:
         await db.run(
-            lambda tx: second_factor.confirm(tx, login, _code(first), SECRET_KEY, now_ms())
+            lambda tx: second_factor.confirm(
+                tx, login, _code(replaced_secret), SECRET_KEY, now_ms()
+            )
         )
 
     async with db.transaction() as tx:
@@ -141,8 +143,8 @@ async def test_confirming_a_replaced_secret_is_refused(
         task = asyncio.ensure_future(_outcome(confirm()))
         await _until_done_or_blocked(db, task)
     assert isinstance(await task, Invalid)
-    async with db.connection() as look:
-        assert (await queries.PERSON.one(look, id=ada.id)).totp_secret is None
+    async with db.connection() as observer:
+        assert (await queries.PERSON.one(observer, id=ada.id)).totp_secret is None
 
 
 async def test_removing_both_factors_concurrently_weakens_all_logins(
@@ -166,8 +168,8 @@ async def test_removing_both_factors_concurrently_weakens_all_logins(
         task = asyncio.ensure_future(_outcome(remove_passkey()))
         await _until_done_or_blocked(db, task)
     assert await task is None
-    async with db.connection() as look:
-        assert [login.strong for login in await queries.LOGINS.all(look, person_id=ada.id)] == [
+    async with db.connection() as observer:
+        assert [login.strong for login in await queries.LOGINS.all(observer, person_id=ada.id)] == [
             False
         ]
 
@@ -182,7 +184,7 @@ async def test_of_links_created_concurrently_only_one_is_valid(
 ) -> None:
     email = new_address()
 
-    async def make() -> str:
+    async def create_link() -> str:
         async def work(tx: Tx) -> people.NewLink:
             if kind == "reset":
                 return await people.offer_new_password(tx, ada.email, now_ms(), actor=TESTER)
@@ -190,7 +192,7 @@ async def test_of_links_created_concurrently_only_one_is_valid(
 
         return (await db.run(work)).token
 
-    async def works(token: str) -> bool:
+    async def is_valid(token: str) -> bool:
         async with db.connection() as tx:
             try:
                 await people.read_link(tx, token, now_ms())
@@ -198,5 +200,5 @@ async def test_of_links_created_concurrently_only_one_is_valid(
                 return False
             return True
 
-    tokens = await asyncio.gather(*(make() for _ in range(8)))
-    assert sum([await works(token) for token in tokens]) == 1
+    tokens = await asyncio.gather(*(create_link() for _ in range(8)))
+    assert sum([await is_valid(token) for token in tokens]) == 1

@@ -1,4 +1,4 @@
-"""The queue for hashing passwords is bounded, and strangers do not delay trusted persons."""
+"""The queue for hashing passwords is bounded, and strangers hardly delay trusted persons."""
 
 import asyncio
 from collections.abc import Callable
@@ -41,7 +41,7 @@ async def test_one_address_cannot_fill_the_group_of_strangers() -> None:
         places.enter_context(queue.reserve("strangers", "192.0.2.2"))
 
 
-async def test_a_trusted_hash_waits_for_one_of_strangers_at_most() -> None:
+async def test_a_trusted_hash_waits_for_at_most_one_hash_of_a_stranger() -> None:
     queue, order = HashQueue(at_once=1), list[str]()
 
     async def hash_one(group: Group, name: str) -> None:
@@ -59,26 +59,26 @@ async def test_a_trusted_hash_waits_for_one_of_strangers_at_most() -> None:
 async def test_a_cancelled_waiter_takes_no_turn() -> None:
     queue = HashQueue(at_once=1)
     async with queue.turn("trusted"):
-        leaving = [asyncio.create_task(_turn(queue, "strangers")) for _ in range(3)]
-        staying = asyncio.create_task(_turn(queue, "strangers"))
+        cancelled_tasks = [asyncio.create_task(_turn(queue, "strangers")) for _ in range(3)]
+        last_task = asyncio.create_task(_turn(queue, "strangers"))
         await asyncio.sleep(0)
-        for task in leaving:
+        for task in cancelled_tasks:
             task.cancel()
-    await asyncio.wait_for(staying, 1)
-    await asyncio.gather(*leaving, return_exceptions=True)
+    await asyncio.wait_for(last_task, 1)
+    await asyncio.gather(*cancelled_tasks, return_exceptions=True)
     async with asyncio.timeout(1), queue.turn("trusted"):
         pass
 
 
-async def test_the_turn_of_a_waiter_cancelled_at_that_moment_goes_to_the_next() -> None:
+async def test_the_turn_of_a_waiter_that_is_cancelled_before_it_runs_goes_to_the_next() -> None:
     queue = HashQueue(at_once=1)
     async with queue.turn("trusted"):
-        leaving = asyncio.create_task(_turn(queue, "trusted"))
-        staying = asyncio.create_task(_turn(queue, "trusted"))
+        cancelled_task = asyncio.create_task(_turn(queue, "trusted"))
+        next_task = asyncio.create_task(_turn(queue, "trusted"))
         await asyncio.sleep(0)
-    leaving.cancel()  # its turn has come, and it has not run since
-    await asyncio.wait_for(staying, 1)
-    assert leaving.cancelled() or leaving.done()
+    cancelled_task.cancel()  # it has got its turn, but has not run since
+    await asyncio.wait_for(next_task, 1)
+    assert cancelled_task.cancelled() or cancelled_task.done()
 
 
 async def _turn(queue: HashQueue, group: Group) -> None:
@@ -97,7 +97,7 @@ async def test_a_login_refused_by_a_full_queue_is_not_counted(db: Db) -> None:
         for _ in range(3):
             with pytest.raises(TooManyAtOnce):
                 await logins.log_in(db, credentials, "key", NOW)
-    for _ in range(6):  # five without a delay, and the first that starts one
+    for _ in range(6):  # the sixth attempt is the first that starts a delay
         await limits.count(db, email, "192.0.2.55", NOW)
 
 

@@ -25,23 +25,27 @@ NOW: Final = 1_790_000_000_000
 HOUR: Final = 60 * MINUTE_MS
 
 
-def test_logging_in_leads_to_the_dashboard_and_out_again(shop: Shop) -> None:
+def test_a_login_leads_to_the_requested_page_and_ends_by_logging_out(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    visitor = Visitor(shop.api_server, ada.email.upper())  # capitals make no other address
+    visitor = Visitor(shop.api_server, ada.email.upper())  # case does not matter in addresses
     assert visitor.get(f"/dashboard/{shop.id}/").headers["location"] == (
         f"/login?next=%2Fdashboard%2F{shop.id}%2F"
     )
-    entered = visitor.log_in(next=f"/dashboard/{shop.id}/?x=1")
-    assert (entered.status_code, entered.headers["location"]) == (
+    response = visitor.log_in(next=f"/dashboard/{shop.id}/?x=1")
+    assert (response.status_code, response.headers["location"]) == (
         303,
         f"/dashboard/{shop.id}/?x=1",
     )
-    (cookie,) = [c for c in entered.headers.get_list("set-cookie") if c.startswith("opentill=")]
+    (cookie,) = [
+        cookie
+        for cookie in response.headers.get_list("set-cookie")
+        if cookie.startswith("opentill=")
+    ]
     assert cookie.split("; ")[1:] == ["Path=/", "Max-Age=1209600", "HttpOnly", "SameSite=Lax"]
     assert visitor.get(f"/dashboard/{shop.id}/").status_code == 200
     token = visitor.token
     assert visitor.post("/logout").headers["location"] == "/login"
-    visitor.set_token(token)  # as somebody who has copied it
+    visitor.set_token(token)  # as a thief would who has copied the token
     assert visitor.get(f"/dashboard/{shop.id}/").status_code == 303
 
 
@@ -63,9 +67,9 @@ def test_logging_in_replaces_the_browsers_previous_token(shop: Shop) -> None:
     assert visitor.token != "x" * 43
 
 
-def _credential(client_data: bytes, **more: object) -> str:
+def _credential(client_data: bytes, **other_fields: object) -> str:
     encoded = base64.urlsafe_b64encode(client_data).decode()
-    return json.dumps({"rawId": "AAAA", "response": {"clientDataJSON": encoded}} | more)
+    return json.dumps({"rawId": "AAAA", "response": {"clientDataJSON": encoded}} | other_fields)
 
 
 @pytest.mark.parametrize(
@@ -88,39 +92,39 @@ def _credential(client_data: bytes, **more: object) -> str:
 )
 def test_a_malformed_passkey_is_refused_like_a_wrong_one(shop: Shop, credential: str) -> None:
     port = urlsplit(shop.api_server.url).port
-    here = {"host": f"localhost:{port}", "origin": f"http://localhost:{port}"}
+    headers = {"host": f"localhost:{port}", "origin": f"http://localhost:{port}"}
     visitor = Visitor(shop.api_server)
-    answer = visitor.post("/login/passkey", {"credential": credential}, headers=here)
-    assert (answer.status_code, heading_of(answer)) == (401, "Log in with a passkey")
+    response = visitor.post("/login/passkey", {"credential": credential}, headers=headers)
+    assert (response.status_code, heading_of(response)) == (401, "Log in with a passkey")
 
 
 def test_an_unknown_account_and_a_wrong_password_look_the_same(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    wrong = Visitor(shop.api_server, ada.email).log_in("not my password at all")
-    nobody = new_address()
-    unknown = Visitor(shop.api_server, nobody).log_in("not my password at all")
-    assert wrong.status_code == unknown.status_code == 401
-    assert wrong.text.replace(ada.email, "") == unknown.text.replace(nobody, "")
-    assert wrong.headers.keys() == unknown.headers.keys()
-    assert "password at all" not in wrong.text
+    wrong_password = Visitor(shop.api_server, ada.email).log_in("not my password at all")
+    unknown_email = new_address()
+    unknown = Visitor(shop.api_server, unknown_email).log_in("not my password at all")
+    assert wrong_password.status_code == unknown.status_code == 401
+    assert wrong_password.text.replace(ada.email, "") == unknown.text.replace(unknown_email, "")
+    assert wrong_password.headers.keys() == unknown.headers.keys()
+    assert "password at all" not in wrong_password.text
 
 
 async def test_an_unknown_account_takes_as_long_as_a_known_one(db: Db) -> None:
     stored = await passwords.hash_password(PASSWORD)
 
-    async def seconds(against: str | None) -> float:
-        """Return the processor time, on which other processes have no influence."""
+    async def measure(stored_password: str | None) -> float:
+        """Return the processor time of a check, on which other processes have no influence."""
         started = time.process_time()
-        assert not await passwords.matches("wrong", against)
+        assert not await passwords.matches("wrong", stored_password)
         return time.process_time() - started
 
-    both = [(await seconds(stored), await seconds(None)) for _ in range(7)]
-    known_s, nobody_s = (min(each) for each in zip(*both, strict=True))
-    assert 0.5 < known_s / nobody_s < 2
+    known_s = min([await measure(stored) for _ in range(7)])
+    unknown_s = min([await measure(None) for _ in range(7)])
+    assert 0.5 < known_s / unknown_s < 2
 
 
 @pytest.mark.parametrize(
-    "goal",
+    "requested_page",
     [
         "https://evil.example/",
         "//evil.example/",
@@ -133,10 +137,10 @@ async def test_an_unknown_account_takes_as_long_as_a_known_one(db: Db) -> None:
         "/dashboard\n",
     ],
 )
-def test_a_login_redirects_only_to_the_dashboard(shop: Shop, goal: str) -> None:
+def test_a_login_redirects_only_to_the_dashboard(shop: Shop, requested_page: str) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    entered = Visitor(shop.api_server, ada.email).log_in(next=goal)
-    assert entered.headers["location"] == "/dashboard"
+    response = Visitor(shop.api_server, ada.email).log_in(next=requested_page)
+    assert response.headers["location"] == "/dashboard"
 
 
 @pytest.mark.parametrize(
@@ -156,20 +160,20 @@ def test_a_form_of_another_site_is_refused(
 ) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
     assert ada.post("/logout", headers=headers).status_code == status
-    left = ada.get(f"/dashboard/{shop.id}/").status_code
-    assert left == (303 if status == 303 else 200)
+    is_logged_out = status == 303
+    assert ada.get(f"/dashboard/{shop.id}/").status_code == (303 if is_logged_out else 200)
 
 
 @pytest.mark.parametrize("component", ["scheme", "port"])
 def test_an_origin_of_another_scheme_or_port_is_foreign(shop: Shop, component: str) -> None:
-    """A page that was tampered with over http does not belong to an https deployment."""
+    """A page that an attacker forged over http does not belong to an https deployment."""
     ada = create_person(shop.api_server, shop.id, "owner")
     url = urlsplit(shop.api_server.url)
-    changed = {
+    foreign_origin = {
         "scheme": shop.api_server.url.replace("http://", "https://"),
         "port": f"{url.scheme}://{url.hostname}",
     }[component]
-    assert ada.post("/logout", headers={"origin": changed}).status_code == 403
+    assert ada.post("/logout", headers={"origin": foreign_origin}).status_code == 403
     assert ada.get(f"/dashboard/{shop.id}/").status_code == 200
 
 
@@ -204,7 +208,6 @@ def test_an_origin_is_compared_with_its_scheme(
 
 
 def test_an_htmx_header_does_not_change_the_response_to_a_form(shop: Shop) -> None:
-    """The header affects neither the checks nor the response."""
     script = {"hx-request": "true"}
     ada = create_person(shop.api_server, shop.id, "owner")
     foreign = ada.post("/logout", headers=script | {"origin": "https://evil.example"})
@@ -245,24 +248,24 @@ def test_a_login_ends_when_it_is_unused_or_old(
     ada = create_person(shop.api_server, shop.id if role else None, role, staff_role)
     clock(start + idle - 1)
     assert ada.get(path).status_code == 200
-    clock(start + 2 * idle - 1)  # it was used in between, so it is noted
+    clock(start + 2 * idle - 1)  # the idle time has passed since the last request
     assert ada.get(path).status_code == 303
     bob = create_person(shop.api_server, shop.id if role else None, role, staff_role)
-    at = start + 2 * idle - 1
-    for moment in range(at, at + total, idle // 2):
+    bobs_start = start + 2 * idle - 1
+    for moment in range(bobs_start, bobs_start + total, idle // 2):
         clock(moment)
         assert bob.get(path).status_code == 200
-    clock(at + total)
+    clock(bobs_start + total)
     assert bob.get(path).status_code == 303
 
 
 # ── limits ──
 
 
-async def _fail(db: Db, account: str, place: str, now: int, *, is_known: bool = False) -> int:
-    """Count an attempt; return 0, or how many seconds it has to wait."""
+async def _fail(db: Db, account: str, address: str, now: int, *, is_known: bool = False) -> int:
+    """Count an attempt of an IP address; return 0, or how many seconds it has to wait."""
     try:
-        await limits.count(db, account, place, now, is_known_browser=is_known)
+        await limits.count(db, account, address, now, is_known_browser=is_known)
     except TooManyRequests as problem:
         return problem.retry_after_s
     return 0
@@ -275,7 +278,7 @@ async def test_delays_double_with_each_failure_and_delayed_attempts_do_not_count
         while wait := await _fail(db, account, "192.0.2.1", now):
             waits.append(wait)
             now += wait * 1000
-    assert waits == [1, 2, 4, 8, 16, 32]  # after five that are free
+    assert waits == [1, 2, 4, 8, 16, 32]  # the first attempts do not wait
 
 
 async def test_attempts_of_others_do_not_lock_out_a_known_browser(db: Db) -> None:
@@ -284,8 +287,8 @@ async def test_attempts_of_others_do_not_lock_out_a_known_browser(db: Db) -> Non
         await _fail(db, account, f"198.51.100.{number}", NOW + number * MINUTE_MS)
     later = NOW + 200 * MINUTE_MS
     assert await _fail(db, account, "192.0.2.1", later, is_known=True) == 0
-    assert await _fail(db, account, "203.0.113.5", later) == 0  # a first try
-    assert await _fail(db, account, "203.0.113.5", later) == 0  # one every half minute at worst
+    assert await _fail(db, account, "203.0.113.5", later) == 0  # the first attempt of an address
+    assert await _fail(db, account, "203.0.113.5", later) == 0  # one further attempt in 30 s
     assert 0 < await _fail(db, account, "203.0.113.5", later) <= 30
 
 
@@ -293,7 +296,7 @@ async def test_failures_at_a_shared_address_do_not_lock_out_a_known_browser(db: 
     office = "203.0.113.200"
     for _ in range(60):
         await _fail(db, new_address(), office, NOW)
-    assert await _fail(db, new_address(), office, NOW) > 0  # the address itself has to wait
+    assert await _fail(db, new_address(), office, NOW) > 0  # unknown browsers there have to wait
     assert await _fail(db, new_address(), office, NOW, is_known=True) == 0
 
 
@@ -304,21 +307,19 @@ async def test_attempts_of_a_known_browser_do_not_count_for_its_address(db: Db) 
     assert await _fail(db, new_address(), office, NOW) == 0
 
 
-async def test_a_new_address_may_try_an_account_that_sixty_others_failed_at(db: Db) -> None:
+async def test_a_new_address_may_try_an_account_at_which_sixty_addresses_failed(db: Db) -> None:
     account = new_address()
     for number in range(60):
         for _ in range(4):
             await _fail(db, account, f"198.51.100.{number}", NOW)
     assert await _fail(db, account, "203.0.113.7", NOW) == 0
-    assert 0 < await _fail(db, account, "203.0.113.7", NOW) <= 30  # its second try waits
+    assert 0 < await _fail(db, account, "203.0.113.7", NOW) <= 30  # its second attempt waits
     assert await _fail(db, account, "203.0.113.8", NOW) == 0
     assert await _fail(db, account, "2001:db8:77::1", NOW) == 0
 
 
-async def test_guesses_at_an_account_are_bounded_for_any_number_of_addresses(
-    db: Db,
-) -> None:
-    """Each network has one first attempt a day; all others together 20, then 120 an hour."""
+async def test_guesses_at_an_account_are_bounded_for_any_number_of_addresses(db: Db) -> None:
+    """Each network has one free attempt a day; all further ones share 20, then 120 an hour."""
     account, addresses = new_address(), 30
     guesses = 0
     for second in range(0, 3600, 10):
@@ -328,9 +329,7 @@ async def test_guesses_at_an_account_are_bounded_for_any_number_of_addresses(
     assert addresses + 110 <= guesses <= addresses + 20 + 120
 
 
-async def test_an_ipv6_network_has_one_first_attempt_for_all_its_subnets(
-    db: Db,
-) -> None:
+async def test_the_subnets_of_an_ipv6_network_share_one_free_attempt(db: Db) -> None:
     account = new_address()
     for number in range(40):
         await _fail(db, account, f"2001:db8:1:{number:x}::1", NOW)
@@ -338,13 +337,11 @@ async def test_an_ipv6_network_has_one_first_attempt_for_all_its_subnets(
     assert await _fail(db, account, "2001:db8:2::1", NOW) == 0
 
 
-async def test_of_concurrent_first_attempts_from_one_address_only_one_counts_as_first(
-    db: Db,
-) -> None:
+async def test_only_one_of_an_addresss_concurrent_first_attempts_is_free(db: Db) -> None:
     account = new_address()
     for number in range(60):
         await _fail(db, account, f"198.51.100.{number}", NOW)
-    await _fail(db, account, "198.51.100.1", NOW)  # from now on a second try waits
+    await _fail(db, account, "198.51.100.1", NOW)  # further attempts have to wait from now on
     waits = await asyncio.gather(*(_fail(db, account, "192.0.2.123", NOW) for _ in range(10)))
     assert waits.count(0) == 1
 
@@ -367,10 +364,10 @@ async def test_success_forgets_earlier_failures_of_the_same_client(db: Db) -> No
     assert [await _fail(db, account, "192.0.2.77", NOW) for _ in range(6)] == [0] * 6
 
 
-async def test_attempts_at_once_are_counted_one_by_one(db: Db) -> None:
+async def test_concurrent_attempts_are_counted_exactly(db: Db) -> None:
     account = new_address()
     waits = await asyncio.gather(*(_fail(db, account, "192.0.2.88", NOW) for _ in range(30)))
-    assert waits.count(0) == 6  # five that are free, and the one that begins to wait
+    assert waits.count(0) == 6  # the sixth attempt is the first that starts a delay
 
 
 def test_too_many_attempts_are_refused_with_a_page_that_keeps_the_address(
@@ -379,33 +376,35 @@ def test_too_many_attempts_are_refused_with_a_page_that_keeps_the_address(
     clock(shop.api_server.app.clock())
     ada = create_person(shop.api_server, shop.id, "owner")
     visitor = Visitor(shop.api_server, ada.email)
-    answers = [visitor.log_in("not my password at all") for _ in range(7)]
-    assert [one.status_code for one in answers] == [401] * 6 + [429]
-    assert answers[-1].headers["retry-after"]
-    assert ada.email in answers[-1].text
-    assert "1 second" in answers[-1].text
-    assert heading_of(answers[-1]) == "Log in"
-    assert visitor.log_in().status_code == 429  # right, and still it has to wait
+    responses = [visitor.log_in("not my password at all") for _ in range(7)]
+    assert [response.status_code for response in responses] == [401] * 6 + [429]
+    assert responses[-1].headers["retry-after"]
+    assert ada.email in responses[-1].text
+    assert "1 second" in responses[-1].text
+    assert heading_of(responses[-1]) == "Log in"
+    assert visitor.log_in().status_code == 429  # even the right password has to wait
 
 
-async def test_what_is_over_is_deleted(db: Db) -> None:
-    async def count(tx: Tx) -> int:
+async def test_old_counts_of_attempts_are_pruned(db: Db) -> None:
+    async def prune(tx: Tx) -> int:
         return await people.prune(tx, NOW + 365 * 24 * HOUR)
 
     await _fail(db, new_address(), "192.0.2.99", NOW)
-    assert await db.run(count) == 4
-    assert await db.run(count) == 0
+    assert await db.run(prune) == 4
+    assert await db.run(prune) == 0
 
 
 def test_a_password_stored_by_a_version_that_did_not_normalize_is_renewed(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
     typed, normal = "bu\u0308cher im regen lesen", "b\u00fccher im regen lesen"
     kdf = Argon2id(salt=b"s" * 16, length=32, iterations=1, lanes=1, memory_cost=32)
-    old = kdf.derive_phc_encoded(typed.encode())
-    shop.api_server.tx(lambda tx: queries.RENEW_PASSWORD.run(tx, id=ada.person_id, password=old))
+    old_hash = kdf.derive_phc_encoded(typed.encode())
+    shop.api_server.tx(
+        lambda tx: queries.RENEW_PASSWORD.run(tx, id=ada.person_id, password=old_hash)
+    )
     assert Visitor(shop.api_server, ada.email).log_in(normal).status_code != 303
     assert Visitor(shop.api_server, ada.email).log_in(typed).status_code == 303
     (row,) = shop.api_server.sql("select password from persons where id = $1", ada.person_id)
-    assert row["password"] != old
+    assert row["password"] != old_hash
     assert Visitor(shop.api_server, ada.email).log_in(normal).status_code == 303
     assert Visitor(shop.api_server, ada.email).log_in(typed).status_code == 303

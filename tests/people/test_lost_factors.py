@@ -1,4 +1,4 @@
-"""Second factors that are lost, and passwords that are chosen without them."""
+"""Lost second factors end after two administrators and a delay, unless the person stops it."""
 
 import asyncio
 import re
@@ -24,7 +24,7 @@ from people.passkey_device import (
 from support.api_server import Shop
 from support.people import PASSWORD, TESTER, Visitor, create_person, heading_of, new_address
 
-FRESH: Final = "seven slow rivers sing"
+NEW_PASSWORD: Final = "seven slow rivers sing"
 DAY_MS: Final = 24 * HOUR_MS
 
 
@@ -62,7 +62,7 @@ def _request_reset(shop: Shop, admin: Visitor, ada: Visitor) -> FactorReset:
 
 @pytest.fixture
 def ada(shop: Shop) -> tuple[Visitor, PasskeyDevice]:
-    """A person whose only factor is a passkey."""
+    """An owner whose only factor is a passkey, and the passkey's device."""
     visitor = create_person(shop.api_server, shop.id, "owner")
     return visitor, add_passkey(visitor)
 
@@ -79,12 +79,12 @@ def test_lost_factors_end_a_day_after_a_second_administrator_confirmed(
     refused = grace.post(*confirm)
     assert (refused.status_code, "Another administrator" in refused.text) == (400, True)
     assert "requested by" in judy.get("/console/people").text
-    again = grace.post("/console/people/factors", {"lost": owner.email, "reason": "again"})
-    assert "open already" in again.text
+    second_request = grace.post("/console/people/factors", {"lost": owner.email, "reason": "again"})
+    assert "open already" in second_request.text
     assert judy.post(*confirm).status_code == 303
     assert judy.post(*confirm).status_code == 404
-    (waiting,) = _resets(shop)
-    assert waiting.due_at == start + DAY_MS
+    (confirmed_reset,) = _resets(shop)
+    assert confirmed_reset.due_at == start + DAY_MS
     clock(start + DAY_MS - 1)
     assert _end_due(shop) == 0
     assert Visitor(shop.api_server, owner.email).log_in().headers["location"] == "/login/factor"
@@ -107,19 +107,19 @@ def test_proving_a_factor_stops_its_reset(
     owner, device = ada
     codes = re.findall(r"<code>([a-z2-7 ]+)</code>", owner.post("/security/codes").text)
 
-    def by_passkey() -> None:
+    def log_in_with_passkey() -> None:
         assert log_in_by_passkey(Visitor(shop.api_server), device).status_code == 303
 
-    def by_code() -> None:
+    def log_in_with_code() -> None:
         visitor = Visitor(shop.api_server, owner.email)
         assert visitor.log_in(code=codes[0]).status_code == 303
 
-    def by_code_afterwards() -> None:
+    def log_in_and_enter_code() -> None:
         visitor = Visitor(shop.api_server, owner.email)
         visitor.log_in()
         assert visitor.post("/login/factor", {"code": codes[1]}).status_code == 303
 
-    def by_link() -> None:
+    def follow_stop_link() -> None:
         path = shop.api_server.tx(lambda tx: lost_factors.new_stop_link(tx, owner.email))
         assert path is not None
         visitor = Visitor(shop.api_server)
@@ -127,18 +127,21 @@ def test_proving_a_factor_stops_its_reset(
         assert visitor.post(path).headers["location"] == "/login?kept=1"
         assert visitor.post(path).status_code == 404
 
-    def by_an_administrator() -> None:
+    def stop_as_administrator() -> None:
         (reset,) = _resets(shop)
         assert grace.post("/console/people/factors/stop", {"id": reset.id}).status_code == 303
 
-    for stop in (by_passkey, by_code, by_code_afterwards, by_link, by_an_administrator):
+    for stop in (
+        log_in_with_passkey, log_in_with_code, log_in_and_enter_code, follow_stop_link,
+        stop_as_administrator,
+    ):  # fmt: skip
         reset = _request_reset(shop, grace, owner)
         judy.post("/console/people/factors/confirm", {"id": reset.id})
         stop()
         assert _resets(shop) == []
     clock(start + 2 * DAY_MS)
     assert _end_due(shop) == 0
-    by_passkey()
+    log_in_with_passkey()
 
 
 def test_a_reset_needs_a_person_with_a_factor(shop: Shop) -> None:
@@ -158,10 +161,10 @@ def test_a_person_cannot_confirm_the_reset_of_their_own_factors(shop: Shop) -> N
     add_passkey(judy)
     reset = _request_reset(shop, grace, judy)
     assert judy.post("/console/people/factors/confirm", {"id": reset.id}).status_code == 400
-    asker = people.Approver(reset.asked_by, lambda _account: False)
+    requester = people.Approver(reset.asked_by, lambda _account: False)
     with pytest.raises(Invalid, match="another operator"):
         shop.api_server.tx(
-            lambda tx: lost_factors.confirm(tx, reset.id, asker, 0, reason="again", wait_ms=0)
+            lambda tx: lost_factors.confirm(tx, reset.id, requester, 0, reason="again", wait_ms=0)
         )
     sql = "update factor_resets set confirmed_by = asked_by where id = $1 returning 1"
     with pytest.raises(Exception, match="factor_reset_takes_two"):
@@ -175,15 +178,15 @@ def test_the_confirming_administrator_must_be_independent_of_the_requesting_one(
     grace, judy, olga = (create_person(shop.api_server, None, staff_role="admin") for _ in range(3))
     add_passkey(judy)
     email = new_address()
-    invited = grace.post("/console/people/invite", {"email": email, "role": "admin"})
-    link = re.search(r"/invite/[\w-]{43}", invited.text)
+    page = grace.post("/console/people/invite", {"email": email, "role": "admin"})
+    link = re.search(r"/invite/[\w-]{43}", page.text)
     assert link is not None
     puppet = Visitor(shop.api_server, email)
-    assert puppet.post(link[0], {"name": "Eve", "password": FRESH}).status_code == 303
+    assert puppet.post(link[0], {"name": "Eve", "password": NEW_PASSWORD}).status_code == 303
     confirmation = {"id": _request_reset(shop, grace, judy).id}
     refused = puppet.post(path, confirmation)
     assert (refused.status_code, "has invited this person" in refused.text) == (400, True)
-    olga.http.cookies.clear()  # she logs in where Grace did
+    olga.http.cookies.clear()  # Olga logs in with Grace's browser
     grace.post("/logout")
     grace.log_in()
     grace.post("/logout")
@@ -192,7 +195,7 @@ def test_the_confirming_administrator_must_be_independent_of_the_requesting_one(
     refused = olga.post(path, confirmation)
     assert (refused.status_code, "has logged in in this browser" in refused.text) == (400, True)
     clock(start + 3 * DAY_MS + HOUR_MS)
-    puppet.log_in(FRESH)
+    puppet.log_in(NEW_PASSWORD)
     assert puppet.post(path, confirmation).status_code == 303
 
 
@@ -212,14 +215,14 @@ def test_ending_and_proving_a_factor_concurrently_has_one_outcome(
         browser=people.Browser("192.0.2.1", "Testfox/1.0"),
     )  # fmt: skip
 
-    async def both() -> list[Any]:
+    async def log_in_and_end() -> list[Any]:
         return await asyncio.gather(
             people.log_in(app.db, credentials, app.settings.secret_key, app.clock()),
             lost_factors.end_due(app.db, app.clock()),
             return_exceptions=True,
         )
 
-    shop.api_server.run(both())
+    shop.api_server.run(log_in_and_end())
     (row,) = shop.api_server.sql(
         "select status, (select count(*) from passkeys where person_id = $1) as passkeys"
         " from factor_resets where person_id = $1",
@@ -238,24 +241,26 @@ def test_a_new_password_keeps_the_factors_if_one_is_proved(
     codes = re.findall(r"<code>([a-z2-7 ]+)</code>", owner.post("/security/codes").text)
     link, visitor = _reset_link(shop, owner), Visitor(shop.api_server, owner.email)
     for form, status in (
-        ({"password": FRESH}, 400),  # it says neither
-        ({"password": FRESH, "code": "aaaa bbbb cccc dddd"}, 401),
-        ({"password": FRESH, "code": "aaaa bbbb cccc dddd", "lost": "yes"}, 401),
+        ({"password": NEW_PASSWORD}, 400),  # without a factor, and without saying that it is lost
+        ({"password": NEW_PASSWORD, "code": "aaaa bbbb cccc dddd"}, 401),
+        ({"password": NEW_PASSWORD, "code": "aaaa bbbb cccc dddd", "lost": "yes"}, 401),
     ):
         assert visitor.post(link, form).status_code == status
-    done = visitor.post(link, {"password": FRESH, "code": codes[0]})
-    assert done.headers["location"] == "/login?changed=1"
+    response = visitor.post(link, {"password": NEW_PASSWORD, "code": codes[0]})
+    assert response.headers["location"] == "/login?changed=1"
     assert owner.get("/security").headers["location"].startswith("/login")
-    assert visitor.log_in(FRESH).headers["location"] == "/login/factor"
+    assert visitor.log_in(NEW_PASSWORD).headers["location"] == "/login/factor"
     assert log_in_by_passkey(Visitor(shop.api_server), device).status_code == 303
-    here, link = localhost_headers(visitor), _reset_link(shop, owner)
-    credential = device.use(passkey_options(visitor.get(link, headers=here)), here["origin"])
+    headers, link = localhost_headers(visitor), _reset_link(shop, owner)
+    credential = device.use(passkey_options(visitor.get(link, headers=headers)), headers["origin"])
     form = {"password": "nine quiet herons wait", "credential": credential}
-    assert visitor.post(link, form, headers=here).headers["location"] == "/login?changed=1"
-    other = add_passkey(create_person(shop.api_server, shop.id, "viewer"))
+    assert visitor.post(link, form, headers=headers).headers["location"] == "/login?changed=1"
+    other_device = add_passkey(create_person(shop.api_server, shop.id, "viewer"))
     link = _reset_link(shop, owner)
-    credential = other.use(passkey_options(visitor.get(link, headers=here)), here["origin"])
-    assert visitor.post(link, form | {"credential": credential}, headers=here).status_code == 401
+    credential = other_device.use(
+        passkey_options(visitor.get(link, headers=headers)), headers["origin"]
+    )
+    assert visitor.post(link, form | {"credential": credential}, headers=headers).status_code == 401
 
 
 def test_a_new_password_without_a_factor_closes_the_account_until_the_factors_end(
@@ -265,30 +270,30 @@ def test_a_new_password_without_a_factor_closes_the_account_until_the_factors_en
     clock(start)
     owner, device = ada
     codes = re.findall(r"<code>([a-z2-7 ]+)</code>", owner.post("/security/codes").text)
-    lacking = Visitor(shop.api_server, owner.email)
-    lacking.log_in()
-    form = {"password": FRESH, "lost": "yes"}
+    pending_login = Visitor(shop.api_server, owner.email)
+    pending_login.log_in()
+    form = {"password": NEW_PASSWORD, "lost": "yes"}
     visitor = Visitor(shop.api_server, owner.email)
-    done = visitor.post(_reset_link(shop, owner), form)
-    assert done.headers["location"] == "/login?changed=later"
-    for earlier in (owner, lacking):
-        assert earlier.get("/security").headers["location"].startswith("/login?next")
+    response = visitor.post(_reset_link(shop, owner), form)
+    assert response.headers["location"] == "/login?changed=later"
+    for earlier_login in (owner, pending_login):
+        assert earlier_login.get("/security").headers["location"].startswith("/login?next")
     for code in ("", codes[0]):
-        closed = visitor.log_in(FRESH, code=code)
+        closed = visitor.log_in(NEW_PASSWORD, code=code)
         assert (closed.status_code, "you can log in only in 24 hours" in closed.text) == (
             403,
             True,
         )
     assert visitor.log_in("not the password at all").status_code == 401
     assert log_in_by_passkey(Visitor(shop.api_server), device).status_code == 401
-    body = {"email": owner.email, "password": FRESH, "code": codes[0]}
+    body = {"email": owner.email, "password": NEW_PASSWORD, "code": codes[0]}
     assert shop.api_server.http.post("/v1/merchant/sessions", json=body).status_code == 401
-    clock(start + HOUR_MS)  # repeated: the waiting time does not restart, and no factor counts
-    again = visitor.post(_reset_link(shop, owner), {"password": FRESH, "code": codes[0]})
-    assert again.headers["location"] == "/login?changed=later"
+    clock(start + HOUR_MS)  # a second reset does not restart the waiting time, even with a factor
+    response = visitor.post(_reset_link(shop, owner), {"password": NEW_PASSWORD, "code": codes[0]})
+    assert response.headers["location"] == "/login?changed=later"
     clock(start + DAY_MS)
     assert _end_due(shop) == 1
-    assert visitor.log_in(FRESH).headers["location"] == "/dashboard"
+    assert visitor.log_in(NEW_PASSWORD).headers["location"] == "/dashboard"
     assert log_in_by_passkey(Visitor(shop.api_server), device).status_code == 401
 
 
@@ -297,15 +302,15 @@ def test_the_stop_link_stops_the_reset_that_a_new_password_started(
 ) -> None:
     owner, device = ada
     visitor = Visitor(shop.api_server, owner.email)
-    visitor.post(_reset_link(shop, owner), {"password": FRESH, "lost": "yes"})
+    visitor.post(_reset_link(shop, owner), {"password": NEW_PASSWORD, "lost": "yes"})
     path = shop.api_server.tx(lambda tx: lost_factors.new_stop_link(tx, owner.email))
     assert path is not None
     visitor.post(path)
     assert log_in_by_passkey(Visitor(shop.api_server), device).status_code == 303
-    assert visitor.log_in(FRESH).headers["location"] == "/login/factor"
+    assert visitor.log_in(NEW_PASSWORD).headers["location"] == "/login/factor"
 
 
-def test_without_a_waiting_time_factors_end_at_once(
+def test_factors_end_at_once_if_the_waiting_time_is_zero(
     shop: Shop, ada: tuple[Visitor, PasskeyDevice]
 ) -> None:
     app, before = shop.api_server.app, shop.api_server.app.settings
@@ -313,9 +318,9 @@ def test_without_a_waiting_time_factors_end_at_once(
     app.settings = msgspec.structs.replace(before, factor_reset_hours=0)
     try:
         visitor = Visitor(shop.api_server, owner.email)
-        done = visitor.post(_reset_link(shop, owner), {"password": FRESH, "lost": "yes"})
-        assert done.headers["location"] == "/login?changed=1"
-        assert visitor.log_in(FRESH).headers["location"] == "/dashboard"
+        response = visitor.post(_reset_link(shop, owner), {"password": NEW_PASSWORD, "lost": "yes"})
+        assert response.headers["location"] == "/login?changed=1"
+        assert visitor.log_in(NEW_PASSWORD).headers["location"] == "/dashboard"
         assert log_in_by_passkey(Visitor(shop.api_server), device).status_code == 401
     finally:
         app.settings = before
@@ -327,8 +332,8 @@ def test_staff_without_a_factor_set_one_up_after_a_link_to_a_new_password(shop: 
     app.settings = msgspec.structs.replace(before, gateways=("sandbox", "manual"))
     try:
         visitor = Visitor(shop.api_server, grace.email)
-        done = visitor.post(_reset_link(shop, grace), {"password": FRESH})
-        assert done.headers["location"] == "/security?second=1"
+        response = visitor.post(_reset_link(shop, grace), {"password": NEW_PASSWORD})
+        assert response.headers["location"] == "/security?second=1"
         add_passkey(visitor)
         assert visitor.get("/console").status_code == 200
     finally:
@@ -343,13 +348,14 @@ def test_an_invalid_stop_link_is_not_found(shop: Shop) -> None:
         shop.api_server.tx(lambda tx: lost_factors.open_reset_of(tx, "nobody@example.com"))
 
 
-def test_an_authenticator_of_a_lost_key_is_replaced_after_a_recovery_code(shop: Shop) -> None:
+def test_an_authenticator_that_cannot_be_decrypted_is_replaced_after_a_recovery_code(
+    shop: Shop,
+) -> None:
     grace = create_person(shop.api_server, None, staff_role="admin")
     grace.post("/security/authenticator/begin")
     codes = _confirm_authenticator(grace)
     shop.api_server.sql(
-        "update persons set totp_secret = 'sealed with a key that is lost' where id = $1"
-        " returning 1",
+        "update persons set totp_secret = 'encrypted with a lost key' where id = $1 returning 1",
         grace.person_id,
     )
     visitor = Visitor(shop.api_server, grace.email)

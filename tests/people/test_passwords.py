@@ -9,7 +9,7 @@ from opentill.core.errors import Invalid
 from opentill.people import passwords
 from opentill.people.passwords import COST, Cost
 
-REFUSED = (
+REFUSED_PASSWORDS = (
     ("short", "password must have"),
     ("elevenchars", "password must have"),
     ("x" * 257, "password must have"),
@@ -30,9 +30,9 @@ REFUSED = (
 )
 
 
-@pytest.mark.parametrize(("password", "why"), REFUSED)
-def test_a_password_that_is_short_or_easily_guessed_is_refused(password: str, why: str) -> None:
-    with pytest.raises(Invalid, match=why) as refusal:
+@pytest.mark.parametrize(("password", "reason"), REFUSED_PASSWORDS)
+def test_a_password_that_is_short_or_easily_guessed_is_refused(password: str, reason: str) -> None:
+    with pytest.raises(Invalid, match=reason) as refusal:
         passwords.check("password", password, "ada@example.com", "Ada Lovelace")
     assert refusal.value.field == "password"
 
@@ -69,21 +69,21 @@ def _hash_of_an_older_version(password: str) -> str:
     return kdf.derive_phc_encoded(password.encode())
 
 
-# The same password in two encodings: composed and decomposed, full width, other blanks.
-WRITTEN = [
+# Each row is one password in two Unicode encodings.
+ENCODINGS = [
     ("b\u00fccher im regen lesen", "bu\u0308cher im regen lesen"),
     ("nine purple lanterns hum", "nine\u3000purple\u00a0lanterns hum"),
     ("ｖＫ８＃ｑｚ１！ｍＲ０ｐ", "vK8#qz1!mR0p"),
 ]
 
 
-@pytest.mark.parametrize(("chosen", "typed"), WRITTEN)
+@pytest.mark.parametrize(("chosen", "typed"), ENCODINGS)
 async def test_a_password_matches_however_a_keyboard_encodes_it(chosen: str, typed: str) -> None:
     assert await passwords.matches(typed, await passwords.hash_password(chosen))
     assert await passwords.matches(chosen, await passwords.hash_password(typed))
 
 
-@pytest.mark.parametrize(("normal", "typed"), WRITTEN)
+@pytest.mark.parametrize(("normal", "typed"), ENCODINGS)
 async def test_a_password_that_was_stored_unnormalized_still_matches(
     normal: str, typed: str
 ) -> None:

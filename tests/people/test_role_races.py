@@ -1,4 +1,4 @@
-"""A key that is created while its maker's role is lowered never exceeds the new role."""
+"""A key that is created while its creator's role is lowered never exceeds the new role."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ __all__ = ["reset_login_limits"]
 SCOPE: Final = "products:write"
 
 
-def during(
+def send_during(
     shop: Shop, change: Callable[[Tx], Awaitable[None]], request: Callable[[], httpx2.Response]
 ) -> httpx2.Response:
     """Send a request while a change is made but not committed; return its response."""
@@ -46,31 +46,31 @@ def valid_keys(shop: Shop, person_id: str) -> list[list[str] | None]:
     return [key.scopes for key in keys]
 
 
-@pytest.mark.parametrize("ends", ["lowered", "removed"])
-@pytest.mark.parametrize("way", ["create", "regenerate", "page"])
-def test_a_key_beyond_the_new_role_is_refused(shop: Shop, way: str, ends: str) -> None:
+@pytest.mark.parametrize("role_change", ["lowered", "removed"])
+@pytest.mark.parametrize("operation", ["create", "regenerate", "page"])
+def test_a_key_beyond_the_new_role_is_refused(shop: Shop, operation: str, role_change: str) -> None:
     developer = TokenCaller(shop, "developer")
     person_id, now = developer.visitor.person_id, shop.api_server.app.clock()
     path: str = "/keys"
     body: dict[str, list[str]] = {"scopes": [SCOPE]}
-    if way == "regenerate":
+    if operation == "regenerate":
         owner = TokenCaller(shop, "owner")
         key_id = owner.call("POST", "/keys", {"scopes": [SCOPE]}).json()["data"]["id"]
         path, body = f"/keys/{key_id}/regenerate", {}
 
     async def change(tx: Tx) -> None:
-        if ends == "removed":
+        if role_change == "removed":
             await people.remove(tx, shop.id, person_id, now, actor=TESTER)
         else:
             await people.change_role(tx, shop.id, person_id, "viewer", now, actor=TESTER)
 
     def send() -> httpx2.Response:
-        if way == "page":
-            place = f"/dashboard/{shop.id}/developers/keys"
-            return developer.visitor.post(place, {"name": "Till", f"scope:{SCOPE}": "yes"})
+        if operation == "page":
+            keys_page = f"/dashboard/{shop.id}/developers/keys"
+            return developer.visitor.post(keys_page, {"name": "Till", f"scope:{SCOPE}": "yes"})
         return developer.call("POST", path, body)
 
-    assert during(shop, change, send).status_code == 403
+    assert send_during(shop, change, send).status_code == 403
     assert valid_keys(shop, person_id) == []
 
 
@@ -89,6 +89,6 @@ def test_a_role_that_is_lowered_while_a_key_is_created_ends_that_key(shop: Shop)
         )
 
     body = {"role": "viewer", "revokeKeys": True}
-    response = during(shop, create, lambda: owner.call("PATCH", f"/team/{person_id}", body))
+    response = send_during(shop, create, lambda: owner.call("PATCH", f"/team/{person_id}", body))
     assert response.status_code == 200
     assert valid_keys(shop, person_id) == []

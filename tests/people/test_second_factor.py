@@ -1,4 +1,4 @@
-"""Authenticators (RFC 6238) and recovery codes: each code is valid once."""
+"""Each code of an authenticator (RFC 6238) and each recovery code is valid once."""
 
 import re
 from typing import Final
@@ -14,7 +14,7 @@ SECRET: Final = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"  # RFC 6238 Appendix B: "1234
 
 
 @pytest.mark.parametrize(
-    ("second", "code"),
+    ("unix_time", "code"),
     [
         (59, "287082"),
         (1111111109, "081804"),
@@ -24,20 +24,20 @@ SECRET: Final = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"  # RFC 6238 Appendix B: "1234
         (20000000000, "353130"),
     ],
 )
-def test_codes_are_those_of_rfc_6238(second: int, code: str) -> None:
-    assert totp.code_at(SECRET, second // totp.PERIOD_S) == code
+def test_codes_equal_the_test_vectors_of_rfc_6238(unix_time: int, code: str) -> None:
+    assert totp.code_at(SECRET, unix_time // totp.PERIOD_S) == code
 
 
 def test_a_code_is_valid_one_period_early_or_late_and_only_once() -> None:
     now, period = 1_790_000_000, 1_790_000_000 // totp.PERIOD_S
-    for off, matches in ((-2, False), (-1, True), (0, True), (1, True), (2, False)):
-        matching = totp.matching_period(SECRET, totp.code_at(SECRET, period + off), now, 0)
-        assert matching == (period + off if matches else None)
+    for offset, is_valid in ((-2, False), (-1, True), (0, True), (1, True), (2, False)):
+        matching = totp.matching_period(SECRET, totp.code_at(SECRET, period + offset), now, 0)
+        assert matching == (period + offset if is_valid else None)
     assert totp.matching_period(SECRET, totp.code_at(SECRET, period), now, period) is None
     assert totp.matching_period(SECRET, totp.code_at(SECRET, period - 1), now, period) is None
 
 
-def _set_up(ada: Visitor) -> tuple[str, list[str]]:
+def _set_up_authenticator(ada: Visitor) -> tuple[str, list[str]]:
     """Set up an authenticator in the dashboard; return its secret and the recovery codes."""
     assert ada.post("/security/authenticator/begin").headers["location"] == (
         "/security/authenticator"
@@ -46,22 +46,23 @@ def _set_up(ada: Visitor) -> tuple[str, list[str]]:
     secret = re.search(r"<code>([A-Z2-7 ]+)</code>", page)
     assert secret is not None
     assert ada.get("/security/authenticator.svg").headers["content-type"].startswith("image/svg")
-    bare = secret[1].replace(" ", "")
+    plain_secret = secret[1].replace(" ", "")
     for wrong in ("000000", "²²²²²²", "１２３４５６"):
         assert ada.post("/security/authenticator", {"code": wrong}).status_code == 400
-    confirmed = ada.post("/security/authenticator", {"code": _code(bare)})
+    confirmed = ada.post("/security/authenticator", {"code": _code(plain_secret)})
     codes = re.findall(r"<code>([a-z2-7 ]+)</code>", confirmed.text)
     assert len(set(codes)) == 10
-    return bare, codes
+    return plain_secret, codes
 
 
-def _code(secret: str, off: int = 0) -> str:
-    return totp.code_at(secret, now_ms() // 1000 // totp.PERIOD_S + off)
+def _code(secret: str, offset: int = 0) -> str:
+    """Return the code of the current period, or of one before or after it."""
+    return totp.code_at(secret, now_ms() // 1000 // totp.PERIOD_S + offset)
 
 
 def test_a_login_with_an_authenticator_needs_an_unused_code(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    secret, codes = _set_up(ada)
+    secret, codes = _set_up_authenticator(ada)
     visitor = Visitor(shop.api_server, ada.email)
     wrong = [
         visitor.log_in("not my password at all", code=_code(secret, 1)),
@@ -70,11 +71,11 @@ def test_a_login_with_an_authenticator_needs_an_unused_code(shop: Shop) -> None:
     ]
     assert [response.status_code for response in wrong] == [401] * 3
     assert wrong[0].text == wrong[1].text == wrong[2].text
-    code = _code(secret, 1)  # the other clock is a little fast
+    code = _code(secret, 1)  # the authenticator's clock is fast
     assert visitor.log_in(code=f"{code[:3]} {code[3:]}").status_code == 303
-    assert visitor.log_in(code=code).status_code == 401  # used
+    assert visitor.log_in(code=code).status_code == 401  # this code has been used
     assert visitor.log_in(code=codes[0].upper()).status_code == 303
-    assert visitor.log_in(code=codes[0]).status_code == 401  # used
+    assert visitor.log_in(code=codes[0]).status_code == 401  # this code has been used
     assert "Recovery codes left: 9" in visitor.get("/security").text
     stored = str(shop.api_server.sql("select * from persons where id = $1", ada.person_id))
     assert secret not in stored
@@ -87,11 +88,11 @@ def test_a_code_is_ignored_without_a_second_factor(shop: Shop) -> None:
 
 def test_new_recovery_codes_replace_the_old_ones_and_end_with_the_factor(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    _, old = _set_up(ada)
-    new = re.findall(r"<code>([a-z2-7 ]+)</code>", ada.post("/security/codes").text)
+    _, old_codes = _set_up_authenticator(ada)
+    new_codes = re.findall(r"<code>([a-z2-7 ]+)</code>", ada.post("/security/codes").text)
     visitor = Visitor(shop.api_server, ada.email)
-    assert visitor.log_in(code=old[0]).status_code == 401
-    assert visitor.log_in(code=new[0]).status_code == 303
+    assert visitor.log_in(code=old_codes[0]).status_code == 401
+    assert visitor.log_in(code=new_codes[0]).status_code == 303
     assert ada.post("/security/authenticator/remove").status_code == 303
     assert visitor.log_in().status_code == 303
     actions = shop.api_server.sql(
@@ -107,14 +108,14 @@ def test_new_recovery_codes_replace_the_old_ones_and_end_with_the_factor(shop: S
 
 def test_an_authenticator_is_replaced_within_the_same_half_minute(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    secrets = [_set_up(ada)[0] for _ in range(2)]
+    secrets = [_set_up_authenticator(ada)[0] for _ in range(2)]
     visitor = Visitor(shop.api_server, ada.email)
     codes = [_code(secret, 1) for secret in secrets]
     assert [visitor.log_in(code=code).status_code for code in codes] == [401, 303]
 
 
 def test_removing_the_last_second_factor_makes_logins_weak(shop: Shop) -> None:
-    def strong(visitor: Visitor) -> set[bool]:
+    def read_strengths(visitor: Visitor) -> set[bool]:
         rows = shop.api_server.sql(
             "select strong from logins where person_id = $1", visitor.person_id
         )
@@ -122,24 +123,24 @@ def test_removing_the_last_second_factor_makes_logins_weak(shop: Shop) -> None:
         return {row["strong"] for row in rows}
 
     ada, bob = (create_person(shop.api_server, None, staff_role="admin") for _ in range(2))
-    secret, _ = [_set_up(one)[0] for one in (ada, bob)]
+    secret, _ = [_set_up_authenticator(person)[0] for person in (ada, bob)]
     assert Visitor(shop.api_server, ada.email).log_in(code=_code(secret, 1)).status_code == 303
     shop.api_server.sql(
         "insert into passkeys values ($1, $2, $3, $3, 0, 'Phone', 0, null)",
         f"pk_{ada.person_id}", ada.person_id, ada.person_id.encode(),
     )  # fmt: skip
     assert ada.post("/security/authenticator/remove").status_code == 303
-    assert strong(ada) == {True}, "the passkey is left"
+    assert read_strengths(ada) == {True}, "Ada still has the passkey"
     ada.post("/security/passkeys/remove", {"id": f"pk_{ada.person_id}"})
-    assert (strong(ada), strong(bob)) == ({False}, {True})
+    assert (read_strengths(ada), read_strengths(bob)) == ({False}, {True})
     bob.post("/security/authenticator/remove")
-    assert strong(bob) == {False}
+    assert read_strengths(bob) == {False}
 
 
 # ── step-up ──
 
 
-def test_a_step_up_asks_for_the_password_and_keeps_the_form(shop: Shop, clock: object) -> None:
+def test_a_step_up_requires_the_password_and_keeps_the_form(shop: Shop, clock: object) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
     later = shop.api_server.app.clock() + 10 * 60_000
     clock(later)  # type: ignore[operator]
@@ -148,25 +149,25 @@ def test_a_step_up_asks_for_the_password_and_keeps_the_form(shop: Shop, clock: o
     step_up = ada.post(path, form)
     assert heading_of(step_up) == "Please confirm that it is you"
     assert 'value="&#34;bob&#34;&amp;&lt;b&gt;@example.com"' in step_up.text
-    before = ada.token
+    previous_token = ada.token
     refused = ada.post(path, form | {"proof_password": "wrong"})
     assert (refused.status_code, "is wrong" in refused.text) == (403, True)
-    done = ada.post(
+    response = ada.post(
         path, {"email": "bob@example.com", "role": "viewer", "proof_password": PASSWORD}
     )
-    assert "bob@example.com is invited" in done.text
-    assert ada.token != before
-    other = Visitor(shop.api_server)
-    other.set_token(before)
-    assert other.get("/security").status_code == 303  # the previous token is void
+    assert "bob@example.com is invited" in response.text
+    assert ada.token != previous_token
+    other_browser = Visitor(shop.api_server)
+    other_browser.set_token(previous_token)
+    assert other_browser.get("/security").status_code == 303  # the previous token is void
     assert heading_of(ada.post(path, {"email": "eve@example.com", "role": "viewer"})) == "Team"
     clock(later + 10 * 60_000)  # type: ignore[operator]
     assert heading_of(ada.post(path, form)) == "Please confirm that it is you"
 
 
-def test_a_repeated_form_is_recognised_whatever_its_step_up(shop: Shop) -> None:
+def test_a_repeated_form_is_recognised_with_and_without_a_step_up(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    _, codes = _set_up(ada)
+    _, codes = _set_up_authenticator(ada)
     path = f"/dashboard/{shop.id}/developers/webhooks/{shop.create_endpoint()['id']}"
 
     def rotate(form_id: str, *code: str) -> str:
@@ -175,12 +176,14 @@ def test_a_repeated_form_is_recognised_whatever_its_step_up(shop: Shop) -> None:
         return ada.post(f"{path}/rotate", form).headers["location"]
 
     form_id = "ab" * 16
-    for code in codes[:2]:  # the first response was lost, and the proof is too old again
+    for code in codes[:2]:  # the form is repeated because its first response was lost
         shop.api_server.sql(
             "update logins set proved_at = 0 where person_id = $1 returning 1", ada.person_id
         )
         assert rotate(form_id, code) == f"{path}?done=rotated"
-    assert rotate(form_id, codes[1]) == f"{path}?done=rotated"  # proved: nobody looks at the code
+    assert (
+        rotate(form_id, codes[1]) == f"{path}?done=rotated"
+    )  # the proof is recent, so the used code is ignored
     ada.log_in(code=codes[2])
     assert rotate(form_id) == f"{path}?done=rotated"
     count = "select count(*) from audit_log where merchant_id = $1 and action = 'webhooks rotate'"
@@ -191,7 +194,7 @@ def test_a_repeated_form_is_recognised_whatever_its_step_up(shop: Shop) -> None:
         shop.id,
     )
     assert len(stored) == 2
-    assert stored[0] == stored[1]  # of the same entries, with a password and without
+    assert stored[0] == stored[1]  # the step-up is not part of the fingerprint
 
 
 def test_a_kept_form_does_not_contain_the_step_up(shop: Shop) -> None:
@@ -210,41 +213,43 @@ def test_a_kept_form_does_not_contain_the_step_up(shop: Shop) -> None:
 
 def test_a_changed_password_ends_the_other_logins(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    other = Visitor(shop.api_server, ada.email)
-    other.log_in()
-    fresh = "seven slow rivers sing"
+    other_login = Visitor(shop.api_server, ada.email)
+    other_login.log_in()
+    new_password = "seven slow rivers sing"
     for form, status, sentence in (
-        ({"current": "wrong", "password": fresh}, 403, "is wrong"),
+        ({"current": "wrong", "password": new_password}, 403, "is wrong"),
         ({"current": PASSWORD, "password": "password1234"}, 400, "easily guessed"),
     ):
         refused = ada.post("/security/password", form)
         assert (refused.status_code, sentence in refused.text) == (status, True)
-    assert other.get("/security").status_code == 200
+    assert other_login.get("/security").status_code == 200
     assert (
-        ada.post("/security/password", {"current": PASSWORD, "password": fresh}).status_code == 303
+        ada.post("/security/password", {"current": PASSWORD, "password": new_password}).status_code
+        == 303
     )
     assert ada.get("/security").status_code == 200
-    assert other.get("/security").status_code == 303
-    assert other.log_in().status_code == 401
-    assert other.log_in(fresh).status_code == 303
+    assert other_login.get("/security").status_code == 303
+    assert other_login.log_in().status_code == 401
+    assert other_login.log_in(new_password).status_code == 303
 
 
 def test_a_person_ends_one_or_all_of_their_other_logins_only(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
     bob = create_person(shop.api_server, shop.id, "viewer")
-    others = [Visitor(shop.api_server, ada.email) for _ in range(3)]
-    for visitor in others:
+    other_logins = [Visitor(shop.api_server, ada.email) for _ in range(3)]
+    for visitor in other_logins:
         visitor.log_in()
-    (his,) = shop.api_server.sql("select id from logins where person_id = $1", bob.person_id)
-    ada.post("/security/logins/end", {"id": his["id"]})
+    (bobs_login,) = shop.api_server.sql("select id from logins where person_id = $1", bob.person_id)
+    ada.post("/security/logins/end", {"id": bobs_login["id"]})
     assert bob.get("/security").status_code == 200
     page = ada.get("/security").text
     ids = re.findall(r'name="id" value="(ses_\w+)"', page)
     assert len(ids) == 3
     ada.post("/security/logins/end", {"id": ids[0]})
-    assert sorted(one.get("/security").status_code for one in others) == [200, 200, 303]
+    statuses = sorted(visitor.get("/security").status_code for visitor in other_logins)
+    assert statuses == [200, 200, 303]
     ada.post("/security/logins/end")
-    assert [one.get("/security").status_code for one in others] == [303] * 3
+    assert {visitor.get("/security").status_code for visitor in other_logins} == {303}
     assert ada.get("/security").status_code == 200
 
 
@@ -259,7 +264,7 @@ def test_staff_need_a_second_factor_in_live_mode(shop: Shop) -> None:
     try:
         assert staff.get(path).headers["location"] == "/security?second=1"
         assert "Staff need a second factor" in staff.get("/security?second=1").text
-        _set_up(staff)
+        _set_up_authenticator(staff)
         assert staff.get(path).status_code == 200
     finally:
         app.settings = before

@@ -1,4 +1,4 @@
-"""A token of one kind is not accepted as another, so that a stolen one has a single use."""
+"""A token of one kind is not accepted as another kind, which limits what a stolen one can do."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ KINDS: Final = (
 
 
 class Tokens:
-    """A token of each kind, all of one owner and their merchant."""
+    """A token of each kind; all belong to one owner or to the owner's merchant."""
 
     def __init__(self, shop: Shop) -> None:
         """Create the tokens."""
@@ -47,25 +47,25 @@ class Tokens:
             "key": shop.key,
         }
 
-    def opens(self, place: str, token: str) -> bool:
-        """Whether a token is accepted for one use."""
+    def is_accepted(self, use: str, token: str) -> bool:
+        """Return whether a token is accepted as one of the kind ``use``."""
         visitor, http = Visitor(self.shop.api_server), self.shop.api_server.http
         app = self.shop.api_server.app
-        if place == "cookie":
+        if use == "cookie":
             visitor.set_token(token)
             return _is_good(visitor.get(f"/dashboard/{self.shop.id}/"))
-        if place == "command":
+        if use == "command":
             login = people.find(app.db, token, "127.0.0.1", app.clock(), use="command")
             return self.shop.api_server.run(login) is not None
-        if place == "access":
+        if use == "access":
             bearer = {"authorization": f"Bearer {token}"}
             return _is_good(http.get("/v1/merchant/profile", headers=bearer))
-        if place == "refresh":
+        if use == "refresh":
             body = {"refreshToken": token}
             return _is_good(http.post("/v1/merchant/sessions/refresh", json=body))
-        if place == "key":
+        if use == "key":
             return _is_good(http.get("/v1/products", headers={"x-api-key": token}))
-        return _is_good(visitor.get(f"/{'invite' if place == 'invitation' else 'reset'}/{token}"))
+        return _is_good(visitor.get(f"/{'invite' if use == 'invitation' else 'reset'}/{token}"))
 
 
 def _is_good(response: httpx2.Response) -> bool:
@@ -75,16 +75,15 @@ def _is_good(response: httpx2.Response) -> bool:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_token_is_accepted_only_for_its_own_use(shop: Shop, kind: str) -> None:
     tokens = Tokens(shop)
-    places = [place for place in KINDS if place != "refresh, first part"]
-    # The refresh token last: a wrong second part ends its login.
-    accepting = {place for place in places if tokens.opens(place, tokens.by_kind[kind])}
-    assert accepting == ({kind} - {"refresh, first part"})
+    uses = [use for use in KINDS if use != "refresh, first part"]
+    accepting_uses = {use for use in uses if tokens.is_accepted(use, tokens.by_kind[kind])}
+    assert accepting_uses == ({kind} - {"refresh, first part"})
 
 
-def test_an_invitation_is_no_password_reset_and_the_reverse(shop: Shop) -> None:
+def test_a_link_of_an_invitation_resets_no_password_and_the_reverse(shop: Shop) -> None:
     tokens = Tokens(shop)
     visitor = Visitor(shop.api_server)
-    form = {"name": "Eve", "password": "seven green doors creak"}
+    form = {"name": "Eve", "password": "seven green gates creak"}
     assert visitor.post(f"/reset/{tokens.by_kind['invitation']}", form).status_code == 404
     assert visitor.post(f"/invite/{tokens.by_kind['reset']}", form).status_code != 200
     assert Visitor(shop.api_server, tokens.owner.email).log_in().status_code == 303

@@ -1,4 +1,4 @@
-"""Links of pages that a form's POST shows, marks of secret fields, and filters of lists."""
+"""Links and filters work on pages that respond to a form; secret fields have their attributes."""
 
 import re
 from pathlib import Path
@@ -19,46 +19,50 @@ def language_links(html: str) -> list[str]:
 
 def test_language_links_after_a_post_lead_to_the_page_with_the_form(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    here = f"/dashboard/{shop.id}"
+    home = f"/dashboard/{shop.id}"
     order = shop.create_order()["id"]
-    for below, page in (
+    for form_path, page in (
         (f"payments/{order}/notes", f"payments/{order}"),
         (f"developers/keys/{shop.key_id}/rename", f"developers/keys/{shop.key_id}"),
         ("settings/profile", "settings"),
         ("developers/keys", "developers/keys"),
     ):
-        wrong = ada.post(f"{here}/{below}", {"time_zone": "nowhere"})
-        assert wrong.status_code == 400, below
-        links = language_links(wrong.text)
-        assert [link.partition("?")[0] for link in links] == [f"{here}/{page}"] * 3
+        refused = ada.post(f"{home}/{form_path}", {"time_zone": "nowhere"})
+        assert refused.status_code == 400, form_path
+        links = language_links(refused.text)
+        assert [link.partition("?")[0] for link in links] == [f"{home}/{page}"] * 3
         assert ada.get(links[1]).status_code == 200
-    wrong = ada.post("/security/password", {"current": "no", "password": "no"})
-    assert [link.partition("?")[0] for link in language_links(wrong.text)] == ["/security"] * 3
-    listed = ada.get(f"{here}/payments?status=PAID")  # a page that is read keeps its query
-    assert all("status=PAID" in link for link in language_links(listed.text))
+    refused = ada.post("/security/password", {"current": "no", "password": "no"})
+    assert [link.partition("?")[0] for link in language_links(refused.text)] == ["/security"] * 3
 
 
-def test_filters_lead_to_the_list_after_a_refused_post_too(shop: Shop) -> None:
-    fin = create_person(shop.api_server, None, staff_role="finance")
-    for place, form, filtered in (
+def test_language_links_keep_the_query_of_a_list(shop: Shop) -> None:
+    ada = create_person(shop.api_server, shop.id, "owner")
+    payments = ada.get(f"/dashboard/{shop.id}/payments?status=PAID")
+    links = language_links(payments.text)
+    assert links
+    assert all("status=PAID" in link for link in links)
+
+
+def test_filters_on_the_page_of_a_refused_form_lead_to_the_list(shop: Shop) -> None:
+    staff = create_person(shop.api_server, None, staff_role="finance")
+    for path, form, query in (
         ("/console/reconciliation", "compare", "which=open"),
         ("/console/rates", "set", "currency=EUR"),
     ):
-        wrong = fin.post(f"{place}/{form}", {"gateway": "nobody"})
-        assert wrong.status_code == 400, place
-        assert f'<form class="filters" method="get" action="{place}"' in wrong.text
-        assert fin.get(f"{place}?{filtered}").status_code == 200
+        refused = staff.post(f"{path}/{form}", {"gateway": "nobody"})
+        assert refused.status_code == 400, path
+        assert f'<form class="filters" method="get" action="{path}"' in refused.text
+        assert staff.get(f"{path}?{query}").status_code == 200
 
 
 def test_language_and_messages_in_the_query_are_no_filters(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    here = f"/dashboard/{shop.id}/disputes"
-    plain, filtered = (
-        ada.get(f"{here}?lang=en&done=note").text,
-        ada.get(f"{here}?lang=en&status=WON").text,
-    )
-    assert "There are no disputes." in plain
-    assert "Clear" not in plain
+    path = f"/dashboard/{shop.id}/disputes?lang=en"
+    unfiltered = ada.get(f"{path}&done=note").text
+    assert "There are no disputes." in unfiltered
+    assert "Clear" not in unfiltered
+    filtered = ada.get(f"{path}&status=WON").text
     assert "Nothing matches" in filtered
     assert "Clear" in filtered
 
@@ -68,7 +72,7 @@ def test_forms_with_a_password_name_the_person_for_password_managers(shop: Shop)
 
     def username_fields(visitor: Visitor, path: str) -> list[str]:
         fields = _INPUT.findall(visitor.get(path).text)
-        return [one for one in fields if 'autocomplete="username"' in one]
+        return [field for field in fields if 'autocomplete="username"' in field]
 
     (field,) = username_fields(ada, "/security")
     assert f'value="{ada.email}"' in field

@@ -1,4 +1,4 @@
-"""A form that arrives after its login has ended is kept, for the same person only."""
+"""A form that is sent after its login has ended is kept until the same person has logged in."""
 
 import re
 from html import unescape
@@ -14,12 +14,12 @@ FIELD = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')
 KEPT_FORM_TITLE = "Please log in again"
 
 
-def team(shop: Shop) -> str:
+def team_path(shop: Shop) -> str:
     return f"/dashboard/{shop.id}/team"
 
 
 def end_logins(shop: Shop, visitor: Visitor) -> None:
-    """End a person's logins as unused ones end."""
+    """End a person's logins as if they had been idle for too long."""
     sql = "update logins set used_at = 0 where person_id = $1"
     shop.api_server.tx(lambda tx: tx.execute(sql, visitor.person_id))
 
@@ -37,51 +37,53 @@ def open_invitations(shop: Shop) -> list[str]:
 
 def test_a_kept_form_is_accepted_after_a_login_on_its_page(shop: Shop) -> None:
     ada, email = create_person(shop.api_server, shop.id, "owner"), new_address()
-    form = hidden_fields(ada.get(team(shop)).text, "/team/invite")
+    form = hidden_fields(ada.get(team_path(shop)).text, "/team/invite")
     form |= {"email": email, "role": "finance", "note": '<b>\n"two" lines'}
     end_logins(shop, ada)
-    login_page = ada.post(f"{team(shop)}/invite", form)
+    login_page = ada.post(f"{team_path(shop)}/invite", form)
     assert (login_page.status_code, heading_of(login_page)) == (401, KEPT_FORM_TITLE)
     assert open_invitations(shop) == []
     assert "not kept" not in login_page.text
     kept_form = hidden_fields(login_page.text, "/team/invite")
     assert kept_form == form | {"login_from": ""}
 
-    wrong = kept_form | {"login_email": ada.email, "login_password": "not my password at all"}
-    again = ada.post(f"{team(shop)}/invite", wrong)
-    assert (again.status_code, heading_of(again)) == (401, KEPT_FORM_TITLE)
-    assert "E-mail, password or code is wrong" in again.text
-    assert f'value="{ada.email}"' in again.text
-    assert "not my password" not in again.text
-    assert hidden_fields(again.text, "/team/invite") == kept_form
+    wrong_form = kept_form | {"login_email": ada.email, "login_password": "not my password at all"}
+    refused = ada.post(f"{team_path(shop)}/invite", wrong_form)
+    assert (refused.status_code, heading_of(refused)) == (401, KEPT_FORM_TITLE)
+    assert "E-mail, password or code is wrong" in refused.text
+    assert f'value="{ada.email}"' in refused.text
+    assert "not my password" not in refused.text
+    assert hidden_fields(refused.text, "/team/invite") == kept_form
 
-    right = kept_form | {"login_email": ada.email, "login_password": PASSWORD}
-    done = ada.post(f"{team(shop)}/invite", right)
-    assert f"{email} is invited" in done.text  # at once: the password was just proved
+    valid_form = kept_form | {"login_email": ada.email, "login_password": PASSWORD}
+    accepted = ada.post(f"{team_path(shop)}/invite", valid_form)
+    assert f"{email} is invited" in accepted.text  # the login is recent: no step-up is needed
     assert open_invitations(shop) == [email]
-    assert ada.get(team(shop)).status_code == 200
+    assert ada.get(team_path(shop)).status_code == 200
 
 
 def test_a_kept_form_is_accepted_after_a_login_in_another_tab(shop: Shop) -> None:
     ada, email = create_person(shop.api_server, shop.id, "owner"), new_address()
-    form = hidden_fields(ada.get(team(shop)).text, "/team/invite") | {
+    form = hidden_fields(ada.get(team_path(shop)).text, "/team/invite") | {
         "email": email,
         "role": "viewer",
     }
     ada.post("/logout")
-    kept_form = hidden_fields(ada.post(f"{team(shop)}/invite", form).text, "/team/invite")
-    nothing_typed = kept_form | {"login_email": "", "login_password": "", "login_code": ""}
-    early = ada.post(f"{team(shop)}/invite", nothing_typed)
-    assert "You are not logged in yet" in early.text
+    kept_form = hidden_fields(ada.post(f"{team_path(shop)}/invite", form).text, "/team/invite")
+    without_login = kept_form | {"login_email": "", "login_password": "", "login_code": ""}
+    refused = ada.post(f"{team_path(shop)}/invite", without_login)
+    assert "You are not logged in yet" in refused.text
     ada.log_in()
-    assert f"{email} is invited" in ada.post(f"{team(shop)}/invite", nothing_typed).text
+    assert f"{email} is invited" in ada.post(f"{team_path(shop)}/invite", without_login).text
     assert open_invitations(shop) == [email]
 
 
-@pytest.mark.parametrize("on_the_page", [True, False])
-def test_another_person_gets_the_page_without_the_entries(shop: Shop, on_the_page: bool) -> None:
+@pytest.mark.parametrize("logs_in_on_page", [True, False])
+def test_another_person_gets_the_page_without_the_kept_input(
+    shop: Shop, logs_in_on_page: bool
+) -> None:
     ada, eve = (create_person(shop.api_server, shop.id, "owner") for _ in range(2))
-    path = f"{team(shop)}?lang=en"
+    path = f"{team_path(shop)}?lang=en"
     form = hidden_fields(ada.get(path).text, "/team/invite") | {
         "email": new_address(),
         "role": "owner",
@@ -89,17 +91,17 @@ def test_another_person_gets_the_page_without_the_entries(shop: Shop, on_the_pag
     end_logins(shop, ada)
     referer = {"referer": f"{shop.api_server.url}{path}"}
     kept_form = hidden_fields(
-        ada.post(f"{team(shop)}/invite", form, headers=referer).text, "/team/invite"
+        ada.post(f"{team_path(shop)}/invite", form, headers=referer).text, "/team/invite"
     )
     assert kept_form["login_from"] == path
-    if on_the_page:
+    if logs_in_on_page:
         kept_form |= {"login_email": eve.email, "login_password": PASSWORD}
-    else:  # in another tab of the same browser
+    else:  # Eve has logged in in another tab of the same browser
         ada.set_token(eve.token)
-    answer = ada.post(f"{team(shop)}/invite", kept_form)
-    assert (answer.status_code, answer.headers["location"]) == (303, f"{path}&other_person=1")
+    response = ada.post(f"{team_path(shop)}/invite", kept_form)
+    assert (response.status_code, response.headers["location"]) == (303, f"{path}&other_person=1")
     assert open_invitations(shop) == []
-    page = ada.get(answer.headers["location"])
+    page = ada.get(response.headers["location"])
     assert "Somebody else was logged in here" in page.text
     assert hidden_fields(page.text, "/team/invite")["form_person"] == eve.person_id
 
@@ -113,17 +115,17 @@ def test_a_form_redirects_only_to_pages_of_the_portals(shop: Shop, page: str) ->
         "role": "owner",
         "login_from": page,
     }
-    answer = eve.post(f"{team(shop)}/invite", form)
-    assert answer.headers["location"] == "/dashboard?other_person=1"
+    response = eve.post(f"{team_path(shop)}/invite", form)
+    assert response.headers["location"] == "/dashboard?other_person=1"
 
 
-def test_a_kept_form_needs_the_permission(shop: Shop) -> None:
+def test_a_kept_form_needs_the_permission_of_its_page(shop: Shop) -> None:
     for role in MERCHANT_ROLES[1:]:
         member = create_person(shop.api_server, shop.id, role)
         end_logins(shop, member)
         form = {"form_person": member.person_id, "email": new_address(), "role": "owner"}
         form |= {"login_email": member.email, "login_password": PASSWORD}
-        assert member.post(f"{team(shop)}/invite", form).status_code == 403
+        assert member.post(f"{team_path(shop)}/invite", form).status_code == 403
     assert open_invitations(shop) == []
 
 
@@ -145,9 +147,9 @@ def test_a_form_from_another_origin_does_not_log_in(shop: Shop) -> None:
     form = {"email": new_address(), "role": "owner", "form_person": ada.person_id}
     form |= {"login_email": ada.email, "login_password": PASSWORD}
     foreign = {"origin": "https://evil.example", "sec-fetch-site": "cross-site"}
-    answer = ada.post(f"{team(shop)}/invite", form, headers=foreign)
-    assert answer.status_code == 403
-    assert "set-cookie" not in answer.headers
+    response = ada.post(f"{team_path(shop)}/invite", form, headers=foreign)
+    assert response.status_code == 403
+    assert "set-cookie" not in response.headers
 
 
 def test_every_form_has_a_field_with_the_person_to_whom_it_was_shown() -> None:

@@ -1,4 +1,4 @@
-"""Tables of labels have a text for each value."""
+"""Every value that pages show has a label, and templates use only labels of their portal."""
 
 import re
 from typing import get_args

@@ -1,19 +1,19 @@
-"""Names of browsers."""
+"""Browsers are shown by name and operating system."""
 
 import pytest
 
 from opentill.portal.user_agents import describe
 
-LIKE = "AppleWebKit/537.36 (KHTML, like Gecko)"
+ENGINE = "AppleWebKit/537.36 (KHTML, like Gecko)"
 
 
 @pytest.mark.parametrize(
     ("user_agent", "name"),
     [
         ("Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/140.0", "Firefox, Linux"),
-        (f"Mozilla/5.0 (Windows NT) {LIKE} Chrome/140 Safari/537 Edg/140", "Edge, Windows"),
-        (f"Mozilla/5.0 (iPhone; like Mac OS X) {LIKE} Safari/604", "Safari, iPhone"),
-        (f"Mozilla/5.0 (Linux; Android 15) {LIKE} Chrome/140 Safari/537", "Chrome, Android"),
+        (f"Mozilla/5.0 (Windows NT) {ENGINE} Chrome/140 Safari/537 Edg/140", "Edge, Windows"),
+        (f"Mozilla/5.0 (iPhone; like Mac OS X) {ENGINE} Safari/604", "Safari, iPhone"),
+        (f"Mozilla/5.0 (Linux; Android 15) {ENGINE} Chrome/140 Safari/537", "Chrome, Android"),
         ("curl/8.9", "curl"),
         ("my-till 2.0", "my-till 2.0"),
         ("", ""),

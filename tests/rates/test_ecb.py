@@ -1,6 +1,6 @@
-"""The European Central Bank's files, and what is no such file.
+"""Files of the European Central Bank are read; other files are refused.
 
-The samples are ours, in the form of the files at
+The samples were written for these tests in the format of the files at
 https://www.ecb.europa.eu/stats/policy_and_exchange_rates/euro_reference_exchange_rates (daily and
 historical CSV, and XML).
 """
@@ -49,8 +49,8 @@ def day(text: str) -> int:
     return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) * 1000
 
 
-READ = (
-    # file, what is in it by day, what is skipped
+FILES = (
+    # file, rates by day, skipped currencies
     (DAILY, {"2024-01-26": USD_JPY | {"HKD": "8.4978"}}, ()),
     (b"\xef\xbb\xbf" + DAILY, {"2024-01-26": USD_JPY | {"HKD": "8.4978"}}, ()),
     (DAILY.replace(b"\n", b"\r\n"), {"2024-01-26": USD_JPY | {"HKD": "8.4978"}}, ()),
@@ -68,25 +68,25 @@ READ = (
 )
 
 
-@pytest.mark.parametrize(("data", "days", "skipped"), READ)
-def test_a_file_is_read(data, days, skipped) -> None:
+@pytest.mark.parametrize(("data", "days", "skipped"), FILES)
+def test_csv_and_xml_files_are_read(data, days, skipped) -> None:
     sheet = rates.read_file(data)
     assert sheet.base == "EUR"
     assert sheet.skipped == skipped
     expected = [
-        (day(when), {code: Decimal(rate) for code, rate in found.items()})
-        for when, found in days.items()
+        (day(date), {code: Decimal(rate) for code, rate in day_rates.items()})
+        for date, day_rates in days.items()
     ]
-    assert [(found.valid_from, found.rates) for found in sheet.days] == expected
+    assert [(sheet_day.valid_from, sheet_day.rates) for sheet_day in sheet.days] == expected
 
 
-BOMB = b"""<?xml version="1.0"?>
+ENTITY_BOMB = b"""<?xml version="1.0"?>
 <!DOCTYPE bomb [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">]>
 <bomb>&b;</bomb>"""
-OUTSIDE = b'<!DOCTYPE x [<!ENTITY file SYSTEM "file:///etc/hostname">]><x>&file;</x>'
+EXTERNAL_ENTITY = b'<!DOCTYPE x [<!ENTITY file SYSTEM "file:///etc/hostname">]><x>&file;</x>'
 
-REFUSED = (
-    # file, what the refusal says
+INVALID_FILES = (
+    # file, expected part of the error
     (b"", "line 1: a header"),
     (b"\x00\x01\x02", "header"),
     (b"\xff\xfe\xfd", "text"),
@@ -110,8 +110,8 @@ REFUSED = (
     (b"Date,EUR\n2024-01-26,1\n", "EUR is the base"),
     (b"Date,CYP\n2024-01-26,0.58\n", "has none"),
     (b'Date,USD\n"2024-01-26,1.1\n', "text"),
-    (BOMB, "a document type has no place"),
-    (OUTSIDE, "a document type has no place"),
+    (ENTITY_BOMB, "a document type has no place"),
+    (EXTERNAL_ENTITY, "a document type has no place"),
     (b"<html><body>Not found</body></html>", "has none"),
     (b"<Cube time='2024-01-26'><Cube currency='USD' rate='1.1'/></Cube>", "has none"),
     (XML[:-20], "XML"),
@@ -123,12 +123,12 @@ REFUSED = (
 )
 
 
-@pytest.mark.parametrize(("data", "says"), REFUSED)
-def test_a_wrong_file_is_refused_in_one_line(data, says) -> None:
+@pytest.mark.parametrize(("data", "reason"), INVALID_FILES)
+def test_an_invalid_file_is_refused_with_a_reason_in_one_line(data, reason) -> None:
     with pytest.raises(Invalid) as caught:
         rates.read_file(data)
     assert caught.value.field == "file"
-    assert says in caught.value.reason
+    assert reason in caught.value.reason
     assert "\n" not in caught.value.reason
 
 
@@ -143,11 +143,13 @@ def test_any_input_is_read_or_refused(data: bytes) -> None:
         assert rates.read_file(data).days
 
 
-def test_crosses_have_twelve_significant_digits_half_up() -> None:
-    worth = {"USD": Decimal("1.0871"), "JPY": Decimal("160.62"), "BHD": Decimal("0.40979")}
-    cross_rates = {(rate.base, rate.quote): rate.rate for rate in crosses("EUR", Day(7, worth))}
+def test_cross_rates_are_rounded_half_up_to_twelve_significant_digits() -> None:
+    rates_of_euro = {"USD": Decimal("1.0871"), "JPY": Decimal("160.62"), "BHD": Decimal("0.40979")}
+    cross_rates = {
+        (rate.base, rate.quote): rate.rate for rate in crosses("EUR", Day(7, rates_of_euro))
+    }
     assert len(cross_rates) == 4 * 3
-    assert cross_rates["EUR", "JPY"] == Decimal("160.62")  # as given
+    assert cross_rates["EUR", "JPY"] == Decimal("160.62")  # unchanged
     assert cross_rates["USD", "JPY"] == Decimal("147.750896882")  # 147.75089688161…
     assert cross_rates["JPY", "USD"] == Decimal("0.00676814842485")  # 0.006768148424853…
     assert cross_rates["USD", "EUR"] == Decimal("0.919878576028")  # 0.91987857602796…
@@ -157,14 +159,16 @@ rate_values = st.decimals("0.0001", "99999", places=5)
 
 
 @given(st.dictionaries(st.sampled_from(["USD", "JPY", "KWD", "IDR"]), rate_values, min_size=1))
-def test_crosses_agree_with_their_base(worth: dict[str, Decimal]) -> None:
-    for rate in crosses("EUR", Day(0, worth)):
-        exact = worth.get(rate.quote, Decimal(1)) / worth.get(rate.base, Decimal(1))
+def test_a_cross_rate_is_the_quotient_of_the_two_base_rates(
+    rates_of_euro: dict[str, Decimal],
+) -> None:
+    for rate in crosses("EUR", Day(0, rates_of_euro)):
+        exact = rates_of_euro.get(rate.quote, Decimal(1)) / rates_of_euro.get(rate.base, Decimal(1))
         assert abs(rate.rate / exact - 1) <= Decimal("1e-11")
         assert len(rate.rate.normalize().as_tuple().digits) <= 12
 
 
-def _zipped(name: str, content: bytes) -> bytes:
+def _zip(name: str, content: bytes) -> bytes:
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(name, content)
@@ -173,16 +177,16 @@ def _zipped(name: str, content: bytes) -> bytes:
 
 @pytest.mark.parametrize("content", [DAILY, HISTORY, XML])
 def test_a_file_in_a_zip_archive_is_read_as_the_file_itself(content: bytes) -> None:
-    assert rates.read_file(_zipped("eurofxref.csv", content)) == rates.read_file(content)
+    assert rates.read_file(_zip("eurofxref.csv", content)) == rates.read_file(content)
 
 
-def test_xml_in_another_encoding_is_read_or_refused_by_name() -> None:
+def test_xml_in_utf_16_is_read_and_in_an_unsupported_encoding_is_refused() -> None:
     text = XML.decode().replace("UTF-8", "{}")
     assert rates.read_file(text.format("UTF-16").encode("utf-16")) == rates.read_file(XML)
     with pytest.raises(Invalid, match="UTF-8, UTF-16 or ISO-8859-1"):
         rates.read_file(text.format("gb18030").encode())
 
 
-def test_an_archive_that_becomes_too_large_is_refused() -> None:
+def test_an_archive_whose_content_is_too_large_is_refused() -> None:
     with pytest.raises(Invalid, match="larger than can be read"):
-        rates.read_file(_zipped("eurofxref.csv", HISTORY + b"\n" * 70_000_000))
+        rates.read_file(_zip("eurofxref.csv", HISTORY + b"\n" * 70_000_000))

@@ -1,4 +1,4 @@
-"""Which exchange rate counts: the newest that is not too old, read in either direction."""
+"""The newest exchange rate that is not too old applies; the inverse of a rate is used too."""
 
 from decimal import Decimal
 from typing import Any
@@ -27,7 +27,7 @@ JUNE_13 = 1_749_772_800_000
 JUNE_12 = JUNE_13 - DAY
 
 LOOKUPS = (
-    # what is set: base, quote, rate, days ago;               asked       limit  found
+    # rates: base, quote, rate, days ago, perhaps "file"; pair; greatest age in days; expected
     ([], ("USD", "USD"), 0, "1"),
     ([], ("EUR", "USD"), 0, None),
     ([("EUR", "USD", "1.25", 1)], ("EUR", "USD"), 0, "1.25"),
@@ -45,14 +45,14 @@ LOOKUPS = (
     ([("EUR", "USD", "1.25", 4, "file")], ("EUR", "USD"), 0, "1.25"),
     ([("USD", "EUR", "0.8", 4, "file")], ("EUR", "USD"), 3, None),
     ([], ("JPY", "JPY"), 3, "1"),
-    # What was typed counts until it is replaced, and then it does not come back.
+    # A rate that a person entered applies until it is replaced, however old it is.
     ([("EUR", "USD", "1.25", 400)], ("EUR", "USD"), 3, "1.25"),
     ([("USD", "EUR", "0.8", 400)], ("EUR", "USD"), 3, "1.25"),
     ([("EUR", "USD", "2", 9), ("EUR", "USD", "1.25", 8, "file")], ("EUR", "USD"), 7, None),
     ([("USD", "EUR", "2", 9), ("EUR", "USD", "1.25", 8, "file")], ("EUR", "USD"), 7, None),
     ([("EUR", "USD", "1.25", 8, "file"), ("EUR", "USD", "2", 7)], ("EUR", "USD"), 7, "2"),
     ([("EUR", "USD", "1.25", 8, "file"), ("EUR", "USD", "2", 8)], ("EUR", "USD"), 7, "2"),
-    # A rate of a file ends with a later day that lacks its currency, whenever that came in.
+    # An imported rate ends with a later day that lacks its currency, whenever that is imported.
     ([("EUR", "RUB", "90", 2, "file"), ("EUR", "USD", "1", 1, "file")], ("EUR", "RUB"), 7, None),
     ([("EUR", "RUB", "90", 2, "file"), ("EUR", "USD", "1", 1, "file")], ("RUB", "EUR"), 0, None),
     ([("EUR", "USD", "1", 1, "file"), ("EUR", "RUB", "90", 2, "file")], ("EUR", "RUB"), 7, None),
@@ -63,9 +63,9 @@ LOOKUPS = (
 
 
 async def set_rates(tx: Tx, rates_to_set: list[Any]) -> None:
-    """Set rates, or import those that are from a file, each of a day so many days ago."""
-    for base, quote, rate, ago, *source in rates_to_set:
-        at = NOW - ago * DAY
+    """Enter rates, or import those that are marked with "file"."""
+    for base, quote, rate, days_ago, *source in rates_to_set:
+        at = NOW - days_ago * DAY
         if source:
             day = Day(at, {quote: Decimal(rate)})
             await rates.import_sheet(tx, rates.Sheet(base=base, days=(day,), skipped=()), at)
@@ -74,7 +74,7 @@ async def set_rates(tx: Tx, rates_to_set: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(("rates_set", "pair", "limit", "expected"), LOOKUPS)
-async def test_find_returns_the_valid_rate(tx: Tx, rates_set, pair, limit, expected) -> None:
+async def test_find_returns_the_rate_that_applies(tx: Tx, rates_set, pair, limit, expected) -> None:
     await set_rates(tx, rates_set)
     oldest = rates.oldest_valid_from(NOW, limit)
     rate = await rates.find(tx, *pair, NOW, oldest)
@@ -82,13 +82,13 @@ async def test_find_returns_the_valid_rate(tx: Tx, rates_set, pair, limit, expec
 
 
 @pytest.mark.parametrize(("rates_set", "pair", "limit", "expected"), LOOKUPS)
-async def test_a_session_is_opened_at_the_same_rate(
+async def test_a_session_is_opened_at_the_rate_that_applies(
     tx: Tx, rates_set, pair, limit, expected
 ) -> None:
     await set_rates(tx, rates_set)
     shop = await create_merchant(tx, settlement_currency=pair[1], overdraft_minor=0)
-    thing = await create_product(tx, shop.id, "1000.00", pair[0])
-    body = SessionBody(product_id=thing.id)
+    product = await create_product(tx, shop.id, "1000.00", pair[0])
+    body = SessionBody(product_id=product.id)
     opening = checkouts.open_session(tx, shop.id, body, NOW, rates_max_age_days=limit)
     if expected is None:
         with pytest.raises(Invalid, match="exchange rate: there is none from") as refused:
@@ -99,7 +99,7 @@ async def test_a_session_is_opened_at_the_same_rate(
     assert order.exchange_rate == Decimal(expected)
 
 
-REFUSED = (
+INVALID_RATES = (
     ("XXX", "USD", "1", "base"),
     ("usd", "EUR", "1", "base"),
     ("USD", "CYP", "1", "quote"),
@@ -113,8 +113,8 @@ REFUSED = (
 )
 
 
-@pytest.mark.parametrize(("base", "quote", "rate", "field"), REFUSED)
-async def test_a_wrong_rate_is_refused(tx: Tx, base, quote, rate, field) -> None:
+@pytest.mark.parametrize(("base", "quote", "rate", "field"), INVALID_RATES)
+async def test_an_invalid_rate_is_refused(tx: Tx, base, quote, rate, field) -> None:
     with pytest.raises(Invalid) as refused:
         await rates.put(tx, base, quote, Decimal(rate), NOW)
     assert refused.value.field == field
@@ -151,8 +151,8 @@ async def test_missing_and_expiring_rates_are_listed(tx: Tx) -> None:
         ("EUR", "JPY", "160", 400), ("EUR", "GBP", "0.8", 9, "file"),
     ])  # fmt: skip
     oldest = rates.oldest_valid_from(NOW, 7)
-    listed = await rates.list_current(tx, NOW, "EUR")
-    assert {one.quote: (one.counts(oldest), one.is_typed, one.is_dropped) for one in listed} == {
+    rows = await rates.list_current(tx, NOW, "EUR")
+    assert {row.quote: (row.counts(oldest), row.is_typed, row.is_dropped) for row in rows} == {
         "RUB": (False, False, True), "USD": (True, False, False), "JPY": (True, True, False),
         "GBP": (False, False, True),
     }  # fmt: skip
@@ -160,22 +160,26 @@ async def test_missing_and_expiring_rates_are_listed(tx: Tx) -> None:
     for currency in ("RUB", "USD", "JPY", "GBP"):
         await create_product(tx, shop.id, "1000.00", currency)
 
-    async def pairs(days: int, max_age: int) -> tuple[list[str], list[str]]:
+    async def list_missing_and_expiring(days: int, max_age: int) -> tuple[list[str], list[str]]:
         at = NOW + days * DAY
-        lacking = await rates.list_missing(tx, at, rates.oldest_valid_from(at, max_age))
+        missing = await rates.list_missing(tx, at, rates.oldest_valid_from(at, max_age))
         expiring = await rates.list_expiring(tx, at, max_age)
-        return [one.base for one in lacking if one.opening], [one.base for one in expiring]
+        return [row.base for row in missing if row.opening], [row.base for row in expiring]
 
-    assert await pairs(0, 7) == (["GBP", "RUB"], [])
-    assert await pairs(1, 7) == (["GBP", "RUB"], ["USD"])
-    assert await pairs(2, 7) == (["GBP", "RUB"], ["USD"])
-    assert await pairs(3, 7) == (["GBP", "RUB", "USD"], [])
-    assert await pairs(3, 0) == (["GBP", "RUB"], [])
+    for days, max_age, missing, expiring in (
+        (0, 7, ["GBP", "RUB"], []),
+        (1, 7, ["GBP", "RUB"], ["USD"]),
+        (2, 7, ["GBP", "RUB"], ["USD"]),
+        (3, 7, ["GBP", "RUB", "USD"], []),
+        (3, 0, ["GBP", "RUB"], []),
+    ):
+        assert await list_missing_and_expiring(days, max_age) == (missing, expiring)
 
 
-async def test_a_rate_of_an_earlier_version_that_begins_a_day_counts_as_imported(
+async def test_a_rate_without_a_source_that_is_valid_from_midnight_counts_as_imported(
     tx: Tx,
 ) -> None:
+    """Earlier versions did not store whether a rate was imported."""
     day = NOW - NOW % DAY - 8 * DAY
     for quote, at in (("USD", day), ("JPY", day + 1)):
         await tx.execute(
@@ -187,16 +191,14 @@ async def test_a_rate_of_an_earlier_version_that_begins_a_day_counts_as_imported
     assert await rates.find(tx, "EUR", "JPY", NOW, oldest) == 2
 
 
-async def test_an_order_is_refunded_at_its_own_rate_even_if_that_is_too_old(
-    tx: Tx,
-) -> None:
+async def test_an_order_is_refunded_at_its_own_rate_even_if_that_is_too_old(tx: Tx) -> None:
     await set_rates(tx, [("EUR", "RUB", "90", 1, "file"), ("USD", "RUB", "80", 1, "file")])
     shop = await create_merchant(tx, settlement_currency="EUR")
-    thing = await create_product(tx, shop.id, "900.00", "RUB")
-    body = SessionBody(product_id=thing.id)
+    product = await create_product(tx, shop.id, "900.00", "RUB")
+    body = SessionBody(product_id=product.id)
     opened = await checkouts.open_session(tx, shop.id, body, NOW, rates_max_age_days=7)
     order = await pay_order(tx, await orders.find(tx, shop.id, opened.order_id))
-    await set_rates(tx, [("EUR", "USD", "1.1", 0, "file")])  # and no longer the rouble
+    await set_rates(tx, [("EUR", "USD", "1.1", 0, "file")])  # ends the rates of the rouble
     with pytest.raises(Invalid, match="RUB to EUR, or it is too old") as refused:
         await checkouts.open_session(tx, shop.id, body, NOW + DAY, rates_max_age_days=7)
     assert refused.value.field == "productId"
@@ -241,20 +243,22 @@ async def test_an_open_order_keeps_its_rate(tx: Tx) -> None:
         ("EUR", "JPY", []),
     ],
 )
-async def test_the_rates_of_one_currency(tx: Tx, base, quote, pairs) -> None:
+async def test_current_rates_are_filtered_by_base_and_quote(tx: Tx, base, quote, pairs) -> None:
     for pair in ("EURUSD", "GBPUSD", "GBPJPY"):
         for rate, at in (("1", NOW - 1), ("2", NOW), ("3", NOW + 1)):
             await rates.put(tx, pair[:3], pair[3:], Decimal(rate), at)
     newest = await rates.list_current(tx, NOW, base, quote)
-    assert [one.base + one.quote for one in newest] == pairs
-    assert {(one.rate, one.valid_from) for one in newest} <= {(Decimal(2), NOW)}
+    assert [row.base + row.quote for row in newest] == pairs
+    assert {(row.rate, row.valid_from) for row in newest} <= {(Decimal(2), NOW)}
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_a_mistyped_rate_is_refused(api_server: ApiServer, turned: bool) -> None:
+@pytest.mark.parametrize("is_inverse", [False, True])
+def test_a_session_is_refused_if_an_absurd_rate_makes_its_amount_too_large(
+    api_server: ApiServer, is_inverse: bool
+) -> None:
     shop = api_server.create_shop()
-    quoted = Decimal("0.000000000000000001") if turned else Decimal(999_999_999)
-    api_server.set_rate(*(("USD", "XAF") if turned else ("XAF", "USD")), quoted)
+    rate = Decimal("0.000000000000000001") if is_inverse else Decimal(999_999_999)
+    api_server.set_rate(*(("USD", "XAF") if is_inverse else ("XAF", "USD")), rate)
     product = shop.create_product(price="99999999.00", currency="XAF")
     reason = assert_refused(shop.post("/v1/checkouts", {"productId": product["id"]}), "productId")
     assert "rate" in reason

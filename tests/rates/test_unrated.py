@@ -1,4 +1,7 @@
-"""A currency settles in itself without a rate; USD figures wait for the refund that shows them."""
+"""An order that settles in its own currency needs no exchange rate until it is refunded.
+
+Refunds are also shown in USD, so that a refund needs a rate to USD.
+"""
 
 from decimal import Decimal
 from typing import Any
@@ -26,7 +29,7 @@ from support.world import (
     pay_order,
 )
 
-OLD = NOW - 400 * DAY
+LONG_AGO = NOW - 400 * DAY
 
 
 @pytest.mark.parametrize("currency", ["CNY", "HKD", "JPY", "KWD", "USD"])
@@ -34,13 +37,13 @@ async def test_a_currency_settles_in_itself_without_a_rate(tx: Tx, currency: str
     order = await create_order(tx, "10.00", currency, settlement_currency=currency)
     assert order.exchange_rate == 1
     assert order.usd_exchange_rate == (1 if currency == "USD" else None)
-    done = await pay_order(tx, order)
-    assert done.status == "PAID"
+    paid_order = await pay_order(tx, order)
+    assert paid_order.status == "PAID"
     await assert_books(tx)
 
 
 @pytest.mark.parametrize(
-    ("price", "currency", "settled", "rates_set"),
+    ("price", "currency", "settlement_currency", "rates_set"),
     [
         ("10", "JPY", "KWD", []),
         ("10", "JPY", "USD", []),
@@ -49,41 +52,41 @@ async def test_a_currency_settles_in_itself_without_a_rate(tx: Tx, currency: str
     ],
 )
 async def test_another_settlement_currency_still_needs_a_rate_at_opening(
-    tx: Tx, price: str, currency: str, settled: str, rates_set: list[tuple[str, str]]
+    tx: Tx, price: str, currency: str, settlement_currency: str, rates_set: list[tuple[str, str]]
 ) -> None:
     for base, quote in rates_set:
         await rates.put(tx, base, quote, Decimal(2), NOW)
-    shop = await create_merchant(tx, settlement_currency=settled)
-    thing = await create_product(tx, shop.id, price, currency)
-    with pytest.raises(Invalid, match=f"none from {currency} to {settled}") as refused:
-        await checkouts.open_session(tx, shop.id, SessionBody(product_id=thing.id), NOW)
+    shop = await create_merchant(tx, settlement_currency=settlement_currency)
+    product = await create_product(tx, shop.id, price, currency)
+    with pytest.raises(Invalid, match=f"none from {currency} to {settlement_currency}") as refused:
+        await checkouts.open_session(tx, shop.id, SessionBody(product_id=product.id), NOW)
     assert refused.value.field == "productId"
 
 
-async def test_an_old_rate_does_not_stop_settlement_in_the_same_currency(
+async def test_an_outdated_rate_does_not_stop_a_session_that_settles_in_its_currency(
     tx: Tx,
 ) -> None:
-    sheet = rates.Sheet(base="CNY", days=(Day(OLD, {"USD": Decimal("0.14")}),), skipped=())
+    sheet = rates.Sheet(base="CNY", days=(Day(LONG_AGO, {"USD": Decimal("0.14")}),), skipped=())
     await rates.import_sheet(tx, sheet, NOW)
     shop = await create_merchant(tx, settlement_currency="CNY")
-    thing = await create_product(tx, shop.id, "10.00", "CNY")
+    product = await create_product(tx, shop.id, "10.00", "CNY")
     checkout = await checkouts.open_session(
-        tx, shop.id, SessionBody(product_id=thing.id), NOW, rates_max_age_days=7
+        tx, shop.id, SessionBody(product_id=product.id), NOW, rates_max_age_days=7
     )
     assert (await orders.find(tx, shop.id, checkout.order_id)).usd_exchange_rate is None
 
 
-# What is set after the order was placed: base, quote, rate, when; what 10.00 of 100.00 is in USD.
-LATER = (
+LATER_RATES = (
+    # rates set after the order was placed: base, quote, rate, valid from; 10.00 CNY in USD
     ([("CNY", "USD", "0.14", NOW)], "1.40"),
     ([("USD", "CNY", "8", NOW)], "1.25"),
-    ([("CNY", "USD", "0.14", OLD)], "1.40"),
-    ([("CNY", "USD", "0.14", OLD), ("CNY", "USD", "0.15", NOW - DAY)], "1.50"),
-    ([("CNY", "USD", "0.14", OLD), ("USD", "CNY", "8", NOW - DAY)], "1.25"),
+    ([("CNY", "USD", "0.14", LONG_AGO)], "1.40"),
+    ([("CNY", "USD", "0.14", LONG_AGO), ("CNY", "USD", "0.15", NOW - DAY)], "1.50"),
+    ([("CNY", "USD", "0.14", LONG_AGO), ("USD", "CNY", "8", NOW - DAY)], "1.25"),
 )
 
 
-@pytest.mark.parametrize(("rates_set", "shown"), LATER)
+@pytest.mark.parametrize(("rates_set", "shown"), LATER_RATES)
 async def test_a_refund_is_shown_in_usd_by_the_newest_rate_and_logged(
     tx: Tx, rates_set: list[tuple[str, str, str, int]], shown: str
 ) -> None:
@@ -129,7 +132,7 @@ async def test_a_refund_without_any_rate_is_refused_with_instructions(tx: Tx) ->
     await assert_books(tx)
 
 
-async def test_a_mistyped_rate_is_refused(tx: Tx) -> None:
+async def test_a_refund_is_refused_if_an_absurd_rate_makes_its_amount_too_large(tx: Tx) -> None:
     order = await pay_order(
         tx, await create_order(tx, "99999999.00", "CNY", settlement_currency="CNY")
     )
@@ -145,10 +148,8 @@ def _usd(refund: Refund) -> tuple[str, str]:
     return user, debit
 
 
-# Who is warned
-
-WARNED = (
-    # product    settles in  what is set               to
+MISSING_RATES = (
+    # product's and settlement currency, rates, currencies to which a rate is missing
     ("USD", "USD", [], []),
     ("CNY", "CNY", [], ["USD"]),
     ("CNY", "CNY", [("CNY", "USD")], []),
@@ -159,11 +160,15 @@ WARNED = (
 )
 
 
-@pytest.mark.parametrize(("currency", "settled", "rates_set", "missing"), WARNED)
-async def test_a_product_without_a_rate_is_logged(
-    tx: Tx, currency: str, settled: str, rates_set: list[tuple[str, str]], missing: list[str]
+@pytest.mark.parametrize(("currency", "settlement_currency", "rates_set", "missing"), MISSING_RATES)
+async def test_a_product_that_lacks_an_exchange_rate_is_logged(
+    tx: Tx,
+    currency: str,
+    settlement_currency: str,
+    rates_set: list[tuple[str, str]],
+    missing: list[str],
 ) -> None:
-    shop = await create_merchant(tx, settlement_currency=settled)
+    shop = await create_merchant(tx, settlement_currency=settlement_currency)
     for base, quote in rates_set:
         await rates.put(tx, base, quote, Decimal(2), NOW)
 
@@ -174,26 +179,26 @@ async def test_a_product_without_a_rate_is_logged(
     with structlog.testing.capture_logs() as log:
         await products.create(tx, shop.id, body, NOW)
     assert warnings(log) == ([missing] if missing else [])
-    other = await create_product(tx, shop.id, "10.00", settled)
+    other_product = await create_product(tx, shop.id, "10.00", settlement_currency)
     with structlog.testing.capture_logs() as log:
-        await products.update(tx, shop.id, other.id, ProductUpdate(currency=currency), NOW)
+        await products.update(tx, shop.id, other_product.id, ProductUpdate(currency=currency), NOW)
     assert warnings(log) == ([missing] if missing else [])
 
 
 async def test_missing_rates_are_listed_for_all_merchants(tx: Tx) -> None:
-    first = await create_merchant(tx, settlement_currency="CNY")
+    shop = await create_merchant(tx, settlement_currency="CNY")
     await create_merchant(tx, settlement_currency="HKD")
     await create_merchant(tx)
-    await create_product(tx, first.id, "10", "JPY")
-    gone = await create_product(tx, first.id, "10", "KRW")
-    await products.archive(tx, first.id, gone.id, NOW)
-    await rates.put(tx, "USD", "HKD", Decimal("7.8"), OLD)
-    sheet = rates.Sheet(base="CNY", days=(Day(OLD, {"JPY": Decimal(20)}),), skipped=())
+    await create_product(tx, shop.id, "10", "JPY")
+    archived = await create_product(tx, shop.id, "10", "KRW")
+    await products.archive(tx, shop.id, archived.id, NOW)
+    await rates.put(tx, "USD", "HKD", Decimal("7.8"), LONG_AGO)
+    sheet = rates.Sheet(base="CNY", days=(Day(LONG_AGO, {"JPY": Decimal(20)}),), skipped=())
     await rates.import_sheet(tx, sheet, NOW)
 
     async def list_missing(oldest: int) -> set[tuple[str, str, bool]]:
         rows = await rates.list_missing(tx, NOW, oldest)
-        return {(one.base, one.quote, one.opening) for one in rows}
+        return {(row.base, row.quote, row.opening) for row in rows}
 
     assert await list_missing(0) == {("CNY", "USD", False), ("JPY", "USD", False)}
     assert await list_missing(NOW - DAY) == {
@@ -201,9 +206,9 @@ async def test_missing_rates_are_listed_for_all_merchants(tx: Tx) -> None:
     }  # fmt: skip
 
 
-async def test_opening_reads_the_offer_in_one_statement(tx: Tx) -> None:
+async def test_opening_a_session_without_a_rate_to_usd_logs_nothing(tx: Tx) -> None:
     shop = await create_merchant(tx, settlement_currency="CNY")
-    thing = await create_product(tx, shop.id, "10", "CNY")
+    product = await create_product(tx, shop.id, "10", "CNY")
     with structlog.testing.capture_logs() as log:
-        await create_session(tx, shop.id, thing.id)
+        await create_session(tx, shop.id, product.id)
     assert log == []

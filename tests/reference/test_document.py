@@ -1,4 +1,4 @@
-"""The pages of the reference, rendered from the real document and from hostile ones."""
+"""The pages of the reference are rendered from the real document and from hostile ones."""
 
 import gzip
 import re
@@ -40,7 +40,7 @@ def pages(book: Book) -> dict[str, Reader]:
     return {path: Reader(html_of(book, path)) for path in _paths()}
 
 
-def test_every_operation_has_three_samples_on_its_group_s_page(
+def test_every_operation_has_three_samples_on_the_page_of_its_group(
     pages: dict[str, Reader],
 ) -> None:
     for path, methods in DOCUMENT["paths"].items():
@@ -56,9 +56,7 @@ def test_every_operation_has_three_samples_on_its_group_s_page(
         assert "https://pay.example/till/v1/" in pages[group.slug].text
 
 
-def test_every_event_type_has_an_example_body_and_no_request(
-    pages: dict[str, Reader],
-) -> None:
+def test_every_event_type_has_an_example_body_and_no_samples(pages: dict[str, Reader]) -> None:
     page = pages["events"]
     for type_, methods in DOCUMENT["webhooks"].items():
         assert methods["post"]["operationId"] in _ids(page)
@@ -67,24 +65,28 @@ def test_every_event_type_has_an_example_body_and_no_request(
 
 
 def test_every_link_has_an_existing_page_and_anchor(pages: dict[str, Reader]) -> None:
-    elsewhere = {"", "/till/openapi.json", "https://www.standardwebhooks.com"}
+    other_addresses = {"", "/till/openapi.json", "https://www.standardwebhooks.com"}
     for path, page in pages.items():
         for attrs in page.all("a"):
             address, _, anchor = (attrs["href"] or "").partition("#")
             target = address.removeprefix("/till/docs").strip("/")
-            if address in elsewhere and (address or not anchor):
+            if address in other_addresses and (address or not anchor):
                 continue
             assert not address or address.startswith("/till/docs"), f"{path}: {address}"
-            linked = pages[target if address else path]
-            assert not anchor or anchor in _ids(linked), f"{path}: {attrs['href']}"
+            target_page = pages[target if address else path]
+            assert not anchor or anchor in _ids(target_page), f"{path}: {attrs['href']}"
 
 
 def test_the_first_page_has_an_anchor_for_every_operation(pages: dict[str, Reader]) -> None:
-    operations = [one for methods in DOCUMENT["paths"].values() for one in methods.values()]
-    assert {one["operationId"] for one in operations} <= set(_ids(pages[""]))
+    operation_ids = {
+        operation["operationId"]
+        for methods in DOCUMENT["paths"].values()
+        for operation in methods.values()
+    }
+    assert operation_ids <= set(_ids(pages[""]))
 
 
-def test_ids_are_unique_and_there_is_no_inline_script_or_style(
+def test_pages_have_unique_ids_and_no_inline_script_or_style(
     book: Book, pages: dict[str, Reader]
 ) -> None:
     for path, page in pages.items():
@@ -157,10 +159,10 @@ def test_a_group_with_another_credential_is_rendered() -> None:
         },
         "components": {"securitySchemes": {"person": {"type": "http", "scheme": "bearer"}}},
     }
-    read = Document(document)
-    (group,) = read.groups
+    parsed = Document(document)
+    (group,) = parsed.groups
     assert group.slug == "your-account"
-    log_in, get_key = read.operations(group)
+    log_in, get_key = parsed.operations(group)
     assert log_in.credential is None
     curl, python, javascript = (sample.text for sample in get_key.samples)
     assert '-H "Authorization: Bearer $OPENTILL_TOKEN"' in curl

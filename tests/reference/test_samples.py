@@ -1,4 +1,4 @@
-"""Every operation's samples, run unchanged in each language against a real server."""
+"""The samples of every operation run in each language against a real server."""
 
 import contextlib
 import inspect
@@ -21,7 +21,7 @@ from support.api_server import ApiServer, Shop
 
 NODE: Final = shutil.which("node") or str(Path(playwright.__file__).parent / "driver" / "node")
 # Run last, because they end objects that other samples need.
-LAST: Final = ("archiveProduct", "deleteWebhookEndpoint")
+CALLED_LAST: Final = ("archiveProduct", "deleteWebhookEndpoint")
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def document(api_server: ApiServer) -> Document:
 
 
 def _operations(document: Document) -> Iterator[tuple[str, Operation]]:
-    """Return group and operation of everything that an API key can call."""
+    """Yield the operations that an API key can call, with the names of their groups."""
     runnable = [
         (group.name, operation)
         for group in document.groups
@@ -38,16 +38,16 @@ def _operations(document: Document) -> Iterator[tuple[str, Operation]]:
         for operation in document.operations(group)
         if operation.credential is None or operation.credential.variable == "OPENTILL_KEY"
     ]
-    yield from sorted(runnable, key=lambda pair: pair[1].anchor in LAST)
+    yield from sorted(runnable, key=lambda pair: pair[1].anchor in CALLED_LAST)
 
 
 def _ids(shop: Shop, document: dict[str, Any]) -> dict[str, str]:
-    """Return the replacements for a sample's ids: example value → this merchant's value."""
+    """Return the ids in the samples, and for each an id of this merchant that replaces it."""
     product = shop.create_product()["id"]
     session = shop.create_session(product)["id"]
     order = shop.create_paid_order(product)["id"]
     refund = shop.refund(order, amount="0.10")["id"]
-    own = {
+    ids_by_path = {
         "/v1/products/{id}": product,
         "/v1/checkouts/{id}": session,
         "/v1/payment-links/{id}": shop.data(
@@ -64,7 +64,7 @@ def _ids(shop: Shop, document: dict[str, Any]) -> dict[str, str]:
         document["paths"][path]["get"]["responses"]["200"]["content"]["application/json"][
             "example"
         ]["data"]["id"]: id_
-        for path, id_ in own.items()
+        for path, id_ in ids_by_path.items()
     }
 
 
@@ -78,21 +78,21 @@ def samples(api_server: ApiServer, shop: Shop, document: Document) -> dict[str, 
     for _, operation in _operations(document):
         for sample in operation.samples:
             text = sample.text
-            for example, real in ids.items():
-                text = text.replace(example, real)
+            for example, replacement in ids.items():
+                text = text.replace(example, replacement)
             texts.setdefault(sample.language, {})[operation.anchor] = text
     return texts
 
 
 def test_every_group_of_the_document_has_runnable_operations(document: Document) -> None:
-    ran = {name for name, _ in _operations(document)}
-    assert ran >= {"Config", "Products", "Checkouts", "Orders", "Refunds", "Balance", "Webhooks"}
+    groups = {name for name, _ in _operations(document)}
+    assert groups >= {"Config", "Products", "Checkouts", "Orders", "Refunds", "Balance", "Webhooks"}
 
 
 def test_curl_samples_run(samples: Any, shop: Shop, tmp_path: Path) -> None:
     for operation, text in samples["curl"].items():
         program = 'curl() { command curl -sS --fail-with-body "$@"; }\n' + text
-        done = subprocess.run(
+        result = subprocess.run(
             ["bash", "-c", program],
             env={**os.environ, "OPENTILL_KEY": shop.key, "no_proxy": "*"},
             cwd=tmp_path,
@@ -101,10 +101,10 @@ def test_curl_samples_run(samples: Any, shop: Shop, tmp_path: Path) -> None:
             check=False,
             timeout=60,
         )
-        assert done.returncode == 0, (operation, text, done.stdout, done.stderr)
+        assert result.returncode == 0, (operation, text, result.stdout, result.stderr)
         file = text.rpartition(" -o ")[2]
-        shown = (tmp_path / file).read_text() if "\n  -o " in text else done.stdout
-        assert shown.startswith(("{", "\ufeff", "id,", "type,", "number,")) or "," in shown
+        output = (tmp_path / file).read_text() if "\n  -o " in text else result.stdout
+        assert output.startswith(("{", "\ufeff", "id,", "type,", "number,")) or "," in output
 
 
 def test_python_samples_run(
@@ -118,8 +118,8 @@ def test_python_samples_run(
         with contextlib.redirect_stdout(stdout):
             exec(compile(text, operation, "exec"), {})  # noqa: S102 - the sample is the object of the test
         files = [path for path in tmp_path.iterdir() if path.stat().st_size]
-        silent = operation in (*LAST, "listPayouts")
-        assert stdout.getvalue() or files or silent, operation
+        prints_nothing = operation in (*CALLED_LAST, "listPayouts")
+        assert stdout.getvalue() or files or prints_nothing, operation
         for path in files:
             path.unlink()
 
@@ -131,25 +131,27 @@ def test_javascript_samples_run(samples: Any, shop: Shop, tmp_path: Path) -> Non
         path = tmp_path / f"sample{number}.mjs"
         path.write_text(text)
         names.append(path.name)
-    whole = tmp_path / "all.mjs"
-    whole.write_text(
+    program = tmp_path / "all.mjs"
+    program.write_text(
         f"for (const name of {json.dumps(names)}) {{ console.log('#', name); "
         "await import('./' + name); }"
     )
-    done = subprocess.run(
-        [NODE, str(whole)],
+    result = subprocess.run(
+        [NODE, str(program)],
         env={**os.environ, "OPENTILL_KEY": shop.key, "no_proxy": "*"},
         capture_output=True,
         text=True,
         check=False,
         timeout=60,
     )
-    assert done.returncode == 0, (done.stdout[-300:], done.stderr[-2000:])
-    assert done.stdout.count("# sample") == len(names)
-    assert "message: 'success'" in done.stdout
+    assert result.returncode == 0, (result.stdout[-300:], result.stderr[-2000:])
+    assert result.stdout.count("# sample") == len(names)
+    assert "message: 'success'" in result.stdout
 
 
-def test_samples_use_the_python_client_where_it_has_the_operation(document: Document) -> None:
+def test_samples_use_the_python_client_for_every_operation_that_it_has(
+    document: Document,
+) -> None:
     with Client("http://127.0.0.1:9", "svc_live_x") as client:
         for call in CALLS.values():
             resource, method = call.split(".")
@@ -162,4 +164,4 @@ def test_samples_use_the_python_client_where_it_has_the_operation(document: Docu
             if not method.startswith("_")
         }
     assert methods == set(CALLS.values())
-    assert set(CALLS) <= {one.anchor for _, one in _operations(document)}
+    assert set(CALLS) <= {operation.anchor for _, operation in _operations(document)}

@@ -1,4 +1,4 @@
-"""The receiver of the bank's callbacks."""
+"""Tests of this folder may use the receiver of the sandbox bank's callbacks."""
 
 from support.sandbox_bank import receiver
 

@@ -1,4 +1,4 @@
-"""Refunds made or reversed at the sandbox bank, through its real pages and callbacks."""
+"""Refunds that are made or reversed at the sandbox bank reach OpenTill by callbacks."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +16,7 @@ from support.sandbox_bank import Shop as Bank
 
 
 @pytest.fixture
-def connected(settings: Settings, bank_url: str) -> Iterator[ApiServer]:
+def connected_server(settings: Settings, bank_url: str) -> Iterator[ApiServer]:
     """Serve an instance that gets the sandbox bank's callbacks."""
     with serving(settings, sandbox_url=bank_url, sandbox_secret=SECRET) as api_server:
         yield api_server
@@ -60,8 +60,10 @@ def wait_for_order(shop: Shop, order_id: str, **fields: Any) -> None:
     wait_until(has_fields)
 
 
-def test_a_refund_at_the_banks_desk_and_its_return(connected: ApiServer, bank: Bank) -> None:
-    shop, order_id, attempt_id = pay_order(connected, bank)
+def test_a_refund_made_at_the_banks_desk_and_its_reversal_are_applied(
+    connected_server: ApiServer, bank: Bank
+) -> None:
+    shop, order_id, attempt_id = pay_order(connected_server, bank)
     desk = bank.browser.get(f"/desk/{attempt_id}")
     assert desk.status_code == 200
     assert "The bank’s desk" in desk.text
@@ -70,33 +72,35 @@ def test_a_refund_at_the_banks_desk_and_its_return(connected: ApiServer, bank: B
     (refund,) = shop.data("GET", f"/v1/orders/{order_id}/refunds")["items"]
     assert (refund["source"], refund["status"]) == ("GATEWAY", "SUCCEEDED")
 
-    (at_bank,) = bank.api.get(f"/payments/{attempt_id}/refunds").json()
-    bank.browser.post(f"/desk/{attempt_id}/reverse", data={"refund": at_bank["id"]})
+    (bank_refund,) = bank.api.get(f"/payments/{attempt_id}/refunds").json()
+    bank.browser.post(f"/desk/{attempt_id}/reverse", data={"refund": bank_refund["id"]})
     wait_for_order(shop, order_id, refundStatus="NONE", refundedAmount="0")
-    again = bank.api.post(f"/refunds/{at_bank['id']}/reverse")
-    assert again.status_code == 200
+    repeated = bank.api.post(f"/refunds/{bank_refund['id']}/reverse")
+    assert repeated.status_code == 200
     too_much = bank.browser.post(f"/desk/{attempt_id}/refund", data={"amount": "400.00"})
     assert too_much.status_code == 409
     report = bank.api.get("/settlement-report.csv").text
-    assert f"refund,{at_bank['id']},4.00,USD" in report
-    assert f"refund_failure,{at_bank['id']},4.00,USD" in report
+    assert f"refund,{bank_refund['id']},4.00,USD" in report
+    assert f"refund_failure,{bank_refund['id']},4.00,USD" in report
 
 
-def test_a_refund_of_ours_that_the_bank_reverses(connected: ApiServer, bank: Bank) -> None:
-    shop, order_id, _ = pay_order(connected, bank)
+def test_a_reversal_of_our_own_refund_is_applied(connected_server: ApiServer, bank: Bank) -> None:
+    shop, order_id, _ = pay_order(connected_server, bank)
     refund = shop.refund(order_id)
-    app = connected.app
-    connected.run(jobs.send_due(app.db, app.gateways, connected.url, now_ms()))
+    app = connected_server.app
+    connected_server.run(jobs.send_due(app.db, app.gateways, connected_server.url, now_ms()))
     wait_for_order(shop, order_id, status="REFUNDED")
     assert bank.api.post(f"/refunds/{refund['id']}/reverse").status_code == 200
     wait_for_order(shop, order_id, status="PAID", refundedAmount="0")
-    reversed_ = shop.data("GET", f"/v1/refunds/{refund['id']}")
-    assert (reversed_["status"], reversed_["source"]) == ("FAILED", "REQUEST")
-    assert "sent the money back" in reversed_["errorMessage"]
+    reversed_refund = shop.data("GET", f"/v1/refunds/{refund['id']}")
+    assert (reversed_refund["status"], reversed_refund["source"]) == ("FAILED", "REQUEST")
+    assert "sent the money back" in reversed_refund["errorMessage"]
 
 
-def test_the_bank_reverses_only_what_has_succeeded(connected: ApiServer, bank: Bank) -> None:
-    _, _, attempt_id = pay_order(connected, bank)
+def test_the_bank_refuses_to_reverse_an_unknown_refund_and_to_refund_twice(
+    connected_server: ApiServer, bank: Bank
+) -> None:
+    _, _, attempt_id = pay_order(connected_server, bank)
     assert bank.api.post("/refunds/re_nothing/reverse").status_code == 404
     assert bank.api.post(f"/payments/{attempt_id}/refunds", json={}).status_code == 201
     assert bank.api.post(f"/payments/{attempt_id}/refunds", json={}).status_code == 409

@@ -1,4 +1,4 @@
-"""Refunds that are made at the provider, not by us."""
+"""Refunds that somebody makes at the provider, without OpenTill, are recorded."""
 
 from typing import Any
 
@@ -56,7 +56,8 @@ async def find(tx: Tx, order: Order) -> Order:
     return await orders.find(tx, order.merchant_id, order.id)
 
 
-async def open_case(tx: Tx, order: Order) -> RefundCase:
+async def read_open_case(tx: Tx, order: Order) -> RefundCase:
+    """Return the only open refund case of the order's merchant."""
     (case,) = await refunds.list_open(tx, order.merchant_id)
     return case
 
@@ -83,20 +84,20 @@ async def test_a_partial_refund_made_at_the_provider_is_recorded(
 
 async def test_a_repeated_report_changes_nothing(tx: Tx) -> None:
     order = await create_order_in(tx, "PAID")
-    first = await report(tx, order, 400)
+    refund = await report(tx, order, 400)
     before = await dump_rows(tx)
-    assert await report(tx, order, 400, at=LATER + 1) == first
-    assert await report(tx, order, 400, status="PENDING") == first
+    assert await report(tx, order, 400, at=LATER + 1) == refund
+    assert await report(tx, order, 400, status="PENDING") == refund
     assert await dump_rows(tx) == before
 
 
 async def test_partial_refunds_made_at_the_provider_refund_the_whole_order(tx: Tx) -> None:
     order = await create_order_in(tx, "SETTLED", platform_fee_rate="0.04")
-    own = await create_refund(tx, order, "3.33")
+    own_refund = await create_refund(tx, order, "3.33")
     for number, minor in enumerate((300, 366)):
         assert await report(tx, order, minor, ref=f"rf_{number}") is not None
     assert (await find(tx, order)).status == "SETTLED"  # our own refund is in progress
-    await report_refund(tx, own, "SUCCEEDED", LATER)
+    await report_refund(tx, own_refund, "SUCCEEDED", LATER)
     after = await find(tx, order)
     assert (after.status, after.refunded_minor) == ("REFUNDED", 999)
     assert after.refund_debit_minor == after.gross_settled_minor
@@ -130,19 +131,20 @@ async def test_a_refund_made_at_the_provider_is_recorded_while_refunds_are_off(t
 async def test_a_refund_of_ours_is_not_recorded_again_as_made_at_the_provider(tx: Tx) -> None:
     """The response to our request may be lost: the provider's report names our id."""
     order = await create_order_in(tx, "PAID")
-    own = await create_refund(tx, order, "4.00")
-    await report_refund(tx, own, "UNKNOWN")
-    await report(tx, order, 400, refund_id=own.id, ref="rf_7")
+    own_refund = await create_refund(tx, order, "4.00")
+    await report_refund(tx, own_refund, "UNKNOWN")
+    await report(tx, order, 400, refund_id=own_refund.id, ref="rf_7")
     rows = await refunds.list_for_order(tx, order.merchant_id, order.id, 9)
-    assert [row.id for row in rows] == [own.id]
-    # Nor if the provider then reports it only under its own id.
+    assert [row.id for row in rows] == [own_refund.id]
+    # A later report of the provider may name only the provider's id.
     await report(tx, order, 400, ref="rf_7", at=LATER + 1)
     assert (await find(tx, order)).refunded_minor == 400
 
 
-async def test_a_refund_whose_row_was_lost_is_recorded_as_made_at_the_provider(
+async def test_a_refund_with_an_unknown_id_of_ours_is_recorded_as_made_at_the_provider(
     tx: Tx,
 ) -> None:
+    """A restored database may lack the row of a refund that we sent."""
     order = await create_order_in(tx, "PAID")
     refund = await report(tx, order, 400, refund_id=new_id("re"))
     assert refund is not None
@@ -179,7 +181,7 @@ async def test_a_refund_that_does_not_match_its_order_is_a_case_for_staff(
     for _ in range(3):
         assert await report(tx, order, minor, currency=currency) is None
     assert await read_entries(tx, order.merchant_id) == before
-    case = await open_case(tx, order)
+    case = await read_open_case(tx, order)
     assert (case.kind, case.amount_minor, case.currency) == ("UNMATCHED", minor, currency)
     assert reason in case.refusal
     events = [row.event for row in await read_history(tx, order)]
@@ -188,14 +190,14 @@ async def test_a_refund_that_does_not_match_its_order_is_a_case_for_staff(
 
 
 async def test_a_refund_that_overtakes_its_payment_is_recorded_after_it(db: Db) -> None:
-    async def work(tx: Tx) -> Order:
+    async def create_data(tx: Tx) -> Order:
         order = await create_order(tx)
         attempt = await submit_attempt(tx, order)
         assert await report(tx, order, 400, attempt_id=attempt.id) is None
         await report_payment(tx, attempt, "SUCCEEDED")
         return await orders.find(tx, order.merchant_id, order.id)
 
-    order = await db.run(work)
+    order = await db.run(create_data)
     assert await jobs.match(db, LATER + 1) == 1
     async with db.connection() as tx:
         assert (await find(tx, order)).refunded_minor == 400
@@ -204,15 +206,15 @@ async def test_a_refund_that_overtakes_its_payment_is_recorded_after_it(db: Db) 
 
 
 async def test_a_refund_of_a_disputed_order_is_recorded_once_the_dispute_is_won(db: Db) -> None:
-    async def work(tx: Tx) -> Order:
+    async def create_data(tx: Tx) -> Order:
         order = await create_order_in(tx, "DISPUTED")
         await report(tx, order, 400)
         return order
 
-    order = await db.run(work)
+    order = await db.run(create_data)
     assert await jobs.match(db, LATER + 60_000) == 1
     async with db.connection() as tx:
-        assert (await open_case(tx, order)).tries == 1
+        assert (await read_open_case(tx, order)).tries == 1
     await db.run(lambda tx: report_dispute(tx, order, "WON"))
     assert await jobs.match(db, LATER + DAY) == 1
     async with db.connection() as tx:
@@ -221,14 +223,14 @@ async def test_a_refund_of_a_disputed_order_is_recorded_once_the_dispute_is_won(
 
 
 async def test_a_refund_is_recorded_once_our_own_refund_of_the_amount_has_failed(db: Db) -> None:
-    async def work(tx: Tx) -> tuple[Order, Refund]:
+    async def create_data(tx: Tx) -> tuple[Order, Refund]:
         order = await create_order_in(tx, "PAID")
-        own = await create_refund(tx, order)
+        own_refund = await create_refund(tx, order)
         assert await report(tx, order, 999) is None
-        return order, own
+        return order, own_refund
 
-    order, own = await db.run(work)
-    await db.run(lambda tx: report_refund(tx, own, "REFUSED", LATER))
+    order, own_refund = await db.run(create_data)
+    await db.run(lambda tx: report_refund(tx, own_refund, "REFUSED", LATER))
     await jobs.match(db, LATER + DAY)
     async with db.connection() as tx:
         assert (await find(tx, order)).status == "REFUNDED"
@@ -239,11 +241,11 @@ async def test_a_refund_made_at_the_provider_can_be_reversed(tx: Tx) -> None:
     before = await read_balances(tx, order)
     refund = await report(tx, order, 999)
     assert (await find(tx, order)).status == "REFUNDED"
-    reversed_ = await report(tx, order, 999, status="REFUSED")
+    reversed_refund = await report(tx, order, 999, status="REFUSED")
     assert refund is not None
-    assert reversed_ is not None
-    assert (reversed_.id, reversed_.status) == (refund.id, "FAILED")
-    assert reversed_.was_reversed
+    assert reversed_refund is not None
+    assert (reversed_refund.id, reversed_refund.status) == (refund.id, "FAILED")
+    assert reversed_refund.was_reversed
     assert await read_balances(tx, order) == before
     assert (await find(tx, order)).status == "SETTLED"
     rows = await dump_rows(tx)
@@ -267,10 +269,10 @@ async def test_a_case_is_closed_when_its_refund_fails(tx: Tx) -> None:
 
 
 async def test_a_refund_whose_case_staff_have_closed_is_not_recorded(db: Db) -> None:
-    async def work(tx: Tx) -> Order:
+    async def create_data(tx: Tx) -> Order:
         order = await create_order_in(tx, "DISPUTED")
         await report(tx, order, 400)
-        case = await open_case(tx, order)
+        case = await read_open_case(tx, order)
         key = (case.merchant_id, case.gateway, case.gateway_ref)
         await refunds.dismiss(tx, *key, "ann", LATER)
         with pytest.raises(NotFound):
@@ -279,45 +281,45 @@ async def test_a_refund_whose_case_staff_have_closed_is_not_recorded(db: Db) -> 
         assert await report(tx, order, 400) is None
         return order
 
-    order = await db.run(work)
+    order = await db.run(create_data)
     assert await jobs.match(db, LATER + DAY) == 0
     async with db.connection() as tx:
         assert (await find(tx, order)).refunded_minor == 0
         # Staff may have corrected the balance, so they must look at the failure again.
         await report(tx, order, 400, status="REFUSED")
-        case = await open_case(tx, order)
+        case = await read_open_case(tx, order)
         assert case.refusal == "it was closed by ann, and has failed since"
 
 
 async def test_a_second_payment_that_is_refunded_at_the_provider_is_given_back(tx: Tx) -> None:
     order = await create_order(tx)
-    second = await pay_order_twice(tx, order)
+    duplicate = await pay_order_twice(tx, order)
     before = await read_balances(tx, order)
-    await report(tx, order, 999, attempt_id=second.id)
-    given_back = await orders.find_attempt(tx, order.merchant_id, second.id)
-    assert given_back.status == "GIVEN_BACK"
-    await report(tx, order, 999, attempt_id=second.id, status="REFUSED")
-    reversed_ = await orders.find_attempt(tx, order.merchant_id, second.id)
-    assert reversed_.status == "DUPLICATE"
+    await report(tx, order, 999, attempt_id=duplicate.id)
+    returned_attempt = await orders.find_attempt(tx, order.merchant_id, duplicate.id)
+    assert returned_attempt.status == "GIVEN_BACK"
+    await report(tx, order, 999, attempt_id=duplicate.id, status="REFUSED")
+    reversed_attempt = await orders.find_attempt(tx, order.merchant_id, duplicate.id)
+    assert reversed_attempt.status == "DUPLICATE"
     assert await read_balances(tx, order) == before
 
 
 async def test_a_partial_refund_of_a_second_payment_is_a_case_for_staff(tx: Tx) -> None:
     order = await create_order(tx)
-    second = await pay_order_twice(tx, order)
-    await report(tx, order, 500, attempt_id=second.id)
-    assert "the order was paid by" in (await open_case(tx, order)).refusal
+    duplicate = await pay_order_twice(tx, order)
+    await report(tx, order, 500, attempt_id=duplicate.id)
+    assert "the order was paid by" in (await read_open_case(tx, order)).refusal
 
 
 async def test_an_operator_records_a_refund_that_no_gateway_reports(tx: Tx) -> None:
     order = await create_order_in(tx, "PAID")
     ids = (order.merchant_id, order.id)
-    new = NewMadeAtGateway(amount_minor=400, reason="by transfer", provider_ref="TRN 1")
+    new_refund = NewMadeAtGateway(amount_minor=400, reason="by transfer", provider_ref="TRN 1")
     with pytest.raises(Invalid) as refused:
-        await refunds.record_manually(tx, *ids, new, LATER, reporting={"sandbox"})
+        await refunds.record_manually(tx, *ids, new_refund, LATER, reporting={"sandbox"})
     assert "sandbox" in (refused.value.reason or "")
-    first = await refunds.record_manually(tx, *ids, new, LATER, reporting=())
-    assert await refunds.record_manually(tx, *ids, new, LATER, reporting=()) == first
+    refund = await refunds.record_manually(tx, *ids, new_refund, LATER, reporting=())
+    assert await refunds.record_manually(tx, *ids, new_refund, LATER, reporting=()) == refund
     assert (await find(tx, order)).refunded_minor == 400
     for invalid in (
         NewMadeAtGateway(amount_minor=300, reason="", provider_ref="TRN 1"),
@@ -328,43 +330,43 @@ async def test_an_operator_records_a_refund_that_no_gateway_reports(tx: Tx) -> N
             await refunds.record_manually(tx, *ids, invalid, LATER, reporting=())
 
 
-async def test_a_late_success_of_a_second_payments_failed_refund_changes_nothing(
+async def test_a_late_success_report_about_a_second_payments_failed_refund_is_ignored(
     tx: Tx,
 ) -> None:
     order = await create_order(tx)
-    second = await pay_order_twice(tx, order)
-    await report(tx, order, 999, attempt_id=second.id)
-    await report(tx, order, 999, attempt_id=second.id, status="REFUSED")
+    duplicate = await pay_order_twice(tx, order)
+    await report(tx, order, 999, attempt_id=duplicate.id)
+    await report(tx, order, 999, attempt_id=duplicate.id, status="REFUSED")
     before = await dump_rows(tx)
-    await report(tx, order, 999, attempt_id=second.id)
+    await report(tx, order, 999, attempt_id=duplicate.id)
     assert await dump_rows(tx) == before
 
 
 async def test_a_failure_that_overtakes_a_second_payments_refund_wins(tx: Tx) -> None:
     order = await create_order(tx)
-    second = await pay_order_twice(tx, order)
-    await report(tx, order, 999, attempt_id=second.id, status="REFUSED")
-    await report(tx, order, 999, attempt_id=second.id)
-    attempt = await orders.find_attempt(tx, order.merchant_id, second.id)
+    duplicate = await pay_order_twice(tx, order)
+    await report(tx, order, 999, attempt_id=duplicate.id, status="REFUSED")
+    await report(tx, order, 999, attempt_id=duplicate.id)
+    attempt = await orders.find_attempt(tx, order.merchant_id, duplicate.id)
     assert attempt.status == "DUPLICATE"
     assert await refunds.list_open(tx, order.merchant_id) == []
 
 
-async def test_a_case_is_closed_when_its_payment_turns_out_to_be_a_second_one(
-    db: Db,
-) -> None:
-    async def work(tx: Tx) -> tuple[Order, str]:
+async def test_a_case_is_closed_when_its_payment_becomes_a_duplicate(db: Db) -> None:
+    async def create_data(tx: Tx) -> tuple[Order, str]:
         order = await create_order(tx)
-        first = await submit_attempt(tx, order)
-        await report_payment(tx, first, "ACTION_REQUIRED", action_url="https://bank.example")
-        second = await submit_attempt(tx, await find(tx, order))
-        await report(tx, order, 999, attempt_id=second.id)
-        assert (await open_case(tx, order)).attempt_id == second.id
-        await report_payment(tx, first, "SUCCEEDED")
-        await report_payment(tx, second, "SUCCEEDED")
-        return order, second.id
+        first_attempt = await submit_attempt(tx, order)
+        await report_payment(
+            tx, first_attempt, "ACTION_REQUIRED", action_url="https://bank.example"
+        )
+        duplicate = await submit_attempt(tx, await find(tx, order))
+        await report(tx, order, 999, attempt_id=duplicate.id)
+        assert (await read_open_case(tx, order)).attempt_id == duplicate.id
+        await report_payment(tx, first_attempt, "SUCCEEDED")
+        await report_payment(tx, duplicate, "SUCCEEDED")
+        return order, duplicate.id
 
-    order, second_id = await db.run(work)
+    order, second_id = await db.run(create_data)
     assert await jobs.match(db, LATER + 1) == 1
     async with db.connection() as tx:
         attempt = await orders.find_attempt(tx, order.merchant_id, second_id)

@@ -1,6 +1,7 @@
-"""A reversal, new refund, refund at the provider, dispute and settlement of one order at once.
+"""Reversals, refunds, disputes and settlements of one order may happen concurrently.
 
-In any order: the books are right, no more is refunded than was paid, and nothing is stuck.
+In whatever order they happen, the books are right, at most the paid amount is refunded, and
+nothing is stuck.
 """
 
 import asyncio
@@ -24,12 +25,13 @@ from support.examples import is_night
 from support.world import DAY, NOW
 
 CONNECTIONS: Final = 16
-FIELDS: Final = {"orderId", "amount"}  # of steps that are refused because another step was faster
-Step = Callable[[Tx], Awaitable[object]]
+# A change is refused with one of these fields if a concurrent change was faster.
+FIELDS: Final = {"orderId", "amount"}
+Change = Callable[[Tx], Awaitable[object]]
 
 
 class Contest:
-    """An order of 10.00 that was refunded in part, and the concurrent steps of it."""
+    """An order of 10.00 with a refund, and the changes that compete for it."""
 
     def __init__(self, order: Order, refund: Refund) -> None:
         self.order, self.refund = order, refund
@@ -61,10 +63,10 @@ class Contest:
     async def settle(self, tx: Tx) -> None:
         await orders.settle_one(tx, self.order.merchant_id, self.order.id, NOW + 1, "test")
 
-    async def take(self, db: Db, step: Step) -> None:
-        """Take a step in its own transaction; if it created a refund, end that."""
+    async def run(self, db: Db, change: Change) -> None:
+        """Make a change in its own transaction; if it created a refund, end the refund."""
         try:
-            refund = await db.run(step)
+            refund = await db.run(change)
         except Invalid as refused:
             assert refused.field in FIELDS, refused
             return
@@ -83,7 +85,7 @@ async def create_contest(tx: Tx, shop_id: str, product_id: str, amount: str | No
     return Contest(order, refund)
 
 
-async def contests(db: Db, amount: str | None, number: int) -> list[Contest]:
+async def create_contests(db: Db, amount: str | None, number: int) -> list[Contest]:
     """Create refunded orders of one merchant, which has a rolling reserve and returns fees."""
 
     async def create(tx: Tx) -> list[Contest]:
@@ -97,77 +99,77 @@ async def contests(db: Db, amount: str | None, number: int) -> list[Contest]:
     return await db.run(create)
 
 
-def steps(contest: Contest) -> tuple[Step, ...]:
+def concurrent_changes(contest: Contest) -> tuple[Change, ...]:
     return (
         contest.reverse, contest.refund_again, contest.refund_at_provider, contest.dispute,
         contest.settle,
     )  # fmt: skip
 
 
-async def watch(db: Db, done: asyncio.Event) -> None:
+async def keep_checking_books(db: Db, stop: asyncio.Event) -> None:
     """Check the books continuously until ``done``."""
-    while not done.is_set():
+    while not stop.is_set():
         async with db.snapshot() as tx:
             await assert_books(tx)
 
 
 @pytest.mark.parametrize("amount", ["4.00", None])
-async def test_a_reversal_races_a_new_refund_a_dispute_and_settlement(
+async def test_concurrent_reversals_refunds_disputes_and_settlements_leave_right_books(
     db: Db, database_url: str, amount: str | None
 ) -> None:
     permutations = list(itertools.permutations(range(5)))[:: 1 if is_night() else 7]
-    racing = await contests(db, amount, len(permutations))
-    many = await Db.connect(database_url, CONNECTIONS, acquire_timeout_s=60)
-    done = asyncio.Event()
-    watching = asyncio.create_task(watch(db, done))
+    contests = await create_contests(db, amount, len(permutations))
+    pool = await Db.connect(database_url, CONNECTIONS, acquire_timeout_s=60)
+    stop = asyncio.Event()
+    checks = asyncio.create_task(keep_checking_books(db, stop))
     try:
         async with asyncio.TaskGroup() as tasks:
-            for contest, permutation in zip(racing, permutations, strict=True):
+            for contest, permutation in zip(contests, permutations, strict=True):
                 for index in permutation:
-                    tasks.create_task(contest.take(many, steps(contest)[index]))
-                # Providers repeat reports, and a loss may overtake the other steps.
-                for step in (contest.reverse, contest.refund_at_provider, contest.refund_again):
-                    tasks.create_task(contest.take(many, step))
+                    tasks.create_task(contest.run(pool, concurrent_changes(contest)[index]))
+                # Providers repeat reports, and a loss may overtake the other changes.
+                for change in (contest.reverse, contest.refund_at_provider, contest.refund_again):
+                    tasks.create_task(contest.run(pool, change))
                 if permutation[0] % 2:
-                    tasks.create_task(contest.take(many, contest.lose_dispute))
+                    tasks.create_task(contest.run(pool, contest.lose_dispute))
     finally:
-        done.set()
-        await watching
-        await many.close()
-    await _check(db, racing)
+        stop.set()
+        await checks
+        await pool.close()
+    await _check(db, contests)
 
 
 @pytest.mark.parametrize("amount", ["4.00", None])
-async def test_a_reversal_a_new_refund_a_dispute_and_settlement_in_every_order(
+async def test_reversals_refunds_disputes_and_settlements_in_any_order_leave_right_books(
     db: Db, amount: str | None
 ) -> None:
     permutations = list(itertools.permutations(range(5)))[:: 1 if is_night() else 5]
-    contested = await contests(db, amount, len(permutations))
-    for contest, permutation in zip(contested, permutations, strict=True):
+    contests = await create_contests(db, amount, len(permutations))
+    for contest, permutation in zip(contests, permutations, strict=True):
         for index in permutation:
-            await contest.take(db, steps(contest)[index])
-    await _check(db, contested)
+            await contest.run(db, concurrent_changes(contest)[index])
+    await _check(db, contests)
 
 
-async def _check(db: Db, contested: list[Contest]) -> None:
-    """Fail unless every contest ends, with each order in the state that its rows explain."""
-    shop_id = contested[0].order.merchant_id
+async def _check(db: Db, contests: list[Contest]) -> None:
+    """Check every order, end all disputes and jobs, and check that nothing is left pending."""
+    shop_id = contests[0].order.merchant_id
     _, violations = await check_all(db)
     assert violations == []
-    statuses = {await _check_order(db, contest) for contest in contested}
-    assert len(statuses) > 1, statuses  # the sequence mattered
+    statuses = {await _check_order(db, contest) for contest in contests}
+    assert len(statuses) > 1, statuses  # the results depend on the order of changes
     async with db.transaction() as tx:
         open_disputes = await tx.fetch(
             "select order_id from disputes where merchant_id = $1 and status = 'OPEN'", shop_id
         )
-        by_order = {contest.order.id: contest for contest in contested}
+        by_order = {contest.order.id: contest for contest in contests}
         for row in open_disputes:
             await by_order[row["order_id"]].report_dispute(tx, "WON")
     later = NOW + 30 * DAY
-    await jobs.match(db, later, len(contested))
+    await jobs.match(db, later, len(contests))
     await settlement.settle_due(db, later)
     await settlement.release_reserves(db, later + 30 * DAY)
-    for contest in contested:
+    for contest in contests:
         await _check_order(db, contest)
     async with db.snapshot() as tx:
         assert [row[0] for row in await tx.fetch(UNFINISHED, later + 60 * DAY)] == []

@@ -1,4 +1,4 @@
-"""Refunds that a provider reverses after they had succeeded."""
+"""A provider can reverse a refund that had succeeded."""
 
 import json
 
@@ -65,7 +65,7 @@ async def test_a_reversed_refund_returns_the_merchants_money(tx: Tx) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settles", "status", "account"),
+    ("settled", "status", "account"),
     [
         ("never", "PAID", "pending"),
         ("before the refund", "SETTLED", "available"),
@@ -73,13 +73,13 @@ async def test_a_reversed_refund_returns_the_merchants_money(tx: Tx) -> None:
     ],
 )
 async def test_after_a_reversal_an_order_refunded_in_full_is_paid_again(
-    tx: Tx, settles: str, status: str, account: str
+    tx: Tx, settled: str, status: str, account: str
 ) -> None:
-    order = await create_order_in(tx, "SETTLED" if settles == "before the refund" else "PAID")
+    order = await create_order_in(tx, "SETTLED" if settled == "before the refund" else "PAID")
     net = sum(await read_balances(tx, order))
     refund = await create_refund(tx, order)
     await report_refund(tx, refund, "SUCCEEDED")
-    if settles == "before the reversal":  # moves the order's money out of pending
+    if settled == "before the reversal":
         await orders.settle_one(tx, order.merchant_id, order.id, NOW, "test")
     await report_failure(tx, refund)
     after = await find(tx, order)
@@ -91,12 +91,11 @@ async def test_after_a_reversal_an_order_refunded_in_full_is_paid_again(
     assert (line.event, line.from_status, line.to_status) == ("refund_reversed", "REFUNDED", status)
     if status == "PAID":
         assert (await settle_order(tx, after)).status == "SETTLED"
-    again = await create_refund(tx, order)
-    await report_refund(tx, again, "SUCCEEDED")
+    await report_refund(tx, await create_refund(tx, order), "SUCCEEDED")
     assert (await find(tx, order)).status == "REFUNDED"
 
 
-async def test_a_reversal_takes_the_returned_fee_again(tx: Tx) -> None:
+async def test_a_reversal_charges_the_fee_that_the_refund_had_returned(tx: Tx) -> None:
     order = await pay_order(
         tx, await create_order(tx, platform_fee_rate="0.04", refund_fee_policy="RETURNED")
     )
@@ -119,8 +118,8 @@ async def test_a_failure_of_a_refund_in_progress_is_no_reversal(tx: Tx) -> None:
     order = await create_order_in(tx, "PAID")
     refund = await create_refund(tx, order, "4.00")
     await report_failure(tx, refund)
-    ended = await refunds.find(tx, refund.merchant_id, refund.id)
-    assert (ended.status, ended.succeeded_at) == ("FAILED", None)
+    failed_refund = await refunds.find(tx, refund.merchant_id, refund.id)
+    assert (failed_refund.status, failed_refund.succeeded_at) == ("FAILED", None)
     assert (await read_history(tx, order))[-1].event == "refund_failed"
     assert await refunds.list_open(tx, order.merchant_id) == []
 
@@ -136,7 +135,7 @@ async def test_a_refusal_of_a_repeated_request_reverses_nothing(tx: Tx) -> None:
 
 
 async def test_a_failure_of_another_refund_at_the_provider_reverses_nothing(tx: Tx) -> None:
-    """A request that is repeated after days may create a second refund there, under our id."""
+    """A request that is repeated after days may create a second refund under our id."""
     order = await create_order_in(tx, "PAID")
     refund = await create_refund(tx, order, "4.00")
     await report_refund(tx, refund, "SUCCEEDED", provider_ref="rf_1")
@@ -149,13 +148,13 @@ async def test_a_failure_of_another_refund_at_the_provider_reverses_nothing(tx: 
 
 async def test_one_of_two_refunds_is_reversed(tx: Tx) -> None:
     order = await create_order_in(tx, "PAID")
-    first = await create_refund(tx, order, "3.33")
-    second = await create_refund(tx, order)
-    for refund in (first, second):
+    reversed_refund = await create_refund(tx, order, "3.33")
+    other_refund = await create_refund(tx, order)
+    for refund in (reversed_refund, other_refund):
         await report_refund(tx, refund, "SUCCEEDED")
-    await report_failure(tx, first)
+    await report_failure(tx, reversed_refund)
     after = await find(tx, order)
-    assert (after.status, after.refunded_minor) == ("PAID", second.amount_minor)
+    assert (after.status, after.refunded_minor) == ("PAID", other_refund.amount_minor)
     with pytest.raises(Invalid):
         async with tx.transaction():
             await create_refund(tx, order, "3.34")
@@ -164,11 +163,11 @@ async def test_one_of_two_refunds_is_reversed(tx: Tx) -> None:
 
 
 @pytest.mark.parametrize("dispute_status", ["OPENED", "LOST"])
-@pytest.mark.parametrize("settles", [True, False])
+@pytest.mark.parametrize("is_settled", [True, False])
 async def test_a_refund_is_reversed_while_its_order_is_disputed(
-    tx: Tx, dispute_status: str, settles: bool
+    tx: Tx, dispute_status: str, is_settled: bool
 ) -> None:
-    order = await create_order_in(tx, "SETTLED" if settles else "PAID")
+    order = await create_order_in(tx, "SETTLED" if is_settled else "PAID")
     refund = await create_refund(tx, order, "4.00")
     await report_refund(tx, refund, "SUCCEEDED")
     await report_dispute(tx, order, dispute_status)
@@ -178,7 +177,7 @@ async def test_a_refund_is_reversed_while_its_order_is_disputed(
     assert after.status == ("DISPUTED" if dispute_status == "OPENED" else "CHARGEBACK")
     assert after.refunded_minor == 0
     pending, available, *others = before
-    if settles:
+    if is_settled:
         available += refund.debit_minor
     else:
         pending += refund.debit_minor

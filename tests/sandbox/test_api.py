@@ -1,4 +1,4 @@
-"""The bank's API: idempotency, refusals, refunds, disputes."""
+"""The API of the sandbox bank is idempotent and refuses invalid requests."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -12,9 +12,9 @@ from support.sandbox_bank import Shop
 
 def test_a_repeated_id_returns_the_same_payment(shop: Shop) -> None:
     order = shop.payment_request()
-    first, second = (shop.api.post("/payments", json=order) for _ in range(2))
-    assert (first.status_code, second.status_code) == (201, 200)
-    assert first.json() == second.json()
+    created, repeated = (shop.api.post("/payments", json=order) for _ in range(2))
+    assert (created.status_code, repeated.status_code) == (201, 200)
+    assert created.json() == repeated.json()
 
 
 @pytest.mark.parametrize("change", [{"amount_minor": 1}, {"currency": "USD"}, {"method": "ALIPAY"}])
@@ -42,15 +42,15 @@ def test_the_same_id_with_other_values_is_a_conflict(shop: Shop, change: dict[st
     ],
 )
 def test_an_invalid_order_is_refused(shop: Shop, change: dict[str, object]) -> None:
-    answer = shop.api.post("/payments", json=shop.payment_request(**change))
-    assert answer.status_code == 400
-    assert answer.json()["error"]["message"]
+    response = shop.api.post("/payments", json=shop.payment_request(**change))
+    assert response.status_code == 400
+    assert response.json()["error"]["message"]
 
 
 def test_a_request_without_the_secret_is_unauthorized(shop: Shop) -> None:
     for header in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer é".encode()}):
-        answer = shop.browser.get("/payments/x", headers=header)
-        assert answer.status_code == 401
+        response = shop.browser.get("/payments/x", headers=header)
+        assert response.status_code == 401
 
 
 def test_a_bank_needs_a_secret(tmp_path: Path) -> None:
@@ -74,47 +74,47 @@ def test_only_an_unfinished_payment_can_be_voided(shop: Shop) -> None:
     assert shop.api.post(f"/payments/{shop.create_paid_payment()}/void").status_code == 409
 
 
-def test_a_refund_is_done_once_and_reported(shop: Shop) -> None:
+def test_a_repeated_refund_id_returns_the_same_refund_which_is_reported(shop: Shop) -> None:
     payment_id = shop.create_paid_payment()
-    first = shop.refund(payment_id, 400, id="re_once")
-    second = shop.refund(payment_id, 400, id="re_once")
-    assert (first.status_code, second.status_code) == (201, 200)
-    assert first.json() == second.json() == shop.api.get("/refunds/re_once").json()
-    assert first.json()["status"] == "succeeded"
+    created = shop.refund(payment_id, 400, id="re_once")
+    repeated = shop.refund(payment_id, 400, id="re_once")
+    assert (created.status_code, repeated.status_code) == (201, 200)
+    assert created.json() == repeated.json() == shop.api.get("/refunds/re_once").json()
+    assert created.json()["status"] == "succeeded"
     assert shop.find_payment(payment_id)["refunded_minor"] == 400
     assert shop.refund(payment_id, 401, id="re_once").status_code == 409
-    news = shop.receiver.wait_for(payment_id, "refund.succeeded")
-    assert news["data"]["refund"] == first.json()
+    callback = shop.receiver.wait_for(payment_id, "refund.succeeded")
+    assert callback["data"]["refund"] == created.json()
 
 
 def test_concurrent_refunds_never_exceed_the_payment(shop: Shop) -> None:
     payment_id = shop.create_paid_payment(amount_minor=1000)
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: shop.refund(payment_id, 300).json(), range(8)))
-    assert [answer["status"] for answer in answers].count("succeeded") == 3
+        responses = list(pool.map(lambda _: shop.refund(payment_id, 300).json(), range(8)))
+    assert [response["status"] for response in responses].count("succeeded") == 3
     assert shop.find_payment(payment_id)["refunded_minor"] == 900
 
 
 def test_an_impossible_refund_fails_with_a_reason(shop: Shop) -> None:
     paid, unpaid = shop.create_paid_payment(), shop.start_payment()
-    for answer in (
+    for response in (
         shop.refund(paid, 1000),
         shop.refund(paid, 100, currency="USD"),
         shop.refund(unpaid, 1),
     ):
-        assert answer.json()["status"] == "failed"
-        assert answer.json()["error"]
+        assert response.json()["status"] == "failed"
+        assert response.json()["error"]
     assert shop.refund("none", 1).status_code == 404
     assert shop.receiver.wait_for(paid, "refund.failed")
 
 
-def test_the_refunds_of_one_card_fail_later(shop: Shop) -> None:
+def test_refunds_to_the_test_card_for_failing_refunds_fail_later(shop: Shop) -> None:
     payment_id = shop.create_paid_payment("4000000000005126")
     refund = shop.refund(payment_id, 999).json()
     assert refund["status"] == "pending"
     assert shop.find_payment(payment_id)["refunded_minor"] == 999
-    news = shop.receiver.wait_for(payment_id, "refund.failed")
-    assert news["data"]["refund"]["error"]
+    callback = shop.receiver.wait_for(payment_id, "refund.failed")
+    assert callback["data"]["refund"]["error"]
     assert shop.find_payment(payment_id)["refunded_minor"] == 0
 
 
@@ -125,13 +125,13 @@ def test_every_dispute_transition_is_reported(shop: Shop) -> None:
     assert shop.refund(payment_id, 1).json()["status"] == "failed"
     assert shop.api.post(f"/disputes/{dispute['id']}/recovered").status_code == 409
     for status in ("lost", "lost", "recovered"):
-        answer = shop.api.post(f"/disputes/{dispute['id']}/{status}")
-        assert answer.json()["status"] == status
-    for kind in ("dispute.opened", "dispute.lost", "dispute.recovered"):
-        assert shop.receiver.wait_for(payment_id, kind)
-    listed = shop.api.get(f"/payments/{payment_id}/disputes").json()
-    assert [one["status"] for one in listed] == ["recovered"]
-    assert listed[0] in shop.api.get("/disputes").json()
+        response = shop.api.post(f"/disputes/{dispute['id']}/{status}")
+        assert response.json()["status"] == status
+    for callback_type in ("dispute.opened", "dispute.lost", "dispute.recovered"):
+        assert shop.receiver.wait_for(payment_id, callback_type)
+    (dispute,) = shop.api.get(f"/payments/{payment_id}/disputes").json()
+    assert dispute["status"] == "recovered"
+    assert dispute in shop.api.get("/disputes").json()
 
 
 def test_a_payment_is_disputed_once_and_only_if_paid(shop: Shop) -> None:
@@ -145,8 +145,8 @@ def test_the_health_check_responds(shop: Shop) -> None:
     assert shop.browser.get("/healthz").json() == {"status": "ok"}
 
 
-# Method, path, body, and what is refused: the status and the methods that the path takes.
 BAD_REQUESTS = (
+    # method, path, body, expected status, expected header Allow
     ("GET", "/nothing/here", b"", 404, None),
     ("GET", "/payments/a/b", b"", 404, None),
     ("GET", "/payments/", b"", 404, None),
@@ -189,6 +189,6 @@ def test_the_media_type_of_a_body_is_ignored(shop: Shop) -> None:
 def test_head_requests_have_the_headers_of_get(shop: Shop) -> None:
     payment_id = shop.start_payment()
     for path in (f"/payments/{payment_id}", "/disputes", "/settlement-report.csv", "/healthz"):
-        head, whole = shop.api.head(path), shop.api.get(path)
+        head, get = shop.api.head(path), shop.api.get(path)
         assert (head.status_code, head.content) == (200, b"")
-        assert head.headers["content-type"] == whole.headers["content-type"]
+        assert head.headers["content-type"] == get.headers["content-type"]

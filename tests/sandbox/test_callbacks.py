@@ -1,4 +1,4 @@
-"""Callbacks: signed, repeated until they arrive, and not forgotten when the bank is killed."""
+"""Callbacks are signed and repeated until they are acknowledged, even if the bank is killed."""
 
 import hashlib
 import hmac
@@ -41,15 +41,17 @@ def test_the_signature_is_an_hmac_of_time_and_body() -> None:
     assert sign("secret", b"{}", 1736932500) == f"t=1736932500,v1={expected}"
 
 
-def test_a_callback_arrives_signed_and_at_once(shop: Shop) -> None:
+def test_a_callback_is_signed_and_sent_at_once(shop: Shop) -> None:
     payment_id = shop.start_payment()
-    begin = time.monotonic()
+    started = time.monotonic()
     shop.type_card(payment_id, "4242424242424242")
-    news = shop.receiver.wait_for(payment_id, "payment.succeeded")
-    assert time.monotonic() - begin < MAX_WAIT_S / 4  # it was woken, it did not look by itself
-    assert news["id"].startswith("cb_")
+    callback = shop.receiver.wait_for(payment_id, "payment.succeeded")
+    assert time.monotonic() - started < MAX_WAIT_S / 4  # the sender did not poll
+    assert callback["id"].startswith("cb_")
     headers, body = next(
-        (headers, body) for headers, body in shop.receiver.received if news["id"].encode() in body
+        (headers, body)
+        for headers, body in shop.receiver.received
+        if callback["id"].encode() in body
     )
     assert headers["content-type"] == "application/json"
     timestamp = int(headers["sandbox-signature"].split(",")[0].removeprefix("t="))
@@ -65,23 +67,23 @@ def test_a_callback_is_repeated_until_it_is_acknowledged(shop: Shop) -> None:
     finally:
         shop.receiver.status = 200
     wait_until(lambda: 200 in shop.receiver.statuses(payment_id))
-    time.sleep(0.5)  # longer than the longest of its pauses
-    *refused, last = shop.receiver.statuses(payment_id)
-    assert len(refused) >= 2
-    assert (set(refused), last) == ({503}, 200)
+    time.sleep(0.5)  # longer than the longest pause between two attempts
+    *failed_statuses, last_status = shop.receiver.statuses(payment_id)
+    assert len(failed_statuses) >= 2
+    assert (set(failed_statuses), last_status) == ({503}, 200)
     assert len({body["id"] for body in shop.receiver.callbacks_about(payment_id)}) == 1
 
 
 def test_an_unreachable_receiver_does_not_delay_others(shop: Shop) -> None:
-    deaf = free_socket()
-    deaf.listen(200)  # accepts connections and never answers
+    silent = free_socket()
+    silent.listen(200)  # accepts connections and never responds
     for _ in range(20):
-        shop.create_paid_payment(callback_url=f"{url_of(deaf)}/callback")
-    begin = time.monotonic()
+        shop.create_paid_payment(callback_url=f"{url_of(silent)}/callback")
+    started = time.monotonic()
     shop.receiver.wait_for(shop.create_paid_payment(), "payment.succeeded")
-    # One after the other, those before it would have taken 20 times as long as one is waited for.
-    assert time.monotonic() - begin < 20 * FAST_TIMING.callback_timeout_s / 2
-    deaf.close()
+    # If callbacks were sent one after the other, the first 20 would each take a whole timeout.
+    assert time.monotonic() - started < 20 * FAST_TIMING.callback_timeout_s / 2
+    silent.close()
 
 
 @pytest.fixture
@@ -90,8 +92,8 @@ def start_bank(fork_server: ForkServer, tmp_path: Path) -> Any:
     processes: list[ForkedProcess] = []
 
     def start(port: int) -> ForkedProcess:
-        words = ["-c", _BANK, str(port), str(tmp_path), SECRET]
-        processes.append(fork_server.start_logged(words, os.environ, tmp_path, _STDERR))
+        arguments = ["-c", _BANK, str(port), str(tmp_path), SECRET]
+        processes.append(fork_server.start_logged(arguments, os.environ, tmp_path, _STDERR))
         return processes[-1]
 
     yield start
@@ -100,34 +102,34 @@ def start_bank(fork_server: ForkServer, tmp_path: Path) -> Any:
         process.wait()
 
 
-def test_a_killed_bank_resumes_after_a_restart(
+def test_a_killed_bank_sends_its_callbacks_after_a_restart(
     start_bank: Callable[[int], ForkedProcess],
 ) -> None:
-    away = free_socket()  # nobody listens yet
+    receiver_socket = free_socket()  # the receiver does not listen yet
     receiver = Receiver()
-    receiver.url = url_of(away)
+    receiver.url = url_of(receiver_socket)
     sock = free_socket()
     port = sock.getsockname()[1]
     sock.close()
     shop = Shop(f"http://127.0.0.1:{port}", receiver)
 
-    def answers() -> bool:
+    def is_ready() -> bool:
         try:
             return shop.browser.get("/healthz").is_success
-        except Exception:  # noqa: BLE001 - not there yet
+        except Exception:  # noqa: BLE001 - whatever the error, the bank does not listen yet
             return False
 
     process = start_bank(port)
-    wait_until(answers)
+    wait_until(is_ready)
     paid, processing = shop.create_paid_payment(), shop.start_payment()
     shop.type_card(processing, "4000000000000119")
     process.send_signal(signal.SIGKILL)
     process.wait()
 
     start_bank(port)
-    wait_until(answers)
+    wait_until(is_ready)
     assert shop.find_payment(paid)["status"] == "succeeded"
-    with serving(receiver, away):
+    with serving(receiver, receiver_socket):
         receiver.wait_for(paid, "payment.succeeded")
         receiver.wait_for(processing, "payment.processing")
         receiver.wait_for(processing, "payment.declined")

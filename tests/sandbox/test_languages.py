@@ -13,7 +13,7 @@ from opentill.web import language as page_language
 from support.sandbox_bank import Shop
 
 LATIN = re.compile(r">([^<]*[A-Za-z]{2,}[^<]*)<")
-# What stands on a Chinese page in Latin letters: names, codes, what the shop calls its things.
+# Chinese pages contain these words in Latin letters.
 NAMES = ("3-D Secure", "PayNow", "MM/YY", "QR", "Mugs", "EUR")
 
 
@@ -43,8 +43,8 @@ def test_the_shops_locale_decides_before_the_browsers(
     assert choose(locale, accepted).language == language
 
 
-# What the payment page hands over, and what the browser accepts.
 AMOUNTS = [
+    # locale of the payment page, Accept-Language of the browser
     ("en", "en-GB,en;q=0.9"), ("en", "en-US"), ("en", "en"), ("en", "fr"), ("en", "de-GB, en-AU"),
     ("en", "en, en-GB;q=0.9"), ("en", "zh-HK"), ("zh-Hans", "zh-CN"), ("zh-Hans", "zh-SG, en-GB"),
     ("zh-Hant", "zh-HK"), ("zh-Hant", "zh-TW"), ("zh-Hant", "en-GB"),
@@ -52,14 +52,15 @@ AMOUNTS = [
 
 
 @pytest.mark.parametrize(("locale", "accepted"), AMOUNTS)
-def test_an_amount_looks_as_on_the_hosted_page(locale: str, accepted: str) -> None:
-    shown_for = choose(locale, accepted).locale
-    ours = page_language.choose("customer", locale, accepted)
+def test_the_bank_formats_amounts_as_the_payment_page_does(locale: str, accepted: str) -> None:
+    bank_locale = choose(locale, accepted).locale
+    localizer = page_language.choose("customer", locale, accepted)
     for minor, currency in ((999, "USD"), (123_456_789, "HKD"), (1000, "JPY"), (1234, "BHD")):
-        shown = amounts.show(minor, currency, shown_for)
-        assert shown == ours.amount(Money(minor, currency))
+        assert amounts.show(minor, currency, bank_locale) == localizer.amount(
+            Money(minor, currency)
+        )
     if accepted.startswith("en-GB"):
-        assert amounts.show(999, "USD", shown_for) == "US$9.99"
+        assert amounts.show(999, "USD", bank_locale) == "US$9.99"
 
 
 def test_the_banks_page_shows_the_amount_as_the_browsers_region_does(shop: Shop) -> None:
@@ -68,14 +69,14 @@ def test_the_banks_page_shows_the_amount_as_the_browsers_region_does(shop: Shop)
     assert "US$9.99" in page.text
 
 
-def test_every_test_card_has_its_reason() -> None:
+def test_every_test_card_that_is_declined_has_a_reason() -> None:
     assert {card.decline_code for card in TEST_CARDS if card.decline_code} <= set(DECLINE_REASON)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("how", ["the shop's page", "the browser"])
-def test_every_page_is_in_the_customers_language(shop: Shop, language: str, how: str) -> None:
-    locale, accepted = (language, "fr") if how == "the shop's page" else ("", language)
+@pytest.mark.parametrize("source", ["the shop's page", "the browser"])
+def test_every_page_is_in_the_customers_language(shop: Shop, language: str, source: str) -> None:
+    locale, accepted = (language, "fr") if source == "the shop's page" else ("", language)
     headers = {"accept-language": accepted}
     gettext = choose(language, "").gettext
 
@@ -88,15 +89,15 @@ def test_every_page_is_in_the_customers_language(shop: Shop, language: str, how:
     card = shop.start_payment(locale=locale)
     wallet = shop.start_payment(locale=locale, method="ALIPAY")
     transfer = shop.start_payment(locale=locale, method="BANK_TRANSFER")
-    good = {"exp": "12/34", "csc": "123"}
-    seen = {
+    other_fields = {"exp": "12/34", "csc": "123"}
+    pages = {
         "Pay by card": get(f"/pay/{card}"),
         "Enter a card number.": post(f"/pay/{card}"),
         "This is not one of the test cards on this page. The sandbox bank "
         "takes no other, and nothing was charged. Never type a real card number here.": post(
             f"/pay/{card}", number="4111111111111111"
         ),
-        "Is it you?": post(f"/pay/{card}", number="4000002500003155", **good),
+        "Is it you?": post(f"/pay/{card}", number="4000002500003155", **other_fields),
         "The 3-D Secure check was not passed.": post(f"/3ds/{card}", decision="decline"),
         "Payment declined": get(f"/done/{card}"),
         "Scan to pay with {method}": get(f"/pay/{wallet}"),
@@ -106,19 +107,19 @@ def test_every_page_is_in_the_customers_language(shop: Shop, language: str, how:
         "Confirm the transfer": get(f"/pay/{transfer}"),
         "The transfer was rejected.": post(f"/transfer/{transfer}", decision="decline"),
     }
-    if how == "the browser":
-        seen |= {
+    if source == "the browser":
+        pages |= {
             "Shops on trial send their customers here to pay. No real money moves.": get("/"),
             "There is no such payment at the sandbox bank.": get("/pay/none"),
         }
-    for text, page in seen.items():
+    for text, page in pages.items():
         assert f'<html lang="{language}">' in page, text
         method = gettext("Alipay")
         assert str(gettext(text, method=method)) in page, text
         if language != "en":
-            shown = re.sub(r"(?s)<head>.*?</head>|<dd.*?</dd>", "", page)
-            odd = [word for word in LATIN.findall(shown) if not any(n in word for n in NAMES)]
-            assert odd == [], text
+            body = re.sub(r"(?s)<head>.*?</head>|<dd.*?</dd>", "", page)
+            words = [word for word in LATIN.findall(body) if not any(n in word for n in NAMES)]
+            assert words == [], text
 
 
 def test_an_order_without_a_locale_is_accepted(shop: Shop) -> None:

@@ -1,4 +1,4 @@
-"""Wallets, transfers, and what holds for every page."""
+"""Wallets and transfers are approved on the bank's pages, all of which follow the same rules."""
 
 import pytest
 
@@ -8,7 +8,7 @@ WALLETS = ["ALIPAY", "WECHAT_PAY", "PAYNOW", "CRYPTO"]
 
 
 @pytest.mark.parametrize("method", WALLETS)
-def test_a_wallet_shows_a_code_and_pays_when_the_phone_approves(shop: Shop, method: str) -> None:
+def test_a_wallet_shows_a_qr_code_and_pays_when_the_phone_approves(shop: Shop, method: str) -> None:
     payment_id = shop.start_payment(method=method)
     assert shop.find_payment(payment_id)["qr_text"] == f"{shop.bank_url}/phone/{payment_id}"
     page = shop.browser.get(f"/pay/{payment_id}")
@@ -27,7 +27,9 @@ def test_a_wallet_shows_a_code_and_pays_when_the_phone_approves(shop: Shop, meth
     ("method", "page", "code"),
     [("ALIPAY", "phone", "customer_declined"), ("BANK_TRANSFER", "transfer", "transfer_rejected")],
 )
-def test_a_customer_can_decline(shop: Shop, method: str, page: str, code: str) -> None:
+def test_a_customer_can_decline_a_wallet_payment_or_transfer(
+    shop: Shop, method: str, page: str, code: str
+) -> None:
     payment_id = shop.start_payment(method=method)
     shop.browser.post(f"/{page}/{payment_id}", data={"decision": "decline"})
     assert shop.find_payment(payment_id)["decline_code"] == code
@@ -47,11 +49,11 @@ def test_a_card_cannot_be_approved_on_the_phone(shop: Shop) -> None:
     assert shop.find_payment(payment_id)["status"] == "action_required"
 
 
-def test_the_customer_returns_by_a_link_or_refresh_not_by_a_form(shop: Shop) -> None:
+def test_the_customer_returns_to_the_shop_by_a_link_or_refresh(shop: Shop) -> None:
     payment_id = shop.start_payment()
     form = {"number": "4242424242424242", "exp": "12/34", "csc": "123"}
-    answer = shop.browser.post(f"/pay/{payment_id}", data=form, follow_redirects=False)
-    assert (answer.status_code, answer.headers["location"]) == (303, f"/done/{payment_id}")
+    response = shop.browser.post(f"/pay/{payment_id}", data=form, follow_redirects=False)
+    assert (response.status_code, response.headers["location"]) == (303, f"/done/{payment_id}")
     page = shop.browser.get(f"/done/{payment_id}").text
     back = "http://shop.example/back?a=1&amp;b=2"
     assert f'<meta http-equiv="refresh" content="1;url={back}">' in page
@@ -66,7 +68,7 @@ def test_the_cancel_link_changes_nothing(shop: Shop) -> None:
         assert shop.find_payment(payment_id)["status"] == "action_required"
 
 
-def test_every_page_is_labelled_and_strict(shop: Shop) -> None:
+def test_every_page_says_test_mode_and_has_a_strict_content_security_policy(shop: Shop) -> None:
     payment_id = shop.start_payment(method="ALIPAY")
     for path in ("/", f"/pay/{payment_id}", f"/phone/{payment_id}", "/pay/none"):
         page = shop.browser.get(path)
@@ -76,10 +78,12 @@ def test_every_page_is_labelled_and_strict(shop: Shop) -> None:
         assert "unsafe-inline" not in policy
         assert "frame-ancestors 'none'" in policy
         assert page.headers["cache-control"] == "no-store"
-        assert not any(word in page.text for word in ("<script", "<style", " style=", " onclick="))
+        assert not any(
+            markup in page.text for markup in ("<script", "<style", " style=", " onclick=")
+        )
 
 
-def test_text_from_the_shop_is_shown_inert(shop: Shop) -> None:
+def test_text_from_the_shop_is_escaped(shop: Shop) -> None:
     page = shop.browser.get(
         f"/pay/{shop.start_payment(description='<script>alert(1)</script>')}"
     ).text
@@ -88,7 +92,7 @@ def test_text_from_the_shop_is_shown_inert(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("amount_minor", "currency", "locale", "shown"),
+    ("amount_minor", "currency", "locale", "expected"),
     [
         (123450, "EUR", "en", "€1,234.50"),
         (1050, "JPY", "en", "¥1,050"),
@@ -99,21 +103,21 @@ def test_text_from_the_shop_is_shown_inert(shop: Shop) -> None:
     ],
 )
 def test_amounts_have_the_decimals_of_their_currency(
-    shop: Shop, amount_minor: int, currency: str, locale: str, shown: str
+    shop: Shop, amount_minor: int, currency: str, locale: str, expected: str
 ) -> None:
     payment_id = shop.start_payment(amount_minor=amount_minor, currency=currency, locale=locale)
     page = shop.browser.get(f"/pay/{payment_id}").text.replace("\N{NO-BREAK SPACE}", " ")
-    assert shown in page
+    assert expected in page
 
 
 @pytest.mark.parametrize("path", ["/pay/none", "/3ds/none", "/phone/none", "/done/none"])
-def test_an_unknown_payment_is_a_page_of_404(shop: Shop, path: str) -> None:
+def test_an_unknown_payment_has_a_page_with_status_404(shop: Shop, path: str) -> None:
     page = shop.browser.get(path)
     assert page.status_code == 404
     assert "There is no such payment" in page.text
 
 
-def test_a_form_without_a_decision_is_a_page_of_400(shop: Shop) -> None:
+def test_a_form_without_a_decision_gets_a_page_with_status_400(shop: Shop) -> None:
     page = shop.browser.post(
         f"/phone/{shop.start_payment(method='ALIPAY')}", data={"decision": "x"}
     )

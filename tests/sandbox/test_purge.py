@@ -1,4 +1,4 @@
-"""What the bank forgets, and what it keeps."""
+"""The sandbox bank deletes old payments and old callbacks that need no further attempt."""
 
 import sqlite3
 import time
@@ -38,9 +38,9 @@ async def test_old_rows_are_deleted_in_batches(tmp_path: Path) -> None:
                 tx.insert("callbacks", CALLBACK | at | {"id": f"{name}{number}", "status": status})
 
     await store.do(fill)
-    rounds = [await store.do(lambda tx: purge(tx, now)) for _ in range(3)]
+    counts = [await store.do(lambda tx: purge(tx, now)) for _ in range(3)]
     await store.close()
-    assert rounds == [1500 + 3, 300, 0]
+    assert counts == [1500 + 3, 300, 0]
     with closing(sqlite3.connect(path)) as file:
         for table in ("payments", "refunds", "disputes"):
             assert file.execute(f"select count(*) from {table}").fetchone() == (100,)

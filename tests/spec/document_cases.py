@@ -103,7 +103,7 @@ SCHEMATHESIS_CHECKS: Final = [
 
 
 class Caller:
-    """A member of a merchant, who calls the operations that need a person's token."""
+    """A member of a merchant, for the operations that need a person's token."""
 
     def __init__(self, shop: Shop, role: MerchantRole = "owner") -> None:
         """Log in."""

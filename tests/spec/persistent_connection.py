@@ -1,4 +1,4 @@
-"""A persistent connection for loops of thousands of requests.
+"""A persistent connection makes loops of thousands of requests quick.
 
 The client of httpx takes longer for a request than the server.
 """

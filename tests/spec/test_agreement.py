@@ -1,4 +1,4 @@
-"""The agreement (contract.md#agreement)."""
+"""The API publishes the merchant services agreement (contract.md#agreement)."""
 
 import hashlib
 import re
@@ -13,9 +13,9 @@ PATH = "/v1/config/legal/merchant-services-agreement"
 
 def test_the_agreement_needs_no_key_and_is_not_cacheable(api_server: ApiServer, shop: Shop) -> None:
     for headers in ({}, {"x-api-key": "nonsense"}, {"x-api-key": shop.key}):
-        answer = api_server.http.get(PATH, headers=headers)
-        assert answer.status_code == 200
-        assert answer.headers["cache-control"] == "no-store"
+        response = api_server.http.get(PATH, headers=headers)
+        assert response.status_code == 200
+        assert response.headers["cache-control"] == "no-store"
 
 
 def test_digests_and_dates_match_the_document(api_server: ApiServer) -> None:
@@ -37,7 +37,7 @@ def test_the_document_is_a_public_page(api_server: ApiServer) -> None:
     assert api_server.http.get(url).status_code == 200
 
 
-def test_reading_the_agreement_is_no_acceptance(api_server: ApiServer, shop: Shop) -> None:
+def test_reading_the_agreement_does_not_accept_it(api_server: ApiServer, shop: Shop) -> None:
     before = api_server.sql("select * from merchants where id = $1", shop.id)
     shop.get(PATH)
     assert api_server.sql("select * from merchants where id = $1", shop.id) == before

@@ -1,4 +1,4 @@
-"""Checkout sessions (contract.md#sessions)."""
+"""Checkout sessions are opened, read and expired (contract.md#sessions)."""
 
 import re
 from collections.abc import Callable
@@ -13,7 +13,7 @@ DAY_MS: Final = 24 * 3600 * 1000
 _URL: Final = "https://shop.example/"
 _EMAIL: Final = "a" * 64 + "@" + "b" * 63 + "." + "c" * 63 + "." + "d" * 58 + ".ee"
 
-TAKEN: Final[tuple[tuple[str, Any], ...]] = (
+VALID_FIELDS: Final[tuple[tuple[str, Any], ...]] = (
     ("successUrl", None),
     ("successUrl", _URL + "thanks?id={CHECKOUT_SESSION_ID}"),
     ("successUrl", _URL + "x" * (2048 - len(_URL))),
@@ -37,7 +37,7 @@ TAKEN: Final[tuple[tuple[str, Any], ...]] = (
     ("metadata", {"cart": "42"}),
     ("unknown", {"ignored": True}),
 )
-REFUSED: Final[tuple[tuple[str, Any], ...]] = (
+INVALID_FIELDS: Final[tuple[tuple[str, Any], ...]] = (
     ("productId", None),
     ("productId", ""),
     ("productId", 7),
@@ -87,7 +87,7 @@ REFUSED: Final[tuple[tuple[str, Any], ...]] = (
 )
 
 
-@pytest.mark.parametrize(("field", "value"), TAKEN)
+@pytest.mark.parametrize(("field", "value"), VALID_FIELDS)
 def test_a_valid_field_opens_a_session(shop: Shop, field: str, value: Any) -> None:
     session = shop.create_session(**{field: value})
     assert session["status"] == "OPEN"
@@ -95,7 +95,7 @@ def test_a_valid_field_opens_a_session(shop: Shop, field: str, value: Any) -> No
     assert "orderId" not in session
 
 
-@pytest.mark.parametrize(("field", "value"), REFUSED)
+@pytest.mark.parametrize(("field", "value"), INVALID_FIELDS)
 def test_an_invalid_field_is_refused(shop: Shop, field: str, value: Any) -> None:
     body = {"productId": shop.create_product()["id"]} | {field: value}
     assert field in assert_refused(shop.post("/v1/checkouts", body), field)
@@ -121,10 +121,10 @@ def test_a_session_lasts_24_hours_and_has_its_page(
 def test_the_order_is_created_with_the_session_and_shown_on_retrieval_only(shop: Shop) -> None:
     session = shop.create_session(metadata={"cart": "42"}, customerEmail=" ada@example.com ")
     assert "orderId" not in session
-    read = shop.data("GET", f"/v1/checkouts/{session['id']}")
+    retrieved = shop.data("GET", f"/v1/checkouts/{session['id']}")
     extensions = {"quantity": 1, "paymentMethods": None, "locale": None, "clientReference": None}
-    assert {**session, **extensions, "orderId": read["orderId"]} == read
-    order = shop.read_order(read["orderId"])
+    assert {**session, **extensions, "orderId": retrieved["orderId"]} == retrieved
+    order = shop.read_order(retrieved["orderId"])
     assert order["status"] == "PENDING"
     assert order["checkoutSessionId"] == session["id"]
     assert order["metadata"] == {"cart": "42"}
@@ -133,7 +133,7 @@ def test_the_order_is_created_with_the_session_and_shown_on_retrieval_only(shop:
 
 
 @pytest.mark.parametrize(
-    ("body", "shown"),
+    ("body", "expected"),
     [
         ({}, "Harbour Books"),
         ({"displayMerchantName": "Camel"}, "Camel"),
@@ -143,15 +143,15 @@ def test_the_order_is_created_with_the_session_and_shown_on_retrieval_only(shop:
         ({"displayMerchantName": " Camel "}, "Camel"),
     ],
 )
-def test_the_hosted_page_shows_the_display_name(
-    shop: Shop, body: dict[str, Any], shown: str
+def test_the_payment_page_shows_the_display_name(
+    shop: Shop, body: dict[str, Any], expected: str
 ) -> None:
     page = shop.api_server.http.get(shop.create_session(**body)["url"]).text
     for name in ("Harbour Books", "Camel", "Snake"):
-        assert (name in page) == (name == shown)
+        assert (name in page) == (name == expected)
 
 
-def test_the_hosted_page_is_prefilled_with_the_customer(shop: Shop) -> None:
+def test_the_payment_page_is_prefilled_with_the_customers_data(shop: Shop) -> None:
     page = shop.api_server.http.get(
         shop.create_session(customerEmail="ada@example.com", customerName='Ada "L"')["url"]
     ).text
@@ -162,11 +162,11 @@ def test_the_hosted_page_is_prefilled_with_the_customer(shop: Shop) -> None:
 def test_expiring_closes_the_order_and_can_be_repeated(shop: Shop) -> None:
     session = shop.create_session()
     path = f"/v1/checkouts/{session['id']}"
-    first = shop.data("POST", f"{path}/expire")
-    assert first["status"] == "EXPIRED"
-    assert first["expiresAt"] < session["expiresAt"]
-    assert shop.read_order(first["orderId"])["status"] == "CLOSED"
-    assert shop.data("POST", f"{path}/expire") == first == shop.data("GET", path)
+    expired = shop.data("POST", f"{path}/expire")
+    assert expired["status"] == "EXPIRED"
+    assert expired["expiresAt"] < session["expiresAt"]
+    assert shop.read_order(expired["orderId"])["status"] == "CLOSED"
+    assert shop.data("POST", f"{path}/expire") == expired == shop.data("GET", path)
 
 
 @pytest.mark.parametrize(
@@ -182,8 +182,8 @@ def test_an_operation_without_fields_refuses_invalid_json(
 ) -> None:
     session = shop.create_session()
     path = f"/v1/checkouts/{session['id']}"
-    for more in ({}, {"idempotency-key": "k"}):
-        headers = {"content-type": "application/json"} | more
+    for extra_headers in ({}, {"idempotency-key": "k"}):
+        headers = {"content-type": "application/json"} | extra_headers
         assert_refused(shop.call("POST", f"{path}/expire", content=body, headers=headers), field)
     assert shop.data("GET", path)["status"] == "OPEN"
 
@@ -221,13 +221,14 @@ def test_a_revoked_order_ends_its_session(shop: Shop) -> None:
 @pytest.mark.parametrize("session_id", ["cs_0123456789abcdefghjkmnpqrstvwxyz", "x", "%00"])
 def test_an_unknown_session_is_not_found(shop: Shop, session_id: str) -> None:
     for method, path in (("GET", ""), ("POST", "/expire")):
-        answer = shop.call(method, f"/v1/checkouts/{session_id}{path}")
-        assert (answer.status_code, answer.json()) == (404, {"code": 40401, "message": "Not Found"})
+        response = shop.call(method, f"/v1/checkouts/{session_id}{path}")
+        assert (response.status_code, response.json()) == (
+            404,
+            {"code": 40401, "message": "Not Found"},
+        )
 
 
-def test_a_currency_without_an_exchange_rate_is_refused(
-    api_server: ApiServer,
-) -> None:
+def test_a_currency_without_an_exchange_rate_is_refused(api_server: ApiServer) -> None:
     shop = api_server.create_shop(settlement_currency="USD")
     product = shop.create_product(currency="ISK", price="100")
     reason = assert_refused(shop.post("/v1/checkouts", {"productId": product["id"]}), "productId")

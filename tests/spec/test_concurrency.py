@@ -1,4 +1,4 @@
-"""Concurrent requests over HTTP to several server processes."""
+"""Concurrent requests to several server processes never break an invariant."""
 
 import asyncio
 import collections
@@ -24,14 +24,15 @@ from support.cluster import (
 )
 from support.commands import ForkServer
 
-# One deployment for all tests of this module, because the database fixtures are per test.
-
 
 @pytest.fixture(scope="module")
 def deployment(
     module_database_url: str, fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, Cluster]]:
-    """Run three servers, a worker and the bank; yield the database's URL and the cluster."""
+    """Run three servers, a worker and the bank; yield the database's URL and the cluster.
+
+    All tests of this module share them.
+    """
     cluster = Cluster(tmp_path_factory.mktemp("cluster"), module_database_url, 3, fork_server)
     try:
         yield module_database_url, cluster.start()
@@ -56,69 +57,77 @@ def cluster(deployment: tuple[str, Cluster]) -> Cluster:
     return deployment[1]
 
 
-async def rows(db: Db, sql: str, *values: object) -> list[tuple[object, ...]]:
+async def read_rows(db: Db, sql: str, *values: object) -> list[tuple[object, ...]]:
     async with db.connection() as tx:
         return [tuple(row) for row in await tx.fetch(sql, *values)]
 
 
-async def test_of_100_parallel_refunds_of_010_on_500_50_succeed(cluster: Cluster, db: Db) -> None:
+async def test_concurrent_refunds_never_exceed_the_amount_of_the_order(
+    cluster: Cluster, db: Db
+) -> None:
     shop = await create_shop(db)
     async with PatientClient(cluster, shop.key) as client:
         order_id = await client.create_paid_order(shop.product_id)
         path = f"/v1/orders/{order_id}/refunds"
-        answers = await asyncio.gather(
+        responses = await asyncio.gather(
             *(client.call("POST", path, {"amount": "0.10"}) for _ in range(100))
         )
-        counts = collections.Counter(answer.json()["code"] for answer in answers)
+        counts = collections.Counter(response.json()["code"] for response in responses)
         assert counts == {0: 50, 40001: 50}
-        assert {a.status_code for a in answers} == {201, 400}
+        assert {response.status_code for response in responses} == {201, 400}
 
         async def is_refunded() -> bool:
             return (await client.read_order(order_id))["status"] == "REFUNDED"
 
         assert await eventually(is_refunded)
         assert (await client.read_order(order_id))["refundedAmount"] == "5.00"
-    counted = await rows(
+    refund_totals = await read_rows(
         db, "select status, count(*), sum(amount_minor) from refunds where order_id = $1"
         " group by 1", order_id,
     )  # fmt: skip
-    assert counted == [("SUCCEEDED", 50, 500)]
+    assert refund_totals == [("SUCCEEDED", 50, 500)]
 
 
-@pytest.mark.parametrize("what", ["product", "refund"])
-async def test_one_idempotency_key_has_one_effect(cluster: Cluster, db: Db, what: str) -> None:
+@pytest.mark.parametrize("resource", ["product", "refund"])
+async def test_concurrent_requests_with_one_idempotency_key_have_one_effect(
+    cluster: Cluster, db: Db, resource: str
+) -> None:
     shop = await create_shop(db)
     async with PatientClient(cluster, shop.key) as client:
         path, body = "/v1/products", {"name": "A pot", "price": "7.00", "currency": "USD"}
-        if what == "refund":
+        if resource == "refund":
             order_id = await client.create_paid_order(shop.product_id)
             path, body = f"/v1/orders/{order_id}/refunds", {"amount": "1.00"}
-        answers = await asyncio.gather(
-            *(client.call("POST", path, body, idempotency=f"key-{what}") for _ in range(50))
+        responses = await asyncio.gather(
+            *(client.call("POST", path, body, idempotency=f"key-{resource}") for _ in range(50))
         )
-        done = [answer for answer in answers if answer.status_code == 201]
-        assert {answer.status_code for answer in answers} <= {201, 409}
-        assert len({answer.content for answer in done}) == 1
-        fresh = [answer for answer in done if "idempotent-replayed" not in answer.headers]
-        assert len(fresh) == 1
-        table = "products" if what == "product" else "refunds"
-        count = await rows(
+        successes = [response for response in responses if response.status_code == 201]
+        assert {response.status_code for response in responses} <= {201, 409}
+        assert len({response.content for response in successes}) == 1
+        not_replayed = [
+            response for response in successes if "idempotent-replayed" not in response.headers
+        ]
+        assert len(not_replayed) == 1
+        table = "products" if resource == "product" else "refunds"
+        count = await read_rows(
             db, f"select count(*) from {table} where merchant_id = $1 and id <> $2",
             shop.id, shop.product_id,
         )  # fmt: skip
         assert count == [(1,)]
-        other = await client.call("POST", path, {**body, "x": 1}, idempotency=f"key-{what}")
-        assert (other.status_code, other.json()["code"]) == (422, 42201)
+        changed_request = await client.call(
+            "POST", path, {**body, "x": 1}, idempotency=f"key-{resource}"
+        )
+        assert (changed_request.status_code, changed_request.json()["code"]) == (422, 42201)
         refused = [
             await client.call("POST", path, {"amount": "nothing"}, idempotency="refusal")
             for _ in range(2)
         ]
-        assert [answer.status_code for answer in refused] == [400, 400]
+        assert [response.status_code for response in refused] == [400, 400]
         assert refused[0].content == refused[1].content
         assert refused[1].headers["idempotent-replayed"] == "true"
 
 
-async def test_parallel_requests_with_one_refund_number_create_one_refund(
+async def test_concurrent_requests_with_one_refund_number_create_one_refund(
     cluster: Cluster, db: Db
 ) -> None:
     shop = await create_shop(db)
@@ -127,58 +136,58 @@ async def test_parallel_requests_with_one_refund_number_create_one_refund(
             *(client.create_paid_order(shop.product_id) for _ in range(4))
         )
         body = {"amount": "1.00", "refundNo": "r-1"}
-        answers = await asyncio.gather(
+        responses = await asyncio.gather(
             *(client.call("POST", f"/v1/orders/{orders[n % 4]}/refunds", body) for n in range(40))
         )
-        ids = {a.json()["data"]["id"] for a in answers if a.status_code == 201}
-        assert len(ids) == 1
-        refused = [a.json() for a in answers if a.status_code != 201]
-        assert {(r["code"], r["error"]["field"]) for r in refused} == {(40001, "refundNo")}
+        created = [response for response in responses if response.status_code == 201]
+        assert len({response.json()["data"]["id"] for response in created}) == 1
+        refused = [response.json() for response in responses if response.status_code != 201]
+        assert {(body["code"], body["error"]["field"]) for body in refused} == {(40001, "refundNo")}
 
 
-async def test_an_old_key_is_refused_once_the_new_one_is_committed(
+async def test_a_replaced_key_is_refused_once_the_new_one_is_committed(
     cluster: Cluster, db: Db
 ) -> None:
     shop = await create_shop(db)
     for _ in range(5):
         async with PatientClient(cluster, shop.key) as client:
-            answered: list[tuple[float, int]] = []
-            committed = float("inf")
+            statuses: list[tuple[float, int]] = []  # with the times of the requests
 
-            async def poll(client: PatientClient = client, answered=answered) -> None:
+            async def send(client: PatientClient = client, statuses=statuses) -> None:
+                started = time.monotonic()
+                response = await client.call("GET", "/v1/balance")
+                statuses.append((started, response.status_code))
+
+            async def send_many(send=send) -> None:
                 for _ in range(15):
-                    began = time.monotonic()
-                    answer = await client.call("GET", "/v1/balance")
-                    answered.append((began, answer.status_code))
+                    await send()
 
-            polling = [asyncio.create_task(poll()) for _ in range(6)]
+            senders = [asyncio.create_task(send_many()) for _ in range(6)]
             await asyncio.sleep(random.random() * 0.2)
-            new = await db.run(
+            new_key = await db.run(
                 lambda tx, key_id=shop.key_id: merchants.regenerate_key(tx, key_id, now_ms())
             )
             committed = time.monotonic()
-            await asyncio.gather(*polling)
-            answered.append(
-                (time.monotonic(), (await client.call("GET", "/v1/balance")).status_code)
-            )
-            assert {status for began, status in answered if began > committed} == {401}
-            assert {status for _, status in answered} <= {200, 401}
-            client.key = new.key
+            await asyncio.gather(*senders)
+            await send()
+            assert {status for started, status in statuses if started > committed} == {401}
+            assert {status for _, status in statuses} <= {200, 401}
+            client.key = new_key.key
             assert (await client.call("GET", "/v1/balance")).status_code == 200
-            shop.key, shop.key_id = new.key, new.id
+            shop.key, shop.key_id = new_key.key, new_key.id
 
 
-async def test_concurrent_callback_poll_and_return_make_one_payment(
+async def test_concurrent_callbacks_queries_and_returns_pay_an_order_once(
     cluster: Cluster, db: Db
 ) -> None:
     shop = await create_shop(db)
     async with PatientClient(cluster, shop.key) as client:
         for _ in range(5):
             session_id, order_id = await client.open_session(shop.product_id)
-            tabs = await asyncio.gather(*(client.start_payment(session_id) for _ in range(6)))
-            begun = {tab for tab in tabs if tab}
-            assert len(begun) == 1
-            attempt_id = begun.pop()
+            results = await asyncio.gather(*(client.start_payment(session_id) for _ in range(6)))
+            attempt_ids = {attempt_id for attempt_id in results if attempt_id}
+            assert len(attempt_ids) == 1
+            attempt_id = attempt_ids.pop()
             await client.inject_fault("callback", "duplicate", match=attempt_id)
             await asyncio.gather(
                 client.type_card(attempt_id),
@@ -191,12 +200,12 @@ async def test_concurrent_callback_poll_and_return_make_one_payment(
             async def is_paid(order_id: str = order_id) -> bool:
                 return (await client.read_order(order_id))["status"] == "PAID"
 
-            assert await eventually(is_paid)  # payments are polled every two seconds
-            posted = await rows(db, "select type from entries where source_id = $1", order_id)
+            assert await eventually(is_paid)
+            posted = await read_rows(db, "select type from entries where source_id = $1", order_id)
             assert sorted(posted) == [("FEE",), ("PAYMENT",)]
 
 
-async def test_concurrent_payments_with_two_methods_pay_once(cluster: Cluster, db: Db) -> None:
+async def test_the_second_of_two_concurrent_payments_is_returned(cluster: Cluster, db: Db) -> None:
     shop = await create_shop(db)
     async with PatientClient(cluster, shop.key) as client:
         session_id, order_id = await client.open_session(shop.product_id)
@@ -210,37 +219,37 @@ async def test_concurrent_payments_with_two_methods_pay_once(cluster: Cluster, d
         )
         await asyncio.gather(client.type_card(card), approve)
 
-        async def is_settled() -> bool:
-            statuses = await rows(
+        async def is_one_returned() -> bool:
+            statuses = await read_rows(
                 db, "select status from payment_attempts where order_id = $1", order_id
             )
             return sorted(statuses) == [("GIVEN_BACK",), ("SUCCEEDED",)]
 
-        assert await eventually(is_settled), await rows(
+        assert await eventually(is_one_returned), await read_rows(
             db, "select id, status, check_at from payment_attempts where order_id = $1", order_id
         )
-        held_minor = 0
+        kept_minor = 0
         for attempt_id in (card, wallet):
             payment = (await client.call_bank("GET", f"/payments/{attempt_id}")).json()
-            held_minor += payment["amount_minor"] - payment["refunded_minor"]
-        assert held_minor == 500
+            kept_minor += payment["amount_minor"] - payment["refunded_minor"]
+        assert kept_minor == 500
 
 
 async def test_the_books_are_right_after_a_random_load(cluster: Cluster, db: Db) -> None:
     shop = await create_shop(db, overdraft_minor=10**9)
-    tally: collections.Counter[int] = collections.Counter()
-    orders: list[tuple[str, str]] = []
-    refunded: set[str] = set()  # cards of orders with a refund
-    begun = time.monotonic()
+    counts: collections.Counter[int] = collections.Counter()  # statuses of requests for refunds
+    orders: list[tuple[str, str]] = []  # with their cards
+    refunded_cards: set[str] = set()
+    started = time.monotonic()
 
-    def has_to_continue() -> bool:
-        """Run for at least 1 s, and on a busy machine until enough has happened."""
-        passed = time.monotonic() - begun
-        enough = tally[201] > 20 and tally[400] and {CARD, REFUNDS_FAIL} <= refunded
-        return passed < 1 or (not enough and passed < 60)
+    def must_continue() -> bool:
+        """Return whether 1 s has not passed, or 60 s have not and a kind of refund is missing."""
+        passed = time.monotonic() - started
+        is_enough = counts[201] > 20 and counts[400] and {CARD, REFUNDS_FAIL} <= refunded_cards
+        return passed < 1 or (not is_enough and passed < 60)
 
-    async def hammer(client: PatientClient) -> None:
-        while has_to_continue():
+    async def pay_and_refund(client: PatientClient) -> None:
+        while must_continue():
             number = random.choice((CARD, CARD, REFUNDS_FAIL, DECLINED))
             session_id, order_id = await client.open_session(shop.product_id)
             attempt_id = await client.start_payment(session_id)
@@ -255,20 +264,20 @@ async def test_the_books_are_right_after_a_random_load(cluster: Cluster, db: Db)
                 amount = random.choice(("0.01", "0.99", "2.50", "5.00"))
                 path = f"/v1/orders/{refunded_order}/refunds"
                 status = (await client.call("POST", path, {"amount": amount})).status_code
-                tally[status] += 1
+                counts[status] += 1
                 if status == 201:
-                    refunded.add(card)
+                    refunded_cards.add(card)
 
     async with PatientClient(cluster, shop.key) as client:
-        await asyncio.gather(*(hammer(client) for _ in range(24)))
+        await asyncio.gather(*(pay_and_refund(client) for _ in range(24)))
 
     async def has_no_open_refund() -> bool:
-        return not await rows(db, "select id from refunds where status = 'PROCESSING'")
+        return not await read_rows(db, "select id from refunds where status = 'PROCESSING'")
 
     assert await eventually(has_no_open_refund)
-    assert set(tally) == {201, 400}, tally
-    assert tally[201] > 20
-    states = dict(await rows(db, "select status, count(*) from refunds group by 1"))
+    assert set(counts) == {201, 400}, counts
+    assert counts[201] > 20
+    states = dict(await read_rows(db, "select status, count(*) from refunds group by 1"))
     assert states.keys() == {"SUCCEEDED", "FAILED"}
 
 
@@ -288,61 +297,62 @@ def limited(
         cluster.stop()
 
 
-async def test_limits_are_exact_over_all_processes(limited) -> None:
+async def test_rate_limits_are_exact_over_all_processes(limited) -> None:
     db = await Db.connect(limited[0], 2, acquire_timeout_s=20)
     try:
-        await limits_are_exact(db, limited[1])
+        await check_limits(db, limited[1])
     finally:
         await db.close()
 
 
-# Make every third time in a window a minute older; and the number of requests at those times.
-GROW_OLD = """
+# Makes every third time in a window a minute older.
+AGE_REQUESTS = """
     update rate_limit_windows set hits = (
         select array_agg(case when n % 3 = 0 then h - 60000 else h end order by n)
         from unnest(hits) with ordinality as u (h, n))
     where subject = '192.0.2.2'
 """
-GROWN_OLD = """
+COUNT_AGED_REQUESTS = """
     select coalesce(sum(count), 0)
     from rate_limit_windows, unnest(counts) with ordinality as u (count, n)
     where subject = '192.0.2.2' and n % 3 = 0
 """
 
 
-async def limits_are_exact(db: Db, start: Callable[..., Cluster]) -> None:
+async def check_limits(db: Db, start: Callable[..., Cluster]) -> None:
     cluster = start(LIMIT_IP_PER_MINUTE="100", LIMIT_CHECKOUTS_PER_MINUTE="60",
                   TRUSTED_PROXIES="127.0.0.1")  # fmt: skip
     shop = await create_shop(db)
     async with PatientClient(cluster, shop.key) as client:
         client.http.headers["X-Forwarded-For"] = "192.0.2.1"
-        answers = await client.assert_limited(
+        responses = await client.assert_limited(
             (client.call("GET", "/v1/balance") for _ in range(150)), 100
         )
-        assert {one.status_code for one in answers} == {200, 429}
-        late = next(a for a in answers if a.status_code == 429)
-        assert late.json()["code"] == 42901
-        # A request takes its time before it waits for its turn, so that a later one may pass first.
-        assert 1 <= int(late.headers["retry-after"]) <= 61
+        assert {response.status_code for response in responses} == {200, 429}
+        limited = next(response for response in responses if response.status_code == 429)
+        assert limited.json()["code"] == 42901
+        # 61, because a request may be counted a moment after it has read the clock.
+        assert 1 <= int(limited.headers["retry-after"]) <= 61
         client.http.headers["X-Forwarded-For"] = "192.0.2.2"
-        wrong = PatientClient(cluster, "svc_live_nobody")
-        wrong.http.headers["X-Forwarded-For"] = "192.0.2.2"
-        failed = await wrong.assert_limited(
-            (wrong.call("GET", "/v1/balance") for _ in range(110)), 100
-        )
-        assert {one.status_code for one in failed} == {401, 429}
+        stranger = PatientClient(cluster, "svc_live_nobody")
+        stranger.http.headers["X-Forwarded-For"] = "192.0.2.2"
+        calls = (stranger.call("GET", "/v1/balance") for _ in range(110))
+        responses = await stranger.assert_limited(calls, 100)
+        assert {response.status_code for response in responses} == {401, 429}
         assert (await client.call("GET", "/v1/balance")).status_code == 429
-        await wrong.close()
-        # The window slides: exactly the requests that left it are available again.
+        await stranger.close()
+        # Exactly as many requests are available again as have left the sliding window.
         async with db.connection() as tx:
-            await tx.execute(GROW_OLD)
-            free = await tx.fetchval(GROWN_OLD)
-        await client.assert_limited((client.call("GET", "/v1/balance") for _ in range(100)), free)
-        opened, before = [], client.repeated
+            await tx.execute(AGE_REQUESTS)
+            available_count = await tx.fetchval(COUNT_AGED_REQUESTS)
+        await client.assert_limited(
+            (client.call("GET", "/v1/balance") for _ in range(100)), available_count
+        )
+        responses, repeated_before = [], client.repeated
         for address in ("192.0.2.3", "192.0.2.4"):  # a merchant has 60 over all addresses
             client.http.headers["X-Forwarded-For"] = address
-            ask = ("POST", "/v1/checkouts", {"productId": shop.product_id})
-            opened += await asyncio.gather(*(client.call(*ask) for _ in range(40)))
-        codes = collections.Counter(one.status_code for one in opened)
-        assert codes.keys() == {201, 429}
-        assert 60 - (client.repeated - before) <= codes[201] <= 60
+            request = ("POST", "/v1/checkouts", {"productId": shop.product_id})
+            responses += await asyncio.gather(*(client.call(*request) for _ in range(40)))
+        counts = collections.Counter(response.status_code for response in responses)
+        assert counts.keys() == {201, 429}
+        assert 60 - (client.repeated - repeated_before) <= counts[201] <= 60

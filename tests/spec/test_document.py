@@ -50,23 +50,28 @@ def test_every_reference_has_a_schema() -> None:
 
 
 def test_operation_ids_are_unique() -> None:
-    ids = [each["operationId"] for path in DOCUMENT["paths"].values() for each in path.values()]
+    ids = [
+        operation["operationId"]
+        for methods in DOCUMENT["paths"].values()
+        for operation in methods.values()
+    ]
     assert len(set(ids)) == len(ids) == len(OPERATIONS) + len(PEOPLE_OPERATIONS)
 
 
 def _undescribed(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
-    for field, given_schema in schema.get("properties", {}).items():
-        component = str(given_schema.get("$ref", "")).rpartition("/")[2]
+    """Yield the fields of a schema, at any depth, that have no description."""
+    for field, field_schema in schema.get("properties", {}).items():
+        component = str(field_schema.get("$ref", "")).rpartition("/")[2]
         target = DOCUMENT["components"]["schemas"].get(component, {})
-        if not given_schema.get("description") and not target.get("description"):
+        if not field_schema.get("description") and not target.get("description"):
             yield f"{name}.{field}"
-        yield from _undescribed(f"{name}.{field}", given_schema)
-        yield from _undescribed(f"{name}.{field}", given_schema.get("items", {}))
+        yield from _undescribed(f"{name}.{field}", field_schema)
+        yield from _undescribed(f"{name}.{field}", field_schema.get("items", {}))
 
 
 def test_every_field_and_parameter_is_described() -> None:
     schemas = DOCUMENT["components"]["schemas"]
-    missing = [field for name, one in schemas.items() for field in _undescribed(name, one)]
+    missing = [field for name, schema in schemas.items() for field in _undescribed(name, schema)]
     for path, methods in DOCUMENT["paths"].items():
         for method, operation in methods.items():
             missing += [
@@ -81,25 +86,25 @@ def test_every_field_and_parameter_is_described() -> None:
 def test_nullable_fields_of_a_change_describe_null(body: str) -> None:
     fields = DOCUMENT["components"]["schemas"][body]["properties"]
     nullable = {
-        name: one["description"] for name, one in fields.items() if "null" in one.get("type", "")
+        name: field["description"]
+        for name, field in fields.items()
+        if "null" in field.get("type", "")
     }
     assert "description" in nullable or "metadata" in nullable
     assert [name for name, text in nullable.items() if "Null" not in text] == []
 
 
 def test_the_server_serves_this_document(api_server: ApiServer) -> None:
-    answer = api_server.http.get("/openapi.json")
-    assert answer.headers["content-type"] == "application/json"
-    own = openapi_document(
-        Settings(public_url=api_server.url)
-    )  # examples contain the deployment's URL
-    assert answer.json() == own
-    assert own["servers"] == [{"url": api_server.url}]
-    assert own.keys() == DOCUMENT.keys()
+    response = api_server.http.get("/openapi.json")
+    assert response.headers["content-type"] == "application/json"
+    document = openapi_document(Settings(public_url=api_server.url))  # its examples have the URL
+    assert response.json() == document
+    assert document["servers"] == [{"url": api_server.url}]
+    assert document.keys() == DOCUMENT.keys()
 
 
 CONDITIONS = [
-    # If-None-Match, with the document's tag for {tag}; whether it matches
+    # If-None-Match ({tag} is the document's tag), whether it matches
     ("{tag}", True),
     ("W/{tag}", True),
     ('"other", {tag}', True),
@@ -113,23 +118,23 @@ CONDITIONS = [
 def test_a_client_that_has_the_document_gets_304(
     api_server: ApiServer, if_none_match: str, matches: bool
 ) -> None:
-    first = api_server.http.get("/openapi.json")
-    tag = first.headers["etag"]
+    original = api_server.http.get("/openapi.json")
+    tag = original.headers["etag"]
     headers = {"if-none-match": if_none_match.format(tag=tag)}
-    again = api_server.http.get("/openapi.json", headers=headers)
-    assert again.status_code == (304 if matches else 200)
-    assert again.headers["etag"] == tag
-    assert again.content == (b"" if matches else first.content)
+    revalidated = api_server.http.get("/openapi.json", headers=headers)
+    assert revalidated.status_code == (304 if matches else 200)
+    assert revalidated.headers["etag"] == tag
+    assert revalidated.content == (b"" if matches else original.content)
 
 
 async def test_the_document_is_encoded_once() -> None:
     """Each response sends the same object, not an equal copy."""
     app = create_app(Settings(gateways=()))
-    sent: list[bytes] = []
+    bodies: list[bytes] = []
 
     async def send(message: Any) -> None:
         if message["type"] == "http.response.body":
-            sent.append(message["body"])
+            bodies.append(message["body"])
 
     async def receive() -> Any:
         return {"type": "http.request", "body": b"", "more_body": False}
@@ -145,9 +150,9 @@ async def test_the_document_is_encoded_once() -> None:
             receive,
             send,
         )  # fmt: skip
-    first, second = filter(None, sent)
-    assert msgspec.json.decode(first)["openapi"] == DOCUMENT["openapi"]
-    assert first is second
+    first_body, second_body = filter(None, bodies)
+    assert msgspec.json.decode(first_body)["openapi"] == DOCUMENT["openapi"]
+    assert first_body is second_body
 
 
 def _named(operation: Operation) -> str:
@@ -155,15 +160,10 @@ def _named(operation: Operation) -> str:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=_named)
-def test_every_refusal_of_an_operation_is_documented(operation: Operation) -> None:
-    shown = DOCUMENT["paths"][operation.path][operation.method.lower()]["responses"]
-    required = {
-        str(operation.status),
-        "400",
-        "429",
-        "500",
-        "503",
-    }  # 400: an unknown query parameter
+def test_every_error_of_an_operation_is_documented(operation: Operation) -> None:
+    documented = DOCUMENT["paths"][operation.path][operation.method.lower()]["responses"]
+    # Any operation returns 400 for an unknown query parameter.
+    required = {str(operation.status), "400", "429", "500", "503"}
     if operation.auth:
         required.add("401")
     if "{id}" in operation.path:
@@ -172,50 +172,60 @@ def test_every_refusal_of_an_operation_is_documented(operation: Operation) -> No
         required |= {"409", "413", "422"}
     if operation.method != "GET":
         required.add("415")
-    assert required <= set(shown)
-    replayed = {status for status, one in shown.items() if "idempotent-replayed" in one["headers"]}
+    assert required <= set(documented)
+    replayed = {
+        status
+        for status, response in documented.items()
+        if "idempotent-replayed" in response["headers"]
+    }
     assert replayed == (
-        {str(operation.status), "400", "403", "404", "415"} & set(shown)
+        {str(operation.status), "400", "403", "404", "415"} & set(documented)
         if operation.method == "POST"
         else set()
     )
-    limits = shown["429"]["headers"]
-    assert {name for name, one in limits.items() if "rate limit" in one.get("description", "")} == {
-        "ratelimit", "ratelimit-policy"
-    }  # fmt: skip
+    limit_headers = {
+        name
+        for name, header in documented["429"]["headers"].items()
+        if "rate limit" in header.get("description", "")
+    }
+    assert limit_headers == {"ratelimit", "ratelimit-policy"}
 
 
-def test_operations_without_query_or_body_refuse_unknown_ones(shop: Shop) -> None:
+def test_operations_without_parameters_or_fields_refuse_unknown_ones(shop: Shop) -> None:
     assert_refused(shop.get("/v1/balance", x="1"), "x")
     form = {"content": b"x=1", "headers": {"content-type": "text/plain", "idempotency-key": "k"}}
     tea = f"/v1/products/{shop.create_product()['id']}"
     expire = f"/v1/checkouts/{shop.create_session()['id']}/expire"
-    answers = [
+    responses = [
         shop.call(method, path, **form)
         for method, path in (("DELETE", tea), ("POST", expire), ("POST", expire))
     ]
-    assert [answer.status_code for answer in answers] == [415, 415, 415]
-    assert [answer.headers.get("idempotent-replayed") for answer in answers] == [None, None, "true"]
+    assert [response.status_code for response in responses] == [415, 415, 415]
+    assert [response.headers.get("idempotent-replayed") for response in responses] == [
+        None,
+        None,
+        "true",
+    ]
 
 
 @pytest.mark.parametrize("operation", [*OPERATIONS, *PEOPLE_OPERATIONS], ids=_named)
 def test_examples_of_an_operation_match_its_schemas(operation: Operation) -> None:
     import jsonschema_rs
 
-    shown = DOCUMENT["paths"][operation.path][operation.method.lower()]
-    bodies = [shown["requestBody"]] if "requestBody" in shown else []
-    for holder in (*bodies, *shown["responses"].values()):
-        content = holder["content"].get("application/json")
+    described = DOCUMENT["paths"][operation.path][operation.method.lower()]
+    bodies = [described["requestBody"]] if "requestBody" in described else []
+    for message in (*bodies, *described["responses"].values()):
+        content = message["content"].get("application/json")
         if content and "example" in content:
             schema = content["schema"] | {"components": DOCUMENT["components"]}
             jsonschema_rs.validate(schema, content["example"])
 
 
-# The running server compared with the document
+# ── The running server compared with the document ──
 
 
 @pytest.fixture(scope="module")
-def stocked(api_server: ApiServer) -> tuple[Shop, dict[str, str]]:
+def shop_with_objects(api_server: ApiServer) -> tuple[Shop, dict[str, str]]:
     """A merchant with one object of every kind."""
     shop = api_server.create_shop(overdraft_minor=10**12)
     order = shop.create_paid_order(shop.create_product(price="99999999.99")["id"])
@@ -240,13 +250,13 @@ def stocked(api_server: ApiServer) -> tuple[Shop, dict[str, str]]:
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 @pytest.mark.parametrize("operation", SCHEMA_OPERATIONS, ids=lambda operation: operation.label)
 def test_the_server_conforms_to_its_document(
-    stocked: tuple[Shop, dict[str, str]],
+    shop_with_objects: tuple[Shop, dict[str, str]],
     http_session: requests.Session,
     operation: Any,
     mode: GenerationMode,
     number: int,
 ) -> None:
-    shop, ids = stocked
+    shop, ids = shop_with_objects
     if mode is GenerationMode.NEGATIVE and not (operation.query or operation.body):
         return
     if operation.method == "delete":  # a new merchant has not reached the limit of endpoints
@@ -268,13 +278,13 @@ def test_the_server_conforms_to_its_document(
             owner.log_in()
         fill_case(case, shop, owner, ids, mode)
         headers = {"x-api-key": shop.key} if owner is None else owner.headers
-        answer = case.call(base_url=shop.api_server.url, headers=headers, session=http_session)
-        assert "x-request-id" in answer.headers
-        case.validate_response(answer, checks=SCHEMATHESIS_CHECKS, headers=headers)
+        response = case.call(base_url=shop.api_server.url, headers=headers, session=http_session)
+        assert "x-request-id" in response.headers
+        case.validate_response(response, checks=SCHEMATHESIS_CHECKS, headers=headers)
         if mode is GenerationMode.POSITIVE:
-            assert answer.status_code not in {401, 403, 404}, answer.text
-        if mode is GenerationMode.POSITIVE and answer.status_code == 400:
-            error = answer.json()["error"]
+            assert response.status_code not in {401, 403, 404}, response.text
+        if mode is GenerationMode.POSITIVE and response.status_code == 400:
+            error = response.json()["error"]
             assert any(
                 re.fullmatch(field, error["field"]) and re.match(reason, error["reason"])
                 for field, reason in RULES

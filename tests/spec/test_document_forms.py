@@ -1,4 +1,4 @@
-"""What client generators require of the OpenAPI document beyond validity and truth."""
+"""The OpenAPI document has the forms that generators of clients need, beyond being valid."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from opentill.http import schemas
 from opentill.http.fields import is_decimal
 
 DOCUMENT: Final = openapi_document(Settings())
-METHODS: Final = {
+OPERATION_IDS: Final = {
     # operations of people
     "logIn",
     "logOut",
@@ -86,58 +86,61 @@ METHODS: Final = {
 }
 
 
-def _schemas(node: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+def _schemas(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield every schema below ``node`` with its path; examples are not schemas."""
     if isinstance(node, list):
         for number, child in enumerate(node):
-            yield from _schemas(child, f"{place}/{number}")
+            yield from _schemas(child, f"{path}/{number}")
     elif isinstance(node, dict):
-        if re.search(r"/(schema|items|propertyNames|additionalProperties)$", place) or re.search(
-            r"/(schemas|properties)/[^/]+$|/(anyOf|oneOf|allOf)/\d+$", place
+        if re.search(r"/(schema|items|propertyNames|additionalProperties)$", path) or re.search(
+            r"/(schemas|properties)/[^/]+$|/(anyOf|oneOf|allOf)/\d+$", path
         ):
-            yield place, node
+            yield path, node
         for name, child in node.items():
-            in_properties = place.endswith("/properties")
+            in_properties = path.endswith("/properties")
             if in_properties or name not in {"example", "examples", "default", "enum", "const"}:
-                yield from _schemas(child, f"{place}/{name}")
+                yield from _schemas(child, f"{path}/{name}")
 
 
 # The paths of amounts and rates.
 AMOUNT: Final = re.compile(
     "([aA]mount|[pP]rice|[fF]ee|Rate|Usd|debit|After|/available|/pending|/frozen)$"
 )
-ALL: Final = tuple(_schemas(DOCUMENT))
-OPERATIONS_SHOWN: Final = [
-    each for path in DOCUMENT["paths"].values() for each in path.values() if "operationId" in each
+ALL_SCHEMAS: Final = tuple(_schemas(DOCUMENT))
+DOCUMENT_OPERATIONS: Final = [
+    operation
+    for methods in DOCUMENT["paths"].values()
+    for operation in methods.values()
+    if "operationId" in operation
 ]
 
 
-def _kinds(schema: dict[str, Any]) -> list[str]:
-    kind = schema.get("type", [])
-    return [kind] if isinstance(kind, str) else kind
+def _types(schema: dict[str, Any]) -> list[str]:
+    type_ = schema.get("type", [])
+    return [type_] if isinstance(type_, str) else type_
 
 
-def test_the_walk_finds_the_schemas() -> None:
-    places = {place for place, _ in ALL}
-    assert "/components/schemas/Order/properties/paidAt" in places
-    assert "/components/schemas/Transaction/properties/type" in places
-    assert len(ALL) > 300
+def test_the_schemas_of_the_document_are_found() -> None:
+    paths = {path for path, _ in ALL_SCHEMAS}
+    assert "/components/schemas/Order/properties/paidAt" in paths
+    assert "/components/schemas/Transaction/properties/type" in paths
+    assert len(ALL_SCHEMAS) > 300
 
 
 def test_every_integer_has_a_width_and_every_time_has_64_bits() -> None:
-    times = 0
-    for place, schema in ALL:
-        if "integer" not in _kinds(schema):
+    time_count = 0
+    for path, schema in ALL_SCHEMAS:
+        if "integer" not in _types(schema):
             continue
-        assert schema.get("format") in {"int32", "int64"}, place
+        assert schema.get("format") in {"int32", "int64"}, path
         if schema["format"] == "int32":
-            assert "const" in schema or schema["minimum"] >= -(2**31), place
-            assert "const" in schema or schema["maximum"] < 2**31, place
-        if re.search(r"([a-z]At|_at|/at|[sS]ince|[uU]ntil|Date)$", place):
-            assert schema["format"] == "int64", place
-            times += 1
-    assert times > 30
-    for operation in OPERATIONS_SHOWN:
+            assert "const" in schema or schema["minimum"] >= -(2**31), path
+            assert "const" in schema or schema["maximum"] < 2**31, path
+        if re.search(r"([a-z]At|_at|/at|[sS]ince|[uU]ntil|Date)$", path):
+            assert schema["format"] == "int64", path
+            time_count += 1
+    assert time_count > 30
+    for operation in DOCUMENT_OPERATIONS:
         for parameter in operation["parameters"]:
             if parameter["name"] in {"startDate", "endDate"}:
                 assert parameter["schema"]["format"] == "int64"
@@ -145,59 +148,58 @@ def test_every_integer_has_a_width_and_every_time_has_64_bits() -> None:
 
 def test_every_enum_has_the_type_of_all_its_values() -> None:
     types = {str: "string", int: "integer", type(None): "null"}
-    listed = 0
-    for place, schema in ALL:
+    enum_count = 0
+    for path, schema in ALL_SCHEMAS:
         values = schema.get("enum", [schema["const"]] if "const" in schema else [])
-        listed += bool(values)
-        assert {types[type(value)] for value in values} in (set(), set(_kinds(schema))), place
-    assert listed > 20
+        enum_count += bool(values)
+        assert {types[type(value)] for value in values} in (set(), set(_types(schema))), path
+    assert enum_count > 20
 
 
 def test_a_nullable_schema_has_null_in_its_type() -> None:
-    for place, schema in ALL:
+    for path, schema in ALL_SCHEMAS:
         choices = schema.get("anyOf", schema.get("oneOf", ()))
-        assert {"type": "null"} not in choices or "enum" in choices[0], place
-        assert schema.get("default", "") is not None, f"{place}: absent is not null"
+        assert {"type": "null"} not in choices or "enum" in choices[0], path
+        assert schema.get("default", "") is not None, f"{path}: absent is not null"
     order = DOCUMENT["components"]["schemas"]["Order"]["properties"]
-    shown = {
+    documented = {
         name: {key: value for key, value in order[name].items() if key != "description"}
         for name in ("customerName", "paidAt")
     }
-    assert shown["customerName"] == {"type": ["string", "null"]}
-    assert shown["paidAt"] == {"type": ["integer", "null"], "format": "int64"}
-    methods, null = order["paymentMethod"][
-        "anyOf"
-    ]  # schemas.py explains why this is no list of types
+    assert documented["customerName"] == {"type": ["string", "null"]}
+    assert documented["paidAt"] == {"type": ["integer", "null"], "format": "int64"}
+    # schemas.py explains why this is no list of types.
+    methods, null = order["paymentMethod"]["anyOf"]
     assert (methods["type"], null) == ("string", {"type": "null"})
     error = DOCUMENT["components"]["schemas"]["Failure"]["properties"]["error"]
     assert error == {"$ref": "#/components/schemas/Detail"}  # absent, never null
 
 
 def test_every_default_satisfies_its_schema() -> None:
-    defaults = [(place, schema) for place, schema in ALL if "default" in schema]
+    defaults = [(path, schema) for path, schema in ALL_SCHEMAS if "default" in schema]
     assert len(defaults) > 40
-    for place, schema in defaults:
-        assert jsonschema_rs.is_valid(schema, schema["default"]), place
+    for path, schema in defaults:
+        assert jsonschema_rs.is_valid(schema, schema["default"]), path
 
 
 def test_amounts_are_text_that_no_generator_reads_as_a_number() -> None:
     """Generators make floating-point numbers of ``format: decimal`` and of the type ``number``."""
     amounts = 0
-    for place, schema in ALL:
-        assert "number" not in _kinds(schema), place
-        if "string" in _kinds(schema):
-            assert schema.get("format") in {None, "date", "uri"}, place
-        if AMOUNT.search(place):
-            assert is_decimal(schema), place
+    for path, schema in ALL_SCHEMAS:
+        assert "number" not in _types(schema), path
+        if "string" in _types(schema):
+            assert schema.get("format") in {None, "date", "uri"}, path
+        if AMOUNT.search(path):
+            assert is_decimal(schema), path
             amounts += 1
     assert amounts >= 70
 
 
 def test_an_object_in_a_query_is_written_in_brackets_and_its_schema_has_a_name() -> None:
-    """Users of a generator that cannot write it put a class of their own in its place."""
+    """Users of a generator that lacks such queries provide a class with this name."""
     queries = [
         parameter
-        for operation in OPERATIONS_SHOWN
+        for operation in DOCUMENT_OPERATIONS
         for parameter in operation["parameters"]
         if parameter["in"] == "query"
     ]
@@ -206,45 +208,45 @@ def test_an_object_in_a_query_is_written_in_brackets_and_its_schema_has_a_name()
     for parameter in queries:
         is_filter = parameter in filters
         assert is_filter != ("type" in parameter["schema"]), parameter
-        assert "object" not in _kinds(parameter["schema"]), parameter
+        assert "object" not in _types(parameter["schema"]), parameter
         assert (parameter.get("style") == "deepObject") == is_filter, parameter
 
 
-def test_no_two_properties_of_an_object_have_one_generated_name() -> None:
-    for place, schema in ALL:
+def test_all_properties_of_an_object_have_different_names_in_generated_code() -> None:
+    for path, schema in ALL_SCHEMAS:
         names = [re.sub("[^a-z0-9]", "", name.lower()) for name in schema.get("properties", ())]
-        assert len(set(names)) == len(names), place
+        assert len(set(names)) == len(names), path
     assert "displayMerchantName" in DOCUMENT["components"]["schemas"]["SessionBody"]["properties"]
 
 
-def test_schema_names_are_valid_type_names_and_responses_have_one() -> None:
+def test_schemas_have_valid_type_names_and_responses_refer_to_them() -> None:
     names = list(DOCUMENT["components"]["schemas"])
     assert [name for name in names if not re.fullmatch("([A-Z][a-z]+)+", name)] == []
     assert len({name.lower() for name in names}) == len(names)
-    assert [place for place, schema in ALL if "title" in schema] == []
+    assert [path for path, schema in ALL_SCHEMAS if "title" in schema] == []
     used = set(re.findall(r"'#/components/schemas/(\w+)'", str(DOCUMENT)))
     assert used == set(names)
-    for operation in OPERATIONS_SHOWN:
-        for answer in operation["responses"].values():
-            for media_type, content in answer["content"].items():
+    for operation in DOCUMENT_OPERATIONS:
+        for response in operation["responses"].values():
+            for media_type, content in response["content"].items():
                 assert media_type != "application/json" or set(content["schema"]) == {"$ref"}
 
 
 def test_method_names_of_generated_clients_are_stable() -> None:
     """Changing a summary changes the operationId and thus the code of integrators."""
-    assert {each["operationId"] for each in OPERATIONS_SHOWN} == METHODS
-    assert len(OPERATIONS_SHOWN) == len(OPERATIONS) + len(PEOPLE_OPERATIONS)
+    assert {operation["operationId"] for operation in DOCUMENT_OPERATIONS} == OPERATION_IDS
+    assert len(DOCUMENT_OPERATIONS) == len(OPERATIONS) + len(PEOPLE_OPERATIONS)
 
 
 def test_operations_and_webhooks_share_no_tag() -> None:
     """openapi-generator writes one file per tag, so that webhooks would overwrite operations."""
-    called, sent = (
-        {tag for path in DOCUMENT.get(kind, {}).values() for each in path.values()
-         for tag in each["tags"]}
-        for kind in ("paths", "webhooks")
+    operation_tags, webhook_tags = (
+        {tag for methods in DOCUMENT.get(part, {}).values() for operation in methods.values()
+         for tag in operation["tags"]}
+        for part in ("paths", "webhooks")
     )  # fmt: skip
-    assert called & sent == set()
-    assert called | sent == {tag["name"] for tag in DOCUMENT["tags"]}
+    assert operation_tags & webhook_tags == set()
+    assert operation_tags | webhook_tags == {tag["name"] for tag in DOCUMENT["tags"]}
 
 
 def test_descriptions_are_complete_and_cite_no_sections() -> None:
@@ -252,14 +254,16 @@ def test_descriptions_are_complete_and_cite_no_sections() -> None:
     assert set(info) >= {"title", "summary", "description", "contact", "license", "version"}
     assert info["license"] == {"name": "Apache-2.0", "identifier": "Apache-2.0"}
     assert [tag["name"] for tag in DOCUMENT["tags"] if len(tag.get("description", "")) < 20] == []
-    bare = re.compile("(An extension of the contract[.:]? *)?")
-    for operation in OPERATIONS_SHOWN:
-        assert not bare.fullmatch(operation.get("description", "")), operation["operationId"]
+    empty_description = re.compile("(An extension of the contract[.:]? *)?")
+    for operation in DOCUMENT_OPERATIONS:
+        assert not empty_description.fullmatch(operation.get("description", "")), operation[
+            "operationId"
+        ]
         for parameter in operation["parameters"]:
             assert parameter["description"], (operation["operationId"], parameter["name"])
-    for place, schema in ALL:
-        if re.fullmatch("/components/schemas/[^/]+", place):
-            assert schema.get("description"), place
+    for path, schema in ALL_SCHEMAS:
+        if re.fullmatch("/components/schemas/[^/]+", path):
+            assert schema.get("description"), path
     texts = re.findall(r"'(?:description|summary)': (?:'([^']*)'|\"([^\"]*)\")", str(DOCUMENT))
     assert len(texts) > 300
     for text in ("".join(pair) for pair in texts):
@@ -267,7 +271,7 @@ def test_descriptions_are_complete_and_cite_no_sections() -> None:
 
 
 @pytest.mark.parametrize(
-    ("contact", "shown"),
+    ("contact", "fields"),
     [
         ("support@example.com", {"email": "support@example.com"}),
         ("https://example.com/help", {"url": "https://example.com/help"}),
@@ -275,9 +279,9 @@ def test_descriptions_are_complete_and_cite_no_sections() -> None:
         ("write to help@example.com", {}),
     ],
 )
-def test_the_contact_is_that_of_the_operator(contact: str, shown: dict[str, str]) -> None:
+def test_the_contact_is_that_of_the_operator(contact: str, fields: dict[str, str]) -> None:
     document = openapi_document(Settings(operator_name="Till Ltd", operator_contact=contact))
-    assert document["info"]["contact"] == {"name": "Till Ltd", **shown}
+    assert document["info"]["contact"] == {"name": "Till Ltd", **fields}
 
 
 REWRITTEN: Final = [
@@ -315,15 +319,18 @@ def test_schemas_are_rewritten_for_generators(
 ) -> None:
     assert schemas.rewrite(schema) == expected
     assert schemas.rewrite(expected) == expected
-    around = {"components": {"schemas": {"ThingOut": schema}}, "paths": {"/a": {"schema": schema}}}
-    finished = schemas.rewrite_document(around)
-    assert finished == {
+    document = {
+        "components": {"schemas": {"ThingOut": schema}},
+        "paths": {"/a": {"schema": schema}},
+    }
+    rewritten = schemas.rewrite_document(document)
+    assert rewritten == {
         "components": {"schemas": {"Thing": expected}},
         "paths": {"/a": {"schema": expected}},
     }
-    assert schemas.rewrite_document(finished) == finished
+    assert schemas.rewrite_document(rewritten) == rewritten
 
 
-def test_two_structs_of_one_name_are_refused() -> None:
+def test_two_structs_whose_schemas_would_have_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="one name"):
         schemas.rewrite_document({"components": {"schemas": {"Thing": {}, "ThingOut": {}}}})

@@ -1,7 +1,7 @@
 """Every field of every resource exists, has its type, and is null only where the contract says.
 
-The contract pins the fields below. Further fields may be added: `test_document.py` shows that they
-are as the API document says.
+The contract pins the fields below. Other fields must agree with the API document, which
+`test_document.py` checks.
 """
 
 import re
@@ -15,20 +15,20 @@ from support.api_server import Shop
 
 
 class Fields(NamedTuple):
-    """Fields of a resource: a schema of the API document, and those that the contract pins."""
+    """A resource's schema in the API document, and the kinds of the fields that are pinned."""
 
     schema: str
-    pinned: dict[str, str]  # name: kind
+    pinned: dict[str, str]
 
 
 def pinned(schema: str, **kinds: str) -> Fields:
-    """Pin fields of a schema: each is of the kind that its keyword says."""
+    """Pin fields of a schema; ``kinds`` has the name and kind of each field."""
     return Fields(schema, kinds)
 
 
 SCHEMAS: Final = openapi_document(Settings())["components"]["schemas"]
 
-# The contract's types as they appear in JSON; a question mark means "or null".
+# The contract's types as they appear in JSON; "?" means "or null".
 KINDS: Final[dict[str, Any]] = {
     "text": lambda value: type(value) is str,
     "decimal": lambda value: type(value) is str and re.fullmatch(r"-?\d+\.\d{2}", value),
@@ -249,63 +249,70 @@ def assert_fields(data: dict[str, Any], fields: Fields) -> None:
             assert KINDS[kind.rstrip("?")](value), f"{name} is {value!r}, no {kind}"
 
 
-def _order(shop: Shop) -> str:
+def _create_order(shop: Shop) -> str:
     return str(shop.create_paid_order()["id"])
 
 
-def _refund(shop: Shop) -> str:
-    return str(shop.refund(_order(shop), amount="1.00")["id"])
+def _create_order_with_refund(shop: Shop) -> str:
+    order_id = _create_order(shop)
+    shop.refund(order_id, amount="1.00")
+    return order_id
 
 
-def _dispute(shop: Shop) -> str:
-    return shop.open_dispute(_order(shop)).id
+def _create_refund(shop: Shop) -> str:
+    return str(shop.refund(_create_order(shop), amount="1.00")["id"])
 
 
-def _delivered(shop: Shop) -> str:
+def _create_dispute(shop: Shop) -> str:
+    return shop.open_dispute(_create_order(shop)).id
+
+
+def _create_delivery(shop: Shop) -> str:
+    """Create a delivery; return the path of its list."""
     endpoint = shop.create_endpoint()["id"]
     shop.create_paid_order()
     return f"/v1/webhook-endpoints/{endpoint}/deliveries"
 
 
-def _event(shop: Shop) -> str:
+def _create_event(shop: Shop) -> str:
     shop.create_paid_order()
     return str(shop.data("GET", "/v1/events")["items"][0]["id"])
 
 
-# resource, function that creates one and returns its path, fields
-SINGLE: Final[tuple[Any, ...]] = (
+RESOURCES: Final[tuple[Any, ...]] = (
+    # resource, function that creates one and returns its path, fields
     ("product", lambda shop: f"/v1/products/{shop.create_product()['id']}", PRODUCT),
     ("session", lambda shop: f"/v1/checkouts/{shop.create_session()['id']}", SESSION),
     ("unpaid order", lambda shop: f"/v1/orders/{shop.create_order()['id']}", DETAIL),
-    ("paid order", lambda shop: f"/v1/orders/{_order(shop)}", DETAIL),
-    ("refund", lambda shop: f"/v1/refunds/{_refund(shop)}", REFUND),
+    ("paid order", lambda shop: f"/v1/orders/{_create_order(shop)}", DETAIL),
+    ("refund", lambda shop: f"/v1/refunds/{_create_refund(shop)}", REFUND),
     (
         "dispute",
-        lambda shop: f"/v1/disputes/{_dispute(shop)}",
+        lambda shop: f"/v1/disputes/{_create_dispute(shop)}",
         pinned("DisputeDetail", **DISPUTE.pinned, notes="list"),
     ),
     ("payout", lambda shop: f"/v1/payouts/{shop.create_payout().id}", PAYOUT),
     ("endpoint", lambda shop: f"/v1/webhook-endpoints/{shop.create_endpoint()['id']}", ENDPOINT),
-    ("event", lambda shop: f"/v1/events/{_event(shop)}", EVENT),
+    ("event", lambda shop: f"/v1/events/{_create_event(shop)}", EVENT),
     ("empty balance", lambda _: "/v1/balance", BALANCE),
-    ("balance", lambda shop: _order(shop) and "/v1/balance", BALANCE),
+    ("balance", lambda shop: _create_order(shop) and "/v1/balance", BALANCE),
     ("agreement", lambda _: "/v1/config/legal/merchant-services-agreement", AGREEMENT),
 )
 
 
 @pytest.mark.parametrize(
-    ("make", "fields"), [row[1:] for row in SINGLE], ids=[r[0] for r in SINGLE]
+    ("create", "fields"), [row[1:] for row in RESOURCES], ids=[row[0] for row in RESOURCES]
 )
 def test_a_resource_has_exactly_the_documented_fields(
-    shop: Shop, make: Any, fields: Fields
+    shop: Shop, create: Any, fields: Fields
 ) -> None:
-    answer = shop.get(make(shop))
-    assert answer.status_code == 200
-    assert list(answer.json()) == ["code", "message", "data"]
-    assert answer.json()["code"] == 0
-    assert answer.json()["message"] == "success"
-    assert answer.headers["content-type"] == "application/json"
-    assert_fields(answer.json()["data"], fields)
+    response = shop.get(create(shop))
+    assert response.status_code == 200
+    assert list(response.json()) == ["code", "message", "data"]
+    assert response.json()["code"] == 0
+    assert response.json()["message"] == "success"
+    assert response.headers["content-type"] == "application/json"
+    assert_fields(response.json()["data"], fields)
 
 
 LISTS: Final[tuple[Any, ...]] = (
@@ -313,24 +320,26 @@ LISTS: Final[tuple[Any, ...]] = (
     ("orders", lambda shop: shop.create_order() and "/v1/orders", ORDER),
     (
         "refunds",
-        lambda s: f"/v1/orders/{s.data('GET', f'/v1/refunds/{_refund(s)}')['orderId']}/refunds",
+        lambda shop: f"/v1/orders/{_create_order_with_refund(shop)}/refunds",
         REFUND,
     ),
-    ("disputes", lambda shop: _dispute(shop) and "/v1/disputes", DISPUTE),
+    ("disputes", lambda shop: _create_dispute(shop) and "/v1/disputes", DISPUTE),
     ("payouts", lambda shop: shop.create_payout() and "/v1/payouts", PAYOUT),
     ("endpoints", lambda shop: shop.create_endpoint() and "/v1/webhook-endpoints", ENDPOINT),
-    ("deliveries", _delivered, DELIVERY),
-    ("transactions", lambda shop: _order(shop) and "/v1/balance/transactions", TRANSACTION),
+    ("deliveries", _create_delivery, DELIVERY),
+    ("transactions", lambda shop: _create_order(shop) and "/v1/balance/transactions", TRANSACTION),
 )
 
 
-@pytest.mark.parametrize(("make", "fields"), [row[1:] for row in LISTS], ids=[r[0] for r in LISTS])
+@pytest.mark.parametrize(
+    ("create", "fields"), [row[1:] for row in LISTS], ids=[row[0] for row in LISTS]
+)
 def test_a_list_has_pagination_and_items_with_exactly_the_documented_fields(
-    shop: Shop, make: Any, fields: Fields
+    shop: Shop, create: Any, fields: Fields
 ) -> None:
-    answer = shop.get(make(shop))
-    assert answer.status_code == 200
-    data = answer.json()["data"]
+    response = shop.get(create(shop))
+    assert response.status_code == 200
+    data = response.json()["data"]
     assert set(data) == {"items", "pagination"}
     assert_fields(data["pagination"], PAGINATION)
     assert data["items"]
@@ -351,11 +360,11 @@ def test_creating_a_resource_is_201_with_its_fields(shop: Shop) -> None:
         "locale": "en",
         "clientReference": "INV-7",
     }
-    for name, value in extensions.items():  # each is in the response only if the request had it
-        opened = shop.create_session(product.json()["data"]["id"], **{name: value})
-        assert opened[name] == value
-        assert opened.keys() & extensions.keys() == {name}
-    refund = shop.post(f"/v1/orders/{_order(shop)}/refunds", {})
+    for name, value in extensions.items():  # a field is in the response only if the request had it
+        created = shop.create_session(product.json()["data"]["id"], **{name: value})
+        assert created[name] == value
+        assert created.keys() & extensions.keys() == {name}
+    refund = shop.post(f"/v1/orders/{_create_order(shop)}/refunds", {})
     assert refund.status_code == 201
     assert_fields(refund.json()["data"], REFUND)
 
@@ -363,29 +372,32 @@ def test_creating_a_resource_is_201_with_its_fields(shop: Shop) -> None:
 def test_archiving_returns_only_code_and_message(shop: Shop) -> None:
     path = f"/v1/products/{shop.create_product()['id']}"
     for _ in range(2):
-        answer = shop.call("DELETE", path)
-        assert (answer.status_code, answer.json()) == (200, {"code": 0, "message": "success"})
+        response = shop.call("DELETE", path)
+        assert (response.status_code, response.json()) == (200, {"code": 0, "message": "success"})
 
 
 @pytest.mark.parametrize(
-    ("make", "prefix"),
+    ("create_id", "prefix"),
     [
-        (lambda s: s.id, "mer_"),
-        (lambda s: s.create_product()["id"], "prod_"),
-        (lambda s: s.create_session()["id"], "cs_"),
-        (lambda s: s.create_order()["id"], "order_"),
-        (_refund, "re_"),
-        (_dispute, "dp_"),
-        (lambda s: s.create_payout().id, "po_"),
-        (lambda s: s.create_endpoint()["id"], "whe_"),
-        (_event, "evt_"),
+        (lambda shop: shop.id, "mer_"),
+        (lambda shop: shop.create_product()["id"], "prod_"),
+        (lambda shop: shop.create_session()["id"], "cs_"),
+        (lambda shop: shop.create_order()["id"], "order_"),
+        (_create_refund, "re_"),
+        (_create_dispute, "dp_"),
+        (lambda shop: shop.create_payout().id, "po_"),
+        (lambda shop: shop.create_endpoint()["id"], "whe_"),
+        (_create_event, "evt_"),
         (
-            lambda s: (
-                _order(s) and s.get("/v1/balance/transactions").json()["data"]["items"][0]["id"]
+            lambda shop: (
+                _create_order(shop)
+                and shop.get("/v1/balance/transactions").json()["data"]["items"][0]["id"]
             ),
             "txn_",
         ),
     ],
 )
-def test_an_id_has_a_prefix_and_then_letters_and_digits(shop: Shop, make: Any, prefix: str) -> None:
-    assert re.fullmatch(prefix + "[0-9a-z]{16,40}", make(shop))
+def test_an_id_is_a_prefix_followed_by_letters_and_digits(
+    shop: Shop, create_id: Any, prefix: str
+) -> None:
+    assert re.fullmatch(prefix + "[0-9a-z]{16,40}", create_id(shop))

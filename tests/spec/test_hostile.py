@@ -1,4 +1,4 @@
-"""Hostile values in every field never cause a 5xx, get the error format, and are shown escaped.
+"""Hostile values of every field never cause a 5xx and are escaped where they are shown.
 
 The fields are those of the operations' structs.
 """
@@ -44,14 +44,14 @@ TEXTS: Final = {
     "empty": "",
     "blank": " \t\n",
 }
-# JSON of every other kind, as text, because Python cannot encode some of it.
+# JSON values of other types, as text because Python cannot encode some of them.
 VALUES: Final = (
     "null", "true", "false", "0", "-1", "1.5", "1e400", "-1e400", "9" * 400, "1" + "0" * 5000,
     "-0", "[]", "{}", "[null]", '["a"]', '{"a":1}', '[["a"]]', '{"a":{"a":{"a":1}}}',
     "[" * 14 + "]" * 14, "[" * 15 + "]" * 15, "[" * 200 + "]" * 200,
     '{"a":1,"a":2}', '"\\ud800"', '"\\u0000"',
 )  # fmt: skip
-NO_JSON: Final = (
+INVALID_JSON: Final = (
     "NaN", "Infinity", "undefined", "'a'", '"a', "", "01", "1.", "+1", "0x1", "[1,]", "{,}",
     '"\\x41"',
 )  # fmt: skip
@@ -62,7 +62,7 @@ def _encode_wtf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _good(operation: Operation, shop: Shop) -> dict[str, Any]:
+def _valid_body(operation: Operation, shop: Shop) -> dict[str, Any]:
     if operation.path == "/v1/products":
         return dict(TEA)
     if operation.path in {"/v1/checkouts", "/v1/payment-links"} and operation.method == "POST":
@@ -86,8 +86,8 @@ def _path(operation: Operation, shop: Shop) -> str:
     return operation.path.replace("{id}", shop.create_product()["id"])
 
 
-# Valid types of fields that are not text.
-RIGHT: Final[dict[str, tuple[Any, ...]]] = {
+# Valid values of fields that are not text.
+VALID_VALUES: Final[dict[str, tuple[Any, ...]]] = {
     "since": (7,), "until": (7,), "failedOnly": (True,), "events": ([],),
     "quantity": (7,), "maxQuantity": (7,), "maxUses": (7,), "active": (True,),
 }  # fmt: skip
@@ -104,8 +104,8 @@ PARAMETERS: Final = [
 
 
 def _is_first_field(rows: list[tuple[Operation, str]], operation: Operation, name: str) -> bool:
-    """Return whether this field is the first, where tests common to all fields run."""
-    return is_night() or name == next(other for one, other in rows if one is operation)
+    """Return whether a field is its operation's first, which gets the values that take long."""
+    return is_night() or name == next(field for row, field in rows if row is operation)
 
 
 def _ids(row: Any) -> str:
@@ -116,34 +116,36 @@ def _ids(row: Any) -> str:
 def test_any_value_of_a_field_is_accepted_or_refused(
     shop: Shop, operation: Operation, field: str
 ) -> None:
-    path, good = _path(operation, shop), _good(operation, shop)
-    good.pop(field, None)
-    start = json.dumps(good)[:-1] + (", " if good else "")
+    path, valid_body = _path(operation, shop), _valid_body(operation, shop)
+    valid_body.pop(field, None)
+    start = json.dumps(valid_body)[:-1] + (", " if valid_body else "")
     values = [json.dumps(text).encode() for text in TEXTS.values()]
     values += [text.encode() for text in VALUES]
     if _is_first_field(FIELDS, operation, field):  # parsing does not depend on the field
         values += [_encode_wtf8(json.dumps(text, ensure_ascii=False)) for text in TEXTS.values()]
-        values += [text.encode() for text in NO_JSON]
-    with persistent_connection(shop) as line:
+        values += [text.encode() for text in INVALID_JSON]
+    with persistent_connection(shop) as connection:
         for value in values:
             content = start.encode() + b'"%s":' % field.encode() + value + b"}"
-            answer = line.call(operation.method, path, content)
-            assert answer.status_code in {200, 201, 400, 413}, (value[:80], answer.text)
-            if answer.status_code == 400:
-                assert len(error_of(answer)["error"]["reason"]) < 300
-                assert len(answer.content) < 1000
+            response = connection.call(operation.method, path, content)
+            assert response.status_code in {200, 201, 400, 413}, (value[:80], response.text)
+            if response.status_code == 400:
+                assert len(error_of(response)["error"]["reason"]) < 300
+                assert len(response.content) < 1000
 
 
 @pytest.mark.parametrize(("operation", "field"), FIELDS, ids=_ids)
 def test_an_error_names_a_field_of_a_wrong_type(
     shop: Shop, operation: Operation, field: str
 ) -> None:
-    path, good = _path(operation, shop), _good(operation, shop)
-    wrong: tuple[Any, ...] = (7, 1.5, True, [], [1]) + (("x", []) if field == "metadata" else ({},))
-    for value in (one for one in wrong if repr(one) not in map(repr, RIGHT.get(field, ()))):
-        answer = shop.call(operation.method, path, json=good | {field: value})
-        assert answer.status_code == 400
-        assert error_of(answer)["error"]["field"] == field
+    path, valid_body = _path(operation, shop), _valid_body(operation, shop)
+    values: tuple[Any, ...] = (7, 1.5, True, [], [1])
+    values += ("x", []) if field == "metadata" else ({},)
+    valid_values = [repr(value) for value in VALID_VALUES.get(field, ())]
+    for value in (value for value in values if repr(value) not in valid_values):
+        response = shop.call(operation.method, path, json=valid_body | {field: value})
+        assert response.status_code == 400
+        assert error_of(response)["error"]["field"] == field
 
 
 @pytest.mark.parametrize(("operation", "field"), PARAMETERS, ids=_ids)
@@ -153,15 +155,17 @@ def test_any_value_of_a_parameter_is_accepted_or_refused(
     path = _path(operation, shop)
     texts = [*TEXTS.values(), *(value for value in VALUES if len(value) < 1000)]
     if _is_first_field(PARAMETERS, operation, field):
-        texts += NO_JSON
-    with persistent_connection(shop) as line:
+        texts += INVALID_JSON
+    with persistent_connection(shop) as connection:
         for text in texts:
             encoded = quote(_encode_wtf8(text))[:8000]
-            answer = line.call(operation.method, f"{path}?{field}={encoded}")
-            assert answer.status_code in {200, 400}, (text[:80], answer.text)
+            response = connection.call(operation.method, f"{path}?{field}={encoded}")
+            assert response.status_code in {200, 400}, (text[:80], response.text)
 
 
-@pytest.mark.parametrize("operation", [o for o in OPERATIONS if o.query is not Nothing], ids=_ids)
+@pytest.mark.parametrize(
+    "operation", [operation for operation in OPERATIONS if operation.query is not Nothing], ids=_ids
+)
 def test_a_malformed_query_is_refused(shop: Shop, operation: Operation) -> None:
     path = _path(operation, shop)
     field = msgspec.structs.fields(operation.query)[0].encode_name
@@ -186,24 +190,27 @@ def test_a_malformed_query_is_refused(shop: Shop, operation: Operation) -> None:
         (f"{field.upper()}=x", 400),
         ("&".join(f"a{n}=1" for n in range(101)), 400),
     )
-    with persistent_connection(shop) as line:
+    with persistent_connection(shop) as connection:
         for query, status in rows:
-            answer = line.call("GET", f"{path}?{query}")
-            assert answer.status_code == status, (query, answer.text)
+            response = connection.call("GET", f"{path}?{query}")
+            assert response.status_code == status, (query, response.text)
 
 
-@pytest.mark.parametrize("operation", [o for o in OPERATIONS if "{id}" in o.path], ids=_ids)
+@pytest.mark.parametrize(
+    "operation", [operation for operation in OPERATIONS if "{id}" in operation.path], ids=_ids
+)
 def test_an_invalid_id_is_not_found(shop: Shop, operation: Operation) -> None:
-    with persistent_connection(shop) as line:
+    with persistent_connection(shop) as connection:
         for text in TEXTS.values():
             segment = quote(_encode_wtf8(text), safe="")[:8000]
-            answer = line.call(operation.method, operation.path.replace("{id}", segment), b"{}")
-            assert answer.status_code in {404, 405}, text[
-                :80
-            ]  # 405: an empty id makes another path
+            response = connection.call(
+                operation.method, operation.path.replace("{id}", segment), b"{}"
+            )
+            # An empty id results in the path of another operation, which may be 405.
+            assert response.status_code in {404, 405}, text[:80]
 
 
-def test_hostile_headers_are_harmless(shop: Shop) -> None:
+def test_hostile_headers_never_cause_a_5xx(shop: Shop) -> None:
     for name in (
         "x-api-key",
         "content-type",
@@ -222,31 +229,33 @@ def test_hostile_headers_are_harmless(shop: Shop) -> None:
             b",",
         ):
             headers: Any = {"x-api-key": shop.key} | {name: value}
-            answer = shop.api_server.http.post("/v1/products", json=TEA, headers=headers)
-            assert answer.status_code in {201, 400, 401, 415, 422}, (name, value, answer.text)
+            response = shop.api_server.http.post("/v1/products", json=TEA, headers=headers)
+            assert response.status_code in {201, 400, 401, 415, 422}, (name, value, response.text)
 
 
 @pytest.mark.parametrize("text", ["html", "right-to-left", "formula", "template", "sql", "header"])
-def test_hostile_text_is_escaped_everywhere(shop: Shop, text: str) -> None:
+def test_hostile_text_is_unchanged_in_json_and_escaped_in_files_and_pages(
+    shop: Shop, text: str
+) -> None:
     hostile = TEXTS[text]
-    short = hostile[:64]
-    product = shop.create_product(name=hostile, description=hostile, metadata={short: hostile})
+    short_text = hostile[:64]
+    product = shop.create_product(name=hostile, description=hostile, metadata={short_text: hostile})
     assert product["name"] == hostile.strip()
     session = shop.create_session(
         product["id"],
         customerName=hostile,
-        displayMerchantName=short,
-        metadata={short: hostile},
+        displayMerchantName=short_text,
+        metadata={short_text: hostile},
     )
     order_id = shop.data("GET", f"/v1/checkouts/{session['id']}")["orderId"]
     shop.confirm(order_id)
-    refund = shop.refund(order_id, reason=hostile, refundNo=short, amount="1")
-    assert (refund["reason"], refund["refundNo"]) == (hostile, short)
+    refund = shop.refund(order_id, reason=hostile, refundNo=short_text, amount="1")
+    assert (refund["reason"], refund["refundNo"]) == (hostile, short_text)
     shop.report_refund(refund["id"], "REFUSED", hostile)
     assert shop.data("GET", f"/v1/refunds/{refund['id']}")["errorMessage"] == hostile
-    assert shop.read_order(order_id)["metadata"] == {short: hostile}
-    answer = shop.get("/v1/orders/export")
-    (row,) = csv.DictReader(io.StringIO(answer.content.decode(), newline=""))
+    assert shop.read_order(order_id)["metadata"] == {short_text: hostile}
+    response = shop.get("/v1/orders/export")
+    (row,) = csv.DictReader(io.StringIO(response.content.decode(), newline=""))
     assert row["customerName"].replace("'", "") == hostile.replace("'", "")
     assert "; -" not in row["customerName"]
     assert not row["customerName"].startswith(("=", "+", "-", "@"))

@@ -25,21 +25,21 @@ from support.people import PASSWORD, Visitor, create_person, reset_login_limits
 
 __all__ = ["reset_login_limits"]
 
-PAGES: Final = [one for portal in PORTALS for one in portal.pages]
+PAGES: Final = [page for portal in PORTALS for page in portal.pages]
 ID: Final = "prod_01m7y0m0jzefzv5n8efcf1hqw1"
 URLENCODED: Final = "application/x-www-form-urlencoded"
 MULTIPART: Final = "multipart/form-data; boundary=b"
 PART: Final = b'--b\r\ncontent-disposition: form-data; name="%b"%b\r\n\r\n%b\r\n'
-# Bodies that are not a valid form, whatever their fields.
-NO_FORMS: Final = {
+# Bodies that are invalid for any form.
+INVALID_FORMS: Final = {
     "NUL in a text": (URLENCODED, b"email=a%00b&password=x&note=a%00"),
     "NUL in a name": (URLENCODED, b"a%00=1"),
     "no UTF-8": (URLENCODED, b"email=%ff"),
-    "no UTF-8 as it stands": (URLENCODED, b"email=\xff"),
+    "no UTF-8 without percent-encoding": (URLENCODED, b"email=\xff"),
     "lone surrogate": (URLENCODED, b"email=%ed%a0%80"),
     "thousands of fields": (URLENCODED, b"&".join(b"a%d=1" % n for n in range(5000))),
-    "too long a name": (URLENCODED, b"a" * 70_000 + b"=1"),
-    "another type": ("text/\xff", b"email=a"),
+    "a name that is too long": (URLENCODED, b"a" * 70_000 + b"=1"),
+    "another media type": ("text/\xff", b"email=a"),
     "multipart with NUL in a text": (MULTIPART, PART % (b"note", b"", b"a\0b") + b"--b--"),
     "multipart with NUL in a name": (MULTIPART, PART % (b"a\0", b"", b"x") + b"--b--"),
     "multipart that is no UTF-8": (MULTIPART, PART % (b"note", b"", b"\xff") + b"--b--"),
@@ -47,7 +47,7 @@ NO_FORMS: Final = {
     "multipart with another boundary": (MULTIPART, b"--c\r\n\r\n--c--"),
     "multipart without a boundary": ("multipart/form-data", PART % (b"note", b"", b"x") + b"--b--"),
 }
-REFUSED: Final = {400, 413, 415}
+REFUSAL_STATUSES: Final = {400, 413, 415}
 
 
 def page_path(page: Page, shop: Shop) -> str:
@@ -60,38 +60,42 @@ def reads_a_form(page: Page) -> bool:
     return "request.form()" in inspect.getsource(page.handler)
 
 
-def send(who: Visitor, path: str, name: str) -> tuple[int, str]:
-    type_, content = NO_FORMS[name]
+def send(visitor: Visitor, path: str, name: str) -> tuple[int, str]:
+    """Send an invalid form; return the status and the text of the response."""
+    type_, content = INVALID_FORMS[name]
     headers: Any = {"content-type": type_.encode("latin-1")}
-    answer = who.http.post(path, content=content, headers=headers)
-    return answer.status_code, answer.text
+    response = visitor.http.post(path, content=content, headers=headers)
+    return response.status_code, response.text
 
 
-@pytest.mark.parametrize("name", NO_FORMS)
+@pytest.mark.parametrize("name", INVALID_FORMS)
 def test_every_page_refuses_an_invalid_form(shop: Shop, name: str) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     admin = create_person(shop.api_server, None, staff_role="admin")
     for page in (page for page in PAGES if page.method == "POST" and page.path != "/logout"):
-        who = admin if page.in_console else owner
-        status, text = send(who, page_path(page, shop), name)
+        visitor = admin if page.in_console else owner
+        status, text = send(visitor, page_path(page, shop), name)
         assert status < 500, (page.path, text)
-        assert status in REFUSED | {403, 404} or not reads_a_form(page), (page.path, status)
+        assert status in REFUSAL_STATUSES | {403, 404} or not reads_a_form(page), (
+            page.path,
+            status,
+        )
     for path in (f"/dashboard/{shop.id}/settings/profile", f"/dashboard/{shop.id}/team/invite"):
-        assert send(owner, path, name)[0] in REFUSED
-    nobody = Visitor(shop.api_server)
+        assert send(owner, path, name)[0] in REFUSAL_STATUSES
+    stranger = Visitor(shop.api_server)
     link = shop.data("POST", "/v1/payment-links", json={"productId": shop.create_product()["id"]})
     for path in ("/login", f"/checkout/{shop.create_session()['id']}", urlsplit(link["url"]).path):
-        status, text = send(nobody, path, name)
-        assert (status in REFUSED, "<h1>" in text) == (True, True), (path, text)
+        status, text = send(stranger, path, name)
+        assert (status in REFUSAL_STATUSES, "<h1>" in text) == (True, True), (path, text)
     for path in ("/epay/submit.php", "/mapi.php", "/api.php"):
-        status, text = send(nobody, path, name)
+        status, text = send(stranger, path, name)
         assert (status, "系统错误" in text) == (200, False)
         assert json.loads(text)["code"] < 0
 
 
-@pytest.mark.parametrize("name", [one for one in NO_FORMS if one.startswith("multipart")])
+@pytest.mark.parametrize("name", [name for name in INVALID_FORMS if name.startswith("multipart")])
 async def test_an_invalid_form_with_files_is_refused(name: str) -> None:
-    type_, content = NO_FORMS[name]
+    type_, content = INVALID_FORMS[name]
 
     async def receive() -> Message:
         return {"type": "http.request", "body": content, "more_body": False}
@@ -103,76 +107,90 @@ async def test_an_invalid_form_with_files_is_refused(name: str) -> None:
 def test_any_query_of_a_page_is_accepted_or_refused(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     admin = create_person(shop.api_server, None, staff_role="admin")
-    always = ["after", "before", "done", "from", "next", "opened", "page", "query", "test", "to"]
+    usual_names = [
+        "after",
+        "before",
+        "done",
+        "from",
+        "next",
+        "opened",
+        "page",
+        "query",
+        "test",
+        "to",
+    ]
     for page in (page for page in PAGES if page.method == "GET"):
-        who = admin if page.in_console else owner
+        visitor = admin if page.in_console else owner
         path = page_path(page, shop)
-        names = {*always, *re.findall(r' name="(\w+)"', who.get(path).text)}
+        names = {*usual_names, *re.findall(r' name="(\w+)"', visitor.get(path).text)}
         for text in ("a%00b", "%ff%00", "%ed%a0%80", "9" * 300):
             query = "&".join(f"{name}={text}" for name in sorted(names)[:48])
-            answer = who.get(f"{path}?{query}&%00%ff=%zz")
-            assert answer.status_code < 500, (path, query)
+            response = visitor.get(f"{path}?{query}&%00%ff=%zz")
+            assert response.status_code < 500, (path, query)
     for path in ("/epay/submit.php", "/mapi.php", "/api.php"):
         for query in ("pid=1%00", "pid=1&act=order%00", "pid=%ff", "pid=1&%00=1", "pid=%ed%a0%80"):
             assert "系统错误" not in owner.get(f"{path}?{query}").text
 
 
-def test_hostile_headers_of_forms_are_harmless(shop: Shop) -> None:
+def test_hostile_headers_of_forms_never_cause_a_5xx(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     path = f"/dashboard/{shop.id}/settings/profile"
-    own: dict[str, str | bytes] = {"content-type": URLENCODED, "origin": shop.api_server.url}
+    usual_headers: dict[str, str | bytes] = {
+        "content-type": URLENCODED, "origin": shop.api_server.url,
+    }  # fmt: skip
 
-    def status(path: str, form: str, **headers: str | bytes) -> int:
+    def post(path: str, form: str, **headers: str | bytes) -> int:
         connection = HTTPConnection(urlsplit(shop.api_server.url).netloc, timeout=30)
         with closing(connection):
-            connection.request("POST", path, form, own | headers)
+            connection.request("POST", path, form, usual_headers | headers)
             return connection.getresponse().status
 
     cookie = f"opentill={owner.token}".encode()
     for referer in (b"http://[", b"http://a:b@[::1", b"\xff"):
-        assert status(path, "", referer=referer, cookie=cookie) == 400, referer
+        assert post(path, "", referer=referer, cookie=cookie) == 400, referer
     form = urlencode({"email": owner.email, "password": PASSWORD})
     cookie = b"opentill_known=\xff.\xfe; opentill=\xff; opentill_language=\xff"
-    assert status("/login", form, cookie=cookie) == 303
+    assert post("/login", form, cookie=cookie) == 303
 
 
 def test_a_login_returns_to_a_page_with_any_characters(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
-    goal, there = "/dashboard/店?q=é%20&a=b", "/dashboard/%E5%BA%97?q=%C3%A9%20&a=b"
-    assert owner.get("/login", params={"next": goal}).headers["location"] == there
-    assert owner.log_in(next=goal).headers["location"] == there
-    other = {"form_person": ID, "login_from": goal}
-    answer = owner.post(f"/dashboard/{shop.id}/team/invite", other)
-    assert answer.headers["location"] == f"{there}&other_person=1"
+    page, encoded_page = "/dashboard/店?q=é%20&a=b", "/dashboard/%E5%BA%97?q=%C3%A9%20&a=b"
+    assert owner.get("/login", params={"next": page}).headers["location"] == encoded_page
+    assert owner.log_in(next=page).headers["location"] == encoded_page
+    kept_form = {"form_person": ID, "login_from": page}
+    response = owner.post(f"/dashboard/{shop.id}/team/invite", kept_form)
+    assert response.headers["location"] == f"{encoded_page}&other_person=1"
 
 
 # ── Passkeys ──
 
 
 class Authenticator:
-    """Creates passkeys that are invalid in one place, as a browser at ``localhost``."""
+    """Registers passkeys with any public key, as a browser at ``localhost`` does."""
 
-    def __init__(self, api_server: ApiServer, who: Visitor) -> None:
-        """Use the session of ``who``, who is logged in."""
-        self.who = who
+    def __init__(self, api_server: ApiServer, visitor: Visitor) -> None:
+        """Use the login of a visitor."""
+        self.visitor = visitor
         self.host = f"localhost:{urlsplit(api_server.url).port}"
-        who.http.headers.update({
-            "host": self.host, "origin": f"http://{self.host}", "cookie": f"opentill={who.token}",
+        visitor.http.headers.update({
+            "host": self.host, "origin": f"http://{self.host}",
+            "cookie": f"opentill={visitor.token}",
         })  # fmt: skip
 
     def client_data(self) -> str:
         """Return the client data of a browser for a new challenge."""
-        begun = unescape(self.who.post("/security/passkeys/begin").text)
-        challenge = re.search(r'"challenge": ?"([\w-]+)"', begun)
+        page = unescape(self.visitor.post("/security/passkeys/begin").text)
+        challenge = re.search(r'"challenge": ?"([\w-]+)"', page)
         assert challenge is not None
         data = {
             "type": "webauthn.create",
             "challenge": challenge[1],
             "origin": f"http://{self.host}",
         }
-        return encoded(json.dumps(data).encode())
+        return encode(json.dumps(data).encode())
 
-    def send(self, key: bytes) -> int:
+    def register(self, key: bytes) -> int:
         """Register a passkey with a public key; return the status."""
         body = bytes.fromhex("49960de5880e8c687434170f6476605b8fe4aeb9a28632c7995cf3ba831d9763")
         body += b"\x45" + b"\0\0\0\1" + bytes(16) + b"\0\x10" + b"i" * 16 + key
@@ -180,24 +198,25 @@ class Authenticator:
             len(body).to_bytes(2, "big"),
             body,
         )
-        response = {"clientDataJSON": self.client_data(), "attestationObject": encoded(attested)}
-        id_ = encoded(b"i" * 16)
-        sent = {"id": id_, "rawId": id_, "type": "public-key", "response": response}
-        return self.who.post("/security/passkeys", {"credential": json.dumps(sent)}).status_code
+        response = {"clientDataJSON": self.client_data(), "attestationObject": encode(attested)}
+        id_ = encode(b"i" * 16)
+        credential = {"id": id_, "rawId": id_, "type": "public-key", "response": response}
+        form = {"credential": json.dumps(credential)}
+        return self.visitor.post("/security/passkeys", form).status_code
 
 
-def encoded(content: bytes) -> str:
+def encode(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).decode().rstrip("=")
 
 
 def test_an_invalid_passkey_is_refused(shop: Shop) -> None:
     authenticator = Authenticator(shop.api_server, create_person(shop.api_server, shop.id, "owner"))
     key = bytes.fromhex("a5010203262001215820") + bytes(32) + bytes.fromhex("225820") + bytes(32)
-    assert authenticator.send(key) == 200  # the page with recovery codes
-    assert authenticator.send(key) == 400  # it is already registered
-    for wrong in (b"", b"\x01", b"\x80", b"\xa0", b"\xa1\x01\x02", b"\xff", b"\x81" * 500):
-        assert authenticator.send(wrong) == 400, wrong
-    nested = encoded(b"[" * 5000)
+    assert authenticator.register(key) == 200  # the page with recovery codes
+    assert authenticator.register(key) == 400  # the passkey is already registered
+    for invalid in (b"", b"\x01", b"\x80", b"\xa0", b"\xa1\x01\x02", b"\xff", b"\x81" * 500):
+        assert authenticator.register(invalid) == 400, invalid
+    nested = encode(b"[" * 5000)
     for text in ("[" * 5000, '{"a":' * 5000, f'{{"response":{{"clientDataJSON":"{nested}"}}}}'):
         for path, status in (("/login/passkey", 401), ("/security/passkeys", 400)):
-            assert authenticator.who.post(path, {"credential": text}).status_code == status
+            assert authenticator.visitor.post(path, {"credential": text}).status_code == status

@@ -1,10 +1,8 @@
-"""Idempotency keys (contract.md#idempotency-keys)."""
+"""A request repeated with its idempotency key has one effect (contract.md#idempotency-keys)."""
 
 import asyncio
 import threading
-from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import pytest
@@ -16,7 +14,8 @@ from support.api_server import TEA, ApiServer, Shop, assert_refused, serving
 DAY_MS: Final = 24 * 3600 * 1000
 
 
-def _paths(shop: Shop) -> dict[str, tuple[str, Any]]:
+def _requests(shop: Shop) -> dict[str, tuple[str, Any]]:
+    """Return the path and body of a valid request, by resource."""
     product = shop.create_product()["id"]
     return {
         "products": ("/v1/products", TEA),
@@ -29,25 +28,25 @@ def _paths(shop: Shop) -> dict[str, tuple[str, Any]]:
     }
 
 
-@pytest.mark.parametrize("which", ["products", "checkouts", "expire", "refunds"])
-def test_the_first_response_is_repeated_byte_for_byte(shop: Shop, which: str) -> None:
-    path, body = _paths(shop)[which]
+@pytest.mark.parametrize("resource", ["products", "checkouts", "expire", "refunds"])
+def test_the_first_response_is_repeated_byte_for_byte(shop: Shop, resource: str) -> None:
+    path, body = _requests(shop)[resource]
     before = _counts(shop)
-    first = shop.post(path, body, key="key 1")
-    assert first.status_code in {200, 201}
-    assert "idempotent-replayed" not in first.headers
+    original = shop.post(path, body, key="key 1")
+    assert original.status_code in {200, 201}
+    assert "idempotent-replayed" not in original.headers
     after = _counts(shop)
     for _ in range(2):
-        again = shop.post(path, body, key="key 1")
-        assert (again.status_code, again.content) == (first.status_code, first.content)
-        assert again.headers["idempotent-replayed"] == "true"
-        assert again.headers["content-type"] == "application/json"
-        assert again.headers["x-request-id"] != first.headers["x-request-id"]
+        replayed = shop.post(path, body, key="key 1")
+        assert (replayed.status_code, replayed.content) == (original.status_code, original.content)
+        assert replayed.headers["idempotent-replayed"] == "true"
+        assert replayed.headers["content-type"] == "application/json"
+        assert replayed.headers["x-request-id"] != original.headers["x-request-id"]
     assert _counts(shop) == after
-    assert which == "expire" or after != before
+    assert resource == "expire" or after != before
     if body is not None:
-        other = shop.post(path, body, key="key 2")
-        assert other.content != first.content
+        with_other_key = shop.post(path, body, key="key 2")
+        assert with_other_key.content != original.content
 
 
 def _counts(shop: Shop) -> list[int]:
@@ -65,36 +64,34 @@ def _counts(shop: Shop) -> list[int]:
     ],
 )
 def test_the_same_key_with_another_request_is_422(shop: Shop, path: str, body: Any) -> None:
-    first = shop.post("/v1/products", TEA, key="k")
-    answer = shop.post(path, body, key="k")
-    assert answer.status_code == 422
-    assert answer.json() == {"code": 42201, "message": "Idempotency key reused"}
-    assert "idempotent-replayed" not in answer.headers
-    assert shop.post("/v1/products", TEA, key="k").content == first.content
+    original = shop.post("/v1/products", TEA, key="k")
+    response = shop.post(path, body, key="k")
+    assert response.status_code == 422
+    assert response.json() == {"code": 42201, "message": "Idempotency key reused"}
+    assert "idempotent-replayed" not in response.headers
+    assert shop.post("/v1/products", TEA, key="k").content == original.content
 
 
-def test_refusals_are_stored(shop: Shop) -> None:
+def test_a_refusal_is_stored_and_replayed(shop: Shop) -> None:
     product = shop.create_product()
     body = {"productId": product["id"]}
     shop.call("DELETE", f"/v1/products/{product['id']}")
-    first = shop.post("/v1/checkouts", body, key="k")
-    assert_refused(first, "productId")
-    again = shop.post("/v1/checkouts", body, key="k")
-    assert (again.status_code, again.content) == (400, first.content)
-    assert again.headers["idempotent-replayed"] == "true"
+    original = shop.post("/v1/checkouts", body, key="k")
+    assert_refused(original, "productId")
+    replayed = shop.post("/v1/checkouts", body, key="k")
+    assert (replayed.status_code, replayed.content) == (400, original.content)
+    assert replayed.headers["idempotent-replayed"] == "true"
     order = shop.create_order()
     path = f"/v1/orders/{order['id']}/refunds"
     assert_refused(shop.post(path, {}, key="r"), "orderId")
     shop.confirm(order["id"])
-    assert_refused(
-        shop.post(path, {}, key="r"), "orderId"
-    )  # stored, though the request would succeed now
-    assert shop.post(path, {}, key="r2").status_code == 201
+    assert_refused(shop.post(path, {}, key="r"), "orderId")
+    assert shop.post(path, {}, key="r2").status_code == 201  # the same request under a new key
     missing = "/v1/orders/order_01m7y0m0jzefzv5n8efcf1hqw2/refunds"
     assert [shop.post(missing, {}, key="m").status_code for _ in range(2)] == [404, 404]
 
 
-def test_a_refusal_stores_nothing_but_its_response(api_server: ApiServer) -> None:
+def test_a_refused_request_changes_nothing(api_server: ApiServer) -> None:
     shop = api_server.create_shop(overdraft_minor=0)
     order = shop.create_paid_order()
     assert_refused(shop.post(f"/v1/orders/{order['id']}/refunds", {}, key="k"), "amount")
@@ -117,34 +114,34 @@ def test_an_invalid_key_is_refused(shop: Shop, key: bytes) -> None:
 
 
 def test_merchants_do_not_share_keys(shop: Shop, api_server: ApiServer) -> None:
-    other = api_server.create_shop()
-    first = shop.post("/v1/products", TEA, key="k")
-    second = other.post("/v1/products", TEA | {"name": "Other"}, key="k")
-    assert second.status_code == 201
-    assert "idempotent-replayed" not in second.headers
-    assert first.json()["data"]["id"] != second.json()["data"]["id"]
+    other_shop = api_server.create_shop()
+    response = shop.post("/v1/products", TEA, key="k")
+    other_response = other_shop.post("/v1/products", TEA | {"name": "Other"}, key="k")
+    assert other_response.status_code == 201
+    assert "idempotent-replayed" not in other_response.headers
+    assert response.json()["data"]["id"] != other_response.json()["data"]["id"]
 
 
 def test_other_methods_ignore_a_key(shop: Shop) -> None:
     path = f"/v1/products/{shop.create_product()['id']}"
     for price in ("1.00", "2.00"):
-        answer = shop.call("PATCH", path, json={"price": price}, headers={"idempotency-key": "k"})
-        assert answer.json()["data"]["price"] == price
+        response = shop.call("PATCH", path, json={"price": price}, headers={"idempotency-key": "k"})
+        assert response.json()["data"]["price"] == price
     for _ in range(2):
-        answer = shop.call("GET", path, headers={"idempotency-key": "k"})
-        assert "idempotent-replayed" not in answer.headers
+        response = shop.call("GET", path, headers={"idempotency-key": "k"})
+        assert "idempotent-replayed" not in response.headers
 
 
 def test_a_response_is_stored_for_seven_days(shop: Shop, clock: Callable[[int], None]) -> None:
     now = shop.api_server.app.clock()
     clock(now)
-    first = shop.post("/v1/products", TEA, key="k")
+    original = shop.post("/v1/products", TEA, key="k")
     clock(now + 7 * DAY_MS - 1000)
-    assert shop.post("/v1/products", TEA, key="k").content == first.content
+    assert shop.post("/v1/products", TEA, key="k").content == original.content
     clock(now + 7 * DAY_MS + 1000)
-    fresh = shop.post("/v1/products", TEA | {"name": "New"}, key="k")
-    assert fresh.status_code == 201
-    assert "idempotent-replayed" not in fresh.headers
+    new_response = shop.post("/v1/products", TEA | {"name": "New"}, key="k")
+    assert new_response.status_code == 201
+    assert "idempotent-replayed" not in new_response.headers
 
 
 def test_only_old_keys_are_pruned(shop: Shop) -> None:
@@ -169,49 +166,33 @@ def test_a_429_is_not_stored(api_server: ApiServer) -> None:
         assert shop.post("/v1/checkouts", body, key="k").status_code == 429
         now = limited.app.clock()
         limited.app.clock = lambda: now + 61_000
-        answer = shop.post("/v1/checkouts", body, key="k")
-        assert answer.status_code == 201
-        assert "idempotent-replayed" not in answer.headers
+        response = shop.post("/v1/checkouts", body, key="k")
+        assert response.status_code == 201
+        assert "idempotent-replayed" not in response.headers
 
 
-def test_50_parallel_requests_with_one_key_have_one_effect(shop: Shop) -> None:
-    order = shop.create_paid_order()
-    path = f"/v1/orders/{order['id']}/refunds"
-    gate = threading.Barrier(50)
-
-    def refund(_: int) -> tuple[int, bytes]:
-        gate.wait()
-        answer = shop.post_until_decided(path, {"amount": "0.10"}, key="once")
-        return answer.status_code, answer.content
-
-    with ThreadPoolExecutor(50) as pool:
-        answers = Counter(pool.map(refund, range(50)))
-    created = [content for status, content in answers if status == 201]
-    assert len(created) == 1
-    assert {status for status, _ in answers} <= {201, 409}
-    assert shop.data("GET", path)["pagination"]["total"] == 1
-
-
-def test_requests_during_the_first_one_are_409(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repetition_while_the_first_request_runs_is_409(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(idempotency, "LONGEST_WAIT", "200ms")
-    first = shop.post("/v1/products", TEA, key="first").json()["data"]["id"]
-    running, done = threading.Event(), asyncio.Event()
+    product_id = shop.post("/v1/products", TEA, key="first").json()["data"]["id"]
+    running, is_done = threading.Event(), asyncio.Event()
 
     async def hold(tx: Tx) -> None:
         digest = idempotency.fingerprint("POST", "/v1/products?", b"")
         await idempotency.claim(tx, shop.id, "held", digest, shop.api_server.app.clock())
         running.set()
-        await done.wait()
+        await is_done.wait()
 
     holder = asyncio.run_coroutine_threadsafe(
         shop.api_server.app.db.run(hold), shop.api_server._loop
     )
     assert running.wait(10)
-    answer = shop.post("/v1/products", TEA, key="held")
-    assert (answer.status_code, answer.json()) == (409, {"code": 40901, "message": "Conflict"})
-    shop.api_server._loop.call_soon_threadsafe(done.set)
+    response = shop.post("/v1/products", TEA, key="held")
+    assert (response.status_code, response.json()) == (409, {"code": 40901, "message": "Conflict"})
+    shop.api_server._loop.call_soon_threadsafe(is_done.set)
     holder.result(10)
-    assert shop.get(f"/v1/products/{first}").status_code == 200
+    assert shop.get(f"/v1/products/{product_id}").status_code == 200
 
 
 def test_a_locked_row_is_503_which_is_not_stored(
@@ -220,43 +201,43 @@ def test_a_locked_row_is_503_which_is_not_stored(
     monkeypatch.setattr(idempotency, "LONGEST_WAIT", "200ms")
     order = shop.create_paid_order()
     path = f"/v1/orders/{order['id']}/refunds"
-    running, done = threading.Event(), asyncio.Event()
+    running, is_done = threading.Event(), asyncio.Event()
 
     async def hold(tx: Tx) -> None:
         await tx.fetch(
             "select from orders where merchant_id = $1 and id = $2 for update", shop.id, order["id"]
         )
         running.set()
-        await done.wait()
+        await is_done.wait()
 
     holder = asyncio.run_coroutine_threadsafe(
         shop.api_server.app.db.run(hold), shop.api_server._loop
     )
     assert running.wait(10)
     assert shop.post(path, {}, key="k").status_code == 503
-    shop.api_server._loop.call_soon_threadsafe(done.set)
+    shop.api_server._loop.call_soon_threadsafe(is_done.set)
     holder.result(10)
     assert shop.post(path, {}, key="k").status_code == 201
 
 
-@pytest.mark.parametrize("which", ["products", "checkouts", "refunds"])
+@pytest.mark.parametrize("resource", ["products", "checkouts", "refunds"])
 def test_a_post_interrupted_before_its_response_is_stored_has_no_effect(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, which: str
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, resource: str
 ) -> None:
-    """A retry with the same key has one effect, wherever the first request was interrupted."""
-    path, body = _paths(shop)[which]
+    """A retry with the same key has the one effect."""
+    path, body = _requests(shop)[resource]
     before = _counts(shop)
-    cuts = 0
+    interruptions = 0
 
-    async def cut(tx: Tx, *_: object) -> None:
-        nonlocal cuts
-        cuts += 1
+    async def interrupt(tx: Tx, *_: object) -> None:
+        nonlocal interruptions
+        interruptions += 1
         await tx.execute("select pg_terminate_backend(pg_backend_pid())")
 
     with monkeypatch.context() as patch:
-        patch.setattr(idempotency, "store", cut)
+        patch.setattr(idempotency, "store", interrupt)
         assert shop.post(path, body, key="cut").status_code == 503
-    assert cuts >= 1
+    assert interruptions >= 1
     assert _counts(shop) == before
     response = shop.post(path, body, key="cut")
     assert response.status_code == 201
@@ -269,9 +250,9 @@ def test_a_post_interrupted_before_its_response_is_stored_has_no_effect(
 
 def test_each_key_has_its_own_response(shop: Shop) -> None:
     bodies = {key: {"name": key, "price": "1.00", "currency": "USD"} for key in ("k-1", "k-2")}
-    first = {key: shop.post("/v1/products", body, key=key) for key, body in bodies.items()}
+    responses = {key: shop.post("/v1/products", body, key=key) for key, body in bodies.items()}
     for key, body in bodies.items():
-        again = shop.post("/v1/products", body, key=key)
-        assert again.headers["idempotent-replayed"] == "true"
-        assert again.content == first[key].content
+        replayed = shop.post("/v1/products", body, key=key)
+        assert replayed.headers["idempotent-replayed"] == "true"
+        assert replayed.content == responses[key].content
     assert shop.data("GET", "/v1/products")["pagination"]["total"] == 2

@@ -51,13 +51,13 @@ def owner(api_server: ApiServer) -> tuple[Shop, Objects]:
 
 @pytest.fixture(scope="module")
 def stranger(api_server: ApiServer) -> tuple[Shop, Objects]:
-    """Another such merchant."""
+    """Another merchant with one object of every kind."""
     shop = api_server.create_shop()
     return shop, _create_objects(shop)
 
 
 # The kind of the id in a path, by the first segment after /v1.
-IN_PATH: Final = {
+KINDS_BY_SEGMENT: Final = {
     "products": "product",
     "checkouts": "session",
     "orders": "order",
@@ -76,8 +76,8 @@ BODIES: Final[dict[str, Any]] = {
     "PATCH /v1/webhook-endpoints/{id}": {"description": "Mine now"},
     "POST /v1/webhook-endpoints/{id}/resend": {"since": 0},
 }
-# Fields of bodies and queries with an id, and its kind; all other fields contain none.
-FIELDS: Final = {
+# Fields of bodies and queries that contain an id, and the kind of the id.
+ID_FIELDS: Final = {
     ("POST /v1/checkouts", "productId"): "product",
     ("POST /v1/payment-links", "productId"): "product",
     ("GET /v1/checkouts", "productId"): "product",
@@ -88,12 +88,12 @@ FIELDS: Final = {
     ("GET /v1/disputes", "orderId"): "order",
 }
 # Fields with the id of an object that belongs to the object in the path.
-BELOW: Final = {
+SUB_FIELDS: Final = {
     ("GET /v1/webhook-endpoints/{id}/deliveries", "eventId"): "event",
     ("POST /v1/webhook-endpoints/{id}/resend", "eventId"): "event",
     ("POST /v1/webhook-endpoints/{id}/resend", "after"): "event",
 }
-UNKNOWN: Final = {
+UNKNOWN_IDS: Final = {
     "product": "prod_01m7y0m0jzefzv5n8efcf1hqw1",
     "order": "order_01m7y0m0jzefzv5n8efcf1hqw1",
     "event": "evt_01m7y0m0jzefzv5n8efcf1hqw1",
@@ -116,11 +116,15 @@ def test_every_field_is_classified() -> None:
     for operation in OPERATIONS:
         for struct in (operation.query, operation.body):
             for field in msgspec.structs.fields(struct):
-                place = (_name(operation), field.encode_name)
-                is_classified = field.encode_name in NO_IDS or place in FIELDS or place in BELOW
+                input_field = (_name(operation), field.encode_name)
+                is_classified = (
+                    field.encode_name in NO_IDS
+                    or input_field in ID_FIELDS
+                    or input_field in SUB_FIELDS
+                )
                 assert is_classified, f"{_name(operation)}: is {field.encode_name} an id?"
         if "{id}" in operation.path:
-            assert operation.path.split("/")[2] in IN_PATH
+            assert operation.path.split("/")[2] in KINDS_BY_SEGMENT
 
 
 WITH_ID: Final = [operation for operation in OPERATIONS if "{id}" in operation.path]
@@ -130,16 +134,17 @@ WITH_ID: Final = [operation for operation in OPERATIONS if "{id}" in operation.p
 def test_another_merchants_id_in_the_path_is_not_found(
     owner: Any, stranger: Any, operation: Operation
 ) -> None:
-    (shop, objects), (other, _) = owner, stranger
-    before = _everything(shop, objects)
+    (shop, objects), (other_shop, _) = owner, stranger
+    before = _read_everything(shop, objects)
     for resource in (shop.id, *msgspec.structs.astuple(objects)):
         path = operation.path.replace("{id}", resource)
         for key in (None, f"k-{operation.method}-{path}"):
             body = BODIES.get(_name(operation))
-            answer = other.call(operation.method, path, json=body, headers={"idempotency-key": key})
-            response = (answer.status_code, answer.json())
-            assert response == (404, {"code": 40401, "message": "Not Found"}), path
-    assert _everything(shop, objects) == before
+            headers = {"idempotency-key": key}
+            response = other_shop.call(operation.method, path, json=body, headers=headers)
+            assert response.status_code == 404, path
+            assert response.json() == {"code": 40401, "message": "Not Found"}, path
+    assert _read_everything(shop, objects) == before
 
 
 @pytest.mark.parametrize("operation", WITH_ID, ids=_name)
@@ -147,12 +152,12 @@ def test_the_owner_can_access_the_object(owner: Any, operation: Operation) -> No
     shop, objects = owner
     if operation.method == "DELETE" or operation.path.endswith("/expire"):
         return
-    kind = IN_PATH[operation.path.split("/")[2]]
+    kind = KINDS_BY_SEGMENT[operation.path.split("/")[2]]
     path = operation.path.replace("{id}", getattr(objects, kind))
     assert shop.call(operation.method, path, json=BODIES.get(_name(operation))).status_code < 300
 
 
-def _everything(shop: Shop, objects: Objects) -> list[Any]:
+def _read_everything(shop: Shop, objects: Objects) -> list[Any]:
     paths = (
         f"/v1/products/{objects.product}",
         f"/v1/checkouts/{objects.session}",
@@ -177,49 +182,52 @@ def _everything(shop: Shop, objects: Objects) -> list[Any]:
     return [shop.get(path).content for path in paths]
 
 
-@pytest.mark.parametrize(("place", "kind"), FIELDS.items(), ids=str)
-def test_another_merchants_id_in_a_body_or_filter_is_like_an_unknown_one(
-    owner: Any, stranger: Any, place: tuple[str, str], kind: str
+@pytest.mark.parametrize(("input_field", "kind"), ID_FIELDS.items(), ids=str)
+def test_another_merchants_id_in_a_body_or_filter_gets_the_response_for_an_unknown_id(
+    owner: Any, stranger: Any, input_field: tuple[str, str], kind: str
 ) -> None:
-    (_, objects), (other, own) = owner, stranger
-    (name, field), (method, path) = place, place[0].split(" ")
-    where = "json" if method == "POST" else "params"
-    answer = other.call(method, path, **{where: {field: getattr(objects, kind)}})
-    _assert_nothing_found(answer, field)
-    unknown = other.call(method, path, **{where: {field: UNKNOWN[kind]}})
-    assert answer.content == unknown.content  # identical to the response for an unknown id
-    assert other.call(method, path, **{where: {field: getattr(own, kind)}}).status_code < 300
-    assert name
+    (_, foreign_objects), (shop, own_objects) = owner, stranger
+    (method, path), field = input_field[0].split(" "), input_field[1]
+    option = "json" if method == "POST" else "params"
+
+    def send(id_: str) -> Any:
+        return shop.call(method, path, **{option: {field: id_}})
+
+    response = send(getattr(foreign_objects, kind))
+    _assert_not_found(response, field)
+    assert response.content == send(UNKNOWN_IDS[kind]).content
+    assert send(getattr(own_objects, kind)).is_success
 
 
-def _assert_nothing_found(answer: Any, field: str) -> None:
+def _assert_not_found(response: Any, field: str) -> None:
     """Assert that a body with the id is refused, and a list filtered by it is empty."""
-    if answer.request.method == "POST":
-        assert_refused(answer, field)
-    elif answer.headers["content-type"].startswith("text/csv"):
-        assert answer.text.count("\r\n") == 1  # the header row
+    if response.request.method == "POST":
+        assert_refused(response, field)
+    elif response.headers["content-type"].startswith("text/csv"):
+        assert response.text.count("\r\n") == 1  # the header row
     else:
-        assert answer.json()["data"]["items"] == []
-        assert answer.json()["data"]["pagination"]["total"] == 0
+        assert response.json()["data"]["items"] == []
+        assert response.json()["data"]["pagination"]["total"] == 0
 
 
-@pytest.mark.parametrize(("place", "kind"), BELOW.items(), ids=str)
-def test_another_merchants_id_below_an_own_object_is_like_an_unknown_one(
-    owner: Any, stranger: Any, place: tuple[str, str], kind: str
+@pytest.mark.parametrize(("input_field", "kind"), SUB_FIELDS.items(), ids=str)
+def test_another_merchants_id_under_an_own_object_gets_the_response_for_an_unknown_id(
+    owner: Any, stranger: Any, input_field: tuple[str, str], kind: str
 ) -> None:
-    (_, objects), (other, own) = owner, stranger
-    (method, path), field = place[0].split(" "), place[1]
-    path = path.replace("{id}", own.endpoint)
-    where = "json" if method == "POST" else "params"
-    more = {"since": 9 * 10**13} if field == "after" else {}
-    theirs, unknown = (
-        other.call(method, path, **{where: {field: one} | more})
-        for one in (getattr(objects, kind), UNKNOWN[kind])
-    )
-    assert theirs.json() == unknown.json()
-    if field != "after":  # only a position among the merchant's own events
-        _assert_nothing_found(theirs, field)
-    assert other.call(method, path, **{where: {field: getattr(own, kind)} | more}).is_success
+    (_, foreign_objects), (shop, own_objects) = owner, stranger
+    (method, path), field = input_field[0].split(" "), input_field[1]
+    path = path.replace("{id}", own_objects.endpoint)
+    option = "json" if method == "POST" else "params"
+    other_fields = {"since": 9 * 10**13} if field == "after" else {}
+
+    def send(id_: str) -> Any:
+        return shop.call(method, path, **{option: {field: id_} | other_fields})
+
+    response = send(getattr(foreign_objects, kind))
+    assert response.json() == send(UNKNOWN_IDS[kind]).json()
+    if field != "after":  # that is only a position among the merchant's own events
+        _assert_not_found(response, field)
+    assert send(getattr(own_objects, kind)).is_success
 
 
 LISTS: Final = [
@@ -233,19 +241,20 @@ LISTS: Final = [
 def test_a_list_contains_no_object_of_another_merchant(
     owner: Any, stranger: Any, operation: Operation
 ) -> None:
-    (shop, objects), (other, _) = owner, stranger
-    mine, theirs = shop.get(operation.path), other.get(operation.path)
-    assert mine.status_code == theirs.status_code == 200
+    (shop, objects), (other_shop, _) = owner, stranger
+    assert shop.get(operation.path).status_code == 200
+    other_list = other_shop.get(operation.path)
+    assert other_list.status_code == 200
     for text in (shop.id, *msgspec.structs.astuple(objects)):
-        assert text not in theirs.text
+        assert text not in other_list.text
 
 
 def test_a_new_merchant_has_empty_lists(api_server: ApiServer, owner: Any) -> None:
-    fresh = api_server.create_shop()
+    new_shop = api_server.create_shop()
     for path in (
         "/v1/products", "/v1/orders", "/v1/balance/transactions", "/v1/disputes", "/v1/payouts",
         "/v1/webhook-endpoints",
     ):  # fmt: skip
-        assert fresh.data("GET", path)["pagination"]["total"] == 0
-    assert fresh.data("GET", "/v1/events") == {"items": [], "cursor": "0", "hasMore": False}
-    assert fresh.get("/v1/orders/export").content.count(b"\r\n") == 1
+        assert new_shop.data("GET", path)["pagination"]["total"] == 0
+    assert new_shop.data("GET", "/v1/events") == {"items": [], "cursor": "0", "hasMore": False}
+    assert new_shop.get("/v1/orders/export").content.count(b"\r\n") == 1

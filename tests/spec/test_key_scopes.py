@@ -1,4 +1,4 @@
-"""API keys restricted to scopes (contract.md#key-scopes)."""
+"""An API key may be restricted to scopes (contract.md#key-scopes)."""
 
 from typing import Final
 
@@ -16,8 +16,8 @@ from support.people import create_person, reset_login_limits
 __all__ = ["reset_login_limits"]
 
 WITH_KEY: Final = [operation for operation in OPERATIONS if operation.auth]
-# The scope of each operation, written independently of the code.
-NEEDED: Final = {
+# The scope that each operation needs, written independently of the code.
+NEEDED_SCOPES: Final = {
     "POST /v1/products": "products:write",
     "GET /v1/products": "products:read",
     "GET /v1/products/{id}": "products:read",
@@ -56,10 +56,10 @@ NEEDED: Final = {
     "GET /v1/events": "events:read",
     "GET /v1/events/{id}": "events:read",
 }
-# Roles of the table below, which a new role is not in: it follows the table of permissions.
+# Roles that the table below has. A new role need not be in it.
 LISTED_ROLES: Final = ("owner", "finance", "support", "developer", "viewer")
-# Who may give a key a scope: O owner, F finance, S support, D developer, V viewer.
-GIVEN_BY: Final = {
+# Roles that may give a key a scope: O owner, F finance, S support, D developer, V viewer.
+GRANTING_ROLES: Final = {
     "orders:read": "OFSDV",
     "refunds:read": "OFSDV",
     "checkouts:read": "OFSDV",
@@ -80,7 +80,7 @@ GIVEN_BY: Final = {
 }
 
 
-def restricted(shop: Shop, *scopes: str) -> NewKey:
+def create_restricted_key(shop: Shop, *scopes: str) -> NewKey:
     """Create a key of a shop with only these scopes."""
     now = shop.api_server.app.clock()
     fields = KeyFields(scopes=list(scopes))
@@ -95,14 +95,16 @@ def send(api_server: ApiServer, operation: Operation, key: str) -> httpx2.Respon
 
 
 def test_each_operation_has_the_scope_in_the_table() -> None:
-    assert {f"{one.method} {one.path}": one.scope for one in WITH_KEY} == NEEDED
-    assert set(NEEDED.values()) == set(SCOPES) == set(GIVEN_BY)
-    assert not any(one.scope for one in (*OPERATIONS, *PEOPLE_OPERATIONS) if one not in WITH_KEY)
+    scopes = {f"{operation.method} {operation.path}": operation.scope for operation in WITH_KEY}
+    assert scopes == NEEDED_SCOPES
+    assert set(NEEDED_SCOPES.values()) == set(SCOPES) == set(GRANTING_ROLES)
+    without_key = [row for row in (*OPERATIONS, *PEOPLE_OPERATIONS) if row not in WITH_KEY]
+    assert not any(operation.scope for operation in without_key)
 
 
 def test_a_restricted_key_can_call_only_operations_of_its_scope(api_server: ApiServer) -> None:
     shop = api_server.create_shop()
-    keys = {scope: restricted(shop, scope).key for scope in SCOPES}
+    keys = {scope: create_restricted_key(shop, scope).key for scope in SCOPES}
     for operation in WITH_KEY:
         for scope, key in keys.items():
             response = send(api_server, operation, key)
@@ -121,8 +123,8 @@ def test_a_restricted_key_can_call_only_operations_of_its_scope(api_server: ApiS
 
 def test_a_refused_request_of_a_restricted_key_changes_nothing(shop: Shop) -> None:
     order = shop.create_paid_order()
-    reader = restricted(shop, "orders:read", "refunds:read").key
-    refunder = restricted(shop, "refunds:write").key
+    reader = create_restricted_key(shop, "orders:read", "refunds:read").key
+    refunder = create_restricted_key(shop, "refunds:write").key
 
     def refund(key: str, **headers: str) -> int:
         return shop.call(
@@ -132,12 +134,12 @@ def test_a_refused_request_of_a_restricted_key_changes_nothing(shop: Shop) -> No
             headers={"x-api-key": key, **headers},
         ).status_code
 
-    repeated = {"idempotency-key": "once"}
-    assert refund(reader, **repeated) == 403
+    idempotency = {"idempotency-key": "once"}
+    assert refund(reader, **idempotency) == 403
     assert shop.read_order(order["id"])["refundStatus"] == "NONE"
-    assert refund(refunder, **repeated) == 201
-    # Nor does it get the stored response of another key with the same Idempotency-Key.
-    assert refund(reader, **repeated) == 403
+    assert refund(refunder, **idempotency) == 201
+    # The response that is stored for the other API key is not replayed.
+    assert refund(reader, **idempotency) == 403
 
 
 def test_a_key_without_scopes_can_call_every_operation(shop: Shop) -> None:
@@ -146,21 +148,22 @@ def test_a_key_without_scopes_can_call_every_operation(shop: Shop) -> None:
 
 
 def test_a_replaced_key_keeps_its_scopes(shop: Shop) -> None:
-    old = restricted(shop, "orders:read")
+    old_key = create_restricted_key(shop, "orders:read")
     now = shop.api_server.app.clock()
-    new = shop.api_server.tx(lambda tx: merchants.regenerate_key(tx, old.id, now))
-    assert new.scopes == ["orders:read"]
-    assert shop.call("GET", "/v1/orders", headers={"x-api-key": new.key}).status_code == 200
-    assert shop.call("GET", "/v1/balance", headers={"x-api-key": new.key}).status_code == 403
+    new_key = shop.api_server.tx(lambda tx: merchants.regenerate_key(tx, old_key.id, now))
+    assert new_key.scopes == ["orders:read"]
+    headers = {"x-api-key": new_key.key}
+    assert shop.call("GET", "/v1/orders", headers=headers).status_code == 200
+    assert shop.call("GET", "/v1/balance", headers=headers).status_code == 403
 
 
-def test_the_table_of_who_may_give_a_scope_matches_the_permissions() -> None:
-    for scope, roles in GIVEN_BY.items():
+def test_a_role_may_give_the_scopes_whose_permissions_it_has() -> None:
+    for scope, roles in GRANTING_ROLES.items():
         for role in MERCHANT_ROLES:
             if role in LISTED_ROLES:
                 is_listed = role[0].upper() in roles
                 assert (scope in key_scopes.grantable(role)) == is_listed, (scope, role)
-            permissions = [one.permission for one in RULES if scope in one.scopes.split()]
+            permissions = [rule.permission for rule in RULES if scope in rule.scopes.split()]
             assert permissions
             assert (scope in key_scopes.grantable(role)) == all(
                 member_may(role, permission) for permission in permissions
@@ -168,7 +171,7 @@ def test_the_table_of_who_may_give_a_scope_matches_the_permissions() -> None:
 
 
 class TokenCaller:
-    """A member who calls the API of people."""
+    """A member with a token for the API of people."""
 
     def __init__(self, shop: Shop, role: MerchantRole) -> None:
         self.shop = shop
@@ -184,32 +187,29 @@ class TokenCaller:
         )  # fmt: skip
 
 
-def test_nobody_can_create_a_key_with_more_permissions_than_their_own(shop: Shop) -> None:
+def test_a_member_cannot_obtain_a_key_with_more_permissions_than_the_own_role(shop: Shop) -> None:
     owner, developer = TokenCaller(shop, "owner"), TokenCaller(shop, "developer")
-    for scope, roles in GIVEN_BY.items():
+    for scope, roles in GRANTING_ROLES.items():
         created = developer.call("POST", "/keys", {"name": scope, "scopes": [scope]})
         assert created.status_code == (201 if "D" in roles else 403), scope
         assert owner.call("POST", "/keys", {"scopes": [scope]}).status_code == 201
-    everything = developer.call("POST", "/keys", {"name": "everything"})
-    assert everything.status_code == 403
-    assert error_of(everything)["error"]["field"] == "scopes"
-    both = developer.call("POST", "/keys", {"scopes": ["orders:read", "refunds:write"]})
-    assert both.status_code == 403
+    refused = developer.call("POST", "/keys", {"name": "everything"})
+    assert refused.status_code == 403
+    assert error_of(refused)["error"]["field"] == "scopes"
+    refused = developer.call("POST", "/keys", {"scopes": ["orders:read", "refunds:write"]})
+    assert refused.status_code == 403
     owners_key = owner.call("POST", "/keys", {"name": "everything"}).json()["data"]
     assert owners_key["scopes"] is None
-    # Nor can a developer obtain a key of the owner by replacing or renaming it.
+    # A developer may not replace or rename an owner's key, but may revoke it.
     for method, path, body in (
         ("POST", f"/keys/{owners_key['id']}/regenerate", {}),
         ("PATCH", f"/keys/{owners_key['id']}", {"name": "mine"}),
     ):
         assert developer.call(method, path, body).status_code == 403
-    assert (
-        shop.call("GET", "/v1/balance", headers={"x-api-key": owners_key["key"]}).status_code == 200
-    )
+    headers = {"x-api-key": owners_key["key"]}
+    assert shop.call("GET", "/v1/balance", headers=headers).status_code == 200
     assert developer.call("DELETE", f"/keys/{owners_key['id']}").status_code == 200
-    assert (
-        shop.call("GET", "/v1/balance", headers={"x-api-key": owners_key["key"]}).status_code == 401
-    )
+    assert shop.call("GET", "/v1/balance", headers=headers).status_code == 401
 
 
 @pytest.mark.parametrize("scopes", [[], ["orders:reed"], ["orders"], ["payments.read"], [""]])
@@ -219,28 +219,28 @@ def test_an_unknown_scope_is_refused_by_name(shop: Shop, scopes: list[str]) -> N
     assert error_of(refusal)["error"]["field"].startswith("scopes")
 
 
-def test_a_key_can_be_revoked_when_its_creator_leaves(shop: Shop) -> None:
+def test_the_keys_of_a_member_can_be_revoked_when_the_member_is_removed(shop: Shop) -> None:
     owner, developer = TokenCaller(shop, "owner"), TokenCaller(shop, "developer")
     keys = [
         developer.call("POST", "/keys", {"name": name, "scopes": ["products:read"]}).json()["data"]
         for name in ("first", "second")
     ]
-    other = owner.call("POST", "/keys", {"name": "other"}).json()["data"]
+    owners_key = owner.call("POST", "/keys", {"name": "other"}).json()["data"]
     person_id = developer.visitor.person_id
     listed = owner.call("GET", f"/keys?madeBy={person_id}").json()["data"]
     assert [(key["name"], key["scopes"], key["madeBy"]) for key in listed["items"]] == [
         (name, ["products:read"], person_id) for name in ("second", "first")
     ]
 
-    def opens(key: str) -> bool:
+    def is_valid(key: str) -> bool:
         response = shop.call("GET", "/v1/products", headers={"x-api-key": key})
         return response.status_code == 200
 
-    assert all(opens(key["key"]) for key in keys)
+    assert all(is_valid(key["key"]) for key in keys)
     assert owner.call("DELETE", f"/team/{person_id}?revokeKeys=true").status_code == 200
-    assert not any(opens(key["key"]) for key in keys)
-    assert opens(other["key"])
-    assert opens(shop.key)
+    assert not any(is_valid(key["key"]) for key in keys)
+    assert is_valid(owners_key["key"])
+    assert is_valid(shop.key)
 
 
 def test_a_key_outlives_its_creator_by_default(shop: Shop) -> None:
@@ -250,7 +250,7 @@ def test_a_key_outlives_its_creator_by_default(shop: Shop) -> None:
     assert shop.call("GET", "/v1/products", headers={"x-api-key": key["key"]}).status_code == 200
 
 
-def test_keys_beyond_a_lowered_role_end_if_that_is_asked_for(shop: Shop) -> None:
+def test_keys_that_exceed_a_lowered_role_are_revoked_on_request(shop: Shop) -> None:
     owner = TokenCaller(shop, "owner")
     for revokes, body in (
         (False, {"role": "viewer"}),
@@ -258,7 +258,7 @@ def test_keys_beyond_a_lowered_role_end_if_that_is_asked_for(shop: Shop) -> None
         (False, {"role": "viewer", "revokeKeys": False}),
     ):
         developer = TokenCaller(shop, "developer")
-        beyond, within = (
+        exceeding_key, permitted_key = (
             developer.call("POST", "/keys", {"scopes": [scope]}).json()["data"]["key"]
             for scope in ("products:write", "products:read")
         )
@@ -267,12 +267,12 @@ def test_keys_beyond_a_lowered_role_end_if_that_is_asked_for(shop: Shop) -> None
         # A valid key that lacks the scope gets 403.
         statuses = [
             shop.call("GET", "/v1/products", headers={"x-api-key": key}).status_code
-            for key in (beyond, within)
+            for key in (exceeding_key, permitted_key)
         ]
         assert statuses == [401 if revokes else 403, 200], body
 
 
-def test_the_same_role_again_and_a_raised_one_end_no_keys(shop: Shop) -> None:
+def test_an_unchanged_or_raised_role_revokes_no_keys(shop: Shop) -> None:
     owner, developer = TokenCaller(shop, "owner"), TokenCaller(shop, "developer")
     key = developer.call("POST", "/keys", {"scopes": ["products:write"]}).json()["data"]["key"]
     path = f"/team/{developer.visitor.person_id}"
@@ -286,18 +286,18 @@ def test_the_same_role_again_and_a_raised_one_end_no_keys(shop: Shop) -> None:
         assert shop.call("GET", "/v1/balance", headers={"x-api-key": key}).status_code == 403
 
 
-def test_an_unrestricted_key_is_beyond_every_role_but_owner(shop: Shop) -> None:
-    first, second = TokenCaller(shop, "owner"), TokenCaller(shop, "owner")
-    key = second.call("POST", "/keys", {}).json()["data"]["key"]
-    path = f"/team/{second.visitor.person_id}"
+def test_an_unrestricted_key_exceeds_every_role_but_owner(shop: Shop) -> None:
+    owner, lowered_owner = TokenCaller(shop, "owner"), TokenCaller(shop, "owner")
+    key = lowered_owner.call("POST", "/keys", {}).json()["data"]["key"]
+    path = f"/team/{lowered_owner.visitor.person_id}"
     body = {"role": "developer", "revokeKeys": True}
-    assert first.call("PATCH", path, body).status_code == 200
+    assert owner.call("PATCH", path, body).status_code == 200
     assert shop.call("GET", "/v1/products", headers={"x-api-key": key}).status_code == 401
 
 
 def test_the_document_names_the_scope_of_each_operation(api_server: ApiServer) -> None:
     document = api_server.http.get("/openapi.json").json()
     for operation in WITH_KEY:
-        shown = document["paths"][operation.path][operation.method.lower()]
-        assert f"Scope: `{operation.scope}`." in shown["description"]
-        assert operation.scope in shown["responses"]["403"]["description"]
+        documented = document["paths"][operation.path][operation.method.lower()]
+        assert f"Scope: `{operation.scope}`." in documented["description"]
+        assert operation.scope in documented["responses"]["403"]["description"]

@@ -1,4 +1,4 @@
-"""Valid and invalid API keys, and their allowed addresses (contract.md#access)."""
+"""Only valid API keys are accepted, from their allowed addresses (contract.md#access)."""
 
 from collections.abc import Callable
 from http.client import HTTPConnection
@@ -17,38 +17,38 @@ _UNAUTHORIZED: Final = (401, {"code": 401, "message": "Unauthorized"})
 
 
 @pytest.fixture(scope="module")
-def wrong_keys(api_server: ApiServer) -> dict[str, str | None]:
-    """Invalid keys, by the reason."""
+def invalid_keys(api_server: ApiServer) -> dict[str, str | None]:
+    """Return invalid keys: why the key is invalid → the value of the header, if there is one."""
     shop = api_server.create_shop()
     now = api_server.app.clock()
-    revoked, old, expiring = (
+    revoked, replaced, expiring = (
         api_server.create_shop(),
         api_server.create_shop(),
         api_server.create_shop(),
     )
     api_server.tx(lambda tx: merchants.revoke_key(tx, revoked.key_id, now))
-    api_server.tx(lambda tx: merchants.regenerate_key(tx, old.key_id, now))
-    expired = api_server.tx(
+    api_server.tx(lambda tx: merchants.regenerate_key(tx, replaced.key_id, now))
+    expired_key = api_server.tx(
         lambda tx: merchants.create_key(
             tx, expiring.id, "production", now - 10, KeyFields(expires_at=now - 1)
         )
     )
-    staging = api_server.tx(lambda tx: merchants.create_key(tx, shop.id, "staging", now))
+    staging_key = api_server.tx(lambda tx: merchants.create_key(tx, shop.id, "staging", now))
     return {
         "none": None,
         "empty": "",
         "nonsense": "nonsense",
         "bearer": f"Bearer {shop.key}",
-        "cut": shop.key[:-1],
-        "changed": shop.key[:-1] + ("a" if shop.key[-1] != "a" else "b"),
-        "other case": shop.key.swapcase(),
+        "one character missing": shop.key[:-1],
+        "one character changed": shop.key[:-1] + ("a" if shop.key[-1] != "a" else "b"),
+        "letter case": shop.key.swapcase(),
         "prefix only": "svc_live_",
         "test prefix": shop.key.replace("live", "test"),
         "unknown": merchants.model.generate_key("production"),
-        "of staging": staging.key,
+        "of staging": staging_key.key,
         "revoked": revoked.key,
-        "replaced": old.key,
-        "expired": expired.key,
+        "replaced": replaced.key,
+        "expired": expired_key.key,
         "long": "svc_live_" + "a" * 8000,
     }
 
@@ -59,13 +59,13 @@ def wrong_keys(api_server: ApiServer) -> dict[str, str | None]:
     ids=lambda operation: f"{operation.method} {operation.path}",
 )
 def test_a_request_without_a_valid_key_is_401_without_details(
-    api_server: ApiServer, operation: Operation, wrong_keys: dict[str, str | None]
+    api_server: ApiServer, operation: Operation, invalid_keys: dict[str, str | None]
 ) -> None:
-    for key in wrong_keys.values():
+    for key in invalid_keys.values():
         headers = {} if key is None else {"x-api-key": key}
         path = operation.path.replace("{id}", "prod_01m7y0m0jzefzv5n8efcf1hqw1")
-        answer = api_server.http.request(operation.method, path, headers=headers)
-        assert (answer.status_code, answer.json()) == _UNAUTHORIZED
+        response = api_server.http.request(operation.method, path, headers=headers)
+        assert (response.status_code, response.json()) == _UNAUTHORIZED
 
 
 def test_a_key_in_the_query_or_another_header_is_ignored(shop: Shop) -> None:
@@ -75,18 +75,18 @@ def test_a_key_in_the_query_or_another_header_is_ignored(shop: Shop) -> None:
         ({"cookie": f"x-api-key={key}"}, {}),
         ({}, {"x-api-key": key}),
     ):
-        answer = shop.api_server.http.get("/v1/products", headers=headers, params=query)
-        assert (answer.status_code, answer.json()) == _UNAUTHORIZED
+        response = shop.api_server.http.get("/v1/products", headers=headers, params=query)
+        assert (response.status_code, response.json()) == _UNAUTHORIZED
 
 
-@pytest.mark.parametrize("around", ["{} ", "{}\t", " \t{} \t ", "{}\xa0", "{} x"])
-def test_spaces_around_a_key_are_ignored(shop: Shop, around: str) -> None:
+@pytest.mark.parametrize("header_format", ["{} ", "{}\t", " \t{} \t ", "{}\xa0", "{} x"])
+def test_only_spaces_and_tabs_around_a_key_are_ignored(shop: Shop, header_format: str) -> None:
     url = urlsplit(shop.api_server.url)
     connection = HTTPConnection(str(url.hostname), url.port, timeout=30)
     connection.putrequest("GET", "/v1/products")
-    connection.putheader("X-API-Key", around.format(shop.key).encode("latin-1"))
+    connection.putheader("X-API-Key", header_format.format(shop.key).encode("latin-1"))
     connection.endheaders()
-    is_blank = not around.replace("{}", "").strip(" \t")
+    is_blank = not header_format.replace("{}", "").strip(" \t")
     assert connection.getresponse().status == (200 if is_blank else 401)
     connection.close()
 
@@ -94,9 +94,9 @@ def test_spaces_around_a_key_are_ignored(shop: Shop, around: str) -> None:
 def test_regenerating_a_key_replaces_it_immediately(shop: Shop) -> None:
     assert shop.get("/v1/products").status_code == 200
     now = shop.api_server.app.clock()
-    new = shop.api_server.tx(lambda tx: merchants.regenerate_key(tx, shop.key_id, now))
+    new_key = shop.api_server.tx(lambda tx: merchants.regenerate_key(tx, shop.key_id, now))
     assert shop.get("/v1/products").status_code == 401
-    shop.key = new.key
+    shop.key = new_key.key
     assert shop.get("/v1/products").status_code == 200
 
 
@@ -104,12 +104,12 @@ def test_several_keys_of_a_merchant_are_valid_until_each_expires(
     shop: Shop, clock: Callable[[int], None]
 ) -> None:
     now = shop.api_server.app.clock()
-    second = shop.api_server.tx(
+    expiring_key = shop.api_server.tx(
         lambda tx: merchants.create_key(
             tx, shop.id, "production", now, KeyFields(expires_at=now + 60_000)
         )
     )
-    headers = {"x-api-key": second.key}
+    headers = {"x-api-key": expiring_key.key}
     for moment, status in ((now + 59_999, 200), (now + 60_000, 401)):
         clock(moment)
         assert shop.api_server.http.get("/v1/products", headers=headers).status_code == status
@@ -117,13 +117,13 @@ def test_several_keys_of_a_merchant_are_valid_until_each_expires(
 
 
 def test_a_staging_deployment_accepts_only_staging_keys(api_server: ApiServer) -> None:
-    with serving(api_server.settings, environment="staging") as staging:
-        shop = staging.create_shop()
+    with serving(api_server.settings, environment="staging") as staging_server:
+        shop = staging_server.create_shop()
         assert shop.key.startswith("svc_stg_")
         assert shop.get("/v1/products").status_code == 200
-        live = api_server.create_shop()
-        live.api_server = staging
-        assert live.get("/v1/products").status_code == 401
+        live_shop = api_server.create_shop()
+        live_shop.api_server = staging_server
+        assert live_shop.get("/v1/products").status_code == 401
 
 
 @pytest.mark.parametrize(

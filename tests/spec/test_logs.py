@@ -1,4 +1,4 @@
-"""Secrets that are sent everywhere as canaries appear in no line of the log (quality 11)."""
+"""The log contains no secret or personal data that a request carries (quality 11)."""
 
 import io
 import json
@@ -16,21 +16,21 @@ CARD: Final = "4242424242424242"
 EMAIL: Final = "canary.ada@secret-mail.example"
 TEXT: Final = "canarybodytext"
 QUERY: Final = "canaryquerytext"
-PHONE: Final = "canary-user-agent"
+USER_AGENT: Final = "canary-user-agent"
 
 
 @pytest.fixture
-def lines(api_server: ApiServer) -> Iterator[io.StringIO]:
-    """The log at its most verbose level."""
+def log_stream(api_server: ApiServer) -> Iterator[io.StringIO]:
+    """Write the log at its most verbose level into a stream."""
     stream = io.StringIO()
-    before = structlog.get_config()
+    previous_configuration = structlog.get_config()
     log.configure("debug", stream=stream)
     yield stream
-    structlog.configure(**before)
+    structlog.configure(**previous_configuration)
 
 
 def _send_canaries(shop: Shop, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Send all kinds of valid and invalid requests with canaries in every field."""
+    """Send valid and invalid requests whose fields contain the texts that must not be logged."""
     body = {"customerEmail": EMAIL, "customerName": f"{TEXT} {CARD}", "metadata": {TEXT: CARD}}
     product = shop.create_product(name=f"{TEXT} {EMAIL}", description=CARD)
     session = shop.create_session(
@@ -42,7 +42,9 @@ def _send_canaries(shop: Shop, api_server: ApiServer, monkeypatch: pytest.Monkey
     shop.report_refund(refund["id"], "REFUSED", f"card {CARD} of {EMAIL}")
     shop.get("/v1/orders/export")
     for path in ("/v1/orders", "/v1/products", "/v1/nothing", "/checkout/x", "/docs", "/healthz"):
-        shop.call("GET", path, params={QUERY: EMAIL, "status": TEXT}, headers={"user-agent": PHONE})
+        shop.call(
+            "GET", path, params={QUERY: EMAIL, "status": TEXT}, headers={"user-agent": USER_AGENT}
+        )
     for content in (f'{{"{TEXT}": ', f'{{"name":"{TEXT}","name":"{EMAIL}"}}', f'["{CARD}"]'):
         for path in ("/v1/products", "/v1/checkouts", f"/v1/orders/{order}/refunds"):
             headers = {"content-type": "application/json", "idempotency-key": TEXT}
@@ -61,9 +63,9 @@ def _send_canaries(shop: Shop, api_server: ApiServer, monkeypatch: pytest.Monkey
         assert shop.post("/v1/products", TEA).status_code == 500
 
 
-def test_no_line_contains_a_secret(
+def test_no_log_line_contains_a_secret(
     api_server: ApiServer,
-    lines: io.StringIO,
+    log_stream: io.StringIO,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -71,12 +73,12 @@ def test_no_line_contains_a_secret(
     _send_canaries(shop, api_server, monkeypatch)
     log.flush()
     printed = capfd.readouterr()
-    text = lines.getvalue() + printed.out + printed.err
-    for canary in (shop.key, shop.key[9:40], CARD, EMAIL, "secret-mail", TEXT, QUERY, PHONE):
+    text = log_stream.getvalue() + printed.out + printed.err
+    for canary in (shop.key, shop.key[9:40], CARD, EMAIL, "secret-mail", TEXT, QUERY, USER_AGENT):
         assert canary not in text, next(line for line in text.splitlines() if canary in line)
     for secret in (api_server.settings.secret_key, api_server.settings.sandbox_secret, "u:p@"):
         assert secret not in text
-    records = [json.loads(line) for line in lines.getvalue().splitlines()]
+    records = [json.loads(line) for line in log_stream.getvalue().splitlines()]
     requests = [record for record in records if record["event"] == "request"]
     assert len(requests) > 20
     for record in requests:
@@ -96,7 +98,7 @@ def test_no_line_contains_a_secret(
 
 
 def test_an_exception_is_logged_with_the_request_id_of_the_response(
-    api_server: ApiServer, lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
+    api_server: ApiServer, log_stream: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop = api_server.create_shop()
 
@@ -104,41 +106,35 @@ def test_an_exception_is_logged_with_the_request_id_of_the_response(
         raise ZeroDivisionError
 
     monkeypatch.setattr(Db, "run", fail)
-    answer = shop.post("/v1/products", TEA, key="k")
-    assert answer.json() == {"code": 50001, "message": "Internal error"}
-    assert "Traceback" not in answer.text
-    (record,) = [
-        found
-        for found in map(json.loads, lines.getvalue().splitlines())
-        if found["level"] == "error"
-    ]
-    assert record["request_id"] == answer.headers["x-request-id"]
-    assert "ZeroDivisionError" in record["exception"]
+    response = shop.post("/v1/products", TEA, key="k")
+    assert response.json() == {"code": 50001, "message": "Internal error"}
+    assert "Traceback" not in response.text
+    records = [json.loads(line) for line in log_stream.getvalue().splitlines()]
+    (error,) = [record for record in records if record["level"] == "error"]
+    assert error["request_id"] == response.headers["x-request-id"]
+    assert "ZeroDivisionError" in error["exception"]
 
 
-def test_a_500_is_not_stored_under_a_key(
+def test_a_500_response_is_not_replayed_for_its_idempotency_key(
     api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop = api_server.create_shop()
     from opentill.products import service
 
-    async def fail(*_: object) -> None:
-        raise ZeroDivisionError
-
     with monkeypatch.context() as patch:
         patch.setattr(service, "parse_price", lambda *_: 1 // 0)
         assert shop.post("/v1/products", TEA, key="k").status_code == 500
-    answer = shop.post("/v1/products", TEA, key="k")
-    assert answer.status_code == 201
-    assert "idempotent-replayed" not in answer.headers
+    response = shop.post("/v1/products", TEA, key="k")
+    assert response.status_code == 201
+    assert "idempotent-replayed" not in response.headers
 
 
 def test_settings_hide_their_secrets(api_server: ApiServer) -> None:
-    shown = repr(api_server.settings) + str(api_server.settings)
+    text = repr(api_server.settings) + str(api_server.settings)
     for secret in (
         api_server.settings.secret_key,
         api_server.settings.sandbox_secret,
         api_server.settings.database_url,
     ):
         assert secret
-        assert secret not in shown
+        assert secret not in text

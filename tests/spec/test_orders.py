@@ -1,4 +1,4 @@
-"""Orders and their export (contract.md#orders)."""
+"""Orders are listed, filtered and exported (contract.md#orders)."""
 
 import codecs
 import csv
@@ -12,7 +12,7 @@ import pytest
 from support.api_server import ApiServer, Shop, assert_refused
 
 NOW: Final = 1_795_233_600_000  # 2026-11-21T04:00:00Z
-# These columns keep their positions; new ones follow (tests/orders/export/test_export.py has all).
+# The first columns of the export; tests/orders/export/test_export.py checks all columns.
 COLUMNS: Final = (
     "id,checkoutSessionId,productId,customerEmail,customerName,amount,currency,platformFeeRate,"
     "platformFee,netAmount,settledAmount,settledCurrency,exchangeRate,hkdExchangeRate,"
@@ -23,8 +23,7 @@ STATUSES: Final = (
     "CREATING PENDING PAID SETTLED REFUNDED DISPUTED CHARGEBACK FAILED CLOSED REVOKED"
 ).split()
 
-# price, fee rate, fee, net
-FEES: Final = (
+FEES: Final = (  # price, fee rate, fee, net
     ("9.99", "0.04", "0.40", "9.59"),
     ("0.01", "0.04", "0.00", "0.01"),
     ("0.12", "0.04", "0.00", "0.12"),
@@ -52,8 +51,9 @@ def test_the_fee_is_rounded_half_up(
     assert shop.data("GET", "/v1/balance")["pending"] == net
 
 
-# product's currency and price, settlement currency, rates, exchangeRate, fee, net, settled, pending
-CONVERTED: Final[tuple[tuple[Any, ...], ...]] = (
+CONVERSIONS: Final[tuple[tuple[Any, ...], ...]] = (
+    # currency and price of the product, settlement currency, rates,
+    # exchangeRate, platformFee, netAmount, settledAmount, pending of the balance
     ("EUR", "10.00", "USD", {"EUR USD": "1.1"}, "1.1", "0.40", "9.60", "10.56", "10.56"),
     ("JPY", "1000", "USD", {"USD JPY": "160"}, "0.00625", "40.00", "960.00", "6.00", "6.00"),
     ("JPY", "999", "USD", {"USD JPY": "160"}, "0.00625", "40.00", "959.00", "5.99", "5.99"),
@@ -64,24 +64,35 @@ CONVERTED: Final[tuple[tuple[Any, ...], ...]] = (
 
 
 @pytest.mark.parametrize(
-    ("currency", "price", "settled", "rates", "rate", "fee", "net", "amount", "pending"), CONVERTED
+    (
+        "currency",
+        "price",
+        "settlement_currency",
+        "rates",
+        "rate",
+        "fee",
+        "net",
+        "settled_amount",
+        "pending",
+    ),
+    CONVERSIONS,
 )
 def test_a_conversion_uses_the_rate_of_the_session(
     api_server: ApiServer,
     currency: str,
     price: str,
-    settled: str,
+    settlement_currency: str,
     rates: dict[str, str],
     rate: str,
     fee: str,
     net: str,
-    amount: str,
+    settled_amount: str,
     pending: str,
 ) -> None:
     for pair, value in rates.items():
         base, quote = pair.split()
         api_server.set_rate(base, quote, Decimal(value))
-    shop = api_server.create_shop(settlement_currency=settled)
+    shop = api_server.create_shop(settlement_currency=settlement_currency)
     order = shop.create_order(shop.create_product(currency=currency, price=price)["id"])
     for pair in rates:
         base, quote = pair.split()
@@ -90,14 +101,17 @@ def test_a_conversion_uses_the_rate_of_the_session(
     order = shop.read_order(order["id"])
     assert order["exchangeRate"] == rate
     assert (order["platformFee"], order["netAmount"]) == (fee, net)
-    assert (order["settledAmount"], order["settledCurrency"]) == (amount, settled)
+    assert (order["settledAmount"], order["settledCurrency"]) == (
+        settled_amount,
+        settlement_currency,
+    )
     balance = shop.data("GET", "/v1/balance")
-    assert (balance["pending"], balance["currency"]) == (pending, settled)
+    assert (balance["pending"], balance["currency"]) == (pending, settlement_currency)
     entries = shop.data("GET", "/v1/balance/transactions")["items"]
-    assert sum(Decimal(entry["amount"]) for entry in entries) == Decimal(amount)
+    assert sum(Decimal(entry["amount"]) for entry in entries) == Decimal(settled_amount)
 
 
-def test_unknown_values_are_empty_or_null(shop: Shop) -> None:
+def test_missing_values_of_an_order_are_empty_or_null(shop: Shop) -> None:
     order = shop.create_order()
     assert order["customerEmail"] == order["payerIp"] == ""
     for field in ("customerName", "paymentMethod", "paidAt", "settledAt", "hkdExchangeRate"):
@@ -128,12 +142,11 @@ def test_lists_are_newest_first_and_filtered(shop: Shop, clock: Callable[[int], 
     shop.confirm(order_ids[1])
     shop.confirm(order_ids[2])
 
-    def ids(**query: Any) -> list[int]:
-        return [
-            order_ids.index(o["id"]) for o in shop.data("GET", "/v1/orders", params=query)["items"]
-        ]
+    def list_positions(**query: Any) -> list[int]:
+        orders = shop.data("GET", "/v1/orders", params=query)["items"]
+        return [order_ids.index(order["id"]) for order in orders]
 
-    rows: tuple[tuple[dict[str, Any], list[int]], ...] = (
+    cases: tuple[tuple[dict[str, Any], list[int]], ...] = (
         ({}, [4, 3, 2, 1, 0]),
         ({"status": "PAID"}, [2, 1]),
         ({"status": "PENDING"}, [4, 3, 0]),
@@ -151,8 +164,8 @@ def test_lists_are_newest_first_and_filtered(shop: Shop, clock: Callable[[int], 
         ({"size": 2}, [4, 3]),
         ({"size": 2, "page": 3}, [0]),
     )
-    for query, expected in rows:
-        assert ids(**query) == expected, query
+    for query, expected in cases:
+        assert list_positions(**query) == expected, query
 
 
 def test_orders_of_one_millisecond_have_a_stable_order_over_pages(
@@ -160,14 +173,14 @@ def test_orders_of_one_millisecond_have_a_stable_order_over_pages(
 ) -> None:
     clock(NOW)
     product = shop.create_product()["id"]
-    created = {shop.create_order(product)["id"] for _ in range(7)}
-    seen = [
+    created_ids = {shop.create_order(product)["id"] for _ in range(7)}
+    pages = [
         shop.data("GET", "/v1/orders", params={"page": page, "size": 2})["items"]
         for page in (1, 2, 3, 4)
     ]
-    flat = [order["id"] for items in seen for order in items]
-    assert set(flat) == created
-    assert flat == sorted(flat, reverse=True)
+    listed_ids = [order["id"] for orders in pages for order in orders]
+    assert set(listed_ids) == created_ids
+    assert listed_ids == sorted(listed_ids, reverse=True)
 
 
 @pytest.mark.parametrize(
@@ -202,38 +215,38 @@ def test_the_list_can_be_filtered_by_every_status(shop: Shop, status: str) -> No
 
 @pytest.mark.parametrize("order_id", ["order_01m7y0m0jzefzv5n8efcf1hqw2", "x", "%00", "exports"])
 def test_an_unknown_order_is_not_found(shop: Shop, order_id: str) -> None:
-    answer = shop.get(f"/v1/orders/{order_id}")
-    assert (answer.status_code, answer.json()) == (404, {"code": 40401, "message": "Not Found"})
+    response = shop.get(f"/v1/orders/{order_id}")
+    assert (response.status_code, response.json()) == (404, {"code": 40401, "message": "Not Found"})
 
 
-# Export
+# ── Export ──
 
 
-def _export(shop: Shop, **query: Any) -> list[dict[str, str]]:
-    answer = shop.get("/v1/orders/export", **query)
-    assert answer.status_code == 200
-    return list(csv.DictReader(io.StringIO(answer.content.decode(), newline="")))
+def _read_export(shop: Shop, **query: Any) -> list[dict[str, str]]:
+    response = shop.get("/v1/orders/export", **query)
+    assert response.status_code == 200
+    return list(csv.DictReader(io.StringIO(response.content.decode(), newline="")))
 
 
 @pytest.mark.parametrize("path", ["/v1/orders/export", "/v1/balance/statement.csv"])
-def test_a_file_has_a_byte_order_mark_only_on_request(shop: Shop, path: str) -> None:
+def test_a_csv_file_has_a_byte_order_mark_only_on_request(shop: Shop, path: str) -> None:
     shop.create_paid_order()
-    plain = shop.get(path)
-    assert shop.get(path, bom="false").content == plain.content
-    assert not plain.content.startswith(codecs.BOM_UTF8)
+    unmarked = shop.get(path)
+    assert shop.get(path, bom="false").content == unmarked.content
+    assert not unmarked.content.startswith(codecs.BOM_UTF8)
     marked = shop.get(path, bom="true")
     assert marked.headers["content-type"] == "text/csv; charset=utf-8"
-    assert marked.content.splitlines()[0] == codecs.BOM_UTF8 + plain.content.splitlines()[0]
+    assert marked.content.splitlines()[0] == codecs.BOM_UTF8 + unmarked.content.splitlines()[0]
     assert "true or false" in assert_refused(shop.get(path, bom="yes"), "bom")
 
 
 def test_an_empty_export_has_only_the_header_row(shop: Shop) -> None:
-    answer = shop.get("/v1/orders/export")
-    assert answer.status_code == 200
-    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
-    header, rest = answer.content.decode().split("\r\n")
+    response = shop.get("/v1/orders/export")
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "text/csv; charset=utf-8"
+    header, after_header = response.content.decode().split("\r\n")
     assert header.split(",")[: len(COLUMNS)] == COLUMNS
-    assert rest == ""
+    assert after_header == ""
 
 
 @pytest.mark.parametrize(
@@ -245,9 +258,9 @@ def test_an_empty_export_has_only_the_header_row(shop: Shop) -> None:
         ({"startDate": 0, "endDate": 253_402_300_799_999}, "orders_1970-01-01_9999-12-31.csv"),
     ],
 )
-def test_the_file_is_named_after_its_range(shop: Shop, query: dict[str, Any], name: str) -> None:
-    answer = shop.get("/v1/orders/export", **query)
-    assert answer.headers["content-disposition"] == f'attachment; filename="{name}"'
+def test_the_export_is_named_after_its_range(shop: Shop, query: dict[str, Any], name: str) -> None:
+    response = shop.get("/v1/orders/export", **query)
+    assert response.headers["content-disposition"] == f'attachment; filename="{name}"'
 
 
 def test_rows_are_the_orders_oldest_first(shop: Shop, clock: Callable[[int], None]) -> None:
@@ -258,30 +271,30 @@ def test_rows_are_the_orders_oldest_first(shop: Shop, clock: Callable[[int], Non
     shop.report_refund(shop.refund(order["id"], amount="2")["id"])
     shop.create_order()
     listed = shop.data("GET", "/v1/orders")["items"]
-    rows = _export(shop)
-    assert [row["id"] for row in rows] == [o["id"] for o in reversed(listed)]
-    first = rows[0]
+    rows = _read_export(shop)
+    assert [row["id"] for row in rows] == [order["id"] for order in reversed(listed)]
+    row = rows[0]
     for name, value in listed[-1].items():
         if name == "metadata":
-            assert first[name] == '{"a":"quote \\" and, comma"}'
+            assert row[name] == '{"a":"quote \\" and, comma"}'
         elif name == "livemode":
-            assert first[name] == ("true" if value else "false")
+            assert row[name] == ("true" if value else "false")
         else:
-            assert first[name] == ("" if value is None else str(value))
-    assert (first["refundStatus"], first["refundedAmount"]) == ("PARTIAL", "2.00")
-    assert first["createdAtUtc"] == "2026-11-21T04:00:00.000Z"
-    assert first["paidAtUtc"] == "2026-11-21T04:01:01.007Z"
+            assert row[name] == ("" if value is None else str(value))
+    assert (row["refundStatus"], row["refundedAmount"]) == ("PARTIAL", "2.00")
+    assert row["createdAtUtc"] == "2026-11-21T04:00:00.000Z"
+    assert row["paidAtUtc"] == "2026-11-21T04:01:01.007Z"
     assert (rows[1]["paidAtUtc"], rows[1]["refundedAmount"]) == ("", "0")
 
 
-def test_lines_end_with_crlf_and_both_dates_are_inclusive(
+def test_export_lines_end_with_crlf_and_the_date_range_is_inclusive(
     shop: Shop, clock: Callable[[int], None]
 ) -> None:
     ids = []
     for n in range(3):
         clock(NOW + n)
         ids.append(shop.create_order()["id"])
-    assert [r["id"] for r in _export(shop, startDate=NOW + 1, endDate=NOW + 2)] == ids[1:]
+    assert [row["id"] for row in _read_export(shop, startDate=NOW + 1, endDate=NOW + 2)] == ids[1:]
     content = shop.get("/v1/orders/export").content
     assert content.count(b"\r\n") == content.count(b"\n") == 4
     assert not content.startswith(b"\xef\xbb\xbf")
@@ -306,15 +319,15 @@ def test_lines_end_with_crlf_and_both_dates_are_inclusive(
 def test_a_formula_is_escaped(shop: Shop, text: str) -> None:
     shop.create_order(customerName="x" + text)
     shop.create_order(customerName=text)
-    rows = _export(shop)
-    inside = "x" + text.replace("\t", "\t'")  # a program may split cells at tabs
-    assert rows[0]["customerName"] == inside
+    rows = _read_export(shop)
+    escaped_tabs = "x" + text.replace("\t", "\t'")  # a program may split cells at tabs
+    assert rows[0]["customerName"] == escaped_tabs
     assert rows[1]["customerName"] == "'" + text.strip()
 
 
 def test_an_e_mail_address_that_begins_like_a_formula_is_escaped(shop: Shop) -> None:
     shop.create_order(customerEmail="=1+1@example.com")
-    assert _export(shop)[0]["customerEmail"] == "'=1+1@example.com"
+    assert _read_export(shop)[0]["customerEmail"] == "'=1+1@example.com"
 
 
 def test_the_export_is_streamed(shop: Shop) -> None:
@@ -322,10 +335,10 @@ def test_the_export_is_streamed(shop: Shop) -> None:
     for _ in range(12):
         shop.create_order(product, metadata={"k": "v" * 16_000})
     headers = {"x-api-key": shop.key}
-    with shop.api_server.http.stream("GET", "/v1/orders/export", headers=headers) as answer:
-        assert answer.headers["transfer-encoding"] == "chunked"
-        assert "content-length" not in answer.headers
-        pieces = list(answer.iter_raw())
-    assert len(pieces) > 2
-    rows = list(csv.DictReader(io.StringIO(b"".join(pieces).decode(), newline="")))
+    with shop.api_server.http.stream("GET", "/v1/orders/export", headers=headers) as response:
+        assert response.headers["transfer-encoding"] == "chunked"
+        assert "content-length" not in response.headers
+        chunks = list(response.iter_raw())
+    assert len(chunks) > 2
+    rows = list(csv.DictReader(io.StringIO(b"".join(chunks).decode(), newline="")))
     assert len(rows) == 12

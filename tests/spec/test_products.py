@@ -1,4 +1,4 @@
-"""Products (contract.md#products)."""
+"""Products are created, changed and archived (contract.md#products)."""
 
 from typing import Any, Final
 
@@ -15,8 +15,8 @@ def _body(changes: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in (TEA | changes).items() if value is not _ABSENT}
 
 
-# field, value, value in the response (the value itself if omitted)
-TAKEN: Final[tuple[tuple[str, Any, Any], ...]] = (
+VALID_FIELDS: Final[tuple[tuple[str, Any, Any], ...]] = (
+    # field, value in the request, value in the response
     ("name", "T", "T"),
     ("name", "T" * 200, "T" * 200),
     ("name", "茶" * 200, "茶" * 200),
@@ -47,7 +47,7 @@ TAKEN: Final[tuple[tuple[str, Any, Any], ...]] = (
     ("metadata", {"a": [1, {"b": None}], "": True}, {"a": [1, {"b": None}], "": True}),
     ("unknown", "ignored", _ABSENT),
 )
-REFUSED: Final[tuple[tuple[str, Any], ...]] = (
+INVALID_FIELDS: Final[tuple[tuple[str, Any], ...]] = (
     ("name", _ABSENT),
     ("name", None),
     ("name", ""),
@@ -124,18 +124,18 @@ REFUSED: Final[tuple[tuple[str, Any], ...]] = (
 )
 
 
-@pytest.mark.parametrize(("field", "value", "shown"), TAKEN)
-def test_a_valid_field_creates_a_product(shop: Shop, field: str, value: Any, shown: Any) -> None:
-    answer = shop.post("/v1/products", _body({field: value}))
-    assert answer.status_code == 201, answer.text
-    product = answer.json()["data"]
-    assert product.get(field, _ABSENT) == shown
+@pytest.mark.parametrize(("field", "value", "expected"), VALID_FIELDS)
+def test_a_valid_field_creates_a_product(shop: Shop, field: str, value: Any, expected: Any) -> None:
+    response = shop.post("/v1/products", _body({field: value}))
+    assert response.status_code == 201, response.text
+    product = response.json()["data"]
+    assert product.get(field, _ABSENT) == expected
     assert product["status"] == "ACTIVE"
     assert product["createdAt"] == product["updatedAt"]
     assert shop.data("GET", f"/v1/products/{product['id']}") == product
 
 
-@pytest.mark.parametrize(("field", "value"), REFUSED)
+@pytest.mark.parametrize(("field", "value"), INVALID_FIELDS)
 def test_a_product_with_an_invalid_field_is_refused(shop: Shop, field: str, value: Any) -> None:
     reason = assert_refused(shop.post("/v1/products", _body({field: value})), field)
     assert field in reason
@@ -143,7 +143,9 @@ def test_a_product_with_an_invalid_field_is_refused(shop: Shop, field: str, valu
     assert shop.data("GET", "/v1/products")["pagination"]["total"] == 0
 
 
-@pytest.mark.parametrize(("field", "value"), [row for row in REFUSED if row[1] is not _ABSENT])
+@pytest.mark.parametrize(
+    ("field", "value"), [row for row in INVALID_FIELDS if row[1] is not _ABSENT]
+)
 def test_a_change_to_an_invalid_value_is_refused(shop: Shop, field: str, value: Any) -> None:
     if value is None and field not in {"name", "price", "currency"}:
         return
@@ -153,16 +155,16 @@ def test_a_change_to_an_invalid_value_is_refused(shop: Shop, field: str, value: 
 
 
 def test_metadata_of_16_kib_is_accepted_and_one_more_byte_is_not(shop: Shop) -> None:
-    fits = '{"k":"' + "v" * (16 * 1024 - 8) + '"}'
-    head, tail = '{"name":"Tea","price":"1","currency":"USD","metadata":', "}"
-    for text, status in ((fits, 201), (fits.replace("v", "vv", 1), 400)):
-        answer = shop.call(
+    longest_text = '{"k":"' + "v" * (16 * 1024 - 8) + '"}'
+    before_metadata, after_metadata = '{"name":"Tea","price":"1","currency":"USD","metadata":', "}"
+    for text, status in ((longest_text, 201), (longest_text.replace("v", "vv", 1), 400)):
+        response = shop.call(
             "POST",
             "/v1/products",
-            content=head + text + tail,
+            content=before_metadata + text + after_metadata,
             headers={"content-type": "application/json"},
         )
-        assert answer.status_code == status
+        assert response.status_code == status
 
 
 @pytest.mark.parametrize(
@@ -206,9 +208,11 @@ def test_a_price_has_at_most_the_decimals_of_the_currency(shop: Shop, currency: 
 
 
 def test_only_the_sent_fields_change(shop: Shop) -> None:
-    old = shop.create_product(description="Green", image="https://x.example/", metadata={"a": "1"})
-    path = f"/v1/products/{old['id']}"
-    for change, shown in (
+    expected_product = shop.create_product(
+        description="Green", image="https://x.example/", metadata={"a": "1"}
+    )
+    path = f"/v1/products/{expected_product['id']}"
+    for change, expected in (
         ({"name": " New "}, {"name": "New"}),
         ({"price": "8.5"}, {"price": "8.50"}),
         ({"currency": "EUR"}, {"currency": "EUR"}),
@@ -218,11 +222,11 @@ def test_only_the_sent_fields_change(shop: Shop) -> None:
         ({"metadata": None}, {"metadata": {}}),
         ({}, {}),
     ):
-        new = shop.data("PATCH", path, json=change)
-        old |= shown
-        assert new | {"updatedAt": 0} == old | {"updatedAt": 0}
-        assert new["updatedAt"] >= old["updatedAt"]
-    assert shop.data("GET", path) == new
+        product = shop.data("PATCH", path, json=change)
+        expected_product |= expected
+        assert product | {"updatedAt": 0} == expected_product | {"updatedAt": 0}
+        assert product["updatedAt"] >= expected_product["updatedAt"]
+    assert shop.data("GET", path) == product
 
 
 def test_a_currency_with_fewer_decimals_than_the_price_is_refused(shop: Shop) -> None:
@@ -260,5 +264,5 @@ def test_an_archived_product_is_readable_and_cannot_be_sold(shop: Shop) -> None:
 )
 def test_an_unknown_product_is_not_found(shop: Shop, method: str, product_id: str) -> None:
     body = {"json": {"name": "x"}} if method == "PATCH" else {}
-    answer = shop.call(method, f"/v1/products/{product_id}", **body)
-    assert (answer.status_code, answer.json()) == (404, {"code": 40401, "message": "Not Found"})
+    response = shop.call(method, f"/v1/products/{product_id}", **body)
+    assert (response.status_code, response.json()) == (404, {"code": 40401, "message": "Not Found"})

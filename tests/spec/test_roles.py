@@ -1,4 +1,4 @@
-"""The permissions of each role for every operation of people, as in the document."""
+"""Each role may call the operations that the document permits, and no others."""
 
 from typing import Any, Final
 
@@ -53,11 +53,11 @@ MATRIX: Final = {
     "POST /webhook-endpoints/{id}/test": "O--D-",
 }
 LOG_OUT: Final = "DELETE /sessions"
-BELOW: Final = "/v1/merchant"
+PREFIX: Final = "/v1/merchant"
 BY_LABEL: Final = {
-    operation.label.replace(f" {BELOW}", " "): operation
+    operation.label.replace(f" {PREFIX}", " "): operation
     for operation in SCHEMA_OPERATIONS
-    if operation.path.startswith(f"{BELOW}/")
+    if operation.path.startswith(f"{PREFIX}/")
 }
 
 
@@ -67,7 +67,7 @@ def _is_allowed(label: str, role: MerchantRole) -> bool:
 
 def test_the_matrix_matches_the_permissions_of_every_operation() -> None:
     with_permission = {
-        f"{operation.method} {operation.path.removeprefix(BELOW)}": operation
+        f"{operation.method} {operation.path.removeprefix(PREFIX)}": operation
         for operation in PEOPLE_OPERATIONS
         if operation.permission
     }
@@ -90,9 +90,9 @@ def test_each_role_gets_the_documented_response_or_403_without_effect(
 
     def send(case: Any, label: str) -> None:
         fill_case(case, shop, owner, ids, GenerationMode.POSITIVE)
-        answer = case.call(base_url=api_server.url, headers=caller.headers, session=http_session)
-        case.validate_response(answer, checks=SCHEMATHESIS_CHECKS, headers=caller.headers)
-        statuses[label].add(answer.status_code)
+        response = case.call(base_url=api_server.url, headers=caller.headers, session=http_session)
+        case.validate_response(response, checks=SCHEMATHESIS_CHECKS, headers=caller.headers)
+        statuses[label].add(response.status_code)
 
     def check(label: str) -> None:
         @seed(20261123)
@@ -106,7 +106,7 @@ def test_each_role_gets_the_documented_response_or_403_without_effect(
 
         run()
 
-    for label in sorted(MATRIX, key=lambda label: label == LOG_OUT):  # logs out last
+    for label in sorted(MATRIX, key=lambda label: label == LOG_OUT):  # the last call logs out
         check(label)
     for label, codes in statuses.items():
         assert (codes == {403}) != _is_allowed(label, role), (label, codes)

@@ -1,4 +1,4 @@
-"""Search and filters of orders (contract.md#order-filters, #order-search) and of sessions."""
+"""Orders and sessions can be searched and filtered (contract.md#order-filters, #order-search)."""
 
 import csv
 import io
@@ -34,13 +34,13 @@ def find_orders(shop: Shop, **query: Any) -> list[str]:
 
 def export_orders(shop: Shop, **query: Any) -> list[str]:
     """Return the ids of the orders that a query exports."""
-    answer = shop.get("/v1/orders/export", **query)
-    assert answer.status_code == 200
-    return [row["id"] for row in csv.DictReader(io.StringIO(answer.text))]
+    response = shop.get("/v1/orders/export", **query)
+    assert response.status_code == 200
+    return [row["id"] for row in csv.DictReader(io.StringIO(response.text))]
 
 
 def create_searchable_orders(shop: Shop) -> dict[str, tuple[str, str]]:
-    """Create orders; return texts that find them: name → (text, order id)."""
+    """Create two orders; return the texts that find them: what it is → (text, order id)."""
     order = shop.create_paid_order(customerEmail=EMAIL, metadata={"cart": "Cart-77", "seats": 3})
     dispute = shop.open_dispute(shop.create_paid_order(customerEmail="bob@example.com")["id"])
     refund = shop.refund(order["id"], amount="1.00", refundNo="RMA 7")
@@ -51,43 +51,44 @@ def create_searchable_orders(shop: Shop) -> dict[str, tuple[str, str]]:
         "refundNo": "RMA 7",
         "product": order["productId"],
         "e-mail": "Ada.Lovelace@EXAMPLE.com",
-        "beginning of it": "ada.love",
+        "beginning of e-mail": "ada.love",
         "metadata": "cart-77",
-        "number in it": "3",
+        "number in metadata": "3",
     }
     sql = shop.api_server.sql
-    rows = {
+    queries = {
         "attempt": "select id from payment_attempts where merchant_id = $1 and order_id = $2",
         "event": "select id from events where merchant_id = $1 and body like '%' || $2 || '%'",
         "entry": "select id from entries where merchant_id = $1 and source_id = $2",
     }
-    texts |= {name: sql(text, shop.id, order["id"])[0]["id"] for name, text in rows.items()}
-    held = "select id from entries where merchant_id = $1 and source_id = $2"
-    texts["refund's entry"] = sql(held, shop.id, refund["id"])[0]["id"]
+    texts |= {name: sql(query, shop.id, order["id"])[0]["id"] for name, query in queries.items()}
+    refund_entry = "select id from entries where merchant_id = $1 and source_id = $2"
+    texts["refund's entry"] = sql(refund_entry, shop.id, refund["id"])[0]["id"]
     return {
-        **{name: (text, order["id"]) for name, text in texts.items()},
+        **{name: (query, order["id"]) for name, query in texts.items()},
         "dispute": (dispute.id, dispute.order_id),
     }
 
 
 def test_the_query_finds_an_order_by_every_identifying_text(api_server: ApiServer) -> None:
-    shop, other = api_server.create_shop(), api_server.create_shop()
-    other.create_paid_order(customerEmail="eve@example.com", metadata={"cart": "Cart-78"})
-    for indexed in (False, True):
-        if indexed:
-            shop, other = api_server.create_shop(), shop
-        leading = create_searchable_orders(shop)
-        if indexed:
+    shop, other_shop = api_server.create_shop(), api_server.create_shop()
+    other_shop.create_paid_order(customerEmail="eve@example.com", metadata={"cart": "Cart-78"})
+    not_unique = {"e-mail", "beginning of e-mail", "metadata", "refundNo", "number in metadata"}
+    for is_indexed in (False, True):
+        if is_indexed:
+            shop, other_shop = api_server.create_shop(), shop
+        texts_by_name = create_searchable_orders(shop)
+        if is_indexed:
             assert api_server.run(indexing.index_merchant(api_server.app.db, shop.id)) == 2
-        for name, (text, order_id) in leading.items():
+        for name, (text, order_id) in texts_by_name.items():
             assert find_orders(shop, query=f" {text} ") == [order_id], name
             assert export_orders(shop, query=text) == [order_id], name
             assert find_orders(shop, query=text, status="PENDING") == [], name
-            if name not in {"e-mail", "beginning of it", "metadata", "refundNo", "number in it"}:
-                assert find_orders(other, query=text) == [], name
-        both = sorted({order_id for _, order_id in leading.values()})
-        assert sorted(find_orders(shop, query="9.99")) == both
-        assert find_orders(shop, query=other.id) == find_orders(shop, query="nobody") == []
+            if name not in not_unique:
+                assert find_orders(other_shop, query=text) == [], name
+        all_order_ids = sorted({order_id for _, order_id in texts_by_name.values()})
+        assert sorted(find_orders(shop, query="9.99")) == all_order_ids
+        assert find_orders(shop, query=other_shop.id) == find_orders(shop, query="nobody") == []
 
 
 def test_an_epay_order_is_found_by_its_numbers(api_server: ApiServer, inbox: Inbox) -> None:
@@ -102,25 +103,27 @@ def test_an_epay_order_is_found_by_its_numbers(api_server: ApiServer, inbox: Inb
 
 def test_filters_find_exactly_the_matching_orders(shop: Shop) -> None:
     tea = shop.create_product(price="42.00")["id"]
-    first = shop.create_order(tea, customerEmail=EMAIL, metadata={"plan": "Pro", "n": "42"})["id"]
-    second = shop.create_order(
+    ada_order = shop.create_order(tea, customerEmail=EMAIL, metadata={"plan": "Pro", "n": "42"})[
+        "id"
+    ]
+    bob_order = shop.create_order(
         tea, customerEmail="bob@example.com", metadata={"plan": "pro", "n": "42.0"}
     )["id"]
     cases: tuple[tuple[dict[str, Any], list[str]], ...] = (
-        ({"customerEmail": EMAIL.upper()}, [first]),
+        ({"customerEmail": EMAIL.upper()}, [ada_order]),
         ({"customerEmail": "ada.love@example.com"}, []),
-        ({"amount": "42"}, [second, first]),
-        ({"amount": "042.00"}, [second, first]),
+        ({"amount": "42"}, [bob_order, ada_order]),
+        ({"amount": "042.00"}, [bob_order, ada_order]),
         ({"amount": "42.01"}, []),
-        ({"metadata[plan]": "Pro"}, [first]),
+        ({"metadata[plan]": "Pro"}, [ada_order]),
         ({"metadata[plan]": "PRO"}, []),
-        ({"metadata[n]": "42.0", "amount": "42"}, [second]),
+        ({"metadata[n]": "42.0", "amount": "42"}, [bob_order]),
         ({"metadata[n]": "42", "metadata[plan]": "pro"}, []),
-        ({"query": "PRO"}, [second, first]),
-        ({"query": "42", "productId": tea, "status": "PENDING"}, [second, first]),
-        ({"query": tea, "customerEmail": EMAIL}, [first]),
+        ({"query": "PRO"}, [bob_order, ada_order]),
+        ({"query": "42", "productId": tea, "status": "PENDING"}, [bob_order, ada_order]),
+        ({"query": tea, "customerEmail": EMAIL}, [ada_order]),
         ({"query": "42", "startDate": 2**45}, []),
-        ({"query": "  "}, [second, first]),
+        ({"query": "  "}, [bob_order, ada_order]),
     )
     for query, expected in cases:
         assert find_orders(shop, **query) == expected, query
@@ -161,7 +164,9 @@ def test_sessions_are_listed_and_filtered(shop: Shop, clock: Callable[[int], Non
         session_ids.append(
             shop.create_session(product, customerEmail=f"c{n % 2}@example.com")["id"]
         )
-    orders = [shop.data("GET", f"/v1/checkouts/{each}")["orderId"] for each in session_ids]
+    orders = [
+        shop.data("GET", f"/v1/checkouts/{session_id}")["orderId"] for session_id in session_ids
+    ]
     shop.confirm(orders[0])
     shop.revoke(orders[1])
     for n in (2, 3):
@@ -170,13 +175,13 @@ def test_sessions_are_listed_and_filtered(shop: Shop, clock: Callable[[int], Non
 
     def list_positions(**query: Any) -> list[int]:
         data = shop.data("GET", "/v1/checkouts", params=query)
-        whole = len(data["items"]) if "size" not in query else data["pagination"]["total"]
-        assert data["pagination"]["total"] == whole
+        if "size" not in query:
+            assert data["pagination"]["total"] == len(data["items"])
         for item in data["items"]:
             assert item == shop.data("GET", f"/v1/checkouts/{item['id']}")
         return [session_ids.index(item["id"]) for item in data["items"]]
 
-    rows: tuple[tuple[dict[str, Any], list[int]], ...] = (
+    cases: tuple[tuple[dict[str, Any], list[int]], ...] = (
         ({}, [5, 4, 3, 2, 1, 0]),
         ({"status": "OPEN"}, [5, 4]),
         ({"status": "COMPLETE"}, [0]),
@@ -193,7 +198,7 @@ def test_sessions_are_listed_and_filtered(shop: Shop, clock: Callable[[int], Non
         ({"customerEmail": "c1@example.com", "productId": mug, "endDate": NOW + 2000}, [1]),
         ({"productId": "prod_01m7y0m0jzefzv5n8efcf1hqw1"}, []),
     )
-    for query, expected in rows:
+    for query, expected in cases:
         assert list_positions(**query) == expected, query
     assert_refused(shop.get("/v1/checkouts", status="open"), "status")
     assert_refused(shop.get("/v1/checkouts", customerEmail="x"), "customerEmail")

@@ -1,4 +1,4 @@
-"""Optional fields of a session, and items (contract.md#session-create and #session-item)."""
+"""A session has optional fields, or sells an item (contract.md#session-create, #session-item)."""
 
 import csv
 import io
@@ -13,7 +13,7 @@ from support.people import Visitor
 HALF_AN_HOUR: Final = 1_800_000
 DAY: Final = 86_400_000
 CART: Final = {"name": "Cart 42", "price": "31.48", "currency": "USD"}
-TAKEN: Final[tuple[tuple[str, Any], ...]] = (
+VALID_FIELDS: Final[tuple[tuple[str, Any], ...]] = (
     ("quantity", 1),
     ("quantity", 99),
     ("quantity", None),
@@ -28,7 +28,7 @@ TAKEN: Final[tuple[tuple[str, Any], ...]] = (
     ("clientReference", "编号 " + "r" * 197),
     ("customer_name", "Ada"),
 )
-REFUSED: Final[tuple[tuple[str, Any], ...]] = (
+INVALID_FIELDS: Final[tuple[tuple[str, Any], ...]] = (
     ("quantity", 0),
     ("quantity", 100),
     ("quantity", 1.5),
@@ -51,7 +51,7 @@ REFUSED: Final[tuple[tuple[str, Any], ...]] = (
     ("customer_name", "n" * 201),
     ("item", CART),  # together with a product
 )
-ITEMS_REFUSED: Final[tuple[dict[str, Any], ...]] = (
+INVALID_ITEM_FIELDS: Final[tuple[dict[str, Any], ...]] = (
     {"name": " "},
     {"name": "n" * 201},
     {"price": "0.00"},
@@ -67,12 +67,12 @@ ITEMS_REFUSED: Final[tuple[dict[str, Any], ...]] = (
 )
 
 
-@pytest.mark.parametrize(("field", "value"), TAKEN)
+@pytest.mark.parametrize(("field", "value"), VALID_FIELDS)
 def test_a_valid_optional_field_opens_a_session(shop: Shop, field: str, value: Any) -> None:
     assert shop.create_session(**{field: value})["status"] == "OPEN"
 
 
-@pytest.mark.parametrize(("field", "value"), REFUSED)
+@pytest.mark.parametrize(("field", "value"), INVALID_FIELDS)
 def test_an_invalid_optional_field_is_refused(shop: Shop, field: str, value: Any) -> None:
     body = {"productId": shop.create_product()["id"]} | {field: value}
     assert field in assert_refused(shop.post("/v1/checkouts", body), field)
@@ -81,29 +81,29 @@ def test_an_invalid_optional_field_is_refused(shop: Shop, field: str, value: Any
 
 def test_the_fields_of_a_session_appear_wherever_its_order_does(shop: Shop) -> None:
     product = shop.create_product()["id"]
-    plain = shop.create_paid_order(product)
+    plain_order = shop.create_paid_order(product)
     fields = {"quantity": 3, "clientReference": "INV/2026-0042", "locale": "zh-Hans"}
     session = shop.create_session(product, **fields, paymentMethods=["ALIPAY", "CREDIT_CARD"])
     assert session["amount"] == "29.97"
     assert session["paymentMethods"] == ["CREDIT_CARD", "ALIPAY"]
-    read = shop.data("GET", f"/v1/checkouts/{session['id']}")
-    assert read == {**session, "orderId": read["orderId"]}
-    order = shop.read_order(read["orderId"])
+    session_with_order = shop.data("GET", f"/v1/checkouts/{session['id']}")
+    assert session_with_order == {**session, "orderId": session_with_order["orderId"]}
+    order = shop.read_order(session_with_order["orderId"])
     assert (order["amount"], order["quantity"], order["clientReference"]) == (
         "29.97", 3, "INV/2026-0042"
     )  # fmt: skip
     (listed,) = shop.data("GET", "/v1/orders", params={"query": " inv/2026-0042"})["items"]
     assert listed["id"] == order["id"]
     shop.confirm(order["id"])
-    lines = list(csv.DictReader(io.StringIO(shop.get("/v1/orders/export").text)))
+    rows = list(csv.DictReader(io.StringIO(shop.get("/v1/orders/export").text)))
     columns = ("quantity", "clientReference", "paymentLinkId")
-    assert [[line[name] for name in columns] for line in lines] == [
+    assert [[row[name] for name in columns] for row in rows] == [
         ["1", "", ""], ["3", "INV/2026-0042", ""]
     ]  # fmt: skip
     events = shop.data("GET", "/v1/events")["items"]
     for event in events:
         data = event["data"]
-        if data["order_id"] == plain["id"]:
+        if data["order_id"] == plain_order["id"]:
             assert not {"quantity", "client_reference", "payment_link_id"} & set(data)
         else:
             assert (data["quantity"], data["client_reference"]) == (3, "INV/2026-0042")
@@ -128,11 +128,11 @@ def test_a_session_expires_after_the_requested_time(shop: Shop) -> None:
 def test_the_alternative_field_of_the_customers_name_is_a_fallback(
     shop: Shop,
 ) -> None:
-    answer = shop.post(
+    response = shop.post(
         "/v1/checkouts", {"productId": shop.create_product()["id"], "customer_name": "Ada"}
     )
-    assert "opentill-ignored-fields" not in answer.headers
-    page = shop.api_server.http.get(answer.json()["data"]["url"]).text
+    assert "opentill-ignored-fields" not in response.headers
+    page = shop.api_server.http.get(response.json()["data"]["url"]).text
     assert 'value="Ada"' in page
     assert shop.create_order(customerName="Bea", customer_name="Ada")["customerName"] == "Bea"
 
@@ -163,21 +163,21 @@ def test_an_item_is_sold_without_a_product(shop: Shop) -> None:
     page = shop.api_server.http.get(session["url"]).text
     assert "Cart 42" in page
     assert "Two teas" in page
-    again = shop.data("POST", "/v1/checkouts", json={"item": CART})
-    stand_in = again["productId"]
+    second_session = shop.data("POST", "/v1/checkouts", json={"item": CART})
+    stand_in = second_session["productId"]
     assert session["productId"] == stand_in
     assert shop.data("GET", f"/v1/products/{stand_in}")["status"] == "ARCHIVED"
     active = shop.data("GET", "/v1/products", params={"status": "ACTIVE"})["items"]
-    assert [one["id"] for one in active] == [product["id"]]
+    assert [product["id"] for product in active] == [product["id"]]
     # A retry corrects a previous change of the product.
     shop.data("PATCH", f"/v1/products/{stand_in}", json={"currency": "EUR", "price": "7.00"})
     assert shop.data("POST", "/v1/checkouts", json={"item": CART})["currency"] == "USD"
 
 
-@pytest.mark.parametrize("change", ITEMS_REFUSED, ids=str)
-def test_an_item_is_refused_with(shop: Shop, change: dict[str, Any]) -> None:
-    answer = shop.post("/v1/checkouts", {"item": CART | change})
-    assert "item" in assert_refused(answer, "item")
+@pytest.mark.parametrize("change", INVALID_ITEM_FIELDS, ids=str)
+def test_an_item_with_an_invalid_field_is_refused(shop: Shop, change: dict[str, Any]) -> None:
+    response = shop.post("/v1/checkouts", {"item": CART | change})
+    assert "item" in assert_refused(response, "item")
     assert shop.data("GET", "/v1/orders")["pagination"]["total"] == 0
 
 

@@ -1,4 +1,4 @@
-"""The headers of every response: test mode, and HTTPS only."""
+"""Responses, orders and pages of the sandbox are marked as test mode; headers require HTTPS."""
 
 import csv
 import tempfile
@@ -14,7 +14,7 @@ from opentill.core.settings import Settings
 from support.api_server import SECRETS, ApiServer, Shop, serving
 
 
-def _paths(shop: Shop) -> Iterator[Any]:
+def _responses(shop: Shop) -> Iterator[Any]:
     order = shop.create_order()
     yield shop.get(f"/v1/orders/{order['id']}")
     yield shop.get("/v1/orders/export")
@@ -31,9 +31,9 @@ def test_every_api_response_of_a_deployment_with_sandbox_has_the_test_mode_heade
     shop: Shop,
 ) -> None:
     statuses = set()
-    for answer in _paths(shop):
-        assert answer.headers["opentill-test-mode"] == "sandbox", answer.request.url
-        statuses.add(answer.status_code)
+    for response in _responses(shop):
+        assert response.headers["opentill-test-mode"] == "sandbox", response.request.url
+        statuses.add(response.status_code)
     assert statuses == {200, 400, 401, 404, 405}
     assert "opentill-test-mode" not in shop.api_server.http.get("/docs").headers
 
@@ -47,8 +47,8 @@ def test_orders_and_their_export_have_livemode(shop: Shop) -> None:
     assert row["livemode"] == "false"
 
 
-class Sent:
-    """A response of an application that is called without a server."""
+class RecordedResponse:
+    """The headers of the response of an application that is called without a server."""
 
     def __init__(self) -> None:
         self.headers: dict[bytes, bytes] = {}
@@ -58,8 +58,7 @@ class Sent:
             self.headers = dict(message["headers"])
 
 
-# public URL, gateways, HSTS, test mode
-HEADERS = [
+HEADERS = [  # public URL, gateways, whether HTTPS is required, whether it is test mode
     ("https://pay.example", ("sandbox",), True, True),
     ("https://pay.example/till", ("sandbox", "manual"), True, True),
     ("https://pay.example", ("manual",), True, False),
@@ -83,7 +82,7 @@ async def test_every_response_has_the_security_headers(
     )
     app = create_app(settings)
     app.state.app = _AppWithoutDatabase(settings)
-    sent = Sent()
+    response = RecordedResponse()
     scope = {
         "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "headers": [],
         "query_string": b"", "client": ("192.0.2.1", 1), "http_version": "1.1", "scheme": "http",
@@ -93,11 +92,11 @@ async def test_every_response_has_the_security_headers(
     async def receive() -> Any:
         return {"type": "http.request", "body": b"", "more_body": False}
 
-    await app(scope, receive, sent)
-    assert sent.headers[b"x-content-type-options"] == b"nosniff"
+    await app(scope, receive, response)
+    assert response.headers[b"x-content-type-options"] == b"nosniff"
     expected = b"max-age=31536000" if hsts else None
-    assert sent.headers.get(b"strict-transport-security") == expected
-    test_mode_header = sent.headers.get(b"opentill-test-mode")
+    assert response.headers.get(b"strict-transport-security") == expected
+    test_mode_header = response.headers.get(b"opentill-test-mode")
     assert test_mode_header == (b"sandbox" if test_mode and path.startswith("/v1") else None)
 
 
@@ -117,11 +116,11 @@ def test_the_agreement_of_a_sandbox_deployment_is_marked_as_test_mode(
     api_server: ApiServer,
 ) -> None:
     path = "/legal/merchant-services-agreement"
-    answer = api_server.http.get(path)
-    assert answer.status_code == 200, path
-    assert "Test mode – no real money" in answer.text
-    live = msgspec.structs.replace(api_server.settings, gateways=("sandbox", "manual"))
-    assert live.livemode
+    response = api_server.http.get(path)
+    assert response.status_code == 200, path
+    assert "Test mode – no real money" in response.text
+    live_settings = msgspec.structs.replace(api_server.settings, gateways=("sandbox", "manual"))
+    assert live_settings.livemode
     assert not api_server.settings.livemode
 
 
@@ -129,21 +128,25 @@ def test_the_agreement_of_a_sandbox_deployment_is_marked_as_test_mode(
 def test_a_receipt_of_the_sandbox_is_marked_in_a_live_deployment(
     api_server: ApiServer, is_recorded: bool
 ) -> None:
-    """Also if an older version, which does not record ``livemode``, confirmed the payment."""
+    """The mark does not need the order's ``livemode``, which older versions did not record."""
     options = {"manual_instructions": "IBAN"}
     with serving(
         api_server.settings, gateways=("sandbox", "manual"), gateway_options=options
-    ) as both:
-        assert both.settings.livemode
-        shop = both.create_shop()
+    ) as live_server:
+        assert live_server.settings.livemode
+        shop = live_server.create_shop()
         order = shop.create_paid_order()
         # Simulate that the sandbox confirmed the payment.
-        livemode, id_ = False if is_recorded else None, order["id"]
-        through = "update payment_attempts set gateway = 'sandbox' where order_id = $1"
-        both.tx(lambda tx: tx.execute(through, id_))
-        both.tx(
-            lambda tx: tx.execute("update orders set livemode = $2 where id = $1", id_, livemode)
+        livemode, order_id = False if is_recorded else None, order["id"]
+        set_gateway = "update payment_attempts set gateway = 'sandbox' where order_id = $1"
+        live_server.tx(lambda tx: tx.execute(set_gateway, order_id))
+        live_server.tx(
+            lambda tx: tx.execute(
+                "update orders set livemode = $2 where id = $1", order_id, livemode
+            )
         )
-        page = both.http.get(f"/checkout/{order['checkoutSessionId']}", follow_redirects=True)
+        page = live_server.http.get(
+            f"/checkout/{order['checkoutSessionId']}", follow_redirects=True
+        )
         assert page.status_code == 200
         assert "Test mode – no real money" in page.text

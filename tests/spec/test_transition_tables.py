@@ -1,7 +1,8 @@
-"""Test each status with each event, by the tables of contract.md#transitions.
+"""Every status meets every event as the tables of contract.md#transitions say.
 
-An event in the table leads to the status in its cell; any other is refused or ignored and changes
-no row. ``tests/orders/test_transitions.py`` tests the transitions before an order is paid.
+An event in the table leads to the status in its cell. Any other event is refused or ignored and
+changes no row. ``tests/orders/test_transitions.py`` tests orders that are not yet paid, and
+``tests/payouts/test_transitions.py`` payouts.
 """
 
 import itertools
@@ -9,15 +10,14 @@ from typing import Any
 
 import pytest
 
-from opentill import adjustments, disputes, ledger, orders, payouts
+from opentill import adjustments, disputes, ledger, orders
 from opentill.adjustments import AdjustmentRequest
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.ledger.postings import ACCOUNTS, BY_MOVE, Type
 from opentill.orders import Order
-from opentill.orders.model import STATUSES as ORDER
+from opentill.orders.model import STATUSES as ORDER_STATUSES
 from opentill.orders.settlement import service as settlement
-from opentill.payouts import PayoutRequest
 from support.list_connection import SingleTransactionDb
 from support.world import (
     DAY,
@@ -37,7 +37,7 @@ from support.world import (
 )
 
 LATER = NOW + 5_000
-FAR = NOW + 400 * DAY
+MUCH_LATER = NOW + 400 * DAY
 RESERVE = {"price": "100.00", "reserve_rate": "0.1", "reserve_days": 3}
 ORIGINS = ("PAID", "SETTLED")
 
@@ -46,30 +46,35 @@ async def read_order(tx: Tx, order: Order) -> Order:
     return await orders.find(tx, order.merchant_id, order.id)
 
 
-async def order_in(tx: Tx, status: str, origin: str = "PAID") -> Order:
-    """Return an order with this status; ``origin`` is the status before a refund or dispute."""
-    if origin == "PAID" or status in {"PAID", "SETTLED"} or status not in EVENTS_TO:
+async def create_order_with_origin(tx: Tx, status: str, origin: str = "PAID") -> Order:
+    """Create an order with ``status``; ``origin`` is its status before a refund or dispute."""
+    if origin == "PAID" or status in {"PAID", "SETTLED"} or status not in EVENTS_BEFORE:
         return await create_order_in(tx, status, **RESERVE)
     order = await create_order_in(tx, "SETTLED", **RESERVE)
-    for word in EVENTS_TO[status]:
-        if word == "refund":
+    for event in EVENTS_BEFORE[status]:
+        if event == "refund":
             await report_refund(tx, await create_refund(tx, order), "SUCCEEDED")
         else:
-            await report_dispute(tx, order, word)
+            await report_dispute(tx, order, event)
     order = await read_order(tx, order)
     assert order.status == status
     return order
 
 
-EVENTS_TO = {"REFUNDED": ["refund"], "DISPUTED": ["OPENED"], "CHARGEBACK": ["LOST"]}
-ORDER_CASES = [(s, o) for s in ORDER for o in ORIGINS if o == "PAID" or s in EVENTS_TO]
+EVENTS_BEFORE = {"REFUNDED": ["refund"], "DISPUTED": ["OPENED"], "CHARGEBACK": ["LOST"]}
+ORDER_CASES = [
+    (status, origin)
+    for status in ORDER_STATUSES
+    for origin in ORIGINS
+    if origin == "PAID" or status in EVENTS_BEFORE
+]
 
 
-async def assert_refused(tx: Tx, work: Any, field: str) -> None:
+async def assert_refused(tx: Tx, operation: Any, field: str) -> None:
     before = await dump_rows(tx)
     with pytest.raises(Invalid) as refused:
         async with tx.transaction():
-            await work
+            await operation
     assert refused.value.field == field
     assert await dump_rows(tx) == before
 
@@ -79,33 +84,33 @@ async def assert_refused(tx: Tx, work: Any, field: str) -> None:
 
 @pytest.mark.parametrize(("status", "origin"), ORDER_CASES)
 async def test_only_a_paid_or_settled_order_can_be_refunded(tx: Tx, status, origin) -> None:
-    order = await order_in(tx, status, origin)
+    order = await create_order_with_origin(tx, status, origin)
     if status in {"PAID", "SETTLED"}:
         assert (await create_refund(tx, order, "1.00")).status == "PROCESSING"
-        place = "pending" if status == "PAID" else "available"
-        assert (await read_entries(tx, order.merchant_id))[-1] == ("FREEZE", place, "frozen", 100)
+        account = "pending" if status == "PAID" else "available"
+        assert (await read_entries(tx, order.merchant_id))[-1] == ("FREEZE", account, "frozen", 100)
     else:
         await assert_refused(tx, create_refund(tx, order, "1.00"), "orderId")
 
 
 @pytest.mark.parametrize(("status", "origin"), ORDER_CASES)
-@pytest.mark.parametrize("how", ["one", "due", "early"])
-async def test_only_an_unsettled_order_can_be_settled(tx: Tx, status, origin, how) -> None:
-    order = await order_in(tx, status, origin)
-    waits = origin == "PAID" and status in {"PAID", "REFUNDED", "CHARGEBACK"}
+@pytest.mark.parametrize("mode", ["one", "due", "early"])
+async def test_only_an_unsettled_order_can_be_settled(tx: Tx, status, origin, mode) -> None:
+    order = await create_order_with_origin(tx, status, origin)
+    can_settle = origin == "PAID" and status in {"PAID", "REFUNDED", "CHARGEBACK"}
     before = await dump_rows(tx)
     ids = (order.merchant_id, order.id)
-    if how == "one" and not waits:
-        await assert_refused(tx, orders.settle_one(tx, *ids, FAR, "why"), "orderId")
+    if mode == "one" and not can_settle:
+        await assert_refused(tx, orders.settle_one(tx, *ids, MUCH_LATER, "why"), "orderId")
         return
-    if how == "one":
-        await orders.settle_one(tx, *ids, FAR, "why")
+    if mode == "one":
+        await orders.settle_one(tx, *ids, MUCH_LATER, "why")
     else:
-        early = how == "early"
-        now = LATER if early else FAR
-        await settlement.settle_batch(tx, order.merchant_id, now, "why", early=early)
+        is_early = mode == "early"
+        now = LATER if is_early else MUCH_LATER
+        await settlement.settle_batch(tx, order.merchant_id, now, "why", early=is_early)
     after = await read_order(tx, order)
-    if not waits:
+    if not can_settle:
         assert await dump_rows(tx) == before
         return
     assert after.status == ("SETTLED" if status == "PAID" else status)
@@ -115,7 +120,7 @@ async def test_only_an_unsettled_order_can_be_settled(tx: Tx, status, origin, ho
 
 @pytest.mark.parametrize(("status", "origin"), ORDER_CASES)
 async def test_no_order_settles_before_it_is_due(tx: Tx, status, origin) -> None:
-    order = await order_in(tx, status, origin)
+    order = await create_order_with_origin(tx, status, origin)
     before = await dump_rows(tx)
     assert await settlement.settle_batch(tx, order.merchant_id, NOW + 7 * DAY - 1) == []
     assert await dump_rows(tx) == before
@@ -124,35 +129,35 @@ async def test_no_order_settles_before_it_is_due(tx: Tx, status, origin) -> None
 @pytest.mark.parametrize(("status", "origin"), ORDER_CASES)
 @pytest.mark.parametrize("now", [NOW + 3 * DAY - 1, NOW + 3 * DAY])
 async def test_a_due_reserve_is_released_once(tx: Tx, status, origin, now) -> None:
-    order = await order_in(tx, status, origin)
-    held = order.reserve_status == "HELD"
-    assert held == ((status, origin) in {
+    order = await create_order_with_origin(tx, status, origin)
+    is_held = order.reserve_status == "HELD"
+    assert is_held == ((status, origin) in {
         ("SETTLED", "PAID"), ("REFUNDED", "SETTLED"), ("DISPUTED", "SETTLED"),
     })  # fmt: skip
     before = await dump_rows(tx)
     await settlement.release_reserves(SingleTransactionDb(tx), now)
-    if held and status != "DISPUTED" and now == NOW + 3 * DAY:
+    if is_held and status != "DISPUTED" and now == NOW + 3 * DAY:
         assert (await read_order(tx, order)).reserve_status == "RELEASED"
         await settlement.release_reserves(
             SingleTransactionDb(tx), now
         )  # a repetition has no effect
-        posted = [entry[0] for entry in await read_entries(tx, order.merchant_id)]
-        assert posted.count("ROLLING_RESERVE_RELEASE") == 1
+        posted_types = [entry[0] for entry in await read_entries(tx, order.merchant_id)]
+        assert posted_types.count("ROLLING_RESERVE_RELEASE") == 1
     else:
         assert await dump_rows(tx) == before
 
 
 @pytest.mark.parametrize(("status", "origin"), ORDER_CASES)
 async def test_only_a_paid_or_settled_order_can_be_disputed(tx: Tx, status, origin) -> None:
-    order = await order_in(tx, status, origin)
-    work = disputes.open_manually(
+    order = await create_order_with_origin(tx, status, origin)
+    operation = disputes.open_manually(
         tx, order.merchant_id, order.id, who="ann", reason="why", now=LATER
     )
     if status not in {"PAID", "SETTLED"}:
-        await assert_refused(tx, work, "orderId")
+        await assert_refused(tx, operation, "orderId")
         return
-    opened = await work
-    assert (opened.status, opened.disputed_from) == ("OPEN", status)
+    dispute = await operation
+    assert (dispute.status, dispute.disputed_from) == ("OPEN", status)
 
 
 # ── Refunds ──
@@ -161,21 +166,21 @@ async def test_only_a_paid_or_settled_order_can_be_disputed(tx: Tx, status, orig
 @pytest.mark.parametrize("origin", ORIGINS)
 @pytest.mark.parametrize("status", ["SUCCEEDED", "REFUSED"])
 @pytest.mark.parametrize(
-    "word", ["SUCCEEDED", "REFUSED", "PENDING", "UNREACHABLE", "NOT_FOUND", "UNKNOWN"]
+    "outcome", ["SUCCEEDED", "REFUSED", "PENDING", "UNREACHABLE", "NOT_FOUND", "UNKNOWN"]
 )
-async def test_later_events_of_an_ended_refund_are_ignored(tx: Tx, origin, status, word) -> None:
+async def test_later_events_of_an_ended_refund_are_ignored(tx: Tx, origin, status, outcome) -> None:
     order = await create_order_in(tx, origin, **RESERVE)
     refund = await create_refund(tx, order, "40.00")
     await report_refund(tx, refund, status)
     before = await dump_rows(tx)
-    await report_refund(tx, refund, word, LATER)
+    await report_refund(tx, refund, outcome, LATER)
     assert await dump_rows(tx) == before
 
 
-@pytest.mark.parametrize("word", ["SUCCEEDED", "REFUSED"])
-@pytest.mark.parametrize("held", ORIGINS)
+@pytest.mark.parametrize("outcome", ["SUCCEEDED", "REFUSED"])
+@pytest.mark.parametrize("origin", ORIGINS)
 @pytest.mark.parametrize(
-    ("then", "place"),
+    ("events", "account"),
     [
         ([], None),
         (["settle"], "available"),
@@ -187,23 +192,23 @@ async def test_later_events_of_an_ended_refund_are_ignored(tx: Tx, origin, statu
     ],
 )
 async def test_a_failed_refund_returns_to_the_order_s_account(
-    tx: Tx, word, held, then, place
+    tx: Tx, outcome, origin, events, account
 ) -> None:
-    """The order's money may have moved to another account during the refund."""
-    order = await create_order_in(tx, held, **RESERVE)
+    """A settlement or a dispute during the refund moves the order's money to another account."""
+    order = await create_order_in(tx, origin, **RESERVE)
     refund = await create_refund(tx, order, "40.00")
-    for step in then:
-        if step != "settle":
-            await report_dispute(tx, order, step)
-        elif held == "PAID":
+    for event in events:
+        if event != "settle":
+            await report_dispute(tx, order, event)
+        elif origin == "PAID":
             await settle_order(tx, order)
-    await report_refund(tx, refund, word, LATER)
-    stands = "available" if held == "SETTLED" else place or "pending"
-    last = (await read_entries(tx, order.merchant_id))[-1]
-    if word == "SUCCEEDED":
-        assert last == ("REFUND", "frozen", "gateway", 4_000)
+    await report_refund(tx, refund, outcome, LATER)
+    expected_account = "available" if origin == "SETTLED" else account or "pending"
+    last_entry = (await read_entries(tx, order.merchant_id))[-1]
+    if outcome == "SUCCEEDED":
+        assert last_entry == ("REFUND", "frozen", "gateway", 4_000)
     else:
-        assert last == ("UNFREEZE", "frozen", stands, 4_000)
+        assert last_entry == ("UNFREEZE", "frozen", expected_account, 4_000)
 
 
 # ── Disputes ──
@@ -220,42 +225,45 @@ async def test_a_dispute_can_be_decided_only_as_the_table_says(
     order = await create_order_in(tx, origin, **RESERVE)
     dispute = await report_dispute(tx, order, initial)
     assert dispute is not None
-    work = disputes.decide(
+    operation = disputes.decide(
         tx, order.merchant_id, dispute.id, event, who="ann", reason="why", now=LATER
     )
     if (initial, event) not in DECISIONS:
-        await assert_refused(tx, work, "dispute")
+        await assert_refused(tx, operation, "dispute")
         return
-    assert (await work).status == event.upper()
+    assert (await operation).status == event.upper()
     status = {"won": origin, "lost": "CHARGEBACK", "recovered": "SETTLED"}[event]
     assert (await read_order(tx, order)).status == status
 
 
 @pytest.mark.parametrize("origin", ORIGINS)
 @pytest.mark.parametrize("initial", ["OPENED", "WON", "LOST", "RECOVERED"])
-@pytest.mark.parametrize("word", ["OPENED", "WON", "LOST", "RECOVERED"])
+@pytest.mark.parametrize("event", ["OPENED", "WON", "LOST", "RECOVERED"])
 async def test_events_of_a_dispute_have_the_effect_in_the_table(
-    tx: Tx, origin, initial, word
+    tx: Tx, origin, initial, event
 ) -> None:
     """A repeated, late or contradicting event moves no money."""
     order = await create_order_in(tx, origin, **RESERVE)
     await report_dispute(tx, order, initial)
-    before, posted = await read_order(tx, order), await read_entries(tx, order.merchant_id)
-    dispute = await report_dispute(tx, order, word, LATER)
+    before, entries_before = await read_order(tx, order), await read_entries(tx, order.merchant_id)
+    dispute = await report_dispute(tx, order, event, LATER)
     assert dispute is not None
-    is_allowed = initial == "OPENED" or (initial, word) == ("LOST", "RECOVERED")
-    if is_allowed and word != initial:
-        assert dispute.status == word
+    is_allowed = initial == "OPENED" or (initial, event) == ("LOST", "RECOVERED")
+    if is_allowed and event != initial:
+        assert dispute.status == event
         return
     after = await read_order(tx, order)
     assert dispute.status == {"OPENED": "OPEN"}.get(initial, initial)
-    assert (after.status, await read_entries(tx, order.merchant_id)) == (before.status, posted)
+    assert (after.status, await read_entries(tx, order.merchant_id)) == (
+        before.status,
+        entries_before,
+    )
 
 
-# ── Payouts and adjustments ──
+# ── Adjustments ──
 
 
-async def funded_merchant(tx: Tx) -> str:
+async def create_funded_merchant(tx: Tx) -> str:
     shop = await create_merchant(tx)
     recharge = AdjustmentRequest(
         kind="recharge", amount_minor=10_000, reference=new_reference(), reason="start", by="ann"
@@ -264,55 +272,26 @@ async def funded_merchant(tx: Tx) -> str:
     return shop.id
 
 
-@pytest.mark.parametrize("status", ["PENDING", "PAID", "FAILED"])
-@pytest.mark.parametrize("event", ["paid", "failed", "returned"])
-async def test_a_payout_ends_only_as_the_table_says(tx: Tx, status, event) -> None:
-    shop_id = await funded_merchant(tx)
-
-    def apply(event: str) -> Any:
-        if event == "paid":
-            return payouts.pay(tx, payout.id, "TRN", "why", "ann", LATER)
-        if event == "returned":
-            return payouts.record_return(tx, payout.id, "why", "ann", LATER)
-        return payouts.fail(tx, payout.id, "why", "ann", LATER)
-
-    request = PayoutRequest(
-        amount_minor=2_500, fee_minor=100, reference=new_reference(), reason="why", by="ann"
-    )
-    payout = await payouts.create(tx, shop_id, request, None, NOW)
-    if status != "PENDING":
-        await apply(status.lower())
-    if (status, event) in (("PENDING", "paid"), ("PENDING", "failed"), ("PAID", "returned")):
-        assert (await apply(event)).status == ("PAID" if event == "paid" else "FAILED")
-        balance = await ledger.find_balance(tx, shop_id, "USD")
-        assert balance is not None
-        assert (balance.available, balance.bank) == (
-            (7_400, -7_500) if event == "paid" else (10_000, -10_000)
-        )
-        return
-    await assert_refused(tx, apply(event), "payout")
-
-
 @pytest.mark.parametrize("kind", adjustments.KINDS)
 @pytest.mark.parametrize("initial", ["WAITING", "DONE", "REJECTED"])
 @pytest.mark.parametrize("decision", ["approve", "reject"])
 async def test_only_a_waiting_adjustment_can_be_decided(tx: Tx, kind, initial, decision) -> None:
-    shop_id = await funded_merchant(tx)
+    shop_id = await create_funded_merchant(tx)
     freeze = AdjustmentRequest(
         kind="freeze", amount_minor=700, reference=new_reference(), reason="why", by="ann"
     )
     await adjustments.request(tx, shop_id, freeze, None, NOW)
     order = await create_order_in(tx, "PENDING")
-    about = None
+    order_id = None
     if kind == "correct":
-        shop_id, about = order.merchant_id, order.id
+        shop_id, order_id = order.merchant_id, order.id
     request = AdjustmentRequest(
         kind=kind,
         amount_minor=700,
         reference=new_reference(),
         reason="why",
         by="ann",
-        order_id=about,
+        order_id=order_id,
     )
     adjustment = await adjustments.request(tx, shop_id, request, 0, NOW)
     assert adjustment.status == "WAITING"
@@ -329,10 +308,10 @@ async def test_only_a_waiting_adjustment_can_be_decided(tx: Tx, kind, initial, d
     if initial != "WAITING":
         await assert_refused(tx, decide(), "movement")
         return
-    posted = await read_entries(tx, shop_id)
+    entries_before = await read_entries(tx, shop_id)
     assert (await decide()).status == ("DONE" if decision == "approve" else "REJECTED")
-    more = len(await read_entries(tx, shop_id)) - len(posted)
-    assert more == (decision == "approve")
+    new_entries = len(await read_entries(tx, shop_id)) - len(entries_before)
+    assert new_entries == (decision == "approve")
 
 
 # ── Postings ──
@@ -342,8 +321,8 @@ TYPES = sorted({kind for kind, _, _ in BY_MOVE})
 
 @pytest.mark.parametrize("kind", TYPES)
 async def test_a_movement_outside_the_table_cannot_be_posted(tx: Tx, kind: Type) -> None:
-    """The service refuses it; the check of the books would find it if written directly."""
-    shop_id = await funded_merchant(tx)
+    """``ledger.post`` refuses every movement between two accounts that its table does not list."""
+    shop_id = await create_funded_merchant(tx)
     for source, target in itertools.permutations(ACCOUNTS, 2):
         if (kind, source, target) in BY_MOVE:
             continue
@@ -355,10 +334,12 @@ async def test_a_movement_outside_the_table_cannot_be_posted(tx: Tx, kind: Type)
 
 
 async def test_two_orders_of_one_merchant_are_independent(tx: Tx) -> None:
-    first = await create_order_in(tx, "SETTLED", **RESERVE)
-    opened = await create_session(tx, first.merchant_id, first.product_id)
-    second = await pay_order(tx, await orders.find(tx, first.merchant_id, opened.order_id))
-    before = await read_order(tx, second)
-    await report_dispute(tx, first, "LOST")
-    assert await read_order(tx, second) == before
-    assert await read_balances(tx, first) == (9_600, -400 - 1_500, 0, 0)
+    disputed_order = await create_order_in(tx, "SETTLED", **RESERVE)
+    session = await create_session(tx, disputed_order.merchant_id, disputed_order.product_id)
+    other_order = await pay_order(
+        tx, await orders.find(tx, disputed_order.merchant_id, session.order_id)
+    )
+    unchanged_order = await read_order(tx, other_order)
+    await report_dispute(tx, disputed_order, "LOST")
+    assert await read_order(tx, other_order) == unchanged_order
+    assert await read_balances(tx, disputed_order) == (9_600, -400 - 1_500, 0, 0)

@@ -1,4 +1,7 @@
-"""Unknown input (contract.md#unknown-input) and repeated headers (contract.md#doubled-headers)."""
+"""Unknown fields are named, unknown parameters and repeated headers are refused.
+
+See contract.md#unknown-input and contract.md#doubled-headers.
+"""
 
 import json
 from typing import Any, Final
@@ -9,20 +12,22 @@ from opentill.app import OPERATIONS
 from opentill.http.operations import Operation
 from support.api_server import TEA, ApiServer, Shop, assert_refused
 
-IGNORED: Final = "opentill-ignored-fields"
-NOBODYS: Final = "prod_01m7y0m0jzefzv5n8efcf1hqw1"
-LISTS: Final = [one for one in OPERATIONS if "page" in one.query.__struct_encode_fields__]
+IGNORED_HEADER: Final = "opentill-ignored-fields"
+UNKNOWN_ID: Final = "prod_01m7y0m0jzefzv5n8efcf1hqw1"
+LISTS: Final = [
+    operation for operation in OPERATIONS if "page" in operation.query.__struct_encode_fields__
+]
 
 
-def _named(operation: Operation) -> str:
+def _label(operation: Operation) -> str:
     return f"{operation.method} {operation.path}"
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=_named)
+@pytest.mark.parametrize("operation", OPERATIONS, ids=_label)
 def test_an_unknown_query_parameter_is_refused_by_every_operation(
     shop: Shop, operation: Operation
 ) -> None:
-    path = operation.path.replace("{id}", NOBODYS)
+    path = operation.path.replace("{id}", UNKNOWN_ID)
     reason = assert_refused(shop.call(operation.method, f"{path}?page_=1"), "page_")
     supported = operation.query.__struct_encode_fields__
     assert all(name in reason for name in supported)
@@ -57,22 +62,22 @@ def test_the_error_names_the_parameter_and_the_nearest_known_one(
 @pytest.mark.parametrize(
     ("operation", "name"),
     [
-        pytest.param(operation, name, id=f"{_named(operation)} {name}")
+        pytest.param(operation, name, id=f"{_label(operation)} {name}")
         for operation in OPERATIONS
         for name in operation.query.__struct_encode_fields__
     ],
 )
 def test_an_empty_query_value_is_refused(shop: Shop, operation: Operation, name: str) -> None:
     """A program with an empty variable must not get all orders instead of one customer's."""
-    path = operation.path.replace("{id}", NOBODYS)
+    path = operation.path.replace("{id}", UNKNOWN_ID)
     parameter = f"{name}[k]" if name == "metadata" else name
-    for empty in (f"{parameter}=", parameter, f"{parameter}=&size=5"):
-        reason = assert_refused(shop.call(operation.method, f"{path}?{empty}"), name)
+    for query in (f"{parameter}=", parameter, f"{parameter}=&size=5"):
+        reason = assert_refused(shop.call(operation.method, f"{path}?{query}"), name)
         assert "it is empty: leave it out instead" in reason
         assert reason.startswith(f"{name} must be ")
 
 
-def test_an_empty_and_repeated_parameter_is_refused(shop: Shop) -> None:
+def test_a_repeated_parameter_with_an_empty_value_is_refused(shop: Shop) -> None:
     assert_refused(shop.get("/v1/orders?page=2&page="), "page")
     assert_refused(shop.get("/v1/orders?page=&page=2"), "page")
 
@@ -90,7 +95,7 @@ def test_a_filter_by_an_id_that_matches_nothing_is_an_empty_list(
 ) -> None:
     path = path.replace("{id}", shop.create_endpoint()["id"] if "{id}" in path else "")
     shop.create_paid_order()
-    for value in (NOBODYS, "x", "7", "a b", "🙂", "' or 1=1"):
+    for value in (UNKNOWN_ID, "x", "7", "a b", "🙂", "' or 1=1"):
         for page in (1, 3):
             response = shop.get(path, **{name: value, "page": page, "size": 2})
             assert response.status_code == 200
@@ -100,11 +105,11 @@ def test_a_filter_by_an_id_that_matches_nothing_is_an_empty_list(
             }
 
 
-_ORDERED: Final = {"description": "x", "price": "1", "currency": "USD", "name": "x"}
+PRODUCT: Final = {"description": "x", "price": "1", "currency": "USD", "name": "x"}
 
 
 @pytest.mark.parametrize(
-    ("extra", "shown"),
+    ("unknown_fields", "expected"),
     [
         ({"priceMinor": 1}, "priceMinor"),
         ({"b": {"c": 1}, "a": None}, "b,a"),
@@ -118,26 +123,26 @@ _ORDERED: Final = {"description": "x", "price": "1", "currency": "USD", "name": 
     ],
 )
 def test_an_unknown_body_field_is_ignored_and_named(
-    shop: Shop, extra: dict[str, Any], shown: str | None
+    shop: Shop, unknown_fields: dict[str, Any], expected: str | None
 ) -> None:
-    answer = shop.post("/v1/products", _ORDERED | extra)
-    assert answer.status_code == 201
-    assert answer.headers.get(IGNORED) == shown
+    response = shop.post("/v1/products", PRODUCT | unknown_fields)
+    assert response.status_code == 201
+    assert response.headers.get(IGNORED_HEADER) == expected
 
 
-def test_many_unknown_fields_are_counted(shop: Shop) -> None:
-    extra = {f"field{n}": n for n in range(3000)}
-    shown = shop.post("/v1/products", _ORDERED | extra).headers[IGNORED].split(",")
-    assert shown[:2] == ["field0", "field1"]
-    assert len(",".join(shown)) <= 1024
-    assert int(shown[-1].removeprefix("+")) == 3000 - (len(shown) - 1)
+def test_unknown_fields_beyond_the_length_of_the_header_are_counted(shop: Shop) -> None:
+    unknown_fields = {f"field{n}": n for n in range(3000)}
+    names = shop.post("/v1/products", PRODUCT | unknown_fields).headers[IGNORED_HEADER].split(",")
+    assert names[:2] == ["field0", "field1"]
+    assert len(",".join(names)) <= 1024
+    assert int(names[-1].removeprefix("+")) == 3000 - (len(names) - 1)
 
 
 def test_every_operation_with_a_body_names_ignored_fields(shop: Shop) -> None:
     body = {"unknown_": 1}
     order = shop.create_paid_order()
     link = shop.data("POST", "/v1/payment-links", json={"productId": shop.create_product()["id"]})
-    paths: dict[str, str] = {
+    ids: dict[str, str] = {
         "products": shop.create_product()["id"],
         "checkouts": shop.create_session()["id"],
         "orders": order["id"],
@@ -146,42 +151,45 @@ def test_every_operation_with_a_body_names_ignored_fields(shop: Shop) -> None:
     }
     for operation in OPERATIONS:
         if operation.method in {"POST", "PATCH"}:
-            path = operation.path.replace("{id}", paths[operation.path.split("/")[2]])
-            answer = shop.call(operation.method, path, json=body)
-            assert answer.headers[IGNORED] == "unknown_", path
+            path = operation.path.replace("{id}", ids[operation.path.split("/")[2]])
+            response = shop.call(operation.method, path, json=body)
+            assert response.headers[IGNORED_HEADER] == "unknown_", path
 
 
 def test_ignored_fields_are_named_in_refusals_and_replays(shop: Shop) -> None:
-    wrong = {"prodctId": "x"}
-    answer = shop.post("/v1/checkouts", wrong)
-    assert_refused(answer, "productId")
-    assert answer.headers[IGNORED] == "prodctId"
-    more, text = TEA | {"sku": 1}, {"content-type": "text/plain"}
+    misspelt = {"prodctId": "x"}
+    response = shop.post("/v1/checkouts", misspelt)
+    assert_refused(response, "productId")
+    assert response.headers[IGNORED_HEADER] == "prodctId"
+    extended, plain_text = TEA | {"sku": 1}, {"content-type": "text/plain"}
     rows: list[tuple[str, dict[str, Any], dict[str, str], int, str | None]] = [
-        ("/v1/checkouts", wrong, {}, 400, "prodctId"),
-        ("/v1/products", more, {}, 201, "sku"),
-        ("/v1/products?page=1", more, {}, 400, "sku"),  # the query is refused, not the body
-        ("/v1/products", more, text, 415, None),  # the body was not parsed
+        ("/v1/checkouts", misspelt, {}, 400, "prodctId"),
+        ("/v1/products", extended, {}, 201, "sku"),
+        ("/v1/products?page=1", extended, {}, 400, "sku"),  # the query is refused, not the body
+        ("/v1/products", extended, plain_text, 415, None),  # the body was not parsed
     ]
-    for number, (path, body, headers, status, shown) in enumerate(rows):
-        own = {"x-api-key": shop.key, "content-type": "application/json"}
-        own |= {"idempotency-key": f"k{number}"} | headers
-        sent = json.dumps(body).encode()
-        first, again = (
-            shop.api_server.http.post(path, content=sent, headers=own) for _ in range(2)
+    for number, (path, body, headers, status, expected) in enumerate(rows):
+        all_headers = {"x-api-key": shop.key, "content-type": "application/json"}
+        all_headers |= {"idempotency-key": f"k{number}"} | headers
+        content = json.dumps(body).encode()
+        original, replayed = (
+            shop.api_server.http.post(path, content=content, headers=all_headers) for _ in range(2)
         )
-        assert [first.status_code, again.status_code] == [status, status]
-        assert again.headers["idempotent-replayed"] == "true"
-        assert [first.headers.get(IGNORED), again.headers.get(IGNORED)] == [shown, shown]
-        assert first.content == again.content
+        assert [original.status_code, replayed.status_code] == [status, status]
+        assert replayed.headers["idempotent-replayed"] == "true"
+        assert [original.headers.get(IGNORED_HEADER), replayed.headers.get(IGNORED_HEADER)] == [
+            expected,
+            expected,
+        ]
+        assert original.content == replayed.content
 
 
-def _with_twice(shop: Shop, name: str, values: list[str], path: str = "/v1/products") -> Any:
-    own = {"x-api-key": shop.key, "content-type": "application/json"}
-    own.pop(name.lower(), None)
-    headers = [*own.items(), *((name, value) for value in values)]
-    return shop.api_server.http.post(path, content=b'{"name":"x","price":"1","currency":"USD"}',
-                               headers=headers)  # fmt: skip
+def _post_with_repeated_header(shop: Shop, name: str, values: list[str]) -> Any:
+    headers = [("x-api-key", shop.key), ("content-type", "application/json")]
+    headers = [header for header in headers if header[0] != name.lower()]
+    headers += [(name, value) for value in values]
+    content = json.dumps(PRODUCT).encode()
+    return shop.api_server.http.post("/v1/products", content=content, headers=headers)
 
 
 @pytest.mark.parametrize("values", [["a", "a"], ["a", "b"], ["", "a"]])
@@ -189,15 +197,20 @@ def _with_twice(shop: Shop, name: str, values: list[str], path: str = "/v1/produ
 def test_a_repeated_header_is_refused(shop: Shop, name: str, values: list[str]) -> None:
     if name == "Content-Type":
         values = ["application/json", *values[1:]]
-    assert "once" in assert_refused(_with_twice(shop, name, values), name)
+    assert "once" in assert_refused(_post_with_repeated_header(shop, name, values), name)
     assert shop.data("GET", "/v1/products")["items"] == []
 
 
-def test_a_repeated_key_is_no_key(shop: Shop) -> None:
-    other = shop.api_server.create_shop()
-    for values in ([shop.key, shop.key], [shop.key, other.key], [shop.key, ""], ["", shop.key]):
-        answer = _with_twice(shop, "X-Api-Key", values)
-        assert (answer.status_code, answer.json()) == (
+def test_a_request_with_a_repeated_api_key_header_is_401(shop: Shop) -> None:
+    other_shop = shop.api_server.create_shop()
+    for values in (
+        [shop.key, shop.key],
+        [shop.key, other_shop.key],
+        [shop.key, ""],
+        ["", shop.key],
+    ):
+        response = _post_with_repeated_header(shop, "X-Api-Key", values)
+        assert (response.status_code, response.json()) == (
             401,
             {"code": 401, "message": "Unauthorized"},
         )

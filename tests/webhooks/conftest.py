@@ -1,4 +1,4 @@
-"""A fresh database to dispatch events from."""
+"""Each test gets a harness that creates endpoints and dispatches events."""
 
 from collections.abc import AsyncIterator
 
@@ -9,6 +9,6 @@ from support.webhook_harness import WebhookHarness, running_harness
 
 @pytest_asyncio.fixture
 async def harness(database_url: str) -> AsyncIterator[WebhookHarness]:
-    """A fresh database to dispatch from."""
+    """Create endpoints and events in an empty database, and dispatch them."""
     async with running_harness(database_url) as harness:
         yield harness

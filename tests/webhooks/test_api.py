@@ -1,4 +1,4 @@
-"""``/v1/webhook-endpoints`` and ``/v1/events`` over HTTP."""
+"""Webhook endpoints, events and deliveries are managed by the API."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from support.api_server import ApiServer, Shop, assert_refused
 
 DAY = 86_400_000
 
-REFUSED: Any = (
+INVALID_ENDPOINTS: Any = (
     ({}, "url"),
     ({"url": "http://shop.example.com/"}, "url"),
     ({"url": "https://127.0.0.1/"}, "url"),
@@ -24,8 +24,8 @@ REFUSED: Any = (
 )
 
 
-@pytest.mark.parametrize(("body", "field"), REFUSED)
-def test_an_endpoint_is_refused(shop: Shop, body: Any, field: str) -> None:
+@pytest.mark.parametrize(("body", "field"), INVALID_ENDPOINTS)
+def test_an_invalid_endpoint_is_refused_with_its_field(shop: Shop, body: Any, field: str) -> None:
     assert_refused(shop.post("/v1/webhook-endpoints", body), field)
     endpoint = shop.create_endpoint()
     if body:
@@ -58,30 +58,30 @@ def test_an_endpoint_is_created_changed_and_deleted(shop: Shop) -> None:
     assert (endpoint["description"], endpoint["status"]) == ("x", "ENABLED")
     assert endpoint["secret"].startswith("whsec_")
     path = f"/v1/webhook-endpoints/{endpoint['id']}"
-    shown = shop.data("GET", path)
-    assert shown == {name: endpoint[name] for name in endpoint if name != "secret"}
-    off = shop.data("PATCH", path, json={"status": "DISABLED"})
-    assert (off["status"], off["disabledReason"]) == ("DISABLED", "switched off")
-    assert off["events"] == endpoint["events"]
-    on = shop.data("PATCH", path, json={"status": "ENABLED", "events": []})
-    assert (on["disabledReason"], on["events"]) == (None, [])
-    new = shop.data("POST", f"{path}/rotate-secret")
-    assert new["secret"] not in (endpoint["secret"], "")
-    assert new["oldSecretUntil"] - new["updatedAt"] == DAY
+    retrieved = shop.data("GET", path)
+    assert retrieved == {name: endpoint[name] for name in endpoint if name != "secret"}
+    disabled = shop.data("PATCH", path, json={"status": "DISABLED"})
+    assert (disabled["status"], disabled["disabledReason"]) == ("DISABLED", "switched off")
+    assert disabled["events"] == endpoint["events"]
+    enabled = shop.data("PATCH", path, json={"status": "ENABLED", "events": []})
+    assert (enabled["disabledReason"], enabled["events"]) == (None, [])
+    rotated = shop.data("POST", f"{path}/rotate-secret")
+    assert rotated["secret"] not in (endpoint["secret"], "")
+    assert rotated["oldSecretUntil"] - rotated["updatedAt"] == DAY
     assert shop.call("DELETE", path).json() == {"code": 0, "message": "success"}
-    for method, below in (("GET", ""), ("PATCH", ""), ("DELETE", ""), ("GET", "/deliveries")):
+    for method, suffix in (("GET", ""), ("PATCH", ""), ("DELETE", ""), ("GET", "/deliveries")):
         body = {} if method == "PATCH" else None
-        assert shop.call(method, path + below, json=body).status_code == 404
+        assert shop.call(method, path + suffix, json=body).status_code == 404
     assert endpoint["id"] not in shop.get("/v1/webhook-endpoints").text
 
 
 def test_a_secret_is_replayed_under_its_idempotency_key_and_stored_encrypted(shop: Shop) -> None:
     body = {"url": "https://shop.example.com/"}
-    first = shop.post("/v1/webhook-endpoints", body, key="one")
-    again = shop.post("/v1/webhook-endpoints", body, key="one")
-    assert first.content == again.content
-    assert again.headers["idempotent-replayed"] == "true"
-    secret = first.json()["data"]["secret"].encode()
+    original = shop.post("/v1/webhook-endpoints", body, key="one")
+    replayed = shop.post("/v1/webhook-endpoints", body, key="one")
+    assert original.content == replayed.content
+    assert replayed.headers["idempotent-replayed"] == "true"
+    secret = original.json()["data"]["secret"].encode()
     rows = shop.api_server.sql("select body from idempotency_keys where merchant_id = $1", shop.id)
     assert rows
     assert all(secret not in row["body"] for row in rows)
@@ -124,9 +124,9 @@ def test_each_endpoint_lists_and_counts_its_own_deliveries(shop: Shop) -> None:
         assert sum(len(page["items"]) for page in pages) == counts[types]
 
 
-def test_one_event_and_a_range_are_sent_again(shop: Shop) -> None:
+def test_one_event_or_a_range_of_events_can_be_resent(shop: Shop) -> None:
     orders = [shop.create_paid_order() for _ in range(3)]
-    endpoint = shop.create_endpoint(events=["order.paid"])["id"]  # none of them was for it
+    endpoint = shop.create_endpoint(events=["order.paid"])["id"]  # created after the events
     path = f"/v1/webhook-endpoints/{endpoint}"
     events = shop.data("GET", "/v1/events", params={"type": "order.paid"})["items"]
     assert [event["data"]["order_id"] for event in events] == [order["id"] for order in orders]
@@ -139,8 +139,8 @@ def test_one_event_and_a_range_are_sent_again(shop: Shop) -> None:
     since = events[0]["created_at"]
     result = shop.data("POST", f"{path}/resend", json={"since": since, "failedOnly": True})
     assert result["resent"] == 0
-    after = {"since": since, "after": events[1]["id"]}
-    assert shop.data("POST", f"{path}/resend", json=after)["resent"] == 1
+    later_events = {"since": since, "after": events[1]["id"]}
+    assert shop.data("POST", f"{path}/resend", json=later_events)["resent"] == 1
     assert shop.data("POST", f"{path}/resend", json={"since": since})["resent"] == 3
     assert shop.data("GET", f"{path}/deliveries")["pagination"]["total"] == 3
     assert_refused(shop.post(f"{path}/resend", {}), "since")
@@ -152,14 +152,14 @@ def test_one_event_and_a_range_are_sent_again(shop: Shop) -> None:
 def test_events_are_read_with_a_cursor(api_server: ApiServer) -> None:
     shop = api_server.create_shop()
     shop.create_paid_order()
-    first = shop.data("GET", "/v1/events", params={"size": 1})
-    assert [item["type"] for item in first["items"]] == ["order.paid"]
-    assert first["hasMore"] is True
-    rest = shop.data("GET", "/v1/events", params={"cursor": first["cursor"]})
-    assert [item["type"] for item in rest["items"]] == ["checkout.completed"]
-    assert rest["hasMore"] is False
-    assert shop.data("GET", "/v1/events", params={"cursor": rest["cursor"]})["items"] == []
-    event = rest["items"][0]
+    page = shop.data("GET", "/v1/events", params={"size": 1})
+    assert [item["type"] for item in page["items"]] == ["order.paid"]
+    assert page["hasMore"] is True
+    last_page = shop.data("GET", "/v1/events", params={"cursor": page["cursor"]})
+    assert [item["type"] for item in last_page["items"]] == ["checkout.completed"]
+    assert last_page["hasMore"] is False
+    assert shop.data("GET", "/v1/events", params={"cursor": last_page["cursor"]})["items"] == []
+    event = last_page["items"][0]
     assert shop.data("GET", f"/v1/events/{event['id']}") == event
     for cursor in ("x", "-1", "01", "9" * 18, "9" * 19):
         assert_refused(shop.get("/v1/events", cursor=cursor), "cursor")
@@ -167,16 +167,16 @@ def test_events_are_read_with_a_cursor(api_server: ApiServer) -> None:
 
 def test_an_order_emits_the_events_of_the_contract(api_server: ApiServer) -> None:
     shop = api_server.create_shop()
-    meta = {"cart": "17", "n": {"deep": [1, 2.5]}}
-    order = shop.create_paid_order(metadata=meta, customerEmail="ada@example.com")
+    metadata = {"cart": "17", "n": {"deep": [1, 2.5]}}
+    order = shop.create_paid_order(metadata=metadata, customerEmail="ada@example.com")
     refund = shop.refund(order["id"], amount="4.00", reason="broken")
     shop.report_refund(refund["id"])
-    failing = shop.refund(order["id"], amount="1.00")
-    shop.report_refund(failing["id"], "REFUSED", "account closed")
-    last = shop.refund(order["id"])
-    shop.report_refund(last["id"])
-    revoked = shop.create_order(metadata=meta)
-    shop.revoke(revoked["id"])
+    failed_refund = shop.refund(order["id"], amount="1.00")
+    shop.report_refund(failed_refund["id"], "REFUSED", "account closed")
+    last_refund = shop.refund(order["id"])
+    shop.report_refund(last_refund["id"])
+    revoked_order = shop.create_order(metadata=metadata)
+    shop.revoke(revoked_order["id"])
     items = shop.data("GET", "/v1/events", params={"size": 100})["items"]
     events = [(item["type"], item["data"]) for item in items]
     assert all(set(item) == {"id", "type", "created_at", "data"} for item in items)
@@ -184,45 +184,45 @@ def test_an_order_emits_the_events_of_the_contract(api_server: ApiServer) -> Non
     session = {"checkout_session_id": order["checkoutSessionId"], **order_ids}
     money = {"amount": "9.99", "currency": "USD"}
     paid_at = order["paidAt"]
-    back = {"original_amount": "9.99", "currency": "USD", "metadata": meta}
+    refund_fields = {"original_amount": "9.99", "currency": "USD", "metadata": metadata}
     assert events[:5] == [
         (
             "order.paid",
             order_ids
             | {"customer_email": "ada@example.com", **money, "net_amount": "9.59"}
-            | {"paid_at": paid_at, "metadata": meta},
+            | {"paid_at": paid_at, "metadata": metadata},
         ),
-        ("checkout.completed", session | money | {"completed_at": paid_at, "metadata": meta}),
+        ("checkout.completed", session | money | {"completed_at": paid_at, "metadata": metadata}),
         (
             "order.refunded",
             {"refund_id": refund["id"], "refund_status": "PARTIAL", **order_ids}
             | {"amount": "4.00", "refunded_amount": "4.00", "reason": "broken", "source": "REQUEST"}
-            | back,
+            | refund_fields,
         ),
         (
             "refund.failed",
-            {"refund_id": failing["id"], "amount": "1.00", **order_ids}
+            {"refund_id": failed_refund["id"], "amount": "1.00", **order_ids}
             | {"currency": "USD", "reason": "", "error_message": "account closed"}
             | {"reversed": False}
-            | {"metadata": meta},
+            | {"metadata": metadata},
         ),
         (
             "order.refunded",
-            {"refund_id": last["id"], "refund_status": "FULL", **order_ids}
+            {"refund_id": last_refund["id"], "refund_status": "FULL", **order_ids}
             | {"amount": "5.99", "refunded_amount": "9.99", "reason": "", "source": "REQUEST"}
-            | back,
+            | refund_fields,
         ),
     ]
-    assert [kind for kind, _ in events[5:]] == ["order.closed", "checkout.expired"]
+    assert [type_ for type_, _ in events[5:]] == ["order.closed", "checkout.expired"]
     closed = events[5][1]
     assert closed == {
-        "order_id": revoked["id"],
-        "product_id": revoked["productId"],
+        "order_id": revoked_order["id"],
+        "product_id": revoked_order["productId"],
         **money,
         "status": "REVOKED",
-        "reason": "fraud",  # not who said so
+        "reason": "fraud",  # without the operator's name
         "closed_at": items[5]["created_at"],
-        "metadata": meta,
+        "metadata": metadata,
     }
 
 
@@ -233,12 +233,12 @@ def test_every_event_type_is_emitted_by_a_transition() -> None:
     from opentill.refunds.model import EMITS
     from opentill.webhooks import TYPES
 
-    emitted = {type_ for step in orders.TRANSITIONS for type_ in step.emits} | set(EMITS.values())
-    emitted |= {step.emits for step in DISPUTES} | {step.emits for step in PAYOUTS if step.emits}
+    emitted = {type_ for row in orders.TRANSITIONS for type_ in row.emits} | set(EMITS.values())
+    emitted |= {row.emits for row in DISPUTES} | {row.emits for row in PAYOUTS if row.emits}
     assert emitted == set(TYPES)
 
 
-def test_pending_deliveries_are_among_the_metrics(shop: Shop) -> None:
+def test_the_metrics_contain_number_and_age_of_pending_deliveries(shop: Shop) -> None:
     from opentill import health
 
     shop.create_endpoint()

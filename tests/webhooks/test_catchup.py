@@ -1,4 +1,4 @@
-"""``GET /v1/events`` skips nothing, whatever order transactions commit in."""
+"""A reader of events with a cursor misses none, in whatever order transactions commit."""
 
 import asyncio
 import random
@@ -26,32 +26,30 @@ async def _read_all(
             return ids, cursor
 
 
-async def test_an_event_that_commits_late_gets_a_later_number(
-    harness: WebhookHarness,
-) -> None:
+async def test_an_event_that_commits_late_gets_a_later_number(harness: WebhookHarness) -> None:
     merchant_id = await harness.create_merchant()
     slow = harness.db.transaction()
     async with slow as tx:
         await webhooks.emit(tx, [Event(merchant_id, "order.paid", {}, harness.now())])
-        await harness.emit(merchant_id, 3)  # made later, committed before
-        first, cursor = await _read_all(harness, merchant_id, 0, 10)
-        assert len(first) == 3
-    second, cursor = await _read_all(harness, merchant_id, cursor, 10)
-    assert len(second) == 1
-    assert second[0] < first[0]
+        await harness.emit(merchant_id, 3)  # created later, committed earlier
+        early_ids, cursor = await _read_all(harness, merchant_id, 0, 10)
+        assert len(early_ids) == 3
+    late_ids, cursor = await _read_all(harness, merchant_id, cursor, 10)
+    assert len(late_ids) == 1
+    assert late_ids[0] < early_ids[0]
     assert await _read_all(harness, merchant_id, cursor, 10) == ([], cursor)
-    assert (await _read_all(harness, merchant_id, 0, 2))[0] == first + second
+    assert (await _read_all(harness, merchant_id, 0, 2))[0] == early_ids + late_ids
 
 
 async def test_concurrent_readers_see_every_event_in_one_order(
     harness: WebhookHarness,
 ) -> None:
-    merchant_id, chance = await harness.create_merchant(), random.Random(3)
-    writing = True
+    merchant_id, rng = await harness.create_merchant(), random.Random(3)
+    is_writing = True
 
     async def emit_slowly(tx: Tx) -> None:
         await webhooks.emit(tx, [Event(merchant_id, "order.paid", {}, harness.now())])
-        await asyncio.sleep(chance.random() * 0.02)
+        await asyncio.sleep(rng.random() * 0.02)
 
     async def write() -> None:
         for _ in range(15):
@@ -61,16 +59,16 @@ async def test_concurrent_readers_see_every_event_in_one_order(
         read_ids: list[str] = []
         cursor = 0
         while True:
-            last = not writing
-            ids, cursor = await _read_all(harness, merchant_id, cursor, chance.randint(1, 7))
+            is_last_read = not is_writing
+            ids, cursor = await _read_all(harness, merchant_id, cursor, rng.randint(1, 7))
             read_ids += ids
-            if last:
+            if is_last_read:
                 return read_ids
             await asyncio.sleep(0.005)
 
     readers = [asyncio.create_task(follow()) for _ in range(3)]
     await asyncio.gather(*(write() for _ in range(3)))
-    writing = False
+    is_writing = False
     sequences = await asyncio.gather(*readers)
     ids = {row["id"] for row in await harness.rows("select id from events")}
     assert len(ids) == 45
@@ -93,23 +91,23 @@ async def test_a_rare_type_is_found_and_the_cursor_moves_on(harness: WebhookHarn
     assert next_batch.events == []
 
 
-async def test_one_call_scans_a_limited_number_of_events(
+async def test_one_read_scans_a_limited_number_of_events(
     harness: WebhookHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(catchup, "_MAX_SCANNED", 20)
     merchant_id = await harness.create_merchant()
-    for _ in range(5):  # with gaps between their numbers
+    for _ in range(5):  # numbered in five batches, with gaps between them
         await harness.emit(merchant_id, 9)
         await webhooks.newest_cursor(harness.db, merchant_id)
     await harness.emit(merchant_id, kind="payout.paid")
-    cursor, calls = 0, list[int]()
+    cursor, counts = 0, list[int]()
     while True:
         batch = await webhooks.read(harness.db, merchant_id, cursor, "payout.paid", 10)
-        calls.append(len(batch.events))
+        counts.append(len(batch.events))
         cursor = batch.cursor
         if not batch.more:
             break
-    assert calls == [0, 0, 1]
+    assert counts == [0, 0, 1]
     assert cursor == await webhooks.newest_cursor(harness.db, merchant_id)
 
 
@@ -120,14 +118,14 @@ async def test_numbers_are_unique_ascending_and_derived_from_the_time(
     before = clock.now_ms()
     await harness.emit(merchant_id, 2500)
     end = await webhooks.newest_cursor(harness.db, merchant_id)
-    assert await webhooks.newest_cursor(harness.db, merchant_id) == end  # nothing new: it stays
+    assert await webhooks.newest_cursor(harness.db, merchant_id) == end  # no new events
     rows = await harness.rows("select id, number from events order by number")
     numbers = [row["number"] for row in rows]
     assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
     assert len(set(numbers)) == 2500
     assert catchup.number_at(before) < numbers[0]
     assert end == numbers[-1] <= catchup.number_at(clock.now_ms() + 1)
-    assert numbers[999] - numbers[0] == 999  # of one batch, without a gap
+    assert numbers[999] - numbers[0] == 999  # a batch has no gaps
     assert catchup.number_at(clock.now_ms() + 200 * 365 * 86_400_000) < 2**53
 
 
@@ -136,28 +134,28 @@ async def test_a_clock_that_is_set_back_repeats_no_number(
 ) -> None:
     merchant_id = await harness.create_merchant()
     await harness.emit(merchant_id, 3)
-    first, cursor = await _read_all(harness, merchant_id, 0, 10)
-    real = clock.now_ms
-    for back_ms in (86_400_000, 40 * 365 * 86_400_000):  # a day; to before there were numbers
-        monkeypatch.setattr(clock, "now_ms", lambda back_ms=back_ms: real() - back_ms)
+    first_ids, cursor = await _read_all(harness, merchant_id, 0, 10)
+    now_ms = clock.now_ms
+    for back_ms in (86_400_000, 40 * 365 * 86_400_000):  # even to before the first number
+        monkeypatch.setattr(clock, "now_ms", lambda back_ms=back_ms: now_ms() - back_ms)
         await harness.emit(merchant_id, 2)
         ids, after = await _read_all(harness, merchant_id, cursor, 10)
         assert (len(ids), after) == (2, cursor + 2)
         cursor = after
-    assert len(first) == 3
+    assert len(first_ids) == 3
 
 
 async def test_a_cursor_from_before_a_restore_precedes_all_later_events(
     harness: WebhookHarness,
 ) -> None:
-    """The backup has fewer events than the reader has read; its cursor is above the head then."""
+    """The reader has read events that the backup lacks: the cursor exceeds the highest number."""
     merchant_id = await harness.create_merchant()
     await harness.emit(merchant_id, 10)
     await webhooks.newest_cursor(harness.db, merchant_id)
     backup = await harness.rows("select number from event_heads")
     await harness.emit(merchant_id, 5)
     _, cursor = await _read_all(harness, merchant_id, 0, 10)
-    async with harness.db.connection() as tx:  # what a restore leaves
+    async with harness.db.connection() as tx:  # the state after a restore
         await tx.execute("delete from events where number > $1", backup[0]["number"])
         await tx.execute("update event_heads set number = $1", backup[0]["number"])
     assert await _read_all(harness, merchant_id, cursor, 10) == ([], cursor)
@@ -168,10 +166,10 @@ async def test_a_cursor_from_before_a_restore_precedes_all_later_events(
     assert await _read_all(harness, merchant_id, cursor, 10) == ([], cursor)
 
 
-async def test_small_numbers_of_the_version_before_precede_numbers_derived_from_the_time(
+async def test_numbers_counted_from_one_precede_numbers_derived_from_the_time(
     harness: WebhookHarness,
 ) -> None:
-    """As the version before numbered them: one after another, from 1 on."""
+    """An earlier version of OpenTill counted events from 1."""
     merchant_id = await harness.create_merchant()
     await harness.emit(merchant_id, 6)
     async with harness.db.connection() as tx:
@@ -187,27 +185,27 @@ async def test_small_numbers_of_the_version_before_precede_numbers_derived_from_
     ids, cursor = await _read_all(harness, merchant_id, 4, 2)
     assert len(ids) == 5
     await harness.emit(merchant_id)
-    async with harness.db.connection() as tx:  # a process of the version before, beside this one
+    async with harness.db.connection() as tx:  # a process of that version still runs
         await tx.execute("update event_heads set number = number + 1")
         await tx.execute("update events set number = $1 where number is null", cursor + 1)
     ids, after = await _read_all(harness, merchant_id, cursor, 2)
     assert (len(ids), after) == (1, cursor + 1)
 
 
-async def test_a_cursor_from_the_future_is_refused(
-    harness: WebhookHarness,
-) -> None:
+async def test_a_cursor_from_the_future_is_refused(harness: WebhookHarness) -> None:
     merchant_id = await harness.create_merchant()
     await harness.emit(merchant_id, 2)
     for ahead_ms in (3_600_000, 365 * 86_400_000):
         cursor = catchup.number_at(clock.now_ms() + ahead_ms)
         with pytest.raises(Invalid):
             await webhooks.read(harness.db, merchant_id, cursor, None, 1)
-    soon = catchup.number_at(clock.now_ms() + 1000)  # of a machine whose clock is a second ahead
-    assert await _read_all(harness, merchant_id, soon, 10) == ([], soon)
+    cursor = catchup.number_at(clock.now_ms() + 1000)  # another machine's clock may be ahead
+    assert await _read_all(harness, merchant_id, cursor, 10) == ([], cursor)
 
 
-async def test_old_rows_are_pruned_in_batches(harness: WebhookHarness) -> None:
+async def test_old_deliveries_events_and_endpoints_are_pruned_in_batches(
+    harness: WebhookHarness,
+) -> None:
     from opentill.webhooks import jobs
 
     merchant_id = await harness.create_merchant()
@@ -224,13 +222,11 @@ async def test_old_rows_are_pruned_in_batches(harness: WebhookHarness) -> None:
     assert not await harness.rows("select from webhook_endpoints where id = $1", deleted.id)
     assert not await harness.rows("select from endpoint_leases where endpoint_id = $1", deleted.id)
     assert await harness.count_statuses() == {}
-    sent = await harness.rows("select id from events order by id limit 3")
-    for event in sent:
-        again = event["id"]
+    for row in await harness.rows("select id from events order by id limit 3"):
         await harness.db.run(
-            lambda tx, again=again: webhooks.resend(tx, merchant_id, endpoint.id, again, later)
+            lambda tx, id_=row["id"]: webhooks.resend(tx, merchant_id, endpoint.id, id_, later)
         )
-    assert await jobs.prune(harness.db, later) == 0  # old events, but they are about to be sent
+    assert await jobs.prune(harness.db, later) == 0  # the old events are due to be sent
     assert await harness.count_statuses() == {"PENDING": 3}
     later = now + jobs.KEEP_EVENTS_MS + 60_000
     assert await jobs.prune(harness.db, later) == 503

@@ -1,4 +1,4 @@
-"""Automatic disabling of failing endpoints, and enabling them again."""
+"""An endpoint that fails for five days is disabled, and can be enabled again."""
 
 import asyncio
 
@@ -25,13 +25,13 @@ async def _enable(harness: WebhookHarness, merchant_id: str, endpoint_id: str) -
 
 
 @pytest.mark.parametrize(
-    ("answer", "failing_ms", "why"),
+    ("status", "failing_ms", "reason"),
     [(410, 0, "it responded with 410 Gone"), (500, 5 * DAY, "five days without a success")],
 )
 async def test_a_failing_endpoint_is_disabled_and_resumes_when_it_is_enabled(
-    harness: WebhookHarness, answer: int, failing_ms: int, why: str
+    harness: WebhookHarness, status: int, failing_ms: int, reason: str
 ) -> None:
-    async with receiving(lambda _: answer) as receiver, harness.dispatching():
+    async with receiving(lambda _: status) as receiver, harness.dispatching():
         merchant_id = await harness.create_merchant()
         endpoint, _ = await harness.create_endpoint(merchant_id, receiver.url)
         await harness.emit(merchant_id)
@@ -40,25 +40,25 @@ async def test_a_failing_endpoint_is_disabled_and_resumes_when_it_is_enabled(
             await wait_until(lambda: harness.rows(failing))
             harness.ahead_ms += failing_ms
         await wait_until(lambda: harness.rows(DISABLED))
-        assert (await harness.rows(DISABLED))[0]["disabled_reason"] == why
+        assert (await harness.rows(DISABLED))[0]["disabled_reason"] == reason
         (audit,) = await harness.rows(
             "select action, who, subject, reason from audit_log where subject = $1", endpoint.id
         )
-        assert list(audit.values()) == ["webhooks disable", "opentill", endpoint.id, why]
-        seen = len(receiver.received)
+        assert list(audit.values()) == ["webhooks disable", "opentill", endpoint.id, reason]
+        request_count = len(receiver.received)
         harness.ahead_ms += DAY
         await harness.emit(merchant_id)
-        assert await harness.count_statuses() == {"PENDING": 1}  # none for the new one
+        assert await harness.count_statuses() == {"PENDING": 1}  # the second event has no delivery
         await asyncio.sleep(0.5)
-        assert len(receiver.received) == seen
+        assert len(receiver.received) == request_count
         receiver.behave = lambda _: 200
         await _enable(harness, merchant_id, endpoint.id)
         await wait_until(lambda: receiver.accepted)
 
 
 async def test_a_success_restarts_the_five_days(harness: WebhookHarness) -> None:
-    doing: list[int] = [500, 200, 500]
-    async with receiving(lambda _: doing.pop(0)) as receiver, harness.dispatching():
+    responses: list[int] = [500, 200, 500]
+    async with receiving(lambda _: responses.pop(0)) as receiver, harness.dispatching():
         merchant_id = await harness.create_merchant()
         await harness.create_endpoint(merchant_id, receiver.url)
         for count in (1, 2, 3):
@@ -70,9 +70,7 @@ async def test_a_success_restarts_the_five_days(harness: WebhookHarness) -> None
         assert await harness.rows("select from webhook_endpoints where status = 'ENABLED'")
 
 
-async def test_enabling_an_endpoint_restarts_the_five_days(
-    harness: WebhookHarness,
-) -> None:
+async def test_enabling_an_endpoint_restarts_the_five_days(harness: WebhookHarness) -> None:
     async with receiving(lambda _: 500) as receiver, harness.dispatching():
         merchant_id = await harness.create_merchant()
         endpoint, _ = await harness.create_endpoint(merchant_id, receiver.url)
@@ -80,19 +78,19 @@ async def test_enabling_an_endpoint_restarts_the_five_days(
         await wait_until(lambda: len(receiver.received) >= 6)
         harness.ahead_ms += 5 * DAY
         await wait_until(lambda: harness.rows(DISABLED))
-        seen = len(receiver.received)
+        request_count = len(receiver.received)
         await _enable(harness, merchant_id, endpoint.id)
-        await wait_until(lambda: len(receiver.received) >= seen + 3)
+        await wait_until(lambda: len(receiver.received) >= request_count + 3)
         await asyncio.sleep(0.5)
         assert not await harness.rows(DISABLED)
 
 
-async def test_an_attempt_from_before_does_not_disable_a_reenabled_endpoint(
+async def test_an_attempt_that_began_before_it_was_enabled_does_not_disable_an_endpoint(
     harness: WebhookHarness,
 ) -> None:
-    doing: list[int | str] = [410, "slowly gone"]
+    responses: list[int | str] = [410, "slowly gone"]
     async with (
-        receiving(lambda _: doing.pop(0) if doing else 200) as receiver,
+        receiving(lambda _: responses.pop(0) if responses else 200) as receiver,
         harness.dispatching(timeout_s=60.0),
     ):
         merchant_id = await harness.create_merchant()
@@ -112,7 +110,7 @@ async def test_an_attempt_from_before_does_not_disable_a_reenabled_endpoint(
 async def test_deliveries_to_a_failing_endpoint_do_not_count_as_late(
     harness: WebhookHarness,
 ) -> None:
-    """The oldest row of the queue says whether a worker runs, not whether a shop's server does."""
+    """The age of the queue shows whether workers run, not whether a shop's server does."""
     merchant_id = await harness.create_merchant()
     await harness.create_endpoint(merchant_id, "http://127.0.0.1:9009/")
     await harness.emit(merchant_id)

@@ -1,4 +1,4 @@
-"""The dispatcher with a receiver that misbehaves, and across its own crashes."""
+"""The dispatcher delivers events despite failing receivers, crashes and lost keys."""
 
 import asyncio
 import random
@@ -31,41 +31,44 @@ MINUTE = 60_000
 DAY = 24 * 60 * MINUTE
 
 
-async def test_an_event_arrives_signed_as_it_was_written(harness: WebhookHarness) -> None:
+async def test_an_event_arrives_signed_with_its_stored_body(harness: WebhookHarness) -> None:
     async with receiving() as receiver, harness.dispatching():
         merchant_id = await harness.create_merchant()
         _, secret = await harness.create_endpoint(merchant_id, f"{receiver.url}/hooks?a=b")
         await harness.emit(merchant_id)
         await wait_until(lambda: receiver.accepted)
-        got = receiver.accepted[0]
+        request = receiver.accepted[0]
         (row,) = await harness.rows("select id, body from events")
-        assert (got.event_id, got.body.decode()) == (row["id"], row["body"])
-        assert got.path == "/hooks?a=b"
-        assert got.headers["content-type"] == "application/json"
-        event = Webhook(secret).verify(got.body, got.headers)
+        assert (request.event_id, request.body.decode()) == (row["id"], row["body"])
+        assert request.path == "/hooks?a=b"
+        assert request.headers["content-type"] == "application/json"
+        event = Webhook(secret).verify(request.body, request.headers)
         assert event["data"] == {"number": 0, "text": "é茶"}
-        ms = int(got.headers["x-svc-timestamp"])
-        assert abs(ms / 1000 - got.at) < 60
-        own = signing.own_signature(secret, ms, got.body)
-        assert got.headers["x-svc-signature"] == own
+        ms = int(request.headers["x-svc-timestamp"])
+        assert abs(ms / 1000 - request.at) < 60
+        expected = signing.own_signature(secret, ms, request.body)
+        assert request.headers["x-svc-signature"] == expected
 
 
 async def test_an_event_goes_to_the_endpoints_that_subscribe_to_its_type(
     harness: WebhookHarness,
 ) -> None:
     async with receiving() as receiver, harness.dispatching():
-        merchant_id, other = await harness.create_merchant(), await harness.create_merchant()
+        merchant_id, other_merchant = (
+            await harness.create_merchant(),
+            await harness.create_merchant(),
+        )
         for owner, path, types in (
             (merchant_id, "/all", []),
             (merchant_id, "/paid", ["order.paid"]),
             (merchant_id, "/payouts", ["payout.paid", "payout.failed"]),
-            (other, "/other", []),
+            (other_merchant, "/other", []),
         ):
             await harness.create_endpoint(owner, receiver.url + path, types=types)
         await harness.emit(merchant_id)
         await harness.emit(merchant_id, kind="payout.failed")
         await wait_until(lambda: len(receiver.accepted) == 4)
-        assert sorted(got.path for got in receiver.accepted) == [
+        assert sorted(request.path for request in receiver.accepted) == [
             "/all",
             "/all",
             "/paid",
@@ -73,8 +76,8 @@ async def test_an_event_goes_to_the_endpoints_that_subscribe_to_its_type(
         ]
 
 
-# What the receiver does, and what is written of it.
-BAD: Any = (
+FAILURES: Any = (
+    # behaviour of the receiver, outcome and HTTP status of the stored attempt
     (500, "refused", 500),
     (302, "refused", 302),
     (404, "refused", 404),
@@ -84,13 +87,13 @@ BAD: Any = (
 )
 
 
-@pytest.mark.parametrize(("doing", "outcome", "status"), BAD)
+@pytest.mark.parametrize(("behaviour", "outcome", "status"), FAILURES)
 async def test_an_attempt_without_a_2xx_response_is_retried_on_schedule(
-    harness: WebhookHarness, doing: Any, outcome: str, status: int | None
+    harness: WebhookHarness, behaviour: Any, outcome: str, status: int | None
 ) -> None:
-    # Only who hangs is waited for in vain, and long enough for a busy machine to connect.
-    options = {"timeout_s": 2.0} if doing == "hang" else {}
-    async with receiving(lambda _: doing) as receiver, harness.dispatching(**options):
+    # A short timeout would also fail connections on a busy machine.
+    options = {"timeout_s": 2.0} if behaviour == "hang" else {}
+    async with receiving(lambda _: behaviour) as receiver, harness.dispatching(**options):
         merchant_id = await harness.create_merchant()
         await harness.create_endpoint(merchant_id, receiver.url)
         await harness.emit(merchant_id)
@@ -102,11 +105,11 @@ async def test_an_attempt_without_a_2xx_response_is_retried_on_schedule(
         assert receiver.url in attempt["request"]
         assert attempt["answer"].startswith(f"HTTP {status}\n" if status else "")
         assert bool(attempt["error"]) is (status is None)
-        (waiting,) = await harness.rows("select * from webhook_deliveries")
-        assert (waiting["status"], waiting["attempts"], waiting["step"]) == ("PENDING", 1, 1)
-        assert 0.9 * MINUTE <= waiting["try_at"] - attempt["at"] <= 1.1 * MINUTE + 60_000
+        (delivery,) = await harness.rows("select * from webhook_deliveries")
+        assert (delivery["status"], delivery["attempts"], delivery["step"]) == ("PENDING", 1, 1)
+        assert 0.9 * MINUTE <= delivery["try_at"] - attempt["at"] <= 1.1 * MINUTE + 60_000
         assert attempt["at"] >= before
-        assert {got.path for got in receiver.received} == {"/"}  # no redirect was followed
+        assert {request.path for request in receiver.received} == {"/"}  # no redirect was followed
         receiver.behave = lambda _: 200
         harness.ahead_ms += 2 * MINUTE
         await wait_until(lambda: receiver.accepted)
@@ -207,31 +210,33 @@ async def test_the_newest_attempts_of_each_delivery_are_kept(harness: WebhookHar
     ]
 
 
-async def test_for_24_hours_after_a_rotation_both_secrets_sign(
-    harness: WebhookHarness,
-) -> None:
+async def test_for_24_hours_after_a_rotation_both_secrets_sign(harness: WebhookHarness) -> None:
     async with receiving() as receiver, harness.dispatching():
         merchant_id = await harness.create_merchant()
-        endpoint, old = await harness.create_endpoint(merchant_id, receiver.url)
+        endpoint, old_secret = await harness.create_endpoint(merchant_id, receiver.url)
         now = harness.now()
-        _, new = await harness.db.run(
+        _, new_secret = await harness.db.run(
             lambda tx: webhooks.rotate_secret(tx, merchant_id, endpoint.id, SECRET_KEY, now)
         )
         await harness.emit(merchant_id)
         await wait_until(lambda: receiver.accepted)
-        got = receiver.accepted[0]
-        for secret in (old, new):
-            Webhook(secret).verify(got.body, got.headers)
-        ms = int(got.headers["x-svc-timestamp"])
-        assert got.headers["x-svc-signature"] == signing.own_signature(new, ms, got.body)
-        assert got.headers["x-svc-signature-old"] == signing.own_signature(old, ms, got.body)
+        request = receiver.accepted[0]
+        for secret in (old_secret, new_secret):
+            Webhook(secret).verify(request.body, request.headers)
+        ms = int(request.headers["x-svc-timestamp"])
+        assert request.headers["x-svc-signature"] == signing.own_signature(
+            new_secret, ms, request.body
+        )
+        assert request.headers["x-svc-signature-old"] == signing.own_signature(
+            old_secret, ms, request.body
+        )
         harness.ahead_ms += DAY + 1
         await harness.emit(merchant_id)
         await wait_until(lambda: len(receiver.accepted) == 2)
-        got = receiver.accepted[1]
-        Webhook(new).verify(got.body, got.headers)
-        assert " " not in got.headers["webhook-signature"]
-        assert "x-svc-signature-old" not in got.headers
+        request = receiver.accepted[1]
+        Webhook(new_secret).verify(request.body, request.headers)
+        assert " " not in request.headers["webhook-signature"]
+        assert "x-svc-signature-old" not in request.headers
 
 
 async def test_each_of_several_rotated_secrets_signs_for_its_own_24_hours(
@@ -239,7 +244,7 @@ async def test_each_of_several_rotated_secrets_signs_for_its_own_24_hours(
 ) -> None:
     async with receiving() as receiver, harness.dispatching():
         merchant_id = await harness.create_merchant()
-        endpoint, first = await harness.create_endpoint(merchant_id, receiver.url)
+        endpoint, first_secret = await harness.create_endpoint(merchant_id, receiver.url)
 
         async def rotate() -> str:
             now = harness.now()
@@ -248,22 +253,29 @@ async def test_each_of_several_rotated_secrets_signs_for_its_own_24_hours(
             )
             return secret
 
-        second = await rotate()
+        second_secret = await rotate()
         harness.ahead_ms += 60 * MINUTE
-        third = await rotate()
-        for valid, expired in (([third, second, first], []), ([third, second], [first])):
-            seen = len(receiver.accepted)
+        third_secret = await rotate()
+        for valid, expired in (
+            ([third_secret, second_secret, first_secret], []),
+            ([third_secret, second_secret], [first_secret]),
+        ):
+            request_count = len(receiver.accepted)
             await harness.emit(merchant_id)
-            await wait_until(lambda seen=seen: len(receiver.accepted) > seen)
-            got = receiver.accepted[-1]
+            await wait_until(
+                lambda request_count=request_count: len(receiver.accepted) > request_count
+            )
+            request = receiver.accepted[-1]
             for secret in valid:
-                Webhook(secret).verify(got.body, got.headers)
-                assert verify_webhook(got.body, got.headers, secret).type == "order.paid"
-                own = {name: got.headers[name] for name in got.headers if "svc" in name}
-                assert verify_webhook(got.body, own, secret).type == "order.paid"
+                Webhook(secret).verify(request.body, request.headers)
+                assert verify_webhook(request.body, request.headers, secret).type == "order.paid"
+                own_headers = {
+                    name: value for name, value in request.headers.items() if "svc" in name
+                }
+                assert verify_webhook(request.body, own_headers, secret).type == "order.paid"
             for secret in expired:
                 with pytest.raises(WebhookInvalid):
-                    verify_webhook(got.body, got.headers, secret)
+                    verify_webhook(request.body, request.headers, secret)
             harness.ahead_ms += DAY - 60 * MINUTE
 
 
@@ -275,18 +287,21 @@ async def test_a_deployment_may_change_the_prefix_of_signature_headers(
         _, secret = await harness.create_endpoint(merchant_id, receiver.url)
         await harness.emit(merchant_id)
         await wait_until(lambda: receiver.accepted)
-        got = receiver.accepted[-1]
-        assert not [name for name in got.headers if "svc" in name.lower()]
-        own = {name: got.headers[name] for name in got.headers if "acme" in name.lower()}
-        assert set(own) == {"x-acme-signature", "x-acme-timestamp"}
-        read = verify_webhook(got.body, own, secret, header_prefix="X-Acme-")
-        assert read.type == "order.paid"
+        request = receiver.accepted[-1]
+        assert not [name for name in request.headers if "svc" in name.lower()]
+        own_headers = {
+            name: value for name, value in request.headers.items() if "acme" in name.lower()
+        }
+        assert set(own_headers) == {"x-acme-signature", "x-acme-timestamp"}
+        event = verify_webhook(request.body, own_headers, secret, header_prefix="X-Acme-")
+        assert event.type == "order.paid"
         with pytest.raises(WebhookInvalid):
-            verify_webhook(got.body, own, secret)
-        assert verify_webhook(got.body, got.headers, secret).type == "order.paid"  # the standard's
+            verify_webhook(request.body, own_headers, secret)
+        # The headers of Standard Webhooks keep their names.
+        assert verify_webhook(request.body, request.headers, secret).type == "order.paid"
 
 
-async def test_an_address_that_the_deployment_forbids_now_is_never_connected_to(
+async def test_an_address_that_the_deployment_has_forbidden_since_is_never_connected_to(
     harness: WebhookHarness, database_url: str
 ) -> None:
     from opentill.outgoing.client import Outgoing, Policy
@@ -321,30 +336,30 @@ async def test_a_secret_that_cannot_be_decrypted_delays_no_other_endpoint(
         await harness.emit(merchant_id, 5)
         await wait_until(lambda: len(receiver.accepted) == 5)
         await wait_until(lambda: _are_paused_for_long(harness, [broken.id]))
-        assert {got.path for got in receiver.received} == {"/good"}
-        waits = await harness.rows(
+        assert {request.path for request in receiver.received} == {"/good"}
+        deliveries = await harness.rows(
             "select status, attempts from webhook_deliveries where endpoint_id = $1", broken.id
         )
-        assert waits == [{"status": "PENDING", "attempts": 0}] * 5
+        assert deliveries == [{"status": "PENDING", "attempts": 0}] * 5
 
 
-async def test_hanging_endpoints_delay_nobody(harness: WebhookHarness) -> None:
-    """Two that hang for longer than the test takes, among ten that answer."""
-    async with receiving() as good, receiving(lambda _: "hang") as bad:
+async def test_hanging_endpoints_do_not_delay_others(harness: WebhookHarness) -> None:
+    """Two of twelve endpoints hang for longer than the test takes."""
+    async with receiving() as healthy_receiver, receiving(lambda _: "hang") as hanging_receiver:
         merchant_ids = [await harness.create_merchant() for _ in range(12)]
         for number, merchant_id in enumerate(merchant_ids):
-            await harness.create_endpoint(merchant_id, bad.url if number in (0, 5) else good.url)
+            await harness.create_endpoint(
+                merchant_id, hanging_receiver.url if number in (0, 5) else healthy_receiver.url
+            )
         async with harness.dispatching(timeout_s=120.0, drain_s=0.1):
             for merchant_id in merchant_ids:
                 await harness.emit(merchant_id, 20)
-            await wait_until(lambda: len(good.accepted_event_ids()) == 200)
-            assert 2 <= bad.max_open_requests <= 2 * 32
-            assert not bad.accepted
+            await wait_until(lambda: len(healthy_receiver.accepted_event_ids()) == 200)
+            assert 2 <= hanging_receiver.max_open_requests <= 2 * 32
+            assert not hanging_receiver.accepted
 
 
-async def test_healthy_endpoints_are_leased_before_failing_ones(
-    harness: WebhookHarness,
-) -> None:
+async def test_healthy_endpoints_are_leased_before_failing_ones(harness: WebhookHarness) -> None:
     owner = await harness.create_merchant()
     created = [await harness.create_endpoint(owner, f"http://127.0.0.1:9009/{n}") for n in range(4)]
     *failing, healthy = [endpoint.id for endpoint, _ in created]
@@ -353,7 +368,7 @@ async def test_healthy_endpoints_are_leased_before_failing_ones(
     )
     await harness.emit(owner)
 
-    async def take(now: int, room: int, of_failing: int) -> set[str]:
+    async def take_leases(now: int, limit: int, failing_limit: int) -> set[str]:
         async with harness.db.connection() as tx:
             leases = await queries.TAKE_LEASES.all(
                 tx,
@@ -361,26 +376,26 @@ async def test_healthy_endpoints_are_leased_before_failing_ones(
                 real_now=now,
                 owner="me",
                 until=now + 1,
-                limit=room,
-                failing_limit=of_failing,
+                limit=limit,
+                failing_limit=failing_limit,
                 full_hosts=[],
                 per_host=LEASES_PER_HOST,
             )
         return {lease.endpoint_id for lease in leases}
 
-    assert await take(1, 1, 1) == {healthy}
-    assert await take(1, 4, 0) == set()
-    assert len(await take(1, 4, 2)) == 2
-    taken = await take(2, 4, 2)
-    assert len(taken) == 3
-    assert healthy in taken
+    assert await take_leases(1, 1, 1) == {healthy}
+    assert await take_leases(1, 4, 0) == set()
+    assert len(await take_leases(1, 4, 2)) == 2
+    endpoint_ids = await take_leases(2, 4, 2)
+    assert len(endpoint_ids) == 3
+    assert healthy in endpoint_ids
 
 
-def test_an_endpoint_that_has_failed_for_long_pauses_at_once() -> None:
+def test_an_endpoint_pauses_for_longer_the_longer_it_has_failed() -> None:
     def pause_s(failed_for_ms: int) -> float:
         host = HostLease("shop.example.com", HostLimit())
         lease = EndpointLease(LeaseRow("mer_1", "whe_1", 1000), host, 0.0, 1000 + failed_for_ms)
-        lease.adapt(_failed, 0.0)
+        lease.adapt(_FAILED_ATTEMPT, 0.0)
         return lease.paused_until
 
     assert pause_s(0) <= 0.1
@@ -388,7 +403,7 @@ def test_an_endpoint_that_has_failed_for_long_pauses_at_once() -> None:
     assert pause_s(86_400_000) == 30
 
 
-_failed = DeliveryAttempt(
+_FAILED_ATTEMPT = DeliveryAttempt(
     merchant_id="mer_1", endpoint_id="whe_1", event_id="evt_1", number=1, at=1, duration_ms=1,
     outcome="unreachable", http_status=None, request="", response="", error="",
 )  # fmt: skip
@@ -398,8 +413,8 @@ async def test_an_endpoint_gets_at_most_32_concurrent_attempts(harness: WebhookH
     async with receiving(lambda _: "late") as receiver, harness.dispatching():
         merchant_id = await harness.create_merchant()
         await harness.create_endpoint(merchant_id, receiver.url)
-        await harness.emit(merchant_id, 120)  # as many as would be more at once, by and by
-        async with harness.dispatching():  # a second worker does not double it
+        await harness.emit(merchant_id, 120)  # enough to exceed the limit
+        async with harness.dispatching():  # a second worker does not double the limit
             await wait_until(lambda: len(receiver.accepted_event_ids()) == 120)
         assert receiver.max_open_requests <= 32
         assert len(receiver.received) == 120
@@ -411,9 +426,9 @@ async def test_a_graceful_stop_sends_nothing_twice(harness: WebhookHarness) -> N
         await harness.create_endpoint(merchant_id, receiver.url)
         await harness.emit(merchant_id, 400)
         while len(receiver.accepted_event_ids()) < 400:
-            seen = len(receiver.received)
+            request_count = len(receiver.received)
             async with harness.dispatching():
-                await wait_until(lambda n=seen: len(receiver.received) > n)
+                await wait_until(lambda n=request_count: len(receiver.received) > n)
         assert len(receiver.received) == 400
         for leases in ("endpoint_leases", "host_leases"):
             assert await harness.rows(f"select until from {leases}") == [{"until": 0}]
@@ -422,7 +437,7 @@ async def test_a_graceful_stop_sends_nothing_twice(harness: WebhookHarness) -> N
 async def test_unsigned_deliveries_keep_their_attempts_until_the_key_is_restored(
     harness: WebhookHarness,
 ) -> None:
-    """Forty deliveries to two endpoints, a dispatcher with another key, then one with ours."""
+    """A dispatcher with another key cannot decrypt the endpoints' secrets."""
     async with receiving() as receiver:
         merchant_id = await harness.create_merchant()
         ids = [(await harness.create_endpoint(merchant_id, receiver.url))[0].id for _ in range(2)]
@@ -433,18 +448,18 @@ async def test_unsigned_deliveries_keep_their_attempts_until_the_key_is_restored
                 secret_key="another-key-another-key-another-01", lease_s=4.0
             ):
                 await wait_until(lambda: _are_paused_for_long(harness, ids))
-        (error,) = [line for line in log_lines if "webhook" in line["event"]]  # once for all
+        (error,) = [
+            line for line in log_lines if "webhook" in line["event"]
+        ]  # one line for all endpoints
         assert (error["event"], error["log_level"]) == ("webhooks cannot be signed", "error")
         assert "OPENTILL_SECRET_KEY" in error["reason"]
         assert await harness.count_statuses() == {"PENDING": 40}
         assert (await harness.rows(untouched))[0]["n"] == 40
-        failing_ = await harness.rows(
-            "select * from endpoint_leases where failing_since is not null"
-        )
-        assert (failing_, receiver.received) == ([], [])
+        leases = await harness.rows("select * from endpoint_leases where failing_since is not null")
+        assert (leases, receiver.received) == ([], [])
 
         async with harness.db.connection() as tx:
-            await tx.execute("update endpoint_leases set until = 0")  # the pause is over
+            await tx.execute("update endpoint_leases set until = 0")  # ends the pause
         async with harness.dispatching():
             await wait_until(
                 lambda: len(receiver.accepted_event_ids()) == 20 and len(receiver.accepted) == 40
@@ -471,7 +486,7 @@ async def test_unsigned_deliveries_are_retried(harness: WebhookHarness) -> None:
 
 
 async def _are_paused_for_long(harness: WebhookHarness, endpoint_ids: list[str]) -> bool:
-    """Whether these endpoints pause for longer than a lease of 4 s, which is renewed, lasts."""
+    """Return whether these endpoints pause for much longer than a lease of 4 s."""
     leases = "select until from endpoint_leases where endpoint_id = any ($1::text[])"
     return all(row["until"] > now_ms() + 20_000 for row in await harness.rows(leases, endpoint_ids))
 
@@ -483,8 +498,8 @@ async def _all_succeeded(harness: WebhookHarness) -> bool:
 async def test_every_event_arrives_despite_failures_and_killed_dispatchers(
     fork_server: ForkServer, harness: WebhookHarness
 ) -> None:
-    chance = random.Random(7)
-    async with receiving(failing_behaviour(chance, 0.3)) as receiver:
+    rng = random.Random(7)
+    async with receiving(failing_behaviour(rng, 0.3)) as receiver:
         await deliver_with_killed_dispatchers(fork_server, harness, receiver, 120, 2, lease_s=1.5)
         await assert_all_arrived(harness, receiver)
 

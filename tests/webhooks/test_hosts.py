@@ -1,4 +1,4 @@
-"""Limits per host, across endpoints, merchants and workers."""
+"""Limits for each host apply across endpoints, merchants and workers."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ from support.webhook_receiver import ReceivedRequest, receiving
 
 
 async def _create_endpoints(harness: WebhookHarness, url: str, merchants: int, events: int) -> None:
-    """Make merchants with all the endpoints that they may have, and events for each."""
+    """Create merchants with the maximum of endpoints, and events of each merchant."""
     owners = [await harness.create_merchant() for _ in range(merchants)]
     for owner in owners:
         for number in range(16):
@@ -44,7 +44,7 @@ async def test_the_rate_limit_of_a_host_holds(harness: WebhookHarness) -> None:
         started = time.monotonic()
         async with harness.dispatching(host_limit=HostLimit(at_once=32, per_second=40)):
             await wait_until(lambda: len(receiver.accepted) == 128)
-        # What is due in that time, and what may be made up for of a second.
+        # 40 deliveries in each second, a burst of one second, and the first delivery.
         assert 40 * (time.monotonic() - started + 1) + 1 >= 128
         assert len(receiver.received) == 128
 
@@ -52,12 +52,10 @@ async def test_the_rate_limit_of_a_host_holds(harness: WebhookHarness) -> None:
 async def test_a_hanging_endpoint_leaves_room_for_others_of_its_host(
     harness: WebhookHarness,
 ) -> None:
-    """On one host: an endpoint that hangs, and others that answer."""
+    def respond(request: ReceivedRequest) -> int | str:
+        return "hang" if request.path == "/0" else 200
 
-    def hang(got: ReceivedRequest) -> int | str:
-        return "hang" if got.path == "/0" else 200
-
-    async with receiving(hang) as receiver:
+    async with receiving(respond) as receiver:
         await _create_endpoints(harness, receiver.url, 1, 6)
         async with harness.dispatching(
             host_limit=HostLimit(at_once=1, per_second=0), timeout_s=120.0, drain_s=0.1
@@ -66,19 +64,19 @@ async def test_a_hanging_endpoint_leaves_room_for_others_of_its_host(
         assert receiver.max_open_requests <= 4
 
 
-async def test_endpoints_beyond_the_leases_of_a_host_get_their_turn(
+async def test_more_endpoints_than_a_host_has_leases_take_turns(
     harness: WebhookHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first ones never run dry; the others are sent all the same."""
+    """The other endpoints get their turn although the first ones always have deliveries."""
     for name, value in (("LEASES_PER_HOST", 4), ("HOST_TURN_S", 0.2)):
         monkeypatch.setattr(f"opentill.webhooks.held_leases.{name}", value)
     async with receiving() as receiver:
         await _create_endpoints(harness, receiver.url, 1, 40)
         async with harness.dispatching(host_limit=HostLimit(at_once=4, per_second=0)):
-            await wait_until(lambda: len({got.path for got in receiver.received}) == 16)
+            await wait_until(lambda: len({request.path for request in receiver.received}) == 16)
 
 
-async def test_a_moved_endpoint_is_sent_to_by_the_worker_of_its_new_host(
+async def test_an_endpoint_with_a_new_url_is_served_by_the_worker_of_its_new_host(
     harness: WebhookHarness,
 ) -> None:
     owner = await harness.create_merchant()
@@ -105,18 +103,18 @@ async def test_a_moved_endpoint_is_sent_to_by_the_worker_of_its_new_host(
             )  # fmt: skip
             return len(rows)
 
-        async def take_hosts(who: str, now: int) -> list[str]:
-            taken = await queries.TAKE_LEASES.all(
-                tx, now=harness.now(), real_now=now, owner=who, until=now + 100, limit=9,
-                failing_limit=9, full_hosts=[], per_host=LEASES_PER_HOST,
+        async def take_hosts(worker_name: str, now: int) -> list[str]:
+            leases = await queries.TAKE_LEASES.all(
+                tx, now=harness.now(), real_now=now, owner=worker_name, until=now + 100,
+                limit=9, failing_limit=9, full_hosts=[], per_host=LEASES_PER_HOST,
             )  # fmt: skip
-            return [one.host for one in taken]
+            return [lease.host for lease in leases]
 
         assert await count_due() == 1
-        other = await harness.create_merchant()
-        await harness.create_endpoint(other, "https://127.0.0.9:8443/hook")
-        await harness.emit(other)
-        assert await take_hosts("two", 50) == []  # the host is somebody's
+        other_merchant = await harness.create_merchant()
+        await harness.create_endpoint(other_merchant, "https://127.0.0.9:8443/hook")
+        await harness.emit(other_merchant)
+        assert await take_hosts("two", 50) == []  # worker "one" has the host's lease
         fields, check = (
             webhooks.EndpointFields(url="http://127.0.0.8/"),
             webhooks.UrlCheck(harness.outgoing.check),
@@ -147,33 +145,33 @@ async def test_the_name_of_a_host_excludes_its_port(
 def test_the_burst_of_a_host_is_one_second() -> None:
     host = HostLease("shop.example.com", HostLimit(at_once=1000, per_second=8))
 
-    def sent(now_s: float) -> int:
+    def count_attempts(now_s: float) -> int:
         count = 0
         while host.has_room(now_s):
             host.begin(now_s)
             count += 1
         return count
 
-    assert [sent(at) for at in (1000.0, 1000.5, 1001.0, 2000.0)] == [9, 4, 4, 9]
+    assert [count_attempts(at) for at in (1000.0, 1000.5, 1001.0, 2000.0)] == [9, 4, 4, 9]
 
 
 def test_resends_are_counted_per_merchant(api_server: ApiServer) -> None:
     with serving(api_server.settings, limit_resends_per_minute=3) as limited:
-        shop, other = limited.create_shop(), limited.create_shop()
-        endpoints = {one: one.create_endpoint() for one in (shop, other)}
+        shop, other_shop = limited.create_shop(), limited.create_shop()
+        endpoints = {owner: owner.create_endpoint() for owner in (shop, other_shop)}
 
-        def resend(whose: Shop, **body: object) -> int:
-            path = f"/v1/webhook-endpoints/{endpoints[whose]['id']}/resend"
-            answer = whose.post(path, body)
-            if answer.status_code == 429:
-                error_of(answer)
-                assert 1 <= int(answer.headers["retry-after"]) <= 61
-                assert answer.headers["ratelimit-policy"] == '"default";q=3;w=60'
-            return answer.status_code
+        def resend(owner: Shop, **body: object) -> int:
+            path = f"/v1/webhook-endpoints/{endpoints[owner]['id']}/resend"
+            response = owner.post(path, body)
+            if response.status_code == 429:
+                error_of(response)
+                assert 1 <= int(response.headers["retry-after"]) <= 61
+                assert response.headers["ratelimit-policy"] == '"default";q=3;w=60'
+            return response.status_code
 
         assert [resend(shop, since=0) for _ in range(5)] == [200] * 3 + [429] * 2
         assert resend(shop, eventId="evt_nothing") == 429
-        assert resend(other, since=0) == 200
+        assert resend(other_shop, since=0) == 200
         assert shop.get("/v1/events").status_code == 200
 
 
@@ -190,7 +188,7 @@ async def test_a_graceful_stop_releases_hosts(harness: WebhookHarness) -> None:
 async def test_leases_from_before_the_clock_was_set_back_delay_nothing(
     harness: WebhookHarness,
 ) -> None:
-    """Of a worker that is no more; one that is there has leases of the clock of today."""
+    """A worker that has ended took them, according to the clock, a year ahead."""
     async with receiving() as receiver:
         owner = await harness.create_merchant()
         await harness.create_endpoint(owner, receiver.url)
@@ -203,14 +201,14 @@ async def test_leases_from_before_the_clock_was_set_back_delay_nothing(
             await wait_until(lambda: receiver.accepted, within_s=30)
 
 
-# what is set, how the receiver behaves, how many events
-SET = [
+CONFIGURED_LIMITS = [
+    # settings, behaviour of the receiver, number of events
     ({"webhook_host_at_once": 2, "webhook_host_per_second": 0}, "slow", 8),
     ({"webhook_host_at_once": 32, "webhook_host_per_second": 1}, 200, 4),
 ]
 
 
-@pytest.mark.parametrize(("limits", "behaviour", "events"), SET)
+@pytest.mark.parametrize(("limits", "behaviour", "events"), CONFIGURED_LIMITS)
 async def test_a_worker_uses_the_configured_host_limits_and_header_prefix(
     harness: WebhookHarness, limits: dict[str, int], behaviour: int | str, events: int
 ) -> None:
@@ -227,15 +225,15 @@ async def test_a_worker_uses_the_configured_host_limits_and_header_prefix(
             await harness.create_endpoint(owner, f"{receiver.url}/{number}")
         await harness.emit(owner)
         started = time.monotonic()
-        working = asyncio.create_task(worker.work(app, stop))
+        worker_task = asyncio.create_task(worker.work(app, stop))
         try:
             await wait_until(lambda: len(receiver.accepted) == events)
-            lasted_s = time.monotonic() - started
+            duration_s = time.monotonic() - started
         finally:
             stop.set()
-            await working
+            await worker_task
     assert receiver.max_open_requests <= limits["webhook_host_at_once"]
     per_second = limits["webhook_host_per_second"]
-    assert not per_second or per_second * (lasted_s + 1) + 1 >= events
-    assert all("x-acme-signature" in got.headers for got in receiver.received)
-    assert not any("x-svc-signature" in got.headers for got in receiver.received)
+    assert not per_second or per_second * (duration_s + 1) + 1 >= events
+    assert all("x-acme-signature" in request.headers for request in receiver.received)
+    assert not any("x-svc-signature" in request.headers for request in receiver.received)

@@ -44,13 +44,13 @@ def test_the_document_describes_every_field_of_every_type() -> None:
             assert schema["required"]
             for name, field in schema["properties"].items():
                 if field is event["properties"]["data"]:
-                    continue  # described where it is
+                    continue  # its fields are checked below
                 assert field.get("description"), f"{type_}: {name}"
                 if name.endswith("_at"):
                     assert "int64" in str(field), f"{type_}: {name}"
 
 
-def test_operation_ids_are_unique_beside_those_of_the_api() -> None:
+def test_operation_ids_are_unique_in_the_whole_document() -> None:
     ids = [
         operation["operationId"]
         for part in (DOCUMENT["paths"], DOCUMENT["webhooks"])
@@ -61,9 +61,9 @@ def test_operation_ids_are_unique_beside_those_of_the_api() -> None:
 
 
 def test_the_document_has_the_configured_header_names() -> None:
-    own_document = openapi_document(Settings(webhook_header_prefix="X-Acme-"))
-    names = [one["name"] for one in own_document["webhooks"]["order.paid"]["post"]["parameters"]]
-    assert names == [
+    document = openapi_document(Settings(webhook_header_prefix="X-Acme-"))
+    parameters = document["webhooks"]["order.paid"]["post"]["parameters"]
+    assert [parameter["name"] for parameter in parameters] == [
         "X-Acme-Signature", "X-Acme-Timestamp", "X-Acme-Signature-Old",
         "webhook-id", "webhook-timestamp", "webhook-signature",
     ]  # fmt: skip
@@ -71,7 +71,7 @@ def test_the_document_has_the_configured_header_names() -> None:
 
 @pytest.fixture
 def events_by_type(shop: Shop) -> dict[str, list[dict[str, Any]]]:
-    """The events of a merchant to whom everything has happened."""
+    """Events of every type, by type, of one merchant."""
     order = shop.create_paid_order(metadata={"cart": 7})
     shop.report_refund(shop.refund(order["id"], amount="1.00")["id"])
     shop.report_refund(shop.refund(order["id"], amount="1.00")["id"], "REFUSED", "closed")
@@ -102,10 +102,9 @@ def test_every_event_has_exactly_the_fields_of_its_schema(
         fields = _resolve(_resolve(_schema(type_))["properties"]["data"])["properties"]
         for event in events:
             jsonschema_rs.validate(schema, event)
-            # Whether its money is real is said once a gateway has taken the payment; the others are
-            # there where they are used: tests/spec/test_session_extensions.py.
-            seldom = {"livemode", "quantity", "client_reference", "payment_link_id"}
-            assert {*event["data"]} | seldom == {*fields} | seldom
+            # These fields occur only in some events; see tests/spec/test_session_extensions.py.
+            optional = {"livemode", "quantity", "client_reference", "payment_link_id"}
+            assert {*event["data"]} | optional == {*fields} | optional
 
 
 def test_refund_events_have_the_product_and_metadata(

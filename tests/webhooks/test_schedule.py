@@ -1,4 +1,4 @@
-"""The retry schedule, and when an endpoint is disabled."""
+"""Retries follow the schedule, and an endpoint is disabled for a reason."""
 
 import pytest
 
@@ -8,8 +8,8 @@ MINUTE = 60_000
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 NOW = 1_737_000_000_000
-# after attempt, ms
 WAITS = (
+    # number of the failed attempt, ms until the next
     (1, MINUTE),
     (2, 5 * MINUTE),
     (3, 30 * MINUTE),
@@ -26,7 +26,7 @@ WAITS = (
 def test_a_retry_is_within_ten_percent_of_the_schedule(attempt: int, wait: int) -> None:
     moments = [schedule.next_try(attempt, NOW) or 0 for _ in range(200)]
     assert all(abs(moment - NOW - wait) <= wait // 10 for moment in moments)
-    assert len(set(moments)) > 100  # not all at once
+    assert len(set(moments)) > 100  # retries are spread over time
 
 
 def test_no_retry_follows_the_last_attempt() -> None:

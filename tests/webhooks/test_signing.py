@@ -1,4 +1,4 @@
-"""Signatures: contract.md#event-signatures, and what the Standard Webhooks library accepts."""
+"""Signatures follow contract.md#event-signatures and are valid for Standard Webhooks libraries."""
 
 import base64
 import time
@@ -28,30 +28,30 @@ def _now_ms() -> int:
 
 
 def test_the_standard_webhooks_library_verifies_with_either_secret() -> None:
-    new, old = signing.new_secret(), signing.new_secret()
-    headers = dict(signing.headers([new, old], "evt_abc123", _now_ms(), BODY))
-    for secret in (new, old):
+    new_secret, old_secret = signing.new_secret(), signing.new_secret()
+    headers = dict(signing.headers([new_secret, old_secret], "evt_abc123", _now_ms(), BODY))
+    for secret in (new_secret, old_secret):
         assert Webhook(secret).verify(BODY, headers)["id"] == "evt_abc123"
     with pytest.raises(WebhookVerificationError):
         Webhook(signing.new_secret()).verify(BODY, headers)
     with pytest.raises(WebhookVerificationError):
-        Webhook(new).verify(BODY + b" ", headers)
+        Webhook(new_secret).verify(BODY + b" ", headers)
 
 
 def test_the_newest_secret_signs_first_and_the_old_one_in_a_header_of_its_own() -> None:
-    new, old, now = signing.new_secret(), signing.new_secret(), _now_ms()
-    headers = dict(signing.headers([new, old], "evt_1", now, BODY))
+    new_secret, old_secret, now = signing.new_secret(), signing.new_secret(), _now_ms()
+    headers = dict(signing.headers([new_secret, old_secret], "evt_1", now, BODY))
     assert headers["x-svc-timestamp"] == str(now)
     assert headers["webhook-timestamp"] == str(now // 1000)
-    assert headers["x-svc-signature"] == signing.own_signature(new, now, BODY)
-    assert headers["x-svc-signature-old"] == signing.own_signature(old, now, BODY)
-    first = signing.standard_signature(new, "evt_1", now // 1000, BODY)
-    assert headers["webhook-signature"].split(" ")[0] == first
-    assert "x-svc-signature-old" not in dict(signing.headers([new], "evt_1", now, BODY))
+    assert headers["x-svc-signature"] == signing.own_signature(new_secret, now, BODY)
+    assert headers["x-svc-signature-old"] == signing.own_signature(old_secret, now, BODY)
+    signature = signing.standard_signature(new_secret, "evt_1", now // 1000, BODY)
+    assert headers["webhook-signature"].split(" ")[0] == signature
+    assert "x-svc-signature-old" not in dict(signing.headers([new_secret], "evt_1", now, BODY))
 
 
-def test_a_prefix_of_the_deployment_names_the_old_secrets_header_too() -> None:
+def test_the_configured_prefix_applies_to_the_header_of_the_old_secret() -> None:
     headers = dict(signing.headers(["new", "old"], "evt_1", 1736932500000, BODY, "X-Acme-"))
-    own = {name for name in headers if not name.startswith("webhook-")}
-    assert own == {"x-acme-signature", "x-acme-timestamp", "x-acme-signature-old"}
+    own_names = {name for name in headers if not name.startswith("webhook-")}
+    assert own_names == {"x-acme-signature", "x-acme-timestamp", "x-acme-signature-old"}
     assert headers["x-acme-signature-old"] == signing.own_signature("old", 1736932500000, BODY)

@@ -1,4 +1,4 @@
-"""The test event: signed and sent like any other, to one endpoint, and in no list of events."""
+"""A test event is signed and sent like any other, to one endpoint, and is in no list of events."""
 
 import msgspec
 from standardwebhooks.webhooks import Webhook
@@ -24,11 +24,11 @@ async def test_a_test_event_arrives_signed_at_its_endpoint_only(harness: Webhook
         delivery = await harness.db.run(
             lambda tx: webhooks.send_test(tx, merchant_id, endpoint.id, now)
         )
-        await harness.emit(merchant_id)  # so that there is something that goes to the other
+        await harness.emit(merchant_id)  # an event for the other endpoint
         await wait_until(lambda: len(receiver.accepted) == 2)
-        (got,) = [one for one in receiver.accepted if one.event_id == delivery.event_id]
-        assert got.path == "/payouts"
-        assert Webhook(secret).verify(got.body, got.headers) == {
+        (request,) = [row for row in receiver.accepted if row.event_id == delivery.event_id]
+        assert request.path == "/payouts"
+        assert Webhook(secret).verify(request.body, request.headers) == {
             "id": delivery.event_id,
             "type": "webhook.test",
             "created_at": now,
@@ -39,7 +39,7 @@ async def test_a_test_event_arrives_signed_at_its_endpoint_only(harness: Webhook
                 "livemode": False,
             },
         }
-        event = verify_webhook(got.body, got.headers, secret)
+        event = verify_webhook(request.body, request.headers, secret)
         assert isinstance(event, WebhookTest)
         assert event.data.endpoint_id == endpoint.id
         rows = await harness.rows("select type from events")
@@ -57,21 +57,23 @@ async def test_a_refused_test_event_is_retried_with_the_same_bytes(
             lambda tx: webhooks.send_test(tx, merchant_id, endpoint.id, harness.now())
         )
 
-        async def recorded(count: int) -> bool:
+        async def has_attempts(count: int) -> bool:
             return len(await harness.rows("select number from delivery_attempts")) == count
 
-        await wait_until(lambda: recorded(1))
+        await wait_until(lambda: has_attempts(1))
         receiver.behave = lambda _: 200
         await harness.advance(2 * MINUTE)
-        await wait_until(lambda: recorded(2))
-        first, second = receiver.received
-        assert first.body == second.body
+        await wait_until(lambda: has_attempts(2))
+        original, retry = receiver.received
+        assert original.body == retry.body
         assert await harness.count_statuses() == {"SUCCEEDED": 1}
 
 
 def test_a_test_event_over_http_is_in_no_list_of_events(shop: Shop) -> None:
     order = shop.create_paid_order()
-    endpoint, other = (f"/v1/webhook-endpoints/{shop.create_endpoint()['id']}" for _ in range(2))
+    endpoint, other_endpoint = (
+        f"/v1/webhook-endpoints/{shop.create_endpoint()['id']}" for _ in range(2)
+    )
     delivery = shop.post(f"{endpoint}/test", key="once").json()["data"]
     assert (delivery["type"], delivery["status"], delivery["attempts"]) == (
         "webhook.test",
@@ -79,42 +81,39 @@ def test_a_test_event_over_http_is_in_no_list_of_events(shop: Shop) -> None:
         [],
     )
     assert shop.post(f"{endpoint}/test", key="once").json()["data"] == delivery
-    listed = shop.data("GET", f"{endpoint}/deliveries", params={"type": "webhook.test"})
-    assert listed["items"] == [delivery]
+    page = shop.data("GET", f"{endpoint}/deliveries", params={"type": "webhook.test"})
+    assert page["items"] == [delivery]
     events = shop.data("GET", "/v1/events", params={"size": 100})["items"]
     assert {event["data"]["order_id"] for event in events} == {order["id"]}
     assert shop.get(f"/v1/events/{delivery['eventId']}").status_code == 404
-    for path in (endpoint, other):
+    for path in (endpoint, other_endpoint):
         assert_refused(shop.post(f"{path}/resend", {"eventId": delivery["eventId"]}), "eventId")
-    shop.data("POST", f"{other}/resend", json={"since": 0})
-    sent = shop.data("GET", f"{other}/deliveries")["items"]
-    assert {one["eventId"] for one in sent} == {event["id"] for event in events}
+    shop.data("POST", f"{other_endpoint}/resend", json={"since": 0})
+    deliveries = shop.data("GET", f"{other_endpoint}/deliveries")["items"]
+    assert {row["eventId"] for row in deliveries} == {event["id"] for event in events}
     assert_refused(shop.get("/v1/events", type="webhook.test"), "type")
-    assert_refused(shop.post("/v1/webhook-endpoints", _naming("webhook.test")), "events")
+    body = {"url": "https://shop.example.com/", "events": ["webhook.test"]}
+    assert_refused(shop.post("/v1/webhook-endpoints", body), "events")
 
 
-def _naming(type_: str) -> dict[str, object]:
-    return {"url": "https://shop.example.com/", "events": [type_]}
-
-
-def test_disabled_endpoints_and_those_of_others_get_no_test_event(shop: Shop) -> None:
+def test_disabled_endpoints_and_those_of_other_merchants_get_no_test_event(shop: Shop) -> None:
     path = f"/v1/webhook-endpoints/{shop.create_endpoint()['id']}"
     shop.data("PATCH", path, json={"status": "DISABLED"})
     assert_refused(shop.post(f"{path}/test"), "id")
     assert shop.data("GET", f"{path}/deliveries")["items"] == []
-    theirs = shop.api_server.create_shop().create_endpoint()["id"]
-    assert shop.post(f"/v1/webhook-endpoints/{theirs}/test").status_code == 404
+    foreign_id = shop.api_server.create_shop().create_endpoint()["id"]
+    assert shop.post(f"/v1/webhook-endpoints/{foreign_id}/test").status_code == 404
 
 
 def test_developers_may_send_a_test_event_and_support_may_not(shop: Shop) -> None:
     path = f"/v1/merchant/webhook-endpoints/{shop.create_endpoint()['id']}/test"
-    answers = {}
+    responses = {}
     for role in ("developer", "support"):
         member = create_person(shop.api_server, shop.id, role)  # type: ignore[arg-type] # two of the roles
         login = {"email": member.email, "password": "nine purple lanterns hum"}
         tokens = shop.api_server.http.post("/v1/merchant/sessions", json=login).json()["data"]
         headers = {"authorization": f"Bearer {tokens['accessToken']}"}
-        answers[role] = shop.api_server.http.post(path, headers=headers)
-    assert answers["support"].status_code == 403
-    assert answers["developer"].status_code == 201
-    assert msgspec.json.decode(answers["developer"].content)["data"]["type"] == "webhook.test"
+        responses[role] = shop.api_server.http.post(path, headers=headers)
+    assert responses["support"].status_code == 403
+    assert responses["developer"].status_code == 201
+    assert msgspec.json.decode(responses["developer"].content)["data"]["type"] == "webhook.test"

@@ -1,4 +1,4 @@
-"""The CSV export: PostgreSQL writes the same bytes as Python would."""
+"""PostgreSQL writes the lines of the CSV export of orders as Python's csv module would."""
 
 import asyncio
 import contextlib
@@ -39,12 +39,12 @@ def select_all(order: Order, start: int = 0, end: int = 2**62) -> Selection:
 
 
 def test_the_columns_are_the_fields_of_a_listed_order_and_four_more() -> None:
-    """Sorted as in contract.md#order-export, so that a new field is the last column."""
+    """They are sorted as in contract.md#order-export, so that a new field is the last column."""
     listed = [field.encode_name for field in msgspec.structs.fields(OrderOut)]
-    first = listed.index("createdAt") + 1
-    more = ["refundStatus", "refundedAmount", "createdAtUtc", "paidAtUtc"]
+    position = listed.index("createdAt") + 1
+    further = ["refundStatus", "refundedAmount", "createdAtUtc", "paidAtUtc"]
     names = [column.name for column in export_queries.COLUMNS]
-    assert names == [*listed[:first], *more, *listed[first:]]
+    assert names == [*listed[:position], *further, *listed[position:]]
 
 
 def test_the_size_of_a_line_counts_all_texts_of_users() -> None:
@@ -81,7 +81,7 @@ USER_TEXT = "".join(
 )  # fmt: skip
 @example("a;\u200b=1", 'x;;\t=1"-', '{"a;=1":"b; +c;d"}', 5, 0, Decimal("0.10"), "JPY", 1)
 @example("=1+1", "  -x", '{"a": "b,c"}\n', 5, 0, Decimal("0.10"), "JPY", 1)
-def test_lines_equal_those_of_python(
+def test_a_line_has_the_bytes_that_python_would_write(
     run_rolled_back: RunRolledBack, email, name, metadata, refunded, at, rate, currency, minor
 ) -> None:
     async def check(tx: Tx) -> None:
@@ -120,7 +120,7 @@ def test_lines_equal_those_of_python(
 async def test_the_parts_of_a_file_contain_each_order_once(
     db: Db, monkeypatch: pytest.MonkeyPatch, apart_ms: int
 ) -> None:
-    """Even if a part ends between orders of the same time."""
+    """A part may end between orders of the same time."""
     async with db.transaction() as tx:
         order = await filled_database.create_filled_merchant(tx, 60, apart_ms)
 
@@ -134,11 +134,11 @@ async def test_the_parts_of_a_file_contain_each_order_once(
     assert len(await read_lines()) == 62
     at = order.created_at
     ranges = [(0, 2**62), (at - 20 * apart_ms, at - 5 * apart_ms), (at + 1, 2**62)]
-    expected = [await read_lines(*each) for each in ranges]
+    expected = [await read_lines(*date_range) for date_range in ranges]
     for part, orders in [(2000, 15), (1, 100), (1, 1), (24_000, 61), (10**9, 60)]:
         monkeypatch.setattr(export, "_PART", part)
         monkeypatch.setattr(export, "_SCANNED", orders)
-        assert [await read_lines(*each) for each in ranges] == expected
+        assert [await read_lines(*date_range) for date_range in ranges] == expected
 
 
 async def test_an_export_that_is_closed_early_returns_its_connections(
@@ -197,10 +197,8 @@ async def test_one_merchant_cannot_take_all_exports_or_statements() -> None:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         with exports.turn("another") as readers:
-            async with (
-                asyncio.timeout(10),
-                readers,
-            ):  # at once, although eight of the other merchant wait
+            # This succeeds at once, although eight statements of the other merchant wait.
+            async with asyncio.timeout(10), readers:
                 assert sum(task.done() for task in entered) == STATEMENTS_EACH
         for task in entered:
             await task

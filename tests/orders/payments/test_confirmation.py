@@ -1,4 +1,4 @@
-"""Payments confirmed in a batch, and the batcher of a server process."""
+"""A server process confirms payments in batches, and every caller gets its own result."""
 
 import asyncio
 
@@ -58,23 +58,32 @@ async def read_effects(tx: Tx, order: Order) -> tuple[object, ...]:
     """Return all that a confirmation writes, without ids."""
     after = await orders.find(tx, order.merchant_id, order.id)
     ids = {"id", "checkout_id", "merchant_id", "product_id", "paid_attempt_id"}
-    fields = {k: getattr(after, k) for k in after.__struct_fields__ if k not in ids}
-    tried = [
-        (a.status, a.reason, a.provider_ref, a.check_at) for a in await read_attempts(tx, order)
+    fields = {name: getattr(after, name) for name in after.__struct_fields__ if name not in ids}
+    attempt_rows = [
+        (attempt.status, attempt.reason, attempt.provider_ref, attempt.check_at)
+        for attempt in await read_attempts(tx, order)
     ]
-    lines = [
+    history_rows = [
         (line.event, line.from_status, line.to_status) for line in await read_history(tx, order)
     ]
-    moved = [row[:1] + row[2:] for row in await read_entries(tx, order.merchant_id)]
+    postings = [row[:1] + row[2:] for row in await read_entries(tx, order.merchant_id)]
     events = await tx.fetch(
         "select type from events where merchant_id = $1 order by id", order.merchant_id
     )
-    status = await tx.fetchval(
+    session_status = await tx.fetchval(
         "select status from checkouts where merchant_id = $1 and id = $2",
         order.merchant_id, order.checkout_id,
     )  # fmt: skip
-    types = [row[0] for row in events]
-    return fields, tried, lines, moved, types, status, await read_balances(tx, order)
+    event_types = [row[0] for row in events]
+    return (
+        fields,
+        attempt_rows,
+        history_rows,
+        postings,
+        event_types,
+        session_status,
+        await read_balances(tx, order),
+    )
 
 
 @pytest.mark.parametrize("status", ["CREATING", "PENDING"])
@@ -88,10 +97,10 @@ async def test_a_batch_has_the_effects_of_single_confirmations(tx: Tx, status, f
     outcome = gateway_event(attempt, **fields).outcome
     ids = (single.merchant_id, attempt.id)
     await orders.apply_outcome(tx, *ids, outcome, LATER, gateway="sandbox")
-    both = [await start_payment(tx, status, **terms) for _ in range(2)]
-    confirmed = await confirm_batch(tx, [gateway_event(a, **fields) for _, a in both])
-    assert confirmed == {a.id for _, a in both}
-    for order, _ in both:
+    payments = [await start_payment(tx, status, **terms) for _ in range(2)]
+    confirmed = await confirm_batch(tx, [gateway_event(a, **fields) for _, a in payments])
+    assert confirmed == {a.id for _, a in payments}
+    for order, _ in payments:
         assert await read_effects(tx, order) == await read_effects(tx, single)
 
 
@@ -102,7 +111,7 @@ async def test_a_batch_confirms_late_payments(tx: Tx) -> None:
     assert (await orders.find(tx, order.merchant_id, order.id)).status == "PAID"
 
 
-async def test_a_batch_leaves_unusual_reports_unchanged(tx: Tx) -> None:
+async def test_a_batch_skips_attempts_with_unusual_reports(tx: Tx) -> None:
     _, short = await start_payment(tx)
     _, foreign = await start_payment(tx)
     _, cleared = await start_payment(tx)
@@ -131,10 +140,12 @@ async def test_a_batch_leaves_unusual_reports_unchanged(tx: Tx) -> None:
 
 
 async def test_two_attempts_of_one_order_pay_it_once(tx: Tx) -> None:
-    order, first = await start_payment(tx, "PENDING")
-    second = await submit_attempt(tx, await orders.find(tx, order.merchant_id, order.id))
-    confirmed = await confirm_batch(tx, [gateway_event(first), gateway_event(second)])
-    assert confirmed == {first.id}
+    order, first_attempt = await start_payment(tx, "PENDING")
+    second_attempt = await submit_attempt(tx, await orders.find(tx, order.merchant_id, order.id))
+    confirmed = await confirm_batch(
+        tx, [gateway_event(first_attempt), gateway_event(second_attempt)]
+    )
+    assert confirmed == {first_attempt.id}
 
 
 class Server:
@@ -164,7 +175,7 @@ class Server:
 async def _start_payments(db: Db, count: int) -> list[tuple[Order, PaymentAttempt]]:
     """Create orders of one merchant with the attempts that are about to pay them."""
 
-    async def work(tx: Tx) -> list[tuple[Order, PaymentAttempt]]:
+    async def create_data(tx: Tx) -> list[tuple[Order, PaymentAttempt]]:
         shop = await create_merchant(tx)
         mug = await create_product(tx, shop.id)
         payments = []
@@ -174,7 +185,7 @@ async def _start_payments(db: Db, count: int) -> list[tuple[Order, PaymentAttemp
             payments.append((order, await submit_attempt(tx, order)))
         return payments
 
-    return await db.run(work)
+    return await db.run(create_data)
 
 
 async def test_each_caller_gets_the_result_of_its_report(db: Db) -> None:
@@ -187,7 +198,7 @@ async def test_each_caller_gets_the_result_of_its_report(db: Db) -> None:
         gateway_event(payments[0][1], amount=Money(1, "USD")),
     ]
     results = await asyncio.gather(*map(server.confirm, events), return_exceptions=True)
-    assert [type(r) for r in results if r is not None] == [NotFound]
+    assert [type(result) for result in results if result is not None] == [NotFound]
     assert results[60] is not None
     assert server.individual < 20
     async with db.connection() as tx:
@@ -262,7 +273,7 @@ async def test_several_processes_confirm_the_same_hot_merchants(db: Db, database
 async def test_a_merchant_with_a_locked_balance_delays_no_other_merchant(
     db: Db, database_url: str
 ) -> None:
-    """Even if more of its payments are reported than there are connections."""
+    """More of its payments may be reported than there are connections."""
     stuck, free = await _start_payments(db, 25), await _start_payments(db, 9)
     pool = await Db.connect(database_url, 8, acquire_timeout_s=2)
     server = Server(pool)
@@ -293,8 +304,8 @@ async def test_a_cancelled_caller_does_not_affect_the_others(db: Db) -> None:
     for call in calls[::3]:
         call.cancel()
     results = await asyncio.gather(*calls, return_exceptions=True)
-    assert {type(r) for r in results[::3]} <= {asyncio.CancelledError, type(None)}
-    assert [r for n, r in enumerate(results) if n % 3] == [None] * 8
+    assert {type(result) for result in results[::3]} <= {asyncio.CancelledError, type(None)}
+    assert [result for n, result in enumerate(results) if n % 3] == [None] * 8
     await server.confirm(gateway_event(payments[0][1]))  # the batcher still works
     async with db.connection() as tx:
         for order, _ in payments:
@@ -316,8 +327,8 @@ async def test_a_connection_that_dies_during_a_batch_is_reported_to_each_caller(
                     await asyncio.sleep(0.005)
                 await observer.execute(f"select pg_terminate_backend({victim})")
             results = await asyncio.gather(*calls, return_exceptions=True)
-        assert Unavailable in {type(r) for r in results}
-        assert {type(r) for r in results} <= {Unavailable, type(None)}
+        assert Unavailable in {type(result) for result in results}
+        assert {type(result) for result in results} <= {Unavailable, type(None)}
         async with db.connection() as tx:
             for result, (order, attempt) in zip(results, payments, strict=True):
                 after = await orders.find(tx, order.merchant_id, order.id)
@@ -335,7 +346,7 @@ async def test_a_connection_that_dies_during_a_batch_is_reported_to_each_caller(
 
 
 async def test_the_lock_timeout_of_a_batch_ends_with_its_transaction(database_url: str) -> None:
-    """Whether it commits, rolls back, or runs outside a transaction."""
+    """The transaction may commit, roll back, or belong to the caller."""
     db = await Db.connect(database_url, 1, acquire_timeout_s=20)
     try:
         payments = await _start_payments(db, 2)

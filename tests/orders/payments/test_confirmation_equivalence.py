@@ -157,7 +157,7 @@ async def _read_rows(tx: Tx) -> dict[str, list[str]]:
 async def _compare(tx: Tx, plans: Sequence[Plan], choices: Sequence[tuple[int, Any]]) -> None:
     attempts = await _create_attempts(tx, plans)
     events = [_gateway_event(attempts[index % len(attempts)], report) for index, report in choices]
-    note(f"attempts {[(a.id, a.order_id) for a in attempts]}")
+    note(f"attempts {[(attempt.id, attempt.order_id) for attempt in attempts]}")
 
     batch = tx.transaction()
     await batch.start()
@@ -181,7 +181,9 @@ async def _compare(tx: Tx, plans: Sequence[Plan], choices: Sequence[tuple[int, A
     paying_ids = [row[0] for row in payments]
     assert set(paying_ids) == confirmed
     assert {before[id_].status for id_ in paying_ids} <= {*UNDECIDED}
-    paying = [next(e for e in events if _pays(e, before[id_], id_)) for id_ in paying_ids]
+    paying = [
+        next(event for event in events if _pays(event, before[id_], id_)) for id_ in paying_ids
+    ]
     one_by_one = tx.transaction()
     await one_by_one.start()
     for event in [*paying, *(event for event in events if event not in paying)]:
@@ -194,7 +196,7 @@ async def _compare(tx: Tx, plans: Sequence[Plan], choices: Sequence[tuple[int, A
 
 
 def _pays(event: GatewayPaymentEvent, attempt: PaymentAttempt, id_: str) -> bool:
-    """Whether this event pays: the first usual report of an attempt does."""
+    """Return whether this event pays: the first usual report of an attempt does."""
     outcome, due = event.outcome, Money(attempt.amount_minor, attempt.currency)
     return (
         event.attempt_id == id_

@@ -40,17 +40,17 @@ async def duplicates_of_two_orders(db: Db) -> tuple[PaymentAttempt, PaymentAttem
 
 async def _create_duplicate(db: Db) -> PaymentAttempt:
     order = await db.run(world.create_order)
-    first = await db.run(lambda tx: world.submit_attempt(tx, order))
-    await db.run(lambda tx: world.report_payment(tx, first, "DECLINED"))
-    second = await db.run(lambda tx: world.submit_attempt(tx, order, world.NOW + 1))
+    declined_attempt = await db.run(lambda tx: world.submit_attempt(tx, order))
+    await db.run(lambda tx: world.report_payment(tx, declined_attempt, "DECLINED"))
+    paying_attempt = await db.run(lambda tx: world.submit_attempt(tx, order, world.NOW + 1))
     amount = world.Money(order.amount_minor, order.currency)
-    for attempt in (second, first):
+    for attempt in (paying_attempt, declined_attempt):
         await db.run(
             lambda tx, attempt=attempt: world.report_payment(
                 tx, attempt, "SUCCEEDED", amount=amount
             )
         )
-    return await _reread(db, first)
+    return await _reread(db, declined_attempt)
 
 
 async def _reread(db: Db, attempt: PaymentAttempt) -> PaymentAttempt:
@@ -64,12 +64,12 @@ async def _return(db: Db, provider: Provider, attempt: PaymentAttempt) -> Paymen
     return await _reread(db, attempt)
 
 
-async def test_a_return_that_surely_did_not_arrive_is_sent_as_a_first_one_again(
+async def test_only_a_return_that_may_have_arrived_is_sent_again_as_a_repetition(
     db: Db, provider: Provider, duplicates_of_two_orders: tuple[PaymentAttempt, PaymentAttempt]
 ) -> None:
-    attempt, other = duplicates_of_two_orders
-    assert attempt.status == other.status == "DUPLICATE"
-    before = await _reread(db, other)
+    attempt, other_duplicate = duplicates_of_two_orders
+    assert attempt.status == other_duplicate.status == "DUPLICATE"
+    before = await _reread(db, other_duplicate)
     assert (await _return(db, provider, attempt)).reason == ""
     provider.status = "UNKNOWN"  # it may have arrived
     assert (await _return(db, provider, attempt)).reason == "giving_back"
@@ -79,7 +79,7 @@ async def test_a_return_that_surely_did_not_arrive_is_sent_as_a_first_one_again(
     assert (await _return(db, provider, attempt)).status == "GIVEN_BACK"
     assert [request.repeated for request in provider.requests] == [False, False, True, True]
     assert {request.refund_id for request in provider.requests} == {attempt.id}
-    assert await _reread(db, other) == before
+    assert await _reread(db, other_duplicate) == before
 
 
 async def test_a_payment_that_was_returned_meanwhile_stays_returned(
@@ -102,9 +102,11 @@ async def test_a_payment_that_was_returned_meanwhile_stays_returned(
 async def test_an_attempt_that_waits_for_the_operator_is_never_queried(db: Db) -> None:
     order = await db.run(world.create_order)
     attempt = await db.run(lambda tx: world.submit_attempt(tx, order, gateway="manual"))
-    shown = await db.run(lambda tx: world.report_payment(tx, attempt, "ACTION_REQUIRED"))
-    assert payments.next_check(shown, world.NOW) is None
+    shown_attempt = await db.run(lambda tx: world.report_payment(tx, attempt, "ACTION_REQUIRED"))
+    assert payments.next_check(shown_attempt, world.NOW) is None
     order = await db.run(world.create_order)
-    other = await db.run(lambda tx: world.submit_attempt(tx, order))
-    shown = await db.run(lambda tx: world.report_payment(tx, other, "ACTION_REQUIRED"))
-    assert payments.next_check(shown, world.NOW) == world.NOW + 60_000
+    gateway_attempt = await db.run(lambda tx: world.submit_attempt(tx, order))
+    shown_attempt = await db.run(
+        lambda tx: world.report_payment(tx, gateway_attempt, "ACTION_REQUIRED")
+    )
+    assert payments.next_check(shown_attempt, world.NOW) == world.NOW + 60_000

@@ -26,11 +26,11 @@ async def open_page(tx: Tx) -> tuple[Order, PaymentAttempt]:
     return order, attempt
 
 
-async def pay_by_another(tx: Tx, order: Order) -> None:
+async def pay_by_another_attempt(tx: Tx, order: Order) -> None:
     await report_payment(tx, await submit_attempt(tx, order, LATER), "SUCCEEDED", LATER)
 
 
-async def refuse_another(tx: Tx, order: Order) -> None:
+async def refuse_another_attempt(tx: Tx, order: Order) -> None:
     await report_payment(tx, await submit_attempt(tx, order, LATER), "REFUSED", LATER)
 
 
@@ -47,30 +47,30 @@ async def confirm(tx: Tx, order: Order) -> None:
     await orders.confirm_manually(tx, order.merchant_id, order.id, "ann", "seen", LATER)
 
 
-async def submit_another(tx: Tx, order: Order) -> None:
+async def submit_another_attempt(tx: Tx, order: Order) -> None:
     await submit_attempt(tx, order, LATER)
 
 
-async def decline_another(tx: Tx, order: Order) -> None:
+async def decline_another_attempt(tx: Tx, order: Order) -> None:
     await report_payment(tx, await submit_attempt(tx, order, LATER), "DECLINED", LATER)
 
 
 @pytest.mark.parametrize(("change", "is_due"), [
-    (pay_by_another, True),
-    (refuse_another, True),
+    (pay_by_another_attempt, True),
+    (refuse_another_attempt, True),
     (expire, True),
     (revoke, True),
     (confirm, True),
-    (submit_another, False),
-    (decline_another, False),
+    (submit_another_attempt, False),
+    (decline_another_attempt, False),
 ])  # fmt: skip
-async def test_a_page_is_due_at_once_when_its_order_ends(tx: Tx, change, is_due) -> None:
+async def test_an_open_page_is_due_at_once_when_its_order_ends(tx: Tx, change, is_due) -> None:
     order, attempt = await open_page(tx)
     await change(tx, order)
-    first = (await read_attempts(tx, order))[0]
-    assert first.id == attempt.id
-    assert first.status == "ACTION_REQUIRED"
-    assert first.check_at == (LATER if is_due else LATER + HOUR)
+    page_attempt = (await read_attempts(tx, order))[0]
+    assert page_attempt.id == attempt.id
+    assert page_attempt.status == "ACTION_REQUIRED"
+    assert page_attempt.check_at == (LATER if is_due else LATER + HOUR)
 
 
 async def test_an_attempt_that_becomes_due_during_its_query_stays_due(tx: Tx) -> None:

@@ -1,4 +1,4 @@
-"""Searches return what reading every order returns, whatever part of the orders is indexed."""
+"""A search finds the same orders whether all, some or none of them are indexed."""
 
 import itertools
 from collections.abc import Sequence
@@ -70,10 +70,10 @@ async def insert(tx: Tx, order: Order, **columns: Any) -> str:
     return str(row["id"])
 
 
-async def apply_changes(tx: Tx, order: Order, steps: Sequence[Any]) -> None:
+async def apply_changes(tx: Tx, order: Order, changes: Sequence[Any]) -> None:
     """Insert and change orders, and index some in between."""
     ids: list[str] = [order.id]
-    for change, email, values, amount, at, number in steps:
+    for change, email, values, amount, at, number in changes:
         order_id = ids[number % len(ids)]
         if change == "new":
             text = msgspec.json.encode(values).decode()
@@ -134,13 +134,13 @@ def _fits(row: asyncpg.Record, query: OrdersQuery) -> bool:
 
 
 @settings(max_examples=examples(60))
-@given(steps=changes, fields=queries, size=st.integers(1, 4))
-def test_pages_totals_and_exports_equal_those_of_reading_every_order(
-    run_rolled_back: RunRolledBack, steps: Sequence[Any], fields: dict[str, Any], size: int
+@given(edits=changes, fields=queries, size=st.integers(1, 4))
+def test_pages_totals_and_exports_equal_those_of_a_full_scan(
+    run_rolled_back: RunRolledBack, edits: Sequence[Any], fields: dict[str, Any], size: int
 ) -> None:
     async def check(tx: Tx) -> None:
         order = await world.create_order(tx)
-        await apply_changes(tx, order, steps)
+        await apply_changes(tx, order, edits)
         db = SingleTransactionDb(tx)
         query = OrdersQuery(**fields, size=size)
         matches = await read_matches(tx, order, query)
@@ -165,7 +165,7 @@ def test_pages_totals_and_exports_equal_those_of_reading_every_order(
 
 
 def test_stored_counts_of_terms_equal_the_index(run_rolled_back: RunRolledBack) -> None:
-    """Even after e-mails changed several times. Terms of few orders are not counted."""
+    """They stay equal when e-mail addresses change. Terms of few orders are not counted."""
 
     async def check(tx: Tx) -> None:
         order = await world.create_order(tx)
@@ -241,7 +241,7 @@ def test_a_search_may_match_the_beginnings_of_two_hundred_addresses(
     run_rolled_back(check)
 
 
-async def test_workers_index_enough_changes_and_each_order_once(db: Db) -> None:
+async def test_workers_index_each_order_once_and_only_if_enough_have_changed(db: Db) -> None:
     async with db.transaction() as tx:
         order = await filled_database.create_filled_merchant(tx, 30)
         await search_queries.ADD_HEAD.run(tx, merchant_id=order.merchant_id)

@@ -1,10 +1,10 @@
-"""The search terms of an order and their places."""
+"""An order has a search term for each searchable text, with the fields (places) that contain it."""
 
 import pytest
 
 from opentill.orders.search import terms
 
-SAME = [
+EQUAL_TEXTS = [
     # text of an order, search text
     ("Ada@Example.COM", "ada@example.com"),
     (" ada@example.com ", "ADA@EXAMPLE.COM"),
@@ -14,7 +14,7 @@ SAME = [
     ("Straße", "straße"),
     ("x" * 101, "X" * 101),
 ]
-OTHER = [
+DIFFERENT_TEXTS = [
     ("042", "42"),
     ("42.001", "42.00"),
     ("1e3", "1000"),
@@ -25,14 +25,14 @@ OTHER = [
 ]
 
 
-@pytest.mark.parametrize(("text", "query"), SAME)
-def test_texts_that_are_one_term(text: str, query: str) -> None:
+@pytest.mark.parametrize(("text", "query"), EQUAL_TEXTS)
+def test_texts_that_differ_in_case_or_form_are_one_term(text: str, query: str) -> None:
     assert terms.term_of(text) == terms.term_of(query)
     assert len(terms.term_of(text)) <= terms.LONGEST
 
 
-@pytest.mark.parametrize(("text", "query"), OTHER)
-def test_texts_that_are_two_terms(text: str, query: str) -> None:
+@pytest.mark.parametrize(("text", "query"), DIFFERENT_TEXTS)
+def test_different_texts_are_different_terms(text: str, query: str) -> None:
     assert terms.term_of(text) != terms.term_of(query)
 
 
@@ -52,7 +52,7 @@ METADATA = [
 
 
 @pytest.mark.parametrize(("metadata", "expected"), METADATA)
-def test_terms_of_metadata(metadata: str, expected: dict[str, str]) -> None:
+def test_each_value_of_metadata_is_a_term(metadata: str, expected: dict[str, str]) -> None:
     assert terms.terms_of("", 999, "USD", metadata) == {"9.99": terms.AMOUNT, **expected}
 
 

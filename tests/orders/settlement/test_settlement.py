@@ -1,4 +1,4 @@
-"""Settlement, its calendar, and the rolling reserve."""
+"""Orders settle once when they are due, and their rolling reserve is released later."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -64,11 +64,13 @@ CALENDAR = [
 
 
 @pytest.mark.parametrize(("paid_on", "days", "calendar", "due"), CALENDAR)
-def test_when_an_order_is_due(paid_on, days, calendar, due) -> None:
+def test_an_order_is_due_after_its_delay_in_the_days_of_its_calendar(
+    paid_on, days, calendar, due
+) -> None:
     assert due_at(ms(paid_on), days, calendar) == ms(due)
 
 
-async def test_a_delay_in_weekdays_is_the_orders_own(tx: Tx) -> None:
+async def test_an_order_keeps_the_settlement_calendar_of_its_opening(tx: Tx) -> None:
     friday = ms("2026-01-02T15:30:00")
     order = await create_order_in(
         tx, "PENDING", settlement_calendar="WEEKDAYS", settlement_delay_days=1
@@ -81,7 +83,7 @@ async def test_a_delay_in_weekdays_is_the_orders_own(tx: Tx) -> None:
     assert len(await settlement.settle_batch(tx, order.merchant_id, monday)) == 1
 
 
-async def test_an_order_settles_when_it_is_due_and_once(tx: Tx) -> None:
+async def test_an_order_settles_once_when_it_is_due(tx: Tx) -> None:
     order = await create_order_in(tx, "PAID", reserve_rate="0.1", reserve_days=30)
     due = NOW + 7 * DAY
     assert await settlement.settle_batch(tx, order.merchant_id, due - 1) == []
@@ -94,15 +96,15 @@ async def test_an_order_settles_when_it_is_due_and_once(tx: Tx) -> None:
     ]
     after = await reread(tx, order)
     assert (after.status, after.settled_at, after.settle_at) == ("SETTLED", due, None)
-    shown = orders.OrderDetail.from_order(after)
-    assert (shown.rolling_reserve_status, shown.rolling_reserve_amount) == ("HELD", "0.96")
-    assert shown.rolling_reserve_release_at == due + 30 * DAY
+    detail = orders.OrderDetail.from_order(after)
+    assert (detail.rolling_reserve_status, detail.rolling_reserve_amount) == ("HELD", "0.96")
+    assert detail.rolling_reserve_release_at == due + 30 * DAY
     line = (await read_history(tx, order))[-1]
     assert (line.event, line.from_status, line.to_status) == ("settled", "PAID", "SETTLED")
 
 
-# amount, outcome before settlement, outcome after it, then pending, available and frozen
 REFUNDS = [
+    # amount, outcome before settlement, outcome after it, (pending, available, frozen)
     ("4.00", "SUCCEEDED", None, (0, 559, 0)),
     ("4.00", "REFUSED", None, (0, 959, 0)),
     ("4.00", None, "SUCCEEDED", (0, 559, 0)),
@@ -114,9 +116,9 @@ REFUNDS = [
 ]
 
 
-@pytest.mark.parametrize(("amount", "before", "after", "ends"), REFUNDS)
-async def test_refunds_that_end_before_or_after_settlement(
-    tx: Tx, amount, before, after, ends
+@pytest.mark.parametrize(("amount", "before", "after", "expected"), REFUNDS)
+async def test_a_refund_may_end_before_or_after_settlement(
+    tx: Tx, amount, before, after, expected
 ) -> None:
     order = await create_order_in(tx, "PAID")
     refund = await create_refund(tx, order, amount)
@@ -125,7 +127,7 @@ async def test_refunds_that_end_before_or_after_settlement(
     await settlement.settle_batch(tx, order.merchant_id, NOW + 7 * DAY)
     if after:
         await report_refund(tx, refund, after)
-    assert (await read_balances(tx, order))[:3] == ends
+    assert (await read_balances(tx, order))[:3] == expected
     is_full = amount == "9.99" and "SUCCEEDED" in (before, after)
     assert (await reread(tx, order)).status == ("REFUNDED" if is_full else "SETTLED")
 
@@ -142,13 +144,13 @@ async def test_an_order_that_cannot_settle_is_refused_and_unchanged(tx: Tx, stat
     assert await dump_rows(tx) == before
 
 
-async def test_only_the_merchants_own_orders_settle(tx: Tx) -> None:
-    order, other = await create_order_in(tx, "PAID"), await create_order_in(tx, "PAID")
+async def test_a_settlement_does_not_affect_other_merchants(tx: Tx) -> None:
+    order, other_order = await create_order_in(tx, "PAID"), await create_order_in(tx, "PAID")
     with pytest.raises(Invalid):
-        await settlement.settle_one(tx, other.merchant_id, order.id, NOW, "test")
-    await settlement.settle_batch(tx, other.merchant_id, NOW, early=True)
+        await settlement.settle_one(tx, other_order.merchant_id, order.id, NOW, "test")
+    await settlement.settle_batch(tx, other_order.merchant_id, NOW, early=True)
     assert (await reread(tx, order)).status == "PAID"
-    assert (await reread(tx, other)).status == "SETTLED"
+    assert (await reread(tx, other_order)).status == "SETTLED"
 
 
 async def test_a_preview_shows_settlements_and_settles_nothing(tx: Tx) -> None:
@@ -188,7 +190,7 @@ async def create_paid_orders(db: Db, count: int, **terms: object) -> str:
     return shop.id
 
 
-async def test_many_workers_settle_each_order_once(db: Db, monkeypatch) -> None:
+async def test_concurrent_workers_settle_each_order_once(db: Db, monkeypatch) -> None:
     monkeypatch.setattr(settlement, "BATCH", 4)
     shops = [await create_paid_orders(db, 10, reserve_rate="0.1") for _ in range(2)]
     due = NOW + 7 * DAY
@@ -201,10 +203,10 @@ async def test_many_workers_settle_each_order_once(db: Db, monkeypatch) -> None:
             assert (types.count("SETTLEMENT"), types.count("ROLLING_RESERVE")) == (10, 10)
 
 
-async def test_an_order_settles_in_a_batch_as_by_itself(db: Db) -> None:
+async def test_settling_in_a_batch_has_the_same_effects_as_settling_one_order(db: Db) -> None:
     shop = await create_paid_orders(db, 3, reserve_rate="0.1")
     due = NOW + 7 * DAY
-    unique = {"id", "checkout_id", "paid_attempt_id"}
+    id_fields = {"id", "checkout_id", "paid_attempt_id"}
     async with db.transaction() as tx:
         ids = [row["id"] for row in await tx.fetch("select id from orders")]
         await orders.settle_one(tx, shop, ids[0], due, "due")
@@ -214,14 +216,14 @@ async def test_an_order_settles_in_a_batch_as_by_itself(db: Db) -> None:
     assert (single.status, single.reserve_minor, single.reserve_status) == ("SETTLED", 96, "HELD")
     fields = msgspec.structs.asdict(single)
     for order in batch:
-        others = msgspec.structs.asdict(order)
-        assert {name for name in fields if fields[name] != others[name]} <= unique
+        fields_in_batch = msgspec.structs.asdict(order)
+        assert {name for name in fields if fields[name] != fields_in_batch[name]} <= id_fields
     assert {(line.event, line.from_status, line.to_status, line.at) for line in lines} == {
         ("settled", "PAID", "SETTLED", due)
     }
 
 
-async def test_concurrent_refunds_and_settlements(db: Db) -> None:
+async def test_concurrent_refunds_and_settlements_leave_correct_balances(db: Db) -> None:
     shop = await create_paid_orders(db, 8)
     async with db.connection() as tx:
         ids = [row["id"] for row in await tx.fetch("select id from orders")]
@@ -231,7 +233,7 @@ async def test_concurrent_refunds_and_settlements(db: Db) -> None:
         await report_refund(tx, refund, "SUCCEEDED" if order_id < ids[4] else "REFUSED")
 
     await asyncio.gather(
-        *(db.run(partial(refund, order_id=each)) for each in ids),
+        *(db.run(partial(refund, order_id=order_id)) for order_id in ids),
         *(settlement.settle_due(db, NOW + 7 * DAY) for _ in range(4)),
     )
     await settlement.settle_due(db, NOW + 7 * DAY)
@@ -264,8 +266,8 @@ async def test_a_reserve_is_released_when_its_time_is_over(db: Db) -> None:
         assert (await reread(tx, order)).reserve_status == "RELEASED"
 
 
-async def test_a_reserve_that_a_dispute_takes_meanwhile_is_not_released(db: Db) -> None:
-    """The job reads due orders, waits for the lock of this one, and checks it again."""
+async def test_the_reserve_of_an_order_that_is_disputed_meanwhile_is_not_released(db: Db) -> None:
+    """The job reads due orders, waits for an order's lock, and then checks the order again."""
     async with db.transaction() as tx:
         order = await settle_order(
             tx, await create_order_in(tx, "PAID", reserve_rate="0.1", reserve_days=0)
@@ -285,7 +287,9 @@ async def test_a_reserve_that_a_dispute_takes_meanwhile_is_not_released(db: Db) 
 
 
 @pytest.mark.parametrize(("status", "released"), [("OPENED", 0), ("WON", 1), ("RECOVERED", 1)])
-async def test_a_disputed_orders_reserve_waits(db: Db, status, released) -> None:
+async def test_the_reserve_of_a_disputed_order_is_held_until_the_dispute_is_won(
+    db: Db, status, released
+) -> None:
     async with db.transaction() as tx:
         order = await settle_order(
             tx, await create_order_in(tx, "PAID", reserve_rate="0.1", reserve_days=0)
@@ -304,39 +308,41 @@ async def test_a_refunded_orders_reserve_is_held_to_its_end(db: Db) -> None:
         assert await read_balances(tx, order) == (0, -40, 0, 0)
 
 
-async def test_nothing_is_posted_for_an_order_that_does_not_settle(tx: Tx) -> None:
+async def test_settling_an_order_that_was_read_before_its_settlement_posts_nothing(
+    tx: Tx,
+) -> None:
     order = await create_order_in(tx, "PAID")
-    other = await create_order_in(tx, "PAID")
+    other_order = await create_order_in(tx, "PAID")
     await settle_order(tx, order)  # ``order`` is now out of date: its status is PAID
     before = await dump_rows(tx)
     with pytest.raises(AssertionError, match="only 0 of 1 locked orders of .* settled"):
         async with tx.transaction():
             await settlement._settle(tx, [order], NOW, "test")
     assert await dump_rows(tx) == before
-    assert (await reread(tx, other)).status == "PAID"
+    assert (await reread(tx, other_order)).status == "PAID"
 
 
 @pytest.mark.parametrize("job", ["settle", "release"])
 async def test_a_merchant_whose_settlement_fails_blocks_no_other(db: Db, monkeypatch, job) -> None:
     async with db.transaction() as tx:
         terms = {"reserve_rate": "0.1", "reserve_days": 1}
-        due = [await create_order_in(tx, "PAID", **terms) for _ in range(2)]
+        due_orders = [await create_order_in(tx, "PAID", **terms) for _ in range(2)]
         if job == "release":
-            due = [await settle_order(tx, order) for order in due]
-    first, second = sorted(due, key=lambda order: order.merchant_id)
+            due_orders = [await settle_order(tx, order) for order in due_orders]
+    failing_order, good_order = sorted(due_orders, key=lambda order: order.merchant_id)
     post = settlement.ledger.post
 
-    async def fail_for_first(tx: Tx, merchant_id: str, *values):
-        if merchant_id == first.merchant_id:
+    async def post_unless_failing(tx: Tx, merchant_id: str, *values):
+        if merchant_id == failing_order.merchant_id:
             message = "a defect"
             raise RuntimeError(message)
         return await post(tx, merchant_id, *values)
 
-    monkeypatch.setattr(settlement.ledger, "post", fail_for_first)
-    work = settlement.settle_due if job == "settle" else settlement.release_reserves
-    assert await work(db, NOW + 8 * DAY) == 1
+    monkeypatch.setattr(settlement.ledger, "post", post_unless_failing)
+    run_job = settlement.settle_due if job == "settle" else settlement.release_reserves
+    assert await run_job(db, NOW + 8 * DAY) == 1
     async with db.connection() as tx:
-        after = await orders.find(tx, second.merchant_id, second.id)
+        after = await orders.find(tx, good_order.merchant_id, good_order.id)
     assert (after.status, after.reserve_status) == (
         "SETTLED",
         "HELD" if job == "settle" else "RELEASED",

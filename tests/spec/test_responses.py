@@ -1,5 +1,6 @@
-"""Statuses, headers, order of checks and limits (contract.md#api, contract.md#rate-limits)."""
+"""Requests are checked in order and limited (contract.md#api, contract.md#rate-limits)."""
 
+import itertools
 import re
 import threading
 import time
@@ -8,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
 from ipaddress import ip_network
-from itertools import count
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -31,7 +31,7 @@ def _path(operation: Operation) -> str:
     return operation.path.replace("{id}", "prod_01m7y0m0jzefzv5n8efcf1hqw1")
 
 
-# Routes, methods, bodies
+# ── Routes, methods, bodies ──
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ def _path(operation: Operation) -> str:
 )  # fmt: skip
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
 def test_an_unknown_path_is_not_found(shop: Shop, path: str, method: str) -> None:
-    answer = shop.call(method, f"{shop.api_server.url}{path}")
-    assert answer.status_code in ({404, 405} if path.endswith("s/") else {404}), answer.text
+    response = shop.call(method, f"{shop.api_server.url}{path}")
+    assert response.status_code in ({404, 405} if path.endswith("s/") else {404}), response.text
 
 
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -52,22 +52,22 @@ PATHS: Final = sorted({operation.path for operation in OPERATIONS})
 
 @pytest.mark.parametrize("path", PATHS)
 def test_an_unsupported_method_is_405_with_the_allowed_ones(shop: Shop, path: str) -> None:
-    there = {operation.method for operation in OPERATIONS if operation.path == path}
+    supported = {operation.method for operation in OPERATIONS if operation.path == path}
     for method in METHODS:
-        if method in there:
+        if method in supported:
             continue
-        answer = shop.call(method, path.replace("{id}", "prod_01m7y0m0jzefzv5n8efcf1hqw1"))
-        assert answer.status_code == 405
-        assert answer.headers["allow"] == ", ".join(sorted(there))
+        response = shop.call(method, path.replace("{id}", "prod_01m7y0m0jzefzv5n8efcf1hqw1"))
+        assert response.status_code == 405
+        assert response.headers["allow"] == ", ".join(sorted(supported))
         if method != "HEAD":
-            assert answer.json() == {"code": 40501, "message": "Method not allowed"}
+            assert response.json() == {"code": 40501, "message": "Method not allowed"}
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/openapi.json"])
 def test_an_unsupported_method_outside_the_api_is_405(api_server: ApiServer, path: str) -> None:
-    answer = api_server.http.post(path)
-    assert (answer.status_code, answer.json()["code"]) == (405, 40501)
-    assert "GET" in answer.headers["allow"]
+    response = api_server.http.post(path)
+    assert (response.status_code, response.json()["code"]) == (405, 40501)
+    assert "GET" in response.headers["allow"]
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,11 @@ def test_a_body_with_another_content_type_is_415(
         return
     product, order = shop.create_product()["id"], shop.create_order()["id"]
     path = operation.path.replace("{id}", order if "orders" in operation.path else product)
-    answer = shop.call(
+    response = shop.call(
         operation.method, path, content=b'{"name":"x"}', headers={"content-type": media_type}
     )
-    assert answer.status_code == 415
-    assert answer.json() == {"code": 41501, "message": "Unsupported media type"}
+    assert response.status_code == 415
+    assert response.json() == {"code": 41501, "message": "Unsupported media type"}
 
 
 @pytest.mark.parametrize(
@@ -107,21 +107,16 @@ def test_every_media_type_of_json_is_accepted(shop: Shop, media_type: str) -> No
 
 def test_a_body_of_64_kib_is_accepted_and_one_byte_more_is_413(shop: Shop) -> None:
     body = b'{"name":"Tea","price":"1","currency":"USD","unknown":"%s"}'
-    fits = body % (b"x" * (64 * 1024 - len(body) + 2))
-    assert len(fits) == 64 * 1024
-    for content, chunked in (
-        (fits, False),
-        (fits, True),
-        (fits + b" ", False),
-        (fits + b" ", True),
-    ):
-        sent = iter([content[:1000], content[1000:]]) if chunked else content
-        answer = shop.call("POST", "/v1/products", content=sent, headers=_JSON)
-        if content is fits:
-            assert answer.status_code == 201
+    largest = body % (b"x" * (64 * 1024 - len(body) + 2))
+    assert len(largest) == 64 * 1024
+    for content, is_chunked in itertools.product((largest, largest + b" "), (False, True)):
+        chunks = iter([content[:1000], content[1000:]]) if is_chunked else content
+        response = shop.call("POST", "/v1/products", content=chunks, headers=_JSON)
+        if content is largest:
+            assert response.status_code == 201
         else:
-            assert answer.status_code == 413
-            assert answer.json() == {"code": 41301, "message": "Payload too large"}
+            assert response.status_code == 413
+            assert response.json() == {"code": 41301, "message": "Payload too large"}
 
 
 @pytest.mark.parametrize("length", ["0" * 5000 + "2", "0" * 20 + "2"])
@@ -131,11 +126,8 @@ def test_a_body_of_64_kib_is_accepted_and_one_byte_more_is_413(shop: Shop) -> No
         ("/v1/merchant/sessions", "application/json", 413),
         ("/gateways/sandbox/callback", "application/json", 413),
         ("/login", "application/x-www-form-urlencoded", 413),
-        (
-            "/epay/mapi.php",
-            "application/x-www-form-urlencoded",
-            200,
-        ),  # like all refusals of this endpoint
+        # The Epay API reports errors with status 200.
+        ("/epay/mapi.php", "application/x-www-form-urlencoded", 200),
     ],
 )
 def test_a_content_length_of_many_digits_is_refused(
@@ -149,22 +141,23 @@ def test_a_content_length_of_many_digits_is_refused(
         connection.putheader("Content-Type", media_type)
         connection.putheader("Origin", api_server.url)
         connection.endheaders(b"{}")
-        answer = connection.getresponse()
-        assert answer.status == status
-        assert (status == 200) == (b"64 KiB" in answer.read())
+        response = connection.getresponse()
+        assert response.status == status
+        assert (status == 200) == (b"64 KiB" in response.read())
 
 
 def test_every_response_has_a_unique_request_id(shop: Shop) -> None:
     paths = ("/v1/products", "/v1/nothing", "/healthz", "/docs", "/openapi.json", "/checkout/x")
     ids = [shop.get(path).headers["x-request-id"] for path in paths * 2]
     assert len(set(ids)) == len(ids)
-    answer = shop.call("GET", "/v1/products", headers={"x-request-id": "mine"})
-    assert re.fullmatch("req_[0-9a-z]{26}", answer.headers["x-request-id"])
+    response = shop.call("GET", "/v1/products", headers={"x-request-id": "mine"})
+    assert re.fullmatch("req_[0-9a-z]{26}", response.headers["x-request-id"])
 
 
-# Limits: the tests below distinguish clients by X-Forwarded-For behind a trusted proxy.
+# ── Rate limits ──
+# The tests distinguish clients by X-Forwarded-For, which a trusted proxy sets.
 
-_addresses: Final = count(1)
+_addresses: Final = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
@@ -194,12 +187,12 @@ def caller(limited: ApiServer) -> Iterator[tuple[Shop, dict[str, str], Callable[
     limited.app.clock = original
 
 
-def _assert_limited(answer: Any, limit: int, wait: int) -> None:
-    assert answer.status_code == 429
-    assert answer.json() == {"code": 42901, "message": "Too many requests"}
-    assert answer.headers["retry-after"] == str(wait)
-    assert answer.headers["ratelimit-policy"] == f'"default";q={limit};w=60'
-    assert answer.headers["ratelimit"] == f'"default";r=0;t={wait}'
+def _assert_limited(response: Any, limit: int, wait: int) -> None:
+    assert response.status_code == 429
+    assert response.json() == {"code": 42901, "message": "Too many requests"}
+    assert response.headers["retry-after"] == str(wait)
+    assert response.headers["ratelimit-policy"] == f'"default";q={limit};w=60'
+    assert response.headers["ratelimit"] == f'"default";r=0;t={wait}'
 
 
 def test_the_limit_of_an_address_has_a_sliding_window(caller: Any) -> None:
@@ -220,14 +213,14 @@ def test_the_address_limit_of_an_operation_is_checked_first(
     caller: Any, operation: Operation
 ) -> None:
     shop, address, _ = caller
-    for _ in range(5):  # failed authentications count
-        answer = shop.api_server.http.get("/v1/balance", headers=address)
-        assert answer.status_code == 401
+    for _ in range(5):  # failed authentications count towards the limit
+        response = shop.api_server.http.get("/v1/balance", headers=address)
+        assert response.status_code == 401
     for headers in (address, address | {"x-api-key": shop.key}):
-        answer = shop.api_server.http.request(
+        response = shop.api_server.http.request(
             operation.method, _path(operation), headers=headers, content=b"x" * 100_000
         )
-        _assert_limited(answer, 5, 60)
+        _assert_limited(response, 5, 60)
 
 
 def test_the_agreement_and_unknown_paths_count_towards_the_limit(caller: Any) -> None:
@@ -247,10 +240,10 @@ def test_the_agreement_and_unknown_paths_count_towards_the_limit(caller: Any) ->
 
 def test_concurrent_requests_are_limited_exactly(caller: Any) -> None:
     shop, address, _ = caller
-    gate = threading.Barrier(20)
+    barrier = threading.Barrier(20)
 
     def send(_: int) -> int:
-        gate.wait()
+        barrier.wait()
         return int(shop.call("GET", "/v1/products", headers=address).status_code)
 
     with ThreadPoolExecutor(20) as pool:
@@ -261,21 +254,23 @@ def test_concurrent_requests_are_limited_exactly(caller: Any) -> None:
 def test_the_session_limit_of_a_merchant_covers_all_its_addresses(caller: Any) -> None:
     shop, address, advance = caller
     product = shop.data("POST", "/v1/products", json=TEA, headers=address)["id"]
-    other = shop.api_server.create_shop()
+    other_shop = shop.api_server.create_shop()
 
-    def open_(merchant: Shop, address: str, product: str) -> Any:
+    def open_session(merchant: Shop, address: str, product: str) -> Any:
         body = {"productId": product}
         headers = {"x-forwarded-for": address}
         return merchant.call("POST", "/v1/checkouts", json=body, headers=headers)
 
-    assert open_(shop, "203.0.113.1", product).status_code == 201
+    assert open_session(shop, "203.0.113.1", product).status_code == 201
     advance(30_000)
-    assert_refused(open_(shop, "203.0.113.2", "unknown"), "productId")  # counts
-    _assert_limited(open_(shop, "203.0.113.3", product), 2, 30)
-    _assert_limited(open_(shop, "203.0.113.4", ""), 2, 30)  # limit before body
-    assert_refused(open_(other, "203.0.113.5", product), "productId")
+    assert_refused(open_session(shop, "203.0.113.2", "unknown"), "productId")  # it counts too
+    _assert_limited(open_session(shop, "203.0.113.3", product), 2, 30)
+    _assert_limited(
+        open_session(shop, "203.0.113.4", ""), 2, 30
+    )  # the limit is checked before the body
+    assert_refused(open_session(other_shop, "203.0.113.5", product), "productId")
     advance(60_000)
-    assert open_(shop, "203.0.113.6", product).status_code == 201
+    assert open_session(shop, "203.0.113.6", product).status_code == 201
 
 
 def test_ipv6_clients_are_limited_by_their_64_prefix(caller: Any) -> None:
@@ -293,9 +288,9 @@ def test_ipv6_clients_are_limited_by_their_64_prefix(caller: Any) -> None:
 
 def test_x_forwarded_for_of_an_untrusted_peer_is_ignored(api_server: ApiServer) -> None:
     with serving(api_server.settings, limit_ip_per_minute=3) as running:
-        limit_key = running.create_shop()
+        shop = running.create_shop()
         statuses = [
-            limit_key.call(
+            shop.call(
                 "GET", "/v1/products", headers={"x-forwarded-for": f"198.51.100.{n}"}
             ).status_code
             for n in range(100, 104)
@@ -303,7 +298,7 @@ def test_x_forwarded_for_of_an_untrusted_peer_is_ignored(api_server: ApiServer) 
     assert statuses == [200, 200, 200, 429]
 
 
-# The order of the checks: each request fails all checks from a certain one on.
+# ── Order of the checks ──
 
 _NO_KEY: Final = {"x-api-key": None}
 
@@ -314,17 +309,17 @@ def test_checks_run_in_the_documented_order(caller: Any) -> None:
     advance(60_000)
     for _ in range(2):
         shop.call("POST", "/v1/checkouts", json={"productId": product}, headers=address)
-    bad = {"content": b"\xff", "headers": address | _JSON}
 
-    def error_code(**changes: Any) -> int:
-        headers = bad["headers"] | changes.pop("headers", {})
-        answer = shop.call("POST", "/v1/checkouts", **(bad | changes | {"headers": headers}))
-        return int(error_of(answer)["code"])
+    def error_code(**headers: Any) -> int:
+        """Send an invalid body; return the code of the first check that fails."""
+        all_headers = address | _JSON | headers
+        response = shop.call("POST", "/v1/checkouts", content=b"\xff", headers=all_headers)
+        return int(error_of(response)["code"])
 
-    assert error_code(headers=_NO_KEY) == 401  # before the merchant's limit and the body
-    assert error_code() == 42901  # the merchant's limit before the body
-    assert error_code(headers=_NO_KEY) == 401
-    assert error_code(headers=_NO_KEY) == 42901  # the address's limit first
+    assert error_code(**_NO_KEY) == 401  # checked before the merchant's limit and the body
+    assert error_code() == 42901  # the merchant's limit is checked before the body
+    assert error_code(**_NO_KEY) == 401
+    assert error_code(**_NO_KEY) == 42901  # the address's limit is checked first
     advance(121_000)
     assert error_code() == 40001
 
@@ -381,8 +376,9 @@ def test_a_body_may_be_nested_15_levels_deep(shop: Shop) -> None:
     nested = b"[" * 14 + b"]" * 14
     body = b'{"name":"Tea","price":"1","currency":"USD","metadata":{"a":%s}}' % nested
     assert shop.call("POST", "/v1/products", content=body, headers=_JSON).status_code == 201
-    brackets = b'{"name":"%s","price":"1","currency":"USD"}' % (b"[{" * 50)
-    assert shop.call("POST", "/v1/products", content=brackets, headers=_JSON).status_code == 201
+    # Brackets in a text do not count as nesting.
+    body = b'{"name":"%s","price":"1","currency":"USD"}' % (b"[{" * 50)
+    assert shop.call("POST", "/v1/products", content=body, headers=_JSON).status_code == 201
 
 
 def test_a_body_designed_to_be_slow_is_refused_quickly(shop: Shop) -> None:
@@ -395,7 +391,7 @@ def test_a_body_designed_to_be_slow_is_refused_quickly(shop: Shop) -> None:
         b'{"a":1e' + b"9" * 65_000 + b"}",
         b'{"metadata":{' + b",".join(b'"%d":1' % n for n in range(6000)) + b"}}",
     ):
-        started = time.process_time()  # of this process: the machine may have other work
-        answer = shop.call("POST", "/v1/products", content=body[: 64 * 1024], headers=_JSON)
-        assert answer.status_code == 400
+        started = time.process_time()  # other processes do not influence it
+        response = shop.call("POST", "/v1/products", content=body[: 64 * 1024], headers=_JSON)
+        assert response.status_code == 400
         assert time.process_time() - started < 1
