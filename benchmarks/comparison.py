@@ -160,15 +160,19 @@ async def _measure_scenario(
 
 
 async def _compare_responses(workload: Workload, competitors: Sequence[Competitor]) -> None:
-    """Raise RuntimeError unless all servers respond with the same status and fields."""
+    """Raise RuntimeError unless all servers respond with the same status and fields.
+
+    Fields that are null do not count: the peer leaves them out.
+    """
     for scenario in map(workload.with_available_merchants, SCENARIOS):
         shapes = {}
         for competitor in competitors:
             if isinstance(competitor, HttpCompetitor):
                 status, body = await competitor.fetch_response(workload, scenario)
                 response = msgspec.json.decode(body)
-                fields = sorted(response), sorted(response.get("data", ()))
-                shapes[competitor.name] = (status, *fields)
+                values = response.get("data") or {}
+                fields = sorted(name for name, value in values.items() if value is not None)
+                shapes[competitor.name] = (status, sorted(response), fields)
         if any(shape != next(iter(shapes.values())) for shape in shapes.values()):
             message = f"{scenario.name}: the responses differ: {shapes}"
             raise RuntimeError(message)
