@@ -124,6 +124,15 @@ def test_only_queries_modules_contain_sql(path: Path) -> None:
 
 
 @files
+def test_a_pattern_of_a_field_does_not_end_in_a_dollar_sign(path: Path) -> None:
+    r"""``$`` also matches before a final line break, unlike ``\Z`` (http/schemas.py)."""
+    for node in nodes(path):
+        if isinstance(node, ast.keyword) and node.arg == "pattern":
+            text = node.value.value if isinstance(node.value, ast.Constant) else ""
+            assert not str(text).endswith("$"), f"line {node.value.lineno}"
+
+
+@files
 def test_only_the_command_line_prints(path: Path) -> None:
     if NAMES[path].startswith("cli/") or NAMES[path] == "__main__.py":
         return

@@ -29,15 +29,18 @@ def test_the_same_id_with_other_values_is_a_conflict(shop: Shop, change: dict[st
     [
         {"id": "a b"},
         {"id": ""},
+        {"id": "a\n"},
         {"amount_minor": 0},
         {"amount_minor": 1.5},
         {"amount_minor": True},
         {"currency": "eur"},
+        {"currency": "EUR\n"},
         {"method": "CASH"},
         {"return_url": "javascript:alert(1)"},
         {"return_url": "http://[::1"},
         {"callback_url": "http://host:99999/"},
         {"callback_url": "/relative"},
+        {"callback_url": "https://shop.example/\n"},
         {"description": None},
     ],
 )

@@ -297,6 +297,7 @@ REWRITTEN: Final = [
     ({"$ref": "#/components/schemas/Listing_OrderOut_"},
      {"$ref": "#/components/schemas/OrderList"}),
     ({"type": "integer", "maximum": 9}, {"type": "integer", "format": "int64", "maximum": 9}),
+    ({"type": "string", "pattern": r"^[a-z]\Z"}, {"type": "string", "pattern": "^[a-z]$"}),
     ({"enum": [1, 2]}, {"type": "integer", "enum": [1, 2], "format": "int32"}),
     ({"const": 0}, {"type": "integer", "const": 0, "format": "int32"}),
     ({"type": "object", "properties": {

@@ -29,7 +29,7 @@ EXPONENTS: Final[dict[str, int]] = {
     for code in codes.split()
 }
 
-PRICE_PATTERN: Final = r"^[0-9]{1,8}(\.[0-9]{1,2})?$"
+PRICE_PATTERN: Final = r"^[0-9]{1,8}(\.[0-9]{1,2})?\Z"
 _AMOUNT: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,2}))?")
 
 

@@ -15,7 +15,7 @@ MAX_METADATA: Final = 16 * 1024
 MAX_KEYS: Final = 50
 MAX_KEY: Final = 64
 MAX_EMAIL: Final = 254  # RFC 5321 §4.5.3.1.3, less the angle brackets
-_UNSAFE: Final = re.compile(r"[\x00-\x20\x7f-\x9f\\<>\"`{}|^]")
+_UNSAFE: Final = re.compile(r"[\s\x00-\x20\x7f-\x9f\\<>\"`{}|^]")
 _SESSION_MARK: Final = "{CHECKOUT_SESSION_ID}"
 # The dot-atom of RFC 5322 without quoted forms, and a host name with at least one dot (RFC 1035),
 # in any script (RFC 6531). Consecutive and final dots are allowed, because some mailboxes of

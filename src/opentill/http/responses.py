@@ -76,7 +76,7 @@ class Done(msgspec.Struct, frozen=True):
     """The response of an operation that returns nothing, such as archiving."""
 
     code: Annotated[int, msgspec.Meta(ge=0, le=0, description="Always 0: the request succeeded.")]
-    message: Annotated[str, msgspec.Meta(pattern="^success$", description="Always `success`.")]
+    message: Annotated[str, msgspec.Meta(pattern=r"^success\Z", description="Always `success`.")]
 
 
 class Download(msgspec.Struct, frozen=True):

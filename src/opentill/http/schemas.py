@@ -1,8 +1,12 @@
-"""JSON Schemas of the structs on the wire, rewritten for client generators.
+r"""JSON Schemas of the structs on the wire, rewritten for client generators.
 
 msgspec's schemas are correct, but generators produce wrong or poor code from some of their forms:
 32 bits for every integer, ``any`` for values without a type, a separate class for null. The
 rewritten schemas mean the same, except that alternative spellings of fields are omitted.
+
+msgspec searches for a field's pattern with Python's ``re``, whose ``$`` also matches before a final
+line break. Therefore a pattern of ``msgspec.Meta`` ends in ``\Z``, which JSON Schema does not
+have: the rewritten schema has ``$``, which matches there only at the end.
 """
 
 import inspect
@@ -97,6 +101,8 @@ def rewrite(schema: Schema) -> Schema:
         rewritten |= reference(type_name(component_name(rewritten)))
     if "description" in rewritten:
         rewritten["description"] = readable(rewritten["description"])
+    if "pattern" in rewritten:
+        rewritten["pattern"] = rewritten["pattern"].replace(r"\Z", "$")
     _type_values(rewritten)
     if "integer" in types(rewritten) and "format" not in rewritten:
         rewritten["format"] = _width(rewritten)

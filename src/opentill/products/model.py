@@ -37,7 +37,7 @@ Price = Annotated[
     ),
 ]
 Currency = Annotated[
-    str, Meta(pattern="^[A-Z]{3}$", description="an active ISO 4217 currency code in capitals")
+    str, Meta(pattern=r"^[A-Z]{3}\Z", description="an active ISO 4217 currency code in capitals")
 ]
 Metadata = Annotated[
     msgspec.Raw,

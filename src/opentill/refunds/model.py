@@ -57,7 +57,7 @@ class RefundBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Annotated[
             str,
             Meta(
-                pattern=r"^[0-9]{1,15}(\.[0-9]{1,2})?$",
+                pattern=r"^[0-9]{1,15}(\.[0-9]{1,2})?\Z",
                 description="decimal text from 0.01 with at most two fraction digits",
                 extra_json_schema={
                     "description": "What to give back: decimal text from `0.01`. Everything that "

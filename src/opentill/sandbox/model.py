@@ -62,10 +62,10 @@ FAULTS: Final[dict[Operation, tuple[FaultKind, ...]]] = {
     "callback": ("duplicate", "out_of_order", "slow", "drop"),
 }
 
-Id = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+Id = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]
 Minor = Annotated[int, msgspec.Meta(gt=0, le=10**15)]
-Currency = Annotated[str, msgspec.Meta(pattern=r"^[A-Z]{3}$")]
-Url = Annotated[str, msgspec.Meta(pattern=r"^https?://[^\s\x00-\x1f/]+[^\s\x00-\x1f]*$")]
+Currency = Annotated[str, msgspec.Meta(pattern=r"^[A-Z]{3}\Z")]
+Url = Annotated[str, msgspec.Meta(pattern=r"^https?://[^\s\x00-\x1f/]+[^\s\x00-\x1f]*\Z")]
 HttpUrl = Annotated[Url, msgspec.Meta(max_length=2048)]
 Text = Annotated[str, msgspec.Meta(max_length=1000)]
 

@@ -19,19 +19,19 @@ from opentill.orders.model import Order, Status
 from opentill.orders.search import service, terms
 from opentill.orders.search.model import Condition, OrderFilters
 
-_STORABLE: Final = r"^[^\x00]*$"  # PostgreSQL stores no NUL
+_STORABLE: Final = r"^[^\x00]*\Z"  # PostgreSQL stores no NUL
 Email: TypeAlias = Annotated[
     str,
     Meta(
         max_length=254,
-        pattern=r"^ *[^@\s]+@[^@\s]+ *$",
+        pattern=r"^ *[^@\s]+@[^@\s]+ *\Z",
         description="the whole e-mail address of a customer, in capitals or not",
     ),
 ]
 _Amount: TypeAlias = Annotated[
     str,
     Meta(
-        pattern=r"^[0-9]{1,15}(\.[0-9]{1,2})?$",
+        pattern=r"^[0-9]{1,15}(\.[0-9]{1,2})?\Z",
         description="decimal text with at most two fraction digits, in any currency: `9.99`",
     ),
 ]
