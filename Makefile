@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # With this variable set, each of the many processes of the tests would compile every file again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run demo test test-pooled test-serializable test-clients test-image mutants check fix
+.PHONY: help run demo dev test test-pooled test-serializable test-clients test-image mutants check fix
 .PHONY: test-nightly hooks client messages bench stress lock browser languages compilers promtool
 .PHONY: python-shop node-shop php-shop
 .PHONY: test-deploy manifests board sbom notice FORCE
@@ -20,7 +20,8 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo 'make demo               serve with a demo merchant and a checkout session to pay; the quickest way to try OpenTill'
 	@echo 'make run                serve (ARGS="--workers 2" for two processes)'
-	@echo 'make test               run all tests (ARGS="-k name" for some)'
+	@echo 'make dev                only install the packages for tests and checks; the other targets do it when they need them'
+	@echo 'make test               run all tests (ARGS="-k name" for some, WORKERS=2 for two at once)'
 	@echo 'make test-nightly       run all tests with ten times as many random examples, different ones in each run'
 	@echo 'make test-pooled        run all tests through PgBouncer in transaction mode'
 	@echo 'make test-serializable  run all tests with serializable transactions'
@@ -47,6 +48,8 @@ run: .venv/stamp
 
 demo: .venv/stamp
 	$(BIN)/opentill demo $(ARGS)
+
+dev: .venv/stamp-dev
 
 test: .venv/stamp-dev browser languages
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m '$(USUAL)' $(ARGS)

@@ -1,8 +1,8 @@
 """Write the tables of fields in docs/contract.md from the OpenAPI document.
 
 `make client` runs it. A table stands between ``<!-- fields of NAME -->`` and ``<!-- end -->``: NAME
-is a schema of the document, or ``events`` for the table of event types. A test compares the file
-with the output of this program.
+is a schema of the document, ``events`` for the table of event types, or ``queries`` for the query
+parameters of all reads. A test compares the file with the output of this program.
 """
 
 import re
@@ -16,6 +16,8 @@ from opentill.webhooks.event_types import SENT_TYPES
 
 CONTRACT: Final = Path(__file__).parents[1] / "docs" / "contract.md"
 _TABLE: Final = re.compile(r"(<!-- fields of (\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
+# Parameters of every list, which the table of queries leaves out.
+_PAGING: Final = frozenset({"page", "size"})
 # The fields of a parent are in a table of their own.
 _PARENTS: Final = {"OrderDetail": "Order"}
 
@@ -51,6 +53,17 @@ def _event_rows(document: Json) -> list[str]:
     return ["| type | `data`, beside `livemode` |", "|---|---|", *rows]
 
 
+def _query_rows(document: Json) -> list[str]:
+    """Return a row for each operation that reads and has query parameters besides paging."""
+    rows = []
+    for path, operations in document["paths"].items():
+        parameters = operations.get("get", {}).get("parameters", ())
+        names = [each["name"] for each in parameters if each["in"] == "query"]
+        if shown := [f"`{name}`" for name in names if name not in _PAGING]:
+            rows.append(f"| `GET {path}` | {', '.join(shown)} |")
+    return ["| operation | query parameters |", "|---|---|", *rows]
+
+
 def _payload_schema(document: Json, type_: str) -> str:
     """Return the name of the schema of an event's ``data``."""
     request = document["webhooks"][type_]["post"]["requestBody"]
@@ -66,7 +79,10 @@ def update_tables(text: str) -> str:
 
     def format_table(match: re.Match[str]) -> str:
         name = match[2]
-        lines = _event_rows(document) if name == "events" else _field_rows(schemas, name)
+        if name == "events":
+            lines = _event_rows(document)
+        else:
+            lines = _query_rows(document) if name == "queries" else _field_rows(schemas, name)
         return match[1] + "\n".join(lines) + "\n"
 
     return _TABLE.sub(format_table, text)

@@ -1,5 +1,6 @@
 """Each page can be opened by its roles only, at their own merchant only."""
 
+import re
 from typing import Any, Final, get_args
 
 import pytest
@@ -140,6 +141,16 @@ def test_staff_may_read_every_merchants_pages_and_change_nothing(
         shop.id,
     )
     assert visits == [{"who": f"{staff.email} ({staff.person_id})", "reason": f"as staff, {role}"}]
+
+
+def test_no_page_has_two_elements_with_one_id(shop: Shop) -> None:
+    """A label of a form or of a filter would lead to the other element."""
+    owner = create_person(shop.api_server, shop.id, "owner")
+    admin = create_person(shop.api_server, None, staff_role="admin")
+    for visitor, pages in ((owner, MERCHANT_PAGES), (admin, CONSOLE_PAGES)):
+        for path in [_path(page, shop.id) for page in pages if page.method == "GET"]:
+            ids = re.findall(r'\sid="([^"]*)"', visitor.get(path).text)
+            assert [id_ for id_ in set(ids) if ids.count(id_) > 1] == [], path
 
 
 @pytest.mark.parametrize("role", STAFF_ROLES)
