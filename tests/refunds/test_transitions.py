@@ -15,7 +15,9 @@ from support.world import (
     NOW,
     create_order_in,
     create_refund,
+    create_session,
     dump_rows,
+    pay_order,
     read_entries,
     read_history,
     report_refund,
@@ -63,6 +65,19 @@ async def test_an_outcome_of_the_table_changes_refund_order_and_ledger(
     assert refunded_order.refund_status == ("NONE" if failed else "PARTIAL")
 
 
+@pytest.mark.parametrize("ended_by", ["SUCCEEDED", "REFUSED"])
+@pytest.mark.parametrize("outcome", [row[0] for row in OUTCOMES])
+async def test_an_outcome_after_the_end_of_a_refund_changes_nothing(
+    tx: Tx, ended_by, outcome
+) -> None:
+    order = await create_order_in(tx, "PAID")
+    refund = await create_refund(tx, order, "4.00")
+    await report_refund(tx, refund, ended_by, LATER)
+    before = await dump_rows(tx)
+    await report_refund(tx, refund, outcome, LATER + 1)
+    assert await dump_rows(tx) == before
+
+
 @pytest.mark.parametrize("amount", ["0.00", "9.99", "6.00", "999999999999999.99"])
 async def test_an_amount_that_exceeds_the_remainder_is_refused(tx: Tx, amount) -> None:
     order = await create_order_in(tx, "PAID")
@@ -98,6 +113,38 @@ async def test_a_refund_number_that_is_used_again_returns_the_existing_refund(tx
     with pytest.raises(Invalid) as refused:
         await refunds.create(tx, order.merchant_id, order.id, other_amount, LATER)
     assert refused.value.field == "refundNo"
+    assert await dump_rows(tx) == before
+
+
+async def test_a_refund_number_of_another_order_is_refused(tx: Tx) -> None:
+    order = await create_order_in(tx, "PAID")
+    session = await create_session(tx, order.merchant_id, order.product_id)
+    other_order = await pay_order(tx, await orders.find(tx, order.merchant_id, session.order_id))
+    body = RefundBody(amount="4.00", refund_no="r-1")
+    await refunds.create(tx, order.merchant_id, order.id, body, NOW)
+    before = await dump_rows(tx)
+    with pytest.raises(Invalid) as refused:
+        await refunds.create(tx, order.merchant_id, other_order.id, body, NOW)
+    assert refused.value.field == "refundNo"
+    assert await dump_rows(tx) == before
+    foreign_order = await create_order_in(tx, "PAID")  # each merchant has its own numbers
+    await refunds.create(tx, foreign_order.merchant_id, foreign_order.id, body, NOW)
+
+
+# A full refund of 9.99 takes the fee of 0.40 from the balance too.
+@pytest.mark.parametrize(("overdraft_minor", "accepted"), [(40, True), (39, False), (0, False)])
+async def test_a_refund_takes_the_balance_down_to_the_overdraft_limit_and_no_further(
+    tx: Tx, overdraft_minor, accepted
+) -> None:
+    order = await create_order_in(tx, "PAID", overdraft_minor=overdraft_minor)
+    before = await dump_rows(tx)
+    if accepted:
+        await create_refund(tx, order)
+        return
+    with pytest.raises(Invalid) as refused:
+        async with tx.transaction():
+            await create_refund(tx, order)
+    assert refused.value.field == "amount"
     assert await dump_rows(tx) == before
 
 
