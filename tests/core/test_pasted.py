@@ -24,3 +24,8 @@ def test_a_copied_address_is_the_address(copy: str) -> None:
 
 def test_marks_within_a_text_stay() -> None:
     assert trim("\u2068a\u200fb \u2069") == "a\u200fb"
+
+
+def test_every_kind_of_space_is_trimmed() -> None:
+    spaces = [character for character in map(chr, range(0x110000)) if character.isspace()]
+    assert [trim(f"{space}a{space}") for space in spaces] == ["a"] * len(spaces)

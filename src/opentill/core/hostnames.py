@@ -5,6 +5,7 @@ IDNA 2008 (RFC 5891) with the non-transitional mapping of UTS 46, like browsers:
 a domain that may belong to somebody else.
 """
 
+import functools
 import re
 from typing import Final
 from urllib.parse import SplitResult, urlsplit, urlunsplit
@@ -20,6 +21,7 @@ class BadHost(ValueError):
     """A host name that cannot exist."""
 
 
+@functools.lru_cache(4096)  # few hosts are in most URLs and addresses
 def to_ascii(host: str) -> str:
     """Return a host name or an IPv4 address in lower-case ASCII. Raises BadHost.
 
