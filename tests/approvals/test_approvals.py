@@ -21,7 +21,7 @@ from support import world
 from support.world import NOW
 
 HOUR: Final = 3_600_000
-LIMIT: Final = Decimal(10)  # more than 9.99 and less than twice that
+LIMIT: Final = Decimal(10)  # above the price of one order, 9.99, and below that of two
 RULES: Final = Rules(LIMIT, True, frozenset())
 ANN: Final = Actor("ann", "the bank says so")
 BOB: Final = Approver("bob", lambda _account: False)
@@ -48,7 +48,7 @@ async def perform(tx: Tx, request: ActionRequest, limit: str | None, now: int = 
 
 
 async def create_subject(tx: Tx, action: Action) -> tuple[Order, str]:
-    """Create an order that allows the action; return it and the id that the action is about."""
+    """Create an order that allows the action; return it and the id of the action's subject."""
     if action == "confirm":
         order = await world.create_order(tx)
         return order, order.id
@@ -104,7 +104,7 @@ async def test_an_action_above_the_limit_waits_for_a_second_person(tx: Tx, actio
     assert await read_state(tx, order) == before
     assert (
         await perform(tx, request, "5") == waiting_action
-    )  # repeating the request creates no second action
+    )  # a repeated request creates no second action
     assert [row.id for row in await approvals.waiting(tx)] == [waiting_action.id]
     rules = Rules(Decimal(5), True, frozenset())
     for name in ("ann", "ANN"):
@@ -173,7 +173,7 @@ async def test_splitting_an_amount_does_not_avoid_the_limit(tx: Tx) -> None:
         kind="recharge", amount_minor=2, reference="R", reason="sent", by="Ann"
     )
     adjustment = await adjustments.request(tx, first_order.merchant_id, recharge, LIMIT, NOW)
-    assert adjustment.status == "WAITING"  # 9.99 + 0.02: all kinds of movements count
+    assert adjustment.status == "WAITING"  # all kinds of movements count: 9.99 + 0.02 > 10
     assert not await confirm_waits(tx, third_order, Actor("bob", "another person"))
 
 

@@ -18,7 +18,7 @@ FORM = {
 
 @contextlib.contextmanager
 def accepting_applications(api_server: ApiServer) -> Iterator[Visitor]:
-    """Accept applications until the block ends, without earlier counts; yield a new visitor."""
+    """Reset the rate limits, accept applications until the block ends, and yield a new visitor."""
     before = api_server.app.settings
     api_server.app.settings = msgspec.structs.replace(before, applications=True)
     api_server.tx(lambda tx: tx.execute("delete from rate_limit_windows"))

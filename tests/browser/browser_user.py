@@ -17,7 +17,7 @@ class BrowserUser:
     """A person in a browser, who logs in and proves their identity when a page asks for it."""
 
     def __init__(self, url: str, email: str, page: Page) -> None:
-        """Use ``accept_invitation``. ``problems``: errors of scripts and responses of 5xx."""
+        """Called by ``accept_invitation``. ``problems`` are script errors and 5xx responses."""
         self.url, self.email, self.page = url, email, page
         self.problems: list[str] = []
         self._secret, self._period = "", 0
@@ -27,7 +27,7 @@ class BrowserUser:
         page.on("response", lambda response: self._record_status(response.url, response.status))
 
     def _record_message(self, text: str) -> None:
-        if "status of 4" not in text:  # the browser reports each refused form
+        if "status of 4" not in text:  # browsers log each refused form as an error
             self.problems.append(text)
 
     def _record_status(self, url: str, status: int) -> None:
@@ -59,7 +59,7 @@ class BrowserUser:
         assert len(self._recovery_codes) == totp.RECOVERY_CODES
 
     def code(self) -> str:
-        """Return an unused code of the authenticator, or a recovery code if all are used."""
+        """Return an unused code of the authenticator, or a recovery code if all codes are used."""
         if not self._secret:
             return ""
         current = now_ms() // 1000 // totp.PERIOD_S

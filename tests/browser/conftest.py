@@ -13,7 +13,7 @@ from playwright.async_api import Browser, async_playwright
 
 from support.page_server import open_session, page_server
 
-# The headless shell draws no tabs and toolbars and takes half the processor time.
+# The headless shell has no tabs and toolbars, and takes half the processor time of Chromium.
 CHROMIUMS = ("chromium-headless-shell", "chromium")
 SWITCHES = [
     "--no-sandbox",

@@ -7,7 +7,7 @@ from playwright.async_api import Page
 WIDTHS: Final = (320, 390, 640, 768, 1024, 1280, 1440)
 _HEIGHT: Final = 800
 
-# Gives every amount twelve digits, and every name of a customer or merchant forty characters.
+# This script gives every amount twelve digits, and every customer and merchant a long name.
 _STRETCH: Final = r"""() => {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
@@ -19,7 +19,7 @@ _STRETCH: Final = r"""() => {
   }
 }"""
 
-# How much wider than its window the page is, and the numbers that continue on another line.
+# Returns by how many pixels the page is wider than its window, and the numbers that wrap.
 _LAYOUT: Final = r"""() => {
   const root = document.documentElement, broken = [];
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -40,7 +40,7 @@ _LAYOUT: Final = r"""() => {
   return wider || broken.length ? { wider, broken: [...new Set(broken)].slice(0, 3) } : null;
 }"""
 
-# The classes of a page that none of its style sheets names.
+# Returns the classes in the page that none of its style sheets names.
 _UNSTYLED: Final = r"""() => {
   const named = new Set();
   const read = rules => [...rules].forEach(rule => {

@@ -20,8 +20,8 @@ DISPLAYS: Final[tuple[tuple[str, Scheme], ...]] = (
     ("desktop", "light"),
 )
 
-# Texts whose contrast with any colour behind them is below that of WCAG 2.2 (1.4.3), and their
-# contrast ratio.
+# Returns the texts whose contrast with any colour behind them is too low for WCAG 2.2 (1.4.3), and
+# their contrast ratios.
 LOW_CONTRAST_TEXT = """() => {
   const parse = text => (text.match(/[\\d.]+/g) || []).map(Number);
   const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
@@ -62,7 +62,7 @@ LOW_CONTRAST_TEXT = """() => {
   return texts;
 }"""
 
-# Targets smaller than 24 by 24 pixels that are not within a sentence (WCAG 2.5.8).
+# Returns the targets smaller than 24 by 24 pixels that are not within a sentence (WCAG 2.5.8).
 SMALL_TARGETS = """() => [...document.querySelectorAll('a, button, input, summary')]
   .filter(e => e.checkVisibility() && !e.closest('.skip') && e.type !== 'hidden')
   .filter(e => !(e.ariaHidden && e.tabIndex < 0))
@@ -72,10 +72,10 @@ SMALL_TARGETS = """() => [...document.querySelectorAll('a, button, input, summar
                    && getComputedStyle(e).display !== 'inline'; })
   .map(e => e.outerHTML.slice(0, 80))"""
 
-# By how many pixels a page is wider than its window.
+# Returns by how many pixels a page is wider than its window.
 OVERFLOW_WIDTH = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
-# All checks in one call, with the colour scheme and width of the display.
+# Returns the results of all checks, with the colour scheme and width of the display.
 PAGE_PROBLEMS = f"""() => ({{
   shown: [matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light', innerWidth],
   faint: ({LOW_CONTRAST_TEXT})(), small: ({SMALL_TARGETS})(),

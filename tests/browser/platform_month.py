@@ -18,7 +18,7 @@ from opentill.db.clock import now_ms
 from support.cluster import CARD, eventually
 from support.people import TESTER
 
-PAYMENTS: Final = 20  # of each merchant
+PAYMENTS: Final = 20  # per merchant
 _REDIRECT: Final = 300
 
 
@@ -33,7 +33,7 @@ class Shop(msgspec.Struct):
     key: str = ""
     link: str = ""
     product_id: str = ""
-    paid_order_ids: list[str] = msgspec.field(default_factory=list)  # ids of orders
+    paid_order_ids: list[str] = msgspec.field(default_factory=list)
 
 
 def new_shops() -> list[Shop]:
@@ -52,7 +52,7 @@ class Month:
     """A platform, its staff in their browsers, and its merchants."""
 
     def __init__(self, server: Starlette, browser: Browser) -> None:
-        """There are no merchants and no staff yet."""
+        """Start without merchants and without staff."""
         self.app: App = server.state.app
         self.settings: Settings = server.state.settings
         self.url = str(self.settings.public_url)
@@ -85,7 +85,7 @@ class Month:
         return response.json()["data"]
 
     async def open_session(self, shop: Shop) -> tuple[str, str]:
-        """Open a session; return its id and its order's."""
+        """Open a session; return the ids of the session and its order."""
         created = await self.call_api(shop, "POST", "/v1/checkouts", {"productId": shop.product_id})
         checkout = await self.call_api(shop, "GET", f"/v1/checkouts/{created['id']}")
         return created["id"], checkout["orderId"]
@@ -109,7 +109,7 @@ class Month:
         await self.http.post(url, data={"decision": "approve"})
 
     async def return_from_bank(self, session_id: str, attempt_id: str) -> None:
-        """Follow the bank's link back, on which the server queries the bank."""
+        """Follow the bank's link to the server, which then queries the bank."""
         await self.http.get(f"{self.url}/checkout/{session_id}/return/{attempt_id}")
 
     async def wait_for_status(self, shop: Shop, order_id: str, *expected: str) -> Any:
@@ -124,7 +124,7 @@ class Month:
         return order
 
     async def paid_attempt_id(self, order_id: str) -> str:
-        """Return the id of the attempt that paid an order; the bank uses it too."""
+        """Return the id of the attempt that paid an order. The bank's payment has the same id."""
         async with self.app.db.connection() as tx:
             sql = "select paid_attempt_id from orders where id = $1"
             return str(await tx.fetchval(sql, order_id))

@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 _AXE: Final = Path(__file__).parent / "axe"
 # The rules of WCAG 2.2, levels A and AA, and the recommendations of axe-core.
 _RULES: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-# Slow rules of axe-core; `browser/page_checks.py` checks the same in all sizes and schemes.
+# Slow rules of axe-core, which `browser/page_checks.py` checks in all sizes and schemes.
 _SLOW_RULES: Final = ["color-contrast", "target-size"]
 # Device and scheme for axe-core, with the rules that it skips. The nightly run checks a desktop
 # too, where the layout differs, and skips no rule on a phone.
@@ -87,7 +87,7 @@ _UNLINKED: Final = {
     "/console/disputes/*/evidence/*",  # a file
     "/console/trial-balance/ledger.csv",  # a file, sent by a form
 }
-# Lists with the same layout as the list of disputes. The list of unmatched disputes has forms.
+# These lists have the layout of the list of disputes. The list of unmatched disputes has forms.
 _SAME_LAYOUT: Final = re.compile(r"/console/needs/(?!(disputes|unmatched)$)")  # fmt: skip
 
 

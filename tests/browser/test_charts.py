@@ -18,7 +18,7 @@ from opentill.web.language import Localizer
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 HOST: Final = "http://127.0.0.1:9"
-# Returns for each chart whether the colour of its first series is drawn and its table is open.
+# Returns whether each chart shows the colour of its first series, and whether its table is open.
 READ_CHARTS: Final = """() => [...document.querySelectorAll('figure.chart')].map(figure => {
   const drawn = figure.querySelector('canvas');
   const canvas = document.createElement('canvas');

@@ -62,7 +62,7 @@ async def test_a_member_adds_a_file_and_a_note_on_pages_that_fit_every_device(
     for path in (
         list_page,
         f"{list_page}/{dispute.id}",
-    ):  # test_accessibility.py checks them in English
+    ):  # test_accessibility.py checks the English pages
         await page.goto(f"{path}?lang=zh-Hant")
         violations += await problems_on_all_displays(page)
     await context.close()

@@ -70,7 +70,7 @@ async def test_a_customer_of_an_epay_shop_returns_with_a_signature(
         "param": "uid=7",
         "trade_status": "TRADE_SUCCESS",
     }
-    assert "referer" not in requests[0].headers  # the address of the payment page is secret
+    assert "referer" not in requests[0].headers  # the payment page's address must not leak
     await context.close()
     # The worker attempts the notification, which must fail because the host is forbidden.
     for _ in range(150):

@@ -216,7 +216,7 @@ async def _resolve_differences(month: Month) -> None:
     late_row = [row for row in await _read_report(month) if row["reference"] == late_attempt]
     await fin.open_page("/console/reconciliation")
     await fin.submit_form(COMPARE_FORM, file=_csv_upload(late_row, "late.csv"))
-    if "Choose" in await fin.main_text():  # the step-up has not kept the file
+    if "Choose" in await fin.main_text():  # the file must be chosen again after a step-up
         await fin.submit_form(COMPARE_FORM, file=_csv_upload(late_row, "late.csv"))
     assert "0 wait for somebody" in await fin.main_text(), await fin.main_text()
 

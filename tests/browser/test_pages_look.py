@@ -76,7 +76,7 @@ async def test_every_page_is_readable_and_fits_the_window(browser: Browser, host
     context = await browser.new_context(reduced_motion="reduce")
     page = await context.new_page()
     problems = _collect_problems(page, host)
-    wrong: list[tuple[object, ...]] = []
+    results: list[tuple[object, ...]] = []
     for name in [
         *render_pages(Localizer("customer", "en")),
         "hostile-open",
@@ -85,8 +85,8 @@ async def test_every_page_is_readable_and_fits_the_window(browser: Browser, host
     ]:
         await page.goto(f"{host}/en/{name}")
         assert await page.evaluate("document.documentElement.lang") == "en"
-        wrong += [(name, *(await problems_on_all_displays(page)), *(await layout_problems(page)))]
-    assert [problem for problem in wrong if len(problem) > 1] == []
+        results += [(name, *(await problems_on_all_displays(page)), *(await layout_problems(page)))]
+    assert [result for result in results if len(result) > 1] == []
     assert problems == []
     await context.close()
 

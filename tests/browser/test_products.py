@@ -26,7 +26,7 @@ class Owner:
     """The owner of a new merchant, who is logged in."""
 
     def __init__(self, url: str, merchant_id: str, cookie: str) -> None:
-        """Create the owner of a login; ``cookie`` is the value of its cookie."""
+        """Use the login whose cookie has the value ``cookie``."""
         self.home = f"{url}/dashboard/{merchant_id}"
         self.cookie = {"name": "opentill", "value": cookie, "url": url}
 
@@ -114,7 +114,7 @@ async def test_pages_of_products_and_sessions_fit_every_device(
         await page.evaluate("document.querySelectorAll('main details').forEach(e => e.open = 1)")
         violations += await problems_on_all_displays(page)
     assert violations == []
-    assert messages == [  # from the form with a wrong price
+    assert messages == [  # ``_add_tea`` submits a wrong price first
         "Failed to load resource: the server responded with a status of 400 (Bad Request)"
     ]
     await context.close()

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 # One page of each kind.
 PATHS: Final = ("", "/guides/webhooks", "/guides/errors", "/checkouts", "/search?q=refund")
-# Returns the text of every place in which a page could have stored the key.
+# Returns the text of every place where a page could store a key.
 READ_STORAGE: Final = """() => [location.href, document.cookie, JSON.stringify({...localStorage}),
   JSON.stringify({...sessionStorage}), document.documentElement.outerHTML].join('\\n')"""
 
@@ -54,16 +54,16 @@ async def _create_key(page_server: Starlette) -> str:
 
 
 async def test_every_kind_of_page_is_readable_and_fits_the_window(page: Page, docs: str) -> None:
-    wrong: list[object] = []
+    problems: list[object] = []
     for path in PATHS:
         await page.goto(docs + path)
         for boxes in (".contents > details", "details.trial, details.failures"):
             await page.eval_on_selector_all(
                 boxes, "all => all.forEach(details => details.open = true)"
             )
-        wrong += await problems_on_all_displays(page)
-        wrong += [(path, problem) for problem in await layout_problems(page)]
-    assert wrong == []
+        problems += await problems_on_all_displays(page)
+        problems += [(path, problem) for problem in await layout_problems(page)]
+    assert problems == []
 
 
 async def test_samples_and_search_work_without_javascript(browser: Browser, docs: str) -> None:
@@ -126,11 +126,11 @@ async def test_an_operation_is_tried_with_a_key_that_is_stored_nowhere(
 
     await create_form.locator("summary").click()
     await create_form.locator("[data-key]").fill(key)
-    await expect(create_form.locator("[data-send]")).to_be_disabled()  # a change needs agreement
+    await expect(create_form.locator("[data-send]")).to_be_disabled()  # the box is not ticked yet
     await create_form.locator("[data-agreed]").check()
     await create_form.locator("[data-send]").click()
     await expect(create_form.locator(".outcome .status")).to_have_text("201")
-    # Each request needs its own agreement.
+    # The box must be ticked again before each request.
     await expect(create_form.locator("[data-send]")).to_be_disabled()
     await read_form.locator("summary").click()
     await expect(read_form.locator("[data-key]")).to_have_value(key)

@@ -184,7 +184,7 @@ def test_a_forbidden_request_has_field_and_reason(
     error = failure.value
     assert (error.status, error.code, error.field) == (403, 40301, "charge")
     assert ann.reason in error.reason
-    assert isinstance(error, RequestRefused)  # the error's class in earlier versions
+    assert isinstance(error, RequestRefused)  # earlier versions raised this class
 
 
 def test_the_error_of_a_restricted_key_has_the_missing_scope(
@@ -215,9 +215,9 @@ def test_each_error_code_raises_its_own_exception(
     for text in ("../products", "", "orders?page=2"):
         with pytest.raises(NotFound, match="not an id"):
             client.orders.get(text)
-    nothing: Any = None  # callers without a type checker
+    missing_id: Any = None  # a caller without a type checker may pass None
     with pytest.raises(NotFound, match="None is not an id"):
-        client.orders.get(nothing)
+        client.orders.get(missing_id)
     with Client(api_server.url, "svc_live_wrong", trust_env=False) as stranger:
         with pytest.raises(Unauthorized):
             stranger.balance.get()

@@ -220,7 +220,7 @@ def test_an_example_shop_takes_an_order_and_ships_once(shop: Shop, server: Deplo
     with shop.running(KEY="svc_live_wrong"):
         assert shop.browser.get("/thanks", params={"session": session}).status_code == 503
     expire_idempotency_keys(server)  # the shop is restarted a week later
-    with shop.running():  # it still has its orders, and the webhook alone reports a payment
+    with shop.running():  # the shop has kept its orders; the webhook reports payments
         assert shop.submit(paid_form) == f"{shop.url}/thanks?session={session}"
         assert len(list(shop.api.checkouts.list())) == 1
         rotated = shop.api.webhook_endpoints.rotate_secret(

@@ -14,7 +14,7 @@ from opentill.client import Event, OrderPaid, WebhookInvalid, verify_webhook
 from opentill.client.events import EVENTS
 from opentill.client.signatures import _svc_signature
 
-# contract.md#event-signatures
+# The test vector of contract.md#event-signatures.
 SECRET: Final = "whsec_example"
 NOW_MS: Final = 1736932500000
 BODY: Final = b'{"id":"evt_abc123","type":"order.paid","created_at":1736932500000,"data":{}}'

@@ -255,7 +255,7 @@ def test_a_person_whom_the_requester_invited_or_reset_lately_cannot_approve(
         assert refusal.status_code == 400
         assert "within the last 72 hours" in refusal.text
     assert read_available(shop) == 0
-    # The inviter may approve the invitee's requests; after 72 hours, the invitee may approve too.
+    # Inviters may approve their invitees' requests, and after 72 hours invitees may approve theirs.
     request_id = request_recharge(shop, invitee, reference="R-2")
     assert requester.post(f"/console/approvals/{request_id}/approve").status_code == 303
     clock(now + 72 * 3_600_000)
@@ -278,7 +278,7 @@ def test_nobody_approves_in_a_browser_in_which_the_requester_has_logged_in(shop:
     assert refusal.status_code == 400
     assert "in a browser of your own" in refusal.text
     assert read_available(shop) == 0
-    assert approver.post(approve).status_code == 303  # from the same address
+    assert approver.post(approve).status_code == 303  # the same IP address does not matter
     assert read_available(shop) == 5000
 
 

@@ -48,7 +48,7 @@ def test_a_payout_run_goes_from_due_merchants_to_the_bank_report_and_its_differe
     assert "···· 3000" in page.text
     form = {"currency": "EUR", "reference": "W-48 <b>", "on": "", **REASON}
     responses = [finance.post("/console/payouts/run", form) for _ in range(2)]  # a double click
-    # Only the first response may report unreadable accounts, which are those of other tests.
+    # The first location's query may name accounts of other tests, which cannot be decrypted here.
     (path,) = {response.headers["location"].partition("?")[0] for response in responses}
     page = finance.get(path)
     assert "W-48 &lt;b&gt;" in page.text

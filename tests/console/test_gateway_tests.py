@@ -47,7 +47,7 @@ def test_a_test_payment_is_an_ordinary_session_that_is_opened_once(shop: Shop) -
     assert re.search(r"sandbox (→ \w+ )?Harbour Books \$1\.50 Paid", text), text
     merchants_session = shop.create_session(metadata={"testPayment": "sandbox"})
     page = finance.get(f"{PATH}?opened={merchants_session['id']}")
-    assert "/checkout/cs_" not in page.text  # only links of test payments are shown
+    assert "/checkout/cs_" not in page.text  # a merchant opened this session
 
 
 def test_test_payments_are_listed_even_if_the_audit_log_has_many_other_rows(shop: Shop) -> None:
@@ -93,7 +93,7 @@ def test_an_invalid_test_payment_is_refused_at_its_field(shop: Shop) -> None:
         ("amount", {"amount": "0"}),
         ("amount", {"amount": "1.005"}),
         ("currency", {"currency": "XYZ"}),
-        ("currency", {"currency": "MAD"}),  # no exchange rate
+        ("currency", {"currency": "MAD"}),  # it has no exchange rate
         ("method", {"method": "CASH"}),
     ):
         refusal = finance.post(PATH, form_values(shop, **changes))

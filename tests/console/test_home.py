@@ -133,7 +133,7 @@ async def test_every_kind_that_needs_attention_is_counted_and_listed(tx: Tx) -> 
             assert expected[need.name] in subjects, need.name
             assert (not_urgent.merchant_id, not_urgent.id) not in subjects
             assert need.name != "refunds" or (sent_refund.merchant_id, sent_refund.id) in subjects
-    # The integrity rules of later tests would report orders that no Epay shop has placed.
+    # No Epay shop has placed these orders, so the integrity rules of later tests would report them.
     await tx.execute("delete from epay_notifications where order_id = $1", order.id)
     await tx.execute("delete from epay_orders where merchant_id = $1", order.merchant_id)
 

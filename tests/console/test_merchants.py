@@ -60,7 +60,7 @@ def test_the_page_of_a_merchant_shows_balances_terms_agreement_and_members(shop:
         "a good year",
         "No version is accepted",
         "Ada Example",
-        "$9.59",  # pending
+        "$9.59",  # the pending balance
         f'href="/dashboard/{shop.id}/payments"',
     ):
         assert sentence in page.text, sentence

@@ -103,7 +103,7 @@ def test_queues_show_their_length_and_age(shop: Shop) -> None:
         assert (page.status_code, heading_of(page)) == (200, "Queues")
         assert re.search(r"Sessions to be expired [0-9,]+ [0-9]+ \w+ Late", visible_text(page.text))
         rows = {row.name: row for row in server.run(queues.read(server.app.db, due + 1000))}
-        expiries = rows["session_expiries"]  # it may have sessions of other tests too
+        expiries = rows["session_expiries"]  # other tests' sessions may be in this queue too
         assert expiries.waiting >= 1
         assert expiries.age_ms is not None
         assert expiries.age_ms >= 1000

@@ -138,7 +138,7 @@ def test_an_unpaid_payment_is_revoked(shop: Shop) -> None:
     assert read_status(shop, order["id"]) == "REVOKED"
     assert (
         agent.post(f"{path}/revoke", REASON).status_code == 409
-    )  # the form has no state of the order
+    )  # the hidden field with the order's state is missing
     assert read_audit_rows(shop, agent) == [("orders revoke", REASON["reason"])]
 
 
@@ -332,7 +332,7 @@ def test_staff_record_the_return_of_a_duplicate_payment_that_the_gateway_refused
     duplicate = server.tx(pay_twice)
     path = f"{PATH}/{order_id}"
     assert duplicate.status == "DUPLICATE"
-    assert "given-back" not in forms(visitor.get(path))  # the worker tries to return it first
+    assert "given-back" not in forms(visitor.get(path))  # first, the worker tries to return it
     outcome = RefundOutcome(status="REFUSED", reason="closed account")
     server.tx(lambda tx: orders.apply_duplicate_return(tx, duplicate, outcome, now))
     form = forms(visitor.get(path))["given-back"]

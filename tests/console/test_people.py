@@ -33,7 +33,7 @@ def test_an_administrator_invites_a_person_changes_their_role_logs_them_out_and_
     (row,) = shop.api_server.sql("select id from persons where email = $1", email)
     bobs_page = f"{PATH}/{row['id']}"
     assert "Testfox" in admin.get(bobs_page).text
-    assert bob.get(PATH).status_code == 403  # the role finance may not see people
+    assert bob.get(PATH).status_code == 403  # the role finance may not see staff
     assert admin.post(f"{bobs_page}/role", {"role": "boss"}).status_code == 400
     assert admin.post(f"{bobs_page}/role", {"role": "auditor"}).status_code == 303
     assert bob.get(PATH).status_code == 200

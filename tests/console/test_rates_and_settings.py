@@ -70,7 +70,7 @@ def test_the_recent_days_of_a_file_of_reference_rates_are_imported(shop: Shop) -
         " and rate < 1.23 order by valid_from"
     )
     assert [str(row["rate"]) for row in rows] == ["1.21", "1.20"]  # the day 200 days ago is skipped
-    assert "7.925" in finance.get("/console/rates?currency=USD").text  # the cross rate 9.51 / 1.20
+    assert "7.925" in finance.get("/console/rates?currency=USD").text  # the cross rate, 9.51 / 1.20
     for content, sentence in ((b"", "Choose the file"), (b"Name\nTea\n", "Choose a file of refer")):
         refusal = upload(content)
         assert (refusal.status_code, sentence in refusal.text) == (400, True), content
@@ -124,7 +124,7 @@ def test_an_uploaded_file_is_kept_during_the_step_up(
         return finance.http.post(path, files={"file": ("Kurse ä.csv", content, "text/csv")})
 
     def prove(fields: dict[str, str]) -> Any:
-        # The page's form is multipart too.
+        # The form of the proof is multipart, like the form of the upload.
         return finance.http.post(path, files={name: (None, text) for name, text in fields.items()})
 
     clock(now + 11 * 60_000)

@@ -60,7 +60,7 @@ def test_members_see_who_accepted_the_agreement_and_when(shop: Shop) -> None:
     current = agreement.current(shop.api_server.settings)
     page = read_page(ada, shop)
     assert "The agreement is not accepted yet" in page
-    assert "<h3>1. Words used</h3>" in page  # one level below the page's own headings
+    assert "<h3>1. Words used</h3>" in page  # one level below the headings of the page
     for digest in (current.rendered_document_sha256, current.template_sha256):
         assert f"<code>{digest}</code>" in page
     assert "<form" not in read_page(viewer, shop).split('id="text"')[1].split("</main>")[0]
@@ -155,7 +155,7 @@ def test_a_required_agreement_blocks_payments_until_it_is_accepted(
         assert "Until it is accepted you cannot take payments" in read_page(ada, shop)
         accept(ada, shop, form_fields(read_page(ada, shop)))
         assert shop.post("/v1/checkouts", {"productId": product}).status_code == 201
-        other_shop = shop.api_server.create_shop()  # it has not accepted the agreement
+        other_shop = shop.api_server.create_shop()  # this merchant has not accepted
         other_product = other_shop.create_product()["id"]
         assert other_shop.post("/v1/checkouts", {"productId": other_product}).status_code == 403
     folder = write_new_version(tmp_path)

@@ -99,7 +99,7 @@ def test_the_list_of_movements_and_its_export_have_the_same_filters(busy_shop: S
         movement_cells(read_page(owner, busy_shop)),
         movement_cells(read_page(owner, busy_shop, **today)),
     )
-    assert len(todays_rows) == len(all_rows) - 2  # not the payout of yesterday and its recharge
+    assert len(todays_rows) == len(all_rows) - 2  # without yesterday's recharge and payout
     assert [
         row[1] for row in movement_cells(read_page(owner, busy_shop, type="PAYMENT", **today))
     ] == ["Payment customer → pending"] * 2
@@ -111,7 +111,7 @@ def test_the_list_of_movements_and_its_export_have_the_same_filters(busy_shop: S
     empty_list = text_of(read_page(owner, busy_shop, type="CHARGEBACK_RECOVERY"))
     assert "Nothing matches. Change or clear the filters." in empty_list
     wrong_day = text_of(read_page(owner, busy_shop, to="31.12.2026"))
-    assert wrong_day.count("Enter a day as 2026-01-31") == 2  # at the top and at the field
+    assert wrong_day.count("Enter a day as 2026-01-31") == 2  # on top of the page and at the field
     response = owner.get(f"/dashboard/{busy_shop.id}/balance.csv?to=soon")
     assert response.headers["location"] == f"/dashboard/{busy_shop.id}/balance?to=soon"
 
@@ -197,7 +197,7 @@ def test_the_export_of_a_statement_has_the_days_of_the_page_that_links_it(
     )  # fmt: skip
     name, todays_types = export_by_link()
     assert name == "statement_2027-01-01_2027-01-01.csv"
-    all_days = {"from": "", "to": ""}  # the form without days
+    all_days = {"from": "", "to": ""}  # a form whose days are empty
     assert export_by_link(**all_days) == ("statement_all_all.csv", december[1] + todays_types)
     html = read_page(owner, busy_shop, "balance/statement", **all_days)
     assert "Payouts, less those that came back -$50.00" in text_of(html)

@@ -121,7 +121,7 @@ def test_a_note_on_a_dispute_is_added_once_and_shown_as_entered(shop: Shop) -> N
     for _ in range(2):  # a double click
         response = ada.post(f"{path}/notes", form)
         assert (response.status_code, response.headers["location"]) == (303, f"{path}?done=note")
-    refusal = ada.post(f"{path}/notes", form | {"note": "More"})  # after the back button
+    refusal = ada.post(f"{path}/notes", form | {"note": "More"})  # the form was used already
     assert refusal.status_code == 422
     assert ">\nMore</textarea>" in refusal.text
     (form_id,) = hidden_field_values(refusal, "form_id")
@@ -129,7 +129,7 @@ def test_a_note_on_a_dispute_is_added_once_and_shown_as_entered(shop: Shop) -> N
     page = ada.get(f"{path}?done=note")
     assert page.text.count("Delivered.\n&lt;b&gt;Signed&lt;/b&gt;</p>") == 1
     assert "Your note is added." in page.text
-    assert text_of(page).count(ada.email) == 2 + 1  # at both notes, and in the menu
+    assert text_of(page).count(ada.email) == 2 + 1  # once at each note, and in the menu
     notes = shop.data("GET", f"/v1/disputes/{dispute.id}")["notes"]
     assert [note["note"] for note in notes] == ["Delivered.\n<b>Signed</b>", "More"]
     rows = shop.api_server.sql(
@@ -289,7 +289,7 @@ def test_uploads_without_permission_do_not_count_towards_the_limit(shop: Shop, s
         uploads = [pool.submit(upload_slowly) for _ in range(AT_ONCE)]
         for _ in range(AT_ONCE):
             assert started.acquire(timeout=30)
-        time.sleep(0.2)  # until the server has read the first parts
+        time.sleep(0.2)  # time for the server to read the first parts
         assert not shop.api_server.app.uploads._by_person
         assert upload(ada, path, PDF).status_code == 303
         released.set()
@@ -371,7 +371,7 @@ def test_the_export_of_disputes_has_the_filters_of_the_list(shop: Shop) -> None:
     def export(query: str) -> list[dict[str, str]]:
         return csv_rows(ada.get(f"/dashboard/{shop.id}/disputes.csv{query}"))
 
-    won_row, pending_row = export("")  # oldest first
+    won_row, pending_row = export("")  # the oldest dispute comes first
     assert (won_row["id"], pending_row["id"]) == (won_dispute.id, pending_dispute.id)
     assert won_row["createdAt"] == str(won_dispute.created_at)
     assert won_row["createdAt UTC"] == won_row["createdAtUtc"][:19].replace("T", " ")

@@ -65,7 +65,7 @@ def test_an_epay_key_is_shown_when_it_is_created_or_rotated_and_never_again(shop
         assert developer.post(f"{path}/disable", {"disable": pid}).status_code == 303
     assert query_code(shop, pid, new_key) != 1
     enabled = developer.post(f"{path}/enable", {"form_id": new_form_id(developer, path)})
-    assert enabled.status_code == 303  # no key is shown: it is the same as before
+    assert enabled.status_code == 303  # the key is unchanged, so it is not shown
     assert query_code(shop, pid, new_key) == 1
     rows = shop.api_server.sql(
         "select action from audit_log where who = $1 and action like 'epay %' order by number",

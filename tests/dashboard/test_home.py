@@ -30,7 +30,7 @@ def test_a_new_merchant_sees_the_steps_to_the_first_payment(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     text = text_of(read_home(owner, shop))
     assert "To your first payment" in text
-    assert "Create an API key (done)" in text  # the fixture has created one
+    assert "Create an API key (done)" in text  # the fixture has created a key
     assert "Add a product (done)" not in text
     shop.create_session()
     text = text_of(read_home(owner, shop))

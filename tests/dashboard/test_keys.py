@@ -199,7 +199,7 @@ def test_the_last_use_is_written_once_a_minute(shop: Shop, clock: Callable[[int]
     assert "Never" in viewer.get(page_path(shop, shop.key_id)).text
 
     def use_key(now: int) -> tuple[int, str]:
-        """Use the key and write its uses; return the stored use and the id of its transaction."""
+        """Use the key and write the use; return the stored time and the row's transaction."""
         clock(now)
         assert shop.get("/v1/balance").status_code == 200
         server.run(key_uses(server).write(server.app.db))
@@ -211,7 +211,7 @@ def test_the_last_use_is_written_once_a_minute(shop: Shop, clock: Callable[[int]
 
     first_use = use_key(start + 1)
     assert first_use[0] == start
-    assert use_key(start + MINUTE - 1) == first_use  # the same minute is not written again
+    assert use_key(start + MINUTE - 1) == first_use  # a use in the same minute is not written
     assert use_key(start + MINUTE)[0] == start + MINUTE
     assert use_key(start + MINUTE - 1)[0] == start + MINUTE  # another process's clock is behind
     assert use_key(start + 90 * MINUTE)[0] == start + 90 * MINUTE

@@ -63,7 +63,7 @@ def test_mail_is_listed_and_resent_once_for_each_form(mailing: ApiServer, shop: 
     assert order["id"] in page
     assert order["id"] not in support.get(f"{path}?status=FAILED&email=ann@example.com").text
     (mail,) = _mails(mailing, order_id=order["id"])
-    assert support.post(f"{path}/{mail.id}/resend").status_code == 409  # it is not sent yet
+    assert support.post(f"{path}/{mail.id}/resend").status_code == 409  # the mail is not sent yet
 
     async def mark_unknown(tx: Any) -> None:
         now = mailing.app.clock()
@@ -127,7 +127,7 @@ def test_an_invitation_by_the_api_is_mailed_once_with_an_encrypted_link(
     ]
     assert [response.status_code for response in responses] == [201, 201]
     (mail,) = _mails(mailing, recipient=body["email"])
-    assert responses[0].json()["data"]["url"] is None  # only the invited person gets it
+    assert responses[0].json()["data"]["url"] is None  # the link is only in the mail
     assert _decrypt_link(mailing, mail) not in responses[0].text
 
 
@@ -144,7 +144,7 @@ def test_an_invitation_by_a_form_is_mailed_with_an_encrypted_link(
         page = inviter.post(f"{path}/invite", form).text
         assert "by mail" in page
         (mail,) = _mails(mailing, recipient=form["email"])
-        assert re.findall(r"/invite/[\w-]{43}", page) == []  # only the invited person gets it
+        assert re.findall(r"/invite/[\w-]{43}", page) == []  # the link is only in the mail
         assert _decrypt_link(mailing, mail)
         # The mail is in the inviter's language, unless they choose another.
         assert mail.language == "en"
@@ -208,7 +208,7 @@ def test_strangers_at_the_same_ip_address_do_not_block_a_known_browsers_reset(
     assert ada.post("/forgot", {"email": ada.email}).status_code == 303
     assert (
         ada.post("/forgot", {"email": new_address()}).status_code == 429
-    )  # this browser is known to Ada's account only
+    )  # only Ada's account knows this browser
 
 
 def test_without_a_mail_server_pages_do_not_offer_mail(api_server: ApiServer, shop: Shop) -> None:

@@ -312,7 +312,7 @@ def test_a_refund_is_quoted_confirmed_and_created_once(shop: Shop) -> None:
         responses = list(
             pool.map(lambda _: owner.post(page_path(shop, order["id"], "refund"), form), range(2))
         )
-    responses.append(owner.post(page_path(shop, order["id"], "refund"), form))  # the back button
+    responses.append(owner.post(page_path(shop, order["id"], "refund"), form))  # submitted again
     (refund,) = list_refunds(shop, order["id"])
     location = f"{page_path(shop, order['id'])}?refund={refund['id']}"
     assert [(response.status_code, response.headers["location"]) for response in responses] == [
@@ -495,7 +495,7 @@ def test_a_refund_above_the_setting_needs_a_step_up(
         create_person(shop.api_server, shop.id, "support"),
         page_path(shop, order["id"], "refund"),
     )
-    clock(app.clock() + 10 * 60_000)  # the proof of the login is too old
+    clock(app.clock() + 10 * 60_000)  # a login is proof for ten minutes only
     settings = msgspec.structs.replace(app.settings, refund_proof_above=Decimal("2.00"))
     monkeypatch.setattr(app, "settings", settings)
     form = refund_form(visitor, shop, order["id"], "2.00")
@@ -505,5 +505,5 @@ def test_a_refund_above_the_setting_needs_a_step_up(
     assert len(list_refunds(shop, order["id"])) == 1
     assert visitor.post(path, form | {"proof_password": "wrong"}).status_code == 403
     assert visitor.post(path, form | {"proof_password": PASSWORD}).status_code == 303
-    assert visitor.post(path, form).status_code == 303  # the same form again
+    assert visitor.post(path, form).status_code == 303  # the form has refunded already
     assert len(list_refunds(shop, order["id"])) == 2

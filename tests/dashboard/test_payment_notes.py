@@ -24,7 +24,7 @@ def test_a_note_is_added_once_to_the_timeline_of_a_payment(shop: Shop) -> None:
     for _ in range(2):  # a double click
         response = ada.post(f"{path}/notes", form)
         assert (response.status_code, response.headers["location"]) == (303, f"{path}?noted=1")
-    refusal = ada.post(f"{path}/notes", form | {"note": "More"})  # after the back button
+    refusal = ada.post(f"{path}/notes", form | {"note": "More"})  # the form was used already
     assert refusal.status_code == 422
     assert ">\nMore</textarea>" in refusal.text
     shop.api_server.tx(

@@ -96,7 +96,7 @@ def test_an_invalid_filter_shows_its_error_at_the_field(shop: Shop) -> None:
         assert name == "status" or f'value="{value}"' in page
         assert "<details" in page
         response = payments.visitor.get(f"{payments.path}.csv", params={name: value})
-        assert response.status_code == 303, name  # it must not export all payments
+        assert response.status_code == 303, name  # an invalid filter must not export all payments
         assert response.headers["location"].startswith(f"{payments.path}?{name}=")
     assert "must not be before" in field_error(
         payments.page(**{"from": "2026-02-01", "to": "2026-01-01"}), "to"
@@ -160,7 +160,7 @@ async def move_to_kathmandu(tx: Any, shop: Shop) -> None:
 
 def test_a_search_for_the_id_of_one_payment_redirects_to_its_page(shop: Shop) -> None:
     order = shop.create_paid_order(metadata={"cart": "77"})
-    shop.create_order(metadata={"cart": order["id"]})  # its metadata contains the other order's id
+    shop.create_order(metadata={"cart": order["id"]})  # found by the other order's id, too
     refund = shop.refund(order["id"], refundNo="R-77", amount="1")
     payments = PaymentsList(shop)
     for text in (refund["id"], "R-77", order["checkoutSessionId"], f" {refund['id']} "):

@@ -62,7 +62,7 @@ def test_submitting_a_form_concurrently_adds_one_product(shop: Shop) -> None:
     who = f"{owner.email} ({owner.person_id})"
     assert audit_rows(shop, "products add") == [("products add", who, product["id"])]
 
-    refusal = owner.post(path_of(shop), form | {"name": "Cake"})  # after the back button
+    refusal = owner.post(path_of(shop), form | {"name": "Cake"})  # the form was used already
     assert refusal.status_code == 422
     assert "was sent before" in refusal.text
     assert 'value="Cake"' in refusal.text

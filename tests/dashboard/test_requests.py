@@ -55,12 +55,12 @@ def test_a_refused_request_is_shown_with_its_reason_but_not_its_content(shop: Sh
     assert "name is required" in text
     assert "Unknown fields: nmae" in text
     assert "customerEmail=…&amp;size=…&amp;…" in html
-    assert shop.key[-4:] in text  # the last characters of the key
+    assert shop.key[-4:] in text  # the key is shown by its last characters
     for secret in ("example.com", "b.example", "9007199", "hunter2", "abcdefgh", shop.key):
         assert secret not in html
 
 
-def test_every_refused_status_has_a_text_in_every_language(shop: Shop) -> None:
+def test_a_refused_request_shows_its_http_status_and_a_reason_in_every_language(shop: Shop) -> None:
     shop.get("/v1/nothing")
     shop.call("DELETE", "/v1/balance")
     shop.call("POST", "/v1/products", content="{}", headers={"content-type": "text/plain"})
@@ -185,7 +185,7 @@ def test_ignored_fields_are_listed_once_with_the_number_of_requests(shop: Shop) 
         shop.call("POST", "/v1/products", json=body, headers=key),
         shop.call(
             "POST", "/v1/products", json=body, headers=key
-        ),  # replayed by its idempotency key
+        ),  # replayed, because it has the idempotency key of the request before
         shop.call("POST", "/v1/products", json={**body, "svc_live_abcdefgh": 1}),
     ]
     assert {response.status_code for response in responses} == {201}

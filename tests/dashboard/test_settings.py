@@ -91,7 +91,7 @@ def test_customers_see_the_saved_profile(shop: Shop) -> None:
     assert customers_page.headers["content-security-policy"].count("unsafe") == 0
     assert (
         "Quay Press" not in customers_page.text
-    )  # a session keeps the name with which it was opened
+    )  # a session keeps the merchant's name from its opening
     assert "Quay Press" in read_payment_page(shop, shop.create_session()).text
     stylesheet = ada.get(accent.address("#ffff00"))
     assert stylesheet.headers["cache-control"].endswith("immutable")

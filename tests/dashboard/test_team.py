@@ -33,7 +33,7 @@ def test_an_owner_invites_changes_and_removes_members(shop: Shop) -> None:
     ada, bob = (create_person(shop.api_server, shop.id, role) for role in ("owner", "viewer"))
     path = f"/dashboard/{shop.id}/team"
     link = invite(ada, shop, "Carol@example.com", "developer")
-    assert link not in ada.get(path).text  # it is shown only once
+    assert link not in ada.get(path).text  # the link is shown only once
     assert "carol@example.com" in ada.get(path).text
     carol = Visitor(shop.api_server)
     carol.post(link.removeprefix(shop.api_server.url), {"name": "Carol", "password": PASSWORD})
@@ -66,7 +66,7 @@ def test_removing_a_member_lists_their_keys_and_offers_to_revoke_them(
     for text in ("Warehouse", warehouse_key[-4:], "products:read", "never used"):
         assert text in confirmation.text
     assert "Stays" not in confirmation.text
-    assert leaving_member.get(path).status_code == 200  # nothing has changed yet
+    assert leaving_member.get(path).status_code == 200  # the removal is not confirmed yet
     removed = owner.post(f"{path}/remove", {"person": leaving_member.person_id, "keys": "revoke"})
     assert removed.status_code == 303
     assert leaving_member.get(path).status_code == 404
@@ -91,10 +91,10 @@ def test_lowering_a_role_lists_the_keys_beyond_it_and_offers_to_revoke_them(shop
         assert text in response.text
     assert 'name="keys" value="revoke"' in response.text
     assert 'name="role" value="viewer"' in response.text
-    assert secrets["Orders"][-4:] not in response.text  # within the new role
-    assert "Shelves" not in response.text  # created by somebody else
+    assert secrets["Orders"][-4:] not in response.text  # the new role may have this key
+    assert "Shelves" not in response.text  # another member's key
     assert demoted_member.get(f"/dashboard/{shop.id}/developers/keys").status_code == 200
-    assert key_status(shop, secrets["Warehouse"]) == 403  # valid: nothing has changed yet
+    assert key_status(shop, secrets["Warehouse"]) == 403  # lacks the scope, but is still valid
 
     assert owner.post(f"{path}/role", {**form, "keys": "revoke"}).status_code == 303
     assert key_status(shop, secrets["Warehouse"]) == 401

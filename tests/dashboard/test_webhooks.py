@@ -96,7 +96,7 @@ def test_submitting_a_form_twice_adds_one_endpoint(shop: Shop) -> None:
     page = owner.get(endpoint_path)
     assert "The endpoint was added" in page.text
     assert "whsec_" not in page.text
-    # After the back button, the same form with another URL is refused and shown again.
+    # After the browser went back, the used form with another URL is refused and shown again.
     refusal = owner.post(path, form | {"url": f"{URL}/2"})
     assert refusal.status_code == 409
     assert "has added an endpoint already" in refusal.text

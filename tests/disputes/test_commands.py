@@ -29,7 +29,7 @@ def run(database_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> R
     """Run a command in this process; return its JSON output or raise its exception."""
     monkeypatch.setenv("OPENTILL_DATABASE_URL", database_url)
     monkeypatch.setenv("OPENTILL_SANDBOX", "yes")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))  # no stored login is there
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))  # an empty folder, without a stored login
     monkeypatch.setenv("OPENTILL_DB_PREPARED", pooler.prepared_setting(database_url))
     monkeypatch.setenv("OPENTILL_SECRET_KEY", "test-secret-key-test-secret-key-0123")
 
@@ -67,7 +67,7 @@ def create_order(tx: Any, status: str, **terms: Any) -> orders.Order:
 
 
 def read_audit_log(tx: Any) -> list[tuple[str, ...]]:
-    """Return who, action, subject and reason of the audit log, without creations of merchants."""
+    """Return who, action, subject and reason of the audit rows that created no merchant."""
     sql = (
         "select who, action, subject, reason from audit_log where action <> 'merchants create'"
         " order by number"
@@ -104,7 +104,7 @@ def test_the_operator_sets_a_deadline_and_reads_evidence(
     order = create_order(tx, "SETTLED")
     dispute_id = run("disputes", "open", order.id, *REASON)["id"]
     dispute = run("disputes", "deadline", dispute_id, "2031-01-31", *REASON)
-    assert dispute["respondBy"] == 1_927_670_399_999  # the end of that day
+    assert dispute["respondBy"] == 1_927_670_399_999  # the last millisecond of that day
     actor = Actor("ada@example.com (per_1)", "on the page of a dispute")
     files = {"letter.pdf": b"%PDF-1 %%EOF", "../receipt.jpg": b"\xff\xd8\xff x \xff\xd9"}
 
@@ -187,7 +187,7 @@ def test_an_invalid_command_is_refused_in_one_line_and_changes_nothing(run: Run,
 
 
 def test_orders_are_settled_by_command(run: Run, tx: Any) -> None:
-    # The orders were paid long ago and are due; the reserve is a second movement.
+    # The orders were paid long ago and are due. Holding the reserve is a movement of its own.
     order, other_order = create_order(tx, "PAID", reserve_rate="0.1"), create_order(tx, "PAID")
     planned = run("settle", "--merchant", order.merchant_id, "--dry-run")
     assert planned == [
@@ -224,7 +224,7 @@ def test_settling_many_orders_lists_the_first_and_sums_all(
 def test_orders_are_settled_early_by_command(run: Run, tx: Any) -> None:
     terms = {"settlement_delay_days": 365}
     order, other_order = create_order(tx, "PAID", **terms), create_order(tx, "PAID", **terms)
-    due_at = "due_at + 10000000000000"  # three hundred years later
+    due_at = "due_at + 10000000000000"  # over three hundred years later
     postpone = f"update orders set due_at = {due_at}, settle_at = {due_at}"
     tx(lambda tx: tx.execute(postpone))
     assert run("settle", *REASON) == []

@@ -88,7 +88,7 @@ async def test_a_dispute_of_an_unpaid_order_posts_nothing_until_the_payment_is_k
     )
     assert (await find_order(tx, order)).status == "CREATING"
     assert await read_entries(tx, order.merchant_id) == []
-    # Repeated after the payment, the report is applied, unless the dispute has ended already.
+    # A report after the payment is applied, unless the dispute was won or recovered by then.
     await report_payment(tx, attempt, "SUCCEEDED")
     dispute = await report_dispute(tx, order, reported_status)
     assert (dispute and dispute.status) == {"OPENED": "OPEN", "LOST": "LOST"}.get(reported_status)
@@ -99,7 +99,7 @@ async def test_a_dispute_of_a_duplicate_payment_does_not_affect_the_order(tx: Tx
     attempt = await submit_attempt(tx, order)
     await report_payment(tx, attempt, "DECLINED")
     await pay_order(tx, order)
-    await report_payment(tx, attempt, "SUCCEEDED")  # a duplicate payment, to be returned
+    await report_payment(tx, attempt, "SUCCEEDED")  # a duplicate payment, which will be returned
     assert await report_dispute(tx, order, "OPENED", attempt_id=attempt.id) is None
     assert (await find_order(tx, order)).status == "PAID"
     assert "must be paid by the disputed attempt" in (await read_history(tx, order))[-1].cause
@@ -167,7 +167,7 @@ async def test_a_reference_of_another_orders_dispute_is_refused(tx: Tx) -> None:
     assert "of another order" in (await read_history(tx, other_order))[-1].cause
 
 
-# An order of 100.00 USD of which 60.00 are refunded: reported amount, disputed amount, debit in HKD
+# Of 100.00 USD, 60.00 are refunded: reported amount, disputed amount, debit in HKD (minor units)
 AMOUNTS = [(4000, 4000, 31200), (1000, 1000, 7800), (1, 1, 8), (9999, 4000, 31200), (0, 0, 0)]
 
 
@@ -299,7 +299,7 @@ async def test_staff_open_a_partial_dispute(tx: Tx) -> None:
     dispute = await open_manually(tx, order, amount_minor=2500)
     assert (dispute.debit_minor, dispute.gateway_ref, dispute.gateway) == (2500, None, "sandbox")
     assert (await read_history(tx, order))[-1].cause == f"{dispute.id} by ann: a letter"
-    await report_dispute(tx, order, "LOST", ref="mail")  # the gateway reports another dispute
+    await report_dispute(tx, order, "LOST", ref="mail")  # another dispute, reported by the gateway
     assert (await find_order(tx, order)).status == "DISPUTED"
 
 

@@ -58,10 +58,10 @@ def test_a_file_of_another_type_is_refused(description: str) -> None:
 def test_empty_and_too_large_files_are_refused() -> None:
     padding = b" " * (MAX_BYTES - len(PDF))
     assert kind_of(PDF + padding) == "application/pdf"
-    for content, why in ((PDF + padding + b" ", "size"), (b"", "missing")):
+    for content, reason in ((PDF + padding + b" ", "size"), (b"", "missing")):
         with pytest.raises(EvidenceRefused) as refusal:
             kind_of(content)
-        assert refusal.value.why == why
+        assert refusal.value.why == reason
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ async def test_concurrent_uploads_never_exceed_the_maximum(db: Db) -> None:
     assert len(await read_audit_subjects(db, dispute)) == MAX_FILES
     assert (
         await add_file(db, dispute, PDF + bytes([0]))
-    ).number == 1  # this file is already stored
+    ).number == 1  # the same content is stored as this file
 
 
 async def test_a_decided_dispute_accepts_notes_but_no_files(db: Db) -> None:
@@ -208,7 +208,7 @@ async def test_the_deadline_is_the_last_one_that_the_gateway_or_operator_set(db:
         return reported_dispute.respond_by
 
     assert await report_deadline(world.NOW + world.DAY) == world.NOW + world.DAY
-    assert await report_deadline(None) == world.NOW + world.DAY  # an event without a deadline
+    assert await report_deadline(None) == world.NOW + world.DAY  # the event has no deadline
     changed_dispute = await db.run(lambda tx: disputes.set_deadline(tx, *key, 7, world.NOW))
     assert changed_dispute.respond_by == 7
     assert await report_deadline(world.NOW + world.DAY) == world.NOW + world.DAY

@@ -24,7 +24,7 @@ from support.world import (
     settle_order,
 )
 
-FEE, LOSS_FEE = 400, 1500  # of an order over 100.00: 4 percent, and the fee of a lost dispute
+FEE, LOSS_FEE = 400, 1500  # 4 percent of 100.00, and the fee of a lost dispute
 AMOUNT = 10_000
 NET = AMOUNT - FEE
 ORDER_STATUS = {"open": "DISPUTED", "lost": "CHARGEBACK", "recovered": "SETTLED"}
@@ -47,7 +47,7 @@ POSTINGS = {
         ("CHARGEBACK", "pending", "gateway", AMOUNT),
         ("CHARGEBACK_FEE", "pending", "platform", LOSS_FEE),
     ],
-    ("PAID", "recovered"): [  # the order's money is moved out of pending first
+    ("PAID", "recovered"): [  # first, available covers the negative pending balance
         ("FREEZE", "available", "frozen", FEE + LOSS_FEE),
         ("UNFREEZE", "frozen", "pending", FEE + LOSS_FEE),
         ("CHARGEBACK_RECOVERY", "gateway", "available", AMOUNT),
@@ -94,11 +94,11 @@ async def test_each_transition_has_its_postings(tx: Tx, origin: str, status: str
 CASES = list(
     itertools.product(
         ("PAID", "SETTLED"),
-        (0, 2000),  # refunded before the dispute
-        (None, "open", "SUCCEEDED", "REFUSED"),  # result of a refund in progress
-        ("before", "after"),  # the refund ends before or after the dispute
-        ("0", "0.1"),  # share of the rolling reserve
-        ("open", "won", "lost", "recovered"),  # status of the dispute
+        (0, 2000),  # amount refunded before the dispute
+        (None, "open", "SUCCEEDED", "REFUSED"),  # result of a further refund; None: there is none
+        ("before", "after"),  # whether the further refund ends before or after the dispute
+        ("0", "0.1"),  # rate of the rolling reserve
+        ("open", "won", "lost", "recovered"),  # last status of the dispute
     ),
 )
 
@@ -129,7 +129,7 @@ async def test_balances_add_up_to_the_cent_in_every_combination(tx: Tx, case: tu
     refunded = refunded_before + (3000 if refund_result in {"open", "SUCCEEDED"} else 0)
     debit = AMOUNT - refunded_before - (3000 if refund_result else 0)
     cost = {"lost": debit + LOSS_FEE, "recovered": LOSS_FEE}.get(status, 0)
-    # The sum of the merchant's balances: all income less all expenses.
+    # The sum of the merchant's balances. A refund in progress is still part of it, as frozen money.
     total = NET - refunded - cost + in_progress
     reserve = 0 if status == "lost" else reserve_minor
     frozen = in_progress + (debit if (origin, status) == ("SETTLED", "open") else 0)
@@ -157,7 +157,7 @@ def test_disputes_have_exactly_these_transitions() -> None:
     ]
 
 
-# reported status, current status → transitions; None: the report contradicts an earlier one
+# reported status, current status → transitions; None if the statuses contradict each other
 REPORTED_TRANSITIONS = [
     ("OPEN", None, ["opened"]), ("WON", None, ["opened", "won"]),
     ("LOST", None, ["opened", "lost"]), ("RECOVERED", None, ["opened", "lost", "recovered"]),

@@ -83,7 +83,7 @@ async def test_a_dispute_that_is_reported_before_the_payment_waits_for_it(db: Db
         assert await read_balances(tx, order) == (959 - 999 - 1500, 0, 0, 0)
 
 
-@pytest.mark.parametrize("minutes", [0, 30])  # between the dispute and the payment
+@pytest.mark.parametrize("minutes", [0, 30])  # minutes from the dispute to its payment
 async def test_a_dispute_that_overtook_its_payment_is_applied_right_after_it(
     db: Db, minutes: int
 ) -> None:
@@ -134,9 +134,9 @@ async def test_an_unmatched_loss_is_counted_until_it_is_dismissed(tx: Tx) -> Non
     assert await disputes.count_unmatched(tx) == 1
     dismissed = await disputes.dismiss(tx, order.merchant_id, "sandbox", "b", "ann", NOW)
     assert (dismissed.closed_by, await disputes.count_unmatched(tx)) == ("ann", 0)
-    await report_dispute(tx, order, "LOST", ref="b")  # a repeated report after the dismissal
+    await report_dispute(tx, order, "LOST", ref="b")  # the dismissed report is repeated
     assert await disputes.count_unmatched(tx) == 0
-    await report_dispute(tx, order, "RECOVERED", ref="b")  # the loss that staff corrected came back
+    await report_dispute(tx, order, "RECOVERED", ref="b")  # the dismissed loss is recovered
     assert await list_open_unmatched(tx, order) == [("b", "RECOVERED")]
     with pytest.raises(NotFound):
         await disputes.dismiss(tx, order.merchant_id, "sandbox", "c", "ann", NOW)
@@ -274,7 +274,7 @@ async def test_a_loss_that_staff_have_corrected_is_not_posted(db: Db, repeated_r
         await report_dispute(tx, order, "WON")
         await assert_ignored(db, tx, order, repeated_reports)
         assert (await order_status(tx, order), await disputes.count_unmatched(tx)) == ("PAID", 0)
-        for reported_status in ("WON", "RECOVERED"):  # the loss came back: staff decide
+        for reported_status in ("WON", "RECOVERED"):  # the loss came back: staff must decide
             await report_dispute(tx, order, reported_status, ref="b")
             assert await list_open_unmatched(tx, order) == [("b", reported_status)]
 
@@ -335,7 +335,7 @@ async def test_a_second_dispute_is_applied_by_its_next_report_unless_dismissed(
         dispute = await report_dispute(tx, order, next_report, ref="b")
         assert dispute is not None
         assert (await list_open_unmatched(tx, order), dispute.gateway_ref) == ([], "b")
-        with pytest.raises(NotFound):  # staff learn that the dispute is posted
+        with pytest.raises(NotFound):  # it is applied, so nothing is left to dismiss
             await dismiss(tx, order)
 
 

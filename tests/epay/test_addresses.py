@@ -83,7 +83,7 @@ ACCEPTED: Final = [
     "a=1&sign_type=MD5",
     "x=1&timestamp=1700000000&limit=9&offset=0&page=2&buyer=me",
     "x=1&addtime=1&endtime=2&refund_no=3&api_trade_no=4&device=pc&clientip=1",
-    "trade_no=1",  # harmless: there is no & before it
+    "trade_no=1",  # harmless, because no & precedes the name
     "x=1&order_trade_no=1&x_trade_status=1",
 ]
 REFUSED: Final = [

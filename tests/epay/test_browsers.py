@@ -79,7 +79,7 @@ def test_trailing_zeros_of_an_amount_are_ignored(
     epay_shop.pay(epay_order)
     epay_shop.send_notices()
     notification = _find_notification(epay_shop, epay_order)
-    assert notification["money"] == money  # the submitted text
+    assert notification["money"] == money  # the text that the shop submitted
     body = epay_shop.call_api(
         "refund", trade_no=epay_order["trade_no"], money=money + "0" * ("." in money)
     )
@@ -189,7 +189,7 @@ def test_a_refund_above_the_balance_is_refused_with_the_usual_message(
 ) -> None:
     shop_without_overdraft = EpayShop(
         epay_shop.api_server, epay_shop.inbox, overdraft_minor=0
-    )  # its balance is the amount less the fee
+    )  # its balance is less than its payment, by the fee
     body = shop_without_overdraft.call_api(
         "refund", trade_no=shop_without_overdraft.place_paid_order()["trade_no"], money="10.5"
     )

@@ -43,7 +43,7 @@ BROKEN_SECOND_ORDERS = [
     "update epay_orders set submission = 3 where merchant_id = $1 and order_id = $2",
     "update epay_orders set name = 'other' where merchant_id = $1 and order_id = $2",
     "update epay_orders set param = 'other' where merchant_id = $1 and order_id = $2",
-    # swaps the two orders
+    # This statement swaps the two orders.
     "update epay_orders set submission = 4 - submission where merchant_id = $1 and $2 <> ''",
 ]
 

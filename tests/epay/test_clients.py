@@ -39,7 +39,7 @@ def test_the_python_client_places_queries_and_verifies_an_order(epay_shop: EpayS
     )
     page = client.create_order(
         order
-    )  # follows the redirect to the payment page; raises unless its status is 200
+    )  # the client follows the redirect, and raises unless the payment page's status is 200
     assert "VIP会员 &amp; more" in page
     assert "SDK-1" in client.create_order_url(order)
     query = QueryOrderRequest(out_trade_no="SDK-1")

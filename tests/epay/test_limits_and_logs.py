@@ -14,7 +14,7 @@ from opentill.db.database import Db
 from support.api_server import ApiServer
 from support.epay_shop import EpayShop
 
-CANARY = "canaryquerytext"  # a text that must not be in the log
+CANARY = "canaryquerytext"  # this text must not be in the log
 CARD = "4242424242424242"
 
 

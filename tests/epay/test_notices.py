@@ -223,7 +223,7 @@ def test_ten_thousand_notices_of_one_merchant_do_not_delay_another_merchant(
     async def insert_notices(tx: Tx) -> None:
         await tx.execute(
             "set local session_replication_role = replica"
-        )  # the notices have no orders
+        )  # disables foreign keys, because the notices have no orders
         await tx.execute(
             """
             insert into epay_notifications select $1, 'order_crowd' || n, 'WAITING', n, 0, '', n, n
@@ -274,7 +274,7 @@ def test_merchants_with_fewer_notices_in_flight_come_first(epay_shop: EpayShop) 
             notices=[7],
         )
     )
-    assert len(own_notices) == 1  # seven are in flight, and eight is the maximum
+    assert len(own_notices) == 1  # with seven in flight, only one more may be sent
 
 
 def test_a_notification_is_sent_while_another_merchants_server_hangs(

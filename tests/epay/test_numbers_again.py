@@ -56,7 +56,7 @@ def test_an_invoice_is_paid_two_days_after_its_first_submission(
     )
     assert (
         submit(epay_shop, form)["trade_no"] == second_order["trade_no"]
-    )  # submitted again on the same day
+    )  # another submission on the same day gets the same order
     epay_shop.pay(second_order)
     epay_shop.send_notices()
     (message,) = epay_shop.inbox.received
@@ -181,7 +181,7 @@ def test_a_number_keeps_its_order_while_a_payment_is_in_progress(
     advance_days(epay_shop, clock, 2)
     assert order_statuses(epay_shop, first_order) == ["CREATING"]
     assert submit(epay_shop, form)["trade_no"] == first_order["trade_no"]
-    apply_outcome(epay_shop, attempt, "PENDING")  # the bank has received it and has not decided
+    apply_outcome(epay_shop, attempt, "PENDING")  # the bank has not decided yet
     assert submit(epay_shop, form)["trade_no"] == first_order["trade_no"]
     apply_outcome(epay_shop, attempt, "DECLINED")
     second_order = submit(epay_shop, form)
@@ -329,9 +329,9 @@ def test_refunds_of_a_number_that_was_paid_twice_refund_its_orders_one_by_one(
     first_order, second_order = pay_twice(epay_shop, clock, form)
     params = {"out_trade_no": form["out_trade_no"], "money": "10.5"}
     refund = epay_shop.call_api("refund", refund_no="R-1", **params)
-    assert refund["trade_no"] == second_order["trade_no"]  # the newest paid order
+    assert refund["trade_no"] == second_order["trade_no"]  # the newest paid order comes first
     epay_shop.shop.report_refund(refund_id(epay_shop, refund))
-    assert epay_shop.call_api("refund", refund_no="R-1", **params) == refund  # idempotent
+    assert epay_shop.call_api("refund", refund_no="R-1", **params) == refund  # the same refund
     assert (
         epay_shop.call_api("order", out_trade_no=form["out_trade_no"])["trade_no"]
         == (first_order["trade_no"])

@@ -53,12 +53,12 @@ def report_paid(epay_shop: EpayShop, attempt: orders.PaymentAttempt) -> None:
 
 
 def report_paid_in_batch(epay_shop: EpayShop, attempt: orders.PaymentAttempt) -> None:
-    """Apply the report as servers do: in a batch, or alone if the batch does not apply it."""
+    """Apply the report as servers do: in a batch, or individually if the batch skips it."""
     report = Report("sandbox", GatewayPaymentEvent(attempt_id=attempt.id, outcome=PAID))
     now = epay_shop.api_server.app.clock()
     try:
         applied = epay_shop.api_server.tx(lambda tx: orders.confirm_many(tx, [report], now))
-    except Contended:  # another payment of the number has locked its orders for half a second
+    except Contended:  # another payment of the number held the locks for half a second
         applied = set()
     if not applied:
         report_paid(epay_shop, attempt)

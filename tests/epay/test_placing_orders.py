@@ -226,7 +226,7 @@ def test_submit_php_refuses_missing_parameters(epay_shop: EpayShop, name: str) -
         ({"sign_type": "RSA"}, -3),
         ({"money": "10.6"}, -3),
         ({"extra": "unsigned"}, -3),
-        ({"key": "{key}"}, -3),  # here, the key does not authenticate a request
+        ({"key": "{key}"}, -3),  # only api.php accepts the key instead of a signature
     ],
     ids=str,
 )

@@ -131,7 +131,7 @@ def test_a_request_with_the_key_and_an_identical_signed_one_create_one_refund(
     assert len(list_refunds(epay_shop)) == 1
 
 
-# parameters in which a second refund of the same order differs
+# Parameters in which a second request for a refund differs from the first.
 CHANGES = [{"refund_no": "R-2"}, {"timestamp": "1700000001"}, {"money": "1.01"}]
 
 
@@ -155,7 +155,7 @@ def test_identical_requests_within_a_day_create_one_refund(
 ) -> None:
     form = epay_shop.sign(refund_params(epay_shop, epay_shop.place_paid_order()))
     now = epay_shop.api_server.app.clock()
-    # time of the request, number of refunds after it
+    # ms since the first request, number of refunds after this request
     requests = [(0, 1), (DAY_MS - 1, 1), (DAY_MS, 2), (2 * DAY_MS - 1, 2), (2 * DAY_MS, 3)]
     for elapsed_ms, refunds in requests:
         clock(now + elapsed_ms)

@@ -63,8 +63,8 @@ def test_a_signed_return_cannot_be_replayed_to_api_php(epay_shop: EpayShop, tran
 def test_a_call_signed_for_api_php_is_accepted(epay_shop: EpayShop, transport: str) -> None:
     epay_order = epay_shop.place_order()
     form = {"pid": epay_shop.pid, "out_trade_no": epay_order["out_trade_no"]}
-    act_is_apart = transport in {"act in the query", "the query, act in the body"}
-    signed = epay_shop.sign(form if act_is_apart else form | {"act": "order"})
+    is_act_unsigned = transport in {"act in the query", "the query, act in the body"}
+    signed = epay_shop.sign(form if is_act_unsigned else form | {"act": "order"})
     signed.pop("act", None)
     response = call_api(epay_shop, "order", signed, transport)
     assert isinstance(response, dict)

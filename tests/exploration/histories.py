@@ -22,7 +22,7 @@ from opentill.payouts import PayoutRequest
 from support import world
 from support.world import new_reference
 
-PATHS: Final = {  # by what a gateway reports: the statuses of the dispute up to then
+PATHS: Final = {  # reported status: the dispute's statuses up to it
     "OPENED": ("OPEN",),
     "WON": ("OPEN", "WON"),
     "LOST": ("OPEN", "LOST"),
@@ -57,14 +57,14 @@ class Histories(OrderRules):
         percent=st.sampled_from([None, None, 100, 40, 1, 200]),
     )
     def report_new_dispute(self, choice: int, report: str, percent: int | None) -> None:
-        """A gateway reports a new dispute: of a part, of too much, or already decided."""
+        """A gateway reports a new dispute, which may be partial, too large, or decided already."""
         tracked = self.pick([tracked for tracked in self.orders if tracked.model.paid], choice)
         order = tracked.model
         amount = order.price - order.accepted_refunds()
         if percent is not None:
             unit = reference_model.smallest_amount(order.currency)
             amount = max(unit, order.price * percent // 100 // unit * unit)
-        ref = world.new_reference()  # ignored disputes have references of their own as well
+        ref = world.new_reference()  # unique, even if the dispute is ignored
         work = world.report_dispute(
             self.tx, self.find(tracked), report, self.now, ref=ref, minor=amount
         )

@@ -26,7 +26,7 @@ from support.list_connection import SingleTransactionDb
 T = TypeVar("T")
 CURRENCIES: Final = sorted(reference_model.EXPONENTS)
 SETTLEMENT_CURRENCIES: Final = ("USD", "JPY", "KWD", "HKD")
-RATES: Final = {  # from, to
+RATES: Final = {  # (base, quote): the price of a unit of base in quote
     ("EUR", "USD"): "1.0837",
     ("JPY", "USD"): "0.006693",
     ("USD", "KWD"): "0.30756",
@@ -61,7 +61,7 @@ TERMS: Final = {
 class TrackedRow:
     """A row of the database and its counterpart in the model."""
 
-    # Attributes of some kinds of rows.
+    # Each kind of row has only some of these attributes.
     order: Any
     ref: Any
     row: Any
@@ -138,7 +138,7 @@ class HistoryState(RuleBasedStateMachine):
                 for (n,) in names
             )
         rows = await self.tx.fetch(self.tables)
-        sorted_rows = sorted(map(tuple, rows))  # a parallel plan reads the tables in any order
+        sorted_rows = sorted(map(tuple, rows))  # parallel queries return rows in any order
         return hashlib.sha256(repr(sorted_rows).encode()).hexdigest()
 
     @staticmethod
@@ -186,7 +186,7 @@ class HistoryState(RuleBasedStateMachine):
 
     @staticmethod
     def _round(terms: dict[str, Any], currency: str) -> dict[str, Any]:
-        """Round amounts so that two decimals can express them."""
+        """Round amounts down to multiples of the smallest amount that can be moved."""
         unit = reference_model.smallest_amount(currency)
         return {
             name: value // unit * unit if name.endswith("_minor") else value
@@ -195,7 +195,7 @@ class HistoryState(RuleBasedStateMachine):
 
     @staticmethod
     def _drop_unpayable_fees(fees: list[tuple[Any, ...]], currency: str) -> list[tuple[Any, ...]]:
-        """Drop fixed fees with decimals if the currency has none."""
+        """Drop fees for all currencies if their fixed part has decimals that ``currency`` lacks."""
         has_no_decimals = reference_model.EXPONENTS[currency] == 0
         return [row for row in fees if not (has_no_decimals and row[1] is None and "." in row[3])]
 
@@ -206,7 +206,7 @@ class HistoryState(RuleBasedStateMachine):
 
     @rule(choice=CHOICES, term=st.sampled_from(sorted(TERMS)), data=st.data())
     def change_terms(self, choice: int, term: str, data: st.DataObject) -> None:
-        """New terms apply to new orders only, except overdraft and payout minimum."""
+        """Change a term. Existing orders keep their terms, except for the overdraft limit."""
         shop_id = list(self.shops)[choice % len(self.shops)]
         shop = self.shops[shop_id]
         value = data.draw(TERMS[term])
@@ -238,7 +238,7 @@ class HistoryState(RuleBasedStateMachine):
         self._put_rate(*(pair[::-1] if is_inverted else pair), text, self.now)
 
     def _find_rate(self, base: str, quote: str) -> Fraction | None:
-        """Return the newest rate until now. Of two of the same time the direct one is preferred."""
+        """Return the newest valid rate. Of two rates of the same time, the direct one applies."""
         if base == quote:
             return Fraction(1)
         pairs = ((True, (base, quote)), (False, (quote, base)))

@@ -95,7 +95,7 @@ class OrderRules(HistoryState):
     ) -> None:
         """A gateway reports an outcome of any attempt, even of an old one.
 
-        ``is_wrong_amount``: the report names a cent too much.
+        ``is_wrong_amount``: the reported amount is one minor unit too high.
         """
         index = self.attempts.index(self.pick(self.attempts, choice))
         self._report_payment(index, report, method, is_wrong_amount)
@@ -140,7 +140,7 @@ class OrderRules(HistoryState):
     @precondition(lambda self: any(a.status == "DUPLICATE" for a in self.attempts))
     @rule(choice=CHOICES, report=st.sampled_from(["SUCCEEDED", "REFUSED", "UNKNOWN", "PENDING"]))
     def return_duplicate(self, choice: int, report: str) -> None:
-        """Returning a duplicate posts nothing."""
+        """A gateway reports the return of a duplicate payment, which posts nothing."""
         duplicates = [n for n, a in enumerate(self.attempts) if a.status == "DUPLICATE"]
         index = self.pick(duplicates, choice)
         before = self.attempts[index]
@@ -192,7 +192,7 @@ class OrderRules(HistoryState):
         cents=st.booleans(),
     )
     def create_refund(self, choice: int, part: int | None, cents: bool) -> None:
-        """Refund ``part`` hundredths of the order, or, with ``cents``, ``part`` cents or units."""
+        """Refund ``part`` percent (None: the rest), or if ``cents`` ``part`` smallest amounts."""
         tracked = self.pick_order(choice)
         order = tracked.model
         text = None

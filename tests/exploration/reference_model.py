@@ -60,8 +60,8 @@ class Refund:
 class Dispute:
     """A dispute. A lost one costs ``debit`` and ``fee``.
 
-    ``is_frozen``: its debit is frozen, since it was opened after settlement. ``refunds``: the sum
-    of the order's accepted refunds when it was opened.
+    ``is_frozen``: the debit was frozen, because the order was settled before the dispute opened.
+    ``refunds``: the sum of the order's accepted refunds at that time.
     """
 
     def __init__(self, amount: int, debit: int, fee: int, is_frozen: bool, refunds: int) -> None:
@@ -112,7 +112,7 @@ class Shop:
     def adjust(self, kind: str, amount: int, account: str) -> bool:
         """Adjust a balance as the operator, within the limits of decision 0013."""
         balance, limit = self.accounts[account], -self.terms["overdraft_minor"]
-        moves = {  # source, target, whether it is allowed
+        moves = {  # kind: source, target, whether the adjustment is allowed
             "freeze": ("available", "frozen", amount <= balance),
             "unfreeze": ("frozen", "available", amount <= self.sum_frozen_manually),
             "recharge": ("bank", "available", True),
@@ -130,7 +130,7 @@ class Shop:
 class Order:
     """An order and its money, under the terms that held when its session was opened.
 
-    ``is_carried``: its money has moved from pending to available, by settlement or otherwise.
+    ``is_carried``: the money has moved from pending to available, by settlement or recovery.
     """
 
     def __init__(self, shop: Shop, price: int, currency: str, rate: Fraction) -> None:
@@ -330,7 +330,7 @@ class Order:
             shop.move(self.account, "platform", dispute.fee)
             loss = dispute.debit + dispute.fee
             if self.reserve_status == "HELD" and loss:
-                # The rest of the reserve is released.
+                # All of the reserve becomes available; ``offset`` is the part that covers the loss.
                 dispute.offset = min(self.reserve, loss)
                 shop.move("reserve", "available", self.reserve)
                 self.reserve_status = "OFFSET"
@@ -364,7 +364,7 @@ class Order:
                 gateway = platform = 0
             case "SETTLED":
                 gateway, platform = -self.gross + refund_debits, self.fee + fees
-            case "REFUNDED":  # if the fee is returned, gateway and platform are netted
+            case "REFUNDED":  # if the fee is returned, refunds debit the net instead of the gross
                 gateway, platform = (0 if keeps_fee else -self.fee), self.fee + fees
             case _:
                 lost = next(d for d in self.disputes if d.status == "LOST")

@@ -15,7 +15,7 @@ from opentill.db import connection
 from support import pooler
 from support.examples import examples
 
-# The long version must reach every event of every table, and its refusal if it can be refused.
+# The long version must cause every event, and for these steps both the event and a refusal.
 _REFUSABLE_STEPS = (
     "open", "submit", "confirm", "revoke", "expire", "refund", "settle", "dispute opened manually",
     "dispute won manually", "dispute lost manually", "dispute recovered manually", "payout",
@@ -95,7 +95,7 @@ def test_an_ignored_dispute_does_not_block_the_next_dispute(
 
     @settings(max_examples=1, database=None, phases=[Phase.generate])
     @given(st.just(0))
-    def play(choice: int) -> None:
+    def play_history(choice: int) -> None:
         history = Histories()
         try:
             history.start(shops=[("USD", SHOP_TERMS)] * 2, purchases=[(choice, 999, "USD")])
@@ -109,4 +109,4 @@ def test_an_ignored_dispute_does_not_block_the_next_dispute(
         assert [tracked.model.status for tracked in history.disputes] == ["WON", "LOST"]
 
     with histories_in(rollback_database_url):
-        play()
+        play_history()

@@ -12,13 +12,13 @@ from support.world import DAY, HOUR, NOW
 
 
 async def count_figures(tx: Tx, order: Order, batch: int = 5000) -> int:
-    """Count the entries and attempts of the order's merchant in its figures; return how many."""
+    """Count the merchant's entries and attempts in its figures; return the number of both."""
     key = Behind(order.merchant_id, order.settled_currency, 0)
     total = 0
-    while counted := await jobs.count_entries(tx, key, batch):
-        total += counted
-    while counted := await jobs.count_attempts(tx, order.merchant_id, batch):
-        total += counted
+    while count := await jobs.count_entries(tx, key, batch):
+        total += count
+    while count := await jobs.count_attempts(tx, order.merchant_id, batch):
+        total += count
     return total
 
 

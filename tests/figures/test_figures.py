@@ -22,7 +22,7 @@ from support.transactions import rolled_back
 from support.world import DAY, HOUR, NOW
 
 KATHMANDU: Final = ZoneInfo("Asia/Kathmandu")
-# The figure that each type of entry changes, and the sign: independent of the code's own table.
+# By type of entry: the figure that it changes, and the sign. Written without the code's table.
 FIGURE_OF_TYPE: Final = {
     "PAYMENT": ("paid_minor", 1),
     "REFUND": ("refunded_minor", 1),
@@ -32,7 +32,7 @@ FIGURE_OF_TYPE: Final = {
     "CHARGEBACK_FEE": ("fees_minor", 1),
 }
 
-# Avoids serialization failures in runs whose default isolation level is serializable.
+# These transactions would fail in runs whose default isolation level is serializable.
 READ_COMMITTED: Final = "set transaction isolation level read committed"
 
 
@@ -61,10 +61,10 @@ async def sum_rows(tx: Tx, merchant_id: str, zone: Any) -> dict[date, dict[str, 
 
 @pytest.mark.parametrize("zone", ["Asia/Kathmandu", "America/St_Johns", "UTC"])
 async def test_each_day_sums_its_entries_and_attempts(tx: Tx, zone: str) -> None:
-    shop = await create_busy_month(tx, random.Random(zone))
-    await count_figures(tx, shop)
-    expected_days = await sum_rows(tx, shop.merchant_id, ZoneInfo(zone))
-    result = await read_figures(tx, shop.merchant_id, ZoneInfo(zone))
+    order = await create_busy_month(tx, random.Random(zone))
+    await count_figures(tx, order)
+    expected_days = await sum_rows(tx, order.merchant_id, ZoneInfo(zone))
+    result = await read_figures(tx, order.merchant_id, ZoneInfo(zone))
     (usd,) = result.currencies
     for day, totals, attempts in zip(result.days, usd.days, result.attempts, strict=True):
         expected = expected_days.pop(day.date, defaultdict(int))
@@ -83,41 +83,41 @@ async def test_each_day_sums_its_entries_and_attempts(tx: Tx, zone: str) -> None
 
 
 async def test_counting_in_batches_and_counting_anew_give_the_same_figures(tx: Tx) -> None:
-    shop = await create_busy_month(tx, random.Random(4))
-    counted = await count_figures(tx, shop, 3)
-    assert counted > 50
-    counted_in_batches = await read_figures(tx, shop.merchant_id)
-    assert await count_figures(tx, shop) == 0
+    order = await create_busy_month(tx, random.Random(4))
+    count = await count_figures(tx, order, 3)
+    assert count > 50
+    counted_in_batches = await read_figures(tx, order.merchant_id)
+    assert await count_figures(tx, order) == 0
     for table in ("figures", "figure_heads", "attempt_figures", "awaited_figures"):
-        await tx.execute(f"delete from {table} where merchant_id = $1", shop.merchant_id)
+        await tx.execute(f"delete from {table} where merchant_id = $1", order.merchant_id)
     await tx.execute("update payment_attempts set counted_at = null")
-    assert await count_figures(tx, shop) == counted
-    assert await read_figures(tx, shop.merchant_id) == counted_in_batches
+    assert await count_figures(tx, order) == count
+    assert await read_figures(tx, order.merchant_id) == counted_in_batches
 
 
 async def test_pending_money_is_listed_by_the_day_it_becomes_available(tx: Tx) -> None:
-    shop = await create_busy_month(tx, random.Random(1), settlement_delay_days=5, reserve_days=3)
-    await count_figures(tx, shop)
-    (usd,) = (await read_figures(tx, shop.merchant_id)).currencies
+    order = await create_busy_month(tx, random.Random(1), settlement_delay_days=5, reserve_days=3)
+    await count_figures(tx, order)
+    (usd,) = (await read_figures(tx, order.merchant_id)).currencies
     pending_before = usd.pending.days[5]
-    new_order = await create_another_order(tx, shop, NOW)
+    new_order = await create_another_order(tx, order, NOW)
     await world.pay_order(tx, new_order, NOW)
     refund = await world.create_refund(tx, new_order, "5.00", NOW)
-    await count_figures(tx, shop)
-    (usd,) = (await read_figures(tx, shop.merchant_id)).currencies
-    balance = await ledger.find_balance(tx, shop.merchant_id, "USD")
+    await count_figures(tx, order)
+    (usd,) = (await read_figures(tx, order.merchant_id)).currencies
+    balance = await ledger.find_balance(tx, order.merchant_id, "USD")
     assert balance is not None
     for account, minor in ((usd.pending, balance.pending), (usd.reserve, balance.reserve)):
         assert account.held + sum(account.days) + account.later == minor > 0
     assert (
         usd.pending.held != 0
-    )  # of disputed orders, and of unsettled orders with refunds or losses
+    )  # money of disputed orders, and of unsettled orders with refunds or losses
     assert usd.pending.days[5] - pending_before == 2000 - 80 - 500
     assert not any(usd.pending.days[6:])
     await world.report_refund(tx, refund, "REFUSED", NOW)
     await world.settle_order(tx, new_order, NOW)
-    await count_figures(tx, shop)
-    (usd,) = (await read_figures(tx, shop.merchant_id)).currencies
+    await count_figures(tx, order)
+    (usd,) = (await read_figures(tx, order.merchant_id)).currencies
     assert usd.pending.days[5] == pending_before
     assert usd.reserve.days[3] >= 192
 
@@ -189,7 +189,7 @@ async def test_an_attempt_that_is_committed_late_is_counted(module_database_url:
         async with db.transaction() as tx:
             order = await world.create_order(tx)
             other_order = await create_another_order(tx, order, NOW)
-        await jobs.count_all(db)  # rows of other tests
+        await jobs.count_all(db)  # first, count the rows of other tests
         async with db.transaction() as slow_tx:
             await slow_tx.execute(READ_COMMITTED)
             await world.report_payment(
@@ -220,7 +220,7 @@ async def test_figures_stay_exact_with_concurrent_writers_and_aborted_counts(
     rng = random.Random(9)
     try:
         async with db.transaction() as tx:
-            shop = await world.create_order(tx)
+            old_order = await world.create_order(tx)
         is_writing = True
 
         async def write(writer: int) -> None:
@@ -228,7 +228,7 @@ async def test_figures_stay_exact_with_concurrent_writers_and_aborted_counts(
                 now = NOW + (writer * 12 + turn) * HOUR // 3
 
                 async def pay_or_decline(tx: Tx, now: int = now) -> None:
-                    order = await create_another_order(tx, shop, now)
+                    order = await create_another_order(tx, old_order, now)
                     if rng.random() < 0.6:
                         await world.pay_order(tx, order, now)
                     else:
@@ -247,7 +247,7 @@ async def test_figures_stay_exact_with_concurrent_writers_and_aborted_counts(
                 async with db.connection() as tx:
                     aborted_transaction = tx.transaction(isolation="read_committed")
                     await aborted_transaction.start()
-                    await count_figures(tx, shop)
+                    await count_figures(tx, old_order)
                     await aborted_transaction.rollback()
 
         counters = [asyncio.create_task(counter) for counter in
@@ -257,10 +257,10 @@ async def test_figures_stay_exact_with_concurrent_writers_and_aborted_counts(
         await asyncio.gather(*counters)
         await jobs.count_all(db)
         async with db.snapshot() as tx:
-            (usd,) = (await read_figures(tx, shop.merchant_id, now=NOW + 40 * HOUR)).currencies
+            (usd,) = (await read_figures(tx, old_order.merchant_id, now=NOW + 40 * HOUR)).currencies
             payments = await tx.fetchval(
                 "select count(*) from entries where merchant_id = $1 and type = 'PAYMENT'",
-                shop.merchant_id,
+                old_order.merchant_id,
             )
             assert usd.comparisons[1].now.payments == payments > 0
             await assert_books(tx)
@@ -302,15 +302,15 @@ async def test_the_integrity_rules_find_a_wrong_figure(
 
 async def test_reading_a_running_sum_uses_one_index_lookup(tx: Tx) -> None:
     """Figures are running sums, so reading one at a time never reads a range of rows."""
-    shop = await create_busy_month(tx, random.Random(2))
-    await count_figures(tx, shop)
+    order = await create_busy_month(tx, random.Random(2))
+    await count_figures(tx, order)
     await tx.execute("set local enable_seqscan = off")
     for query in (queries.UNTIL, queries.FAILED_UNTIL):
         plan = "\n".join(
             row[0]
             for row in await tx.fetch(
                 f"explain (costs off) {query.sql}",
-                *query.values(None, {"merchant_id": shop.merchant_id, "before": [NOW]}),
+                *query.values(None, {"merchant_id": order.merchant_id, "before": [NOW]}),
             )
         )
         assert "Limit" in plan

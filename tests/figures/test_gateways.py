@@ -29,17 +29,17 @@ async def _rows(tx: Tx) -> list[Any]:
 
 
 async def test_sums_of_a_range_match_its_payments_and_attempts(tx: Tx) -> None:
-    shop = await create_busy_month(tx, random.Random("gateways"))
+    order = await create_busy_month(tx, random.Random("gateways"))
     before = await figures.sum_by_gateway(tx, 0, 2**62)
-    await count_figures(tx, shop)
+    await count_figures(tx, order)
     assert before == []
     first_paid_at, last_paid_at = await tx.fetchrow(
-        "select min(paid_at), max(paid_at) from orders where merchant_id = $1", shop.merchant_id
+        "select min(paid_at), max(paid_at) from orders where merchant_id = $1", order.merchant_id
     )
     middle = (first_paid_at + last_paid_at) // 2 // 900_000 * 900_000
     for since, until in ((0, 2**62), (0, middle), (middle, 2**62)):
         sums = await figures.sum_by_gateway(tx, since, until)
-        expected = await tx.fetch(SUM_ROWS, shop.merchant_id, since, until - 1)
+        expected = await tx.fetch(SUM_ROWS, order.merchant_id, since, until - 1)
         assert [tuple(row) for row in expected] == [
             (row.gateway, row.method, row.currency, row.payments, row.volume_minor, row.failed)
             for row in sums
@@ -53,10 +53,10 @@ async def test_sums_that_an_earlier_version_did_not_count_are_counted_again(db: 
     await jobs.count_all(db)
     assert not await jobs.repair_by_gateway(db)
     async with db.connection() as tx:
-        counted = await _rows(tx)
+        rows = await _rows(tx)
         await gateway_queries.CLEAR.run(tx)
-    assert counted
+    assert rows
     assert await jobs.repair_by_gateway(db)
     async with db.connection() as tx:
-        assert await _rows(tx) == counted
+        assert await _rows(tx) == rows
     assert not await jobs.repair_by_gateway(db)

@@ -23,7 +23,7 @@ from support.transactions import rolled_back
 from support.world import DAY, NOW
 
 KATHMANDU: Final = ZoneInfo("Asia/Kathmandu")
-# The line of the statement that each type of entry changes: independent of the code's own table.
+# By type of entry: the line of the statement that it changes. Written without the code's table.
 LINE_OF_TYPE: Final = {
     "PAYMENT": "payments",
     "REFUND": "refunds",
@@ -72,7 +72,7 @@ async def create_month_with_payouts(tx: Tx, seed: int) -> str:
 
 
 async def sum_entries(tx: Tx, merchant_id: str, since: int, until: int) -> tuple[Any, ...]:
-    """Return the entries before and within a range, and sums of the latter by line and by type."""
+    """Return the entries before and within a range, and the latter's sums by line and by type."""
     rows = await tx.fetch(
         "select * from entries where merchant_id = $1 order by number", merchant_id
     )
@@ -83,8 +83,8 @@ async def sum_entries(tx: Tx, merchant_id: str, since: int, until: int) -> tuple
     for row in inside:
         for side, sign in (("to_account", 1), ("from_account", -1)):
             if row[side] in MERCHANT_ACCOUNTS:
-                returned = (row["type"], row["source_type"]) == ("BALANCE_CORRECTION", "payout")
-                line = LINE_OF_TYPE.get(row["type"], "fees" if returned else "corrections")
+                is_return = (row["type"], row["source_type"]) == ("BALANCE_CORRECTION", "payout")
+                line = LINE_OF_TYPE.get(row["type"], "fees" if is_return else "corrections")
                 lines[line] += sign * row["amount_minor"]
                 types[row["type"], row[side]] += sign * row["amount_minor"]
     return before, inside, lines, types

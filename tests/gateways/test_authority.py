@@ -39,7 +39,7 @@ def test_every_built_in_gateway_is_covered() -> None:
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """What a gateway reports on: an attempt, and its refund if it has one."""
+    """A payment attempt on which a gateway reports. ``refund_id`` is "" if it has no refund."""
 
     order: Order
     attempt: PaymentAttempt
@@ -227,7 +227,7 @@ EVENTS: Final = (
         create_payment_in_progress,
         ("dispute", "opened"),
         ("CREATING", "SUBMITTED", ""),
-    ),  # the dispute waits for the payment
+    ),  # the dispute is stored until the payment succeeds
     (create_disputed_payment, ("dispute", "won"), ("PAID", _PAID, "")),
     (create_disputed_payment, ("dispute", "lost"), ("CHARGEBACK", _PAID, "")),
 )
@@ -257,7 +257,7 @@ def test_only_the_gateway_of_a_payment_may_report_on_it(
             assert reporter.dump_rows() != before
             assert reporter.statuses(subject) == expected
             continue
-        assert response.content == own_content  # the gateway does not send the report again
+        assert response.content == own_content  # the gateway sees no difference
         assert reporter.dump_rows() == before
         assert _warnings(lines) == [(gateway, owner, subject.attempt.id)]
         assert _read_counter(gateway, owner) == count + 1

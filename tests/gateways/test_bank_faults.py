@@ -59,7 +59,7 @@ class World:
         self.db, self.cluster, self.now = db, cluster, NOW
         self.client = httpx2.AsyncClient(timeout=60, trust_env=False)
         self.gateways = {"sandbox": SandboxGateway(cluster.bank.url, SECRET, timeout_s=10.0)}
-        # Short timeouts, for requests whose responses are lost anyway.
+        # These have a short timeout, for requests whose responses are lost anyway.
         self.impatient_gateways = {
             "sandbox": SandboxGateway(cluster.bank.url, SECRET, timeout_s=0.4)
         }
@@ -180,7 +180,7 @@ async def test_a_payment_whose_response_is_lost_is_resolved(world: World, fault:
     assert (attempt.status, (await world.find_order(order)).status) == ("SUBMITTED", "CREATING")
     repeated = await world.pay(order)
     assert repeated.id == attempt.id  # no second attempt while the first one's outcome is unknown
-    await world.type_card(attempt)  # has an effect if the payment reached the bank
+    await world.type_card(attempt)  # this pays if the payment has reached the bank
     await world.run_jobs()
     if fault in {"timeout_before", "error_500", "reset"}:
         assert (await world.find_order(order)).status == "PENDING"
@@ -236,7 +236,7 @@ async def test_attempts_stay_open_while_the_bank_is_unreachable(world: World) ->
         assert page.last_attempt is not None
         assert page.last_attempt.status == "ACTION_REQUIRED"
         new_order = await world.create_order()
-        assert (await world.pay(new_order)).status == "DECLINED"  # it surely did not arrive
+        assert (await world.pay(new_order)).status == "DECLINED"  # the connection was refused
     finally:
         world.cluster.bank.start()
         wait_until_ready(world.cluster.bank)
@@ -360,7 +360,7 @@ async def test_a_row_that_cannot_be_processed_does_not_delay_others(world: World
         assert await checkout_jobs.expire_due(world.db, world.now, batch=1) <= 1
     assert (
         await checkout_jobs.expire_due(world.db, world.now, batch=1) == 0
-    )  # only the failing one is still due
+    )  # only the session that cannot be processed is still due
     assert (await world.find_order(good_order)).status == "PAID"
     assert (await world.find_order(good_expired_order)).status == "CLOSED"
     assert (await world.find_order(failing_order)).status == "PENDING"

@@ -116,7 +116,7 @@ async def test_orders_are_queried_by_post_if_the_server_ignores_the_query_string
         "GET",
         "POST",
         "POST",
-    ]  # the gateway remembers it
+    ]  # the gateway remembers that this server needs POST
 
 
 async def test_an_error_of_the_server_does_not_cause_a_query_by_post(
@@ -300,7 +300,7 @@ async def test_a_refused_order_is_declined_and_may_be_retried(server: EpayServer
     assert (outcome.status, outcome.reason) == ("DECLINED", "-3: 签名校验失败")
     assert (
         await gateway.refund(REFUND)
-    ).status == "UNREACHABLE"  # the operator can correct the key
+    ).status == "UNREACHABLE"  # retried, because the operator can correct the key
     await gateway.close()
 
 
@@ -332,7 +332,7 @@ async def test_a_partial_refund_whose_response_was_lost_waits_for_the_operator(
         outcome = await gateway.refund(repeated)
         assert outcome.status == "UNKNOWN"
         assert "opentill refunds" in outcome.reason
-    duplicate = msgspec.structs.replace(repeated, refund_id=ATTEMPT)  # a duplicate payment
+    duplicate = msgspec.structs.replace(repeated, refund_id=ATTEMPT)  # the return of a duplicate
     assert "opentill orders given-back" in (await gateway.refund(duplicate)).reason
     assert len(server.refunds) == refunds_at_server <= 1
 

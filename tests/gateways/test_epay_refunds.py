@@ -224,7 +224,7 @@ async def test_a_customer_can_pay_after_a_crash_lost_the_payment_page(
         redirect_page = await browser.get(response.headers["location"])
         response = await browser.post(page, data=form, headers={"origin": deployment.url})
         assert response.headers["location"].startswith(f"{page}/continue/")
-    (new_id,) = upstream.orders.keys() - {lost_id}  # the second submission places no third order
+    (new_id,) = upstream.orders.keys() - {lost_id}  # the second submission places exactly one order
     assert f"{upstream.url}cashier/{upstream.orders[new_id]['trade_no']}" in redirect_page.text
     assert (await deployment.send_notification(upstream.pay(new_id))).status_code == 200
     assert (await deployment.find_order(session)).status == "PAID"
@@ -241,7 +241,7 @@ async def test_a_forged_notification_pays_nothing_and_is_not_acknowledged(
     attempt = await deployment.start_payment(session)
     order = deployment.upstream.orders[attempt.id]
     forged = [
-        (deployment.upstream.notice(order), 400),  # valid, but not paid
+        (deployment.upstream.notice(order), 400),  # the signature is valid, but the order is unpaid
         (deployment.upstream.notice(order, key="another-key-of-somebody"), 400),
         (deployment.upstream.notice(order, pid="1002"), 400),
         ({}, 400),

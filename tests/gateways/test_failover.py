@@ -376,10 +376,10 @@ async def test_open_payments_survive_changes_of_the_configuration(db: Db) -> Non
         for order in (open_order, unanswered_order)
     ]
     assert statuses == ["PENDING", "CREATING"]
-    added_again = order_jobs.jobs.GatewayFilter(("one",))
+    restored_filter = order_jobs.jobs.GatewayFilter(("one",))
     now = NOW + DAY // 2
-    await order_jobs.check_attempts(db, all_gateways, PUBLIC, now, only=added_again)
-    await refund_jobs.send_due(db, all_gateways, PUBLIC, now, only=added_again)
+    await order_jobs.check_attempts(db, all_gateways, PUBLIC, now, only=restored_filter)
+    await refund_jobs.send_due(db, all_gateways, PUBLIC, now, only=restored_filter)
     after = [
         await read_order_and_attempts(db, order)
         for order in (open_order, unanswered_order, paid_order)

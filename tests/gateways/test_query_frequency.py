@@ -38,7 +38,7 @@ def test_returning_customers_query_the_gateway_once_in_two_seconds(
         with ThreadPoolExecutor(8) as threads:
             assert set(threads.map(visit, range(40))) == {303}
         assert count_queries() == 1
-        # The worker does not query in between either; it does right afterwards.
+        # The worker's next query is due after the two seconds, and none is made before.
         select_check_at = "select check_at from payment_attempts where id = $1"
         assert api_server.sql(select_check_at, attempt["id"])[0]["check_at"] == now + 2000
         app = api_server.app

@@ -181,7 +181,7 @@ async def test_a_timeout_after_sending_is_unknown(shop: Shop) -> None:
     )
     await wait_for_payment_status(
         impatient_gateway, "att_none", "NOT_FOUND"
-    )  # opens the connection
+    )  # opens the connection, so that only the response can time out
     request = payment_request(shop)
     shop.inject_fault("pay", "timeout_after", match=request.attempt_id)
     assert (await impatient_gateway.pay(request)).status == "UNKNOWN"

@@ -114,7 +114,7 @@ def refund_request(attempt_id: str, provider_ref: str, minor: int, **changes: An
     return msgspec.structs.replace(request, **changes)
 
 
-def test_the_gateway_implements_expires_and_traces() -> None:
+def test_the_gateway_can_expire_sessions_and_trace_payments() -> None:
     gateway = create_gateway("http://127.0.0.1:1")
     assert isinstance(gateway, Expires)
     assert isinstance(gateway, Traces)
@@ -246,7 +246,7 @@ async def test_an_attempt_without_a_session_is_not_found(
     for _ in range(102):  # more than a page of other attempts' sessions in the same minutes
         await gateway.pay(payment_request())
     assert (await gateway.find_payment(new_id("att"))).status == "NOT_FOUND"
-    assert bank.count("list") == 4  # the two pages, and an empty page before and after them
+    assert bank.count("list") == 4  # two pages with sessions, and an empty one before and after
     assert (await gateway.find_payment("att_1")).status == "UNKNOWN"
     first_attempt_id = next(iter(bank.sessions.values()))["client_reference_id"]
     assert (await gateway.find_payment(first_attempt_id)).status == "ACTION_REQUIRED"
@@ -260,7 +260,7 @@ async def test_a_session_is_found_among_those_of_a_busy_hour(
     created_s = bank.find_session(request.attempt_id)["created"]
     bank.open_other_sessions(18_000, created_s - 300, created_s + 600)
     assert (await gateway.find_payment(request.attempt_id)).status == "ACTION_REQUIRED"
-    assert bank.count("list") <= 5  # with 20 other sessions in each second
+    assert bank.count("list") <= 5  # although each second has 20 other sessions
 
 
 async def test_a_search_for_a_session_has_a_time_limit_until_the_session_has_expired(
@@ -269,7 +269,7 @@ async def test_a_search_for_a_session_has_a_time_limit_until_the_session_has_exp
     gateway = create_gateway(bank.url, timeout_s=0.8)
     await gateway.pay(payment_request())
     now_s, day_s = int(time.time()), 86_400
-    # time at which the attempt was created → status of the outcome
+    # time at which the attempt was created (Unix s) → status of the outcome
     attempts = {
         now_s: "UNKNOWN",
         now_s - day_s + 60: "UNKNOWN",
@@ -326,12 +326,12 @@ async def test_a_lost_response_to_a_refund_causes_no_second_refund(
     assert await gateway.find_refund(request.refund_id, intent) == repeated
     bank.inject_faults("refunds", "500")
     assert (await gateway.refund(refund_request(attempt_id, intent, 100))).status == "UNKNOWN"
-    assert len(bank.refunds) == 1  # no refund is created while the earlier ones are unknown
+    assert len(bank.refunds) == 1  # none is created while the earlier ones cannot be listed
 
 
 async def test_a_timeout_after_sending_is_unknown(bank: StripeServer) -> None:
     gateway = create_gateway(bank.url, timeout_s=2.0)
-    await gateway.trace("pi_none")  # opens the connection
+    await gateway.trace("pi_none")  # opens the connection, so that only the response can time out
     request = payment_request()
     bank.inject_faults("open", "hang_after")
     assert (await gateway.pay(request)).status == "UNKNOWN"

@@ -12,10 +12,10 @@ from opentill.gateways.stripe.amounts import STRIPE_EXPONENTS, from_stripe, to_s
     (999, "USD", 999),
     (500, "JPY", 500),
     (5, "ISK", 500),  # documented: "to charge 5 ISK, provide an amount value of 500"
-    (5, "UGX", 500),  # documented like ISK
+    (5, "UGX", 500),  # documented in the same way as ISK
     (500, "MGA", 5),  # two decimals in ISO 4217, none at Stripe
-    (1045, "HUF", 1045),  # Stripe has no decimals in payouts, but in charges
-    (80045, "TWD", 80045),  # like HUF
+    (1045, "HUF", 1045),  # Stripe pays it out without decimals, but charges it with two
+    (80045, "TWD", 80045),  # the same as for HUF
     (5120, "KWD", 5120),  # Stripe requires that the last digit is 0
     (1, "XCG", 1),
 ])  # fmt: skip

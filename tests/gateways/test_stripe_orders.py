@@ -349,7 +349,7 @@ async def pay_refund_and_charge_back(api_server: Deployment) -> None:
     bank.inject_faults("intent", "500")
     assert (
         await api_server.send_event("charge.dispute.created", dispute_object) == 503
-    )  # not traced
+    )  # without its payment intent, the dispute cannot be traced
     await api_server.send_event_twice("charge.dispute.created", dispute_object)
     await api_server.wait_for_status(order_id, "DISPUTED")
     (dispute,) = (await api_server.api("GET", "/v1/disputes"))["items"]

@@ -1,4 +1,4 @@
-"""The JavaScript client, built, and the server by which its tests create merchants."""
+"""Fixtures: the built JavaScript client, and the server by which its tests create merchants."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What is published of the JavaScript client, and what of it is made of the OpenAPI document."""
+"""The JavaScript package: its generated sources, its types and the files that it contains."""
 
 import json
 import re
@@ -29,7 +29,7 @@ def test_every_operation_of_the_python_client_is_a_method_with_its_fields() -> N
         assert f'  type: "{kind}";' in (SOURCE / "src" / "types.ts").read_text()
 
 
-def test_its_readme_names_every_method() -> None:
+def test_the_readme_names_every_method() -> None:
     rows = re.findall(
         r"^\| `(\w+)` \| (`.*`) \|$", (SOURCE / "README.md").read_text(), re.MULTILINE
     )
@@ -71,11 +71,11 @@ def test_the_package_has_this_version_and_no_dependencies() -> None:
 
 
 def test_the_package_contains_the_built_files(javascript_client: Path) -> None:
-    words = ["npm", "pack", "--dry-run", "--json", "--ignore-scripts"]
-    (packed,) = json.loads(run(words, javascript_client))
+    command = ["npm", "pack", "--dry-run", "--json", "--ignore-scripts"]
+    (packed,) = json.loads(run(command, javascript_client))
     files = {entry["path"] for entry in packed["files"]}
     modules = {path.stem for path in (SOURCE / "src").glob("*.ts")}
     built = {f"dist/{name}{end}" for name in modules for end in (".js", ".d.ts")}
     assert files == built | {"package.json", "README.md", "LICENSE"}
     for text in ((javascript_client / name).read_text() for name in built):
-        assert "any;" not in text  # every type is known
+        assert "any;" not in text  # every value has a type

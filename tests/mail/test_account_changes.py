@@ -1,4 +1,4 @@
-"""A person gets a mail about each change of the own account, and administrators about staff's."""
+"""Changes of an account are mailed to its person, and those of staff to the administrators."""
 
 import msgspec
 import pytest
@@ -22,7 +22,7 @@ KEY = SETTINGS.secret_key
 
 
 async def _logged_in_person(tx: Tx, role: people.StaffRole | None = None) -> Login:
-    """Create a person, of the staff if there is a role, and log in."""
+    """Create a person, who is staff if ``role`` is given, and log in."""
     person = people.Person(
         id=new_id("per"), email=new_address(), name="Ann", password="$argon2id$x", totp_secret=None,
         totp_pending=None, totp_period=0, created_at=NOW, updated_at=NOW, language="en",

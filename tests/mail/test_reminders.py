@@ -81,7 +81,7 @@ async def test_an_approval_is_mailed_once_to_all_approvers_but_its_requester(db:
 
 @pytest.fixture
 async def disputed_order(db: Db) -> Order:
-    """An order whose dispute needs a response in ten days; its shop has a member with support.
+    """An order whose dispute needs a response in ten days; its shop has a member of support.
 
     The staff are an administrator and an auditor.
     """

@@ -46,7 +46,7 @@ async def _mails(db: Db, email: str) -> list[Mail]:
     return [row for row in mails if row.recipient == email]
 
 
-async def test_a_request_for_a_password_does_not_replace_a_link_that_staff_created(db: Db) -> None:
+async def test_requesting_a_password_link_does_not_replace_a_link_created_by_staff(db: Db) -> None:
     email = await db.run(_create_person)
     staff_link = await db.run(lambda tx: people.offer_new_password(tx, email, NOW, actor=TESTER))
     await _request_password(db, email)
@@ -57,7 +57,7 @@ async def test_a_request_for_a_password_does_not_replace_a_link_that_staff_creat
     async with db.connection() as tx:
         link, _ = await people.read_link(tx, staff_link.token, NOW + 1)
         assert link.created_by == TESTER.who
-    for age_ms in (LINK_MS, LINK_MS + 1):  # the staff's link has expired: rendering replaces it
+    for age_ms in (LINK_MS, LINK_MS + 1):  # the staff's link has expired
         assert b"/reset/" in await rendering.render(db, SETTINGS, requested_mail, NOW + age_ms)
 
 
@@ -123,7 +123,7 @@ async def test_the_invitations_of_a_person_in_a_day_are_limited(db: Db) -> None:
         assert 0 < refused.value.retry_after_s <= 24 * 3600
     assert await _invite(db, merchant_id, mallory, new_address(), NOW + 99)
     assert await _invite(db, other_merchant_id, mallory, new_address(), NOW + 99)
-    assert await _invite(db, merchant_id, TESTER, new_address(), NOW + 99)  # the actor is no person
+    assert await _invite(db, merchant_id, TESTER, new_address(), NOW + 99)  # TESTER is not a person
     assert await _invite(db, merchant_id, eve, new_address(), NOW + 99, has_applied=True)
     async with db.connection() as tx:
         await rate_limits.prune(tx, NOW + 23 * HOUR_MS)

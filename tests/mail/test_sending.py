@@ -54,7 +54,7 @@ async def test_each_mail_is_sent_once_and_connections_are_reused(db: Db) -> None
     with MailServer() as server:
         settings = mail_settings(server.url)
         await queue_mails(db, settings, 40)
-        await queue_mails(db, settings, 40)  # the same causes and recipients: no new mails
+        await queue_mails(db, settings, 40)  # no new mails: causes and recipients are the same
         mailer = Mailer(db, settings, now_ms, QUICK)
         await _drain(mailer)
         await mailer.finish()
@@ -161,7 +161,7 @@ async def test_a_mail_whose_worker_was_killed_is_unknown_and_is_sent_again_only_
     with MailServer() as server:
         settings, clock = mail_settings(server.url), Clock()
         await queue_mails(db, settings, 1)
-        async with db.connection() as tx:  # as a worker does that is then killed
+        async with db.connection() as tx:  # claim the mail, like a worker that is then killed
             await queries.CLAIM.all(tx, now=clock.now, lease_until=clock.now + 1000, limit=1)
         mailer = Mailer(db, settings, clock, QUICK)
         await _drain(mailer)
@@ -223,13 +223,13 @@ async def test_a_failure_of_encryption_or_login_costs_no_attempt(db: Db, tmp_pat
         await _drain(mailer)
         await mailer.finish()
         assert len(server.accepted) == 1
-    with MailServer(ssl=tls.server) as server:  # encrypted from the start
+    with MailServer(ssl=tls.server) as server:  # TLS from the start, without STARTTLS
         settings = mail_settings(f"smtps://127.0.0.1:{server.port}")
         await queue_mails(db, settings, 2)
         mailer = Mailer(db, settings, now_ms, trusting_options)
         await _drain(mailer)
         await mailer.finish()
-        assert len(server.accepted) == 1  # the first mail has been sent already
+        assert len(server.accepted) == 1  # the other mail was sent before
 
 
 async def test_no_mail_is_queued_without_a_mail_server(db: Db) -> None:
@@ -246,10 +246,10 @@ async def test_no_mail_is_queued_without_a_mail_server(db: Db) -> None:
 async def test_killed_mailers_send_no_message_twice(
     fork_server: ForkServer, db: Db, database_url: str, count: int, kills: int
 ) -> None:
-    chance = random.Random(7)
+    rng = random.Random(7)
 
     def fault() -> Fault:
-        return chance.choice(("later", "cut")) if chance.random() < 0.3 else ""
+        return rng.choice(("later", "cut")) if rng.random() < 0.3 else ""
 
     with MailServer(fault) as server:
         await send_with_killed_mailers(

@@ -95,7 +95,7 @@ async def test_an_event_from_before_the_first_run_or_older_than_a_day_is_not_mai
 ) -> None:
     too_early, too_old, recent = [await _create_order(db) for _ in range(3)]
     await db.run(lambda tx: _pay(tx, too_early, now=NOW - 1))
-    assert await _queue_mails(db, NOW) == 0  # the first run mails no earlier events
+    assert await _queue_mails(db, NOW) == 0  # events from before the first run are not mailed
     await db.run(lambda tx: _pay(tx, too_old, now=NOW + 1))
     await db.run(lambda tx: _pay(tx, recent, now=NOW + 25 * HOUR_MS))
     assert await _queue_mails(db, NOW + 26 * HOUR_MS) == 1
@@ -180,7 +180,7 @@ async def test_members_get_mails_about_refunds_reversed_or_made_at_the_provider(
             lambda tx, report=report: refunds.apply_report(tx, shop, report, NOW, gateway="sandbox")
         )
     refund = await db.run(lambda tx: world.create_refund(tx, paid, "1.00"))
-    await db.run(lambda tx: world.report_refund(tx, refund, "REFUSED"))  # causes no mail
+    await db.run(lambda tx: world.report_refund(tx, refund, "REFUSED"))  # this causes no mail
     for _ in range(2):
         await _queue_mails(db)
     async with db.connection() as tx:
@@ -253,9 +253,9 @@ async def test_a_digest_is_queued_once_in_the_morning_of_the_merchants_time_zone
         await merchants.change_profile(tx, shop, {"time_zone": "Asia/Kathmandu"}, NOW, actor=TESTER)
 
     await db.run(prepare)
-    midnight = 1_750_009_500_000  # 2025-06-15T17:45Z: 23:30 of the 15th in Kathmandu
-    assert await jobs.queue_digests(db, SETTINGS, midnight + HOUR_MS) == 0
-    morning = midnight + 8 * HOUR_MS
+    midnight = 1_750_011_300_000  # 2025-06-15T18:15Z, the end of the 15th in Kathmandu
+    morning = midnight + 7 * HOUR_MS
+    assert await jobs.queue_digests(db, SETTINGS, morning - 1) == 0
     assert await jobs.queue_digests(db, SETTINGS, morning) == 1
     assert await jobs.queue_digests(db, SETTINGS, morning + HOUR_MS) == 0
     async with db.connection() as tx:
@@ -275,7 +275,7 @@ async def test_a_digest_waits_until_its_whole_day_is_counted(db: Db) -> None:
     shop = await db.run(prepare)
     morning = NOW - NOW % (24 * HOUR_MS) + 32 * HOUR_MS
     async with db.connection() as tx:
-        await tx.execute("update balances set entries = 0")  # as if the day were not counted yet
+        await tx.execute("update balances set entries = 0")  # as if nothing of the day were counted
         assert await figures.behind_since(tx, shop) == NOW
     assert await jobs.queue_digests(db, SETTINGS, morning) == 0
     async with db.connection() as tx:
@@ -365,7 +365,7 @@ async def test_mails_that_ended_90_days_ago_are_pruned(db: Db) -> None:
         lambda tx: mail.send_receipt(tx, SETTINGS, paid.merchant_id, paid.id, "one", NOW)
     )
     async with db.connection() as tx:
-        assert await jobs.prune(tx, NOW + 91 * 24 * HOUR_MS) == 0  # it is still to be sent
+        assert await jobs.prune(tx, NOW + 91 * 24 * HOUR_MS) == 0  # the mail is not sent yet
         await queries.CLAIM.all(tx, now=NOW, lease_until=NOW, limit=1)
         await queries.EXPIRE_LEASES.run(tx, now=NOW, result="unknown", limit=1)
         assert (await outbox.find(tx, paid.merchant_id, receipt.id)).status == "UNKNOWN"

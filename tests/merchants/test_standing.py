@@ -283,12 +283,12 @@ async def test_one_network_cannot_fill_the_list_of_applications(
             return refused.retry_after_s
 
     day = 24 * 3_600_000
-    addresses = [f"2001:db8::{number}" for number in range(applications.A_DAY)]  # in one /64
+    addresses = [f"2001:db8::{number}" for number in range(applications.A_DAY)]  # one /64 network
     for number, address in enumerate(addresses):
         assert isinstance(await apply(f"a{number}", address, NOW + number * 1000), str)
     assert await apply("more", addresses[0], NOW + 5000) == day // 1000 - 5
     assert isinstance(await apply("more", addresses[0], NOW + day), str)
-    # In a full list, only a network without a pending application may apply.
+    # If the list is full, only networks without a pending application may apply.
     monkeypatch.setattr(applications, "MOST_WAITING", await merchants.count_waiting(tx))
     assert await apply("again", addresses[0], NOW + 3 * day) == 3600
     merchant_id = await apply("late", "192.0.2.7", NOW + 3 * day)

@@ -142,7 +142,7 @@ async def test_defaults_are_in_the_settlement_currency(
 
 
 SCHEDULES = (
-    # before, changes,                                          settles in, after
+    # schedule before, changes, settlement currency, schedule after
     ((), ("CREDIT_CARD=0.029+0.30",), "USD", ["CREDIT_CARD=0.029+0.30"]),
     ((), ("CREDIT_CARD=0.0290+0.3",), "USD", ["CREDIT_CARD=0.029+0.30"]),
     ((), ("CREDIT_CARD=0+0",), "USD", ["CREDIT_CARD=0"]),

@@ -141,7 +141,7 @@ async def test_closing_and_a_concurrent_request_are_serialized(db: Db, first: st
     if first == "request":
         with pytest.raises(NotClosable):
             await waiting_task
-    else:  # a request for a closed merchant is allowed
+    else:  # a recharge may be requested after the closing
         await waiting_task
         pending = await db.read(lambda tx: adjustments.list_waiting(tx, shop))
         assert (await db.run(lambda tx: adjustments.approve(tx, pending[0].id, "bob", NOW + 2))).id

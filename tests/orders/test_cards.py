@@ -40,7 +40,7 @@ async def pay_with(tx: Tx, order: Order, card: Card | None, *, in_batch: bool) -
         (VISA, VISA),
         (Card(brand="Mastercard", last4="0069"), Card(brand="mastercard", last4="0069")),
         (Card(brand="<b>\x00", last4="4242"), Card(brand="", last4="4242")),
-        (Card(brand="visa", last4="4242424242424242"), None),  # never a full card number
+        (Card(brand="visa", last4="4242424242424242"), None),  # a full card number is never stored
         (Card(brand="visa", last4="٤٢٤٢"), None),
         (None, None),
     ],
@@ -70,7 +70,7 @@ async def test_a_later_report_adds_a_missing_card_but_changes_none(tx: Tx) -> No
 async def test_an_order_is_found_by_its_cards_digits_as_soon_as_it_is_paid(
     tx: Tx, is_indexed: bool
 ) -> None:
-    order = await world.create_order(tx, price="4242.00")  # the amount is the same term
+    order = await world.create_order(tx, price="4242.00")  # equals the card's search term
     cheap_session = await world.create_session(tx, order.merchant_id, order.product_id)
     cheap_order = await orders.find(tx, order.merchant_id, cheap_session.order_id)
     if is_indexed:

@@ -35,7 +35,7 @@ from support.world import (
 CARD, PAYNOW, BANK = "CREDIT_CARD", "PAYNOW", "BANK_TRANSFER"
 SCHEDULE = ("CREDIT_CARD=0.029+0.30", "CREDIT_CARD:EUR=0.035+0.25", "ALIPAY:CNY=0.012", "PAYNOW=0")
 
-# Settled in USD at 1.25 per EUR and 0.14 per CNY; the default rate is 0.04.
+# The orders settle in USD, at 1.25 per EUR and 0.14 per CNY. The default fee rate is 0.04.
 FEES = (
     # price    currency  method    rate     fee      net       gross  net settled
     ("9.99", "USD", CARD, "0.029", "0.59", "9.40", 999, 940),
@@ -45,7 +45,7 @@ FEES = (
     ("9.99", "EUR", CARD, "0.035", "0.60", "9.39", 1249, 1174),
     ("9.99", "CNY", CARD, "0.029", "0.29", "9.70", 140, 136),  # the fixed part applies only in USD
     ("9.99", "CNY", "ALIPAY", "0.012", "0.12", "9.87", 140, 138),
-    ("0.20", "USD", CARD, "0.029", "0.20", "0.00", 20, 0),  # never more than the amount
+    ("0.20", "USD", CARD, "0.029", "0.20", "0.00", 20, 0),  # the fee never exceeds the amount
     ("0.31", "USD", CARD, "0.029", "0.31", "0.00", 31, 0),
     ("0.32", "USD", CARD, "0.029", "0.31", "0.01", 32, 1),
 )
@@ -79,7 +79,7 @@ async def test_the_payment_method_decides_the_fee(
     tx: Tx, amount, currency, method, rate, fee, net, gross, settled
 ) -> None:
     order = await create_order(tx, amount, currency, fee_changes=SCHEDULE)
-    assert order.platform_fee_rate == Decimal("0.04")  # until the method is known
+    assert order.platform_fee_rate == Decimal("0.04")  # the default, until the method is known
     paid_order = await pay_by(tx, order, method)
     detail = OrderDetail.from_order(paid_order)
     assert (detail.platform_fee_rate, detail.platform_fee, detail.net_amount) == (rate, fee, net)
@@ -142,7 +142,7 @@ async def test_an_order_keeps_the_terms_of_its_opening(tx: Tx) -> None:
 
 
 HKD = (
-    # currency  clears in  expected HKD rate of the order
+    # order's currency, payment's clearing currency, expected rate of the order to HKD
     ("USD", "HKD", "7.8"),
     ("HKD", "HKD", "1"),
     ("EUR", "HKD", None),  # there is no rate from EUR to HKD
@@ -153,12 +153,12 @@ HKD = (
 
 @pytest.mark.usefixtures("exchange_rates")
 @pytest.mark.parametrize(("currency", "clearing", "expected"), HKD)
-async def test_an_order_has_the_rate_to_hkd_if_the_gateway_clears_in_it(
+async def test_an_order_has_the_rate_to_hkd_if_its_payment_clears_in_hkd(
     tx: Tx, currency, clearing, expected
 ) -> None:
     order = await create_order(tx, "10.00", currency)
     assert order.hkd_exchange_rate is None
-    await rates.put(tx, "USD", "HKD", Decimal(9), NOW + 1)  # after it was opened
+    await rates.put(tx, "USD", "HKD", Decimal(9), NOW + 1)  # newer than the order
     attempt = await submit_attempt(tx, order, NOW + 2)
     await report_payment(tx, attempt, "SUCCEEDED", NOW + 2, clearing_currency=clearing)
     paid_order = await orders.find(tx, order.merchant_id, order.id)
@@ -168,7 +168,7 @@ async def test_an_order_has_the_rate_to_hkd_if_the_gateway_clears_in_it(
 @pytest.mark.usefixtures("exchange_rates")
 async def test_an_order_that_settles_in_hkd_shows_the_rate_of_its_settlement(tx: Tx) -> None:
     order = await create_order(tx, "10.00", "USD", settlement_currency="HKD")
-    await rates.put(tx, "USD", "HKD", Decimal(9), NOW)  # replaces the rate of the same time
+    await rates.put(tx, "USD", "HKD", Decimal(9), NOW)  # replaces the rate from the opening
     attempt = await submit_attempt(tx, order, NOW + 2)
     await report_payment(tx, attempt, "SUCCEEDED", NOW + 2, clearing_currency="HKD")
     detail = OrderDetail.from_order(await orders.find(tx, order.merchant_id, order.id))
@@ -176,7 +176,7 @@ async def test_an_order_that_settles_in_hkd_shows_the_rate_of_its_settlement(tx:
 
 
 MONEY = (
-    # The rate for cards is 0.029.
+    # The fee rate of cards is 0.029. Gross, fee and net are in minor units of the second currency.
     # price       from   to     fixed   gross     fee    net
     ("1000", "JPY", "USD", None, 670, 19, 651),
     ("1000", "JPY", "JPY", "30", 1000, 59, 941),
@@ -247,8 +247,8 @@ exchange = st.decimals("0.000001", "100000", places=6).filter(lambda rate: rate 
 shares = st.integers(0, 999_999).map(lambda part: Decimal(part).scaleb(-6))
 
 
-def grain(currency: str) -> int:
-    """Return the least amount that can be displayed, in minor units."""
+def smallest_amount(currency: str) -> int:
+    """Return the smallest amount that can be displayed, in minor units."""
     return 10 ** max(0, EXPONENTS[currency] - 2)
 
 
@@ -259,7 +259,7 @@ def grain(currency: str) -> int:
 def test_fee_and_net_add_up_in_both_currencies(
     units: int, currency: str, settled: str, rate: Decimal, share: Decimal, fixed: int
 ) -> None:
-    amount, fixed_minor = units * grain(currency), fixed * grain(currency)
+    amount, fixed_minor = units * smallest_amount(currency), fixed * smallest_amount(currency)
     if currency == settled:
         rate = Decimal(1)
     priced = price(
@@ -278,7 +278,7 @@ def test_fee_and_net_add_up_in_both_currencies(
     exact = (
         Decimal(priced.fee_minor) * rate * Decimal(10) ** (EXPONENTS[settled] - EXPONENTS[currency])
     )
-    assert abs(fee_settled - exact) <= grain(settled)
+    assert abs(fee_settled - exact) <= smallest_amount(settled)
     for minor in (priced.fee_minor, amount - priced.fee_minor):
         money.show(minor, currency)
     money.show(fee_settled, settled)
@@ -291,10 +291,11 @@ async def test_any_partial_refunds_that_make_up_the_amount_debit_the_full_credit
     def check(data: st.DataObject) -> None:
         currency, settled = data.draw(currencies), data.draw(currencies)
         rate = Decimal(1) if currency == settled else data.draw(exchange)
-        amount = data.draw(st.integers(1, 400)) * grain(currency)
+        amount = data.draw(st.integers(1, 400)) * smallest_amount(currency)
         priced = price(
             amount, currency, settled_currency=settled, exchange_rate=rate,
-            fee_rate=data.draw(shares), fixed_minor=data.draw(st.integers(0, 99)) * grain(currency),
+            fee_rate=data.draw(shares),
+            fixed_minor=data.draw(st.integers(0, 99)) * smallest_amount(currency),
         )  # fmt: skip
         policy = data.draw(st.sampled_from(["KEPT", "RETURNED"]))
         order = msgspec.structs.replace(
@@ -306,12 +307,12 @@ async def test_any_partial_refunds_that_make_up_the_amount_debit_the_full_credit
         full_debit = order.net_settled_minor if policy == "RETURNED" else order.gross_settled_minor
         accepted: list[tuple[int, int]] = []
         while order.refund_held_minor < amount:
-            remainder = (amount - order.refund_held_minor) // grain(currency)
-            part = data.draw(st.integers(1, remainder)) * grain(currency)
+            remainder = (amount - order.refund_held_minor) // smallest_amount(currency)
+            part = data.draw(st.integers(1, remainder)) * smallest_amount(currency)
             debit = share_of(order, part).debit_minor
             assert debit >= 0
             accepted.append((part, debit))
-            if len(accepted) > 1 and data.draw(st.integers(0, 5)) == 0:  # a refund fails
+            if len(accepted) > 1 and data.draw(st.integers(0, 5)) == 0:  # one of the refunds fails
                 accepted.pop(data.draw(st.integers(0, len(accepted) - 1)))
             held_amounts, debited = (sum(column) for column in zip(*accepted, strict=True))
             assert debited <= full_debit
@@ -323,7 +324,7 @@ async def test_any_partial_refunds_that_make_up_the_amount_debit_the_full_credit
     check()
 
 
-def test_a_fee_is_displayed_in_the_form_of_its_input() -> None:
+def test_a_fee_schedule_is_displayed_in_the_form_in_which_it_is_entered() -> None:
     text = fee_schedule.apply_changes("[]", SCHEDULE, "USD")
     assert [str(row) for row in fee_schedule.parse_schedule(text)] == [
         "ALIPAY:CNY=0.012",

@@ -15,7 +15,7 @@ from opentill.orders.model import Order
 from support import world
 from support.export_lines import export_line
 
-# Way of payment ("": not paid; +: in a batch), the deployment's livemode, the expected livemode.
+# Way of payment ("": unpaid; +: in a batch), the deployment's present livemode, the expected one.
 PAID = [
     ("", True, True),
     ("", False, False),
@@ -28,7 +28,7 @@ PAID = [
     ("manual", True, True),
     ("manual", False, False),
     ("manual, test", False, False),
-    ("manual, live", False, True),  # confirmed before the deployment became one
+    ("manual, live", False, True),  # confirmed before the deployment became a test deployment
 ]
 
 
@@ -60,7 +60,7 @@ async def test_responses_and_files_say_whether_money_is_real(
     """Orders that were paid before the column ``livemode`` existed also say it."""
     order = await create_order(tx, payment)
     if not is_stored:
-        if payment.startswith("manual"):  # then only the deployment decides
+        if payment.startswith("manual"):  # without the column, only the deployment's mode is known
             expected = deployment
         await tx.execute("update orders set livemode = null where id = $1", order.id)
         order = await orders.find(tx, order.merchant_id, order.id)
@@ -106,7 +106,7 @@ async def test_events_of_paid_orders_say_whether_money_is_real(
     """Orders that were paid before the column ``livemode`` existed also say it."""
     order = await create_order(tx, payment)
     after = ""
-    if not is_stored:  # leave out the events of the payment, which lack the field too
+    if not is_stored:  # skip the payment's events, which lack the field too
         await tx.execute("update orders set livemode = null where id = $1", order.id)
         after = await tx.fetchval("select max(id) from events")
     await world.report_refund(tx, await world.create_refund(tx, order, "1.00"), "SUCCEEDED")

@@ -27,7 +27,7 @@ async def _create_old_order(tx: Tx, age_ms: int, status: str = "SETTLED") -> tup
 
 
 async def _set_times(tx: Tx, order_id: str, age_ms: int, ages: dict[int, int]) -> None:
-    """Set the age of an order's history; ``ages`` has the numbers of rows with another age."""
+    """Set the age of an order's history. ``ages``: other ages, by the number of the row."""
     await tx.execute("alter table order_history disable trigger order_history_is_final")
     at = "update order_history set at = $1 where order_id = $2"
     await tx.execute(at, now_ms() - age_ms, order_id)
@@ -50,7 +50,7 @@ async def _history_numbers(db: Db, order_id: str) -> list[int]:
 
 
 async def _prune(db: Db, days: int, now: int | None = None) -> int:
-    """Prune the history of all merchants in one turn."""
+    """Prune the history of all merchants; return the number of deleted rows."""
     return await jobs.HistoryPruner(db, days).turn(now_ms() if now is None else now)
 
 
@@ -109,7 +109,7 @@ async def test_an_order_that_changes_after_a_year_is_pruned_once_the_change_is_o
 
 
 async def test_each_turn_continues_where_the_last_one_ended(db: Db) -> None:
-    """It skips old orders that changed recently, and starts again after the last merchant."""
+    """A turn skips old orders that changed recently; after the last merchant it starts again."""
     pruner = jobs.HistoryPruner(db, 730, rows=7)
     closed = [
         await db.run(lambda tx: _create_old_order(tx, 3 * YEAR_MS, "CLOSED")) for _ in range(5)
@@ -196,7 +196,7 @@ async def test_a_gap_in_young_history_is_still_found(db: Db) -> None:
         await tx.execute("delete from order_history where order_id = $1 and number = 1", order_id)
         with pytest.raises(AssertionError):
             await assert_books(tx)
-        raise LookupError  # rolls back
+        raise LookupError  # rolls the deletion back
 
     with pytest.raises(LookupError):
         await db.run(check)
@@ -229,7 +229,7 @@ async def test_a_rate_limit_window_in_the_future_blocks_nobody_and_is_pruned(db:
         assert await rate_limits.hit(tx, "ip", "a", 5, now) is not None
         await rate_limits.hit(tx, "ip", "b", 5, now + 9 * 86_400_000)
         assert await rate_limits.prune(tx, now) == 1
-        for _ in range(4):  # clocks may differ by seconds
+        for _ in range(4):  # clocks may be ahead by seconds
             await rate_limits.hit(tx, "ip", "a", 5, now + 3000)
         assert await rate_limits.hit(tx, "ip", "a", 5, now) is None
         assert 1 <= await rate_limits.retry_after_s(tx, "ip", "a", now) <= 61

@@ -27,9 +27,9 @@ from support.world import (
 LATER = NOW + 5_000
 PAID = [("PAYMENT", "gateway", "pending", 999), ("FEE", "pending", "platform", 40)]
 
-# Until the order is paid (contract.md#order-transitions), with the session's status afterwards.
+# Transitions up to the payment (contract.md#order-transitions), and the session's status then.
 TABLE = (
-    # from        event               to          posts  session
+    # from        event               to          postings  session
     ("PENDING", "submitted", "CREATING", [], "OPEN"),
     ("CREATING", "accepted", "PENDING", [], "OPEN"),
     ("CREATING", "declined", "PENDING", [], "OPEN"),
@@ -84,9 +84,9 @@ async def cause(tx: Tx, order: orders.Order, event: str) -> None:
         await report_payment(tx, last_attempt, outcome, LATER)
 
 
-@pytest.mark.parametrize(("source", "event", "target", "posts", "ends"), TABLE)
+@pytest.mark.parametrize(("source", "event", "target", "postings", "session_status"), TABLE)
 async def test_each_transition_of_the_table_writes_status_history_and_entries(
-    tx: Tx, source, event, target, posts, ends
+    tx: Tx, source, event, target, postings, session_status
 ) -> None:
     order = await create_order_in(tx, source)
     if source == "PENDING" and event in {"refused", "confirmed", "voided"}:
@@ -102,9 +102,9 @@ async def test_each_transition_of_the_table_writes_status_history_and_entries(
     assert (after.status, further) == (target, [])
     assert (line.number, line.event, line.at) == (len(before) + 1, event, LATER)
     assert (line.from_status, line.to_status) == (source, target)
-    assert await read_entries(tx, order.merchant_id) == posts
+    assert await read_entries(tx, order.merchant_id) == postings
     checkout = await checkouts.find(tx, order.merchant_id, order.checkout_id)
-    assert checkout.status == ends
+    assert checkout.status == session_status
     paid_at = LATER if target == "PAID" else None
     assert (after.paid_at, after.updated_at) == (paid_at, LATER)
     assert (after.payment_method is None) == (paid_at is None)

@@ -53,7 +53,7 @@ async def test_forms_over_the_limit_of_an_address_are_refused(
                 assert refused.status_code == 429
                 assert f"<h1>{title}</h1>" in refused.text
                 assert 1 <= int(refused.headers["retry-after"]) <= 61
-            assert (await client.get(pages[0])).status_code == 200  # the limit is for forms
+            assert (await client.get(pages[0])).status_code == 200  # only forms are limited
         with _limit_payments(page_server, 0):
             assert (await client.post(pages[0], data=FORM)).status_code == 303
     attempts = "select count(*) from payment_attempts where merchant_id = $1"
@@ -78,8 +78,8 @@ async def test_attempts_over_the_limit_of_an_order_are_refused(
         await app.db.run(create_declined_attempt)
     page = f"{page_server.state.settings.public_url}/checkout/{session.id}"
     async with httpx2.AsyncClient() as client:
-        assert (await client.post(page, data=FORM)).status_code == 303  # the last attempt
-        repeated = await client.post(page, data=FORM)  # leads to the same attempt
+        assert (await client.post(page, data=FORM)).status_code == 303  # the last allowed attempt
+        repeated = await client.post(page, data=FORM)  # leads to the attempt under way
         assert "/continue/att_" in repeated.headers["location"]
         for lang, (_, text) in TEXTS.items():
             refused = await client.post(page, data={**FORM, "method": "ALIPAY", "lang": lang})
@@ -91,6 +91,6 @@ async def test_attempts_over_the_limit_of_an_order_are_refused(
         attempt = await orders.last_attempt(tx, session.merchant_id, session.order_id)
     assert attempt is not None
     await app.db.run(lambda tx: report_payment(tx, attempt, "SUCCEEDED", app.clock()))
-    async with app.db.connection() as tx:  # the last attempt can still succeed
+    async with app.db.connection() as tx:  # the payment of the last attempt was accepted
         order = await orders.find(tx, session.merchant_id, session.order_id)
     assert order.status == "PAID"

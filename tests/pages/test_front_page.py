@@ -1,4 +1,4 @@
-"""The front page of a deployment leads its visitors on."""
+"""The front page of a deployment has working links, such as the one to the login."""
 
 import re
 

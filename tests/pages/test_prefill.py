@@ -75,7 +75,7 @@ async def test_after_a_decline_only_the_payers_own_browser_shows_the_input_again
             assert await read_fields(ann) == (
                 ANN["email"],
                 ANN["name"],
-            )  # before the bank has decided
+            )  # while the bank has not decided
             assert await read_fields(eve) == (email, name)
             await _decline_last_attempt(page_server, session)
             assert await read_fields(ann) == (ANN["email"], ANN["name"])
@@ -90,10 +90,10 @@ async def test_after_a_decline_only_the_payers_own_browser_shows_the_input_again
 
 
 @pytest.mark.parametrize("declined", [True, False], ids=["a new attempt", "the same attempt"])
-async def test_a_payer_without_a_name_does_not_get_that_of_an_earlier_payer(
+async def test_a_payer_without_a_name_does_not_get_the_name_of_an_earlier_payer(
     page_server: Starlette, open_session: OpenSession, declined: bool
 ) -> None:
-    """The name that the merchant has prefilled stays."""
+    """The order gets the name that the merchant has prefilled, or none."""
     not_prefilled = await open_session()
     prefilled = await _open_prefilled(page_server, not_prefilled)
     for session, shop_name in ((not_prefilled, None), (prefilled, "Known To Shop")):
@@ -130,7 +130,7 @@ async def test_the_cookie_is_limited_to_its_session_and_unreadable_by_scripts(
         assert cookie["path"] == urlsplit(f"{url}/checkout/{session.id}").path
         assert cookie["httponly"] is True
         assert cookie["samesite"] == "Lax"
-        assert cookie["secure"] == ""  # the public address is http here
+        assert cookie["secure"] == ""  # because the public URL is http here
         assert 86_000 < int(cookie["max-age"]) <= 86_400
         assert len(cookie.value) >= 43
         assert "ann" not in lines[0].lower()

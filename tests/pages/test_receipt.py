@@ -190,7 +190,7 @@ async def test_a_worker_is_reused_and_replaced_if_it_was_closed_or_killed() -> N
     workers.close()
     second_pid = await workers.draw("cs_3", b"three")
     assert second_pid != first_pid
-    os.kill(int(second_pid[1]), signal.SIGKILL)  # as the kernel does when memory runs out
+    os.kill(int(second_pid[1]), signal.SIGKILL)  # like the kernel when memory runs out
     async with asyncio.timeout(10):
         while workers._idle[0].is_running():
             await asyncio.sleep(0.01)

@@ -179,7 +179,7 @@ def test_errors_are_shown_on_top_and_at_the_field() -> None:
     assert email["aria-describedby"] == "email-error email-hint"
 
 
-# page, seconds until it refreshes, address
+# page, seconds until it refreshes (None: never), address to which it refreshes
 REFRESHES = [
     ("continue", 0, "https://bank.example/pay/abc"),
     ("waiting", 2, f"/checkout/{PAYMENT.session_id}?lang=en&amp;n=1"),
@@ -190,7 +190,7 @@ REFRESHES = [
 
 
 @pytest.mark.parametrize(("name", "after_s", "address"), REFRESHES)
-def test_only_pages_that_wait_or_lead_on_refresh_automatically(
+def test_only_pages_that_wait_or_redirect_refresh_automatically(
     name: str, after_s: int | None, address: str | None
 ) -> None:
     html = render_pages(ENGLISH)[name].html
@@ -258,7 +258,7 @@ def test_the_content_security_policy_allows_only_the_origin_of_the_picture(
     assert "permissions-policy" in response.headers
 
 
-# order, session, minutes left, attempt's status, page
+# statuses of order and session, minutes until the session expires, attempt's status, page
 STATES = [
     ("PENDING", "OPEN", 1, None, "open"),
     ("PENDING", "OPEN", 1, "ACTION_REQUIRED", "open"),

@@ -89,7 +89,7 @@ def test_an_invalid_link_is_refused_with_its_field(
     [
         ("item", {"item": {"name": " "}}),
         ("item", {"item": {"description": "x" * 1001}}),
-        ("maxQuantity", {"maxQuantity": 2}),  # the customer enters the amount
+        ("maxQuantity", {"maxQuantity": 2}),  # not if the customer enters the amount
         ("maxQuantity", {"maxQuantity": None}),
         ("maxUses", {"maxUses": 0}),
         ("expiresAt", {"expiresAt": 1}),
@@ -220,7 +220,7 @@ def test_one_visitor_never_holds_all_uses_of_a_link(
     if uses == 5:
         assert server.run(open_session("192.0.2.2")) is not None
         shop.confirm(sessions[0].order_id)
-        assert server.run(open_session("192.0.2.1")) is not None  # a paid use does not count
+        assert server.run(open_session("192.0.2.1")) is not None  # a paid use is not held any more
         assert server.run(open_session("192.0.2.1")) is None
         shop.confirm(sessions[1].order_id)
         server.run(jobs.record_ended(server.app.db))
@@ -275,12 +275,12 @@ def test_an_idle_session_gives_its_use_to_the_next_customer(
     shop.data("PATCH", f"/v1/payment-links/{created['id']}", json={"maxUses": 2})
     assert (
         open_session("192.0.2.10", now + 20 * MINUTE) is None
-    )  # three uses are taken, and only two are left
+    )  # the new maximum is two, and three uses are taken
 
 
-# The lock for which the customer's request waits while the idle session ends. For the form it is
-# the order, which the worker locks; for the page it is the table of attempts, which is read after
-# the uses are counted.
+# The request and the lock for which it waits while the idle session ends. The form waits for the
+# order, which the worker has locked. The page waits for the table of attempts, which it reads after
+# it has counted the uses.
 SCHEDULES: Final = (
     pytest.param("post", "select from orders where merchant_id = $1 for update", id="form"),
     pytest.param("get", "lock table payment_attempts in access exclusive mode", id="page"),

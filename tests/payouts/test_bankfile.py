@@ -32,14 +32,14 @@ from support.payout_runs import (
 )
 from support.world import DAY, NOW, new_reference
 
-# The characters of EPC217-08, without a slash at either end or two in a row.
+# The characters of EPC217-08. A text has no slash at either end, and no two slashes in a row.
 TEXT = r"(?!/)(?!.*//)[A-Za-z0-9/\-?:().,'+ ]{1,140}(?<!/)"
 ID = TEXT.replace("140", "35")
 NUMBER = r"[0-9]{1,15}"
 DECIMAL = r"[0-9]{1,13}(\.[0-9]{1,5})?"
 BIC = r"[A-Z0-9]{4}[A-Z]{2}[A-Z0-9]{2}([A-Z0-9]{3})?"
-# The elements of each type in order. ? and + are those of regular expressions; without them an
-# element occurs once. A value is the name of a type or the pattern of a text.
+# The elements of each type in order. The suffixes ? and + mean the same as in regular expressions;
+# without one an element occurs once. A value is the name of a type or the pattern of a text.
 AGENT = {"FinInstnId": "Institution"}
 RULES = {
     "Document": {"CstmrCdtTrfInitn": "Initiation"},

@@ -70,7 +70,7 @@ async def test_concurrent_requests_with_one_reference_create_one_payout(db: Db) 
     assert await _available(db, shop) == 9_300
 
 
-async def test_of_concurrent_results_of_a_payout_one_is_recorded(db: Db) -> None:
+async def test_only_one_of_concurrent_results_of_a_payout_is_recorded(db: Db) -> None:
     shop = await _create_shop(db, 10_000)
     request = PayoutRequest(
         amount_minor=700, fee_minor=50, reference=new_reference(), reason="weekly", by="ann"

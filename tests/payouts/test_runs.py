@@ -73,7 +73,7 @@ async def test_a_run_that_was_killed_pays_each_merchant_once(
         hashlib.sha256(content).hexdigest(),
         "bob",
     )
-    # Nothing remains for another run.
+    # Another run has nothing left to pay.
     other_run = await complete_run(db, new_reference())
     assert other_run.sums.payouts == 0
     async with db.connection() as tx:
@@ -90,32 +90,32 @@ async def test_several_processes_perform_a_run_together(db: Db) -> None:
 
 
 async def test_a_run_skips_merchants_that_cannot_be_paid(db: Db) -> None:
-    paid = await db.run(create_payee)
+    payable = await db.run(create_payee)
     without_account = await db.run(lambda tx: create_payee(tx, account=None))
-    little = await db.run(lambda tx: create_payee(tx, payout_minimum_minor=10_001))
-    fees = await db.run(lambda tx: create_payee(tx, minor=150))  # the fee takes everything
-    dollars = await db.run(lambda tx: create_payee(tx, account=NATIONAL, settlement_currency="USD"))
+    below_minimum = await db.run(lambda tx: create_payee(tx, payout_minimum_minor=10_001))
+    fee_only = await db.run(lambda tx: create_payee(tx, minor=150))  # the fee leaves nothing
+    in_usd = await db.run(lambda tx: create_payee(tx, account=NATIONAL, settlement_currency="USD"))
     changed = await db.run(create_payee)
     await db.run(lambda tx: payouts.change_account(tx, changed.id, NATIONAL, ANN, HOLD_RULE, NOW))
-    off = await db.run(create_payee)
+    payouts_off = await db.run(create_payee)
     switch = {"on": False, "actor": ANN, "now": NOW}
-    await db.run(lambda tx: merchants.set_capability(tx, off.id, "payout", **switch))
-    lost = await db.run(lambda tx: create_payee(tx, rule=payouts.HoldRule("l" * 32, 3)))
+    await db.run(lambda tx: merchants.set_capability(tx, payouts_off.id, "payout", **switch))
+    unreadable = await db.run(lambda tx: create_payee(tx, rule=payouts.HoldRule("l" * 32, 3)))
     view = await complete_run(db, new_reference(), fee_minor=150)
-    assert view.unreadable == (lost.id,)
+    assert view.unreadable == (unreadable.id,)
     rows = await db.read(lambda tx: payouts.list_payouts_of_run(tx, view.run.id))
     assert [(row.merchant_id, row.amount_minor, row.fee_minor) for row in rows] == [
-        (paid.id, 9_850, 150)
+        (payable.id, 9_850, 150)
     ]
     due = await db.read(lambda tx: payouts.list_due(tx, 100))
     assert {row.merchant_id: row.waits_for(NOW) for row in due} == {
-        without_account.id: "no account", little.id: "below minimum", changed.id: "account changed",
-        fees.id: None, dollars.id: None, lost.id: None,
+        without_account.id: "no account", below_minimum.id: "below minimum",
+        changed.id: "account changed", fee_only.id: None, in_usd.id: None, unreadable.id: None,
     }  # fmt: skip
-    # After three days the changed account is paid.
+    # The next run has no fee, and pays the account that was changed three days before.
     later = await complete_run(db, new_reference(), NOW + 3 * DAY)
     rows = await db.read(lambda tx: payouts.list_payouts_of_run(tx, later.run.id))
-    assert {row.merchant_id for row in rows} == {changed.id, fees.id}
+    assert {row.merchant_id for row in rows} == {changed.id, fee_only.id}
 
 
 async def test_a_payout_that_failed_before_the_file_is_not_in_it(db: Db) -> None:
@@ -289,7 +289,7 @@ async def test_accounts_are_encrypted_versioned_and_audited(db: Db) -> None:
         "DE ···· 3000",
     )
     assert b"37040044" not in stored_account.number
-    assert await change(IBAN, 0) == stored_account  # the same account is no change
+    assert await change(IBAN, 0) == stored_account  # entering the same account changes nothing
     with pytest.raises(merchants.Stale):
         await change(NATIONAL, 0)
     changed_account = await change(NATIONAL, 1)

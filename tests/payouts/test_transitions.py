@@ -90,7 +90,7 @@ POSTINGS_BACK = [
     ("BALANCE_CORRECTION", "platform", "available", 150),
 ]
 TABLE = (
-    # from      event     to        posts  available after
+    # from, event, to, postings, available balance afterwards
     ("PENDING", "paid", "PAID", [], 7_350),
     ("PENDING", "failed", "FAILED", POSTINGS_BACK, 10_000),
     ("PAID", "returned", "FAILED", POSTINGS_BACK, 10_000),
@@ -106,9 +106,9 @@ async def test_a_payout_leaves_available_when_it_is_created(tx: Tx) -> None:
     assert await available(tx, owner.id) == 7_350
 
 
-@pytest.mark.parametrize(("source", "event", "target", "posts", "available_after"), TABLE)
+@pytest.mark.parametrize(("source", "event", "target", "postings", "available_after"), TABLE)
 async def test_each_transition_of_the_table_writes_payout_and_entries(
-    tx: Tx, source, event, target, posts, available_after
+    tx: Tx, source, event, target, postings, available_after
 ) -> None:
     owner = await create_shop(tx)
     payout = await create(tx, owner.id, fee_minor=150)
@@ -123,7 +123,7 @@ async def test_each_transition_of_the_table_writes_payout_and_entries(
     failure = (after.failure_reason, after.failed_at)
     assert failure == (("account closed", LATER) if target == "FAILED" else ("", None))
     assert after.is_returned == (source == "PAID")
-    assert (await read_entries(tx, owner.id))[3:] == posts
+    assert (await read_entries(tx, owner.id))[3:] == postings
     assert await available(tx, owner.id) == available_after
 
 
@@ -217,7 +217,7 @@ async def test_a_failed_payout_restores_the_balance_exactly(tx: Tx) -> None:
     ]
 
 
-async def test_a_payout_of_everything_available_leaves_out_its_fee(tx: Tx) -> None:
+async def test_a_payout_without_an_amount_pays_everything_available_less_its_fee(tx: Tx) -> None:
     owner = await create_shop(tx, 10_000)
     payout = await create(tx, owner.id, None, fee_minor=150)
     assert (payout.amount_minor, await available(tx, owner.id)) == (9_850, 0)

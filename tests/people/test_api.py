@@ -116,7 +116,7 @@ def test_an_access_token_ends_after_ten_minutes_and_is_refreshed(
     assert fresh["refreshToken"] != body["refreshToken"]
     caller.tokens = fresh
     assert caller.data("GET", "/profile")["merchantId"] == shop.id
-    # A second use of a refresh token ends the session, because one of both users is a thief.
+    # A second use of a refresh token ends the session, because one of the two uses is a thief's.
     assert _is_unauthorized(caller.api_server.http.post(f"{SESSIONS}/refresh", json=body))
     assert _is_unauthorized(caller.call("GET", "/profile"))
     body = {"refreshToken": fresh["refreshToken"]}
@@ -207,7 +207,7 @@ def _status(caller: Caller, operation: Operation) -> int:
     path = operation.path.removeprefix("/v1/merchant").replace(
         "{id}", "key_0000000000000000000000000a"
     )
-    # Scopes, because only an owner may create a key without them.
+    # The body has scopes, because only an owner may create a key without scopes.
     return caller.call(operation.method, path, json={"x": 1, "scopes": ["orders:read"]}).status_code
 
 
@@ -289,7 +289,7 @@ def test_keys_are_created_replaced_and_revoked_immediately(shop: Shop) -> None:
     ]  # fmt: skip
 
 
-def test_an_idempotency_key_of_one_person_is_not_another_persons(shop: Shop) -> None:
+def test_a_person_cannot_replay_another_persons_idempotency_key(shop: Shop) -> None:
     (_, ada), (_, bob) = _create_caller(shop), _create_caller(shop, "developer")
     headers = {"idempotency-key": "once"}
     original, repeated = (ada.call("POST", "/keys", json={}, headers=headers) for _ in range(2))
@@ -383,7 +383,7 @@ def test_a_profile_update_changes_only_its_fields_and_needs_the_current_version(
 def test_an_owner_sets_and_removes_the_logo(shop: Shop) -> None:
     visitor, caller = _create_caller(shop)
     content = base64.b64encode(PICTURE).decode()
-    for _ in range(2):  # the same picture again is no change
+    for _ in range(2):  # uploading the same picture again changes nothing
         url = caller.data("PUT", "/logo", json={"content": content})["logoUrl"]
     assert url == f"{shop.api_server.url}/logos/{shop.id}/{hashlib.sha256(PICTURE).hexdigest()}"
     assert shop.api_server.http.get(url).content == PICTURE

@@ -1,4 +1,4 @@
-"""Changes of an account check again under its lock what they have checked before."""
+"""Changes of an account repeat their checks after they have locked the account."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -179,7 +179,7 @@ def _code(secret: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["invitation", "reset"])
-async def test_of_links_created_concurrently_only_one_is_valid(
+async def test_only_one_of_concurrently_created_links_is_valid(
     db: Db, ada: people.Person, kind: str
 ) -> None:
     email = new_address()

@@ -76,7 +76,7 @@ async def test_the_turn_of_a_waiter_that_is_cancelled_before_it_runs_goes_to_the
         cancelled_task = asyncio.create_task(_turn(queue, "trusted"))
         next_task = asyncio.create_task(_turn(queue, "trusted"))
         await asyncio.sleep(0)
-    cancelled_task.cancel()  # it has got its turn, but has not run since
+    cancelled_task.cancel()  # the task has its turn, but has not run since
     await asyncio.wait_for(next_task, 1)
     assert cancelled_task.cancelled() or cancelled_task.done()
 

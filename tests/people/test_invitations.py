@@ -189,11 +189,11 @@ def test_the_last_owner_cannot_be_removed(shop: Shop) -> None:
     outcomes = api_server.run(remove_both())
     assert sum(isinstance(outcome, Invalid) for outcome in outcomes) == 1
     statuses = sorted(owner.get(f"/dashboard/{shop.id}/").status_code for owner in (ada, bob))
-    assert statuses == [200, 404]  # the removed owner's login still exists
+    assert statuses == [200, 404]  # not 303: the removed owner is still logged in
 
 
 def _create_link(creator: Visitor, shop: Shop, **role: Any) -> NewLink:
-    """Create a link as ``creator``: an invitation to ``role``, else a link to a new password."""
+    """Create a link as ``creator``: an invitation to ``role``, or one for a new password."""
     server, actor = shop.api_server, Actor(f"{creator.email} ({creator.person_id})", "as agreed")
     now = server.app.clock()
     if not role:
@@ -248,7 +248,7 @@ async def test_accepting_an_invitation_waits_for_the_removal_of_its_creator(
     async def invite_person(actor: Actor) -> NewLink:
         return await db.run(lambda tx: people.invite(tx, new_address(), NOW, actor=actor, **role))
 
-    await join(await invite_person(TESTER))  # the last owner or administrator cannot be removed
+    await join(await invite_person(TESTER))  # the last owner or administrator could not be removed
     creator = (await join(await invite_person(TESTER))).person
     link = await invite_person(Actor(f"{creator.email} ({creator.id})", "as agreed"))
     async with db.transaction() as tx:
@@ -395,7 +395,7 @@ def test_a_link_alone_does_not_reset_a_staff_account(shop: Shop) -> None:
     assert grace.post(link.path, form).status_code == 303
 
 
-async def test_of_two_concurrent_resets_of_an_account_only_one_succeeds(db: Db) -> None:
+async def test_only_one_of_two_concurrent_resets_of_an_account_succeeds(db: Db) -> None:
     shop = (await db.run(world.create_merchant)).id
     browser, email = people.Browser("192.0.2.1", ""), new_address()
 

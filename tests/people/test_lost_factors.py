@@ -241,7 +241,7 @@ def test_a_new_password_keeps_the_factors_if_one_is_proved(
     codes = re.findall(r"<code>([a-z2-7 ]+)</code>", owner.post("/security/codes").text)
     link, visitor = _reset_link(shop, owner), Visitor(shop.api_server, owner.email)
     for form, status in (
-        ({"password": NEW_PASSWORD}, 400),  # without a factor, and without saying that it is lost
+        ({"password": NEW_PASSWORD}, 400),  # neither a factor, nor the statement that all are lost
         ({"password": NEW_PASSWORD, "code": "aaaa bbbb cccc dddd"}, 401),
         ({"password": NEW_PASSWORD, "code": "aaaa bbbb cccc dddd", "lost": "yes"}, 401),
     ):

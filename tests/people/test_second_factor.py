@@ -75,7 +75,7 @@ def test_a_login_with_an_authenticator_needs_an_unused_code(shop: Shop) -> None:
     assert visitor.log_in(code=f"{code[:3]} {code[3:]}").status_code == 303
     assert visitor.log_in(code=code).status_code == 401  # this code has been used
     assert visitor.log_in(code=codes[0].upper()).status_code == 303
-    assert visitor.log_in(code=codes[0]).status_code == 401  # this code has been used
+    assert visitor.log_in(code=codes[0]).status_code == 401  # this recovery code has been used
     assert "Recovery codes left: 9" in visitor.get("/security").text
     stored = str(shop.api_server.sql("select * from persons where id = $1", ada.person_id))
     assert secret not in stored
@@ -176,7 +176,7 @@ def test_a_repeated_form_is_recognised_with_and_without_a_step_up(shop: Shop) ->
         return ada.post(f"{path}/rotate", form).headers["location"]
 
     form_id = "ab" * 16
-    for code in codes[:2]:  # the form is repeated because its first response was lost
+    for code in codes[:2]:  # the form is sent again, as if its first response was lost
         shop.api_server.sql(
             "update logins set proved_at = 0 where person_id = $1 returning 1", ada.person_id
         )
@@ -194,7 +194,7 @@ def test_a_repeated_form_is_recognised_with_and_without_a_step_up(shop: Shop) ->
         shop.id,
     )
     assert len(stored) == 2
-    assert stored[0] == stored[1]  # the step-up is not part of the fingerprint
+    assert stored[0] == stored[1]  # the fields of the step-up are not in the fingerprint
 
 
 def test_a_kept_form_does_not_contain_the_step_up(shop: Shop) -> None:
@@ -205,7 +205,7 @@ def test_a_kept_form_does_not_contain_the_step_up(shop: Shop) -> None:
     assert 'name="role" value="viewer"' in page
     assert "proof_" not in page
     assert PASSWORD not in page
-    assert "not kept" not in page  # logging in is a step-up itself
+    assert "not kept" not in page  # the login is also a step-up, so the form is complete
 
 
 # ── the person's own account ──

@@ -80,7 +80,7 @@ def test_a_token_is_accepted_only_for_its_own_use(shop: Shop, kind: str) -> None
     assert accepting_uses == ({kind} - {"refresh, first part"})
 
 
-def test_a_link_of_an_invitation_resets_no_password_and_the_reverse(shop: Shop) -> None:
+def test_invitation_links_reset_no_password_and_reset_links_are_no_invitation(shop: Shop) -> None:
     tokens = Tokens(shop)
     visitor = Visitor(shop.api_server)
     form = {"name": "Eve", "password": "seven green gates creak"}

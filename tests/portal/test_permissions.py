@@ -23,7 +23,7 @@ from support.people import Visitor, create_person, heading_of
 PAGES: Final = [page for portal in PORTALS for page in portal.pages]
 MERCHANT_PAGES: Final = [page for page in PAGES if page.path.startswith("/dashboard/{")]
 CONSOLE_PAGES: Final = [page for page in PAGES if page.in_console]
-READ_SUFFIXES: Final = (".read", ".export")  # of permissions that change nothing
+READ_SUFFIXES: Final = (".read", ".export")  # the permissions with these suffixes change nothing
 
 
 def _path(page: Page[Any], merchant_id: str) -> str:
@@ -57,7 +57,7 @@ def test_dangerous_permissions_need_a_step_up() -> None:
         "payouts.manage",
         "balance.adjust",
         "orders.decide",
-        "orders.refund",  # by staff; a member's above a setting: tests/dashboard/test_payment.py
+        "orders.refund",  # of staff; members need it only above the limit of a setting
         "disputes.decide",
         "approvals.decide",
         "people.manage",

@@ -125,11 +125,11 @@ INVALID_FILES = (
 
 @pytest.mark.parametrize(("data", "reason"), INVALID_FILES)
 def test_an_invalid_file_is_refused_with_a_reason_in_one_line(data, reason) -> None:
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(Invalid) as refusal:
         rates.read_file(data)
-    assert caught.value.field == "file"
-    assert reason in caught.value.reason
-    assert "\n" not in caught.value.reason
+    assert refusal.value.field == "file"
+    assert reason in refusal.value.reason
+    assert "\n" not in refusal.value.reason
 
 
 def test_a_file_that_is_too_large_is_refused() -> None:
@@ -149,7 +149,7 @@ def test_cross_rates_are_rounded_half_up_to_twelve_significant_digits() -> None:
         (rate.base, rate.quote): rate.rate for rate in crosses("EUR", Day(7, rates_of_euro))
     }
     assert len(cross_rates) == 4 * 3
-    assert cross_rates["EUR", "JPY"] == Decimal("160.62")  # unchanged
+    assert cross_rates["EUR", "JPY"] == Decimal("160.62")  # the rate of the file
     assert cross_rates["USD", "JPY"] == Decimal("147.750896882")  # 147.75089688161…
     assert cross_rates["JPY", "USD"] == Decimal("0.00676814842485")  # 0.006768148424853…
     assert cross_rates["USD", "EUR"] == Decimal("0.919878576028")  # 0.91987857602796…

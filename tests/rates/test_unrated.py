@@ -123,7 +123,7 @@ async def test_a_rate_from_the_opening_is_kept_for_the_refund(tx: Tx) -> None:
 
 async def test_a_refund_without_any_rate_is_refused_with_instructions(tx: Tx) -> None:
     order = await pay_order(tx, await create_order(tx, "100.00", "CNY", settlement_currency="CNY"))
-    await rates.put(tx, "CNY", "USD", Decimal("0.14"), NOW + DAY)  # not valid yet
+    await rates.put(tx, "CNY", "USD", Decimal("0.14"), NOW + DAY)  # valid from tomorrow
     with pytest.raises(Invalid, match="opentill rates set CNY USD") as refused:
         await create_refund(tx, order, "10.00")
     assert refused.value.field == "orderId"

@@ -20,7 +20,7 @@ from opentill.reference.python_calls import CALLS
 from support.api_server import ApiServer, Shop
 
 NODE: Final = shutil.which("node") or str(Path(playwright.__file__).parent / "driver" / "node")
-# Run last, because they end objects that other samples need.
+# These operations run last, because they end objects that other samples need.
 CALLED_LAST: Final = ("archiveProduct", "deleteWebhookEndpoint")
 
 

@@ -96,7 +96,7 @@ async def test_partial_refunds_made_at_the_provider_refund_the_whole_order(tx: T
     own_refund = await create_refund(tx, order, "3.33")
     for number, minor in enumerate((300, 366)):
         assert await report(tx, order, minor, ref=f"rf_{number}") is not None
-    assert (await find(tx, order)).status == "SETTLED"  # our own refund is in progress
+    assert (await find(tx, order)).status == "SETTLED"  # our own refund is still in progress
     await report_refund(tx, own_refund, "SUCCEEDED", LATER)
     after = await find(tx, order)
     assert (after.status, after.refunded_minor) == ("REFUNDED", 999)
@@ -249,7 +249,7 @@ async def test_a_refund_made_at_the_provider_can_be_reversed(tx: Tx) -> None:
     assert await read_balances(tx, order) == before
     assert (await find(tx, order)).status == "SETTLED"
     rows = await dump_rows(tx)
-    await report(tx, order, 999)  # a late report
+    await report(tx, order, 999)  # a late report that the refund succeeded
     assert await dump_rows(tx) == rows
 
 

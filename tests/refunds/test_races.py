@@ -107,7 +107,7 @@ def concurrent_changes(contest: Contest) -> tuple[Change, ...]:
 
 
 async def keep_checking_books(db: Db, stop: asyncio.Event) -> None:
-    """Check the books continuously until ``done``."""
+    """Check the books repeatedly until ``stop`` is set."""
     while not stop.is_set():
         async with db.snapshot() as tx:
             await assert_books(tx)
@@ -152,12 +152,12 @@ async def test_reversals_refunds_disputes_and_settlements_in_any_order_leave_rig
 
 
 async def _check(db: Db, contests: list[Contest]) -> None:
-    """Check every order, end all disputes and jobs, and check that nothing is left pending."""
+    """Check every order, end the disputes, run the jobs, and check that nothing stays pending."""
     shop_id = contests[0].order.merchant_id
     _, violations = await check_all(db)
     assert violations == []
     statuses = {await _check_order(db, contest) for contest in contests}
-    assert len(statuses) > 1, statuses  # the results depend on the order of changes
+    assert len(statuses) > 1, statuses  # the order of the changes decides the status
     async with db.transaction() as tx:
         open_disputes = await tx.fetch(
             "select order_id from disputes where merchant_id = $1 and status = 'OPEN'", shop_id

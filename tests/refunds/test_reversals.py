@@ -125,7 +125,7 @@ async def test_a_failure_of_a_refund_in_progress_is_no_reversal(tx: Tx) -> None:
 
 
 async def test_a_refusal_of_a_repeated_request_reverses_nothing(tx: Tx) -> None:
-    """The provider may refuse it because the first request succeeded."""
+    """The provider may refuse the repetition because the first request has succeeded."""
     order = await create_order_in(tx, "PAID")
     refund = await create_refund(tx, order, "4.00")
     await report_refund(tx, refund, "SUCCEEDED")

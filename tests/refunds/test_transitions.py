@@ -37,9 +37,9 @@ OUTCOMES = (
 )
 
 
-@pytest.mark.parametrize(("outcome", "status", "posts"), OUTCOMES)
+@pytest.mark.parametrize(("outcome", "status", "postings"), OUTCOMES)
 async def test_an_outcome_of_the_table_changes_refund_order_and_ledger(
-    tx: Tx, outcome, status, posts
+    tx: Tx, outcome, status, postings
 ) -> None:
     order = await create_order_in(tx, "PAID")
     refund = await create_refund(tx, order, "4.00")
@@ -47,7 +47,7 @@ async def test_an_outcome_of_the_table_changes_refund_order_and_ledger(
     before = await dump_rows(tx)
     after = await report_refund(tx, refund, outcome, LATER, reason="no such account")
     assert after.status == status
-    assert (await read_entries(tx, order.merchant_id))[2:] == posts
+    assert (await read_entries(tx, order.merchant_id))[2:] == postings
     refunded_order = await orders.find(tx, order.merchant_id, order.id)
     event = {"SUCCEEDED": "refund_succeeded", "FAILED": "refund_failed"}.get(status)
     if event is None:
@@ -79,7 +79,7 @@ async def test_an_outcome_after_the_end_of_a_refund_changes_nothing(
 
 
 @pytest.mark.parametrize("amount", ["0.00", "9.99", "6.00", "999999999999999.99"])
-async def test_an_amount_that_exceeds_the_remainder_is_refused(tx: Tx, amount) -> None:
+async def test_an_amount_that_is_zero_or_exceeds_the_remainder_is_refused(tx: Tx, amount) -> None:
     order = await create_order_in(tx, "PAID")
     await create_refund(tx, order, "4.00")
     before = await dump_rows(tx)

@@ -63,7 +63,7 @@ def test_a_slow_response_arrives_after_its_delay(shop: Shop) -> None:
     assert time.monotonic() - started >= 0.3
 
 
-def test_a_fault_with_a_match_applies_only_to_its_payment_and_its_number_of_times(
+def test_a_fault_with_a_match_hits_only_its_payment_and_only_as_often_as_requested(
     shop: Shop,
 ) -> None:
     order = shop.payment_request()

@@ -28,10 +28,9 @@ async def _read_all(
 
 async def test_an_event_that_commits_late_gets_a_later_number(harness: WebhookHarness) -> None:
     merchant_id = await harness.create_merchant()
-    slow = harness.db.transaction()
-    async with slow as tx:
+    async with harness.db.transaction() as tx:
         await webhooks.emit(tx, [Event(merchant_id, "order.paid", {}, harness.now())])
-        await harness.emit(merchant_id, 3)  # created later, committed earlier
+        await harness.emit(merchant_id, 3)  # created later, but committed earlier
         early_ids, cursor = await _read_all(harness, merchant_id, 0, 10)
         assert len(early_ids) == 3
     late_ids, cursor = await _read_all(harness, merchant_id, cursor, 10)
@@ -118,7 +117,7 @@ async def test_numbers_are_unique_ascending_and_derived_from_the_time(
     before = clock.now_ms()
     await harness.emit(merchant_id, 2500)
     end = await webhooks.newest_cursor(harness.db, merchant_id)
-    assert await webhooks.newest_cursor(harness.db, merchant_id) == end  # no new events
+    assert await webhooks.newest_cursor(harness.db, merchant_id) == end  # there are no new events
     rows = await harness.rows("select id, number from events order by number")
     numbers = [row["number"] for row in rows]
     assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
@@ -136,7 +135,7 @@ async def test_a_clock_that_is_set_back_repeats_no_number(
     await harness.emit(merchant_id, 3)
     first_ids, cursor = await _read_all(harness, merchant_id, 0, 10)
     now_ms = clock.now_ms
-    for back_ms in (86_400_000, 40 * 365 * 86_400_000):  # even to before the first number
+    for back_ms in (86_400_000, 40 * 365 * 86_400_000):  # the second is before the time of number 1
         monkeypatch.setattr(clock, "now_ms", lambda back_ms=back_ms: now_ms() - back_ms)
         await harness.emit(merchant_id, 2)
         ids, after = await _read_all(harness, merchant_id, cursor, 10)
@@ -155,7 +154,7 @@ async def test_a_cursor_from_before_a_restore_precedes_all_later_events(
     backup = await harness.rows("select number from event_heads")
     await harness.emit(merchant_id, 5)
     _, cursor = await _read_all(harness, merchant_id, 0, 10)
-    async with harness.db.connection() as tx:  # the state after a restore
+    async with harness.db.connection() as tx:  # restore the backup's state
         await tx.execute("delete from events where number > $1", backup[0]["number"])
         await tx.execute("update event_heads set number = $1", backup[0]["number"])
     assert await _read_all(harness, merchant_id, cursor, 10) == ([], cursor)
@@ -185,7 +184,7 @@ async def test_numbers_counted_from_one_precede_numbers_derived_from_the_time(
     ids, cursor = await _read_all(harness, merchant_id, 4, 2)
     assert len(ids) == 5
     await harness.emit(merchant_id)
-    async with harness.db.connection() as tx:  # a process of that version still runs
+    async with harness.db.connection() as tx:  # as a process of that version does
         await tx.execute("update event_heads set number = number + 1")
         await tx.execute("update events set number = $1 where number is null", cursor + 1)
     ids, after = await _read_all(harness, merchant_id, cursor, 2)

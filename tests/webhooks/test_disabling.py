@@ -85,7 +85,7 @@ async def test_enabling_an_endpoint_restarts_the_five_days(harness: WebhookHarne
         assert not await harness.rows(DISABLED)
 
 
-async def test_an_attempt_that_began_before_it_was_enabled_does_not_disable_an_endpoint(
+async def test_an_attempt_from_before_an_endpoint_was_enabled_does_not_disable_it(
     harness: WebhookHarness,
 ) -> None:
     responses: list[int | str] = [410, "slowly gone"]

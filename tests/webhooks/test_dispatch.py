@@ -77,7 +77,7 @@ async def test_an_event_goes_to_the_endpoints_that_subscribe_to_its_type(
 
 
 FAILURES: Any = (
-    # behaviour of the receiver, outcome and HTTP status of the stored attempt
+    # behaviour of the receiver, outcome of the stored attempt, HTTP status (None: no response)
     (500, "refused", 500),
     (302, "refused", 302),
     (404, "refused", 404),
@@ -91,7 +91,7 @@ FAILURES: Any = (
 async def test_an_attempt_without_a_2xx_response_is_retried_on_schedule(
     harness: WebhookHarness, behaviour: Any, outcome: str, status: int | None
 ) -> None:
-    # A short timeout would also fail connections on a busy machine.
+    # Only a hanging receiver gets a short timeout, in which a busy machine may fail to connect.
     options = {"timeout_s": 2.0} if behaviour == "hang" else {}
     async with receiving(lambda _: behaviour) as receiver, harness.dispatching(**options):
         merchant_id = await harness.create_merchant()
@@ -413,7 +413,7 @@ async def test_an_endpoint_gets_at_most_32_concurrent_attempts(harness: WebhookH
     async with receiving(lambda _: "late") as receiver, harness.dispatching():
         merchant_id = await harness.create_merchant()
         await harness.create_endpoint(merchant_id, receiver.url)
-        await harness.emit(merchant_id, 120)  # enough to exceed the limit
+        await harness.emit(merchant_id, 120)  # more events than may be sent concurrently
         async with harness.dispatching():  # a second worker does not double the limit
             await wait_until(lambda: len(receiver.accepted_event_ids()) == 120)
         assert receiver.max_open_requests <= 32

@@ -17,7 +17,7 @@ from support.webhook_receiver import ReceivedRequest, receiving
 
 
 async def _create_endpoints(harness: WebhookHarness, url: str, merchants: int, events: int) -> None:
-    """Create merchants with the maximum of endpoints, and events of each merchant."""
+    """Create merchants with the maximum of endpoints, and emit events of each merchant."""
     owners = [await harness.create_merchant() for _ in range(merchants)]
     for owner in owners:
         for number in range(16):
@@ -44,7 +44,7 @@ async def test_the_rate_limit_of_a_host_holds(harness: WebhookHarness) -> None:
         started = time.monotonic()
         async with harness.dispatching(host_limit=HostLimit(at_once=32, per_second=40)):
             await wait_until(lambda: len(receiver.accepted) == 128)
-        # 40 deliveries in each second, a burst of one second, and the first delivery.
+        # The limit allows 40 deliveries a second, a burst of 40, and the first delivery.
         assert 40 * (time.monotonic() - started + 1) + 1 >= 128
         assert len(receiver.received) == 128
 
@@ -188,7 +188,7 @@ async def test_a_graceful_stop_releases_hosts(harness: WebhookHarness) -> None:
 async def test_leases_from_before_the_clock_was_set_back_delay_nothing(
     harness: WebhookHarness,
 ) -> None:
-    """A worker that has ended took them, according to the clock, a year ahead."""
+    """A worker took the leases while its clock was a year ahead, and has ended since."""
     async with receiving() as receiver:
         owner = await harness.create_merchant()
         await harness.create_endpoint(owner, receiver.url)

@@ -39,7 +39,7 @@ def select_all(order: Order, start: int = 0, end: int = 2**62) -> Selection:
 
 
 def test_the_columns_are_the_fields_of_a_listed_order_and_four_more() -> None:
-    """They are sorted as in contract.md#order-export, so that a new field is the last column."""
+    """The columns are sorted as in contract.md#order-export: a new field is the last column."""
     listed = [field.encode_name for field in msgspec.structs.fields(OrderOut)]
     position = listed.index("createdAt") + 1
     further = ["refundStatus", "refundedAmount", "createdAtUtc", "paidAtUtc"]
@@ -48,13 +48,13 @@ def test_the_columns_are_the_fields_of_a_listed_order_and_four_more() -> None:
 
 
 def test_the_size_of_a_line_counts_all_texts_of_users() -> None:
-    """Otherwise a part of the file could be far longer than intended."""
+    """A text that is not counted could make a part of the file far longer than intended."""
     columns = [column.sql for column in export_queries.COLUMNS if column.text]
     assert columns == list(USER_TEXTS)
 
 
 def test_an_export_takes_the_filters_of_the_list() -> None:
-    """Every list can be exported: the fields of both queries are the same, except for paging."""
+    """The queries of list and export have the same fields, except for paging."""
 
     def read_filters(query: type[msgspec.Struct]) -> dict[str, Any]:
         fields = msgspec.json.schema(query)["$defs"][query.__name__]["properties"]
@@ -65,7 +65,7 @@ def test_an_export_takes_the_filters_of_the_list() -> None:
     assert paging == {"page", "size"}
 
 
-# Sets the other columns with user text to up to 64 characters.
+# SQL that sets the other columns with text of users to up to 64 characters of $3.
 USER_TEXT = "".join(
     f"{column.sql} = nullif(left($3, 64), ''), "
     for column in export_queries.COLUMNS
@@ -156,12 +156,12 @@ async def test_an_export_that_is_closed_early_returns_its_connections(
         await chunks.aclose()
         await asyncio.sleep(0)
         async with asyncio.timeout(10):
-            async with readers, readers:  # all slots are free again
+            async with readers, readers:  # both permits are free again
                 pass
 
 
 LONG_TEXTS = [
-    # metadata, its longest line
+    # metadata of each order, maximum size of its line in bytes
     ('{"a": "' + "x" * 16_000 + '"}', 17_000),
     ('{"a": "' + "ü" * 8_000 + '"}', 17_000),
     ("{" + ", ".join(f'"{n:03}": ""' for n in range(1_500)) + "}", 24_000),
@@ -197,7 +197,7 @@ async def test_one_merchant_cannot_take_all_exports_or_statements() -> None:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         with exports.turn("another") as readers:
-            # This succeeds at once, although eight statements of the other merchant wait.
+            # This waits for none of the statements that the other merchant has requested.
             async with asyncio.timeout(10), readers:
                 assert sum(task.done() for task in entered) == STATEMENTS_EACH
         for task in entered:

@@ -112,31 +112,33 @@ async def test_a_batch_confirms_late_payments(tx: Tx) -> None:
 
 
 async def test_a_batch_skips_attempts_with_unusual_reports(tx: Tx) -> None:
-    _, short = await start_payment(tx)
-    _, foreign = await start_payment(tx)
-    _, cleared = await start_payment(tx)
-    paid, paying = await start_payment(tx)
-    await report_payment(tx, paying, "SUCCEEDED")
-    payable, usual = await start_payment(tx)
-    before = {a.id: a for a in (short, foreign, cleared)}
+    _, underpaid_attempt = await start_payment(tx)
+    _, euro_attempt = await start_payment(tx)
+    _, attempt_cleared_in_hkd = await start_payment(tx)
+    paid_order, paid_attempt = await start_payment(tx)
+    await report_payment(tx, paid_attempt, "SUCCEEDED")
+    order, usual_attempt = await start_payment(tx)
+    unpaid_attempts = (underpaid_attempt, euro_attempt, attempt_cleared_in_hkd)
     confirmed = await confirm_batch(
         tx,
         [
-            gateway_event(short, amount=Money(998, "USD")),
-            gateway_event(foreign, amount=Money(999, "EUR")),
-            gateway_event(cleared, clearing_currency="HKD"),
-            gateway_event(paying),
+            gateway_event(underpaid_attempt, amount=Money(998, "USD")),
+            gateway_event(euro_attempt, amount=Money(999, "EUR")),
+            gateway_event(attempt_cleared_in_hkd, clearing_currency="HKD"),
+            gateway_event(paid_attempt),
             gateway_event("att_nobody"),
-            gateway_event(usual),
-            gateway_event(usual),
-            GatewayPaymentEvent(attempt_id=short.id, outcome=PaymentOutcome(status="DECLINED")),
+            gateway_event(usual_attempt),
+            gateway_event(usual_attempt),
+            GatewayPaymentEvent(
+                attempt_id=underpaid_attempt.id, outcome=PaymentOutcome(status="DECLINED")
+            ),
         ],
     )
-    assert confirmed == {usual.id}
-    assert (await orders.find(tx, payable.merchant_id, payable.id)).status == "PAID"
-    for attempt in before.values():
+    assert confirmed == {usual_attempt.id}
+    assert (await orders.find(tx, order.merchant_id, order.id)).status == "PAID"
+    for attempt in unpaid_attempts:
         assert await orders.find_attempt(tx, attempt.merchant_id, attempt.id) == attempt
-    assert len(await read_entries(tx, paid.merchant_id)) == 2
+    assert len(await read_entries(tx, paid_order.merchant_id)) == 2
 
 
 async def test_two_attempts_of_one_order_pay_it_once(tx: Tx) -> None:
@@ -149,7 +151,7 @@ async def test_two_attempts_of_one_order_pay_it_once(tx: Tx) -> None:
 
 
 class Server:
-    """The batcher of a server process, which counts the reports that it applies individually."""
+    """A server process's batcher. It counts the reports that were not applied in a batch."""
 
     def __init__(self, db: Db) -> None:
         self.individual = 0
@@ -226,7 +228,7 @@ async def test_a_payment_whose_attempt_changed_before_the_lock_is_not_acknowledg
 
 
 async def test_a_batch_writes_its_events_in_the_transaction_of_its_payments(db: Db) -> None:
-    """Events of another transaction would be lost if the process died before it."""
+    """Events of a later transaction would be lost if the process died before it."""
     payments = await _start_payments(db, 5)
     server = Server(db)
     await asyncio.gather(*(server.confirm(gateway_event(attempt)) for _, attempt in payments))
@@ -273,7 +275,7 @@ async def test_several_processes_confirm_the_same_hot_merchants(db: Db, database
 async def test_a_merchant_with_a_locked_balance_delays_no_other_merchant(
     db: Db, database_url: str
 ) -> None:
-    """More of its payments may be reported than there are connections."""
+    """More payments of the merchant are reported than there are connections."""
     stuck, free = await _start_payments(db, 25), await _start_payments(db, 9)
     pool = await Db.connect(database_url, 8, acquire_timeout_s=2)
     server = Server(pool)
@@ -332,9 +334,9 @@ async def test_a_connection_that_dies_during_a_batch_is_reported_to_each_caller(
         async with db.connection() as tx:
             for result, (order, attempt) in zip(results, payments, strict=True):
                 after = await orders.find(tx, order.merchant_id, order.id)
-                tried = await orders.find_attempt(tx, order.merchant_id, attempt.id)
+                stored_attempt = await orders.find_attempt(tx, order.merchant_id, attempt.id)
                 is_paid = result is None
-                assert (after.status, tried.status) == (
+                assert (after.status, stored_attempt.status) == (
                     ("PAID", "SUCCEEDED") if is_paid else ("CREATING", "SUBMITTED")
                 )
         for _, attempt in payments:  # a gateway repeats a report whose response was not 200

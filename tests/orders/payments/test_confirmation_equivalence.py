@@ -48,7 +48,7 @@ REPORTS: Final[tuple[dict[str, Any], ...]] = (
     {"clearing_currency": "USD"}, {"action_url": "https://bank.example/x"}, {"qr_text": "QR"},
     {"status": "DECLINED"}, {"status": "PENDING"},
 )  # fmt: skip
-# Random ids, which differ between two runs.
+# Random ids differ between two runs, so they are masked.
 _RANDOM_IDS: Final = re.compile(
     r"(?:evt|txn)_[0-9a-z]+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 )
@@ -147,7 +147,7 @@ async def _apply(tx: Tx, event: GatewayPaymentEvent) -> None:
 
 async def _read_rows(tx: Tx) -> dict[str, list[str]]:
     rows = await dump_rows(tx)
-    del rows["list_changes"]  # one row for each statement; assert_books checks their sums
+    del rows["list_changes"]  # its rows depend on the number of statements; assert_books sums them
     return {
         table: sorted(_RANDOM_IDS.sub("id", line) for line in lines)
         for table, lines in rows.items()
@@ -196,7 +196,7 @@ async def _compare(tx: Tx, plans: Sequence[Plan], choices: Sequence[tuple[int, A
 
 
 def _pays(event: GatewayPaymentEvent, attempt: PaymentAttempt, id_: str) -> bool:
-    """Return whether this event pays: the first usual report of an attempt does."""
+    """Return whether this event can pay the attempt ``id_`` in a batch."""
     outcome, due = event.outcome, Money(attempt.amount_minor, attempt.currency)
     return (
         event.attempt_id == id_

@@ -25,7 +25,7 @@ from support.world import (
     submit_attempt,
 )
 
-QUERIED_AT = NOW + LATE  # the worker queries gateways then
+QUERIED_AT = NOW + LATE  # from then on, NOT_FOUND ends a SUBMITTED attempt
 REPORTING_GATEWAYS = frozenset({"sandbox"})
 
 # The outcomes that lead from SUBMITTED to a status.
@@ -91,17 +91,17 @@ async def create_attempt(tx: Tx, status: str) -> orders.PaymentAttempt:
     return attempt
 
 
-@pytest.mark.parametrize(("status", "outcome", "becomes", "order_becomes"), TABLE)
+@pytest.mark.parametrize(("status", "outcome", "new_status", "order_status"), TABLE)
 async def test_the_table_decides_what_an_outcome_changes(
-    tx: Tx, status, outcome, becomes, order_becomes
+    tx: Tx, status, outcome, new_status, order_status
 ) -> None:
     attempt = await create_attempt(tx, status)
     after = await report_payment(tx, attempt, outcome, QUERIED_AT)
     order = await orders.find(tx, attempt.merchant_id, attempt.order_id)
-    assert (after.status, order.status) == (becomes, order_becomes)
+    assert (after.status, order.status) == (new_status, order_status)
     posted = [row[0] for row in await read_entries(tx, attempt.merchant_id)]
-    assert posted == (["PAYMENT", "FEE"] if order_becomes == "PAID" else [])
-    is_checked = becomes in {"SUBMITTED", "ACTION_REQUIRED", "PENDING", "DUPLICATE"}
+    assert posted == (["PAYMENT", "FEE"] if order_status == "PAID" else [])
+    is_checked = new_status in {"SUBMITTED", "ACTION_REQUIRED", "PENDING", "DUPLICATE"}
     assert (after.check_at is not None) == is_checked
 
 

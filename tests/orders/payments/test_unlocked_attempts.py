@@ -46,17 +46,17 @@ async def test_an_intent_and_its_acceptance_need_no_lock(tx: Tx, outcome: Paymen
     assert events == ["opened", "submitted", "accepted"]
 
 
-async def test_an_order_that_changed_since_it_was_read_is_not_sent(tx: Tx) -> None:
+async def test_an_order_that_changed_since_it_was_read_starts_no_attempt(tx: Tx) -> None:
     order = await create_order(tx)
     first = await submit_attempt(tx, order)
     assert await start(tx, order) is None
-    await report_payment(tx, first, "DECLINED")  # it is PENDING again, and has an attempt
+    await report_payment(tx, first, "DECLINED")  # the order is PENDING again, but has an attempt
     before = await dump_rows(tx)
     assert await start(tx, order) is None
     assert await dump_rows(tx) == before
 
 
-async def test_an_order_that_expired_since_it_was_read_is_not_sent(tx: Tx) -> None:
+async def test_an_order_that_expired_since_it_was_read_starts_no_attempt(tx: Tx) -> None:
     order = await create_order(tx)
     await checkouts.expire(tx, order.merchant_id, order.checkout_id, "time is over", NOW)
     before = await dump_rows(tx)
@@ -113,7 +113,7 @@ async def submit(
     seen: payments.OrderState | None,
     payer: Payer = PAYER,
 ) -> PaymentAttempt | None:
-    """Submit the payment form of an order that the page saw in this state."""
+    """Submit the payment form of an order; ``seen`` is the state that the page has read."""
     intent = PaymentIntent(
         merchant_id=order.merchant_id,
         order_id=order.id,
@@ -128,9 +128,9 @@ async def test_many_forms_that_saw_the_same_order_start_one_attempt(db: Db) -> N
     order = await db.run(create_order)
     gateways = gateway_with("ACTION_REQUIRED")
     seen = payments.OrderState(order, None)
-    tried = await asyncio.gather(*(submit(db, order, gateways, seen) for _ in range(8)))
-    assert len({attempt.id for attempt in tried if attempt is not None}) == 1
-    assert None not in tried
+    attempts = await asyncio.gather(*(submit(db, order, gateways, seen) for _ in range(8)))
+    assert len({attempt.id for attempt in attempts if attempt is not None}) == 1
+    assert None not in attempts
 
 
 async def test_a_form_that_saw_the_order_before_a_decline_starts_another_attempt(db: Db) -> None:
@@ -139,9 +139,9 @@ async def test_a_form_that_saw_the_order_before_a_decline_starts_another_attempt
     declined = await submit(db, order, gateway_with("DECLINED"), seen)
     assert declined is not None
     assert declined.status == "DECLINED"
-    again = await submit(db, order, gateway_with("ACTION_REQUIRED"), seen)
-    assert again is not None
-    assert (again.status, again.id == declined.id) == ("ACTION_REQUIRED", False)
+    second_attempt = await submit(db, order, gateway_with("ACTION_REQUIRED"), seen)
+    assert second_attempt is not None
+    assert (second_attempt.status, second_attempt.id == declined.id) == ("ACTION_REQUIRED", False)
 
 
 async def test_a_form_that_saw_the_order_before_it_was_paid_starts_no_attempt(db: Db) -> None:

@@ -1,4 +1,4 @@
-"""An order has a search term for each searchable text, with the fields (places) that contain it."""
+"""An order has a search term for each searchable text, with the fields that contain the text."""
 
 import pytest
 
@@ -19,7 +19,7 @@ DIFFERENT_TEXTS = [
     ("42.001", "42.00"),
     ("1e3", "1000"),
     ("-5", "5"),
-    ("É", "é"),  # only ASCII letters are compared without case
+    ("É", "é"),  # case is ignored for ASCII letters only
     ("x" * 101, "x" * 102),
     ("٤٢", "42"),
 ]

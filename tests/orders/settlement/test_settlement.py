@@ -44,7 +44,7 @@ def ms(text: str) -> int:
     return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
 
 
-# 2026-01-02 was a Friday
+# 2026-01-02 is a Friday.
 CALENDAR = [
     # paid                days  calendar     due
     ("2026-01-02T15:30:00", 0, "EVERY_DAY", "2026-01-02T15:30:00"),
@@ -64,7 +64,7 @@ CALENDAR = [
 
 
 @pytest.mark.parametrize(("paid_on", "days", "calendar", "due"), CALENDAR)
-def test_an_order_is_due_after_its_delay_in_the_days_of_its_calendar(
+def test_an_order_is_due_after_its_delay_counted_in_days_of_its_calendar(
     paid_on, days, calendar, due
 ) -> None:
     assert due_at(ms(paid_on), days, calendar) == ms(due)
@@ -104,7 +104,7 @@ async def test_an_order_settles_once_when_it_is_due(tx: Tx) -> None:
 
 
 REFUNDS = [
-    # amount, outcome before settlement, outcome after it, (pending, available, frozen)
+    # refunded amount, outcome before settlement, outcome after it, (pending, available, frozen)
     ("4.00", "SUCCEEDED", None, (0, 559, 0)),
     ("4.00", "REFUSED", None, (0, 959, 0)),
     ("4.00", None, "SUCCEEDED", (0, 559, 0)),
@@ -244,7 +244,7 @@ async def test_concurrent_refunds_and_settlements_leave_correct_balances(db: Db)
         assert (pending, available, frozen) == (0, 8 * 959 - refunded_minor, 0)
 
 
-async def test_a_reserve_is_released_when_its_time_is_over(db: Db) -> None:
+async def test_a_reserve_is_released_when_its_holding_period_ends(db: Db) -> None:
     async with db.transaction() as tx:
         order = await settle_order(
             tx, await create_order_in(tx, "PAID", reserve_rate="0.1", reserve_days=30)
@@ -261,7 +261,7 @@ async def test_a_reserve_is_released_when_its_time_is_over(db: Db) -> None:
             "ROLLING_RESERVE_RELEASE", "reserve", "available", 96,
         )  # fmt: skip
         assert [line.event for line in await read_history(tx, order)].count("reserve_released") == 1
-        await report_dispute(tx, order, "LOST")  # after the reserve was released
+        await report_dispute(tx, order, "LOST")  # no reserve is left to cover the loss
         assert await read_balances(tx, order) == (0, 959 - 999 - 1500, 0, 0)
         assert (await reread(tx, order)).reserve_status == "RELEASED"
 
@@ -274,16 +274,16 @@ async def test_the_reserve_of_an_order_that_is_disputed_meanwhile_is_not_release
         )
     async with db.transaction() as tx, db.connection() as observer:
         await orders.lock(tx, order.merchant_id, order.id)
-        releasing = asyncio.create_task(settlement.release_reserves(db, NOW + DAY))
+        release_task = asyncio.create_task(settlement.release_reserves(db, NOW + DAY))
         async with asyncio.timeout(20):
             while await find_waiting_session(observer) is None:
                 await asyncio.sleep(0.005)
         await report_dispute(tx, order, "OPENED")
-    await asyncio.wait_for(releasing, 20)
+    await asyncio.wait_for(release_task, 20)
     async with db.transaction() as tx:
         assert (await reread(tx, order)).reserve_status == "HELD"
-        posted = {type_ for type_, *_ in await read_entries(tx, order.merchant_id)}
-        assert "ROLLING_RESERVE_RELEASE" not in posted
+        types = {type_ for type_, *_ in await read_entries(tx, order.merchant_id)}
+        assert "ROLLING_RESERVE_RELEASE" not in types
 
 
 @pytest.mark.parametrize(("status", "released"), [("OPENED", 0), ("WON", 1), ("RECOVERED", 1)])
@@ -298,7 +298,9 @@ async def test_the_reserve_of_a_disputed_order_is_held_until_the_dispute_is_won(
     assert await settlement.release_reserves(db, NOW + DAY) == released
 
 
-async def test_a_refunded_orders_reserve_is_held_to_its_end(db: Db) -> None:
+async def test_the_reserve_of_a_refunded_order_is_held_until_its_holding_period_ends(
+    db: Db,
+) -> None:
     async with db.transaction() as tx:
         order = await settle_order(tx, await create_order_in(tx, "PAID", reserve_rate="0.1"))
         await report_refund(tx, await create_refund(tx, order), "SUCCEEDED")
@@ -313,7 +315,7 @@ async def test_settling_an_order_that_was_read_before_its_settlement_posts_nothi
 ) -> None:
     order = await create_order_in(tx, "PAID")
     other_order = await create_order_in(tx, "PAID")
-    await settle_order(tx, order)  # ``order`` is now out of date: its status is PAID
+    await settle_order(tx, order)  # ``order`` is stale from here: its status is still PAID
     before = await dump_rows(tx)
     with pytest.raises(AssertionError, match="only 0 of 1 locked orders of .* settled"):
         async with tx.transaction():
