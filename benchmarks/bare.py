@@ -23,7 +23,7 @@ from opentill.db.pool import Pool
 from opentill.orders import Order, OrderDetail
 from opentill.server import http_server
 
-Traces = Mapping[str, list[Statement]]  # by operation: create, read, pay
+Traces = Mapping[str, list[Statement]]  # statements by operation: create, read, pay
 Row = Mapping[str, Any]
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode

@@ -28,7 +28,7 @@ async def measure_exports(
     seconds = 0.0
     for _ in range(run.options.rounds):
         if seconds > _LONG_S:
-            break  # one round of a long export is exact enough
+            break  # one round is enough for an export that takes long
         _, _, peak = _export(server, database, 1)
         run.record_figure("export's peak, 1,000 orders", peak)
         rows, seconds, peak = _export(server, database, 0)

@@ -17,16 +17,16 @@ ORDER_SERVER_US: Final = 6_500
 ORDER_WORKER_US: Final = 500
 ORDER_LOG_BYTES: Final = 23_800  # includes the full pages that follow a checkpoint
 ORDER_STORED_BYTES: Final = 16_600  # upper bound: the log without full pages
-SERVER_BYTES: Final = 99_000_000  # resident memory after a run of all benchmarks
+SERVER_BYTES: Final = 99_000_000  # a server's resident memory after a run of all benchmarks
 CONNECTION_BYTES: Final = 10_000_000  # assumption: a PostgreSQL connection with its plans
-POOL: Final = 10  # connections of a server process, the default
+POOL: Final = 10  # database connections of a server process by default
 HOT_S: Final = 900  # assumption: an order is accessed, and should be in memory, for this long
-# The share of the cores that is used before requests wait: 60 to 70 % in the benchmarks.
+# The share of all cores in use above which requests wait; it was 60 to 70 % in the benchmarks.
 MAX_UTILIZATION: Final = 0.65
 
 
 class MeasuredScenario(NamedTuple):
-    """What ``figures.md`` says about OpenTill in one scenario."""
+    """OpenTill's rate in one scenario, and processor times per request, from ``figures.md``."""
 
     rate: float  # requests per second
     server_us: float
@@ -36,11 +36,11 @@ class MeasuredScenario(NamedTuple):
 class Capacity(NamedTuple):
     """The resources that a rate of payments needs, and the rates at which limits are reached."""
 
-    database_cores: float  # kept busy by PostgreSQL
-    server_cores: float  # kept busy by servers and workers
-    servers: int  # processes, each with a core
-    log_bytes: int  # per second, for one copy
-    memory_bytes: int  # of database and servers together
+    database_cores: float  # cores that PostgreSQL keeps busy
+    server_cores: float  # cores that servers and workers keep busy
+    servers: int  # server processes, each with a core
+    log_bytes: int  # write-ahead log per second, for one copy
+    memory_bytes: int  # memory of database and servers together
     limits: dict[str, float]  # payments per second at which each limit is reached
 
 

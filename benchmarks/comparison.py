@@ -115,7 +115,7 @@ async def _prepare(run: Run) -> tuple[Db, Workload]:
             first = await seed.copy_orders(count * ORDERS_PER_MERCHANT, count)
             await seed.copy_orders(count * ORDERS_PER_MERCHANT, count, plain_payment.SCHEMA, first)
             first_read_orders[count] = first
-        async with db.connection() as tx:  # autovacuum would do the same within a minute
+        async with db.connection() as tx:  # now, because autovacuum would only run within a minute
             await tx.execute("vacuum analyze")
             await tx.execute("checkpoint")
         run.workload = Workload(
@@ -179,7 +179,7 @@ async def _compare_responses(workload: Workload, competitors: Sequence[Competito
 
 
 def _measure_limits(run: Run, bare: ServerProcess) -> None:
-    """Measure the driver, and the HTTP server, with nothing behind them."""
+    """Measure the driver with a trivial server, and the HTTP server with a constant response."""
     trivial = ServerProcess(serve_constant)
     try:
         for name, server in (("driver, trivial server", trivial), ("bare HTTP, constant", bare)):

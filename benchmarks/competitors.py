@@ -25,9 +25,9 @@ from benchmarks.seed import (
 Operation = Literal["create", "read", "pay"]
 CONNECTIONS: Final = 32
 POOL: Final = 10  # database connections of each server, and of pgbench
-ORDERS_PER_MERCHANT: Final = 20  # that the read scenarios read
+ORDERS_PER_MERCHANT: Final = 20  # the read scenarios read this many orders of each merchant
 ASSUMED_PAYMENT_RATE: Final = 1500  # payments per second, until a rate has been measured
-MAX_PAYMENTS: Final = 80_000  # that are prepared for one measurement
+MAX_PAYMENTS: Final = 80_000  # at most this many payments are prepared for a measurement
 
 
 class Scenario(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ class Workload(msgspec.Struct, kw_only=True):
 
     seed: Seed
     postmaster_pid: int
-    first_read_orders: Mapping[int, int]  # number of the first order to read, by merchant count
+    first_read_orders: Mapping[int, int]  # by merchant count: number of the first order to read
     merchant_count: int
 
     def with_available_merchants(self, scenario: Scenario) -> Scenario:
@@ -94,7 +94,7 @@ class HttpCompetitor:
     def __init__(
         self, name: str, port: int, pid: int, driver: Driver, schema: str = "public"
     ) -> None:
-        """``pid`` is the server's process, ``schema`` that of its tables."""
+        """``pid`` is the id of the server's process, ``schema`` the schema of its tables."""
         self.name = name
         self._schema = schema
         self._port, self._pid, self._driver = port, pid, driver
@@ -272,7 +272,7 @@ def take_sample(
     database_before, server_before = read_cpu()
     outcome = run()
     if not server_pid:
-        time.sleep(0.05)  # until PostgreSQL has reaped the sessions
+        time.sleep(0.05)  # ended sessions count once PostgreSQL has reaped their processes
     database_after, server_after = read_cpu()
     count = max(1, outcome.requests)
     return Sample(

@@ -17,27 +17,27 @@ _CARD: Final = {"number": "4242424242424242", "exp": "12/40", "csc": "123", "nam
 
 
 class Order(msgspec.Struct):
-    """An order of a merchant, with what its customer knows so far."""
+    """An order of a merchant; ids and the path are empty until the customer has received them."""
 
     seed: Seed
     merchant_index: int
     session_id: str = ""
     attempt_id: str = ""
-    next_path: str = ""  # the target of the last redirect
+    next_path: str = ""  # path to which the last response redirected
 
 
 class Browser:
     """A browser with a keep-alive connection to the server and one to the bank."""
 
     def __init__(self, ports: Sequence[int]) -> None:
-        """``ports`` are the server's and the bank's."""
+        """``ports``: the server's port and the bank's."""
         self._ports = ports
         self._connections: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
 
     async def send(self, host: int, request: bytes, *, expected: int) -> tuple[str, bytes]:
-        """Send a request to the server or bank; return the redirect's target and the body.
+        """Send a request; return the target of a redirect ("" if there is none) and the body.
 
-        Raises RuntimeError if the status is not the expected one.
+        ``host``: index of the port. Raises RuntimeError if the status is not the expected one.
         """
         if host not in self._connections:
             port = self._ports[host]
@@ -142,7 +142,7 @@ async def run_customers(
     rate: float,
     browser_count: int,
 ) -> None:
-    """Run a stage for each order: start ``rate`` of them per second, while a browser is idle."""
+    """Run a stage for each order: start ``rate`` per second, but wait while no browser is idle."""
     idle_browsers: asyncio.Queue[Browser] = asyncio.Queue()
     browsers = [Browser(ports) for _ in range(browser_count)]
     for browser in browsers:

@@ -29,7 +29,7 @@ from opentill.people import Browser
 from opentill.people.passwords import Cost
 
 _CHEAP_HASH: Final = Cost(8, 1)  # hashing passwords is not measured
-# A day on which both merchants have orders: an hour before the last one.
+# One hour before the last order. Both merchants have orders on the day of this time.
 _LAST_HOUR_S: Final = (generated_orders.time_range(1)[1] - 3_600_000) / 1000
 _DAY: Final = f"{datetime.fromtimestamp(_LAST_HOUR_S, UTC):%Y-%m-%d}"
 _ORDER_COUNTS: Final = ("1,000,000", "1,000")

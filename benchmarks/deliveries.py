@@ -80,7 +80,7 @@ async def measure(run: Run) -> None:
                 OPENTILL_SANDBOX_URL="http://127.0.0.1:9",
                 OPENTILL_OUTGOING_HTTP="yes",
                 OPENTILL_OUTGOING_ALLOW="127.0.0.0/8",
-                OPENTILL_WEBHOOK_HOST_PER_SECOND="0",  # all receivers are one host
+                OPENTILL_WEBHOOK_HOST_PER_SECOND="0",  # unlimited: all endpoints have one host
             )
             with (run.data_dir / "worker.log").open("ab") as log:
                 worker = subprocess.Popen(  # noqa: ASYNC220 - starting a process is quick

@@ -235,9 +235,9 @@ def read_cpu_s(pid: int) -> float:
 
 
 def read_exact_cpu_s(pid: int) -> float:
-    """Return the same in nanosecond resolution; ``read_cpu_s`` counts hundredths of a second.
+    """Return the processor time like ``read_cpu_s``, but in nanoseconds, not hundredths of seconds.
 
-    The time of children that have ended is in hundredths of a second here too.
+    Only the time of children that have ended is in hundredths of a second.
     """
     process = psutil.Process(pid)
     total = _ended_children_cpu_s(process)
@@ -266,7 +266,7 @@ async def preallocate_wal(url: str) -> None:
     connection = await asyncpg.connect(url)
     try:
         for _ in range(3):
-            for _ in range(28):  # 448 MB: just below the size that triggers a checkpoint
+            for _ in range(28):  # 448 MB of log: just below the size that triggers a checkpoint
                 await connection.execute(
                     "select pg_logical_emit_message(false, '', repeat('x', 16777216))"
                 )

@@ -44,7 +44,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     p50_ms: float
     p99_ms: float
-    busy: float  # share of one core that the driver used
+    busy: float  # the share of one core that the driver used, from 0 to 1
     failures: dict[str, int]  # how often each response other than 2xx came, by status and body
 
 

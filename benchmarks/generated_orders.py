@@ -17,13 +17,13 @@ from opentill.db.clock import now_ms
 from opentill.db.database import Tx
 
 ORDERS_OF_20: Final = {"SETTLED": 6, "PAID": 2, "CLOSED": 8, "REVOKED": 2, "PENDING": 2}
-# Positions, among twenty orders, of the first order in each status.
+# The position of the first order in each status, among each twenty generated orders.
 _FIRST_PAID: Final = ORDERS_OF_20["SETTLED"]
 _FIRST_CLOSED: Final = _FIRST_PAID + ORDERS_OF_20["PAID"]
 _FIRST_REVOKED: Final = _FIRST_CLOSED + ORDERS_OF_20["CLOSED"]
 _FIRST_PENDING: Final = _FIRST_REVOKED + ORDERS_OF_20["REVOKED"]
-INTERVAL_MS: Final = 15_000  # between two orders
-SECOND_PRODUCT: Final = 500_000  # number of a second product, minus its merchant's index
+INTERVAL_MS: Final = 15_000  # time between two orders
+SECOND_PRODUCT: Final = 500_000  # plus a merchant's index: the number of its second product
 _LAST_ORDER_AGE_MS: Final = 10 * 24 * 3600 * 1000
 _TIMEOUT_S: Final = 600
 
@@ -63,7 +63,7 @@ async def create_second_products(tx: Tx) -> None:
 
 
 async def generate(seed: Seed, count: int, merchant_indexes: range) -> GeneratedOrders:
-    """Add ``count`` orders, of these merchants in turn. An order takes 10 to 100 µs."""
+    """Add ``count`` orders, of these merchants in turn. Creating one takes 10 to 100 µs."""
     started = time.perf_counter()
     first = seed.reserve_orders(count)
     values = (first, count, merchant_indexes.start, len(merchant_indexes), time_range(count)[0])
@@ -242,7 +242,7 @@ _ENTRIES: Final = (
     where b.merchant_id = s.merchant_id and b.currency = s.currency
     """,
 )
-# The list counts of all rows. Triggers, which count rows that are inserted singly, were off.
+# Replaces all list counts: the triggers, which usually count inserted rows, were off.
 _LIST_COUNTS: Final = (
     "delete from list_changes",
     "delete from list_counts",

@@ -31,7 +31,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     database_us: float
     worker_us: float
     log_bytes: float
-    commits: float  # of transactions that wrote
+    commits: float  # commits of transactions that wrote
     statements: float
 
     def since(self, before: Self) -> Self:
@@ -76,10 +76,10 @@ class Meter:
     def __init__(
         self, db: Db, data_dir: Path, postmaster_pid: int, server: int, worker: int
     ) -> None:
-        """``postmaster``, ``server`` and ``worker`` are process ids."""
+        """``postmaster_pid``, ``server`` and ``worker`` are process ids."""
         self._db, self._log = db, data_dir / "postgres.log"
         self._postmaster, self._server, self._worker = postmaster_pid, server, worker
-        self._log_offset: int | None = None  # the log is read from here while statements count
+        self._log_offset: int | None = None  # where the counted part of the log begins, if any
 
     async def read(self) -> Usage:
         """Return the total usage until now."""

@@ -30,11 +30,11 @@ from benchmarks.run import BenchDatabase, Run
 from opentill.integrity.rules import check_books
 
 MERCHANTS: Final = 10
-RATE: Final = 40.0  # customers that start in a second
+RATE: Final = 40.0  # customers that start per second
 _BROWSERS: Final = 16
-_PAUSE_AT_BANK_S: Final = 0.3  # for which a customer looks at the bank's last page
+_PAUSE_AT_BANK_S: Final = 0.3  # a customer looks at the bank's last page for this time
 _IDLE_S: Final = 4.0
-_AFTER_DELIVERY_S: Final = 3.0  # for the worker's later jobs: search terms and figures
+_AFTER_DELIVERY_S: Final = 3.0  # time for the worker's jobs after the events: search terms, figures
 _TIMEOUT_S: Final = 60.0
 _DELIVERED: Final = "event delivered"
 

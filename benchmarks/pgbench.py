@@ -20,7 +20,8 @@ from benchmarks.recording import Joined, Role, Statement, event_roles
 from benchmarks.seed import SQL_IDS
 from opentill.server.embedded.programs import find_programs
 
-# By operation: the roles that the request contains, from its number :i or its merchant's index :m.
+# By operation: the roles of a request, each with the variable that determines its value: the
+# request's number (:i) or the index of its merchant (:m).
 _REQUEST_ROLES: Final[Mapping[str, Mapping[str, str]]] = {
     "read": {"digest": ":m", "order": ":i"},
     "create": {"digest": ":m", "product": ":m", "session": ":i", "order": ":i"},
@@ -30,7 +31,7 @@ _PARAMETER: Final = re.compile(r"\$(\d+)")
 
 
 def find_program() -> Path | None:
-    """Return the pgbench of Debian's package, of the path or of the wheel; None without any."""
+    """Return the path of Debian's pgbench, else of one in PATH or in the wheel, else None."""
     _, programs = find_programs()
     paths = [
         *sorted(Path("/usr/lib/postgresql").glob("*/bin/pgbench"), reverse=True),
@@ -50,7 +51,7 @@ def build_script(operation: str, statements: list[Statement]) -> str:
         r"\set m random(0, :merchants - 1)",
         r"\set i :first + :n * :clients + :client_id",
     ]
-    if operation == "read":  # an order of merchant :m
+    if operation == "read":  # select an order of merchant :m
         lines[2] = r"\set i :first + random(0, :orders_per_merchant - 1) * :merchants + :m"
     numbers = _REQUEST_ROLES[operation]
     roles = {name: f"({SQL_IDS[name].format(number)})" for name, number in numbers.items()}

@@ -10,7 +10,7 @@ from benchmarks.chart import Chart, draw
 from benchmarks.competitors import Sample, median_sample
 from benchmarks.targets import TARGETS, format_row, judge
 
-_Samples = dict[str, dict[str, list[Sample]]]  # by scenario and competitor
+_Samples = dict[str, dict[str, list[Sample]]]  # scenario → competitor → samples
 OURS: Final = "OpenTill"
 PEER: Final = "FastAPI + SQLAlchemy"
 SCENARIO_TITLES: Final = {
@@ -28,16 +28,16 @@ class Report(msgspec.Struct, kw_only=True):
     seconds: float
     rounds: int
     samples: _Samples = {}
-    limits: dict[str, Sample] = {}  # of the driver and of the HTTP server alone
+    limits: dict[str, Sample] = {}  # by name: the driver alone, and the HTTP server alone
     entries: int = 0
     violations: list[str] = []
     resident_mb: dict[str, float] = {}
-    figures: dict[str, list[float]] = {}  # by name, a value per round
-    growth: dict[str, dict[str, list[tuple[int, float]]]] = {}  # by series and operation
-    stages: dict[str, dict[str, list[float]]] = {}  # of a paid order, by stage and figure
-    failures: list[str] = []  # responses other than 2xx, except for those of the samples
+    figures: dict[str, list[float]] = {}  # name → a value per round
+    growth: dict[str, dict[str, list[tuple[int, float]]]] = {}  # series → operation → (orders, ms)
+    stages: dict[str, dict[str, list[float]]] = {}  # stage of a paid order → figure → values
+    failures: list[str] = []  # unexpected responses, without those that the samples count
     minutes: float = 0.0
-    partial: bool = False  # not all parts were selected
+    partial: bool = False  # whether only some benchmarks were selected
     notes: list[str] = []
 
     def ratio(self, scenario: str, other: str) -> float | None:
@@ -114,7 +114,7 @@ def _format_targets(report: Report) -> list[str]:
 
 
 def _format_ratios(report: Report) -> list[str]:
-    """List OpenTill's rates as shares of the other competitors' rates, and those by processes."""
+    """List the ratio of OpenTill's rate to each competitor's, and rates by number of processes."""
     lines = ["## Ratios: OpenTill's requests per second as a share of", ""]
     with_opentill, with_processes = _split_samples(report)
     others = [name for name in _competitor_names(with_opentill) if name != OURS]

@@ -24,10 +24,10 @@ class Run(msgspec.Struct, kw_only=True):
 
     options: argparse.Namespace
     data_dir: Path
-    url: str  # of the database in which competitors are compared
+    url: str  # address of the database in which competitors are compared
     driver: Driver
     report: Report
-    workload: Workload | None = None  # that of the competitors, once their database is seeded
+    workload: Workload | None = None  # the competitors' workload; None until ``url`` is seeded
 
     @property
     def socket_dir(self) -> Path:

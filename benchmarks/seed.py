@@ -100,9 +100,9 @@ class Seed:
     ) -> int:
         """Create orders with pending attempts; return the number of the first one.
 
-        Order ``n`` belongs to merchant ``(n - first) % merchant_count``. ``schema``: that of the
-        tables; only ``public`` has a directory. ``first``: reuse the numbers of orders in another
-        schema. The orders are not indexed for searches, since indexing is a cost of opening one.
+        Order ``n`` belongs to merchant ``(n - first) % merchant_count``. ``schema`` contains the
+        tables; only ``public`` has a directory. ``first``: the first of the numbers that orders in
+        another schema have. Searches do not index these orders: opening an order includes that.
         """
         if first is None:
             first = self.reserve_orders(count)
@@ -327,7 +327,7 @@ async def _run_operations(
     await merchants.authenticate(db, settings, merchant.key, "127.0.0.1", now)
     request = build_request({}, body)
     (operation,) = (each for each in checkouts_api.operations if each.write is checkouts_api.create)
-    run = db.read if operation.autocommit else db.run  # as http.operations does
+    run = db.read if operation.autocommit else db.run  # like http.operations
     checkout = await run(lambda tx: checkouts_api.create(request, tx))
     statements = list(recorded)
     async with seed.db.connection() as tx:

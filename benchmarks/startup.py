@@ -8,7 +8,7 @@ from benchmarks.deployment import Server, build_environment, find_free_port
 from benchmarks.run import Run
 from opentill.server.embedded.postgres import EmbeddedPostgres
 
-STARTS = 3  # of ``opentill serve``
+STARTS = 3  # ``opentill serve`` is started this often
 
 
 def measure(run: Run) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-Figures = Mapping[str, Sequence[float]]  # by name, a value per round
+Figures = Mapping[str, Sequence[float]]  # name → a value per round
 
 
 class Target(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from typing import Final
 
 from mutants.model import Mutant
 
-# A pattern of mutants' names, and the reason.
+# Pairs of a pattern for mutants' names and the reason why they are equivalent.
 _REASONS: Final = tuple(
     (re.compile(pattern), reason)
     for pattern, reason in (

@@ -11,10 +11,10 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     """A change of one SQL statement or line of Python, which should make a test fail."""
 
     module: str  # such as opentill.orders.queries
-    location: str  # of SQL a constant, such as INSERT or RULES[1]; of Python a line number
+    location: str  # for SQL the constant, such as INSERT or RULES[1]; for Python the line number
     kind: str
     description: str  # the old and the new text
-    digest: str  # of the statement; empty for Python
+    digest: str  # digest of the SQL statement; "" for Python
     replacement: str  # the changed statement; for Python the number of the node and the variant
 
     @property

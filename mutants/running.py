@@ -18,7 +18,7 @@ from mutants.session import Job
 
 TOP: Final = Path(__file__).parents[1]
 _MAX_TESTS: Final = 150
-_START_TIMEOUT_S: Final = 180.0  # of pytest and PostgreSQL, on a busy machine
+_START_TIMEOUT_S: Final = 180.0  # in which pytest and PostgreSQL start, even on a busy machine
 
 
 def select_tests(mutant: Mutant, recording: Recording, seconds: float) -> list[str]:

@@ -116,11 +116,11 @@ def applied(mutant: Mutant) -> Iterator[None]:
 
 
 def _replace_code(module: ModuleType, mutant: Mutant) -> list[tuple[FunctionType, CodeType]]:
-    """Give the module's functions the mutant's code; return those that changed, with theirs."""
+    """Give functions of the module the mutant's code; return them with their original code."""
     file = Path(str(module.__file__))
     source = file.read_text()
     mutated = dict(_codes(compile(python.apply_mutant(mutant, source), str(file), "exec")))
-    # Unparsed as well, so that line numbers are the same.
+    # The original is unparsed too, so that its line numbers equal those of the mutant's source.
     unchanged = dict(_codes(compile(ast.unparse(ast.parse(source)), str(file), "exec")))
     original_codes = []
     for function in _functions(vars(module).values(), module.__name__, set()):
@@ -135,7 +135,7 @@ def _codes(code: CodeType) -> Iterator[tuple[str, CodeType]]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield constant.co_qualname, constant
-            if not constant.co_flags & 0x3:  # the body of a class, which contains its methods
+            if not constant.co_flags & 0x3:  # a class body, whose constants are its methods
                 yield from _codes(constant)
 
 

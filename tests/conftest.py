@@ -161,7 +161,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.basetemp is None:
         config.option.basetemp = tempfile.mkdtemp(prefix="opentill-tests-")
         config.stash[_BASETEMP] = Path(config.option.basetemp)
-    os.environ.pop(commands.SHARED, None)  # of an outer run
+    os.environ.pop(commands.SHARED, None)  # an outer run of pytest may have set it
     if config.getoption("numprocesses", None):
         stack = ExitStack()
         os.environ[commands.SHARED] = stack.enter_context(commands.running_fork_server())
@@ -180,7 +180,7 @@ def _has_room(folder: Path) -> bool:
 def _remove_directories_of_killed_runs() -> None:
     """Free the memory of directories that are older than a day."""
     for directory in MEMORY.glob("opentill-test*"):
-        with suppress(OSError):  # another user's, or just removed
+        with suppress(OSError):  # the directory is another user's, or was just removed
             if directory.stat().st_mtime < time.time() - DAY_S:
                 shutil.rmtree(directory, ignore_errors=True)
 

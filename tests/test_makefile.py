@@ -105,7 +105,7 @@ def test_the_next_make_repairs_an_interrupted_one(checkout: Path, stage: str) ->
         assert process.poll() is None
         assert time.monotonic() < end
         time.sleep(0.005)
-    os.killpg(process.pid, signal.SIGINT)  # like Ctrl-C
+    os.killpg(process.pid, signal.SIGINT)  # Ctrl-C in a terminal does this
     process.wait(TIMEOUT_S)
     _make(checkout, ".venv/stamp")
     _assert_runs(checkout)
@@ -125,7 +125,7 @@ def test_make_in_a_moved_or_copied_checkout_installs_its_own_code(checkout: Path
     _make(checkout, ".venv/stamp-dev")
     copy = checkout.with_name("copy")
     shutil.copytree(checkout, copy, symlinks=True)
-    _assert_runs(copy, checkout)  # until `make` repairs it
+    _assert_runs(copy, checkout)  # the copy runs the original's source until `make` repairs it
     output = _make(copy, ".venv/stamp-dev")
     assert "was moved or copied" in output
     _assert_runs(copy)

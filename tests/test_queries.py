@@ -21,7 +21,7 @@ from support.sources import nodes
 from support.statements import EVERYWHERE
 from support.tables import TENANT_TABLES
 
-# Modules with statements besides the features' `queries` modules, with their content.
+# Modules with statements other than the features' `queries` modules, with what they contain.
 OTHER_MODULES: Final = {
     "opentill.cli.doctor_queries": "catalogues of PostgreSQL, which belong to no feature",
     "opentill.figures.gateway_queries": "figures by gateway, over all merchants",
@@ -168,7 +168,7 @@ def _misfits(statement: Any, columns: list[tuple[str, str]]) -> list[str]:
 ACROSS_MERCHANTS: Final = frozenset(
     f"{feature.strip()}.{name}"
     for feature, names in {
-        # the operator's, staff's and the worker's, over all merchants
+        # run by the operator, staff and the worker, over all merchants
         "adjustments.queries": "ANYWHERE",
         "approvals.queries": "ANYWHERE WAITING",
         "checkouts.queries": "COUNT_DUE DUE GATEWAY_TESTS",
@@ -258,7 +258,7 @@ def _statement(module: ModuleType, expression: ast.expr) -> Statement | None:
     try:
         value = eval(ast.unparse(expression), dict(vars(module)))  # noqa: S307 - our own source
     except (NameError, AttributeError, SyntaxError):
-        return None  # a function's variable, such as a rule of a list, or an awaited value
+        return None  # the name is a function's variable, or the value is awaited
     return value if isinstance(value, Statement) else None
 
 

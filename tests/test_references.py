@@ -99,7 +99,7 @@ _OUTSIDE: Final = re.compile(
 # Published standards, whose sections may be cited.
 _PUBLISHED: Final = re.compile(r"RFC \d|draft-ietf|WHATWG|OpenAPI 3|libpq|PostgreSQL protocol|NIST")
 _DISTANCE: Final = 120  # characters between a standard and its section: "RFC 8259 §4, §8.2"
-WITH_SECTION_SIGNS: Final = ("schemas.py", "test_document_forms.py")  # they remove or ban them
+WITH_SECTION_SIGNS: Final = ("schemas.py", "test_document_forms.py")  # files that remove or ban §
 
 
 def test_no_source_outside_of_the_repository_is_cited() -> None:
@@ -158,7 +158,7 @@ def test_each_link_has_a_target() -> None:
 # Decision records.
 
 _NUMBER: Final = re.compile(r"\b(?:[Dd]ecisions?[ /]|decisions/)(\d{4})\b")
-_SHORT: Final = re.compile(r"\b(00\d\d)\b")  # within the records themselves
+_SHORT: Final = re.compile(r"\b(00\d\d)\b")  # a number without "decision", as in the records
 _TITLE: Final = re.compile(r"# (\d{4})\. \w")
 _SUPERSEDED: Final = re.compile(r"^Superseded (?:in part )?by (?:.*\n)+?\n", re.MULTILINE)
 _SUPERSEDES: Final = re.compile(r"^Supersedes (?:.*\n)+?\n", re.MULTILINE)

@@ -186,7 +186,7 @@ RULES: Final = {
     "checkouts": "session_keeps_rules",
     "entries": "entry_keeps_rules",
 }
-# Columns of entries whose values are in its list of postings, with their position in a posting.
+# Columns of entries that its list of postings restricts, with their position in a posting.
 POSITIONS: Final = {"type": 0, "from_account": 1, "to_account": 2}
 
 
@@ -263,13 +263,13 @@ def refuses(books: str) -> Callable[[str], str]:
         try:
             await connection.execute("begin")
             await connection.execute(statement)
-            await connection.execute("set constraints all immediate")  # as the commit does
+            await connection.execute("set constraints all immediate")  # a commit checks them too
         except asyncpg.PostgresError as error:
             return type(error).__name__
         else:
             return ""
         finally:
-            await connection.close()  # rolls back
+            await connection.close()  # closing rolls back
 
     return lambda statement: asyncio.run(run(statement))
 
@@ -326,7 +326,7 @@ REFUSED: Final = (
     ("delete from merchants", "ForeignKeyViolationError"),
     ("delete from balances", _IMMUTABLE),
     ("update balances set currency = 'EUR'", _IMMUTABLE),
-    (_entry(), "ForeignKeyViolationError"),  # the balance after it differs
+    (_entry(), "ForeignKeyViolationError"),  # the stored balance differs from the entry's
     ("update balances set entries = 2; " + _entry(pending=2), "ForeignKeyViolationError"),
     ("update balances set entries = 3; " + _entry(), "ForeignKeyViolationError"),
     ("update balances set entries = 2, last_at = 2; " + _entry(), "ForeignKeyViolationError"),

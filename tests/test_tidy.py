@@ -49,7 +49,7 @@ def test_no_module_has_a_generic_name(path: Path) -> None:
 
 @files
 def test_a_file_has_a_bounded_length(path: Path) -> None:
-    if "\nGenerated from " in path.read_text():  # people read and edit its generator
+    if "\nGenerated from " in path.read_text():  # people edit the generator instead
         return
     assert len(path.read_text().splitlines()) <= LONGEST
 
@@ -76,7 +76,7 @@ ENVIRONMENT: Final = {
 @files
 def test_only_the_settings_read_the_environment(path: Path) -> None:
     text = path.read_text()
-    if NAMES[path].startswith(("cli/", "healthcheck")):  # may pass os.environ to config.py
+    if NAMES[path].startswith(("cli/", "healthcheck")):  # these may pass os.environ to config.py
         text = re.sub(r"config\.\w+\(os\.environ\)", "", text)
     reads = re.search(r"os\.(environ|getenv|putenv)\b|from os import .*environ", text)
     assert reads is None or NAMES[path] in ENVIRONMENT | {"config.py": ""}

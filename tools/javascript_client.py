@@ -21,8 +21,8 @@ from opentill.reference.python_calls import CALLS
 FOLDER: Final = Path(__file__).parents[1] / "clients" / "javascript" / "src"
 _WIDTH: Final = 96
 _GENERATED: Final = "// Generated from the OpenAPI document by `make client`: do not edit.\n"
-_TIME: Final = re.compile(r"Unix (ms|milliseconds)\b")  # in the descriptions of times
-_EXTENSION: Final = "An extension of the contract. "  # users of the client do not need it
+_TIME: Final = re.compile(r"Unix (ms|milliseconds)\b")  # the descriptions of times contain this
+_EXTENSION: Final = "An extension of the contract. "  # omitted: users of the client do not need it
 _EVENT: Final = "EventBody"  # the schema of any event; `Event` is their union
 _PLAIN: Final = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"}
 _SERVER_ONLY: Final = frozenset({"Failure", "Detail", "Done"})  # handled by src/send.ts
@@ -223,7 +223,7 @@ class Methods:
         self.types = Types(self.schemas)
         bodies = {name for each in self.operations for name in _referenced(_body(each))}
         self.types.request_schemas = _closure(bodies, self.schemas)
-        self.used_types: set[str] = set()  # in signatures of methods
+        self.used_types: set[str] = set()  # types in the signatures of methods
 
     def query_name(self, operation: Operation) -> str:
         """Return the type of a method's query parameters, or "" if it has none."""

@@ -115,7 +115,7 @@ def format_catalogue(catalogue: Catalog) -> str:
     out = io.BytesIO()
     write_po(out, catalogue, width=100, include_lineno=False, sort_by_file=True)
     lines = out.getvalue().decode().splitlines(keepends=True)
-    # Dates and versions would differ each time.
+    # Lines with dates and versions, which would differ each time.
     dated = ('"POT-Creation-Date:', '"PO-Revision-Date:', '"Generated-By:')
     people = ('"Last-Translator:', '"Language-Team:', '"Report-Msgid-Bugs-To:')
     omitted = (*dated, *people, '"Project-Id-Version:')

@@ -17,7 +17,7 @@ BANNED: Final = frozenset({
     "asked", "found", "given", "kept", "known", "led", "made", "noted", "of", "one", "said",
     "sought", "told", "took", "wanted",
 })  # fmt: skip
-# File names of a private language. docs/glossary.md has the terms to use.
+# File names that are this project's former jargon. docs/glossary.md has the terms to use.
 BANNED_FILES: Final = frozenset({
     "aside", "asking", "composing", "contents", "following", "letters", "looking", "noting",
     "parts", "reminding", "trial", "wording", "words",

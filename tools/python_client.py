@@ -49,7 +49,7 @@ SINGULAR: Final = {
     "webhook_deliveries": "delivery",
     "events": "event",
 }
-# Functions that are not named after the verb with the singular, or with the plural for a list.
+# Exceptions from the rule for names: the verb and the resource's singular, for a list its plural.
 FUNCTIONS: Final = {
     "orders.export": "export_orders",
     "balance.export_statement": "export_statement",
@@ -179,7 +179,7 @@ class Operations:
         if is_required:
             return Parameter(name, type_, None, value)
         if not patch:
-            if value != name and type_ != "Moment":  # ``millis`` takes None
+            if value != name and type_ != "Moment":  # ``millis`` returns None for None
                 value = f"None if {name} is None else {value}"
             return Parameter(name, f"{type_} | None", "None", value)
         nullable = "null" in types_of(schema) or any(

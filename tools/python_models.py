@@ -14,7 +14,7 @@ from opentill.http.fields import is_decimal
 _WIDTH: Final = 96
 _TIME: Final = re.compile(r"Unix (ms|milliseconds)\b")
 
-# Names of the client that differ from the document's.
+# By name in the document: another name in the client.
 CLASSES: Final = {
     "SessionCreated": "NewCheckout",
     "Session": "Checkout",

@@ -1,7 +1,7 @@
 """Every change of keys, credentials, endpoints and terms is in the audit log.
 
 Every command, and every operation that writes, must be in one of the tables below. The tests run
-those that change such objects.
+all that change such objects.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ AUDITED: Final = (
     "webhooks rotate",
     "webhooks remove",
 )
-# Reason: other commands.
+# By reason: the other commands, which change none of these objects.
 OTHERS: Final = {
     "run processes": "serve worker sandbox demo migrate",
     "copy a whole database; tests/deploy/test_backup.py runs them": "backup restore",
@@ -109,20 +109,20 @@ def test_every_command_and_operation_is_classified() -> None:
 
 
 def test_changes_by_commands_are_in_the_audit_log(opentill: Commands) -> None:
-    by = ("--reason", "agreed on the phone")
-    shop = opentill.json("merchants", "create", "Harbour Books", *by)["id"]
-    opentill.json("merchants", "set", shop, "--fee-rate", "0.03", "--allow", "192.0.2.1", *by)
-    key = opentill.json("keys", "create", shop, *by)
-    new_key = opentill.json("keys", "regenerate", key["id"], *by)
-    opentill.json("keys", "revoke", new_key["id"], *by)
-    epay = opentill.json("epay", "enable", shop, *by)
-    new_epay = opentill.json("epay", "rotate", shop, *by)
-    opentill.json("epay", "disable", shop, *by)
+    why = ("--reason", "agreed on the phone")
+    shop = opentill.json("merchants", "create", "Harbour Books", *why)["id"]
+    opentill.json("merchants", "set", shop, "--fee-rate", "0.03", "--allow", "192.0.2.1", *why)
+    key = opentill.json("keys", "create", shop, *why)
+    new_key = opentill.json("keys", "regenerate", key["id"], *why)
+    opentill.json("keys", "revoke", new_key["id"], *why)
+    epay = opentill.json("epay", "enable", shop, *why)
+    new_epay = opentill.json("epay", "rotate", shop, *why)
+    opentill.json("epay", "disable", shop, *why)
     url = "https://hooks.example.com/services/T0/canary?token=canary"
-    hook = opentill.json("webhooks", "add", shop, url, *by)
-    opentill.json("webhooks", "set", hook["id"], "--disable", "--event", "order.paid", *by)
-    new_hook = opentill.json("webhooks", "rotate", hook["id"], *by)
-    opentill.json("webhooks", "remove", hook["id"], *by)
+    hook = opentill.json("webhooks", "add", shop, url, *why)
+    opentill.json("webhooks", "set", hook["id"], "--disable", "--event", "order.paid", *why)
+    new_hook = opentill.json("webhooks", "rotate", hook["id"], *why)
+    opentill.json("webhooks", "remove", hook["id"], *why)
 
     rows = opentill.json("audit", "list", shop)
     assert [row["action"] for row in reversed(rows)] == list(AUDITED)
@@ -187,7 +187,7 @@ def test_changes_by_merchants_over_the_api_are_in_the_audit_log(api_server: Any)
     shop.post("/v1/webhook-endpoints", body, key="once")  # a replay creates nothing
     path = f"/v1/webhook-endpoints/{hook['id']}"
     shop.data("PATCH", path, json={"description": "the shop's"})
-    shop.data("PATCH", path, json={"description": "the shop's"})  # changes nothing
+    shop.data("PATCH", path, json={"description": "the shop's"})  # the description is the same
     new = shop.data("POST", f"{path}/rotate-secret")
     assert shop.call("PATCH", path, json={"status": "LOST"}).status_code == 400
     assert shop.call("DELETE", path).status_code == 200

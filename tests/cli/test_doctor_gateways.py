@@ -12,7 +12,7 @@ from support.epay_gateway_server import KEY, PID
 
 __all__ = ["opentill"]
 
-# where the server reads the account, settings, the level and a part of doctor's finding
+# the part of a request that the server reads, settings, level and a part of doctor's finding
 RESPONSES = [
     ("query", {}, "ok", "epay accepts queries of your account"),
     ("body", {}, "fail", "set OPENTILL_GATEWAY_EPAY_QUERY=post"),

@@ -146,7 +146,7 @@ def test_doctor_reports_all_of_these_findings(
 
 
 def test_serve_warns_that_every_client_is_a_trusted_proxy(opentill: Commands) -> None:
-    with socket.socket() as other:  # so that serve fails after its checks
+    with socket.socket() as other:  # takes the port, so that serve fails after its checks
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = str(other.getsockname()[1])

@@ -60,10 +60,10 @@ def test_the_audit_log_names_the_person_who_has_logged_in(opentill: Commands) ->
 def test_a_login_that_cannot_be_stored_is_refused(opentill: Commands, tmp_path: Path) -> None:
     ann = create_staff(opentill, "ann")
     (tmp_path / "file").touch()
-    ann.environ["XDG_CONFIG_HOME"] = str(tmp_path / "file")  # not a directory
+    ann.environ["XDG_CONFIG_HOME"] = str(tmp_path / "file")  # the path is not a directory
     count = "select count(*) from logins"
     before = in_database(opentill, lambda tx: tx.fetchval(count))
-    refused = ann.refusal("login", "--email", ann.email)  # before the password prompt
+    refused = ann.refusal("login", "--email", ann.email)  # fails before it asks for a password
     assert f"{tmp_path}/file/opentill/logins.json cannot be written" in refused
     assert "XDG_CONFIG_HOME" in refused
     assert in_database(opentill, lambda tx: tx.fetchval(count)) == before
@@ -160,7 +160,7 @@ def test_the_owner_of_the_machine_cannot_approve(opentill: Commands) -> None:
     ann = create_staff(opentill, "ann")
     for sql in (
         "update logins set proved_at = proved_at - 660000",  # an old login
-        "update staff set role = 'support'",  # another role
+        "update staff set role = 'support'",  # a person with another role
         "delete from staff",  # a person who has left
         "delete from logins",  # an ended login
     ):

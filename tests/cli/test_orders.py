@@ -163,7 +163,7 @@ def test_a_duplicate_payment_that_the_gateway_does_not_refund_is_recorded_as_ret
     assert "must be a second payment that its gateway refused" in opentill.refusal(
         *command, refundable.id, *WHY
     )
-    assert opentill.refusal(*command, refused_attempt.id)  # without a reason
+    assert opentill.refusal(*command, refused_attempt.id)  # the reason is missing
     assert opentill.json(*command, refused_attempt.id, *WHY)["id"] == refused_attempt.order_id
     assert "must be a second payment that its gateway refused" in opentill.refusal(
         *command, refused_attempt.id, *WHY

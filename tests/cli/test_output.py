@@ -51,7 +51,7 @@ def test_a_row_in_a_pipe_is_one_line() -> None:
     head, *lines = _table(None)
     assert len(lines) == len(ROWS)
     assert head.split("  ")[0] == "id"
-    assert "currency" not in head  # amounts contain it
+    assert "currency" not in head  # amounts contain their currency
 
 
 @pytest.mark.parametrize("width", [80, 40])

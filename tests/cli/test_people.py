@@ -8,16 +8,16 @@ __all__ = ["opentill"]
 
 
 def test_people_are_invited_listed_and_removed(opentill: Commands) -> None:
-    by = ("--reason", "agreed on the phone")
+    why = ("--reason", "agreed on the phone")
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
     invitation = opentill.json(
-        "people", "invite", "Ada@Example.com", "--merchant", shop, "--role", "owner", *by
+        "people", "invite", "Ada@Example.com", "--merchant", shop, "--role", "owner", *why
     )
     assert invitation["email"] == "ada@example.com"
     page, _, token = invitation["url"].rpartition("/")
     assert page.endswith("/invite")
     assert len(token) == 43
-    other = opentill.json("people", "invite", "bob@example.com", "--staff", "auditor", *by)
+    other = opentill.json("people", "invite", "bob@example.com", "--staff", "auditor", *why)
     assert other["url"] != invitation["url"]
     assert opentill.json("people", "list") == []  # no invitation is accepted
     rows = opentill.json("audit", "list")

@@ -194,7 +194,7 @@ def test_the_money_after_the_payment_and_an_epay_shop(
     ids = re.search(r"KEY (\S+) SHOP_KEY (\S+) MERCHANT (\S+) ORDER (\S+)", output)
     assert ids is not None
     demo_key, shop_key, merchant, order = ids.groups()
-    assert demo_key in demo.printed  # the first example can be run again
+    assert demo_key in demo.printed  # KEY is still the demo's, so the first example can run again
     assert demo_key != shop_key
     statement = demo.shell(
         f"opentill statement {merchant}\nopentill orders show {order} --json", folder

@@ -26,7 +26,7 @@ from support.commands import ForkedProcess, ForkServer, without_settings
 from support.deployment import copy_directory
 from support.ports import free_port
 
-TIMEOUT_S = 180.0  # for operations that take seconds on an idle machine
+TIMEOUT_S = 180.0  # limit for operations that take seconds on an idle machine
 MAX_RSS_MB = 150
 LATER = (
     "insert into schema_migrations (version, name, sha256, applied_at)"
@@ -156,7 +156,7 @@ def test_serve_starts_creates_private_files_and_stops(site: Site) -> None:
     assert json.loads(migrated.stdout) == {"applied": []}
     assert site.get("/readyz")[0] == 200
     for path in (site.data_dir, *site.data_dir.iterdir()):
-        assert path.lstat().st_mode & 0o066 == 0, path  # no access for others
+        assert path.lstat().st_mode & 0o066 == 0, path  # other users have no access
     process.send_signal(signal.SIGTERM)
     assert process.wait(TIMEOUT_S) == 0
     assert site.postmaster() is None
@@ -303,7 +303,7 @@ def test_an_old_schema_is_not_served(site: Site, empty_database_url: str) -> Non
     }
     refused = site.run("serve", **external)
     assert refused.returncode == 2
-    # On a busy machine it may first wait for the database.
+    # On a busy machine, the command may first report that it waits for the database.
     lines = _without_log(refused.stderr)
     (line,) = [line for line in lines if not line.endswith("; waiting for it")]
     assert "run `opentill migrate`" in line
@@ -395,7 +395,7 @@ def test_health_reports_readiness_and_is_not_logged(site: Site) -> None:
     process.send_signal(signal.SIGTERM)
     assert process.wait(TIMEOUT_S) == 0
     log = (site.data_dir.parent / "stderr.log").read_text()
-    assert log.count('"event":"request"') == 1  # the 404
+    assert log.count('"event":"request"') == 1  # only the request with status 404 is logged
 
 
 def test_health_imports_no_heavy_module(site: Site) -> None:

@@ -1,4 +1,4 @@
-"""A lost or wrong_key secret key is refused, and can be replaced explicitly."""
+"""A lost or wrong secret key is refused, and can be replaced explicitly."""
 
 import json
 import tempfile

@@ -63,7 +63,7 @@ def test_a_missing_certificate_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pat
 def test_an_invalid_url_is_not_quoted(url: str) -> None:
     with pytest.raises(ConfigurationError, match="cannot be reached") as caught:
         session.wait_for(url, prepared=True, patient=False)
-    assert type(caught.value) is ConfigurationError  # for which no command waits
+    assert type(caught.value) is ConfigurationError  # commands do not wait after this error
     assert "hunter2" not in str(caught.value)
     assert "OPENTILL_DATABASE_PASSWORD" in str(caught.value)
 

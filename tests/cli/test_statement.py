@@ -135,7 +135,7 @@ def test_a_file_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
     file.chmod(0o640)
     killed = tmp_path / ".opentill-killed.part"
     killed.write_text("half a")
-    with inputs.target(file) as outer:  # another command does not touch a part in use
+    with inputs.target(file) as outer:  # the inner command must not change the outer one's part
         with suppress(KeyboardInterrupt), inputs.target(file) as inner:
             inner.write(b"half a")
             raise KeyboardInterrupt
@@ -220,12 +220,12 @@ def test_a_file_keeps_its_mode_and_owner_where_possible(
     file = tmp_path / "all.csv"
     file.touch()
     file.chmod(0o664)
-    with monkeypatch.context() as patched:  # like root without the right to change owners
+    with monkeypatch.context() as patched:  # simulates root without the right to change owners
         patched.setattr(os, "fchown", refuse)
         with inputs.target(file) as target:
             target.write(b"the new one")
     assert (file.read_text(), file.stat().st_mode & 0o777) == ("the new one", 0o604)
-    # Like a file system where new files have another owner.
+    # Simulates a file system where new files have another owner.
     monkeypatch.setattr(os, "fchmod", refuse)
     for path in (file, tmp_path / "new.csv"):
         with inputs.target(path) as target:

@@ -64,7 +64,7 @@ async def test_each_failure_is_reported_with_the_error_of_the_engine(database_ur
     assert unknown.sqlstate == asyncpg.UndefinedFunctionError.sqlstate
     unable, ends = rates.failures
     assert (unable.phase, unable.sqlstate) == ("run", asyncpg.UndefinedObjectError.sqlstate)
-    assert ends.name == "rates.queries.ENDS"  # the next statement has another connection
+    assert ends.name == "rates.queries.ENDS"  # it ends its connection; the next one has another
     assert [(failure.name, failure.message) for failure in report.order] == [
         ("pay", "amount: amount must be less")
     ]

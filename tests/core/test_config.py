@@ -64,7 +64,7 @@ GOOD = [
     ("PUBLIC_URL", "https://pay.example/", "public_url", "https://pay.example"),
     ("PUBLIC_URL", "HTTPS://pay.example", "public_url", "https://pay.example"),
     ("PUBLIC_URL", "https://example.com/pay", "public_url", "https://example.com/pay"),
-    # The form of an origin in browsers, with which passkeys compare it.
+    # Browsers write origins in this form, and passkeys are bound to an origin.
     ("PUBLIC_URL", "https://Pay.Example:443/Till/", "public_url", "https://pay.example/Till"),
     ("PUBLIC_URL", "http://Pay.Example:80", "public_url", "http://pay.example"),
     ("PUBLIC_URL", "https://pay.example:80", "public_url", "https://pay.example:80"),
@@ -120,7 +120,7 @@ BAD = [
     ("WEBHOOK_HEADER_PREFIX", "X-\r\nEvil: ", "characters of a header's name"),
     ("WEBHOOK_HEADER_PREFIX", "X-\n", "characters of a header's name"),
     ("WEBHOOK_HEADER_PREFIX", "x" * 65, "1 to 64"),
-    ("WEBHOOK_HEADER_PREFIX", "Webhook-", "not webhook-"),  # the prefix of Standard Webhooks
+    ("WEBHOOK_HEADER_PREFIX", "Webhook-", "not webhook-"),  # Standard Webhooks has this prefix
     ("PORT", "0", "a whole number from 1 to 65535"),
     ("PORT", "65536", "a whole number from 1 to 65535"),
     ("PORT", "80 80", "a whole number from 1 to 65535"),

@@ -54,7 +54,7 @@ from opentill.core.ids import new_id
 
 new_id("req")  # random digits for many ids are buffered
 if child := os.fork():
-    os.waitpid(child, 0)  # until its line is complete
+    os.waitpid(child, 0)  # wait until the child has printed its line
 print(*(new_id("req")[-12:] for _ in range(100)), flush=True)
 """
 

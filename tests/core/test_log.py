@@ -93,7 +93,7 @@ def test_secrets_and_personal_data_are_redacted(
     assert len(_lines(stream)) == 3
 
 
-# An address, searched from every position.
+# Matches an address anywhere in a text; unlike the log's pattern, it may take quadratic time.
 ADDRESS = re.compile(r"[^\s@<>\"'(),:;=\[\]{}/]+(?:@|%40)[\w.-]+\.\w+")
 
 
@@ -259,11 +259,11 @@ async def test_buffered_lines_are_written_before_any_other_line(stream: io.Strin
         "req_4",
     ]
     stamps = [line["timestamp"] for line in lines]
-    assert stamps == sorted(stamps)  # the times of the requests, not of writing
+    assert stamps == sorted(stamps)  # the lines have the times of the requests, not of writing
 
 
 async def test_the_buffer_is_bounded_while_the_loop_is_busy(stream: io.StringIO) -> None:
-    for number in range(450):  # without running the loop's timers
+    for number in range(450):  # the loop runs no timer meanwhile
         _log_request(number)
     written = len(_lines(stream))
     assert 400 <= written < 450
@@ -294,7 +294,7 @@ async def app(scope, receive, send):
     log.request("req_last", "GET", "/", 200, 1.0)
 
 log.configure("info")
-os._exit(http_server.serve(lambda: app, Settings(drain_delay_s=0), []))  # as child processes end
+os._exit(http_server.serve(lambda: app, Settings(drain_delay_s=0), []))  # child processes end so
 """
 
 
@@ -324,7 +324,7 @@ async def main():
         structlog.get_logger().warning("lost")
     logging.getLogger("library").error("lost")
     log.request("req_2", "GET", "/", 200, 1.0)
-    await asyncio.sleep(0.1)  # until its timer has run
+    await asyncio.sleep(0.1)  # until the timer has tried to write the line
     for number in range(200):
         log.request("req_3", "GET", "/", 200, 1.0)
     os.dup2(stderr, 2)
@@ -347,7 +347,7 @@ def test_lines_that_cannot_be_written_are_counted_without_an_error(
     written = (tmp_path / "log").read_text().splitlines()
     assert process.returncode == 0, written
     if fault == "half":
-        assert written.pop(2).startswith('{"')  # the incomplete line
+        assert written.pop(2).startswith('{"')  # the third line is incomplete
     lines = [json.loads(line) for line in written]
     assert [line["event"] for line in lines] == [
         "request",

@@ -105,12 +105,12 @@ TIMES: Final = (
     (50, "0.01", "USD", "USD", 1),  # 0.5 is rounded up
     (49, "0.01", "USD", "USD", 0),
     (150, "0.01", "USD", "USD", 2),
-    (250, "0.01", "USD", "USD", 3),  # not to even
+    (250, "0.01", "USD", "USD", 3),  # 2.5 is rounded up, not to the even 2
     (0, "0.04", "USD", "USD", 0),
     (1000, "0.00625", "JPY", "USD", 625),
     (999, "160", "USD", "JPY", 1598),
     (1000, "3.2555", "KWD", "USD", 326),
-    (100, "0.3077", "USD", "KWD", 310),  # whole ten fils
+    (100, "0.3077", "USD", "KWD", 310),  # 307.7 fils are rounded to a multiple of ten
     (50, "0.1", "KWD", "KWD", 10),  # five fils, half of ten, are rounded up
     (150, "0.1", "KWD", "KWD", 20),
     (250, "0.1", "KWD", "KWD", 30),
@@ -208,7 +208,7 @@ def test_100_000_random_partial_refunds_and_fee_splits_do_not_drift() -> None:
             amount = remainder if is_full else rng.randint(1, remainder // grain) * grain
             share = share_of(order, amount)
             assert share.debit_minor >= 0
-            money.show(share.debit_minor, order.settled_currency)  # raises if it cannot
+            money.show(share.debit_minor, order.settled_currency)  # raises if it has three decimals
             debits += share.debit_minor
             order.refund_held_minor += amount
             order.refund_debit_minor += share.debit_minor

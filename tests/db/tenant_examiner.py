@@ -75,22 +75,22 @@ UNIQUE: Final = frozenset(
 )
 SINGLE_ROW_TABLES: Final = frozenset(
     {"merchants", "epay_products", "search_heads", "mail_heads", "mail_preferences"}
-)  # a merchant has at most one row in each
+)  # a merchant has at most one row in each of these tables
 NUMBERED: Final = frozenset({
     ("entries", "number"), ("events", "number"), ("mail_events_put_aside", "number"),
 })  # fmt: skip
 ID_PATTERN: Final = re.compile(r"(?!mer_)[a-z]{2,6}_[0-9a-z]{12,}")
-# An id in their parameters does not limit them to that row.
+# Statements that an id among their parameters does not limit to the row with this id.
 RANGES: Final = frozenset({
-    # the id is a position to continue from, or an event for every endpoint
+    # the id is the position to continue from, or that of an event for all endpoints
     "orders.export.queries.EXPORT", "orders.export.queries.EXPORT_EDGES",
     "orders.export.queries.LOCAL_EXPORT",
     "webhooks.queries.RESEND_RANGE",
     "webhooks.queries.EMIT",
-    # they search the bodies of events, which the copies have too
+    # these search the bodies of events, and the copies of events have the same bodies
     "webhooks.queries.OF_ORDER",
     "integrity.queries.MERCHANT_EVENTS",
-    # the ids are of orders to leave out or to add
+    # the ids are those of orders to leave out or to add
     *(name for name in EVERYWHERE if name.startswith("orders.search.queries.BY_")),
     *(name for name in EVERYWHERE if name.startswith("orders.customers.queries.")),
 })  # fmt: skip
@@ -200,7 +200,7 @@ class Examiner:
                 async with tx.transaction():
                     baseline = await self._run(tx, sql, values)
             except asyncpg.PostgresError:
-                return  # the caller expects the error
+                return  # the statement fails, which the test expects
             if not any(map(any, baseline.rows)) and baseline.digest == digest_before:
                 return
         self.examined[name] += 1
@@ -251,7 +251,7 @@ class Examiner:
                 async with tx.transaction():
                     twin_outcome = await self._run(tx, sql, _replaced(values, self.merchant, twin))
             except asyncpg.UniqueViolationError:
-                twin_outcome = None  # a new id, which is unique over all merchants
+                twin_outcome = None  # an inserted id is unique over all merchants
             if twin_outcome is not None and name not in ROWS_WITHOUT_COPIES:
                 rows = [_replaced(row, twin, self.merchant) for row in twin_outcome.rows]
                 self._check(name, "as the twin", _sorted(rows) == _sorted(baseline.rows))
@@ -265,7 +265,7 @@ class Examiner:
                     stranger_values = _replaced(values, self.merchant, stranger)
                     outcome = await self._run(tx, sql, stranger_values)
             except asyncpg.PostgresError:
-                return  # the stranger lacks the rows to which a new one refers
+                return  # the stranger lacks the rows to which an inserted row refers
             if without_comments(sql).startswith(("select", "with recursive")):
                 leaked = [
                     cell for row in outcome.rows for cell in row if cell and cell not in values
@@ -298,9 +298,9 @@ class Examiner:
         return digest
 
 
-# They read tables of which a twin has no copy.
+# Statements that read tables of which a twin has no copy.
 ROWS_WITHOUT_COPIES: Final = frozenset({"merchants.queries.KEYS", "merchants.queries.RENAME_KEY"})
-# They return the merchant's own row, which the stranger has too.
+# Statements about the merchant's own row, which the stranger has too.
 ABOUT_MERCHANT: Final = frozenset({
     "merchants.queries.BY_ID", "merchants.queries.LOCKED", "merchants.queries.EXISTS",
     "merchants.queries.LOCK_FOR_UPDATE", "merchants.queries.FIND_SHARED",
@@ -345,7 +345,7 @@ _REFERRING: Final = """
 
 
 async def prepare_database(url: str) -> None:
-    """Create the examiner's functions, and disable what would refuse copies."""
+    """Create the examiner's functions; disable triggers and foreign keys, which refuse copies."""
     connection = await asyncpg.connect(url)
     try:
         tables = await _tables(connection)

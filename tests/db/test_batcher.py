@@ -46,7 +46,7 @@ async def test_concurrent_batches_share_the_waiting_items() -> None:
     await _settle()
     later_callers = [asyncio.create_task(batcher.do(item)) for item in range(32, 40)]
     await _settle()
-    assert work.batches[2:] == [list(range(32, 40))]  # all that wait are fewer than its share
+    assert work.batches[2:] == [list(range(32, 40))]  # so few items are not split into batches
     assert len(work.batches[2]) == MIN_BATCH
     for _ in range(2):
         work.gate.release()
@@ -59,10 +59,10 @@ async def test_a_single_item_runs_at_once_and_a_few_wait_for_the_running_batch()
     first = asyncio.create_task(batcher.do(1))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert work.batches == [[1]]  # without any pause
+    assert work.batches == [[1]]  # the first batch starts without a pause
     others = [asyncio.create_task(batcher.do(item)) for item in range(2, MIN_BATCH + 1)]
     await _settle()
-    assert work.batches == [[1]]  # too few for a second batch
+    assert work.batches == [[1]]  # the others are too few to run beside the first batch
     work.gate.release()
     await _settle()
     assert work.batches == [[1], list(range(2, MIN_BATCH + 1))]
@@ -78,7 +78,7 @@ async def test_the_last_items_wait_for_the_batch_that_still_runs() -> None:
     assert [len(batch) for batch in work.batches] == [8, 8]
     work.gate.release()
     await _settle()
-    assert len(work.batches) == 2  # three are too few while the other batch runs
+    assert len(work.batches) == 2  # the last three are too few to run beside the second batch
     work.gate.release()
     await _settle()
     assert work.batches[2] == [16, 17, 18]

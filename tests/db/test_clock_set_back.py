@@ -39,7 +39,7 @@ async def test_rows_due_in_the_future_become_due_and_others_stay(
     tx: Tx, name: str, table: str, due: str
 ) -> None:
     await fill(tx)
-    if table == "mails":  # the lease of a mail that is being sent stays
+    if table == "mails":  # the statement does not change the leases of mails that are being sent
         await tx.execute("delete from mails where status <> 'WAITING'")
     statement = EVERYWHERE[name]
     assert isinstance(statement, Command)

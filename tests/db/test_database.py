@@ -87,7 +87,7 @@ async def test_a_connection_for_a_cancelled_caller_goes_to_the_next_one(pool: Po
     lent = await pool.take(10)
     first, second = (asyncio.create_task(pool.take(30)) for _ in range(2))
     await asyncio.sleep(0)
-    pool.give_back(lent)  # to the first, which is cancelled before it runs again
+    pool.give_back(lent)  # for the first caller, which is cancelled before it runs again
     first.cancel()
     assert await second is lent
     with pytest.raises(asyncio.CancelledError):
@@ -121,8 +121,8 @@ class _Single(msgspec.Struct, frozen=True):
     ("struct", "sql", "expected"),
     [
         (_Positional, "select 1 as a, 'x' as b", _Positional(1, "x")),
-        (_Positional, "select 'x' as b, 1 as a", _Positional(1, "x")),  # in another order
-        # with a column of the next version
+        (_Positional, "select 'x' as b, 1 as a", _Positional(1, "x")),  # columns in another order
+        # ``later`` is a column that a later version adds
         (_Positional, "select null as b, 2 as later, 1 as a", _Positional(1, None)),
         (_KeywordOnly, "select 'x' as b, 1 as a", _KeywordOnly(a=1, b="x")),
         (_KeywordOnly, "select 'x' as b, 2 as later, 1 as a", _KeywordOnly(a=1, b="x")),

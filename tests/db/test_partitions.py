@@ -23,7 +23,7 @@ BY_TIME: Final = (
     ("order_history", "order_id", "order"),
     ("payment_attempts", "id", "att"),
 )
-BY_MERCHANT: Final = ("entries", "refunds", "idempotency_keys")  # partitioned by a hash
+BY_MERCHANT: Final = ("entries", "refunds", "idempotency_keys")  # by a hash of the merchant's id
 _CONSTRAINTS: Final = """
     select string_agg(text, ';' order by text)
     from pg_constraint, pg_get_constraintdef(oid) as text
@@ -133,7 +133,7 @@ def _use_tables(api_server: ApiServer) -> None:
     for statement in ("update entries set description = 'x'", "delete from order_history"):
         with pytest.raises(asyncpg.IntegrityConstraintViolationError):
             api_server.sql(statement)
-    with pytest.raises(asyncpg.UniqueViolationError):  # a cause posts each movement once
+    with pytest.raises(asyncpg.UniqueViolationError):  # an object posts each type of movement once
         api_server.sql(
             "insert into entries select merchant_id, currency, number + 1000, id, type,"
             " from_account, to_account, amount_minor, shown_minor, pending_after,"

@@ -23,7 +23,7 @@ class PrunedTable(NamedTuple):
     """A table, how to insert or renew a row of it, and how to prune it."""
 
     name: str
-    upsert: Callable[[Tx, str, str, int], Awaitable[Any]]  # merchant, refund, time
+    upsert: Callable[[Tx, str, str, int], Awaitable[Any]]  # (tx, merchant id, refund id, time)
     prune: Callable[[Tx, int], Awaitable[int]]
 
 
@@ -86,5 +86,5 @@ async def test_a_row_that_is_being_renewed_is_not_pruned(db: Db, table: PrunedTa
             await asyncio.wait([pruning], timeout=0.5)
         await pruning
         assert await count_rows(tx) == 1
-    await db.run(lambda tx: table.prune(tx, 2 * NOW))  # nobody renews the row now
+    await db.run(lambda tx: table.prune(tx, 2 * NOW))  # without a concurrent renewal
     assert await db.run(count_rows) == 0

@@ -78,7 +78,7 @@ def test_parameters_are_replaced_and_other_tokens_are_not(parts: list[tuple[bool
         ("a=:id", "a=$1"),
         ("'it''s :id' || :id", "'it''s :id' || $1"),
         ("e'\\' :id' || :id", "e'\\' :id' || $1"),
-        ("'\\' || :id", "'\\' || $1"),  # no escape without an E
+        ("'\\' || :id", "'\\' || $1"),  # a backslash is an escape only in a text after E
         ('select ":id" as "a"":b", :id', 'select ":id" as "a"":b", $1'),
         ("select 1 -- :id\n, :id", "select 1 -- :id\n, $1"),
         ("/* /* :id */ :id */ :id", "/* /* :id */ :id */ $1"),

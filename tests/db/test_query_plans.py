@@ -16,7 +16,7 @@ from support import filled_database
 from support.databases import cloned_database
 from test_queries import CHECKS_AND_COUNTS, STATEMENTS
 
-MANY_ORDERS: Final = 10_000  # of the busy merchant
+MANY_ORDERS: Final = 10_000  # number of the busy merchant's orders
 BIG_TABLES: Final = frozenset(
     {
         "orders",
@@ -29,7 +29,7 @@ BIG_TABLES: Final = frozenset(
         "search_terms",
     }
 )
-_FIRST_OPEN: Final = f"cs_{MANY_ORDERS * 9 // 10:026}"  # as many open sessions as in a busy hour
+_FIRST_OPEN: Final = f"cs_{MANY_ORDERS * 9 // 10:026}"  # a tenth of the sessions is open
 # Statements that read every matching row, with the reason.
 UNBOUNDED: Final = {
     "checkouts.queries.COUNT_DUE": "counts the sessions that an advance of the clock ends",
@@ -48,7 +48,7 @@ UNBOUNDED: Final = {
     "figures.gateway_queries.RECOUNT": "counts everything again, as after an upgrade",
     "webhooks.queries.RESEND_RANGE": "resends all of a merchant's events in a period",
 }
-# The worker's check of the books reads one merchant at a time.
+# Prefix of the statements with which the worker checks the books of one merchant at a time.
 MERCHANT_CHECKS: Final = "integrity.queries.MERCHANT_"
 
 

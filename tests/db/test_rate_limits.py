@@ -8,7 +8,8 @@ from opentill.db.database import Tx
 from opentill.merchants import queries
 from support.world import NOW
 
-# The time of a request, and whether the window counts it at 0; clocks may be set back.
+# Time of an earlier request, in ms after the present one, and whether the window counts it. Clocks
+# may be set back, so that the earlier request may have a later time.
 HITS = [
     (-60_001, False),
     (-60_000, False),
@@ -22,7 +23,7 @@ HITS = [
 @pytest.mark.parametrize(("offset", "counts"), HITS)
 async def test_a_window_is_one_minute_before_and_after(tx: Tx, offset: int, counts: bool) -> None:
     await rate_limits.hit(tx, "ip", "192.0.2.1", 1, NOW + offset)
-    await rate_limits.hit(tx, "ip", "192.0.2.2", 1, NOW)  # another address
+    await rate_limits.hit(tx, "ip", "192.0.2.2", 1, NOW)  # another address is counted separately
     await rate_limits.hit(tx, "merchant", "192.0.2.1", 1, NOW)
     window = await db_queries.WINDOW.first(tx, scope="ip", subject="192.0.2.1", now=NOW)
     assert window == rate_limits.Window(int(counts), NOW + offset if counts else NOW)

@@ -97,15 +97,15 @@ def test_lists_come_from_the_replica_while_its_lag_is_small(
     standby.sql(standby.url, "select pg_wal_replay_pause()")
     try:
         new = shop.create_product()["id"]
-        assert _ids(shop) == {old}  # within the lag that is allowed
-        assert shop.get(f"/v1/products/{new}").status_code == 200  # reads by id are up to date
+        assert _ids(shop) == {old}  # a list may be older by the allowed lag
+        assert shop.get(f"/v1/products/{new}").status_code == 200  # reads by id use the primary
         order = shop.create_paid_order(new)
         for path, query in (
             ("/v1/orders", {"productId": new}),
             ("/v1/disputes", {"orderId": order["id"]}),
             (f"/v1/orders/{order['id']}/refunds", {}),
         ):
-            response = shop.get(path, **query)  # the replica lacks both: the primary decides
+            response = shop.get(path, **query)  # the replica lacks these ids: the primary is asked
             assert response.status_code == 200, response.text
         reader.max_lag_s = SOON_S
         _until(lambda: _state(api_server) == "behind")
@@ -119,7 +119,7 @@ def test_lists_come_from_the_replica_while_its_lag_is_small(
         reader.max_lag_s = LAG_S
         standby.sql(standby.url, "select pg_wal_replay_resume()")
     _until(lambda: _state(api_server) == "used")
-    _until(lambda: _ids(shop) == {old, new})  # it may be used before it has replayed everything
+    _until(lambda: _ids(shop) == {old, new})  # the replica is used while it replays changes
 
 
 def _create_objects(shop: Shop) -> dict[str, str]:
@@ -189,7 +189,7 @@ async def _new_reader(primary_url: str, replica_url: str) -> AsyncIterator[Repli
 def _write(standby: Standby, url: str, kilobytes: int = 1) -> None:
     text = f"repeat('x', {kilobytes * 1024})"
     standby.sql(url, f"select pg_logical_emit_message(false, 'test', {text})")
-    standby.sql(url, "select pg_switch_wal()")  # flushes and sends all of it
+    standby.sql(url, "select pg_switch_wal()")  # flushes the log and sends it to standbys
 
 
 async def _until_usable(reader: Replica) -> None:
@@ -205,7 +205,7 @@ async def test_a_replica_with_unknown_lag_at_start_is_not_read(
     primary_url, standby = pair
     standby.sql(standby.url, "select pg_wal_replay_pause()")
     try:
-        _write(standby, primary_url)  # a new process cannot know how long ago
+        _write(standby, primary_url)  # a new process does not know when this was written
         async with _new_reader(primary_url, standby.url) as reader:
             for _ in range(3):
                 await reader.check()
@@ -224,7 +224,7 @@ async def test_a_replica_with_changes_that_the_primary_lacks_is_not_read(
     async with _new_reader(former_url, standby.url) as reader:
         await _until_usable(reader)
         with running_standby(former_url) as promoted:
-            promoted.promote()  # it lacks the next two changes
+            promoted.promote()  # the new primary lacks the next two changes
             _write(standby, former_url)
             _write(standby, former_url)
             lsn = standby.sql(former_url, "select pg_current_wal_flush_lsn()").strip()
@@ -239,7 +239,7 @@ async def test_a_replica_with_changes_that_the_primary_lacks_is_not_read(
                     for each in (reader, new_reader):
                         await each.check()
                         assert (each.state, each.lag_s) == ("away", None)
-                for _ in range(4):  # until its position is past the replica's
+                for _ in range(4):  # until the new primary's log position is past the replica's
                     _write(standby, promoted.url)
                     for each in (reader, new_reader):
                         await each.check()
@@ -265,7 +265,7 @@ async def test_a_replica_is_read_if_its_role_cannot_read_the_clusters_id(
     urls = [url.replace("//opentill@", "//unprivileged@") for url in (primary_url, standby.url)]
     try:
         async with _new_reader(primary_url, standby.url) as first:
-            await _until_usable(first)  # the replica has the role now
+            await _until_usable(first)  # by now the replica has replayed the new role
         async with _new_reader(*urls) as reader:
             await _until_usable(reader)
     finally:
@@ -281,7 +281,7 @@ def test_pages_of_balances_read_the_primary(
     for page in ("balance", "payouts"):
         shop = api_server.create_shop()
         owner = create_person(api_server, shop.id, "owner")
-        shop.create_paid_order()  # figures do not contain it yet
+        shop.create_paid_order()  # no worker adds this order to the figures
         _until(partial(_has_entry, standby, shop.id))
         standby.sql(standby.url, "select pg_wal_replay_pause()")
         try:
@@ -290,7 +290,7 @@ def test_pages_of_balances_read_the_primary(
         finally:
             standby.sql(standby.url, "select pg_wal_replay_resume()")
         assert response.status_code == 200, page
-        assert "$19.18" in response.text, page  # of both payments: a balance is never stale
+        assert "$19.18" in response.text, page  # the balance contains both payments
         assert "as of" not in response.text, page
         assert _state(api_server) == "used", page
 
@@ -331,7 +331,7 @@ def test_a_server_starts_while_the_replica_is_unreachable(
 async def test_a_replica_with_an_invalid_address_is_logged_once_and_not_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, db: Db, end: str
 ) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))  # has no certificate
+    monkeypatch.setenv("HOME", str(tmp_path))  # a directory without root certificates
     monkeypatch.setattr(replica, "POLL_S", 0.01)
     host = "" if end.startswith("host") else "127.0.0.1"
     url = f"postgresql://u:hunter2@{host}/x?{end}"
@@ -341,7 +341,7 @@ async def test_a_replica_with_an_invalid_address_is_logged_once_and_not_read(
             assert await other.read(lambda tx: tx.fetchval("select 1")) == 1
             await asyncio.sleep(0.2)
             assert other.state == "away"
-            other.lag_s = 0.0  # as before its certificate was removed
+            other.lag_s = 0.0  # as if the replica had been usable before
             assert await other.read(lambda tx: tx.fetchval("select 1")) == 1
     assert [line["event"] for line in logged] == ["replica"]
     assert logged[0]["why"]
@@ -377,11 +377,11 @@ async def test_reads_that_fail_on_the_replica_run_on_the_primary(
 ) -> None:
     order = await db.run(lambda tx: world.create_order_in(tx, "PAID"))
     settings = Settings(database_url=empty_database_url, database_read_url=empty_database_url)
-    other = await Replica.open(db, settings)  # without our tables, such as after a migration
+    other = await Replica.open(db, settings)  # a database without tables, so that reads fail
     try:
         other.lag_s = 0.0
         result = await READS[name](other.reading(), order.merchant_id)
-        assert not other.usable  # the read was tried on it
+        assert not other.usable  # because the read has failed on the replica
         assert result == await READS[name](db, order.merchant_id)
         assert result
     finally:
@@ -393,7 +393,7 @@ async def test_a_database_that_replays_nothing_is_not_used_as_a_replica(
 ) -> None:
     db = await Db.connect(database_url, 2, acquire_timeout_s=20)
     settings = Settings(database_url=database_url, database_read_url=empty_database_url)
-    other = await Replica.open(db, settings)  # without our tables
+    other = await Replica.open(db, settings)  # a primary, not a replica of ``db``
     try:
         other.lag_s = 0.0
         assert await other.read(lambda tx: tx.fetchval("select count(*) from orders")) == 0

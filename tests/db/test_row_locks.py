@@ -233,7 +233,7 @@ def _clause(name: str) -> re.Match[str]:
     return match
 
 
-# Statements whose locks do not exclude each other: tests/merchants/test_standing.py
+# Statements whose locks do not exclude each other; tests/merchants/test_standing.py tests them.
 SHARING: Final = sorted(name for name in LOCKING if _clause(name).group(2) == "key share")
 WAITING: Final = sorted(
     name for name in LOCKING if not _clause(name).group(4) and name not in SHARING
@@ -443,14 +443,14 @@ async def sessions(url: str) -> AsyncIterator[Sessions]:
 class ChangedRow(NamedTuple):
     """A row that an open transaction has changed."""
 
-    row: Row  # before the change
-    ctid: str  # of the new version
+    row: Row  # the row before the change
+    ctid: str  # PostgreSQL's address of the new row version
 
 
 async def change_row(sessions: Sessions, case: Case) -> ChangedRow:
     """Begin a transaction in the first session, and change a row of the case."""
     where = f"{case.table} where {case.where}"
-    if case.table == "merchants":  # the one that has rows of all features
+    if case.table == "merchants":  # take the merchant that has rows in all features
         where += " and id in (select merchant_id from webhook_endpoints)"
     row = await sessions.row_observer.fetchrow(f"select ctid, * from {where} order by ctid limit 1")
     assert row is not None, f"nothing to lock in {where}"

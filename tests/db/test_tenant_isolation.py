@@ -75,6 +75,7 @@ EXCLUDED: Final = (
     "ledger.queries.RULES",
     "ledger.queries.UNKNOWN",
 )
+# Statements that this test need not run: the reason, and the tests that run them.
 EXPLAINED: Final = frozenset(
     f"{feature}.{name}"
     for feature, names in {
@@ -97,7 +98,7 @@ EXPLAINED: Final = frozenset(
         "ledger.queries ": "BALANCES_AT MERCHANTS_AFTER",
         "list_counts.queries": "CHANGED",
         "figures.queries": "BEHIND BEHIND_OF",
-        # the worker's, for all or several merchants: tests/mail
+        # run by the worker for all or several merchants: tests/mail
         "mail.queries": "ANYWHERE NEWEST CLAIM EXPIRE_LEASES GIVE_UP PRUNE UNREAD_MERCHANTS"
         " AUDIT_ENTRIES NEW_LOGINS DIGEST_MERCHANTS"
         " DEAD_LETTERS PRUNE_DEAD_LETTERS DEAD_LETTERS_AFTER"
@@ -368,9 +369,9 @@ class Business:
         attempt = self.api_server.tx(start)
         assert attempt is not None
         outcome = PaymentOutcome(status="ACTION_REQUIRED", action_url="https://bank.example/1")
-        sent = payments.after_intent(order)
+        order = payments.after_intent(order)
         accept = partial(
-            outcomes.accept, order=sent, attempt=attempt, outcome=outcome, now=self.now
+            outcomes.accept, order=order, attempt=attempt, outcome=outcome, now=self.now
         )
         assert self.api_server.tx(accept) is not None
 
@@ -520,7 +521,7 @@ class Business:
         api_server.tx(
             lambda tx: world.report_refund_event(tx, order, "SUCCEEDED", self.now, ref="rf_2")
         )
-        api_server.tx(  # the order is refunded now: the refund is unmatched for another reason
+        api_server.tx(  # the reason why the refund is unmatched changes: the order is refunded now
             lambda tx: world.report_refund_event(
                 tx, order, "SUCCEEDED", self.now, minor=10**6, ref="rf_1"
             )

@@ -16,7 +16,7 @@ from opentill.db.database import Db, Tx
 DEFECTS = [
     ("select $1::int", ()),  # a value is missing
     ("select 1", (2,)),  # a value too many
-    ("select $1::int", ("two",)),  # another type
+    ("select $1::int", ("two",)),  # a value of another type
     ("select $1::smallint", (2**40,)),  # too large for the type
     ("select $1::text[]", ("ab",)),  # not a list
     ("select nothing", ()),

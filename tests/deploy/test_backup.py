@@ -142,7 +142,7 @@ class Buyers:
             product = client.post("/v1/products", json=tea).json()["data"]["id"]
             while not self._stop.is_set():
                 session = client.post("/v1/checkouts", json={"productId": product}).json()["data"]
-                expired = client.post(f"/v1/checkouts/{session['id']}/expire")  # two events
+                expired = client.post(f"/v1/checkouts/{session['id']}/expire")  # writes two events
                 assert expired.status_code == 200, expired.text
                 self.acknowledged.append(session["id"])
 
@@ -314,7 +314,7 @@ async def test_a_backup_that_is_terminated_leaves_no_file_and_no_program(
                 assert await process.wait() == code
                 files = [path.name for path in tmp_path.iterdir()]
                 assert len(files) == (number == signal.SIGKILL), files
-                if files:  # after SIGKILL pg_dump still runs
+                if files:  # after SIGKILL, pg_dump still runs and its file is left
                     assert await count_dumps() == 1
                 else:  # PostgreSQL notices the end of its client with a delay
                     assert await eventually(no_dump_runs)
@@ -403,7 +403,7 @@ def test_the_recipe_writes_nothing_without_the_url_of_the_database(tmp_path: Pat
         "BACKUP": str(tmp_path), "PATH": f"{programs}:{os.environ['PATH']}"
     }  # fmt: skip
     for block in (EXTERNAL_DUMP, EXTERNAL_FILES, EXTERNAL_RESTORE):
-        process = subprocess.run(  # without -e, like an operator's shell
+        process = subprocess.run(  # an operator's shell has no option -e either
             ["bash", "-c", block], env=environ, cwd=tmp_path, capture_output=True, text=True,
             check=False,
         )  # fmt: skip

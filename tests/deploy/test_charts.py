@@ -245,7 +245,7 @@ for manifest in yaml.safe_load_all(open("deploy/kubernetes/opentill.yaml")):
 @deploy
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_systemd_accepts_the_units_and_rates_them_secure(unit: Path, tmp_path: Path) -> None:
-    for other in UNITS:  # with a program that exists on this machine
+    for other in UNITS:  # replace the program by one that exists on this machine
         text = other.read_text().replace("/opt/opentill/.venv/bin/opentill", sys.executable)
         (tmp_path / other.name).write_text(text)
     words = ["verify", "--man=no", "--recursive-errors=no", str(tmp_path / unit.name)]
@@ -283,7 +283,7 @@ def test_the_sbom_lists_every_package_of_the_lock_file(tmp_path: Path) -> None:
         cwd=TOP, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert process.returncode == 0, process.stderr
-    licenses.add_to_sbom(target)  # as `make sbom` does then
+    licenses.add_to_sbom(target)  # `make sbom` does this afterwards
     sbom = json.loads(target.read_text())
     assert all(component["licenses"] for component in sbom["components"])
     assert (sbom["bomFormat"], sbom["metadata"]["component"]["name"]) == ("CycloneDX", "opentill")

@@ -28,7 +28,7 @@ RULES: Final[list[dict[str, Any]]] = [
     rule for group in yaml.safe_load(RULES_FILE.read_text())["groups"] for rule in group["rules"]
 ]
 BY_CARD: Final = "'stripe', 'CREDIT_CARD'"
-# The call that counts a failure; it is repeated every minute.
+# By alert: a call that counts a failure. The test repeats its effect every minute.
 COUNTED_FAILURES: Final = {
     "OpenTillServerErrors": "metrics.count_request('/v1/orders', 'GET', 503, 0.01)",
     "OpenTillSlow": "metrics.count_request('/v1/orders', 'GET', 200, 3.0)",

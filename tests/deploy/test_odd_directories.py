@@ -58,7 +58,7 @@ def test_commands_work_in_a_directory_with_any_name(
         server.wait(TIMEOUT_S)
         if server.stdout is not None:
             server.stdout.close()
-    deployment.run_checked("backup", str(dump), "--overwrite")  # without a server
+    deployment.run_checked("backup", str(dump), "--overwrite")  # no server is running
     restored = folder / "restored"
     restored.mkdir(mode=0o700)
     shutil.copy2(data / "secret.key", restored)

@@ -168,7 +168,7 @@ async def test_each_entry_is_checked_in_ranges_of_any_length(tx: Tx, limit: int)
     await tx.execute("begin")
 
 
-# The fee, which is the difference, exceeds bigint, so that the rule about fees fails.
+# An order whose fee (gross minus net) overflows bigint: computing it ends with an error.
 _UNCOMPUTABLE = (
     "update orders set gross_settled_minor = 9223372036854775807, net_settled_minor = -5"
     " where merchant_id = $1"
@@ -250,7 +250,7 @@ async def test_a_failing_rule_does_not_stop_other_rules_or_merchants(damaged_db:
             await scheduler.IncrementalCheck(damaged_db).turn()
     failures = [line for line in log if line["event"] == "rule not checked"]
     assert {line["merchant"] for line in failures} == {first}
-    assert len(failures) == len({line["rule"] for line in failures}) > 0  # each is logged once
+    assert len(failures) == len({line["rule"] for line in failures}) > 0  # one line per rule
     assert {line["merchant"] for line in log if line["event"] == "books wrong"} == {first, second}
     checks = await _read_checks(damaged_db)
     assert checks[first][0] > 0
@@ -271,7 +271,7 @@ async def test_a_rule_that_times_out_is_postponed_and_the_pass_stays_open(
     assert "rule not checked" in {line["event"] for line in log}
     assert await _read_checks(damaged_db) == {first: (0, False)}
     assert [await _count_overdue(damaged_db, days) for days in (1, 3)] == [0, 1]
-    assert (await _read_gauges(damaged_db))[1] == 4  # its entries are checked nevertheless
+    assert (await _read_gauges(damaged_db))[1] == 4  # all four entries are checked nevertheless
     second = await _create_payments(damaged_db)
     await _execute(
         damaged_db, "delete from order_history where number = 3 and merchant_id = $1", second
@@ -307,7 +307,7 @@ async def test_a_rule_that_runs_out_of_disk_space_is_postponed(
     failed_rules = {line["rule"] for line in log if line["event"] == "rule not checked"}
     assert 0 < len(failed_rules) < len(rules.merchant_rules(shop))
     ((violations, is_finished),) = (await _read_checks(damaged_db)).values()
-    assert violations > 0  # of the rules that ran
+    assert violations > 0  # the rules that ran have found violations
     assert not is_finished
 
 
@@ -335,17 +335,17 @@ async def test_slow_rules_are_checked_between_other_merchants(damaged_db: Db) ->
     first = await _create_payments(damaged_db)
     second = await _create_payments(damaged_db)
     await _execute(damaged_db, "delete from order_history where number = 3")
-    check = scheduler.IncrementalCheck(damaged_db, rules_s=0)  # a turn checks one rule
+    check = scheduler.IncrementalCheck(damaged_db, rules_s=0)  # one rule at a time per merchant
     turns = 0
     while not all(
         done for _, done in (await _read_checks(damaged_db) or {"": (0, False)}).values()
     ):
         await check.turn()
         turns += 1
-        assert set(await _read_checks(damaged_db)) == {first, second}  # after every turn
+        assert set(await _read_checks(damaged_db)) == {first, second}  # each turn checks both
     checks = await _read_checks(damaged_db)
     assert checks[first][0] == checks[second][0] > 0
-    assert turns >= len(rules.merchant_rules(first))  # a turn may check a rule of both
+    assert turns >= len(rules.merchant_rules(first))  # a turn may check a rule of each merchant
 
 
 async def test_rules_are_checked_even_if_a_check_takes_longer_than_the_interval(
@@ -441,7 +441,7 @@ async def test_shutdown_does_not_wait_for_a_rule(database_url: str) -> None:
             async with asyncio.timeout(10):
                 while (
                     await find_waiting_session(tx) is not None
-                ):  # until PostgreSQL has ended it too
+                ):  # PostgreSQL ends the statement a moment later
                     await asyncio.sleep(0.05)
     finally:
         await db.close()

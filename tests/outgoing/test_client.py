@@ -100,8 +100,8 @@ async def client(policy: Policy = HOME, **names: Sequence[str]) -> AsyncIterator
 
 
 async def test_request_and_response_are_transferred_unchanged() -> None:
-    sent = b"HTTP/1.1 418 x\r\nX-One: 1\r\nSet-Cookie: a=b\r\nContent-Length: 3\r\n\r\nno!"
-    async with listening(respond(sent)) as server, client(shop_example=["127.0.0.1"]) as outgoing:
+    reply = b"HTTP/1.1 418 x\r\nX-One: 1\r\nSet-Cookie: a=b\r\nContent-Length: 3\r\n\r\nno!"
+    async with listening(respond(reply)) as server, client(shop_example=["127.0.0.1"]) as outgoing:
         url = f"http://Shop.Example:{server.port}/a%2Fb/../c?d=%20+&e"
         for _ in range(3):
             response = await outgoing.send(

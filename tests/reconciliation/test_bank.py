@@ -127,8 +127,8 @@ UNRELATED = (
 RELATED = (
     entry("po_01m7y0m0jzefzv5n8efcf1hqw5", "80.00"),  # an unknown id in OpenTill's form
     entry("po_01m7y0m0jzefzv5n8efcf1", "80.00"),  # an id that the bank has truncated
-    entry("RENT-2026-11", "100.00"),  # the amount of a pending payout
-    entry("", "80.00", credit=True),  # a return
+    entry("RENT-2026-11", "100.00"),  # has the amount of a pending payout
+    entry("", "80.00", credit=True),  # a returned payment
     entry("", "80.00").replace("<Sts>", "<RvslInd>true</RvslInd><Sts>"),
     entry("", "1e2"),
 )
@@ -506,7 +506,7 @@ async def test_a_booking_of_a_whole_file_adds_a_failed_payout_to_the_inbox(db: D
 async def test_an_interrupted_booking_of_a_whole_file_continues(db: Db) -> None:
     sent_payouts = await _create_sent_payouts(db)
     content = statement(run_booking(await _find_run_id(db, sent_payouts[0]), "300.00"))
-    for last in (2, 3):  # between its payouts
+    for last in (2, 3):  # the process is killed after the first and after the second payout
         with pytest.raises(Killed):
             await apply(DyingDatabase(db, last, committed=True), content)
     assert {status for status, _ in await _read_results(db, sent_payouts)} == {"PENDING", "PAID"}

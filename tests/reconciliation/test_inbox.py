@@ -110,7 +110,7 @@ async def test_a_difference_is_reopened_when_its_adjustment_is_rejected(db: Db) 
         ids = (adjustment.id, "bob", reason, NOW + 9)
         await db.run(lambda tx: reconciliation.reject_adjustment(tx, *ids))
 
-    for number, minor in ((1, 500), (2, 500), (3, 400)):  # an equal request is a new adjustment
+    for number, minor in ((1, 500), (2, 500), (3, 400)):  # a request after a rejection is a new one
         adjustment = await resolve(NOW + number, minor)
         assert adjustment is not None
         assert (adjustment.status, await _list_open(db)) == ("WAITING", [])

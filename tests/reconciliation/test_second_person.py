@@ -38,8 +38,8 @@ async def list_requests(db: Db) -> list[approvals.WaitingAction]:
     return await db.read(approvals.waiting_of_reports)
 
 
-async def approve(db: Db, request_id: str, who: str = "bob") -> object:
-    approver = Approver(who, lambda _account: False)
+async def approve(db: Db, request_id: str, person: str = "bob") -> object:
+    approver = Approver(person, lambda _account: False)
     return await db.run(lambda tx: approvals.approve(tx, request_id, approver, RULES, NOW + 20))
 
 
@@ -115,14 +115,14 @@ async def test_concurrent_uploads_and_approvals_count_once(db: Db) -> None:
     (request,) = await list_requests(db)
     assert {line.request_id for result in results for line in result.waiting} == {request.id}
 
-    async def attempt(who: str) -> bool:
+    async def attempt(person: str) -> bool:
         try:
-            await approve(db, request.id, who)
+            await approve(db, request.id, person)
         except Invalid:
             return False
         return True
 
-    approved = await asyncio.gather(*(attempt(who) for who in ("bob", "cid", "bob", "dan")))
+    approved = await asyncio.gather(*(attempt(name) for name in ("bob", "cid", "bob", "dan")))
     assert sorted(approved) == [False, False, False, True]
     assert (await _read_results(db, [payout]))[0][0] == "FAILED"
 

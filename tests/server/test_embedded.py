@@ -103,7 +103,7 @@ async def test_committed_data_survives_kill_9_of_all_processes(existing: Path) -
 async def test_a_server_orphaned_by_a_killed_process_is_adopted_and_stopped(
     existing: Path, *, is_linked: bool
 ) -> None:
-    if is_linked:  # the files may be on another disk
+    if is_linked:  # operators may move the files to another disk
         EmbeddedPostgres.start(existing, durable=False).release()
         (existing / "postgres").rename(existing.with_name("moved"))
         (existing / "postgres").symlink_to(existing.with_name("moved"))
@@ -428,7 +428,7 @@ def _kill_cluster(pid: int) -> None:
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     os.kill(pid, signal.SIGKILL)
     for process in map(int, children):
-        with contextlib.suppress(ProcessLookupError):  # it has already ended
+        with contextlib.suppress(ProcessLookupError):  # the process has already ended
             os.kill(process, signal.SIGKILL)
 
 
@@ -489,7 +489,7 @@ def test_another_user_s_open_directory_is_refused(
 ) -> None:
     data_dir.mkdir()
     monkeypatch.setattr(os, "geteuid", lambda: data_dir.stat().st_uid + 1)
-    data_dir.chmod(0o770)  # like the volume of a container
+    data_dir.chmod(0o770)  # the volume of a container may have this mode
     datadir.prepare(data_dir)
     data_dir.chmod(0o777)
     with pytest.raises(DataDirError, match="open to every user .*chmod o-rwx"):
@@ -507,7 +507,7 @@ def test_a_restore_that_ends_while_another_begins_keeps_its_database(data_dir: P
     (restoring.path / "postgres").mkdir()
     (restoring.path / "postgres" / "PG_VERSION").touch()
     gate = Lock(data_dir / "postgres.start.lock")
-    gate.take()  # as the other restore does while it checks for a database
+    gate.take()  # simulates another restore, which holds this lock while it checks for a database
     ending = threading.Thread(target=restoring.finish)
     ending.start()
     ending.join(0.3)

@@ -46,13 +46,13 @@ FAST_HEADERS = msgspec.structs.replace(PATIENT, header_timeout_s=2.0)
 
 
 @pytest.mark.parametrize(
-    ("sent", "expected"), PIPELINED, ids=[f"{len(row[0])} bytes" for row in PIPELINED]
+    ("requests", "expected"), PIPELINED, ids=[f"{len(row[0])} bytes" for row in PIPELINED]
 )
 async def test_the_number_of_queued_requests_per_connection_is_limited(
-    sent: bytes, expected: list[int]
+    requests: bytes, expected: list[int]
 ) -> None:
     async with serving(FAST_HEADERS) as (running, port):
-        responses = await talk(port, sent)
+        responses = await talk(port, requests)
         await until(lambda: not running.server_state.connections)
     assert statuses(responses) == expected
     if 429 in expected:
@@ -127,7 +127,7 @@ async def test_long_input_is_parsed_in_slices() -> None:
         await until(lambda: bool(running.server_state.connections))
         (connection,) = running.server_state.connections
         before = loop_turns
-        connection.data_received(chunked)  # as from one read of the socket
+        connection.data_received(chunked)  # simulates that one read of the socket returned all
         assert connection.flow.read_paused
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
         assert head.startswith(b"HTTP/1.1 200")
@@ -141,11 +141,11 @@ async def test_long_input_is_parsed_in_slices() -> None:
 # Connections
 
 
-async def connect(stack: AsyncExitStack, port: int, sent: bytes = b"", source: str = "") -> Wire:
+async def connect(stack: AsyncExitStack, port: int, data: bytes = b"", source: str = "") -> Wire:
     local = (source, 0) if source else None
     reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=local)
     stack.callback(writer.close)
-    writer.write(sent)
+    writer.write(data)
     return reader, writer
 
 
@@ -164,7 +164,7 @@ async def test_the_longest_idle_connection_of_an_address_over_its_share_is_evict
         for _ in range(4):
             connections.append(await connect(stack, port, GET))
             await connections[-1][0].readuntil(b"\r\n\r\n0")
-        connections[0][1].write(GET)  # the second is now the longest idle
+        connections[0][1].write(GET)  # now the second connection has been idle for the longest time
         await connections[0][0].readuntil(b"\r\n\r\n0")
         fifth = await connect(stack, port, GET)
         await asyncio.wait_for(fifth[0].readuntil(b"\r\n\r\n0"), 10)
@@ -225,7 +225,7 @@ async def test_a_full_server_evicts_an_incomplete_request(
     incomplete: bytes, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server evicts a connection of the address that has the most."""
-    monkeypatch.setattr(connection_limits, "LATE_S", 60.0)  # until the first is refused
+    monkeypatch.setattr(connection_limits, "LATE_S", 60.0)  # no request is overdue at first
     async with serving(FULL) as (running, port), AsyncExitStack() as stack:
         few = [await connect(stack, port, incomplete, "127.0.0.2") for _ in range(3)]
         many = [await connect(stack, port, incomplete, "127.0.0.1") for _ in range(4)]

@@ -69,7 +69,7 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
             return
         size, more = size + len(message["body"]), message["more_body"]
     if path == "/held":
-        await receive()  # until the client disconnects
+        await receive()  # returns when the client disconnects
         return
     if path == "/slow" or scope["query_string"] == b"slow":
         await asyncio.sleep(0.5)
@@ -144,7 +144,7 @@ def test_a_server_that_waits_for_its_database_can_be_stopped(
         stderr.seek(0)
         output = stderr.read()
     assert code == 0, output
-    assert duration_s < 10, output  # without the signal it would retry for 30 s
+    assert duration_s < 10, output  # without the signal, the process would retry for 30 s
     assert "Traceback" not in output
     assert "failed" not in output
 
@@ -178,7 +178,7 @@ def parse(response: bytes) -> tuple[int, dict[bytes, bytes], bytes]:
     return int(status.split()[1]), headers, body
 
 
-_DATA_SEGMENTS_IN = 152  # of Linux's `struct tcp_info`: `tcpi_data_segs_in`
+_DATA_SEGMENTS_IN = 152  # offset of `tcpi_data_segs_in` in Linux's `struct tcp_info`
 
 
 async def test_a_small_response_is_one_packet() -> None:
@@ -198,7 +198,7 @@ async def test_a_response_without_a_body_is_sent_immediately() -> None:
     head = GET.replace(b"GET", b"HEAD", 1)
     async with serving() as (_, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        for _ in range(2):  # on one connection, whose end would also end the response
+        for _ in range(2):  # the connection stays open: its end would also send the response
             writer.write(head)
             head_received = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
             assert head_received.startswith(b"HTTP/1.1 200 ")
@@ -439,7 +439,7 @@ async def test_connections_over_the_limit_are_refused_and_others_continue() -> N
     async with serving(settings) as (running, port):
         connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
         for _, writer in connections:
-            writer.write(GET[:9])  # an idle connection would be evicted
+            writer.write(GET[:9])  # otherwise the connection would be idle and be evicted
         await until(
             lambda: (
                 all(c.phase is Phase.HEADERS for c in running.server_state.connections)

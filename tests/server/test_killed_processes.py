@@ -8,7 +8,7 @@ from support.cluster import Client, Shop, create_shop, eventually, wait_until_re
 from support.commands import ForkServer
 from support.crash_load import CrashLoad, running_crash_load
 
-LONG_S = 12  # more than the timeout of calls to the bank
+LONG_S = 12  # longer than the timeout of calls to the bank
 
 
 async def test_no_acknowledged_work_is_lost_when_processes_are_killed(

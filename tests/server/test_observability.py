@@ -132,10 +132,10 @@ async def test_a_payment_appears_in_metrics_log_and_traces(
         await _check_traces(client, traces, hook)
     output = cluster.servers[0].output.splitlines()
     lines = [json.loads(line) for line in output if line.startswith("{")]
-    created = next(line for line in lines if line.get("route") == "/v1/checkouts")
-    assert (created["merchant"], created["trace_id"]) == (shop.id, TRACE)
-    page = next(line for line in lines if line.get("route") == "/checkout/{session}")
-    assert page["merchant"] == shop.id
+    api_line = next(line for line in lines if line.get("route") == "/v1/checkouts")
+    assert (api_line["merchant"], api_line["trace_id"]) == (shop.id, TRACE)
+    page_line = next(line for line in lines if line.get("route") == "/checkout/{session}")
+    assert page_line["merchant"] == shop.id
 
 
 BY_CARD: Final = {"gateway": "sandbox", "method": "CREDIT_CARD"}
@@ -157,7 +157,7 @@ async def _check_metrics(cluster: Cluster, db: Db, worker_metrics: str) -> None:
 
     async def server_has_counted() -> bool:
         nonlocal figures
-        await count_all(db)  # a worker does this every 30 s
+        await count_all(db)  # otherwise the worker counts only every 30 s
         figures = await read_metrics(cluster)
         return all(figures.value(name, **labels) == value for name, labels, value in EXPECTED)
 

@@ -96,6 +96,6 @@ AMBIGUOUS = [
 def test_the_parser_refuses_more_than_one_length_or_coding(headers: bytes) -> None:
     """``check_framing`` leaves these cases to the parser."""
     parser = httptools.HttpRequestParser(object())
-    parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)  # uvicorn sets this too
     with pytest.raises(httptools.HttpParserError):
         parser.feed_data(b"POST / HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n0\r\n\r\n")

@@ -55,7 +55,7 @@ async def test_three_servers_and_three_workers_act_as_one_service(
     balancer = Balancer([server.port for server in cluster.servers])
     shop = await create_shop(db, settlement_delay_days=1)
     async with balancer.listening() as port:
-        balanced = Cluster(Path("/nonexistent"), "", servers=1)  # only for its URL
+        balanced = Cluster(Path("/nonexistent"), "", servers=1)  # only its URL is used
         balanced.bank = cluster.bank
         balanced.servers[0].port = port
         async with PatientClient(balanced, shop.key) as client:

@@ -37,7 +37,7 @@ RULES: Final = (
     (
         "customerEmail",
         "customerEmail must be the whole e-mail address",
-    ),  # \\s matches other characters in Python
+    ),  # in a pattern, \\s matches other characters in Python than in the server
     ("name", "name must be text of 1 to [12]00"),
     ("displayMerchantName", "displayMerchantName must be text of 1 to 80"),
     ("metadata", "metadata must be at most 16 KiB"),
@@ -64,7 +64,7 @@ RULES: Final = (
     (
         "expiresIn|quantity|maxQuantity|maxUses",
         "(expiresIn|quantity|maxQuantity|maxUses) must be a whole number",
-    ),  # likewise
+    ),  # JSON Schema accepts 1.0 as an integer
     ("expiresAt", "expiresAt must be a time to come"),
     ("maxQuantity", "maxQuantity must be 1"),
     ("quantity", "quantity must be (less|at most)"),

@@ -151,7 +151,7 @@ async def test_a_replaced_key_is_refused_once_the_new_one_is_committed(
     shop = await create_shop(db)
     for _ in range(5):
         async with PatientClient(cluster, shop.key) as client:
-            statuses: list[tuple[float, int]] = []  # with the times of the requests
+            statuses: list[tuple[float, int]] = []  # (time of the request, status)
 
             async def send(client: PatientClient = client, statuses=statuses) -> None:
                 started = time.monotonic()
@@ -238,12 +238,12 @@ async def test_the_second_of_two_concurrent_payments_is_returned(cluster: Cluste
 async def test_the_books_are_right_after_a_random_load(cluster: Cluster, db: Db) -> None:
     shop = await create_shop(db, overdraft_minor=10**9)
     counts: collections.Counter[int] = collections.Counter()  # statuses of requests for refunds
-    orders: list[tuple[str, str]] = []  # with their cards
+    orders: list[tuple[str, str]] = []  # (order id, number of its card)
     refunded_cards: set[str] = set()
     started = time.monotonic()
 
     def must_continue() -> bool:
-        """Return whether 1 s has not passed, or 60 s have not and a kind of refund is missing."""
+        """Whether to go on: for 1 s, and up to 60 s until each kind of refund was requested."""
         passed = time.monotonic() - started
         is_enough = counts[201] > 20 and counts[400] and {CARD, REFUNDS_FAIL} <= refunded_cards
         return passed < 1 or (not is_enough and passed < 60)
@@ -349,7 +349,7 @@ async def check_limits(db: Db, start: Callable[..., Cluster]) -> None:
             (client.call("GET", "/v1/balance") for _ in range(100)), available_count
         )
         responses, repeated_before = [], client.repeated
-        for address in ("192.0.2.3", "192.0.2.4"):  # a merchant has 60 over all addresses
+        for address in ("192.0.2.3", "192.0.2.4"):  # the merchant's limit covers all addresses
             client.http.headers["X-Forwarded-For"] = address
             request = ("POST", "/v1/checkouts", {"productId": shop.product_id})
             responses += await asyncio.gather(*(client.call(*request) for _ in range(40)))

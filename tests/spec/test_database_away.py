@@ -1,7 +1,4 @@
-"""Requests get 503 quickly while PostgreSQL is unavailable, and succeed again without a restart.
-
-That is requirement 9 of quality.
-"""
+"""Requests get 503 quickly while PostgreSQL is unavailable, and succeed again without a restart."""
 
 import asyncio
 import contextlib

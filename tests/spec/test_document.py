@@ -97,7 +97,7 @@ def test_nullable_fields_of_a_change_describe_null(body: str) -> None:
 def test_the_server_serves_this_document(api_server: ApiServer) -> None:
     response = api_server.http.get("/openapi.json")
     assert response.headers["content-type"] == "application/json"
-    document = openapi_document(Settings(public_url=api_server.url))  # its examples have the URL
+    document = openapi_document(Settings(public_url=api_server.url))  # examples contain the URL
     assert response.json() == document
     assert document["servers"] == [{"url": api_server.url}]
     assert document.keys() == DOCUMENT.keys()
@@ -259,7 +259,7 @@ def test_the_server_conforms_to_its_document(
     shop, ids = shop_with_objects
     if mode is GenerationMode.NEGATIVE and not (operation.query or operation.body):
         return
-    if operation.method == "delete":  # a new merchant has not reached the limit of endpoints
+    if operation.method == "delete":  # cases create endpoints: a new merchant has none yet
         shop = shop.api_server.create_shop()
     path = operation.path
     owner = Caller(shop) if path.startswith("/v1/merchant/") else None

@@ -121,7 +121,7 @@ def test_any_value_of_a_field_is_accepted_or_refused(
     start = json.dumps(valid_body)[:-1] + (", " if valid_body else "")
     values = [json.dumps(text).encode() for text in TEXTS.values()]
     values += [text.encode() for text in VALUES]
-    if _is_first_field(FIELDS, operation, field):  # parsing does not depend on the field
+    if _is_first_field(FIELDS, operation, field):  # for other fields, parsing fails in the same way
         values += [_encode_wtf8(json.dumps(text, ensure_ascii=False)) for text in TEXTS.values()]
         values += [text.encode() for text in INVALID_JSON]
     with persistent_connection(shop) as connection:

@@ -212,7 +212,7 @@ def encode(content: bytes) -> str:
 def test_an_invalid_passkey_is_refused(shop: Shop) -> None:
     authenticator = Authenticator(shop.api_server, create_person(shop.api_server, shop.id, "owner"))
     key = bytes.fromhex("a5010203262001215820") + bytes(32) + bytes.fromhex("225820") + bytes(32)
-    assert authenticator.register(key) == 200  # the page with recovery codes
+    assert authenticator.register(key) == 200  # the response is the page with recovery codes
     assert authenticator.register(key) == 400  # the passkey is already registered
     for invalid in (b"", b"\x01", b"\x80", b"\xa0", b"\xa1\x01\x02", b"\xff", b"\x81" * 500):
         assert authenticator.register(invalid) == 400, invalid

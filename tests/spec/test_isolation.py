@@ -204,7 +204,7 @@ def _assert_not_found(response: Any, field: str) -> None:
     if response.request.method == "POST":
         assert_refused(response, field)
     elif response.headers["content-type"].startswith("text/csv"):
-        assert response.text.count("\r\n") == 1  # the header row
+        assert response.text.count("\r\n") == 1  # the file has only the header row
     else:
         assert response.json()["data"]["items"] == []
         assert response.json()["data"]["pagination"]["total"] == 0
@@ -225,7 +225,7 @@ def test_another_merchants_id_under_an_own_object_gets_the_response_for_an_unkno
 
     response = send(getattr(foreign_objects, kind))
     assert response.json() == send(UNKNOWN_IDS[kind]).json()
-    if field != "after":  # that is only a position among the merchant's own events
+    if field != "after":  # an id in ``after`` is only a position in the list of events
         _assert_not_found(response, field)
     assert send(getattr(own_objects, kind)).is_success
 

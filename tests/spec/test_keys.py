@@ -18,7 +18,7 @@ _UNAUTHORIZED: Final = (401, {"code": 401, "message": "Unauthorized"})
 
 @pytest.fixture(scope="module")
 def invalid_keys(api_server: ApiServer) -> dict[str, str | None]:
-    """Return invalid keys: why the key is invalid → the value of the header, if there is one."""
+    """Return invalid keys: why the key is invalid → the header's value, None without the header."""
     shop = api_server.create_shop()
     now = api_server.app.clock()
     revoked, replaced, expiring = (

@@ -1,4 +1,4 @@
-"""The log contains no secret or personal data that a request carries (quality 11)."""
+"""The log contains no secret and no personal data of requests."""
 
 import io
 import json

@@ -110,8 +110,8 @@ INVALID_FIELDS: Final[tuple[tuple[str, Any], ...]] = (
     ("currency", "ＵＳＤ"),
     ("currency", "DEM"),  # withdrawn in 2002
     ("currency", "HRK"),  # withdrawn in 2023
-    ("currency", "XXX"),  # no currency
-    ("currency", "XTS"),  # for tests
+    ("currency", "XXX"),  # ISO 4217's code for "no currency"
+    ("currency", "XTS"),  # ISO 4217's code for tests
     ("currency", "XAU"),  # gold
     ("currency", 840),
     ("metadata", "text"),

@@ -263,7 +263,7 @@ def test_the_session_limit_of_a_merchant_covers_all_its_addresses(caller: Any) -
 
     assert open_session(shop, "203.0.113.1", product).status_code == 201
     advance(30_000)
-    assert_refused(open_session(shop, "203.0.113.2", "unknown"), "productId")  # it counts too
+    assert_refused(open_session(shop, "203.0.113.2", "unknown"), "productId")  # counts as well
     _assert_limited(open_session(shop, "203.0.113.3", product), 2, 30)
     _assert_limited(
         open_session(shop, "203.0.113.4", ""), 2, 30

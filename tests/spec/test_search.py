@@ -171,7 +171,7 @@ def test_sessions_are_listed_and_filtered(shop: Shop, clock: Callable[[int], Non
     shop.revoke(orders[1])
     for n in (2, 3):
         shop.data("POST", f"/v1/checkouts/{session_ids[n]}/expire")
-    shop.confirm(orders[2])  # after the end: its session stays EXPIRED
+    shop.confirm(orders[2])  # paid after the session has expired, which stays EXPIRED
 
     def list_positions(**query: Any) -> list[int]:
         data = shop.data("GET", "/v1/checkouts", params=query)

@@ -41,7 +41,7 @@ INVALID_FIELDS: Final[tuple[tuple[str, Any], ...]] = (
     ("paymentMethods", []),
     ("paymentMethods", ["CASH"]),
     ("paymentMethods", "CREDIT_CARD"),
-    ("paymentMethods", ["PAYNOW"]),  # only for SGD
+    ("paymentMethods", ["PAYNOW"]),  # PayNow is only for SGD
     ("locale", "fr"),
     ("locale", ""),
     ("clientReference", ""),
@@ -49,7 +49,7 @@ INVALID_FIELDS: Final[tuple[tuple[str, Any], ...]] = (
     ("clientReference", "r" * 201),
     ("clientReference", 7),
     ("customer_name", "n" * 201),
-    ("item", CART),  # together with a product
+    ("item", CART),  # a session has a product or an item, not both
 )
 INVALID_ITEM_FIELDS: Final[tuple[dict[str, Any], ...]] = (
     {"name": " "},
@@ -61,7 +61,7 @@ INVALID_ITEM_FIELDS: Final[tuple[dict[str, Any], ...]] = (
     {"currency": "usd"},
     {"currency": "XTS"},
     {"currency": "JPY", "price": "10.50"},
-    {"currency": "PYG", "price": "100"},  # without an exchange rate
+    {"currency": "PYG", "price": "100"},  # PYG has no exchange rate
     {"image": "javascript:alert(1)"},
     {"description": "d" * 1001},
 )

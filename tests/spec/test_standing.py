@@ -105,7 +105,7 @@ def test_payments_in_progress_are_booked_and_can_be_refunded_after_a_suspension(
     shop.confirm(order["id"])
     assert shop.read_order(order["id"])["status"] == "PAID"
     refund = shop.refund(order["id"], amount="1.00")
-    assert refund["status"] == "PROCESSING"  # customers get their money back
+    assert refund["status"] == "PROCESSING"  # a suspended merchant can still refund
     shop.api_server.check_books()
 
 
@@ -115,7 +115,7 @@ def test_every_new_refund_is_refused_while_refund_is_off(shop: Shop) -> None:
     set_capability(shop, "refund", on=False)
     path = f"/v1/orders/{order['id']}/refunds"
     _assert_not_permitted(shop.post(path, {"amount": "1.00"}), "refund")
-    repeated = shop.post(path, {"amount": "1.00", "refundNo": "R-1"})  # accepted before
+    repeated = shop.post(path, {"amount": "1.00", "refundNo": "R-1"})  # this refund exists already
     assert repeated.json()["data"]["id"] == refund["id"]
     path_of_form = f"/dashboard/{shop.id}/payments/{order['id']}/refund"
     form_page = owner.get(path_of_form, params={"amount": "1.00"})

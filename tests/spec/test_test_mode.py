@@ -23,7 +23,7 @@ def _responses(shop: Shop) -> Iterator[Any]:
     yield shop.get("/v1")
     yield shop.call("PUT", "/v1/orders")
     yield shop.post("/v1/products", {})
-    yield shop.api_server.http.get("/v1/orders")  # 401, without a key
+    yield shop.api_server.http.get("/v1/orders")  # a request without a key: 401
     yield shop.api_server.http.get("/v1/config/legal/merchant-services-agreement")
 
 

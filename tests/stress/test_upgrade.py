@@ -2,7 +2,7 @@
 
 ``OPENTILL_TEST_UPGRADE_FROM`` is a checkout of the version to upgrade from, such as
 ``git worktree add --detach ../before COMMIT`` creates. By default it is the newest commit that
-lacks a migration.
+lacks a current migration.
 """
 
 import asyncio
@@ -80,7 +80,7 @@ class Upgrade:
             self.cluster.servers[number] = server.copy(f"{server.name}+", **environ)
             self.cluster.servers[number].start()
             await asyncio.to_thread(wait_until_ready, self.cluster.servers[number])
-            await asyncio.sleep(1)  # until the balancer has checked it
+            await asyncio.sleep(1)  # until the balancer has checked the new server
 
     async def end(self) -> None:
         """Assert that no request failed, all events arrived and the books are right."""
@@ -171,7 +171,7 @@ async def _migrate(upgrade: Upgrade) -> None:
 async def test_an_upgrade_by_the_recipe_fails_no_request() -> None:
     async with old_deployment() as upgrade:
         await _migrate(upgrade)
-        await asyncio.sleep(SECONDS)  # the previous version still serves
+        await asyncio.sleep(SECONDS)  # the previous version serves on the migrated schema
         await upgrade.replace(upgrade.new)
         await asyncio.sleep(SECONDS)
         sys.stderr.write(await run(upgrade.command("doctor")))
@@ -196,7 +196,7 @@ async def test_a_migration_that_is_killed_can_be_repeated_and_no_request_fails()
 async def _kill_waiting_migration(upgrade: Upgrade, table: str, lock: str, condition: str) -> None:
     """Kill the migration while it waits for the lock of another transaction, such as a backup.
 
-    If the previous version has applied that migration, it ends instead.
+    If the previous version has already applied that migration, the command ends without waiting.
     """
     connection, observer = [await asyncpg.connect(upgrade.url) for _ in range(2)]
     migrating = upgrade.command("migrate")
@@ -207,7 +207,7 @@ async def _kill_waiting_migration(upgrade: Upgrade, table: str, lock: str, condi
             async with asyncio.timeout(120):
                 while migrating.is_running and not await observer.fetchval(condition):
                     await asyncio.sleep(0.01)
-            await asyncio.sleep(3)  # requests wait behind it until it gives up the lock
+            await asyncio.sleep(3)  # requests wait until the migration stops waiting for its lock
             await asyncio.to_thread(migrating.kill)
             await asyncio.sleep(1)
     finally:

@@ -11,7 +11,7 @@ import httpx2
 
 from support.cluster import CARD, Process, eventually
 
-PAUSE_S: Final = 0.15  # of a customer between two requests
+PAUSE_S: Final = 0.15  # pause of a customer between two requests
 
 
 class Request(NamedTuple):

@@ -33,7 +33,7 @@ def _combine(statements: tuple[str, ...]) -> list[tuple[str, int]]:
 
 
 async def ledger_violations(tx: Tx) -> list[Violation]:
-    """Return the violations of the ledger's own rules, without those of other features."""
+    """Return the violations of the ledger's own rules; other features' rules are not checked."""
     return [row for rule, values in ledger.rules() for row in await rule.all(tx, **values)]
 
 

@@ -349,7 +349,7 @@ class Client:
         attempt_id = await self.start_payment(session_id)
         assert attempt_id
         await self.type_card(attempt_id, number)
-        await self.return_from_bank(session_id, attempt_id)  # the server queries the bank once
+        await self.return_from_bank(session_id, attempt_id)  # makes the server query the bank once
 
         async def is_paid() -> bool:
             return (await self.read_order(order_id))["status"] == "PAID"

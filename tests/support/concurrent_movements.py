@@ -190,7 +190,7 @@ class ConcurrentMovements:
     async def dispute_manually(self, tx: Tx) -> None:
         event = _random.choice(("opened", "won", "lost", "recovered"))
         status = {"recovered": "'LOST'"}.get(event, "'OPEN'")
-        order_id = self.pick_order_id()  # before the snapshot, which does not contain later orders
+        order_id = self.pick_order_id()  # before the snapshot, which would lack an order made later
         dispute_id = await self.pick_row_id(tx, "disputes", f"status = {status}")
         await self.record_audit(tx, f"disputes {event}")
         if event == "opened":

@@ -146,7 +146,7 @@ class CrashLoad:
         for process in self.cluster.processes:
             process.restart_if_ended()
         for process in self.cluster.processes:
-            if process.port:  # the process may have ended while the database was in recovery
+            if process.port:  # start it again if it ended while the database was in recovery
                 await asyncio.to_thread(wait_until_ready, process, keep=True)
 
     async def finish_due_work(self) -> bool:

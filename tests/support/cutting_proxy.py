@@ -18,8 +18,8 @@ Cut = Literal[
     "before",  # the request is read but not forwarded
     "after",  # the server's response is not forwarded
     "half",  # the client gets half of the response
-    "silent_before",  # as "before", but the connection stays open
-    "silent_after",  # as "after", but the connection stays open
+    "silent_before",  # like "before", but the connection stays open
+    "silent_after",  # like "after", but the connection stays open
 ]
 
 

@@ -20,7 +20,7 @@ from support.books import assert_books
 
 T = TypeVar("T")
 _TIMEOUT_S: Final = 120
-_MAX_USES: Final = 40  # after that many uses, deleted rows make a database slow
+_MAX_USES: Final = 40  # after so many uses, deleted rows make a database slow
 _OF_DATABASE: Final = (
     " where setdatabase = (select oid from pg_database where datname = current_database())"
 )
@@ -69,7 +69,7 @@ class Database:
         self.name = name
         self.connection = connection
         self.uses = 0
-        self.created_by = 0  # id of the transaction
+        self.created_by = 0  # id of a transaction after the migrations
         self.schema: list[Any] = []
 
 
@@ -84,7 +84,7 @@ class Databases:
         self._free: list[Database] = []
         self._lent: dict[str, Database] = {}
         self._tables: list[str] = []
-        self._seeds: dict[str, str] = {}  # rows that the migrations write: JSON, quoted
+        self._seeds: dict[str, str] = {}  # table → rows that migrations insert, as quoted JSON
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="databases")
 
@@ -204,7 +204,7 @@ def cloned_database(url: str, template: str) -> Iterator[str]:
 
 
 def _run_in_thread(work: Coroutine[Any, Any, None]) -> None:
-    """Run it in a thread, because a test may have left a running loop in this one."""
+    """Run a coroutine in a new thread: a test may have left a running event loop in this one."""
     thread = threading.Thread(target=lambda: asyncio.run(work))
     thread.start()
     thread.join()

@@ -35,7 +35,7 @@ class EpayServer:
         self.payurl: str | None = None  # replaces the address of the cashier page
         self.refund_response: dict[str, Any] | None = None  # replaces the response of act=refund
         self.reads: Literal["either", "query", "body"] = (
-            "either"  # where act=order reads its parameters
+            "either"  # the place from which act=order reads its parameters
         )
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -68,7 +68,7 @@ class EpayServer:
                 text = b"\xef\xbb\xbf" + text
             case _:
                 pass
-        length = len(text) + (100 if status == 0 else 0)  # "cut": more than is sent
+        length = len(text) + (100 if status == 0 else 0)  # fault "cut": less is sent than announced
         headers = [(b"content-type", b"text/html"), (b"content-length", b"%d" % length)]
         await send({"type": "http.response.start", "status": status or 200, "headers": headers})
         await send({"type": "http.response.body", "body": text[:10] if status == 0 else text})

@@ -32,7 +32,7 @@ from typing import NoReturn
 
 COMMAND_TIMEOUT_S = 60
 MAX_REQUEST_BYTES = 1 << 18
-FIRST_DESCRIPTOR = 3  # after the standard streams
+FIRST_DESCRIPTOR = 3  # the first file descriptor after the standard streams
 
 
 def load(imports: str) -> None:
@@ -99,7 +99,7 @@ def _run_request(connection: socket.socket) -> NoReturn:
     sys.stdin = os.fdopen(0, "r", closefd=False)
     os.environ.clear()
     os.environ.update(environ)
-    # As an interpreter does at its start.
+    # An interpreter does this at its start.
     folders = environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:0] = [folder for folder in folders if folder and folder not in sys.path]
     os.chdir(directory)
@@ -156,7 +156,7 @@ class _Popen(popen_spawn_posix.Popen):
             reduction.dump(process_obj, pickled)
         finally:
             context.set_spawning_popen(None)
-        self.sentinel, child_lives = os.pipe()  # each ends with the process that holds the other
+        self.sentinel, child_lives = os.pipe()  # readable as soon as the other process has ended
         parent_ended, parent_lives = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:

@@ -70,7 +70,7 @@ def _process_state(
         _restored_logging(),
         contextlib.chdir(directory),
     ):
-        warnings.simplefilter("ignore")  # most are ignored by default in an interpreter
+        warnings.simplefilter("ignore")  # pytest shows warnings that an interpreter ignores
         command_line = _command_line()
         patch.setattr(cli, "build", lambda: command_line)
         patch.setattr(sys, "argv", ["opentill", *words])

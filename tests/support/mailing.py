@@ -73,7 +73,7 @@ async def send_with_killed_mailers(
     end = loop.time() + 60 + count / 20
     try:
         for kill in range(1, kills + 1):
-            target = count * kill // (kills + 1) * 2 // 3  # the server does not accept all of them
+            target = count * kill // (kills + 1) * 2 // 3  # two thirds: the server refuses some
             while len(server.accepted) < target:
                 assert loop.time() < end, await count_statuses(db)
                 await asyncio.sleep(0.01)

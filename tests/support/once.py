@@ -16,7 +16,7 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None
     """
     shared = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent  # of the workers' own directories
+        shared = shared.parent  # each worker has a directory in this one
     path = shared / name
     with (shared / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -67,11 +67,11 @@ class Receiver:
     """Records callbacks in their order of arrival, and responds with ``status``."""
 
     def __init__(self) -> None:
-        """It responds with 200 unless a test changes ``status``."""
+        """The receiver responds with 200 unless a test changes ``status``."""
         self.url = ""
         self.status = 200
         self.received: list[tuple[dict[str, str], bytes]] = []
-        self.response_statuses: list[int] = []  # in the order of ``received``
+        self.response_statuses: list[int] = []  # statuses of the responses, like ``received``
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve a request."""

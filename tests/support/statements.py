@@ -41,7 +41,7 @@ def _everywhere() -> dict[str, Any]:
     return statements
 
 
-EVERYWHERE: Final = _everywhere()  # by module and name, such as orders.queries.LOCKED
+EVERYWHERE: Final = _everywhere()  # statements by their names, such as orders.queries.LOCKED
 # The statements of each list of a merchant's rows, by the filters of a request.
 LISTS: Final[dict[str, Lists[Any]]] = {
     name: value for name, value in _values() if name.endswith(".LISTS") and isinstance(value, dict)

@@ -24,7 +24,7 @@ KEY: Final = "sk_test_of_the_test_server"
 SECRET: Final = "whsec_of_the_test_server"
 # https://docs.stripe.com/currencies, "Minimum and maximum charge amounts", in Stripe's units
 MINIMUM: Final = {"usd": 50, "eur": 50, "gbp": 30, "jpy": 50, "hkd": 400, "sgd": 50}
-# Of version 2026-10-28.endive: no payment_method_types any more.
+# Fields of version 2026-10-28.endive, which no longer has payment_method_types.
 SESSION_FIELDS: Final = {
     "adaptive_pricing",
     "allowed_payment_method_types",
@@ -69,7 +69,7 @@ class StripeServer:
     """The server, and the actions of customers, banks and Stripe's staff."""
 
     def __init__(self) -> None:
-        """``start`` starts it."""
+        """Create a server that does not listen yet; see ``start``."""
         self.url = ""
         self.sessions: dict[str, dict[str, Any]] = {}
         self.intents: dict[str, dict[str, Any]] = {}
@@ -236,13 +236,13 @@ class StripeServer:
     @staticmethod
     def sign_event(
         kind: str,
-        thing: dict[str, Any],
+        resource: dict[str, Any],
         secret: str = SECRET,
         signed_at: float | None = None,
         account: str | None = None,
     ) -> tuple[dict[str, str], bytes]:
         """Return headers and body of an event (https://docs.stripe.com/webhooks)."""
-        shown = {key: value for key, value in thing.items() if not key.startswith("_")}
+        shown = {key: value for key, value in resource.items() if not key.startswith("_")}
         event = {
             "id": f"evt_{time.time_ns()}",
             "object": "event",
@@ -378,16 +378,16 @@ class StripeServer:
             raise Refused(404, "resource_missing", f"No such checkout.session: {name}")
         return self._expand(self.sessions[name], query)
 
-    def _expand(self, thing: dict[str, Any], query: dict[str, Any]) -> dict[str, Any]:
+    def _expand(self, resource: dict[str, Any], query: dict[str, Any]) -> dict[str, Any]:
         fields = list((query.get("expand") or {}).values())
-        expanded = dict(thing)
-        if thing["object"] == "checkout.session":
-            if thing["payment_intent"] and any("payment_intent" in path for path in fields):
-                intent = self.intents[thing["payment_intent"]]
+        expanded = dict(resource)
+        if resource["object"] == "checkout.session":
+            if resource["payment_intent"] and any("payment_intent" in path for path in fields):
+                intent = self.intents[resource["payment_intent"]]
                 expanded["payment_intent"] = self._expand(intent, query)
-        elif "latest_charge" in thing and any("balance_transaction" in path for path in fields):
+        elif "latest_charge" in resource and any("balance_transaction" in path for path in fields):
             transaction = {"id": "txn_2", "amount": 1, "currency": self.clearing}
-            expanded["latest_charge"] = self.charge(thing["id"]) | {
+            expanded["latest_charge"] = self.charge(resource["id"]) | {
                 "balance_transaction": transaction
             }
         return expanded
@@ -398,14 +398,14 @@ class StripeServer:
         return self._page(sessions, query)
 
     def _page(self, items: list[dict[str, Any]], query: dict[str, Any]) -> dict[str, Any]:
-        names = [thing["id"] for thing in items]
+        names = [resource["id"] for resource in items]
         after = query.get("starting_after")
         start = names.index(after) + 1 if after else 0
         end = start + int(query["limit"])
         assert int(query["limit"]) <= 100
         data = [
-            {k: v for k, v in self._expand(thing, query).items() if not k.startswith("_")}
-            for thing in items[start:end]
+            {k: v for k, v in self._expand(resource, query).items() if not k.startswith("_")}
+            for resource in items[start:end]
         ]
         return {"object": "list", "data": data, "has_more": end < len(items), "url": "/v1/list"}
 

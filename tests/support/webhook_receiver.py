@@ -109,7 +109,7 @@ async def receiving(behave: Behaviour | None = None) -> AsyncIterator[Receiver]:
         task = asyncio.current_task()
         if task is not None:
             tasks.add(task)
-        with suppress(asyncio.CancelledError):  # at the end, while one hangs
+        with suppress(asyncio.CancelledError):  # a hanging request is cancelled at the end
             await receiver.handle(reader, writer)
 
     server = await asyncio.start_server(serve, "127.0.0.1", free_port(), backlog=1000)

@@ -1,6 +1,6 @@
 """The bodies of requests and responses, as pydantic models.
 
-Fields that are null in every measured response are left out, which spares the peer their cost.
+Fields that are null in every measured response are left out, so that the peer need not encode them.
 """
 
 from typing import Any

@@ -256,7 +256,7 @@ async def confirm_payment(
         raise HTTPException(400, "no such payment")
     order = await db.get(Order, (attempt.merchant_id, attempt.order_id), with_for_update=True)
     if order is None or order.status not in {"CREATING", "PENDING"}:
-        return Done()  # already confirmed
+        return Done()  # the payment is already confirmed
     if (payment.amount_minor, payment.currency) != (attempt.amount_minor, attempt.currency):
         raise HTTPException(400, "another amount")
     now = now_ms()

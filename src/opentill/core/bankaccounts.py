@@ -12,7 +12,7 @@ import msgspec
 
 from opentill.core.errors import Invalid
 
-LONGEST_HOLDER: Final = 70  # the limit of SEPA and most national schemes
+LONGEST_HOLDER: Final = 70  # characters; the limit of SEPA and most national schemes
 _IBAN: Final = re.compile(r"[A-Z]{2}[0-9]{2}[A-Z0-9]{11,30}", re.ASCII)
 _BIC: Final = re.compile(r"[A-Z0-9]{4}[A-Z]{2}[A-Z0-9]{2}(?:[A-Z0-9]{3})?", re.ASCII)
 _NUMBER: Final = re.compile(r"[A-Z0-9]{3,34}", re.ASCII)
@@ -66,8 +66,8 @@ class BankAccount(msgspec.Struct, frozen=True, kw_only=True):
     number: str
     country: str  # ISO 3166-1, two capitals
     bic: str = ""
-    bank_code: str = ""  # digits of the country's clearing system
-    address: PostalAddress | None = None  # of the holder
+    bank_code: str = ""  # the bank's code in the country's clearing system: digits
+    address: PostalAddress | None = None  # the holder's; None if it is unknown
 
     @property
     def is_iban(self) -> bool:

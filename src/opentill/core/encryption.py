@@ -18,7 +18,7 @@ _NONCE: Final = 12
 
 
 class WrongKey(Exception):
-    """Decryption failed: the key or the purpose is another, or the ciphertext was modified."""
+    """Decryption failed: the key or the purpose is wrong, or the ciphertext was modified."""
 
 
 def _cipher(secret_key: str, purpose: str) -> AESGCM:

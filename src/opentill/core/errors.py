@@ -35,7 +35,7 @@ class Invalid(Problem):
 
 
 class Unauthorized(Problem):
-    """A missing, unknown, expired or foreign API key; the error does not help to guess one."""
+    """A missing, unknown, expired or foreign API key. The error does not say which of these."""
 
     status, code, message = 401, 401, "Unauthorized"
     challenge: ClassVar[bytes] = b'ApiKey realm="opentill"'  # RFC 9110 §11.6.1
@@ -117,7 +117,7 @@ class TooManyAtOnce(TooManyRequests):
     """The maximum number of concurrent operations of a kind is running."""
 
     def __init__(self, what: str, limit: int, retry_after_s: int) -> None:
-        """``what`` names the kind, of which ``limit`` may run at once."""
+        """At most ``limit`` operations of the kind ``what``, such as "exports", run at once."""
         super().__init__(limit, retry_after_s)
         self.reason = f"at most {limit} {what} may run at once"
 
@@ -140,7 +140,7 @@ class ConfigurationError(Exception):
     """An error that only the operator can fix: a setting, a directory, the schema.
 
     The text is one line that says what is wrong and what to do. The command line prints it; with
-    ``--json`` it has this code.
+    ``--json`` it prints the code too.
     """
 
     code: ClassVar[int] = 50002

@@ -30,7 +30,7 @@ def to_ascii(host: str) -> str:
     try:
         mapped = host.lower() if host.isascii() else idna.uts46_remap(host, std3_rules=False)
         labels = [_label(label) for label in mapped.removesuffix(".").split(".")]
-    except (UnicodeError, ValueError):  # most errors of the library are UnicodeErrors
+    except (UnicodeError, ValueError):  # idna's own errors are UnicodeErrors
         raise BadHost(host) from None
     name = ".".join(labels)
     if len(name) > _LONGEST_NAME:
@@ -58,8 +58,8 @@ def with_ascii_host(address: str) -> str:
 
 
 def _netloc(parts: SplitResult) -> str:
-    credentials, at, place = parts.netloc.rpartition("@")
-    host, colon, port = place.partition(":")
+    credentials, at, host_and_port = parts.netloc.rpartition("@")
+    host, colon, port = host_and_port.partition(":")
     return f"{credentials}{at}{to_ascii(host)}{colon}{port}"
 
 

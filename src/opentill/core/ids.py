@@ -42,8 +42,8 @@ Prefix = Literal[
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS: Final = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
-_DIGITS: Final = 26  # of 128 bits
-_NUMBERS_FROM_MS: Final = 1_704_067_200_000  # 2024-01-01 UTC, so that they fit until 2093
+_DIGITS: Final = 26  # base32 digits of a UUID, which has 128 bits
+_NUMBERS_FROM_MS: Final = 1_704_067_200_000  # 2024-01-01 UTC: numbers are below 2**53 until 2093
 _RANDOM_BITS: Final = 12
 _SHAPE: Final = re.compile(r"[a-z]{2,5}_[0-9a-z]{16,40}", re.ASCII)
 
@@ -51,9 +51,9 @@ _SHAPE: Final = re.compile(r"[a-z]{2,5}_[0-9a-z]{16,40}", re.ASCII)
 # Maps a byte to the digit of its lowest five bits, for ``bytes.translate``.
 _DIGIT_TABLE: Final = bytes(_ALPHABET.encode()[byte & 31] for byte in range(256))
 LAST: Final = "zzzzzz"  # sorts after every id in any collation of natural languages
-_AT_ONCE: Final = 256  # a system call for each id would cost more than everything else
-_TAIL: Final = 12  # digits
-_tails: Final[list[tuple[int, str]]] = []  # random bits and digits, each used once
+_AT_ONCE: Final = 256  # tails per system call; a call for each id would be most of an id's cost
+_TAIL: Final = 12  # random digits at the end of an id
+_tails: Final[list[tuple[int, str]]] = []  # unused tails: two random bits and ``_TAIL`` digits
 os.register_at_fork(after_in_child=_tails.clear)
 _last_millis = (0, "0" * 10)  # the millisecond of the last id, and its digits
 

@@ -1,4 +1,4 @@
-"""The languages that pages and mails can be read in: those that ``locale`` has a folder of.
+"""The languages of pages and mails: English, and each language with a folder in ``locale``.
 
 English is the language of the source and needs no catalogue. Another language has a folder, named
 as gettext names it (``zh_Hans``), with a catalogue for each area that is translated: what customers
@@ -22,19 +22,19 @@ _FUZZY: Final = re.compile(r"^#,.*\bfuzzy\b", re.MULTILINE)
 
 @cache
 def offered(area: Area) -> tuple[Language, ...]:
-    """Return the languages in which all of an area can be read, English first."""
+    """Return the languages in which an area is offered, English first."""
     files = sorted(FOLDER.glob(f"*/LC_MESSAGES/{area}.po"))
     complete = (file for file in files if share_translated(file.read_text("utf-8")) >= LEAST_SHARE)
     return (ENGLISH, *(file.parents[1].name.replace("_", "-") for file in complete))
 
 
 def catalogue(area: Area, language: Language) -> Path:
-    """Return where the catalogue of a language is; English has none."""
+    """Return the path of a language's catalogue; English has none."""
     return FOLDER / language.replace("-", "_") / "LC_MESSAGES" / f"{area}.po"
 
 
 def share_translated(text: str) -> float:
-    """Return which share of a catalogue's texts is translated, from 0 to 1.
+    """Return the share of texts that a catalogue (``text``) translates, from 0 to 1.
 
     Reads the text itself: parsing all catalogues would take too long at every start.
     """

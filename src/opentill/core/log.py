@@ -31,7 +31,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from opentill.core import terminal, tracing
 
 REDACTED: Final = "[struck out]"
-_TIME_DIGITS: Final = 13  # of Unix time in milliseconds
+_TIME_DIGITS: Final = 13  # digits of a Unix time in milliseconds
 _SECRET_NAME: Final = re.compile(
     r"secret|passw|token|authori[sz]ation|cookie|signature|api_?key|(^|_)key$|(^|_)cv[cv]2?($|_)"
     r"|card_?number|(^|_)pan$|e_?mail|(^|_)body$|query_?string|database_url",
@@ -72,7 +72,7 @@ LONGEST: Final = 32 * 1024  # characters of a text; longer ones are cut
 LATEST_S: Final = 0.01  # the longest delay of a request's line after its response
 _MOST_BUFFERED: Final = 200
 _lines: Final = msgspec.json.Encoder().encode_lines
-# Their lines at level info contain URLs with query strings, or repeat the supervisor's.
+# Loggers whose lines at level info contain URLs with query strings, or repeat the supervisor's.
 _QUIET: Final = ("httpx", "httpx2", "httpcore", "httpcore2", "uvicorn", "uvicorn.error", "asyncio")
 
 
@@ -117,7 +117,7 @@ def configure(level: str = "info", *, stream: TextIO | None = None) -> None:
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.WriteLoggerFactory(cast("TextIO", output)),
-        cache_logger_on_first_use=False,  # tests configure it again
+        cache_logger_on_first_use=False,  # tests configure the log again
     )
     plain = not output.is_terminal and number <= logging.INFO
     _requests = output if plain else None
@@ -146,7 +146,7 @@ class Line(msgspec.Struct, frozen=True):
     timestamp: datetime
     event: str = "request"
     level: str = "info"
-    merchant: str | msgspec.UnsetType = msgspec.UNSET  # absent if unknown
+    merchant: str | msgspec.UnsetType = msgspec.UNSET  # omitted while the merchant is unknown
     trace_id: str | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -154,7 +154,7 @@ class _LossNotice(msgspec.Struct, frozen=True):
     """The line about lines that could not be written, once writing works again."""
 
     lines: int
-    reason: str  # of the last failure: ENOSPC, EPIPE, or the type of the exception
+    reason: str  # why the last write failed: ENOSPC, EPIPE, or the type of the exception
     timestamp: datetime
     event: str = "lines of the log could not be written"
     level: str = "error"
@@ -175,7 +175,7 @@ class _Output:
         self._lock = threading.RLock()  # libraries log from threads of their own
         self._lost_lines = 0
         self._reason = ""
-        self._is_cut = False  # the last line was written partially
+        self._is_cut = False  # whether the last line was written only in part
         try:
             stream.fileno()
             self._put = self._put_in_file
@@ -288,7 +288,7 @@ def request(
 
 
 def flush() -> None:
-    """Write the buffered lines. Call it before the event loop that would do it stops."""
+    """Write the buffered lines. Call this before the event loop stops, whose timer writes them."""
     if _requests is not None:
         _requests.flush()
 

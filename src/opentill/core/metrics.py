@@ -48,7 +48,7 @@ class Reading(NamedTuple):
 
 
 Read = Callable[[], Sequence[Reading]]
-_ReadFile = Callable[[str], Iterator[tuple[str, float, float, int]]]  # of the library
+_ReadFile = Callable[[str], Iterator[tuple[str, float, float, int]]]  # prometheus_client's reader
 
 
 @functools.cache
@@ -156,9 +156,9 @@ def start_gateway_series(
 ) -> None:
     """Start the series of gateways at 0.
 
-    Prometheus computes no increase from a series that did not exist before, and no ratio without
-    one. ``methods``: by configured gateway; ``ends``: final statuses of attempts; ``operations``:
-    each with its outcomes; ``owners``: gateways whose payments other gateways may report on.
+    Prometheus computes neither the first increase of a new series nor a ratio with a missing one.
+    ``methods``: by configured gateway; ``ends``: final statuses of attempts; ``operations``: each
+    with its outcomes; ``owners``: gateways on whose payments other gateways may report.
     """
     ends, owners = list(ends), set(owners) | set(methods)
     for gateway, gateway_methods in methods.items():
@@ -290,8 +290,8 @@ def _timed(measured: _Measured) -> Iterator[tuple[str, Mapping[str, str], float]
         return
     from prometheus_client.mmap_dict import MmapedDict
 
-    # The library writes a file for each process.
-    library: Any = MmapedDict  # it has no types
+    # prometheus_client writes one file of histograms for each process.
+    library: Any = MmapedDict  # the library has no types
     read: _ReadFile = library.read_all_values_from_file
     for path in Path(os.environ[VARIABLE]).glob("histogram_*.db"):
         for key, value, _, _ in read(str(path)):

@@ -34,7 +34,7 @@ _AMOUNT: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,2}))?")
 
 
 _SHOWN: Final = 2  # decimals of every formatted amount
-MOST_MINOR: Final = 10**16  # of an order, so that a wrong rate cannot overflow the ledger
+MOST_MINOR: Final = 10**16  # largest order, in minor units: a wrong rate cannot overflow the ledger
 
 
 class Money(msgspec.Struct, frozen=True, order=True):

@@ -61,12 +61,12 @@ def _content(path: str, variable: str) -> str:
 
 
 def _open_nonblocking(path: str, flags: int) -> int:
-    """Open without blocking, which opening a FIFO would until another process writes to it."""
+    """Open a file. Opening a FIFO does not wait for a process that writes to it."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def check_password(settings: Settings) -> None:
-    """Raise ``SettingError`` unless a separate database password is the only one."""
+    """Raise ``SettingError`` if the separate password has no URL, or a URL has a password too."""
     if not settings.database_url:
         message = "OPENTILL_DATABASE_PASSWORD needs OPENTILL_DATABASE_URL: whose password it is"
         raise SettingError(message)

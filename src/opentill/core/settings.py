@@ -19,7 +19,7 @@ from opentill.core.errors import ConfigurationError
 
 Environment = Literal["production", "staging"]
 LogLevel = Literal["debug", "info", "warning", "error"]
-SANDBOX: Final = "sandbox"  # the gateway whose money is not real
+SANDBOX: Final = "sandbox"  # name of the gateway whose money is not real
 KEY_IS_LOST: Final = (
     "If it is lost, `opentill secret-key replace --reason WHY` goes on with another one; every Epay"
     " key and every webhook secret must then be made anew"
@@ -96,11 +96,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         "yes: the sandbox bank, whose money is not real, may take payments with a database of your"
         " own or beyond this machine",
     ] = False
-    sandbox_refused: str = ""  # why the sandbox bank may take no payments here; "": it may
+    sandbox_refused: str = ""  # why the sandbox bank may not take payments here, "" if it may
     routes: Annotated[
         str, values.routes, "another order for some methods, such as ALIPAY:epay|sandbox"
     ] = ""
-    gateway_options: Mapping[str, str] = {}  # of single gateways: OPENTILL_GATEWAY_…
+    gateway_options: Mapping[str, str] = {}  # the variables OPENTILL_GATEWAY_…, for gateways
     sandbox_url: Annotated[_WebAddress, "a sandbox bank run elsewhere", "one is started along"] = (
         "http://127.0.0.1:8081"
     )
@@ -110,7 +110,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     sandbox_host: Annotated[_Host, "address the sandbox bank listens on"] = "127.0.0.1"
     sandbox_port: Annotated[_Port, "port the sandbox bank listens on", "PORT + 1"] = 8081
     sandbox_secret: Annotated[_Key, "shared with the sandbox bank", "made in DATA_DIR"] = ""
-    sandbox_elsewhere: bool = False  # OPENTILL_SANDBOX_URL is given: somebody else runs it
+    sandbox_elsewhere: bool = False  # OPENTILL_SANDBOX_URL is set: the bank runs separately
     webhook_header_prefix: Annotated[
         str,
         values.header_prefix,
@@ -193,8 +193,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     metrics_host: Annotated[
         _Host, "address of METRICS_PORT; beyond loopback it asks for METRICS_TOKEN"
     ] = "127.0.0.1"
-    tracing: bool = False  # OTEL_… asks for traces, which OpenTelemetry's own variables set up
-    tracing_refused: str = ""  # why what they ask for cannot be had
+    tracing: bool = False  # whether OpenTelemetry's variables (OTEL_…) request traces
+    tracing_refused: str = ""  # why the requested traces are impossible, "" if they are possible
     db_pool_size: Annotated[int, values.whole(2, 1000), "database connections of each process"] = 10
     history_days: Annotated[
         int,

@@ -18,7 +18,7 @@ from opentill.core.payment_methods import by_method
 SHORTEST_KEY: Final = 32
 LONGEST_KEY: Final = 256
 _LAST_PORT: Final = 65535
-_LONGEST_NAME: Final = 253  # of a host
+_LONGEST_NAME: Final = 253  # characters of a host name
 _WEB_PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -205,7 +205,7 @@ def database(text: str) -> str:
 def _names_hosts(parts: SplitResult) -> bool:
     """Whether the part before the path is an optional user and hosts with optional ports."""
     user, at, hosts = parts.netloc.rpartition("@")
-    if "@" in user or (not at and "@" in parts.path):  # the second: a password with a slash
+    if "@" in user or (not at and "@" in parts.path):  # a password with an unencoded @ or slash
         return False
     return not hosts or all(map(_is_place, hosts.split(",")))
 

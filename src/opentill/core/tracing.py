@@ -55,7 +55,7 @@ class _NoSpan:
 
 
 _OFF: Final = nullcontext(_NoSpan())
-_tracer: "Tracer | None" = None  # of this process, None while tracing is off
+_tracer: "Tracer | None" = None  # this process's tracer, None while tracing is off
 
 
 def is_on() -> bool:
@@ -171,7 +171,7 @@ def _spanned(
     kind: Kind,
     context: "Context | None",
 ) -> Iterator[Span]:
-    """Make a span current; of an error it records the type only, as the text may hold anything."""
+    """Make a span current. It records only an error's type: the text may contain private data."""
     from opentelemetry import trace
 
     with tracer.start_as_current_span(

@@ -13,17 +13,17 @@ from typing import IO, Final, cast
 
 from opentill.core.errors import Invalid
 
-MAGIC: Final = (b"PK\x03\x04", b"PK\x05\x06")  # the second is of an empty archive
+MAGIC: Final = (b"PK\x03\x04", b"PK\x05\x06")  # an empty archive begins with the second
 _CHUNK: Final = 64 * 1024
 _IN_MEMORY: Final = 8 * 1024 * 1024
 _RATIO: Final = 250  # limit of the compression ratio; a statement's XML has about 20
-_LEAST: Final = 1024 * 1024  # bytes that any archive may have unpacked
-_NAMED: Final = 5  # files that an error lists
+_LEAST: Final = 1024 * 1024  # bytes to which an archive may unpack whatever its ratio
+_NAMED: Final = 5  # an error lists at most this many files
 # RuntimeError: encrypted; NotImplementedError: a compression method that Python lacks.
 _ERRORS: Final = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError,
 )  # fmt: skip
-_ATTRIBUTES: Final = ("__MACOSX/",)  # macOS adds them for each file
+_ATTRIBUTES: Final = ("__MACOSX/",)  # macOS adds an entry here for each file of an archive
 
 
 @contextlib.contextmanager

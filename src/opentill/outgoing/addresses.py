@@ -45,7 +45,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     allow_http: bool = False
     allowed_networks: tuple[IPNetwork, ...] = ()
-    origin: str = ""  # in the form of ``Target.origin``
+    origin: str = ""  # the configured server in the form of ``Target.origin``, "" if there is none
 
     @classmethod
     def only(cls, url: str) -> "Policy":
@@ -73,7 +73,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         """Return the allowed addresses of a host. Raises Forbidden if there is none."""
         allowed = [address for address in addresses if self.allows(address)]
         if not allowed:
-            # Without the address, because merchants read this and could probe the operator's DNS.
+            # The text omits the address: merchants read it and could probe the operator's DNS.
             _refuse(f"{host} stands for no public address")
         return allowed
 

@@ -31,11 +31,11 @@ from opentill.outgoing.addresses import read_ip
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
 
 _CONNECT_S: Final = 5.0
-# Shorter than servers' usual 5 s or more, so that a request rarely uses a connection that is being
-# closed. A name's old address may remain in use for this time.
+# How long idle connections are kept. Servers usually keep them for 5 s or more, so that a request
+# rarely uses a connection that is being closed. A name's old address may be used for this time.
 _IDLE_S: Final = 4.0
 _CONNECTIONS: Final = 512
-_LOOKUPS: Final = _CONNECTIONS  # concurrent, so that slow name servers do not delay other lookups
+_LOOKUPS: Final = _CONNECTIONS  # concurrent lookups; slow name servers do not delay other names
 _CHUNK: Final = 64 * 1024
 _HEADERS: Final = {"User-Agent": f"OpenTill/{__version__}", "Accept-Encoding": "identity"}
 
@@ -92,8 +92,8 @@ class Outgoing:
     ) -> Response:
         """Send a request and return its response of any status.
 
-        ``timeout_s`` covers the lookup of the name to the end of the body. Raises Forbidden,
-        Unreachable or NoResponse.
+        ``timeout_s`` begins with the lookup of the name and includes receiving the body. Raises
+        Forbidden, Unreachable or NoResponse.
         """
         async with self._request(method, url, headers, body, timeout_s) as response:
             read = bytearray()
@@ -143,7 +143,7 @@ class Outgoing:
         target = self.policy.target(url)
         session = (
             self._connected()
-        )  # outside the timeout, since the first call loads all CA certificates
+        )  # before the timeout starts, since the first call loads all CA certificates
         connection = SimpleNamespace(open=False)
         try:
             with tracing.span(method, {"http.request.method": method}, kind="CLIENT") as span:
@@ -233,7 +233,7 @@ class _CheckedResolver(AbstractResolver):
     def _forget(self, host: str, task: asyncio.Task[Sequence[str]]) -> None:
         self._lookups.pop(host, None)
         if not task.cancelled():
-            task.exception()  # retrieved, or asyncio would log it if the caller has given up
+            task.exception()  # reading it prevents that asyncio logs it if the caller has given up
 
     async def _system(self, host: str) -> Sequence[str]:
         """Use the system's resolver in dedicated threads, since the loop's executor has few."""

@@ -36,7 +36,7 @@ _COOKIE: Final = "opentill_link"
 _GONE: Final = 410
 _TOO_MANY: Final = 429
 _SEE_OTHER: Final = 303
-_MAX_ENTRY: Final = 16  # characters of an entry that are shown again
+_MAX_ENTRY: Final = 16  # characters; longer entries are cut to this length
 
 
 class _SessionEnded(Exception):
@@ -151,7 +151,7 @@ def _errors(problem: Invalid, entries: model.LinkEntries, offer: LinkOffer) -> d
 
 
 def _quantity(entries: model.LinkEntries) -> int:
-    """Return the quantity as a number, 0 if it is none."""
+    """Return the quantity as a number, 0 if the input is not a number."""
     return int(entries.quantity) if _NUMBER.fullmatch(entries.quantity) else 0
 
 

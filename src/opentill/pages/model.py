@@ -74,18 +74,18 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     success_url: str | None = None
     cancel_url: str | None = None
     email: str = ""
-    email_optional: bool = False  # for orders of the Epay API
+    email_optional: bool = False  # True for orders of the Epay API
     name: str = ""
     paid_at: int | None = None
     method: Method | None = None
     refunded: Money | None = None
-    livemode: bool = True  # whether its money is real
-    stopped: bool = False  # its merchant may not take payments at present
+    livemode: bool = True  # whether the payment is of real money
+    stopped: bool = False  # whether the merchant may not take payments at present
     methods: tuple[Method, ...] = ()
     attempt: Attempt | None = None
     brand: Brand = Brand()
     quantity: int = 1
-    reference: str | None = None  # the shop's own number
+    reference: str | None = None  # the shop's own number of the order, None if it has none
 
     @property
     def price(self) -> Money:
@@ -104,7 +104,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     most: Money  # equal to ``least`` unless the customer enters the amount
     most_at_once: int = 1
     reference: str | None = None
-    unfinished: str | None = None  # a session that this browser has opened with the link
+    unfinished: str | None = None  # id of the open session that this browser has opened by the link
     livemode: bool = True
     brand: Brand = Brand()
 
@@ -153,8 +153,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     payment: Payment
     refunds: list[SucceededRefund]  # oldest first
     shop_zone: ZoneInfo
-    own_zone: ZoneInfo  # the customer's
-    card: str = ""  # brand and last digits
+    own_zone: ZoneInfo  # the customer's time zone
+    card: str = ""  # brand and last digits of the card, "" if unknown
 
     @property
     def net(self) -> Money:

@@ -58,7 +58,7 @@ class PageRequest:
             pairs = []
         self.query = dict(pairs)
         self.default_language: Language = "en"
-        self.locale: Language | None = None  # the shop's choice for the session
+        self.locale: Language | None = None  # the session's language, if the shop has chosen one
 
     def visit(self, lang: str | None = None) -> render.Visit:
         """Return the visit, in the language of the form (``lang``), the query or the browser."""
@@ -78,7 +78,7 @@ class PageRequest:
         return language.choose("customer", lang, accepted, self.default_language, remembered)
 
     def remember_language(self, response: Response) -> Response:
-        """Set a cookie if the query has another language than the browser's, and return it."""
+        """Return the response, with a cookie if the query changes the browser's language."""
         chosen = language.supported("customer", self.query.get("lang"))
         if chosen is not None and chosen != self._localizer(None).language:
             cookie = language.cookie(chosen, self.app.settings.public_url)
@@ -105,12 +105,12 @@ class PageRequest:
         view = msgspec.structs.replace(view, order=order)
         self.locale = view.session.locale
         payment = _payment(view, self.app)
-        if model.state_of(payment, self.now) == "open":  # other pages mask the e-mail
+        if model.state_of(payment, self.now) == "open":  # pages of other states mask the e-mail
             email, name = self._prefilled(view)
             payment = msgspec.structs.replace(payment, email=email, name=name)
         if view.order.source == "EPAY":
             self.default_language = "zh-Hans"
-            if model.state_of(payment, self.now) == "paid":  # not before, because it is signed
+            if model.state_of(payment, self.now) == "paid":  # the signed address proves payment
                 address = await self.app.return_address(
                     self.app, view.order.merchant_id, view.order.id
                 )
@@ -127,7 +127,7 @@ class PageRequest:
         if prefill.proves(token, key, session.id, order.customer_email, name):
             return order.customer_email, name
         if prefill.proves(token, key, session.id, order.customer_email, ""):
-            return order.customer_email, prefilled[1]  # the order's name is an earlier payer's
+            return order.customer_email, prefilled[1]  # an earlier payer entered the order's name
         return prefilled
 
 
@@ -152,7 +152,7 @@ def _payment(view: checkouts.PageView, app: App) -> model.Payment:
         paid_at=order.paid_at,
         method=order.payment_method,
         refunded=Money(order.refunded_minor, order.currency),
-        livemode=bool(order.livemode),  # not None, thanks to all_with_livemode
+        livemode=bool(order.livemode),  # never None here: all_with_livemode has set it
         stopped=session.charge_off is not None,
         methods=tuple(
             method for method in model.METHODS if method in offered and session.accepts(method)
@@ -241,7 +241,7 @@ async def count_form(request: PageRequest, form: str) -> None:
 
 
 async def count_request(request: PageRequest, scope: str, limit: int) -> None:
-    """Count a request towards the limit of its address, if any. Raises TooManyRequests."""
+    """Count a request towards a limit per address and minute (0: none). Raises TooManyRequests."""
     if not limit:
         return
     subject = merchants.limit_subject(request.client_ip)

@@ -32,10 +32,10 @@ FONT_FILES: Final = (
     "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
     "/usr/share/fonts/dejavu/DejaVuSans.ttf",
 )
-_ERROR: Final = 1  # code of a result
+_ERROR: Final = 1  # result code: the sheet could not be drawn
 _STANDARD: Final = "helvetica"
-_ENCODING: Final = "windows-1252"  # of the standard fonts, including the euro sign
-_REPLACEMENT: Final = "□"  # for a symbol that no font has, such as an emoji
+_ENCODING: Final = "windows-1252"  # encoding of PDF's standard fonts; it has the euro sign
+_REPLACEMENT: Final = "□"  # drawn instead of a symbol that no font has, such as an emoji
 _GREY: Final = 90
 _MARGIN_MM: Final = 20
 _LABEL_MM: Final = 55
@@ -53,22 +53,22 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     shop: str
     contact: list[str]
-    mark: str  # that it is of test mode; "" in live mode
+    mark: str  # a text that marks the receipt as one of test mode; "" in live mode
     facts: list[tuple[str, str]]
     total: tuple[str, str]
     notes: list[str]
-    fonts: list[str]  # files in the order of preference
+    fonts: list[str]  # paths of font files, the preferred one first
 
     @property
     def text(self) -> str:
-        """All of its text."""
+        """All texts of the page, joined."""
         pairs = [*self.facts, self.total]
         parts = [self.title, self.shop, self.mark, *self.contact, *self.notes]
         return "".join((*parts, *(part for pair in pairs for part in pair)))
 
 
 def font_files(setting: Path | None) -> list[str]:
-    """Return the fonts to try: that of the setting, or the usual ones of the machine."""
+    """Return paths of the fonts to try: the one of the setting, else usual ones of the machine."""
     return [str(setting)] if setting is not None else list(FONT_FILES)
 
 

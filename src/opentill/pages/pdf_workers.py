@@ -19,24 +19,24 @@ from typing import Final, NamedTuple
 
 from opentill.core.errors import Unavailable
 
-NO_FONT: Final = 3  # code: no font has all letters
+NO_FONT: Final = 3  # result code: no font has all letters
 LENGTH_BYTES: Final = 4
 _HEAD_BYTES: Final = 1 + LENGTH_BYTES
-_MAX_BYTES: Final = 16 * 1024 * 1024  # of a result
-_IDLE_S: Final = 30.0  # after which workers end
+_MAX_BYTES: Final = 16 * 1024 * 1024  # longest accepted result
+_IDLE_S: Final = 30.0  # idle workers end after this time
 
 
 class Limits(NamedTuple):
     """The limits of the workers."""
 
-    at_once: int = 2  # workers
-    most: int = 16  # sheets that are being drawn or wait
-    each: int = 2  # sheets of one receipt
-    timeout_s: float = 20.0  # for a sheet, including its wait for a worker
+    at_once: int = 2  # most workers that draw at the same time
+    most: int = 16  # most sheets that are being drawn or wait
+    each: int = 2  # most sheets of one receipt that are being drawn or wait
+    timeout_s: float = 20.0  # time limit for a sheet, including its wait for a worker
 
 
 class Failed(Exception):
-    """A worker ended without a result or with an error; the text is the worker's."""
+    """A worker ended without a result, or reported an error; the text is what the worker wrote."""
 
 
 class PdfWorkers:
@@ -46,13 +46,13 @@ class PdfWorkers:
         """``command`` runs a worker, see ``pdf.main``."""
         self._command = command
         self._limits = limits or Limits()
-        self._pending: Counter[str] = Counter()  # sheets by receipt
+        self._pending: Counter[str] = Counter()  # receipt → sheets that are being drawn or wait
         self._slots = asyncio.Semaphore(self._limits.at_once)
         self._idle: list[_Worker] = []
         self._idle_timer: asyncio.TimerHandle | None = None
 
     async def draw(self, receipt: str, sheet: bytes) -> tuple[int, bytes]:
-        """Return the code and the result of a worker. Raises Unavailable, and Failed."""
+        """Draw a sheet; return the worker's result code and result. Raises Unavailable, Failed."""
         limits = self._limits
         if self._pending.total() >= limits.most or self._pending[receipt] >= limits.each:
             raise Unavailable(reason="too many receipts are being drawn already, try again")
@@ -77,9 +77,9 @@ class PdfWorkers:
             if is_reusable:
                 self._add_idle(worker)
             else:
-                worker.kill()  # which also ends the thread
+                worker.kill()  # the thread of ``exchange`` then stops reading from its pipe
                 with suppress(Failed):
-                    await exchange  # so that no thread uses the pipes when they are closed
+                    await exchange  # the thread must not use the pipes while they are closed
                 worker.close()
         if code not in {0, NO_FONT}:
             raise Failed(result.decode(errors="replace"))
@@ -123,8 +123,8 @@ class _Worker:
         """Send a sheet; return code, result and whether the worker can be reused. Raises Failed."""
         source, target = self._process.stdout, self._process.stdin
         if source is None or target is None:
-            raise AssertionError  # they are pipes
-        with suppress(OSError):  # it has ended, which shows below
+            raise AssertionError  # both are pipes
+        with suppress(OSError):  # if the process has ended, reading its result fails below
             target.write(len(sheet).to_bytes(LENGTH_BYTES) + sheet)
             target.flush()
         head = source.read(_HEAD_BYTES)
@@ -139,18 +139,18 @@ class _Worker:
         return "" if errors is None else errors.read(_MAX_BYTES).decode(errors="replace")
 
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process is running."""
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """Kill it, unless it has ended."""
+        """Kill the process, unless it has ended."""
         self._process.kill()
 
     def close(self) -> None:
         """Close the pipes and wait for the end of the process."""
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe is not None:
-                with suppress(OSError):  # unread input cannot be flushed any more
+                with suppress(OSError):  # closing flushes; a process that has ended reads nothing
                     pipe.close()
         self._process.wait()
 
@@ -162,7 +162,7 @@ class PdfCache:
     """
 
     def __init__(self, most_bytes: int = 32 * 1024 * 1024, each: int = 4) -> None:
-        """``most_bytes`` in all; ``each`` PDFs of one receipt, in several languages and zones."""
+        """Store at most ``most_bytes`` in total, and ``each`` PDFs of one receipt."""
         self._most_bytes = most_bytes
         self._each = each
         self._size = 0

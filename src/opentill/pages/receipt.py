@@ -24,8 +24,8 @@ from opentill.refunds import Refund
 from opentill.web.responses import attachment, see_other
 from opentill.web.translations import N_
 
-MOST_REFUNDS: Final = 100  # the newest, which a receipt lists
-_PER_MINUTE: Final = 30  # PDFs for one address
+MOST_REFUNDS: Final = 100  # a receipt lists only the newest refunds, at most this many
+_PER_MINUTE: Final = 30  # limit of PDFs per minute for one client address
 _PAID: Final[tuple[model.State, ...]] = ("paid", "refunded")
 
 
@@ -61,7 +61,7 @@ def _succeeded_refund(refund: Refund) -> model.SucceededRefund:
 
 
 def _chosen_zone(request: PageRequest) -> ZoneInfo | None:
-    """Return the zone that the reader has entered, None if there is none of this name."""
+    """Return the time zone that the reader has entered, None if no zone has this name."""
     try:
         return ZoneInfo(settingvalues.time_zone(request.query.get("zone", "").strip()))
     except ValueError:
@@ -100,7 +100,7 @@ async def as_pdf(request: PageRequest, session_id: str) -> Response:
     content = pdf.find_cached(session_id, sheet)
     try:
         if content is None:
-            await count_request(request, "receipt", _PER_MINUTE)  # it costs more than a page
+            await count_request(request, "receipt", _PER_MINUTE)  # a PDF costs more than a page
             content = await pdf.draw(session_id, sheet)
     except NoFont:
         query = f"?lang={visit.localizer.language}&pdf=no"

@@ -29,8 +29,8 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     now: int
     public_url: str = ""
     checks: int = 0  # how often the waiting page has reloaded
-    hold: bool = False  # the customer has stopped automatic reloads and redirects
-    test_mode: bool = False  # the deployment takes no real money
+    hold: bool = False  # whether the customer has stopped automatic reloads and redirects
+    test_mode: bool = False  # whether the deployment takes no real money
 
     @property
     def base(self) -> str:
@@ -80,7 +80,7 @@ def open_page(
 
 
 def status_page(payment: model.Payment, visit: Visit, state: model.State) -> Page:
-    """Render the page of any state but the open one."""
+    """Render the page of any state except "open"."""
     success, cancel = (
         _shop_address(payment, url) for url in (payment.success_url, payment.cancel_url)
     )

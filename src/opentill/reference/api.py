@@ -12,7 +12,7 @@ from starlette.routing import Route
 from opentill.reference.book import GUIDES, Book, CachedPage
 from opentill.web import responses
 
-# Scripts and requests of this service only; the box that tries an operation sends them.
+# Pages run only scripts of this service and send requests only to it, from the "Try it" boxes.
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; img-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"

@@ -247,13 +247,13 @@ class Document:
         return re.sub(r"\{[^{}]*\}", lambda _: next(ids), path)
 
     def _example_ids(self, path: str) -> Iterator[str]:
-        """Yield the id in the examples of its resource for each parameter of a path."""
+        """Yield an id for each parameter of a path, from the examples of its resource."""
         for match in re.finditer(r"\{([^{}]*)\}", path):
             resource = path[: match.start()].rstrip("/")
             yield self._example_id(f"{resource}/{match[0]}", resource) or match[1].upper()
 
     def _known_ids(self) -> Iterator[tuple[str, str]]:
-        """Yield an example for fields such as ``disputeId``, from ``/v1/disputes``."""
+        """Yield names of fields such as ``disputeId``, each with an example id of the resource."""
         for path in self._document.get("paths", {}):
             match = re.fullmatch(r"/v1/(\w+)s/\{\w+\}", path)
             if match:

@@ -16,7 +16,7 @@ from opentill.reference.python_calls import CALLS
 from opentill.reference.schemas import members
 
 _SHELL_QUOTE: Final = "'\\''"
-_WIDTH: Final = 72  # of a line, beyond which a value is split
+_WIDTH: Final = 72  # characters; a value that makes a line longer is split into several lines
 _INDENT: Final = "    "
 
 
@@ -26,13 +26,13 @@ class Credential(msgspec.Struct, frozen=True):
     header: str
     scheme: str
     variable: str
-    name: str  # for readers
+    name: str  # name of the credential on pages
 
 
 class Sample(msgspec.Struct, frozen=True):
     """A program that makes one request."""
 
-    language: str  # for readers
+    language: str  # name of the programming language on pages
     text: str
 
 

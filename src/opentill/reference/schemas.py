@@ -107,7 +107,7 @@ class Schemas:
     def limits(self, schema: Json, depth: int = 0, *, described: bool = False) -> Iterator[str]:
         """Yield limits of a value, such as ``at most 80 characters``.
 
-        Most are omitted if there is a description, of the schema or ``described`` elsewhere.
+        Most are omitted if the schema has a description, or the value is ``described`` elsewhere.
         """
         schema = self.follow(schema) if depth < _DEEPEST else {}
         for choice in (*schema.get("oneOf", ()), *schema.get("anyOf", ())):
@@ -151,7 +151,7 @@ class Schemas:
         """Generate an example of a field, from other examples of the document if possible."""
         schema = self.follow(schema)
         plain = plain_name(name)
-        # A time without another example uses the time of creation.
+        # A time that has no example of its own gets that of ``createdAt``.
         value = self._values.get(
             plain, self._values.get("createdat") if plain[-2:] == "at" else None
         )

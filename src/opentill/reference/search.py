@@ -5,23 +5,23 @@ from typing import Final
 
 import msgspec
 
-LONGEST: Final = 100  # characters of a query; the rest is ignored
-MOST: Final = 30  # results
-_WORDS: Final = 8  # of a query; the rest is ignored
+LONGEST: Final = 100  # characters of a query; further ones are ignored
+MOST: Final = 30  # results of a query
+_WORDS: Final = 8  # words of a query; further ones are ignored
 _SNIPPET: Final = 140
-_PEOPLE: Final = "People"  # its operations repeat many of the merchant API, which rank first
-_REPEATS: Final = 11  # more than the weight of a match in the text
+_PEOPLE: Final = "People"  # many of its operations repeat one of the merchant API
+_REPEATS: Final = 11  # weight that People's operations lose, so that they rank below the others
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
     """An entry of the index: a section of a chapter, an operation or an event."""
 
     title: str
-    kind: str  # for readers: "Guide", "Orders", "Event"
+    kind: str  # the kind that results show, such as "Guide", "Orders" or "Event"
     address: str  # below /docs
-    detail: str = ""  # the route of an operation
+    detail: str = ""  # the route of an operation, "" for other entries
     text: str = ""
-    names: str = ""  # of fields and parameters
+    names: str = ""  # names of an operation's fields and parameters, separated by spaces
 
 
 class Hit(msgspec.Struct, frozen=True):

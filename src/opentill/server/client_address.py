@@ -25,7 +25,7 @@ def is_loopback_host(host: str) -> bool:
 
 
 def is_inside(address: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
-    """Whether an address is in any of the networks; that of a Unix socket is in none."""
+    """Whether an address is in any of the networks. The address of a Unix socket is in none."""
     try:
         parsed = ip_address(address)
     except ValueError:

@@ -19,9 +19,9 @@ from typing import Final, Protocol
 from opentill.server.client_address import is_inside, limit_subject
 from opentill.server.refusals import Refusal, full, too_many
 
-RESERVE: Final = 16  # connections over the limits
-LATE_S: Final = 1.0  # after which an incomplete request may be evicted
-LOOK_AGAIN_S: Final = 0.1  # between two searches for late connections
+RESERVE: Final = 16  # connections over the limits, for health checks
+LATE_S: Final = 1.0  # a connection may be evicted if its request is overdue for this time
+LOOK_AGAIN_S: Final = 0.1  # shortest time between two searches for late connections
 HEALTH_PATHS: Final = frozenset((b"/healthz", b"/readyz"))
 
 
@@ -58,11 +58,11 @@ class ConnectionLimits:
         self._limit = limit
         self._per_address = per_address
         self._trusted = trusted
-        self._admitted: dict[Connection, str | None] = {}  # → the address that it counts for
+        self._admitted: dict[Connection, str | None] = {}  # → its address; None: a trusted proxy's
         self._by_address: dict[str, set[Connection]] = {}
-        self._reserve: dict[Connection, None] = {}  # oldest first
-        # Ordered by when they became idle, by a counter, because many connections can become idle
-        # in one tick of the loop's clock.
+        self._reserve: dict[Connection, None] = {}  # connections over the limits, oldest first
+        # Idle connections, in the order in which they became idle. A counter numbers them, because
+        # many connections can become idle in one tick of the loop's clock.
         self._idle: dict[Connection, int] = {}
         self._turns = itertools.count()
         self._look_at = 0.0  # time of the next search for late connections
@@ -101,7 +101,7 @@ class ConnectionLimits:
         self._idle.pop(connection, None)
 
     def _make_room(self, own: set[Connection] | None = None) -> bool:
-        """Evict the longest idle or most overdue connection, of ``own`` or of all, if any."""
+        """Evict the longest idle, else a late connection of ``own`` (None: of all), if any."""
         idle: Iterable[Connection] = self._idle
         if own is not None:
             idle = sorted(self._idle.keys() & own, key=self._idle.__getitem__)
@@ -112,7 +112,7 @@ class ConnectionLimits:
         return self._end_late(own)
 
     def _end_late(self, own: set[Connection] | None) -> bool:
-        """Evict the most overdue of ``own``, or of the address with most late connections."""
+        """Evict a late connection of ``own``, or of the address with the most connections."""
         if own is None and time.monotonic() < self._look_at:
             return False  # searching all connections for each of many new ones would take too long
         sets = sorted(self._by_address.values(), key=len, reverse=True) if own is None else [own]

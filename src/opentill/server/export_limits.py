@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from opentill.core.errors import TooManyAtOnce
 
-STATEMENTS: Final = 4  # of all exports of the process; other connections remain for payments
-STATEMENTS_EACH: Final = 2  # of one merchant
-EXPORTS_EACH: Final = 4  # of one merchant
+STATEMENTS: Final = 4  # concurrent ones per process; other connections remain for payments
+STATEMENTS_EACH: Final = 2  # concurrent ones per merchant
+EXPORTS_EACH: Final = 4  # concurrent ones per merchant
 RETRY_AFTER_S: Final = 5
 
 Readers = AbstractAsyncContextManager[Any]
-"""A context entered around each statement, by several tasks concurrently, like a semaphore."""
+"""A context around each statement. Like a semaphore, several tasks may enter it concurrently."""
 
 
 class _Merchant:
@@ -31,7 +31,7 @@ class _Merchant:
 
 
 class _Both(Readers):
-    """Acquires a merchant's semaphore and that of all exports."""
+    """Acquires a merchant's semaphore, and then the semaphore that all merchants share."""
 
     def __init__(self, own: asyncio.Semaphore, of_all: asyncio.Semaphore) -> None:
         self._own = own

@@ -32,7 +32,7 @@ Asgi = Callable[[Any, Any, Any], Awaitable[None]]
 """An ASGI 3 application of any framework."""
 
 BACKLOG: Final = 2048
-OTHER_FILES: Final = 512  # besides clients' connections: to databases, gateways, webhook endpoints
+OTHER_FILES: Final = 512  # besides clients' connections: those to databases, gateways, endpoints
 PARENT_CHECK_S: Final = 0.5
 _log: Final = structlog.get_logger()
 
@@ -180,7 +180,7 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         """Create the server without starting it."""
         super().__init__(config)
-        self.stopped_early = asyncio.Event()  # drained before it was ready
+        self.stopped_early = asyncio.Event()  # set if a signal comes before the server is ready
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -16,10 +16,10 @@ class JoinedWrites:
         """``cycle`` is the request whose response is written."""
         self._transport = transport
         self._cycle = cycle
-        self._head: bytes | None = b""  # None: already sent
+        self._head: bytes | None = b""  # headers that wait for data; None once they are sent
 
     def write(self, data: bytes) -> None:
-        """Write data before the response immediately, and the headers with the data after them."""
+        """Write data immediately, but the headers of a response together with the next data."""
         if self._head is None or not self._cycle.response_started:
             self._transport.write(data)
         elif self._head:

@@ -48,12 +48,12 @@ from opentill.server.refusals import (
 )
 
 MAX_HEADERS_BYTES: Final = 16 * 1024
-SLICE_BYTES: Final = 16 * 1024  # parsed without a pause
+SLICE_BYTES: Final = 16 * 1024  # parsed before other connections are served
 LINGER_S: Final = 2.0
-HEALTH_ONLY_S: Final = 2.0  # for a connection over the limits to send its health check
+HEALTH_ONLY_S: Final = 2.0  # a connection over the limits must send its health check in this time
 IDLE_DRAIN_S: Final = 1.0
 CHECK_S: Final = 0.1
-# In a scope: a function that extends the deadline of the request's body by seconds.
+# Key of the scope for a function that extends the deadline of the request's body by seconds.
 ALLOW_BODY_S: Final = "opentill_allow_body_s"
 _NEVER: Final = float("inf")
 _log: Final = structlog.get_logger()
@@ -65,7 +65,7 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     header_s: float
     body_s: float
     idle_s: float
-    write_s: float  # for reading the part of a response that the kernel does not buffer
+    write_s: float  # the time in which a client must read what the kernel does not buffer
 
 
 class LimitedConfig(Config):
@@ -118,17 +118,17 @@ class Protocol(HttpToolsProtocol):
         self.timeouts = self.config.timeouts
         self._limits = self.config.connection_limits
         self.phase = Phase.IDLE
-        self.deadline = _NEVER  # of the phase, in the loop's time
-        self.stalled_since = _NEVER  # when the client stopped taking its response
-        self._held_since = _NEVER  # when reading was held
-        self._received_at = 0.0  # time of the last received data, in the loop's time
-        self._header_bytes = 0  # of the request, parsed
-        self._unfinished_bytes = 0  # received while headers were incomplete
-        self._unparsed = b""  # received but not yet parsed
+        self.deadline = _NEVER  # when the phase must end, in the loop's time
+        self.stalled_since = _NEVER  # when the client stopped reading its response
+        self._held_since = _NEVER  # when reading from the socket was paused
+        self._received_at = 0.0  # when data was last received, in the loop's time
+        self._header_bytes = 0  # bytes of the current request's headers that are parsed
+        self._unfinished_bytes = 0  # bytes received while headers were incomplete
+        self._unparsed = b""  # received data that is not yet parsed
         self._draining = False
-        self._refusal: Refusal | None = None  # to be sent after earlier responses
+        self._refusal: Refusal | None = None  # the refusal to send after earlier responses
         self._health_only: Refusal | None = (
-            None  # set over the limits: sent to anything but a health check
+            None  # response to all but health checks; None unless over the limits
         )
         self._working: RequestResponseCycle | None = (
             None  # the current request; uvicorn's ``cycle`` is the newest
@@ -266,7 +266,7 @@ class Protocol(HttpToolsProtocol):
 
     def _parse(self, data: bytes) -> None:
         """Feed the parser; refuse malformed input with a JSON error."""
-        if self.phase is Phase.IDLE:  # the first byte of the next request
+        if self.phase is Phase.IDLE:  # the data begins with the first byte of the next request
             self._limits.mark_busy(self)
             self._begin(Phase.HEADERS, self.timeouts.header_s)
         self._unfinished_bytes += len(data)
@@ -281,7 +281,7 @@ class Protocol(HttpToolsProtocol):
         except Refusal as refusal:
             self._refuse_in_turn(refusal)
         except httptools.HttpParserError as error:
-            cause = error.__context__  # raised by a callback of this class
+            cause = error.__context__  # an exception that a callback of this class has raised
             self._refuse_in_turn(cause if isinstance(cause, Refusal) else malformed(*UNREADABLE))
 
     def _is_held(self) -> bool:
@@ -391,7 +391,7 @@ class Protocol(HttpToolsProtocol):
         is_running = self.is_running()
         if self.phase is Phase.BODY and is_running:  # the body of ``cycle`` is broken
             if self.pipeline and self.pipeline[0][0] is self.cycle:
-                self.pipeline.popleft()  # not started
+                self.pipeline.popleft()  # the application has not started this request
             else:
                 self._disconnect(self.cycle)
                 is_running = False

@@ -23,7 +23,7 @@ from opentill.server.http_server import ServeError
 
 READY_TIMEOUT_S: Final = 60.0
 POLL_S: Final = 0.05
-SOON_S: Final = 10.0  # after its start
+SOON_S: Final = 10.0  # the pause before a restart grows if the child ran for less than this
 PAUSES_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _log: Final = structlog.get_logger()
 _spawn: Final = multiprocessing.get_context("spawn")
@@ -143,7 +143,7 @@ class Supervisor:
     def __init__(self, children: Sequence[Child], *, finish_timeout_s: float) -> None:
         """``finish_timeout_s`` is the time after which a stopping child is killed."""
         self.children = list(children)
-        self._beside: list[Child] = []  # a starting successor or an ending predecessor
+        self._beside: list[Child] = []  # during a replacement: the successor, then the old child
         self._finish_timeout_s = finish_timeout_s
         self._stopping = False
         self._replace = False
@@ -187,7 +187,7 @@ class Supervisor:
         return sum(child.check_ready() for child in self.children) == len(self.children)
 
     def keep_running(self, but: Child | None = None) -> None:
-        """Restart children that have ended."""
+        """Restart children that have ended, except for ``but``."""
         for child in self.children:
             if child is not but:
                 child.keep_running()
@@ -248,7 +248,7 @@ class Supervisor:
     def _wait(
         self, is_done: Callable[[], bool], timeout_s: float, but: Child | None = None
     ) -> None:
-        """Keep children running until ``is_done``, the timeout, or a signal to stop."""
+        """Keep children except ``but`` running until ``is_done``, the timeout or a stop signal."""
         deadline = time.monotonic() + timeout_s
         while not (is_done() or self._stopping) and time.monotonic() < deadline:
             self.keep_running(but)

@@ -17,12 +17,12 @@ Scheme = Literal["light", "dark"]
 CARDS: Final[dict[Scheme, str]] = {
     "light": "#ffffff",
     "dark": "#171e1b",
-}  # same as in foundation.css
+}  # the colours of cards in foundation.css
 TEXT_CONTRAST: Final = 4.5
 BUTTON_CONTRAST: Final = 3.0
 _WHITE: Final = "#ffffff"
 _BLACK: Final = "#000000"
-_HOVER: Final = 12  # percent nearer to white or black
+_HOVER: Final = 12  # on hover, the button's colour is this many percent nearer to white or black
 
 
 class Shade(msgspec.Struct, frozen=True):
@@ -89,21 +89,21 @@ def _rules(colors: Shade) -> str:
 
 def drawing(color: str) -> str:
     """Return an SVG preview of the button in both schemes."""
-    places: tuple[tuple[Scheme, int], ...] = (("light", 0), ("dark", 120))
-    shown = "".join(
+    offsets: tuple[tuple[Scheme, int], ...] = (("light", 0), ("dark", 120))
+    buttons = "".join(
         f'<g transform="translate({x})"><rect width="120" height="64" fill="{CARDS[scheme]}"/>'
         f'<rect x="16" y="12" width="88" height="40" rx="10" fill="{one.ground}"/>'
         f'<path d="M48 32l8 8 16-16" fill="none" stroke="{one.ink}" stroke-width="4"/></g>'
-        for scheme, x in places
+        for scheme, x in offsets
         for one in [shade(color, scheme)]
     )
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" width="240" height="64" viewBox="0 0 240 64">'
-        f"{shown}</svg>"
+        f"{buttons}</svg>"
     )
 
 
-# Changes with the rules, because browsers cache a URL's content for a year.
+# A part of URLs. It changes with the rules, because browsers cache a URL's content for a year.
 VERSION: Final = hashlib.sha256(
     "".join(style_sheet(color) + drawing(color) for color in ("#808080", "#ffff00")).encode()
 ).hexdigest()[:16]

@@ -27,6 +27,6 @@ def cookie_header(
     With ``whole_host`` the cookie's path is ``/`` even if the public URL has another path.
     """
     parts = urlsplit(public_url)
-    place = "/" if whole_host else parts.path.rstrip("/") + path
-    header = f"{name}={content}; Path={place}; Max-Age={age_s}; HttpOnly; SameSite=Lax"
+    full_path = "/" if whole_host else parts.path.rstrip("/") + path
+    header = f"{name}={content}; Path={full_path}; Max-Age={age_s}; HttpOnly; SameSite=Lax"
     return f"{header}; Secure" if parts.scheme == "https" else header

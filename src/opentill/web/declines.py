@@ -1,4 +1,4 @@
-"""Reasons for declined payments, for all pages: a mapping of providers' decline codes."""
+"""Reasons for declined payments that pages have texts for, by providers' decline codes."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -34,11 +34,11 @@ def check_origin(
 ) -> None:
     """Raise Foreign if a page of another site submitted the form (CSRF).
 
-    Own origins have the scheme of the public URL, and its host or the requested one; on loopback
-    also http.
+    Sec-Fetch-Site decides if the browser sends it, else Origin. An own origin has the scheme of the
+    public URL and the host of the public URL or of the request; on loopback it may also be http.
 
-    A client that sends neither header may submit a form that needs only its secret address. It is
-    refused if a cookie authenticates the sender (``cookies_count``).
+    A client that sends neither header is refused if ``cookies_count``: a cookie authenticates the
+    sender. Otherwise it may submit the form, whose address is secret.
     """
     site = headers.get(b"sec-fetch-site")
     if site is not None:
@@ -74,7 +74,7 @@ def _parse_origin(url: str) -> _Origin | None:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError:  # such as "http://[::1"
+    except ValueError:  # raised for a URL such as "http://[::1"
         return None
     if parts.scheme not in _PORTS or not parts.hostname:
         return None
@@ -92,7 +92,7 @@ KEPT: Final = "kept_file."  # prefix of fields that contain a file, see ``encode
 
 
 def encode_files(files: Mapping[str, Upload], most: int) -> dict[str, str]:
-    """Encode files as hidden fields of a page that comes before the form is accepted.
+    """Encode files as hidden fields of a page that submits the form again.
 
     A page cannot preset a file input. Files over ``most`` characters in total are omitted.
     """
@@ -201,6 +201,6 @@ def _parse_multipart(body: bytes, boundary: str) -> Form:
                 form.fields.setdefault(part.name, part.raw.decode())
             elif part.filename or part.size:
                 form.files.setdefault(part.name, Upload(part.filename, part.raw))
-    except (ValueError, LookupError):  # the library's own errors are ValueErrors
+    except (ValueError, LookupError):  # the parser's own errors are ValueErrors
         raise Invalid(*_ACCEPTED) from None
     return form

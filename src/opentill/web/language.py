@@ -31,10 +31,10 @@ from opentill.core.money import Money, exponent
 from opentill.web import cookies, translations
 from opentill.web.translations import NC_
 
-_LONGEST_S: Final = 10**11  # the longest formatted duration; stored values may be arbitrary
+_LONGEST_S: Final = 10**11  # longer stored durations are formatted as this one
 
-# Language → regions whose conventions are used if the browser requests them; of another
-# language, all that Babel knows.
+# By language: the regions whose conventions are used if the browser requests them. A language that
+# is missing here has all regions that Babel knows.
 _REGIONS: Final[dict[Language, frozenset[str]]] = {
     "en": frozenset({"US", "GB", "AU", "NZ", "CA", "IE", "IN", "SG", "HK", "ZA"}),
     "zh-Hans": frozenset({"CN", "SG", "MY"}),
@@ -59,7 +59,7 @@ class Localizer:
 
     @property
     def functions(self) -> dict[str, Callable[..., Markup]]:
-        """What templates translate with."""
+        """The functions with which templates translate texts."""
         return {
             "_": self.gettext,
             "gettext": self.gettext,
@@ -77,14 +77,14 @@ class Localizer:
         return self.gettext(NC_(context, message), **values)
 
     def ngettext(self, singular: str, plural: str, count: int, /, **values: object) -> Markup:
-        """Translate a text of a number of things, which it names ``{number}``."""
+        """Translate a text about ``count`` things. It may contain the number as ``{number}``."""
         text = translations.translate_plural(self.area, self.language, singular, plural, count)
         return _filled(escape(text), {"number": self.number(count), **values})
 
     def npgettext(
         self, context: str, singular: str, plural: str, count: int, /, **values: object
     ) -> Markup:
-        """Translate a text of a number of things whose meaning needs a context."""
+        """Translate a text about ``count`` things whose meaning needs a context."""
         return self.ngettext(NC_(context, singular), plural, count, **values)
 
     def amount(self, money: Money) -> str:
@@ -136,7 +136,8 @@ def choose(
 ) -> Localizer:
     """Choose the language by ``?lang=`` if supported, else ``remembered``, else Accept-Language.
 
-    ``default`` applies if the browser requests no language, English if it requests other ones.
+    Else it is ``default`` if the browser requests no language, and English if it requests only
+    languages that are not supported.
     """
     ranges = _ranges((accept_language or "")[:_LONGEST_HEADER])
     fixed = supported(area, requested) or supported(area, remembered)
@@ -149,7 +150,7 @@ def choose(
 
 
 def supported(area: Area, tag: str | None) -> Language | None:
-    """Return a tag as a language that an area is offered in, None if it is not."""
+    """Return ``tag`` if the area is offered in this language, else None."""
     return tag if tag in languages.offered(area) else None
 
 
@@ -166,7 +167,7 @@ def _own_name(language: Language) -> str:
 
 
 def cookie_language(area: Area, headers: Mapping[bytes, bytes]) -> Language | None:
-    """Return the language in the browser's cookie, None without one."""
+    """Return the language in the browser's cookie, None if there is none or it is unsupported."""
     return supported(area, cookies.read_cookie(headers, COOKIE).decode("latin-1"))
 
 
@@ -197,22 +198,22 @@ def _ranges(header: str) -> tuple[str, ...]:
 def _match(area: Area, tag: str) -> tuple[Language | None, str | None]:
     """Return the supported language and region of a range such as ``zh-HK``, or (None, None).
 
-    Of several with the same first part, the one whose script or region the range names, else the
-    first.
+    If several supported languages have the same first part (``zh``), the script or region of the
+    range selects one, else the first is returned.
     """
     first, *others = tag.replace("_", "-").split("-")
-    rest = {part.upper() for part in others}
-    alike = [
+    subtags = {part.upper() for part in others}
+    candidates = [
         language
         for language in languages.offered(area)
         if language.partition("-")[0] == first.lower()
     ]
-    if not alike:
+    if not candidates:
         return None, None
-    by_script = [each for each in alike if rest.intersection(each.upper().split("-")[1:])]
-    by_region = [each for each in alike if rest & _regions(each)]
-    language = [*by_script, *by_region, *alike][0]
-    return language, next(iter(rest & _regions(language)), None)
+    by_script = [each for each in candidates if subtags.intersection(each.upper().split("-")[1:])]
+    by_region = [each for each in candidates if subtags & _regions(each)]
+    language = [*by_script, *by_region, *candidates][0]
+    return language, next(iter(subtags & _regions(language)), None)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Why a provider could not complete a refund, in words for merchants and staff: its codes."""
+"""Texts for merchants and staff that explain providers' codes of failed refunds."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -22,6 +22,6 @@ CODES: Final = frozenset(_TEXTS)
 
 
 def text_of(reason: str, language: Language) -> str:
-    """Return the text of a provider's code; what is no known code is returned as it is."""
+    """Return the text of a provider's code. An unknown code is returned unchanged."""
     text = _TEXTS.get(reason)
     return reason if text is None else translate("merchant", language, text)

@@ -13,7 +13,7 @@ from typing import Final
 from opentill.core import languages
 from opentill.core.languages import ENGLISH, Area, Language
 
-_CONTEXT: Final = "\x04"  # ends the context of a text, as in compiled catalogues
+_CONTEXT: Final = "\x04"  # separates a context from its text, as in compiled catalogues
 
 
 def N_(message: str) -> str:  # noqa: N802 - gettext's own name
@@ -34,7 +34,7 @@ def translate(area: Area, language: Language, message: str) -> str:
 def translate_plural(
     area: Area, language: Language, singular: str, plural: str, number: int
 ) -> str:
-    """Translate a text of a number of things; ``NC_`` may have given the singular a context."""
+    """Translate a text about ``number`` things; ``NC_`` may have given ``singular`` a context."""
     context, separator, text = singular.partition(_CONTEXT)
     texts = catalogue(area, language)
     if separator:

@@ -81,7 +81,7 @@ class Cluster:
     @property
     def url(self) -> str:
         """The connection URL for asyncpg and libpq, with the path percent-encoded."""
-        # libpq decodes percent signs but, unlike asyncpg, no + for a space.
+        # libpq decodes %20 as a space, but not +, unlike asyncpg.
         host = quote(str(self.socket_dir), safe="/")
         return f"postgresql://{DATABASE}@/{DATABASE}?host={host}&port=5432"
 
@@ -89,14 +89,14 @@ class Cluster:
         """Start the server if it is not running. Raises ``DataDirError`` and ``OSError``."""
         self._check_files()
         if self._ids is not None:
-            # Before adopting a running server: closing the data directory meanwhile, as the recipe
-            # of a restore does, locks out a server that a killed process left running.
+            # A server that a killed process left running needs access too, before it is adopted:
+            # a chmod of the data directory, as in the recipe of a restore, has locked it out.
             sysuser.allow_path(self.path, self._ids[0])
         deadline = time.monotonic() + START_TIMEOUT_S
         while self._responds():
             if self._status() == "ready":
                 return
-            if time.monotonic() > deadline:  # another process started it
+            if time.monotonic() > deadline:  # the running server was started by another process
                 message = f"the embedded PostgreSQL in {self.path} does not get ready"
                 raise DataDirError(message)
             time.sleep(POLL_S)
@@ -118,7 +118,7 @@ class Cluster:
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while self._runs(pid):
             if time.monotonic() > deadline:
-                os.kill(pid, signal.SIGQUIT)  # without a checkpoint; the next start recovers
+                os.kill(pid, signal.SIGQUIT)  # stops without a checkpoint; the next start recovers
                 break
             time.sleep(POLL_S)
         if child is not None:
@@ -151,7 +151,7 @@ class Cluster:
 
     def _create(self) -> None:
         """Create the cluster and its database in a temporary directory and rename it."""
-        for old in self.data_dir.glob("postgres.new-*"):  # of a killed start
+        for old in self.data_dir.glob("postgres.new-*"):  # left by a start that was killed
             shutil.rmtree(old)
         names = self.data_dir / "postgres.new-names"
         environment = sysuser.name_environment(self._ids[0] if self._ids else os.geteuid(), names)
@@ -195,7 +195,7 @@ class Cluster:
         settings = dict(SETTINGS, unix_socket_directories=str(self.socket_dir))
         if not self._durable:
             settings.update(fsync="off", full_page_writes="off", synchronous_commit="off")
-            settings["max_wal_size"] = "128MB"  # never used for recovery
+            settings["max_wal_size"] = "128MB"  # keep little log, which is never used for recovery
         command = [str(self._programs.path("postgres")), "-D", str(self.path)]
         for name, value in settings.items():
             command += ["-c", f"{name}={value}"]
@@ -278,7 +278,7 @@ class Cluster:
                 return pid if works_in == self.path.resolve() else None
         except PermissionError:
             pass
-        except OSError:  # ended meanwhile
+        except OSError:  # the process has ended meanwhile
             return None
         return pid if self._responds() else None
 

@@ -63,12 +63,12 @@ def _restrict(data_dir: Path) -> None:
         raise DataDirError(_unwritable(data_dir, error)) from None
     for path in paths:
         if path.name.startswith(_OWN_PREFIXES):
-            with contextlib.suppress(FileNotFoundError):  # a temporary file
+            with contextlib.suppress(FileNotFoundError):  # a temporary file may be gone already
                 _restrict_path(path)
 
 
 def _check_is_ours(data_dir: Path) -> None:
-    """Refuse an open directory that has only foreign files, because other users may need it."""
+    """Raise ``DataDirError`` for a directory open to other users that has only others' files."""
     if not data_dir.stat().st_mode & _READ_OR_WRITTEN:
         return
     names = {path.name for path in data_dir.iterdir()} - _FILE_SYSTEM_ENTRIES
@@ -87,8 +87,8 @@ def _restrict_path(path: Path) -> None:
     if stat.S_ISLNK(status.st_mode) or not open_to:
         return
     if os.geteuid() in {0, status.st_uid}:
-        # PostgreSQL's user may search the directory of a deployment that runs as root
-        # (server/embedded/sysuser.py), which shows as a permission of the group or others.
+        # If the deployment runs as root, PostgreSQL's user may search its directories: a permission
+        # of the group or others (server/embedded/sysuser.py) that must stay.
         let_through = os.geteuid() == 0 and not mode & _READ_OR_WRITTEN
         if not (let_through and stat.S_ISDIR(status.st_mode)):
             path.chmod(mode & ~open_to)
@@ -199,7 +199,7 @@ class ServerRunning(DataDirError):
 
 
 def lock_serve(data_dir: Path, url: str = "") -> Lock:
-    """Lock the data directory for one ``opentill serve`` at ``url``. Raises ``Served``."""
+    """Lock the data directory for one ``opentill serve`` at ``url``. Raises ``ServerRunning``."""
     path = prepare(data_dir)
     lock = Lock(path / "serve.lock")
     if not lock.take(wait=False):
@@ -255,7 +255,7 @@ class RestoreDirectory:
             self._check_no_database()
             target = _database(self._data_dir)
             if target.exists():
-                target.rmdir()  # empty
+                target.rmdir()  # without a database the directory is empty
             _database(self.path).rename(target)
             sync_directory(self._data_dir)
         finally:
@@ -317,7 +317,7 @@ def check_exists(data_dir: Path) -> None:
     """
     check_restored(data_dir.expanduser())
     if _has_database(data_dir):
-        return  # starting it reports any problem
+        return  # problems of an existing database are reported when it is started
     message = (
         f"there is no OpenTill database in {_database(data_dir)}: set OPENTILL_DATA_DIR to the data"
         " directory of the deployment that is meant, or OPENTILL_DATABASE_URL to its database, or"
@@ -335,7 +335,7 @@ def _has_database(data_dir: Path) -> bool:
     path = _database(data_dir)
     try:
         return (path / "PG_VERSION").exists() or (path.exists() and any(path.iterdir()))
-    except PermissionError:  # it exists and belongs to another user
+    except PermissionError:  # the database exists and belongs to another user
         return True
     except OSError:
         return False

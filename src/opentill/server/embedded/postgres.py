@@ -25,7 +25,7 @@ class EmbeddedPostgres:
 
     def __init__(self, cluster: Cluster, users: Lock) -> None:
         """Use ``start`` instead."""
-        self.url: Final = cluster.url  # for asyncpg
+        self.url: Final = cluster.url  # connection URL for asyncpg
         self._cluster = cluster
         self._users: Lock | None = users
 
@@ -76,7 +76,7 @@ class EmbeddedPostgres:
         gate = Lock(self._cluster.data_dir / "postgres.start.lock")
         try:
             gate.take()
-            if users.take(wait=False):  # nobody else holds it
+            if users.take(wait=False):  # no other process uses the server
                 self._cluster.stop()
         finally:
             users.release()

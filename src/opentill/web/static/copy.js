@@ -1,5 +1,5 @@
-// A button beside each field with data-copy that copies it. Without this script a field can be
-// selected and copied.
+// Adds a copy button beside each field with data-copy. Without this script readers select the text
+// and copy it themselves.
 "use strict";
 
 for (const field of document.querySelectorAll("input[data-copy]")) {
@@ -7,19 +7,19 @@ for (const field of document.querySelectorAll("input[data-copy]")) {
   button.type = "button";
   button.className = "button plain";
   button.textContent = field.dataset.copy;
-  const said = document.createElement("span");
-  said.className = "off-page";
-  said.setAttribute("role", "status");
+  const announcement = document.createElement("span");
+  announcement.className = "off-page";
+  announcement.setAttribute("role", "status");
   button.addEventListener("click", async () => {
     field.select();
     try {
       if (navigator.clipboard) await navigator.clipboard.writeText(field.value);
-      else if (!document.execCommand("copy")) return; // plain http has no clipboard
+      else if (!document.execCommand("copy")) return; // no clipboard API over http
     } catch {
-      return; // the field is selected, ready to be copied
+      return; // the field is selected, so that the reader can copy it
     }
-    button.textContent = said.textContent = field.dataset.copied;
-    setTimeout(() => { button.textContent = field.dataset.copy; said.textContent = ""; }, 2000);
+    button.textContent = announcement.textContent = field.dataset.copied;
+    setTimeout(() => { button.textContent = field.dataset.copy; announcement.textContent = ""; }, 2000);
   });
-  field.after(button, said);
+  field.after(button, announcement);
 }

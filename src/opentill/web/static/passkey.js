@@ -1,4 +1,4 @@
-// Makes or uses a passkey, and sends what the browser made as a field of the form around it.
+// Creates or uses a passkey, and submits the browser's response in a hidden field of the form.
 "use strict";
 
 const form = document.querySelector("form[data-passkey]");

@@ -1,6 +1,6 @@
-// The reference: copying, the language of samples, quick search, and trying an operation out.
-// Without this script every page reads as well; it only adds. A key that somebody types is kept in
-// a variable of this page, and is sent to this service alone.
+// The reference: copy buttons, the language of samples, quick search, and sending requests.
+// Pages are complete without this script. A key that the reader enters stays in a variable of this
+// page and is sent only to this service.
 "use strict";
 
 const make = (tag, properties = {}, ...children) => {
@@ -13,7 +13,7 @@ const make = (tag, properties = {}, ...children) => {
 
 async function copy(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
-  const area = make("textarea", { value: text, className: "off-page" }); // plain http has no clipboard
+  const area = make("textarea", { value: text, className: "off-page" }); // no clipboard API over http
   document.body.append(area);
   area.select();
   document.execCommand("copy");
@@ -23,23 +23,23 @@ async function copy(text) {
 function addCopyButton(block) {
   const button = make("button", { type: "button", className: "copy", textContent: "Copy" });
   button.setAttribute("aria-label", `Copy: ${block.getAttribute("aria-label")}`);
-  const said = make("span", { className: "off-page" });
-  said.setAttribute("role", "status");
+  const announcement = make("span", { className: "off-page" });
+  announcement.setAttribute("role", "status");
   button.addEventListener("click", async () => {
     try {
       await copy(block.textContent);
-      button.textContent = said.textContent = "Copied";
+      button.textContent = announcement.textContent = "Copied";
     } catch {
-      button.textContent = said.textContent = "Not copied";
+      button.textContent = announcement.textContent = "Not copied";
     }
-    setTimeout(() => { button.textContent = "Copy"; said.textContent = ""; }, 2000);
+    setTimeout(() => { button.textContent = "Copy"; announcement.textContent = ""; }, 2000);
   });
   const frame = make("div", { className: "copied" });
   block.replaceWith(frame);
-  frame.append(block, button, said);
+  frame.append(block, button, announcement);
 }
 
-// ── the language of samples: chosen once, for all operations and for the next visit ─────────────
+// ── the language of samples: one choice for all operations, stored for the next visit ───────────
 
 const LANGUAGE = "opentill-reference-language";
 
@@ -57,44 +57,44 @@ function addLanguages() {
       event.preventDefault();
       showLanguage(sample.parentElement.dataset.language);
       scrollBy(0, sample.getBoundingClientRect().top - above);
-      try { localStorage.setItem(LANGUAGE, sample.parentElement.dataset.language); } catch { /* not kept */ }
+      try { localStorage.setItem(LANGUAGE, sample.parentElement.dataset.language); } catch { /* storage is disabled */ }
     });
   }
-  let kept = null;
-  try { kept = localStorage.getItem(LANGUAGE); } catch { /* not kept */ }
-  if (document.querySelector(`details[data-language="${CSS.escape(kept ?? "")}"]`)) showLanguage(kept);
+  let stored = null;
+  try { stored = localStorage.getItem(LANGUAGE); } catch { /* storage is disabled */ }
+  if (document.querySelector(`details[data-language="${CSS.escape(stored ?? "")}"]`)) showLanguage(stored);
 }
 
-// ── quick search: what the page of the search would show, below the field ───────────────────────
+// ── quick search: shows the results of the search page below the field ──────────────────────────
 
 function addSearch(form) {
   const input = form.elements.q;
   const list = make("div", { className: "quick", hidden: true });
-  const said = make("p", { className: "off-page" });
-  said.setAttribute("role", "status");
-  form.append(list, said);
-  let asked = 0;
+  const announcement = make("p", { className: "off-page" });
+  announcement.setAttribute("role", "status");
+  form.append(list, announcement);
+  let latestSearch = 0;
   const close = () => { list.hidden = true; };
 
-  async function look() {
+  async function search() {
     const query = input.value.trim();
-    const number = ++asked;
+    const number = ++latestSearch;
     if (query.length < 2) return close();
     const response = await fetch(`${form.action}?q=${encodeURIComponent(query)}`, { credentials: "omit" });
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
-    if (number !== asked) return; // something else was typed meanwhile
-    const found = page.querySelector("#found");
-    found.removeAttribute("id");
-    list.replaceChildren(found);
+    if (number !== latestSearch) return; // the reader has typed another query meanwhile
+    const results = page.querySelector("#found");
+    results.removeAttribute("id");
+    list.replaceChildren(results);
     list.hidden = false;
     const hits = list.querySelectorAll("li").length;
-    said.textContent = hits === 1 ? "1 place found" : `${hits} places found`;
+    announcement.textContent = hits === 1 ? "1 place found" : `${hits} places found`;
   }
 
-  let waiting;
+  let timer;
   input.addEventListener("input", () => {
-    clearTimeout(waiting);
-    waiting = setTimeout(() => look().catch(close), 120);
+    clearTimeout(timer);
+    timer = setTimeout(() => search().catch(close), 120);
   });
   form.addEventListener("keydown", (event) => {
     const links = [...list.querySelectorAll("a")];
@@ -116,9 +116,9 @@ function addSearch(form) {
   });
 }
 
-// ── trying an operation out ─────────────────────────────────────────────────────────────────────
+// ── sending requests ────────────────────────────────────────────────────────────────────────────
 
-const keys = {}; // header → what was typed: for all boxes of this page, and nowhere else
+const keys = {}; // header → key that the reader has entered, for all boxes of this page
 
 function addTrial(template) {
   const { method, address } = template.dataset;
@@ -156,7 +156,7 @@ function addTrial(template) {
     const body = box.querySelector("[data-body]");
     if (body) headers["Content-Type"] = body.dataset.body;
     if (method === "POST") headers["Idempotency-Key"] = randomKey();
-    // Only to this service: an address without a host. No cookie goes along, nothing is cached.
+    // The address has no host, so that only this service gets the key. Cookies are not sent.
     const options = { method, headers, credentials: "omit", cache: "no-store", redirect: "error" };
     if (body) options.body = body.value;
     return [query.size ? `${path}?${query}` : path, options];
@@ -174,7 +174,7 @@ function addTrial(template) {
     } catch (error) {
       outcome.replaceChildren(make("p", { className: "wrong", textContent: error.message }));
     }
-    if (agreed) agreed.checked = false; // each change is agreed to by itself
+    if (agreed) agreed.checked = false; // the reader must agree to each change separately
     send.disabled = Boolean(agreed);
   });
 }
@@ -189,7 +189,7 @@ function show(outcome, response, text, lasted) {
   const line = make("p", {}, status, ` in ${Math.round(lasted)} ms · x-request-id `, make("code", { textContent: requestId }));
   let shown = text;
   if (response.headers.get("content-type")?.includes("json")) {
-    try { shown = JSON.stringify(JSON.parse(text), null, 2); } catch { /* as it came */ }
+    try { shown = JSON.stringify(JSON.parse(text), null, 2); } catch { /* show invalid JSON unchanged */ }
   }
   const block = make("pre", { tabIndex: 0 }, make("code", { textContent: shown }));
   block.setAttribute("role", "group");
@@ -198,7 +198,7 @@ function show(outcome, response, text, lasted) {
   addCopyButton(block);
 }
 
-// ── all of it ───────────────────────────────────────────────────────────────────────────────────
+// ── start ───────────────────────────────────────────────────────────────────────────────────────
 
 document.querySelectorAll("pre").forEach(addCopyButton);
 addLanguages();
@@ -206,5 +206,5 @@ document.querySelectorAll("form.search").forEach(addSearch);
 document.querySelectorAll("template[data-trial]").forEach(addTrial);
 const contents = document.querySelector(".contents > details");
 if (matchMedia("(max-width: 59.99rem)").matches) contents.open = false;
-const [here, list] = [document.querySelector("[aria-current=page]"), document.querySelector(".contents")];
-if (here) list.scrollTop = here.offsetTop - list.clientHeight / 3;
+const [current, list] = [document.querySelector("[aria-current=page]"), document.querySelector(".contents")];
+if (current) list.scrollTop = current.offsetTop - list.clientHeight / 3;
