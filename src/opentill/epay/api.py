@@ -1,4 +1,4 @@
-"""``submit.php``, ``mapi.php`` and ``api.php``: always HTTP 200, or a redirect to the page.
+"""``submit.php``, ``mapi.php`` and ``api.php``: always HTTP 200, or a redirect for the browser.
 
 They are served below /epay and at the root, because many clients drop the path of their base URL.
 Refusals and internal errors are JSON objects with a ``code`` too, because clients of this

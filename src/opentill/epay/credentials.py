@@ -23,7 +23,7 @@ from opentill.merchants import OPENTILL, Actor
 _log: Final = structlog.get_logger()
 _KEY_ALPHABET: Final = string.ascii_letters + string.digits
 _KEY_LENGTH: Final = 32
-_FIRST_PID, _PIDS = 100_000_000, 900_000_000  # nine digits fit a 32-bit int of any client
+_FIRST_PID, _PIDS = 100_000_000, 900_000_000  # nine digits fit clients' 32-bit integers
 WRONG_KEY: Final = (
     "OPENTILL_SECRET_KEY is not the one that the Epay keys were encrypted with: set it back, or"
     " make new ones with `opentill epay rotate`"
@@ -148,7 +148,7 @@ async def key_decrypts(tx: Tx, secret_key: str) -> bool:
 
 
 async def check_key(tx: Tx, secret_key: str) -> bool:
-    """Like ``key_decrypts``, but log an error if it does not."""
+    """Like ``key_decrypts``, but also log an error if the key does not decrypt them."""
     if await key_decrypts(tx, secret_key):
         return True
     _log.error("the Epay API cannot check keys", reason=WRONG_KEY)

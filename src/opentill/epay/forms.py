@@ -17,12 +17,14 @@ _MAX_SHOWN_NAME: Final = 80
 _MAX_MONEY: Final = 32
 _ADDRESSES: Final = ("notify_url", "return_url")
 _OUT_TRADE_NO: Final = re.compile(r"[A-Za-z0-9._\-|]{1,64}", re.ASCII)
-# A type, supported or not, is echoed in notices: no character that some clients strip or split at.
+# Notices echo the type even if it is unsupported, so it may not contain a character that some
+# clients strip or split at.
 _TYPE: Final = re.compile(r"[^\s\\&=\x00-\x1f\x7f-\x9f]{1,32}")
 _MONEY: Final = re.compile(money.PRICE_PATTERN, re.ASCII)
 _REQUIRED: Final = ("out_trade_no", "notify_url", "return_url", "name", "money")
 _REQUIRED_BY_MAPI: Final = ("type", "out_trade_no", "notify_url", "name", "money", "clientip")
-# Names of card fields and digits as long as a card number: both belong on the gateway's page only.
+# Names of card fields, and digits as long as a card number. Card data may be entered only on the
+# gateway's page.
 _CARD_FIELD: Final = re.compile(
     r"card|cvv|cvc|cvn|\bpan\b|security[_ -]?code"
     r"|exp(iry|ire|iration)?[_ -]?(month|year|date|y|m)?\b",
@@ -71,7 +73,7 @@ def read_submission(request: Request, *, by_server: bool) -> Submission:
 
 
 def _name(text: str) -> str:
-    """Return a name as notices echo it: at most 127 bytes, no backslashes, no space around it.
+    """Return a name as notices echo it: at most 127 bytes, without backslashes or outer spaces.
 
     Some clients strip backslashes or spaces before they verify a signature.
     """
@@ -102,7 +104,7 @@ def _address(name: str, text: str) -> str:
     """Check the syntax of a URL. The address policy applies when the URL is called."""
     try:
         if "{" in text:
-            raise Invalid(name, "braces")  # noqa: TRY301 - of our own pages' placeholder
+            raise Invalid(name, "braces")  # noqa: TRY301 - handled like the Invalid of check_url
         inputs.check_url(name, text or None)
     except Invalid:
         reason = f"{name} 须为不超过 2048 个字符、域名有效、不含用户名密码的 http 或 https 地址"
@@ -114,7 +116,7 @@ def _param(text: str) -> str:
     if len(text) > _MAX_PARAM:
         raise Refused(BUSINESS, f"param 最多 {_MAX_PARAM} 个字符")
     if "\\" in text:
-        # It is echoed unchanged, and some clients strip backslashes before they verify.
+        # Notices echo it unchanged, and some clients strip backslashes before they verify them.
         raise Refused(BUSINESS, "param 不能含有反斜杠，部分客户端验签时会去掉它")
     return text
 
@@ -130,8 +132,8 @@ def _payer_ip(text: str) -> str:
     """Return the payer's IP address, the first one of a list that proxies append to."""
     first = text.split(",", maxsplit=1)[0].strip()
     try:
-        if "%" in first:  # a scope id
-            raise ValueError(first)  # noqa: TRY301 - the same refusal
+        if "%" in first:  # an IPv6 address with a scope id
+            raise ValueError(first)  # noqa: TRY301 - refused like any other invalid address
         return str(ip_address(first))
     except ValueError:
         raise Refused(BUSINESS, "clientip 须为付款人的 IP 地址") from None

@@ -27,30 +27,30 @@ MAX_CONCURRENT: Final = 256  # notices in flight, per process
 MAX_PER_MERCHANT: Final = 8  # notices in flight, per process and merchant
 _LEASE_MS: Final = 60_000  # far longer than a try takes
 _POLL_S: Final = 0.25  # interval between two queries for due notices
-_BATCH_S: Final = 0.05  # pause after a notice has ended, so that one claim fills several places
-_MAX_CONNECTIONS: Final = 8  # concurrent database connections; requests need the others
+_BATCH_S: Final = 0.05  # pause after a notice has ended, so that the next claim replaces several
+_MAX_CONNECTIONS: Final = 8  # concurrent database connections; requests need the rest of the pool
 _MAX_RESULT_LENGTH: Final = 200  # characters
 _MINUTE_MS: Final = 60_000
-# The pauses after each failed try; the first try is immediate.
+# The waits before the second and each later try; if the last one fails, the notice has failed.
 WAITS_MS: Final = tuple(minutes * _MINUTE_MS for minutes in (1, 3, 20, 60, 120, 360, 1440))
 
 
 class Notifier:
     """Sends due notices such that a slow or unreachable shop delays no other merchant.
 
-    A notice is claimed when there is room for it, and sent at once. Merchants with the fewest
-    notices in flight come first, so that neither a long queue nor many timeouts of one merchant
-    make others wait for more than the next free place.
+    A notice is claimed only when it can be sent at once. Merchants with the fewest notices in
+    flight come first. So despite one merchant's long queue or many timeouts, the others wait only
+    until the next notice in flight has ended.
     """
 
     def __init__(self, app: App, max_concurrent: int = MAX_CONCURRENT) -> None:
         """``max_concurrent`` limits the notices in flight."""
         self._app = app
         self._max_concurrent = max_concurrent
-        self._in_flight: Counter[str] = Counter()  # by merchant
+        self._in_flight: Counter[str] = Counter()  # numbers of notices, by merchant
         self._tasks: set[asyncio.Task[None]] = set()
         self._db_slots = asyncio.Semaphore(_MAX_CONNECTIONS)
-        self._warn_at = 0.0  # on the monotonic clock
+        self._warn_at = 0.0  # monotonic time before which unsigned notices are not logged again
 
     async def claim(self, now: int) -> int:
         """Claim as many due notices as there is room for, start to send them, return how many."""
@@ -72,7 +72,7 @@ class Notifier:
         return len(claimed_notices)
 
     async def run_once(self) -> int:
-        """Claim due notices and wait until one ends; return how many were claimed or run."""
+        """Claim due notices and wait until one ends; return 0 only if none was claimed or runs."""
         claimed = await self.claim(self._app.clock())
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_POLL_S, return_when=asyncio.FIRST_COMPLETED)
@@ -103,7 +103,7 @@ class Notifier:
                     tx, merchant_id, order_id, app.settings.secret_key
                 )
                 unpaid_orders = await service.find_unpaid_siblings(tx, order)
-        except encryption.WrongKey:  # does not count as a try: it is sent once the key is restored
+        except encryption.WrongKey:  # no try is counted: the notice is sent once the key is back
             self._log_unsigned()
             return
         for unpaid_order in unpaid_orders:
@@ -113,7 +113,7 @@ class Notifier:
             is_acknowledged, result = await _send_once(
                 app, notices.address(order.notify_url, params)
             )
-        else:  # refunded or disputed meanwhile, so the shop must not deliver
+        else:  # the order was refunded or disputed meanwhile: the shop must not deliver
             is_acknowledged, result = False, f"not sent: the order is {order.status}"
         async with self._db_slots, app.db.connection() as tx:
             if is_acknowledged:

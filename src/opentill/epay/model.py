@@ -12,8 +12,8 @@ import msgspec
 from opentill import merchants
 from opentill.core.payment_methods import Method
 from opentill.orders import Status
-from opentill.orders.model import order_id_of as order_id_of  # noqa: PLC0414 - the convention's
-from opentill.orders.model import trade_no as trade_no  # noqa: PLC0414 - the convention's
+from opentill.orders.model import order_id_of as order_id_of  # noqa: PLC0414 - the Epay name of an order is part of this interface
+from opentill.orders.model import trade_no as trade_no  # noqa: PLC0414 - the Epay name of an order is part of this interface
 
 # The supported types; "" lets the customer choose.
 Type = Literal["", "alipay", "wxpay", "creditcard", "crypto", "paynow", "bank"]
@@ -24,10 +24,10 @@ TradeStatus = Literal["TRADE_SUCCESS", "WAIT_BUYER_PAY", "TRADE_CLOSED"]
 
 # Response codes.
 SUCCESS: Final = 1
-REFUNDED: Final = 0  # for rainbow servers as clients, which treat 1 as a failed refund
+REFUNDED: Final = 0  # success of act=refund; a rainbow server as our client treats 1 as a failure
 BUSINESS: Final = -1  # a business rule or an internal error
 NOT_ENABLED: Final = -2
-WRONG_KEY: Final = -3  # unknown pid, wrong key or wrong signature, indistinguishable
+WRONG_KEY: Final = -3  # unknown pid, wrong key or wrong signature: the caller cannot tell which
 MISSING: Final = -4
 UNKNOWN_ACT: Final = -5
 
@@ -100,7 +100,7 @@ class EpayMerchant(Credentials, frozen=True, kw_only=True):
     settlement_currency: str
     ip_allowlist: list[str]
     status: merchants.Status
-    charge_off: str | None  # the reason for which it may not charge, None while it may
+    charge_off: str | None  # why the merchant may not take payments; None while it may
 
 
 class NewCredentials(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +117,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     """A validated order submission of submit.php or mapi.php."""
 
     out_trade_no: str
-    type: str  # as submitted, supported or not
+    type: str  # as submitted, even if unsupported; "" lets the customer choose
     name: str
     money: str
     amount_minor: int
@@ -154,15 +154,15 @@ class PlacedOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EpayOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """An Epay order as it was submitted, with the present state of its order."""
+    """An Epay order as it was submitted, with the present state of the order it placed."""
 
     merchant_id: str
     out_trade_no: str
-    submission: int  # position among the orders with its number, from 1
+    submission: int  # position among the merchant's orders with this out_trade_no, from 1
     order_id: str
     checkout_id: str
     type: Type
-    requested_type: str | None  # an unsupported type
+    requested_type: str | None  # the submitted type if it is unsupported, otherwise None
     name: str
     money: str
     money_type: str
@@ -233,12 +233,12 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     state: NoticeState
     due_at: int | None
     tries: int
-    result: str = msgspec.field(name="answer")  # of the last try, in a few words
+    result: str = msgspec.field(name="answer")  # of the last try, such as "HTTP 200"
     created_at: int
     updated_at: int
 
 
 class NoticeOfOrder(Notice, frozen=True, kw_only=True):
-    """A notification with the shop's number of the order."""
+    """A notification, with the shop's number of its order."""
 
     out_trade_no: str

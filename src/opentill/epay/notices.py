@@ -25,7 +25,7 @@ from opentill.merchants import OPENTILL, Actor
 from opentill.orders.model import PAID_STATUSES
 
 _log: Final = structlog.get_logger()
-MAX_ADDRESS: Final = 2048  # the limit of outgoing/addresses.py
+MAX_ADDRESS: Final = 2048  # characters; the limit of outgoing/addresses.py
 _SAFE_CHARACTERS: Final = "%/:?&=@!$'()*+,;-._~[]"
 
 
@@ -62,7 +62,7 @@ def address(url: str, params: dict[str, str]) -> str:
 
 
 def _encoded(params: dict[str, str]) -> str:
-    return urlencode(params).replace("~", "%7E")  # as PHP does
+    return urlencode(params).replace("~", "%7E")  # PHP encodes it, Python does not
 
 
 def fits(submission: Submission) -> bool:
@@ -89,9 +89,9 @@ async def signed_message(
 
 
 async def return_address(app: App, merchant_id: str, order_id: str) -> str | None:
-    """Return the signed return_url of a paid order for its customer; None unless it is paid.
+    """Return the signed return_url of a paid order for its customer; None if there is none.
 
-    The URL proves the payment just like the notice, so it is only built when it is shown.
+    The URL proves the payment just like the notice, so it is built only when it is shown.
     """
     async with app.db.connection() as tx:
         order = await queries.BY_ORDER.first(tx, merchant_id=merchant_id, order_id=order_id)
@@ -138,7 +138,7 @@ async def list_notices(
 async def skip_waiting(tx: Tx, now: int) -> int:
     """Fail all pending notices after a restore; return their number.
 
-    They may have been sent since the backup. Each can be resent.
+    They may have been sent between the backup and the restore. Each can be resent.
     """
     return await queries.SKIP_NOTICES.run(tx, now=now)
 

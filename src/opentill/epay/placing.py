@@ -36,9 +36,9 @@ _STOPPED: Final = "商户暂时不能收款"  # customers may read it, so it doe
 async def place(app: App, caller: EpayCaller, submission: Submission, now: int) -> PlacedOrder:
     """Place an order, or return the existing one with the same number. Raises Refused.
 
-    Concurrent requests with one number place one order: all but one violate the unique number, roll
-    back and find the order. After a session that nobody paid, the same number with the same values
-    places another order.
+    Concurrent requests with one number place one order: all but one violate the unique constraint,
+    roll back and find the order. If nobody paid an order and its session has ended, the same number
+    with the same values places another order.
     """
     limit, merchant_id = app.settings.limit_checkouts_per_minute, caller.merchant.merchant_id
     if limit:
@@ -48,7 +48,7 @@ async def place(app: App, caller: EpayCaller, submission: Submission, now: int) 
     offered_types = _offered_types(app, submission.money_type)
     if not offered_types or (submission.method and submission.type not in offered_types):
         raise Refused(BUSINESS, f"不支持的支付方式，可用的有：{', '.join(offered_types) or '无'}")
-    if caller.merchant.charge_off is not None:  # even for an existing order
+    if caller.merchant.charge_off is not None:  # refuse it even if the order exists
         raise Refused(BUSINESS, _STOPPED)
     settings = app.settings
     try:
@@ -69,12 +69,12 @@ async def place(app: App, caller: EpayCaller, submission: Submission, now: int) 
 
 
 def _shown_bounds(problem: checkouts.AmountOutOfBounds, currency: str) -> str:
-    """Write the smallest and the largest amount with at most two decimals."""
-    grain = 10 ** max(0, exponent(currency) - 2)
-    least = -(-problem.least_minor // grain) * grain
-    written = parse("99999999.99" if exponent(currency) else "99999999", currency)
-    most = min(problem.most_minor // grain * grain, written)  # the largest amount of the format
-    return f"{show(least, currency)} 到 {show(most, currency)} {currency}"
+    """Write the smallest and the largest accepted amount that ``money`` can express."""
+    cent_minor = 10 ** max(0, exponent(currency) - 2)  # ``money`` has at most two decimals
+    least_minor = -(-problem.least_minor // cent_minor) * cent_minor
+    longest_minor = parse("99999999.99" if exponent(currency) else "99999999", currency)
+    most_minor = min(problem.most_minor // cent_minor * cent_minor, longest_minor)
+    return f"{show(least_minor, currency)} 到 {show(most_minor, currency)} {currency}"
 
 
 def _offered_types(app: App, currency: str) -> list[str]:
@@ -153,7 +153,7 @@ def _build_item(submission: Submission) -> checkouts.Item:
 
 
 def _check_same(existing_order: EpayOrder, submission: Submission) -> None:
-    """Refuse other values under a number, and any values once it was paid. Raises Refused."""
+    """Raise Refused if a submission differs from its number's order, or that order was paid."""
     same = (
         (existing_order.amount_minor, existing_order.money_type)
         == (submission.amount_minor, submission.money_type)
@@ -183,8 +183,8 @@ async def _can_be_paid(tx: Tx, existing_order: EpayOrder, now: int) -> bool:
 async def _lock_number(tx: Tx, existing_order: EpayOrder) -> EpayOrder:
     """Lock all orders under a number and return its current order.
 
-    A late payment of any of them is thus either visible here or confirmed after the new order
-    exists. Raises Refused if one was paid meanwhile.
+    A late payment of any of these orders is thus either visible here or confirmed after the new
+    order exists. Raises Refused if one of them was paid meanwhile.
     """
     number = {
         "merchant_id": existing_order.merchant_id,
@@ -198,11 +198,12 @@ async def _lock_number(tx: Tx, existing_order: EpayOrder) -> EpayOrder:
 
 
 async def _keeps_number(tx: Tx, existing_order: EpayOrder, now: int) -> bool:
-    """Whether a number keeps its order, which the caller has locked unless it can be paid.
+    """Whether a submission returns its number's existing order instead of placing a new one.
 
-    An order whose session has ended makes room for a new one, and is closed here if the worker has
-    not closed it yet; but it stays while its payment is in progress, which its page shows. Raises
-    Refused if the order was revoked, or is closed and its payment may still arrive.
+    The caller has locked the existing order, unless it can be paid. An order whose session has
+    ended is returned only while its payment is in progress, which its page shows; otherwise it is
+    closed here if the worker has not closed it yet. Raises Refused if the order was revoked, or is
+    closed and its payment may still arrive.
     """
     if await _can_be_paid(tx, existing_order, now):
         return True

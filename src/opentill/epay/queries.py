@@ -97,7 +97,7 @@ _EPAY_ORDERS = """
     from epay_orders e
     join orders o on o.merchant_id = e.merchant_id and o.id = e.order_id
 """
-# The current order of a number: a paid one if there is one, otherwise the newest.
+# The current order of a number: one that is paid, else one that was paid, else the newest.
 BY_NUMBER = Query(
     EpayOrder,
     f"""
@@ -127,7 +127,7 @@ IS_BEING_PAID = Value(
     )
     """,
 )
-# The other orders under the number of a paid order that can still be paid.
+# The orders that can still be paid under the out_trade_no of the paid order `:order_id`.
 UNPAID_SIBLINGS = Query(
     NumberedOrder,
     """
@@ -138,8 +138,8 @@ UNPAID_SIBLINGS = Query(
     order by e.submission
     """,
 )
-# Numbers of all merchants with two paid orders, neither refunded. The newer order was placed since
-# `:since`.
+# Each out_trade_no of any merchant with two paid orders, neither of them refunded, of which the
+# newer one was placed since `:since`.
 PAID_TWICE = Query(
     PaidTwice,
     """
@@ -169,7 +169,8 @@ LIST = Query(
     order by e.created_at desc, e.order_id desc limit :limit offset :offset
     """,
 )
-# Sorted like the index over statuses; both rows of an order have the same creation time.
+# Sorted by the columns of `orders`, like its index over statuses. The row of an order in
+# `epay_orders` has the same creation time.
 LIST_BY_STATUS = Query(
     EpayOrder,
     f"""
@@ -219,8 +220,8 @@ PRUNE_REQUESTS = Command(
 )
 
 # Claim due notices until `:lease_until`. A merchant has at most `:per_merchant` notices in flight;
-# `:notices` are the present numbers by merchant. The statement visits each merchant once, whatever
-# the length of its queue; merchants with the fewest notices in flight come first.
+# `:notices` are the numbers in flight now, by `:merchant_id`. The statement visits each merchant
+# once, whatever the length of its queue; merchants with the fewest notices in flight come first.
 CLAIM_NOTICES = Query(
     Notice,
     """
@@ -259,8 +260,8 @@ CLAIM_NOTICES = Query(
         updated_at
     """,
 )
-# Record the result of a try. `:tries` is the number of tries before it, so that two overlapping
-# tries count once.
+# Record the result of a try. `:tries` is the number of earlier tries, so that two overlapping tries
+# that fail are counted once.
 RECORD_DELIVERY = Command(
     """
     update epay_notifications set state = 'DELIVERED', due_at = null, tries = tries + 1,

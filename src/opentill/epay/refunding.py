@@ -33,7 +33,7 @@ _REFUND_FAILED: Final = "这笔退款已失败，如需重新退款，请换一�
 
 
 class RequestedRefund(msgspec.Struct, frozen=True):
-    """A requested refund, identified by its number or, without one, by its request."""
+    """A requested refund, identified by ``refund_no`` or, if that is "", by ``request``."""
 
     money: str
     refund_no: str
@@ -55,7 +55,7 @@ class AcceptedRefund(msgspec.Struct, frozen=True):
 
     @property
     def refund_no(self) -> str:
-        """The merchant's number of the refund, or ours if it has none."""
+        """The merchant's number of the refund; our own if the merchant sent none."""
         return self.refund.refund_no or trade_no(self.refund.id)
 
 
@@ -106,7 +106,7 @@ async def _find_earlier(
 ) -> refunds.Refund | None:
     """Return the refund that an earlier request created.
 
-    The number that an earlier response gave the refund identifies it too.
+    A refund without a refund_no is also found by the number that an earlier response gave it.
     """
     number = requested.refund_no
     if number:
@@ -121,9 +121,10 @@ async def _find_earlier(
 
 
 async def _find_refunded_order(tx: Tx, epay_order: EpayOrder, earlier: refunds.Refund) -> EpayOrder:
-    """Return the order of an earlier refund if it has the same out_trade_no.
+    """Return the earlier refund's order if it has the same out_trade_no, else ``epay_order``.
 
-    A number that was paid twice resolves to its second order once the first is refunded.
+    If both orders of a number were paid, the number names the second one once the first one is
+    refunded.
     """
     other_order = await queries.BY_ORDER.first(
         tx, merchant_id=epay_order.merchant_id, order_id=earlier.order_id
@@ -173,7 +174,7 @@ _STATUS_WORDS: Final[Mapping[Status, str]] = {
     "REFUNDED": "已全部退款",
     "CHARGEBACK": "已被拒付",
 }
-# Refusals of ``refunds.create`` after ``_check``, by field.
+# The messages for refusals by ``refunds.create`` that ``_check`` cannot foresee, by field.
 _REASONS: Final = {
     "amount": "商户余额不足，不能退款",
     "refundNo": _NUMBER_TAKEN,
@@ -183,7 +184,7 @@ _REASONS: Final = {
 async def _record_request(
     tx: Tx, new_refund: refunds.Refund, requested: RequestedRefund, now: int
 ) -> None:
-    """Record the refund of a request, unless its refund_no identifies it."""
+    """Record which refund a request created, unless a refund_no identifies the refund."""
     if requested.refund_no:
         return
     recorded_id = await queries.RECORD_REQUEST.get(

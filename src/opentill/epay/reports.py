@@ -21,7 +21,7 @@ from opentill.epay.service import EpayCaller
 from opentill.orders.model import PAYABLE
 
 _MAX_ROWS: Final = 50
-_MAX_OFFSET_DIGITS: Final = 9  # digits of an offset
+_MAX_OFFSET_DIGITS: Final = 9
 _BANK_PAYOUT: Final = 4  # the convention's number for payouts to a bank account
 _PAYOUT_STATUS: Final = {"PENDING": 0, "PAID": 1, "FAILED": 3}
 

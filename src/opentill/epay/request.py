@@ -35,7 +35,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One request: its parameters, all from one source, and the client's address."""
 
     params: Mapping[str, str]
-    act: str  # of api.php, "" if there is none
+    act: str  # the operation of api.php, "" if the request names none
     address: str
 
     def get(self, name: str) -> str:
@@ -54,11 +54,11 @@ async def read_request(scope: Scope, receive: Receive) -> Request:
     body: dict[str, str] = {}
     if scope["method"] == "POST" and not is_query_only:
         body = await _read_form(dict(scope["headers"]), receive)
-    params, rest = (query, body) if "pid" in query else (body, query)
+    params, other_params = (query, body) if "pid" in query else (body, query)
     _check(params)
     return Request(
         params=params,
-        act=params.get("act") or rest.get("act", ""),
+        act=params.get("act") or other_params.get("act", ""),
         address=scope["opentill_address"],
     )
 
@@ -66,12 +66,12 @@ async def read_request(scope: Scope, receive: Receive) -> Request:
 def _decode_form(text: bytes) -> dict[str, str]:
     try:
         pairs = parse_qsl(
-            text.decode(),  # some old clients leave characters as they are
+            text.decode(),  # some old clients do not percent-encode UTF-8
             keep_blank_values=True,
             errors="strict",
             max_num_fields=_MAX_FIELDS,
         )
-    except ValueError:  # also of UnicodeDecodeError
+    except ValueError:  # a UnicodeDecodeError is one too
         raise _unreadable() from None
     return dict(pairs)
 
@@ -81,7 +81,7 @@ def _unreadable() -> Refused:
 
 
 async def _read_form(headers: Mapping[bytes, bytes], receive: Receive) -> dict[str, str]:
-    """Read a form body of either encoding. Other bodies have no parameters, as in PHP."""
+    """Read a form, URL-encoded or multipart. Other bodies have no parameters, as in PHP."""
     try:
         body = await read_body(headers, receive)
     except PayloadTooLarge:
@@ -118,8 +118,9 @@ def _check(params: Mapping[str, str]) -> None:
 def refuse_embedded_fields(params: Mapping[str, str], *, addresses: Collection[str] = ()) -> None:
     """Refuse values with which the signature would also fit another message. Raises Refused.
 
-    ``addresses`` name parameters whose URLs have queries of the shop's own. There, only fields that
-    could be cut out of the signed text for a forgery are refused (decision 0041).
+    ``addresses`` are the parameters with URLs, whose queries may have parameters of the shop's own.
+    In a URL, only fields that could be cut out of the signed text for a forgery are refused
+    (decision 0041).
     """
     for name, value in params.items():
         for field, text in signature.embedded_fields(value):
@@ -128,10 +129,10 @@ def refuse_embedded_fields(params: Mapping[str, str], *, addresses: Collection[s
 
 
 def _may_embed(field: str, text: str, params: Mapping[str, str]) -> bool:
-    """Whether the query of a URL may contain ``&field=text``: never a field of notifications.
+    """Whether the query of a URL may contain ``&field=text``.
 
-    A field of the request may be repeated with the same value, plain or encoded. Other fields are
-    useless for a forgery.
+    A field of notifications is never allowed, and a field of requests only with this request's own
+    value, plain or encoded. All other fields are allowed: they are useless for a forgery.
     """
     if field in _NOTIFICATION_FIELDS:
         return False
@@ -141,9 +142,9 @@ def _may_embed(field: str, text: str, params: Mapping[str, str]) -> bool:
     plain = text.partition("#")[0]
     values = {text, plain, unquote_plus(plain)}
     if field == "sign_type":
-        values = {one.strip().upper() for one in values}
+        values = {value.strip().upper() for value in values}
     if field == "money":
-        own_value, values = without_zeros(own_value), {without_zeros(one) for one in values}
+        own_value, values = without_zeros(own_value), {without_zeros(value) for value in values}
     return own_value in values
 
 

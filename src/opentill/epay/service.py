@@ -39,11 +39,12 @@ NO_SUCH_ORDER: Final = "订单不存在"  # clients compare this text
 NOT_GENUINE: Final = "签名校验失败"
 TOO_MANY: Final = "请求过于频繁，请稍后再试"
 UNAVAILABLE: Final = "系统维护中，请稍后再试"
-# Every submission and every signed return has one of these fields, and no call of api.php has any.
+# Every submission and every signed return_url has one of these fields; requests to api.php have
+# neither.
 _BROWSER_FIELDS: Final = frozenset({"notify_url", "trade_status"})
 _SIGNED_ACTS: Final = frozenset({"refund"})  # acts that the signature must cover
-# Stands in for an unknown pid, which is refused after the same work as a wrong key: the response
-# time does not reveal which pids exist.
+# Replaces the merchant of an unknown pid, so that such a pid is refused after the same work as a
+# wrong key: the response time does not reveal which pids exist.
 _UNKNOWN_PID_KEY: Final = secrets.token_hex(32)
 _UNKNOWN_PID: Final = EpayMerchant(
     merchant_id="",
@@ -69,14 +70,14 @@ class EpayCaller(msgspec.Struct, frozen=True):
 
 
 async def count_request(app: App, address: str, now: int) -> None:
-    """Count a request against its address. Raises Refused beyond the limit of the API."""
+    """Count a request of a client address. Raises Refused beyond the limit per address."""
     limit = app.settings.limit_ip_per_minute
     if limit:
         await count_hit(app, "epay", merchants.limit_subject(address), limit, now)
 
 
 async def count_hit(app: App, scope: str, subject: str, limit: int, now: int) -> None:
-    """Count a request against a limit. Raises Refused beyond it."""
+    """Count a request of ``subject``. Raises Refused beyond ``limit`` requests per minute."""
     async with app.db.connection() as tx:
         if await rate_limits.hit(tx, scope, subject, limit, now) is None:
             raise Refused(BUSINESS, TOO_MANY)
@@ -111,7 +112,7 @@ async def authenticate(
 
 
 async def _merchant_and_key(app: App, pid: str) -> tuple[EpayMerchant | None, str]:
-    """Return the merchant of a pid with its key; for an unknown pid None and an unused key."""
+    """Return the merchant of a pid and its key; for an unknown pid, None and a key nobody has."""
     merchant = None
     if pid.isascii() and pid.isdigit():
         async with app.db.connection() as tx:
@@ -155,7 +156,7 @@ async def start_attempt(
             await checkouts.check_attempts(tx, merchant_id, placed.order_id)
         except Invalid:  # the payment page shows the reason
             return None
-    payer = Payer(  # the language is unknown before the page is shown
+    payer = Payer(  # the customer's language is unknown until the payment page is shown
         email=order.customer_email, name=order.customer_name, ip=submission.payer_ip, locale=""
     )
     intent = PaymentIntent(
@@ -171,14 +172,14 @@ async def start_attempt(
                 app.db, app.gateways, intent, app.settings.public_url, now
             )
     except TimeoutError:
-        _log.warning("gateway slow", order=placed.order_id)  # the worker keeps polling
+        _log.warning("gateway slow", order=placed.order_id)  # the worker will query the gateway
         return None
     needs_action = attempt is not None and attempt.status == "ACTION_REQUIRED"
     return attempt if needs_action and attempt is not None and attempt.qr_text else None
 
 
 async def find_unpaid_siblings(tx: Tx, paid_order: EpayOrder) -> list[NumberedOrder]:
-    """Return the other orders under the number of a paid one that can still be paid."""
+    """Return the orders that can still be paid under the out_trade_no of a paid order."""
     return await queries.UNPAID_SIBLINGS.all(
         tx,
         merchant_id=paid_order.merchant_id,
@@ -192,8 +193,8 @@ async def end_unpaid_sibling(
 ) -> None:
     """End the session of another order under a paid number, so that nobody pays twice.
 
-    An order whose payment is in progress stays: the payment counts if it succeeds, and staff see
-    that the number was paid twice.
+    An order whose payment is in progress stays open: if the payment succeeds, it counts, and staff
+    see that the number was paid twice.
     """
     cause = f"{paid_order.order_id} was paid under the same out_trade_no"
     merchant_id, session_id = paid_order.merchant_id, unpaid_order.checkout_id
@@ -210,8 +211,8 @@ async def end_unpaid_sibling(
 async def find(tx: Tx, merchant_id: str, request: Request) -> EpayOrder:
     """Return the order that a request names by trade_no, which takes precedence, or out_trade_no.
 
-    An out_trade_no with several orders resolves to one that is paid, then to one that was paid,
-    then to the newest. Raises Refused.
+    Of several orders with the same out_trade_no it returns one that is paid, else one that was
+    paid, else the newest. Raises Refused.
     """
     number = request.get("trade_no")
     if number:

@@ -14,7 +14,7 @@ from opentill.outgoing.client import Forbidden, NoResponse, Unreachable
 T = TypeVar("T")
 
 FAILURES: Final = (Forbidden, Unreachable, NoResponse)
-# Errors of decoding a provider's JSON: wrong structure, no UTF-8, nesting too deep.
+# Errors of decoding a provider's JSON: wrong structure, text that is not UTF-8, nesting too deep.
 MALFORMED: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 

@@ -1,4 +1,4 @@
-"""The settings of a deployment for people, with masked secrets."""
+"""The settings of a deployment as people see them, with masked secrets."""
 
 from typing import cast
 
@@ -20,7 +20,7 @@ def masked_rows(settings: Settings) -> list[tuple[str, str, str]]:
 
 
 def _gateway_options(settings: Settings) -> list[tuple[str, str, str]]:
-    """Return rows for the options of enabled gateways, and for all others that are set."""
+    """Return rows for all options of enabled gateways, and for every other option that is set."""
     unread = dict(settings.gateway_options)
     rows: list[tuple[str, str, str]] = []
     for option in OPTIONS:

@@ -60,14 +60,14 @@ class PaymentRequest(msgspec.Struct, frozen=True, kw_only=True):
     return_url: str  # where the provider sends the customer afterwards, paid or not
     callback_url: str  # where the provider sends its callbacks
     locale: str  # BCP 47 tag of the customer's page
-    expires_at: int | None = None  # the end of the checkout session, Unix ms, if known
+    expires_at: int | None = None  # the end of the checkout session, Unix ms; None if unknown
 
 
 class RefundRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Refund ``amount`` of a payment; ``refund_id`` is the idempotency key.
 
-    ``repeated`` means that it was sent before and may have been done, for providers without such a
-    key.
+    ``repeated``: this refund was sent before and may have been done. Adapters of providers without
+    idempotency keys must not send it again.
     """
 
     refund_id: str
@@ -137,7 +137,7 @@ class PaymentOutcome(msgspec.Struct, frozen=True, kw_only=True):
     card: Card | None = None  # the customer's card, if the provider reports it
 
     def __post_init__(self) -> None:
-        """Make the texts storable, so that no outcome is lost for its wording."""
+        """Replace what PostgreSQL cannot store, so that no outcome is lost because of its texts."""
         _make_storable(self)
         if self.card is not None:
             card = Card.read(self.card.brand, self.card.last4)
@@ -158,7 +158,7 @@ class RefundOutcome(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
     def __post_init__(self) -> None:
-        """Make the texts storable, so that no outcome is lost for its wording."""
+        """Replace what PostgreSQL cannot store, so that no outcome is lost because of its texts."""
         _make_storable(self)
 
 
@@ -213,7 +213,7 @@ class GatewayDisputeEvent(msgspec.Struct, frozen=True, kw_only=True):
     respond_by: int | None = None
 
     def __post_init__(self) -> None:
-        """Make the texts storable, so that no event is lost for its wording."""
+        """Replace what PostgreSQL cannot store, so that no event is lost because of its texts."""
         _make_storable(self)
         if self.respond_by is not None and not times.is_credible(self.respond_by):
             msgspec.structs.force_setattr(self, "respond_by", None)
@@ -242,7 +242,7 @@ class BadCallback(Exception):
 class Gateway(Protocol):
     """The interface that every adapter implements.
 
-    No operation raises for a failure of the provider or the network, which is an outcome
+    No operation raises for a failure of the provider or the network; it returns an outcome
     (``failures``). An operation takes at most about ten seconds; an attempt without a result is
     queried after 15 s.
     """
@@ -325,7 +325,7 @@ class Expires(Protocol):
     """Implemented by adapters that can close the provider's open payment page."""
 
     async def expire(self, attempt_id: str, provider_ref: str) -> PaymentOutcome:
-        """Close the attempt's page and return its state; a page that is being paid stays open."""
+        """Close a page unless it is being paid, and return the attempt's state."""
         ...
 
 
@@ -343,7 +343,7 @@ class Traces(Protocol):
     """Implemented by adapters whose provider's events do not contain our id of the payment."""
 
     async def trace(self, payment_ref: str) -> str | None:
-        """Return the attempt id of a payment; "" if it is not ours, None if that is unknown."""
+        """Return a payment's attempt id; "" if the payment is not ours, None if we cannot tell."""
         ...
 
 
@@ -354,5 +354,5 @@ class ListsRefunds(Protocol):
     async def list_refunds(
         self, payment_ref: str, attempt_id: str
     ) -> tuple[GatewayRefundEvent, ...] | None:
-        """Return all refunds of our payment, also those made at the provider; None: unknown."""
+        """Return a payment's refunds, including those made at the provider; None on a failure."""
         ...

@@ -97,7 +97,7 @@ _OPERATOR_MAY_REPORT: Final = frozenset({"epay", "manual"})
 
 
 def self_reporting(names: Iterable[str]) -> frozenset[str]:
-    """Filter names of gateways: return those that report the result of each refund themselves."""
+    """Return those of the named gateways that report the result of every refund themselves."""
     return frozenset(names) - _OPERATOR_MAY_REPORT
 
 
@@ -129,5 +129,5 @@ def load(names: tuple[str, ...], settings: Settings) -> Gateways:
             msg = f"OPENTILL_GATEWAYS names {name!r}; available are: {available}."
             raise BadGateways(msg)
     options = dict(settings.gateway_options)
-    options.pop("epay_methods", None)  # the adapter reads it, with the server's types
+    options.pop("epay_methods", None)  # the adapter reads it: it also has the server's types
     return build_gateways(gateways, options, settings.routes)

@@ -29,18 +29,18 @@ class Gateways(dict[str, Gateway]):
         routes: Mapping[Method, tuple[str, ...]],
         allowed: Mapping[str, Mapping[Method, tuple[str, ...]]],
     ) -> None:
-        """``routes`` has the preferred gateways of a method.
+        """``routes`` maps a method to the gateways that come first, in their order.
 
-        ``allowed`` has the methods of restricted gateways, and the currencies of each method, ()
-        for any.
+        ``allowed`` maps each restricted gateway to its methods, and each of these to its
+        currencies, () for any currency.
         """
         super().__init__(gateways)
         self.routes = routes
         self.allowed = allowed
-        self._unreachable_until: dict[str, float] = {}  # time.monotonic(), by gateway
+        self._unreachable_until: dict[str, float] = {}  # monotonic time in seconds, by gateway
 
     def record_reachability(self, name: str, *, reached: bool) -> None:
-        """Record whether a gateway was reached; an unreachable one comes last for 30 seconds."""
+        """Record whether a gateway was reached; an unreachable one is tried last for 30 seconds."""
         if reached:
             self._unreachable_until.pop(name, None)
         else:
@@ -52,7 +52,7 @@ class Gateways(dict[str, Gateway]):
 
 
 def methods_of(gateways: Mapping[str, Gateway], name: str, currency: str) -> tuple[Method, ...]:
-    """Return the methods of a gateway for a currency that the settings allow."""
+    """Return the methods that a gateway supports and the settings allow for a currency."""
     supported = gateways[name].methods(currency)
     allowed = gateways.allowed.get(name) if isinstance(gateways, Gateways) else None
     if allowed is None:

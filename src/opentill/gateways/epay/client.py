@@ -1,7 +1,7 @@
 """The adapter for an Epay V1 server. It caches responses about orders for two seconds.
 
-Placing an order moves no money and is idempotent by its parameters, so that the customer's browser
-can place an order again whose response was lost. A refund has no idempotency key: it is sent once,
+Placing an order moves no money and is idempotent by its parameters: if the response is lost, the
+customer's browser places the same order again. A refund has no idempotency key: it is sent once,
 and if its response is lost, either the order's state reveals the result or an operator has to look
 it up at the server.
 """
@@ -33,10 +33,10 @@ from opentill.gateways.model import (
 )
 from opentill.outgoing.client import Outgoing
 
-_TIMEOUT_S: Final = 10.0  # below the 15 s after which an attempt without a result is asked for
+_TIMEOUT_S: Final = 10.0  # below the 15 s after which an attempt without a result is queried
 _CACHE_S: Final = 2.0
 _FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
-_NO_CLIENT_IP: Final = "127.0.0.1"  # clientip is required
+_NO_CLIENT_IP: Final = "127.0.0.1"  # clientip is required, even if the address is unknown
 _LOST: Final = (
     "the gateway's response was lost, and Epay V1 cannot be asked about a partial refund: look"
     " there, then run {}"
@@ -45,15 +45,15 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """The server, the account there, and the interface files to use."""
+    """The server's URL, our account there, and which of its PHP files to call in which way."""
 
-    url: str  # with a slash at its end
+    url: str  # ends with a slash
     pid: str
     key: str
-    methods: dict[Method, str]  # the server's type of each method, in order of preference
+    methods: dict[Method, str]  # each method's ``type`` at the server, the preferred method first
     currency: str
-    by_server: bool = True  # mapi.php; otherwise submit.php in the browser
-    query_by_post: bool = False  # api.php?act=order: the key in the body, not in the address
+    by_server: bool = True  # we place orders by mapi.php; otherwise the browser does by submit.php
+    query_by_post: bool = False  # query orders with the key in the body instead of the URL
 
     def __repr__(self) -> str:
         """Omit the key."""
@@ -61,7 +61,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _NoReply(msgspec.Struct, frozen=True):
-    """The lack of a usable response; ``status`` is that of ``failures.status_of``."""
+    """There is no usable response; ``status`` is the result of ``failures.status_of``."""
 
     status: Literal["UNREACHABLE", "UNKNOWN"]
     reason: str
@@ -82,7 +82,7 @@ class EpayGateway:
     ) -> None:
         """``outgoing`` is closed with the gateway.
 
-        A response about an order is reused for further notices for ``cache_s``.
+        A response about an order is reused for further notices for ``cache_s`` seconds.
         """
         self._timeout_s = timeout_s
         self._cache_s = cache_s
@@ -99,7 +99,7 @@ class EpayGateway:
         return tuple(self._options.methods) if currency == self._options.currency else ()
 
     async def pay(self, request: PaymentRequest) -> PaymentOutcome:
-        """Place the order. Without a response, submit.php in the browser places the same order."""
+        """Place the order. If the response is lost, the browser places it again by submit.php."""
         options = self._options
         params = wire.order(request, options.pid, options.methods[request.method])
         page = f"{options.url}submit.php?{urlencode(wire.signed(params, options.key))}"
@@ -121,8 +121,8 @@ class EpayGateway:
             qr_text=code,
         )
 
-    async def find_payment(self, attempt_id: str, provider_ref: str = "") -> PaymentOutcome:  # noqa: ARG002 - it is found by our id
-        """Query the state of an attempt. NOT_FOUND only if the server says so."""
+    async def find_payment(self, attempt_id: str, provider_ref: str = "") -> PaymentOutcome:  # noqa: ARG002 - the server finds it by our id
+        """Query the state of an attempt. NOT_FOUND only if the server reports it."""
         reply = await self._query_order(attempt_id)
         if isinstance(reply, _NoReply):
             return PaymentOutcome(status=reply.status, reason=reply.reason)
@@ -156,7 +156,7 @@ class EpayGateway:
         )
 
     async def refund(self, request: RefundRequest) -> RefundOutcome:
-        """Send a refund once; for a repeated one, look up whether it was done."""
+        """Send a refund; if it was sent before, only look up whether it was done."""
         if request.repeated:
             return await self._find_lost_refund(request)
         options = self._options
@@ -166,7 +166,7 @@ class EpayGateway:
             "key": options.key,
             **(by_ref if request.provider_ref else by_id),
             "money": request.amount.text,
-            # Some servers read it; it distinguishes two refunds of the same amount.
+            # Servers that read refund_no can distinguish two refunds of the same amount.
             "refund_no": request.refund_id,
         }
         reply = await self._request("api.php?act=refund", params)
@@ -183,9 +183,9 @@ class EpayGateway:
     async def _refusal_outcome(self, request: RefundRequest, reply: Reply) -> RefundOutcome:
         """Return REFUSED only if the refund was surely not done; a server may fail after doing it.
 
-        The order's state does not show it, because an order stays paid after a partial refund.
+        The order's state alone does not prove it: an order stays paid after a partial refund.
         """
-        if reply.is_unprocessed:  # sent again later
+        if reply.is_unprocessed:  # UNREACHABLE makes OpenTill send the refund again later
             return RefundOutcome(status="UNREACHABLE", reason=reply.summary)
         if reply.is_refusal:
             order = await self._query_order(request.attempt_id)
@@ -208,15 +208,15 @@ class EpayGateway:
         _log.error("refund %s needs an operator: %s", request.refund_id, reason)
         return RefundOutcome(status="UNKNOWN", reason=reason)
 
-    async def find_refund(self, refund_id: str, payment_ref: str = "") -> RefundOutcome:  # noqa: ARG002 - there is nothing to ask by
+    async def find_refund(self, refund_id: str, payment_ref: str = "") -> RefundOutcome:  # noqa: ARG002 - Epay V1 has no query for refunds
         """Return UNKNOWN: Epay V1 has no query for refunds."""
         return RefundOutcome(status="UNKNOWN", reason=_lost_reason(refund_id))
 
     def read_callback(
         self,
-        headers: Mapping[str, str],  # noqa: ARG002 - there is none
-        body: bytes,  # noqa: ARG002 - likewise
-        now: int,  # noqa: ARG002 - likewise
+        headers: Mapping[str, str],  # noqa: ARG002 - Epay has no such callbacks
+        body: bytes,  # noqa: ARG002 - Epay has no such callbacks
+        now: int,  # noqa: ARG002 - Epay has no such callbacks
     ) -> tuple[GatewayEvent, ...]:
         """Raise BadCallback: Epay servers send notices (``read_notice``)."""
         msg = "Epay servers send forms, not JSON"
@@ -242,11 +242,11 @@ class EpayGateway:
         reply = await self._cached_order(attempt_id)
         if isinstance(reply, _NoReply):
             raise Unavailable(None, reply.reason)
-        if reply.is_unprocessed:  # the notice may be genuine and our settings wrong
+        if reply.is_unprocessed:  # the notice may be genuine, but our settings are wrong
             _log.error("the Epay server refuses our query of an order: %s", reply.summary)
             raise Unavailable(None, reply.summary)
         status = self._order_status(reply, attempt_id)
-        if status in ("refunded", "frozen"):  # a replay of an old notice
+        if status in ("refunded", "frozen"):  # the notice is old and was replayed
             return ()
         paid = wire.amount(params.get("money", ""), options.currency)
         outcome = self._payment(reply, attempt_id)
@@ -276,15 +276,15 @@ class EpayGateway:
             later = asyncio.get_running_loop().call_later
             later(self._cache_s, self._cache.pop, attempt_id, None)
         reply = await asyncio.shield(task)
-        if isinstance(reply, _NoReply):  # not cached, so that the next notice queries again
+        if isinstance(reply, _NoReply):  # do not cache it, so that the next notice queries again
             self._cache.pop(attempt_id, None)
         return reply
 
     async def _query_order(self, attempt_id: str) -> Reply | _NoReply:
-        """Query an order by GET, or by POST if the server does not read the query string.
+        """Query an order by GET, or by POST at a server that does not read the query string.
 
-        Most servers read the query string only. If a server does not recognize the account (-3),
-        query it by POST, and if that works, by POST only from then on.
+        Most servers read only the query string. If a server does not recognize the account (-3),
+        the query is repeated by POST; if that works, all later queries use only POST.
         """
         if not self._queries_by_post:
             reply = await self._query_order_by_get(attempt_id)
@@ -308,9 +308,9 @@ class EpayGateway:
         return {"pid": options.pid, "key": options.key, "out_trade_no": attempt_id}
 
     async def check(self) -> str | None:
-        """Query an unknown order, and return what is wrong with the response.
+        """Query an order that does not exist; return the problem with the response and its remedy.
 
-        None if the server recognizes the account and reports that there is no such order.
+        Returns None if the server recognizes the account and reports that it has no such order.
         """
         by_post, attempt_id = self._options.query_by_post, new_id("att")
         first_query, second_query = self._query_order_by_get, self._query_order_by_post
@@ -344,8 +344,8 @@ class EpayGateway:
         """Send one request, whose content is never logged."""
         reply = await self._send(path, form)
         if isinstance(reply, _NoReply):
-            place = path.partition("&")[0]  # the rest may contain the key
-            _log.warning("the Epay server at %s: %s: %s", place, reply.status, reply.reason)
+            public_path = path.partition("&")[0]  # the parameters after it may contain the key
+            _log.warning("the Epay server at %s: %s: %s", public_path, reply.status, reply.reason)
         return reply
 
     async def _send(self, path: str, form: Mapping[str, str] | None) -> Reply | _NoReply:
@@ -369,18 +369,20 @@ class EpayGateway:
 
 
 def _lost_reason(refund_id: str) -> str:
-    """Return the reason with what the operator does next. The refund of a duplicate has its own."""
-    ends = "`opentill refunds done` or `failed`"
-    return _LOST.format("`opentill orders given-back`" if refund_id.startswith("att_") else ends)
+    """Return the reason, with the command to run next; a duplicate payment's refund has its own."""
+    commands = "`opentill refunds done` or `failed`"
+    is_duplicate = refund_id.startswith("att_")
+    return _LOST.format("`opentill orders given-back`" if is_duplicate else commands)
 
 
 def _error_text(error: Exception) -> str:
     """Describe an error without the message of the HTTP client.
 
-    That may quote the URL and thus the key, in any encoding; messages of the system do not.
+    The client's message may quote the URL, which contains the key, in any encoding. A message of
+    the operating system (``strerror``) does not.
     """
     cause = error.__cause__
-    if cause is None:  # a forbidden address
+    if cause is None:  # the message is our own, such as that of a forbidden address
         return f"{type(error).__name__}: {error}"[:200]
     message = getattr(cause, "strerror", None)
     name = type(cause).__name__

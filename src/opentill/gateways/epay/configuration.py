@@ -45,7 +45,7 @@ def _wrong(name: str, expectation: str) -> ConfigurationError:
 
 
 def _address(text: str) -> str:
-    """Return the URL of the folder of submit.php, with a slash; accepts the URL of a file in it."""
+    """Return the URL of the folder with submit.php, ending in a slash; a file's URL is accepted."""
     try:
         address = settingvalues.web(text)
     except ValueError as error:

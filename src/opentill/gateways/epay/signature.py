@@ -15,8 +15,8 @@ from typing import Final
 SIGN_TYPE: Final = "MD5"
 _UNSIGNED: Final = frozenset({"sign", "sign_type"})
 _SIGN: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
-# Names of fields that no value may embed: the signed text of the request would also be that of
-# another message, such as a notification of a payment.
+# Names of fields that no value may embed as ``&name=``: the signed text of the request would also
+# be the signed text of another message, such as a notification of a payment.
 PROTOCOL_FIELDS: Final = frozenset({
     "act", "addtime", "api_trade_no", "buyer", "channel_param", "clientip", "device",
     "display_merchant_name", "endtime", "key", "limit", "method", "money", "money_type", "name",
@@ -43,7 +43,7 @@ def sign(params: Mapping[str, str], key: str) -> str:
 
 
 def verify(params: Mapping[str, str], key: str) -> bool:
-    """Whether ``params["sign"]`` is the signature of the others, compared in constant time.
+    """Whether ``params["sign"]`` is the signature of the other ones, compared in constant time.
 
     ``sign_type`` must be missing, empty or MD5 in any case. A signature in capitals is invalid,
     because the reference server compares the texts.

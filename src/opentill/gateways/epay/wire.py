@@ -15,7 +15,7 @@ from opentill.core.money import Money, parse
 from opentill.gateways.epay import signature
 from opentill.gateways.model import Method, PaymentRequest
 
-# The types that the convention defines.
+# The convention's ``type`` for each payment method.
 TYPES: Final[dict[Method, str]] = {
     "ALIPAY": "alipay",
     "WECHAT_PAY": "wxpay",
@@ -27,18 +27,18 @@ TYPES: Final[dict[Method, str]] = {
 DEFAULT_CURRENCY: Final = "CNY"
 SUCCESS: Final = 1
 WRONG_KEY: Final = -3
-_REFUND_DONE: Final = 0  # together with the message of a done refund
-# Refusals before any effect: wrong key or signature, missing parameter, unknown act.
+_REFUND_DONE: Final = 0  # means success only if the message says that the refund was done
+# Codes of refusals before any effect: wrong key or signature, missing parameter, unknown act.
 _NOT_DONE: Final = frozenset({WRONG_KEY, -4, -5})
 # -2 means "not enabled" only if the message says so: some servers return it for lost responses.
 _NOT_ENABLED: Final = -2
 _SAYS_NOT_ENABLED: Final = ("未开启", "未开通")
 TOO_MANY: Final = "请求过于频繁"
-# Beginnings of refusals of a refund before any effect: those of the reference server, of its
-# relatives, and ours. "退款失败：…" is not among them: it quotes a provider, which may have failed.
+# How messages begin by which the reference server, its forks and OpenTill refuse a refund before
+# any effect. "退款失败：…" is missing: it quotes a provider, which may have failed after refunding.
 REFUSALS: Final = (
     "金额输入错误",
-    "退款金额不",  # 正确, 能大于订单金额, 能超过该订单剩余可退款金额
+    "退款金额不",  # continues with 正确, 能大于订单金额 or 能超过该订单剩余可退款金额
     "退款金额超过",
     "商户余额不足",
     "商户暂时不能退款",
@@ -58,8 +58,8 @@ STATUSES: Final[dict[str, OrderStatus]] = {
     "3": "frozen",
 }
 _MAX_NAME_BYTES: Final = 127
-_MAX_LENGTH: Final = 4096  # characters of a value
-_MAX_MESSAGE: Final = 200  # characters of a server's message that are stored
+_MAX_LENGTH: Final = 4096  # characters; longer values are truncated
+_MAX_MESSAGE: Final = 200  # characters; longer messages of a server are truncated
 _MONEY: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,2})0*)?", re.ASCII)
 
 
@@ -116,7 +116,7 @@ def read(body: bytes) -> Reply | None:
     except UnicodeDecodeError:
         text = body.decode("gb18030", "replace")  # a superset of GBK
     try:
-        decoded: object = json.loads(text, parse_float=str)  # keeps the digits
+        decoded: object = json.loads(text, parse_float=str)  # amounts keep their digits
     except (ValueError, RecursionError):
         return None
     if not isinstance(decoded, dict):

@@ -19,7 +19,7 @@ from opentill.gateways.model import (
     RefundRequest,
 )
 
-_EVERY: Final = ""  # the key of currencies without instructions of their own
+_EVERY: Final = ""  # the key of the instructions for currencies that have none of their own
 
 
 class ManualGateway:
@@ -52,7 +52,7 @@ class ManualGateway:
         return PaymentOutcome(status="NOT_FOUND")
 
     async def refund(self, request: RefundRequest) -> RefundOutcome:
-        """Return PENDING: the operator refunds it and records that."""
+        """Return PENDING: the operator sends the money and records the result."""
         del request
         return RefundOutcome(status="PENDING")
 

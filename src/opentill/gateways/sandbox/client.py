@@ -28,7 +28,7 @@ from opentill.outgoing.client import Outgoing, Policy, Response
 T = TypeVar("T")
 
 _TOTAL_S: Final = 10.0
-_MAX_BYTES: Final = 1 << 20  # bytes of a response
+_MAX_BYTES: Final = 1 << 20  # the largest response, except reports
 _REPORT_S: Final = 600.0
 _REPORT_MAX_BYTES: Final = 1 << 32
 _TOLERANCE_S: Final = 300
@@ -39,7 +39,7 @@ def _set_of(currencies: str) -> frozenset[str]:
     return frozenset(currencies.split())
 
 
-# In order of preference. Wallets support the currencies of real acquirers.
+# The preferred method first. Wallets have the same currencies as at real acquirers.
 _METHODS: Final[tuple[tuple[Method, frozenset[str]], ...]] = (
     ("CREDIT_CARD", _ANY),
     ("ALIPAY", _set_of("AUD CAD CNY EUR GBP HKD JPY MYR NZD SGD USD")),
@@ -53,8 +53,8 @@ _METHODS_BY_CURRENCY: Final[dict[str, tuple[Method, ...]]] = {
     for currency in EXPONENTS
 }
 
-# Statuses 4xx that are no refusal. For example, a wrong secret now says nothing about whether a
-# payment or refund was done before.
+# 4xx statuses that do not prove a refusal. For example, a wrong secret in this request does not
+# reveal whether an earlier request with the right secret was done.
 _UNDECIDED: Final = (401, 403, 407, 408, 421, 425, 429)
 _NOT_FOUND: Final = 404
 _CLIENT_ERRORS: Final = range(400, 500)
@@ -118,7 +118,7 @@ class SandboxGateway:
         response = await self._call(wire.Refund, "POST", "/refunds", request.refund_id, order)
         return _refund_outcome(response, request.refund_id)
 
-    async def find_refund(self, refund_id: str, payment_ref: str = "") -> RefundOutcome:  # noqa: ARG002 - likewise
+    async def find_refund(self, refund_id: str, payment_ref: str = "") -> RefundOutcome:  # noqa: ARG002 - the bank finds it by our id
         """Query the state of a refund. NOT_FOUND only if the bank reports it."""
         path = f"/refunds/{quote(refund_id, safe='')}"
         response = await self._call(wire.Refund, "GET", path, refund_id)

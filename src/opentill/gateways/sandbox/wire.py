@@ -157,7 +157,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """The type of a callback; the rest is decoded only for known types."""
+    """The type of a callback; the rest of the callback is decoded only for known types."""
 
     type: str
 
@@ -169,7 +169,7 @@ class PaymentData(msgspec.Struct, frozen=True):
 
     @property
     def gateway_event(self) -> GatewayEvent:
-        """The callback in our language."""
+        """The callback as OpenTill's event."""
         return GatewayPaymentEvent(attempt_id=self.payment.id, outcome=self.payment.outcome)
 
 
@@ -180,7 +180,7 @@ class RefundData(msgspec.Struct, frozen=True):
 
     @property
     def gateway_event(self) -> GatewayEvent:
-        """The callback in our language."""
+        """The callback as OpenTill's event."""
         refund = self.refund
         return GatewayRefundEvent(
             attempt_id=refund.payment_id,
@@ -197,7 +197,7 @@ class DisputeData(msgspec.Struct, frozen=True):
 
     @property
     def gateway_event(self) -> GatewayEvent:
-        """The callback in our language."""
+        """The callback as OpenTill's event."""
         dispute = self.dispute
         return GatewayDisputeEvent(
             attempt_id=dispute.payment_id,

@@ -9,10 +9,11 @@ from opentill.gateways.stripe.wire import ATTEMPT
 if TYPE_CHECKING:
     from stripe.params.checkout import SessionCreateParams
 
-# Stripe keeps a session open for 30 minutes to 24 hours; a minute is added for the request.
+# Stripe keeps a session open for 30 minutes to 24 hours; the minute of distance to both limits
+# allows for the duration of the request.
 _MIN_LIFETIME_MS: Final = 31 * 60_000
 _MAX_LIFETIME_MS: Final = 24 * 3_600_000 - 60_000
-# Our names of languages that Stripe calls otherwise; of the rest, those that its pages have.
+# Our language tags that Stripe writes differently, and the tags that Stripe supports.
 _RENAMED: Final = {"zh-Hans": "zh", "zh-Hant": "zh-TW"}
 _LOCALES: Final = frozenset({
     "bg", "cs", "da", "de", "el", "en", "es", "et", "fi", "fil", "fr", "hr", "hu", "id", "it", "ja",

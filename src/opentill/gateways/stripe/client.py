@@ -38,9 +38,9 @@ from opentill.gateways.stripe.transport import TIMEOUT_S, Transport
 from opentill.outgoing.client import Outgoing
 
 _TOLERANCE_S: Final = 300
-# Ranges in which an attempt's session is searched, in seconds relative to the attempt. Its request
-# is sent within 4 s and takes 10 s: first the range for synchronized clocks, then a minute before
-# and after it.
+# Ranges of creation times in which an attempt's session is searched, in seconds after the attempt.
+# The request is sent within 4 s and takes up to 10 s. First comes the range for synchronized
+# clocks, then the minute after it and the minute before it.
 _SEARCH_WINDOWS_S: Final = ((-2, 20), (21, 75), (-60, -3))
 _MAX_LIFETIME_S: Final = 25 * 3600  # a session lasts at most a day
 # Strict, so that the library and this adapter read the same timestamp from a header.
@@ -103,12 +103,12 @@ class StripeGateway:
         return _payment(response, request.attempt_id)
 
     async def find_payment(self, attempt_id: str, provider_ref: str = "") -> PaymentOutcome:
-        """Return the state of an attempt. NOT_FOUND if Stripe reports it or it cannot be paid.
+        """Return the state of an attempt. NOT_FOUND if a search for its session has no result.
 
-        ``provider_ref`` is Stripe's id of the session or, once it is paid, of the payment. Without
-        it, the sessions of the minutes around the attempt are searched. The customer never got the
-        URL of such a session, so if there are too many sessions to search, the attempt is over once
-        a day has passed.
+        ``provider_ref`` is Stripe's id of the session or, once that is paid, of the payment. If it
+        is "", the sessions created in the minutes around the attempt are searched. If there are
+        too many to search, NOT_FOUND is returned once the session would have expired, after a day:
+        the customer cannot have paid it, because its URL never reached us.
         """
         if provider_ref.startswith(_PAYMENT):
             return _payment(await self._intent(provider_ref, attempt_id), attempt_id)
@@ -132,7 +132,7 @@ class StripeGateway:
         return _payment(closed, attempt_id)
 
     async def trace(self, payment_ref: str) -> str | None:
-        """Return the attempt id of a payment; "" if it is not ours, None if that is unknown."""
+        """Return a payment's attempt id; "" if the payment is not ours, None if we cannot tell."""
         response = await self._intent(payment_ref, payment_ref)
         return response.value.attempt_id if response.value else None
 
@@ -168,7 +168,8 @@ class StripeGateway:
                         wire.REFUND: request.refund_id,
                     },
                 },
-                # The refund of a duplicate payment has the attempt's id, the key of the session.
+                # The id of a duplicate payment's refund is the attempt's id, which is already the
+                # idempotency key of the Checkout Session; hence the suffix.
                 {"idempotency_key": f"{request.refund_id}/refund"},
             ),
         )
@@ -194,7 +195,7 @@ class StripeGateway:
     async def list_refunds(
         self, payment_ref: str, attempt_id: str
     ) -> tuple[GatewayRefundEvent, ...] | None:
-        """Return all refunds of a payment, including those made at Stripe; None: unknown."""
+        """Return all refunds of a payment, including those made at Stripe; None on a failure."""
 
         async def fetch_page(after: dict[str, str]) -> Any:
             params: Any = {"payment_intent": payment_ref, "limit": PAGE, **after}
@@ -208,7 +209,7 @@ class StripeGateway:
                 lambda refund: refund.to_event(attempt_id),
                 self._timeout_s,
             )
-        except ValueError:  # an impossible amount
+        except ValueError:  # a refund has an impossible amount
             return None
 
     def read_callback(
@@ -298,7 +299,7 @@ class StripeGateway:
 
 
 def _is_signed(body: bytes, header: str, secret: str) -> bool:
-    try:  # the caller checks the age, against ``now`` and in both directions
+    try:  # this does not check the age: the caller compares it with ``now``, in both directions
         stripe.WebhookSignature.verify_header(body, header, secret)  # pyright: ignore[reportUnknownMemberType] - its tolerance has no type
     except (stripe.SignatureVerificationError, UnicodeDecodeError):
         return False

@@ -9,11 +9,11 @@ from opentill.core.errors import ConfigurationError
 from opentill.gateways.stripe.client import StripeGateway
 from opentill.outgoing.client import Forbidden, Outgoing, Policy
 
-_KEYS: Final = ("sk_", "rk_")  # secret and restricted
+_KEYS: Final = ("sk_", "rk_")  # prefixes of secret keys and of restricted keys
 
 
 def make(options: Mapping[str, str]) -> StripeGateway:
-    """Create the adapter, which connects to Stripe's or the configured server only.
+    """Create the adapter, which connects only to Stripe's server or the one configured instead.
 
     Raises ConfigurationError, which names the variable and the accepted values.
     """

@@ -1,4 +1,4 @@
-"""Requests to Stripe, whose failures become a ``ProviderResponse`` with the certain facts."""
+"""Requests to Stripe. A failure becomes a ``ProviderResponse`` that claims only what is certain."""
 
 import asyncio
 import functools
@@ -12,7 +12,7 @@ import structlog
 from opentill.gateways.failures import FAILURES, ProviderResponse, status_of
 
 T = TypeVar("T")
-# Requests a page of a list; the argument may have ``starting_after``, the id before the page.
+# Requests a page of a list; ``starting_after`` in the argument is the last id of the page before.
 FetchPage = Callable[[dict[str, str]], Awaitable[Any]]
 
 PAGE: Final = 100
@@ -43,13 +43,13 @@ class Page(msgspec.Struct, Generic[N], frozen=True):
 
 
 async def call(
-    kind: type[T], what: str, subject: str, send: Callable[[], Awaitable[Any]]
+    kind: type[T], operation: str, subject: str, send: Callable[[], Awaitable[Any]]
 ) -> ProviderResponse[T]:
     """Send one request and decode its response as ``kind``; ``subject`` is our id, for the log."""
     response = await _send(kind, send)
     if response.value is None:
         _log.warning(
-            "no object of stripe", call=what, subject=subject, status=response.status,
+            "no object of stripe", call=operation, subject=subject, status=response.status,
             reason=response.reason,
         )  # fmt: skip
     return response
@@ -64,7 +64,8 @@ async def search(
 ) -> ProviderResponse[N]:
     """Search lists, one after the other, for the object with our id.
 
-    NOT_FOUND only after the last page of the last list; ``TOO_MANY`` if time runs out before.
+    NOT_FOUND only after the last page of the last list. If time runs out before, the status is
+    UNKNOWN and the reason ``TOO_MANY``.
     """
     response: ProviderResponse[N] = ProviderResponse(status="NOT_FOUND")
     try:
@@ -138,13 +139,14 @@ async def _send(kind: type[T], send: Callable[[], Awaitable[Any]]) -> ProviderRe
 
 
 def _error_response(error: stripe.StripeError) -> ProviderResponse[Any]:
-    """Return REFUSED if an error means that nothing was done, otherwise UNKNOWN.
+    """Return REFUSED if an error proves that nothing was done, otherwise UNKNOWN.
 
-    Only a 400 or 402 of Stripe itself means that. Of the others:
+    Only a 400 or 402 of Stripe itself proves it. The other statuses do not:
 
-    - a wrong or restricted key (401, 403) or an unknown id (404, of another account) says
-      nothing about what was done with the right one;
-    - a request with 409, 429 or 5xx, or another one with the same key, may have been done.
+    - 401, 403 (a wrong or restricted key) and 404 (an id of another account): an earlier request
+      with the right key may have been done;
+    - 409, 429 and 5xx: this request, or another one with the same idempotency key, may have been
+      done.
     """
     code = error.code or type(error).__name__
     decline = getattr(error.error, "decline_code", None) if error.error else None

@@ -11,10 +11,10 @@ from opentill.gateways.failures import MALFORMED
 from opentill.outgoing.client import NoResponse, Outgoing
 
 TIMEOUT_S: Final = 10.0  # below the 15 s after which an attempt without a result is queried
-MAX_BYTES: Final = 4 * 1024 * 1024  # a page of a hundred sessions
-_NOTICE: Final = "stripe-notice"  # the library turns it into Python warnings
+MAX_BYTES: Final = 4 * 1024 * 1024  # enough for a page of a hundred sessions
+_NOTICE: Final = "stripe-notice"  # a header that the library would turn into a Python warning
 
-# Keep requests and responses out of the log, and facts about this machine from Stripe.
+# Log no requests and responses, and send Stripe no telemetry about this machine.
 logging.getLogger("stripe").setLevel(logging.WARNING)
 stripe.enable_telemetry = False
 
@@ -29,7 +29,7 @@ class Transport(stripe.HTTPClient):
 
     def __init__(self, outgoing: Outgoing, timeout_s: float) -> None:
         """``outgoing`` is closed with the transport."""
-        super().__init__()  # pyright: ignore[reportUnknownMemberType] - a parameter of its tests
+        super().__init__()  # pyright: ignore[reportUnknownMemberType] - its ``_lib`` has no type
         self._outgoing = outgoing
         self._timeout_s = timeout_s
 

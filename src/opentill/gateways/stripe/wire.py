@@ -29,7 +29,8 @@ REFUND: Final = "refund_id"
 Metadata = dict[str, str]
 T_co = TypeVar("T_co", covariant=True)
 
-# Other statuses decide nothing: they are PENDING for a refund, and no event for a dispute.
+# Statuses that are in neither table decide nothing: the refund is PENDING, and a callback about
+# the dispute has no event.
 REFUND_STATUSES: Final[dict[str, RefundStatus]] = {
     "succeeded": "SUCCEEDED",
     "pending": "PENDING",
@@ -90,7 +91,7 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gateway_events(self) -> tuple[GatewayEvent, ...]:
-        """The events of a callback about the charge, the only one that has the card.
+        """The events of a callback about the charge, the only callback that names the card.
 
         Empty if the payment is not ours, or was only authorized.
         """
@@ -169,7 +170,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gateway_events(self) -> tuple[GatewayEvent, ...]:
-        """The events of a callback about it; empty if the payment is not ours."""
+        """The events of a callback about the payment; empty if it is not ours."""
         if not self.attempt_id:
             return ()
         return (GatewayPaymentEvent(attempt_id=self.attempt_id, outcome=self.outcome),)
@@ -218,7 +219,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
                 return PaymentOutcome(
                     status="ACTION_REQUIRED", provider_ref=self.id, action_url=self.url
                 )
-            case "complete":  # the bank has declined or not decided yet
+            case "complete":  # the bank has declined, or has not decided yet
                 outcome = intent.outcome if intent else PaymentOutcome(status="PENDING")
                 return msgspec.structs.replace(outcome, provider_ref=self.id)
             case "expired":
@@ -229,7 +230,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gateway_events(self) -> tuple[GatewayEvent, ...]:
-        """The events of a callback about it; empty if the payment is not ours."""
+        """The events of a callback about the session; empty if its payment is not ours."""
         if not self.attempt_id:
             return ()
         return (GatewayPaymentEvent(attempt_id=self.attempt_id, outcome=self.outcome),)
@@ -339,7 +340,8 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
         ref = payment.id if isinstance(payment, Intent) else payment
         if status is None or not ref:
             return ()
-        # Lost and then returned in full; a partial return leaves it lost.
+        # The dispute was lost, and the money then returned in full; after a partial return it
+        # remains LOST.
         moved = [entry.amount for entry in self.balance_transactions]
         if status == "LOST" and min(moved, default=0) < 0 <= sum(moved):
             status = "RECOVERED"
@@ -358,10 +360,10 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _to_money(amount: int, currency: str) -> Money:
-    """Return an amount; in an unsupported currency, with Stripe's number of minor units.
+    """Convert an amount; in an unsupported currency it keeps Stripe's number of minor units.
 
-    The payment is traced later, and a payment of another deployment with the same account may be
-    in any currency. Raises ValueError for an impossible amount of a supported currency.
+    Such an amount may be that of another deployment with the same account, which is known only
+    when the payment is traced. Raises ValueError for an impossible amount of a supported currency.
     """
     code = currency.upper()
     is_supported = code in STRIPE_EXPONENTS
@@ -369,7 +371,7 @@ def _to_money(amount: int, currency: str) -> Money:
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """The type of an event; the rest is decoded only for known types."""
+    """The type of an event; the rest of the event is decoded only for known types."""
 
     type: str
     account: str | None = None  # the connected account, if any
@@ -387,8 +389,8 @@ class Event(msgspec.Struct, Generic[T_co], frozen=True):
     data: EventData[T_co]
 
 
-# ``payment_intent.payment_failed`` is not among them: the customer may try again on the same page,
-# and the session's events report the end. ``charge.refunded`` is for endpoints that do not get
+# ``payment_intent.payment_failed`` is ignored: the customer may try again on the same page, and
+# the session's events report the end. ``charge.refunded`` is for endpoints that do not get
 # ``refund.…``; it does not name the refund, so all refunds of the payment are listed.
 EVENTS: Final[
     dict[str, type[Event[Session | Intent | Charge | RefundedCharge | Refund | Dispute]]]
