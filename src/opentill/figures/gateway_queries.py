@@ -3,7 +3,7 @@
 from opentill.db.query import Command, Query, Value
 from opentill.figures.model import GatewaySums
 
-# Sorted, so that workers that count different merchants cannot deadlock.
+# Rows are written in sorted order, so that workers counting different merchants cannot deadlock.
 ADD_FAILED = Command(
     """
     insert into gateway_figures as g
@@ -54,7 +54,7 @@ DIFFER = Value(
 # Makes other counters wait until the recount is committed.
 LOCK = Command("lock table gateway_figures in exclusive mode")
 CLEAR = Command("delete from gateway_figures")
-# Count everything again from the rows.
+# Count everything again, from the counted entries and attempts.
 RECOUNT = Command(
     """
     insert into gateway_figures (since, gateway, method, currency, payments, volume_minor, failed)

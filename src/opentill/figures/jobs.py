@@ -74,7 +74,7 @@ async def count_entries(tx: Tx, balance: Behind, most: int = BATCH) -> int:
     await queries.OPEN_HEAD.run(tx, **key)
     after = await queries.LOCK_HEAD.get(tx, **key)
     if after is None:
-        return 0  # no balance
+        return 0  # there is no such balance
     return await queries.COUNT.get(tx, **key, after=after, limit=most) or 0
 
 

@@ -72,7 +72,8 @@ class GatewaySums(msgspec.Struct, frozen=True):
     """Payments through a gateway by a method in a currency, over all merchants.
 
     ``volume_minor`` is the amount that customers paid, in minor units of the currency; ``failed``
-    counts attempts. ``gateway`` is "" for payments that an operator confirmed without an attempt.
+    is the number of failed attempts. ``gateway`` is "" for payments without an attempt, which an
+    operator confirmed.
     """
 
     gateway: str
@@ -96,10 +97,10 @@ class FailedUntil(msgspec.Struct, frozen=True):
 
 
 class Period(msgspec.Struct, frozen=True):
-    """The last ``days`` days until now, and as many days before them until the same time of day.
+    """The last ``days`` days up to now, and the ``days`` days before, up to the same time of day.
 
-    Unix ms; each range includes ``since`` and excludes ``until``. The earlier range ends at a
-    quarter hour, at or before the present time of day.
+    Unix ms; each range includes ``since`` and excludes ``until``. The earlier range ends with the
+    last full quarter hour before that time of day.
     """
 
     days: int
@@ -177,7 +178,7 @@ class BalanceProgress(msgspec.Struct, frozen=True, kw_only=True):
     """A balance, and the progress of its count; minor units.
 
     ``behind_since`` is the time of the first entry that is not counted (Unix ms), None if all are;
-    ``counted_pending`` and ``counted_reserve`` are the accounts before it.
+    ``counted_pending`` and ``counted_reserve`` are the amounts in these accounts before that entry.
     """
 
     currency: str
@@ -193,7 +194,7 @@ class BalanceProgress(msgspec.Struct, frozen=True, kw_only=True):
 class Awaited(msgspec.Struct, frozen=True):
     """Money that becomes available between two requested boundaries; minor units.
 
-    ``slot`` is the number of boundaries before it: 0 for money due before the first of them.
+    ``slot`` is how many of the boundaries have passed when it is due: 0 if it is due before all.
     """
 
     currency: str
@@ -207,11 +208,11 @@ class Behind(msgspec.Struct, frozen=True):
 
     merchant_id: str
     currency: str
-    waiting: int  # entries
+    waiting: int  # number of these entries
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """The figures of a period and of the one before it."""
+    """The figures of a period, and those of the period before it."""
 
     period: Period
     now: Sums
@@ -248,7 +249,7 @@ class Expected(msgspec.Struct, frozen=True):
 
 
 class Coming(msgspec.Struct, frozen=True):
-    """The schedule of a merchant's awaited money as of ``as_of`` (Unix ms)."""
+    """The schedule of a merchant's awaited money at the time ``as_of`` (Unix ms)."""
 
     as_of: int
     days: tuple[Day, ...]
@@ -258,8 +259,8 @@ class Coming(msgspec.Struct, frozen=True):
 class Others(msgspec.Struct, frozen=True, kw_only=True):
     """Signed changes of a balance that are in no figure; minor units.
 
-    ``payouts_minor`` excludes returned payouts; ``corrections_minor`` has everything that is
-    neither, without the returned fees of payouts.
+    Returned payouts are subtracted from ``payouts_minor``. ``corrections_minor`` has all changes
+    that are neither payout nor recharge, except the returned fees of payouts: a figure has those.
     """
 
     payouts_minor: int
@@ -292,7 +293,7 @@ class Attempts(msgspec.Struct, frozen=True):
 
 
 class AttemptsComparison(msgspec.Struct, frozen=True):
-    """The attempts of a period and of the one before it."""
+    """The attempts of a period, and those of the period before it."""
 
     period: Period
     now: Attempts
@@ -309,5 +310,5 @@ class Figures(msgspec.Struct, frozen=True):
     days: tuple[Day, ...]
     coming: tuple[Day, ...]
     currencies: tuple[CurrencyFigures, ...]
-    attempts: tuple[Attempts, ...]  # by day
+    attempts: tuple[Attempts, ...]  # the attempts of each of ``days``
     attempts_compared: tuple[AttemptsComparison, ...]

@@ -15,7 +15,7 @@ from opentill.figures.model import (
     Until,
 )
 
-# The contribution of an entry to each figure. A correction returns a payout's fee.
+# What entries add to each figure. A BALANCE_CORRECTION caused by a payout returns the payout's fee.
 _MEASURES: Final[Mapping[str, str]] = {
     "payments": "count(*) filter (where type = 'PAYMENT')",
     "paid_minor": "sum(case type when 'PAYMENT' then amount_minor else 0 end)",
@@ -33,7 +33,7 @@ _MEASURES: Final[Mapping[str, str]] = {
 
 
 def _each(piece: str) -> str:
-    """Write a piece of SQL for each figure, whose name stands for ``{0}``."""
+    """Write a piece of SQL for each figure, with the figure's name in place of ``{0}``."""
     return ", ".join(piece.format(name) for name in _MEASURES)
 
 
@@ -149,7 +149,7 @@ COUNT = Value(
     select count(*) from taken
     """,  # noqa: S608 - constants of ours
 )
-# The next balances with uncounted entries, and the numbers of these.
+# The next balances that have uncounted entries, and how many each has.
 BEHIND = Query(
     Behind,
     """
@@ -193,7 +193,7 @@ LOCK_ATTEMPTS = Value(
     where merchant_id = :merchant_id and since = 0 for update
     """,
 )
-# Insert missing rows of quarter hours; ADD_FAILED then adds to them and all later ones.
+# Insert missing rows of quarter hours; ADD_FAILED then adds to these rows and all later ones.
 OPEN_QUARTERS = Command(
     """
     insert into attempt_figures (merchant_id, since, failed)
@@ -238,7 +238,8 @@ BALANCES = Query(
     where b.merchant_id = :merchant_id order by b.currency
     """,
 )
-# The sums of all time before each boundary that has any: one index lookup per boundary.
+# The sums of all time before each boundary, without boundaries before the first entry: one index
+# lookup per boundary.
 UNTIL = Query(
     Until,
     f"""
@@ -251,9 +252,9 @@ UNTIL = Query(
         order by f.since desc limit 1
     ) f
     where h.merchant_id = :merchant_id
-    """,  # noqa: S608 - as above
+    """,  # noqa: S608 - constants of ours
 )
-# The sums of a range of time, over all merchants or of one: two index lookups per balance.
+# The sums of a range of time, for all merchants or for one: two index lookups per balance.
 RANGE_SUMS = Query(
     CurrencySums,
     f"""
@@ -271,7 +272,7 @@ RANGE_SUMS = Query(
     ) s on true
     where :merchant_id::text is null or h.merchant_id = :merchant_id
     group by h.currency order by h.currency
-    """,  # noqa: S608 - as above
+    """,  # noqa: S608 - constants of ours
 )
 FAILED_UNTIL = Query(
     FailedUntil,
@@ -309,7 +310,7 @@ COUNTED_TO = Value(
     select number from figure_heads where merchant_id = :merchant_id and currency = :currency
     """,
 )
-# The same sums over a range of entry numbers.
+# The sums of a range of entry numbers, computed from the entries.
 SUMS = Query(
     Sums,
     f"""
@@ -317,7 +318,7 @@ SUMS = Query(
     from entries
     where merchant_id = :merchant_id and currency = :currency
         and number > :after and number <= :last
-    """,  # noqa: S608 - as above
+    """,  # noqa: S608 - constants of ours
 )
 # Changes that are in no figure: few entries, all made by operators. Everything except payouts and
 # recharges is a correction, unless it gets a reason of its own here.
@@ -362,7 +363,7 @@ RULES: Final[Mapping[str, str]] = {
     from figure_heads h join balances b
         on b.merchant_id = h.merchant_id and b.currency = h.currency
     where h.number > b.entries
-    """,  # noqa: S608 - as above
+    """,  # noqa: S608 - constants of ours
     "awaited money is what its entries left in the account": f"""
     select merchant_id, currency || ' ' || account || ' ' || since as subject,
         sum(counted) || ' counted, ' || sum(there) || ' there' as detail
@@ -375,7 +376,7 @@ RULES: Final[Mapping[str, str]] = {
     ) both_sides
     group by merchant_id, currency, account, since
     having sum(counted) <> sum(there)
-    """,  # noqa: S608 - as above
+    """,  # noqa: S608 - constants of ours
     "failed attempts are counted in the quarter hour that they name": """
     select merchant_id, since::text as subject,
         sum(counted) || ' counted, ' || sum(there) || ' there' as detail

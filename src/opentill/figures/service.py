@@ -30,8 +30,8 @@ from opentill.figures.model import (
     quarter,
 )
 
-DAYS: Final = 30  # past days with figures of their own
-COMING: Final = 14  # coming days with amounts of their own
+DAYS: Final = 30  # days up to today whose figures are shown separately
+COMING: Final = 14  # days from today on whose awaited money is shown separately
 
 
 class _Counts:
@@ -160,8 +160,8 @@ def _schedule(awaited: Sequence[Awaited], balance: BalanceProgress, account: Awa
 async def sum_range(tx: Tx, merchant_id: str | None, since: int, until: int) -> list[CurrencySums]:
     """Return the sums from ``since`` to ``until`` (excluded) by settlement currency.
 
-    Unix ms, both full quarter hours; of one merchant, or of all. Entries that are not counted yet
-    are missing: ``jobs.count_all`` counts them.
+    Both times are full quarter hours, Unix ms. ``merchant_id`` None means all merchants. Entries
+    that are not counted yet are missing: ``jobs.count_all`` counts them.
     """
     return await queries.RANGE_SUMS.all(tx, merchant_id=merchant_id, since=since, until=until)
 
@@ -175,7 +175,7 @@ async def behind_since(tx: Tx, merchant_id: str) -> int | None:
 async def sum_by_gateway(tx: Tx, since: int, until: int) -> list[GatewaySums]:
     """Return the payments by gateway, method and currency from ``since`` to ``until`` (excluded).
 
-    Unix ms, both full quarter hours; of all merchants. Entries that are not counted yet are
-    missing, as in ``sum_range``.
+    Both times are full quarter hours, Unix ms. The payments are those of all merchants. Entries
+    that are not counted yet are missing, as in ``sum_range``.
     """
     return await gateway_queries.BETWEEN.all(tx, since=since, until=until)

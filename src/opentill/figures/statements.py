@@ -71,9 +71,9 @@ async def statements(
 ) -> tuple[Statement, ...]:
     """Return a merchant's statement in each currency; ``within`` is inclusive Unix ms.
 
-    0 and FOREVER are open ends; any other end is a midnight of some zone since
+    0 and FOREVER are open ends; any other end must be at a midnight of some time zone, not before
     ``model.FIRST_DAY``. At most ``most`` entries are summed one by one. Raises StatementError if
-    the sums do not match.
+    the sums do not match the balances.
     """
     since, until = within
     if since % QUARTER_MS or (until != FOREVER and (until + 1) % QUARTER_MS):
@@ -132,7 +132,7 @@ async def _changes(
 
 
 async def _sums(tx: Tx, entry_range: EntryRange, within: tuple[int, int], most: int) -> Sums | None:
-    """Return the sums of a range, counted and uncounted; None if too much is uncounted."""
+    """Return the sums of a range, counted and uncounted; None if too many entries are uncounted."""
     key = {"merchant_id": entry_range.balance.merchant_id, "currency": entry_range.balance.currency}
     first, last = entry_range.numbers
     counted = Sums()

@@ -13,9 +13,9 @@ from opentill.db.query import WHOLE_TABLE_S, Query, Value
 from opentill.integrity import event_queries
 from opentill.ledger import Violation, rule_sql
 
-_OF_MERCHANT_S: Final = 3600.0  # time limit of a rule about one merchant of any size
+_OF_MERCHANT_S: Final = 3600.0  # time limit of a rule about one merchant, however many rows it has
 _UNPAID: Final = "('CREATING', 'PENDING', 'FAILED', 'CLOSED', 'REVOKED')"
-# As in orders.Order: whether the order's money is still in pending, and the amount.
+# The same as properties of orders.Order: whether an order's money is in pending, and how much is.
 _STANDS: Final = """(o.paid_at is not null and o.settled_at is null
     and (o.settle_at is not null or o.status not in ('REFUNDED', 'CHARGEBACK')))"""
 _UNSETTLED: Final = "(o.net_settled_minor - o.refund_debit_minor - o.charged_back_minor)"
@@ -245,7 +245,8 @@ _RULES: Final = {
         when 'COMPLETE' then o.status in {_UNPAID}
         else o.status in ('CREATING', 'PENDING') end
     """,  # noqa: S608 - constants of ours
-    # Both sides by hour, with the changes that are not in the counts yet; then for longer spans.
+    # Compares the counts, with the changes that are not in them yet, and the rows: both are summed
+    # by hour, then for longer spans.
     "the totals of lists are the numbers of their rows": """
     select merchant_id,
         list || ' ' || span as subject,
@@ -358,8 +359,8 @@ _RULES: Final = {
         select from orders o where o.merchant_id = n.merchant_id and o.id = n.order_id
             and o.source = 'EPAY' and o.paid_at is not null)
     """,
-    # Notices repeat it word for word, so it must be this order's and of this amount. SQL does not
-    # know how many decimals the currency has: each of the three is allowed.
+    # Notices repeat `money` word for word, so it must be the amount of the order. SQL does not know
+    # how many decimals the currency has, so the amount may have 0, 2 or 3.
     "an Epay order is what was submitted, and what was submitted an Epay order": """
     select o.merchant_id, o.id as subject,
         o.amount_minor || ' ' || o.currency || ': '
@@ -425,7 +426,7 @@ _HISTORY: Final = """
 
 
 def _rule(holds: str, sql: str, *, one_merchant: bool = False) -> Query[Violation]:
-    """Return the statement of a rule; PostgreSQL takes the condition down into it where it can."""
+    """Return a rule's statement; PostgreSQL pushes the merchant condition down where it can."""
     of_merchant = " where merchant_id = :merchant_id" if one_merchant else ""
     text = rule_sql(holds, sql, of_merchant)
     return Query(Violation, text, timeout_s=_OF_MERCHANT_S if one_merchant else WHOLE_TABLE_S)
@@ -442,7 +443,8 @@ MERCHANT_EVENTS: Final = _rule(event_queries.HOLDS, event_queries.EVENTS, one_me
 # The rules about a merchant in their order: ``MERCHANT_RULES``, the history and the events.
 MERCHANT_HOLDS: Final = (*_ALL, _HISTORY_HOLDS, event_queries.HOLDS)
 
-# Whether a balance is the merchant's first: the rules about the merchant are checked with that one.
+# Whether a balance is its merchant's first. The rules about the merchant are checked once in a pass
+# over that balance.
 IS_FIRST: Final = Value(
     bool,
     "select not exists (select from balances"

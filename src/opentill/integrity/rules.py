@@ -29,8 +29,8 @@ _TRANSITIONS: Final[Mapping[str, Any]] = {
 }
 
 
-# The events of each transition. The event of settlement is emitted once, however often the order
-# reaches SETTLED, so the rule takes it from the order.
+# The events of each transition, except the event of settlement. That is emitted once, however often
+# the order reaches SETTLED, so the rule derives it from the order.
 _EMITTED: Final = [
     (transition, type_)
     for transition in TRANSITIONS
@@ -118,8 +118,8 @@ def merchant_rules(merchant_id: str) -> list[MerchantRule]:
     rules.append((queries.MERCHANT_HISTORY, {**_TRANSITIONS, **values}))
     rules.append((queries.MERCHANT_EVENTS, {**event_values(now_ms()), **values}))
     return [
-        MerchantRule(holds, *each)
-        for holds, each in zip(queries.MERCHANT_HOLDS, rules, strict=True)
+        MerchantRule(holds, rule, parameters)
+        for holds, (rule, parameters) in zip(queries.MERCHANT_HOLDS, rules, strict=True)
     ]
 
 
@@ -132,7 +132,7 @@ class CheckFailed(Exception):
 
 @contextmanager
 def failing_checks() -> Iterator[None]:
-    """Raise CheckFailed for such a statement; use it inside the block of the connection."""
+    """Convert a statement's errors to CheckFailed; use it inside the block of the connection."""
     try:
         yield
     except asyncpg.TooManyConnectionsError:

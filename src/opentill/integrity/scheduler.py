@@ -25,8 +25,8 @@ from opentill.ledger.model import Progress
 REST_MS: Final = 3_600_000  # pause between two passes over a balance
 RULES_S: Final = 2.0  # time limit after which no further rule of the same merchant is begun
 _STORED_MS: Final = 60_000  # interval of storing progress while rules find nothing
-_BALANCES: Final = 50  # per turn
-_LOGGED: Final = 100  # violations per part or rule
+_BALANCES: Final = 50  # the most balances that a turn checks
+_LOGGED: Final = 100  # the most violations that are logged for a part or rule
 _log: Final = structlog.get_logger()
 
 
@@ -37,17 +37,17 @@ class IncrementalCheck:
         """``rules_s``: see ``RULES_S``."""
         self._db = db
         self._rules_s = rules_s
-        # Merchants with unchecked rules, in turn, by merchant and currency of the first balance.
+        # Merchants with unchecked rules, the next one first. A key is the merchant's first balance.
         self._unfinished: dict[tuple[str, str], _MerchantCheck] = {}
         self._rest_until = 0.0  # monotonic time until which other merchants have their turn
 
     async def turn(self, limit: int = incremental.RANGE) -> int:
-        """Check up to ``limit`` entries where the last turn stopped; return their number.
+        """Check up to ``limit`` entries from where the last turn stopped; return their number.
 
         Violations are logged as errors and counted in ``ledger_checks``, which stores the first of
         them. Raises Unavailable.
         """
-        left = limit
+        remaining = limit
         for _ in range(_BALANCES):
             await self._resume()
             now = now_ms()
@@ -59,7 +59,7 @@ class IncrementalCheck:
                 await self._postpone(unfinished)
                 continue
             try:
-                left -= await self._check_part(before, left, now)
+                remaining -= await self._check_part(before, remaining, now)
             except Unavailable:
                 raise
             except Exception:  # noqa: BLE001 - logged; the next turn begins with another balance
@@ -68,12 +68,12 @@ class IncrementalCheck:
                 )
                 await self._db.run(partial(incremental.put_off, before=before, now=now))
                 break
-            if left <= 0:
+            if remaining <= 0:
                 break
-        return limit - left
+        return limit - remaining
 
     async def _check_part(self, before: Progress, limit: int, now: int) -> int:
-        """Check the next ``limit`` entries of a balance, and its merchant after the last ones.
+        """Check a balance's next ``limit`` entries and, after the last, rules about its merchant.
 
         Returns the number of entries. The progress is stored before the rules about the merchant
         begin, so that whatever their result, the balance's next turn comes after all others.
@@ -96,7 +96,7 @@ class IncrementalCheck:
         return checked.entries
 
     async def _resume(self) -> None:
-        """Check rules about the merchant that has waited longest, if it is its turn."""
+        """Check rules about the merchant that has waited longest, unless others have their turn."""
         began = time.monotonic()
         if self._unfinished and began >= self._rest_until:
             await self._check_rules(next(iter(self._unfinished.values())))
@@ -104,13 +104,12 @@ class IncrementalCheck:
             self._rest_until = ended + (ended - began)
 
     async def _check_rules(self, merchant: "_MerchantCheck") -> None:
-        """Check at least one rule about a merchant, and begin no other one after ``rules_s``."""
+        """Check at least one rule about a merchant, and begin no further one after ``rules_s``."""
         end = time.monotonic() + self._rules_s
         while await merchant.check_next():
             if time.monotonic() >= end:
-                self._unfinished[merchant.key] = self._unfinished.pop(
-                    merchant.key
-                )  # after all others
+                del self._unfinished[merchant.key]
+                self._unfinished[merchant.key] = merchant  # its next turn comes after all others
                 return
         del self._unfinished[merchant.key]
 
@@ -123,8 +122,8 @@ class IncrementalCheck:
 class _MerchantCheck:
     """The rules about a merchant, after the last part of its first balance.
 
-    A pass in which one of them failed is not whole, and keeps the violations of the previous pass.
-    Violations are stored at once.
+    If a rule cannot be checked, the pass is not whole, and the violations of the previous pass
+    remain. New violations are stored at once.
     """
 
     def __init__(
@@ -165,7 +164,7 @@ class _MerchantCheck:
     async def store(self) -> bool:
         """Store the violations so far and the time, so that no other worker takes the merchant.
 
-        Returns False if one has taken it. Raises Unavailable.
+        Returns False if another worker has taken it already. Raises Unavailable.
         """
         now = max(now_ms(), self._stored_at + 1)
         stored = await self._db.run(

@@ -49,7 +49,7 @@ async def balances_at(
 
 
 async def trial_balance_at(tx: Tx, at: int, merchant_id: str | None = None) -> list[TrialBalance]:
-    """Return the trial balance as of a time (inclusive Unix ms)."""
+    """Return the trial balance after a time (Unix ms, inclusive)."""
     sums_by_currency: dict[str, list[int]] = {}
     counts: dict[str, int] = {}
     async for balance in balances_at(tx, at, merchant_id):

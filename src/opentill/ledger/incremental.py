@@ -52,10 +52,11 @@ async def check_range(tx: Tx, before: Progress, limit: int = RANGE) -> CheckedRa
             detail = "the balance row and its entries differ"
             violations.append(Violation(rule, before.merchant_id, before.currency, detail))
     progress = msgspec.structs.replace(before, checked_to=range_sums.last, last_at=last_at, **sums)
-    return CheckedRange(_with(progress, violations), range_sums.entries, finished, violations)
+    progress = _add_violations(progress, violations)
+    return CheckedRange(progress, range_sums.entries, finished, violations)
 
 
-def _with(progress: Progress, violations: Sequence[Violation]) -> Progress:
+def _add_violations(progress: Progress, violations: Sequence[Violation]) -> Progress:
     """Add violations to a pass's progress, which stores the first ``MAX_STORED``."""
     rows = [*msgspec.json.decode(progress.pass_violation_rows, type=list[Violation]), *violations][
         :MAX_STORED
@@ -79,7 +80,7 @@ async def save(
     """Store the progress of a pass; return False if another worker was faster.
 
     After the last range the next pass begins at the first entry. ``whole`` is False if the pass
-    still has rules to check. ``now`` is real time, Unix ms.
+    still has rules to check. ``now`` is real time, Unix ms. ``stored_at``: as in ``save_more``.
     """
     after = checked.progress
     entries = None
@@ -111,10 +112,10 @@ async def save_more(
 ) -> bool:
     """Store violations found after a pass's last range, which is stored already.
 
-    ``whole``: everything was checked. ``stored_at`` is when the pass was stored last. Returns False
-    if another worker has begun the next pass since.
+    ``whole``: every rule was checked. ``stored_at`` is the time at which this worker last stored
+    the pass. Returns False if another worker has stored anything since.
     """
-    total = msgspec.structs.replace(checked, progress=_with(checked.progress, violations))
+    total = msgspec.structs.replace(checked, progress=_add_violations(checked.progress, violations))
     stored = msgspec.structs.replace(checked.progress, checked_to=0)
     return await save(tx, stored, total, now, whole=whole, stored_at=stored_at)
 

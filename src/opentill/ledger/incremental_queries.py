@@ -36,7 +36,7 @@ SUMS = Query(
         where merchant_id = :merchant_id and currency = :currency and number > :after
         order by number limit :limit
     ) as range
-    """,  # noqa: S608 - as above
+    """,  # noqa: S608 - constants of ours
     timeout_s=_RANGE_S,
 )
 WRONG = Query(
@@ -53,7 +53,7 @@ WRONG = Query(
             and number >= :after and number <= :last
         window following as (order by number)
     ) as checked where not follows and number > :after order by number limit 1000
-        """,  # noqa: S608 - as above
+        """,  # noqa: S608 - constants of ours
     ),
     timeout_s=_RANGE_S,
 )
@@ -68,15 +68,15 @@ UNKNOWN = Query(
     where merchant_id = :merchant_id and currency = :currency
         and number > :after and number <= :last and {queries.IS_UNKNOWN}
     order by number limit 1000
-        """,  # noqa: S608 - as above
+        """,  # noqa: S608 - constants of ours
     ),
     timeout_s=_RANGE_S,
 )
-# Writes nothing if another worker was faster: the pass is no longer at `:checked_from`, or, with
-# `:stored_at`, something was stored after that. `:checked_to` is 0 at the end of a pass, `:entries`
-# null before it; `:checked_at` is real time. `:whole`: everything of the pass was checked. Until
-# then the violations of the last whole pass stand, unless this one found more; its end is 0 if
-# there was none.
+# Writes nothing if another worker was faster: the pass is no longer at `:checked_from`, or, if
+# `:stored_at` is given, it was stored after that time. `:checked_to` is 0 at the end of a pass, and
+# `:entries` is null before the end. `:checked_at` is real time. `:whole` means that this pass has
+# checked everything: until then the violations of the last whole pass remain, unless this pass
+# found more. `finished_at` is the end of the last whole pass, 0 if there was none.
 SAVE = Command(
     f"""
     insert into ledger_checks as c (merchant_id, currency, checked_to, {queries.each("{0}")},
@@ -97,5 +97,5 @@ SAVE = Command(
         finished_at = case when :whole then :checked_at else coalesce(c.finished_at, 0) end
     where c.checked_to = :checked_from
         and (:stored_at::bigint is null or c.checked_at = :stored_at)
-    """,  # noqa: S608 - as above
+    """,  # noqa: S608 - constants of ours
 )

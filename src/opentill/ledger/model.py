@@ -115,7 +115,7 @@ class Progress(Accounts, frozen=True, kw_only=True):
 
 
 class RangeSums(Accounts, frozen=True, kw_only=True):
-    """The number of entries in a range, the number of the last one, and their sums."""
+    """How many entries a range has, the last one's number and time, and the sums by account."""
 
     entries: int
     last: int
@@ -229,7 +229,7 @@ class BalanceCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PassesSum(msgspec.Struct, frozen=True):
-    """The number of balances, of those without a finished pass, and the oldest end of a pass."""
+    """How many balances exist and have no finished pass, and when the oldest last pass ended."""
 
     balances: int
     unfinished: int

@@ -8,8 +8,8 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
-# The merchant's own accounts, whose balances after it each entry has. The others represent the
-# gateway, the bank and the platform, also per merchant.
+# The merchant's own accounts: each entry stores their balances after it. The other accounts
+# represent the gateway, the bank and the platform, and exist for each merchant too.
 MerchantAccount = Literal["pending", "available", "frozen", "reserve"]
 Account = Literal[MerchantAccount, "gateway", "bank", "platform"]
 Type = Literal[

@@ -26,7 +26,7 @@ from opentill.list_counts import lists
 # SQL about each account is built from the table of accounts at import; it never contains any part
 # of a request (decision 0050).
 def each(piece: str, accounts: Iterable[Account] = ACCOUNTS, between: str = ", ") -> str:
-    """Write a piece of SQL for each account, whose name stands for ``{0}``."""
+    """Write a piece of SQL for each account, with the account's name in place of ``{0}``."""
     return between.join(piece.format(account) for account in accounts)
 
 
@@ -34,7 +34,8 @@ def each(piece: str, accounts: Iterable[Account] = ACCOUNTS, between: str = ", "
 MOVED: Final = (
     "((to_account = '{0}')::int * amount_minor - (from_account = '{0}')::int * amount_minor)"
 )
-# Whether an entry follows from the previous one, in a window `following`.
+# Whether an entry's balances, number and time follow from the previous entry of the window
+# `following`.
 FOLLOWS: Final = (
     each(
         "{0}_after = lag({0}_after, 1, 0::bigint) over following + " + MOVED,
@@ -44,7 +45,7 @@ FOLLOWS: Final = (
     + " and number = lag(number, 1, 0::bigint) over following + 1"
     " and created_at >= lag(created_at, 1, 0::bigint) over following"
 )
-# Whether an entry `e` is not a posting of the table, whose columns are the parameters.
+# Whether an entry `e` matches no row of the table of postings, whose columns are the parameters.
 IS_UNKNOWN: Final = """
     not exists (
         select from unnest(:type::text[], :source::text[], :target::text[], :shown::int[])
@@ -56,11 +57,11 @@ _NAMES: Final = each("{0}")
 _AFTER: Final = each("{0}_after", MERCHANT_ACCOUNTS)
 
 # Post lists of movements in one statement: the lock of a balance's row orders all entries of its
-# merchant and currency. A book has the changes of one balance and its number of entries. Each entry
-# shows the balance without the changes by later entries of its book. An entry's id consists of its
-# time, its number and random characters, so that entries of the same millisecond also sort by
-# number. The parameters are the columns of `ledger.service.Book` and `Row`; one plan serves any
-# number of them (decision 0111).
+# merchant and currency. A book has the changes of one balance and the number of its new entries.
+# The balances after an entry are the new balances minus the changes by later entries of its book.
+# An entry's id consists of its time, its number and random characters, so that entries of the same
+# millisecond also sort by number. The parameters are the columns of `ledger.service.Book` and
+# `Row`; one plan serves any number of them (decision 0111).
 POST = Query(
     Balance,
     f"""
@@ -104,14 +105,14 @@ LOCK_MANY = Query(
     order by b.merchant_id, b.currency for update of b
     """,
 )
-# Create the row that postings change. The posting itself is no upsert, because PostgreSQL checks
-# the constraints against the proposed row, in which a change alone may be negative.
+# Create the balance's row, which POST only updates: in an upsert, PostgreSQL would check the
+# constraints against the row to insert too, which has only the changes, and these may be negative.
 OPEN = Command(
     f"""
     insert into balances (merchant_id, currency, {_NAMES}, entries, last_at)
     values (:merchant_id, :currency, {each("0")}, 0, 0)
     on conflict (merchant_id, currency) do nothing
-    """,  # noqa: S608 - as above
+    """,  # noqa: S608 - constants of ours
 )
 BALANCE = Query(
     Balance, "select * from balances where merchant_id = :merchant_id and currency = :currency"
@@ -119,7 +120,8 @@ BALANCE = Query(
 BALANCES = Query(
     Balance, "select * from balances where merchant_id = :merchant_id order by currency"
 )
-# The last entry before a time: ids sort by number within a millisecond (decision 0011).
+# The last entry before a time. Of entries in the same millisecond, the one with the greatest id was
+# written last (decision 0011).
 LAST_BEFORE = Query(
     Entry,
     """
@@ -137,7 +139,7 @@ BETWEEN = Query(
     order by number limit :limit
     """,
 )
-# The entries of several causes, by the unique key that prevents a second posting.
+# The entries of several causes, found by the unique key that prevents posting a movement twice.
 CAUSED_BY = Query(
     Entry,
     """
@@ -149,7 +151,7 @@ CAUSED_BY = Query(
     """,
 )
 
-# The changes of each of the merchant's accounts by type in a range of numbers.
+# The changes of each of the merchant's accounts in a range of entry numbers, by type of entry.
 SUMS_BY_TYPE = Query(
     TypeSum,
     f"""
@@ -159,7 +161,7 @@ SUMS_BY_TYPE = Query(
     where merchant_id = :merchant_id and currency = :currency
         and number > :after and number <= :last
     group by type order by type
-    """,  # noqa: S608 - as above
+    """,  # noqa: S608 - constants of ours
 )
 # A merchant's entries after the one with time `:at` and id `:id`, oldest first.
 FOLLOWING = Query(
@@ -204,10 +206,10 @@ ENTRIES = Value(int, "select count(*) from entries", timeout_s=WHOLE_TABLE_S)
 
 
 def rule_sql(holds: str, violations: str, condition: str = "") -> str:
-    """Return the statement that finds violations of a rule, whose sentence is ``holds``.
+    """Return the statement that finds violations of a rule; ``holds`` is the rule as a sentence.
 
-    ``violations`` selects merchant, subject and detail of each violation. A null detail, because a
-    row is missing, does not lose the violation.
+    ``violations`` selects merchant, subject and detail of each violation. A violation whose detail
+    is null, because a row is missing, is returned with another detail.
     """
     return f"""
     select '{holds}' as rule, found.merchant_id, found.subject,
@@ -232,7 +234,7 @@ RULES = (
             from entries e
             window following as (partition by merchant_id, currency order by number)
         ) as checked where wrong
-            """,  # noqa: S608 - as above
+            """,  # noqa: S608 - constants of ours
         ),
         timeout_s=WHOLE_TABLE_S,
     ),
@@ -250,7 +252,7 @@ RULES = (
         ) e using (merchant_id, currency)
         where (b.entries, b.last_at, {each("b.{0}")})
             is distinct from (e.entries, e.last_at, {each("e.{0}")})
-            """,  # noqa: S608 - as above
+            """,  # noqa: S608 - constants of ours
         ),
         timeout_s=WHOLE_TABLE_S,
     ),
@@ -262,7 +264,7 @@ RULES = (
         select merchant_id, currency as subject, 'the accounts do not add up' as detail
         from balances
         where {each("{0}", between=" + ")} <> 0
-            """,  # noqa: S608 - as above
+            """,  # noqa: S608 - constants of ours
         ),
         timeout_s=WHOLE_TABLE_S,
     ),
@@ -287,11 +289,12 @@ UNKNOWN_MOVES = Query(
     select merchant_id, id as subject,
         type || ' from ' || from_account || ' to ' || to_account as detail
     from entries e where {IS_UNKNOWN}
-        """,  # noqa: S608 - as above
+        """,  # noqa: S608 - constants of ours
     ),
     timeout_s=WHOLE_TABLE_S,
 )
-# 0 if no pass was finished; null if an older version checked and the end is unknown.
+# The end of the last finished pass, null if there is none. `finished_at` is 0 if there is none, and
+# null after a check by an older version: then `checked_at` is the end, unless a pass is running.
 _FINISHED: Final = (
     "nullif(coalesce(c.finished_at, case when c.checked_to = 0 then c.checked_at end), 0)"
 )
@@ -303,7 +306,7 @@ CHECKED = Query(
     from ledger_checks
     """,
 )
-# Includes merchants without entries, but not those created since.
+# Merchants without entries are included; merchants created after `:since` are not.
 OVERDUE = Value(
     int,
     f"""
@@ -330,7 +333,7 @@ CHECKS = Query(
     where :merchant_id::text is null or b.merchant_id = :merchant_id
     order by coalesce(c.violations, 0) > 0 desc, coalesce(c.checked_to, 0) > 0 desc,
         {_FINISHED} nulls first, b.merchant_id, b.currency limit :limit
-    """,  # noqa: S608 - as above
+    """,  # noqa: S608 - constants of ours
 )
 PASSES = Query(
     PassesSum,
@@ -339,16 +342,16 @@ PASSES = Query(
         min({_FINISHED}) as oldest
     from balances b
     left join ledger_checks c on c.merchant_id = b.merchant_id and c.currency = b.currency
-    """,  # noqa: S608 - as above
+    """,  # noqa: S608 - constants of ours
 )
-# The sum of each account over all merchants, or of one.
+# The sum of each account over all merchants, or over one.
 TRIAL_BALANCE = Query(
     TrialBalance,
     f"""
     select currency, count(*) as merchants, {each("sum({0})::bigint as {0}")}
     from balances where :merchant_id::text is null or merchant_id = :merchant_id
     group by currency order by currency
-    """,  # noqa: S608 - made of the table of accounts
+    """,  # noqa: S608 - the names of accounts are constants of ours
 )
 
 # The balances after a time: the present ones minus the changes by later entries.
@@ -365,7 +368,7 @@ BALANCES_AT = Query(
     where (b.merchant_id, b.currency) > (:after, :after_currency)
         and (:merchant_id::text is null or b.merchant_id = :merchant_id)
     order by b.merchant_id, b.currency limit :limit
-    """,  # noqa: S608 - as above
+    """,  # noqa: S608 - constants of ours
 )
 MERCHANTS_AFTER = Query(
     MerchantId,

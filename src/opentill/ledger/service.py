@@ -25,7 +25,7 @@ from opentill.ledger.postings import ACCOUNTS, POSTINGS, Account, Cause
 
 
 class Book(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes of one balance, as a row of parameters of ``queries.POST``."""
+    """A balance's changes and number of new entries, as a row of parameters of ``queries.POST``."""
 
     merchant_id: str
     currency: str
@@ -42,8 +42,8 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """A movement as a row of parameters of ``queries.POST``; ``book`` counts from 1.
 
-    ``random`` is the end of its entry's id. ``later`` is the number of movements of the book that
-    follow, ``later_…`` the changes by these.
+    ``random`` is the end of its entry's id. ``later`` is how many movements of the same book follow
+    it, and ``later_…`` are the changes of the accounts by these.
     """
 
     book: int
@@ -68,14 +68,14 @@ async def post(
 ) -> Balance:
     """Write movements in their order and return the balance after the last.
 
-    It locks the balance row, so it comes last in a transaction. The time of an entry is ``now``
+    It locks the balance's row, so call it last in a transaction. The time of an entry is ``now``
     (Unix ms), or that of the previous entry if that is later. Raises ValueError for an amount that
     is not positive and KeyError for a movement that is not in the table; both are defects of the
     caller.
     """
     values = {**_columns({(merchant_id, currency): movements}), "now": now}
     after = await queries.POST.all(tx, **values)
-    if not after:  # the first movement in this currency
+    if not after:  # the balance has no row before the first movement
         await queries.OPEN.run(tx, merchant_id=merchant_id, currency=currency)
         after = await queries.POST.all(tx, **values)
     (balance,) = after
@@ -108,13 +108,13 @@ async def post_many(tx: Tx, books: Mapping[tuple[str, str], Sequence[Movement]],
         "currency": [currency for _, currency in balance_keys],
     }
     locked = await queries.LOCK_MANY.all(tx, **keys)
-    if len(locked) < len(balance_keys):  # the first movement of some
+    if len(locked) < len(balance_keys):  # a balance has no row before its first movement
         for merchant_id, currency in balance_keys:
             await queries.OPEN.run(tx, merchant_id=merchant_id, currency=currency)
         await queries.LOCK_MANY.all(tx, **keys)
     after = await queries.POST.all(tx, **_columns(books), now=now)
     if len(after) != len(balance_keys):
-        raise AssertionError  # the rows are there and locked
+        raise AssertionError  # all rows exist and are locked
 
 
 def _columns(postings: Mapping[tuple[str, str], Sequence[Movement]]) -> dict[str, list[Any]]:
@@ -207,7 +207,8 @@ async def summarize_passes(tx: Tx) -> PassesSum:
 async def list_checks(tx: Tx, merchant_id: str | None, limit: int) -> list[BalanceCheck]:
     """Return the state of the incremental check by balance, of a merchant or of all.
 
-    Those with violations come first, then those with a running pass, then by the age of the pass.
+    Balances with violations come first, then those with a running pass, then those whose last pass
+    ended earliest.
     """
     return await queries.CHECKS.all(tx, merchant_id=merchant_id, limit=limit)
 
@@ -220,6 +221,7 @@ async def list_violated(tx: Tx, limit: int) -> list[CheckedBalance]:
 async def trial_balance(tx: Tx, merchant_id: str | None = None) -> list[TrialBalance]:
     """Return the trial balance by currency, of a merchant or of all.
 
-    Every movement takes from one account what it gives to another, so each adds up to zero.
+    Every movement takes from one account what it gives to another, so the accounts of a currency
+    add up to zero.
     """
     return await queries.TRIAL_BALANCE.all(tx, merchant_id=merchant_id)

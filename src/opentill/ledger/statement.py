@@ -92,7 +92,8 @@ class LineOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 COLUMNS: Final = tuple(field.encode_name for field in msgspec.structs.fields(LineOut))
-# Fields with foreign text. All other text is our own, and a negative amount is not a formula.
+# Fields with text from outside, which may be a formula to a spreadsheet. All other texts are our
+# own; among them are negative amounts, which must remain numbers.
 _FREE: Final = frozenset({"source_id", "description"})
 
 
@@ -137,7 +138,7 @@ def _movement(entry: Entry) -> Line:
 
 
 class _Book:
-    """The running sums of one currency; ``take`` refuses an entry that does not follow."""
+    """The running sums of one currency; ``take`` raises if an entry contradicts the one before."""
 
     def __init__(self, opening: Entry | None) -> None:
         self.opening = _after(opening)
@@ -175,16 +176,16 @@ class _Book:
 
 
 class EntryRange(msgspec.Struct, frozen=True):
-    """The entries of a balance after ``first``, up to ``last``."""
+    """The entries of a balance after ``first``, up to and including ``last``."""
 
     balance: Balance
-    first: Entry | None
-    last: Entry | None
-    is_whole: bool  # nothing comes after ``last``
+    first: Entry | None  # None: no entry precedes the range
+    last: Entry | None  # equals ``first`` if the range has no entries
+    is_whole: bool  # the balance has no entries after the range
 
     @property
     def numbers(self) -> tuple[int, int]:
-        """The number of the last entry before the range, and of the last one in it."""
+        """The numbers of the last entry before the range and the last one in it; 0 for none."""
         first = self.first.number if self.first else 0
         return first, self.last.number if self.last else 0
 
@@ -269,7 +270,7 @@ async def lines(
 async def shown(
     db: Db, merchant_id: str, start: int | None, end: int | None
 ) -> AsyncIterator[LineOut]:
-    """Yield the lines of ``lines``, converted."""
+    """Yield the lines of a statement, like ``lines``, as ``LineOut``."""
     async for line in lines(db, merchant_id, start, end):
         yield LineOut.from_line(line)
 

@@ -6,11 +6,11 @@ from opentill.db.database import Db
 from opentill.list_counts import queries, service
 
 MIN_CHANGES: Final = 200  # fewer changes cost readers less than writing counts
-_MERCHANTS: Final = 200  # per statement
+_MERCHANTS: Final = 200  # merchants read by one statement
 
 
 async def roll_up(db: Db, at_least: int = MIN_CHANGES) -> int:
-    """Roll up merchants with ``at_least`` that many changes; return the number of changes."""
+    """Roll up merchants that have ``at_least`` that many changes; return how many were moved."""
     rolled_up = 0
     last = ""
     while True:

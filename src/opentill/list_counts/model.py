@@ -6,7 +6,7 @@ import msgspec
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
-FOREVER: Final = 2**62  # later than any time; whole hours below it are exact
+FOREVER: Final = 2**62  # later than any time; a range until then ends with whole hours
 LATEST: Final = 253_402_300_799_999  # the last valid time of a request: the year 9999
 
 Granularity = Literal["day", "hour"]
@@ -51,7 +51,7 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class PageWindow(msgspec.Struct, frozen=True):
-    """A range of time divided into whole hours and edges, whose rows must be counted.
+    """A range of time divided into whole hours, which have counts, and edges without counts.
 
     ``edges`` are inclusive at both ends; the hours are from ``since`` to ``before`` (excluded).
     """

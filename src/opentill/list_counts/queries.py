@@ -22,10 +22,10 @@ class ListStatements(NamedTuple, Generic[S]):
 
     newest: Query[S]
     oldest: Query[S]
-    counted: Value[int]  # by reading the rows
+    counted: Value[int]  # the number of rows, by reading them
 
 
-Lists = Mapping[tuple[str, ...], ListStatements[S]]  # by the filters that are given
+Lists = Mapping[tuple[str, ...], ListStatements[S]]  # by the names of the filters that are set
 
 
 def lists(struct: type[S], table: str, query: type[PageQuery]) -> Lists[S]:
@@ -48,11 +48,11 @@ def _statements(struct: type[S], table: str, columns: tuple[str, ...]) -> ListSt
     return ListStatements(
         Query(struct, f"{rows} order by created_at desc, id desc {page}"),
         Query(struct, f"{rows} order by created_at, id {page}"),
-        Value(int, f"select count(*) from {table} where {where}"),  # noqa: S608 - as above
+        Value(int, f"select count(*) from {table} where {where}"),  # noqa: S608 - constants of ours
     )
 
 
-# The number of rows of a list. The part may be "", the kind null.
+# The number of rows of a list. A `:part` of "" means all parts, a null `:kind` all kinds.
 TOTAL = Value(
     int,
     """
@@ -71,7 +71,7 @@ TOTAL = Value(
     )::bigint
     """,
 )
-# Like TOTAL for several parts, by kind.
+# Like TOTAL, but for several parts, and grouped by part and kind.
 TOTALS_OF_PARTS = Query(
     PartCount,
     """
@@ -111,7 +111,8 @@ TOTAL_IN_HOURS = Value(
     )::bigint
     """,
 )
-# The next merchants with changes after `:after`, and their numbers of changes, up to `:most`.
+# The next merchants after `:after` that have changes, with their numbers of changes, which are
+# counted up to `:most`.
 CHANGED = Query(
     Busy,
     """

@@ -42,7 +42,7 @@ async def count_all(tx: Tx, key: ListKey) -> int:
 async def count_parts(
     tx: Tx, merchant_id: str, list_name: ListName, parts: Sequence[str]
 ) -> list[PartCount]:
-    """Return the numbers of rows of parts of a list by kind, in the snapshot of one statement.
+    """Return how many rows of each kind these parts of a list have, in one statement's snapshot.
 
     A kind without rows may be missing or be 0.
     """
@@ -126,8 +126,8 @@ class Paginator(Generic[S]):
     async def total(self, tx: Tx, within: Range = EVER) -> int:
         """Return the exact number of rows in a range of time.
 
-        It is exact in the snapshot of one statement for all time and for whole hours, and in that
-        of ``tx`` if the range has edges, whose rows are counted one by one.
+        For all time and for whole hours it is exact in the snapshot of one statement. If the range
+        has edges, whose rows are counted by reading them, it is exact if ``tx`` is a snapshot.
         """
         return await _count(tx, self._statements, self._values, self._counts, within)
 

@@ -34,7 +34,7 @@ def _purpose(merchant_id: str, version: int) -> str:
 
 
 async def find(tx: Tx, merchant_id: str) -> StoredAccount | None:
-    """Return the newest version of a merchant's bank account, None without one."""
+    """Return the newest version of a merchant's bank account; None if there is no account."""
     return await queries.ACCOUNT.first(tx, merchant_id=merchant_id)
 
 
@@ -64,11 +64,11 @@ async def change(
     now: int,
     seen: int | None = None,
 ) -> StoredAccount:
-    """Send payouts to ``account``, which has been validated, from now on.
+    """Make ``account``, which has been validated, the one to which later payouts go.
 
-    ``seen`` is the version that the form showed, 0 for none, None for any. The same account again
-    changes nothing. A change of only the holder's address holds nothing back. Raises NotFound,
-    ``merchants.Stale`` and Invalid.
+    ``seen`` is the version that the form showed: 0 for no account, None to accept any version. If
+    ``account`` equals the current one, nothing changes. A change of only the holder's address
+    starts no new hold. Raises NotFound, ``merchants.Stale`` and Invalid.
     """
     await merchants.lock(tx, merchant_id)
     await merchants.find(tx, merchant_id)
@@ -115,9 +115,10 @@ async def change(
 
 
 async def held_since(tx: Tx, account: StoredAccount) -> int | None:
-    """Return since when a returned payout holds an account's payouts back, Unix ms; None if none.
+    """Return since when (Unix ms) a returned payout holds an account's payouts back, or None.
 
-    A payout that the bank could not send counts as well if the bank named the account as reason.
+    A payout that the bank could not send has the same effect if the bank gave the account as the
+    reason.
     """
     return await queries.HELD_SINCE.get(
         tx, merchant_id=account.merchant_id, version=account.version
@@ -125,7 +126,7 @@ async def held_since(tx: Tx, account: StoredAccount) -> int | None:
 
 
 async def find_held_since(tx: Tx, merchant_id: str) -> int | None:
-    """Like ``held_since``, for a merchant's newest account; None without one."""
+    """Like ``held_since``, for a merchant's newest account; None also if there is no account."""
     account = await find(tx, merchant_id)
     return None if account is None else await held_since(tx, account)
 
@@ -135,8 +136,8 @@ async def confirm(
 ) -> StoredAccount:
     """Release an account whose payouts are held back because the bank returned one.
 
-    ``seen`` is what the page showed: the account's version, and since when it is held. Raises
-    NotFound, ``merchants.Stale``, and Invalid for an account that is not held.
+    ``seen`` is what the page showed: the account's version, and since when its payouts are held
+    back. Raises NotFound, ``merchants.Stale``, and Invalid if no payouts are held back.
     """
     await merchants.lock(tx, merchant_id)
     await merchants.find(tx, merchant_id)
@@ -166,7 +167,7 @@ def _read_or_none(account: StoredAccount, secret_key: str) -> BankAccount | None
 
 
 def require_source_account(accounts: dict[str, BankAccount], currency: str) -> BankAccount:
-    """Return the operator's own account in a currency. Raises Invalid without one."""
+    """Return the operator's own account in a currency. Raises Invalid if there is none."""
     if currency not in accounts:
         currencies = ", ".join(accounts) or "none yet"
         reason = (

@@ -31,7 +31,7 @@ COLUMNS: Final = (
 )  # fmt: skip
 ADDRESS_COLUMNS: Final = ("street", "building", "postCode", "town", "addressCountry")
 _MEMORY: Final = 1024 * 1024
-_PIECE: Final = 64 * 1024  # characters
+_PIECE: Final = 64 * 1024  # characters that are collected before they are written
 # The countries of SEPA, from the EPC's list.
 _AREA: Final = (
     "AD AL AT BE BG CH CY CZ DE DK EE ES FI FR GB GI GR HR HU IE IS IT LI LT LU LV MC MD ME MK MT "
@@ -94,9 +94,9 @@ def file_name(run: Run) -> str:
 async def make(db: Db, run_id: str, secret_key: str) -> IO[bytes]:
     """Write the file of a run that is SENT, and return it, positioned at its start.
 
-    The first file's digest is stored, and every later file must have the same. If an earlier
-    version of OpenTill wrote the first file, it is written as that version did. Raises NotFound,
-    Invalid and ConfigurationError.
+    The first file's digest is stored, and every later file must have the same digest. If an earlier
+    version of OpenTill wrote the first file, later ones are written as that version did. Raises
+    NotFound, Invalid and ConfigurationError.
     """
     for version in _VERSIONS:
         file = tempfile.SpooledTemporaryFile(max_size=_MEMORY)  # noqa: SIM115 - the caller closes it
@@ -136,7 +136,7 @@ async def _write(
 
 
 async def _matches_first(db: Db, run_id: str, digest: str) -> bool:
-    """Store the digest if it is the run's first; return whether the first one equals it."""
+    """Store the digest if the run has none yet; return whether it equals the stored one."""
     await db.run(lambda tx: queries.STORE_DIGEST.run(tx, id=run_id, sha256=digest))
     async with db.connection() as tx:
         return (await runs.find(tx, run_id)).sha256 == digest

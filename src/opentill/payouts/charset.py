@@ -17,7 +17,8 @@ _ALLOWED: Final = frozenset(
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/-?:().,'+ "
 )
 _UNKNOWN: Final = "."  # replaces a character that has no replacement in the table
-# EPC217-08, chapter 6. Letters with diacritics are decomposed instead, and lose them.
+# EPC217-08, chapter 6, without the letters that Unicode decomposition replaces: it removes their
+# diacritics.
 _TABLE: Final[Mapping[str, str]] = {
     **dict(zip('!"#$%&*;<=>@[\\]^_`{|}~', ".....+.,....(/).-'(/)-", strict=True)),
     **dict.fromkeys("\u2018\u2019\u201a\u201b", "'"),
@@ -41,7 +42,7 @@ def reference(our_id: str) -> str:
 
 
 def text(plain: str, longest: int) -> str:
-    """Return a text in the characters that banks accept, cut to ``longest``."""
+    """Return a text in the characters that banks accept, cut to ``longest`` characters."""
     replaced = "".join(map(_replace, unicodedata.normalize("NFC", plain)))
     replaced = re.sub("/{2,}", "/", " ".join(replaced.split())).strip("/ ")
     return replaced[:longest].rstrip("/ ") or _UNKNOWN

@@ -37,7 +37,10 @@ BANK_REFERENCE: Final = " (bank reference "
 
 
 class Transition(msgspec.Struct, frozen=True):
-    """An allowed transition of a payout, with its postings (no FEE without a fee) and its event."""
+    """An allowed transition of a payout, the postings it makes and the webhook event it emits.
+
+    A payout without a fee lacks the posting of the fee.
+    """
 
     source: Status | None
     event: Event
@@ -67,8 +70,8 @@ class Payout(msgspec.Struct, frozen=True, kw_only=True):
     fee_minor: int
     currency: str
     reference: str
-    bank_reference: str  # "" until it is PAID; remains when the bank returns it
-    failure_reason: str  # "" unless it failed
+    bank_reference: str  # "" until the payout is PAID; stays when the bank returns the payout
+    failure_reason: str  # "" unless the payout is FAILED
     reason: str
     created_by: str
     approved_by: str | None
@@ -79,12 +82,12 @@ class Payout(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_returned(self) -> bool:
-        """Whether the bank returned it after it was PAID."""
+        """Whether the bank returned the payout after it was PAID."""
         return self.status == "FAILED" and self.paid_at is not None
 
     @property
     def concerns_account(self) -> bool:
-        """Whether payouts wait until the account is changed or confirmed: see ``queries._HELD``."""
+        """Whether this failure holds back other payouts to the account: see ``queries._HELD``."""
         return self.status == "FAILED" and (
             self.paid_at is not None or names_account(self.failure_reason)
         )
@@ -102,11 +105,11 @@ class DuePayout(msgspec.Struct, frozen=True, kw_only=True):
     merchant_name: str
     currency: str
     available: int
-    minimum: int  # of a payout
-    account: str | None  # the last characters of the bank account, None without one
-    usable_from: int | None  # when the hold after a change of the account ends
-    held_since: int | None  # when the bank returned a payout to this account
-    last_at: int | None  # when the last payout was created
+    minimum: int  # the merchant's smallest payout
+    account: str | None  # the last characters of the bank account; None: there is no account
+    usable_from: int | None  # end of the hold after a change of the account; None: no account
+    held_since: int | None  # when the bank returned a payout to this account; None: nothing is held
+    last_at: int | None  # when the last payout was created; None: there was none
 
     def waits_for(self, now: int) -> Exclusion | None:
         """Return why a run excludes this merchant, None if it does not."""
@@ -134,7 +137,7 @@ class StoredAccount(msgspec.Struct, frozen=True, kw_only=True):
     who: str
     reason: str
     created_at: int
-    address: bytes | None = None  # encrypted; None without one
+    address: bytes | None = None  # encrypted; None: the account has no address of its holder
 
     @property
     def shown(self) -> str:
@@ -149,7 +152,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     reference: str
     status: RunStatus
     currency: str
-    fee_minor: int  # of each payout
+    fee_minor: int  # the fee of each payout
     pay_on: str  # the day on which the bank shall pay, YYYY-MM-DD
     from_holder: str
     from_number: str
@@ -164,7 +167,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     sent_by: str | None
     form: Form | None
     sha256: str | None
-    from_address: str | None = None  # JSON; None without one
+    from_address: str | None = None  # JSON; None: the account has no address of its holder
 
     @property
     def source(self) -> BankAccount:
@@ -182,7 +185,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A requested run; ``pay_on`` None is today."""
+    """A requested run. ``pay_on`` is YYYY-MM-DD, None for today."""
 
     currency: str
     reference: str
@@ -193,7 +196,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileRequest(msgspec.Struct, frozen=True):
-    """A request for a run's file; a payout over ``above`` needs a second operator (None: none)."""
+    """A request for a run's file. A payout over ``above``, unless None, needs a second operator."""
 
     form: Form
     actor: Actor
@@ -263,8 +266,8 @@ class Transfer(StoredAccount, frozen=True, kw_only=True):
 class UnsentPayout(Transfer, frozen=True, kw_only=True):
     """A payout of a run that is in no file.
 
-    ``is_changed``: the merchant has changed the account since. ``held_since``: when the bank
-    returned another payout to this account, Unix ms.
+    ``is_changed``: the merchant has changed the account since the payout was created.
+    ``held_since``: when the bank returned another payout to this account (Unix ms), or None.
     """
 
     is_changed: bool

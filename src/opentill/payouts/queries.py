@@ -57,7 +57,7 @@ REQUEST_OF_REFERENCE = Query(
     WaitingPayout,
     "select * from payout_requests where merchant_id = :merchant_id and reference = :reference",
 )
-# Likewise.
+# For the operator, who has only the request's id. One index lookup per merchant.
 REQUEST_ANYWHERE = Query(
     WaitingPayout,
     """
@@ -147,11 +147,11 @@ SEARCH = Query(
     order by created_at desc, id desc limit :limit
     """,
 )
-# When the bank last returned a payout to the account ``a``, or refused one because of it, unless
-# staff have confirmed the account since; null if it never did. Versions of an account that differ
-# only in the holder's address have the same usable_from (``accounts.change``). If the bank named
-# the holder or the address (BE), a new address counts as another account. A payout outside a run
-# has no recorded account: it holds the account that was current when it failed.
+# When the bank last returned a payout to the account ``a``, or refused one because of the account;
+# null if it never did, or if staff have confirmed the account since. Versions of an account that
+# differ only in the holder's address have the same usable_from (``accounts.change``). If the bank
+# named the holder or the address (BE), a new address counts as another account. No account is
+# recorded for a payout outside a run: the account is the one that was current when it failed.
 _BANKS_REASON: Final = f"split_part(p.failure_reason, '{BANK_REFERENCE}', 1)"
 _HELD: Final = f"""(
         select max(p.failed_at) from payouts p
@@ -229,7 +229,7 @@ ADD_ACCOUNT = Query(
 
 RUN = Query(Run, "select * from payout_runs where id = :id")
 RUN_OF_REFERENCE = Query(Run, "select * from payout_runs where reference = :reference")
-# Whoever adds a payout holds this lock, so that no payout is added to a run that is READY.
+# Adding a payout to a run takes this lock too, so that none is added to a run that is READY.
 RUN_LOCKED = Query(Run, "select * from payout_runs where id = :id for update")
 RUNS = Query(Run, "select * from payout_runs order by created_at desc, id desc limit :limit")
 START_RUN = Query(
@@ -276,7 +276,7 @@ PUT_IN_FILE = Command(
         and p.status = 'PENDING' and m.payout_off is null and not {_CHANGED} and {_HELD} is null
     """  # noqa: S608 - a constant of ours
 )
-# PENDING payouts of a run, or one of them, that are in no file.
+# The PENDING payouts of a run that are in no file; only `:payout_id` if it is given.
 WAITING_OF_RUN = Query(
     UnsentPayout,
     f"""
@@ -312,8 +312,8 @@ RUN_SUMS = Query(
     where t.run_id = :run_id
     """,
 )
-# Whether a PENDING payout of the run, plus the amounts that its maker moved alone at that merchant
-# since a time, exceeds an amount. All are in the run's currency, the merchant's only one.
+# Whether a PENDING payout of the run, plus what `:maker` has moved alone at the same merchant after
+# `:since`, exceeds `:most_minor`. All are in the run's currency, the merchant's only one.
 RUN_EXCEEDS = Value(
     bool,
     """
@@ -377,5 +377,5 @@ ADD_TRANSFER = Command(
     values (:merchant_id, :payout_id, :run_id, :account_version)
     """
 )
-# Of any merchant: the payouts that a bank's report names.
+# Payouts of any merchant, such as those that a bank's report names.
 BY_IDS = Query(Payout, "select * from payouts where id = any(:ids)")

@@ -56,7 +56,7 @@ async def request(
 
 
 async def _amount(tx: Tx, merchant: Merchant, requested: PayoutRequest) -> int:
-    """Return the requested amount; "everything" is what is available at this moment."""
+    """Return the requested amount; for None, everything available at this moment minus the fee."""
     if requested.amount_minor is not None:
         return requested.amount_minor
     balance = await ledger.find_balance(tx, merchant.id, merchant.settlement_currency)
@@ -66,7 +66,7 @@ async def _amount(tx: Tx, merchant: Merchant, requested: PayoutRequest) -> int:
 async def _check_repeated(
     tx: Tx, first: WaitingPayout, requested: PayoutRequest
 ) -> Payout | WaitingPayout:
-    """Return the first request with this reference, or its payout. Raises Invalid if it differs."""
+    """Return the first request with this reference, or its payout. Raises Invalid on a mismatch."""
     amount = first.amount_minor if requested.amount_minor is None else requested.amount_minor
     if (first.amount_minor, first.fee_minor) != (amount, requested.fee_minor):
         raise Invalid("reference", f"reference must be new: {first.described} has it")
@@ -76,7 +76,7 @@ async def _check_repeated(
 
 
 async def approve(tx: Tx, request_id: str, by: str, now: int) -> Payout:
-    """Create the payout of a waiting request, approved by another person than requested it.
+    """Create the payout of a waiting request; ``by`` must not be the person who requested it.
 
     The balance is checked at this moment; if it is too low, the request remains WAITING. Raises
     NotFound and Invalid.
@@ -101,7 +101,7 @@ async def approve(tx: Tx, request_id: str, by: str, now: int) -> Payout:
 
 
 async def reject(tx: Tx, request_id: str, actor: Actor, now: int) -> WaitingPayout:
-    """Reject a waiting request, also one's own. Raises NotFound and Invalid."""
+    """Reject a waiting request; its requester may do so too. Raises NotFound and Invalid."""
     waiting = await _lock_waiting(tx, request_id)
     actor = operator_actions.check_actor(actor.who, actor.reason)
     await merchants.record_audit(

@@ -64,7 +64,7 @@ async def start(tx: Tx, requested: RunRequest, now: int) -> Run:
             subject = f"{first.id}: {first.currency}, paid on {first.pay_on}"
             await merchants.record_audit(tx, actor, "payouts run", "", subject, now)
             return first
-        # Another process began it at the same time.
+        # Another process began a run with this reference at the same time.
         first = or_not_found(await queries.RUN_OF_REFERENCE.first(tx, reference=reference))
     if (first.currency, first.fee_minor, first.pay_on) != (
         requested.currency, fee, requested.pay_on or first.pay_on
@@ -144,7 +144,7 @@ async def _create_payout(tx: Tx, run: Run, due: DuePayout, secret_key: str, now:
             # The approval limit applies when the file is taken: see ``send``.
             payout = await service.create(tx, merchant_id, requested, None, now)
     except (Invalid, NotPermitted):
-        return False  # below the minimum after the fee, or payouts were switched off meanwhile
+        return False  # too little remains after the fee, or payouts were switched off meanwhile
     await queries.ADD_TRANSFER.run(
         tx, merchant_id=merchant_id, payout_id=payout.id, run_id=run.id,
         account_version=account.version,
@@ -175,10 +175,9 @@ async def list_payouts(tx: Tx, run_id: str, after: str = "", limit: int = 100) -
 async def send(db: Db, run_id: str, request: FileRequest, secret_key: str, now: int) -> Run:
     """Mark a run as SENT, which fixes the contents of the bank's file.
 
-    Taking the file again returns the same file, in the same form only. A payout fails instead of
-    being in the file, and its money becomes available, if its account was changed since, got
-    another payout that the bank returned, or can no longer be decrypted. Raises NotFound and
-    Invalid.
+    The same file can be taken again, only in the same form. Payouts to accounts that were changed
+    since, to which the bank returned another payout, or which can no longer be decrypted are not in
+    the file: they fail, and their money becomes available again. Raises NotFound and Invalid.
     """
     await db.read(lambda tx: _check_request(tx, run_id, request, now))
     await _fail_unusable(db, run_id, request.actor, secret_key, now)
@@ -207,7 +206,7 @@ async def _check_request(tx: Tx, run_id: str, request: FileRequest, now: int) ->
 
 
 async def needs_second(tx: Tx, run: Run, above: Decimal | None, now: int) -> bool:
-    """Whether another person than began the run must take its file."""
+    """Whether the person who began the run must not take its file."""
     if above is None:
         return False
     most = int(above.scaleb(money.exponent(run.currency)))
@@ -219,7 +218,7 @@ async def needs_second(tx: Tx, run: Run, above: Decimal | None, now: int) -> boo
 async def _fail_unusable(db: Db, run_id: str, actor: Actor, secret_key: str, now: int) -> None:
     """Fail the payouts that are in no file and whose account can no longer be used.
 
-    Each in a transaction of its own, which locks the run, so that nobody takes the file meanwhile.
+    Each fails in its own transaction, which locks the run so that nobody takes the file meanwhile.
     """
     async with db.snapshot() as tx:
         failures = [
@@ -263,8 +262,8 @@ async def _send(tx: Tx, run_id: str, request: FileRequest, now: int) -> Run:
         return run
     subject = f"{run_id}: {form}, at most {run_view.sums.pending} payouts in {sent.currency}"
     await merchants.record_audit(tx, actor, "payouts file", "", subject, now)
-    # Whatever ends a payout, changes an account or switches a merchant's payouts off also holds the
-    # lock of the audit log's head.
+    # All code that ends a payout, changes an account or switches a merchant's payouts off holds the
+    # lock of the audit log's head too, so none of these happens before the commit.
     if not await queries.PUT_IN_FILE.run(tx, run_id=run_id):
         raise Invalid("run", "run must have payouts that may be sent: it has none")
     if request.above is not None and actor.who == run_view.run.created_by:
@@ -275,8 +274,8 @@ async def _send(tx: Tx, run_id: str, request: FileRequest, now: int) -> Run:
 async def pay(db: Db, run_id: str, bank_reference: str, actor: Actor, now: int) -> int:
     """Record that the bank has sent the whole file of a run; return how many payouts are PAID now.
 
-    Each in a transaction of its own; payouts that have ended remain as they are. Raises NotFound
-    and Invalid.
+    Each payout is recorded in its own transaction; payouts that have ended remain as they are.
+    Raises NotFound and Invalid.
     """
     actor = operator_actions.check_actor(actor.who, actor.reason)
     operator_actions.check_text("bank-reference", bank_reference, service.LONGEST_BANK_REFERENCE)

@@ -21,17 +21,18 @@ from opentill.payouts.model import (
     movements,
 )
 
-LONGEST_BANK_REFERENCE: Final = 140  # characters, as ISO 20022 has for remittance information
+LONGEST_BANK_REFERENCE: Final = 140  # characters; ISO 20022's limit for remittance information
 MOST_FAILED: Final = 100
 
 
 async def create(
     tx: Tx, merchant_id: str, requested: PayoutRequest, above: Decimal | None, now: int
 ) -> Payout:
-    """Create a payout, which takes its money out of available.
+    """Create a payout, which takes amount and fee from the available balance.
 
-    Idempotent by its reference. Over ``above``, a second person must have approved it (see
-    ``requests``). Raises NotFound, Invalid, and CapabilityOff for a merchant whose payouts are off.
+    Idempotent by its reference. If its maker moves more than ``above`` alone, a second person must
+    have approved it (see ``requests``); None: no limit. Raises NotFound, Invalid, and CapabilityOff
+    for a merchant whose payouts are off.
     """
     await merchants.lock(tx, merchant_id)
     merchant = await merchants.find(tx, merchant_id)
@@ -69,7 +70,7 @@ async def create(
             amount_minor=amount + fee, currency=currency,
         )  # fmt: skip
         await approval_limits.record(tx, movement, now)
-    # Posting locks the balance, so concurrent movements are included.
+    # Posting locks the balance, so the returned balance includes concurrent movements.
     balance = await ledger.post(tx, merchant_id, currency, movements(payout, "created"), now)
     if balance.available < 0:
         raise _too_much(merchant, balance.available + amount + fee, fee)

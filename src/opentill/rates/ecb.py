@@ -165,7 +165,7 @@ def _read_xml(data: bytes) -> Sheet:
     parser.EntityDeclHandler = refuse
     parser.StartElementHandler = start
     try:
-        parser.Parse(data, True)  # noqa: FBT003 - expat's way
+        parser.Parse(data, True)  # noqa: FBT003 - expat has no keyword for it
     except xmltext.ERRORS as error:
         raise _invalid("XML", xmltext.explain(error)) from None
     return builder.sheet()

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 DIGITS: Final = 12  # significant digits of a derived rate
-MAX_DIGITS: Final = 18  # of an entered rate
+MAX_DIGITS: Final = 18  # digits of an entered rate
 DAY_MS: Final = 86_400_000
 _ROUNDED: Final = Context(prec=DIGITS, rounding=ROUND_HALF_UP)
 
@@ -22,13 +22,13 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListedRate(Rate, frozen=True, kw_only=True):
-    """A rate of a list; ``is_dropped`` if a later day of a file lacks its currencies."""
+    """A rate in a list. ``is_dropped``: a later day of an imported file has no rate of the pair."""
 
     is_typed: bool
     is_dropped: bool
 
     def counts(self, oldest: int) -> bool:
-        """Whether it opens sessions; ``oldest`` is the earliest valid_from of a file's rate."""
+        """Whether sessions may use it; ``oldest`` is the earliest accepted valid_from of a file."""
         return self.is_typed or (self.valid_from >= oldest and not self.is_dropped)
 
 
@@ -59,8 +59,8 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
     """The result of importing a file."""
 
     days: int
-    first: int  # valid_from of the first day and the last, Unix ms
-    last: int
+    first: int  # valid_from of the first day, Unix ms
+    last: int  # valid_from of the last day, Unix ms
     currencies: tuple[str, ...]
     rates: int
     skipped: tuple[str, ...]
@@ -69,7 +69,7 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
 def crosses(base: str, day: Day) -> Iterator[Rate]:
     """Yield the rates between all currencies of a day, in both directions, through the base.
 
-    Rates of the base are those of the file; all others are rounded half up to 12 significant
+    Rates from the base are those of the file; all others are rounded half up to 12 significant
     digits.
     """
     worth = {base: Decimal(1), **day.rates}
@@ -83,7 +83,7 @@ def crosses(base: str, day: Day) -> Iterator[Rate]:
 
 
 def oldest_valid_from(now: int, max_age_days: int) -> int:
-    """Return the earliest ``valid_from`` (Unix ms) of a file's valid rate; 0 days: any age."""
+    """Return the earliest ``valid_from`` (Unix ms) that a file's rate may have; 0 days: any age."""
     return now - max_age_days * DAY_MS if max_age_days else 0
 
 

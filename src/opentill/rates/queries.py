@@ -6,10 +6,11 @@ from typing import Final
 from opentill.db.query import Command, Query, Value
 from opentill.rates.model import ListedRate, MissingRate, Rate
 
-# Rows of the previous version lack `typed`; days of files begin at midnight.
+# Whether a person entered the rate. Rows of the previous version lack `typed`; of these, the rates
+# of files are the ones that are valid from midnight.
 _IS_TYPED: Final = "coalesce(typed, valid_from % 86400000 <> 0)"
 # The newest rate at a time in either direction; of two with the same time, the one in the requested
-# direction. A rate in the other direction is inverted, half up to 12 significant digits.
+# direction. A rate in the other direction is inverted and rounded to 12 significant digits.
 _NEWEST: Final = f"""
         select <shown>
         from (
@@ -91,8 +92,8 @@ CURRENT = Query(
 _NEEDED_RATE: Final = LOOKUP_SQL.format(
     base="wanted.base", quote="wanted.quote", at=":at::bigint", oldest=":oldest::bigint"
 )
-# The rates that the existing merchants need at a time and lack: to open a session, a valid one
-# since `:oldest`; to show a refund in USD, one of any age.
+# The rates that existing merchants and products need at `:at` and lack. Opening a session needs a
+# valid rate (see `oldest` above); a refund is shown in USD with a rate of any age.
 MISSING = Query(
     MissingRate,
     f"""

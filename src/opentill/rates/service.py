@@ -52,9 +52,9 @@ def _check_currency(field: str, code: str) -> None:
 
 
 async def find(tx: Tx, base: str, quote: str, at: int, oldest: int = 0) -> Decimal | None:
-    """Return the value of one ``base`` in ``quote`` at a time; None without a valid rate.
+    """Return the value of one ``base`` in ``quote`` at a time; None if no rate is valid.
 
-    ``oldest`` is the earliest ``valid_from`` of a file's valid rate.
+    ``oldest`` is the earliest ``valid_from`` (Unix ms) that a file's rate may have.
     """
     return await queries.FIND.get(tx, base=base, quote=quote, at=at, oldest=oldest)
 
@@ -73,7 +73,7 @@ async def list_missing(tx: Tx, at: int, oldest: int = 0) -> list[MissingRate]:
 
 
 async def list_expiring(tx: Tx, at: int, max_age_days: int) -> list[MissingRate]:
-    """Return the rates that open sessions now and will be too old within two days."""
+    """Return the rates that sessions may use now but that ``oldest_valid_from_soon`` excludes."""
     if not max_age_days:
         return []
     lacking_now = await list_missing(tx, at, oldest_valid_from(at, max_age_days))

@@ -34,7 +34,7 @@ from opentill.reconciliation.model import (
 SOURCE: Final = "bank"
 _BATCH: Final = 500
 _ID_DIGITS: Final = 26
-_RETURNED_WITHIN_MS: Final = 90 * 86_400_000  # after a payout was paid
+_RETURNED_WITHIN_MS: Final = 90 * 86_400_000  # how long after its payment a payout may come back
 _LIKE_AN_ID: Final = 20  # characters; a shop's own number such as PO-2026-17 has fewer
 _LONGEST_REASON: Final = 400  # characters; fewer than an operator may write
 # The effect of a line; each is a field of BankResult.
@@ -95,7 +95,7 @@ async def _apply(
     )
     waiting_lines: list[WaitingLine] = []
     seen: set[tuple[str, str]] = set()
-    repetitions = Counter[tuple[str, str]]()  # of equal lines that went to the inbox
+    repetitions = Counter[tuple[str, str]]()  # how often equal lines have been recorded
     lines = bank_lines.read(file)
     while batch := list(islice(lines, _BATCH)):
         # Some banks list the newest booking first, but a payout must be sent before it comes back.
@@ -140,13 +140,13 @@ def _file_of(request: approvals.WaitingAction) -> str:
 
 
 def _waiting_line(request: approvals.WaitingAction, line: int = 0) -> WaitingLine:
-    """Return a line that waits for a request; ``line`` 0 is the one that the request names."""
+    """Return the line of a request that waits; ``line`` 0 stands for the line in the request."""
     number = line if request.report is None else line or request.report.line
     return WaitingLine(line=number, payout_id=request.subject, request_id=request.id)
 
 
 def _count_lines(file: IO[bytes], most: int) -> int:
-    """Read the whole file and return its number of lines, so that a broken one changes nothing."""
+    """Read the whole file and return its number of lines, so that a broken file changes nothing."""
     number = 0
     for number, _ in enumerate(bank_lines.read(file), 1):
         if number > most:
@@ -160,21 +160,21 @@ def _plain(text: str) -> str:
 
 
 def _payout_id(text: str) -> str:
-    """Return the payout that an end-to-end id names, "" for none."""
+    """Return the id of the payout that an end-to-end id names, "" if it names none."""
     plain = _plain(text)
     digits = plain.removeprefix("po")
     return f"po_{digits}" if plain != digits and len(digits) == _ID_DIGITS else ""
 
 
 def _run_id(text: str) -> str:
-    """Return the run whose file a payment (PmtInfId) is, "" for none."""
+    """Return the id of the run whose file has this payment id (PmtInfId), "" if there is none."""
     plain = _plain(text)
     digits = plain.removeprefix("run")[:_ID_DIGITS]
     return f"run_{digits}" if plain == f"run{digits}1" and len(digits) == _ID_DIGITS else ""
 
 
 class _RunBooking(msgspec.Struct, frozen=True):
-    """A booking of a run's whole file; ``again``: the report had such a booking before."""
+    """A booking of a run's whole file; ``again``: the report has had such a booking before."""
 
     file_id: str
     line: BankLine
@@ -187,8 +187,8 @@ async def _apply_run_booking(
 ) -> Counter[_Effect]:
     """Apply a booking of a run's whole file, and count its effects on the payouts.
 
-    If number and sum are those of the file, the payouts are PAID; otherwise it goes to the inbox.
-    It counts as at most one line in the inbox, however many of its payouts do not fit.
+    If number and sum are those of the file, its payouts become PAID; otherwise the booking goes to
+    the inbox. It counts as at most one line in the inbox, however many payouts do not fit.
     """
     line, file_id = booking.line, booking.file_id
     refusal = await db.read(lambda tx: _refusal_of_run(tx, line, booking.run_id))
@@ -209,14 +209,14 @@ async def _apply_run_booking(
         )
         context = _LineContext(file_id, single, payout, again=booking.again, number=1)
         result = await db.run(partial(_apply_line, context=context, uploader=uploader, now=now))
-        # Only returns wait for a second person, and this file was sent.
+        # The result is no WaitingLine: only returns wait for a second person, not sent payouts.
         effects[cast("_Effect", result)] += 1
     effects["in_inbox"] = min(1, effects["in_inbox"])
     return effects
 
 
 async def _refusal_of_run(tx: Tx, line: BankLine, run_id: str) -> tuple[Discrepancy, str] | None:
-    """Return why a booking is not that of a run's whole file, and the contents of the file."""
+    """Return why a booking contradicts a run's file, and what is in the file; None if it agrees."""
     try:
         view = await payouts.view_run(tx, run_id)
     except NotFound:
@@ -238,8 +238,9 @@ async def _refusal_of_run(tx: Tx, line: BankLine, run_id: str) -> tuple[Discrepa
 class _LineContext(msgspec.Struct, frozen=True):
     """A line of a file and the payout that it names.
 
-    ``again``: the file has named this payout before. ``number`` distinguishes equal lines of the
-    file in the inbox. ``concerns_payouts``: it may be about a payout even if it names none.
+    ``again``: a line of the same kind has named this payout before. ``number`` distinguishes equal
+    lines of the file in the inbox. ``concerns_payouts``: the line may be about a payout even if it
+    names none.
     """
 
     file_id: str
@@ -260,7 +261,7 @@ async def _apply_line(
         return await add(tx, context, now)
     if (line.amount_minor, line.currency) != (payout.amount_minor, payout.currency):
         return await _add_to_inbox(tx, context, payout, "different", now)
-    # Another report may be about the same payout at this moment.
+    # Another process may be reading a report about the same payout.
     await merchants.lock(tx, payout.merchant_id)
     current = await payouts.find(tx, payout.merchant_id, payout.id)
     reference = _reference(line, payout)
@@ -281,7 +282,7 @@ async def _return_money(
     tx: Tx, context: _LineContext, payout: Payout, decision: Literal["fail", "return"],
     uploader: _Uploader, now: int,
 ) -> _Effect | WaitingLine:  # fmt: skip
-    """Return a payout's money, or above the limit store a request. Raises as ``check_asker``."""
+    """Return a payout's money or, above the limit, request it. Raises what ``check_asker`` does."""
     line = context.line
     request = approvals.ActionRequest(
         action="payout-failed" if decision == "fail" else "payout-returned",
@@ -306,13 +307,13 @@ def _decide(
 ) -> Literal["repeated", "pay", "fail", "return"] | Discrepancy:
     """Return the effect of a line on its payout, or the discrepancy.
 
-    ``again``: the file has such a line about this payout already.
+    ``again``: the file has had a line of the same kind about this payout before.
     """
     if line.kind == "sent":
-        # A debit that is a reversal takes a credit back, and sends nothing.
+        # A debit that reverses a credit sends nothing.
         if payout.status == "PENDING" and not line.is_reversal:
             return "pay"
-        # A statement also has the debit of a payout that has come back since.
+        # A statement may also have the debit of a payout that has come back since.
         if payout.bank_reference == reference and not (again or line.is_reversal):
             return "repeated"
         is_double = payout.status == "PAID" and not line.is_reversal
@@ -334,8 +335,8 @@ def _reference(line: BankLine, payout: Payout | None) -> str:
 def _is_same_booking(line: BankLine, failed: Payout) -> bool:
     """Whether a credit is the booking by which a payout failed.
 
-    The payout's reason ends with the bank's reference; the text before may differ between reports
-    of the same booking.
+    The payout's failure reason ends with the bank's reference; the text before that may differ
+    between reports of the same booking.
     """
     suffix = _reference_suffix(line)
     if suffix:
@@ -377,7 +378,7 @@ def _theirs(line: BankLine) -> str:
 
 
 async def _sums_of_payouts(tx: Tx, lines: list[BankLine], now: int) -> set[tuple[int, str]]:
-    """Return the amounts of these lines that are the amount of some payout or file."""
+    """Return those amounts of the lines that a payout or a run's file has too."""
     sums = await queries.SUMS_OF_PAYOUTS.all(
         tx, since=now - _RETURNED_WITHIN_MS,
         amount_minor=[line.amount_minor for line in lines if line.amount_minor is not None],
@@ -403,12 +404,12 @@ def _may_concern_payouts(line: BankLine, sums: set[tuple[int, str]]) -> bool:
 
 
 async def _add_unnamed(tx: Tx, context: _LineContext, now: int) -> _Effect:
-    """Add a line that may be about a payout, but names none of ours, to the inbox."""
+    """Add to the inbox a line that may be about a payout but names none of ours."""
     return await _add_to_inbox(tx, context, None, "missing in ledger", now)
 
 
 async def _record_booking(tx: Tx, context: _LineContext, now: int) -> _Effect:
-    """Record a booking that concerns no payout outside the inbox: it needs no attention."""
+    """Record a booking that concerns no payout; it stays out of the inbox: nobody need see it."""
     difference = _difference(context, None, "missing in ledger")
     booking = msgspec.structs.replace(difference, kind="booking")
     await inbox.add_booking(tx, context.file_id, SOURCE, booking, now)
@@ -426,10 +427,10 @@ async def _add_to_inbox(
 def _difference(
     context: _LineContext, payout: Payout | None, discrepancy: Discrepancy
 ) -> Difference:
-    """Return a line as a difference for the inbox.
+    """Return the difference for the inbox that a line causes.
 
-    A line that names neither a payout nor a booking is identified by its file and line number,
-    since an equal line elsewhere is another booking.
+    If the line names neither a payout nor a bank reference, the difference is identified by file
+    and line number, because an equal line elsewhere is another booking.
     """
     line = context.line
     reference = _end_to_end(line) or _printable(line.bank_reference)[:100]

@@ -23,7 +23,7 @@ _DEEPEST: Final = 40
 _LONGEST_TEXT: Final = 4096
 _AMOUNT: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{0,5}))?", re.ASCII)
 _KINDS: Final = ("BkToCstmrStmt", "BkToCstmrDbtCdtNtfctn", "BkToCstmrAcctRpt")
-# The fields of entries and of their transactions, by path below either of them.
+# The fields of an entry (Ntry) and of its transactions (TxDtls), by the path below that element.
 _FIELDS: Final = {
     "Amt": "amount",
     "AmtDtls/InstdAmt/Amt": "instructed",
@@ -93,9 +93,8 @@ class _Reader:
         self._currency = ""
         self._entry: dict[str, str] | None = None
         self._details: dict[str, str] | None = None
-        self._held: dict[str, str] | None = (
-            None  # the last transaction, held until it is known whether its entry has another
-        )
+        # The last transaction, which waits until it is known whether its entry has another one.
+        self._held: dict[str, str] | None = None
         self._has_several = False
         self.parser = expat.ParserCreate(namespace_separator=" ")
         self.parser.StartDoctypeDeclHandler = _refuse_doctype
@@ -168,10 +167,10 @@ class _Reader:
         entry = self._entry or {}
         status = entry.get("status", "BOOK")
         if status not in ("BOOK", "BOOKED"):
-            return  # not booked, or information only
+            return  # the entry is not booked, or is for information only
         self.number += 1
         kind = _DIRECTIONS.get(details.get("direction", entry.get("direction", "")))
-        if kind is None:  # no default: it decides whether a payout was sent or came back
+        if kind is None:  # there is no default: this decides if a payout was sent or came back
             raise Invalid("file", f"line {self._line}: CdtDbtInd must be CRDT or DBIT")
         amount, currency = _amount(details, entry, kind, is_only=is_only)
         code = details.get("reason", "")
@@ -230,10 +229,10 @@ def read(file: IO[bytes]) -> Iterator[BankLine]:
     reader = _Reader()
     try:
         while chunk := file.read(_CHUNK):
-            reader.parser.Parse(chunk, False)  # noqa: FBT003 - expat's own
+            reader.parser.Parse(chunk, False)  # noqa: FBT003 - expat has no keyword for it
             while reader.lines:
                 yield reader.lines.popleft()
-        reader.parser.Parse(b"", True)  # noqa: FBT003 - likewise
+        reader.parser.Parse(b"", True)  # noqa: FBT003 - expat has no keyword for it
     except xmltext.ERRORS as error:
         raise Invalid("file", f"file must be {xmltext.explain(error)}") from None
     if not reader.is_camt:

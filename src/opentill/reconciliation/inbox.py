@@ -29,28 +29,28 @@ from opentill.reconciliation.model import (
     StoredFile,
 )
 
-MOST_LINES: Final = 1_000_000  # of a bank's report
+MOST_LINES: Final = 1_000_000  # lines of a bank's report
 _LONGEST_NAME: Final = 200
 
 
 def amount(minor: int, currency: str) -> str:
     """Write an amount with its currency."""
-    if currency not in EXPONENTS:  # of a provider's row whose type is unknown
+    if currency not in EXPONENTS:  # a provider's row of an unknown type may have any text here
         return f"{minor} {currency}"
     return f"{Decimal(minor).scaleb(-exponent(currency)):f} {currency}"
 
 
 def numbered(text: str, number: int) -> str:
-    """Distinguish equal rows of a file: append its number to each but the first."""
+    """Append to the text of a row its number among equal rows of the file, unless it is 1."""
     return text if number == 1 else f"{text}, no. {number}"
 
 
 async def begin_file(
     tx: Tx, source: str, sha256: str, name: str, actor: Actor, now: int, action: str
 ) -> StoredFile:
-    """Store a file that is being read as OPEN, or return the file with the same bytes.
+    """Store a file as OPEN before it is read, or return the stored file with the same bytes.
 
-    ``action`` is its action in the audit log. Raises Invalid.
+    ``action`` is the name of this action in the audit log. Raises Invalid.
     """
     actor = operator_actions.check_actor(actor.who, actor.reason)
     plain = "".join(letter for letter in name if letter.isprintable())[-_LONGEST_NAME:]
@@ -78,7 +78,7 @@ async def finish_file(
 async def add(
     tx: Tx, file_id: str, source: str, differences: Sequence[Difference], now: int
 ) -> None:
-    """Add differences to the inbox; those that it has already, resolved or not, do not change."""
+    """Add differences to the inbox. Those already in it, resolved or not, do not change."""
     rows = [
         NewDifference(
             id=new_id("dif"), what=difference.what, kind=difference.kind,
@@ -142,8 +142,8 @@ async def resolve(
 ) -> Adjustment | None:
     """Resolve a difference once, with a reason and optionally an adjustment of a balance.
 
-    ``adjust``: the adjustment, whose reference is replaced by ``_reference``. ``merchant_id`` is
-    required for an adjustment if the difference has no merchant. Raises NotFound and Invalid.
+    ``adjust`` is the adjustment; its reference is replaced by that of ``_reference``. It requires
+    ``merchant_id`` if the difference has no merchant. Raises NotFound and Invalid.
     """
     actor = operator_actions.check_actor(actor.who, actor.reason)
     difference = await find(tx, difference_id)
@@ -176,7 +176,7 @@ async def resolve(
 
 
 def _reference(difference: OpenDifference) -> str:
-    """Return the reference of a difference's next adjustment: its id, numbered from the second."""
+    """Return a difference's id, with a number if this is not its first adjustment."""
     number = len(difference.resolutions) + 1
     return difference.id if number == 1 else f"{difference.id}-{number}"
 
@@ -186,7 +186,7 @@ async def reject_adjustment(
 ) -> Adjustment:
     """Reject a waiting adjustment, and reopen the difference that it resolved.
 
-    All rejections must use this function. Raises NotFound and Invalid.
+    Reject adjustments only by this function. Raises NotFound and Invalid.
     """
     adjustment = await adjustments.reject(tx, adjustment_id, by, reason, now)
     difference_id = adjustment.reference.partition("-")[0]
@@ -194,7 +194,7 @@ async def reject_adjustment(
     if difference is None or (difference.resolved_at, _reference(difference)) != (
         adjustment.created_at, adjustment.reference
     ):  # fmt: skip
-        return adjustment  # it resolved no difference
+        return adjustment  # the adjustment resolved no difference
     actor = operator_actions.check_actor(by, reason)
     earlier = EarlierResolution(
         at=adjustment.created_at,
@@ -218,12 +218,12 @@ async def reject_adjustment(
 
 
 async def has_missing(tx: Tx, source: str) -> bool:
-    """Whether any items that were missing in a gateway's reports are open."""
+    """Whether differences about items that a gateway's reports lacked are open."""
     return bool(await queries.HAS_MISSING.get(tx, source=source))
 
 
 async def resolve_missing(tx: Tx, source: str, items: Sequence[tuple[str, str]], now: int) -> None:
-    """Resolve the differences of items (kind and id) that were missing: a later report has them."""
+    """Resolve the differences about missing items (kind, id), which a later report has."""
     await queries.RESOLVE_MISSING.run(
         tx, source=source, kind=[kind for kind, _ in items], reference=[id_ for _, id_ in items],
         who=OPENTILL.who, now=now,

@@ -7,7 +7,7 @@ from typing import IO, Final
 from opentill.core.errors import Invalid
 
 LONGEST: Final = 256 * 1024  # bytes
-MOST_BYTES: Final = 1024 * 1024 * 1024  # of an unpacked file
+MOST_BYTES: Final = 1024 * 1024 * 1024  # size of an unpacked file
 
 
 def sha256(file: IO[bytes]) -> str:
@@ -20,7 +20,7 @@ def sha256(file: IO[bytes]) -> str:
 
 
 def bounded(file: IO[bytes]) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file, with their ends. Raises Invalid that names the line."""
+    """Yield the lines of a UTF-8 file, with line ends. Raises Invalid, which names the line."""
     number = 0
     while line := file.readline(LONGEST):
         number += 1

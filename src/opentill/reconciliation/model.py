@@ -4,8 +4,8 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
-# "payment_failure" is a payment that the provider took back without a dispute, "unknown" a row of
-# another type. Our books have neither, so each is a difference.
+# "payment_failure" is a payment that the provider took back without a dispute; "unknown" is a row
+# of another type. Our books have neither, so every such row is a difference.
 Kind = Literal[
     "payment", "refund", "refund_failure", "chargeback", "recovery", "payment_failure", "unknown"
 ]
@@ -36,7 +36,8 @@ SETTLED: Final[dict[Kind, tuple[str, ...]]] = {
 }
 
 
-# Likewise for providers that take the money when a dispute opens and return it after a win.
+# Further statuses after which money has moved, at providers that take the money when a dispute
+# opens and return it after a win.
 TAKEN_AT_ONCE: Final[dict[Kind, tuple[str, ...]]] = {
     "payment": (),
     "refund": (),
@@ -61,13 +62,13 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """An item of our books; ``at`` is when we recorded it, Unix ms; "" for references it lacks."""
+    """An item of our books. ``at`` is when it happened, Unix ms; a missing reference is ""."""
 
     kind: Kind
     merchant_id: str
     id: str
     provider_ref: str
-    payment: str  # the attempt's id, if a report may name the payment instead
+    payment: str  # the attempt's id, if a report may name the item by its payment; else ""
     amount_minor: int
     currency: str
     status: str
@@ -80,7 +81,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A discrepancy between a report and the books; ``line`` is the report's, null without one."""
+    """A discrepancy between a report and our books; ``line`` None: the report has no such line."""
 
     what: Discrepancy
     kind: Kind | Literal["payout", "booking"]
@@ -161,7 +162,7 @@ class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BankLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A booked line of the bank's report; ``amount_minor`` None without a readable amount."""
+    """A booked line of the bank's report; ``amount_minor`` None: it has no readable amount."""
 
     line: int
     end_to_end: str
@@ -170,13 +171,13 @@ class BankLine(msgspec.Struct, frozen=True, kw_only=True):
     currency: str
     bank_reference: str
     reason: str
-    payment: str = ""  # the PmtInfId of a booking of a whole file
-    payments: str = ""  # the number of its transfers, as the bank writes it; "" if unknown
-    is_reversal: bool = False  # of an earlier booking of the opposite direction
+    payment: str = ""  # the payment id (PmtInfId), if the line books a whole file; else ""
+    payments: str = ""  # the number of transfers in that file, as the bank writes it; "" if unknown
+    is_reversal: bool = False  # the line reverses an earlier booking of the opposite direction
 
 
 class SumOfPayouts(msgspec.Struct, frozen=True):
-    """The amount of a payout or of a run's file that is PENDING or was paid recently."""
+    """The amount of a payout that is PENDING or was paid recently, or of a file sent recently."""
 
     amount_minor: int
     currency: str
@@ -208,11 +209,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The result of a comparison. Times are inclusive Unix ms, null where open."""
 
     gateway: str
-    file_id: str | None  # the file in the inbox, if the comparison is recorded
+    file_id: str | None  # the file in the inbox; null if the comparison is not recorded
     since: int | None
     until: int | None
-    rows: int  # of the report, within the times
-    items: int  # of our books, within the times
+    rows: int  # rows of the report within the times
+    items: int  # items of our books within the times
     matched: int  # rows that agree with our books
     difference_count: int = msgspec.field(name="found")
     differences: list[Difference]  # at most ``service.MOST``

@@ -5,7 +5,7 @@ from typing import Final
 from opentill.db.query import Command, Query, Value
 from opentill.reconciliation.model import Item, OpenDifference, StoredFile, SumOfPayouts
 
-# All items of a gateway that are or may become money. A duplicate payment is a payment and a
+# All items of a gateway that have moved money or still may. A duplicate payment is a payment and a
 # refund, both under the attempt's id. `at` is when the item happened, which later changes do not
 # affect: for a second payment it is read from the order's history, for a recovery from the ledger.
 _ITEMS: Final = """
@@ -57,7 +57,7 @@ BETWEEN = Query(
         and (kind, status) in (select * from unnest(:kind::text[], :status::text[]))
     """,  # noqa: S608 - a constant of ours
 )
-# By the references in a report.
+# The items that a report may mean by these references.
 NAMED = Query(
     Item,
     f"""
@@ -82,7 +82,7 @@ FILE_BY_DIGEST = Query(
 )
 FILES = Query(
     StoredFile,
-    f"select {_FILE} from reconciliation_files order by created_at desc, id desc limit :limit",  # noqa: S608 - likewise
+    f"select {_FILE} from reconciliation_files order by created_at desc, id desc limit :limit",  # noqa: S608 - constants of ours
 )
 ADD_FILE = Query(
     StoredFile,
@@ -92,7 +92,7 @@ ADD_FILE = Query(
     values (:id, :source, :sha256, :name, 'OPEN', 0, 0, 0, :who, :now)
     on conflict (source, sha256) do nothing
     returning {_FILE}
-    """,  # noqa: S608 - likewise
+    """,  # noqa: S608 - constants of ours
 )
 FINISH_FILE = Command(
     """
@@ -129,7 +129,8 @@ BOOKINGS = Query(
     order by created_at desc, id desc limit :limit
     """,
 )
-# Amounts of payouts of any merchant, and of whole files: a line that names none may mean any.
+# Those of the given amounts that are the amount of any merchant's payout or of a whole file: a line
+# that names no payout may be about one with its amount.
 SUMS_OF_PAYOUTS = Query(
     SumOfPayouts,
     """
@@ -174,7 +175,8 @@ RESOLVE = Query(
     returning *
     """,
 )
-# `:resolved_at` proves that the rejected adjustment resolved it, in the same transaction.
+# An equal `:resolved_at` proves that the rejected adjustment resolved the difference: both were
+# written in one transaction.
 REOPEN = Query(
     OpenDifference,
     """

@@ -136,7 +136,7 @@ class Stage:
         self._sql.close()
 
     def span(self) -> tuple[int, int] | None:
-        """Return the times of the first and last row, Unix ms; None without rows."""
+        """Return the earliest and the latest time of the rows, Unix ms; None if there are none."""
         first, last = self._sql.execute(
             "select min(settled_at), max(settled_at) from rows"
         ).fetchone()
@@ -180,5 +180,5 @@ class Stage:
     def _rows(self, where: str, values: tuple[object, ...]) -> list[Row]:
         columns = "line, kind, reference, amount_minor, currency, settled_at, at_once"
         names = columns.split(", ")
-        cursor = self._sql.execute(f"select {columns} from rows {where}", values)  # noqa: S608 - ours
+        cursor = self._sql.execute(f"select {columns} from rows {where}", values)  # noqa: S608 - constants of ours
         return [Row(**dict(zip(names, row, strict=True))) for row in cursor]

@@ -32,7 +32,7 @@ _BATCH: Final = 500
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
-    """The file in the inbox that a comparison is recorded under, and the time."""
+    """The file in the inbox to which a comparison's differences belong, and the present time."""
 
     file_id: str
     source: str
@@ -49,11 +49,11 @@ class _Findings:
         self.returned: list[Difference] = []
         self._recording = recording
         self._new: list[Difference] = []
-        self._has_missing = False  # whether items that earlier reports lacked are open
+        self._has_missing = False  # differences about items that earlier reports lacked are open
         self._matched_items: list[tuple[str, str]] = []
 
     async def begin(self, db: Db) -> None:
-        """Read whether any items that earlier reports lacked are open."""
+        """Read whether differences about items that earlier reports lacked are open."""
         if self._recording is not None:
             source = self._recording.source
             self._has_missing = await db.read(lambda tx: inbox.has_missing(tx, source))
@@ -75,7 +75,7 @@ class _Findings:
     def add(
         self, discrepancy: Discrepancy, row: Row | None, item: Item | None, number: int = 1
     ) -> None:
-        """Add a difference; ``number`` distinguishes equal ones."""
+        """Add a difference; ``number`` distinguishes equal rows of the report."""
         self.difference_count += 1
         subject = item or row
         if subject is None:
@@ -98,8 +98,8 @@ class _Findings:
         """Compare an item of ours with the rows about it, of which there should be one."""
         first, *others = rows
         same = (first.amount_minor, first.currency) == (item.amount_minor, item.currency)
-        taken = first.at_once and item.status in TAKEN_AT_ONCE[item.kind]
-        if same and (taken or item.status in SETTLED[item.kind]):
+        is_taken = first.at_once and item.status in TAKEN_AT_ONCE[item.kind]
+        if same and (is_taken or item.status in SETTLED[item.kind]):
             self.matched += 1
             if self._has_missing:
                 self._matched_items.append((item.kind, item.id))
@@ -274,9 +274,9 @@ def _compare_match(stage: Stage, item: Item, findings: _Findings) -> None:
 
 
 def _came_back(stage: Stage, item: Item, rows: list[Row]) -> bool:
-    """Whether the item is a failed refund that the report has with its return.
+    """Whether an item is a failed refund, and the report has both the refund and its return.
 
-    A provider may report a refund when it begins; we record no money before it succeeds.
+    A provider may report a refund when it begins; our books have it only once it has succeeded.
     """
     if (item.kind, item.status) != ("refund", "FAILED") or len(rows) != 1:
         return False
