@@ -88,7 +88,7 @@ class SeenItems:
 def http_options(
     base_url: str, api_key: str, headers: Mapping[str, str] | None, timeout_s: float
 ) -> dict[str, Any]:
-    """Return the parameters of both clients of httpx2. Raises ValueError."""
+    """Return the arguments that both clients of httpx2 take. Raises ValueError."""
     try:
         url = httpx2.URL(base_url.rstrip("/"))
     except httpx2.InvalidURL:
@@ -112,7 +112,7 @@ def http_options(
 
 
 def filename(response: httpx2.Response) -> str:
-    """Return the file name in a response, "" for none."""
+    """Return the file name in a response, "" if it has none."""
     headers: Mapping[str, str] = response.headers
     match = _FILENAME.search(headers.get("content-disposition", ""))
     return match[1] if match else ""

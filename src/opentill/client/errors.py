@@ -17,15 +17,15 @@ class OpenTillError(Exception):
         request_id: str = "",
         maybe_done: bool = False,
     ) -> None:
-        """``status`` is the HTTP status, ``code`` the business code, None without one."""
+        """``status`` is the HTTP status, ``code`` the business code; None if there is none."""
         super().__init__(message)
         self.status = status
         self.code = code
         self.request_id = request_id  # finds the request in the server's log
         self.field = ""  # the refused field, if the response has one
-        self.reason = ""  # the reason, or what would be accepted
+        self.reason = ""  # why the field was refused, or what would be accepted
         self.maybe_done = maybe_done
-        self.idempotency_key: str | None = None  # the key of a POST
+        self.idempotency_key: str | None = None  # the key of a POST, None for other methods
 
 
 class ValidationFailed(OpenTillError):

@@ -40,7 +40,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 class TypedEvent(Event, Generic[T], frozen=True, kw_only=True):
     """An event of a known type."""
 
-    form: ClassVar[type[Any]]  # of ``data``
+    form: ClassVar[type[Any]]  # the type of ``data``
 
     @property
     def data(self) -> T:

@@ -28,14 +28,14 @@ class File:
 
 
 class Request(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """A request; ``response`` is the type of ``data``, None without data."""
+    """A request; ``response`` is the type of the response's ``data``, None if it has no data."""
 
     method: Method
     path: str
     response: Any
     query: Mapping[str, str | int] = {}
     body: bytes | None = None
-    idempotency_key: str | None = None  # chosen by the caller
+    idempotency_key: str | None = None  # None: a random one is sent with a POST
 
     def at(self, page: int) -> "Request[T]":
         """Return the same request for another page."""
@@ -45,7 +45,7 @@ class Request(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 def get(path: str, response: type[T], **query: str | int | Mapping[str, str] | None) -> Request[T]:
     """Return a GET; parameters that are None are omitted, mappings become ``name[key]=value``.
 
-    Raises ValueError for an empty text, which the server ignores, so that it would exclude nothing.
+    Raises ValueError for an empty text: the server would refuse the parameter.
     """
     parameters: dict[str, str | int] = {}
     for name, value in query.items():
@@ -84,7 +84,7 @@ def delete(path: str) -> Request[None]:
 
 def checked_id(text: str) -> str:
     """Return a valid id for a path. Raises NotFound, without a request, for any other text."""
-    untyped = cast("object", text)  # callers without a type checker
+    untyped = cast("object", text)  # a caller without a type checker may pass any object
     if not isinstance(untyped, str) or _ID.fullmatch(untyped) is None:
         message = f"{text!r} is not an id"
         raise NotFound(message)
@@ -93,7 +93,7 @@ def checked_id(text: str) -> str:
 
 def decimal_text(value: Amount) -> str:
     """Return an amount as decimal text. Raises TypeError for a float, ValueError for NaN."""
-    untyped = cast("object", value)  # callers without a type checker
+    untyped = cast("object", value)  # a caller without a type checker may pass any object
     if isinstance(untyped, str):
         return untyped
     if isinstance(untyped, bool) or not isinstance(untyped, int | Decimal):

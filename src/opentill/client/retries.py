@@ -61,14 +61,14 @@ _ERRORS: Final[dict[int, type[OpenTillError]]] = {
 _KEY: Final = re.compile(r"[ -~]{1,255}")
 _RETRIED: Final = frozenset({429, 502, 503, 504})
 _STILL_RUNNING: Final = 40901  # the first attempt is still running, and will soon have a response
-_LAST_BEGIN: Final = 0.9  # of the total; an attempt that begins later would have too little time
-# Responses that the server sends before it looks up the key, so that they say nothing about an
+_LAST_BEGIN: Final = 0.9  # share of the total time after which no attempt has enough time left
+# Statuses that the server sends before it looks up the key, so that they reveal nothing about an
 # earlier attempt without a response.
 _UNDECIDED: Final = frozenset({401, 409, 429})
 
 
 class Retries(msgspec.Struct, frozen=True, kw_only=True):
-    """How often and how long to try. Each delay is twice the previous one, up to half is random.
+    """How often and how long to try. Delays double; each is shortened at random by up to half.
 
     No attempt begins in the last tenth of ``total_s``.
     """
@@ -131,7 +131,7 @@ class RetriedRequest(Generic[T]):
         self._uncertain |= not never_sent and self.request.method != "GET"
         why = str(failure) or type(failure).__name__
         error = ConnectionFailed(f"{self._name} got no response: {why}")
-        if isinstance(failure, httpx2.LocalProtocolError):  # it cannot be sent at all
+        if isinstance(failure, httpx2.LocalProtocolError):  # the request cannot be sent at all
             self._give_up(error)
         repeatable = never_sent or self.request.method != "PATCH"
         return self._delay(error, None) if repeatable else self._give_up(error)
@@ -164,7 +164,7 @@ class RetriedRequest(Generic[T]):
             envelope = msgspec.json.decode(body, type=_Body)
             if self.request.response is None:
                 return cast("T", None)
-            if self.request.response is Event:  # its type says which event it is
+            if self.request.response is Event:  # the type in the data decides on the class
                 return cast("T", read(bytes(envelope.data)))
             return cast("T", msgspec.json.decode(envelope.data, type=self.request.response))
         except (*MALFORMED, WebhookInvalid) as reason:
@@ -181,7 +181,7 @@ class RetriedRequest(Generic[T]):
         return self._finish(error)
 
     def broke_off(self, failure: Failure) -> ConnectionFailed:
-        """Return the error for a file that ended before its end."""
+        """Return the error for a file whose transfer was cut off."""
         why = str(failure) or type(failure).__name__
         return self._finish(ConnectionFailed(f"{self.request.path} broke off: {why}"))
 
@@ -233,7 +233,7 @@ class RetriedRequest(Generic[T]):
 
 
 def _key(chosen: str | None) -> str:
-    """Return the key of a POST. Raises ValueError for an invalid key."""
+    """Return the caller's key for a POST, or a random one. Raises ValueError for an invalid key."""
     if chosen is None:
         return f"auto-{uuid.uuid4().hex}"
     if _KEY.fullmatch(chosen) is None:
@@ -243,7 +243,7 @@ def _key(chosen: str | None) -> str:
 
 
 def _problem(body: bytes) -> _Body | None:
-    """Return the API's error body; None for another one, as of a proxy."""
+    """Return the API's error body; None for any other body, such as a proxy's."""
     try:
         return msgspec.json.decode(body, type=_Body)
     except MALFORMED:

@@ -94,7 +94,7 @@ class Bank:
         return payment, True
 
     def pay_by_card(self, tx: Tx, payment_id: str, card: TestCard, now: int) -> Payment:
-        """Apply the result of a test card; do nothing if the payment no longer waits for it."""
+        """Apply the result of a test card; do nothing if the payment no longer waits for a card."""
         payment = self.find_payment(tx, payment_id)
         if payment.status != "action_required" or payment.challenged:
             return payment
@@ -128,7 +128,7 @@ class Bank:
         return self._change_status(tx, payment, "declined", now, "authentication_failed")
 
     def decide(self, tx: Tx, payment_id: str, now: int, *, approved: bool) -> Payment:
-        """Apply the customer's decision on the phone or transfer page, unless made before."""
+        """Apply the decision on the phone or transfer page, unless the customer has decided."""
         payment = self.find_payment(tx, payment_id)
         if payment.status != "action_required" or payment.method == "CREDIT_CARD":
             return payment
@@ -151,7 +151,10 @@ class Bank:
     def _change_status(
         self, tx: Tx, payment: Payment, status: PaymentStatus, now: int, code: str | None = None
     ) -> Payment:
-        """Make a transition of the table and report it. Only this method changes the status."""
+        """Change the status as the table of transitions allows, and report it.
+
+        Only this method changes the status of a payment.
+        """
         if status not in PAYMENT_TRANSITIONS[payment.status]:
             msg = f"no transition from {payment.status} to {status}"
             raise AssertionError(msg)
@@ -216,16 +219,16 @@ class Bank:
         return tx.all(Refund, sql, payment_id=payment_id)
 
     def refund_at_desk(self, tx: Tx, payment_id: str, amount_minor: int | None, now: int) -> Refund:
-        """Refund a payment without the shop; without an amount, all that is left.
+        """Refund a payment at the bank, without the shop; ``amount_minor`` None: all that is left.
 
         Raises Refusal: 404 for an unknown payment, 409 if the amount cannot be refunded.
         """
         payment = self.find_payment(tx, payment_id)
-        left = payment.amount_minor - payment.refunded_minor
+        remaining_minor = payment.amount_minor - payment.refunded_minor
         order = RefundOrder(
             id=f"rf_{now:012x}{secrets.token_hex(8)}",
             payment_id=payment_id,
-            amount_minor=left if amount_minor is None else amount_minor,
+            amount_minor=remaining_minor if amount_minor is None else amount_minor,
             currency=payment.currency,
             callback_url=payment.callback_url,
         )
@@ -280,9 +283,9 @@ class Bank:
             for dispute in self.disputes(tx, payment.id)
             if dispute.status in {"opened", "lost"}
         )
-        left = payment.amount_minor - payment.refunded_minor - disputed
-        if order.amount_minor > left:
-            return f"Only {left} minor units of the payment are left to refund."
+        remaining_minor = payment.amount_minor - payment.refunded_minor - disputed
+        if order.amount_minor > remaining_minor:
+            return f"Only {remaining_minor} minor units of the payment are left to refund."
         return None
 
     def _count_refund(self, tx: Tx, payment_id: str, change_minor: int, now: int) -> None:
@@ -309,20 +312,20 @@ class Bank:
         return tx.all(Dispute, sql, payment_id=payment_id)
 
     def open_dispute(self, tx: Tx, payment_id: str, reason: str, now: int) -> Dispute:
-        """Dispute the rest of a payment.
+        """Dispute what is left of a payment after its refunds.
 
         Raises Refusal (409) if nothing is left or the payment has ever been disputed.
         """
         payment = self.find_payment(tx, payment_id)
-        left = payment.amount_minor - payment.refunded_minor
-        if payment.status != "succeeded" or left == 0:
+        remaining_minor = payment.amount_minor - payment.refunded_minor
+        if payment.status != "succeeded" or remaining_minor == 0:
             raise Refusal(409, "not_disputable", "Only money that was paid can be disputed.")
         if self.disputes(tx, payment_id):
             raise Refusal(409, "already_disputed", "This payment was disputed already.")
         dispute = Dispute(
             id=f"dp_{now:012x}{secrets.token_hex(8)}",
             payment_id=payment_id,
-            amount_minor=left,
+            amount_minor=remaining_minor,
             currency=payment.currency,
             reason=reason,
             status="opened",
@@ -336,7 +339,7 @@ class Bank:
     def change_dispute(
         self, tx: Tx, dispute_id: str, status: Literal["won", "lost", "recovered"], now: int
     ) -> Dispute:
-        """Decide a dispute from the shop's point of view, or recover the money of a lost one.
+        """Decide a dispute (``won``: by the shop), or return the money of a lost one to the shop.
 
         Raises Refusal: 404 for an unknown dispute, 409 if its status does not allow that.
         """
@@ -373,7 +376,7 @@ class Bank:
             if payment.status == "processing":
                 self._change_status(tx, payment, "declined", now, "processing_error")
         elif timer.task == "dispute":
-            with suppress(Refusal):  # refunded in full, or disputed already
+            with suppress(Refusal):  # the payment was refunded in full, or disputed already
                 self.open_dispute(tx, timer.subject, "fraudulent", now)
         else:
             self._fail_refund(tx, timer.subject, now)

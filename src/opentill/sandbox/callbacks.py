@@ -46,7 +46,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Callback(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of ``callbacks``. ``copies`` is the number of repetitions left of a fault."""
+    """A row of ``callbacks``. ``copies`` is how often a fault still makes the bank repeat it."""
 
     id: str
     receiver: str
@@ -61,7 +61,7 @@ class Callback(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
 
 
-DISPUTE_RESPONSE_MS: Final = 14 * 24 * 3_600_000  # the time to respond to a dispute
+DISPUTE_RESPONSE_MS: Final = 14 * 24 * 3_600_000  # the shop's time to respond to a dispute
 
 
 def queue(
@@ -86,7 +86,7 @@ def queue(
     is_delayed = fault_kind in {"slow", "out_of_order"}
     delay_ms = round(fault.delay_s * 1000) if fault is not None and is_delayed else 0
     callback_id = f"cb_{now:012x}{secrets.token_hex(8)}"
-    if dispute is not None:  # the end of the time for evidence
+    if dispute is not None:  # add the deadline for evidence
         data["dispute"] = msgspec.structs.asdict(dispute) | {
             "respond_by": dispute.created_at + DISPUTE_RESPONSE_MS
         }
@@ -227,7 +227,7 @@ def _list_receivers(tx: Tx) -> list[str]:
 def _list_due(tx: Tx, receiver: str, limit: int) -> tuple[list[Callback], int | None]:
     """Return the due callbacks of a receiver, and when the next one will be due.
 
-    They include those that are being sent, so ``limit`` is the number of concurrent deliveries.
+    The due callbacks include those being sent, so ``limit`` is the most concurrent deliveries.
     """
     sql = (
         "select * from callbacks where status = 'pending' and receiver = :receiver "
@@ -241,7 +241,7 @@ def _list_due(tx: Tx, receiver: str, limit: int) -> tuple[list[Callback], int | 
 
 
 def _mark_arrived(tx: Tx, callback: Callback, now: int, *, recovered: bool) -> None:
-    """Record a delivery; repeat it if a fault asks for it, and release callbacks held for it."""
+    """Record a delivery, repeat it if a fault says so, and release callbacks held until then."""
     tx.run(
         "update callbacks set status = case when copies > 0 then 'pending' else 'delivered' end, "
         "copies = max(copies - 1, 0), held = 0, attempts = attempts + 1, next_at = :now "

@@ -21,7 +21,7 @@ class TestCard(msgspec.Struct, frozen=True):
     __test__ = False  # not a test case for pytest
 
     number: str
-    what: str  # a text
+    effect: str  # what the card does, as a translatable text in English
     status: PaymentStatus
     decline_code: str | None = None
     aftermath: Aftermath | None = None
@@ -65,7 +65,7 @@ class CardForm(msgspec.Struct, frozen=True):
 def read_card(form: CardForm, year: int, month: int) -> tuple[TestCard | None, dict[str, str]]:
     """Return the card, or None and an error message for each invalid field.
 
-    ``year`` and ``month`` are today's: a card is good until the end of the month printed on it.
+    ``year`` and ``month`` are today's: a card is valid until the end of the month printed on it.
     """
     errors: dict[str, str] = {}
     number = re.sub(r"[\s-]", "", form.number)

@@ -62,9 +62,9 @@ def clear(tx: Tx) -> None:
 
 
 def take(tx: Tx, operation: Operation, *subjects: str) -> Fault | None:
-    """Use the oldest fault for the operation and one of the subjects' ids once, if there is any.
+    """Return and use up the oldest fault of an operation that applies; None if there is none.
 
-    A fault without an id is for every subject.
+    A fault applies if its ``match`` is None or one of ``subjects``, which are ids.
     """
     sql = "select * from faults where operation = :operation order by id"
     for fault in tx.all(Fault, sql, operation=operation):

@@ -1,7 +1,8 @@
 """Choosing the language of the bank's pages: the payment page's, otherwise the browser's.
 
-The region (en-GB, zh-HK) is the browser's, so that amounts have the shop page's format. The texts
-are English in the source, and translated by the catalogues ``sandbox.po`` of ``locale``.
+The region (en-GB, zh-HK) is that of the payment's locale, otherwise the browser's, so that amounts
+have the format of the payment page. The texts are English in the source, and translated by the
+catalogues ``sandbox.po`` of ``locale``.
 """
 
 import io
@@ -47,7 +48,7 @@ class Localizer:
     """One language, for templates; immutable."""
 
     def __init__(self, language: Language, locale: str = "") -> None:
-        """``locale`` is for amounts; without it, the language is."""
+        """``locale`` is the format of amounts; if it is "", that of the language is used."""
         self.language: Language = language
         self.locale = locale or language
         self._catalogue = _catalogue(language)
@@ -83,7 +84,7 @@ def choose(locale: str, accept_language: str) -> Localizer:
     matches: list[Language] = [each for each in map(_match, (locale, *ranges)) if each is not None]
     language: Language = matches[0] if matches else "en"
     if locale and _match(locale) is None:
-        return Localizer(language, locale)  # for amounts, though there is no catalogue
+        return Localizer(language, locale)  # amounts need no catalogue
     same_language = next((tag for tag in ranges if _match(tag) == language), "")
     region = _region(locale, language) or _region(same_language, language)
     return Localizer(language, f"{language}-{region}" if region else language)

@@ -76,7 +76,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     processing_s: float = 10.0  # a payment without a response stays "processing" this long
     dispute_after_s: float = 3.0  # a disputed payment is disputed this long after it was paid
     refund_fails_after_s: float = 3.0  # a refund that fails is "pending" this long
-    retry_s: tuple[float, ...] = (0.5, 1, 2, 5, 15, 60, 300)  # the last one is repeated
+    # The waits between the attempts to deliver a callback; the last one is repeated.
+    retry_s: tuple[float, ...] = (0.5, 1, 2, 5, 15, 60, 300)
     give_up_after_s: float = 86_400.0
     callback_timeout_s: float = 10.0
 
@@ -93,7 +94,7 @@ class PaymentOrder(msgspec.Struct, frozen=True, kw_only=True):
     description: Text = ""
     merchant_name: Text = ""
     customer_email: Text = ""
-    locale: Annotated[str, msgspec.Meta(max_length=64)] = ""  # of the shop's page, BCP 47
+    locale: Annotated[str, msgspec.Meta(max_length=64)] = ""  # BCP 47 tag of the shop's page
 
 
 class Payment(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +138,7 @@ class PaymentView(msgspec.Struct, frozen=True, kw_only=True):
     method: Method
     action_url: str
     qr_text: str | None
-    card: CardView | None  # once it is known
+    card: CardView | None  # None until the customer has entered a card
     refunded_minor: int
     created_at: int
     updated_at: int
@@ -181,8 +182,8 @@ class BankRefundOrder(msgspec.Struct, frozen=True, kw_only=True):
 class Refund(msgspec.Struct, frozen=True, kw_only=True):
     """A row of ``refunds``, and a refund in the API.
 
-    ``by_bank``: it was made at the bank's own desk, without a shop. ``reversed_at`` is the time at
-    which its money came back.
+    ``by_bank``: the refund was made at the bank's own desk, without the shop. ``reversed_at`` is
+    the time at which its money came back to the shop.
     """
 
     id: str

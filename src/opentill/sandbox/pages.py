@@ -50,7 +50,7 @@ HEADERS: Final = {
     "X-Frame-Options": "DENY",
 }
 
-# The tone of each end of a payment; heading and text are in ``labels``.
+# The style of the result page by the payment's status; heading and text are in ``labels``.
 _ENDS: Final[dict[PaymentStatus, str]] = {
     "succeeded": "good",
     "declined": "bad",
@@ -109,7 +109,7 @@ class Pages:
         status: int = 200,
         **words: object,
     ) -> Response:
-        """Render a page in the customer's language, with the payment's summary if there is one."""
+        """Render a page in the customer's language, with a summary of ``payment`` unless None."""
         locale = "" if payment is None else payment.locale
         localizer = language.choose(locale, request.headers.get("accept-language", ""))
         if payment is not None:

@@ -13,9 +13,9 @@ _BATCH: Final = 500  # rows per transaction, so that no payment waits long
 
 _OLD: Final = "select id from payments where updated_at < :before order by updated_at limit :batch"
 _DELETIONS: Final = (
-    f"delete from refunds where payment_id in ({_OLD})",  # noqa: S608 - ours
-    f"delete from disputes where payment_id in ({_OLD})",  # noqa: S608 - ours
-    f"delete from payments where id in ({_OLD})",  # noqa: S608 - ours
+    f"delete from refunds where payment_id in ({_OLD})",  # noqa: S608 - constants of ours
+    f"delete from disputes where payment_id in ({_OLD})",  # noqa: S608 - constants of ours
+    f"delete from payments where id in ({_OLD})",  # noqa: S608 - constants of ours
 )
 _CALLBACKS: Final = """
     delete from callbacks where id in (
@@ -41,4 +41,5 @@ class Purger:
         """Delete old rows, forever."""
         while True:
             deleted = await self._store.do(lambda tx: purge(tx, now_ms()))
-            await asyncio.sleep(0 if deleted else _INTERVAL_S)  # between batches, others come first
+            # Between two batches the storage runs other calls.
+            await asyncio.sleep(0 if deleted else _INTERVAL_S)

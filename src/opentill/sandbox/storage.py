@@ -19,8 +19,8 @@ import msgspec
 T = TypeVar("T")
 Value = str | bytes | int | float | None
 
-FILE: Final = "sandbox.sqlite3"  # in the data directory
-_BATCH: Final = 64  # calls of ``do`` per commit at most
+FILE: Final = "sandbox.sqlite3"  # the file's name in the data directory
+_BATCH: Final = 64  # the most calls of ``do`` in one commit
 
 _SCHEMA: Final = """
 create table if not exists payments (
@@ -150,7 +150,7 @@ class Tx:
     def insert(self, table: str, row: Mapping[str, Value]) -> None:
         """Insert a row; table and column names come from code, never from requests."""
         names, slots = ", ".join(row), ", ".join(f":{name}" for name in row)
-        self.run(f"insert into {table} ({names}) values ({slots})", **row)  # noqa: S608 - ours
+        self.run(f"insert into {table} ({names}) values ({slots})", **row)  # noqa: S608 - constants of ours
 
     def announce(self, topic: str) -> None:
         """Call ``on_commit`` with the topic after the commit."""
@@ -188,7 +188,7 @@ class Store:
     async def open(self) -> None:
         """Create or open the file. Raises OSError or sqlite3.Error."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Unreadable for other users before anything is in it; the journals get the same mode.
+        # The file is made private before anything is in it; its journals get the same mode.
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         self._path.chmod(0o600)
         connection = sqlite3.connect(

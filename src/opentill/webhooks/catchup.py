@@ -65,7 +65,7 @@ async def read(db: Db, merchant_id: str, after: int, type_: Type | None, limit: 
         raise Invalid("cursor", "cursor must be the cursor of an earlier response, or absent")
     scope, last = {"merchant_id": merchant_id, "after": after}, head
     async with db.connection() as tx:
-        if type_ is not None:  # before the events, so that pruning cannot move the bound past one
+        if type_ is not None:  # read first, so that pruning cannot move the bound past an event
             scanned_to = await queries.EVENTS_READ_TO.get(
                 tx, **scope, last=head, max_scanned=_MAX_SCANNED
             )

@@ -16,7 +16,7 @@ OPEN_HEAD = Command(
     """,
 )
 LOCK_HEAD = Value(int, "select number from event_heads where merchant_id = :merchant_id for update")
-# Number events from `:floor`, or from the last number where that is higher; return the last number.
+# Number events above `:floor` or above the last number if that is higher; return the last number.
 # It runs after LOCK_HEAD as a separate statement, so that its snapshot has all earlier numbers.
 NUMBER = Value(
     int,

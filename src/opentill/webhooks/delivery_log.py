@@ -26,7 +26,7 @@ _EVER: Final = (0, 2**62)
 
 
 class LogQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of the log: ``within`` is inclusive Unix ms; ``before`` an event id, "" for newest."""
+    """A page of the log. ``within`` is inclusive Unix ms; ``before`` an event id or "" (newest)."""
 
     within: tuple[int, int] = _EVER
     before: str = ""

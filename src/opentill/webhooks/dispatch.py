@@ -30,7 +30,7 @@ from opentill.webhooks.results import Results, result_of
 
 _BATCH_S: Final = 0.01  # results are collected for this long before they are written
 _MAX_ATTEMPTS: Final = 512  # concurrent attempts of this process
-_MAX_QUICK_ATTEMPTS: Final = 128  # of these, attempts that are not slow
+_MAX_QUICK_ATTEMPTS: Final = 128  # concurrent attempts of this process that are not slow
 _SLOW_S: Final = 2.0  # an attempt that takes longer is slow
 _log: Final = structlog.get_logger()
 
@@ -38,10 +38,10 @@ _log: Final = structlog.get_logger()
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a dispatcher. Times are in seconds."""
 
-    timeout_s: float = 30.0  # of an attempt, contract.md#event-retries
-    drain_s: float = 10.0  # for running attempts when it stops
-    lease_s: float = 20.0  # renewed after a quarter of it
-    unsigned_s: float = 60.0  # the pause of leases whose secrets cannot be decrypted
+    timeout_s: float = 30.0  # the limit of an attempt, contract.md#event-retries
+    drain_s: float = 10.0  # how long a stopping dispatcher waits for running attempts
+    lease_s: float = 20.0  # the duration of a lease, which is renewed after a quarter of it
+    unsigned_s: float = 60.0  # the pause of an endpoint whose secrets cannot be decrypted
     host_limit: HostLimit = HostLimit()
     header_prefix: str = signing.HEADER_PREFIX
 
@@ -66,7 +66,7 @@ class Dispatcher:
         self._results = Results(db, clock)
         self._tasks: set[asyncio.Task[None]] = set()
         self._attempt_ended = asyncio.Event()
-        self._contended = False  # leases wait for room: an attempt that ends yields its slot
+        self._contended = False  # leases wait for room: none starts its next attempt by itself
         self._slow = 0
         self._sending = 0
         self._warned_at: float | None = None

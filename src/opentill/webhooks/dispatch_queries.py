@@ -26,9 +26,9 @@ _TO_SEND: Final = """with recursive waiting as (
 _HOST: Final = r"lower(substring(e.url from '://(\[[^]]*\]|[^/:?#]*)'))"
 _LEASED: Final = "between :real_now::bigint + 1 and :real_now::bigint + 600000"
 # Take the leases of endpoints with due deliveries and of their hosts: healthy endpoints first, then
-# those that have been due longest. Deliveries are due by `:now` (business time), leases end by
-# `:real_now`. A lease that ends in more than ten minutes was taken before the clock was set back,
-# by a worker that has ended: a running worker renews its leases.
+# those that have been due longest. Whether deliveries are due depends on business time (`:now`),
+# whether leases have ended on real time (`:real_now`). A lease that ends in more than ten minutes
+# was taken before the clock was set back, by a worker that has ended: a running one renews leases.
 TAKE_LEASES = Query(
     TakenLease,
     f"""
@@ -88,7 +88,7 @@ RENEW_LEASES = Query(
 )
 # Due deliveries of held leases, at most `room` per lease. `:sending` excludes deliveries in flight,
 # as concatenated ids of endpoint and event. Endpoints whose URL has moved to another host are
-# excluded. A test delivery has no event (``events.py``).
+# excluded. A test delivery has no event (``endpoint_test.py``).
 DUE = Query(
     DueDelivery,
     f"""
@@ -165,7 +165,7 @@ SET_FAILING = Command(
     """,
 )
 # For metrics: the number of pending deliveries, up to 10,000, and the earliest due time among
-# enabled, healthy endpoints. Failing endpoints pause however many workers run.
+# enabled, healthy endpoints. Deliveries to failing endpoints wait however many workers run.
 WAITING = Value(
     int,
     """

@@ -17,7 +17,7 @@ from opentill.webhooks.leases import EndpointLease, key_columns
 from opentill.webhooks.model import Key
 
 POLL_S: Final = 0.2  # interval between two queries for due deliveries
-MAX_FAILING: Final = 384  # leases, and attempts, of failing endpoints; healthy ones get the rest
+MAX_FAILING: Final = 384  # most leases of failing endpoints, and most attempts to these
 _MAX_LEASES: Final = 512  # leases of this process
 _IDLE_S: Final = 2.0  # a lease without deliveries is released after this time
 
@@ -60,7 +60,7 @@ class HeldLeases:
     async def give_back(self, now_s: float) -> None:
         """Release leases that are idle, pause for long, or exceed the limits.
 
-        A lease that pauses is released with the end of its pause, before which nobody takes it.
+        A released lease whose endpoint pauses expires with the pause: no worker takes it before.
         """
         ends: dict[EndpointLease, int] = {}
         excess = self.failing() - MAX_FAILING
@@ -110,16 +110,16 @@ class HeldLeases:
 
     async def _fetch(self, now_s: float) -> None:
         """Fetch due deliveries for leases whose queue runs low."""
-        hungry = [lease for lease in self.endpoints.values() if lease.may_fetch(now_s)]
-        if not hungry:
+        leases = [lease for lease in self.endpoints.values() if lease.may_fetch(now_s)]
+        if not leases:
             return
-        rooms = {lease.key: 2 * lease.concurrency for lease in hungry}
-        under_way = [lease.key[1] + event for lease in hungry for event in lease.events]
-        hosts = [lease.host.name for lease in hungry]
+        rooms = {lease.key: 2 * lease.concurrency for lease in leases}
+        in_flight = [lease.key[1] + event for lease in leases for event in lease.events]
+        hosts = [lease.host.name for lease in leases]
         async with self._db.connection() as tx:
             due_deliveries = await queries.DUE.all(
-                tx, **key_columns(hungry), host=hosts, room=list(rooms.values()), now=self._clock(),
-                sending=under_way,
+                tx, **key_columns(leases), host=hosts, room=list(rooms.values()), now=self._clock(),
+                sending=in_flight,
             )  # fmt: skip
         for due in due_deliveries:
             lease = self.endpoints.get(due.key)
@@ -130,9 +130,9 @@ class HeldLeases:
             if due.event_id not in lease.events:
                 lease.queue.append(due)
         counts = Counter(due.key for due in due_deliveries)
-        for lease in hungry:  # a full batch means that more may be due: fetch again at once
-            has_more = counts[lease.key] == rooms[lease.key]
-            lease.fetch_at = now_s if has_more else now_s + POLL_S
+        for lease in leases:
+            may_have_more = counts[lease.key] == rooms[lease.key]
+            lease.fetch_at = now_s if may_have_more else now_s + POLL_S
 
     async def _renew_hosts(self) -> None:
         """Renew the leases of hosts in use and release the others.

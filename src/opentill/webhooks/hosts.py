@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-LEASES_PER_HOST: Final = 64  # per worker, so that endpoints at other hosts have room
-HOST_TURN_S: Final = 5.0  # at a host with that many leases, each yields after this time
-_SLOW_TIMES: Final = 4  # slow attempts included, ``at_once`` times this many may run
+LEASES_PER_HOST: Final = 64  # most leases of a worker at one host; the rest is for other hosts
+HOST_TURN_S: Final = 5.0  # at a host with that many leases, each lease yields after this time
+_SLOW_TIMES: Final = 4  # the limit including slow attempts is ``at_once`` times this number
 _BURST_S: Final = 1.0  # attempts may run ahead of the rate by this time
 
 

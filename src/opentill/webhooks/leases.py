@@ -10,8 +10,8 @@ from opentill.webhooks.model import DeliveryAttempt, DueDelivery, LeaseRow
 
 _MAX_CONCURRENCY: Final = 32  # attempts to one endpoint
 _FAILURES_SLOW: Final = 5  # consecutive failures that reduce concurrency to 1
-_FAILURES_PAUSED: Final = 8  # consecutive failures that begin pauses
-_SHORT_MS: Final = 800  # the first pause doubles for each doubling of this failing time
+_FAILURES_PAUSED: Final = 8  # from this many consecutive failures on, each causes a pause
+_SHORT_MS: Final = 800  # failing time from which a lease's first pause doubles with that time
 _PAUSES_S: Final = (0.1, 30.0)  # the first and the longest pause; each doubles the previous one
 
 
@@ -38,14 +38,14 @@ class EndpointLease:
         self.sending: dict[str, float] = {}  # start of the running attempt, by event
         self.unwritten: set[str] = set()  # events whose results are not written yet
         self.concurrency = 1
-        self.failures = 0  # consecutive
+        self.failures = 0  # consecutive failed attempts
         if row.failing_since is not None:
             failing_ms = max(0, now - row.failing_since)
             self.failures = _FAILURES_PAUSED - 1 + (failing_ms // _SHORT_MS).bit_length()
         self.paused_until = 0.0
         self.fetch_at = now_s
         self.idle_since = now_s
-        self.slow = 0  # running attempts that are slow
+        self.slow = 0  # number of running attempts that are slow
 
     @property
     def failing(self) -> bool:

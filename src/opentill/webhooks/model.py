@@ -42,11 +42,11 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     url: str
     description: str
-    types: list[Type]  # empty: all
+    types: list[Type]  # empty: all types
     status: Status
     disabled_reason: str
     secret: bytes
-    old_secret: bytes | None  # secrets rotated out that still sign: endpoint_secrets.OldSecret
+    old_secret: bytes | None  # rotated-out secrets that still sign: endpoint_secrets.encrypt_old
     old_secret_until: int | None  # when the last of them stops signing; business time, Unix ms
     created_at: int
     updated_at: int
@@ -79,7 +79,7 @@ class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     http_status: int | None
     request: str
-    response: str  # status, headers and start of the body; empty without a response
+    response: str  # status, headers and start of the body; "" if there was no response
     error: str
 
     @property

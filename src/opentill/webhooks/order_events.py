@@ -16,12 +16,13 @@ from opentill.db.database import Tx
 from opentill.webhooks import queries
 from opentill.webhooks.model import EventDelivery, OrderEvent
 
-# An event is written after the moment that it reports, later in the transaction or in the run of a
-# job; the clocks of two machines may differ.
+# An event is written after the moment that it reports: later in the same transaction or run of a
+# job (at most _ROUND_MS). The clocks of two machines may differ by _SKEW_MS.
 _SKEW_MS: Final = 5_000
 _ROUND_MS: Final = 15 * 60_000
 _MAX_SCANNED: Final = 20_000  # events read after one moment
-# The event is nearly always among the next few, so these are read first.
+# A first search reads only the next few events after a moment: the event is nearly always one of
+# these.
 _NEAR_SKEW_MS: Final = 50
 _NEAR: Final = 500
 _EVER_MS: Final = 2**47
@@ -37,9 +38,9 @@ async def find_order_events(
 ) -> list[OrderEvent]:
     """Return the events about an order, oldest first.
 
-    ``moments`` are the times of its events, Unix ms in business time, each repeated per event.
-    Where business time can be moved (``movable``), its offset at that time is unknown: there, all
-    events since the creation of the order are searched too.
+    ``moments`` has the time of each of its events, Unix ms in business time. If business time can
+    be moved (``movable``), its offset at that time is unknown: then all events since the creation
+    of the order are searched too.
     """
     ahead_ms = await clock.ahead_ms(tx) if movable else 0
     counts = Counter(moment - ahead_ms for moment in moments)
@@ -53,7 +54,7 @@ async def find_order_events(
 
 
 class _Range(NamedTuple):
-    """A range of creation times (real time, Unix ms), and the order's number of events in it."""
+    """A range of creation times (real time, Unix ms) and the most events of the order in it."""
 
     since: int
     until: int
@@ -61,7 +62,7 @@ class _Range(NamedTuple):
 
 
 def _ranges(counts: Mapping[int, int], skew_ms: int) -> list[_Range]:
-    """Return the range for each moment; its events may follow those of earlier moments."""
+    """Return a range for each moment; events of earlier moments may be in the range too."""
     return [
         _Range(
             at - skew_ms,

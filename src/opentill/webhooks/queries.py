@@ -129,7 +129,7 @@ CLEAR_FAILING = Command(
     where merchant_id = :merchant_id and endpoint_id = :endpoint_id
     """,
 )
-# The old secrets sign until `:old_secret_until`.
+# `:old_secret_until` is the time at which the last of the old secrets stops signing.
 ROTATE = Query(
     Endpoint,
     """
@@ -151,7 +151,7 @@ DISABLE = Command(
 
 # ── deliveries ─────────────────────────────────────────────────────────────────────────────────
 
-# A null status, type or event matches any.
+# A null `:status`, `:type` or `:event_id` matches any.
 _LISTED: Final = """
     from webhook_deliveries where merchant_id = :merchant_id and endpoint_id = :endpoint_id
         and (:status::text is null or status = :status) and (:type::text is null or type = :type)
@@ -292,7 +292,8 @@ INSERT_TEST = Query(
     returning *
     """,
 )
-# Make a batch of events of a range due now, in order, from `:after`; empty types match all.
+# Make the next batch of events of a range due now, in the order of their ids, beginning after
+# `:after`; empty `:types` match all.
 RESEND_RANGE = Query(
     ResendResult,
     """
@@ -355,7 +356,7 @@ PRUNE_DELIVERIES = Command(
         ) d)
     """,
 )
-# Deleted endpoints without deliveries, with their encrypted secrets.
+# Remove the rows of deleted endpoints, which contain encrypted secrets, once no deliveries remain.
 PRUNE_ENDPOINTS = Command(
     """
     with deleted as (

@@ -76,10 +76,10 @@ async def resend_all(
     Each batch writes the audit log. ``report`` gets the size of each batch and the ``after`` of the
     next one, with which an interrupted call can be continued. Raises NotFound and Invalid.
     """
-    total, rest = 0, event_range
+    total, remaining = 0, event_range
     while True:
 
-        async def send(tx: Tx, batch: EventRange = rest) -> ResendResult:
+        async def send(tx: Tx, batch: EventRange = remaining) -> ResendResult:
             result = await resend_range(tx, merchant_id, endpoint_id, batch, now)
             if result.count:
                 subject = f"{result.count} events to {endpoint_id}"
@@ -93,7 +93,7 @@ async def resend_all(
         report(result.count, result.last)
         if result.last is None:
             return total
-        rest = msgspec.structs.replace(rest, after=result.last)
+        remaining = msgspec.structs.replace(remaining, after=result.last)
 
 
 async def send_test(tx: Tx, merchant_id: str, endpoint_id: str, now: int) -> Delivery:
@@ -113,6 +113,6 @@ def _check_enabled(endpoint: Endpoint) -> None:
 async def skip_waiting(tx: Tx, now: int) -> int:
     """Fail all pending deliveries of all merchants after a restore; return their number.
 
-    They may have been sent since the backup. Each can be resent.
+    They may have been sent between the backup and the restore. Each can be resent.
     """
     return await queries.SKIP_WAITING.run(tx, now=now)

@@ -58,11 +58,10 @@ class Results:
 
         async def work(tx: Tx) -> None:
             await dispatch_queries.RECORD.run(tx, **_rows(results))
-            if repeated := [
-                attempt for attempt in results if attempt.attempt.number > KEPT_ATTEMPTS
-            ]:
+            resent = [result for result in results if result.attempt.number > KEPT_ATTEMPTS]
+            if resent:
                 await dispatch_queries.FORGET_ATTEMPTS.run(
-                    tx, **_deliveries(repeated), kept=KEPT_ATTEMPTS
+                    tx, **_deliveries(resent), kept=KEPT_ATTEMPTS
                 )
             if failing:
                 await dispatch_queries.SET_FAILING.run(tx, **key_columns(failing), since=since)
@@ -94,12 +93,12 @@ class Results:
                 reasons[attempt.key] = cause, max(latest, attempt.at)
         for key, (reason, attempted_at) in reasons.items():
             now = self._clock()
-            await self._db.run(lambda tx: _disable(tx, key, reason, attempted_at, now))  # noqa: B023 - run before the next round
+            await self._db.run(lambda tx: _disable(tx, key, reason, attempted_at, now))  # noqa: B023 - awaited before the variables change
             leases[key].queue.clear()
 
 
 async def _disable(tx: Tx, key: Key, reason: str, attempted_at: int, now: int) -> None:
-    """Disable an endpoint that was not changed since the attempt."""
+    """Disable an endpoint, unless it was changed after the attempt began."""
     merchant_id, endpoint_id = key
     disabled = await queries.DISABLE.run(
         tx, merchant_id=merchant_id, id=endpoint_id, disabled_reason=reason, now=now,

@@ -5,7 +5,7 @@ from typing import Final
 
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 60 * _MINUTE_MS
-# The wait after each failed attempt; after the last one the delivery has failed.
+# The waits before the second and each later attempt; if the last one fails, so does the delivery.
 WAITS_MS: Final = (
     1 * _MINUTE_MS,
     5 * _MINUTE_MS,

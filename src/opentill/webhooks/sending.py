@@ -33,7 +33,7 @@ async def attempt(
     """Send a delivery once. A failure is an outcome of the attempt, not an exception.
 
     ``now`` is business time, Unix ms; the signature uses real time. Raises WrongKey before anything
-    is sent if the delivery cannot be signed: that is no attempt.
+    is sent if the delivery cannot be signed; this does not count as an attempt.
     """
     body = (due.body or body_of_test(due)).encode()
     keys = signing_secrets(secret_key, due, now)

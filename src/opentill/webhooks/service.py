@@ -38,7 +38,7 @@ class EndpointFields(msgspec.Struct, frozen=True, kw_only=True):
     description: str | UnsetType = UNSET
     types: Sequence[str] | UnsetType = UNSET
     status: Status | UnsetType = UNSET
-    seen_at: int | None = None  # ``updated_at`` of the version that the caller has seen
+    seen_at: int | None = None  # ``updated_at`` of the version the caller saw; None: any version
 
 
 class Stale(Invalid):
@@ -183,7 +183,7 @@ async def update(
     when it is ENABLED again, which restarts the period of five days.
     """
     if fields.status == "ENABLED":
-        await _lock_open(tx, merchant_id)  # before the endpoint, in the lock order of closing
+        await _lock_open(tx, merchant_id)  # closing a merchant locks in this order too
     old = await _lock(tx, merchant_id, endpoint_id)
     status = old.status if fields.status is UNSET else fields.status
     if status == "DELETED":
@@ -249,8 +249,8 @@ async def rotate_secret(
 ) -> tuple[Endpoint, str]:
     """Replace the secret of an endpoint; the old one also signs for 24 hours. Raises NotFound.
 
-    Older ones sign for the rest of their 24 hours. Secrets that cannot be decrypted, because the
-    deployment's key has changed, stop at once.
+    Secrets replaced earlier sign for the rest of their 24 hours. Secrets that cannot be decrypted,
+    because the deployment's key has changed, stop signing at once.
     """
     old = await _lock(tx, merchant_id, endpoint_id)
     own, secret = purpose(merchant_id, endpoint_id), signing.new_secret()

@@ -46,7 +46,7 @@ def _standard_key(secret: str) -> bytes:
     text = secret.removeprefix(_PREFIX)
     try:
         return base64.b64decode(text, validate=True)
-    except binascii.Error:  # not generated here, such as that of contract.md#event-signatures
+    except binascii.Error:  # not from ``new_secret``, like that in contract.md#event-signatures
         return text.encode()
 
 

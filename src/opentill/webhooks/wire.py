@@ -160,7 +160,7 @@ class AttemptOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     request: Annotated[str, Meta(description="What was sent, without the event's body.")]
     response: Annotated[str, Meta(description="The beginning of your server's response.")] = (
         msgspec.field(name="answer")
-    )  # its head
+    )
     error: Annotated[str, Meta(description="What went wrong. Empty if nothing did.")]
 
     @classmethod
