@@ -18,8 +18,8 @@ R = TypeVar("R")
 
 # This many items must wait before a second batch starts: a batch itself costs as much as they do.
 MIN_BATCH: Final = 8
-# The callers of a batch often come back with another item. After a batch the next one waits as long
-# as each pause brings more items, and for at most PAUSES pauses.
+# The callers of a batch often come back with another item. So the next batch waits while each pause
+# brings more items, for at most PAUSES pauses.
 PAUSE_S: Final = 0.0005
 PAUSES: Final = 4
 
@@ -40,7 +40,7 @@ class Batcher(Generic[T, R]):
         self._at_once = at_once
         self._waiting: deque[tuple[T, asyncio.Future[R]]] = deque()
         self._unfinished = 0  # items that wait or are in a running batch
-        self._running = 0  # batches
+        self._running = 0  # number of running batches
         self._tasks: set[asyncio.Task[None]] = set()  # the event loop has only weak references
 
     async def do(self, item: T) -> R:
@@ -58,7 +58,7 @@ class Batcher(Generic[T, R]):
         return await result
 
     async def _work(self) -> None:
-        """Run batches until no item waits, or so few that the other task can take them.
+        """Run batches until no item waits, or until another task can take the few that wait.
 
         It is a task of its own, so that the cancellation of a caller does not stop it.
         """

@@ -44,7 +44,7 @@ async def reset(tx: Tx) -> None:
 
 
 async def business_now(tx: Tx, gateways: tuple[str, ...]) -> int:
-    """Return business time in Unix ms, read once; real time if other gateways are on."""
+    """Return business time in Unix ms, with an offset read just now if time is ``movable``."""
     return now_ms() + (await ahead_ms(tx) if movable(gateways) else 0)
 
 
@@ -52,7 +52,7 @@ class Clock:
     """Business time for a long-running process, which passes ``now`` to its functions."""
 
     def __init__(self, db: Db, gateways: tuple[str, ...]) -> None:
-        """``gateways``: those switched on; with any but the sandbox bank it is real time."""
+        """``gateways`` are those switched on: business time is real time unless ``movable``."""
         self._db = db
         self._movable = movable(gateways)
         self._ahead_ms = 0
@@ -68,7 +68,7 @@ class Clock:
 
     @asynccontextmanager
     async def polling(self) -> AsyncIterator[None]:
-        """Read the row before the block begins, and repeatedly while it runs."""
+        """Read the offset before the block begins, and repeatedly while the block runs."""
         if not self._movable:
             yield
             return

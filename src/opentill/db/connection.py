@@ -75,7 +75,7 @@ class Connection(asyncpg.Connection):
     after_commit: list[Callable[[], None]] | None = None
 
     async def execute(self, query: str, *args: Any, **options: Any) -> str:
-        """Run a statement; without parameters it may be several, and is not prepared."""
+        """Run a statement. Without ``args``, ``query`` may be several; they are not prepared."""
         run = partial(super().execute, query, *args, **options)
         if args or self.is_in_transaction():
             return await run()
@@ -93,7 +93,7 @@ class Connection(asyncpg.Connection):
 
 
 class Unprepared(Connection):
-    """A connection through a pooler in transaction mode, whose sessions end with a transaction.
+    """A connection through a pooler that keeps a session of PostgreSQL for one transaction only.
 
     asyncpg sends one message to parse a statement and another to run it. Between the two, such a
     pooler may switch to another connection of PostgreSQL, except inside a transaction.
@@ -110,14 +110,14 @@ class Unprepared(Connection):
             return await _plain(self, *statement, **options)
 
     def _get_unique_id(self, prefix: str) -> str:
-        """Return a unique name for a cursor or savepoint, as processes share connections."""
+        """Return a unique name for a cursor or savepoint, because processes share sessions."""
         return f"opentill_{prefix}_{uuid4().hex}"
 
 
 async def _retry(run: Callable[[], Awaitable[T]], error: Exception | None = None) -> T:
     """Run a statement that is its own transaction until it does not collide.
 
-    ``error`` is the exception of its first run, if it was run already.
+    ``error`` is the exception of its first run, None if it has not been run yet.
     """
     backoff = Backoff()
     while True:
@@ -152,7 +152,7 @@ def why(error: Exception) -> str:
 
 
 def is_refused_by_pooler(error: Exception) -> bool:
-    """Whether a pooler does not have this database or user, or has another password."""
+    """Whether a pooler says that it has no such database or user, or another password."""
     violation = isinstance(error, asyncpg.ProtocolViolationError)
     return violation and bool(_REFUSED_BY_POOLER.search(str(error)))
 

@@ -29,7 +29,7 @@ _log: Final = structlog.get_logger()
 
 START_PATIENCE_S: Final = 30.0
 _START_PAUSE_S: Final = 0.2
-_PATIENCE_S: Final = 10.0  # for a free connection, while the database responds
+_PATIENCE_S: Final = 10.0  # longest wait for a free connection while the database responds
 # The errors of a database that is away, shuts down or has no connection, memory or disk space left
 # (53…), as opposed to those of a wrong statement. With a full disk it still serves reads; /readyz
 # returns 503 until writes succeed again.
@@ -96,7 +96,7 @@ class PooledConnection:
         if isinstance(error, _NO_WRITES):
             self._db.refuses_writes = True
         if isinstance(error, asyncpg.InsufficientResourcesError):
-            # It may last and affect a single statement, so that no other check reports it.
+            # The shortage may last and affect a single statement, which no other check reports.
             _log.error("the database has too little for a statement", error=str(error))
         if away and error is not None:
             raise Unavailable(reason=_why(error)) from error
@@ -134,7 +134,7 @@ async def retry_while_away(
 ) -> T:
     """Retry ``work`` while the database is away; raises Unavailable after ``patience_s``.
 
-    For the start of a process, which should succeed on a busy machine where a request may fail.
+    Use it when a process starts: that should succeed on a busy machine, where a request may fail.
     """
     end = asyncio.get_running_loop().time() + patience_s
     while True:
@@ -173,7 +173,7 @@ class Db:
         ``prepared``: keep prepared statements, which not every pooler supports.
         """
         session = {"application_name": "opentill", "timezone": "UTC"}
-        if not eager and prepared:  # a replica cannot be serializable, whatever the primary is
+        if not eager and prepared:  # a replica, which cannot run serializable transactions
             session["default_transaction_isolation"] = "read committed"
         open_ = functools.partial(
             asyncpg.connect,
@@ -193,16 +193,16 @@ class Db:
         if eager:
             try:
                 db.give_back(await db.borrow())
-            except (*AWAY, asyncpg.InterfaceError) as error:  # the latter: a strange address
+            except (*AWAY, asyncpg.InterfaceError) as error:  # InterfaceError: a wrong address
                 await db.close()
                 reason = f"the database does not respond: {connections.why(error)}"
                 raise Unavailable(reason=reason) from error
         return db
 
     async def try_write(self) -> None:
-        """Check by a write that is rolled back whether writes succeed; set ``refuses_writes``.
+        """Try a write and roll it back; set ``refuses_writes`` by whether PostgreSQL refused it.
 
-        Raises Unavailable.
+        Raises Unavailable if the write did not succeed.
         """
         async with self.connection() as tx:
             transaction = tx.transaction()
@@ -277,7 +277,7 @@ class Db:
         ):
             if other is not None:
                 snapshot_id = await queries.EXPORT_SNAPSHOT.get(other)
-                # It must be the first statement of the transaction.
+                # This must be the first statement of the transaction.
                 await connection.execute(queries.IMPORT_SNAPSHOT.format(snapshot_id))
             yield connection
 
@@ -303,7 +303,7 @@ class Db:
     async def autocommit(self, work: Callable[[Tx], Awaitable[T]]) -> T:
         """Run ``work`` without a transaction, and again as ``run`` does.
 
-        Only its last statement may write: it is a transaction of its own.
+        Only its last statement may write, because each statement is a transaction of its own.
         """
         return await _retry(self.connection, work)
 

@@ -27,11 +27,11 @@ _STATEMENT: Final = re.compile(
 
 
 class IndexChange(msgspec.Struct, frozen=True):
-    """A statement of such a file: an index to create or, with ``table`` "", to drop."""
+    """A statement of a marked file: an index to create or, if ``table`` is "", to drop."""
 
     name: str
     table: str = ""
-    definition: str = ""  # columns and conditions
+    definition: str = ""  # the index's columns and condition
     unique: bool = False
 
     @classmethod

@@ -15,7 +15,7 @@ from opentill.core.errors import Unavailable
 
 R = TypeVar("R")
 
-AT_ONCE: Final = 16  # leaves connections of the pool to the requests of the same process
+AT_ONCE: Final = 16  # rows processed at once; leaves connections to the process's requests
 _log: Final = structlog.get_logger()
 
 

@@ -44,7 +44,7 @@ _COLLIDED: Final = (
     asyncpg.UniqueViolationError,
 )
 PATIENCE_S: Final = 600.0
-_LOCK_TIMEOUT: Final = "500ms"  # other sessions may have to wait for as long
+_LOCK_TIMEOUT: Final = "500ms"  # a file's longest wait for a lock; other sessions wait behind it
 _LONGEST_PAUSE_S: Final = 10.0
 _NEEDS: Final = re.compile(r"_needs_(\d{4})$")
 _LOCK_FAILURES: Final = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
@@ -107,7 +107,7 @@ async def migrate(
     database needs a newer OpenTill, or a file fails.
     """
     files = migrations(directory)
-    connection = await connections.connect(url, prepared=False)  # perhaps through a pooler
+    connection = await connections.connect(url, prepared=False)  # ``url`` may lead to a pooler
     try:
         await _create_table(connection)
         return [
@@ -122,8 +122,8 @@ async def migrate(
 async def check(connection: Tx, *, directory: Path | None = None) -> list[str]:
     """Check that this OpenTill runs with the database's schema; reads one small table.
 
-    Returns the names of migrations of newer versions with which it runs as well.
-    Raises ``SchemaMismatch``.
+    Returns the names of newer versions' migrations that the database has, with which this OpenTill
+    runs as well. Raises ``SchemaMismatch``.
     """
     files = migrations(directory) if directory else _shipped()
     try:
@@ -177,7 +177,7 @@ async def _apply_with_retries(
 
 
 async def _apply(url: str, connection: Tx, migration: Migration, files: list[Migration]) -> bool:
-    """Apply one file; ``False`` if the database has it, perhaps from another migrator."""
+    """Apply one file; ``False`` if the database has it already, such as from another migrator."""
     # Other isolation levels keep a snapshot, for which building an index would wait.
     async with connection.transaction(isolation="read_committed"):
         await connection.execute(queries.LOCK_MIGRATIONS)
@@ -202,7 +202,7 @@ async def _apply(url: str, connection: Tx, migration: Migration, files: list[Mig
 
 
 async def _apply_index_changes(url: str, changes: list[IndexChange]) -> None:
-    """Apply them on a second connection, while the first one locks out other migrators."""
+    """Apply a file of indexes on a second connection; the first one locks out other migrators."""
     connection = await connections.connect(url, prepared=False)
     try:
         await indexes.apply(connection, changes, _LOCK_TIMEOUT)
@@ -213,7 +213,8 @@ async def _apply_index_changes(url: str, changes: list[IndexChange]) -> None:
 async def _read_applied(connection: Tx, files: list[Migration]) -> list[Applied]:
     """Return the applied migrations in order.
 
-    Raises SchemaMismatch if a file was changed since, or the database needs a newer OpenTill.
+    Raises SchemaMismatch if a file was changed after it was applied, or the database needs a newer
+    OpenTill.
     """
     digests = {migration.version: migration.sha256 for migration in files}
     applied = await queries.MIGRATIONS.all(connection)

@@ -26,7 +26,7 @@ class Pool:
         """``open_`` opens a connection; it is called when a caller needs one, not before."""
         self._open = open_
         self._size = size
-        # With the times of their last use, the latest at the end.
+        # Idle connections, each with the time of its last use; the latest is at the end.
         self._idle: deque[tuple[float, asyncpg.Connection]] = deque()
         self._lent: set[asyncpg.Connection] = set()
         self._opening = 0
@@ -70,7 +70,7 @@ class Pool:
             return await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled() and not waiter.exception():
-                # It got its result in the moment in which it was cancelled.
+                # The waiter got its result at the moment at which the caller was cancelled.
                 if (connection := waiter.result()) is None:
                     self._resume_next(None)
                 else:

@@ -73,11 +73,11 @@ def _window(window_ms: int) -> str:
     """  # noqa: S608 - composed of our own constants
 
 
-# The statement that authenticates a request contains it as well, see ``rate_limits``.
+# The statement that authenticates a request contains this SQL too, see ``rate_limits``.
 HIT_SQL: Final = _hit(MINUTE_MS)
 HIT: Final = Query(Window, HIT_SQL)
 WINDOW: Final = Query(Window, _window(MINUTE_MS))
-# For scopes whose names begin with "hourly" and "daily".
+# These are for scopes whose names begin with "hourly" or "daily".
 HIT_HOURLY: Final = Query(Window, _hit(HOUR_MS))
 WINDOW_HOURLY: Final = Query(Window, _window(HOUR_MS))
 HIT_DAILY: Final = Query(Window, _hit(DAY_MS))

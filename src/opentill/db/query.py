@@ -15,7 +15,7 @@ import msgspec
 
 S = TypeVar("S", bound=msgspec.Struct)
 V = TypeVar("V")
-Tx = asyncpg.Connection  # on which a statement runs; see database.py
+Tx = asyncpg.Connection  # the connection on which a statement runs; see database.py
 _Picker = Callable[[Any], tuple[Any, ...]]
 # For statements that read a whole table of any size. To asyncpg, None means the connection's limit.
 WHOLE_TABLE_S: Final = 86_400.0
@@ -140,7 +140,7 @@ class Statement:
             try:
                 return self._pick(values)
             except KeyError:
-                pass  # the right number of parameters, but others
+                pass  # their number is right, but a name is not
         raise self._parameter_error(params, named)
 
     def _parameter_error(
@@ -160,7 +160,7 @@ class Statement:
 class Query(Statement, Generic[S]):
     """A statement whose rows are structs: each field is a column of the same name.
 
-    A struct without keyword-only fields is built twice as fast, so use those for the busiest rows.
+    A struct without keyword-only fields is built twice as fast, so use one for the busiest rows.
     Columns without a field are ignored: during an upgrade the next version migrates the database
     while this one still serves.
     """

@@ -54,7 +54,7 @@ async def hit_merchant(
 
 
 async def hit_hourly(tx: Tx, scope: str, subject: str, limit: int, now: int) -> None:
-    """Count an action in its own transaction: ``limit`` in an hour at most.
+    """Count an action in the action's transaction: at most ``limit`` in an hour.
 
     Concurrent actions for the same subject wait until the transaction ends. Raises TooManyRequests.
     """
@@ -65,7 +65,7 @@ async def hit_hourly(tx: Tx, scope: str, subject: str, limit: int, now: int) -> 
 
 
 async def hit_daily(tx: Tx, scope: str, subject: str, limit: int, now: int) -> None:
-    """Count an action in its own transaction: ``limit`` in 24 hours at most; see ``hit_hourly``."""
+    """Count an action like ``hit_hourly``: at most ``limit`` in 24 hours."""
     window = {"scope": f"daily {scope}", "subject": subject, "now": now}
     if await queries.HIT_DAILY.first(tx, **window, limit=limit) is None:
         oldest = (await queries.WINDOW_DAILY.one(tx, **window)).oldest
@@ -79,7 +79,10 @@ async def retry_after_s(tx: Tx, scope: str, subject: str, now: int) -> int:
 
 
 def _wait_s(oldest: int, window_ms: int, now: int) -> int:
-    """Round up to whole seconds: at least one, and at most the window's length and one."""
+    """Return the time until ``oldest`` leaves the window, in whole seconds, at least one.
+
+    It is at most the window's length plus one second, even if a clock is ahead.
+    """
     return min(max(1, -(-(oldest + window_ms - now) // 1000)), window_ms // 1000 + 1)
 
 

@@ -23,7 +23,7 @@ from opentill.db.polling import poll_in_background
 T = TypeVar("T")
 POLL_S: Final = 1.0
 _CHECK_TIMEOUT_S: Final = 2.0
-_POSITIONS: Final = 4000  # of the primary: those of more than an hour
+_POSITIONS: Final = 4000  # known positions of the primary: one a second for more than an hour
 
 # No connection, a refused password, a schema that is not replayed yet: the primary is read instead.
 _FAILURES: Final = (Unavailable, asyncpg.PostgresError)
@@ -37,10 +37,10 @@ class Replica(Db):
     max_lag_s: float
     primary_positions: deque[tuple[float, int]]  # times and positions at these times
     lag_s: float | None = None  # None: unknown
-    follows: bool = False  # whether it responds and is a replica of this primary
-    same_cluster: bool = False  # whether it is known to belong to this primary's cluster
-    foreign_position: int | None = None  # one that the primary had not reached yet
-    why: str = ""  # why it did not respond to the last check
+    follows: bool = False  # whether the replica responds and is one of this primary
+    same_cluster: bool = False  # whether it is known that it belongs to the primary's cluster
+    foreign_position: int | None = None  # a replayed position that the primary had not reached
+    why: str = ""  # why the replica did not respond to the last check; "" if it did
 
     @classmethod
     async def open(cls, primary: Db, settings: Settings) -> Self:
@@ -59,7 +59,7 @@ class Replica(Db):
 
     @property
     def usable(self) -> bool:
-        """Whether it responds and does not lag too far behind."""
+        """Whether the replica responds and does not lag too far behind."""
         return self.lag_s is not None and self.lag_s <= self.max_lag_s
 
     @property
@@ -107,9 +107,9 @@ class Replica(Db):
         if (
             replayed is not None
             and written < replayed
-            and await self._primary_position() < replayed  # it may have written in between
+            and await self._primary_position() < replayed  # the primary may have written meanwhile
         ):
-            # The replica follows another primary, also if this one reaches the position later.
+            # The replica follows another primary, even if this one reaches the position later.
             self.foreign_position = replayed
             self.primary_positions.clear()
         self._mark_unusable()
@@ -124,7 +124,7 @@ class Replica(Db):
             return await queries.WRITTEN.get(tx) or 0
 
     async def _replayed_position(self) -> int | None:
-        """Return its position, None if it does not respond or belongs to another cluster."""
+        """Return the replica's position; None if it is away or belongs to another cluster."""
         primary_cluster = None if self.same_cluster else await _cluster_id(self.primary)
         self.why = ""
         try:
@@ -141,7 +141,7 @@ class Replica(Db):
     def _measure_lag_s(self, now: float, replayed: int) -> float | None:
         """Return the seconds since the primary was first known to be beyond ``replayed``.
 
-        None if all known positions are: then it may have passed ``replayed`` at any earlier time.
+        None if all known positions are beyond it: the primary may have passed it long before.
         """
         times = [time_s for time_s, written in self.primary_positions if written > replayed]
         if len(times) == len(self.primary_positions):
@@ -150,14 +150,14 @@ class Replica(Db):
 
     @asynccontextmanager
     async def polling(self) -> AsyncIterator[None]:
-        """Check it before the block begins, and repeatedly while the block runs."""
+        """Check the replica before the block begins, and repeatedly while the block runs."""
         with suppress(Unavailable):
             await self.check()
         async with poll_in_background(self._poll, POLL_S, "the replica cannot be looked at"):
             yield
 
     async def _poll(self) -> None:
-        """Check it; after an unexpected error it is not used until a check succeeds."""
+        """Check the replica. After an unexpected error it is not used until a check succeeds."""
         try:
             await self.check()
         except Unavailable:
@@ -249,6 +249,6 @@ class _FallbackReader(Db):
         return await read(self._replica.primary, work)
 
     def _leave_replica(self) -> None:
-        """Read the rest from the primary, and so all lists and exports until the next check."""
+        """Read the rest from the primary, and all other lists and exports until the next check."""
         self._uses_replica = False
-        self._replica._mark_unusable()  # noqa: SLF001 - of this module
+        self._replica._mark_unusable()  # noqa: SLF001 - the class is in this module

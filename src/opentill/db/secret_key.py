@@ -1,7 +1,8 @@
 """The fingerprint of the key with which this database's secrets are encrypted.
 
-With it every process notices a lost or wrong key when it starts, and not when it cannot sign the
-first notification. It also prevents secrets of one database from being encrypted with two keys.
+By the fingerprint every process notices a lost or wrong key when it starts, and not only when it
+cannot sign a notification. It also prevents one database's secrets from being encrypted with two
+keys.
 """
 
 import hashlib

@@ -30,6 +30,6 @@ def is_decimal(schema: Mapping[str, Any]) -> bool:
 def meaning(text: str) -> Meta:
     """Describe a field of a request in the API document.
 
-    ``Meta.description`` of such a field is the end of the refusal "… must be …".
+    The ``Meta.description`` of such a field has another use: it completes the refusal "… must be".
     """
     return Meta(extra_json_schema={"description": text})

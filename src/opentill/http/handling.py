@@ -35,11 +35,12 @@ from opentill.http.operations import Admitted, ApiRequest, Nothing, Operation
 from opentill.http.responses import Download, send_json
 
 # The encryption purpose of stored responses that contain a secret, with merchant and idempotency
-# key. Responses that are already stored can only be decrypted with this text.
+# key. It must not change: stored responses can be decrypted only with this text.
 _PURPOSE: Final = "answer {} {}"
-ADMITTED: Final = "opentill_admitted"  # in a scope: the person who may make the request
-SCOPES: Final = "opentill_scopes"  # in a scope: the API key's scopes, None if it is unrestricted
-IGNORED: Final = "opentill_ignored"  # in a scope: the header that names ignored fields
+# Keys of the ASGI scope.
+ADMITTED: Final = "opentill_admitted"  # the person who may make the request
+SCOPES: Final = "opentill_scopes"  # the API key's scopes, None if the key is unrestricted
+IGNORED: Final = "opentill_ignored"  # the header that names ignored fields
 
 
 class Endpoint:
@@ -230,6 +231,6 @@ def _decode_body(
         raise UnsupportedMediaType
     tree = strictjson.check(body)
     scope[IGNORED] = ignored.build_header(tree, operation.body)
-    if operation.body is Nothing:  # clients also send null and []
+    if operation.body is Nothing:  # any JSON is accepted: clients also send null and []
         return Nothing()
     return strictjson.read(body, operation.body)

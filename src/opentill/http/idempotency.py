@@ -18,7 +18,7 @@ from opentill.http import queries
 from opentill.http.queries import Stored
 
 KEEP_MS: Final = 7 * 24 * 3600 * 1000
-LONGEST_WAIT: Final = "5s"  # for another request with the same key
+LONGEST_WAIT: Final = "5s"  # how long a request waits for another one with the same key
 _PRINTABLE: Final = re.compile(r"[\x20-\x7e]{1,255}", re.ASCII)
 
 
@@ -49,7 +49,7 @@ async def claim(tx: Tx, merchant_id: str, key: str, digest: bytes, now: int) -> 
     if is_claimed:
         return None
     stored = await queries.STORED.first(tx, merchant_id=merchant_id, key=key)
-    if stored is None:  # its owner rolled back, and a third request claimed it meanwhile
+    if stored is None:  # the other request rolled back, and a third one claimed the key meanwhile
         raise Conflict
     if stored.fingerprint != digest:
         raise KeyReused

@@ -87,7 +87,7 @@ def _fields(struct: type[msgspec.Struct]) -> Fields:
 
 @lru_cache
 def _flat_names(struct: type[msgspec.Struct]) -> frozenset[str]:
-    """Return a struct's names if it has no nested structs, so that comparing names suffices."""
+    """Return a struct's field names if none contains a struct; comparing names then suffices."""
     fields = _fields(struct)
     return frozenset() if any(fields.values()) else frozenset(fields)
 

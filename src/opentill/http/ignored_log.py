@@ -21,7 +21,7 @@ from opentill.http.queries import IgnoredFields
 from opentill.http.refused import truncate
 from opentill.http.write_buffer import WriteBuffer
 
-MOST: Final = 50  # rows of a merchant
+MOST: Final = 50  # rows per merchant
 KEEP_MS: Final = 7 * 24 * 3600 * 1000
 _MOST_IN_ALL: Final = 1000  # rows in the memory of a process
 _LONGEST_METHOD: Final = 20

@@ -9,8 +9,9 @@ from opentill.core.errors import Invalid, PayloadTooLarge
 from opentill.http import idempotency
 
 MAX_BODY: Final = 64 * 1024
-_MAX_DIGITS: Final = 19  # of a content length; int() refuses over 4,300 digits
-# A proxy may read the other of two values. A repeated x-api-key counts as none (middleware.py).
+_MAX_DIGITS: Final = 19  # digits of a content length; int() would refuse over 4,300
+# Headers that must not be repeated, because a proxy might read another one of the values than we
+# do. A request with several x-api-key headers has no valid key (middleware.py).
 _UNIQUE: Final = {b"idempotency-key": "Idempotency-Key", b"content-type": "Content-Type"}
 
 
@@ -51,7 +52,7 @@ def is_json(headers: Mapping[bytes, bytes]) -> bool:
 async def read_body(
     headers: Mapping[bytes, bytes], receive: Receive, most: int = MAX_BODY
 ) -> bytes:
-    """Read a request's body. Raises PayloadTooLarge over ``most`` bytes, Invalid if it is cut.
+    """Read a request's body. Raises PayloadTooLarge over ``most`` bytes, Invalid if it is cut off.
 
     A malformed content length, or one of over ``_MAX_DIGITS`` digits, counts as too large.
     """

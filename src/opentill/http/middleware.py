@@ -21,10 +21,10 @@ from opentill.http.handling import IGNORED, SCOPES
 from opentill.http.responses import send_problem
 from opentill.server.client_address import is_inside
 
-Authenticate = Callable[[str | None, str], Awaitable[Caller | None]]  # API key, address
+Authenticate = Callable[[str | None, str], Awaitable[Caller | None]]  # takes API key and address
 ErrorPage = Callable[[Scope, Receive, Exception], ASGIApp | None]
-RecordRefused = Callable[[Scope, str, int, bytes], None]  # request id, status, body of the response
-RecordAccepted = Callable[[Scope, str], None]  # request id
+RecordRefused = Callable[[Scope, str, int, bytes], None]  # takes request id, status, response body
+RecordAccepted = Callable[[Scope, str], None]  # takes the request id
 
 
 class RequestRecorders(NamedTuple):
@@ -47,7 +47,7 @@ _HSTS: Final = (b"strict-transport-security", b"max-age=31536000")
 # Payments of this deployment may go through the sandbox bank, whose money is not real.
 _TEST_MODE: Final = (b"opentill-test-mode", b"sandbox")
 _REFUSED: Final = int(HTTPStatus.BAD_REQUEST)  # a plain number compares fastest
-WARNING_INTERVAL_S: Final = 60.0  # between two warnings about an untrusted proxy
+WARNING_INTERVAL_S: Final = 60.0  # least time between two warnings about an untrusted proxy
 
 
 def client_address(
@@ -155,7 +155,7 @@ class RequestMiddleware:
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
         request_id = new_id("req")
-        status = int(HTTPStatus.INTERNAL_SERVER_ERROR)  # if the response never starts
+        status = int(HTTPStatus.INTERNAL_SERVER_ERROR)  # logged if no response is ever started
         has_started = False
         is_api = scope["path"].startswith("/v1/") or scope["path"] == "/v1"
         always = self._api_headers if is_api else self._page_headers

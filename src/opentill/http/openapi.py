@@ -39,7 +39,7 @@ _REPLAYED: Final = {
     "description": "There if this is the stored response to an earlier request with the same key.",
     "schema": {"const": "true", "type": "string"},
 }
-_STORED: Final = frozenset({400, 403, 404, 415})  # errors that are stored under a key
+_STORED: Final = frozenset({400, 403, 404, 415})  # errors stored under an Idempotency-Key
 _RATE_LIMIT_HEADER: Final = {
     "description": "Of a rate limit; not there where too many of a kind, such as exports, run at "
     "once."
@@ -67,7 +67,7 @@ def build_document(
             operation, by_kind, components
         )
     for query in {operation.query for operation in operations} - {Nothing}:
-        del components[schemas.component_name(by_kind[query])]  # they are parameters
+        del components[schemas.component_name(by_kind[query])]  # its fields are parameters
     return {
         "openapi": "3.1.0",
         "info": {
@@ -271,7 +271,8 @@ def _refusals(operation: Operation) -> list[errors.Problem]:
     takes_body = operation.write is not None or operation.act is not None
     field = next(iter(msgspec.structs.fields(operation.body)), None)
     name = field.encode_name if field else "page"
-    problems.append(errors.Invalid(name, f"{name} must be …"))  # unknown query parameters too
+    # Every operation has this refusal: it refuses at least unknown query parameters.
+    problems.append(errors.Invalid(name, f"{name} must be …"))
     if operation.auth or operation.act is not None:
         is_for_persons = operation.permission or operation.act is not None
         problems.append(errors.NotLoggedIn() if is_for_persons else errors.Unauthorized())

@@ -26,10 +26,10 @@ class ApiRequest(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
     path: Mapping[str, str]
     query: Q
     body: B
-    key_id: str = ""  # of the merchant's API key
-    access: Any = None  # the permissions of a person who is logged in (people/model.py)
-    who: str = ""  # the person, as the audit log names them
-    browser: tuple[str, str] = ("", "")  # address and User-Agent
+    key_id: str = ""  # the id of the merchant's API key, "" if the request has none
+    access: Any = None  # the permissions of the logged-in person (people/model.py), if any
+    who: str = ""  # the logged-in person as the audit log names them, "" if there is none
+    browser: tuple[str, str] = ("", "")  # the client's address and User-Agent
 
 
 class Admitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class Nothing(msgspec.Struct, frozen=True):
 
 
 Read = Callable[[ApiRequest[Any, Any]], Awaitable[Any]]
-Admit = Callable[[App, str, str, int], Awaitable[Admitted]]  # token, address, now
+Admit = Callable[[App, str, str, int], Awaitable[Admitted]]  # takes token, address, now
 Write = Callable[[ApiRequest[Any, Any], Tx], Awaitable[Any]]
 
 
@@ -54,8 +54,9 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
     ``write`` runs in the transaction that also stores the Idempotency-Key, if the request has one.
     ``act`` takes a body, manages its own transactions and supports no Idempotency-Key.
-    ``admit`` authenticates persons by their token instead of an API key; ``permission`` is the one
-    that they need. ``scope`` is the one that a restricted API key needs (people/permissions.py).
+    ``admit`` authenticates persons by their token instead of an API key. ``permission`` is the
+    permission that they need, and ``scope`` the scope that a restricted API key needs
+    (people/permissions.py).
     ``response`` is the struct of ``data``, None for a response without data, or ``Download``.
     """
 
@@ -67,14 +68,14 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     read: Read | None = None
     write: Write | None = None
     act: Read | None = None
-    autocommit: bool = False  # the last statement of ``write`` makes every change: no transaction
+    autocommit: bool = False  # ``write`` needs no transaction: only its last statement writes
     status: int = 200
-    id_of: Callable[[str], str] | None = None  # of a resource that the path names otherwise
+    id_of: Callable[[str], str] | None = None  # converts a trade_no in the path to an id
     query: type[msgspec.Struct] = Nothing
     body: type[msgspec.Struct] = Nothing
-    needs_body: bool = False  # even if none of its fields is required
+    needs_body: bool = False  # a body must be sent even if none of its fields is required
     auth: bool = True
-    scope: str = ""  # every operation with an API key has one
+    scope: str = ""  # not "" if the operation takes an API key
     admit: Admit | None = None
     permission: str = ""
     per_merchant_limit: rate_limits.PerMerchant | None = None
@@ -82,5 +83,5 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
     forbidden: str = ""  # what is refused with 40301 although the key is valid
     refusals: tuple[str, ...] = ()  # what is refused with 40001 besides malformed fields
-    example: Any = None  # of the body
-    response_example: Any = None  # of ``data``
+    example: Any = None  # an example of the body
+    response_example: Any = None  # an example of ``data``

@@ -37,8 +37,8 @@ class PeriodQuery(PageQuery, frozen=True, rename="camel"):
 
 def filters(query: type[PageQuery]) -> tuple[str, ...]:
     """Return the names of the filters of a list."""
-    rest = PeriodQuery.__struct_fields__
-    return tuple(name for name in query.__struct_fields__ if name not in rest)
+    other_fields = PeriodQuery.__struct_fields__
+    return tuple(name for name in query.__struct_fields__ if name not in other_fields)
 
 
 def active_filters(query: PageQuery) -> dict[str, Any]:

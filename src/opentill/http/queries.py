@@ -37,11 +37,11 @@ class IgnoredFields(msgspec.Struct, frozen=True, kw_only=True):
     merchant_id: str
     method: str
     route: str  # such as /v1/products/{id}
-    fields: str  # their names, as ``ignored.py`` lists them
+    fields: str  # names of the ignored fields, as ``ignored.py`` lists them
     requests: int  # number of requests that had them
     last_at: int  # Unix ms
     last_id: str  # the x-request-id of the last request
-    key_id: str  # of the last request
+    key_id: str  # the API key of the last request
 
 
 CLAIM: Final = Value(

@@ -18,7 +18,7 @@ from opentill.http import strictjson
 
 _FLAGS: Final = {"true": True, "false": False}
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
-_LONGEST_NAME: Final = 64  # characters of an unknown parameter that the response repeats
+_LONGEST_NAME: Final = 64  # characters of an unknown parameter's name that the response repeats
 _ENTRY: Final = re.compile(r"(\w+)\[([^\x00]*)\]", re.ASCII | re.DOTALL)
 Q = TypeVar("Q", bound=msgspec.Struct)
 

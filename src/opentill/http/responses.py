@@ -20,10 +20,8 @@ from opentill.core.errors import (
 )
 
 Headers = Sequence[tuple[bytes, bytes]]
-_NO_STORE: Final = (
-    b"cache-control",
-    b"no-store",
-)  # responses hold financial data, and so may errors
+# Responses contain financial data, and errors may contain it too.
+_NO_STORE: Final = (b"cache-control", b"no-store")
 _log: Final = structlog.get_logger()
 encode: Final = msgspec.json.Encoder().encode
 
@@ -116,7 +114,7 @@ def log_defect(error: Exception) -> None:
     _log.error("internal error", exc_info=error)
 
 
-async def send_json(send: Send, status: int, encode_success: bytes, headers: Headers = ()) -> None:
+async def send_json(send: Send, status: int, body: bytes, headers: Headers = ()) -> None:
     """Send a complete JSON response."""
     await send(
         {
@@ -124,13 +122,13 @@ async def send_json(send: Send, status: int, encode_success: bytes, headers: Hea
             "status": status,
             "headers": [
                 (b"content-type", b"application/json"),
-                (b"content-length", b"%d" % len(encode_success)),
+                (b"content-length", b"%d" % len(body)),
                 _NO_STORE,
                 *headers,
             ],
         },
     )
-    await send({"type": "http.response.body", "body": encode_success, "more_body": False})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
 async def send_problem(send: Send, error: Exception, extra_headers: Headers = ()) -> None:
@@ -138,8 +136,8 @@ async def send_problem(send: Send, error: Exception, extra_headers: Headers = ()
     if not isinstance(error, Problem):
         log_defect(error)
         error = Internal()
-    status, encode_success, headers = render_problem(error)
-    await send_json(send, status, encode_success, (*headers, *extra_headers))
+    status, body, headers = render_problem(error)
+    await send_json(send, status, body, (*headers, *extra_headers))
 
 
 def encode_success(data: Any) -> bytes:
@@ -162,13 +160,13 @@ async def send_download(receive: Receive, send: Send, download: Download) -> Non
     }
     try:
         async with contextlib.aclosing(download.chunks) as chunks:
-            # Generated before the headers, so that an immediate failure gets an error response.
+            # The first chunk precedes the headers, so an immediate failure gets an error response.
             chunk = await anext(chunks, b"")
             await send(head)
             while chunk:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
                 chunk = b""  # release the memory; the socket holds the bytes
-                # Returns once the socket has room again, so that no chunk is generated before that.
+                # This returns once the socket has room: no chunk is generated before that.
                 await send({"type": "http.response.body", "body": b"", "more_body": True})
                 if disconnected.done():
                     return

@@ -16,7 +16,8 @@ from opentill.core.errors import Invalid
 
 MAX_DEPTH: Final = 16
 _LONGEST_NAME: Final = 64  # characters of a key that the response repeats
-# Possessive, and matches an unterminated string too: otherwise the time would be quadratic.
+# The quantifier is possessive, and an unterminated string matches too: otherwise the time would be
+# quadratic.
 _TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _PATH: Final = re.compile(r"`\$\.(\w+)")
 _MISSING: Final = re.compile(r"missing required field `(\w+)`")
@@ -130,7 +131,7 @@ def explain(error: msgspec.ValidationError, struct: type) -> Invalid:
     path = _PATH.search(text)
     if (missing := _MISSING.search(text)) and path is None:
         return Invalid(missing[1], f"{missing[1]} is required: {accepted[missing[1]]}")
-    if path is not None:  # for a nested value, the outermost field
+    if path is not None:  # path[1] is the field, for a nested value the outermost one
         return Invalid(path[1], f"{path[1]} must be {accepted[path[1]]}")
     return Invalid("body", "body must be a JSON object")
 
