@@ -22,7 +22,7 @@ class ListStatements(NamedTuple, Generic[S]):
 
     newest: Query[S]
     oldest: Query[S]
-    counted: Value[int]  # the number of rows, by reading them
+    counted: Value[int]  # counts the rows by reading them
 
 
 Lists = Mapping[tuple[str, ...], ListStatements[S]]  # by the names of the filters that are set

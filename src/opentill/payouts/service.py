@@ -30,9 +30,9 @@ async def create(
 ) -> Payout:
     """Create a payout, which takes amount and fee from the available balance.
 
-    Idempotent by its reference. If its maker moves more than ``above`` alone, a second person must
-    have approved it (see ``requests``); None: no limit. Raises NotFound, Invalid, and CapabilityOff
-    for a merchant whose payouts are off.
+    Idempotent by its reference. If its maker moves more than ``above`` alone (None: no limit), a
+    second person must have approved it (see ``requests``). Raises NotFound, Invalid, and
+    CapabilityOff for a merchant whose payouts are off.
     """
     await merchants.lock(tx, merchant_id)
     merchant = await merchants.find(tx, merchant_id)

@@ -28,7 +28,7 @@ class ListedRate(Rate, frozen=True, kw_only=True):
     is_dropped: bool
 
     def counts(self, oldest: int) -> bool:
-        """Whether sessions may use it; ``oldest`` is the earliest accepted valid_from of a file."""
+        """Whether sessions may use the rate; a file's rate must not be older than ``oldest``."""
         return self.is_typed or (self.valid_from >= oldest and not self.is_dropped)
 
 

@@ -282,7 +282,7 @@ async def _return_money(
     tx: Tx, context: _LineContext, payout: Payout, decision: Literal["fail", "return"],
     uploader: _Uploader, now: int,
 ) -> _Effect | WaitingLine:  # fmt: skip
-    """Return a payout's money or, above the limit, request it. Raises what ``check_asker`` does."""
+    """Return a payout's money or, above the limit, store a request. Raises like ``check_asker``."""
     line = context.line
     request = approvals.ActionRequest(
         action="payout-failed" if decision == "fail" else "payout-returned",
@@ -409,7 +409,7 @@ async def _add_unnamed(tx: Tx, context: _LineContext, now: int) -> _Effect:
 
 
 async def _record_booking(tx: Tx, context: _LineContext, now: int) -> _Effect:
-    """Record a booking that concerns no payout; it stays out of the inbox: nobody need see it."""
+    """Record a booking that concerns no payout, outside the inbox: it needs no attention."""
     difference = _difference(context, None, "missing in ledger")
     booking = msgspec.structs.replace(difference, kind="booking")
     await inbox.add_booking(tx, context.file_id, SOURCE, booking, now)

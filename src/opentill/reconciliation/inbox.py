@@ -142,8 +142,8 @@ async def resolve(
 ) -> Adjustment | None:
     """Resolve a difference once, with a reason and optionally an adjustment of a balance.
 
-    ``adjust`` is the adjustment; its reference is replaced by that of ``_reference``. It requires
-    ``merchant_id`` if the difference has no merchant. Raises NotFound and Invalid.
+    ``adjust`` is the adjustment; its reference is replaced by the result of ``_reference``. It
+    requires ``merchant_id`` if the difference has no merchant. Raises NotFound and Invalid.
     """
     actor = operator_actions.check_actor(actor.who, actor.reason)
     difference = await find(tx, difference_id)

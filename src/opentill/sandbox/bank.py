@@ -128,7 +128,7 @@ class Bank:
         return self._change_status(tx, payment, "declined", now, "authentication_failed")
 
     def decide(self, tx: Tx, payment_id: str, now: int, *, approved: bool) -> Payment:
-        """Apply the decision on the phone or transfer page, unless the customer has decided."""
+        """Apply the decision on the phone or transfer page, unless one was made before."""
         payment = self.find_payment(tx, payment_id)
         if payment.status != "action_required" or payment.method == "CREDIT_CARD":
             return payment

@@ -43,7 +43,7 @@ def sign(params: Mapping[str, str], key: str) -> str:
 
 
 def verify(params: Mapping[str, str], key: str) -> bool:
-    """Whether ``params["sign"]`` is the signature of the other ones, compared in constant time.
+    """Whether ``params["sign"]`` signs the other parameters, compared in constant time.
 
     ``sign_type`` must be missing, empty or MD5 in any case. A signature in capitals is invalid,
     because the reference server compares the texts.
