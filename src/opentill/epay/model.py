@@ -27,7 +27,7 @@ SUCCESS: Final = 1
 REFUNDED: Final = 0  # success of act=refund; a rainbow server as our client treats 1 as a failure
 BUSINESS: Final = -1  # a business rule or an internal error
 NOT_ENABLED: Final = -2
-WRONG_KEY: Final = -3  # unknown pid, wrong key or wrong signature: the caller cannot tell which
+WRONG_KEY: Final = -3  # unknown pid, wrong key or wrong signature: the caller does not learn which
 MISSING: Final = -4
 UNKNOWN_ACT: Final = -5
 
