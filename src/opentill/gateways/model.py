@@ -343,7 +343,7 @@ class Traces(Protocol):
     """Implemented by adapters whose provider's events do not contain our id of the payment."""
 
     async def trace(self, payment_ref: str) -> str | None:
-        """Return a payment's attempt id; "" if the payment is not ours, None if we cannot tell."""
+        """Return a payment's attempt id; "" if the payment is not ours, None on a failure."""
         ...
 
 

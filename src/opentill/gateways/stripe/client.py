@@ -132,7 +132,7 @@ class StripeGateway:
         return _payment(closed, attempt_id)
 
     async def trace(self, payment_ref: str) -> str | None:
-        """Return a payment's attempt id; "" if the payment is not ours, None if we cannot tell."""
+        """Return a payment's attempt id; "" if the payment is not ours, None on a failure."""
         response = await self._intent(payment_ref, payment_ref)
         return response.value.attempt_id if response.value else None
 
