@@ -245,8 +245,7 @@ _RULES: Final = {
         when 'COMPLETE' then o.status in {_UNPAID}
         else o.status in ('CREATING', 'PENDING') end
     """,  # noqa: S608 - constants of ours
-    # Compares the counts, with the changes that are not in them yet, and the rows: both are summed
-    # by hour, then for longer spans.
+    # Compares the counts, plus changes not in them yet, with the rows: by hour, and by longer span.
     "the totals of lists are the numbers of their rows": """
     select merchant_id,
         list || ' ' || span as subject,
@@ -443,8 +442,7 @@ MERCHANT_EVENTS: Final = _rule(event_queries.HOLDS, event_queries.EVENTS, one_me
 # The rules about a merchant in their order: ``MERCHANT_RULES``, the history and the events.
 MERCHANT_HOLDS: Final = (*_ALL, _HISTORY_HOLDS, event_queries.HOLDS)
 
-# Whether a balance is its merchant's first. The rules about the merchant are checked once in a pass
-# over that balance.
+# Whether a balance is a merchant's first. The rules about the merchant are checked after that one.
 IS_FIRST: Final = Value(
     bool,
     "select not exists (select from balances"

@@ -239,8 +239,7 @@ class _LineContext(msgspec.Struct, frozen=True):
     """A line of a file and the payout that it names.
 
     ``again``: a line of the same kind has named this payout before. ``number`` distinguishes equal
-    lines of the file in the inbox. ``concerns_payouts``: the line may be about a payout even if it
-    names none.
+    lines of the file. ``concerns_payouts``: the line may be about a payout even if it names none.
     """
 
     file_id: str
