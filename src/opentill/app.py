@@ -95,11 +95,11 @@ PAYLOADS: Final = (
 
 def openapi_document(settings: Settings) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of this deployment."""
-    built = openapi.build_document(
+    document = openapi.build_document(
         (*OPERATIONS, *PEOPLE_OPERATIONS), settings.public_url, _contact(settings)
     )
-    webhooks_document.add(built, PAYLOADS, settings.webhook_header_prefix)
-    return schemas.rewrite_document(built)
+    webhooks_document.add(document, PAYLOADS, settings.webhook_header_prefix)
+    return schemas.rewrite_document(document)
 
 
 def _contact(settings: Settings) -> dict[str, str]:
@@ -189,9 +189,8 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
             app.return_address = epay.return_address
             server.state.app = app
             server.state.confirmations = callbacks.Confirmations(app)
-            with contextlib.suppress(
-                asyncpg.UndefinedTableError
-            ):  # not migrated yet; /readyz reports it
+            # Before the first migration there is no table; /readyz reports that.
+            with contextlib.suppress(asyncpg.UndefinedTableError):
                 await retry_while_away(lambda: _check_epay(db, settings))
             working = _working(app) if run_worker else contextlib.nullcontext()
             async with (

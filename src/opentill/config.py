@@ -59,8 +59,8 @@ def load(environ: Mapping[str, str]) -> Settings:
 def with_keys(settings: Settings, *, anew: bool = False) -> Settings:
     """Add missing secrets from the data directory, creating them if necessary.
 
-    If there is a database, its encryption key is only created again with ``anew``. Raises
-    ``opentill.server.embedded.datadir.DataDirError``.
+    If the directory has a database but no encryption key, a new key is only created if ``anew``.
+    Raises ``opentill.server.embedded.datadir.DataDirError``.
     """
     if not settings.secret_key:
         lost = "" if anew else _LOST_KEY
@@ -77,12 +77,12 @@ def with_sandbox_key(settings: Settings) -> Settings:
 
 
 def connect_host(host: str) -> str:
-    """Return the host by which this machine connects to ``host``; loopback for any address."""
+    """Return the host by which this machine connects to ``host``: loopback for a wildcard."""
     return _LOOPBACK.get(host, host)
 
 
 def base_url(host: str, port: int) -> str:
-    """Return ``http://host:port``, IPv6 in brackets; loopback for any address."""
+    """Return ``http://host:port``, IPv6 in brackets, with loopback in place of a wildcard host."""
     host = connect_host(host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
@@ -107,7 +107,7 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
 
 
 def _tracing(environ: Mapping[str, str]) -> tuple[bool, str]:
-    """Return whether OpenTelemetry's variables enable tracing, and why it is impossible.
+    """Return whether OpenTelemetry's variables enable tracing, and why not if it is unsupported.
 
     https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
     """
@@ -165,16 +165,16 @@ def _derived(settings: Settings, values: Mapping[str, object]) -> Settings:
     """Set the defaults that depend on other settings."""
     port = settings.port + 1 if settings.port < 65535 else settings.port - 1  # noqa: PLR2004 - the last one
     sandbox_port = settings.sandbox_port if "sandbox_port" in values else port
-    own = base_url(settings.sandbox_host, sandbox_port)
-    sandbox_url = settings.sandbox_url if "sandbox_url" in values else own
+    default_url = base_url(settings.sandbox_host, sandbox_port)
+    sandbox_url = settings.sandbox_url if "sandbox_url" in values else default_url
     public = settings.sandbox_public_url if "sandbox_public_url" in values else sandbox_url
-    own = base_url(settings.host, settings.port)
+    server_url = base_url(settings.host, settings.port)
     password = settings.database_password
     derived = msgspec.structs.replace(
         settings,
         database_url=secretfiles.add_password(settings.database_url, password),
         database_read_url=secretfiles.add_password(settings.database_read_url, password),
-        public_url=settings.public_url if "public_url" in values else settingvalues.web(own),
+        public_url=settings.public_url if "public_url" in values else settingvalues.web(server_url),
         sandbox_port=sandbox_port,
         sandbox_url=sandbox_url,
         sandbox_public_url=public,

@@ -25,9 +25,9 @@ class App(msgspec.Struct, kw_only=True):
     settings: Settings
     db: Db
     gateways: Mapping[str, Any]
-    outgoing: Outgoing  # for merchants' URLs
+    outgoing: Outgoing  # the HTTP client for merchants' URLs
     clock: Callable[[], int]  # business time, Unix ms (db/clock.py)
-    # Returns where a customer goes after paying, by merchant and order id, without a session's URL.
+    # By merchant and order id: the URL to which the customer of a paid Epay order goes, None: none.
     return_address: Callable[["App", str, str], Awaitable[str | None]] = _no_address
     read_from: Db | None = None
     exports: Exports = msgspec.field(default_factory=Exports)

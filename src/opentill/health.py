@@ -26,10 +26,10 @@ from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import jobs as webhook_jobs
 
 _TIMEOUT_S: Final = 1.5
-_READ_S: Final = 8.0  # scrapers time out after ten
+_READ_S: Final = 8.0  # scrapers time out after ten seconds
 _OVERDUE_MS: Final = 2 * 86_400_000
 Positions = deque[tuple[float, int]]
-_EVER: Final = 2**53 // 900_000 * 900_000  # the end of a quarter hour, Unix ms
+_EVER: Final = 2**53 // 900_000 * 900_000  # the end of a quarter hour in the far future, Unix ms
 
 
 async def healthz(_request: Request) -> Response:
@@ -60,7 +60,7 @@ async def _trouble(db: Db) -> str | None:
 
 
 async def _refused_writes(db: Db) -> str | None:
-    """Return why the database, which refused a write, still does; None if it does not."""
+    """Try to write, after the database refused a write; return why it still does, else None."""
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             await db.try_write()
@@ -89,7 +89,7 @@ class Reader:
     def __init__(self, settings: Settings) -> None:
         """Create the reader without connecting."""
         self._settings = settings
-        self._positions: Positions | None = None  # of the primary, to measure the replica's lag
+        self._positions: Positions | None = None  # the primary's, to measure the replica's lag
 
     def read(self) -> list[Reading]:
         """Return the current readings. Thread-safe."""
@@ -116,7 +116,7 @@ class Reader:
 
     @asynccontextmanager
     async def _looking_at_replica(self, db: Db) -> AsyncIterator[Replica | None]:
-        """Open the replica and check it once; the primary's positions are remembered."""
+        """Open and check the replica, None if there is none; remember the primary's positions."""
         if self._settings.database_read_url is None:
             yield None
             return
@@ -246,7 +246,7 @@ async def _queue_readings(tx: Tx, now: int) -> list[Reading]:
 
 
 async def _money_readings(tx: Tx) -> list[Reading]:
-    """Read the sums by currency, with 0 for settlement currencies without payments."""
+    """Read the sums of money by currency; 0 for a settlement currency without payments."""
     currency_sums = await figures.sum_range(tx, None, 0, _EVER)
     paid = {sums.currency for sums in currency_sums}
     unpaid = sorted(set(await merchants.settlement_currencies(tx)) - paid)

@@ -1,7 +1,7 @@
 """The worker runs jobs on rows that are due. Any number of workers may run, in servers or alone.
 
-Each job claims a batch of due rows (``for update skip locked``) and returns its size. The next
-batch follows immediately after a full one, and after a pause after an empty one.
+Each job claims a batch of due rows (``for update skip locked``) and returns its size. After an
+empty batch the job pauses; after any other, it claims the next batch at once.
 """
 
 import asyncio
@@ -52,15 +52,13 @@ class Job(msgspec.Struct, frozen=True):
     name: str
     rest_s: float
     run: Callable[[App], Awaitable[int]]
-    is_cancelled_on_stop: bool = (
-        False  # cancelled at a shutdown, because it may take long; it is repeated later
-    )
+    is_cancelled_on_stop: bool = False  # for long jobs that can be repeated: a stop cancels them
 
 
 def _per_gateway(app: App) -> tuple[Job, ...]:
     """Return separate jobs for each gateway, so that a slow one does not block others.
 
-    The last two handle rows of gateways that are no longer in use.
+    The last two jobs handle rows of gateways that are no longer in use.
     """
     names = tuple(app.gateways)
     return tuple(
@@ -100,7 +98,7 @@ async def _expire_sessions(app: App) -> int:
 
 async def _note_uses(app: App) -> int:
     await payment_link_jobs.record_ended(app.db)
-    return 0  # pause, since nothing waits for it
+    return 0  # pause, since nothing waits for these records
 
 
 async def _settle(app: App) -> int:
@@ -122,7 +120,7 @@ async def _roll_up(app: App) -> int:
 
 async def _index_orders(app: App) -> int:
     await indexing.index_orders(app.db)
-    return 0  # pause, as above
+    return 0  # pause, for the same reason
 
 
 async def _count_figures(app: App) -> int:
@@ -156,7 +154,7 @@ async def _repair_figures(app: App) -> int:
 
 
 JOBS: Final = (
-    #   name               rest  what
+    #   name       pause (s)  function
     Job("match_disputes", 5.0, _match_disputes),
     Job("match_refunds", 5.0, _match_refunds),
     Job("expire_sessions", 5.0, _expire_sessions),
@@ -172,7 +170,7 @@ JOBS: Final = (
     Job("prune", 60.0, _prune),
     Job("prune_webhooks", 300.0, _prune_webhooks),
 )
-# Only with a mail server.
+# Jobs that run only if there is a mail server.
 MAIL_JOBS: Final = (
     Job("note_events_for_mail", 1.0, mail_jobs.read_events),
     Job("note_others_for_mail", 15.0, mail_jobs.queue_other_mails),
@@ -191,7 +189,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
 
 async def _connected(settings: Settings, stop: asyncio.Event) -> Db | None:
-    """Connect to the database, retrying until ``stop`` is set; None if it was."""
+    """Connect to the database, retrying until ``stop`` is set; then return None."""
     pause_s = _FIRST_PAUSE_S
     while not stop.is_set():
         try:

@@ -20,7 +20,7 @@ class Move(msgspec.Struct, frozen=True):
     """One allowed adjustment: its posting, and the lower limit of the account it takes from.
 
     ``sign`` is the sign of the amount that the operator enters: a correction may be negative.
-    ``floor`` is zero, the merchant's overdraft limit, or the amount that operators froze.
+    ``floor`` is that limit: none, zero, the merchant's overdraft limit, or what operators froze.
     """
 
     kind: Kind
@@ -53,7 +53,7 @@ DECISIONS: Final[dict[tuple[Status, Decision], Status]] = {
 
 
 class AdjustmentRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A requested adjustment; ``amount_minor`` is negative for a correction that takes."""
+    """A requested adjustment; ``amount_minor`` is negative if it corrects the balance downwards."""
 
     kind: Kind
     amount_minor: int
@@ -61,14 +61,14 @@ class AdjustmentRequest(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     reference: str
     account: Held = "available"
-    order_id: str | None = None  # of a correction
+    order_id: str | None = None  # the order that a correction is about; None for other kinds
 
 
 class Quote(msgspec.Struct, frozen=True):
     """The effect of an adjustment if it were made now, in minor units.
 
     ``moved`` has name, balance before and balance after of each affected account of the merchant.
-    With ``waits`` it has no effect before a second person approves.
+    ``waits``: the effect needs the approval of a second person.
     """
 
     currency: str

@@ -24,7 +24,7 @@ from opentill.merchants import Actor, Merchant, approval_limits, operator_action
 async def quote(
     tx: Tx, merchant_id: str, requested: AdjustmentRequest, above: Decimal | None, now: int
 ) -> Quote:
-    """Return the effect of an adjustment without making it; ``above`` is that of ``request``.
+    """Return the effect of an adjustment without making it; ``above`` is as in ``request``.
 
     Raises NotFound, and Invalid like ``request``, except for limits of the balance.
     """
@@ -53,9 +53,10 @@ async def quote(
 async def request(
     tx: Tx, merchant_id: str, requested: AdjustmentRequest, above: Decimal | None, now: int
 ) -> Adjustment:
-    """Make an adjustment, or store it as WAITING above the deployment's limit ``above``.
+    """Make an adjustment or, if it exceeds the deployment's limit ``above``, store it as WAITING.
 
-    The same reference with the same request returns the first one. Raises NotFound and Invalid.
+    ``above`` is in whole units of any currency, None for no limit. Repeating a request with its
+    reference returns the first adjustment. Raises NotFound and Invalid.
     """
     await merchants.lock(tx, merchant_id)
     merchant = await merchants.find(tx, merchant_id)
@@ -117,7 +118,7 @@ async def _check(tx: Tx, merchant: Merchant, requested: AdjustmentRequest) -> No
 
 
 async def _post(tx: Tx, merchant: Merchant, adjustment: Adjustment, now: int) -> None:
-    """Post an adjustment that is DONE. Raises Invalid if it takes more than it may."""
+    """Post an adjustment that is DONE. Raises Invalid if it goes below its floor."""
     floor = adjustment.move.floor
     if floor == "frozen by operators":  # checked first: frozen may not go below zero
         left = await sum_frozen_manually(tx, adjustment.merchant_id, adjustment.currency)

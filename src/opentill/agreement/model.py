@@ -86,5 +86,5 @@ class BrokenTemplate(ConfigurationError):
     """A template is invalid. The text names the file and says what would be accepted."""
 
     def __init__(self, path: Path, accepted: str) -> None:
-        """``accepted`` continues the path: "must be …"."""
+        """``accepted`` says what the file must be; the message has it after the path."""
         super().__init__(f"{path}: {accepted}")

@@ -29,8 +29,8 @@ _PLACEHOLDER: Final = re.compile(r"{{(.*?)}}")
 def current(settings: Settings) -> Agreement:
     """Return the agreement of a deployment. Raises BrokenTemplate.
 
-    Templates are cached, so a new one applies after a restart. The server also calls this at its
-    start, so that an invalid template prevents it.
+    Templates are cached, so a new one applies after a restart. The server also calls this when it
+    starts, so that it does not start with an invalid template.
     """
     return _agreement(
         settings.agreement_dir or _SHIPPED,
@@ -70,8 +70,8 @@ def _agreement(folder: Path, url: str, values: tuple[tuple[str, str], ...]) -> A
 def _highest(folder: Path) -> tuple[str, Path]:
     """Return the version and path of the folder's newest template; 1.10 is newer than 1.9."""
     try:
-        named = ((_NAME.fullmatch(path.name), path) for path in folder.iterdir())
-        templates = [(match[1], path) for match, path in named if match]
+        matches = ((_NAME.fullmatch(path.name), path) for path in folder.iterdir())
+        templates = [(match[1], path) for match, path in matches if match]
     except OSError as error:
         raise BrokenTemplate(folder, f"must be a readable folder ({error})") from error
     if not templates:

@@ -23,7 +23,7 @@ _LONGEST_ERROR: Final = 200  # characters of the reason why a refund failed
 
 
 class Row(NamedTuple):
-    """One action.
+    """How an action is measured and performed.
 
     ``measure`` returns the amount that counts against the limit (minor units, 0 for none) and its
     currency; ``apply`` performs the action.
@@ -44,7 +44,7 @@ async def _record(tx: Tx, request: ActionRequest, action: str, now: int, suffix:
 async def _measure_confirmation(
     tx: Tx, request: ActionRequest, _rules: Rules, _now: int
 ) -> tuple[int, str]:
-    """Return the merchant's credit; nothing if the customer says that they have sent the money."""
+    """Return the merchant's credit; 0 if the customer says that they have sent the money."""
     order = await orders.lock(tx, request.merchant_id, request.subject)
     if not orders.can(order, "confirmed"):
         raise Invalid("orderId", f"an order that is {order.status} cannot be confirmed")
@@ -65,7 +65,7 @@ async def _confirm(tx: Tx, request: ActionRequest, rules: Rules, now: int) -> Or
 
 def _body(request: ActionRequest) -> RefundBody:
     if request.refund is None:
-        raise AssertionError  # a request for a refund has its details
+        raise AssertionError  # a request for a refund always has ``refund``
     number = request.refund.refund_no
     return RefundBody(amount=request.refund.amount, reason=request.actor.reason, refund_no=number)
 
@@ -114,7 +114,7 @@ async def _refund_to_record(tx: Tx, request: ActionRequest) -> NewMadeAtGateway:
 async def _measure_recorded_refund(
     tx: Tx, request: ActionRequest, rules: Rules, _now: int
 ) -> tuple[int, str]:
-    """Return the value of the refund; nothing if it is recorded already."""
+    """Return the value of the refund in the merchant's currency; 0 if it is recorded already."""
     new, ids = await _refund_to_record(tx, request), (request.merchant_id, request.subject)
     existing_refund = await refunds.check_manual(tx, *ids, new, reporting=rules.reporting)
     order = await orders.lock(tx, *ids)

@@ -31,7 +31,7 @@ _PAYOUTS: Final = ("payout-failed", "payout-returned")
 class RefundDetails(msgspec.Struct, frozen=True, kw_only=True):
     """A refund by staff; ``forced``: even if the merchant's refunds are switched off.
 
-    ``reference`` is that of the provider or bank, if the refund was made there and is recorded.
+    If the refund was made elsewhere and is recorded, ``reference`` is the provider's or bank's.
     """
 
     amount: str
@@ -48,10 +48,11 @@ class ReportLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ActionRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A manual action of a member of staff; ``subject`` is the id of what it acts on.
+    """A manual action of a member of staff.
 
-    The subject is an order, refund, dispute or payout, and for a refund, which has ``refund``, the
-    order. ``report`` is the line of the bank's report if the actor only submitted that report.
+    ``subject`` is the id of the order, refund, dispute or payout that it acts on. A refund that is
+    to be made or recorded acts on its order, and has ``refund``. ``report`` is the line of the
+    bank's report if the actor only submitted that report.
     """
 
     action: Action
@@ -79,7 +80,7 @@ class Rules(msgspec.Struct, frozen=True):
 class WaitingAction(msgspec.Struct, frozen=True, kw_only=True):
     """A stored request; ``details`` is JSON.
 
-    The amount is the merchant's gain, or, for a refund, their loss.
+    The amount is the merchant's gain or, for a refund to be made or recorded, the merchant's loss.
     """
 
     merchant_id: str

@@ -181,7 +181,7 @@ async def _lock_request(tx: Tx, request_id: str) -> WaitingAction:
 async def check_run_taker(
     tx: Tx, run_id: str, file_request: FileRequest, approver: Approver, now: int
 ) -> None:
-    """Raise Invalid if a run's file needs a second person which the approver cannot be."""
+    """Raise Invalid if a run's file needs a second person and the approver is not eligible."""
     run = (await payouts.view_run(tx, run_id)).run
     if run.status != "SENT" and await payouts.run_needs_second(tx, run, file_request.above, now):
         await people.check_second(tx, run.created_by, approver, now)

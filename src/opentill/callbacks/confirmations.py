@@ -12,7 +12,8 @@ from opentill.db.batcher import Batcher
 from opentill.gateways.model import GatewayPaymentEvent
 from opentill.orders import Report
 
-# Fewer than the connections, so that reports that wait for one merchant leave some for others.
+# How many reports are applied individually at once. There are more connections, so that some are
+# left if all these reports wait for one merchant.
 _APPLIED_AT_ONCE: Final = 4
 # While one batch waits for its commit or a merchant's balance, another is prepared.
 _BATCHES_AT_ONCE: Final = 2

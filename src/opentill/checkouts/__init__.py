@@ -1,4 +1,4 @@
-"""Checkout sessions: a product on sale to one customer for 24 hours."""
+"""Checkout sessions: offers to one customer to pay for a product or item, for up to 24 hours."""
 
 from opentill.checkouts.gateway_tests import (
     GatewayTest,

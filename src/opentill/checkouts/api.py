@@ -39,7 +39,7 @@ async def list_sessions(request: ApiRequest[ListQuery, Nothing]) -> Listing[Sess
     replica = request.app.replica.reading()
     sessions, total = await listing.page(replica, request.merchant_id, query)
     return paging.listing(
-        [SessionOut.from_session(one, url) for one in sessions], query.page, query.size, total
+        [SessionOut.from_session(row, url) for row in sessions], query.page, query.size, total
     )
 
 

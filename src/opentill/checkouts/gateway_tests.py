@@ -107,6 +107,6 @@ async def list_gateway_tests(tx: Tx, before: str, limit: int) -> list[OpenedTest
 
 
 async def is_gateway_test(tx: Tx, merchant_id: str, order_id: str) -> bool:
-    """Whether an order is that of a test payment."""
+    """Whether an order belongs to a test payment."""
     is_test = await queries.IS_GATEWAY_TEST.get(tx, merchant_id=merchant_id, order_id=order_id)
     return bool(is_test)

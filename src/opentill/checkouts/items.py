@@ -15,7 +15,7 @@ _MAX_NAME: Final = 200
 def read_item(body: SessionBody) -> Item | None:
     """Return the item of a session; None if it sells a product.
 
-    Raises Invalid on ``item``, whose reason names the wrong field.
+    Raises Invalid on ``item``; the reason names the field of the item that is invalid.
     """
     item = body.item
     if isinstance(item, UnsetType):

@@ -25,7 +25,7 @@ async def expire_due(db: Db, now: int, batch: int = 200) -> int:
                     tx, session.merchant_id, session.id, _cause(session), now
                 ),
             )
-        except Invalid as refusal:  # paid or submitted meanwhile
+        except Invalid as refusal:  # meanwhile it was paid, or a payment of it was submitted
             _log.info("session not expired", session=session.id, reason=refusal.reason)
 
     expired, after_expires_at, after_id = 0, 0, ""
@@ -46,7 +46,7 @@ def _cause(session: Session) -> str:
 
 
 async def list_due(tx: Tx, time: int, most: int) -> tuple[int, list[str]]:
-    """Return the number of sessions that ``expire_due`` would end at a time, and the first ids."""
+    """Return how many sessions ``expire_due`` would end at a time, and the first ``most`` ids."""
     first = await queries.DUE.all(tx, now=time, limit=most, after_expires_at=0, after_id="")
     return await queries.COUNT_DUE.get(tx, now=time) or 0, [session.id for session in first]
 

@@ -11,8 +11,8 @@ from opentill.db.database import Db, Tx
 from opentill.list_counts import FOREVER, Paginator
 from opentill.orders.model import PAID_STATUSES, PAYABLE, SessionStatus
 
-# The statuses of a session's order. An order that was paid late has a status of COMPLETE although
-# its session is EXPIRED.
+# The statuses that a session's order may have, by the session's status. An exception: an order that
+# was paid late has one of those for COMPLETE although its session is EXPIRED.
 ORDER_STATUSES: Final[Mapping[SessionStatus, tuple[orders.Status, ...]]] = {
     "OPEN": PAYABLE,
     "COMPLETE": (*PAID_STATUSES, "REFUNDED", "DISPUTED", "CHARGEBACK"),
@@ -22,7 +22,7 @@ _LATE_FACTORS: Final[Mapping[SessionStatus, int]] = {
     "OPEN": 0,
     "COMPLETE": -1,
     "EXPIRED": 1,
-}  # times the number of late payments
+}  # sessions = orders with the statuses above + this factor × late payments
 Range = tuple[int, int]  # inclusive Unix ms
 
 

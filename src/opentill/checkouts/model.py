@@ -26,7 +26,7 @@ MAX_DISPLAY_NAME: Final = 80
 MAX_CUSTOMER_NAME: Final = 200
 MAX_REFERENCE: Final = 200
 MIN_LIFETIME_MS: Final = 30 * 60 * 1000
-MAX_ATTEMPTS: Final = 50  # to pay one order
+MAX_ATTEMPTS: Final = 50  # payment attempts of one order
 
 
 class AmountOutOfBounds(Invalid):
@@ -77,7 +77,7 @@ _ExpiresIn = Annotated[
         description="a whole number of milliseconds from 1800000 to 86400000",
     ),
 ]
-# Whether they are offered in the currency is checked when the session is opened.
+# Opening a session checks that at least one of the methods is offered for the currency.
 Methods = Annotated[
     list[Method],
     Meta(
@@ -240,7 +240,7 @@ class Session(msgspec.Struct, frozen=True):
     client_reference: str | None = None
 
     def accepts(self, method: Method) -> bool:
-        """Whether it may be paid by a method, provided that a gateway offers it."""
+        """Whether the session may be paid by a method, provided that a gateway offers it."""
         return self.method in {None, method} and (self.methods is None or method in self.methods)
 
     @classmethod
@@ -284,16 +284,17 @@ class Sales(msgspec.Struct, frozen=True):
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """An item that is sold in place of the product, which need not be active.
+    """An item that a session sells in place of its product, which need not be active.
 
     The currency is the product's, unless ``currency`` is set: then a stand-in product is used
-    (decision 0088). ``source`` is where the order is placed, ``method`` the only method allowed.
+    (decision 0088). ``source`` is the API that places the order. ``method`` is the only method
+    allowed; None: any.
     """
 
-    order_id: str = ""  # set if the metadata contain the order's id
+    order_id: str = ""  # given if the metadata contain it; "": a new id
     name: str
     amount_minor: int  # per unit
-    metadata: str | None = None  # JSON text; None: that of the request
+    metadata: str | None = None  # JSON text; None: the request's metadata
     source: Source = "API"
     method: Method | None = None
     currency: str = ""
@@ -302,7 +303,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PayerInput(msgspec.Struct, frozen=True, kw_only=True):
-    """The unvalidated input of a payer on the payment page, and its address."""
+    """The unvalidated input of a payer on the payment page, and the payer's IP address."""
 
     email: str
     name: str
@@ -372,7 +373,7 @@ class _ContractFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 
 def _contract_fields(session: Session, public_url: str) -> dict[str, str]:
-    """Return the fields that differ from those of ``session``."""
+    """Return the values of the fields that cannot be copied from ``session``."""
     return {
         "amount": money.show(session.amount_minor, session.currency),
         "url": f"{public_url}/checkout/{session.id}",

@@ -24,7 +24,7 @@ def _rate_to(quote: str) -> str:
     return LOOKUP_SQL.format(base="product.currency", quote=quote, at=":now", oldest=":oldest")
 
 
-# `:oldest` is the earliest valid_from of a valid rate.
+# Imported rates whose `valid_from` is before `:oldest` are not used.
 OFFER = Query(
     Offer,
     f"""
@@ -114,8 +114,8 @@ OF_IDS = Query(
 )
 # A session is created with its order, and its status follows from the order's unless the order was
 # paid late. The indexes of orders therefore serve lists of sessions (decision 0061). `:status` are
-# statuses of orders; `:late` adds the sessions of orders that were paid late. A page reads as many
-# rows of each status.
+# statuses of orders; `:late` adds the sessions of orders that were paid late. For a page, as many
+# rows of each status are read as the page could need if all came from this status.
 _OF_STATUSES = """
     select o.created_at, o.id, o.checkout_id
     from unnest(:status::text[]) as wanted (status)

@@ -36,7 +36,7 @@ from opentill.orders.pricing import Priced, price
 
 
 def _priced(offer: Offer, body: SessionBody) -> Priced:
-    """Return the amounts of an order, frozen with it. Raises Invalid and AmountOutOfBounds."""
+    """Return the amounts to freeze on an order. Raises Invalid and AmountOutOfBounds."""
     currency, settlement_currency = offer.currency, offer.settlement_currency
     quantity, has_item = body.quantity or 1, body.item is not msgspec.UNSET
     field = "item" if has_item else "productId"
@@ -317,7 +317,7 @@ async def pay(
     *,
     seen: PageView | None = None,
 ) -> PaymentAttempt | None:
-    """Start the payment of a session; None if it cannot be paid now or any more. Idempotent.
+    """Start the payment of a session; return None if it cannot be paid. Idempotent.
 
     ``seen`` is the page view that the caller has just read. Raises NotFound, and Invalid on
     ``email``, ``name``, ``method``, or ``attempts`` for an order with too many attempts.
@@ -356,7 +356,7 @@ async def pay(
 
 
 def _is_unfinished(last: PaymentAttempt, method: str) -> bool:
-    """Whether the last attempt is unfinished, so that a form does not start another."""
+    """Whether the last attempt is unfinished, so that submitting the form starts no other."""
     return last.status in {"SUBMITTED", "PENDING"} or last.waits_for_customer(method)
 
 

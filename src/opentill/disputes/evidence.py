@@ -66,12 +66,12 @@ async def add_evidence(
 
     try:
         return await db.run(work)
-    except _UploadedMeanwhile:  # its entry in the audit log is rolled back
+    except _UploadedMeanwhile:  # rolled back with its audit entry; the file is found now
         return await db.run(work)
 
 
 async def _find_same(tx: Tx, file: Evidence) -> Evidence | None:
-    """Return the dispute's file with the same content. Raises NotFound without the dispute."""
+    """Return the dispute's file with the same content, None if none has it. Raises NotFound."""
     dispute = or_not_found(
         await queries.BY_ID.first(tx, merchant_id=file.merchant_id, id=file.dispute_id)
     )

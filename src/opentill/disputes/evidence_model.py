@@ -10,8 +10,8 @@ from opentill.core.errors import Invalid
 Kind = Literal["application/pdf", "image/png", "image/jpeg"]
 Reason = Literal["missing", "kind", "size", "many", "closed"]
 
-MAX_BYTES: Final = 5 * 1024 * 1024  # of a file
-MAX_FILES: Final = 10  # of a dispute
+MAX_BYTES: Final = 5 * 1024 * 1024  # size of a file
+MAX_FILES: Final = 10  # files of a dispute
 _MAX_NAME: Final = 120
 _ACCEPTED: Final[dict[Reason, str]] = {
     "missing": "file must be a file that is not empty",
@@ -23,7 +23,7 @@ _ACCEPTED: Final[dict[Reason, str]] = {
 
 
 class _Form(NamedTuple):
-    """A kind of file: its first bytes, bytes that follow later, and its file extensions."""
+    """A kind of file: its first bytes, bytes that must follow somewhere, and its extensions."""
 
     kind: Kind
     start: bytes

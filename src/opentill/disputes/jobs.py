@@ -36,5 +36,5 @@ async def match(db: Db, now: int, batch: int = 50) -> int:
 
 
 async def make_due(tx: Tx, now: int) -> None:
-    """Make unmatched events that are due later due now, after the clock was set back."""
+    """Make all future tries of unmatched events due now, after the clock was set back."""
     await queries.MAKE_DUE.run(tx, now=now)

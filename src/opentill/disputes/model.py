@@ -20,7 +20,7 @@ STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 
 
 class Transition(msgspec.Struct, frozen=True):
-    """An allowed transition of a dispute, with its order's transition and its event."""
+    """An allowed transition of a dispute, with its order's transition and the merchant's event."""
 
     source: Status | None
     event: Event
@@ -38,7 +38,7 @@ TRANSITIONS: Final = (
     Transition("LOST", "recovered", "RECOVERED", "recovered", "dispute.closed"),
 )
 BY_EVENT: Final = {(row.source, row.event): row for row in TRANSITIONS}
-# The status of a dispute by its gateway's report.
+# The status of a dispute by the status that its gateway reports.
 REPORTED: Final[dict[DisputeStatus, Status]] = {
     "OPENED": "OPEN",
     "WON": "WON",
@@ -94,7 +94,7 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stands_in(self) -> Held:
-        """The merchant's account that the dispute takes from."""
+        """The merchant's account from which a loss of the dispute is taken."""
         return "available" if self.disputed_from == "SETTLED" else "pending"
 
     @property
@@ -106,8 +106,8 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
 def recovered_at(dispute: Dispute, history: Sequence[orders.HistoryRow]) -> int:
     """Return when the bank returned the money of a RECOVERED dispute, Unix ms.
 
-    ``history`` is its order's. If that was pruned, the time of the dispute's last change is
-    returned.
+    ``history`` is that of the dispute's order. If the recovery was pruned from it, the time of the
+    dispute's last change is returned.
     """
     times = (
         row.at for row in history if row.event == "recovered" and row.cause.startswith(dispute.id)
@@ -115,7 +115,7 @@ def recovered_at(dispute: Dispute, history: Sequence[orders.HistoryRow]) -> int:
     return next(times, dispute.updated_at)
 
 
-# `closed_by` of unmatched events that were closed automatically.
+# Formats of `closed_by` for events that were closed automatically, with a dispute's id or a status.
 CLOSED_AS_MATCHED: Final = "matched by {}"
 CLOSED_AS_UNDONE: Final = "{} at the gateway"
 _AUTOMATIC: Final = re.compile(r"matched by dp_\w+|(?:won|recovered) at the gateway", re.ASCII)
@@ -133,7 +133,7 @@ class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
     order_id: str
     attempt_id: str
     status: DisputeStatus  # as the gateway last reported
-    amount_minor: int  # in ``currency``, the gateway's
+    amount_minor: int  # as reported, in minor units of ``currency``
     currency: str
     reason: str
     respond_by: int | None
@@ -153,13 +153,13 @@ class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def dismissed_by(self) -> str | None:
-        """The operator who closed this event or an earlier one; None without one."""
+        """The operator who closed this event or an earlier one; None if no operator did."""
         closed = self.was_closed
         return None if closed is None or _AUTOMATIC.fullmatch(closed) else closed
 
 
-# Unmatched events by which money moved at the gateway. Unless the event can be applied later, an
-# operator has to correct the balance.
+# Unmatched events with these statuses moved money at the gateway. Unless the event can be applied
+# later, an operator has to correct the balance.
 ATTENTION: Final[tuple[DisputeStatus, ...]] = ("WON", "LOST", "RECOVERED")
 
 
@@ -176,10 +176,10 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def debit(order: orders.Order, amount_minor: int) -> int:
-    """Return the debit of a dispute of ``amount_minor`` of an order, in the settled currency.
+    """Return what losing a dispute about a part of an order debits, in the settled currency.
 
-    The debit of the full remaining amount is exactly the payment's gross without the share of
-    refunds: their debits, and the part of the fee that was returned with them.
+    For all that is not refunded, this is exactly the payment's gross less the share of refunds:
+    their debits, and the part of the fee that was returned with them.
     """
     left = order.amount_minor - order.refund_held_minor
     gross_left = order.gross_settled_minor - order.refund_debit_minor
@@ -198,12 +198,12 @@ def opened(dispute: Dispute) -> list[Movement]:
 
 
 def won(dispute: Dispute) -> list[Movement]:
-    """Return the movements of a win."""
+    """Return the movements of a win: frozen money is released."""
     return _move_settled(dispute, "UNFREEZE", "frozen", "available", "Dispute won")
 
 
 def lost(dispute: Dispute, offset_minor: int, released_minor: int) -> list[Movement]:
-    """Return the movements of a loss, which the reserve covers up to ``offset_minor``.
+    """Return the movements of a loss, of which the reserve covers ``offset_minor``.
 
     The rest of the reserve, ``released_minor``, has nothing left to cover and is released.
     """
@@ -224,7 +224,7 @@ def lost(dispute: Dispute, offset_minor: int, released_minor: int) -> list[Movem
 
 
 def recovered(dispute: Dispute) -> list[Movement]:
-    """Return the movements of a recovery; the fee is not returned."""
+    """Return the movements of a recovery. The merchant gets the debit back, but not the fee."""
     text = "Chargeback recovered"
     return [
         *_move(
@@ -240,7 +240,7 @@ def recovered(dispute: Dispute) -> list[Movement]:
 def _move_settled(
     dispute: Dispute, kind: PostingType, source: Account, target: Account, text: str
 ) -> list[Movement]:
-    """Return the movement of the debit if the order was settled, else none."""
+    """Return the movement of the debit if the order had settled before the dispute, else none."""
     amount = dispute.debit_minor if dispute.disputed_from == "SETTLED" else 0
     return _move(dispute, kind, source, target, amount, text)
 

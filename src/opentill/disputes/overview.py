@@ -14,8 +14,8 @@ from opentill.list_counts import FOREVER
 class DisputeFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Filter for disputes of all merchants that were opened in a range of time (inclusive Unix ms).
 
-    With ``due``, only open disputes with a deadline until then, sorted by deadline; else sorted
-    newest first. ``after``: only disputes that follow the dispute of this id in the list.
+    If ``due`` (Unix ms) is given, only open disputes with a deadline until then, by deadline; else
+    newest first. ``after``: only disputes that follow the one with this id in the list; "": all.
     """
 
     statuses: tuple[Status, ...] = STATUSES
@@ -26,7 +26,7 @@ class DisputeFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def search_all(tx: Tx, criteria: DisputeFilter, limit: int) -> list[Dispute]:
-    """Return disputes of all merchants; an ``after`` that is no dispute is ignored."""
+    """Return disputes of all merchants; ``after`` is ignored if no dispute has this id."""
     last = await _find_last(tx, criteria.after)
     if criteria.due is not None:
         return await queries.DUE.all(

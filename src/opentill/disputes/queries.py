@@ -72,8 +72,8 @@ DUE = Query(
 )
 
 
-# Of all merchants, newest first. Each status is read from a range of its index, and the newest of
-# all are returned.
+# Disputes of all merchants, newest first. Each status is read from a range of an index, and the
+# newest of all statuses are returned.
 OF_ALL = Query(
     Dispute,
     """
@@ -173,7 +173,7 @@ ADD_NOTE = Query(
     """,
 )
 
-# Columns of a file without its content.
+# The columns of a file, without its content.
 _EVIDENCE = "merchant_id, id, dispute_id, number, name, kind, size, sha256, who, at"
 EVIDENCE = Query(
     Evidence,
@@ -234,7 +234,7 @@ CHANGE_REFUSAL = Command(
         and closed_at is null
     """,
 )
-# `:closed_by` is the operator, or why it was closed automatically.
+# `:closed_by` is the operator, or says why the event is closed automatically.
 CLOSE_UNMATCHED = Query(
     Unmatched,
     """

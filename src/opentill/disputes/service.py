@@ -111,7 +111,7 @@ async def add_note(
 async def set_deadline(
     tx: Tx, merchant_id: str, dispute_id: str, respond_by: int, now: int
 ) -> Dispute:
-    """Set the deadline for evidence (Unix ms). Raises NotFound, and Invalid unless it is OPEN."""
+    """Set the deadline for evidence (Unix ms). Raises NotFound, and Invalid for an ended one."""
     dispute = await find(tx, merchant_id, dispute_id)
     changed = await queries.SET_RESPOND_BY.first(
         tx, merchant_id=merchant_id, id=dispute_id, respond_by=respond_by, now=now
@@ -153,7 +153,7 @@ async def open_manually(
     now: int,
     amount_minor: int | None = None,
 ) -> Dispute:
-    """Open a dispute that the operator reports; without an amount, of everything not refunded.
+    """Open a dispute that the operator reports; if no amount is given, of all that no refund holds.
 
     Raises NotFound, and Invalid for an order that cannot be disputed or an amount that exceeds the
     remaining one.
@@ -197,8 +197,8 @@ async def apply_outcome(
 
     - an event of a dispute whose order is unpaid, refunded or already disputed,
     - an event that contradicts an earlier one,
-    - a newer event of a dispute that an operator has dismissed (of an existing dispute, only an
-      event that returns money).
+    - a newer event of a dispute that exists only as an unmatched event, once that was closed,
+    - an event that returns money, once an operator has dismissed an unmatched event of its dispute.
 
     A loss that exceeds the dispute's amount is stored as well: see ``_took_too_little``.
     ``gateway`` signed the event. Returns the dispute, None if there is none. Raises NotFound for an
@@ -256,7 +256,7 @@ def _refusal_of_event(
     unmatched: Unmatched | None,
     gateway_event: GatewayDisputeEvent,
 ) -> str | None:
-    """Return why an event cannot be applied now; ``unmatched`` is the dispute's last such event."""
+    """Return why an event cannot be applied now; ``unmatched`` is the dispute's unmatched event."""
     if dispute is not None:
         if dispute.order_id != order.id:
             return f"{dispute.id}, of another order, has this reference"
@@ -267,7 +267,7 @@ def _refusal_of_event(
 
 
 def _refusal_of_return(unmatched: Unmatched | None) -> str | None:
-    """Return why a dispute's money is not returned: an operator may have returned it already."""
+    """Return a refusal if an operator may have returned a dispute's money already, else None."""
     if unmatched is None or unmatched.dismissed_by is None:
         return None
     return f"an earlier report was closed: {unmatched.dismissed_by}"
@@ -306,10 +306,10 @@ async def _compare_amounts(
 
 
 def _took_too_little(order: Order, dispute: Dispute, gateway_event: GatewayDisputeEvent) -> bool:
-    """Whether the gateway lost more by a dispute than the ledger did.
+    """Whether the gateway lost more by a lost dispute than the ledger has taken from the merchant.
 
-    That is so if refunds held a part of the order when the dispute opened, until they succeed: a
-    refund that fails returns its part to the merchant, although the bank has taken it.
+    A dispute does not take the part of the order that refunds hold when it opens. If such a refund
+    fails, its part returns to the merchant, although the bank has taken it.
     """
     reported = gateway_event.amount
     is_more = reported.currency != order.currency or dispute.amount_minor < _round(reported)
@@ -318,7 +318,7 @@ def _took_too_little(order: Order, dispute: Dispute, gateway_event: GatewayDispu
 
 
 def _round(amount: Money) -> int:
-    """Return an amount rounded to hundredths, the precision of all amounts of ours."""
+    """Return an amount rounded to hundredths, the precision of all our amounts."""
     return money.times(amount.minor, Decimal(1), amount.currency, amount.currency)
 
 
@@ -385,7 +385,7 @@ async def _open(
 
 
 async def _emit(tx: Tx, order: Order, dispute: Dispute, transition: Transition, now: int) -> None:
-    """Emit the event of a transition; ``order`` is its order before that."""
+    """Emit the event of a transition; ``order`` is the dispute's order before the transition."""
     order = await orders.with_paid_livemode(tx, order)
     await webhooks.emit(tx, [events.event_of(order, dispute, transition, now)])
 
@@ -423,7 +423,7 @@ async def _take(
 
 
 def _loss(order: Order, dispute: Dispute, cause: str) -> Change:
-    """Return the order's change by a lost dispute, with the part that the reserve covers."""
+    """Return the order's transition by a lost dispute, of which the reserve covers a part."""
     offset = dispute.offset_minor
     released = order.reserve_minor - offset if offset else 0
     charged = msgspec.structs.replace(
@@ -435,8 +435,8 @@ def _loss(order: Order, dispute: Dispute, cause: str) -> Change:
 
 
 async def _recovery(tx: Tx, order: Order, dispute: Dispute, cause: str, now: int) -> Change:
-    """Return the order's change by a recovery, which pays to available: it settles the order."""
-    if order.settle_at is not None:  # move the order's money out of pending first
+    """Return the order's transition by a recovery, after carrying over what it has in pending."""
+    if order.settle_at is not None:  # empty pending first, since the recovery pays to available
         await orders.settle_one(tx, order.merchant_id, order.id, now, dispute.id)
         order = await orders.lock(tx, order.merchant_id, order.id)
     offset = dispute.offset_minor

@@ -5,10 +5,10 @@ that it takes must not be forgotten, although the table of transitions has no ro
 loss that exceeds the dispute's amount is stored as well.
 
 An event may be closed by an operator, who may have adjusted the balance, or automatically because
-no money had moved in the end. From then on, no event of a dispute that exists only as unmatched
-event is applied; staff decide about newer ones. For a dispute that exists, this holds for events
-that return money after an operator has dismissed an event: else the balance would be corrected
-twice.
+no money had moved in the end. After that, no event of a dispute that exists only as an unmatched
+event is applied: staff decide about newer ones. Events of an existing dispute are still applied;
+but once an operator has dismissed one, events that return money are not, because the balance could
+be corrected twice.
 """
 
 from typing import Final
@@ -56,9 +56,9 @@ async def store(
 ) -> None:
     """Store an event that cannot be applied. Idempotent.
 
-    ``ref`` is the provider's id of the dispute, ``dispute`` ours if it exists. If it does not and
-    the event is a win or a recovery, no money has moved in the end; unless an earlier event was
-    closed, the event is closed at once. The caller must hold the order's lock.
+    ``ref`` is the provider's id of the dispute; ``dispute`` is our dispute, None if it does not
+    exist. In that case, a win or a recovery means that no money has moved in the end: the event is
+    closed at once, unless an earlier one was closed. The caller must hold the order's lock.
     """
     key = {"merchant_id": attempt.merchant_id, "gateway": attempt.gateway, "gateway_ref": ref}
     before = await find_unmatched(tx, attempt, ref)
@@ -105,8 +105,8 @@ def is_newer(gateway_event: GatewayDisputeEvent, before: Unmatched) -> bool:
 def refusal_of_reopening(dispute: Dispute, gateway_event: GatewayDisputeEvent) -> str | None:
     """Return a refusal if a gateway has reopened a dispute that was decided, else None.
 
-    A late report of the opening has a deadline that we know already; that of a reopening is later,
-    and later than the decision.
+    A late report of the opening has a deadline that we know already. The deadline of a reopening is
+    later than that one, and later than the decision.
     """
     if gateway_event.status != "OPENED" or dispute.closed_at is None:
         return None
@@ -117,7 +117,7 @@ def refusal_of_reopening(dispute: Dispute, gateway_event: GatewayDisputeEvent) -
 
 
 async def close_matched(tx: Tx, dispute: Dispute, now: int) -> None:
-    """Close the unmatched event of a dispute if the dispute has reached its status meanwhile."""
+    """Close a dispute's unmatched event if the dispute has reached the event's status meanwhile."""
     if dispute.gateway_ref is None:
         return
     key = {

@@ -19,11 +19,11 @@ from opentill.merchants.audit import Actor
 from opentill.merchants.model import Application, PendingApplication
 from opentill.server.client_address import limit_subject
 
-# Pending applications. Over this the page is being flooded, so a visitor with a pending one is
-# refused.
+# Pending applications. From this number on, the page refuses visitors who have one pending, because
+# it is probably being flooded.
 MOST_WAITING: Final = 1000
-MOST_EVER: Final = 10_000  # pending applications; over this the page accepts none
-A_DAY: Final = 5  # per visitor
+MOST_EVER: Final = 10_000  # pending applications; from this number on, the page accepts none
+A_DAY: Final = 5  # applications that the page accepts from a visitor in 24 hours
 UNDECIDED: Final = "the application has not been decided yet"
 LONGEST: Final = {"merchant": 200, "name": 200, "email": 254, "website": 2048, "business": 2000}
 _RETRY_S: Final = 3600
@@ -76,23 +76,22 @@ async def apply(
     """Store an application and return the id of its APPLIED merchant.
 
     ``actor`` is the operator who enters it; None: the applicant on the page, at IP ``address``. The
-    page accepts one pending application per e-mail address: another returns the first, unchanged.
+    page stores one pending application per e-mail address: for a second one, it returns the first.
     Raises Invalid, and TooManyRequests if too many are pending or came from the visitor.
     """
     form_values = check_form(form)
     visitor = limit_subject(address) if address and actor is None else None
     if actor is None:
-        # Serialized by the audit log's lock, so that counts are exact.
+        # The audit log's lock makes the counts exact. Limits are checked before the e-mail address
+        # is looked up, so that a refusal does not disclose whether it is known.
         await audit.lock_log(tx)
-        await _check_room(
-            tx, visitor, now
-        )  # first, so that a refusal does not depend on known addresses
+        await _check_room(tx, visitor, now)
         pending_id = await queries.APPLIED_BY.get(tx, email=form_values.email)
         if pending_id is not None:
             return pending_id
-    by = actor or Actor(form_values.email, "applied on the page for it")
+    applicant = actor or Actor(form_values.email, "applied on the page for it")
     draft = terms.draft(form_values.merchant, form_values.currency, now)
-    merchant = await standing.create_from_draft(tx, draft, "applied", by, now, UNDECIDED)
+    merchant = await standing.create_from_draft(tx, draft, "applied", applicant, now, UNDECIDED)
     application = Application(
         merchant_id=merchant.id,
         name=form_values.name,

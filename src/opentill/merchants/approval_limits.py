@@ -22,7 +22,7 @@ WINDOW_MS: Final = 24 * 3_600_000
 def maker_of(who: str) -> str:
     """Return the subject under which movements are counted: the person's id.
 
-    The machine's owner is one maker, whichever system user acted.
+    All system users of the machine count as one person, its owner.
     """
     if who.startswith(ROOT):
         return "root"
@@ -65,7 +65,7 @@ async def record(tx: Tx, movement: SoloMovement, now: int) -> None:
 
 
 async def record_many(tx: Tx, movements: Iterable[SoloMovement], now: int) -> None:
-    """Like ``record`` for many movements in one statement, as operators wait for the lock."""
+    """Record many amounts in one statement, because other operators wait for the lock meanwhile."""
     moved = [movement for movement in movements if movement.amount_minor]
     if not moved:
         return

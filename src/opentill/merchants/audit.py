@@ -2,8 +2,8 @@
 
 Each row's hash is the SHA-256 of the previous hash and the row; ``audit_head`` has the last number
 and hash. Changing, removing or inserting a row in the database breaks the chain there. Rewriting
-all later rows and the head is not detectable from the database alone: keep a number and hash that
-``opentill audit verify`` printed elsewhere, and pass them to it later (``--expect``).
+all later rows and the head is not detectable from the database alone: copy a number and hash from
+``opentill audit verify`` to another place, and pass them to it later (``--expect``).
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from opentill.merchants import queries
 from opentill.merchants.model import AuditHead, AuditRow
 
 Finding = Literal["altered", "removed", "inserted"]
-_PERSON: Final = re.compile(r"\((per_[0-9a-z]+)\)$", re.ASCII)  # in the form of ``people.named``
+_PERSON: Final = re.compile(r"\((per_[0-9a-z]+)\)$", re.ASCII)  # such as ``a@b.org (per_1a2)``
 _FIRST: Final = hashlib.sha256(b"opentill audit log").hexdigest()
 
 
@@ -60,10 +60,10 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def link(before: str, row: AuditRow) -> str:
-    """Return the hash of a row after the previous hash ``before``.
+    """Return the hash of a row; ``before`` is the hash of the row before it, in hexadecimal.
 
-    Hashed are the fields of ``AuditRow`` in order, except the hash: each as UTF-8 text preceded by
-    its length in four bytes, so that different rows have different bytes.
+    After that hash, the fields of ``AuditRow`` except its hash are hashed in order: each as UTF-8
+    text preceded by its length in four bytes, so that different rows have different bytes.
     """
     sha256 = hashlib.sha256(bytes.fromhex(before))
     for field in AuditRow.__struct_fields__[:-1]:
@@ -98,7 +98,7 @@ async def record(
 
 
 async def lock_log(tx: Tx) -> None:
-    """Lock the head of the chain like ``record``, for callers that must lock it before others."""
+    """Lock the head of the chain like ``record``, for callers that then lock other rows."""
     await queries.LOCK_AUDIT_HEAD.one(tx)
 
 
@@ -110,11 +110,11 @@ async def newest(tx: Tx, merchant_id: str | None = None, limit: int = 100) -> li
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
     """A search of the audit log; times are inclusive Unix ms."""
 
-    text: str = ""  # in who, action, subject or reason
+    text: str = ""  # searched in who, action, subject and reason
     merchant_id: str = ""
     since: int = 0
     until: int = 2**62
-    before: int = 2**62  # a number of the chain
+    before: int = 2**62  # only rows with a smaller number
 
 
 async def search(tx: Tx, audit_query: AuditQuery, limit: int) -> list[AuditRow]:
@@ -145,7 +145,7 @@ class _Chain:
         self._expected = expected
         self._number = 0
         self._hash = _FIRST
-        self._is_contiguous = True  # the hash before the next row is known
+        self._is_contiguous = True  # whether ``_hash`` is that of the row before the next
 
     def _add_break(
         self, number: int | None, row_id: str | None, finding: Finding, why: str

@@ -44,7 +44,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def weight(self) -> tuple[bool, ...]:
-        """How specific a row is; the greatest matching one applies."""
+        """How specific a row is; of the matching rows, the one with the greatest weight applies."""
         return tuple(value != "" for value in reversed(self.key))
 
     def covers(self, payment: "Scope") -> bool:
@@ -56,15 +56,15 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Fee(Scope, frozen=True, kw_only=True, omit_defaults=True):
     """One row of the schedule.
 
-    ``fixed`` is decimal text in the row's currency. A row without a currency has it in the
-    settlement currency, and it applies only to payments in that currency.
+    ``fixed`` is decimal text in the row's currency. In a row without a currency, it is in the
+    settlement currency, and charged only for payments in that currency.
     """
 
     rate: Decimal
     fixed: str
 
     def __str__(self) -> str:
-        """Format the row in the form of a change."""
+        """Format the row as a change that ``apply_changes`` accepts."""
         where = f":{self.currency}" if self.currency else ""
         fixed = f"+{self.fixed}" if self.fixed != "0.00" else ""
         return f"{self.method}{where}={money.rate_text(self.rate)}{fixed}"
@@ -125,10 +125,10 @@ def _row(scope: Scope, rate: str, fixed: str | None, settlement_currency: str) -
     share = Decimal(rate) if re.fullmatch(r"[0-9]*\.?[0-9]+", rate) else Decimal("NaN")
     if not is_rate(share):
         raise Invalid("fee", "fee must have a rate from 0 to below 1 of at most six decimals")
-    inside = scope.currency or settlement_currency
+    currency = scope.currency or settlement_currency
     try:
-        minor = money.parse(fixed or "0", inside)
+        minor = money.parse(fixed or "0", currency)
     except ValueError as error:
-        raise Invalid("fee", f"fee, its fixed part in {inside}, {error}") from None
+        raise Invalid("fee", f"fee, its fixed part in {currency}, {error}") from None
     share = Decimal(money.rate_text(share))
-    return Fee(**msgspec.structs.asdict(scope), rate=share, fixed=money.show(minor, inside))
+    return Fee(**msgspec.structs.asdict(scope), rate=share, fixed=money.show(minor, currency))

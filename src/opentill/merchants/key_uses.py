@@ -25,7 +25,7 @@ _log: Final = structlog.get_logger()
 
 
 class KeyUses:
-    """A process's uses that are not written yet: at most one time for each key."""
+    """The uses of keys in this process that are not written yet: the last use of each key."""
 
     def __init__(self) -> None:
         """Start with an empty buffer."""
@@ -38,16 +38,16 @@ class KeyUses:
             used[key_id] = now
 
     async def write(self, db: Db) -> None:
-        """Write the recorded uses. Raises Unavailable; they are then still recorded."""
-        used, self._used = self._used, {}
-        if not used:
+        """Write the recorded uses. If this raises Unavailable, they stay recorded."""
+        uses, self._used = self._used, {}
+        if not uses:
             return
-        minutes = [now // _MINUTE_MS * _MINUTE_MS for now in used.values()]
+        minutes = [now // _MINUTE_MS * _MINUTE_MS for now in uses.values()]
         try:
             async with db.connection() as tx:
-                await queries.UPDATE_LAST_USED.run(tx, id=list(used), used_at=minutes)
+                await queries.UPDATE_LAST_USED.run(tx, id=list(uses), used_at=minutes)
         except (Unavailable, asyncio.CancelledError):
-            self._used = used | self._used
+            self._used = uses | self._used
             raise
 
     @asynccontextmanager

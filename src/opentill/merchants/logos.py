@@ -15,7 +15,7 @@ from opentill.core.errors import Invalid
 MAX_BYTES: Final = 256 * 1024
 LEAST_SIDE: Final = 32  # pixels
 MOST_SIDE: Final = 2048
-MOST_RATIO: Final = 10  # of the longer side to the shorter
+MOST_RATIO: Final = 10  # the longer side divided by the shorter one
 Why = Literal["size", "kind", "broken", "moving", "dimensions"]
 MediaType = Literal["image/png", "image/jpeg", "image/webp"]
 

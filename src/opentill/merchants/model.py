@@ -61,7 +61,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """Fees, settlement and limits of a merchant; amounts in the settlement currency."""
 
     platform_fee_rate: Decimal  # for payments without a matching row in the schedule
-    fees: str  # JSON: the schedule by method and currency, see ``fees``
+    fees: str  # JSON: the schedule by method and currency, see ``fee_schedule``
     refund_fee_policy: FeePolicy
     overdraft_minor: int  # how far refunds may overdraw the balance
     settlement_delay_days: int
@@ -77,7 +77,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """What customers see of a merchant, None if not set, and the merchant's time zone."""
 
     display_name: str | None  # None: the merchant's name
-    accent_color: str | None  # of buttons: #rrggbb
+    accent_color: str | None  # colour of buttons, as #rrggbb
     support_email: str | None
     support_url: str | None
     terms_url: str | None
@@ -93,7 +93,7 @@ class Merchant(Terms, frozen=True, kw_only=True):
     terms_version: int
     created_at: int
     updated_at: int
-    time_zone: str  # with those below: the profile
+    time_zone: str  # the profile: this and the next five fields
     display_name: str | None
     accent_color: str | None
     support_email: str | None
@@ -101,7 +101,7 @@ class Merchant(Terms, frozen=True, kw_only=True):
     terms_url: str | None
     logo_sha256: str | None
     status: Status
-    charge_off: str | None  # the reason, None while sessions can be opened
+    charge_off: str | None  # the reason why no sessions can be opened, None while they can
     refund_off: str | None
     payout_off: str | None
 
@@ -157,13 +157,13 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     """An application to become a merchant."""
 
     merchant_id: str
-    name: str  # of the person
+    name: str  # the applicant's name
     email: str
-    website: str  # "" without one
-    business: str  # what is sold
-    address: str  # the sender's IP address, "" by command
+    website: str  # "": none
+    business: str  # what the merchant sells
+    address: str  # the applicant's IP address, "" if an operator entered it
     applied_at: int
-    visitor: str | None  # the address's subject in limits; None by command
+    visitor: str | None  # the key that counts the address's applications; None: by an operator
 
 
 class PendingApplication(Application, frozen=True, kw_only=True):
@@ -219,9 +219,9 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     expires_at: int | None
     revoked_at: int | None
-    last_used_at: int | None  # to the minute; written within two minutes
+    last_used_at: int | None  # to the minute; written within two minutes of the use
     scopes: list[str] | None = None  # None: unrestricted
-    made_by: str | None = None  # the person's id; None: by command
+    made_by: str | None = None  # id of the person; None: created by command
 
     def opens(self, now: int) -> bool:
         """Whether the key is valid."""
@@ -279,7 +279,7 @@ class MovedSum(msgspec.Struct, frozen=True):
 class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
     """An action of an operator; ``hash`` is in hexadecimal."""
 
-    number: int | None  # None: written without the chain
+    number: int | None  # None: the row was inserted without a place in the chain
     id: str
     at: int
     who: str
@@ -291,7 +291,7 @@ class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditHead(msgspec.Struct, frozen=True):
-    """The end of the chain."""
+    """The end of the chain: the number and hash of its last row."""
 
     number: int
     hash: str

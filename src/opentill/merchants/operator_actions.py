@@ -6,10 +6,10 @@ from opentill.core import money
 from opentill.core.errors import Invalid
 from opentill.merchants.audit import Actor
 
-# Of an adjustment or payout, so that a typing error cannot overflow the ledger.
+# The largest adjustment or payout, so that a typing error cannot overflow the ledger.
 MOST_MINOR: Final = 10**15
 _WORDS: Final = 500
-# Prefix of the machine's owner in the audit log, whoever that is (decision 0098).
+# Names of the machine's owner in the audit log begin with this (decision 0098).
 ROOT: Final = "root ("
 _REFERENCE: Final = 64
 
@@ -47,8 +47,8 @@ def check_amount(field: str, minor: int, currency: str) -> int:
 def check_second_operator(first: str, other: str, field: str = "by") -> str:
     """Return the approver of a request of ``first``. Raises Invalid unless it is another person.
 
-    The machine's owner could be any person, including the approver, and so cannot make requests
-    that need one.
+    The machine's owner could be any person, including the approver, so nobody can approve the
+    owner's requests.
     """
     approver = check_text(field, other)
     if first.startswith(ROOT):

@@ -58,7 +58,7 @@ def _zone(field: str, text: str) -> str:
         raise Invalid(field, f"{field} must be {error}") from None
 
 
-# Field → its name in the API, and the check of a non-empty value.
+# By field: its name in the API, and the function that checks a non-empty value.
 _FIELDS: Final[Mapping[str, tuple[str, Callable[[str, str], str]]]] = {
     "display_name": ("displayName", _name),
     "accent_color": ("accentColor", _color),
@@ -97,7 +97,7 @@ async def change(
     actor: Actor,
     version: str | None = None,
 ) -> Merchant:
-    """Change fields of a profile that has the given ``version``, None for any.
+    """Change fields of a profile if its version is ``version``; None: any version.
 
     Equal values are not changed, so that the call is idempotent. Raises Invalid, Stale and
     NotFound.
@@ -123,7 +123,7 @@ async def change(
 async def set_logo(
     tx: Tx, merchant_id: str, content: bytes, now: int, *, actor: Actor, seen: str | None
 ) -> None:
-    """Replace the logo that has the digest ``seen``: "" for no logo, None for any.
+    """Replace the logo if its digest is ``seen``; "": there is no logo yet; None: any logo.
 
     Raises ``logos.LogoRefused``, Stale and NotFound.
     """

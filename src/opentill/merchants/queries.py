@@ -41,13 +41,13 @@ INSERT = Command(
 BY_ID = Query(Merchant, "select * from merchants where id = :merchant_id")
 # Not "for update", which would block new rows that refer to the merchant, such as orders.
 LOCKED = Query(Merchant, "select * from merchants where id = :merchant_id for no key update")
-# Serializes operators' actions on a merchant, so that a free reference stays free and counts do not
-# change.
+# Serializes operators' actions on a merchant, so that no other action uses a reference or changes a
+# count between an action's checks and its writes.
 LOCK = Value(str, "select id from merchants where id = :merchant_id for no key update")
 # For changes of the standing: waits for transactions that rely on it, such as opening a session
 # (decision 0082).
 LOCK_FOR_UPDATE = Query(Merchant, "select * from merchants where id = :merchant_id for update")
-# For such a transaction: shared, so that they do not block each other.
+# For transactions that rely on the standing: shared, so that they do not block each other.
 FIND_SHARED = Query(
     Merchant,
     "select * from merchants where id = :merchant_id for key share",
@@ -110,7 +110,7 @@ APPLIED_BY = Value(
     where m.status = 'APPLIED' and a.email = :email limit 1
     """,
 )
-# The time of the `:before`-th newest application of a visitor; null if there are fewer.
+# The time of a visitor's application that `:before` newer ones follow, if there are so many.
 APPLIED_FROM = Value(
     int,
     """
@@ -221,7 +221,7 @@ KEYS = Query(
     Key,
     f"select {_KEY_COLUMNS} from api_keys where merchant_id = :merchant_id order by created_at, id",  # noqa: S608 - ours
 )
-# At any merchant. A sequential scan suffices: keys are few, and people are rarely removed.
+# Keys of all merchants. A sequential scan suffices: keys are few, and people are rarely removed.
 KEYS_MADE_BY = Query(
     Key,
     f"select {_KEY_COLUMNS} from api_keys where made_by = :made_by order by created_at, id",  # noqa: S608 - ours
@@ -240,8 +240,8 @@ RENAME_KEY = Query(
     returning {_KEY_COLUMNS}
     """,  # noqa: S608 - a constant of ours
 )
-# Skips keys that another transaction is writing: it writes the same minute or revokes the key. A
-# stored time far ahead was written before the clock was set back.
+# Skips keys that another transaction is writing, because that writes the same minute or revokes the
+# key. A stored time over an hour ahead was written before the clock was set back, and is replaced.
 UPDATE_LAST_USED = Command(
     """
     with used as (
@@ -287,7 +287,7 @@ SOLO_SUMS = Query(
     group by currency
     """,
 )
-# Repeating a refund with the same number counts once.
+# A refund that is requested again with the same number counts once.
 RECORD_SOLO_MOVEMENTS = Command(
     """
     insert into solo_movements (merchant_id, id, kind, maker, amount_minor, currency, at)
@@ -317,7 +317,7 @@ AUDIT_CHAIN = Query(
     AuditRow,
     f"select {_AUDIT_COLUMNS} from audit_log order by number nulls first, id",  # noqa: S608 - ours
 )
-# `:before` is a number of the chain; `:like` is a pattern for actor, action, subject or reason.
+# Rows with numbers below `:before`. `:like` is a pattern for actor, action, subject or reason.
 SEARCH_AUDIT = Query(
     AuditRow,
     f"""

@@ -18,10 +18,10 @@ from opentill.merchants.model import Key, KeyFields, Merchant, NewKey, Status
 from opentill.merchants.operator_actions import check_text
 from opentill.server.client_address import limit_subject
 
-# How long to wait for a connection. Every request begins with authentication, so a hanging database
+# The longest wait for a connection. Every request begins with authentication, so a hanging database
 # is detected here.
 _PATIENCE_S: Final = 1.8
-LONGEST_NAME: Final = 100  # of a key
+LONGEST_NAME: Final = 100  # characters of a key's name
 
 
 async def find(tx: Tx, merchant_id: str) -> Merchant:
@@ -44,7 +44,7 @@ async def all_merchants(tx: Tx, status: Status | None = None) -> list[Merchant]:
 async def search(
     tx: Tx, text: str, page: int, size: int, status: Status | None = None
 ) -> tuple[list[Merchant], int]:
-    """Return a page of the merchants with a text in their name or as their id, and the total.
+    """Return a page of merchants with a text in their names or as their id, and their number.
 
     The newest come first; "" matches all. There are thousands of merchants and not millions, so a
     sequential scan suffices.
@@ -61,7 +61,7 @@ async def names(tx: Tx, ids: Iterable[str]) -> dict[str, str]:
 
 
 async def settlement_currencies(tx: Tx) -> list[str]:
-    """Return the settlement currencies of all merchants, in no order."""
+    """Return the settlement currencies of all merchants, in no particular order."""
     return [row.currency for row in await queries.SETTLEMENT_CURRENCIES.all(tx)]
 
 
@@ -91,8 +91,8 @@ async def create_key(
     await _create_key(tx, new, environment, actor, now)
     until = "" if new.expires_at is None else f", until {format_utc(new.expires_at)}"
     label = f", named {new.name}" if new.name else ""
-    only = "" if new.scopes is None else f", for {' '.join(new.scopes)}"
-    subject = f"{new.id} {model.hint(new.key)}{until}{label}{only}"
+    scopes = "" if new.scopes is None else f", for {' '.join(new.scopes)}"
+    subject = f"{new.id} {model.hint(new.key)}{until}{label}{scopes}"
     await audit.record(tx, actor, "keys create", merchant_id, subject, now)
     return new
 
@@ -151,9 +151,9 @@ async def rename_key(
 
 
 async def regenerate_key(tx: Tx, key_id: str, now: int, *, actor: Actor = OPENTILL) -> NewKey:
-    """Replace a key by a new one with the same name, scopes and expiry; the old one ends.
+    """Revoke a key, and create a new one with the same name, scopes and expiry.
 
-    The person who replaces it has seen the new key and counts as its creator.
+    The person who replaces the key sees the new one, and counts as its creator.
 
     Raises NotFound, Invalid.
     """
@@ -208,7 +208,7 @@ def may_call(address: str, allowlist: list[str] | None) -> bool:
 async def authenticate(
     db: Db, settings: Settings, key: str | None, address: str, now: int
 ) -> Caller | None:
-    """Count a request against its address's rate limit and return the caller, None if unknown.
+    """Count a request against its address's rate limit, and authenticate it: None if that fails.
 
     Raises TooManyRequests. Failed authentications count too.
     """

@@ -29,7 +29,7 @@ from opentill.merchants.model import (
 from opentill.merchants.operator_actions import check_text
 
 _NOTES: Final = 2000
-# The action in the audit log: the name of the event's command.
+# The name of each event's action in the audit log: the command that causes the event.
 _ACTIONS: Final[dict[Event, str]] = {
     "created": "merchants create",
     "applied": "merchants apply",
@@ -45,7 +45,7 @@ _ACTIONS: Final[dict[Event, str]] = {
 
 
 class _Standing(msgspec.Struct, frozen=True):
-    """The columns that a change writes."""
+    """The columns of a merchant that a change of the standing writes."""
 
     id: str
     status: Status
@@ -56,7 +56,7 @@ class _Standing(msgspec.Struct, frozen=True):
 
 
 class _Line(NamedTuple):
-    """A new entry of a history."""
+    """A new entry of a merchant's history."""
 
     event: Event
     actor: Actor
@@ -135,12 +135,12 @@ async def set_capability(
         raise Invalid("merchant", reason)
     switches = await switched_off(tx, merchant_id)
     if on and capability not in switches:
-        taken = " by itself: resume the merchant" if old.off(capability) else ": it is on"
-        raise Invalid("capability", f"capability must be one that is off{taken}")
+        hint = " by itself: resume the merchant" if old.off(capability) else ": it is on"
+        raise Invalid("capability", f"capability must be one that is off{hint}")
     switches.pop(capability, None)
     if not on:
         switches[capability] = actor.reason
-    why = old.charge_off or ""  # the reason of the status, if it disables anything
+    why = old.charge_off or ""  # the reason for SUSPENDED; unused if ACTIVE
     new = _with_standing(old, old.status, why, switches, now)
     event: Event = "capability_on" if on else "capability_off"
     return await _set(tx, old, new, _Line(event, actor, notes, capability), now)
@@ -215,16 +215,19 @@ def _with_standing(
     old: Merchant, status: Status, why: str, switches: dict[Capability, str], now: int
 ) -> Merchant:
     """Return the merchant with another standing; ``why`` explains what the status disables."""
-    off = {f"{one}_off": why if one in TAKEN[status] else switches.get(one) for one in CAPABILITIES}
+    off = {
+        f"{capability}_off": why if capability in TAKEN[status] else switches.get(capability)
+        for capability in CAPABILITIES
+    }
     return msgspec.structs.replace(old, status=status, updated_at=now, **off)
 
 
 async def _set(tx: Tx, old: Merchant, new: Merchant, line: _Line, now: int) -> Merchant:
     await queries.SET_STANDING.run(tx, structs.convert(new, _Standing))
     await _write(tx, new, old.status, line, now)
-    what = f"{line.capability}: " if line.capability else ""
+    prefix = f"{line.capability}: " if line.capability else ""
     off = ", ".join(name for name in CAPABILITIES if new.off(name)) or "nothing"
-    subject = f"{what}{old.status} → {new.status}, off: {off}"
+    subject = f"{prefix}{old.status} → {new.status}, off: {off}"
     await audit.record(tx, line.actor, _ACTIONS[line.event], new.id, subject, now)
     return new
 

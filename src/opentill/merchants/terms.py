@@ -43,8 +43,8 @@ def _check_bounds(merchant: Merchant) -> Merchant:
             raise Invalid(field, reason)
     for field, least, most in _RANGES:
         if not least <= getattr(merchant, field) <= most:
-            shown = field.removesuffix("_minor")
-            raise Invalid(shown, f"{shown} must be from {least} to {most}")
+            name = field.removesuffix("_minor")
+            raise Invalid(name, f"{name} must be from {least} to {most}")
     for network in merchant.ip_allowlist:
         try:
             ip_network(network)
@@ -55,17 +55,17 @@ def _check_bounds(merchant: Merchant) -> Merchant:
 
 
 def _default_terms(settlement_currency: str) -> Terms:
-    whole = 10 ** money.EXPONENTS.get(settlement_currency, 2)
+    minor_per_unit = 10 ** money.EXPONENTS.get(settlement_currency, 2)
     return Terms(
         platform_fee_rate=Decimal("0.04"),
         fees="[]",
         refund_fee_policy="KEPT",
-        overdraft_minor=100 * whole,
+        overdraft_minor=100 * minor_per_unit,
         settlement_delay_days=7,
         settlement_calendar="EVERY_DAY",
         reserve_rate=Decimal(0),
         reserve_days=180,
-        dispute_fee_minor=15 * whole,
+        dispute_fee_minor=15 * minor_per_unit,
         payout_minimum_minor=0,
         ip_allowlist=[],
     )
@@ -139,8 +139,8 @@ async def change(
     locked = await queries.LOCKED.first(tx, merchant_id=merchant_id)
     old = or_not_found(locked, f"there is no merchant {merchant_id}")
     if terms.get("settlement_currency", old.settlement_currency) != old.settlement_currency:
-        must = f"settlement_currency must stay {old.settlement_currency}: the balance is in it"
-        raise Invalid("settlement_currency", must)
+        refusal = f"settlement_currency must stay {old.settlement_currency}: the balance is in it"
+        raise Invalid("settlement_currency", refusal)
     schedule = fee_schedule.apply_changes(old.fees, fee_changes, old.settlement_currency)
     new = _check_bounds(msgspec.structs.replace(old, **terms, fees=schedule, updated_at=now))
     terms_of_new = structs.convert(new, Terms)
@@ -159,8 +159,8 @@ async def change(
     if has_changed:
         await _insert_version(tx, new, who, reason.strip(), now)
     changes = {**terms, **({"fee_changes": fee_changes} if fee_changes else {})}
-    shown = ", ".join(f"{term}={_text(value)}" for term, value in changes.items())
-    subject = f"version {new.terms_version}: {shown}"
+    changes_text = ", ".join(f"{term}={_text(value)}" for term, value in changes.items())
+    subject = f"version {new.terms_version}: {changes_text}"
     await audit.record(tx, Actor(who, reason), "merchants set", merchant_id, subject, now)
     return new
 

@@ -13,12 +13,12 @@ MANY: Final = 1000  # counts are capped at this
 class Work(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of work in progress, each capped at ``MANY``."""
 
-    payments: int  # in progress, or without a response of the gateway
+    payments: int  # in progress, or without the gateway's response
     refunds: int
     disputes: int
     payouts: int
     approvals: int  # pending requests for a second person
-    sessions: int  # open ones; unpaid sessions expire by themselves
+    sessions: int  # open sessions, which block nothing: they expire by themselves
 
 
 class Unfinished(Work, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ class NotClosable(Invalid):
     """A merchant that still has money or work in progress cannot be closed."""
 
     def __init__(self, left: Unfinished) -> None:
-        """``left`` has blockers."""
+        """``left``: the money and work that is left, with at least one blocker."""
         reason = (
             f"merchant must have no money and nothing under way: there are {left.described()}; "
             "settle, pay out or correct the balance, and decide about approvals, first"

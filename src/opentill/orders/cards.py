@@ -1,7 +1,7 @@
-"""The card that paid an order, if its gateway reports it: its brand and last digits.
+"""The brand and last digits of the card that paid an order, if the gateway reports them.
 
-The statement that confirms the payment writes them, or another one if only a later report has them
-(decision 0081).
+The statement that confirms the payment stores them; if only a later report contains them,
+``store_card`` does (decision 0081).
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ from opentill.gateways.model import Card
 from opentill.orders import queries
 from opentill.orders.model import Order, PaymentAttempt
 
-# Spelling of brands, by their names at providers. Any other brand keeps the provider's spelling.
+# How brands are displayed, by their names at providers. Any other name is shown in title case.
 _BRANDS: Final = {
     "amex": "American Express",
     "cartes_bancaires": "Cartes Bancaires",
@@ -49,7 +49,7 @@ async def of_order(tx: Tx, order: Order) -> Card | None:
 
 
 async def store_card(tx: Tx, order: Order, attempt: PaymentAttempt, card: Card) -> None:
-    """Store the card that paid a locked order, unless it is known, and queue the order's index."""
+    """Store the card of a locked order's payment if none is stored yet, and reindex the order."""
     ids = {"merchant_id": attempt.merchant_id, "id": attempt.id}
     if await queries.STORE_CARD.run(tx, **ids, brand=card.brand, last4=card.last4):
         await queries.REINDEX.run(

@@ -10,7 +10,7 @@ from opentill.orders.model import Order
 from opentill.webhooks import Event, Type
 from opentill.webhooks.fields import Amount, Currency
 
-# Fields that are absent from a payload where the order has no value for them.
+# Fields that are absent from a payload if the order has no value for them.
 _OPTIONAL: Final = ("livemode", "quantity", "client_reference", "payment_link_id")
 ClosedStatus = Literal["FAILED", "CLOSED", "REVOKED"]
 OrderId = Annotated[str, Meta(description="The order's id.")]
@@ -163,7 +163,7 @@ def event_of(order: Order, type_: Type, reason: str, at: int) -> Event:
 
 
 def _data(order: Order, type_: Type, reason: str, at: int) -> msgspec.Struct:
-    """Build a payload. Fields that are not computed here are the order's fields of that name."""
+    """Build a payload. Fields that are not computed here are copied from the order, by name."""
     optional = {
         name: msgspec.UNSET if getattr(order, name) is None else getattr(order, name)
         for name in _OPTIONAL

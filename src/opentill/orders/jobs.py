@@ -35,9 +35,9 @@ from opentill.orders.transitions import Change, transition
 
 _LEASE_MS: Final = 60_000
 STUCK_MS: Final = 15 * 60_000  # an order that is CREATING for longer is stuck
-_MERCHANTS: Final = 100  # merchants whose history one turn reads
-_PRUNED_AT_ONCE: Final = 200  # orders; most of them have up to five rows
-# The event that a CREATING order has missed, by the status of its last attempt.
+_MERCHANTS: Final = 100  # merchants whose history one turn reads at most
+_PRUNED_AT_ONCE: Final = 200  # orders of one transaction; most have up to five rows of history
+# The event that a forgotten CREATING order should have had, by the status of its last attempt.
 _MISSED: Final[dict[AttemptStatus, Event]] = {
     "DECLINED": "declined",
     "REFUSED": "refused",
@@ -104,7 +104,7 @@ async def _resume(tx: Tx, merchant_id: str, order_id: str, now: int) -> None:
     order = await service.lock(tx, merchant_id, order_id)
     attempts = await queries.ATTEMPTS.all(tx, merchant_id=merchant_id, order_id=order_id)
     if order.status != "CREATING" or any(attempt.check_at is not None for attempt in attempts):
-        return  # it changed before the lock
+        return  # the order or an attempt changed before the lock
     last = attempts[-1] if attempts else None
     _log.warning("order forgotten", order=order.id, attempt=last.id if last else None)
     if last is not None and last.status in UNDECIDED:
@@ -116,23 +116,24 @@ async def _resume(tx: Tx, merchant_id: str, order_id: str, now: int) -> None:
 class HistoryPruner:
     """Deletes the history of orders whose last change is more than some days old.
 
-    Only the last row of such an order stays, since it explains the order's status. A turn continues
-    where the turn before ended, by merchant and order, and starts again after the last order. So
-    each row that is not to be deleted is read once in a round, not in every turn, and an order that
-    changes after it was pruned is read again in the next round.
+    Only the last row of such an order stays, since it explains the order's status. A round reads
+    the history of all orders, by merchant and order id. It takes several turns, each of which
+    continues where the previous one ended. So rows that are kept are read once per round and not in
+    every turn, and an order that changes after it was pruned is read again in the next round.
     """
 
     def __init__(self, db: Db, days: int, rows: int = 20_000, *, anywhere: bool = False) -> None:
         """Delete nothing if ``days`` is 0; a turn reads at most ``rows`` rows.
 
-        ``anywhere``: begin at a random merchant, in a process that may end before a round does.
+        ``anywhere``: begin at a random merchant, because the process may end before the first round
+        does and would prune the same merchants again after each start.
         """
         self._db = db
         self._days = days
         self._rows = rows
         self._anywhere = anywhere
         self._merchant_id = ""
-        self._order_id: str | None = None  # continue after it; None: with the next merchant
+        self._order_id: str | None = None  # the last order read; None: go on to the next merchant
 
     async def turn(self, now: int) -> int:
         """Prune a part of the history and return how many rows were deleted."""
@@ -151,7 +152,7 @@ class HistoryPruner:
         return deleted
 
     async def _find_merchant(self) -> bool:
-        """Move on to the next merchant if necessary; False, and start again, after the last one."""
+        """Move on to the next merchant if necessary; False after the last one: the round ends."""
         if self._order_id is None:
             async with self._db.connection() as tx:
                 after = await queries.MERCHANT_AFTER.get(tx, after=self._merchant_id)
@@ -186,7 +187,7 @@ async def _prune_orders(tx: Tx, *, merchant_id: str, order_id: list[str], before
 
 
 async def make_due(tx: Tx, now: int) -> None:
-    """Make every later check of an attempt due now, because the clock was set back."""
+    """Make all future checks of attempts due now, after the clock was set back."""
     await attempt_queries.MAKE_DUE.run(tx, now=now)
 
 
@@ -201,7 +202,7 @@ async def list_stuck(tx: Tx, now: int, limit: int) -> list[Order]:
 
 
 async def list_unreturned_duplicates(tx: Tx, until: int, limit: int) -> list[PaymentAttempt]:
-    """Return duplicate payments from before a time (Unix ms) that are not returned yet."""
+    """Return duplicate payments that arrived until a time (Unix ms) and are not returned yet."""
     return await attempt_queries.DUPLICATES.all(tx, until=until, limit=limit)
 
 
@@ -236,7 +237,7 @@ async def count_releases(tx: Tx, now: int) -> int:
 
 
 async def count_unanswered(tx: Tx, until: int) -> list[UnansweredAttempts]:
-    """Count the attempts from before a time with an unknown outcome, by gateway."""
+    """Count the attempts created until a time (Unix ms) whose outcome is unknown, by gateway."""
     return await attempt_queries.UNANSWERED.all(tx, until=until)
 
 

@@ -1,8 +1,8 @@
-"""Whether an order's money is real (decision 0033): the sandbox bank's is not.
+"""Whether an order's money is real: its ``livemode`` (decision 0033). The sandbox bank's is not.
 
-The order's row has it from the confirmation of its payment: from the gateway, or, if an operator
-confirmed, from the gateways of the deployment. Until then the deployment's gateways decide. An
-order that was paid before the column existed has it from the gateway of the attempt that paid.
+Confirming a payment stores ``livemode`` in the order's row, as determined by the gateway or, if an
+operator confirms, by the gateways of the deployment. The latter also determine it for unpaid
+orders. For orders that were paid before the column existed, the paying attempt's gateway does.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,7 +25,8 @@ def of_gateway(gateway: str) -> bool | None:
 async def all_with_paid_livemode(read: Read, orders: Sequence[Order]) -> list[Order]:
     """Return the orders of one merchant with ``livemode`` filled in from the gateways that paid.
 
-    ``read`` runs a statement, as ``Db.read`` does; it is called only if a paid order has no value.
+    ``read`` runs a statement like ``Db.read``; it is called only if a paid order's value is missing
+    in its row.
     """
     paid = [order for order in orders if order.livemode is None and order.paid_attempt_id]
     if not paid:

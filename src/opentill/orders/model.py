@@ -66,10 +66,11 @@ EVENTS: Final[tuple[Event, ...]] = get_args(Event)
 
 
 class Transition(msgspec.Struct, frozen=True):
-    """One allowed transition of an order; ``session`` is the status that an open session gets.
+    """One allowed transition of an order. ``emits`` are the events for the merchant.
 
     ``postings`` are the types that it may post; which of them it posts depends on the order: no FEE
-    without a fee, no UNFREEZE if nothing was frozen. ``emits`` are the events for the merchant.
+    without a fee, no UNFREEZE if nothing was frozen. ``session`` is the new status of the order's
+    session if that is OPEN; None: unchanged.
     """
 
     source: Status
@@ -81,7 +82,7 @@ class Transition(msgspec.Struct, frozen=True):
 
 
 _RECEIVED: Final = ("PAYMENT", "FEE")
-_CARRIED: Final = ("SETTLEMENT", "FREEZE", "UNFREEZE")  # see settlement() for a negative remainder
+_CARRIED: Final = ("SETTLEMENT", "FREEZE", "UNFREEZE")  # the last two: for a negative remainder
 _SETTLED: Final = (*_CARRIED, "ROLLING_RESERVE")
 _RECOVERED: Final = ("CHARGEBACK_RECOVERY", "ROLLING_RESERVE_RECOVERY")
 _LOST: Final = (
@@ -89,7 +90,7 @@ _LOST: Final = (
     "CHARGEBACK",
     "CHARGEBACK_FEE",
     "ROLLING_RESERVE_OFFSET",
-    "ROLLING_RESERVE_RELEASE",  # the part of the reserve that the loss does not use
+    "ROLLING_RESERVE_RELEASE",  # the part of the reserve that the loss does not use up
 )
 
 _CLOSED: Final = ("order.closed", "checkout.expired")
@@ -115,7 +116,7 @@ TRANSITIONS: Final = (
     Transition("CHARGEBACK", "carried_over", "CHARGEBACK", _CARRIED),
     Transition("PAID", "refunded_in_full", "REFUNDED"),
     Transition("SETTLED", "refunded_in_full", "REFUNDED"),
-    # To SETTLED, with the event, if the order's remainder in pending has been carried over.
+    # To SETTLED if the order had settled or its remainder was carried over, else to PAID.
     Transition("REFUNDED", "refund_reversed", "SETTLED", emits=("order.settled",)),
     Transition("REFUNDED", "refund_reversed", "PAID"),
     Transition("PAID", "disputed", "DISPUTED"),
@@ -123,25 +124,25 @@ TRANSITIONS: Final = (
     Transition("DISPUTED", "dispute_won", "PAID"),
     Transition("DISPUTED", "dispute_won", "SETTLED", ("UNFREEZE",)),
     Transition("DISPUTED", "dispute_lost", "CHARGEBACK", _LOST),
-    # The event is emitted only for an order that had not settled before.
+    # This and the reversal to SETTLED emit `order.settled` only if the order never settled before.
     Transition("CHARGEBACK", "recovered", "SETTLED", _RECOVERED, emits=("order.settled",)),
 )
 BY_EVENT: Final = {(row.source, row.event): row for row in TRANSITIONS}
-# The events with two targets: they return the order to its earlier status.
+# The transitions whose event has two targets, since it returns the order to its earlier status.
 BACK: Final[dict[tuple[Event, Status], Transition]] = {
     (row.event, row.target): row
     for row in TRANSITIONS
     if row.event in ("dispute_won", "refund_reversed")
 }
 
-# A gateway reports in a response, by a callback or when it is queried. A report that money was
-# received counts until the attempt is FINAL, any other report while it is UNDECIDED.
+# Gateways report in responses, callbacks and results of queries. A report that money was received
+# is applied unless the attempt is FINAL, any other report only while the attempt is UNDECIDED.
 UNDECIDED: Final[tuple[AttemptStatus, ...]] = ("SUBMITTED", "ACTION_REQUIRED", "PENDING")
 FINAL: Final[tuple[AttemptStatus, ...]] = ("SUCCEEDED", "DUPLICATE", "GIVEN_BACK")
 
 
 class PlacedOrder(msgspec.Struct, frozen=True):
-    """What an order has from the start and keeps; amounts in minor units."""
+    """The fields that an order has when it is placed; amounts in minor units."""
 
     merchant_id: str
     id: str
@@ -156,7 +157,7 @@ class PlacedOrder(msgspec.Struct, frozen=True):
     platform_fee_minor: int
     settled_currency: str
     exchange_rate: Decimal
-    usd_exchange_rate: Decimal | None  # None: unknown; a refund takes the rate of its day
+    usd_exchange_rate: Decimal | None  # None: unknown; a refund uses the newest rate
     gross_settled_minor: int
     net_settled_minor: int
     refund_fee_policy: Literal["KEPT", "RETURNED"]
@@ -171,7 +172,7 @@ class PlacedOrder(msgspec.Struct, frozen=True):
     settlement_calendar: Calendar
     dispute_fee_minor: int
     quantity: int | None  # None: one
-    client_reference: str | None  # the shop's own number
+    client_reference: str | None  # the shop's own number of the order; None: none
 
 
 class Order(PlacedOrder, frozen=True):
@@ -198,19 +199,19 @@ class Order(PlacedOrder, frozen=True):
     due_at: int | None
     settle_at: int | None
     livemode: bool | None  # whether its money is real; None: see orders/livemode.py
-    payment_link_id: str | None  # of the link that opened its session, if a link did
+    payment_link_id: str | None  # the link that opened the session; None: no link
 
     @property
     def unsettled_minor(self) -> int:
-        """The part of a paid order that is still in pending, in the settled currency.
+        """The part of a paid, unsettled order's money that is in pending, in the settled currency.
 
-        Below zero if refunds and losses took more than the payment net of its fee.
+        Below zero if refunds and losses took more than the payment less its fee.
         """
         return self.net_settled_minor - self.refund_debit_minor - self.charged_back_minor
 
     @property
     def account(self) -> Literal["pending", "available"]:
-        """The account with the order's money: refunds are taken from it and return to it."""
+        """The account with the order's money: refunds debit it, and failed refunds credit it."""
         is_carried = self.status in ("REFUNDED", "CHARGEBACK") and self.settle_at is None
         return "pending" if self.settled_at is None and not is_carried else "available"
 
@@ -223,7 +224,7 @@ class Order(PlacedOrder, frozen=True):
 
 
 class NewOrder(PlacedOrder, frozen=True, kw_only=True):
-    """An order to be placed and the session that it is paid in, whose id is ``id``."""
+    """A new order, whose id is ``order_id``, and its session, whose id is ``id``."""
 
     order_id: str
     success_url: str | None
@@ -231,7 +232,7 @@ class NewOrder(PlacedOrder, frozen=True, kw_only=True):
     display_merchant_name: str
     expires_at: int
     method: Method | None
-    methods: Sequence[Method] | None  # that it may be paid by; None: all on offer
+    methods: Sequence[Method] | None  # the allowed methods; None: all that are offered
     locale: str | None
 
 
@@ -256,16 +257,16 @@ class PaymentAttempt(msgspec.Struct, frozen=True, kw_only=True):
     checks: int
     created_at: int
     updated_at: int
-    asked_at: int | None = None  # when its gateway was last queried, Unix ms
-    counted_at: int | None = None  # the quarter hour in which a failed attempt is counted
-    card_brand: str | None = None  # of the card that paid, if its gateway reports it
+    asked_at: int | None = None  # when the gateway was last queried, Unix ms; None: never
+    counted_at: int | None = None  # the quarter hour that counts its failure; None: not counted
+    card_brand: str | None = None  # the brand of the card that paid; None: not reported
     card_last4: str | None = None
 
     def waits_for_customer(self, method: str) -> bool:
         """Whether a customer who chooses this method continues with this attempt.
 
         They cannot without a page to open or a code to scan, as when the gateway's response was
-        lost. Money that arrives by such an attempt all the same is returned.
+        lost. If such an attempt is paid after all, it pays the order or its money is returned.
         """
         has_action = bool(safe_url(self.action_url) or self.qr_text)
         return self.status == "ACTION_REQUIRED" and self.method == method and has_action
@@ -299,7 +300,7 @@ class HistoryRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def due_at(paid_at: int, delay_days: int, calendar: Calendar) -> int:
-    """Return when an order settles (Unix ms): ``delay_days`` days, or weekdays (UTC), after it."""
+    """Return when an order settles (Unix ms): ``delay_days`` days or weekdays (UTC) later."""
     if calendar == "EVERY_DAY":
         return paid_at + delay_days * DAY_MS
     due, days = paid_at, delay_days
@@ -333,7 +334,7 @@ def parse_order_id(text: str) -> str:
 
 
 class PaidThrough(msgspec.Struct, frozen=True):
-    """An attempt and its gateway."""
+    """A payment attempt's id and its gateway."""
 
     id: str
     gateway: str
@@ -363,7 +364,7 @@ class Forgotten(msgspec.Struct, frozen=True):
 class HistoryPart(msgspec.Struct, frozen=True):
     """A part of a merchant's history: its number of rows, its last order, and its old orders.
 
-    ``old`` are orders whose last change is older than retention. Each may have several rows.
+    ``old`` are orders that may have rows to delete, since their last change is old enough.
     """
 
     rows: int
@@ -380,4 +381,4 @@ class OrderNote(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     who: str
     note: str
-    by_merchant: bool  # a member of the merchant wrote it, and not the operator
+    by_merchant: bool  # a member of the merchant wrote it; False: the operator

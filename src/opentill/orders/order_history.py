@@ -1,8 +1,8 @@
 """The history of orders, and the sums of refunds in an order's row.
 
 An event that keeps the status of an order, such as a partial refund, is recorded here. The order's
-row has the sums that its refunds hold and have returned; only this feature writes them. The caller
-must hold the order's lock.
+row has sums of its refunds: ``refund_held_minor`` and ``refund_debit_minor`` of all that have not
+failed, ``refunded_minor`` of those that succeeded. The caller must hold the order's lock.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ async def note(tx: Tx, order: Order, event: str, cause: str, now: int) -> Order:
 async def hold_refund(
     tx: Tx, order: Order, amount_minor: int, debit_minor: int, cause: str, now: int
 ) -> Order:
-    """Hold a refund's amount (minor units of the order) and its debit (of the settled currency)."""
+    """Add a new refund's amount (order's currency) and debit (settled currency) to the sums."""
     sums = {"refund_held_minor": amount_minor, "refund_debit_minor": debit_minor}
     return await _note(tx, order, "refund_created", cause, now, **sums)
 
@@ -36,7 +36,7 @@ async def release_refund(
 async def count_refund(
     tx: Tx, order: Order, amount_minor: int, debit_minor: int, cause: str, now: int
 ) -> Order:
-    """Count a refund that was made at the provider, for which no amount was held before."""
+    """Add a refund that was made at the provider, for which no amount was held before."""
     sums = {"refund_held_minor": amount_minor, "refund_debit_minor": debit_minor}
     return await _note(
         tx, order, "refund_succeeded", cause, now, refunded_minor=amount_minor, **sums

@@ -30,9 +30,8 @@ async def add_note(
     NotesFull.
     """
     text = clean_note(text)
-    order = await service.lock(
-        tx, merchant_id, order_id
-    )  # so that its notes get consecutive numbers
+    # The lock keeps concurrent notes from getting the same number.
+    order = await service.lock(tx, merchant_id, order_id)
     number = len(await notes_of(tx, order)) + 1
     if number > MOST_NOTES:
         raise NotesFull

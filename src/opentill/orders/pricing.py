@@ -1,4 +1,4 @@
-"""The platform's fee of a payment: calculated at opening, and again once the method is known."""
+"""The platform's fee, calculated when a session is opened, and again once the method is known."""
 
 from decimal import Decimal
 
@@ -10,7 +10,7 @@ from opentill.orders.model import Order
 
 
 class Priced(msgspec.Struct, frozen=True):
-    """The money of an order: the fee in its currency, gross and net in the settled one."""
+    """An order's fee in its own currency, and its gross and net in the settled currency."""
 
     fee_minor: int
     gross_settled_minor: int
@@ -41,7 +41,8 @@ def price(
 def with_fee_of(order: Order, payment: fee_schedule.Scope) -> Order:
     """Return the order with the fee for a payment, by the order's frozen schedule.
 
-    The gross stays. If the schedule has no row for the payment, the order is returned unchanged.
+    The gross does not change. If the schedule has no row for the payment's method and currency, the
+    order is returned unchanged.
     """
     row = fee_schedule.pick(fee_schedule.parse_schedule(order.fees), payment)
     if row is None:

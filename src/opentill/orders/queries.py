@@ -116,7 +116,6 @@ INSERT_ATTEMPT = Query(
     returning *
     """,
 )
-# The gateways of some attempts.
 PAID_THROUGH = Query(
     PaidThrough,
     """
@@ -141,7 +140,7 @@ ATTEMPTS = Query(
     where merchant_id = :merchant_id and order_id = :order_id order by created_at, id
     """,
 )
-# Writes the card of an attempt, once.
+# Writes nothing if the attempt has a card already.
 STORE_CARD = Command(
     """
     update payment_attempts set card_brand = :brand, card_last4 = :last4
@@ -178,16 +177,16 @@ STUCK_ORDERS = Query(
     """,
 )
 
-# Retention, see jobs.HistoryPruner. The trigger that guards history compares with real time, and
-# business time may be ahead of it.
+# Whether history may be pruned (jobs.HistoryPruner). Real time is compared as well, since business
+# time may be ahead of it, and the trigger that protects history compares with real time.
 _OLD: Final = """
     o.updated_at < least(
         :before::bigint, floor(extract(epoch from now()) * 1000)::bigint - 365 * 86400000::bigint)
     """
 LAST_MERCHANT = Value(str, "select max(id) from merchants")
 MERCHANT_AFTER = Value(str, "select min(id) from merchants where id > :after")
-# A part of a merchant's history, sorted by its key. An order with two rows in the part has more
-# than its last row; the last order of the part may have more.
+# The next rows of a merchant's history. An old order has rows to delete if it has several here. So
+# may the last order here, because its other rows may follow in the next part.
 OLD_HISTORY = Query(
     HistoryPart,
     f"""

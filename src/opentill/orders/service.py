@@ -1,4 +1,4 @@
-"""Reading, locking and placing orders, and reading their attempts to be paid."""
+"""Reading, locking and placing orders, and reading their payment attempts."""
 
 from collections.abc import Sequence
 

@@ -89,7 +89,7 @@ _HISTORY_OF_ONE: Final = """
 
 
 def _moved(written: Iterable[str] = ()) -> str:
-    """Build the update of an unpaid order that is still as it was read, with these columns."""
+    """Build the update of the status and these columns of an order that is still as it was read."""
     columns = "".join(f", {name} = :{name}" for name in written)
     return f"""
         update orders set status = :target, history_number = history_number + 1,
@@ -101,8 +101,8 @@ def _moved(written: Iterable[str] = ()) -> str:
 
 
 # Takes the transition of one locked order; returns nothing if the order, or the attempt that paid
-# it, is no longer as it was read. It takes scalars, because a batch of one by arrays is planned
-# anew each time, and reads many rows while statistics are old (decision 0048).
+# it, is no longer as it was read. It takes scalars, because with arrays PostgreSQL plans it anew
+# each time, and reads many rows while its statistics are out of date (decision 0048).
 TRANSITION = Query(
     Transitioned,
     f"""
@@ -161,8 +161,8 @@ UNPAID = Query(
 )
 # The two transitions of a payment form, each with its attempt in one statement, which is a
 # transaction of its own (decision 0119). Both write nothing if the order changed since it was read:
-# every change increments the number of its history. The attempt stays SUBMITTED as long as its
-# order is as the first of the two left it.
+# every change increments `history_number`. The attempt is SUBMITTED as long as its order has not
+# changed after the first of them.
 SUBMITTED = Query(
     PaymentAttempt,
     f"""
@@ -190,9 +190,9 @@ ACCEPTED = Query(
     returning *
     """,  # noqa: S608 - as above
 )
-# The same for a batch of confirmations or settlements. Each has only the columns that change, and
-# no joins with other tables, because further arrays and joins would cost much (decision 0048).
-# Values that belong to an order are carried along instead of being joined again.
+# TRANSITION for a batch of confirmations or of settlements. Each has only the columns that change,
+# because further arrays and joins would cost much (decision 0048). `moved` returns the values that
+# later parts need of each change, so that these do not join the arrays again.
 _OF_CONFIRMATIONS: Final = (
     "payer_ip",
     "payment_method",
@@ -217,7 +217,7 @@ _HISTORY: Final = """
             cause)
         select merchant_id, id, history_number, updated_at, event, source, target, cause from moved
 """
-# Both have one plan for any number of orders (decision 0111).
+# PostgreSQL uses one plan of each for any number of orders (decision 0111).
 CONFIRMATIONS = Query(
     Transitioned,
     f"""
@@ -302,7 +302,7 @@ MANY: Final[Mapping[str, Query[Transitioned]]] = {
     "settled": SETTLEMENTS,
     "carried_over": SETTLEMENTS,
 }
-# Records an event of an order that keeps its status. Amounts are added; null leaves the reserve.
+# Records an event that keeps the order's status, and adds amounts. Null keeps the reserve's status.
 NOTE = Query(
     Order,
     """

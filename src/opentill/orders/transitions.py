@@ -34,7 +34,7 @@ _NEVER_SETTLES: Final = ("settled", "carried_over", "disputed")
 
 
 class NotLocked(AssertionError):
-    """A defect of ours: an order, or its attempt, changed although it was said to be locked."""
+    """A defect of ours: an order, or its attempt, changed although its lock should be held."""
 
     def __init__(self, order: Order) -> None:
         """Name the order."""
@@ -60,10 +60,10 @@ class Change(msgspec.Struct, frozen=True):
 
     ``order`` has the new values of the columns ``transition_queries.WRITTEN``, which the transition
     writes. ``cause`` is for the history. ``posted`` are the postings, each of a type that the
-    table's row allows. ``reason`` is the reason in the events for an order's end, if not the cause.
+    table's row allows. ``reason`` is the reason in the ``order.closed`` event; None: the cause.
     ``back_to`` is the status to which a won dispute or a reversed refund returns the order.
-    ``payment`` is the attempt that pays the order and becomes SUCCEEDED by the same statement;
-    without one its fields are None.
+    ``payment`` is the attempt that pays the order and becomes SUCCEEDED by the same statement; in
+    other transitions, its fields are None.
     """
 
     order: Order
@@ -88,7 +88,7 @@ class _Plan(NamedTuple):
 
 
 def _plan(change: Change, now: int) -> _Plan:
-    """Look up the transition. Raises Invalid on ``orderId`` where the table has none."""
+    """Look up the transition. Raises Invalid on ``orderId`` if the table has none."""
     order, event = change.order, change.event
     row = BY_EVENT.get((order.status, event))
     if change.back_to is not None:
@@ -102,7 +102,7 @@ def _plan(change: Change, now: int) -> _Plan:
     if event in _NEVER_SETTLES:
         settle_at = None
     elif row.target in ("PAID", "CHARGEBACK") and settled_at is None:
-        settle_at = order.due_at  # even after a won dispute, or a loss before settlement
+        settle_at = order.due_at  # also after a dispute before settlement, won or lost
     if row.target == "SETTLED" and settled_at is None:
         settled_at = now
     after = msgspec.structs.replace(
@@ -179,7 +179,7 @@ async def _emit(tx: Tx, moved: Sequence[_Plan], now: int) -> None:
         events.event_of(order, type_, change.cause if change.reason is None else change.reason, now)
         for (change, row, _), order in zip(emitting, emitting_orders, strict=True)
         for type_ in row.emits
-        if type_ != "order.settled" or change.order.settled_at is None  # emitted once
+        if type_ != "order.settled" or change.order.settled_at is None  # once per order
     ]
     await webhooks.emit(tx, emitted)
 
@@ -234,7 +234,7 @@ def _values(plan: _Plan, statement: Statement) -> dict[str, Any]:
 def _values_with_attempt(
     change: Change, attempt: NewAttempt | PaymentAttempt, statement: Statement, now: int
 ) -> dict[str, Any]:
-    """Return a statement's values, from the attempt where it has the field."""
+    """Return a statement's values: the attempt's fields, and for the rest those of the change."""
     fields = [name for name in attempt.__struct_fields__ if name in statement.names]
     of_attempt = {name: getattr(attempt, name) for name in fields} | {"attempt_id": attempt.id}
     return _values(_plan(change, now), statement) | of_attempt

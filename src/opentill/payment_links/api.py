@@ -28,8 +28,8 @@ async def list_links(request: ApiRequest[ListQuery, Nothing]) -> Listing[Payment
     query, merchant_id = request.query, request.merchant_id
     links, total = await service.list_page(request.app.db, merchant_id, query)
     async with request.app.db.connection() as tx:
-        used = await service.find_usage(tx, merchant_id, [link.id for link in links])
-    rows = [_link_out(request, link, used[link.id]) for link in links]
+        usage = await service.find_usage(tx, merchant_id, [link.id for link in links])
+    rows = [_link_out(request, link, usage[link.id]) for link in links]
     return paging.listing(rows, query.page, query.size, total)
 
 
@@ -37,16 +37,16 @@ async def get(request: ApiRequest[Nothing, Nothing]) -> PaymentLinkOut:
     """Return a payment link."""
     async with request.app.db.connection() as tx:
         link = await service.find(tx, request.merchant_id, request.path["id"])
-        used = await service.find_usage(tx, link.merchant_id, [link.id])
-    return _link_out(request, link, used[link.id])
+        usage = await service.find_usage(tx, link.merchant_id, [link.id])
+    return _link_out(request, link, usage[link.id])
 
 
 async def update(request: ApiRequest[Nothing, LinkUpdate], tx: Tx) -> PaymentLinkOut:
     """Update a payment link."""
     link_id = request.path["id"]
     link = await service.update(tx, request.merchant_id, link_id, request.body, request.now)
-    used = await service.find_usage(tx, link.merchant_id, [link.id])
-    return _link_out(request, link, used[link.id])
+    usage = await service.find_usage(tx, link.merchant_id, [link.id])
+    return _link_out(request, link, usage[link.id])
 
 
 _LINK: Final[dict[str, Any]] = {

@@ -7,7 +7,7 @@ from opentill.payment_links import queries
 async def record_ended(db: Db, batch: int = 1000) -> int:
     """Record which sessions of links have ended, in batches, and return how many.
 
-    Figures and limits are exact without the records, which keep their statements fast.
+    Sales and limits are exact without these records, which only make reading them faster.
     """
     total = 0
     while True:

@@ -19,7 +19,7 @@ HELD_MS: Final = 30 * 60 * 1000
 # If all uses are taken, the next customer gets the use of a session that nobody has tried to pay
 # for this long (decision 0120).
 IDLE_MS: Final = 5 * 60 * 1000
-_MAX_HELD: Final = 3  # uses of such a link, by one visitor at once
+_MAX_HELD: Final = 3  # unpaid uses that one visitor may hold of a link with limited uses
 
 
 def max_held(max_uses: int) -> int:
@@ -64,7 +64,7 @@ class PaymentLink(msgspec.Struct, frozen=True, kw_only=True):
     locale: Locale | None
     client_reference: str | None
     metadata: str
-    opened: int  # sessions so far
+    opened: int  # number of sessions opened so far
     created_at: int
     updated_at: int
 
@@ -107,7 +107,7 @@ class Sales(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PaidUse(msgspec.Struct, frozen=True):
-    """A paid session of a link, by its order."""
+    """A paid session of a link, identified by its order."""
 
     order_id: str
 
@@ -124,16 +124,16 @@ class Usage(msgspec.Struct, frozen=True):
     @property
     def open(self) -> int:
         """The number of sessions that can be paid."""
-        return sum(one.open for one in self.sales)
+        return sum(row.open for row in self.sales)
 
     @property
     def paid(self) -> int:
         """The number of paid sessions."""
-        return sum(one.paid for one in self.sales)
+        return sum(row.paid for row in self.sales)
 
     @property
     def uses(self) -> int:
-        """The number of taken uses."""
+        """The number of uses that are taken, by open or paid sessions."""
         return self.open + self.paid
 
 
@@ -296,7 +296,7 @@ class LinkItemOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         currency = link.currency
         if currency is None or link.least_minor is None or link.most_minor is None:
             return UNSET
-        least, most = (money.show(one, currency) for one in (link.least_minor, link.most_minor))
+        least, most = (money.show(minor, currency) for minor in (link.least_minor, link.most_minor))
         fixed = least == most
         return cls(
             name=link.name or "",
@@ -375,7 +375,7 @@ class PaymentLinkOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @classmethod
     def from_link(cls, link: PaymentLink, usage: Usage, public_url: str, now: int) -> Self:
-        """Return a link as of ``now`` (Unix ms). Its page is below ``public_url``."""
+        """Return the API's view of a link. ``now`` is Unix ms; its page is below ``public_url``."""
         return structs.convert(
             link,
             cls,
@@ -386,12 +386,12 @@ class PaymentLinkOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             payments=usage.paid,
             sales=[
                 SalesOut(
-                    currency=one.currency,
-                    payments=one.paid,
-                    amount=money.show(one.paid_minor, one.currency),
+                    currency=row.currency,
+                    payments=row.paid,
+                    amount=money.show(row.paid_minor, row.currency),
                 )
-                for one in usage.sales
-                if one.paid
+                for row in usage.sales
+                if row.paid
             ],
             payment_methods=link.methods,
             metadata=msgspec.Raw(link.metadata.encode()),

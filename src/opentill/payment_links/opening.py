@@ -62,7 +62,7 @@ class Unusable(Invalid):
     """The link opens no session now."""
 
     def __init__(self, state: State) -> None:
-        """``state`` is the reason; ``ACTIVE`` if only the merchant can correct it."""
+        """``state`` is the reason."""
         super().__init__("link", "link must be one that can be used")
         self.state: State = state
 
@@ -71,7 +71,7 @@ class TooManyHeld(Invalid):
     """A visitor has as many unpaid sessions of a link with limited uses as one visitor may have."""
 
     def __init__(self) -> None:
-        """The visitor pays one of them, or lets it expire."""
+        """The error tells the visitor to pay a session or to let one expire."""
         super().__init__("link", "link must be used by others, too: pay a session, or let it end")
         self.state = "HELD"
 
@@ -112,14 +112,14 @@ async def _offer_of(tx: Tx, link: PaymentLink, now: int) -> LinkOffer:
 
 
 async def _availability(tx: Tx, link: PaymentLink, now: int) -> tuple[State, bool]:
-    """Return whether a link can be used, and whether that displaces an idle session."""
+    """Return whether a link can be used, and whether using it displaces an idle session."""
     usage = await _usage(tx, link)
     state = state_of(link, usage, now)
     if state != "USED_UP" or usage.uses != link.max_uses or not usage.open:
         return state, False
     if await queries.HAS_IDLE.get(tx, **_idle_parameters(link, now)):
         return "ACTIVE", True
-    # An idle session may have ended after the uses were counted, so that a use is free.
+    # An idle session may have ended after the uses were counted, which frees a use: count again.
     return state_of(link, await _usage(tx, link), now), False
 
 
@@ -127,8 +127,8 @@ async def _usage(tx: Tx, link: PaymentLink) -> Usage:
     """Count the uses of a link with limited uses."""
     if link.max_uses is None:
         return Usage()
-    used = await service.find_usage(tx, link.merchant_id, [link.id])
-    return used.get(link.id, Usage())
+    usage = await service.find_usage(tx, link.merchant_id, [link.id])
+    return usage.get(link.id, Usage())
 
 
 def _idle_parameters(link: PaymentLink, now: int) -> dict[str, Any]:
@@ -150,7 +150,7 @@ async def _displace(tx: Tx, link: PaymentLink, now: int) -> None:
         session_id = await queries.AWAIT_IDLE.get(tx, **_idle_parameters(link, now))
     if session_id is None:
         state = state_of(link, await _usage(tx, link), now)
-        if state != "ACTIVE":  # its customer has begun to pay
+        if state != "ACTIVE":  # the idle session's customer has begun to pay
             raise Unusable(state)
         return
     await checkouts.expire(
@@ -161,7 +161,7 @@ async def _displace(tx: Tx, link: PaymentLink, now: int) -> None:
 def parse_amount(offer: LinkOffer, text: str) -> int:
     """Parse the amount that a customer entered into minor units. Raises Invalid."""
     bounds = " to ".join(
-        money.show(one, offer.currency) for one in (offer.least_minor, offer.most_minor)
+        money.show(minor, offer.currency) for minor in (offer.least_minor, offer.most_minor)
     )
     reason = f"amount must be from {bounds}"
     try:
@@ -264,7 +264,7 @@ async def find_open_session(tx: Tx, link: PaymentLink, session_id: str, now: int
         return None
     if session.status != "OPEN" or session.expires_at <= now:
         return None
-    own = await queries.IS_USE.get(
+    was_opened_by_link = await queries.IS_USE.get(
         tx, merchant_id=link.merchant_id, payment_link_id=link.id, order_id=session.order_id
     )
-    return session if own else None
+    return session if was_opened_by_link else None

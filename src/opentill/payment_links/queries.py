@@ -81,7 +81,7 @@ INSERT_USE = Command(
         :currency, :now, :visitor)
     """,
 )
-# Uses that a visitor has taken and neither paid nor returned.
+# The number of uses that a visitor holds: sessions that are neither paid nor ended.
 HELD_BY = Value(
     int,
     """
@@ -141,7 +141,7 @@ USAGE = Query(
     order by payment_link_id, paid desc, currency
     """,
 )
-# The newest paid sessions of a link, by state as above; each part uses its index.
+# The newest paid sessions of a link, from the same three sources as USAGE; each uses an index.
 NEWEST_PAID = Query(
     PaidUse,
     """

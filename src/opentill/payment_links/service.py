@@ -45,7 +45,7 @@ async def create(
     *,
     actor: Actor | None = None,
 ) -> PaymentLink:
-    """Create a payment link. Raises Invalid. ``actor`` is the person, for the audit log."""
+    """Create a payment link. Raises Invalid. ``actor`` is for the audit log; None: no entry."""
     currency, least, most = await _find_price(tx, merchant_id, body)
     item, quantity = body.item or None, body.max_quantity or 1
     _check_quantity(least, most, quantity)
@@ -137,9 +137,9 @@ async def update(
 ) -> PaymentLink:
     """Set the fields that were sent; open sessions keep their values.
 
-    ``seen`` is the ``updated_at`` (Unix ms) of the version that the caller has read. ``actor`` is
-    the person who does it, for the audit log. Raises Invalid, NotFound, and Outdated if the link
-    has changed since and the fields would still change it.
+    ``seen`` is the ``updated_at`` (Unix ms) of the version that the caller has read, None for any.
+    ``actor`` is the person for the audit log; None: no entry. Raises Invalid, NotFound, and
+    Outdated if the link has changed since and the fields would still change it.
     """
     old = or_not_found(await queries.LOCKED.first(tx, merchant_id=merchant_id, id=link_id))
     new_values = _with_changes(old, body, now)
@@ -152,8 +152,9 @@ async def update(
     link = await queries.UPDATE.one(tx, merchant_id=merchant_id, id=link_id, **values, now=now)
     if actor is not None:
         state = [] if body.active is UNSET else ["on" if link.active else "off"]
-        what = ", ".join([*state, *(name for name in changed if name != "active")])
-        await merchants.record_audit(tx, actor, "links set", merchant_id, f"{link_id}: {what}", now)
+        changes = ", ".join([*state, *(name for name in changed if name != "active")])
+        subject = f"{link_id}: {changes}"
+        await merchants.record_audit(tx, actor, "links set", merchant_id, subject, now)
     return link
 
 
@@ -196,7 +197,7 @@ async def list_newest_paid(tx: Tx, merchant_id: str, link_id: str, limit: int) -
     rows = await queries.NEWEST_PAID.all(
         tx, merchant_id=merchant_id, payment_link_id=link_id, limit=limit
     )
-    return [one.order_id for one in rows]
+    return [row.order_id for row in rows]
 
 
 async def find(tx: Tx, merchant_id: str, link_id: str) -> PaymentLink:

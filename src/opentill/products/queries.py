@@ -9,7 +9,7 @@ from opentill.http.paging import PageQuery
 from opentill.list_counts import lists
 from opentill.products.model import Product, Saved, Status
 
-# The currencies that a product's sessions and refunds are converted to and that have no rate.
+# The currencies without a rate to which a product's sessions and refunds have to be converted.
 _UNRATED = """
     array(
         select wanted.quote

@@ -46,7 +46,7 @@ async def create(
 ) -> Product:
     """Create an active product. Raises Invalid.
 
-    ``actor`` is the person who does it, for the audit log.
+    ``actor`` is the person for the audit log; None: no entry.
     """
     product = await queries.INSERT.one(
         tx,
@@ -81,7 +81,7 @@ def _warn(product: Saved) -> None:
 def stand_in_id(merchant_id: str, currency: str) -> str:
     """Return the id of the product that stands in for a merchant's items in a currency.
 
-    The id is derived, so that it needs no lookup (decision 0088).
+    The id is derived from merchant and currency, so that it needs no lookup (decision 0088).
     """
     return derived_id("prod", f"items of {merchant_id} in {currency}")
 
@@ -104,7 +104,7 @@ async def ensure_stand_in(tx: Tx, merchant_id: str, currency: str, now: int) -> 
 
 
 async def find(tx: Tx, merchant_id: str, product_id: str) -> Product:
-    """Return a product, archived ones too. Raises NotFound."""
+    """Return a product, archived or not. Raises NotFound."""
     return or_not_found(await queries.BY_ID.first(tx, merchant_id=merchant_id, id=product_id))
 
 
@@ -134,9 +134,9 @@ async def update(
 ) -> Product:
     """Set the fields that were sent; open sessions keep their values.
 
-    ``seen`` is the ``updated_at`` (Unix ms) of the version that the caller has read. ``actor`` is
-    the person who does it, for the audit log. Raises Invalid, NotFound, and Outdated if the product
-    has changed since and the fields would still change it.
+    ``seen`` is the ``updated_at`` (Unix ms) of the version that the caller has read, None for any.
+    ``actor`` is the person for the audit log; None: no entry. Raises Invalid, NotFound, and
+    Outdated if the product has changed since and the fields would still change it.
     """
     old = or_not_found(await queries.LOCKED.first(tx, merchant_id=merchant_id, id=product_id))
     new_values = _with_changes(old, body)
@@ -176,7 +176,7 @@ async def archive(
 ) -> None:
     """Archive a product. Idempotent. Raises NotFound.
 
-    ``actor`` is the person who does it, for the audit log.
+    ``actor`` is the person for the audit log; None: no entry.
     """
     if actor is not None:
         old = or_not_found(await queries.LOCKED.first(tx, merchant_id=merchant_id, id=product_id))

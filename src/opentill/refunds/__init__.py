@@ -1,6 +1,6 @@
 """Refunds: created here, sent by the worker and ended by the gateway's report.
 
-Or made at the provider, and recorded here.
+Refunds that were made at the provider are only recorded here.
 """
 
 from opentill.refunds.cases import count_unmatched, dismiss, list_open

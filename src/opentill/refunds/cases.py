@@ -58,7 +58,7 @@ async def store_unmatched(
     If its case is open already, only ``refusal`` is updated.
     """
     if report.amount is None:
-        raise AssertionError  # see reports.apply_report
+        raise AssertionError  # reports.apply_report rejects a report without its amount
     ref = report.outcome.provider_ref
     key = {"merchant_id": attempt.merchant_id, "gateway": attempt.gateway, "gateway_ref": ref}
     existing_case = await find_unmatched(tx, attempt, ref)

@@ -73,7 +73,7 @@ PAYLOADS: Final[dict[Type, type[msgspec.Struct]]] = {
 
 
 def event_of(order: Order, refund: Refund, at: int) -> Event:
-    """Return the event of a refund that has ended; ``order`` is its order before that."""
+    """Return the event of a refund that has ended; ``order`` is its order before the end."""
     return Event(refund.merchant_id, EMITS[refund.status], _data(order, refund), at)
 
 

@@ -118,7 +118,7 @@ async def match(db: Db, now: int, batch: int = 50) -> int:
 
 
 async def make_due(tx: Tx, now: int) -> None:
-    """Make refunds and cases that are due later due now, after the clock was set back."""
+    """Make all future tries of refunds and cases due now, after the clock was set back."""
     await queries.MAKE_DUE.run(tx, now=now)
     await queries.MAKE_CASES_DUE.run(tx, now=now)
 
@@ -134,5 +134,5 @@ async def count_due(tx: Tx, now: int) -> int:
 
 
 async def oldest_try(tx: Tx) -> int | None:
-    """Return when the earliest refund is due to be sent (Unix ms); None without one."""
+    """Return when the first refund is due to be sent (Unix ms); None if there is none."""
     return await queries.OLDEST_TRY.get(tx)

@@ -64,8 +64,8 @@ OF_ATTEMPT = Query(
         and provider_ref = :provider_ref
     """,
 )
-# Only for a report that names the provider's refund that succeeded, or none: a report of another
-# refund of the provider says nothing about this one's money.
+# Does nothing if the report names another refund at the provider than the one that succeeded: that
+# report says nothing about this refund's money.
 REVERSE = Query(
     Refund,
     """
@@ -88,8 +88,8 @@ FINISH = Query(
     returning *
     """,
 )
-# Claim refunds that are due to be sent or queried, until `:lease_until`. With `:gateways`, only
-# refunds by these gateways or, unless `:included`, only those by other gateways.
+# Claim refunds that are due to be sent, until `:lease_until`. If `:gateways` is given, claim only
+# refunds by these gateways if `:included`, else only refunds by all other gateways.
 CLAIM = Query(
     Refund,
     """
@@ -106,7 +106,7 @@ CLAIM = Query(
     """,
 )
 # Committed right before the gateway is called, as a record that the gateway may have the refund.
-# Returns whether it was sent before; no row for a refund that has ended since.
+# Returns whether it was sent before; no row if the refund has ended since it was claimed.
 SENDING = Value(
     bool,
     """
@@ -132,7 +132,7 @@ NOT_SENT = Command(
     where merchant_id = :merchant_id and id = :id and status = 'PROCESSING'
     """,
 )
-# Of all merchants: created until a time and not ended by any report, whether sent or not.
+# Refunds of all merchants that were created until a time and have not ended, sent or not.
 UNREPORTED = Query(
     Refund,
     """

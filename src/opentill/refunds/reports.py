@@ -88,7 +88,7 @@ async def _apply_to_second_payment(
     if any((line.event, line.cause) == ("payment_given_back", cause) for line in lines):
         if not has_succeeded:
             await orders.apply_duplicate_return(tx, attempt, report.outcome, now)
-        return True  # a success that is reported again may have failed since
+        return True  # ignore a repeated success: the return may have failed since
     existing_case = await cases.find_unmatched(tx, attempt, ref)
     if not has_succeeded or report.amount != Money(attempt.amount_minor, attempt.currency):
         return False
@@ -104,7 +104,8 @@ async def _apply_failure(
 ) -> None:
     """Record that a refund which is not in the ledger has failed, so that late reports are ignored.
 
-    If staff have closed its case, they get a new one: the money that they corrected came back.
+    If staff have closed its case, they get a new one, since the money for which they corrected the
+    balance came back.
     """
     ref = report.outcome.provider_ref
     existing_case = await cases.find_unmatched(tx, attempt, ref)
@@ -129,7 +130,7 @@ async def _apply_success(
     ref = report.outcome.provider_ref
     existing_case = await cases.find_unmatched(tx, attempt, ref)
     if existing_case is not None and not existing_case.waits:
-        return None  # staff have closed its case, or it has failed since
+        return None  # staff have closed the case, or the refund has failed since
     refusal = _refusal(order, attempt, amount)
     if refusal is None:
         new = NewMadeAtGateway(
@@ -193,7 +194,7 @@ async def record_manually(
 async def check_manual(
     tx: Tx, merchant_id: str, order_id: str, new: NewMadeAtGateway, *, reporting: Container[str]
 ) -> Refund | None:
-    """Return the refund that has this reference already, None if it can be recorded.
+    """Return the refund that is recorded with this reference, None if a new one can be recorded.
 
     Raises like ``record_manually``.
     """

@@ -44,10 +44,10 @@ async def create(
     source: Source = "API",
     forced: bool = False,
 ) -> Refund:
-    """Accept a refund of a paid order, PROCESSING, and freeze what it takes from the merchant.
+    """Create a refund of a paid order as PROCESSING, and freeze its debit.
 
-    ``source`` is the API of the request: an order is refunded where it was placed. ``forced``: the
-    operator refunds although the merchant may not; the caller audits that.
+    ``source`` is the API of the request, which must be the one that placed the order. ``forced``:
+    the operator refunds although the merchant may not; the caller records that in the audit log.
 
     Idempotent by ``refundNo``. Raises NotFound for an unknown order, Invalid if it cannot be
     refunded, and CapabilityOff.
@@ -299,7 +299,7 @@ async def _compare_ended(tx: Tx, refund: Refund, status: Status, outcome: Refund
 
 
 async def _emit(tx: Tx, order: Order, refund: Refund, now: int) -> None:
-    """Emit the event of a refund that has ended; ``order`` is its order before that."""
+    """Emit the event of a refund that has ended; ``order`` is its order before the end."""
     order = await orders.with_paid_livemode(tx, order)
     await webhooks.emit(tx, [events.event_of(order, refund, now)])
 
@@ -313,16 +313,16 @@ async def _complete(tx: Tx, order: Order, refund: Refund, now: int) -> None:
 async def _end_order(tx: Tx, order: Order, refund: Refund, now: int) -> None:
     """Make an order REFUNDED if its refunds have returned all of it."""
     full = order.refunded_minor == order.amount_minor
-    if full and orders.can(order, "refunded_in_full"):  # a dispute decides the status of its order
+    if full and orders.can(order, "refunded_in_full"):  # disputed orders keep their status
         await orders.transition(tx, Change(order, "refunded_in_full", refund.id), now)
 
 
 async def record_made_at_gateway(
     tx: Tx, order: Order, new: NewMadeAtGateway, gateway: str, now: int
 ) -> Refund:
-    """Record a refund that was made at the provider, for a locked order that has as much left.
+    """Record a refund made at the provider; the order is locked, with this much left to refund.
 
-    The money has already left, so the balance may fall below the overdraft limit, as by a
+    The money has already left, so the balance may fall below the overdraft limit, as after a
     chargeback. Raises Invalid if there is no exchange rate to USD.
     """
     share = share_of(await with_usd_rate(tx, order, now), new.amount_minor)
@@ -359,7 +359,7 @@ async def _return_money(tx: Tx, order: Order, refund: Refund, now: int, *, gatew
     cause = f"{refund.id}: {refund.error_message}"
     await orders.reverse_refund(tx, order, refund.amount_minor, refund.debit_minor, cause, now)
     await cases.open_reversed(tx, refund, gateway, now)
-    # The order may have settled since, so the money returns to its present account.
+    # Credit the account that has the order's money now: the order may have settled since.
     await _post(tx, refund, "REFUND", ("gateway", order.account), "Refund reversed", now)
 
 
@@ -367,7 +367,7 @@ async def _release(tx: Tx, order: Order, refund: Refund, now: int) -> None:
     """Release the frozen debit of a refund that failed."""
     cause = f"{refund.id}: {refund.error_message}"
     await orders.release_refund(tx, order, refund.amount_minor, refund.debit_minor, cause, now)
-    # The order may have settled since, so the money returns to its present account.
+    # Credit the account that has the order's money now: the order may have settled since.
     await _post(tx, refund, "UNFREEZE", ("frozen", order.account), "Refund failed", now)
 
 
@@ -379,7 +379,7 @@ async def _post(
     text: str,
     now: int,
 ) -> ledger.Balance | None:
-    """Post a refund's debit from the first account to the second; None without a debit."""
+    """Post a refund's debit between two accounts; return the balance, None if the debit is 0."""
     if not refund.debit_minor:
         return None
     move = Movement(kind, *accounts, refund.debit_minor, "refund", refund.id, text)

@@ -27,8 +27,8 @@ async def with_usd_rate(tx: Tx, order: Order, now: int) -> Order:
     """Return the order with its exchange rate to USD, in which its refunds are shown as well.
 
     An order that was opened while there was no rate gets the newest one, however old; if there is
-    none for its own currency, that of its settled currency. Raises Invalid on ``orderId`` if there
-    never was a rate.
+    none for its own currency, it is computed by that of its settled currency. Raises Invalid on
+    ``orderId`` if neither has a rate, or if the order's amount in USD is too large.
     """
     if order.usd_exchange_rate is not None:
         return order
@@ -55,7 +55,7 @@ async def with_usd_rate(tx: Tx, order: Order, now: int) -> Order:
 
 
 def share_of(order: Order, amount: int) -> Share:
-    """Return a refund's share of the order; the shares of all refunds add up to it exactly.
+    """Return a refund's share of the order; the shares of all refunds add up to the order exactly.
 
     A share is the cumulative cost of all refunds up to this one, less the cost of the earlier ones,
     so rounding errors do not accumulate.
@@ -66,13 +66,13 @@ def share_of(order: Order, amount: int) -> Share:
         gross = order.gross_settled_minor
     if order.refund_fee_policy == "RETURNED":
         fee = order.gross_settled_minor - order.net_settled_minor
-        # Both are rounded, so if the fee is almost everything, a part could cost more than the net.
+        # Both are rounded: if the fee is almost the gross, a part could cost more than the net.
         gross -= money.share(fee, held, order.amount_minor, order.settled_currency)
         gross = min(gross, order.net_settled_minor)
     debit = max(0, gross - order.refund_debit_minor)
     to_usd = order.usd_exchange_rate
     if to_usd is None:
-        raise AssertionError  # see with_usd_rate
+        raise AssertionError  # with_usd_rate has set it
     user_usd = money.times(amount, to_usd, order.currency, "USD")
     settled, usd_rate = order.settled_currency, to_usd / order.exchange_rate
     debit_usd = debit if settled == "USD" else money.times(debit, usd_rate, settled, "USD")

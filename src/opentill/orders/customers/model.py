@@ -1,4 +1,4 @@
-"""A customer's newest order and sums: a customer is the orders of one e-mail address."""
+"""A customer's newest order and sums. Customers are identified by their orders' e-mail address."""
 
 import msgspec
 

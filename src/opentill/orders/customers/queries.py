@@ -1,4 +1,4 @@
-"""SQL about customers, who have no rows of their own besides orders with their e-mail address."""
+"""SQL about customers, which are not stored: a customer is the orders with one e-mail address."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ RECENT: Final = Query(
     order by created_at desc, id desc limit :limit
     """,
 )
-# The newest order of each e-mail address, by the index of terms, without the orders `apart`.
+# The newest indexed order of each e-mail address. Ignores `:apart`, whose index rows are outdated.
 NEWEST_OF: Final = Query(
     CustomerOrder,
     """
@@ -30,8 +30,8 @@ NEWEST_OF: Final = Query(
     join orders o on o.merchant_id = :merchant_id and o.id = hit.order_id
     """,
 )
-# A customer's payments and refunds by currency, over the newest orders: orders in the index of
-# terms, except `apart`, and the orders `beside` the index.
+# A customer's payments and refunds by currency, over the newest `:limit` orders. These are indexed
+# orders, except `:apart`, whose index rows are outdated, and pending orders, whose ids are `:id`.
 SUMS: Final = Query(
     CustomerSums,
     """

@@ -15,11 +15,11 @@ from opentill.orders.search import terms
 from opentill.orders.search.model import Candidate, Condition
 from opentill.orders.search.queries import PENDING
 
-MAX_SUMMED: Final = 10_000  # orders of one customer: some tens of milliseconds
+MAX_SUMMED: Final = 10_000  # orders of a customer; summing so many takes some tens of milliseconds
 
 
 async def recent_customers(tx: Tx, merchant_id: str, orders: int) -> list[CustomerOrder]:
-    """Return the customers of a merchant's newest ``orders``, each with their newest order."""
+    """Return the customers of a merchant's last ``orders`` orders, each with their newest one."""
     rows = await queries.RECENT.all(tx, merchant_id=merchant_id, limit=orders)
     return _newest_first(row for row in rows if row.email)
 
@@ -32,16 +32,16 @@ async def find_customers(db: Db, merchant_id: str, beginning: str) -> list[Custo
     condition = _condition(beginning)
 
     async def read(tx: Tx) -> list[CustomerOrder]:
-        apart, beside = await _not_indexed(tx, merchant_id, condition)
+        outdated_ids, matches = await _not_indexed(tx, merchant_id, condition)
         places = await search.places_of(tx, merchant_id, condition)
         rows = await queries.NEWEST_OF.all(
             tx,
             merchant_id=merchant_id,
-            apart=apart,
+            apart=outdated_ids,
             term=[place.term for place in places],
             place=[place.place for place in places],
         )
-        return [*rows, *(_order_of(candidate) for candidate in beside)]
+        return [*rows, *(_order_of(candidate) for candidate in matches)]
 
     customers = _newest_first(await db.read_snapshot(read))
     if len(customers) > search.MOST_ADDRESSES:
@@ -56,14 +56,14 @@ async def sums_of_customer(
     condition = Condition(terms.term_of(email), terms.EMAIL)
 
     async def read(tx: Tx) -> list[CustomerSums]:
-        apart, beside = await _not_indexed(tx, merchant_id, condition)
+        outdated_ids, matches = await _not_indexed(tx, merchant_id, condition)
         places = await search.places_of(tx, merchant_id, condition)
         return await queries.SUMS.all(
             tx,
             merchant_id=merchant_id,
-            apart=apart,
-            id=[candidate.id for candidate in beside],
-            created_at=[candidate.created_at for candidate in beside],
+            apart=outdated_ids,
+            id=[candidate.id for candidate in matches],
+            created_at=[candidate.created_at for candidate in matches],
             term=[place.term for place in places],
             place=[place.place for place in places],
             limit=most,
@@ -73,7 +73,7 @@ async def sums_of_customer(
 
 
 def _condition(beginning: str) -> Condition:
-    """Return the condition that an e-mail begins with a text, or, for a long text, equals it."""
+    """Return the condition that an e-mail begins with a text, or equals it if the text is long."""
     prefix = terms.lower(beginning)
     if len(prefix) > terms.LONGEST:
         return Condition(terms.term_of(beginning), terms.EMAIL)
@@ -83,18 +83,18 @@ def _condition(beginning: str) -> Condition:
 async def _not_indexed(
     tx: Tx, merchant_id: str, condition: Condition
 ) -> tuple[list[str], list[Candidate]]:
-    """Return the pending orders: ids of those whose index rows may be outdated, and the matches.
+    """Return ids of the pending orders with outdated index rows, and the pending orders that match.
 
-    The matches are the pending orders that fulfil the condition as they are now.
+    Orders match if they have an e-mail address and fulfil the condition as they are now.
     """
-    apart: list[str] = []
-    beside: list[Candidate] = []
+    outdated_ids: list[str] = []
+    matches: list[Candidate] = []
     async for candidate in PENDING.each(tx, merchant_id=merchant_id):
         if not candidate.is_new:
-            apart.append(candidate.id)
+            outdated_ids.append(candidate.id)
         if candidate.customer_email and condition.holds(candidate.id, candidate.terms):
-            beside.append(candidate)
-    return apart, beside
+            matches.append(candidate)
+    return outdated_ids, matches
 
 
 def _order_of(order: Candidate) -> CustomerOrder:
@@ -109,7 +109,7 @@ def _order_of(order: Candidate) -> CustomerOrder:
 
 
 def _newest_first(rows: Iterable[CustomerOrder]) -> list[CustomerOrder]:
-    """Return the newest order of each e-mail, the newest first."""
+    """Return the newest order of each e-mail address, newest first."""
     ordered = sorted(rows, key=lambda row: (row.created_at, row.order_id), reverse=True)
     newest: dict[str, CustomerOrder] = {}
     for row in ordered:

@@ -11,8 +11,8 @@ from opentill.orders.model import OPERATOR
 from opentill.orders.search.model import ExportCursor
 from opentill.orders.search.queries import LINE_SIZE
 
-# The cells of a line, byte for byte as ``http/csvfile.py`` writes them. These functions take and
-# return SQL; their arguments are names of columns.
+# These functions build the SQL of a cell, which must return the same bytes as ``http/csvfile.py``.
+# Their arguments are names of columns.
 
 
 def _quoted(text: str) -> str:
@@ -31,7 +31,7 @@ def _inert(text: str) -> str:
 
 def _inert_json(text: str) -> str:
     """Escape formulas in user JSON, as csvfile.format_cell does."""
-    escaped = csvfile.JSON_SEMICOLON.replace("\\", "\\\\")  # a literal backslash in the replacement
+    escaped = csvfile.JSON_SEMICOLON.replace("\\", "\\\\")  # regexp_replace unescapes it
     return f"""case when position(';' in {text}) = 0 then {text}
         else regexp_replace({text}, '{csvfile.IN_JSON}', '{escaped}', 'g') end"""
 
@@ -41,7 +41,7 @@ def _codes(decimals: int) -> str:
 
 
 def _unit(currency: str) -> str:
-    """Return the value of a minor unit. PostgreSQL hashes these lists of constants."""
+    """Return SQL for the value of a minor unit. PostgreSQL hashes these lists of constants."""
     return f"""case when {currency} in ({_codes(2)}) then 0.01 when {currency} in ({_codes(3)})
         then 0.001 when {currency} in ({_codes(0)}) then 1.00 end"""
 
@@ -60,10 +60,10 @@ def _local(millis: str) -> str:
 
 
 class Column(NamedTuple):
-    """A column of the file: its name, and the SQL of its cells, which are not null.
+    """A column of the file: its name, and the SQL of its cells, which is never null.
 
-    For user text, ``sql`` is a column, which may be null, and ``text`` the function that makes it
-    inert; such a cell is quoted, and its length counts for the size of a line.
+    For user text, ``sql`` is instead a column of orders, which may be null, and ``text`` builds the
+    SQL that escapes formulas in it. ``USER_TEXTS`` lists these columns too.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Column(NamedTuple):
 
 
 # New columns come last, so that the others keep their positions. `unit` and `settled_unit` are the
-# values of a minor unit; an amount of three decimals ends in a zero (money.show). `:livemode` is
+# values of a minor unit; amounts are whole hundredths, so rounding loses nothing. `:livemode` is
 # whether real money can be paid in this deployment (livemode.all_with_livemode).
 COLUMNS: Final = (
     Column("id", "id"),
@@ -120,7 +120,7 @@ COLUMNS: Final = (
     Column("clientReference", "client_reference", _inert),
     Column("paymentLinkId", "coalesce(payment_link_id, '')"),
 )
-# Further columns of a file for people: times in the merchant's time zone.
+# Additional columns of the dashboard's file: times in the merchant's time zone.
 LOCAL_COLUMNS: Final = (
     Column("createdAtLocal", _local("created_at")),
     Column("paidAtLocal", f"coalesce({_local('paid_at')}, '')"),
@@ -132,8 +132,8 @@ _INERT_TEXTS: Final = ", ".join(
     if column.text
 )
 
-# The last order of each part of a list of orders, if each part is about `:bytes` long as CSV.
-# PostgreSQL knows the sizes of long texts without reading them.
+# Divides a list of orders into parts of about `:bytes` bytes of CSV, and returns the last order of
+# each. PostgreSQL knows the sizes of long texts without reading them.
 EXPORT_EDGES = Query(
     ExportCursor,
     f"""
@@ -179,8 +179,8 @@ def _lines(condition: str, columns: tuple[Column, ...] = COLUMNS) -> Value[bytes
     )
 
 
-# The lines of a range of orders, and those of orders that passed a search. The latter must still
-# have the status of the filter.
+# The lines of a range of orders, and of orders that a search returned. The status of the latter may
+# have changed since the search, so it is compared again.
 _BETWEEN: Final = (
     "(created_at, id) > (:after_at::bigint, :after_id::text)"
     " and (created_at, id) <= (:until_at::bigint, :until_id::text)"
@@ -188,6 +188,6 @@ _BETWEEN: Final = (
 _OF_IDS: Final = "id = any (:ids::text[]) and (:status::text is null or status = :status)"
 EXPORT = _lines(_BETWEEN)
 EXPORT_OF = _lines(_OF_IDS)
-# The same with the columns of local times.
+# The same statements with LOCAL_COLUMNS.
 LOCAL_EXPORT = _lines(_BETWEEN, (*COLUMNS, *LOCAL_COLUMNS))
 LOCAL_EXPORT_OF = _lines(_OF_IDS, (*COLUMNS, *LOCAL_COLUMNS))

@@ -15,11 +15,11 @@ from opentill.orders.search.filters import Selection
 from opentill.orders.search.model import ExportCursor, SizedOrder
 from opentill.server.export_limits import Exports, Readers
 
-_PART: Final = 128 * 1024  # bytes; quotes, which are doubled, are counted once
-_SCANNED: Final = 20_000  # orders that are scanned for the ends of parts; far more than a part has
+_PART: Final = 128 * 1024  # bytes, by an estimate that does not count the doubling of quotes
+_SCANNED: Final = 20_000  # orders of a scan for the ends of parts; a part has far fewer
 _SEARCHED: Final = 2_000  # orders of a search that are read at once
-_AT_ONCE: Final = 2  # parts of one export: more would take too much of PostgreSQL's processors
-# A part of the file: the orders after a cursor until another, or the ids of its orders.
+_AT_ONCE: Final = 2  # parts of an export read concurrently; more would overload PostgreSQL
+# A part of the file: the orders after the first cursor up to the second, or a list of order ids.
 Part: TypeAlias = tuple[ExportCursor, ExportCursor] | list[str]
 
 
@@ -58,20 +58,20 @@ async def export_csv(
     file, no connection and no snapshot is held meanwhile, and only two parts are in memory.
     ``selection`` is None for no orders. ``readers`` is entered for each statement. ``livemode`` is
     whether real money can be paid in this deployment. ``zone`` adds columns with times in this time
-    zone. Raises Invalid.
+    zone; None adds none. Raises Invalid.
     """
     values: dict[str, str | bool] = {"merchant_id": merchant_id, "livemode": livemode}
-    form = _UTC
+    file_format = _UTC
     if zone is not None:
-        values["zone"], form = zone, _LOCAL
+        values["zone"], file_format = zone, _LOCAL
 
     async def read_lines(part: Part) -> bytes:
         async def read(tx: Tx) -> bytes | None:
             if isinstance(part, list):
                 status = None if selection is None else selection.filters.status
-                return await form.for_ids.get(tx, **values, ids=part, status=status)
+                return await file_format.for_ids.get(tx, **values, ids=part, status=status)
             after, until = part
-            return await form.for_range.get(
+            return await file_format.for_range.get(
                 tx,
                 **values,
                 after_at=after.created_at,
@@ -86,8 +86,8 @@ async def export_csv(
     ahead: deque[asyncio.Task[bytes]] = deque()
     parts = _parts(db, selection, readers)
     try:
-        first = await anext(parts, None)  # raises Invalid for a wrong search
-        yield csvfile.encode_row([column.name for column in form.columns])
+        first = await anext(parts, None)  # raises Invalid before the header is sent
+        yield csvfile.encode_row([column.name for column in file_format.columns])
         if first is not None:
             ahead.append(asyncio.create_task(read_lines(first)))
         async for part in parts:
@@ -119,7 +119,7 @@ async def export_csv_limited(
 
 
 async def _stop(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel reading ahead, and wait until the connections are returned."""
+    """Cancel tasks that read ahead, and wait until they have returned their connections."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -141,7 +141,7 @@ async def _parts(
 async def _divide_range(
     db: Db, selection: Selection, readers: Readers
 ) -> AsyncGenerator[tuple[ExportCursor, ExportCursor], None]:
-    """Yield the parts of the list of all orders: after one order, until another or the end."""
+    """Yield the parts of a range of time: the orders after a cursor up to another cursor."""
     filters = selection.filters
 
     async def find_ends(after: ExportCursor) -> list[ExportCursor]:
@@ -175,7 +175,7 @@ async def _divide_range(
 async def _divide_search(
     db: Db, selection: Selection, readers: Readers
 ) -> AsyncGenerator[list[str], None]:
-    """Yield the parts of a search: the ids of their orders."""
+    """Yield the parts of a search as lists of order ids."""
 
     async def read_after(cursor: ExportCursor) -> list[SizedOrder]:
         async with readers:
@@ -194,7 +194,7 @@ async def _divide_search(
 
 
 def _divide(orders: Sequence[SizedOrder]) -> Iterator[list[str]]:
-    """Divide orders into parts of ``_PART`` bytes; a longer order is a part by itself."""
+    """Divide orders into parts of at most ``_PART`` bytes; a longer order is a part by itself."""
     part: list[str] = []
     size = 0
     for order in orders:

@@ -3,9 +3,10 @@
 Every payment that a gateway reports is confirmed by ``confirm``: by itself (``outcomes``), or in a
 batch with payments that gateways report at the same time (``confirm_many``). A batch takes usual
 reports only: the attempt is undecided, the order can be paid, and the amount is the one that was
-due. Any other report (a second payment, another amount, money in HKD, an Epay order that shares its
-number) is applied in a transaction of its own, by ``outcomes.apply_outcome``. Locks are taken in
-the order of ids, orders before balances, so that batches of several processes cannot deadlock.
+due. Any other report (a second payment, another amount, money that clears in HKD, an Epay order
+whose number other orders have too) is applied in a transaction of its own, by
+``outcomes.apply_outcome``. Locks are taken in the order of ids, and orders are locked before
+balances, so that batches of several processes cannot deadlock.
 """
 
 from collections.abc import Collection, Sequence
@@ -73,7 +74,7 @@ def confirmation(
 
 
 async def confirm(tx: Tx, payments: Collection[ReceivedPayment], now: int) -> list[PaymentAttempt]:
-    """Confirm payments, each of another order; return the attempts that paid, as they were before.
+    """Confirm payments of different orders; return the attempts that paid, as they were before.
 
     A payment whose order or attempt changed since it was read is left out.
     """
@@ -88,8 +89,8 @@ async def confirm(tx: Tx, payments: Collection[ReceivedPayment], now: int) -> li
 async def confirm_many(tx: Tx, reports: Sequence[Report], now: int) -> set[tuple[str, str]]:
     """Confirm the payments of usual reports; return the keys of the confirmed reports.
 
-    The other reports have changed nothing; the caller applies each by itself. The transaction waits
-    half a second for each lock.
+    The other reports have changed nothing; the caller must apply each by itself. The transaction
+    waits for each lock at most half a second.
     """
     attempts = await queries.ATTEMPTS_OF_GATEWAYS.all(
         tx,
@@ -113,7 +114,10 @@ async def confirm_many(tx: Tx, reports: Sequence[Report], now: int) -> set[tuple
 
 
 async def _lock_orders(tx: Tx, attempts: Sequence[PaymentAttempt]) -> dict[tuple[str, str], Order]:
-    """Lock the orders of attempts; return those that share no Epay number, by merchant and id."""
+    """Lock the orders of attempts; return those that share no Epay number, by merchant and id.
+
+    An order that shares its number can only be confirmed under the locks of all these orders.
+    """
     keys = sorted({(attempt.merchant_id, attempt.order_id) for attempt in attempts})
     if not keys:
         return {}
@@ -128,7 +132,7 @@ async def _lock_orders(tx: Tx, attempts: Sequence[PaymentAttempt]) -> dict[tuple
 
 
 def count_ended(tx: Tx, attempt: PaymentAttempt, status: AttemptStatus) -> None:
-    """Count for the metrics that an attempt ended, once that is committed."""
+    """Once ``tx`` is committed, count the attempt in the metrics, if ``status`` ends it."""
     if status not in ENDS:
         return
     count = partial(metrics.count_ended_attempt, attempt.gateway, attempt.method, status)

@@ -67,7 +67,7 @@ async def record_duplicate_return(
 async def return_duplicate(
     db: Db, gateways: Mapping[str, Gateway], attempt: PaymentAttempt, public_url: str, now: int
 ) -> None:
-    """Return a duplicate payment through its gateway; the attempt's id names the refund as well."""
+    """Return a duplicate payment through its gateway. The refund gets the attempt's id."""
     gateway = gateways.get(attempt.gateway)
     if gateway is None:
         _log.error("gateway gone", attempt=attempt.id, gateway=attempt.gateway)
@@ -101,7 +101,7 @@ async def apply_duplicate_return(
 
     A gateway that refuses for good is not called again; the operator sees the refusal in the
     order's history. The same holds if the gateway reports later that the return failed, for example
-    because the customer's account is closed: from then on only the operator can record the return.
+    because the customer's account is closed: after that only the operator can record the return.
     """
     order = await service.lock(tx, attempt.merchant_id, attempt.order_id)
     current = await ATTEMPT.first(tx, merchant_id=attempt.merchant_id, id=attempt.id)
@@ -121,7 +121,7 @@ async def apply_duplicate_return(
         await note(tx, order, "payment_given_back", cause, now)
     elif outcome.status == "REFUSED" and (is_returned or current.check_at is not None):
         if is_returned and await _has_event(tx, order, "payment_not_given_back", attempt.id):
-            return  # the operator has returned the money since
+            return  # a late report: since the failure, the operator has returned the money
         _log.error(
             "duplicate not given back",
             attempt=attempt.id, was=current.status, reason=outcome.reason,

@@ -12,18 +12,18 @@ from opentill.orders.payments import queries
 
 
 async def lock_number(tx: Tx, merchant_id: str, order_id: str) -> None:
-    """Lock every order that shares an order's number, oldest first, as a new submission does.
+    """Lock all orders with the number of an Epay order, oldest first, as a new submission does.
 
-    Call this before locking any of these orders by itself. Locks nothing for an order of another
-    API.
+    To avoid a deadlock, call this before locking one of these orders alone. An order of another API
+    is not locked.
     """
     await queries.LOCK_NUMBER.all(tx, merchant_id=merchant_id, id=order_id)
 
 
 async def find_paid_beside(tx: Tx, order: Order) -> str | None:
-    """Return the id of another order of the number that was paid, even if it is refunded by now.
+    """Return the id of another paid order with the same number, None if there is none.
 
-    The caller must have locked the number.
+    It may have been refunded since. The caller must have locked the number.
     """
     if order.source != "EPAY":
         return None
@@ -31,7 +31,7 @@ async def find_paid_beside(tx: Tx, order: Order) -> str | None:
 
 
 async def find_shared(tx: Tx, orders: Collection[Order]) -> set[tuple[str, str]]:
-    """Return merchant and id of each locked order whose number other orders have too."""
+    """Return merchant and id of those locked orders whose number other orders have too."""
     epay_orders = [order for order in orders if order.source == "EPAY"]
     if not epay_orders:
         return set()

@@ -1,8 +1,8 @@
 """Counting failed payment attempts, each once, in the quarter hour in which it ended.
 
-The attempt's row says in which quarter hour it is counted, and is marked in the transaction that
-counts it. An index finds uncounted attempts, whenever their transactions commit. An attempt
-whose money arrives after all is removed from the count.
+``counted_at`` in an attempt's row is the quarter hour in which it is counted, and is set in the
+transaction that counts it. An index finds uncounted attempts, in whatever order their transactions
+commit. An attempt whose money arrives after all is removed from the count.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ async def count_failed(tx: Tx, merchant_id: str, most: int) -> Sequence[FailedAt
 
 
 async def list_uncounted_merchants(tx: Tx, after: str, most: int) -> list[str]:
-    """Return up to ``most`` merchants, by id and after one, that have uncounted attempts."""
+    """Return the ids of the next ``most`` merchants after an id that have uncounted attempts."""
     merchants = await queries.UNCOUNTED_MERCHANTS.all(tx, after=after, limit=most)
     return [merchant.merchant_id for merchant in merchants]
 

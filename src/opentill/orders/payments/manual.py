@@ -19,9 +19,9 @@ _BY_TRANSFER: Final = PaymentOutcome(status="SUCCEEDED", method="BANK_TRANSFER")
 
 
 async def awaits_confirmation(tx: Tx, order: Order) -> bool:
-    """Whether a customer says that they have sent the whole amount, such as by bank transfer.
+    """Whether a customer says that they have sent the whole amount, for example by bank transfer.
 
-    Their attempt is one that only the operator can confirm.
+    They say so by starting an attempt that only the operator can confirm.
     """
     attempt = await queries.MANUAL_ATTEMPT.first(
         tx, merchant_id=order.merchant_id, order_id=order.id
@@ -43,8 +43,8 @@ async def confirm_manually(
 ) -> Order:
     """Record as the operator that an order was paid, for example by bank transfer.
 
-    ``livemode``: whether real money can be paid in this deployment, as events report it. Raises
-    NotFound, and Invalid for an order that cannot be paid any more.
+    ``livemode``: whether real money can be paid in this deployment, None if unknown; it is stored
+    and reported in events. Raises NotFound, and Invalid for an order that cannot be paid any more.
     """
     await epay_numbers.lock_number(tx, merchant_id, order_id)
     order = await lock(tx, merchant_id, order_id)

@@ -6,10 +6,10 @@ from opentill.gateways.model import GatewayPaymentEvent, Method
 
 
 class FailedAttempts(msgspec.Struct, frozen=True):
-    """By how much a count of failed attempts changes: those of a gateway, method and currency.
+    """A change of the number of failed attempts of a gateway, method and currency.
 
-    ``since`` is the beginning of the quarter hour (Unix ms). ``failed`` is below zero if attempts
-    are removed from the count. ``attempts`` is how many attempts the change stands for.
+    ``since`` is the beginning of the quarter hour (Unix ms). ``failed`` is the change, below zero
+    if it removes more attempts than it adds. ``attempts`` is how many it adds or removes in all.
     """
 
     since: int
@@ -31,7 +31,7 @@ class Payer(msgspec.Struct, frozen=True, kw_only=True):
 
     email: str
     name: str | None
-    prefilled: str | None = None  # the merchant's name for the customer, if the payer enters none
+    prefilled: str | None = None  # the name given by the merchant, if the payer enters none
     ip: str
     locale: str
 
@@ -42,18 +42,21 @@ class Payer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PaymentIntent(msgspec.Struct, frozen=True, kw_only=True):
-    """A payment that a customer is about to make; ``expires_at`` (Unix ms) is its deadline."""
+    """A payment that a customer is about to make.
+
+    ``expires_at`` (Unix ms) is its deadline, None for no deadline.
+    """
 
     merchant_id: str
     order_id: str
     payer: Payer
     method: Method
-    merchant_name: str  # as the gateway shows it
+    merchant_name: str  # the gateway shows it to the customer
     expires_at: int | None = None
 
 
 class UnansweredAttempts(msgspec.Struct, frozen=True):
-    """How many attempts of a gateway have an unknown outcome; ``since``: the oldest, Unix ms."""
+    """How many attempts of a gateway have an unknown outcome, and since when (Unix ms)."""
 
     gateway: str
     number: int

@@ -27,7 +27,7 @@ from opentill.orders.transitions import Change, NotLocked, can, transition
 
 _log: Final = structlog.get_logger()
 
-FIRST_CHECK_MS: Final = 15_000  # longer than any call to a gateway lasts
+FIRST_CHECK_MS: Final = 15_000  # after the creation of an attempt, when its call has surely ended
 # After how many milliseconds the gateway is queried again, by the attempt's new status.
 CHECK_AFTER_MS: Final = {"ACTION_REQUIRED": 60_000, "PENDING": 2_000}
 # The status of a failed attempt and the event of its order, by the outcome.
@@ -69,7 +69,7 @@ async def apply_to_attempt(
             return await _apply_acceptance(tx, order, attempt, outcome, status, now)
         case _ if _is_failure(attempt, outcome, now):
             return await _apply_failure(tx, order, attempt, outcome, now)
-        case _:  # UNKNOWN, or NOT_FOUND though the gateway has known the attempt: query again
+        case _:  # UNKNOWN, or NOT_FOUND that may be premature or contradicts a report: query again
             _log.warning("attempt unknown", attempt=attempt.id, reason=outcome.reason)
             return attempt
 
@@ -77,8 +77,8 @@ async def apply_to_attempt(
 def _is_failure(attempt: PaymentAttempt, outcome: PaymentOutcome, now: int) -> bool:
     """Whether an outcome means that the attempt failed.
 
-    NOT_FOUND counts only once the call to the gateway has surely ended: until then the request may
-    still arrive.
+    NOT_FOUND is a failure only of a SUBMITTED attempt whose call to the gateway has surely ended:
+    until then the request may still arrive.
     """
     if outcome.status == "NOT_FOUND":
         return attempt.status == "SUBMITTED" and now - attempt.created_at >= FIRST_CHECK_MS
@@ -114,10 +114,10 @@ async def write_attempt(
 async def _apply_payment(
     tx: Tx, order: Order, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
 ) -> PaymentAttempt:
-    """Apply that money was received: it pays the order, or it is to be returned."""
+    """Apply a payment: it pays the order, or is to be returned, or waits if its amount differs."""
     if attempt.status in FINAL:
         if outcome.card and attempt.status == "SUCCEEDED" and attempt.card_last4 is None:
-            await cards.store_card(tx, order, attempt, outcome.card)  # confirmed without the card
+            await cards.store_card(tx, order, attempt, outcome.card)  # the first report had no card
         return attempt
     amount = outcome.amount
     if amount and (amount.minor, amount.currency) != (attempt.amount_minor, attempt.currency):
@@ -156,7 +156,7 @@ async def _close_unpaid(tx: Tx, order: Order, paid_order_id: str, now: int) -> O
 async def _find_hkd_rate(tx: Tx, order: Order, outcome: PaymentOutcome) -> Decimal | None:
     """Return the order's rate to HKD at its opening if the payment clears in HKD, else None.
 
-    The rate is for display only: None as well if there was none.
+    The rate is only displayed: if there was none at that time, None is returned as well.
     """
     if outcome.clearing_currency != "HKD":
         return None
@@ -219,7 +219,7 @@ async def _apply_failure(
     written = await write_attempt(tx, attempt, status, outcome, None, now)
     reason = outcome.reason or outcome.status.lower()
     cause = f"{attempt.id}: {reason}"
-    # A decline changes nothing while another attempt is on its way to its gateway.
+    # A decline does not change the order while another attempt is on its way to its gateway.
     waits_for_other = order.status == "CREATING" and attempt.status != "SUBMITTED"
     if can(order, event) and not (waits_for_other and event == "declined"):
         await transition(tx, Change(order, event, cause, reason=reason), now)

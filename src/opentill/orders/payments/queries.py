@@ -9,9 +9,9 @@ from opentill.orders.payments.model import (
     UncountedMerchant,
 )
 
-# The attempts of any merchants that went through the gateways that report on them. From here on
-# the transaction waits at most half a second for a lock, so that one merchant does not hold up the
-# others. One plan serves for any number of attempts (decision 0111).
+# The attempts, of any merchants, that went through the gateways that report on them. From here on,
+# the transaction waits for each lock at most half a second, so that one merchant does not delay the
+# others. PostgreSQL uses one plan for any number of attempts (decision 0111).
 ATTEMPTS_OF_GATEWAYS = Query(
     PaymentAttempt,
     """
@@ -23,8 +23,8 @@ ATTEMPTS_OF_GATEWAYS = Query(
         and a.gateway = report.gateway
     """,
 )
-# Locks many orders, sorted by id as every transaction does. The subquery hides the length of the
-# arrays from PostgreSQL, so that it keeps one plan (decision 0111).
+# Locks many orders in the order of their ids, as every transaction does. The subquery hides the
+# length of the arrays from PostgreSQL, which therefore keeps one plan (decision 0111).
 LOCK_MANY = Query(
     Order,
     """
@@ -63,8 +63,8 @@ UPDATE_ATTEMPT = Query(
     returning *
     """,
 )
-# Claims attempts that are due for a query, until `:lease_until`. `:gateways` limits them to these
-# gateways, or, if `:included` is false, to all other gateways; null does not limit them.
+# Claims attempts that are due for a query, until `:lease_until`: those through `:gateways` if
+# `:included`, else those through all other gateways. If `:gateways` is null, all due attempts.
 CLAIM_ATTEMPTS = Query(
     PaymentAttempt,
     """
@@ -79,8 +79,8 @@ CLAIM_ATTEMPTS = Query(
     returning a.*
     """,
 )
-# Marks a duplicate payment before its gateway is asked to return it, so that a later request knows
-# that an earlier one may have arrived. The mark is removed only if the request surely did not.
+# Marks a duplicate payment before its gateway is asked to return it, so that a later request says
+# that an earlier one may have arrived. The mark is removed if the first surely did not arrive.
 MARK_RETURN_SENT = Command(
     """
     update payment_attempts set reason = 'giving_back'
@@ -116,7 +116,7 @@ STOP_RETURN = Command(
     where merchant_id = :merchant_id and id = :id
     """,
 )
-# The return of a duplicate payment failed after it had succeeded: as STOP_RETURN.
+# Like STOP_RETURN, for a return that had succeeded before its gateway reported that it failed.
 REOPEN_RETURN = Command(
     """
     update payment_attempts
@@ -125,8 +125,8 @@ REOPEN_RETURN = Command(
     where merchant_id = :merchant_id and id = :id and status = 'GIVEN_BACK'
     """,
 )
-# Claims the right to query an attempt now, unless it was claimed less than `:every_ms` ago. A time
-# that is further ahead was written before the clock was set back.
+# Claims the right to query an attempt now, unless it was claimed less than `:every_ms` ago. Ignores
+# a stored time further ahead than that, which was written before the clock was set back.
 CLAIM_QUERY = Command(
     """
     update payment_attempts set asked_at = :now::bigint
@@ -134,9 +134,9 @@ CLAIM_QUERY = Command(
         and (asked_at is null or abs(:now::bigint - asked_at) >= :every_ms::bigint)
     """,
 )
-# Makes the worker query an attempt as soon as it may, since the payment may have changed after the
-# last query. An attempt that is no longer queried stays so. The coalesce keeps PostgreSQL from the
-# index of due attempts, so that it finds the row by its id.
+# Makes the worker query an attempt `:every_ms` after the last query, since the payment may have
+# changed after it. An attempt without a next check does not get one. The coalesce keeps PostgreSQL
+# from using the index of due attempts, so that it finds the row by its id.
 QUERY_SOON = Command(
     """
     update payment_attempts set check_at = asked_at + :every_ms::bigint
@@ -189,7 +189,7 @@ UNCOUNTED_MERCHANTS = Query(
     select id as merchant_id from merchant where id is not null limit :limit
     """,
 )
-# When the first attempt of a merchant ended that is uncounted, or whose count is out of date.
+# The end of a merchant's first attempt that is uncounted, or counted though its money arrived.
 UNCOUNTED_SINCE = Value(
     int,
     """
@@ -202,10 +202,10 @@ COUNT_DUE = Value(
     int,
     "select count(*) from (select 1 from payment_attempts where check_at <= :now limit 10000) due",
 )
-# The oldest row of the queue: one index lookup.
+# One lookup in the index of due attempts.
 OLDEST_CHECK = Value(int, "select min(check_at) from payment_attempts where check_at is not null")
 
-# Attempts with an unknown outcome, among those that are to be queried.
+# Attempts with an unknown outcome, among the first 10,000 that are to be queried.
 UNANSWERED = Query(
     UnansweredAttempts,
     """

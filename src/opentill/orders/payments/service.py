@@ -1,8 +1,8 @@
-"""Paying an order through a gateway: intent committed, gateway called, result committed.
+"""Paying an order through a gateway: commit the intent, call the gateway, commit the result.
 
-An attempt, and its usual result, take one statement each, which is a transaction of its own and
-needs no lock (decision 0119). If the order has changed since it was read, the statement writes
-nothing, and the order is read again.
+Recording an attempt takes one statement, and so does its usual result. Each is a transaction of its
+own and needs no lock (decision 0119). If the order has changed since it was read, the statement
+writes nothing, and the order is read again.
 """
 
 import time
@@ -42,7 +42,7 @@ _log: Final = structlog.get_logger()
 _LONGEST_WAIT_MS: Final = 3_600_000
 _MOST_GATEWAYS: Final = 3  # gateways that are tried for one payment while its customer waits
 _PATIENCE_MS: Final = 12_000  # after this time no further gateway is tried
-# An older attempt is not sent: the call could outlast the first check. Calls last up to 10 seconds.
+# An older attempt is not sent: its call, of up to 10 seconds, could end after the first check.
 _LATEST_MS: Final = FIRST_CHECK_MS - 11_000
 QUERY_INTERVAL_MS: Final = 2_000
 
@@ -130,7 +130,7 @@ async def _start(
     seen: OrderState | None,
     now: int,
 ) -> _Start:
-    """Record an attempt, unless one is under way."""
+    """Record an attempt, unless the order has one in progress or cannot be paid any more."""
     state = seen
     while True:
         if state is None:
@@ -161,13 +161,13 @@ async def _start(
 
 
 async def _read(tx: Tx, intent: PaymentIntent) -> OrderState:
-    """Read the order before its attempt: an attempt that starts in between changes the order."""
+    """Read the order first: if an attempt starts between the reads, the order is out of date."""
     order = await service.find(tx, intent.merchant_id, intent.order_id)
     return OrderState(order, await service.last_attempt(tx, order.merchant_id, order.id))
 
 
 async def _set_customer(tx: Tx, intent: PaymentIntent) -> None:
-    """Store the payer that the form names, while the order is not paid."""
+    """Store the payer's name and e-mail address from the form, while the order is PENDING."""
     await queries.SET_CUSTOMER.run(
         tx,
         merchant_id=intent.merchant_id,
@@ -187,7 +187,7 @@ async def _try_next_gateway(
     tried: Sequence[str],
     now: int,
 ) -> tuple[PaymentAttempt, bool]:
-    """End an attempt that never arrived, and record one through the next gateway if there is one.
+    """End an attempt that did not reach its gateway, and record one through the next, if any.
 
     No attempt is recorded if a callback, or the customer in another tab, was faster. The second
     value says whether the returned attempt is new.
@@ -231,8 +231,8 @@ async def _apply(
 ) -> PaymentAttempt:
     """Apply the outcome that the attempt's own gateway reported.
 
-    ``sent_order`` is the order as the intent left it, if the outcome is the response to that
-    intent.
+    ``sent_order`` is the order as the recorded intent left it, if the outcome is the response to
+    that intent, which can usually be applied without a lock; None: lock the order.
     """
     if sent_order is not None and outcome.status in ("ACTION_REQUIRED", "PENDING"):
         accepted = await db.autocommit(lambda tx: accept(tx, sent_order, attempt, outcome, now))
@@ -269,9 +269,9 @@ def _query_outcome(outcome: PaymentOutcome) -> PaymentOutcome:
 async def close_page(
     db: Db, gateways: Mapping[str, Gateway], attempt: PaymentAttempt, now: int
 ) -> PaymentAttempt:
-    """Close the gateway's page of an attempt whose order is paid or closed; query any other.
+    """Close the gateway's page if the attempt's order is paid or closed, else query the attempt.
 
-    Thus nobody pays late. A payment that arrives all the same counts, or is returned.
+    Closing prevents late payments. One that still arrives pays the closed order, or is returned.
     """
     gateway = gateways.get(attempt.gateway)
     if (
@@ -317,7 +317,7 @@ async def start_attempt(
 ) -> PaymentAttempt:
     """Record the intent to pay a locked order through a gateway: the attempt, SUBMITTED.
 
-    Commit this before you call the gateway: whatever becomes of the call, the worker queries the
+    Commit this before calling the gateway: if the call's result is lost, the worker queries the
     gateway by the attempt's id until the outcome is known.
     """
     attempt = await start_unlocked(tx, order, gateway, method, payer, now)
@@ -357,16 +357,16 @@ async def start_unlocked(
 
 
 def after_intent(order: Order) -> Order:
-    """Return an order as the recorded intent to pay it leaves it."""
+    """Return an order as it is after the intent to pay it was recorded."""
     return msgspec.structs.replace(
         order, status="CREATING", history_number=order.history_number + 1
     )
 
 
 async def may_query(db: Db, attempt: PaymentAttempt, now: int) -> bool:
-    """Whether to query an attempt's gateway now; then nobody else may for the next two seconds.
+    """Claim the right to query an attempt's gateway: False if it was claimed in the last 2 seconds.
 
-    If somebody queried it within the last two seconds, the worker queries it once they are over.
+    In that case, the worker queries the gateway as soon as the two seconds have passed.
     """
     key = {"merchant_id": attempt.merchant_id, "id": attempt.id}
     interval = {"every_ms": QUERY_INTERVAL_MS}

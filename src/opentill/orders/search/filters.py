@@ -19,7 +19,7 @@ from opentill.orders.model import Order, Status
 from opentill.orders.search import service, terms
 from opentill.orders.search.model import Condition, OrderFilters
 
-_STORABLE: Final = r"^[^\x00]*\Z"  # PostgreSQL stores no NUL
+_STORABLE: Final = r"^[^\x00]*\Z"  # PostgreSQL's text cannot contain NUL
 Email: TypeAlias = Annotated[
     str,
     Meta(

@@ -13,18 +13,18 @@ from opentill.orders.model import DAY_MS
 from opentill.orders.search import queries
 from opentill.orders.search.model import ChangedOrder, IndexRow
 
-WORTH_IT: Final = 200  # changes; reading fewer in each search costs less than indexing them
-MANY: Final = 1000  # rows of a term in a place; from so many on, their count is stored
-_MERCHANTS: Final = 200  # of one statement
-# If a batch has only one row of a term, it checks once in so many times whether the term now has
-# MANY rows. A check costs as much as the row; this way the term has at most some hundred rows more.
+WORTH_IT: Final = 200  # a merchant's changes; reading fewer in each search costs less than indexing
+MANY: Final = 1000  # index rows of a term in a place; from this many on, their number is stored
+_MERCHANTS: Final = 200  # merchants that one statement returns
+# Of this many batches that add only one row of a term, one checks whether the term now has MANY
+# rows, since a check costs as much as a row. So counting begins at most some hundred rows later.
 _ONE_OF: Final = 8
 _turn: Final = itertools.count()
-_Day: TypeAlias = tuple[str, str, int]  # a term, its place, and when a day begins
+_Day: TypeAlias = tuple[str, str, int]  # a term, its place, and the start of a day (Unix ms)
 
 
 async def index_orders(db: Db, at_least: int = WORTH_IT) -> int:
-    """Index orders of merchants with ``at_least`` so many changes; return the number of orders."""
+    """Index orders of merchants with ``at_least`` or more changes; return the number of orders."""
     indexed = 0
     last = ""
     while True:
@@ -82,7 +82,7 @@ async def _index(tx: Tx, merchant_id: str, batch: int, many: int) -> int:
 async def _add(
     tx: Tx, merchant_id: str, new: Sequence[ChangedOrder], counts: Counter[_Day]
 ) -> bool:
-    """Add the rows of new orders; False if some exist, which only a foreign change can cause."""
+    """Add the index rows of new orders; False if one exists, which OpenTill itself never causes."""
     rows = [
         (term, place, order.created_at, order.id)
         for order in new
@@ -109,7 +109,7 @@ async def _add(
 async def _replace(
     tx: Tx, merchant_id: str, orders: Sequence[ChangedOrder], counts: Counter[_Day]
 ) -> None:
-    """Replace the rows of orders that the index has, for every e-mail and card that they had."""
+    """Replace index rows of orders, removing those of each e-mail address and card they had."""
     new: list[IndexRow] = []
     old: set[IndexRow] = set()
     for order in orders:

@@ -1,6 +1,7 @@
-"""Looking up orders by an id or a number (contract.md#order-search): a table of their forms.
+"""Looking up orders by an id or a number (contract.md#order-search).
 
-For each form, the table has how to recognise it, and a statement that looks it up by one index.
+For each form of id or number, a table has a function that recognises it, and a statement that looks
+up orders by it, in one index.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,7 @@ from opentill.orders.search import queries
 from opentill.orders.search.model import OrderRef
 
 _Reads = Callable[[str], Mapping[str, object] | None]
-_TIME_DIGITS: Final = 12  # of an entry's id, hexadecimal
+_TIME_DIGITS: Final = 12  # hexadecimal digits of the time (Unix ms) that an entry's id begins with
 
 
 class Form(NamedTuple):
@@ -41,7 +42,7 @@ def _entry(text: str) -> Mapping[str, object] | None:
         return None
     try:
         return {"id": text, "created_at": int(text.partition("_")[2][:_TIME_DIGITS], 16)}
-    except ValueError:  # not an id of ours
+    except ValueError:  # not hexadecimal, so not an entry's id
         return None
 
 

@@ -9,10 +9,10 @@ from opentill.orders.search import terms
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """A term that an order must have, in ``field`` or in any field.
+    """A term that an order must have in ``field``; None: in any field.
 
-    ``begins``: instead, the order's e-mail address must begin with the term. Orders of ``ids``
-    fulfil the condition whatever their terms are.
+    If ``begins``, the order's e-mail address must begin with the term instead. Orders whose ids are
+    in ``ids`` fulfil the condition whatever their terms are.
     """
 
     term: str
@@ -90,9 +90,9 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class ChangedOrder(msgspec.Struct, frozen=True):
-    """An order to be indexed, and the e-mail addresses that it has had since it was last indexed.
+    """An order to be indexed. ``were`` are its e-mail addresses since it was last indexed.
 
-    Its card then was unknown or the same. ``is_new``: the index has no row of it.
+    When it was last indexed, its card was unknown or the same. ``is_new``: it was never indexed.
     """
 
     id: str
@@ -128,7 +128,10 @@ class IndexRow(msgspec.Struct, frozen=True):
 
 
 class CountChange(msgspec.Struct, frozen=True):
-    """By how much the number of rows of a term in a place changes, for the orders of a day."""
+    """A change of the number of index rows of a term in a place, for orders of one day.
+
+    ``since`` is the start of the day (Unix ms); ``rows`` is below zero if rows were removed.
+    """
 
     term: str
     place: str

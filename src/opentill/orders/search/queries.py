@@ -24,7 +24,8 @@ LINE_SIZE: Final = "350 + " + " + ".join(
 
 # ── Indexing ──────────────────────────────────────────────────────────────────────────────────
 
-# The next merchants after one with orders to be indexed, and their changes, counted up to `:most`.
+# The next merchants after `:after` with orders to be indexed, and the number of changes of each, at
+# most `:most`.
 WAITING = Query(
     SearchedMerchant,
     """
@@ -47,7 +48,7 @@ WAITING = Query(
 ADD_HEAD = Command(
     "insert into search_heads (merchant_id) values (:merchant_id) on conflict do nothing"
 )
-# One worker at a time indexes the orders of a merchant: returns nothing while another one does.
+# Lets one worker at a time index a merchant's orders: returns nothing while another one does.
 LOCK_HEAD = Value(
     str,
     """
@@ -110,8 +111,8 @@ REPLACE = Query(
     group by 1, 2, 3
     """,
 )
-# Adds changes to the stored counts by day, if a term in a place is counted. Starts to count a term
-# with `:many` rows or more, if `:looked_at` says to check it.
+# For terms and places that are counted, adds the changes to the counts per day. Starts to count a
+# term in a place if it has `:many` rows or more; checks this only if `:looked_at` says so.
 COUNT = Command(
     """
     with change as (
@@ -187,7 +188,7 @@ PLACES = Query(
     select :term as term, place from scan where place is not null
     """,
 )
-# The terms from `:term` until before `:before` with their places: at most `:limit` pairs.
+# The terms from `:term` to before `:before` with their places: at most `:limit` pairs.
 BEGINNING = Query(
     Place,
     """
@@ -206,8 +207,8 @@ BEGINNING = Query(
     select term, place from scan limit :limit
     """,
 )
-# How many rows some terms and places have from `:since` until `:until`. If a term is counted, whole
-# days, from `:day` until before `:days_end`, come from the stored counts, and the rest from rows.
+# How many rows some terms and places have from `:since` to `:until`. If a term is counted, stored
+# counts are added up for whole days from `:day` to before `:days_end`, and only the rest is read.
 COUNTS = Query(
     Bucket,
     """
@@ -261,7 +262,7 @@ class SearchStatements(NamedTuple):
     counted: Value[int]
 
 
-# Only orders of a status, a product or a session's status; null allows any.
+# Only orders with this status, product and session status; null allows any.
 _FITS: Final = """
     and exists (
         select from orders o where o.merchant_id = :merchant_id and o.id = t.order_id
@@ -271,7 +272,7 @@ _FITS: Final = """
                 select s.status from checkouts s
                 where s.merchant_id = :merchant_id and s.id = o.checkout_id)))
 """
-# Only orders with one of the terms and places of each of the `:conditions` other conditions.
+# Only orders that fulfil all `:conditions` other conditions, each by one of its terms and places.
 _ALSO: Final = """
     and (select count(distinct also.number)
         from unnest(:number::int[], :also_term::text[], :also_place::text[])
@@ -337,10 +338,10 @@ def _statements(source: str, names: dict[str, str], more: str) -> SearchStatemen
 
 _OF_TERM: Final = {"created_at": "t.created_at", "id": "t.order_id"}
 _OF_ORDER: Final = {"created_at": "o.created_at", "id": "o.id"}
-# For one condition, and for several.
+# Statements whose driver is a term: without and with further conditions.
 BY_TERM: Final = _statements(_BUCKETS, _OF_TERM, "")
 BY_TERM_AND_MORE: Final = _statements(_BUCKETS, _OF_TERM, _FITS + _ALSO)
-# For the filters that are columns of orders.
+# Statements whose driver is the filters on columns of orders, by the names of these columns.
 BY_COLUMNS: Final[dict[tuple[str, ...], SearchStatements]] = {
     columns: _statements(
         _ORDERS.replace("{columns}", "".join(f" and o.{name} = :{name}" for name in columns)),
@@ -391,7 +392,7 @@ EVENT: Final = _look_up(
         and e.body::json -> 'data' ->> 'order_id' is not null
     """
 )
-# An entry's id contains its time (decision 0011).
+# `:created_at` is taken from the entry's id, which contains it (decision 0011).
 ENTRY: Final = _look_up(
     """
     select case e.source_type when 'order' then e.source_id

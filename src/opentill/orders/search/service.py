@@ -28,16 +28,16 @@ from opentill.orders.search.model import (
 )
 
 _DAY_MS: Final = 86_400_000
-MOST_ADDRESSES: Final = 200  # that may begin with the searched text
-_LEAST_OF_ADDRESS: Final = 3  # characters
-Position = tuple[int, str]  # of an order in the list: its time of creation and its id
+MOST_ADDRESSES: Final = 200  # e-mail addresses that may begin with the searched text
+_LEAST_OF_ADDRESS: Final = 3  # characters that the beginning of an address must have
+Position = tuple[int, str]  # the sort key of lists: an order's time of creation (Unix ms), its id
 
 
 async def parse_search_box(tx: Tx, merchant_id: str, text: str) -> Condition:
     """Return the condition of the search box: an id, a number, an e-mail, a value or an amount.
 
-    If no order has the text, the condition is an e-mail that begins with it. Raises Invalid on
-    ``query``.
+    If no order has the text and it is not too short, the condition is an e-mail that begins with
+    it. Raises Invalid on ``query``.
     """
     refs = await lookups.look_up(tx, [merchant_id], text)
     ids = frozenset(ref.order_id for ref in refs)
@@ -90,7 +90,7 @@ async def list_after(
 class _PendingMatches:
     """The matches that were read from orders instead of the index.
 
-    Only ``keep`` of them stay in memory: the newest, or, with a cursor, the oldest after it.
+    Of many, only ``keep`` stay in memory: the newest, or, with a cursor, the oldest after it.
     """
 
     def __init__(self, keep: int, cursor: ExportCursor | None) -> None:
@@ -115,10 +115,10 @@ class Search:
         """Use ``start`` instead."""
         self._tx = tx
         self._filters = filters
-        self._places: list[list[Place]] = []  # of each condition
+        self._places: list[list[Place]] = []  # the places of each condition
         self._driver: list[Bucket] = []
-        self._driven_by = -1  # number of the condition; -1: the filters that are columns
-        self._outdated: list[Position] = []  # whose index rows are ignored
+        self._driven_by = -1  # the driving condition's number; -1: the filters that are columns
+        self._outdated: list[Position] = []  # orders whose index rows are ignored
         self._pending = _PendingMatches(0, None)
 
     @classmethod
@@ -171,7 +171,7 @@ class Search:
             examine(candidate)
 
     async def _choose_driver(self) -> None:
-        """Choose the driver: the condition, or the columns, with the fewest orders."""
+        """Choose the driver: the condition or the columns, whichever has the fewest orders."""
         filters, fewest = self._filters, FOREVER
         for number, condition in enumerate(filters.conditions):
             places = await places_of(self._tx, filters.merchant_id, condition)
@@ -275,16 +275,16 @@ class Search:
 
     def _values(self, statement: Any, **paging: Any) -> Mapping[str, Any]:
         """Return the values of a statement's parameters."""
-        filters, also = self._filters, self._other_places()
+        filters, other_places = self._filters, self._other_places()
         values = {
             **self._range,
             **_arrays([Place(bucket.term, bucket.place) for bucket in self._driver]),
             "status": filters.status,
             "product_id": filters.product_id,
             "session_status": filters.session_status,
-            "number": [number for number, _ in also],
-            "also_term": [place.term for _, place in also],
-            "also_place": [place.place for _, place in also],
+            "number": [number for number, _ in other_places],
+            "also_term": [place.term for _, place in other_places],
+            "also_place": [place.place for _, place in other_places],
             "conditions": len(self._other_conditions),
             "apart": [order_id for _, order_id in self._outdated],
             "created_at": [at for at, _ in self._pending.positions],
@@ -320,7 +320,7 @@ async def places_of(tx: Tx, merchant_id: str, condition: Condition) -> list[Plac
         field = condition.field
         places = await queries.PLACES.all(tx, **ids)
         return [row for row in places if field is None or terms.has_field(row.place, field)]
-    before = condition.term + chr(sys.maxunicode)  # terms are compared by their code points
+    before = condition.term + chr(sys.maxunicode)  # terms are compared by code points
     most = MOST_ADDRESSES + 1
     places = await queries.BEGINNING.all(tx, **ids, before=before, limit=most)
     if len(places) > MOST_ADDRESSES:

@@ -5,7 +5,7 @@ in lower case, and a plain number with two decimals, so that ``42`` finds the am
 place is the field that contains it: ``email``, ``amount``, ``card``, ``clientReference``, or
 ``metadata.`` and a key. If the field's own text differs from the term, the place ends in a colon
 and that text, so that a filter by metadata is exact. An order has each of its terms once: if
-several fields contain the same text, the place joins theirs.
+several fields contain the same text, its place joins the places of these fields.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ import msgspec
 
 from opentill.core import money
 
-LONGEST: Final = 100  # characters of a term; a longer text is a digest
+LONGEST: Final = 100  # characters of a term; a longer text is replaced by its digest
 EMAIL: Final = "email"
 AMOUNT: Final = "amount"
 REFERENCE: Final = "clientReference"
@@ -28,7 +28,7 @@ _LOWER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 _DECODER: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _TEXT: Final = msgspec.json.Decoder(str)
 
-Terms = Mapping[str, str]  # the place of each term
+Terms = Mapping[str, str]  # from each term to its place
 
 
 def term_of(text: str) -> str:
@@ -92,7 +92,7 @@ def _texts(metadata: str) -> list[tuple[str, str]]:
     """Return the keys of metadata with a text, number or boolean, and that value as text."""
     try:
         values = _DECODER.decode(metadata)
-    except (msgspec.DecodeError, UnicodeError):  # no JSON object: somebody wrote it in SQL
+    except (msgspec.DecodeError, UnicodeError):  # no JSON object: not written by OpenTill
         return []
     texts = ((key, _text(bytes(value))) for key, value in values.items())
     return [(key, text) for key, text in texts if text.strip(" ")]

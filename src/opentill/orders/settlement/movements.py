@@ -20,7 +20,7 @@ def settlement(order: Order, reserve_minor: int) -> list[Movement]:
     """Return the postings that move an order's money out of pending, and a part into reserve.
 
     If refunds or a loss took more than the payment net of its fee, the remainder is below zero. It
-    is carried over from available to pending through frozen, since no posting goes there directly.
+    is carried over from available to pending through frozen: no posting type links them directly.
     """
     remainder = order.unsettled_minor
     if remainder < 0:

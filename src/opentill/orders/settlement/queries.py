@@ -31,7 +31,7 @@ LOCK_DUE = Query(
     order by settle_at limit :limit for update skip locked
     """,
 )
-# The orders to settle, of all merchants or one; null for all.
+# Orders that settle until `:until`. `:merchant_id` and `:order_id` select some of them; null: all.
 SETTLEABLE = Query(
     Order,
     """

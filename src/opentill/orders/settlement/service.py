@@ -30,8 +30,8 @@ from opentill.orders.settlement.movements import reserve_release, settlement
 from opentill.orders.transitions import Change, take
 
 BATCH: Final = 1000  # orders; a payment of the same merchant waits for the batch, about 0.1 s
-# Batches of one merchant at once: one is prepared while another waits for the balance or its
-# commit.
+# Concurrent batches of one merchant: one is prepared while the other waits for the balance's lock
+# or for its commit.
 _AT_ONCE: Final = 2
 _EVER: Final = 2**62
 
@@ -42,7 +42,7 @@ class Settled(msgspec.Struct, frozen=True, rename="camel"):
     merchant_id: str
     order_id: str
     status: Status
-    settled_minor: int  # below zero: carried over
+    settled_minor: int  # below zero if refunds and losses took more than the net
     reserve_minor: int
     currency: str
 
@@ -71,7 +71,7 @@ async def settle_due(db: Db, now: int, merchant_id: str | None = None) -> int:
 async def settle_batch(
     tx: Tx, merchant_id: str, now: int, cause: str = "due", *, early: bool = False
 ) -> list[Settled]:
-    """Settle a batch of a merchant's orders: the due ones, or any with ``early``."""
+    """Settle a batch of a merchant's orders: due ones or, if ``early``, also those not due yet."""
     due = await queries.LOCK_DUE.all(
         tx, merchant_id=merchant_id, until=_EVER if early else now, limit=BATCH
     )
@@ -81,7 +81,7 @@ async def settle_batch(
 async def list_due_merchants(
     tx: Tx, now: int, merchant_id: str | None, *, early: bool
 ) -> list[DueMerchant]:
-    """Return the merchants with orders that are due to settle; ``early``: or will be."""
+    """Return the merchants with orders that are due to settle or, if ``early``, will be later."""
     until = _EVER if early else now
     return await queries.DUE_MERCHANTS.all(tx, now=until, merchant_id=merchant_id)
 
@@ -89,7 +89,7 @@ async def list_due_merchants(
 async def preview_settlements(
     tx: Tx, now: int, merchant_id: str | None, order_id: str | None, *, early: bool
 ) -> AsyncIterator[Settled]:
-    """Yield the settlements that are due, without settling; ``early``: also those to come.
+    """Yield the settlements that are due, without settling; if ``early``, also those to come.
 
     Needs constant memory; ``tx`` must be inside a transaction.
     """
