@@ -159,13 +159,13 @@ def _refusal(order: Order, attempt: PaymentAttempt, amount: Money) -> str | None
     if order.status not in REFUNDABLE:
         return f"the order is {order.status}"
     if amount.currency != order.currency:
-        return f"it is in {amount.currency}, and the order in {order.currency}"
+        return f"the refund is in {amount.currency}, but the order is in {order.currency}"
     left = order.amount_minor - order.refund_held_minor
     if not 0 < amount.minor <= left:
         most = money.named(left, order.currency)
-        return f"it must be at most what is left to refund, {most}"
+        return f"the refund must be at most what is left to refund, {most}"
     if money.times(amount.minor, Decimal(1), order.currency, order.currency) != amount.minor:
-        return "it is no whole number of hundredths"
+        return "the refund's amount is not a whole number of hundredths"
     return None
 
 
