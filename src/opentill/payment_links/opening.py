@@ -71,7 +71,7 @@ class TooManyHeld(Invalid):
     """A visitor has as many unpaid sessions of a link with limited uses as one visitor may have."""
 
     def __init__(self) -> None:
-        """The error tells the visitor to pay a session or to let one expire."""
+        """The error asks the visitor to pay a session or to let one expire."""
         super().__init__("link", "link must be used by others, too: pay a session, or let it end")
         self.state = "HELD"
 
