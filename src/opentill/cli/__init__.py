@@ -1,7 +1,7 @@
 """The command line: one module for each group of commands.
 
-A module's ``register(app)`` adds its commands. It is imported when one of them runs, and imports
-slow modules (the database, the framework) inside the commands, so that ``--help`` is fast.
+A module is imported when one of its commands runs, and its ``register(app)`` adds the commands.
+Slow modules (the database, the framework) are imported by the commands, so that ``--help`` is fast.
 """
 
 import importlib
@@ -25,7 +25,7 @@ class _Commands(MutableMapping[str, Any]):
     def __init__(self) -> None:
         self._loaded: dict[str, Any] = {}
 
-    def __getitem__(self, name: str) -> Any:  # a typer command, whose type is not exported
+    def __getitem__(self, name: str) -> Any:  # typer does not export its command's type
         if name not in self._loaded:
             part = typer.Typer(rich_markup_mode=None)
             importlib.import_module(f"opentill.cli.{commands.FILES[name]}").register(part)
@@ -58,7 +58,7 @@ class Root(TyperGroup):
         return list(self.commands)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - likewise
-        """Write a section for each group of users."""
+        """Write each section of ``SECTIONS``: its commands with their summaries."""
         for title, rows in commands.SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(10), summary) for name, _, summary in rows])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from opentill.people import Approver
 
 _COLUMNS = ("id", "kind", "merchantId", "amount", "currency", "about", "askedBy", "createdAt")
-_BY_APPROVALS = ("preq_", "areq_")  # prefixes of ids that ``approvals`` handles
+_BY_APPROVALS = ("preq_", "areq_")  # prefixes of ids in ``approvals``; other ids are adjustments'
 
 
 def register(app: typer.Typer) -> None:
@@ -53,28 +53,28 @@ def list_() -> output.Result:
 
 
 def approve(request_id: str) -> output.Result:
-    """Approve a request, as somebody else than the one who asked for it."""
+    """Approve another person's request."""
     from opentill import approvals
 
-    who, rules = approver(), approvals.Rules.from_settings(session.settings())
+    person, rules = approver(), approvals.Rules.from_settings(session.settings())
 
     async def work(tx: "Tx", now: int) -> object:
-        return await approvals.approve(tx, request_id, who, rules, now)
+        return await approvals.approve(tx, request_id, person, rules, now)
 
     session.transact(work)
-    return output.Result({"id": request_id, "status": "APPROVED", "approvedBy": who.who})
+    return output.Result({"id": request_id, "status": "APPROVED", "approvedBy": person.who})
 
 
 @acting()
 def reject(request_id: str, *, actor: "Actor") -> output.Result:
-    """Reject a request; nothing is moved."""
+    """Reject a request, so that it has no effect."""
     from opentill import approvals, reconciliation
 
     async def work(tx: "Tx", now: int) -> object:
         if request_id.startswith(_BY_APPROVALS):
             return await approvals.reject(tx, request_id, actor, now)
-        who, why = actor.who, actor.reason
-        return await reconciliation.reject_adjustment(tx, request_id, who, why, now)
+        who, reason = actor.who, actor.reason
+        return await reconciliation.reject_adjustment(tx, request_id, who, reason, now)
 
     session.transact(work)
     return output.Result({"id": request_id, "status": "REJECTED", "rejectedBy": actor.who})

@@ -17,8 +17,8 @@ _END: Final = ".part"
 def open_part(file: Path) -> Iterator[tuple[Path, IO[bytes]]]:
     """Create a private temporary file next to a target.
 
-    It is removed after the block unless it was renamed. Temporary files of killed processes are
-    removed too. Raises OSError.
+    The file is removed after the block unless the block has renamed it. Temporary files that killed
+    processes left in the directory are removed too. Raises OSError.
     """
     for old in file.parent.glob(f"{_BEGIN}*{_END}"):
         _remove_if_left(old)
@@ -36,7 +36,7 @@ def closing(file: IO[bytes]) -> Iterator[IO[bytes]]:
     try:
         yield file
     except BaseException:
-        with suppress(OSError):  # the same full disk, while flushing
+        with suppress(OSError):  # closing flushes, which fails again on a full disk
             file.close()
         raise
     file.close()
@@ -49,11 +49,11 @@ def _locked(folder: Path) -> tuple[Path, IO[bytes]]:
         target = os.fdopen(descriptor, "wb")
         if not _lock(descriptor, wait=True) or os.fstat(descriptor).st_nlink:
             return Path(name), target
-        target.close()  # another process considered it abandoned
+        target.close()  # another process removed it before it was locked
 
 
 def _remove_if_left(path: Path) -> None:
-    """Remove an own temporary file that no process has locked; skip one that cannot be opened."""
+    """Remove a temporary file of this user, unless it is locked or cannot be opened."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -68,7 +68,7 @@ def _remove_if_left(path: Path) -> None:
 
 
 def _lock(descriptor: int, *, wait: bool) -> bool:
-    """Lock a file. Returns False if it is locked or the file system has no locks."""
+    """Lock a file. Returns False if another process has the lock, or the file system has none."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError:

@@ -59,7 +59,7 @@ def verify(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Name every row that was changed, removed or inserted. Exit code 1 if there is one."""
+    """List every row that was changed, removed or inserted. Exit code 1 if there is any."""
     from opentill import merchants
 
     expected = _head(expect)

@@ -1,6 +1,6 @@
 """``opentill backup``, ``restore`` and ``skip-messages``: backups of the database.
 
-They work with the embedded PostgreSQL and with one of the operator's own (docs/recipes/back-up.md).
+They work with the embedded PostgreSQL and with the operator's own (docs/recipes/back-up.md).
 """
 
 import os
@@ -56,16 +56,17 @@ def backup(
     file: File,
     *,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the file if it is there already.")
+        bool, typer.Option("--overwrite", help="Replace an existing file.")
     ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Only read a file that was written before, all of it.")
+        bool,
+        typer.Option("--check", help="Only check an existing backup, by reading it to its end."),
     ] = False,
 ) -> output.Result:
-    """Write the database to a new file, as it is at this moment; servers go on.
+    """Write the current database to a new file, while servers keep running.
 
-    The file gets its name when it has been read back to its end and holds every entry of the
-    ledger that the database had when the backup began.
+    The file gets its name only after it was read back to its end, and has at least the entries of
+    the ledger that the database had when the backup began.
     """
     from opentill.server.embedded.datadir import sync_directory
 
@@ -73,12 +74,12 @@ def backup(
     if check:
         return _check_file(file)
     settings = session.settings()
-    with _file(file, "written"):
+    with _convert_errors(file, "written"):
         if file.exists() and not overwrite:
             raise ConfigurationError(_THERE.format(file))
     with (
         session.running_database(settings) as ready,
-        _file(file, "written"),
+        _convert_errors(file, "written"),
         atomic_write.open_part(file) as (part, target),
     ):
         tools, row_counts = _tools(settings, ready)
@@ -90,17 +91,17 @@ def backup(
         if overwrite:
             part.replace(file)
         else:
-            _name(part, file)
+            _rename_to_new(part, file)
         sync_directory(file.absolute().parent)
-        done = _describe(file, rows)
-    return output.Result(done, note=_KEYS.format(settings.secret_key_from))
+        summary = _describe(file, rows)
+    return output.Result(summary, note=_KEYS.format(settings.secret_key_from))
 
 
 def _check_file(file: Path) -> output.Result:
     """Read a complete backup. Raises ConfigurationError if it is damaged."""
     from opentill.cli import dumps
 
-    with _file(file, "read"):
+    with _convert_errors(file, "read"):
         backup_file.check(file)
         with file.open("rb") as dump:
             rows = dumps.Tools.any().count_rows(dump)
@@ -120,7 +121,7 @@ def _describe(file: Path, rows: Mapping[str, int]) -> dict[str, object]:
 
 
 def _tools(settings: Settings, ready: Settings) -> "tuple[dumps.Tools, RowCounts]":
-    """Return the programs for a running database, and its row counts."""
+    """Return PostgreSQL's programs for a running database, and the database's row counts."""
     from opentill.cli import dumps
 
     version, row_counts = session.run(_look_at_server(ready, counts=True))
@@ -132,7 +133,7 @@ def _tools(settings: Settings, ready: Settings) -> "tuple[dumps.Tools, RowCounts
 async def _look_at_server(ready: Settings, *, counts: bool) -> "tuple[int, RowCounts]":
     """Return the server's major version and, with ``counts``, the database's row counts.
 
-    Without ``counts`` the database must be empty. Raises ConfigurationError.
+    Without ``counts``, a database that is not empty is an error. Raises ConfigurationError.
     """
     import asyncpg
 
@@ -147,12 +148,12 @@ async def _look_at_server(ready: Settings, *, counts: bool) -> "tuple[int, RowCo
             if not await connections.is_direct(connection):
                 raise ConfigurationError(_POOLER)
             if counts:
-                counted = await row_counts.count(connection)
+                rows = await row_counts.count(connection)
             elif not await row_counts.is_empty(connection):
                 raise ConfigurationError(_NOT_EMPTY)
             else:
-                counted = row_counts.RowCounts(0, 0, 0, 0)
-            return connection.get_server_version().major, counted
+                rows = row_counts.RowCounts(0, 0, 0, 0)
+            return connection.get_server_version().major, rows
         finally:
             connection.terminate()
     except (*AWAY, *connections.UNREADABLE, asyncpg.PostgresError) as error:
@@ -161,7 +162,7 @@ async def _look_at_server(ready: Settings, *, counts: bool) -> "tuple[int, RowCo
 
 
 def _check_row_counts(rows: Mapping[str, int], row_counts: "RowCounts") -> None:
-    """Check that a dump has at least the database's earlier rows. Raises ConfigurationError."""
+    """Raise ConfigurationError if a dump has fewer rows than were counted before the dump."""
     tables = {
         "schema_migrations": row_counts.migrations,
         "merchants": row_counts.merchants,
@@ -179,22 +180,22 @@ def _check_row_counts(rows: Mapping[str, int], row_counts: "RowCounts") -> None:
 
 
 @contextmanager
-def _file(file: Path, done: str) -> Iterator[None]:
-    """Convert OSError to ConfigurationError. ``done``: ``read`` or ``written``, for the message."""
+def _convert_errors(file: Path, participle: str) -> Iterator[None]:
+    """Convert OSError to ConfigurationError: ``file`` cannot be ``participle``, such as read."""
     try:
         yield
     except OSError as error:
-        message = f"{file} cannot be {done}: {error.strerror or error}"
+        message = f"{file} cannot be {participle}: {error.strerror or error}"
         raise ConfigurationError(message) from None
 
 
-def _name(part: Path, file: Path) -> None:
-    """Rename a file without replacing an existing one. Raises ConfigurationError."""
+def _rename_to_new(part: Path, file: Path) -> None:
+    """Rename ``part`` to ``file`` without replacing a file. Raises ConfigurationError."""
     try:
         os.link(part, file)
     except FileExistsError:
         raise ConfigurationError(_THERE.format(file)) from None
-    except OSError:  # a file system without hard links
+    except OSError:  # the file system has no hard links
         try:
             os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
@@ -206,16 +207,17 @@ def restore(
     file: File,
     *,
     unchecked: Annotated[
-        bool, typer.Option("--unchecked", help="A dump of pg_dump's own, which has no digest.")
+        bool,
+        typer.Option("--unchecked", help="Restore a dump that pg_dump wrote, which has no digest."),
     ] = False,
 ) -> output.Result:
-    """Make the database of a backup: in a data directory that has none, or in an empty database.
+    """Restore a backup into a data directory without a database, or into an empty database.
 
-    A file that was cut or changed since it was written is refused before anything is made, and a
-    restore that fails leaves nothing behind.
+    A file that was truncated or changed is refused before anything is created, and a restore that
+    fails leaves nothing behind.
     """
     signal.signal(signal.SIGTERM, session.end)
-    with _file(file, "read"):
+    with _convert_errors(file, "read"):
         if not file.is_file():
             message = f"there is no file {file}"
             raise ConfigurationError(message)
@@ -225,17 +227,17 @@ def restore(
     with inputs.source(file) as source:
         if settings.database_url is None:
             row_counts = _restore_embedded(settings, source)
-            place = str(settings.data_dir.absolute())
+            destination = str(settings.data_dir.absolute())
         else:
             row_counts = _restore_own(settings, source)
-            place = "the database of OPENTILL_DATABASE_URL"
-    done = {
-        "restored": place,
+            destination = "the database of OPENTILL_DATABASE_URL"
+    summary = {
+        "restored": destination,
         "merchants": row_counts.merchants,
         "orders": row_counts.orders,
         "ledgerEntries": row_counts.entries,
     }
-    return output.Result(done, note=_THEN)
+    return output.Result(summary, note=_THEN)
 
 
 def _restore_embedded(settings: Settings, source: IO[bytes]) -> "RowCounts":
@@ -247,7 +249,7 @@ def _restore_embedded(settings: Settings, source: IO[bytes]) -> "RowCounts":
 
     restoring = RestoreDirectory(settings.data_dir)
     try:
-        EmbeddedPostgres.discard(restoring.path)  # of a killed restore
+        EmbeddedPostgres.discard(restoring.path)  # remove what a killed restore left
         with EmbeddedPostgres.start(restoring.path) as server:
             tools = dumps.Tools.embedded(restoring.path, server.url)
             ready = msgspec.structs.replace(settings, database_url=server.url)
@@ -279,10 +281,10 @@ def _restore(tools: "dumps.Tools", ready: Settings, source: IO[bytes]) -> "RowCo
 
 @registration.acting()
 def skip_messages(*, actor: Any) -> output.Result:
-    """Send none of the waiting messages: those of a restored backup were sent already.
+    """Do not send waiting messages, which may have been sent since the backup.
 
-    Webhook deliveries and Epay notifications that are waiting count as failed, mails as unknown;
-    each can be sent again. For the time between a restore and the first start of a worker.
+    Waiting webhook deliveries and Epay notifications become failed, waiting mails unknown; each can
+    be sent again. Run this command after a restore, before a worker starts.
     """
     from opentill import epay, mail, merchants, webhooks
 

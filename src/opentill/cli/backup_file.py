@@ -1,7 +1,7 @@
 """The trailer of a backup file: length and digest, by which a truncated file is refused.
 
-The programs of PostgreSQL read a dump up to what they need and may not notice that its end is
-missing. They read nothing of this either, so that a file with it is restored by them, too.
+PostgreSQL's programs read no more of a dump than they need, and may not notice that its end is
+missing. They do not read the trailer either, so that they can restore a file that has one.
 """
 
 import hashlib
@@ -45,9 +45,9 @@ def check(path: Path) -> None:
 
 
 def _digest(path: Path, length: int) -> str:
-    digest, left = hashlib.sha256(), length
+    digest, remaining = hashlib.sha256(), length
     with path.open("rb") as file:
-        while left > 0 and (piece := file.read(min(left, _PIECE))):
+        while remaining > 0 and (piece := file.read(min(remaining, _PIECE))):
             digest.update(piece)
-            left -= len(piece)
+            remaining -= len(piece)
     return digest.hexdigest()

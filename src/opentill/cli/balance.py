@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
     group = add_group(app, "balance", summary, show=show)
     for kind, help_text in _SIMPLE:
         add(group, kind, _command(kind, help_text), group="balance", ignore_unknown_options=True)
-    # So that a negative amount is not parsed as an unknown option.
+    # Without this setting, a negative amount would be parsed as an unknown option.
     add(group, "correct", correct, group="balance", ignore_unknown_options=True)
     for command in (waiting, approve, reject):
         add(group, command.__name__, command, group="balance")
@@ -80,7 +80,9 @@ def correct(
     merchant_id: str,
     amount: Annotated[str, typer.Argument(help="25.00 to add, or -25.00 to take.")],
     *,
-    order: Annotated[str | None, typer.Option(help="The order it is about; required.")] = None,
+    order: Annotated[
+        str | None, typer.Option(help="The order that is the cause; required.")
+    ] = None,
     account: Annotated[str, typer.Option(help="available or pending.")] = "available",
     reference: inputs.Reference = "",
     actor: "Actor",
@@ -128,16 +130,16 @@ def _adjust(
 
 
 def approve(adjustment_id: str) -> output.Result:
-    """Make a waiting adjustment, as another operator than the one who requested it."""
+    """Approve an adjustment that another operator has requested, and make it."""
     from opentill import adjustments, approvals
 
-    who, rules = approver(), approvals.Rules.from_settings(session.settings())
+    person, rules = approver(), approvals.Rules.from_settings(session.settings())
 
     async def work(tx: "Tx", now: int) -> "Adjustment":
         await adjustments.find_anywhere(tx, adjustment_id)
-        adjustment = await approvals.approve(tx, adjustment_id, who, rules, now)
+        adjustment = await approvals.approve(tx, adjustment_id, person, rules, now)
         if not isinstance(adjustment, adjustments.Adjustment):
-            raise TypeError  # it was found
+            raise TypeError  # the id is that of an adjustment
         return adjustment
 
     return _shown_after(work)

@@ -71,7 +71,7 @@ async def _state(tx: "Tx") -> output.Result:
 
 
 def show() -> output.Result:
-    """Show business time and how far it is ahead of the real one."""
+    """Show business time and how far it is ahead of real time."""
     _check_movable()
     return session.query(_state)
 
@@ -80,13 +80,13 @@ def advance(
     by: Annotated[str, typer.Argument(help="How far, such as 8d, 2h, 30m or 1d12h.")],
     *,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask, on a terminal, before sessions end.")
+        bool, typer.Option("--yes", help="Do not ask for confirmation if sessions will expire.")
     ] = False,
 ) -> output.Result:
     """Move business time ahead; servers and workers follow within a second.
 
-    Open checkout sessions that expire by then are named first, and a terminal is asked whether to
-    go on.
+    Lists the open checkout sessions that will have expired by then and, on a terminal, asks for
+    confirmation.
     """
     from opentill.core.errors import Invalid
     from opentill.db import clock
@@ -113,21 +113,21 @@ def advance(
 
 
 async def _warn_of_expiries(tx: "Tx", time: int) -> bool:
-    """List the open sessions that expire by business time ``time`` (Unix ms), if any."""
+    """List the open sessions that expire by ``time`` (Unix ms); return whether there are any."""
     from opentill.checkouts import jobs
 
     count, first = await jobs.list_due(tx, time, _MOST_NAMED)
     if count:
-        rest = [f"and {count - len(first)} more"] if count > len(first) else []
-        output.say("\n  ".join(["open sessions that expire:", *first, *rest]))
+        omitted = [f"and {count - len(first)} more"] if count > len(first) else []
+        output.say("\n  ".join(["open sessions that expire:", *first, *omitted]))
     return count > 0
 
 
 def reset() -> output.Result:
-    """Return to real time. What is to settle or to be released is due when real time gets there.
+    """Return to real time. Settlements and releases of reserves wait until real time reaches them.
 
-    Unknown outcomes, unmatched disputes and refunds and deliveries are due at once, and rate limits
-    start from zero.
+    Queries of unknown outcomes, retries of unmatched disputes and refunds, deliveries and mails are
+    due at once, and rate limits start from zero.
     """
     from opentill import mail
     from opentill.db import clock, rate_limits

@@ -2,16 +2,16 @@
 
 from typing import Final
 
-# Grouped by user. The summaries are the first sentences of the commands' help.
+# A summary is the beginning of the command's own help.
 SECTIONS: Final = {
     "Every day": (
         # name       file          summary
         ("orders", "orders", "Orders, and what happened to them."),
-        ("refunds", "refunds", "End and record refunds as the operator knows them."),
+        ("refunds", "refunds", "Record the results of refunds, and refunds made elsewhere."),
         ("disputes", "disputes", "Disputes and chargebacks."),
         ("links", "links", "Payment links, at which any number of customers can pay."),
         ("webhooks", "webhooks", "Webhook endpoints of merchants, and their deliveries."),
-        ("mail", "mail", "Mail: what went out, and how it ended."),
+        ("mail", "mail", "Outgoing mail, and its results."),
     ),
     "Money": (
         ("balance", "balance", "A merchant's balance, and its adjustments by operators."),
@@ -21,7 +21,7 @@ SECTIONS: Final = {
             "approvals",
             "Pending requests for a second person: above OPENTILL_APPROVAL_ABOVE.",
         ),
-        ("settle", "settle", "Settle orders: what is due becomes available."),
+        ("settle", "settle", "Settle orders: money that is due becomes available."),
         ("rates", "rates", "Exchange rates."),
         ("statement", "statement", "Write a merchant's statement."),
         ("export", "export", "Write a merchant's orders as CSV."),
@@ -39,9 +39,9 @@ SECTIONS: Final = {
             "people",
             "People who log in: members of merchants, and staff of this deployment.",
         ),
-        ("login", "login", "Log in as somebody of the staff: commands then name you."),
-        ("logout", "login", "Log out: the login ends, and its file forgets it."),
-        ("whoami", "login", "Show who commands are run by."),
+        ("login", "login", "Log in as staff: commands then run in your name."),
+        ("logout", "login", "Log out: end the login and remove it from its file."),
+        ("whoami", "login", "Show in whose name commands run."),
         ("epay", "epay", "Epay credentials, and notifications of paid orders."),
     ),
     "Setup": (
@@ -55,17 +55,17 @@ SECTIONS: Final = {
         (
             "backup",
             "backup",
-            "Write the database to a new file, as it is at this moment; servers go on.",
+            "Write the current database to a new file, while servers keep running.",
         ),
         (
             "restore",
             "backup",
-            "Make the database of a backup: in a data directory that has none.",
+            "Restore a backup into a data directory without a database.",
         ),
         (
             "skip-messages",
             "backup",
-            "Send none of the waiting messages: those of a restored backup were sent already.",
+            "Do not send waiting messages, which may have been sent since the backup.",
         ),
     ),
     "Diagnosis": (

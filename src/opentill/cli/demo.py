@@ -28,7 +28,7 @@ EMAIL = "customer@example.com"
 OWNER = "owner@example.com"
 ADMIN = "admin@example.com"
 CARD = "4242 4242 4242 4242"
-# Approximate values in USD, as examples.
+# Approximate value of one unit of each currency in USD.
 RATES: Final = {
     "EUR": Decimal("1.08"),
     "GBP": Decimal("1.27"),
@@ -58,7 +58,7 @@ def demo(
 ) -> None:
     """Serve, with a merchant, a product and a session to pay. The quickest way to a paid order.
 
-    With the sandbox bank only.
+    Works with the sandbox bank only.
     """
     from opentill.cli.running import Deployment
     from opentill.core.errors import ConfigurationError
@@ -89,7 +89,7 @@ def demo(
 
 
 def _show_or_say(settings: Settings) -> None:
-    """Run in a thread: an error ends the output but not the server."""
+    """Print the demonstration's addresses, in a thread: an error must not end the server."""
     try:
         _show(settings)
     except Exception as error:  # noqa: BLE001 - the server continues after any error
@@ -114,7 +114,7 @@ def _stored_demo(path: Path) -> Demo | None:
 
 
 async def _make_merchant(settings: Settings) -> Demo:
-    """Create the merchant, with a month of history if the sandbox bank can have it too."""
+    """Create the merchant; with a month of history, unless the sandbox bank runs elsewhere."""
     from opentill import merchants
     from opentill.cli.demo_history import DAYS, NAME, History
     from opentill.db.database import Db
@@ -170,7 +170,7 @@ async def _links(settings: Settings, merchant_id: str) -> list[tuple[str, str]]:
         now = await session.now(db)
         try:
             new_link = await db.run(lambda tx: people.invite(tx, email, now, actor=actor, **place))
-        except Invalid:  # already a member or staff
+        except Invalid:  # the person is a member or staff already
             return f"{base}/login", f"log in as {email}, with the password that you chose"
         return base + new_link.path, f"choose a name and a password: you are {what}, {email}"
 
@@ -216,7 +216,7 @@ def _post(settings: Settings, key: str, path: str, body: dict[str, str]) -> dict
     from opentill import config
     from opentill.core.errors import ConfigurationError
 
-    # Directly to the server, because the public URL may lead to a proxy that is not running yet.
+    # Call the server itself, because the proxy at the public URL may not be running yet.
     url = config.base_url(settings.host, settings.port) + path
     try:
         response = httpx2.post(url, json=body, headers={"x-api-key": key}, timeout=10)
@@ -253,14 +253,14 @@ def _text(
     settings: Settings, demo: Demo, url: str, dashboard: tuple[str, str], console: tuple[str, str]
 ) -> str:
     file = settings.data_dir.absolute() / FILE
-    shown = (
-        #  what       where or which   about it
+    rows = (
+        #  label      value            explanation
         ("Pay here", url, f"card {CARD}, any later date, any CVC; e-mail {EMAIL}"),
         ("Dashboard", *dashboard),
         ("Console", *console),
         ("API key", demo.key, f"kept in {file}; its payments are not real money"),
     )
-    lines = [f"\n{what + ':':10} {value}\n{'':10} ({about})" for what, value, about in shown]
+    lines = [f"\n{label + ':':10} {value}\n{'':10} ({note})" for label, value, note in rows]
     environment = shlex.quote(str(_write_environment(settings, demo)))
     last = (
         "\nFor the examples in README.md open a second terminal and begin with this line:"

@@ -1,8 +1,8 @@
 """A month of history for the demonstration's merchant.
 
-The ordinary services create it in chronological order, with the business time of each action, in
-one transaction. It is the same every time. The sandbox bank gets the payments too, so that they can
-be refunded.
+The ordinary services create the history in chronological order, with the business time of each
+action, in one transaction. Each run makes the same random choices. The sandbox bank gets the
+payments too, so that they can be refunded.
 """
 
 import heapq
@@ -38,9 +38,9 @@ _HOUR: Final = 3_600_000
 _DAY: Final = 24 * _HOUR
 _GATEWAY: Final = "sandbox"
 _CARD: Final = Card(brand="visa", last4="4242")
-_TO_RESPOND: Final = 14 * _DAY  # to a dispute
+_TO_RESPOND: Final = 14 * _DAY  # time to respond to a dispute
 _OFFERS: Final = (
-    #  name                 description                              price   how often
+    #  name                 description                              price   weight
     ("Sencha, 100 g", "Green tea of the first flush.", "12.50", 9),
     ("Oolong, 100 g", "Half fermented, lightly roasted.", "18.00", 6),
     ("Teapot", "Cast iron, 0.8 l.", "48.00", 2),
@@ -61,7 +61,7 @@ Happening = Callable[["Tx", int], Awaitable[None]]
 
 
 class BankPayment(msgspec.Struct, frozen=True):
-    """A payment for the sandbox bank; minor units, Unix ms."""
+    """A payment to be stored in the sandbox bank. Amounts are minor units, times Unix ms."""
 
     id: str
     amount_minor: int
@@ -72,7 +72,7 @@ class BankPayment(msgspec.Struct, frozen=True):
 
 
 class History:
-    """The month of one merchant; ``bank`` are the payments for the sandbox bank."""
+    """The history of one merchant; ``bank`` has the sandbox bank's payments by attempt id."""
 
     def __init__(self, merchant_id: str) -> None:
         """Start without history."""
@@ -149,16 +149,16 @@ class History:
         """Open a session and, most of the time, pay it."""
         body = SessionBody(product_id=product_id)
         session = await checkouts.open_session(tx, self.merchant_id, body, now)
-        what = self._chance.random()
-        if what < 0.06:  # noqa: PLR2004 - left
+        draw = self._chance.random()
+        if draw < 0.06:  # noqa: PLR2004 - the customer does not pay
             expire = partial(self._expire, session.id)
             self._plan(session.expires_at, expire)
             return
         (method,) = self._chance.choices(_METHODS, _METHODS_OFTEN)
         pay = partial(self._pay, session.order_id, self._payer(), method)
-        if what < 0.16:  # noqa: PLR2004 - declined at first
+        if draw < 0.16:  # noqa: PLR2004 - the first payment is declined
             self._plan(now + self._some(120_000), partial(pay, "DECLINED"))
-            if what < 0.11:  # noqa: PLR2004 - and no second time
+            if draw < 0.11:  # noqa: PLR2004 - and the customer does not try again
                 self._plan(session.expires_at, partial(self._expire, session.id))
                 return
         self._plan(now + 120_000 + self._some(180_000), partial(pay, "SUCCEEDED"))
@@ -191,8 +191,8 @@ class History:
         )
         number = self.paid
         if number % 17 == 5:  # noqa: PLR2004 - refunded, every third time partially
-            back = "5.00" if number % 3 == 0 else None
-            self._plan(now + _DAY + self._some(3 * _DAY), partial(self._refund, order_id, back))
+            amount = "5.00" if number % 3 == 0 else None
+            self._plan(now + _DAY + self._some(3 * _DAY), partial(self._refund, order_id, amount))
         elif number in (34, 101):
             self._plan(now + 3 * _DAY, partial(self._dispute, order_id, "OPENED"))
             if number == 34:  # noqa: PLR2004 - the other remains open

@@ -82,7 +82,7 @@ def open_(
     order_id: str,
     *,
     amount: Annotated[
-        str | None, typer.Option(help="How much of it; without it, all that is left.")
+        str | None, typer.Option(help="How much of the order; by default all that is left.")
     ] = None,
     actor: "Actor",
 ) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def open_(
 
 
 def _decision(name: str, event: "Event", summary: str) -> "Callable[..., None]":
-    """Make the command by which an operator says how a dispute ended."""
+    """Create the command by which an operator records how a dispute ended."""
 
     @acting()
     def command(dispute_id: str, *, actor: "Actor") -> output.Result:
@@ -145,12 +145,12 @@ def deadline(
     *,
     actor: "Actor",
 ) -> dict[str, Any]:
-    """Name until when evidence counts; the merchant sees how long is left."""
+    """Set the time until which the bank accepts evidence; the merchant sees how long is left."""
     from opentill import disputes, merchants
 
     respond_by = inputs.moment("until", until, end=True, ahead=True)
     if respond_by is None:
-        raise AssertionError  # there is a text
+        raise AssertionError  # only an omitted time is None
 
     async def work(tx: "Tx", now: int) -> "Dispute":
         merchant_id = (await disputes.find_anywhere(tx, dispute_id)).merchant_id
@@ -206,7 +206,7 @@ def list_(
 
 
 def show(
-    dispute: Annotated[str, typer.Argument(help="Its id, or that of its order, payment …")],
+    dispute: Annotated[str, typer.Argument(help="Its id, or any id that leads to its order.")],
     *,
     as_json: Json = False,
 ) -> None:
@@ -221,19 +221,19 @@ def show(
             await disputes.list_evidence(tx, dispute_row),
         )
 
-    shown_one, notes, evidence = session.query(work)
+    dispute_row, notes, evidence = session.query(work)
     files = [_shown_file(file) for file in evidence]
-    shown = {
-        "merchantId": shown_one.merchant_id,
-        "gateway": shown_one.gateway,
-        "gatewayRef": shown_one.gateway_ref,
-        **output.plain(disputes.DisputeDetail.from_dispute(shown_one, notes)),
+    record = {
+        "merchantId": dispute_row.merchant_id,
+        "gateway": dispute_row.gateway,
+        "gatewayRef": dispute_row.gateway_ref,
+        **output.plain(disputes.DisputeDetail.from_dispute(dispute_row, notes)),
     }
     if as_json:
-        output.show({**shown, "evidence": files}, as_json=True)
+        output.show({**record, "evidence": files}, as_json=True)
         return
-    del shown["notes"]
-    output.show(shown, as_json=False)
+    del record["notes"]
+    output.show(record, as_json=False)
     if notes:
         output.show(output.Result(notes, ("at", "who", "note")), as_json=False)
     if files:
@@ -241,9 +241,9 @@ def show(
 
 
 def evidence(
-    dispute: Annotated[str, typer.Argument(help="Its id, or that of its order, payment …")],
+    dispute: Annotated[str, typer.Argument(help="Its id, or any id that leads to its order.")],
     *,
-    out: Annotated[Path, typer.Option("--out", help="The directory; it is made if need be.")],
+    out: Annotated[Path, typer.Option("--out", help="The directory; created if missing.")],
 ) -> output.Result:
     """Write the files of evidence to a directory, each under its number and name."""
     from opentill import disputes

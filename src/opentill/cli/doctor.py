@@ -25,13 +25,12 @@ if TYPE_CHECKING:
 
 OLDEST_PYTHON: Final = (3, 11)
 FREE_BYTES: Final = 1024**3
-_MARGIN: Final = 18  # level and subject
+_MARGIN: Final = 18  # cells of a finding's level and subject, before its text
 Statements = Annotated[
     bool,
     typer.Option(
         "--statements",
-        help="Instead, prepare and run every statement of OpenTill on the database; nothing is"
-        " changed.",
+        help="Only prepare and run all statements of OpenTill on the database; changes nothing.",
     ),
 ]
 _COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -57,7 +56,7 @@ def doctor(*, statements: Statements = False, as_json: Json = False) -> None:
 
 
 def _survey(*, as_json: bool) -> NoReturn:
-    """Only survey the statements."""
+    """Survey the statements instead of running the checks, and exit."""
     from opentill.cli import doctor_statements
 
     survey = doctor_statements.survey_database(session.settings())
@@ -116,7 +115,7 @@ def _python() -> Finding:
 
 def _data_dir(settings: Settings) -> Finding:
     path = settings.data_dir.absolute()
-    if not path.exists():  # with an own database and real gateways
+    if not path.exists():  # the operator's own database and real gateways need none
         return Finding("data dir", "ok", "not used")
     try:
         prepare(path)  # also removes permissions of other users
@@ -179,7 +178,7 @@ def _gateways(settings: Settings) -> Iterator[Finding]:
 
 
 async def _problem(gateway: "Gateway", checks: "Checks") -> str | None:
-    """Return the problem of a gateway's responses, None if there is none."""
+    """Send a gateway a query; return the problem and its remedy, None if the gateway works."""
     try:
         return await checks.check()
     finally:

@@ -66,7 +66,7 @@ def findings(settings: Settings) -> Iterator[Finding]:
 
 
 def _collation(collation: "Collation") -> Finding:
-    """Report the database's collation, in whose order all indexes are."""
+    """Report the database's collation, which determines the order of indexes on text."""
     sorts = f"text is sorted by {collation.locale}"
     if collation.recorded != collation.actual:
         text = (
@@ -108,17 +108,17 @@ def _rates(lacking: list["MissingRate"], expiring: list["MissingRate"]) -> Findi
 
 
 def _pairs(rates: list["MissingRate"]) -> str:
-    named = ", ".join(f"{rate.base} to {rate.quote}" for rate in rates[:_SHOWN_PAIRS])
-    return f"{named} and {len(rates) - _SHOWN_PAIRS} more" if len(rates) > _SHOWN_PAIRS else named
+    pairs = ", ".join(f"{rate.base} to {rate.quote}" for rate in rates[:_SHOWN_PAIRS])
+    return f"{pairs} and {len(rates) - _SHOWN_PAIRS} more" if len(rates) > _SHOWN_PAIRS else pairs
 
 
 class _Facts(msgspec.Struct, frozen=True):
     """Facts about the database."""
 
-    version: int  # of PostgreSQL, such as 170002
+    version: int  # PostgreSQL's version as a number, such as 170002
     clock_ahead_s: float  # how far this machine's clock is ahead of the database's
     ahead_ms: int  # how far business time is ahead of real time
-    stuck: int  # orders
+    stuck: int  # number of stuck orders
     epay_opens: bool  # whether the stored Epay keys can be decrypted
     lacking: list["MissingRate"]
     expiring: list["MissingRate"]
@@ -139,7 +139,7 @@ async def _inspect(settings: Settings) -> _Facts:
     try:
         version = await doctor_queries.VERSION.get(connection) or 0
         database_ms = await doctor_queries.CLOCK.get(connection) or 0
-        # Compared immediately, because an embedded database takes some time to stop afterwards.
+        # Compare the clocks now, because an embedded database takes some time to stop.
         clock_ahead_s = (clock.now_ms() - database_ms) / 1000
         ahead_ms = await clock.ahead_ms(connection)
         now = await clock.business_now(connection, settings.gateways)

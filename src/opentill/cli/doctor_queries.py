@@ -14,7 +14,7 @@ class Collation(msgspec.Struct, frozen=True):
     locale: str
     recorded: str | None
     actual: str | None
-    differing: str | None  # collations of columns whose version differs
+    differing: str | None  # collations of our columns whose versions differ, None if none does
 
 
 COLLATION: Final = Query(
@@ -35,7 +35,7 @@ COLLATION: Final = Query(
 )
 VERSION: Final = Value(int, "select current_setting('server_version_num')::int")
 ENGINE: Final = Value(str, "select version()")
-# Unix ms at the execution of the statement.
+# Time of the database in Unix ms, when the statement runs.
 CLOCK: Final = Value(int, "select (extract(epoch from clock_timestamp()) * 1000)::bigint")
 # Timeouts of a survey's statements, until the end of its transaction.
 STATEMENT_TIMEOUT: Final = Command("set local statement_timeout = '10s'")

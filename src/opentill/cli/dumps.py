@@ -20,7 +20,7 @@ from opentill.core.settings import Settings
 from opentill.server.embedded import sysuser
 from opentill.server.embedded.programs import Programs, find_programs
 
-OLDEST: Final = 10  # the first with a single major version number
+OLDEST: Final = 10  # the first PostgreSQL whose major version is one number
 _FOLDERS: Final = (
     "/usr/lib/postgresql/*/bin",  # Debian, Ubuntu
     "/usr/pgsql-*/bin",  # the PostgreSQL project's packages for Red Hat
@@ -44,11 +44,11 @@ _LIBPQ_NAMES: Final = frozenset(_LIBPQ_PARAMETERS.split())
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A database for PostgreSQL's programs, with the password not in their arguments."""
+    """A database for PostgreSQL's programs, which get the password in their environment."""
 
     address: str
     password: str
-    options: str  # of PGOPTIONS
+    options: str  # the value of PGOPTIONS
 
     @classmethod
     def from_url(cls, url: str) -> "Target":
@@ -66,7 +66,7 @@ class Target(msgspec.Struct, frozen=True):
                 query.append((name, value))
             else:
                 settings.append(f"-c {name}={_escape_option(value)}")
-        # libpq decodes percent signs but no +.
+        # libpq decodes %20 but does not decode + as a space.
         text = "&".join(f"{name}={quote(value, safe='/')}" for name, value in query)
         address = urlunsplit((parts.scheme, f"{user}{at}{hosts}", parts.path, text, ""))
         return cls(address, unquote(password), " ".join(settings))
@@ -175,7 +175,7 @@ class Tools:
 
 
 def _count(rows: dict[str, int], output: IO[bytes]) -> None:
-    """Count the lines of each COPY."""
+    """Count the lines of each COPY in a dump's text, and store them in ``rows`` by table."""
     table, count = "", 0
     for line in output:
         if not table:
@@ -203,7 +203,7 @@ def candidates(path: str) -> dict[int, Path]:
             versions.setdefault(version, folder)
     try:
         version, folder = find_programs()
-    except ConfigurationError:  # none for this platform
+    except ConfigurationError:  # this platform has no bundled programs
         return versions
     versions.setdefault(version, folder)
     return versions
@@ -214,16 +214,16 @@ def _version(folder: Path) -> int | None:
     if shutil.which("pg_restore", path=str(folder)) is None:
         return None
     program = shutil.which("pg_dump", path=str(folder))
-    # Debian's wrapper runs the version of some cluster.
+    # The version that Debian's wrapper runs depends on the machine's clusters.
     if program is None or Path(program).resolve().name == "pg_wrapper":
         return None
     try:
-        ran = subprocess.run(  # noqa: S603 - the operator's program
+        process = subprocess.run(  # noqa: S603 - the operator's program
             [program, "--version"], check=False, capture_output=True, timeout=10
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    version = _VERSION.search(ran.stdout)
+    version = _VERSION.search(process.stdout)
     return int(version[1]) if version is not None else None
 
 

@@ -49,7 +49,7 @@ def _plain(credentials: "Credentials", settings: "Settings") -> dict[str, Any]:
 
 @acting(without_reason=inputs.NO_REASON)
 def enable(merchant_id: str, *, actor: "Actor") -> "NewCredentials":
-    """Let a merchant take payments by Epay; shows its pid and key."""
+    """Enable a merchant's Epay API, and show its pid and key."""
     from opentill import epay
 
     settings = session.settings()
@@ -75,10 +75,10 @@ def disable(merchant_id: str, *, actor: "Actor") -> dict[str, Any]:
     from opentill import epay
 
     settings = session.settings()
-    closed = session.transact(
+    credentials = session.transact(
         lambda tx, now: epay.disable(tx, merchant_id, now, actor=actor), settings
     )
-    return _plain(closed, settings)
+    return _plain(credentials, settings)
 
 
 def show(merchant: resolve.AnyId) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def resend(
     from opentill.epay.model import order_id_of
 
     async def work(tx: "Tx", now: int) -> "Notice":
-        paid = await orders.find_anywhere(tx, order if "_" in order else order_id_of(order))
-        return await epay.resend(tx, paid.merchant_id, paid.id, now, actor=actor)
+        paid_order = await orders.find_anywhere(tx, order if "_" in order else order_id_of(order))
+        return await epay.resend(tx, paid_order.merchant_id, paid_order.id, now, actor=actor)
 
     return session.transact(work)

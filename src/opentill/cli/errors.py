@@ -37,7 +37,7 @@ def _body(error: "Problem | ConfigurationError | typer.TyperException") -> dict[
 
 
 def _parameter(error: "typer.TyperException") -> str:
-    """Return the option or argument that the parser refused, if it says so."""
+    """Return the option or argument that the parser refused, "command" if it names none."""
     parameter = getattr(error, "param", None)
     name: str | None = getattr(parameter, "name", None) or getattr(error, "option_name", None)
     return (name or "command").lstrip("-").replace("_", "-")

@@ -11,7 +11,7 @@ import msgspec
 from opentill.core.settings import SANDBOX, Settings
 
 Level = Literal["ok", "warn", "fail"]
-_SHORTEST_PREFIX: Final = {4: 8, 6: 16}  # of public networks; wider ones have no single owner
+_SHORTEST_PREFIX: Final = {4: 8, 6: 16}  # by IP version: no owner has a wider public network
 # sslmode (libpq §34.19) → its weakness. asyncpg's default is "prefer".
 _MODES: Final[Mapping[str, str]] = {
     "disable": "the connection is not encrypted",
@@ -58,11 +58,11 @@ def too_broad_networks(settings: Settings) -> list[IPv4Network | IPv6Network]:
 
 def explain_public_trust(networks: list[IPv4Network | IPv6Network]) -> str:
     """Explain that any client can forge its address if such networks are trusted."""
-    named = ", ".join(map(str, networks))
+    addresses = ", ".join(map(str, networks))
     return (
-        f"OPENTILL_TRUSTED_PROXIES has {named}: everybody is believed to come from whatever address"
-        " they write, so that rate limits and merchants' lists of addresses hold nobody back; name"
-        " your proxy's own address"
+        f"OPENTILL_TRUSTED_PROXIES has {addresses}: everybody is believed to come from whatever"
+        " address they write, so that rate limits and merchants' lists of addresses hold nobody"
+        " back; name your proxy's own address"
     )
 
 
@@ -73,8 +73,8 @@ def proxies(settings: Settings) -> Finding:
     if broad := too_broad_networks(settings):
         return Finding("proxies", "fail", explain_public_trust(broad))
     if settings.trusted_proxies:
-        named = ", ".join(map(str, settings.trusted_proxies))
-        return Finding("proxies", "ok", f"X-Forwarded-For is believed of {named}")
+        addresses = ", ".join(map(str, settings.trusted_proxies))
+        return Finding("proxies", "ok", f"X-Forwarded-For is believed of {addresses}")
     if is_loopback(settings.public_url) or not settings.is_https:
         return Finding(
             "proxies", "ok", "none; each client is known by the address that it connects from"
@@ -102,9 +102,9 @@ def database_tls(settings: Settings) -> Iterator[Finding]:
         elif all(map(_is_here, _hosts(url, query))):
             yield Finding("tls", "ok", f"{variable}: the database is on this machine")
         else:
-            why = _MODES.get(mode, "the mode is not known")
+            weakness = _MODES.get(mode, "the mode is not known")
             text = (
-                f"{variable} has sslmode {mode}: {why}; add sslmode=verify-full, and"
+                f"{variable} has sslmode {mode}: {weakness}; add sslmode=verify-full, and"
                 " sslrootcert=/path/to/ca.pem where its authority is your own"
             )
             yield Finding("tls", "warn", text)
@@ -112,8 +112,8 @@ def database_tls(settings: Settings) -> Iterator[Finding]:
 
 def _hosts(url: str, query: Mapping[str, list[str]]) -> list[str]:
     places = urlsplit(url).netloc.rpartition("@")[2]
-    named = ",".join([places, *query.get("host", [])]).split(",")
-    return [_bare(place) for place in named if place]
+    hosts = ",".join([places, *query.get("host", [])]).split(",")
+    return [_bare(place) for place in hosts if place]
 
 
 def _bare(place: str) -> str:

@@ -1,4 +1,4 @@
-"""``opentill figures show|count``: what happened in a range of time, and what it is made of."""
+"""``opentill figures show|count``: sums of what happened in a range of time."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -34,8 +34,8 @@ def show(
 ) -> output.Result:
     """Show payments, refunds, lost disputes and fees of a range of time, by settlement currency.
 
-    Of all merchants together, or of one. Times are full quarter hours; without them, all of time.
-    Fees are what the platform earned: those of payments and of disputes, less those given back.
+    The figures are those of all merchants together, or of one. Times must be full quarter hours;
+    the default is all time. Fees are those of payments and disputes, less the returned fees.
     """
     from opentill import figures, merchants
     from opentill.core import money
@@ -78,9 +78,9 @@ def show(
 
 
 def count() -> dict[str, int]:
-    """Count everything that is not counted yet, such as an old database after an update.
+    """Count entries that are not counted yet, such as those of an old database after an update.
 
-    The worker does the same, all the time. Both may run at once, and this may be stopped anywhere.
+    The worker does the same continuously. Both may run at once, and the command can be interrupted.
     """
     from opentill.figures import jobs
 

@@ -39,7 +39,7 @@ class NotAllowed(ConfigurationError):
 class StoredLogin(msgspec.Struct, frozen=True):
     """A login in the file of logins."""
 
-    name: str  # of the person, as the audit log names them
+    name: str  # the person's name in the audit log
     token: str
 
 
@@ -52,7 +52,7 @@ class _Claim(msgspec.Struct, frozen=True):
 
 
 _command = ""  # the command of this process
-_claim: _Claim | None = None  # its claimed identity
+_claim: _Claim | None = None  # the claimed identity; None until ``actor`` is called
 
 
 def begin(command: str) -> None:
@@ -97,10 +97,10 @@ def require_person(what: str = "do this") -> None:
 
 
 def check_asker(*, waits: bool) -> None:
-    """Raise NotAllowed unless a person makes a request that ``waits`` for a second person.
+    """Raise NotAllowed if a request ``waits`` for a second person and no logged-in person made it.
 
-    The machine's owner could otherwise approve it by their own login. Must be called before the
-    request is committed.
+    The machine's owner could otherwise make a request and approve it by their own login. Must be
+    called before the request is committed.
     """
     if waits:
         require_person("ask for what needs a second person")
@@ -110,7 +110,7 @@ def system_user() -> str:
     """Return the name of the user of this process, ignoring the environment."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:  # a user without a name, as in a container
+    except KeyError:  # the user has no name, as in a container
         return f"user {os.geteuid()}"
 
 
@@ -257,9 +257,9 @@ def _file() -> Path:
 
 
 def _deployment() -> str:
-    """Return a key for the deployment: a digest of the place of its data."""
+    """Return the deployment's key in the file: a digest of its database URL or data directory."""
     from opentill import config
 
     settings = config.load(os.environ)
-    place = settings.database_url or str(settings.data_dir.resolve())
-    return hashlib.sha256(place.encode()).hexdigest()[:32]
+    data_place = settings.database_url or str(settings.data_dir.resolve())
+    return hashlib.sha256(data_place.encode()).hexdigest()[:32]

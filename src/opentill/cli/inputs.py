@@ -34,11 +34,13 @@ OptionalReason = Annotated[
 ]
 Reference = Annotated[
     str,
-    typer.Option("--reference", help="Your reference; required. Repeated, nothing is done twice."),
+    typer.Option(
+        "--reference", help="Your reference; required. Repeating it has no second effect."
+    ),
 ]
 AsRoot = Annotated[
     bool,
-    typer.Option("--as-root", help="As the machine's owner, not as the person who logged in."),
+    typer.Option("--as-root", help="Run as the machine's owner, not as the person who logged in."),
 ]
 OnlyMerchant = Annotated[str | None, typer.Argument(help="Only this merchant's.")]
 From = Annotated[
@@ -80,10 +82,10 @@ class Target(Protocol):
 
 @contextmanager
 def target(path: Path | None) -> Iterator[Target]:
-    """Open a file to write, or standard output where there is none. Raises Invalid.
+    """Open a file to write, or standard output if ``path`` is None. Raises Invalid.
 
-    A file has its name when it is whole: until then the former one stays. On a terminal, control
-    characters are written as escapes.
+    Where possible, the file replaces an existing one only when it is complete. On a terminal,
+    control characters are written as escapes.
     """
     if path is None:
         if sys.stdout.isatty():
@@ -94,13 +96,13 @@ def target(path: Path | None) -> Iterator[Target]:
     with progress(f"writing {path.name}") as advance, contextlib.ExitStack() as stack:
         temporary: Path | None = None
         with _writable():
-            if _is_replaced(path):
+            if _can_be_replaced(path):
                 temporary, file = stack.enter_context(atomic_write.open_part(path))
             else:
                 file = stack.enter_context(atomic_write.closing(path.open("wb")))
-        written = _Counted(file, advance)
-        yield written
-        written.flush()
+        counted_file = _Counted(file, advance)
+        yield counted_file
+        counted_file.flush()
         if temporary is not None:
             with _writable():
                 _copy_permissions(file, path)
@@ -110,7 +112,7 @@ def target(path: Path | None) -> Iterator[Target]:
 
 @contextmanager
 def _writable() -> Iterator[None]:
-    """Convert write errors to Invalid, except a closed pipe."""
+    """Convert errors of writing to Invalid, except that of a closed pipe."""
     from opentill.core.errors import Invalid
 
     try:
@@ -122,11 +124,11 @@ def _writable() -> Iterator[None]:
         raise Invalid("output", reason) from None
 
 
-def _is_replaced(path: Path) -> bool:
-    """Whether a new file can replace the path: not a device, a pipe or a link.
+def _can_be_replaced(path: Path) -> bool:
+    """Whether a new file can take the place of the file at ``path``.
 
-    Nor that of a file of another user or of a group that this one is not in, or in a directory
-    where no file can be made.
+    Not if it is a device, a pipe or a link, if it belongs to another user or to a group that this
+    user is not in, or if no file can be created in its directory.
     """
     if not os.access(path.parent, os.W_OK | os.X_OK):
         return False
@@ -141,9 +143,9 @@ def _is_replaced(path: Path) -> bool:
 
 
 def _copy_permissions(file: IO[bytes], path: Path) -> None:
-    """Copy permissions from the file at ``path``, or apply those of a new file.
+    """Give ``file`` the permissions of the file at ``path`` or, if there is none, of a new file.
 
-    As far as the system lets it, and never more than these.
+    If the system does not allow that, ``file`` has fewer permissions, never more.
     """
     try:
         status = path.stat()
@@ -156,8 +158,8 @@ def _copy_permissions(file: IO[bytes], path: Path) -> None:
         try:
             os.fchown(file.fileno(), -1, status.st_gid)
         except PermissionError:
-            mode &= ~stat.S_IRWXG  # permissions of another group
-    with contextlib.suppress(PermissionError):  # a mount where all files belong to another user
+            mode &= ~stat.S_IRWXG  # the bits were meant for another group
+    with contextlib.suppress(PermissionError):  # on some mounts all files belong to another user
         os.fchmod(file.fileno(), mode)
 
 
@@ -168,8 +170,8 @@ def _rename(temporary: Path, path: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EBUSY, errno.EXDEV):
             raise
-        with temporary.open("rb") as whole, path.open("wb") as file:
-            shutil.copyfileobj(whole, file)
+        with temporary.open("rb") as complete, path.open("wb") as file:
+            shutil.copyfileobj(complete, file)
 
 
 @contextmanager
@@ -187,7 +189,7 @@ def source(path: Path) -> Iterator[IO[bytes]]:
 
 
 class _Counted:
-    """A target that reports written bytes and raises Invalid for write errors."""
+    """A target that reports how many bytes are written, and raises Invalid if writing fails."""
 
     def __init__(self, file: Target, advance: Callable[[int], None] = lambda _: None) -> None:
         self._file = file
@@ -225,7 +227,7 @@ def rate(field: str, text: str | None) -> Decimal | None:
 def amount(field: str, text: str | None, currency: str) -> int | None:
     """Parse ``12.50``, ``12.50 USD`` or ``USD 12.50`` into minor units. Raises Invalid.
 
-    A currency that is written must be ``currency``, and a fraction one that it has.
+    A currency in the text must be ``currency``. A fraction must be valid in this currency.
     """
     from opentill.core import money
     from opentill.core.errors import Invalid
@@ -239,8 +241,8 @@ def amount(field: str, text: str | None, currency: str) -> int | None:
     try:
         return money.parse(number, currency)
     except ValueError:
-        whole = f"without a fraction, since {currency} has none"
-        rule = "with at most two fraction digits" if money.exponent(currency) else whole
+        no_fraction = f"without a fraction, since {currency} has none"
+        rule = "with at most two fraction digits" if money.exponent(currency) else no_fraction
         reason = f"{field} must be a decimal number {rule}, such as '{_example(currency)}'"
         raise Invalid(field, reason) from None
 
@@ -254,8 +256,8 @@ def _example(currency: str) -> str:
 def moment(field: str, text: str | None, *, end: bool = False, ahead: bool = False) -> int | None:
     """Parse a time in UTC into Unix ms (decision 0062). Raises Invalid.
 
-    A day is its first millisecond, or its last with ``end``. A duration such as ``7d`` is so long
-    ago, or from now on with ``ahead``; now is business time.
+    A day becomes its first millisecond or, with ``end``, its last. A duration such as ``7d`` is
+    subtracted from business time or, with ``ahead``, added to it.
     """
     from opentill.core.errors import Invalid
 
@@ -264,8 +266,8 @@ def moment(field: str, text: str | None, *, end: bool = False, ahead: bool = Fal
     text = text.strip()
     if times.is_relative(text):
         span = times.parse_relative(text, _now(), ahead=ahead)
-    elif (written := times.parse_absolute(text)) is not None:
-        span = written
+    elif (absolute_span := times.parse_absolute(text)) is not None:
+        span = absolute_span
     else:
         duration = "90d (from now)" if ahead else "7d (ago)"
         raise Invalid(field, f"{field} must be {_ACCEPTED.format(duration=duration)}")
@@ -294,7 +296,7 @@ def period(since: str | None, until: str | None) -> tuple[int | None, int | None
 
 
 def choice(field: str, text: str | None, words: Sequence[W]) -> W | None:
-    """Return the matching word. Raises Invalid for any other text."""
+    """Return the text as one of ``words``, None for None. Raises Invalid for any other text."""
     from opentill.core.errors import Invalid
 
     choice_word = next((word for word in words if word == text), None)

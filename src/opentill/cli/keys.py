@@ -31,16 +31,18 @@ def register(app: typer.Typer) -> None:
     )
 
 
-async def _key_id(tx: "Tx", which: str, now: int) -> str:
+async def _key_id(tx: "Tx", any_id: str, now: int) -> str:
     from opentill import merchants
     from opentill.core.errors import Invalid
 
-    if not which.startswith("mer_"):
-        return which
-    merchant = await merchants.find(tx, which)
+    if not any_id.startswith("mer_"):
+        return any_id
+    merchant = await merchants.find(tx, any_id)
     valid = [key for key in await merchants.keys(tx, merchant.id) if key.opens(now)]
     if len(valid) != 1:
-        reason = f"key must be a key's id: {which} has {len(valid)} valid keys (opentill keys list)"
+        reason = (
+            f"key must be a key's id: {any_id} has {len(valid)} valid keys (opentill keys list)"
+        )
         raise Invalid("key", reason)
     return valid[0].id
 
@@ -54,8 +56,8 @@ def _show(new_key: "NewKey", settings: "Settings", *, as_json: bool) -> None:
         note = "Payments through the sandbox bank, one of the gateways here, are not real money."
     elif SANDBOX in settings.gateways:
         note = "The money is not real: the sandbox bank is the only gateway here."
-    shown = {**output.plain(new_key), "livemode": settings.livemode}
-    output.show(output.Result(shown, note="" if as_json else note), as_json=as_json)
+    record = {**output.plain(new_key), "livemode": settings.livemode}
+    output.show(output.Result(record, note="" if as_json else note), as_json=as_json)
 
 
 @acting(without_reason=inputs.NO_REASON)
@@ -63,16 +65,16 @@ def create(
     merchant_id: str,
     *,
     name: Annotated[
-        str, typer.Option(help="What it is for, beside other keys.", show_default=False)
+        str, typer.Option(help="Its purpose, to tell it from other keys.", show_default=False)
     ] = "",
     expires: Annotated[
         str | None,
-        typer.Option(help="When: 2027-01-31 (at its end, UTC), a time, or 90d (from now)."),
+        typer.Option(help="At 2027-01-31 (its end, UTC), at a time, or 90d (from now)."),
     ] = None,
     scope: Annotated[
         list[str] | None,
         typer.Option(
-            help="What it may do, such as orders:read; once for each. Without any: everything."
+            help="A scope such as orders:read; repeat it. Without any, the key may do everything."
         ),
     ] = None,
     actor: "Actor",

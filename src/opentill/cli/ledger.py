@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 def check(*, as_json: Json = False) -> None:
     """Check every integrity rule of the ledger. Exit code 1 if one does not hold.
 
-    Disputes that moved money at a gateway and match no order break no rule; they are counted.
+    Disputes and refunds at a gateway that match no order break no rule; their number is shown.
     """
     from opentill import disputes, refunds
     from opentill.integrity.rules import check_all
@@ -40,13 +40,13 @@ def check(*, as_json: Json = False) -> None:
 
     entries, violations, unmatched, unmatched_refunds = session.run(work())
     if as_json:
-        shown = {
+        record = {
             "entries": entries,
             "violations": violations,
             "unmatchedDisputes": unmatched,
             "unmatchedRefunds": unmatched_refunds,
         }
-        output.show(shown, as_json=True)
+        output.show(record, as_json=True)
     else:
         if violations:
             output.show(violations, as_json=False)
@@ -64,16 +64,18 @@ def accounts(
     *,
     at: Annotated[
         str | None,
-        typer.Option("--at", help="After this time, in UTC: 2026-01-31 (its end), or as --from."),
+        typer.Option(
+            "--at", help="Balances at this time, in UTC: 2026-01-31 (its end), or as --from."
+        ),
     ] = None,
     by_merchant: Annotated[
         bool, typer.Option("--by-merchant", help="A row for each merchant and currency.")
     ] = False,
 ) -> output.Result:
-    """Show the trial balance: what each account holds in each currency, adding up to zero.
+    """Show the trial balance: the balances of all accounts in each currency, whose sum is zero.
 
-    The merchants' own accounts, and their other sides: at the gateways, in your bank, your fees.
-    Now, or as it was after a time.
+    The accounts are those of the merchants, and their counterparts: the gateways, your bank, your
+    fees. The balances are current, or those at a time.
     """
     from opentill import ledger, merchants
     from opentill.core import money
@@ -109,7 +111,7 @@ def export(
     until: inputs.To = None,
     to_file: inputs.Output = None,
 ) -> None:
-    """Write the general ledger as CSV: two lines an entry, a debit and a credit, oldest first."""
+    """Write the general ledger as CSV, oldest first: a debit and a credit for each entry."""
     from opentill import ledger, merchants
 
     start, end = inputs.period(since, until)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from opentill.merchants import Actor
     from opentill.payment_links import LinkUpdate, PaymentLink
 
-_NONE = "none"  # in place of a value: what is optional is removed
+_NONE = "none"  # as an option's text: removes the optional value
 _COLUMNS = ("id", "merchantId", "status", "sells", "payments", "openSessions", "maxUses", "url")
 
 
@@ -37,13 +37,13 @@ async def _shown(tx: "Tx", links: "list[PaymentLink]", now: int) -> list[dict[st
     from opentill.payment_links import PaymentLinkOut
 
     public_url = session.settings().public_url
-    shown: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     for link in links:
-        used = await payment_links.find_usage(tx, link.merchant_id, [link.id])
-        out = PaymentLinkOut.from_link(link, used[link.id], public_url, now)
-        own = {"merchantId": link.merchant_id, "sells": link.name or link.product_id}
-        shown.append({**output.plain(out), **own})
-    return shown
+        usages = await payment_links.find_usage(tx, link.merchant_id, [link.id])
+        out = PaymentLinkOut.from_link(link, usages[link.id], public_url, now)
+        extra = {"merchantId": link.merchant_id, "sells": link.name or link.product_id}
+        records.append({**output.plain(out), **extra})
+    return records
 
 
 @acting(without_reason=inputs.NO_REASON)
@@ -53,11 +53,16 @@ def create(  # noqa: PLR0913 - the fields of a link
     product: Annotated[str | None, typer.Option(help="The product that it sells.")] = None,
     name: Annotated[str | None, typer.Option(help="Without a product: what it sells.")] = None,
     currency: Annotated[str | None, typer.Option(help="Without a product: its currency.")] = None,
-    price: Annotated[str | None, typer.Option(help="Without a product: what one costs.")] = None,
+    price: Annotated[str | None, typer.Option(help="Without a product: the price of one.")] = None,
     at_least: Annotated[
-        str | None, typer.Option("--min", help="In place of a price: the least to be entered.")
+        str | None,
+        typer.Option(
+            "--min", help="Instead of a price: the least amount that a customer may enter."
+        ),
     ] = None,
-    at_most: Annotated[str | None, typer.Option("--max", help="The most to be entered.")] = None,
+    at_most: Annotated[
+        str | None, typer.Option("--max", help="The largest amount that a customer may enter.")
+    ] = None,
     max_quantity: Annotated[int, typer.Option(help="How many may be bought at once.")] = 1,
     max_uses: Annotated[int | None, typer.Option(help="How often it may be paid.")] = None,
     expires: Annotated[
@@ -94,8 +99,8 @@ def create(  # noqa: PLR0913 - the fields of a link
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
         await merchants.find(tx, merchant_id)
         link = await payment_links.create(tx, {}, merchant_id, body, now, actor=actor)
-        (shown,) = await _shown(tx, [link], now)
-        return shown
+        (record,) = await _shown(tx, [link], now)
+        return record
 
     return session.transact(work)
 
@@ -121,8 +126,8 @@ def show(link_id: str) -> dict[str, Any]:
 
     async def work(tx: "Tx") -> dict[str, Any]:
         link = await payment_links.find_anywhere(tx, link_id)
-        (shown,) = await _shown(tx, [link], await session.now(tx))
-        return shown
+        (record,) = await _shown(tx, [link], await session.now(tx))
+        return record
 
     return session.query(work)
 
@@ -151,7 +156,9 @@ def set_(  # noqa: PLR0913 - the fields of a link
         bool | None, typer.Option("--active/--inactive", help="Whether it can be used.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="Without a product: what it sells.")] = None,
-    description: Annotated[str | None, typer.Option(help="Without a product: more words.")] = None,
+    description: Annotated[
+        str | None, typer.Option(help="Without a product: a longer text.")
+    ] = None,
     max_quantity: Annotated[
         int | None, typer.Option(help="How many may be bought at once.")
     ] = None,
@@ -164,7 +171,7 @@ def set_(  # noqa: PLR0913 - the fields of a link
     reference: Annotated[str | None, typer.Option(help="The shop's own number, or none.")] = None,
     actor: "Actor",
 ) -> dict[str, Any]:
-    """Change a payment link, or switch it on or off. Sessions that are open stay as they are."""
+    """Change a payment link, or switch it on or off. Open sessions do not change."""
     from opentill import payment_links
 
     item = {"name": name, "description": description}
@@ -180,10 +187,10 @@ def set_(  # noqa: PLR0913 - the fields of a link
     })  # fmt: skip
 
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
-        links = await payment_links.find_anywhere(tx, link_id)
-        link = await payment_links.update(tx, links.merchant_id, link_id, body, now, actor=actor)
-        (shown,) = await _shown(tx, [link], now)
-        return shown
+        stored = await payment_links.find_anywhere(tx, link_id)
+        link = await payment_links.update(tx, stored.merchant_id, link_id, body, now, actor=actor)
+        (record,) = await _shown(tx, [link], now)
+        return record
 
     return session.transact(work)
 

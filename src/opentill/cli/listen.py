@@ -1,4 +1,4 @@
-"""``opentill webhooks listen``: a merchant's events as they happen, without a server of its own."""
+"""``opentill webhooks listen``: a merchant's events as they happen, without an endpoint."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,16 +22,16 @@ def listen(
     *,
     forward_to: Annotated[
         str | None,
-        typer.Option(help="Send each event to this URL too, such as one of your machine."),
+        typer.Option(help="Also send each event to this URL, such as one on your machine."),
     ] = None,
     from_start: Annotated[
         bool, typer.Option("--from-start", help="Begin with the oldest stored event.")
     ] = False,
     count: Annotated[
-        int | None, typer.Option(min=1, help="End after so many events; without it, by Ctrl-C.")
+        int | None, typer.Option(min=1, help="End after this many events; by default at Ctrl-C.")
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print each event as it is, one on a line.")
+        bool, typer.Option("--json", help="Print each event as JSON on one line.")
     ] = False,
 ) -> None:
     """Print a merchant's events as they happen; forward them with --forward-to."""
@@ -44,13 +44,13 @@ def listen(
             prefix = session.settings().webhook_header_prefix
             forward = _Forward(forward_to, prefix) if forward_to else None
             try:
-                seen = 0
+                event_count = 0
                 async for event in _events(db, merchant_id, from_start=from_start):
                     _print(event, as_json=as_json)
                     if forward is not None:
                         await forward.send(event)
-                    seen += 1
-                    if seen == count:
+                    event_count += 1
+                    if event_count == count:
                         return
             finally:
                 if forward is not None:
@@ -95,7 +95,7 @@ def _print(event: "NumberedEvent", *, as_json: bool) -> None:
         return
     body = json.loads(event.body)
     head = f"{times.format_time(body['created_at'])} {body['type']} {body['id']}"
-    # In ASCII, so that customers' names cannot control a terminal.
+    # ``dumps`` writes ASCII, so that customers' names cannot control a terminal.
     data = json.dumps(body["data"], indent=2)
     lines = table.wrap(head, output.width() or len(head))
     typer.echo("\n".join([*lines, data]))

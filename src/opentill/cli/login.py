@@ -1,4 +1,4 @@
-"""``opentill login|logout|whoami``: who commands are run by."""
+"""``opentill login|logout|whoami``: in whose name commands run."""
 
 import os
 import platform
@@ -28,9 +28,9 @@ def login(
         bool, typer.Option("--password-stdin", help="Read the password from standard input.")
     ] = False,
 ) -> dict[str, Any]:
-    """Log in as somebody of the staff: commands then name you, for twelve hours.
+    """Log in as staff: commands then run in your name, for up to twelve hours.
 
-    What is dangerous asks that you logged in within the last ten minutes.
+    Dangerous commands need a login within the last ten minutes.
     """
     identity.check_writable()
     email = email or typer.prompt("E-mail", err=True)
@@ -76,7 +76,7 @@ async def _log_in(email: str, password: str, code: str) -> dict[str, Any]:
 
 
 def logout() -> dict[str, Any]:
-    """Log out: the login ends, and its file forgets it."""
+    """Log out: end the login and remove it from its file."""
     from opentill import people
 
     stored = identity.stored_login()
@@ -96,7 +96,7 @@ def logout() -> dict[str, Any]:
 
 
 def whoami() -> dict[str, Any]:
-    """Show who commands are run by."""
+    """Show in whose name commands run."""
     stored = identity.stored_login()
     if stored is None:
         return {"loggedIn": False, "user": identity.system_user(), "uid": os.getuid()}

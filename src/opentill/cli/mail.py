@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
     add_group(
         app,
         "mail",
-        "Mail: what went out, and how it ended.",
+        "Outgoing mail, and its results.",
         list=list_,
         aside=aside,
         resend=resend,
@@ -59,22 +59,22 @@ def list_(
     ] = None,
     limit: _Limit = 100,
 ) -> output.Result:
-    """List mails, the last changed first; of one merchant, the newest first.
+    """List the mails of all merchants by last change, or those of one merchant, newest first.
 
-    What is UNKNOWN may have arrived.
+    A mail that is UNKNOWN may have arrived.
     """
     from opentill import mail
 
-    chosen = inputs.choice("status", status, mail.STATUSES)
+    mail_status = inputs.choice("status", status, mail.STATUSES)
 
     async def work(tx: "Tx") -> "list[Mail]":
-        return await mail.list_newest(tx, merchant_id, chosen, limit)
+        return await mail.list_newest(tx, merchant_id, mail_status, limit)
 
     return output.Result([_shown(one) for one in session.query(work)], _COLUMNS)
 
 
 def aside(*, limit: _Limit = 100) -> output.Result:
-    """List what no mail could be made of, and why, the newest first: events and audit entries."""
+    """List the events and audit entries that could not be turned into mail, newest first."""
     from opentill import mail
 
     async def work(tx: "Tx") -> "list[mail.DeadLetter]":
@@ -94,10 +94,10 @@ def aside(*, limit: _Limit = 100) -> output.Result:
 
 @acting(without_reason=inputs.NO_REASON)
 def reread(merchant_id: inputs.OnlyMerchant = None, *, actor: "Actor") -> "RetryResult":
-    """Read again what no mail could be made of, however old, after what was wrong is put right.
+    """Retry all events and audit entries that could not be turned into mail, of any age.
 
-    What can be read makes its mails now; what cannot stays put aside, with the reason. Entries of
-    the audit log are no merchant's: they are read again where no merchant is named.
+    Those that can be read now cause their mails; the others remain, with the reason. Audit entries
+    belong to no merchant: they are retried only if no merchant is given.
     """
     from opentill import mail
 
@@ -114,7 +114,7 @@ def reread(merchant_id: inputs.OnlyMerchant = None, *, actor: "Actor") -> "Retry
 
 @acting(without_reason=inputs.NO_REASON)
 def resend(mail_id: str, *, actor: "Actor") -> dict[str, Any]:
-    """Send a mail once more, as a new one. One that is UNKNOWN may arrive a second time."""
+    """Send a mail again, as a new one. A mail that is UNKNOWN may arrive twice."""
     from opentill import mail, merchants
     from opentill.core.ids import new_id
 
@@ -132,7 +132,7 @@ def resend(mail_id: str, *, actor: "Actor") -> dict[str, Any]:
 
 
 def try_(recipient: str, *, as_json: Json = False) -> None:
-    """Send a message to an address now. Exit code 1 if the mail server does not take it."""
+    """Send a message to an address now. Exit code 1 if the mail server refuses it."""
     from opentill import mail
     from opentill.core.errors import ConfigurationError
     from opentill.db.clock import now_ms

@@ -21,8 +21,8 @@ def perform(
 ) -> output.Result:
     """Perform a manual action or store a request for it; return what is printed.
 
-    ``find`` returns the merchant's id, ``shown`` what is printed of what was done. Raises NotFound,
-    Invalid and ``identity.NotAllowed``.
+    ``find`` returns the merchant's id. ``shown`` converts the action's result to what is printed.
+    Raises NotFound, Invalid and ``identity.NotAllowed``.
     """
     from opentill.approvals import ActionRequest
 
@@ -46,9 +46,9 @@ async def perform_in(
     from opentill import approvals
 
     rules = approvals.Rules.from_settings(session.settings())
-    done = await approvals.perform(tx, request, rules, now)
-    if isinstance(done, approvals.WaitingAction):
+    result = await approvals.perform(tx, request, rules, now)
+    if isinstance(result, approvals.WaitingAction):
         identity.check_asker(waits=True)
-        note = f"waits for a second person: opentill approvals approve {done.id}"
-        return output.Result(approvals.WaitingActionOut.from_request(done), note=note)
-    return output.Result(await shown(tx, done))
+        note = f"waits for a second person: opentill approvals approve {result.id}"
+        return output.Result(approvals.WaitingActionOut.from_request(result), note=note)
+    return output.Result(await shown(tx, result))

@@ -29,8 +29,8 @@ def _shown(merchant: "Merchant") -> dict[str, Any]:
     """Return a merchant's status and the reasons for capabilities that are off."""
     from opentill import merchants
 
-    off = {f"{one}Off": merchant.off(one) for one in merchants.CAPABILITIES}
-    return {"id": merchant.id, "name": merchant.name, "status": merchant.status, **off}
+    off_reasons = {f"{one}Off": merchant.off(one) for one in merchants.CAPABILITIES}
+    return {"id": merchant.id, "name": merchant.name, "status": merchant.status, **off_reasons}
 
 
 def _change_status(
@@ -48,8 +48,8 @@ def _change_status(
 def apply(
     name: str,
     *,
-    owner: Annotated[str, typer.Option(help="The e-mail of who is to be its owner.")],
-    owner_name: Annotated[str, typer.Option(help="Their name.")],
+    owner: Annotated[str, typer.Option(help="The e-mail address of its future owner.")],
+    owner_name: Annotated[str, typer.Option(help="The owner's name.")],
     business: Annotated[str, typer.Option(help="What it sells.")],
     website: Annotated[str, typer.Option(help="Its address, if it has one.")] = "",
     currency: Annotated[str, typer.Option(help="Settlement currency.")] = "USD",
@@ -87,11 +87,12 @@ def approve(
     *,
     notes: _Notes = "",
     language: Annotated[
-        str | None, typer.Option(help="Of the mail, such as en or zh-Hans; else your own.")
+        str | None,
+        typer.Option(help="The mail's language, such as en or zh-Hans; by default yours."),
     ] = None,
     actor: "Actor",
 ) -> output.Result:
-    """Approve an application: the merchant is ACTIVE, and who applied is invited as its owner."""
+    """Approve an application: the merchant becomes ACTIVE, the applicant is invited as owner."""
     from opentill import onboarding
     from opentill.core import languages
 
@@ -109,16 +110,16 @@ def approve(
     merchant, invitation, mailed = session.transact(work)
     link = invitation.link
     url = settings.public_url.rstrip("/") + invitation.path if invitation.is_shown else None
-    shown = {**_shown(merchant), "url": url, "email": link.email, "expiresAt": link.expires_at}
+    record = {**_shown(merchant), "url": url, "email": link.email, "expiresAt": link.expires_at}
     if url is None:
-        return output.Result(shown, note=f"The link is on its way to {link.email} by mail.")
+        return output.Result(record, note=f"The link is on its way to {link.email} by mail.")
     note = f"Send the link to {link.email} alone: it makes an owner."
-    return output.Result(shown, note=f"{note} It is mailed to them, too." if mailed else note)
+    return output.Result(record, note=f"{note} It is mailed to them, too." if mailed else note)
 
 
 @acting()
 def decline(merchant_id: str, *, notes: _Notes = "", actor: "Actor") -> dict[str, Any]:
-    """Decline an application: the merchant is CLOSED."""
+    """Decline an application: the merchant becomes CLOSED."""
     from opentill import onboarding
 
     merchant = session.transact(
@@ -135,7 +136,7 @@ def suspend(merchant_id: str, *, notes: _Notes = "", actor: "Actor") -> dict[str
 
 @acting()
 def resume(merchant_id: str, *, notes: _Notes = "", actor: "Actor") -> dict[str, Any]:
-    """End a suspension. What was switched off by itself stays off."""
+    """End a suspension. A capability that was switched off separately stays off."""
     return _change_status(merchant_id, "resumed", actor, notes)
 
 
@@ -147,13 +148,14 @@ def close(merchant_id: str, *, notes: _Notes = "", actor: "Actor") -> output.Res
     async def work(tx: "Tx", now: int) -> "tuple[Merchant, Unfinished]":
         return await onboarding.close(tx, merchant_id, actor, now, notes=notes)
 
-    merchant, left = session.transact(work)
+    merchant, unfinished = session.transact(work)
     note = "Its keys, members and endpoints are off."
-    if left.sessions:
+    if unfinished.sessions:
         note += (
-            f" Open sessions that nobody can pay, and that expire by themselves: {left.sessions}."
+            " Open sessions that nobody can pay, and that expire by themselves:"
+            f" {unfinished.sessions}."
         )
-    return output.Result({**_shown(merchant), "openSessions": left.sessions}, note=note)
+    return output.Result({**_shown(merchant), "openSessions": unfinished.sessions}, note=note)
 
 
 @acting()
@@ -169,14 +171,14 @@ def capability(
     from opentill import merchants
     from opentill.core.errors import Invalid
 
-    which = inputs.choice("capability", capability, merchants.CAPABILITIES)
+    chosen = inputs.choice("capability", capability, merchants.CAPABILITIES)
     on_or_off = inputs.choice("state", state, ("on", "off"))
-    if which is None or on_or_off is None:
+    if chosen is None or on_or_off is None:
         raise Invalid("capability", "capability must be given")
 
     async def work(tx: "Tx", now: int) -> "Merchant":
         return await merchants.set_capability(
-            tx, merchant_id, which, on=on_or_off == "on", actor=actor, now=now, notes=notes
+            tx, merchant_id, chosen, on=on_or_off == "on", actor=actor, now=now, notes=notes
         )
 
     return _shown(session.transact(work))
@@ -184,7 +186,7 @@ def capability(
 
 @acting(without_reason=inputs.NO_REASON)
 def note(merchant_id: str, notes: str, *, actor: "Actor") -> dict[str, Any]:
-    """Add a note to a merchant, for staff alone."""
+    """Add a note to a merchant, which only staff can read."""
     from opentill import merchants
 
     entry = session.transact(lambda tx, now: merchants.add_note(tx, merchant_id, notes, actor, now))
@@ -192,7 +194,7 @@ def note(merchant_id: str, notes: str, *, actor: "Actor") -> dict[str, Any]:
 
 
 def changes(merchant: resolve.AnyId) -> output.Result:
-    """Show what became of a merchant: statuses, capabilities, notes, the newest first."""
+    """List the changes of a merchant's status and capabilities, and its notes, newest first."""
     from opentill import merchants
 
     async def work(tx: "Tx") -> "list[MerchantChange]":

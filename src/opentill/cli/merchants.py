@@ -102,15 +102,15 @@ def _terms(currency: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shown(merchant: "Merchant", *, as_json: bool) -> dict[str, Any]:
-    """Return a merchant with its fees as rows, or as text for people."""
+    """Return a merchant, with its fees as a list if ``as_json``, else as text."""
     from opentill import merchants
 
-    rest = output.plain(merchant)
+    other_fields = output.plain(merchant)
     first = ("id", "name", "status", "settlementCurrency", "termsVersion")
-    shown = {name: rest.pop(name) for name in first} | rest
+    record = {name: other_fields.pop(name) for name in first} | other_fields
     rows = merchants.read_fees(merchant.fees)
-    shown["fees"] = json.loads(merchant.fees) if as_json else " ".join(map(str, rows))
-    return shown
+    record["fees"] = json.loads(merchant.fees) if as_json else " ".join(map(str, rows))
+    return record
 
 
 def _with_terms(command: "Command") -> "Command":
@@ -147,8 +147,8 @@ def create(
         f"There is no exchange rate from {currency} to USD: sessions can be created without one,"
         f" but refunds are refused until `opentill rates set {currency} USD RATE`."
     )
-    shown = output.Result(_shown(merchant, as_json=as_json), note="" if rated else note)
-    output.show(shown, as_json=as_json)
+    result = output.Result(_shown(merchant, as_json=as_json), note="" if rated else note)
+    output.show(result, as_json=as_json)
 
 
 def list_(
@@ -169,8 +169,8 @@ def list_(
 
 def show(merchant: resolve.AnyId, *, as_json: Json = False) -> None:
     """Show a merchant with its terms."""
-    shown = session.query(lambda tx: resolve.merchant(tx, merchant))
-    output.show(_shown(shown, as_json=as_json), as_json=as_json)
+    merchant_row = session.query(lambda tx: resolve.merchant(tx, merchant))
+    output.show(_shown(merchant_row, as_json=as_json), as_json=as_json)
 
 
 @_with_terms
@@ -180,7 +180,7 @@ def set_(
     *,
     name: Annotated[str | None, typer.Option(help="The merchant's new name.")] = None,
     time_zone: Annotated[
-        str | None, typer.Option(help="Whose days its pages show: Europe/Berlin.")
+        str | None, typer.Option(help="The time zone of its pages: Europe/Berlin.")
     ] = None,
     actor: "Actor",
     as_json: Json = False,
@@ -235,12 +235,12 @@ def _changes(before: "TermsVersion | None", version: "TermsVersion", currency: s
 
 
 def _shown_term(name: str, value: object, currency: str) -> str:
-    """Format a term like its option."""
+    """Format a term as its option accepts it."""
     from opentill import merchants
 
     if name.endswith("_minor"):
         return readable.amount(value, currency, minor=True)
-    if isinstance(value, str) and value.startswith("["):  # a fee schedule
+    if isinstance(value, str) and value.startswith("["):  # the value is a fee schedule
         return " ".join(map(str, merchants.read_fees(value))) or "none"
     if isinstance(value, (list, tuple)):
         return " ".join(map(str, cast("Sequence[object]", value))) or "none"

@@ -15,9 +15,9 @@ def register(app: typer.Typer) -> None:
 
 
 def migrate(*, as_json: Json = False) -> None:
-    """Bring the database to the schema of this version. Safe to repeat, and while serving.
+    """Bring the database to the schema of this version. Can be repeated, also while servers run.
 
-    Waits for a database of your own to respond; the data directory is not used.
+    With a database of your own, waits for its response and does not use the data directory.
     """
     import asyncpg
 

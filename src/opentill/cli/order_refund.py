@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Seen(NamedTuple):
-    """A quote of a refund, for confirmation by the operator."""
+    """A quote of a refund, which the operator is asked to confirm."""
 
     order: "Order"
     merchant: "Merchant"
@@ -28,19 +28,20 @@ def refund(
     order: Annotated[str, typer.Argument(help="The order's id, or any id that leads to it.")],
     *,
     amount: Annotated[
-        str | None, typer.Option(help="How much of it; without it, all that is left.")
+        str | None, typer.Option(help="How much to refund; by default all that is left.")
     ] = None,
     number: Annotated[
         str | None,
-        typer.Option("--number", help="A refundNo: repeated with it, nothing is done twice."),
+        typer.Option("--number", help="A refundNo: repeating it does not refund twice."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Although the merchant's refunds are switched off.")
+        bool,
+        typer.Option("--force", help="Refund even if the merchant's refunds are switched off."),
     ] = False,
     actor: "Actor",
 ) -> output.Result:
-    """Refund an order. Says first what it costs the merchant, and asks.
+    """Refund an order, after showing what it costs the merchant and asking for confirmation.
 
     Above the limit OPENTILL_APPROVAL_ABOVE it waits until somebody else approves it.
     """
@@ -56,17 +57,17 @@ def refund(
     async def look(tx: "Tx", now: int) -> "_Seen | Refund":
         return await _repeated(tx, order, body) or await _look(tx, order, body, now)
 
-    seen = session.transact(look)
-    if not isinstance(seen, _Seen):
-        return output.Result(RefundOut.from_refund(seen))  # a repetition
+    quoted = session.transact(look)
+    if not isinstance(quoted, _Seen):
+        return output.Result(RefundOut.from_refund(quoted))  # the refund with this number exists
     if not force:
-        _check_on(seen.merchant)
-    output.say(_described(seen))
+        _check_on(quoted.merchant)
+    output.say(_described(quoted))
     if not yes:
         typer.confirm("Refund it?", abort=True, err=True)
 
     async def work(tx: "Tx", now: int) -> output.Result:
-        return await _refund(tx, seen, body, actor, now, forced=force)
+        return await _refund(tx, quoted, body, actor, now, forced=force)
 
     return session.transact(work)
 
@@ -99,11 +100,11 @@ async def _look(tx: "Tx", text: str, body: "RefundBody", now: int) -> _Seen:
     return _Seen(order, merchant, quote)
 
 
-def _described(seen: _Seen) -> str:
+def _described(quoted: _Seen) -> str:
     from opentill.core import money
 
-    order, quote = seen.order, seen.quote
-    refunded, left, whole = (
+    order, quote = quoted.order, quoted.quote
+    refunded, remaining, order_amount = (
         money.show(minor, quote.currency)
         for minor in (quote.amount_minor, quote.left_minor, order.amount_minor)
     )
@@ -117,15 +118,15 @@ def _described(seen: _Seen) -> str:
     )
     customer = order.customer_email or "the customer"
     return (
-        f"Refund of {refunded} {quote.currency} to {customer}, of {order.id} over {whole}; "
-        f"{left} will be left to refund.\n"
-        f"It costs {seen.merchant.name} ({order.merchant_id}) {costs} {quote.debit_currency}: "
+        f"Refund of {refunded} {quote.currency} to {customer}, of {order.id} over {order_amount}; "
+        f"{remaining} will be left to refund.\n"
+        f"It costs {quoted.merchant.name} ({order.merchant_id}) {costs} {quote.debit_currency}: "
         f"the {quote.held_from} balance goes from {before} to {after}."
     )
 
 
 def _moves(quote: "Quote") -> tuple[int, int, str]:
-    """Return the amounts that a refund moves, without balances that may change otherwise."""
+    """Return what a refund moves, to be compared: balances may change for other reasons."""
     return quote.amount_minor, quote.debit_minor, quote.held_from
 
 
@@ -137,12 +138,12 @@ def _check_on(merchant: "Merchant") -> None:
     try:
         merchant.require("refund")
     except CapabilityOff as off:
-        how = "--force refunds all the same, which the audit log says"
-        raise NotPermitted(off.field, f"{off.reason}; {how}") from None
+        advice = "--force refunds all the same, which the audit log says"
+        raise NotPermitted(off.field, f"{off.reason}; {advice}") from None
 
 
 async def _refund(
-    tx: "Tx", seen: _Seen, body: "RefundBody", actor: "Actor", now: int, *, forced: bool
+    tx: "Tx", quoted: _Seen, body: "RefundBody", actor: "Actor", now: int, *, forced: bool
 ) -> output.Result:
     """Refund as quoted. Raises Invalid if the quote has changed, and CapabilityOff."""
     from opentill import approvals, merchants, orders
@@ -153,7 +154,7 @@ async def _refund(
     async def shown(_tx: "Tx", refund: "Refund") -> RefundOut:
         return RefundOut.from_refund(refund)
 
-    quote, order = seen.quote, seen.order
+    quote, order = quoted.quote, quoted.order
     await merchants.lock(tx, order.merchant_id)
     await merchants.lock_audit_log(tx)
     await orders.lock(tx, order.merchant_id, order.id)

@@ -53,7 +53,7 @@ def query_of(filters: dict[str, Any], **more: Any) -> "OrdersQuery":
     from opentill.http import strictjson
     from opentill.orders import OrdersQuery
 
-    for name, value in filters.items():  # also of `opentill export`, which prints by itself
+    for name, value in filters.items():  # `opentill export` does not get the check of ``add``
         if value == "":
             raise Invalid(name, f"{name} must not be empty: leave it out instead")
     start, end = inputs.period(filters["since"], filters["until"])
@@ -123,7 +123,7 @@ def search(
         int, typer.Option(min=1, max=100, help="How many of each merchant, newest first.")
     ] = 20,
 ) -> output.Result:
-    """Find the orders that anything leads to, of all merchants."""
+    """Search the orders of all merchants by an id, a number or another text."""
     from opentill import merchants
     from opentill.orders import OrdersQuery
 
@@ -150,14 +150,14 @@ def search(
 async def _rows(
     db: "Db", merchant: "Merchant", query: "OrdersQuery"
 ) -> tuple[list[dict[str, Any]], int]:
-    """Return a page of a merchant's orders for output, and their number."""
+    """Return a page of a merchant's matching orders as rows, and the number of all of them."""
     from opentill import orders
 
     matching, total = await orders.list_page(db, merchant.id, query)
     livemode = session.settings().livemode
     with_mode = await orders.all_with_livemode(db.read, matching, deployment=livemode)
-    shown = [output.plain(orders.OrderOut.from_order(order)) for order in with_mode]
-    return [{"merchantId": merchant.id, **order} for order in shown], total
+    records = [output.plain(orders.OrderOut.from_order(order)) for order in with_mode]
+    return [{"merchantId": merchant.id, **order} for order in records], total
 
 
 def _run(work: Any) -> output.Result:

@@ -55,18 +55,18 @@ def show(order: _Any, *, as_json: Json = False) -> None:
         return order_row.merchant_id, detail, await orders.notes_of(tx, order_row)
 
     merchant_id, detail, notes = session.query(work, settings)
-    shown = {"merchantId": merchant_id, **output.plain(detail)}
+    record = {"merchantId": merchant_id, **output.plain(detail)}
     if as_json:
         listed = [{"at": note.at, "who": note.who, "note": note.note} for note in notes]
-        output.show({**shown, "notes": listed}, as_json=True)
+        output.show({**record, "notes": listed}, as_json=True)
         return
-    output.show(shown, as_json=False)
+    output.show(record, as_json=False)
     if notes:
         output.show(output.Result(notes, ("at", "who", "note")), as_json=False)
 
 
 def history(order: _Any) -> "Sequence[object]":
-    """Show all that happened to an order."""
+    """Show the history of an order."""
     from opentill import orders
 
     async def work(tx: "Tx") -> "Sequence[object]":
@@ -135,9 +135,9 @@ def given_back(
     *,
     actor: "Actor",
 ) -> "OrderDetail":
-    """Note that a second payment was given back which its gateway refuses to give back.
+    """Record that a second payment was given back otherwise, because its gateway refused to.
 
-    So too one whose gateway does not say what became of it: look there first.
+    Also for a payment whose gateway does not report the result: check at the gateway first.
     """
     from opentill import gateways, merchants, orders
 

@@ -18,17 +18,17 @@ from opentill.core import terminal
 __all__ = ["Json", "Result", "plain", "progress", "say", "show", "width"]
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-"""The option of a command that prints by itself; ``commands.py`` gives it to all others."""
+"""The option of a command that prints by itself; ``registration.py`` gives it to all others."""
 _USUAL_WIDTH: Final = 80
 
 
 class Result(NamedTuple):
-    """What a command returns to be printed, where it is more than a record or a list of records."""
+    """A command's result with columns or a note; other results are records or lists of them."""
 
     shown: object
-    columns: Sequence[str] = ()  # which ones people see, in their order; JSON always has all
-    note: str = ""  # for standard error, after it
-    empty: str = "nothing to show"  # for standard error, in place of an empty list
+    columns: Sequence[str] = ()  # fields that people see, in this order; (): all, as in JSON
+    note: str = ""  # printed to standard error after the result
+    empty: str = "nothing to show"  # printed to standard error for an empty list
 
 
 def plain(result: object) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def plain(result: object) -> dict[str, Any]:
 def _plain(value: object) -> Any:
     """Convert anything to plain data; fields of structs are named as in the API.
 
-    Keys of mappings stay: they may be a merchant's.
+    Keys of mappings do not change, because they may be a merchant's own.
     """
     import msgspec
 
@@ -52,7 +52,7 @@ def _plain(value: object) -> Any:
         return {key: _plain(one) for key, one in mapping.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(one) for one in cast("Sequence[object]", value)]
-    if isinstance(value, str):  # a path may have bytes that are no UTF-8
+    if isinstance(value, str):  # a path may have bytes that are not UTF-8
         return os.fsencode(value).decode(errors="replace") if _has_bytes(value) else value
     return msgspec.json.decode(msgspec.json.encode(value, enc_hook=str))
 

@@ -1,4 +1,4 @@
-"""Commands of ``opentill payouts`` about bank accounts and runs, whose payouts are in one file."""
+"""Commands of ``opentill payouts`` about bank accounts and runs (payouts in one bank file)."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -25,19 +25,19 @@ _RUN_COLUMNS: Final = (
 
 
 class FileForm(StrEnum):
-    """The form of a bank file."""
+    """The format of a bank file."""
 
     xml = "xml"
     csv = "csv"
 
 
 def _account_shown(stored: "StoredAccount") -> dict[str, Any]:
-    shown = {
+    fields = {
         name: value
         for name, value in output.plain(stored).items()
         if name not in ("number", "hint", "address")
     }
-    return {**shown, "account": stored.shown, "hasAddress": stored.address is not None}
+    return {**fields, "account": stored.shown, "hasAddress": stored.address is not None}
 
 
 def account(merchant_id: str) -> dict[str, Any]:
@@ -57,25 +57,25 @@ def account(merchant_id: str) -> dict[str, Any]:
 def set_account(  # noqa: PLR0913 - the fields of an account
     merchant_id: str,
     *,
-    holder: Annotated[str, typer.Option(help="Whose account it is, as the bank knows it.")],
+    holder: Annotated[str, typer.Option(help="The account's holder, as the bank knows them.")],
     number: Annotated[
         str, typer.Option("--account", help="An IBAN, or a national account number.")
     ],
     bic: Annotated[str, typer.Option(help="The bank's BIC; an IBAN needs none.")] = "",
     bank_code: Annotated[
-        str, typer.Option(help="Of a national number: sort code, routing number and the like.")
+        str, typer.Option(help="For a national number: sort code, routing number and the like.")
     ] = "",
     country: Annotated[
-        str, typer.Option(help="Of a national number: the bank's country, such as US.")
+        str, typer.Option(help="For a national number: the bank's country, such as US.")
     ] = "",
-    street: Annotated[str, typer.Option(help="Of the holder's address.")] = "",
-    building: Annotated[str, typer.Option(help="Of the holder's address: its number.")] = "",
-    post_code: Annotated[str, typer.Option(help="Of the holder's address.")] = "",
+    street: Annotated[str, typer.Option(help="The street in the holder's address.")] = "",
+    building: Annotated[str, typer.Option(help="The house number in the address.")] = "",
+    post_code: Annotated[str, typer.Option(help="The post code in the address.")] = "",
     town: Annotated[
-        str, typer.Option(help="Of the holder's address; banks need town and country.")
+        str, typer.Option(help="The town in the address; banks need town and country.")
     ] = "",
     address_country: Annotated[
-        str, typer.Option(help="Of the holder's address: two letters such as DE.")
+        str, typer.Option(help="The country in the address: two letters such as DE.")
     ] = "",
     actor: "Actor",
 ) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def set_account(  # noqa: PLR0913 - the fields of an account
 
 @acting()
 def confirm_account(merchant_id: str, *, actor: "Actor") -> dict[str, Any]:
-    """Let payouts go to a merchant's account again after the bank returned one.
+    """Resume payouts to a merchant's account after the bank has returned one.
 
     Runs leave the merchant out until then, or until the account is changed.
     """
@@ -138,31 +138,31 @@ def run(
     *,
     reference: inputs.Reference = "",
     fee: Annotated[
-        str | None, typer.Option(help="What each merchant pays for it, on top of the amount.")
+        str | None, typer.Option(help="The fee that each merchant pays on top of the amount.")
     ] = None,
     pay_on: Annotated[
-        str | None, typer.Option("--on", help="The day on which the bank sends it; today.")
+        str | None, typer.Option("--on", help="The day on which the bank pays; by default today.")
     ] = None,
     actor: "Actor",
 ) -> output.Result:
     """Make a payout for every merchant that is due one, to be sent to the bank in one file.
 
-    Cut off and begun again with the same reference, it goes on: nobody is paid twice.
+    Repeat the command with the same reference to continue an interrupted run: nobody is paid twice.
     """
     from opentill import payouts
     from opentill.core import bankaccounts
 
     settings = session.settings()
     if settings.approval_above is not None:
-        identity.require_person("begin a run")  # its file may need a second one
-    own = bankaccounts.parse_own_accounts(
+        identity.require_person("begin a run")  # another person may have to take its file
+    own_accounts = bankaccounts.parse_own_accounts(
         settings.payout_accounts, settings.operator_name, settings.payout_address
     )
     request = payouts.RunRequest(
         currency=currency,
         reference=reference,
         actor=actor,
-        source=payouts.require_source_account(own, currency),
+        source=payouts.require_source_account(own_accounts, currency),
         fee_minor=inputs.amount("fee", fee, currency) or 0,
         pay_on=pay_on,
     )
@@ -170,30 +170,30 @@ def run(
     async def work() -> "tuple[RunView, int]":
         async with session.database(settings) as db:
             now = await session.now(db)
-            begun = await db.run(lambda tx: payouts.start_run(tx, request, now))
+            new_run = await db.run(lambda tx: payouts.start_run(tx, request, now))
             with progress("making payouts"):
-                done = await payouts.perform_run(db, begun, settings.secret_key, now)
+                view = await payouts.perform_run(db, new_run, settings.secret_key, now)
             async with db.connection() as tx:
-                left = [one for one in await payouts.list_due(tx, 1000) if one.currency == currency]
-            return done, len(left)
+                due = [row for row in await payouts.list_due(tx, 1000) if row.currency == currency]
+            return view, len(due)
 
-    done, left = session.run(work())
-    note = f"{payouts.describe_run(done)}; the file: opentill payouts file {done.run.id}"
-    if left:
-        note = f"{note}; left out: {left}, see opentill payouts due"
-    if done.sums.without_address:
+    view, left_out = session.run(work())
+    note = f"{payouts.describe_run(view)}; the file: opentill payouts file {view.run.id}"
+    if left_out:
+        note = f"{note}; left out: {left_out}, see opentill payouts due"
+    if view.sums.without_address:
         note = (
-            f"{note}; accounts without an address: {done.sums.without_address}, see opentill"
-            f" payouts runs {done.run.id}"
+            f"{note}; accounts without an address: {view.sums.without_address}, see opentill"
+            f" payouts runs {view.run.id}"
         )
-    if done.run.source.address is None:
+    if view.run.source.address is None:
         note = f"{note}; OPENTILL_PAYOUT_ADDRESS is not set, so that your own address is missing"
-    if done.unreadable:
+    if view.unreadable:
         note = (
             f"{note}; encrypted with another key, to be entered again (opentill payouts"
-            f" set-account): {', '.join(done.unreadable)}"
+            f" set-account): {', '.join(view.unreadable)}"
         )
-    return output.Result({**_view_shown(done), "unreadable": done.unreadable}, note=note)
+    return output.Result({**_view_shown(view), "unreadable": view.unreadable}, note=note)
 
 
 def runs(
@@ -247,17 +247,17 @@ def file(
     actor: "Actor",
     as_json: output.Json = False,
 ) -> None:
-    """Write a run's file for the bank. From then on the run is sent, and the file stays as it is.
+    """Write a run's file for the bank, which marks the run as sent and its file as final.
 
-    Taken again, it has the same bytes. Above OPENTILL_APPROVAL_ABOVE somebody else takes it than
-    who began the run.
+    Repeating the command writes the same bytes. Above OPENTILL_APPROVAL_ABOVE, the person who began
+    the run may not take its file.
     """
     from opentill import approvals, payouts, people
 
     settings = session.settings()
     above = settings.approval_above
     if above is not None:
-        identity.require_person("take the file")  # it may need another one than who began the run
+        identity.require_person("take the file")  # perhaps another than who began the run
 
     async def work() -> "RunView":
         async with session.database(settings) as db:
@@ -268,7 +268,7 @@ def file(
             await payouts.send_run(db, run_id, request, settings.secret_key, now)
             with await payouts.make_file(db, run_id, settings.secret_key) as bank_file:
                 if as_json and to_file is None:
-                    pass  # the record alone
+                    pass  # only the record is printed
                 else:
                     with inputs.target(to_file) as target:
                         while piece := bank_file.read(64 * 1024):
@@ -277,11 +277,11 @@ def file(
             async with db.connection() as tx:
                 return await payouts.view_run(tx, run_id)
 
-    done = session.run(work())
+    view = session.run(work())
     if as_json:
-        output.show(_view_shown(done), as_json=True)
+        output.show(_view_shown(view), as_json=True)
     else:
-        output.say(payouts.describe_run(done))
+        output.say(payouts.describe_run(view))
 
 
 def pay_run(run_id: str, bank_reference: str, actor: "Actor") -> output.Result:
@@ -305,11 +305,11 @@ def report(
     *,
     actor: "Actor",
 ) -> output.Result:
-    """Read the bank's report: payouts that it sent are PAID, those that came back FAILED.
+    """Read the bank's report: payouts that it sent become PAID, those that came back FAILED.
 
     CSV has the columns end_to_end_id (the payout), status (paid or failed), amount, currency,
-    bank_reference and reason. What fits no payout goes to the inbox: opentill reconcile inbox; with
-    --bookings it lists what concerns none. Payouts that came back above the limit
+    bank_reference and reason. Differences go to the inbox: opentill reconcile inbox, which
+    lists bookings that concern no payout with --bookings. Payouts that came back above the limit
     OPENTILL_APPROVAL_ABOVE wait until somebody else approves it.
     """
     from opentill import approvals, reconciliation
@@ -317,23 +317,23 @@ def report(
     async def work(settings: "Settings") -> "BankResult":
         async with session.database(settings) as db:
             now = await session.now(db)
-            with inputs.source(path) as opened, progress("reading the report"):
+            with inputs.source(path) as report_file, progress("reading the report"):
                 return await reconciliation.apply_bank_report(
-                    db, opened, path.name, actor, now,
+                    db, report_file, path.name, actor, now,
                     rules=approvals.Rules.from_settings(settings),
                     check_asker=lambda: identity.check_asker(waits=True),
                 )  # fmt: skip
 
-    done = session.run(work(session.settings()))
-    note = "opentill reconcile inbox shows what fits no payout" if done.in_inbox else ""
-    if not done.is_new:
+    result = session.run(work(session.settings()))
+    note = "opentill reconcile inbox shows what fits no payout" if result.in_inbox else ""
+    if not result.is_new:
         note = "This file was read before: nothing was changed."
-    if done.waiting:
+    if result.waiting:
         note = f"{note}; " if note else ""
         note = (
-            f"{note}waiting for a second person: {len(done.waiting)}, see opentill approvals list"
+            f"{note}waiting for a second person: {len(result.waiting)}, see opentill approvals list"
         )
-    return output.Result(done, note=note)
+    return output.Result(result, note=note)
 
 
 COMMANDS: Final[dict[str, Callable[..., Any]]] = {

@@ -58,7 +58,7 @@ def create(
         bool, typer.Option("--all", help="Everything available, less the fee.")
     ] = False,
     fee: Annotated[
-        str | None, typer.Option(help="What the merchant pays for it, on top of the amount.")
+        str | None, typer.Option(help="The fee that the merchant pays on top of the amount.")
     ] = None,
     reference: inputs.Reference = "",
     actor: "Actor",
@@ -105,16 +105,16 @@ def waiting() -> output.Result:
 
 
 def approve(request_id: str) -> dict[str, Any]:
-    """Make a payout that waits, as somebody else than the one who asked for it."""
+    """Approve another person's request of a payout, and create the payout."""
     from opentill import approvals, payouts
 
-    who, rules = approver(), approvals.Rules.from_settings(session.settings())
+    person, rules = approver(), approvals.Rules.from_settings(session.settings())
 
     async def work(tx: "Tx", now: int) -> "Payout":
         await payouts.find_request(tx, request_id)
-        payout = await approvals.approve(tx, request_id, who, rules, now)
+        payout = await approvals.approve(tx, request_id, person, rules, now)
         if not isinstance(payout, payouts.Payout):
-            raise TypeError  # its request was found
+            raise TypeError  # the id is that of a payout's request
         return payout
 
     return _shown(session.transact(work))
@@ -122,7 +122,7 @@ def approve(request_id: str) -> dict[str, Any]:
 
 @acting()
 def reject(request_id: str, *, actor: "Actor") -> dict[str, Any]:
-    """Reject a payout that waits."""
+    """Reject the request of a payout."""
     from opentill import payouts
 
     return _waiting(session.transact(lambda tx, now: payouts.reject(tx, request_id, actor, now)))
@@ -152,7 +152,7 @@ def _waiting(waiting: "WaitingPayout") -> dict[str, Any]:
 def paid(
     payout_id: Annotated[str, typer.Argument(help="A payout, or a run for all in its file.")],
     *,
-    bank_reference: Annotated[str, typer.Option(help="The bank's name of the transfer.")] = "",
+    bank_reference: Annotated[str, typer.Option(help="The bank's reference of the transfer.")] = "",
     reason: inputs.Reason = "the bank has sent it",
     as_root: inputs.AsRoot = False,
 ) -> output.Result:
@@ -204,9 +204,9 @@ def due(
 ) -> output.Result:
     """List the merchants with money that can be paid out, by currency.
 
-    A run leaves out who has no bank account, has changed it lately, or has less than the minimum;
-    and those whose bank returned a payout, until their account is changed or confirmed (opentill
-    payouts confirm-account).
+    A run leaves out merchants without a bank account, with a recently changed one, or with less
+    than the minimum; and those whose bank returned a payout, until their account is changed or
+    confirmed (opentill payouts confirm-account).
     """
     from opentill import payouts
     from opentill.core import money
@@ -215,7 +215,7 @@ def due(
         return await payouts.list_due(tx, limit), await session.now(tx)
 
     due_payouts, now = session.query(work)
-    shown = [
+    rows = [
         {
             "merchantId": one.merchant_id,
             "merchant": one.merchant_name,
@@ -230,7 +230,7 @@ def due(
         for one in due_payouts
     ]
     columns = ("merchantId", "merchant", "available", "currency", "waitsFor", "lastPayoutAt")
-    return output.Result(shown, columns)
+    return output.Result(rows, columns)
 
 
 def list_(

@@ -1,4 +1,4 @@
-"""``opentill people invite|reset|list|role|remove`` and those that reset lost factors."""
+"""``opentill people invite|reset|list|role|remove`` and resets of lost factors."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,13 +48,14 @@ def invite(
         str | None, typer.Option(help="Of the deployment: admin, finance, support or auditor.")
     ] = None,
     language: Annotated[
-        str | None, typer.Option(help="Of its mail, such as en or zh-Hans; else your own.")
+        str | None,
+        typer.Option(help="The mail's language, such as en or zh-Hans; by default yours."),
     ] = None,
     actor: "Actor",
 ) -> output.Result:
-    """Make an invitation: a link that works once, for 24 hours.
+    """Create an invitation: a link that works once, within 24 hours.
 
-    It is mailed where there is a mail server, and shown this once where there is none, or
+    The link is mailed if there is a mail server. It is shown, only this time, if there is none or
     with --as-root.
     """
     from opentill import mail, people
@@ -65,12 +66,12 @@ def invite(
         raise Invalid("role", "role must be --merchant MER --role ROLE, or --staff ROLE")
     of_merchant = inputs.choice("role", role, people.MERCHANT_ROLES)
     of_staff = inputs.choice("staff", staff, people.STAFF_ROLES)
-    spoken = inputs.choice("language", language, languages.offered("merchant"))
+    mail_language = inputs.choice("language", language, languages.offered("merchant"))
     settings = session.settings()
     new_invitation = mail.NewInvitation(
         email=email,
         by=actor.who,
-        language=spoken,
+        language=mail_language,
         merchant_id=merchant,
         role=of_merchant,
         staff_role=of_staff,
@@ -85,9 +86,9 @@ def invite(
 
 @acting(without_reason=inputs.NO_REASON)
 def reset(email: str, *, actor: "Actor") -> output.Result:
-    """Make a link by which a person chooses a new password, once within 24 hours.
+    """Create a link by which a person chooses a new password, once within 24 hours.
 
-    It is mailed or shown as an invitation is.
+    The link is mailed or shown like that of an invitation.
     """
     from opentill import mail, people
 
@@ -97,19 +98,19 @@ def reset(email: str, *, actor: "Actor") -> output.Result:
         shown_to = mail.link_shown_to(settings, shown=identity.is_root())
         new_link = await people.offer_new_password(tx, email, now, actor=actor, shown_to=shown_to)
         person = await people.find_by_email(tx, email)
-        own = person.language or "en"
-        return new_link, await mail.offer_new_password(tx, settings, new_link, own, now)
+        language = person.language or "en"
+        return new_link, await mail.offer_new_password(tx, settings, new_link, language, now)
 
     return _shown(*session.transact(work))
 
 
 @acting()
 def reset_factors(email: str, *, actor: "Actor") -> output.Result:
-    """Ask for the end of all second factors of somebody who has lost them.
+    """Request a reset of a person's second factors, which the person has lost.
 
-    Another administrator confirms it (`people confirm-factors`); with --as-root nobody has to. Then
-    it waits for OPENTILL_FACTOR_RESET_HOURS, in which the person can stop it: they are written to,
-    and one factor that they prove stops it, too.
+    Another administrator must confirm it (`people confirm-factors`), except with --as-root. The
+    factors end after OPENTILL_FACTOR_RESET_HOURS. Until then the person, who gets a mail, can stop
+    the reset by a link in the mail or by proving a factor.
     """
     from opentill import people
 
@@ -131,7 +132,7 @@ def reset_factors(email: str, *, actor: "Actor") -> output.Result:
 
 @acting(without_reason=inputs.NO_REASON)
 def confirm_factors(email: str, *, actor: "Actor") -> dict[str, Any]:
-    """Confirm what another administrator has asked for: the waiting time begins."""
+    """Confirm the reset that another administrator has requested: the waiting time begins."""
     from opentill import people
 
     hours = session.settings().factor_reset_hours
@@ -151,7 +152,7 @@ def confirm_factors(email: str, *, actor: "Actor") -> dict[str, Any]:
 
 @acting(without_reason=inputs.NO_REASON)
 def keep_factors(email: str, *, actor: "Actor") -> dict[str, Any]:
-    """Stop a reset of somebody's second factors: they stay as they are."""
+    """Stop a reset of a person's second factors, which remain valid."""
     from opentill import people
 
     async def work(tx: "Tx", now: int) -> None:
@@ -180,12 +181,14 @@ def _reset_of(email: str) -> dict[str, Any]:
 
 def _shown(new_link: "NewLink", mailed: bool) -> output.Result:  # noqa: FBT001 - of one pair
     link, url = new_link.link, session.settings().public_url.rstrip("/") + new_link.path
-    shown: dict[str, Any] = {"email": link.email, "expiresAt": link.expires_at, "mailed": mailed}
+    record: dict[str, Any] = {"email": link.email, "expiresAt": link.expires_at, "mailed": mailed}
     if not new_link.is_shown:
-        return output.Result({"url": None, **shown}, note="The link is on its way to them by mail.")
+        return output.Result(
+            {"url": None, **record}, note="The link is on its way to them by mail."
+        )
     note = "Whoever has the link can use it: send it to them alone."
     return output.Result(
-        {"url": url, **shown}, note=f"{note} It is mailed to them, too." if mailed else note
+        {"url": url, **record}, note=f"{note} It is mailed to them, too." if mailed else note
     )
 
 
@@ -239,8 +242,8 @@ def change_role(
         return person, keys
 
     person, keys = session.transact(work)
-    shown: dict[str, Any] = {"email": person.email, "personId": person.id, "role": new_role}
-    return _with_keys(shown, keys, revoked=revoke_keys)
+    record: dict[str, Any] = {"email": person.email, "personId": person.id, "role": new_role}
+    return _with_keys(record, keys, revoked=revoke_keys)
 
 
 @acting(without_reason=inputs.NO_REASON)
@@ -254,7 +257,7 @@ def remove(
     ] = False,
     actor: "Actor",
 ) -> output.Result:
-    """Take a person's role away, at once; never a merchant's last owner's.
+    """Remove a person's role at once; never that of a merchant's last owner.
 
     Lists the valid API keys that they made: at the merchant or, from the staff, anywhere.
     """
@@ -274,14 +277,14 @@ def remove(
         return person, keys
 
     person, keys = session.transact(work)
-    shown: dict[str, Any] = {"email": person.email, "personId": person.id, "removed": True}
-    return _with_keys(shown, keys, revoked=revoke_keys)
+    record: dict[str, Any] = {"email": person.email, "personId": person.id, "removed": True}
+    return _with_keys(record, keys, revoked=revoke_keys)
 
 
-def _with_keys(shown: dict[str, Any], keys: "list[Key]", *, revoked: bool) -> output.Result:
-    """Return a result with the keys that a person made, and whether they were revoked."""
-    shown |= {"keys": [output.plain(key) for key in keys], "keysRevoked": revoked and bool(keys)}
+def _with_keys(record: dict[str, Any], keys: "list[Key]", *, revoked: bool) -> output.Result:
+    """Add the keys that a person made, and whether they were revoked, to a result."""
+    record |= {"keys": [output.plain(key) for key in keys], "keysRevoked": revoked and bool(keys)}
     note = ""
     if keys and not revoked:
         note = "The keys that they made go on working: opentill keys revoke KEY ends one."
-    return output.Result(shown, note=note)
+    return output.Result(record, note=note)

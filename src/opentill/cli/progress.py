@@ -7,17 +7,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-SILENT_S: Final = 1.0  # shorter operations show nothing
+SILENT_S: Final = 1.0  # seconds; shorter operations show nothing
 _PAUSE_S: Final = 0.5
 _ERASE: Final = "\r\x1b[K"
-_lines: Final[list["_Line"]] = []  # the one that is shown: the outermost
+_lines: Final[list["_Line"]] = []  # empty, or the line of the outermost operation
 
 
 @contextmanager
 def progress(text: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
     """Show the operation, its progress and its duration after the first second.
 
-    Yields a function that is called with how many more are done. The line is erased in the end.
+    Yields a function to call with the number of items done since the last call. The line is erased
+    at the end.
     """
     if _lines or not sys.stderr.isatty():
         yield lambda _: None
@@ -35,7 +36,7 @@ def progress(text: str, total: int | None = None) -> Iterator[Callable[[int], No
 
 
 def erase() -> None:
-    """Erase the line before other output; it reappears later."""
+    """Erase the line before other output. The thread writes it again later."""
     if _lines:
         sys.stderr.write(_ERASE)
 

@@ -1,4 +1,4 @@
-"""The commands that list and dismiss reports of providers that fit no order, of each kind."""
+"""The commands that list and dismiss each kind of providers' reports that fit no order."""
 
 import importlib
 from collections.abc import Callable, Sequence
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class ReportKind(NamedTuple):
-    """A kind of report: the package that has it, its names there, and the texts of its commands."""
+    """A kind of report: its package, the names in the package, and the texts of its commands."""
 
     package: str
     list_open: str
-    shown: str  # the struct by which a report is shown
+    shown: str  # name of the struct as which a report is shown
     columns: Sequence[str]
     list_help: str
     dismiss_help: str
@@ -31,13 +31,13 @@ DISPUTES: Final = ReportKind(
     "list_unmatched",
     "UnmatchedOut",
     ("merchantId", "gateway", "gatewayRef", "orderId", "status", "amount", "refusal"),
-    """List the disputes that a gateway reported and their orders could not take.
+    """List the disputes that a gateway reported and that could not be applied to an order.
 
     The worker tries each again. Where the status is LOST or RECOVERED, money moved at the gateway
     that the ledger does not have: correct the balance, then dismiss the dispute.
     """,
     "Close an unmatched dispute that has been dealt with.",
-    "The gateway's name of the dispute.",
+    "The gateway's id of the dispute.",
 )
 REFUNDS: Final = ReportKind(
     "refunds",

@@ -100,7 +100,7 @@ def _read(file: Path) -> bytes:
 
 @acting(without_reason="")
 def import_(file: Path, *, since: _Since = None, actor: "Actor", as_json: Json = False) -> None:
-    """Import the ECB's rates (CSV, XML or zip; - for standard input), with all crosses."""
+    """Import the ECB's rates (CSV, XML or zip; - for standard input), and all cross rates."""
     from opentill import merchants, rates
     from opentill.db.database import Tx
 
@@ -112,13 +112,13 @@ def import_(file: Path, *, since: _Since = None, actor: "Actor", as_json: Json =
             sheet_import = await rates.import_sheet(tx, sheet, now, start, advance)
         span = f"{times.day(sheet_import.first)} to {times.day(sheet_import.last)}"
         subject = f"{sheet_import.rates} rates of {len(sheet_import.currencies)} currencies, {span}"
-        by = merchants.Actor(actor.who, actor.reason or f"import of {file.name}")
-        await merchants.record_audit(tx, by, "rates import", "", subject, now)
+        import_actor = merchants.Actor(actor.who, actor.reason or f"import of {file.name}")
+        await merchants.record_audit(tx, import_actor, "rates import", "", subject, now)
         return sheet_import
 
     imported = session.transact(work)
     days = {"first": times.day(imported.first), "last": times.day(imported.last)}
-    shown = output.plain(imported) | days
+    record = output.plain(imported) | days
     if not as_json:
-        shown |= {name: " ".join(shown[name]) for name in ("currencies", "skipped")}
-    output.show(shown, as_json=as_json)
+        record |= {name: " ".join(record[name]) for name in ("currencies", "skipped")}
+    output.show(record, as_json=as_json)

@@ -1,4 +1,4 @@
-"""What people see of a result: names in words, times in UTC, amounts with their currency.
+"""How people see a result: names as words, times in UTC, amounts with their currency.
 
 JSON keeps what the API has: names in camel case, times in Unix ms, amounts as decimal text.
 """
@@ -12,7 +12,7 @@ from typing import Final, cast
 from opentill.cli import times
 from opentill.core import terminal
 
-# Fields that are amounts: in which field their currency stands, if it is not one for all.
+# Field with an amount → the fields that may have its currency, or a fixed currency.
 _AMOUNTS: Final[dict[str, tuple[str, ...]]] = {
     name: fields
     for names, fields in (
@@ -24,9 +24,9 @@ _AMOUNTS: Final[dict[str, tuple[str, ...]]] = {
     )
     for name in names.split()
 }
-# Currencies that are left out where every amount shows them.
+# Fields that are not shown if amounts of the record show their currency.
 _CURRENCIES: Final = ("currency", "debitCurrency", "settledCurrency")
-_MINOR: Final = "Minor"  # ends the name of an amount in minor units, of a merchant's terms
+_MINOR: Final = "Minor"  # suffix of a merchant's terms that are amounts in minor units
 _TIMES: Final = ("at", "now", "real", "validFrom", "respondBy")
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?", re.ASCII)
 _BREAKS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -39,10 +39,10 @@ def heading(name: str) -> str:
 
 
 def fields(record: Mapping[str, object], columns: Sequence[str] = ()) -> list[str]:
-    """Return which fields are shown, of those wanted: no currency that its amounts show."""
-    among = list(columns or record)
-    currency_fields = {_currency_field(name, record) for name in among}
-    return [name for name in among if not (name in currency_fields and name in _CURRENCIES)]
+    """Return the columns to show, by default all fields, without currencies that amounts show."""
+    names = list(columns or record)
+    currency_fields = {_currency_field(name, record) for name in names}
+    return [name for name in names if not (name in currency_fields and name in _CURRENCIES)]
 
 
 def text(name: str, record: Mapping[str, object]) -> str:
@@ -56,9 +56,9 @@ def text(name: str, record: Mapping[str, object]) -> str:
 
 
 def amount(value: object, currency: str, *, minor: bool = False) -> str:
-    """Write an amount with its currency: ``12.50 USD``, ``10 JPY``; with ``minor`` of units.
+    """Format an amount with its currency: ``12.50 USD``, ``10 JPY``. ``minor``: of minor units.
 
-    What is no number says itself what it is, such as an amount that a gateway names.
+    A value that is not a number gets no currency, such as the text of an amount from a gateway.
     """
     from opentill.core import money
 
@@ -72,9 +72,9 @@ def amount(value: object, currency: str, *, minor: bool = False) -> str:
 
 
 def _currency_field(name: str, record: Mapping[str, object]) -> str | None:
-    """Return the field that has an amount's currency, or the currency; None: it is no amount."""
-    among = ("settlementCurrency",) if name.endswith(_MINOR) else _AMOUNTS.get(name, ())
-    candidates = (field for field in among if field in record or field.isupper())
+    """Return the field that has an amount's currency, or the currency; None for other fields."""
+    possible = ("settlementCurrency",) if name.endswith(_MINOR) else _AMOUNTS.get(name, ())
+    candidates = (field for field in possible if field in record or field.isupper())
     return next(candidates, None)
 
 

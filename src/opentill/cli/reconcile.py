@@ -29,7 +29,7 @@ class _Group(TyperGroup):
     """A group in which ``reconcile GATEWAY …`` is ``reconcile compare GATEWAY …``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert ``compare`` if the first argument is no command."""
+        """Insert ``compare`` if the first argument is not a command."""
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
             args = [_COMPARE, *args]
         return super().parse_args(ctx, args)
@@ -117,7 +117,7 @@ async def _compare(
 async def _fetched(
     db: "Db", settings: "Settings", gateway: str, actor: "Actor", start: int | None, end: int | None
 ) -> "Result":
-    """Fetch the sandbox bank's report and compare it, completely without times."""
+    """Fetch the sandbox bank's report of a range of time, by default all, and compare it."""
     from opentill import reconciliation
     from opentill.config import with_sandbox_key
     from opentill.core.errors import ConfigurationError, Invalid
@@ -152,15 +152,17 @@ async def _fetched(
 def inbox(
     *,
     source: Annotated[
-        str | None, typer.Option(help="Only of this gateway; bank: of the bank's reports.")
+        str | None, typer.Option(help="Only differences of this gateway; bank: of the bank.")
     ] = None,
-    resolved: Annotated[bool, typer.Option("--resolved", help="Those that are resolved.")] = False,
+    resolved: Annotated[
+        bool, typer.Option("--resolved", help="List resolved differences.")
+    ] = False,
     bookings: Annotated[
         bool, typer.Option("--bookings", help="The bank's bookings that concern no payout.")
     ] = False,
     limit: Annotated[int, typer.Option(min=1, help="How many.")] = 100,
 ) -> output.Result:
-    """List the differences that wait for somebody, oldest first."""
+    """List the open differences, oldest first."""
     from opentill import reconciliation
 
     async def work(tx: "Tx") -> "tuple[list[OpenDifference], int]":
@@ -189,12 +191,12 @@ def resolve(
     ] = None,
     amount: Annotated[str | None, typer.Option(help="How much: 25.00.")] = None,
     merchant: Annotated[
-        str, typer.Option(help="Whose balance, where the difference does not say.")
+        str, typer.Option(help="Whose balance, if the difference has no merchant.")
     ] = "",
-    order: Annotated[str | None, typer.Option(help="Of a correction: its order.")] = None,
+    order: Annotated[str | None, typer.Option(help="The order of a correction.")] = None,
     actor: "Actor",
 ) -> dict[str, Any]:
-    """Resolve a difference with a reason, once; perhaps by an adjustment of a balance."""
+    """Resolve a difference once, with a reason and, if wanted, an adjustment of a balance."""
     from opentill import merchants, reconciliation
     from opentill.adjustments import KINDS, AdjustmentRequest
     from opentill.core.errors import Invalid
@@ -206,10 +208,10 @@ def resolve(
 
     async def work(tx: "Tx", now: int) -> "Adjustment | None":
         adjustment_request: AdjustmentRequest | None = None
-        seen = await reconciliation.find_difference(tx, difference_id)
-        whose = merchant or seen.merchant_id
-        if kind is not None and whose:
-            currency = (await merchants.find(tx, whose)).settlement_currency
+        difference = await reconciliation.find_difference(tx, difference_id)
+        owner = merchant or difference.merchant_id
+        if kind is not None and owner:
+            currency = (await merchants.find(tx, owner)).settlement_currency
             sign = -1 if (amount or "").startswith("-") else 1
             minor = inputs.amount("amount", (amount or "").removeprefix("-"), currency) or 0
             adjustment_request = AdjustmentRequest(
@@ -219,7 +221,7 @@ def resolve(
         elif kind is not None:
             raise Invalid("merchant", "merchant must be the one whose balance is adjusted")
         adjustment = await reconciliation.resolve(
-            tx, difference_id, actor, now, adjustment_request, whose, above
+            tx, difference_id, actor, now, adjustment_request, owner, above
         )
         identity.check_asker(waits=adjustment is not None and adjustment.status == "WAITING")
         return adjustment

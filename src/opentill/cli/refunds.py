@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
     add_group(
         app,
         "refunds",
-        "End and record refunds as the operator knows them. Lists refunds that need attention.",
+        "Record the results of refunds, and refunds made elsewhere. List those to attend to.",
         done=done,
         failed=failed,
         reversed=reversed_,
@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
 
 @acting()
 def done(refund_id: str, *, actor: "Actor") -> "RefundOut":
-    """End a refund as done: its money was sent back."""
+    """Mark a refund as done: its money was sent to the customer."""
     from opentill import gateways, merchants, refunds
     from opentill.gateways.model import RefundOutcome
 
@@ -48,7 +48,7 @@ def done(refund_id: str, *, actor: "Actor") -> "RefundOut":
 
 @acting()
 def failed(refund_id: str, *, actor: "Actor") -> output.Result:
-    """End a refund as failed: its money returns to the merchant's balance.
+    """Mark a refund as failed: its money returns to the merchant's balance.
 
     Above the limit OPENTILL_APPROVAL_ABOVE it waits until somebody else approves it.
     """

@@ -28,7 +28,7 @@ def add_group(app: typer.Typer, name: str, summary: str, /, **commands: Command)
 def add(
     app: typer.Typer, name: str, function: Command, *, group: str = "", **settings: bool
 ) -> None:
-    """Add a command of a group; ``settings`` are click's context settings."""
+    """Add a command, of the named group if given; ``settings`` are click's context settings."""
     command = _printing(function, f"{group} {name}".strip())
     app.command(name, context_settings=settings or None)(command)
 
@@ -59,7 +59,7 @@ def _check_not_empty(function: Command, arguments: Mapping[str, Any]) -> None:
 
     A script with an empty variable would read more than intended. Commands that write have
     ``--reason``, and for some of their options an empty text has a meaning; an option whose
-    default is empty may be omitted. Raises Invalid, which names the option.
+    default is empty may be empty. Raises Invalid, which names the option.
     """
     from opentill.core.errors import Invalid
 
@@ -69,8 +69,8 @@ def _check_not_empty(function: Command, arguments: Mapping[str, Any]) -> None:
     for name, value in arguments.items():
         is_left_out = value == parameters[name].default
         if not is_left_out and (value == "" or (isinstance(value, list) and "" in value)):
-            shown = _shown_name(parameters[name])
-            raise Invalid(shown, f"{shown} must not be empty: leave it out instead")
+            option = _shown_name(parameters[name])
+            raise Invalid(option, f"{option} must not be empty: leave it out instead")
 
 
 def _shown_name(parameter: inspect.Parameter) -> str:

@@ -1,4 +1,4 @@
-"""Resolves any related id to a dispute or merchant, for read-only commands.
+"""Finds a dispute or merchant by any related id, for read-only commands.
 
 Operators often have another id, such as that of a session, a refund, an Epay number or a key.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from opentill.disputes import Dispute
     from opentill.merchants import Merchant
 
-AnyId = Annotated[str, typer.Argument(help="Its id, or that of anything it has.")]
+AnyId = Annotated[str, typer.Argument(help="The merchant's id, or that of any of its objects.")]
 _PID_DIGITS: Final = 9
 
 

@@ -1,8 +1,8 @@
 """A running deployment: its processes, and the order in which they start and stop.
 
-One server process holds API and worker in one event loop; several leave the worker to a process of
-its own. The embedded database and the sandbox bank belong to the process that was started first,
-which stops them last.
+A single server process runs the API and the worker in one event loop; with several, the worker has
+a process of its own. The embedded database and the sandbox bank belong to the process that was
+started first, which stops them last.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class Deployment:
 
     def run(self) -> int:
         """Serve until stopped and return the exit code. Raises ``ConfigurationError``."""
-        # While the server has no handlers of its own, exit and run every "finally".
+        # Until the server sets its own handler, SIGTERM must exit and run every ``finally``.
         signal.signal(signal.SIGTERM, session.leave)
         os.umask(PRIVATE)
         settings = self.settings
@@ -74,22 +74,22 @@ class Deployment:
             )
             for listener in sockets:
                 cleanup.callback(listener.close)
-            beside: list[Child] = []
+            other_children: list[Child] = []
             if _runs_sandbox(settings):
                 cleanup.callback(lock_sandbox(settings).release)
                 listeners = bind_sandbox(settings)
-                beside.append(
+                other_children.append(
                     Child("sandbox", sandbox_process, settings, listeners, replaceable=False)
                 )
             supervisor = Supervisor(
-                beside, finish_timeout_s=settings.drain_timeout_s + FINISH_GRACE_S
+                other_children, finish_timeout_s=settings.drain_timeout_s + FINISH_GRACE_S
             )
             cleanup.callback(supervisor.finish)
             if self.workers > 1:
                 shared = cleanup.enter_context(metrics.shared_directory(_data_dir(settings)))
                 os.environ[metrics.VARIABLE] = str(shared)
-            for child in beside:
-                child.start()  # it imports modules while the database starts
+            for child in other_children:
+                child.start()  # its imports run while the database starts
             self.settings = cleanup.enter_context(ready_database(settings, creates=True))
             if self.workers > 1:
                 return self._run_many(supervisor, sockets)
@@ -98,8 +98,8 @@ class Deployment:
     def _check_connections(self) -> None:
         """Raise ConfigurationError if the processes could exceed the database's connections.
 
-        A worker that is apart, also one of another command, is a process like the others; so is
-        the one that is started beside another to replace it.
+        A worker with a process of its own counts, even if another command runs it. With several
+        servers, so does a process that is started before the one that it replaces has ended.
         """
         if self.settings.database_url is not None:
             return
@@ -107,11 +107,11 @@ class Deployment:
         processes = self.workers + (several or not self.with_worker) + several
         size = self.settings.db_pool_size
         if processes * size > CONNECTIONS - FOR_COMMANDS:
-            left = CONNECTIONS - FOR_COMMANDS
+            available = CONNECTIONS - FOR_COMMANDS
             message = (
                 f"{processes} processes (--workers, a worker apart, a successor) x"
                 f" OPENTILL_DB_POOL_SIZE {size} are {processes * size} database connections, and"
-                f" the embedded database has {left} for them: lower one of both, or set"
+                f" the embedded database has {available} for them: lower one of both, or set"
                 " OPENTILL_DATABASE_URL"
             )
             raise ConfigurationError(message)
@@ -157,7 +157,7 @@ class Deployment:
 def api_process(
     settings: Settings, sockets: list[socket.socket], *, ready: Callable[[], None]
 ) -> None:
-    """One of several server processes."""
+    """Run one of several server processes."""
     from opentill.app import create_app
 
     log.configure(settings.log_level)
@@ -173,7 +173,7 @@ def api_process(
 
 
 def worker_process(settings: Settings, *, ready: Callable[[], None]) -> None:
-    """The worker apart from the server processes."""
+    """Run the worker in a child process of its own."""
     log.configure(settings.log_level)
     run_worker(settings, ready=ready, child=True)
 
@@ -181,7 +181,7 @@ def worker_process(settings: Settings, *, ready: Callable[[], None]) -> None:
 def sandbox_process(
     settings: Settings, sockets: list[socket.socket], *, ready: Callable[[], None]
 ) -> None:
-    """The sandbox bank as a child."""
+    """Run the sandbox bank in a child process."""
     log.configure(settings.log_level)
     sys.exit(run_sandbox(settings, sockets, ready=ready, child=True))
 
@@ -213,7 +213,7 @@ def ready_database(
 ) -> Iterator[Settings]:
     """Yield the settings of a running database, like ``session``, and serve metrics.
 
-    Metrics come before a database of the operator's own: they say that it is away.
+    Metrics are served before the operator's own database responds, to report that it does not.
     """
     with contextlib.ExitStack() as cleanup:
         if settings.database_url is not None:

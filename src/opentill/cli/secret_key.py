@@ -28,9 +28,9 @@ def register(app: typer.Typer) -> None:
 
 
 def replace(*, reason: inputs.Reason, as_root: inputs.AsRoot = False) -> output.Result:
-    """Use another key: the one that is set, or a new one where the file is missing.
+    """Replace the key by the one that is set or, if its file is missing, by a new one.
 
-    What was encrypted with the old key cannot be read from then on, unless that key comes back.
+    Secrets that were encrypted with the old key can be read only if that key is restored.
     """
     from opentill import merchants
     from opentill.db import secret_key
@@ -46,6 +46,6 @@ def replace(*, reason: inputs.Reason, as_root: inputs.AsRoot = False) -> output.
             await merchants.record_audit(tx, actor, "secret-key replace", "", subject, now)
         return {"replaced": replaced, "from": settings.secret_key_from}
 
-    done = session.transact(work, settings, any_key=True)
-    note = _THEN if done["replaced"] else "It is the key of this database already."
-    return output.Result(done, note=note)
+    result = session.transact(work, settings, any_key=True)
+    note = _THEN if result["replaced"] else "It is the key of this database already."
+    return output.Result(result, note=note)

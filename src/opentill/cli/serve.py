@@ -1,4 +1,4 @@
-"""``opentill serve``, ``worker`` and ``sandbox``: what runs until it is stopped."""
+"""``opentill serve``, ``worker`` and ``sandbox``, which run until they are stopped."""
 
 import os
 import signal
@@ -20,13 +20,13 @@ def register(app: typer.Typer) -> None:
 def serve(
     *,
     workers: Annotated[
-        int, typer.Option(min=1, max=64, help="Server processes; above 1 the worker is apart.")
+        int, typer.Option(min=1, max=64, help="Server processes; above 1, the worker has its own.")
     ] = 1,
     no_worker: Annotated[
-        bool, typer.Option("--no-worker", help="Run `opentill worker` elsewhere.")
+        bool, typer.Option("--no-worker", help="Run `opentill worker` elsewhere instead.")
     ] = False,
 ) -> None:
-    """Serve the API and the payment page. Without settings: everything it needs, on loopback."""
+    """Serve the API and the payment page. Without settings, it runs all it needs, on loopback."""
     from opentill.cli.running import Deployment
 
     settings = session.settings(quiet=False, creates=True)

@@ -34,11 +34,10 @@ def settings(
 ) -> Settings:
     """Return the settings with all keys, and configure the log of this process.
 
-    ``quiet``: a command's log shows warnings only. ``creates``: the command may
-    create a deployment in an empty data directory; every other one needs one there. Without
-    ``keys`` none is read or made in the data directory, which need not exist. ``new_key``: a
-    missing secret key is made, whatever was encrypted with the old one. Raises
-    ``ConfigurationError``.
+    ``quiet``: log only warnings, unless another level than info is set. ``creates``: the command
+    may create a deployment in the data directory; otherwise it must have one. Without ``keys``, no
+    key is read or created. ``new_key``: create a missing secret key, even if secrets were encrypted
+    with another key. Raises ``ConfigurationError``.
     """
     from opentill import config
     from opentill.core import log
@@ -79,7 +78,7 @@ def leave(*_: object) -> None:
 
 
 def end(*_: object) -> None:
-    """SIGTERM handler like ``leave``, with the exit code of unfinished work."""
+    """SIGTERM handler like ``leave``, with exit code 143, because work is unfinished."""
     sys.exit(128 + signal.SIGTERM)
 
 
@@ -89,9 +88,9 @@ def running_database(
 ) -> Iterator[Settings]:
     """Yield the settings with the URL of a running database with matching schema and key.
 
-    An embedded database is started if need be and brought up to date, and made if ``creates``; one
-    of the operator's is only checked, and waited for if ``patient``. ``any_key``: its secrets may
-    be encrypted with another key. Blocks. Raises ``ConfigurationError``.
+    An embedded database is started if necessary, and migrated; with ``creates`` it is created. The
+    operator's own database is only checked; with ``patient``, after waiting for it. ``any_key``:
+    its secrets may be encrypted with another key. Blocks. Raises ``ConfigurationError``.
     """
     import msgspec
 
@@ -116,8 +115,8 @@ def wait_for(
 ) -> None:
     """Check that the operator's database responds, and has the current schema if ``migrated``.
 
-    ``key``: the settings whose secret key must be the database's. A database that does not respond
-    is waited for without end if ``patient``. Blocks. Raises ``ConfigurationError``.
+    ``key``: settings whose secret key must be that of the database. ``patient``: wait without a
+    limit for a database that does not respond. Blocks. Raises ``ConfigurationError``.
     """
     pause_s = 0.25
     while True:
@@ -161,9 +160,8 @@ async def database(
 ) -> "AsyncIterator[Db]":
     """Connect to the database for a command: ``async with session.database() as db``.
 
-    A command that acts is run by somebody who may, or raises ``identity.NotAllowed``.
-    ``any_key``: its secrets may be encrypted with another key. Raises ``ConfigurationError``
-    or ``Unavailable``.
+    ``any_key``: its secrets may be encrypted with another key. Raises ``ConfigurationError``,
+    ``Unavailable``, and ``identity.NotAllowed`` if its user may not run the command.
     """
     from opentill.db.database import Db
 
@@ -243,7 +241,7 @@ async def _check_key(tx: "Tx", configured: Settings) -> None:
     from opentill.db import secret_key
 
     async def opens(tx: "Tx", secret_key: str) -> bool:
-        from opentill import epay  # a slow import, needed once in a database's life
+        from opentill import epay  # a slow import, which is rarely needed
 
         return await epay.key_decrypts(tx, secret_key)
 
@@ -285,8 +283,8 @@ async def _look_at(url: str, *, prepared: bool, migrated: bool, key: Settings | 
 
 
 def _unusable(
-    done: str, why: str, *, is_unreachable: bool = False, setting: str = "DATABASE_URL"
+    participle: str, reason: str, *, is_unreachable: bool = False, setting: str = "DATABASE_URL"
 ) -> ConfigurationError:
-    """Return the error that the database of ``setting`` cannot be ``done``, such as read."""
-    message = f"the database of OPENTILL_{setting} cannot be {done}: {why}"
+    """Return the error that the database of ``setting`` cannot be ``participle``: reached, read."""
+    message = f"the database of OPENTILL_{setting} cannot be {participle}: {reason}"
     return (DatabaseAway if is_unreachable else ConfigurationError)(message)

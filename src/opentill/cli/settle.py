@@ -33,14 +33,15 @@ def settle(
     merchant: Annotated[str | None, typer.Option(help="Only this merchant's orders.")] = None,
     order: Annotated[str | None, typer.Option(help="Only this order.")] = None,
     early: Annotated[
-        bool, typer.Option("--now", help="Whether due or not: the merchant's orders, or the order.")
+        bool,
+        typer.Option("--now", help="Settle the merchant's orders, or the order, even if not due."),
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would move, and move nothing.")
     ] = False,
     actor: "Actor",
 ) -> output.Result:
-    """Settle orders: what is due becomes available, less the reserve.
+    """Settle orders: money that is due becomes available, less the reserve.
 
     Shows the first thousand, and how many more there are.
     """
@@ -53,7 +54,7 @@ def settle(
         raise Invalid("reason", "reason must say why, in a few words")
 
     async def work() -> _Settlements:
-        moved = _Settlements()
+        settlements = _Settlements()
         async with session.database() as db:
             now = await session.now(db)
             async with db.snapshot() as tx:
@@ -68,27 +69,27 @@ def settle(
                     async for settled in orders.preview_settlements(
                         tx, now, merchant, order, early=early
                     ):
-                        moved.add(settled)
-                    due = {settled.merchant_id: moved.orders for settled in moved.first}
+                        settlements.add(settled)
+                    due = {settled.merchant_id: settlements.orders for settled in settlements.first}
                 else:
                     due_merchants = await orders.list_due_merchants(tx, now, merchant, early=early)
                     due = {row.merchant_id: row.orders for row in due_merchants}
             if order is not None and not due:
                 raise Invalid("order", "order must be paid, not settled and due: see --now")
-            return moved if dry_run else await _settle(db, due, order, early, actor, now)
+            return settlements if dry_run else await _settle(db, due, order, early, actor, now)
 
-    moved = session.run(work())
-    rows = [_shown(one) for one in moved.first]
-    return output.Result(rows, _COLUMNS, moved.note(), _NOTHING_DUE)
+    settlements = session.run(work())
+    rows = [_shown(one) for one in settlements.first]
+    return output.Result(rows, _COLUMNS, settlements.note(), _NOTHING_DUE)
 
 
 class _Settlements:
-    """The (possible) settlements: the first orders, and the sums of all."""
+    """Settlements, real or of a dry run: the first orders, and the sums of all."""
 
     def __init__(self) -> None:
         self.first: list[Settled] = []
         self.orders = 0
-        self._sums: dict[str, tuple[int, int]] = {}  # settled and reserve, by currency
+        self._sums: dict[str, tuple[int, int]] = {}  # by currency: settled, reserve
 
     def add(self, order: "Settled") -> None:
         """Count an order."""
@@ -102,7 +103,7 @@ class _Settlements:
         )
 
     def note(self) -> str:
-        """Return the number of omitted orders and the sums, "" if there are none."""
+        """Return the number of omitted orders and the sums of all, "" if no order is omitted."""
         from opentill.core import money
 
         if self.orders <= MOST_SHOWN:
@@ -112,8 +113,8 @@ class _Settlements:
             f" reserve {money.show(reserve, currency)} {currency}"
             for currency, (settled, reserve) in sorted(self._sums.items())
         ]
-        more = f"and {self.orders - MOST_SHOWN:,} more; in all {self.orders:,} orders"
-        return f"{more}: {'; '.join(sums)}"
+        omitted = f"and {self.orders - MOST_SHOWN:,} more; in all {self.orders:,} orders"
+        return f"{omitted}: {'; '.join(sums)}"
 
 
 async def _settle(
@@ -124,9 +125,9 @@ async def _settle(
     actor: "Actor",
     now: int,
 ) -> _Settlements:
-    """Settle a merchant's orders in batches, each with an entry in the audit log.
+    """Settle merchants' orders in batches, each with an entry in the audit log.
 
-    ``due`` is about how many there are of each merchant.
+    ``due`` is the approximate number of orders by merchant. ``order`` is the only one to settle.
     """
     from opentill import merchants, orders
     from opentill.orders.settlement.service import BATCH
@@ -139,17 +140,17 @@ async def _settle(
             return await orders.settle_one(tx, merchant_id, order, now, cause)
         return await orders.settle_batch(tx, merchant_id, now, cause, early=early)
 
-    done = _Settlements()
+    settlements = _Settlements()
     with progress("settling", sum(due.values())) as advance:
         for merchant_id in sorted(due):
-            more = True
-            while more:
-                some = await db.run(partial(batch, merchant_id=merchant_id))
-                for settled in some:
-                    done.add(settled)
-                advance(len(some))
-                more = len(some) == BATCH
-    return done
+            has_more = True
+            while has_more:
+                orders_settled = await db.run(partial(batch, merchant_id=merchant_id))
+                for settled in orders_settled:
+                    settlements.add(settled)
+                advance(len(orders_settled))
+                has_more = len(orders_settled) == BATCH
+    return settlements
 
 
 def _shown(settled: "Settled") -> dict[str, Any]:

@@ -22,7 +22,7 @@ class Format(StrEnum):
     table = "table"
 
 
-# Columns of the table: heading, width, and whether it is numeric.
+# Columns of the table. Numbers, with a negative width, are flush right.
 _TABLE: Final = (
     #    field              heading        width
     ("time_utc", "time (UTC)", 24),
@@ -68,14 +68,14 @@ def statement(
 
     start, end = inputs.period(since, until)
     to_screen = to_file is None and sys.stdout.isatty()
-    chosen = Format.json if as_json else form or (Format.table if to_screen else Format.csv)
-    with_bom = bom and chosen is Format.csv
+    chosen_format = Format.json if as_json else form or (Format.table if to_screen else Format.csv)
+    with_bom = bom and chosen_format is Format.csv
 
     async def work() -> None:
         async with session.database() as db:
             async with db.connection() as tx:
                 merchant = await merchants.find(tx, merchant_id)
-            pieces = _pieces(chosen, db, merchant.id, start, end)
+            pieces = _pieces(chosen_format, db, merchant.id, start, end)
             with inputs.target(to_file) as target:
                 await _write(target, csvfile.with_bom(pieces) if with_bom else pieces)
 
@@ -106,7 +106,7 @@ def _pieces(
 
 
 async def _json(merchant_id: str, lines: "AsyncIterator[LineOut]") -> AsyncIterator[bytes]:
-    """Write one JSON object, whose lines have the names of the CSV."""
+    """Yield one JSON object. The fields of its lines have the names of the CSV's columns."""
     import msgspec
 
     from opentill.core.terminal import escape
@@ -120,7 +120,7 @@ async def _json(merchant_id: str, lines: "AsyncIterator[LineOut]") -> AsyncItera
 
 
 async def _stacked(lines: "AsyncIterator[LineOut]") -> AsyncIterator[bytes]:
-    """Write the table in 40 columns, with a line's accounts beneath it."""
+    """Yield the statement for a terminal of 40 columns: the accounts are beneath each line."""
     yield "UTC; movements → balances after them\n".encode()
     async for line in lines:
         time = line.time_utc.replace("T", " ")[: len("2026-11-22 14:30:05")]
@@ -129,10 +129,10 @@ async def _stacked(lines: "AsyncIterator[LineOut]") -> AsyncIterator[bytes]:
         if line.source_id:
             yield f"  {line.source_id}\n".encode()
         for account in _ACCOUNTS:
-            moved, after = getattr(line, account), getattr(line, f"{account}_after")
-            if line.row in ("OPENING", "CLOSING") or moved != "0.00":
-                arrow = f" → {after:>11}" if after else ""
-                yield f"  {account:9} {moved:>11}{arrow}\n".encode()
+            movement, balance = getattr(line, account), getattr(line, f"{account}_after")
+            if line.row in ("OPENING", "CLOSING") or movement != "0.00":
+                arrow = f" → {balance:>11}" if balance else ""
+                yield f"  {account:9} {movement:>11}{arrow}\n".encode()
 
 
 async def _table(lines: "AsyncIterator[LineOut]") -> AsyncIterator[bytes]:
@@ -155,6 +155,6 @@ def _row(cells: list[str]) -> bytes:
     for cell, (_, _, width) in zip(cells, _TABLE, strict=True):
         begin, end = end, end + abs(width) + 1
         if cell:
-            place = end - 1 - len(cell) if width < 0 else begin
-            line = line.ljust(max(place, len(line) + 1 if line else 0)) + cell
+            start = end - 1 - len(cell) if width < 0 else begin
+            line = line.ljust(max(start, len(line) + 1 if line else 0)) + cell
     return (line + "\n").encode()

@@ -1,8 +1,8 @@
 """A survey prepares and runs every statement on a database, and rolls everything back.
 
-Each statement has a transaction of its own, which is rolled back. Its parameters are of the types
-that the database says, and name what is not there. Where the database has merchants, a statement
-that does not name its merchant is planned and not run: it would read or lock rows of them all.
+Each statement has a transaction of its own, which is rolled back. Its arguments have the types that
+the database reports, and values that match no row. If the database has merchants, a statement
+without a merchant's id is planned but not run, since it would read or lock rows of all merchants.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ from opentill.db.query import NotOneRow, Statement
 if TYPE_CHECKING:
     from opentill.db.database import Tx
 
-LONGEST_S: Final = 20.0  # for an engine that ignores statement timeouts
+LONGEST_S: Final = 20.0  # for a database that ignores statement timeouts
 _ABSENT: Final[Mapping[str, object]] = MappingProxyType({
     # type → a value that matches no row
     "text": "survey",
@@ -37,7 +37,7 @@ _ABSENT: Final[Mapping[str, object]] = MappingProxyType({
 # The statement ran but its values were refused: data exceptions, violated constraints, and errors
 # raised by functions and triggers (PostgreSQL, appendix A).
 _REFUSED: Final = ("22", "23", "P0001")
-_UTILITY: Final = ("set ", "lock ")  # have no plan
+_UTILITY: Final = ("set ", "lock ")  # beginnings of statements that have no plan
 _FAILS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, NotOneRow, Problem)
 
 Action = tuple[str, Callable[["Tx"], Awaitable[object]]]
@@ -47,19 +47,19 @@ class Failure(msgspec.Struct, frozen=True):
     """A failed statement or action, and the database's message."""
 
     name: str  # a statement such as orders.queries.LOCKED, or an action of the order
-    phase: str  # prepare, plan, run
+    phase: str  # in which it failed: prepare, plan or run
     sqlstate: str  # empty if the error is not the database's
     message: str
 
 
 class Feature(msgspec.Struct, frozen=True):
-    """Result for a feature's statements."""
+    """The result of a feature's statements: their numbers, and the failures."""
 
     feature: str
     statements: int
     prepared: int
-    ran: int  # completely, or until a rule refused their values
-    refused: int  # number of those whose values were refused
+    ran: int  # to the end, or until a rule refused the values
+    refused: int  # how many of ``ran`` were refused by a rule
     planned: int  # only planned, because the database has merchants
     failures: Sequence[Failure]
 
@@ -71,7 +71,7 @@ class Survey(msgspec.Struct, frozen=True):
     has_merchants: bool  # if so, some statements were not run
     features: Sequence[Feature]
     order: Sequence[Failure]  # failed actions of the paid order
-    untouched: str | None  # tables whose triggers were not fired
+    untouched: str | None  # names of tables whose triggers did not fire, None if all did
 
 
 class _Tried(msgspec.Struct, frozen=True):
@@ -97,25 +97,25 @@ async def survey(
 ) -> Survey:
     """Run each statement, and then the actions of a paid order in one transaction.
 
-    ``connect`` opens a connection, another one where a statement has ended the one before. Raises
-    what asyncpg raises if there is none.
+    ``connect`` opens a connection; it is called again if a statement has closed the connection.
+    Raises the exceptions of ``connect``.
     """
     connection = await connect()
     try:
         version = await doctor_queries.ENGINE.get(connection) or ""
         has_merchants = await doctor_queries.HAS_MERCHANTS.get(connection) is not False
-        tried: dict[str, _Tried] = {}
+        outcomes: dict[str, _Tried] = {}
         for name, statement in _once(statements).items():
             if connection.is_closed():
                 connection = await connect()
             runs = not has_merchants or "merchant_id" in statement.names
-            tried[name] = await _try(connection, statement, runs=runs)
+            outcomes[name] = await _try(connection, statement, runs=runs)
         if connection.is_closed():
             connection = await connect()
         failures, untouched = await _order(connection, actions)
     finally:
         connection.terminate()
-    return Survey(version, has_merchants, _by_feature(tried), failures, untouched)
+    return Survey(version, has_merchants, _by_feature(outcomes), failures, untouched)
 
 
 def _once(statements: Mapping[str, Statement]) -> Mapping[str, Statement]:
@@ -132,7 +132,7 @@ async def _try(connection: "Tx", statement: Statement, *, runs: bool) -> _Tried:
     try:
         await transaction.start()
         await _bound(connection)
-        # Unnamed behind a pooler that loses prepared statements, so that none remains.
+        # Behind a pooler that loses prepared statements the name is empty, so that none remains.
         name = "" if isinstance(connection, Unprepared) else None
         prepared = await connection.prepare(statement.sql, name=name, timeout=LONGEST_S)
         values = [_value(kind.name) for kind in prepared.get_parameters()]
@@ -164,7 +164,7 @@ async def _undo(connection: "Tx", transaction: Any) -> None:
 
 
 def _value(kind: str) -> object:
-    """Return a value of a ``pg_type``, null for an unknown type."""
+    """Return a value of a type that matches no row, None for an unknown type."""
     if kind.endswith("[]"):
         return [_ABSENT.get(kind.removesuffix("[]"))]
     return _ABSENT.get(kind)
@@ -175,46 +175,46 @@ async def _order(
 ) -> tuple[Sequence[Failure], str | None]:
     """Run the actions; return the failures, and the tables whose triggers were not fired."""
     transaction = connection.transaction()
-    doing = "begin"
+    step = "begin"
     try:
         await transaction.start()
         await _bound(connection)
         for name, act in actions:
-            doing = name
+            step = name
             await act(connection)
-        doing = "the constraints that are checked last"
+        step = "the constraints that are checked last"
         await doctor_queries.IMMEDIATELY.run(connection)
         return [], await doctor_queries.UNTOUCHED.get(connection)
     except (*_FAILS, TimeoutError) as error:
-        return [_failure(doing, _Tried("run", error))], None
+        return [_failure(step, _Tried("run", error))], None
     finally:
         await _undo(connection, transaction)
 
 
-def _by_feature(tried: Mapping[str, _Tried]) -> list[Feature]:
+def _by_feature(outcomes: Mapping[str, _Tried]) -> list[Feature]:
     features: dict[str, dict[str, _Tried]] = {}
-    for name, outcome in tried.items():
+    for name, outcome in outcomes.items():
         features.setdefault(name.partition(".")[0], {})[name] = outcome
     return [_feature(feature, found) for feature, found in sorted(features.items())]
 
 
 def _feature(feature: str, tried: Mapping[str, _Tried]) -> Feature:
-    ends = list(tried.values())
-    done = [one for one in ends if not one.failed]
+    outcomes = list(tried.values())
+    succeeded = [outcome for outcome in outcomes if not outcome.failed]
     return Feature(
         feature=feature,
-        statements=len(ends),
-        prepared=sum(one.phase != "prepare" or one in done for one in ends),
-        ran=sum(one.phase == "run" for one in done),
-        refused=sum(one.refused for one in done),
-        planned=sum(one.phase != "run" for one in done),
+        statements=len(outcomes),
+        prepared=sum(one.phase != "prepare" or one in succeeded for one in outcomes),
+        ran=sum(one.phase == "run" for one in succeeded),
+        refused=sum(one.refused for one in succeeded),
+        planned=sum(one.phase != "run" for one in succeeded),
         failures=[_failure(name, one) for name, one in tried.items() if one.failed],
     )
 
 
-def _failure(name: str, tried: _Tried) -> Failure:
-    message = str(tried.error) or type(tried.error).__name__
-    return Failure(name, tried.phase, _sqlstate(tried.error), message)
+def _failure(name: str, outcome: _Tried) -> Failure:
+    message = str(outcome.error) or type(outcome.error).__name__
+    return Failure(name, outcome.phase, _sqlstate(outcome.error), message)
 
 
 def _sqlstate(error: BaseException | None) -> str:

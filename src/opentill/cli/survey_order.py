@@ -1,6 +1,6 @@
-"""The order of a survey, from its session to the payout, by the ordinary services.
+"""The order of a survey, which the ordinary services take from its session to the payout.
 
-What fires only when there are rows, such as triggers and what they write, is tried by it.
+It tests what happens only to existing rows, such as triggers and their writes.
 """
 
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from opentill.db.database import Tx
 
 _GATEWAY = "survey"
-_SECRET_KEY = "k" * 32  # its ciphertexts are rolled back
+_SECRET_KEY = "k" * 32  # encrypts only values that are rolled back
 
 
 class PaidOrder:
@@ -66,8 +66,8 @@ class PaidOrder:
     async def _begin(self, tx: "Tx") -> None:
         order = await orders.lock(tx, self._merchant, self._order)
         payer = Payer(email="survey@example.com", name="Survey", ip="192.0.2.1", locale="en")
-        begun = await orders.start_attempt(tx, order, _GATEWAY, "CREDIT_CARD", payer, self._now)
-        self._attempt = begun.id
+        attempt = await orders.start_attempt(tx, order, _GATEWAY, "CREDIT_CARD", payer, self._now)
+        self._attempt = attempt.id
 
     async def _confirm(self, tx: "Tx") -> None:
         outcome = PaymentOutcome(

@@ -18,7 +18,7 @@ def modules() -> list[ModuleType]:
 
 
 def enumerate_variants(value: object) -> Iterable[tuple[object, object]]:
-    """Enumerate the statements under one name, such as a list's variants by filters."""
+    """Return the statements under one name, such as variants of a list, each with a suffix."""
     if isinstance(value, dict):
         return (
             ("_BY_".join(["", *cast("tuple[str, ...]", filters)]).upper() + str(index), statement)
@@ -34,11 +34,11 @@ def enumerate_variants(value: object) -> Iterable[tuple[object, object]]:
 def _all_statements() -> Mapping[str, Statement]:
     statements: dict[str, Statement] = {}
     for module in modules():
-        place = module.__name__.removeprefix("opentill.")
+        module_name = module.__name__.removeprefix("opentill.")
         for name, value in vars(module).items():
             for index, statement in enumerate_variants(value):
                 if isinstance(statement, Query | Value | Command):
-                    statements[f"{place}.{name}{index}"] = statement
+                    statements[f"{module_name}.{name}{index}"] = statement
     return statements
 
 

@@ -1,7 +1,7 @@
 """Formats tables and records as lines of a given width, without breaking or cutting words.
 
-What does not fit stands beneath: an id, an address or an amount is always whole, so that it can be
-copied and searched for.
+A column that does not fit is written beneath the row: an id, an address or an amount is never cut,
+so that it can be copied and searched for.
 """
 
 import re
@@ -52,7 +52,7 @@ def table(
 ) -> tuple[list[str], list[str]]:
     """Return the lines of the headings and of the rows, of at most ``width`` cells if possible.
 
-    Of the columns that do not fit, the widest stand beneath their row, each with its heading.
+    If not all columns fit, values of the widest are written beneath the row, with their headings.
     Without a ``width``, each row is one line.
     """
     columns = [_column(name, [row[place] for row in rows]) for place, name in enumerate(headings)]
@@ -73,7 +73,7 @@ def table(
 
 
 def record(pairs: Sequence[tuple[str, str]], width: int | None) -> list[str]:
-    """Return the lines of a record, with a label and a value each, like ``table``."""
+    """Return the lines of a record, given as pairs of label and value; widths as in ``table``."""
     margin = max((cells(label) for label, _ in pairs), default=0) + _GAP
     lines: list[str] = []
     for label, value in pairs:
@@ -98,10 +98,10 @@ def _column(heading: str, texts: list[str], *, tight: bool = False) -> _Column:
 def _fitting(columns: list[_Column], width: int) -> list[_Column]:
     """Return the first column and the narrowest others that fit, in order."""
     first, *others = columns
-    chosen, left = [first], width - first.width
+    chosen, remaining = [first], width - first.width
     for column in sorted(others, key=lambda column: column.width):
-        left -= _GAP + column.width
-        if left < 0:
+        remaining -= _GAP + column.width
+        if remaining < 0:
             break
         chosen.append(column)
     return [column for column in columns if column in chosen]
@@ -127,9 +127,9 @@ def _packed(texts: list[str], width: int) -> list[str]:
     lines: list[str] = []
     full = True
     for text in texts:
-        beside = "" if full else f"{lines[-1]}{_INDENT}{text}"
-        if beside and cells(beside) <= width:
-            lines[-1] = beside
+        extended_line = "" if full else f"{lines[-1]}{_INDENT}{text}"
+        if extended_line and cells(extended_line) <= width:
+            lines[-1] = extended_line
         else:
             first, *rest = wrap(text, width - 2 * len(_INDENT))
             lines += [_INDENT + first, *(2 * _INDENT + line for line in rest)]

@@ -15,7 +15,7 @@ _WRITTEN: Final = re.compile(
     r"(?:[T ](?P<time>\d\d:\d\d(?::\d\d(?:\.\d{3})?)?) ?(?P<zone>Z|UTC|[+-]\d\d:\d\d)?)?",
     re.ASCII,
 )
-_MILLIS: Final = re.compile(r"[0-9]{9,}")  # no year has nine digits
+_MILLIS: Final = re.compile(r"[0-9]{9,}")  # nine digits are Unix ms and not a year
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -35,9 +35,9 @@ def duration_ms(text: str) -> int | None:
 
 def duration(millis: int) -> str:
     """Format a duration to the second, in the form of ``duration_ms``: ``1d12h``; ``0s``."""
-    parts, left = "", millis
+    parts, remaining = "", millis
     for unit, length in _UNITS_MS.items():
-        count, left = divmod(left, length)
+        count, remaining = divmod(remaining, length)
         parts += f"{count}{unit}" if count else ""
     return parts or "0s"
 
@@ -50,14 +50,14 @@ def is_relative(text: str) -> bool:
 def parse_relative(text: str, now: int, *, ahead: bool = False) -> Span:
     """Return the span of a relative text at ``now`` (Unix ms).
 
-    A duration is as long ago, or from now on with ``ahead``.
+    A duration is subtracted from ``now`` or, with ``ahead``, added to it.
     """
     if (days := _DAYS_AGO.get(text)) is not None:
         return _day(now // DAY_MS * DAY_MS - days * DAY_MS)
-    back = duration_ms(text.removesuffix(" ago"))
-    if back is None:
+    millis = duration_ms(text.removesuffix(" ago"))
+    if millis is None:
         raise AssertionError
-    moment = min(now + back, _LAST_MS) if ahead else max(now - back, 0)
+    moment = min(now + millis, _LAST_MS) if ahead else max(now - millis, 0)
     return Span(moment, moment)
 
 

@@ -30,7 +30,7 @@ Events = Annotated[
     list[str] | None,
     typer.Option("--event", help="A type of event; repeat it for more. None: all."),
 ]
-Description = Annotated[str | None, typer.Option(help="What it is for.")]
+Description = Annotated[str | None, typer.Option(help="Its purpose.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -77,7 +77,7 @@ def add(
     description: Description = None,
     actor: "Actor",
 ) -> dict[str, Any]:
-    """Add an endpoint that a merchant's events are sent to. Its secret is shown only here."""
+    """Add an endpoint that a merchant's events are sent to. Its secret is shown only this time."""
     from opentill import webhooks
 
     check, key = _url_check(), session.settings().secret_key
@@ -121,7 +121,7 @@ def set_(
     ] = None,
     actor: "Actor",
 ) -> dict[str, Any]:
-    """Change an endpoint: only what is given. Enabled again, it has five more days."""
+    """Change the given fields of an endpoint. Enabling it gives it five more days to succeed."""
     from msgspec import UNSET
 
     from opentill import webhooks
@@ -190,21 +190,23 @@ def deliveries(
         deliveries_shown = await webhooks.list_latest_deliveries(tx, endpoint, chosen_status, limit)
         return [output.plain(DeliveryOut.from_delivery(*delivery)) for delivery in deliveries_shown]
 
-    shown = session.query(work)
-    for delivery in [] if as_json else shown:
+    rows = session.query(work)
+    for delivery in [] if as_json else rows:
         last: dict[str, Any] = delivery["attempts"][-1] if delivery["attempts"] else {}
         delivery["attempts"] = last.get("number", 0)
         delivery["lastOutcome"], delivery["lastHttpStatus"] = (
             last.get("outcome"),
             last.get("httpStatus"),
         )
-    output.show(output.Result(shown, _DELIVERIES), as_json=as_json)
+    output.show(output.Result(rows, _DELIVERIES), as_json=as_json)
 
 
 @acting(without_reason=inputs.NO_REASON)
 def resend(  # noqa: PLR0913 - the bounds of a range
     endpoint_id: str,
-    event_id: Annotated[str | None, typer.Argument(help="One event; or a range, below.")] = None,
+    event_id: Annotated[
+        str | None, typer.Argument(help="One event; or a range by --since.")
+    ] = None,
     *,
     since: Annotated[
         str | None,
@@ -217,14 +219,14 @@ def resend(  # noqa: PLR0913 - the bounds of a range
     ] = None,
     type_: Annotated[str | None, typer.Option("--type", help="Only of this type.")] = None,
     failed_only: Annotated[
-        bool, typer.Option("--failed-only", help="Only what has failed.")
+        bool, typer.Option("--failed-only", help="Only failed deliveries.")
     ] = False,
     after: Annotated[
-        str, typer.Option(help="Continue after this event, where a run broke off.")
+        str, typer.Option(help="Continue after this event, the last of an interrupted run.")
     ] = "",
     actor: "Actor",
 ) -> dict[str, int]:
-    """Resend one event, or all of a range, oldest first."""
+    """Resend one event, or all events of a range of time, oldest first."""
     from opentill import merchants, webhooks
     from opentill.core.errors import Invalid
     from opentill.webhooks import TYPES, EventRange
@@ -254,10 +256,10 @@ def resend(  # noqa: PLR0913 - the bounds of a range
 
                 return await db.run(send)
             start: Any = {"since": first or 0, "until": now if last is None else last}
-            which = EventRange(**start, type=of_type, failed_only=failed_only, after=after)
+            event_range = EventRange(**start, type=of_type, failed_only=failed_only, after=after)
             with progress("resending") as advance:
                 return await webhooks.resend_all(
-                    db, *ids, which, now, _reporting(advance), actor=actor
+                    db, *ids, event_range, now, _reporting(advance), actor=actor
                 )
 
     return {"resent": session.run(work())}
@@ -265,7 +267,7 @@ def resend(  # noqa: PLR0913 - the bounds of a range
 
 @acting(without_reason=inputs.NO_REASON)
 def test(endpoint_id: str, *, actor: "Actor") -> output.Result:
-    """Send a webhook.test to this endpoint alone: `deliveries` shows what comes of it."""
+    """Send a webhook.test event to this endpoint only; `webhooks deliveries` shows the result."""
     from opentill import merchants, webhooks
     from opentill.webhooks.wire import DeliveryOut
 
