@@ -16,7 +16,7 @@ from opentill.portal.model import Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-_PER_MINUTE: Final = 5  # applications from an address
+_PER_MINUTE: Final = 5  # applications from one IP address
 _PATH: Final = "/apply"
 _FIELDS: Final = ApplicationForm.__struct_fields__
 _ERRORS: Final = {
@@ -39,7 +39,7 @@ def _check_open(request: PageRequest) -> None:
 
 
 async def show(request: PageRequest) -> Response:
-    """Show the form, or that the application was received."""
+    """Show the form or, after it was sent, that the application was received."""
     _check_open(request)
     if request.query.get("sent"):
         return render.page(request, "applied.html")
@@ -68,7 +68,7 @@ def _form(
 
 
 async def send(request: PageRequest) -> Response:
-    """Store an application. The response does not show who is known."""
+    """Store an application. The response does not show whether the person is known."""
     _check_open(request)
     form = await request.form()
     typed = ApplicationForm(

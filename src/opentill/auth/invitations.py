@@ -62,15 +62,15 @@ async def take_invitation(request: PageRequest) -> Response:
     form, token = await request.form(), request.ids["token"]
     link, person, _ = await _read(request)
     login = request.known_login
-    own = login if person is not None and login and login.person_id == person.id else None
-    if person is not None and own is not None and person.confirmed:
-        await request.app.db.run(lambda tx: people.accept(tx, token, own, request.now))
+    own_login = login if person is not None and login and login.person_id == person.id else None
+    if person is not None and own_login is not None and person.confirmed:
+        await request.app.db.run(lambda tx: people.accept(tx, token, own_login, request.now))
     else:
         name, password = form.get("name", ""), form.get("password", "")
         values = (request.app.db, token, name, password, request.browser, request.now)
         try:
-            if own is not None:
-                new_login = await people.accept_after_reset(*values, login=own)
+            if own_login is not None:
+                new_login = await people.accept_after_reset(*values, login=own_login)
             else:
                 new_login = await people.join(*values)
         except NotFound:
@@ -148,7 +148,7 @@ async def choose_password(request: PageRequest) -> Response:
             wait_ms=settings.factor_reset_hours * HOUR_MS,
             enrolls=settings.livemode,
         )
-        chosen = await people.choose_password(
+        result = await people.choose_password(
             request.app.db, token, new_password, settings.secret_key, request.now
         )
     except Invalid as problem:
@@ -171,11 +171,11 @@ async def choose_password(request: PageRequest) -> Response:
         return await _reset(
             request, 429, {"code": N_("There were too many attempts. Try again in {wait}")}, wait
         )
-    if chosen.login is not None:
-        request.new_cookies.append(login_cookies.logged_in(settings, chosen.login.token))
+    if result.login is not None:
+        request.new_cookies.append(login_cookies.logged_in(settings, result.login.token))
         return render.see_other(request, "/security?second=1")
     request.new_cookies.append(login_cookies.logged_out(settings))
-    return render.see_other(request, "/login?changed=" + ("later" if chosen.closed_until else "1"))
+    return render.see_other(request, "/login?changed=" + ("later" if result.closed_until else "1"))
 
 
 async def _proves_passkey(request: PageRequest, credential: str) -> bool:

@@ -155,7 +155,7 @@ async def adjust_balance(request: PageRequest) -> Response:
         return await _page(request, values, {"kind": form_ids.FORM_REUSED}, 422)
     except Invalid as problem:
         errors = _error(problem)
-        if problem.field == "amount":  # the quote has accepted it: only the balance is too low
+        if problem.field == "amount":  # the quote accepted the amount, so the balance is too low
             errors = {"amount": ADJUSTMENT_ERROR["balance"]}
         return await _page(request, values, errors, 409)
     return render.see_other(

@@ -21,7 +21,7 @@ from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-_REQUEST_PREFIXES: Final = ("preq_", "areq_")  # other ids are those of adjustments
+_REQUEST_PREFIXES: Final = ("preq_", "areq_")  # prefixes; other ids are of adjustments
 
 
 async def list_approvals(request: PageRequest) -> Response:
@@ -57,7 +57,7 @@ async def _page(
 
 
 def approver(request: PageRequest) -> Approver:
-    """Return the person who approves, with a check of who has logged in in their browser."""
+    """Return the person as approver, with a check of who else has logged in in the browser."""
     knows = partial(login_cookies.has_logged_in, request.app.settings, request.headers)
     return Approver(people.actor_of(request.login, "").who, knows)
 

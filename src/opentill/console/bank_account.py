@@ -27,13 +27,13 @@ async def confirm_bank_account(request: PageRequest) -> Response:
     form = await request.form()
     actor = people.actor_of(request.login, form.get("confirmation", "").strip())
     try:
-        seen = int(form.get("version", "")), int(form.get("held", ""))
+        shown_state = int(form.get("version", "")), int(form.get("held", ""))
     except ValueError:
-        seen = 0, 0  # not a form of this page: no account has these values
+        shown_state = 0, 0  # the form is not this page's; no account has these values
     merchant_id, now = request.merchant_id, request.now
     try:
         await request.app.db.run(
-            lambda tx: payouts.confirm_account(tx, merchant_id, actor, now, seen)
+            lambda tx: payouts.confirm_account(tx, merchant_id, actor, now, shown_state)
         )
     except merchants.Stale:
         return await bank_account.show(request, _CONSOLE, 409, {"confirmation": _CHANGED})

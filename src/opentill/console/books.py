@@ -13,7 +13,7 @@ from opentill.portal.request import PageRequest
 from opentill.web.language import Localizer
 from opentill.web.translations import N_
 
-_MOST_BALANCES: Final = 200  # in the list
+_MOST_BALANCES: Final = 200  # balances in the list
 
 
 def _progress(localizer: Localizer, check: ledger.BalanceCheck) -> str:

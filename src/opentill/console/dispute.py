@@ -25,7 +25,7 @@ from opentill.web import responses
 from opentill.web.translations import N_
 
 _LONGEST_REASON: Final = 255
-_LATEST_DEADLINE: Final = timedelta(days=366)  # from today
+_LATEST_DEADLINE: Final = timedelta(days=366)  # the latest is so far from today
 _FIELDS: Final = ("until", "reason", "note")
 
 
@@ -139,7 +139,7 @@ async def add_note(request: PageRequest) -> Response:
     actor = notes.author(request, text)
 
     async def work(tx: Tx) -> str:
-        # Lock first, since the audit log is written last: an invalid note must be reported as such.
+        # Lock the log before the dispute. It is written last, so that an invalid note fails first.
         await merchants.lock_audit_log(tx)
         await disputes.add_note(tx, *ids, text, actor.who, request.now)
         await merchants.record_audit(tx, actor, "disputes note", *ids, request.now)

@@ -1,6 +1,6 @@
 """Test payments through a gateway: the form that opens one, the link to pay it, and the list.
 
-A test payment is an ordinary payment of a merchant, so that it takes the same way as those of
+A test payment is an ordinary payment of a merchant, and is processed like the payments of
 customers. Staff refund it on its page.
 """
 
@@ -67,14 +67,14 @@ async def _page(
     gateways = request.app.gateways
     gateway = values["gateway"] if values["gateway"] in gateways else next(iter(gateways))
     offered = {method for code in EXPONENTS for method in methods_of(gateways, gateway, code)}
-    opened = await checkouts.find_page_view(request.app.db, request.query.get("opened", ""))
+    view = await checkouts.find_page_view(request.app.db, request.query.get("opened", ""))
     async with request.app.db.connection() as tx:
         rows, older = await _read_rows(tx, request)
         names = await merchants.names(tx, (row.test.merchant_id for row in rows))
-        if opened and not await checkouts.is_gateway_test(
-            tx, opened.session.merchant_id, opened.order.id
+        if view and not await checkouts.is_gateway_test(
+            tx, view.session.merchant_id, view.order.id
         ):
-            opened = None  # the session is not a test payment
+            view = None  # the session is not a test payment
     return render.page(
         request,
         "gateway_test.html",
@@ -86,8 +86,8 @@ async def _page(
         manages=request.may("orders.decide"),
         methods=[method for method in METHODS if method in offered],
         values=values,
-        opened=opened,
-        link=f"{request.app.settings.public_url}/checkout/{opened.session.id}" if opened else "",
+        opened=view,
+        link=f"{request.app.settings.public_url}/checkout/{view.session.id}" if view else "",
         form_id=form_ids.new_form_id(),
         errors=dict(errors or {}),
         wait=wait,

@@ -35,7 +35,7 @@ from opentill.refunds import jobs as refund_jobs
 MOST: Final = 200  # items of a kind that are listed
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
-SOON_MS: Final = 3 * _DAY_MS  # a dispute is listed so long before its deadline
+SOON_MS: Final = 3 * _DAY_MS  # a dispute is listed for this time before its deadline
 GIVE_BACK_MS: Final = _HOUR_MS  # within this time the worker gives a second payment back
 REPORT_MS: Final = _DAY_MS  # within this time a gateway reports a refund
 RETURNED_MS: Final = 90 * _DAY_MS  # a returned payout is listed for this time
@@ -55,7 +55,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> str:
-        """The path of its page: in the console if staff can act on it there."""
+        """The path of its page, which is in the console if staff can act there."""
         if self.page.startswith(("/payments/", "/disputes/", "/payout/")):
             return CONSOLE_PATH + self.page
         return f"/dashboard/{self.merchant_id}{self.page}"
@@ -73,7 +73,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     count: Callable[[Tx, int], Awaitable[int]]
     items: Callable[[Tx, int], Awaitable[list[Item]]] | None = None
     page: str = ""
-    limit: int | None = None  # the count stops here: there may be more
+    limit: int | None = None  # counting stops at this number; None: it counts all
 
     @property
     def place(self) -> str:

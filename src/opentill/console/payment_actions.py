@@ -56,7 +56,7 @@ class Action(msgspec.Struct, frozen=True):
     """An action. Its texts are in ``PAYMENT_ACTION`` and the tables about it in ``labels.py``."""
 
     name: str
-    command: str  # of the command line, which does the same and has the same permission
+    command: str  # the command that does the same and needs the same permission
     apply: Callable[[Tx, ActionCall], Awaitable[object]]  # raises Invalid if it is not allowed now
 
     @property
@@ -71,7 +71,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     action: Action
     subject: str = ""  # the id of the refund, dispute or attempt, "" for the payment itself
     moves: tuple[tuple[str, Money], ...] = ()  # the amounts that it moves, each with its text
-    most: Money | None = None  # the form has an amount, at most this
+    most: Money | None = None  # the largest amount; None: the form has no amount
 
     @property
     def anchor(self) -> str:
@@ -105,8 +105,8 @@ async def _perform_manually(tx: Tx, call: ActionCall, *, action: ManualAction) -
 
 async def _revoke(tx: Tx, call: ActionCall) -> object:
     await call.record(tx, "orders revoke", call.order.id)
-    who, why = call.actor.who, call.actor.reason
-    return await orders.revoke_manually(tx, *call.ids, who, why, call.now)
+    who, reason = call.actor.who, call.actor.reason
+    return await orders.revoke_manually(tx, *call.ids, who, reason, call.now)
 
 
 async def _end_refund(tx: Tx, call: ActionCall) -> object:
@@ -253,11 +253,11 @@ def _offer_confirmation(unpaid: Order) -> Offer:
 
 
 def _offer_for_refund(refund: Refund) -> Iterator[Offer]:
-    held = Money(refund.debit_minor, refund.debit_currency)
+    debit = Money(refund.debit_minor, refund.debit_currency)
     paid_back = (N_("The customer has got back"), Money(refund.amount_minor, refund.currency))
-    unfrozen = (N_("Leaves the merchant’s frozen balance"), held)
+    unfrozen = (N_("Leaves the merchant’s frozen balance"), debit)
     yield Offer(action=REFUND_DONE, subject=refund.id, moves=(paid_back, unfrozen))
-    released = (N_("Returns to the merchant’s balance"), held)
+    released = (N_("Returns to the merchant’s balance"), debit)
     yield Offer(action=REFUND_FAILED, subject=refund.id, moves=(released,))
 
 

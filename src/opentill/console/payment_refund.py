@@ -43,7 +43,7 @@ async def create_refund(request: PageRequest) -> Response:
     rules = approvals.Rules.from_settings(request.app.settings)
 
     async def work(tx: Tx) -> str:
-        await merchants.lock(tx, merchant_id)  # this and the next before the order, as everywhere
+        await merchants.lock(tx, merchant_id)  # lock order: merchant, audit log, order
         await merchants.lock_audit_log(tx)
         locked = await orders.lock(tx, merchant_id, order.id)
         await refund_form.check_figures(tx, locked, form, request.now)

@@ -25,9 +25,9 @@ from opentill.web.translations import N_
 
 _MOST_DUE: Final = 500  # merchants in the list of those who are due
 _PAGE_SIZE: Final = 100  # payouts on a page of a run
-_MOST_PAYOUTS: Final = 300  # that one request creates; the next request continues the run
-_MOST_BYTES: Final = 2 * 1024 * 1024  # of a bank report
-_MOST_LINES: Final = 1_000  # of a bank report
+_MOST_PAYOUTS: Final = 300  # created by one request; the next request continues the run
+_MOST_BYTES: Final = 2 * 1024 * 1024  # bytes of a bank report
+_MOST_LINES: Final = 1_000  # lines of a bank report
 _CHUNK: Final = 64 * 1024
 _FIELDS: Final = ("currency", "reference", "on", "reason")
 

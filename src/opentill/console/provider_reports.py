@@ -27,7 +27,7 @@ from opentill.refunds import RefundCase
 from opentill.web import refund_failures
 from opentill.web.translations import N_
 
-MOST: Final = 200  # reports of a list
+MOST: Final = 200  # reports in a list
 _LONGEST_REASON: Final = 255
 Report = Unmatched | RefundCase
 
@@ -35,10 +35,10 @@ Report = Unmatched | RefundCase
 class ReportKind(NamedTuple):
     """A kind of report."""
 
-    name: str  # of its row in ``needs.NEEDS``
+    name: str  # the name of its row in ``needs.NEEDS``
     place: str
     label: str  # the field whose value is a key of ``PROVIDER_REPORT``
-    command: str  # dismissing has the permission of this command, and its name in the audit log
+    command: str  # its permission and its name in the audit log apply to dismissing
     read: Permission
     list_open: Callable[[Tx], Awaitable[Sequence[Report]]]
     dismiss: Callable[[Tx, str, str, str, str, int], Awaitable[Report]]

@@ -1,4 +1,4 @@
-"""The queues of the worker: their length and age; and the events that mail has put aside."""
+"""The worker's queues with their length and age, and the dead letters of mail."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 LATE_MS: Final = 300_000  # like the alert OpenTillQueueLate in deploy/prometheus/alerts.yml
-_MOST_EVENTS: Final = 50  # of those put aside
+_MOST_EVENTS: Final = 50  # dead letters in the list
 _REREAD: Final = Markup("<code>opentill mail reread</code>")
 
 

@@ -21,7 +21,7 @@ from opentill.web.translations import N_
 
 _FIELDS: Final = ("base", "quote", "rate")
 _MOST_BYTES: Final = 8 * 1024 * 1024  # the file of all days since 1999 has about 3 MB
-_IMPORT_MS: Final = 90 * DAY_MS  # older days of a file are skipped; the command imports all
+_IMPORT_MS: Final = 90 * DAY_MS  # older days are skipped; `opentill rates import` imports all
 _RATE_ERROR: Final = N_("Enter a positive decimal number of at most 18 digits, such as 1.08")
 _CURRENCY_ERROR: Final = N_("Enter an ISO 4217 code such as USD")
 
@@ -88,7 +88,7 @@ async def set_rate(request: PageRequest) -> Response:
         stored = await rates.put(tx, base, quote, rate, request.now)
         subject = f"{base} {quote} {money.rate_text(stored.rate)} from {stored.valid_from}"
         await merchants.record_audit(tx, actor, "rates set", "", subject, request.now)
-        return new_id("mov")  # a rate has no id, but a form that works once needs one
+        return new_id("mov")  # a rate has no id, but ``run_once`` stores one
 
     try:
         await form_ids.run_once(request, work)

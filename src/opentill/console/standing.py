@@ -32,7 +32,7 @@ _EVENTS: Final[Mapping[Status, tuple[StatusEvent, ...]]] = {
 }
 _BY_NAME: Final[Mapping[str, StatusEvent]] = {t.event: t.event for t in merchants.TRANSITIONS}
 _CAPABILITIES: Final[Mapping[str, Capability]] = {name: name for name in merchants.CAPABILITIES}
-_MOST_EVENTS: Final = 200  # of the history, newest first
+_MOST_EVENTS: Final = 200  # newest events of the history
 
 
 class FormInput(msgspec.Struct, frozen=True):
@@ -209,7 +209,7 @@ async def _refuse(
             errors = {"reason": N_("Give a reason: up to 500 characters on one line")}
         case Invalid(field="notes"):
             errors = {"notes": N_("Notes may have up to 2,000 printable characters")}
-        case _:  # the status has changed meanwhile, or the form was sent with other entries before
+        case _:  # the status has changed, or this form was sent before with other entries
             error = N_(
                 "Somebody else has changed this merchant meanwhile: {wait}. "
                 "Look again, and send the form anew if it still makes sense"

@@ -48,7 +48,7 @@ FIELDS: Final = (
     Field("payout_minimum_minor", "amount"),
     Field("ip_allowlist", "addresses"),
 )
-_LONGEST_DAYS: Final = 6  # digits
+_LONGEST_DAYS: Final = 6  # digits of a number of days
 
 
 class _Stale(Exception):
@@ -173,8 +173,8 @@ async def change_terms(request: PageRequest) -> Response:
         if str(current.terms_version) != form.get("version", ""):
             raise _Stale
         if terms:
-            who, why = actor.who, actor.reason
-            await merchants.change(tx, merchant_id, request.now, who=who, reason=why, **terms)
+            who, reason = actor.who, actor.reason
+            await merchants.change(tx, merchant_id, request.now, who=who, reason=reason, **terms)
         return merchant_id
 
     try:

@@ -17,7 +17,7 @@ from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-_MOST_BALANCES: Final = 200  # in the list; the command line lists all
+_MOST_BALANCES: Final = 200  # balances in the list; `opentill ledger accounts` lists all
 
 
 async def show_trial_balance(request: PageRequest) -> Response:
@@ -26,8 +26,8 @@ async def show_trial_balance(request: PageRequest) -> Response:
     merchant_id, errors = filters.merchant_id(request)
     if errors:
         merchant_id = ""
-    # Only the form of the general ledger has a first day. Errors are shown at the form that was
-    # sent.
+    # Of the page's two forms, only that of the general ledger has a first day. Errors are shown at
+    # the form that was sent.
     is_ledger_form = "from" in request.query
     prefix = "ledger-" if is_ledger_form else ""
     errors |= {prefix + name: text for name, text in days.errors.items()}

@@ -14,8 +14,9 @@ from opentill.web.language import Localizer
 class NextAmount(msgspec.Struct, frozen=True):
     """The next amount that becomes available in one currency, and its day.
 
-    Both are "" if none does on the coming days; ``later`` is the sum after these days. ``held``
-    was due already and is held back, such as for a dispute. All amounts are text, "" for zero.
+    ``day`` and ``amount`` are "" if nothing becomes available on the coming days; ``later`` is the
+    sum after these days. ``held`` is the sum of money that was due and is held back, such as for a
+    dispute. Amounts are text, "" for zero.
     """
 
     currency: str

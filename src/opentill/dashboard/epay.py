@@ -19,7 +19,7 @@ from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 _REASON: Final = "on the page of Epay"
-_MOST: Final = 100  # notifications
+_MOST: Final = 100  # notifications in the list
 _STATES: Final[tuple[NoticeState, ...]] = get_args(NoticeState)
 _log: Final = structlog.get_logger()
 
@@ -145,7 +145,7 @@ async def _confirmation_error(request: PageRequest, field: str) -> dict[str, str
 
 
 async def resend(request: PageRequest) -> Response:
-    """Send a notification again, with a new series of tries."""
+    """Send a notification again, with a new series of attempts."""
     form, actor = await request.form(), people.actor_of(request.login, _REASON)
     order_id = form.get("order", "")
     try:

@@ -27,7 +27,7 @@ from opentill.web.translations import N_
 
 _NEWEST: Final = 10
 _DAY_MS: Final = 86_400_000
-_RECENT_MS: Final = 14 * _DAY_MS  # for this long, a failed payout needs attention
+_RECENT_MS: Final = 14 * _DAY_MS  # a failed payout needs attention for this time
 
 
 async def choose(request: PageRequest) -> Response:

@@ -16,7 +16,7 @@ from opentill.web.charts import Cell, Chart, Row, Series
 from opentill.web.language import Localizer
 from opentill.web.translations import N_
 
-_LARGEST_GROWTH: Final = 10  # the factor above which a percentage says nothing
+_LARGEST_GROWTH: Final = 10  # above this factor, growth is not shown as a percentage
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -98,7 +98,7 @@ class FigureTexts:
                     row, N_("Lost to disputes"), now.disputed_minor, before.disputed_minor
                 )
                 measures.insert(2, lost)
-            if has_one_currency:  # an attempt that failed has no settlement currency
+            if has_one_currency:  # failed attempts have no settlement currency
                 measures.append(self._rate(attempts.now, attempts.before))
             name = PERIOD[str(compared.period.days)]
             cards.append(PeriodCard(name, self._compared(compared.period), tuple(measures)))
@@ -145,7 +145,7 @@ class FigureTexts:
             ))
             for (name, short), day in zip(self._days, row.days, strict=True)
         ]  # fmt: skip
-        most = max(range(len(row.days)), key=lambda index: row.days[index].paid_minor)
+        best_day = max(range(len(row.days)), key=lambda index: row.days[index].paid_minor)
         total = sum(day.paid_minor for day in row.days)
         summary = _("Nothing in these {days} days.", days=len(row.days))
         if total:
@@ -153,8 +153,8 @@ class FigureTexts:
                 "{total} in {days} days; the most was {most} on {day}.",
                 total=self._amount(total, currency),
                 days=len(row.days),
-                most=self._amount(row.days[most].paid_minor, currency),
-                day=self._days[most][0],
+                most=self._amount(row.days[best_day].paid_minor, currency),
+                day=self._days[best_day][0],
             )
         return Chart(
             id=f"volume-{currency}",

@@ -234,7 +234,7 @@ async def revoke(request: PageRequest) -> Response:
         actor = people.actor_of(request.login, _REASON)
         await merchants.revoke_key(tx, key.id, request.now, actor=actor)
 
-    with contextlib.suppress(NotFound):  # it is revoked already
+    with contextlib.suppress(NotFound):  # the key is revoked already
         await request.app.db.run(work)
     return page_helpers.redirect(request, "developers", "keys", key.id, done="revoked")
 

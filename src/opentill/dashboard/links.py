@@ -34,7 +34,7 @@ Entries = dict[str, str]  # the input of a form, by field
 
 _REASON: Final = "on the page of payment links"
 _PRICE: Final = re.compile(PRICE_PATTERN)
-_MOST_CHOICES: Final = 100  # products
+_MOST_CHOICES: Final = 100  # products in the form
 _ACTIVE: Final = {"on": True, "off": False}
 _FIELDS: Final = (
     "product", "name", "currency", "price", "least", "most", "quantity", "uses", "expires",
@@ -60,10 +60,10 @@ _ERRORS: Final = {
     "expiresAt": ("expires", N_("Choose today or a day to come, or leave it empty")),
     "clientReference": ("reference", N_("Enter at most 200 characters, or leave it empty")),
 }
-_CHANGES: Final = ("name", "description", "quantity", "uses", "expires", "reference")  # fields
+_CHANGE_FIELDS: Final = ("name", "description", "quantity", "uses", "expires", "reference")
 _LONGEST_DESCRIPTION: Final = 1000
 _NUMBER: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
-_NEWEST: Final = 20  # payments
+_NEWEST: Final = 20  # payments on the page of a link
 _COLUMNS: Final = payments_columns.without("product")
 
 
@@ -167,7 +167,7 @@ def _end_of_day(text: str, zone: ZoneInfo) -> int:
 
 
 def _error(problem: Invalid, entries: Entries) -> dict[str, str]:
-    """Return the error of the form's field."""
+    """Return the error text, by the field of the form that a problem is about."""
     field = problem.field or ""
     if field == "item":
         field = (problem.reason or "").partition(" ")[0]
@@ -272,7 +272,7 @@ def _stored_entries(link: PaymentLink, zone: ZoneInfo) -> Entries:
 
 
 def _last_day(moment: int, zone: ZoneInfo) -> str:
-    """Return the last day before a moment (Unix ms), which may be the end of this day."""
+    """Return the day of the time before ``moment`` (Unix ms), which may be the end of the day."""
     return local(moment - 1, zone).date().isoformat()
 
 
@@ -292,14 +292,14 @@ def _update(entries: Entries, link: PaymentLink, zone: ZoneInfo) -> LinkUpdate:
 
 
 def _integer(text: str) -> int | str:
-    """Return the text as a number, or as it is if it is none."""
+    """Return the text as a number, or unchanged if it is not a number."""
     return int(text) if _NUMBER.fullmatch(text) else text
 
 
 async def change(request: PageRequest) -> Response:
     """Change a payment link, unless somebody else has changed it since the form was shown."""
     form, link_id = await request.form(), request.ids["link"]
-    entries = {name: form.get(name, "").strip() for name in _CHANGES}
+    entries = {name: form.get(name, "").strip() for name in _CHANGE_FIELDS}
     entries["description"] = entries["description"].replace("\r\n", "\n")
     version = form.get("version", "")
     seen = int(version) if _NUMBER.fullmatch(version) else 0
@@ -332,7 +332,7 @@ async def change(request: PageRequest) -> Response:
 
 
 def _change_error(problem: Invalid, entries: Entries) -> dict[str, str]:
-    """Return the error of the form's field."""
+    """Return the error text, by the field of the form that a problem is about."""
     if problem.field == "item":
         if len(entries["description"]) > _LONGEST_DESCRIPTION:
             return {"description": N_("Enter at most 1,000 characters")}

@@ -116,7 +116,7 @@ async def send_receipt(request: PageRequest) -> Response:
 
 
 def _request_id(form: dict[str, str]) -> str:
-    """Return the id of the form, a new one for a form without: it sends each time."""
+    """Return the form's id or, if it has none, a new id, with which each request sends a mail."""
     return form.get(form_ids.FIELD, "")[:32] or form_ids.new_form_id()
 
 

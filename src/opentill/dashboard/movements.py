@@ -27,7 +27,7 @@ class Movement(msgspec.Struct, frozen=True):
     amount: str
     available: str
     pending: str
-    held: str  # frozen and in reserve
+    held: str  # sum of frozen money and reserve
     page: str
     id: str
 

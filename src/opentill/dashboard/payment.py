@@ -123,7 +123,7 @@ async def resend(request: PageRequest) -> Response:
 
     try:
         is_resent = await app.db.run(send)
-    except Invalid:  # the endpoint has been disabled since
+    except Invalid:  # the endpoint has been disabled meanwhile
         return await _payment(
             request,
             409,

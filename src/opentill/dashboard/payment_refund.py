@@ -41,7 +41,7 @@ async def create(request: PageRequest) -> Response:
     body = RefundBody(amount=amount.strip(), reason=form.get("reason", "").strip())
 
     async def work(tx: Tx) -> str:
-        # These lock the merchant and the head of the audit log, which come before the order.
+        # Lock order: the first two calls lock the merchant and the audit log, then comes the order.
         await merchants.require(tx, merchant_id, "refund")
         await merchants.record_audit(tx, actor, "orders refund", merchant_id, order.id, request.now)
         locked = await orders.lock(tx, merchant_id, order.id)
@@ -100,5 +100,5 @@ def _needs_proof(request: PageRequest, order: Order, amount: str) -> bool:
     try:
         minor = money.parse(amount.strip(), order.currency)
     except ValueError:
-        return False  # the quote refuses it
+        return False  # the quote refuses the amount
     return limit is not None and Decimal(minor).scaleb(-money.exponent(order.currency)) > limit

@@ -14,7 +14,7 @@ from opentill.portal.request import PageRequest
 from opentill.web.language import Localizer
 
 _EMPTY: Final = "–"
-_LONGEST: Final = 160  # characters of metadata
+_LONGEST: Final = 160  # characters of metadata in a cell
 
 
 class Cells:
@@ -107,7 +107,7 @@ class Cells:
 
 
 class Column(NamedTuple):
-    """A column: its name in the address, the text of a cell, and whether it is shown by default.
+    """A column: its name in the query, the text of a cell, and whether it is shown by default.
 
     Numbers are aligned with the end of the cell.
     """

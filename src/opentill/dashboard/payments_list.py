@@ -51,7 +51,7 @@ _FOLDED: Final = ("product", "email", "amount", _KEY, _VALUE)  # below "More fil
 class Search(msgspec.Struct, frozen=True):
     """The form of the list: its filters by their names in the API, and its entries by field.
 
-    A field with an error, which is a text, is no filter.
+    ``errors`` are texts by field; a field with an error does not filter.
     """
 
     filters: dict[str, Any]

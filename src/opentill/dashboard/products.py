@@ -61,7 +61,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Detail(msgspec.Struct, frozen=True, kw_only=True):
-    """A product with its newest payments and sessions; ``has_rate``: for its currency."""
+    """A product with its newest payments and sessions, and whether its currency has a rate."""
 
     product: Product
     merchant: Merchant

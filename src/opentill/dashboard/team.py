@@ -38,7 +38,7 @@ async def _team(
     defaults: dict[str, Any] = {"email": "", "role": "viewer", "link": "", "invited": ""}
     defaults |= {"leaving": "", "lowered": "", "lowered_to": None, "keys": ()}
     defaults["language"] = request.localizer.language
-    shown: dict[str, Any] = {**defaults, **values}
+    page_values: dict[str, Any] = {**defaults, **values}
     return render.page(
         request,
         "team.html",
@@ -48,7 +48,7 @@ async def _team(
         zone=ZoneInfo(merchant.time_zone),
         roles=MERCHANT_ROLES,
         errors=errors or {},
-        **shown,
+        **page_values,
     )
 
 

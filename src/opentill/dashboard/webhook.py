@@ -36,7 +36,7 @@ _STATUSES: Final[tuple[Literal["ENABLED", "DISABLED"], ...]] = ("ENABLED", "DISA
 _DONE: Final = ("added", "changed", "enabled", "disabled", "rotated", "resent")
 _REFRESH_S: Final = 2
 _REFRESHED_MS: Final = 30_000  # for this long, the page reloads until a test has a result
-_DIGITS: Final = 18  # of a time that is a bigint
+_DIGITS: Final = 18  # a number of so many digits fits a bigint
 
 
 async def show(request: PageRequest) -> Response:
@@ -103,7 +103,7 @@ async def _page(
         "test": None,
         "done": None,
     }
-    shown: dict[str, Any] = {**defaults, **values}
+    page_values: dict[str, Any] = {**defaults, **values}
     return render.page(
         request,
         "webhook.html",
@@ -115,7 +115,7 @@ async def _page(
         types=TYPES,
         why_disabled=WHY_DISABLED,
         form_id=form_ids.new_form_id,
-        **shown,
+        **page_values,
     )
 
 
@@ -131,10 +131,10 @@ def _redirect(request: PageRequest, **query: str) -> Response:
 async def change(request: PageRequest) -> Response:
     """Change an endpoint, unless somebody else has changed it since the form was shown."""
     form = await request.form()
-    entries, seen = read_entries(form), form.get("seen_at", "")
-    is_time = seen.isascii() and seen.isdecimal() and len(seen) <= _DIGITS
+    entries, shown_time = read_entries(form), form.get("seen_at", "")
+    is_time = shown_time.isascii() and shown_time.isdecimal() and len(shown_time) <= _DIGITS
     try:
-        seen_at = int(seen) if is_time else 0
+        seen_at = int(shown_time) if is_time else 0
         await _update(request, EndpointFields(**entries, seen_at=seen_at))
     except Stale:
         return await _page(
@@ -150,7 +150,7 @@ async def change(request: PageRequest) -> Response:
         )
     except Invalid as problem:
         errors, requirement = field_error(problem)
-        return await _page(request, 400, errors, form=entries, seen_at=seen, wait=requirement)
+        return await _page(request, 400, errors, form=entries, seen_at=shown_time, wait=requirement)
     return _redirect(request, done="changed")
 
 

@@ -40,7 +40,7 @@ def read_entries(form: Mapping[str, str]) -> dict[str, Any]:
 
 
 def field_error(problem: Invalid) -> tuple[dict[str, str], str]:
-    """Return the error of a field, and the requirement for a URL. Raises errors of no field."""
+    """Return the error text by field, and what a URL must be. Raises problems of no field."""
     text = _ERRORS.get(problem.field or "")
     if text is None:
         raise problem
@@ -62,7 +62,7 @@ async def _endpoints(
         merchant = await merchants.find(tx, request.merchant_id)
         endpoints = await webhooks.search(tx, request.merchant_id)
     defaults: dict[str, Any] = {"form": read_entries({}), "form_id": form_ids.new_form_id()}
-    shown: dict[str, Any] = {**defaults, **values}
+    page_values: dict[str, Any] = {**defaults, **values}
     return render.page(
         request,
         "webhooks.html",
@@ -74,7 +74,7 @@ async def _endpoints(
         why_disabled=WHY_DISABLED,
         most=webhooks.MAX_ENDPOINTS,
         done=lists.choice(request, "done", ("removed",)),
-        **shown,
+        **page_values,
     )
 
 

@@ -122,7 +122,7 @@ def login(content: LoginContent, context: MessageContext) -> Message:
 
 
 def invitation(content: InvitationContent, context: MessageContext) -> Message:
-    """Invite a person. The inviter's own texts stand in facts, not in the subject or sentences."""
+    """Invite a person. Texts by the inviter are only in facts, not in sentences."""
     _ = context.gettext
     of_merchant = [(_("The merchant calls itself"), context.shop)] if context.shop else []
     return Message(
@@ -146,7 +146,7 @@ def invitation(content: InvitationContent, context: MessageContext) -> Message:
 
 
 def reset(_content: PasswordResetContent, context: MessageContext) -> Message:
-    """Send a link to a new password; without a link if one that staff have made still works."""
+    """Send a link to a new password; without a link if one by staff is still valid."""
     _ = context.gettext
     return Message(
         subject=_("Choose a new password"),

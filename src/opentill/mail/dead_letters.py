@@ -54,9 +54,9 @@ async def process_each(
     process: Callable[[Sequence[_T]], Awaitable[int]],
     store_failed: Callable[[_T, Exception], Awaitable[None]],
 ) -> int:
-    """Return how many mails ``process`` queued; if it fails for all items, call it for each.
+    """Call ``process`` with all items or, if it fails, with each; return how many mails it queued.
 
-    An item that fails alone is passed to ``store_failed`` with the error.
+    An item with which it fails is passed to ``store_failed`` with the error.
     """
     try:
         async with tx.transaction():  # an error in PostgreSQL rolls back to here

@@ -5,8 +5,8 @@ they get after the commit, so that none is skipped. The last number that was rea
 transaction that queues the mails, and a mail's cause is unique, so that no mail is queued twice.
 Without a mail server no job does anything.
 
-Logins, digests, alerts and reminders are no events. Their jobs look for them at each run, and the
-cause of a mail says what it is about, so that it is queued once.
+Logins, digests, alerts and reminders are not events. Their jobs look for them at each run. The
+cause of a mail identifies what it reports, so that it is queued once.
 """
 
 import hashlib
@@ -53,11 +53,11 @@ from opentill.webhooks import EventBatch, NumberedEvent
 _log: Final = structlog.get_logger()
 _MAX_AGE_MS: Final = DAY_MS  # older events, entries and requests cause no mail
 _BATCH: Final = 500  # events, entries, logins or rows to delete per transaction
-_EVENT_BATCHES: Final = 20  # of one merchant before the next one's turn
-_MERCHANTS: Final = 200  # per query
-_DISPUTES: Final = 200  # per transaction
-_DIGEST_HOUR: Final = 7  # in the merchant's time zone
-# A gateway is down if it leaves so many payments unanswered for far longer than it needs.
+_EVENT_BATCHES: Final = 20  # batches of one merchant before the next merchant's turn
+_MERCHANTS: Final = 200  # merchants with unread events per query
+_DISPUTES: Final = 200  # disputes near their deadline per transaction
+_DIGEST_HOUR: Final = 7  # hour of the day in the merchant's time zone
+# A gateway is down if it has left at least so many payments unanswered for this time.
 _OUTAGE_MS: Final = 15 * MINUTE_MS
 _OUTAGE_THRESHOLD: Final = 3
 _VERSION: Final = re.compile(r"[\d._]+")
@@ -78,7 +78,7 @@ class UnreadMerchants(Exception):
 
 
 async def find_start(db: Db, now: int) -> Head:
-    """Return the head of the audit log, whose ``since`` is when mail was set up: now, if new."""
+    """Return the head of the audit log. Without one, mail has just been set up: create it."""
 
     async def work(tx: Tx) -> Head:
         head = await queries.HEAD.first(tx, merchant_id=NO_MERCHANT)
@@ -212,9 +212,9 @@ async def queue_login_mails(db: Db, settings: Settings, now: int) -> int:
 
 
 def _login_mail(login: NewLogin) -> NewMail:
-    """Return the mail of a login; versions of a device, and a network of IPv6, are one place."""
-    place = (login.person_id, _VERSION.sub("", login.device), people.limit_subject(login.address))
-    digest = hashlib.sha256(msgspec.json.encode(place)).hexdigest()[:32]
+    """Return the mail of a login. Its cause ignores the device's version and the host in IPv6."""
+    origin = (login.person_id, _VERSION.sub("", login.device), people.limit_subject(login.address))
+    digest = hashlib.sha256(msgspec.json.encode(origin)).hexdigest()[:32]
     return NewMail(
         merchant_id=NO_MERCHANT,
         topic="new_login",
@@ -346,7 +346,7 @@ async def queue_approval_reminders(db: Db, settings: Settings, now: int) -> int:
 async def queue_deadline_reminders(db: Db, settings: Settings, now: int) -> int:
     """Remind of open disputes three days and one day before their deadline, once each.
 
-    Members are reminded until they have responded, staff until they have added a note after that.
+    Members are reminded until they have responded, staff until they have added a note since then.
     A dispute that was opened after a stage had begun gets no reminder of that stage.
     """
     since = (await find_start(db, now)).since
@@ -430,13 +430,13 @@ async def queue_other_mails(app: App) -> int:
         try:
             await job(app.db, app.settings, app.clock())
         except Unavailable:
-            raise  # the database is away for the other jobs as well
+            raise  # the other jobs cannot reach the database either
         except Exception as error:  # noqa: BLE001 - a failed job must not stop the others
             errors.append(error)
     if errors:
         message = "some mails could not be queued"
         raise ExceptionGroup(message, errors)
-    return 0  # wait until the next interval
+    return 0  # 0 means: wait until the next interval
 
 
 async def prune(tx: Tx, now: int) -> int:

@@ -174,7 +174,7 @@ def deadline(text: str, text_responded: str, label: str) -> _Template[DeadlineCo
 
     def template(content: DeadlineContent, context: MessageContext) -> Message:
         _, amount = context.gettext, context.amount(content.amount)
-        left = context.localizer.duration(content.days * DAY_MS)
+        time_left = context.localizer.duration(content.days * DAY_MS)
         facts: list[Fact] = [
             (_("Amount"), amount),
             (_("Merchant"), content.shop),
@@ -186,10 +186,10 @@ def deadline(text: str, text_responded: str, label: str) -> _Template[DeadlineCo
             subject=_(
                 "Disputed payment of {amount}: less than {left} to respond",
                 amount=amount,
-                left=left,
+                left=time_left,
             ),
             paragraphs=[
-                _(text_responded if content.responded else text, shop=content.shop, left=left)
+                _(text_responded if content.responded else text, shop=content.shop, left=time_left)
             ],
             facts=facts,
             action=(_(label), context.url(content.path)),

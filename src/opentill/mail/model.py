@@ -24,9 +24,9 @@ DAY_MS: Final = 24 * HOUR_MS
 # The first attempt has no delay. Each further one follows a temporary failure after its delay.
 RETRY_DELAYS_MS: Final = tuple(n * MINUTE_MS for n in (1, 5, 30, 120, 360, 720, 1440))
 GIVE_UP_MS: Final = 3 * DAY_MS  # older mails are out of date
-# Requested mails (resent ones, receipts, links) from one merchant, or from staff, to one address.
+# Limit of requested mails (resent ones, receipts, links) from a merchant, or staff, to an address.
 REQUESTED_PER_HOUR: Final = 10
-INVITATIONS_PER_DAY: Final = 50  # by one person
+INVITATIONS_PER_DAY: Final = 50  # limit of one person
 # Higher than for a person, so that one member cannot use up the limit of the others.
 INVITATIONS_OF_MERCHANT_PER_DAY: Final = 200
 RETENTION_MS: Final = 90 * DAY_MS
@@ -111,7 +111,7 @@ class NewRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Preferences(msgspec.Struct, frozen=True, kw_only=True):
-    """Which mails a merchant's customers and members get, and the language of its members."""
+    """Which mails a merchant's customers and members get, and the language of mail to members."""
 
     merchant_id: str
     receipts: bool = True
@@ -122,7 +122,7 @@ class Preferences(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The number of the last event that was read; older events than ``since`` cause no mail."""
+    """The number of the last event that was read. Events before ``since`` cause no mail."""
 
     number: int
     since: int
@@ -136,7 +136,7 @@ class UnreadMerchant(msgspec.Struct, frozen=True):
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """An event or audit entry that could not be turned into mail, why, and when it was read."""
+    """An event or audit entry that could not be turned into mail, with the reason and the time."""
 
     merchant_id: str
     number: int
@@ -179,7 +179,7 @@ class StaffRecipient(msgspec.Struct, frozen=True):
 
 
 class GatewayOutage(msgspec.Struct, frozen=True):
-    """A gateway that leaves payments unanswered, how many, and since when."""
+    """A gateway that leaves payments unanswered, their number, and when the oldest was created."""
 
     gateway: str
     payments: int
@@ -209,9 +209,9 @@ class DigestMerchant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of mails to be sent, and since when the oldest is due.
+    """The number of mails to be sent, and when the oldest was or will be due (None: no mail).
 
-    ``unknown``, ``failed`` and ``dead_letters`` count those of the last day.
+    ``unknown``, ``failed`` and ``dead_letters`` are numbers of the last day.
     """
 
     waiting: int
@@ -250,7 +250,7 @@ class RefundContent(msgspec.Struct, frozen=True, kw_only=True):
     refunded: Amount
     at: int
     reference: str = ""  # the shop's own number
-    refund_id: str = ""  # absent in mails of earlier versions
+    refund_id: str = ""  # "" in mails that an earlier version queued
 
 
 class RefundReportContent(msgspec.Struct, frozen=True, kw_only=True):
@@ -366,7 +366,7 @@ class ViolationsContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutageContent(msgspec.Struct, frozen=True, kw_only=True):
-    """A gateway has left payments unanswered for long."""
+    """A gateway has left payments unanswered for a long time."""
 
     gateway: str
     payments: int
@@ -394,7 +394,7 @@ class DeadlineContent(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     respond_by: int
     days: int
-    responded: bool = False  # the merchant has; the operator has not sent the evidence on yet
+    responded: bool = False  # the merchant has responded; the operator has not forwarded it yet
 
 
 # ── messages ───────────────────────────────────────────────────────────────────────────────────
@@ -408,7 +408,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     facts: list[Fact] = []
     action: Fact | None = None  # a button's label and address
     note: str = ""
-    is_branded: bool = True  # begins with the merchant's name, if the mail has a merchant
+    is_branded: bool = True  # show the merchant's name at the top, if the mail has a merchant
 
 
 class MessageContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -425,7 +425,7 @@ class MessageContext(msgspec.Struct, frozen=True, kw_only=True):
     secret: str = ""
 
     def gettext(self, message: str, /, **values: object) -> str:
-        """Translate a text as plain text: values are filled in without escapes."""
+        """Translate a plain text, and insert the values without escaping them for HTML."""
         localizer = self.localizer
         return translations.translate(localizer.area, localizer.language, message).format(**values)
 
@@ -439,5 +439,5 @@ class MessageContext(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.localizer.moment_in(at, self.zone)} ({self.zone.key})"
 
     def url(self, path: str) -> str:
-        """Return the address of a page of ours."""
+        """Return the URL of the page with a path."""
         return self.public_url.rstrip("/") + path

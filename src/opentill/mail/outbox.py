@@ -44,8 +44,8 @@ from opentill.merchants import Actor
 from opentill.people import MerchantRole, NewLink, ShownTo, StaffRole, normalize_email
 
 _MAX_ADDRESS_LENGTH: Final = 254
-# An address gets one link to a new password in this time, whoever requests it and how often: nobody
-# can use up the limit of somebody else.
+# An address gets at most one link to a new password in this time. Further requests change nothing,
+# so that nobody can use up the limit of somebody else.
 _RESET_INTERVAL_MS: Final = 12 * MINUTE_MS
 _ONE_TIME_TOPICS: Final = ("invitation", "reset")  # their links work once
 
@@ -53,7 +53,7 @@ _ONE_TIME_TOPICS: Final = ("invitation", "reset")  # their links work once
 async def queue(
     tx: Tx, settings: Settings, mails: Sequence[NewMail], now: int, *, secret: str | None = None
 ) -> list[Mail]:
-    """Queue mails and return the new ones; a cause queues one mail per recipient.
+    """Queue mails and return the new ones. A cause queues only one mail for each recipient.
 
     Without a mail server nothing is queued. ``secret`` is a path that only the recipient may know:
     it is stored encrypted, and deleted when the mail has ended.
@@ -108,7 +108,7 @@ def _message_id(settings: Settings, mail_id: str) -> str:
 class NewInvitation(msgspec.Struct, frozen=True, kw_only=True):
     """A person to be invited, to a merchant or to the staff.
 
-    ``by`` names the inviter in the mail, whose ``language`` is by default the inviter's. ``shown``:
+    ``by`` names the inviter in the mail. Its ``language`` is by default the inviter's. ``shown``:
     show the link although it is mailed. ``by_member``: a member of the merchant invites, and sees
     the link if it is not mailed. ``has_applied``: staff approved the person's application; this
     does not count towards the limit of invitations.
@@ -287,7 +287,7 @@ async def request_new_password(
 
     Whether the address belongs to a person is looked up when the mail is rendered, long after the
     response, so that the response does not show it. An address that got such a link within the last
-    minutes gets no other one.
+    minutes gets no second one.
     """
     address = normalize_email(inputs.check_email("email", email))
     mail = NewMail(
@@ -323,7 +323,7 @@ async def list_of_merchant(
     recipient: str | None = None,
     limit: int,
 ) -> list[Mail]:
-    """Return a merchant's mails, newest first; ``before`` is the id of the last one of a page."""
+    """Return a merchant's mails, newest first; ``before`` is the last id of the previous page."""
     filters = {
         "merchant_id": merchant_id,
         "status": _statuses(status),

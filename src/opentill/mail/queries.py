@@ -100,7 +100,7 @@ NEWEST = Query(
 
 # ── sending ────────────────────────────────────────────────────────────────────────────────────
 
-# The attempt is committed before the conversation. Its result is stored before `:lease_until`.
+# The attempt is committed before the conversation. Its result must be stored by `:lease_until`.
 CLAIM = Query(
     Mail,
     """
@@ -144,7 +144,7 @@ CANCEL = Value(
     returning id
     """,
 )
-# No result was stored before the leases of these expired.
+# For mails whose lease expired before a result was stored.
 EXPIRE_LEASES = Command(
     """
     with due as (
@@ -234,7 +234,7 @@ STORE_DEAD_LETTER = Command(
     on conflict (merchant_id, number) do update set reason = excluded.reason
     """,
 )
-# Those of all merchants, or of one, after a row, so that a retry reads each once.
+# Dead letters of all merchants, or of one, after a given row, so that a retry reads each once.
 DEAD_LETTERS_AFTER = Query(
     DeadLetter,
     """
@@ -247,7 +247,7 @@ DEAD_LETTERS_AFTER = Query(
 DELETE_DEAD_LETTER = Command(
     "delete from mail_events_put_aside where merchant_id = :merchant_id and number = :number",
 )
-# For the operator: those of all merchants.
+# For the operator: the dead letters of all merchants.
 DEAD_LETTERS = Query(
     DeadLetter,
     """
@@ -264,7 +264,7 @@ PRUNE_DEAD_LETTERS = Command(
     """,
 )
 LAST_AUDIT_NUMBER = Value(int, "select coalesce(max(number), 0) from audit_log")
-# Merchants with unread events, numbered or not numbered yet.
+# Merchants with unread events, including events that have no number yet.
 UNREAD_MERCHANTS = Query(
     UnreadMerchant,
     """
@@ -320,7 +320,7 @@ STAFF = Query(
     where s.role = any (:roles::text[]) order by p.email
     """,
 )
-# Open disputes of all merchants with a deadline until `:until`, after `:after` and `:after_id`, for
+# Open disputes of all merchants with a deadline up to `:until`, after `(:after, :after_id)`, for
 # which no reminder of a stage is queued; `:stage` names the stage and `:length` is its time before
 # the deadline. `responded`: the merchant has added evidence, a file or a note. `handled`: the
 # operator has added a note since then, such as that the evidence was sent to the bank.

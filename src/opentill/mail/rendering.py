@@ -1,8 +1,8 @@
 """Renders a row of the outbox as the bytes of a message: texts, layout and headers.
 
-A message has a text and an HTML part with the same content, without images or anything that is
-loaded when it is read. Texts of others cannot begin a header (``smtp.single_line``), and Jinja2
-escapes them in HTML.
+A message has a text and an HTML part with the same content, without images or anything else that is
+loaded when it is read. Texts that others wrote cannot begin a header (``smtp.single_line``), and
+Jinja2 escapes them in HTML.
 """
 
 from email.message import EmailMessage
@@ -96,7 +96,7 @@ async def _secret_path(tx: Tx, settings: Settings, mail: Mail, now: int) -> str:
         except encryption.WrongKey:
             msg = "its link cannot be decrypted: OPENTILL_SECRET_KEY is another one"
             raise Unrenderable(msg) from None
-    if mail.topic == "reset":  # created now, so that it is stored nowhere else
+    if mail.topic == "reset":  # its link is created now, so that only the mail contains it
         try:
             new_link = await people.offer_requested_password(
                 tx, mail.recipient, now, actor=_RESET_ACTOR

@@ -51,15 +51,15 @@ _log: Final = structlog.get_logger()
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Limits and times of sending."""
 
-    connections: int = 4  # to the mail server, per process
-    messages: int = 100  # per connection
-    idle_s: float = 10.0  # until an idle connection is closed
-    timeout_s: float = TIMEOUT_S  # per reply
-    # Longer than a conversation can take: it has at most five replies and their pauses.
+    connections: int = 4  # number of connections to the mail server, per process
+    messages: int = 100  # sent on one connection, before it is closed
+    idle_s: float = 10.0  # time until an idle connection is closed
+    timeout_s: float = TIMEOUT_S  # longest wait for one reply
+    # Longer than a conversation can take, which waits for at most five replies.
     lease_ms: int = 10 * MINUTE_MS
     retry_delays_ms: tuple[int, ...] = RETRY_DELAYS_MS
-    cleanup_s: float = 5.0  # between searches for expired leases
-    record_s: float = 60.0  # how long storing a result is tried
+    cleanup_s: float = 5.0  # time between searches for expired leases
+    record_s: float = 60.0  # time for which storing a result is retried
     tls_context: ssl.SSLContext | None = None
 
 
@@ -80,13 +80,13 @@ class Mailer:
         self._options = options
         self._server = Server.parse(settings.smtp_url)
         self._sender = parseaddr(settings.mail_from)[1]
-        self._idle: list[tuple[Connection, float]] = []  # idle connections, and since when
+        self._idle: list[tuple[Connection, float]] = []  # each with its last use (monotonic)
         self._tasks: set[asyncio.Task[None]] = set()
         self._failures = 0  # consecutive tries that did not reach the server
         self._retry_at = self._cleanup_at = 0.0  # on the monotonic clock
 
     async def turn(self) -> int:
-        """Start what fits, wait until one ends, return how many were started or are running."""
+        """Start due mails, wait until one ends, return how many were started or are being sent."""
         started = await self.start_due()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_POLL_S, return_when=asyncio.FIRST_COMPLETED)
@@ -97,12 +97,12 @@ class Mailer:
         """Claim as many due mails as there are free connections, and start to send them."""
         now = self._clock()
         await self._clean_up(now)
-        free = self._options.connections - len(self._tasks)
-        if free <= 0 or not await self._reach_server():
+        free_connections = self._options.connections - len(self._tasks)
+        if free_connections <= 0 or not await self._reach_server():
             return 0
         async with self._db.connection() as tx:
             mails = await queries.CLAIM.all(
-                tx, now=now, lease_until=now + self._options.lease_ms, limit=free
+                tx, now=now, lease_until=now + self._options.lease_ms, limit=free_connections
             )
         for mail in mails:
             task = asyncio.create_task(self._process(mail))
@@ -185,7 +185,7 @@ class Mailer:
         if connection is None:
             return Outcome("unreached", "the mail server was not reached")
         outcome = await connection.send(self._sender, mail.recipient, message)
-        if outcome.kind == "unreached" and idle is not None:  # the server closed it meanwhile
+        if outcome.kind == "unreached" and idle is not None:  # the server had closed ``idle``
             connection = await self._connect()
             if connection is None:
                 return outcome

@@ -94,11 +94,11 @@ def sender_address(mail_from: str, name: str | None = None) -> Address:
 
 # "again": a temporary failure. "unreached": the conversation has not begun, so this is no attempt.
 OutcomeKind = Literal["sent", "again", "failed", "unknown", "unreached"]
-TIMEOUT_S: Final = 30.0  # per reply
+TIMEOUT_S: Final = 30.0  # longest wait for one reply
 _PORTS: Final = {"smtp": 25, "smtp+starttls": 587, "smtps": 465}
 _TEMPORARY_CODES: Final = range(400, 500)
 _CLOSING_CODE: Final = 421  # the server is about to close the connection
-_LOGIN_CODES: Final = (530, 534, 535, 538)  # RFC 4954 §6: about our login, not about the message
+_LOGIN_CODES: Final = (530, 534, 535, 538)  # RFC 4954 §6: these refuse our login, not the message
 _NO_SMTPUTF8: Final = (
     "not sent: the mail server takes no address with other than ASCII characters before the @"
     " (it does not offer SMTPUTF8)"
@@ -161,9 +161,9 @@ class Connection:
     """An open connection, for one message after another."""
 
     def __init__(self, client: aiosmtplib.SMTP) -> None:
-        """Use ``open``."""
+        """Use ``open`` instead."""
         self._client = client
-        self.messages = 0  # sent on this connection
+        self.messages = 0  # number of messages sent on this connection
 
     @classmethod
     async def open(
@@ -195,7 +195,7 @@ class Connection:
             if client.is_ehlo_or_helo_needed:
                 try:
                     await client.ehlo()
-                except aiosmtplib.SMTPHeloError:  # a server without extensions
+                except aiosmtplib.SMTPHeloError:  # the server has no extensions
                     await client.helo()
         except (aiosmtplib.SMTPException, OSError, ValueError) as error:
             client.close()
@@ -228,7 +228,7 @@ class Connection:
         return outcome
 
     async def _send_envelope(self, sender: str, address: str, options: list[str]) -> Outcome | None:
-        """Name sender and recipient; return None if both are accepted. Nothing is sent so far."""
+        """Send the commands with sender and recipient; return None if the server accepts both."""
         encoding = "utf-8" if options else "ascii"
         has_begun = False
         try:
@@ -245,7 +245,7 @@ class Connection:
         except (aiosmtplib.SMTPException, OSError) as error:
             self.close()
             text = _shorten(f"the connection ended before the message: {_describe(error)}")
-            # A server closes idle connections, which is no failure of this message.
+            # Servers close idle connections, which does not count as an attempt.
             is_failure = has_begun or not self.messages
             return Outcome("again" if is_failure else "unreached", text)
         return None

@@ -1,4 +1,4 @@
-"""The table of topics, which says of each mail: its content, its template, and who gets it.
+"""The table of topics: the content, the template and the recipients of each kind of mail.
 
 A mail needs a struct of its content (``model.py``), a template (in the ``…_templates.py`` of what
 it is about), and a row of the table. All mails have one layout.
@@ -277,7 +277,10 @@ async def mails_to_members(
 async def mails_to_staff(
     tx: Tx, topic: str, cause: str, content: msgspec.Struct, *, without_person_id: str | None = None
 ) -> list[NewMail]:
-    """Return a mail for each of the staff whose role gets a topic, in their own language."""
+    """Return a mail, in their language, for each of the staff whose role gets a topic.
+
+    ``without_person_id`` is left out.
+    """
     staff = await queries.STAFF.all(tx, roles=list(BY_NAME[topic].staff))
     return [
         NewMail(

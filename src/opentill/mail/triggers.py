@@ -35,7 +35,7 @@ from opentill.orders import Order
 from opentill.web.language import supported
 from opentill.webhooks import NumberedEvent
 
-_MAILS_OF_ORDER: Final = 200  # read to find those about a refund
+_MAILS_OF_ORDER: Final = 200  # mails of an order, in which those about a refund are searched
 _CANCELLED: Final = "not sent: the refund was reversed before"
 
 # ── events ─────────────────────────────────────────────────────────────────────────────────────
@@ -95,7 +95,7 @@ class _PayoutEvent(msgspec.Struct, frozen=True):
 
 
 class _Batch(NamedTuple):
-    """What all events of a batch have in common: the merchant, and the orders they name."""
+    """Data for all events of a batch: the merchant with its preferences, and the events' orders."""
 
     merchant_id: str
     preferences: Preferences
@@ -357,7 +357,7 @@ _TRIGGERS: Final[Mapping[str, _Trigger]] = {
 
 # ── the audit log ──────────────────────────────────────────────────────────────────────────────
 
-_AUDIT_TOPICS: Final = {  # by action
+_AUDIT_TOPICS: Final = {  # action in the audit log → topic
     "webhooks disable": "endpoint_disabled",
     "webhooks add": "endpoint_changed",
     "webhooks set": "endpoint_changed",  # only if the URL was changed
@@ -366,9 +366,9 @@ _AUDIT_TOPICS: Final = {  # by action
     "keys revoke": "key_changed",
     "payouts account": "account_changed",
 }
-# How the subject of a changed endpoint begins if its URL was changed (``webhooks.update``).
+# Beginning of the audit log's subject if an endpoint's URL was changed (``webhooks.update``).
 _CHANGED_URL: Final = re.compile(r"\S+ url ")
-# Names of changes by action, or by action and the end of the subject.
+# Action in the audit log → name of the change; for some actions by the end of the subject.
 ACCOUNT_CHANGES: Final[Mapping[str, str | Mapping[str, str]]] = {
     "people second factor": {"set up": "authenticator_on", "removed": "authenticator_off"},
     "people recovery codes": "codes",
@@ -385,7 +385,7 @@ ACCOUNT_CHANGES: Final[Mapping[str, str | Mapping[str, str]]] = {
     "people factors stop": "factors_stopped",
     "people factors end": "factors_ended",
 }
-_SUBJECT_PERSON: Final = re.compile(r"per_[0-9a-z]+")  # whose account it is, at the beginning
+_SUBJECT_PERSON: Final = re.compile(r"per_[0-9a-z]+")  # the subject begins with the person
 
 
 async def audit_mails(tx: Tx, entries: Sequence[AuditEntry], since: int) -> list[NewMail]:

@@ -48,7 +48,7 @@ def admit_with(permission: Permission) -> Admit:
     """Return the check that admits persons with a permission, by their token.
 
     It raises NotLoggedIn, and NotPermitted for a role without the permission, for staff without a
-    second factor in live mode and, if the permission takes a step-up, for a login more than ten
+    second factor in live mode and, if the permission needs a step-up, for a login more than ten
     minutes ago.
     """
 
@@ -119,14 +119,14 @@ async def profile(request: ApiRequest[Nothing, Nothing]) -> Profile:
 
 async def change_profile(request: ApiRequest[Nothing, ProfileUpdate], tx: Tx) -> Profile:
     """Change the merchant's profile."""
-    sent = {
+    changes = {
         field: value
         for field, value in msgspec.structs.asdict(request.body).items()
         if value is not UNSET
     }
-    version = sent.pop("version", None)
+    version = changes.pop("version", None)
     changed = await merchants.change_profile(
-        tx, request.merchant_id, sent, request.now, actor=actor(request), version=version
+        tx, request.merchant_id, changes, request.now, actor=actor(request), version=version
     )
     return await _profile(request, tx, changed)
 

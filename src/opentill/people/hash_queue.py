@@ -2,7 +2,7 @@
 
 A hash uses a core for about 50 ms, so only a few run at once. Known browsers, and persons with a
 login or a link, form a group of their own. The groups take turns: strangers who try many passwords
-delay each other, but a trusted hash by one of theirs at most.
+delay each other, but a trusted hash waits for one of theirs at most.
 
 A place is reserved before the attempt is counted, so that a refused attempt does not count.
 """
@@ -28,7 +28,7 @@ class HashQueue:
     """The queue of a process."""
 
     def __init__(self, at_once: int = AT_ONCE, most: int = MOST, each: int = EACH) -> None:
-        """``at_once`` hashes run; a group has ``most`` places, and an account ``each`` of them."""
+        """``at_once`` hashes run; a group has ``most`` places, an account or address ``each``."""
         self._free = at_once
         self._most = most
         self._each = each
@@ -72,7 +72,7 @@ class HashQueue:
             await waiter
         except BaseException:
             if waiter.done() and not waiter.cancelled():
-                self._pass_on()  # cancelled after the turn was passed on
+                self._pass_on()  # cancelled when it already had the turn
             raise
 
     def _pass_on(self) -> None:
@@ -92,7 +92,7 @@ class Place:
     """A place in the queue."""
 
     def __init__(self, queue: HashQueue, group: Group) -> None:
-        """Place of ``queue``, in ``group``."""
+        """Use ``HashQueue.reserve`` instead."""
         self._queue = queue
         self._group: Group = group
 

@@ -34,7 +34,7 @@ def grantable(role: MerchantRole) -> list[str]:
 def may_give(role: MerchantRole, scopes: Sequence[str] | None) -> bool:
     """Whether a role may create, change or replace a key with these scopes.
 
-    An unrestricted key (None) takes an owner.
+    Only an owner may give an unrestricted key (None).
     """
     if scopes is None:
         return role == "owner"
@@ -120,14 +120,14 @@ async def revoke_keys_made_by(
 
 
 async def revoke(tx: Tx, keys: Iterable[Key], now: int, *, actor: Actor) -> None:
-    """Revoke keys. One that somebody else has revoked since it was read stays as it is."""
+    """Revoke keys. Skips a key that somebody else has revoked since it was read."""
     for key in keys:
         with contextlib.suppress(NotFound):
             await merchants.revoke_key(tx, key.id, now, actor=actor)
 
 
 def _is_raise(old: MerchantRole, new: MerchantRole) -> bool:
-    """Whether a role may give every scope that another may."""
+    """Whether the new role may give every scope that the old one may."""
     return set(grantable(old)) <= set(grantable(new))
 
 

@@ -19,7 +19,7 @@ OF_STAFF: Final = LoginLifetime(idle=HOUR_MS, total=12 * HOUR_MS)
 LONGEST_LOGIN_MS: Final = max(OF_MEMBERS.total, OF_STAFF.total)
 USED_AT_PRECISION_MS: Final = MINUTE_MS  # a login's time of last use is updated at most this often
 
-PROOF_MS: Final = 10 * MINUTE_MS  # a step-up
+PROOF_MS: Final = 10 * MINUTE_MS  # the proof of identity of a step-up
 LINK_MS: Final = 24 * HOUR_MS  # an invitation, or a link that sets a new password
 CHALLENGE_MS: Final = 5 * MINUTE_MS  # the challenge that a passkey signs
 ACCESS_TOKEN_MS: Final = 10 * MINUTE_MS

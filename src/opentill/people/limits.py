@@ -105,8 +105,8 @@ async def count(
     limits = {client: _CLIENT, f"address {place}": _ADDRESS}
 
     async def work(tx: Tx) -> None:
-        counted = await _count(tx, limits | {network: None}, now)
-        is_first = counted[client] == counted[network] == 1
+        failure_counts = await _count(tx, limits | {network: None}, now)
+        is_first = failure_counts[client] == failure_counts[network] == 1
         # Last, so that all attempts lock the account's row after the others.
         await _count(tx, {f"account {name}": _ACCOUNT}, now, is_first=is_first)
 
@@ -115,7 +115,7 @@ async def count(
 
 
 def _network(address: str) -> str:
-    """Return the network of an address, by which first attempts are recognised."""
+    """Return the network of an address, from which a first attempt does not wait."""
     try:
         parsed = ip_address(address)
     except ValueError:

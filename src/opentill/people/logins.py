@@ -31,7 +31,7 @@ from opentill.server.client_address import limit_subject
 
 T = TypeVar("T")
 _LONGEST_DEVICE: Final = 300
-_MAILED_AFTER: Final = 3  # wrong codes with the right password
+_MAILED_AFTER: Final = 3  # the person gets a mail after so many wrong codes with the right password
 
 
 class WrongCredentials(NotLoggedIn):
@@ -52,14 +52,14 @@ class FactorsSuspended(WrongCredentials):
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
-    """Credentials, and the browser that they come from."""
+    """Credentials, and the browser from which they were sent."""
 
     email: str
     password: str
     browser: Browser
-    code: str = ""  # of the second factor
+    code: str = ""  # the second factor's code
     is_known_browser: bool = False  # the browser has logged in to this account before
-    cookies: tuple[str, ...] = ()  # cookies that may prove that (``limits.is_trusted``)
+    cookies: tuple[str, ...] = ()  # may prove a known browser (``limits.is_trusted``)
 
 
 class NewLogin(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ class OfApi(msgspec.Struct, frozen=True):
     """The additional values of an API login."""
 
     merchant_id: str
-    refresh_token: str  # the part that is replaced at each use
+    refresh_token: str  # only the part that is replaced at each use
 
 
 def normalize_email(email: str) -> str:
@@ -239,8 +239,8 @@ async def find(
 ) -> Login | None:
     """Return the active login of a token, None if there is none.
 
-    ``used`` prolongs the login. Requests of a page that updates itself do not: they say nothing
-    about whether anybody is there.
+    ``used``: prolong the login. Requests of a page that updates itself must not, since perhaps
+    nobody looks at the page.
     """
     async with db.connection() as tx:
         login = await queries.LOGIN.first(tx, token_sha256=digest(token, use))
@@ -260,7 +260,7 @@ async def note_use(tx: Tx, login: Login, address: str, now: int) -> None:
 class Proof(msgspec.Struct, frozen=True):
     """The result of a step-up."""
 
-    person: Person  # as of the proof
+    person: Person  # as read during the proof
     token: str  # the login's new token
 
 
@@ -424,7 +424,7 @@ async def workplaces(tx: Tx, login: Login) -> list[Workplace]:
 
 
 async def forget_begun(tx: Tx, login_ids: list[str]) -> None:
-    """Forget new logins whose mails have been written."""
+    """Delete the records of new logins whose mails have been queued."""
     await queries.FORGET_BEGUN.run(tx, ids=login_ids)
 
 

@@ -35,9 +35,10 @@ _BATCH: Final = 100
 async def request_reset(
     tx: Tx, email: str, now: int, *, actor: Actor, wait_ms: int | None = None
 ) -> str:
-    """Request a reset of a person's factors and return its id; ``wait_ms`` starts it at once.
+    """Request a reset of a person's factors, and return its id.
 
-    Raises NotFound, and Invalid for a person without a factor or with an open reset.
+    With ``wait_ms``, the length of its waiting time, it begins without confirmation. Raises
+    NotFound, and Invalid for a person without a factor or with an open reset.
     """
     person = or_not_found(
         await queries.BY_EMAIL.first(tx, email=email.strip().lower()),
@@ -102,7 +103,7 @@ async def confirm(
 async def begin_with_password(
     tx: Tx, person: Person, now: int, *, actor: Actor, wait_ms: int
 ) -> int:
-    """Start the reset for a new password without proof of a factor; return when it ends.
+    """Start the reset for a new password without proof of a factor; return its end in Unix ms.
 
     An open reset of the same kind continues; one of lost factors is replaced.
     """
@@ -196,14 +197,14 @@ async def _end(tx: Tx, reset: FactorReset, now: int) -> None:
 
 
 async def end_now(tx: Tx, person: Person, now: int) -> None:
-    """End a person's factors if there is no waiting time."""
+    """End the factors of a person's open reset at once, for a waiting time of 0."""
     reset = await reset_queries.OPEN_FACTOR_RESET.first(tx, person_id=person.id)
     if reset is not None:
         await _end(tx, reset, now)
 
 
 async def end_open(tx: Tx, person: Person, now: int, *, actor: Actor) -> None:
-    """Stop the open reset, if any, of a person who has no factor any more."""
+    """Stop the open reset, if any, of a person who no longer has a factor."""
     reset = await reset_queries.OPEN_FACTOR_RESET.first(tx, person_id=person.id)
     if reset is not None:
         await reset_queries.STOP_FACTOR_RESET.run(tx, id=reset.id, by=actor.who, now=now)

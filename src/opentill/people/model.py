@@ -1,4 +1,4 @@
-"""Persons, members, staff, logins and links."""
+"""Persons, members, staff, logins and links. All times are Unix ms."""
 
 import hashlib
 import re
@@ -44,13 +44,13 @@ class Person(msgspec.Struct, frozen=True, kw_only=True):
     email: str
     name: str
     password: str
-    totp_secret: bytes | None  # encrypted
-    totp_pending: bytes | None  # encrypted
-    totp_period: int
+    totp_secret: bytes | None  # of the authenticator, encrypted; None: there is none
+    totp_pending: bytes | None  # a secret that must be confirmed first, encrypted
+    totp_period: int  # of the last used code
     created_at: int
     updated_at: int
-    language: Language | None = None  # of personal mails; None: not chosen
-    confirmed: bool = False  # created or reset by a link that only the person has seen
+    language: Language | None = None  # of mails to the person; None: not chosen
+    confirmed: bool = False  # whether only the person saw the link that created or reset it
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,9 +75,9 @@ class Staff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Colleague(Staff, frozen=True, kw_only=True):
-    """A staff member as administrators see them, with the safety and last use of the account."""
+    """A staff member as administrators see them, with the account's second factor and last use."""
 
-    second_factor: bool  # an authenticator or a passkey
+    second_factor: bool  # whether there is an authenticator or a passkey
     used_at: int | None  # when any of their logins was last used; None if they have none
 
 
@@ -97,17 +97,17 @@ class Login(msgspec.Struct, frozen=True, kw_only=True):
     email: str
     name: str
     staff_role: StaffRole | None
-    is_member: bool  # of at least one merchant
+    is_member: bool  # whether the person is a member of any merchant
     created_at: int
     proved_at: int
     used_at: int
-    strong: bool  # with a second factor or a passkey
+    strong: bool  # whether a second factor or a passkey was proved
     address: str
     device: str
-    merchant_id: str | None  # the merchant of an API login
+    merchant_id: str | None  # the merchant of an API login; None for other logins
     refresh_sha256: bytes | None
-    has_factor: bool  # the person has an authenticator or a passkey
-    by_link: bool  # begun by following a link
+    has_factor: bool  # whether the person has an authenticator or a passkey
+    by_link: bool  # whether the login began by following a link
 
     @property
     def is_pending(self) -> bool:
@@ -141,7 +141,7 @@ class Passkey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Challenge(msgspec.Struct, frozen=True):
-    """A stored challenge and the person it was issued to; None for a login with a passkey."""
+    """The person to whom a challenge was issued; None for a login with only a passkey."""
 
     person_id: str | None
 
@@ -157,9 +157,9 @@ class Security(msgspec.Struct, frozen=True, kw_only=True):
     """The security settings of a person's account, as they see them."""
 
     authenticator: bool
-    has_factor: bool  # an authenticator or a passkey
-    recovery_codes: int  # unused ones
-    language: Language | None  # of personal mails
+    has_factor: bool  # whether there is an authenticator or a passkey
+    recovery_codes: int  # number of unused codes
+    language: Language | None  # of mails to the person
     passkeys: list[Passkey]
     logins: list[Login]
 
@@ -184,7 +184,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     expires_at: int
     used_at: int | None
-    withdrawn: bool  # its creator has lost the permission to create it
+    withdrawn: bool  # whether its creator has lost the permission to create it
     shown_to: ShownTo
 
     def can_be_followed(self, now: int) -> bool:
@@ -193,7 +193,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FactorReset(msgspec.Struct, frozen=True, kw_only=True):
-    """A reset of a person's second factors: they end at ``due_at``, once it is confirmed."""
+    """A reset of a person's second factors, which end at ``due_at`` (None: not confirmed yet)."""
 
     id: str
     person_id: str
@@ -214,7 +214,7 @@ class Access(msgspec.Struct, frozen=True):
     login: Login
     merchant_id: str
     merchant_name: str
-    role: MerchantRole | None  # None: staff, with read access
+    role: MerchantRole | None  # None for staff, who have read access
     workplaces: list[Workplace]  # all merchants that the person is a member of
 
     def may(self, permission: Permission) -> bool:
@@ -250,7 +250,7 @@ _ACTOR_ID: Final = re.compile(r"\((per_[0-9a-z]+)\)$", re.ASCII)
 
 
 def person_named(who: str) -> str | None:
-    """Return the id of the person whom an audit log entry names; None for non-persons."""
+    """Return the id of the person whom an entry of the audit log names, None if it names none."""
     match = _ACTOR_ID.search(who)
     return match[1] if match else None
 

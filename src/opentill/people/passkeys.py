@@ -42,7 +42,7 @@ from opentill.people.model import (
 )
 from opentill.people.second_factor import actor_of
 
-_MOST: Final = 20  # of one person
+_MOST: Final = 20  # passkeys of one person
 _LONGEST_NAME: Final = 100
 _REFUSED: Final = ("credential", "credential must be a passkey that your browser has just made")
 # Raised for credentials that no browser produces: wrong types, or very deep nesting.
@@ -298,7 +298,7 @@ async def _verify_assertion(
         raise WrongCredentials from None
     if not await queries.SET_PASSKEY_USED.run(
         tx, id=passkey.id, sign_count=verified.new_sign_count, now=now
-    ):  # removed meanwhile
+    ):  # the passkey was removed meanwhile
         raise WrongCredentials
     await lost_factors.stop_by_proof(tx, person, now)
     return person

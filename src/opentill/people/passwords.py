@@ -110,7 +110,7 @@ def _normalized(password: str) -> str:
 async def hash_password(password: str, cost: Cost = COST, *, who: str = "") -> str:
     """Hash a password with a new salt, in PHC format.
 
-    ``who`` is the account that it belongs to. Raises TooManyAtOnce.
+    ``who`` is the account of the password. Raises TooManyAtOnce.
     """
     kdf = Argon2id(
         salt=os.urandom(_SALT),
@@ -145,7 +145,7 @@ async def matches(password: str, stored: str | None, place: Place | None = None)
 async def rehash_if_needed(password: str, stored: str, who: str = "") -> str | None:
     """Return a new hash of a matching password that was stored unnormalized, else None.
 
-    If the queue is full, the next login renews it instead.
+    If the queue is full, returns None; the next login tries again.
     """
     normalized = _normalized(password)
     if normalized == password:
@@ -158,7 +158,7 @@ async def rehash_if_needed(password: str, stored: str, who: str = "") -> str | N
 
 
 def _matches(password: str, stored: str | None) -> bool:
-    decoy = _decoy()  # created for known accounts too, so that the first call is no slower
+    decoy = _decoy()  # also for a known account, so that the first unknown one takes no longer
     try:
         Argon2id.verify_phc_encoded(password.encode(), stored or decoy)
     except InvalidKey:

@@ -46,7 +46,7 @@ Permission = Literal[
     "team.manage",
     "agreement.read",
     "agreement.accept",
-    # staff only
+    # The following permissions are only for staff.
     "console.read",
     "merchants.read",
     "merchants.manage",
@@ -72,13 +72,13 @@ STAFF_ROLES: Final[tuple[StaffRole, ...]] = get_args(StaffRole)
 
 
 class Rule(NamedTuple):
-    """A permission, the roles that have it, and whether it takes a step-up."""
+    """A permission, the roles that have it, and whether it needs a step-up."""
 
     permission: Permission
     members: str  # roles at a merchant
     staff: str  # roles at the deployment
     proof: bool = False
-    scopes: str = ""  # of API keys: resource:verb
+    scopes: str = ""  # of API keys, each resource:verb
 
 
 _ALL: Final = " ".join(MERCHANT_ROLES)
@@ -151,8 +151,8 @@ RULES: Final = (
 
 _MEMBERS: Final = {rule.permission: frozenset(rule.members.split()) for rule in RULES}
 _OF_STAFF: Final = {rule.permission: frozenset(rule.staff.split()) for rule in RULES}
-# The permission that an operator's command needs, by the longest prefix of its name in this table.
-# The console's pages for the same actions need it too.
+# Command → permission that it needs; of several beginnings of its name in this table, the longest
+# counts. The console's pages for the same actions need the same permission.
 COMMANDS: Final[Mapping[str, Permission]] = {
     "merchants": "merchants.manage",
     "merchants set": "terms.manage",

@@ -33,12 +33,12 @@ HAS_FACTOR = Value(
     """,
 )
 BY_EMAIL = Query(Person, "select * from persons where email = :email")
-# A person checked outside the transaction is locked and compared again: operations that end all
-# logins of a person lock this row first.
+# A person who was checked before the transaction is locked and compared again: operations that end
+# all logins of a person lock this row first.
 LOCKED = Query(Person, "select * from persons where id = :id for no key update")
 SET_PASSWORD = Command("update persons set password = :password, updated_at = :now where id = :id")
 RENEW_PASSWORD = Command("update persons set password = :password where id = :id")
-# With `REMOVE_PASSKEYS` and others, it ends everything that opened the account before.
+# `service.accept_after_reset` also ends all other ways into the account.
 SET_ANEW = Command(
     """
     update persons set name = :name, password = :password, totp_secret = null, totp_pending = null,
@@ -212,7 +212,7 @@ INSERT_LOGIN = Command(
         :merchant_id, :refresh_sha256, :by_link)
     """,
 )
-# The login of a cookie; a refresh token is no cookie.
+# The login of a cookie. The first part of a refresh token, in the same column, is not accepted.
 LOGIN = Query(
     Login,
     f"{_LOGIN_SQL} where l.token_sha256 = :token_sha256 and l.refresh_sha256 is null",
@@ -246,7 +246,7 @@ PROVE = Command(
 )
 SET_BY_LINK = Command("update logins set by_link = true where id = :id")
 STRENGTHEN = Command("update logins set strong = true where id = :id")
-# Applies to all logins of a person, unless they have a second factor left.
+# Weakens all logins of a person who has no second factor left.
 WEAKEN = Command(
     """
     update logins set strong = false
@@ -277,7 +277,7 @@ NOTE_VISIT = Value(
 )
 
 # ── links ──
-_MAKER = r"substring(created_by from '\((per_[0-9a-z]+)\)$')"  # null for a command
+_MAKER = r"substring(created_by from '\((per_[0-9a-z]+)\)$')"  # null if it names no person
 _STAFF = ", ".join(f"'{role}'" for role in STAFF_ROLES if staff_may(role, "people.manage"))
 _OWNERS = ", ".join(f"'{role}'" for role in MERCHANT_ROLES if member_may(role, "team.manage"))
 # A link is void once its creator has lost the permission to create it.
@@ -318,7 +318,7 @@ LINK = Query(
 WITHDRAW_RESETS = Command(
     "delete from person_links where email = :email and kind = 'RESET' and used_at is null"
 )
-# There is at most one, since a new one replaces it.
+# A person has at most one open link to a new password, since a new link replaces it.
 OPEN_RESET = Query(
     Link,
     f"""
@@ -326,8 +326,8 @@ OPEN_RESET = Query(
     where email = :email and kind = 'RESET' and used_at is null
     """,  # noqa: S608 - a constant of ours
 )
-# Of concurrent uses of a link only one gets the row. A concurrent removal of its creator holds the
-# locks that ``service.use_link`` takes first.
+# Of concurrent uses of a link only one gets the row. ``service.use_link`` first takes the locks
+# that a concurrent removal of the link's creator holds.
 USE_LINK = Query(
     Link,
     f"""

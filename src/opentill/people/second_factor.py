@@ -93,7 +93,7 @@ async def confirm(tx: Tx, login: Login, code: str, secret_key: str, now: int) ->
     if person.totp_pending is None:
         raise NotFound
     bare = "".join(code.split())
-    # Periods of the previous secret's codes do not count for this one.
+    # Every period is later than 0: the last used one belongs to the previous secret.
     period = None
     if totp.is_code(bare):
         period = _matching(person, person.totp_pending, bare, secret_key, 0)

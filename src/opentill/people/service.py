@@ -210,8 +210,8 @@ async def accept_after_reset(  # noqa: PLR0913 - the fields of the form and its 
 ) -> NewLogin:
     """Accept an invitation as a person with an unconfirmed account: reset it and log in.
 
-    Somebody else may have seen the link by which the account was created, and prepared it.
-    Therefore everything that opens it ends: password, authenticator, recovery codes, passkeys,
+    Somebody else may have used the link by which the account was created, to prepare the account.
+    Therefore every way into the account ends: password, authenticator, recovery codes, passkeys,
     logins with their tokens, and links to a new password. A link that a member of a merchant has
     seen does not suffice, nor does any link for a staff account: these also need a ``login`` of
     the person. Raises Invalid and NotFound.
@@ -434,9 +434,9 @@ async def find_by_email(tx: Tx, email: str) -> Person:
 
 
 async def _lock_member(tx: Tx, merchant_id: str, person_id: str, *, stays_owner: bool) -> Member:
-    """Lock the merchant and return a member. Raises NotFound, and Invalid for the last owner.
+    """Lock the merchant, so that two owners cannot remove each other, and return a member.
 
-    The lock keeps two owners from removing each other concurrently.
+    Raises NotFound, and Invalid for the last owner unless ``stays_owner``.
     """
     await merchants.lock(tx, merchant_id)
     member = or_not_found(

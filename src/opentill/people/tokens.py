@@ -52,9 +52,9 @@ def _key(secret_key: str) -> OKPKey:
     derive = HKDF(SHA256(), length=32, salt=None, info=b"opentill access token 1")
     seed = derive.derive(secret_key.encode())
     public = Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
-    shown = {name: base64.urlsafe_b64encode(value).rstrip(b"=").decode()
+    key_parts = {name: base64.urlsafe_b64encode(value).rstrip(b"=").decode()
              for name, value in (("d", seed), ("x", public))}  # fmt: skip
-    return OKPKey.import_key({"kty": "OKP", "crv": "Ed25519", **shown})
+    return OKPKey.import_key({"kty": "OKP", "crv": "Ed25519", **key_parts})
 
 
 def _access_token(secret_key: str, login_id: str, access: Access, expires_at: int) -> str:
@@ -70,7 +70,7 @@ def _access_token(secret_key: str, login_id: str, access: Access, expires_at: in
 
 def _verify_access_token(secret_key: str, token: str, now: int) -> str:
     """Verify an access token and return its login's id. Raises NotLoggedIn."""
-    if not token.startswith(_BEGINNING):  # the library never sees headers of other tokens
+    if not token.startswith(_BEGINNING):  # other headers must not reach the library
         raise NotLoggedIn
     try:
         claims = jwt.decode(token, _key(secret_key), algorithms=[_ALGORITHM]).claims
@@ -135,7 +135,7 @@ async def _access(db: Db, login: Login | None, now: int) -> Access:
         access = await logins.access(db, login, login.merchant_id, now)
     except NotFound:
         raise NotLoggedIn from None
-    if access.role is None:  # staff who are not members
+    if access.role is None:  # the person is staff and not a member
         raise NotLoggedIn
     return access
 

@@ -21,7 +21,7 @@ from opentill.portal.request import PageRequest
 
 _ADDRESS: Final = ("street", "building", "postcode", "town", "addresscountry")
 _FIELDS: Final = ("holder", "account", "country", "bic", "clearing", *_ADDRESS, "reason")
-# Fields of bank accounts that the form names otherwise.
+# Field of a bank account → its name in the form, if that is another one.
 _NAMES: Final = {
     "bankCode": "clearing", "postCode": "postcode", "addressCountry": "addresscountry",
 }  # fmt: skip
@@ -30,9 +30,9 @@ _NAMES: Final = {
 class Place(msgspec.Struct, frozen=True):
     """How a portal shows the page."""
 
-    permission: Permission  # to replace the account
-    zone: ZoneInfo | None = None  # None: the merchant's
-    reason: str = ""  # for the audit log; "": the form has a field for it
+    permission: Permission  # needed to replace the account
+    zone: ZoneInfo | None = None  # time zone of the page; None: the merchant's
+    reason: str = ""  # reason for the audit log; "": the form has a field for it
 
 
 async def show(

@@ -28,8 +28,8 @@ from opentill.portal.request import PageRequest
 from opentill.web import forms
 from opentill.web.responses import GUARDS, PRIVATE
 
-# If a live page gets one of these, its browser loads the page again, and comes to the login or to
-# the page that says why.
+# Statuses for which the browser of a live page reloads the page, and so shows the login or the page
+# that says why.
 _NO_UPDATE: Final = (303, 403, 404)
 _RELOAD: Final = {**GUARDS, **PRIVATE, "hx-refresh": "true"}
 

@@ -25,7 +25,7 @@ FORM_REUSED: Final = N_(
     "This form was sent before, with other entries, and has done "
     "its work. Send it again if you want another one"
 )
-FIELD: Final = "form_id"  # `templates/parts.html` has the field
+FIELD: Final = "form_id"  # the hidden field in `templates/parts.html`
 _SHAPE: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _REDIRECTED: Final = 303
 _SHOWN: Final = 200
@@ -39,9 +39,9 @@ def new_form_id() -> str:
 async def run_once(request: PageRequest, work: Callable[[Tx], Awaitable[str]]) -> str:
     """Run ``work``, which returns the id of an object, once for this form; then return that id.
 
-    A form without an id runs it each time. Raises KeyReused if the form ran it with other entries,
-    Conflict while its first request still runs, and as ``work`` does: then nothing is stored, and
-    the form can be sent again.
+    A form without an id runs ``work`` each time. Raises KeyReused if this form was sent before with
+    other entries, Conflict while its first request still runs, and the exceptions of ``work``;
+    after these, nothing is stored and the form can be sent again.
     """
     form = dict(await request.form())
     form_id = form.pop(FIELD, "")
@@ -57,7 +57,7 @@ async def run_once(request: PageRequest, work: Callable[[Tx], Awaitable[str]]) -
             return stored.body.decode()
         object_id = await work(tx)
         if not is_id(object_id):
-            raise AssertionError  # callers put it into URLs
+            raise AssertionError  # callers put the id into URLs
         await idempotency.store(tx, request.merchant_id, key, _REDIRECTED, object_id.encode())
         return object_id
 
@@ -71,8 +71,8 @@ async def create_secret(
 
     For seven days the same form returns the same secret, which is stored encrypted, as the API
     does for an Idempotency-Key. A form without an id creates one each time. Raises Conflict while
-    its first request still runs, and as ``work`` does: then nothing is stored, and the form can be
-    sent again.
+    its first request still runs, and the exceptions of ``work``; after these, nothing is stored and
+    the form can be sent again.
     """
     form = await request.form()
     if _SHAPE.fullmatch(form.get(FIELD, "")) is None:

@@ -20,7 +20,7 @@ _CREDENTIAL: Final = f"{PROOF_PREFIX}credential"
 
 
 async def require(request: PageRequest) -> Response | None:
-    """Return the page that asks for a proof; None if the form has one, or there was one just now.
+    """Return the page that asks for a proof; None if the form or the last ten minutes had one.
 
     A proof is a passkey, or the password with a code of the second factor if there is one.
     """
@@ -70,7 +70,7 @@ async def require(request: PageRequest) -> Response | None:
 async def passkey_options(
     tx: Tx, request: PageRequest, security: people.Security, login: people.Login
 ) -> str | None:
-    """Return the options for using one of a person's passkeys; None where none of them works."""
+    """Return the options for using one of a person's passkeys; None if none can be used."""
     if request.site is None or not security.passkeys:
         return None
     return await passkeys.options(tx, request.site, request.now, login.person_id)

@@ -21,13 +21,13 @@ from opentill.web.translations import N_
 _EMAIL: Final = "login_email"
 _PASSWORD: Final = "login_password"  # noqa: S105 - a name
 _CODE: Final = "login_code"
-_FROM: Final = "login_from"  # the page with the form
+_FROM: Final = "login_from"  # path of the page with the form
 
 
 async def check(request: PageRequest) -> Response | None:
-    """Return None if the person to whom the form was shown is logged in, perhaps by this form.
+    """Return None if the handler may process the form, else the response that is sent instead.
 
-    Otherwise return the response.
+    The person to whom the form was shown must be logged in, or log in by this request.
     """
     try:
         form = await request.form()
@@ -39,7 +39,7 @@ async def check(request: PageRequest) -> Response | None:
     if request.known_login is None:
         if (response := await _log_in(request, entries, page)) is not None:
             return response
-    elif request.sender in {"", request.login.person_id}:  # programs lack the field
+    elif request.sender in {"", request.login.person_id}:  # programs do not send the field
         return None
     if request.sender == request.login.person_id:
         return None
@@ -64,7 +64,7 @@ def _to_login(request: PageRequest) -> Response:
 async def _log_in(
     request: PageRequest, entries: dict[str, str | None], page: str
 ) -> Response | None:
-    """Log in by the page that asks for it, or return that page."""
+    """Log in with the entries of the login page; return that page if they are missing or wrong."""
     email, password = entries[_EMAIL] or "", entries[_PASSWORD]
     settings = request.app.settings
     errors, wait, status = dict[str, str](), "", 401

@@ -97,7 +97,7 @@ def _day(text: str, field: str, errors: dict[str, str]) -> date | None:
         day = date.fromisoformat(text)
     except ValueError:
         day = date.max
-    # The last day of the last year has no end.
+    # The end of the year 9999 cannot be represented.
     if len(text) != len("2026-01-31") or day.year == date.max.year:
         errors[field] = N_("Enter a day as 2026-01-31")
     elif day < FIRST_DAY:
@@ -120,7 +120,7 @@ def text(request: PageRequest, name: str, longest: int = 200) -> str:
 
 
 def before(request: PageRequest) -> str:
-    """Read the id before which a list continues, whose newest rows are first; "" if absent."""
+    """Read the id of the last row of the previous page; "" if the query has none."""
     value = request.query.get("before", "")
     return value if is_id(value) else ""
 

@@ -16,14 +16,14 @@ from opentill.web import cookies
 
 _KNOWN_PERSONS: Final = "opentill_known"
 _YEAR_S: Final = 365 * 24 * 3600
-_MAX_PERSONS: Final = 5  # in the cookie of a browser
+_MAX_PERSONS: Final = 5  # number of persons in the cookie of a browser
 
 
 def _login_name(settings: Settings) -> str:
     """Return the name of the cookie that holds the login.
 
-    With HTTPS it has the prefix by which browsers accept it from this host and for all paths only
-    (RFC 6265bis §4.1.3.2). Browsers refuse the prefix without HTTPS, as on loopback.
+    With HTTPS it has a prefix, so that browsers accept the cookie only from this host and for all
+    paths (RFC 6265bis §4.1.3.2). Browsers refuse the prefix without HTTPS, as on loopback.
     """
     return "__Host-opentill" if settings.is_https else "opentill"
 
@@ -39,7 +39,7 @@ def logged_in(settings: Settings, token: str) -> str:
 
 
 def logged_out(settings: Settings) -> str:
-    """Return the cookie that removes the login's."""
+    """Return the cookie that removes the cookie of a login."""
     return _cookie(settings, _login_name(settings), "", 0)
 
 

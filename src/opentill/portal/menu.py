@@ -24,7 +24,7 @@ def items(request: PageRequest) -> list[MenuItem]:
     menu: list[MenuItem] = []
     home = portal.path.replace("{merchant:id}", request.merchant_id)
     for page in portal.pages:
-        # Pages in a menu have a permission.
+        # A page in a menu always has a permission, not "anyone" or "a person".
         if page.menu and request.may(cast("Permission", page.allowed)):
             below = page.path.removeprefix(portal.path)
             path = f"{home}{below}"

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from opentill.people import Permission
 
-# A PageRequest: its module imports Portal, which imports this one.
+# Stands for PageRequest, whose module imports this one.
 R = TypeVar("R")
 # "anyone", "a person" who has logged in, or persons with a permission: at the merchant in the path
 # or, in the console, as staff.
@@ -18,12 +18,12 @@ DASHBOARD_PATH: Final = "/dashboard/{merchant:id}"
 CONSOLE_PATH: Final = "/console"
 FACTOR_PATH: Final = "/login/factor"  # where a pending login proves its second factor
 SENDER: Final = "form_person"  # the field with the person to whom a form was shown
-PROOF_PREFIX: Final = "proof_"  # of the fields that prove the identity of a form's sender
+PROOF_PREFIX: Final = "proof_"  # of fields that prove the identity of the person who sends a form
 _ID: Final = re.compile(r"/[a-z]{2,5}_[0-9a-z]{16,40}", re.ASCII)
 
 
 class Page(msgspec.Struct, Generic[R], frozen=True):
-    """One row of a table of pages (``api.py``): a method of a path.
+    """One row of a table of pages (``page_table.py``): a method of a path.
 
     Paths of a merchant begin with ``/dashboard/{merchant:id}``, those of the console with
     ``/console``. Both need a permission. Rows that change something are POSTs.
@@ -34,9 +34,9 @@ class Page(msgspec.Struct, Generic[R], frozen=True):
     allowed: Allowed
     handler: Callable[[R], Awaitable[Response]]
     enrolls: bool = False  # staff who still have to set up a second factor may open it
-    proof: bool = False  # needs a step-up; where a permission is needed, that decides instead
+    proof: bool = False  # needs a step-up; not read if ``allowed`` is a permission, which decides
     files: int = 0  # the total size of the files that its form may have, in bytes
-    menu: str = ""  # its name in the menu
+    menu: str = ""  # its name in the menu; "" if it is not there
 
     @property
     def in_console(self) -> bool:
@@ -45,10 +45,9 @@ class Page(msgspec.Struct, Generic[R], frozen=True):
 
 
 class Todo(msgspec.Struct, frozen=True):
-    """A line of a list of things to do: its text, how many there are, and the page to do them.
+    """A line of a list of things to do: its text, their number, and the page on which to do them.
 
-    ``below`` is the page's path below the merchant's. ``limit`` is the number from which on the
-    things are not counted any more.
+    ``below`` is the page's path below the merchant's. Counting stops at ``limit``.
     """
 
     name: str

@@ -34,9 +34,9 @@ from opentill.refunds import Refund
 from opentill.web.language import Localizer
 from opentill.webhooks import Endpoint, EventDelivery, OrderEvent
 
-MOST_REFUNDS: Final = 100  # the page shows the newest ones
+MOST_REFUNDS: Final = 100  # the page lists only so many of the newest
 
-# The number of events of a change of an order, by its row of the history.
+# Number of webhook events that a change of an order emits, by the status before and the event.
 _OF_DISPUTES: Final = Counter[str](row.order_event for row in disputes.TRANSITIONS)
 _EMITTED: Final[dict[tuple[str | None, str], int]] = {
     (row.source, row.event): len(row.emits)
@@ -48,14 +48,14 @@ _REFUND_ENDS: Final = frozenset({"refund_succeeded", "refund_failed", "refund_re
 
 
 class Payment(msgspec.Struct, frozen=True, kw_only=True):
-    """An order with everything about it; empty where the person lacks the permission.
+    """An order with everything about it. A list is empty if the person lacks its permission.
 
     Attempts and history are oldest first, refunds and disputes newest first. ``more_refunds``:
     there are older refunds that are not listed.
     """
 
     merchant: Merchant
-    order: Order  # whose livemode is known
+    order: Order  # its ``livemode`` is set
     session: Session
     attempts: list[PaymentAttempt]
     refunds: list[Refund]
@@ -67,7 +67,7 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     deliveries: list[EventDelivery]
     endpoints: list[Endpoint]
     notes: list[OrderNote]
-    notice: Notice | None  # of an Epay shop
+    notice: Notice | None  # only of an order of the Epay API
 
     @property
     def card(self) -> str:
@@ -89,7 +89,7 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether the payment can still be made, and be closed."""
+        """Whether the session is still open, so that it can be paid or expired."""
         return self.session.status == "OPEN" and self.order.status == "PENDING"
 
 
@@ -184,6 +184,6 @@ async def _events(
 def _event_times(history: list[HistoryRow]) -> Iterator[int]:
     """Yield the time of each event that the history's changes have emitted."""
     for row in history:
-        # A row that keeps the status emits at most one.
+        # A change that is not in the table keeps the status, and emits at most one event.
         default = int(row.event in _REFUND_ENDS or row.event in _OF_DISPUTES)
         yield from [row.at] * _EMITTED.get((row.from_status, row.event), default)

@@ -37,7 +37,7 @@ _ATTEMPT_TONES: Final = {
     "DUPLICATE": "warn",
     "GIVEN_BACK": "",
 }
-# Status of an attempt → the event of the history by which it gets there.
+# Status of an attempt → the event of the history that leads to the status.
 _ATTEMPT_EVENTS: Final = {
     "ACTION_REQUIRED": "accepted",
     "DECLINED": "declined",
@@ -68,7 +68,7 @@ Fact = tuple[str, str | Markup]  # a name and a text
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
     """An event at one endpoint; ``delivery`` is None if it has not been sent there.
 
-    ``again``: it can be sent, or sent again, now.
+    ``again``: whether the event can be sent there now, for the first time or again.
     """
 
     endpoint_id: str
@@ -157,7 +157,7 @@ class Timeline:
         )
 
     def _ended_at(self, attempt: PaymentAttempt) -> int:
-        """Return when an attempt got its status, which later changes may have kept."""
+        """Return when an attempt got its status; ``updated_at`` may be later."""
         event = _ATTEMPT_EVENTS.get(attempt.status)
         times = [
             row.at

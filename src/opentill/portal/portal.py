@@ -27,8 +27,8 @@ _SECRET: Final = re.compile(
 class Portal:
     """A group of pages with one frame: the dashboard, the console, or the pages of logging in.
 
-    ``path`` begins the paths of its pages that have a menu. ``own_templates`` and ``own_labels``
-    come on top of the shared ones. ``secret_fields`` are the fields of forms that no page shows
+    Paths of its pages with a menu begin with ``path``. ``own_templates`` and ``own_labels`` are
+    added to the shared ones. ``secret_fields`` are the fields of forms that no page shows
     again: passwords, codes and responses of passkeys.
     """
 
@@ -63,7 +63,7 @@ class Portal:
         return _IN_BRACES.sub("*", self.path) + path in self._patterns
 
     def nearest_page(self, path: str) -> str:
-        """Return the path of the page with the form whose address is ``path``."""
+        """Return the nearest path at or above ``path`` that has a page: the page of the form."""
         segments = path.strip("/").split("/")
         while segments:
             if any(_matches(segments, pattern) for pattern in self._patterns):

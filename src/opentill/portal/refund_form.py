@@ -27,11 +27,11 @@ _TYPED: Final = ("reason", "confirm", "force")
 
 
 class Stale(Exception):
-    """The refund would not move what the form showed any more."""
+    """The refund would no longer move the amounts that the form showed."""
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why a form is refused: a text by field, and an amount for these texts."""
+    """Why a form is refused: error texts by field, and the amount for {wait} in these texts."""
 
     status: int
     errors: Mapping[str, str]
@@ -39,7 +39,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Preview(msgspec.Struct, frozen=True):
-    """An order and what a refund of ``amount``, as it was typed, would move."""
+    """An order and what a refund of ``amount``, a text that was entered, would move."""
 
     order: Order
     merchant: Merchant
@@ -60,7 +60,7 @@ _STALE: Final = Refusal(
 
 
 async def preview(tx: Tx, order: Order, amount: str | None, now: int) -> Preview:
-    """Read what a refund would move; ``amount`` is None before one is typed."""
+    """Read what a refund would move; ``amount`` is None before one is entered."""
     merchant = await merchants.find(tx, order.merchant_id)
     if amount is None:
         return Preview(order, merchant, None)
@@ -148,7 +148,7 @@ def unknown_page(
 def check(
     form: Mapping[str, str], order: Order, *, reason_required: bool = False
 ) -> Refusal | None:
-    """Return why a form is refused before anything is read for it, None if it is not."""
+    """Return why a form is refused by its entries alone, None if it is not."""
     if not reason_required <= len(form.get("reason", "").strip()) <= _LONGEST_REASON:
         return Refusal(
             400,
@@ -163,7 +163,7 @@ def check(
     try:
         amount_minor = money.parse(form.get("amount", "").strip(), order.currency)
     except ValueError:
-        return None  # the quote refuses it
+        return None  # the quote will refuse the amount
     try:
         confirmed_minor = money.parse(form.get("confirm", "").strip(), order.currency)
     except ValueError:
@@ -178,7 +178,7 @@ def check(
 
 
 def refusal_of(request: PageRequest, order: Order, problem: Stale | KeyReused | Invalid) -> Refusal:
-    """Return how the form shows why an order was not refunded, or has no quote."""
+    """Return the refusal that shows why an order was not refunded, or has no quote."""
     format_amount, amount = amount_formatter(request.localizer), ""
     match problem:
         case Stale() | KeyReused():
@@ -213,5 +213,5 @@ def refusal_of(request: PageRequest, order: Order, problem: Stale | KeyReused | 
 
 def _amount_text(minor: int, currency: str) -> str:
     """Write an amount as people type it: without decimals if the currency has none."""
-    shown = money.show(minor, currency)
-    return shown if money.exponent(currency) else shown.partition(".")[0]
+    text = money.show(minor, currency)
+    return text if money.exponent(currency) else text.partition(".")[0]

@@ -23,7 +23,7 @@ def page(
 ) -> Response:
     """Render a page with the values of its template.
 
-    ``scripts``: it runs scripts of ours. ``picture_origins``: other origins of its pictures.
+    ``scripts``: it runs our scripts. ``picture_origins``: other origins of its pictures.
     ``live``: it updates itself (decision 0068).
     """
     html = fragment(request, template, **values)
@@ -57,7 +57,7 @@ def fragment(request: PageRequest, template: str, **values: object) -> str:
 
 
 def see_other(request: PageRequest, path: str) -> Response:
-    """Redirect to a path of ours, without the base."""
+    """Redirect to our page with a path, given without the base."""
     return responses.see_other(request.base + path)
 
 

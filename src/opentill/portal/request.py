@@ -24,7 +24,7 @@ _NO_FILTERS: Final = frozenset({"lang", "other_person", "done", "rows", "matched
 class PageRequest:
     """A request, its form and the person who made it.
 
-    ``login`` exists on every page that is not for anyone, ``access`` on a merchant's pages.
+    ``login`` exists on each page that needs a login, ``access`` on a merchant's pages.
     """
 
     def __init__(self, portal: Portal, scope: Scope, receive: Receive) -> None:
@@ -55,8 +55,8 @@ class PageRequest:
             remembered=language.cookie_language("merchant", self.headers),
         )
         self.browser = Browser(scope["opentill_address"], user_agent, self.localizer.language)
-        self.max_file_bytes = 0  # of all files of the form
-        self.may_upload = False  # login and permission allow files of that size
+        self.max_file_bytes = 0  # limit of all files of the form together
+        self.may_upload = False  # whether login and permission allow these files
         self._receive = receive
         self._allow_body_s: Callable[[float], None] = scope.get(ALLOW_BODY_S, _ignore_deadline)
         self._form: forms.Form | Problem | None = None
@@ -101,7 +101,7 @@ class PageRequest:
 
     @property
     def pending_login(self) -> Login | None:
-        """A login that lacks its second factor; only the page for that factor regards it."""
+        """A login that lacks its second factor. Only the page that asks for the factor uses it."""
         return self._pending
 
     @property
@@ -113,7 +113,7 @@ class PageRequest:
     def login(self) -> Login:
         """The login of the person who made the request."""
         if self._login is None:
-            raise AssertionError  # the page is for anyone
+            raise AssertionError  # the page needs no login
         return self._login
 
     @property
@@ -124,7 +124,7 @@ class PageRequest:
         return self._access
 
     def may(self, permission: Permission) -> bool:
-        """Return whether the person has a permission at the merchant or, without one, as staff."""
+        """Return whether the person has a permission at the path's merchant, or else as staff."""
         if self._access is not None:
             return self._access.may(permission)
         role = self.login.staff_role
@@ -138,7 +138,7 @@ class PageRequest:
             self._login, self._pending, self._access = login, None, access
 
     def credentials(self, password: str, code: str) -> Credentials:
-        """Return the credentials by which the person proves their identity again."""
+        """Return the credentials with which the person proves their identity for a step-up."""
         return Credentials(
             email=self.login.email,
             password=password,
