@@ -65,7 +65,7 @@ def create(
     merchant_id: str,
     *,
     name: Annotated[
-        str, typer.Option(help="Its purpose, to tell it from other keys.", show_default=False)
+        str, typer.Option(help="Its purpose, which no other key has.", show_default=False)
     ] = "",
     expires: Annotated[
         str | None,

@@ -175,18 +175,18 @@ async def _order(
 ) -> tuple[Sequence[Failure], str | None]:
     """Run the actions; return the failures, and the tables whose triggers were not fired."""
     transaction = connection.transaction()
-    step = "begin"
+    action_name = "begin"
     try:
         await transaction.start()
         await _bound(connection)
         for name, act in actions:
-            step = name
+            action_name = name
             await act(connection)
-        step = "the constraints that are checked last"
+        action_name = "the constraints that are checked last"
         await doctor_queries.IMMEDIATELY.run(connection)
         return [], await doctor_queries.UNTOUCHED.get(connection)
     except (*_FAILS, TimeoutError) as error:
-        return [_failure(step, _Tried("run", error))], None
+        return [_failure(action_name, _Tried("run", error))], None
     finally:
         await _undo(connection, transaction)
 
