@@ -152,7 +152,7 @@ async def test_a_reset_of_factors_is_mailed_when_requested_and_when_done(db: Db)
 
 
 def test_a_mail_has_a_sentence_for_every_change_of_an_account() -> None:
-    from opentill.mail.account_templates import ACCOUNT_CHANGE
+    from opentill.mail.people_templates import ACCOUNT_CHANGE
     from opentill.mail.triggers import ACCOUNT_CHANGES
 
     names: set[str] = set()

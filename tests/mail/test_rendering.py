@@ -13,7 +13,7 @@ from opentill.dashboard.labels import DEVELOPER_PAGE
 from opentill.db.database import Tx
 from opentill.mail import model, rendering, smtp
 from opentill.mail.model import Mail, MessageContext
-from opentill.mail.staff_templates import MOVEMENT_KIND
+from opentill.mail.people_templates import MOVEMENT_KIND
 from opentill.mail.topics import BY_NAME
 from opentill.web import refund_failures
 from opentill.web.language import Localizer

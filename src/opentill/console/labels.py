@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from opentill.mail import staff_templates
+from opentill.mail import people_templates
 from opentill.web.translations import N_, NC_
 
 GIVE_A_REASON: Final = N_("Say why, in a few words.")
 GIVE_A_REASON_255: Final = N_("Say why, in 1 to 255 characters")
-MOVEMENT_KIND: Final = staff_templates.MOVEMENT_KIND
+MOVEMENT_KIND: Final = people_templates.MOVEMENT_KIND
 ABOUT_DIFFERENCE: Final = {
     "missing_in_ledger": N_("The report has something that nobody here knows."),
     "missing_in_report": N_(

@@ -17,12 +17,11 @@ from opentill.core import languages
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.mail import (
-    account_templates,
     customer_templates,
     merchant_templates,
     model,
+    people_templates,
     queries,
-    staff_templates,
 )
 from opentill.mail.model import NO_MERCHANT, Message, MessageContext, NewMail, Preferences
 from opentill.merchants import Actor
@@ -177,28 +176,28 @@ TOPICS: Final = (
         ("owner", "finance"),
     ),
     Topic("digest", model.DigestContent, merchant_templates.digest, ("owner", "finance")),
-    Topic("new_login", model.LoginContent, account_templates.login),
-    Topic("account_change", model.AccountChangeContent, account_templates.account_change),
+    Topic("new_login", model.LoginContent, people_templates.login),
+    Topic("account_change", model.AccountChangeContent, people_templates.account_change),
     Topic(
         "account_change_staff",
         model.AccountChangeContent,
-        account_templates.account_change_staff,
+        people_templates.account_change_staff,
         staff=_roles_with("people.manage"),
     ),
-    Topic("factors_waiting", model.FactorResetContent, account_templates.factors_waiting),
-    Topic("invitation", model.InvitationContent, account_templates.invitation),
-    Topic("reset", model.PasswordResetContent, account_templates.reset),
+    Topic("factors_waiting", model.FactorResetContent, people_templates.factors_waiting),
+    Topic("invitation", model.InvitationContent, people_templates.invitation),
+    Topic("reset", model.PasswordResetContent, people_templates.reset),
     Topic(
         "books_violated",
         model.ViolationsContent,
-        staff_templates.violations,
+        people_templates.violations,
         staff=("admin", "finance"),
     ),
-    Topic("gateway_away", model.OutageContent, staff_templates.outage, staff=("admin", "support")),
+    Topic("gateway_away", model.OutageContent, people_templates.outage, staff=("admin", "support")),
     Topic(
         "approval_waiting",
         model.ApprovalContent,
-        staff_templates.approval,
+        people_templates.approval,
         staff=_roles_with("approvals.decide"),
     ),
     Topic(
@@ -233,7 +232,7 @@ TOPICS: Final = (
         ),
         staff=_roles_with("disputes.decide"),
     ),
-    Topic("test", model.TestContent, staff_templates.test),
+    Topic("test", model.TestContent, people_templates.test),
 )
 BY_NAME: Final[Mapping[str, Topic]] = {topic.name: topic for topic in TOPICS}
 
