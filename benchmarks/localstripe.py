@@ -1,4 +1,4 @@
-"""Measure localstripe, an emulator of Stripe, at its most similar operations.
+"""Measure localstripe, an emulator of Stripe, at its operations that resemble ours.
 
 Not a fair comparison: localstripe has no database, and writes its whole state to a file after every
 change.

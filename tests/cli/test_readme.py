@@ -57,7 +57,7 @@ class Demo:
         self.other_folder.mkdir()
 
     def shell(self, script: str, folder: Path | None = None) -> str:
-        """Run a script after that line in a second terminal, with ``opentill`` from ``folder``."""
+        """Run ``self.line`` and a script in a second terminal; ``folder`` comes first in PATH."""
         base = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/", "LANG": "C.UTF-8"}
         inherited = ("PYTHONPATH", "OPENTILL_PORT", "OPENTILL_SANDBOX_PORT")
         environ = base | {name: self.deployment.environ[name] for name in inherited}

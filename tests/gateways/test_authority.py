@@ -46,7 +46,7 @@ class Subject(msgspec.Struct, frozen=True):
     refund_id: str = ""
 
 
-# ── subjects of reports ──
+# ── payments and refunds that gateways report about ──
 
 
 async def create_payment_in_progress(tx: Tx, gateway: str, order: Order | None = None) -> Subject:

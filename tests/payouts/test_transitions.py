@@ -353,8 +353,8 @@ async def test_a_failure_requires_a_reason(tx: Tx) -> None:
 
 
 async def test_unknown_merchants_and_payouts_are_not_found(tx: Tx) -> None:
-    owner, other_shop = await create_shop(tx), await create_shop(tx)
-    payout = await create(tx, owner.id)
+    shop, other_shop = await create_shop(tx), await create_shop(tx)
+    payout = await create(tx, shop.id)
     with pytest.raises(NotFound, match="there is no merchant mer_x"):
         await create(tx, "mer_x")
     with pytest.raises(NotFound, match="there is no payout po_x"):
@@ -362,14 +362,14 @@ async def test_unknown_merchants_and_payouts_are_not_found(tx: Tx) -> None:
     with pytest.raises(NotFound):
         await payouts.find(tx, other_shop.id, payout.id)
     assert await payouts.search(tx, other_shop.id) == []
-    assert await payouts.search(tx, owner.id, "PENDING") == [payout]
+    assert await payouts.search(tx, shop.id, "PENDING") == [payout]
 
 
 async def test_the_approval_limit_applies_to_currencies_without_decimals(tx: Tx) -> None:
-    owner = await create_shop(tx, 500, settlement_currency="JPY")
+    shop = await create_shop(tx, 500, settlement_currency="JPY")
     request = payout_request(500)
     with pytest.raises(Invalid, match="second person"):
         async with tx.transaction():
-            await payouts.create(tx, owner.id, request, Decimal("499.99"), NOW)
-    payout = await payouts.create(tx, owner.id, request, Decimal(500), NOW)
+            await payouts.create(tx, shop.id, request, Decimal("499.99"), NOW)
+    payout = await payouts.create(tx, shop.id, request, Decimal(500), NOW)
     assert payouts.PayoutOut.from_payout(payout).amount == "500.00"

@@ -148,7 +148,7 @@ async def test_an_uploader_who_may_not_request_leaves_the_line_to_another_person
     with pytest.raises(NotAllowed):
         await reconciliation.apply_bank_report(
             db, io.BytesIO(return_statement(payout)), "a.xml", ANN, NOW + 10,
-            rules=approvals.Rules(Decimal(5), True, frozenset()), check_asker=refuse,
+            rules=approvals.Rules(Decimal(5), True, frozenset()), check_requester=refuse,
         )  # fmt: skip
     assert await list_requests(db) == []
     result = await apply(db, return_statement(payout), above=Decimal(5), actor=ANN)

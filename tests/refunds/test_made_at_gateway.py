@@ -165,7 +165,7 @@ UNMATCHED = (
     # status          minor  currency  reason
     ("PAID", 1000, "USD", "at most what is left to refund, 9.99 USD"),
     ("PAID", 0, "USD", "at most what is left to refund, 9.99 USD"),
-    ("PAID", 400, "EUR", "it is in EUR, and the order in USD"),
+    ("PAID", 400, "EUR", "the refund is in EUR, but the order is in USD"),
     ("DISPUTED", 400, "USD", "the order is DISPUTED"),
     ("CHARGEBACK", 400, "USD", "the order is CHARGEBACK"),
     ("REFUNDED", 400, "USD", "the order is REFUNDED"),

@@ -31,7 +31,7 @@ from support.people import reset_login_limits
 
 __all__ = ["http_session", "reset_login_limits"]
 
-# Examples per operation and mode: in `make test`, and in `make stress`.
+# How many examples of an operation are generated: in `make test`, and in `make stress`.
 EXAMPLES: Final = (
     examples(3, at_night=120),
     pytest.param(200, marks=pytest.mark.stress),

@@ -201,7 +201,7 @@ class Commands:
     """Runs ``opentill …`` for one deployment."""
 
     def __init__(self, fork_server: ForkServer, database_url: str, directory: Path) -> None:
-        """Use the fixture."""
+        """Tests get an instance from the fixture ``opentill``."""
         self._fork_server = fork_server
         self.runs_in_process = False  # whether commands run in the test's process if possible
         self.directory = directory

@@ -320,11 +320,11 @@ class StripeServer:
                     message = "Keys for idempotent requests can only be used with the same params"
                     raise Refused(400, "", message, "idempotency_error")
                 return status, text
-            result = work(request, parse_form(pairs))
+            stripe_object = work(request, parse_form(pairs))
         except Refused as error:  # Stripe does not store a refused request under its key
             body = {"type": error.kind, "code": error.code, "message": error.message}
             return error.status, json.dumps({"error": body})
-        shown = {name: value for name, value in result.items() if not name.startswith("_")}
+        shown = {name: value for name, value in stripe_object.items() if not name.startswith("_")}
         text = json.dumps(shown)
         self._stored_responses[key] = (fingerprint, 200, text)
         return 200, text

@@ -43,10 +43,10 @@ async def show(request: PageRequest) -> Response:
     _check_open(request)
     if request.query.get("sent"):
         return render.page(request, "applied.html")
-    return _form(request, _EMPTY)
+    return _render_form(request, _EMPTY)
 
 
-def _form(
+def _render_form(
     request: PageRequest,
     typed: ApplicationForm,
     status: int = 200,
@@ -76,7 +76,7 @@ async def send(request: PageRequest) -> Response:
     )
     errors = _find_errors(typed)
     if errors:
-        return _form(request, typed, 400, errors)
+        return _render_form(request, typed, 400, errors)
     subject = people.limit_subject(request.browser.address)
 
     async def work(tx: Tx) -> None:
@@ -88,7 +88,7 @@ async def send(request: PageRequest) -> Response:
     try:
         await request.app.db.run(work)
     except TooManyRequests as problem:
-        return _form(
+        return _render_form(
             request,
             typed,
             429,

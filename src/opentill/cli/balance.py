@@ -123,7 +123,7 @@ def _adjust(
             order_id=order,
         )
         adjustment = await adjustments.request(tx, merchant_id, request, above, now)
-        identity.check_asker(waits=adjustment.status == "WAITING")
+        identity.check_requester(needs_approval=adjustment.status == "WAITING")
         return adjustment
 
     return _shown_after(work)

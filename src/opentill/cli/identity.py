@@ -96,13 +96,13 @@ def require_person(what: str = "do this") -> None:
         raise NotAllowed(message)
 
 
-def check_asker(*, waits: bool) -> None:
-    """Raise NotAllowed if a request ``waits`` for a second person and no logged-in person made it.
+def check_requester(*, needs_approval: bool) -> None:
+    """Raise NotAllowed for a request that needs approval if no logged-in person makes it.
 
     The machine's owner could otherwise make a request and approve it by their own login. Must be
     called before the request is committed.
     """
-    if waits:
+    if needs_approval:
         require_person("ask for what needs a second person")
 
 

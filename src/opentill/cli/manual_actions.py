@@ -48,7 +48,7 @@ async def perform_in(
     rules = approvals.Rules.from_settings(session.settings())
     result = await approvals.perform(tx, request, rules, now)
     if isinstance(result, approvals.WaitingAction):
-        identity.check_asker(waits=True)
+        identity.check_requester(needs_approval=True)
         note = f"waits for a second person: opentill approvals approve {result.id}"
         return output.Result(approvals.WaitingActionOut.from_request(result), note=note)
     return output.Result(await shown(tx, result))

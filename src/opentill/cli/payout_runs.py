@@ -321,7 +321,7 @@ def report(
                 return await reconciliation.apply_bank_report(
                     db, report_file, path.name, actor, now,
                     rules=approvals.Rules.from_settings(settings),
-                    check_asker=lambda: identity.check_asker(waits=True),
+                    check_requester=lambda: identity.check_requester(needs_approval=True),
                 )  # fmt: skip
 
     result = session.run(work(session.settings()))

@@ -86,7 +86,7 @@ def create(
         )
         payout = await payouts.request(tx, merchant_id, request, above, now)
         waits = isinstance(payout, payouts.WaitingPayout) and payout.status == "WAITING"
-        identity.check_asker(waits=waits)
+        identity.check_requester(needs_approval=waits)
         return payout
 
     payout = session.transact(work)

@@ -223,7 +223,8 @@ def resolve(
         adjustment = await reconciliation.resolve(
             tx, difference_id, actor, now, adjustment_request, owner, above
         )
-        identity.check_asker(waits=adjustment is not None and adjustment.status == "WAITING")
+        waits = adjustment is not None and adjustment.status == "WAITING"
+        identity.check_requester(needs_approval=waits)
         return adjustment
 
     adjustment = session.transact(work)

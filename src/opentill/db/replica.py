@@ -107,7 +107,7 @@ class Replica(Db):
         if (
             replayed is not None
             and written < replayed
-            and await self._primary_position() < replayed  # the primary may have written meanwhile
+            and await self._primary_position() < replayed  # read again: it may have written
         ):
             # The replica follows another primary, even if this one reaches the position later.
             self.foreign_position = replayed

@@ -28,7 +28,10 @@ class HashQueue:
     """The queue of a process."""
 
     def __init__(self, at_once: int = AT_ONCE, most: int = MOST, each: int = EACH) -> None:
-        """``at_once`` hashes run; a group has ``most`` places, an account or address ``each``."""
+        """At most ``at_once`` hashes run at a time; at most ``most`` run or wait in a group.
+
+        Of a group's hashes at most ``each`` are for one account (trusted) or address (strangers).
+        """
         self._free = at_once
         self._most = most
         self._each = each

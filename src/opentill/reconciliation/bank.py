@@ -50,16 +50,16 @@ async def apply(  # noqa: PLR0913 - a file, its uploader, and the rules for them
     most: int = inbox.MOST_LINES,
     *,
     rules: approvals.Rules,
-    check_asker: Callable[[], None] | None = None,
+    check_requester: Callable[[], None] | None = None,
 ) -> BankResult:
     """Read a report and end the payouts that it names. The same bytes again change nothing.
 
-    ``file`` must be seekable. ``check_asker`` is called before a line is stored as a request for a
-    second person, and raises for an actor who cannot make the request; the report continues from
-    that line when another person reads it. Raises Invalid, before anything is changed, for a file
+    ``file`` must be seekable. ``check_requester`` is called before a line is stored as a request
+    for a second person, and raises for an actor who cannot make it; the report continues from that
+    line when another person reads it. Raises Invalid, before anything is changed, for a file
     that is no report or has more than ``most`` lines, also in a zip archive.
     """
-    uploader = _Uploader(actor, rules, check_asker)
+    uploader = _Uploader(actor, rules, check_requester)
     with unzip.open_unpacked(file, MOST_BYTES) as report:
         return await _apply(db, report, name, uploader, now, most)
 
@@ -69,7 +69,7 @@ class _Uploader(msgspec.Struct, frozen=True):
 
     actor: Actor
     rules: approvals.Rules
-    check_asker: Callable[[], None] | None
+    check_requester: Callable[[], None] | None
 
 
 async def _apply(
@@ -281,7 +281,7 @@ async def _return_money(
     tx: Tx, context: _LineContext, payout: Payout, decision: Literal["fail", "return"],
     uploader: _Uploader, now: int,
 ) -> _Effect | WaitingLine:  # fmt: skip
-    """Return a payout's money or, above the limit, store a request. Raises like ``check_asker``."""
+    """Return a payout's money or, above the limit, store a request. Raises as the check."""
     line = context.line
     request = approvals.ActionRequest(
         action="payout-failed" if decision == "fail" else "payout-returned",
@@ -293,8 +293,8 @@ async def _return_money(
     result = await approvals.perform(tx, request, uploader.rules, now)
     if not isinstance(result, approvals.WaitingAction):
         return line.kind
-    if uploader.check_asker is not None:
-        uploader.check_asker()
+    if uploader.check_requester is not None:
+        uploader.check_requester()
     is_of_other_line = result.report not in (None, request.report)
     if context.again and is_of_other_line and _file_of(result) == context.file_id:
         return await _add_to_inbox(tx, context, payout, "double in report", now)

@@ -49,11 +49,11 @@ class _Findings:
         self.returned: list[Difference] = []
         self._recording = recording
         self._new: list[Difference] = []
-        self._has_missing = False  # differences about items that earlier reports lacked are open
+        self._has_missing = False  # whether an item missing from an earlier report is still open
         self._matched_items: list[tuple[str, str]] = []
 
     async def begin(self, db: Db) -> None:
-        """Read whether differences about items that earlier reports lacked are open."""
+        """Read whether the inbox has an open difference about an item missing from a report."""
         if self._recording is not None:
             source = self._recording.source
             self._has_missing = await db.read(lambda tx: inbox.has_missing(tx, source))

@@ -197,7 +197,7 @@ async def test_one_merchant_cannot_take_all_exports_or_statements() -> None:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         with exports.turn("another") as readers:
-            # This waits for none of the statements that the other merchant has requested.
+            # The queued SQL statements of the greedy merchant do not delay this merchant's.
             async with asyncio.timeout(10), readers:
                 assert sum(task.done() for task in entered) == STATEMENTS_EACH
         for task in entered:

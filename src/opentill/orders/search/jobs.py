@@ -13,7 +13,9 @@ from opentill.orders.model import DAY_MS
 from opentill.orders.search import queries
 from opentill.orders.search.model import ChangedOrder, IndexRow
 
-WORTH_IT: Final = 200  # a merchant's changes; reading fewer in each search costs less than indexing
+# A merchant's changes are indexed from this many on. Each search reads the changes that are not
+# indexed, which costs less than indexing as long as they are fewer.
+MIN_CHANGES: Final = 200
 MANY: Final = 1000  # index rows of a term in a place; from this many on, their number is stored
 _MERCHANTS: Final = 200  # merchants that one statement returns
 # Of this many batches that add only one row of a term, one checks whether the term now has MANY
@@ -23,7 +25,7 @@ _turn: Final = itertools.count()
 _Day: TypeAlias = tuple[str, str, int]  # a term, its place, and the start of a day (Unix ms)
 
 
-async def index_orders(db: Db, at_least: int = WORTH_IT) -> int:
+async def index_orders(db: Db, at_least: int = MIN_CHANGES) -> int:
     """Index orders of merchants with ``at_least`` or more changes; return the number of orders."""
     indexed = 0
     last = ""
