@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from opentill import merchants
+from opentill.db import rate_limits
 from support.api_server import ApiServer
 from support.people import Visitor, create_person, heading_of
 
@@ -21,7 +22,7 @@ def accepting_applications(api_server: ApiServer) -> Iterator[Visitor]:
     """Reset the rate limits, accept applications until the block ends, and yield a new visitor."""
     before = api_server.app.settings
     api_server.app.settings = msgspec.structs.replace(before, applications=True)
-    api_server.tx(lambda tx: tx.execute("delete from rate_limit_windows"))
+    api_server.tx(rate_limits.forget)
     api_server.tx(lambda tx: tx.execute("update merchant_applications set visitor = null"))
     try:
         yield Visitor(api_server)

@@ -5,10 +5,8 @@ from decimal import Decimal
 from typing import Final
 
 import httpx2
-import msgspec
 
 from dashboard.pages import new_form_id
-from opentill.context import App
 from support.api_server import ApiServer, Shop
 from support.people import Visitor, create_person
 
@@ -93,14 +91,12 @@ def test_a_product_that_cannot_be_sold_shows_the_reason(shop: Shop) -> None:
     assert "This product is archived" in refusal.text
 
 
-def test_sessions_opened_on_the_page_count_towards_the_rate_limit(shop: Shop, monkeypatch) -> None:
+def test_sessions_opened_on_the_page_count_towards_the_rate_limit(shop: Shop) -> None:
     owner = create_person(shop.api_server, shop.id, "owner")
     path = path_of(shop, "products", shop.create_product()["id"])
-    app: App = shop.api_server.app
-    settings = msgspec.structs.replace(app.settings, limit_checkouts_per_minute=1)
-    monkeypatch.setattr(app, "settings", settings)
-    assert owner.post(f"{path}/sessions", session_form(owner, path)).status_code == 303
-    refusal = owner.post(f"{path}/sessions", session_form(owner, path, email="ada@example.com"))
+    with shop.api_server.limited(limit_checkouts_per_minute=1):
+        assert owner.post(f"{path}/sessions", session_form(owner, path)).status_code == 303
+        refusal = owner.post(f"{path}/sessions", session_form(owner, path, email="ada@example.com"))
     assert refusal.status_code == 429
     assert "Too many sessions were opened within a minute" in refusal.text
     assert 'value="ada@example.com"' in refusal.text

@@ -2,16 +2,13 @@
 
 import io
 import json
-from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import pytest
 
 from opentill.core import log
 from opentill.core.errors import Unavailable
 from opentill.db.database import Db
-from support.api_server import ApiServer
 from support.epay_shop import EpayShop
 
 CANARY = "canaryquerytext"  # this text must not be in the log
@@ -72,40 +69,27 @@ def test_no_parameter_of_a_request_is_logged(
     assert CANARY not in generate_latest(REGISTRY).decode()
 
 
-@pytest.fixture
-def set_limits(api_server: ApiServer) -> Iterator[Any]:
-    """A function that sets the deployment's limits for the rest of the test."""
-    before = api_server.app.settings
-
-    def set_limits(**limits: int) -> None:
-        api_server.app.settings = msgspec.structs.replace(before, **limits)
-
-    yield set_limits
-    api_server.app.settings = before
-
-
 def test_requests_above_the_rate_limit_of_an_ip_address_are_refused(
-    epay_shop: EpayShop, set_limits: Any
+    epay_shop: EpayShop,
 ) -> None:
-    epay_shop.api_server.tx(lambda tx: tx.execute("delete from rate_limit_windows"))
-    set_limits(limit_ip_per_minute=3)
-    responses = [epay_shop.call_api("query") for _ in range(5)]
+    with epay_shop.api_server.limited(limit_ip_per_minute=3):
+        responses = [epay_shop.call_api("query") for _ in range(5)]
     assert [body["code"] for body in responses] == [1, 1, 1, -1, -1]
     assert "频繁" in responses[-1]["msg"]
 
 
 def test_epay_orders_and_sessions_of_the_api_share_the_merchants_rate_limit(
-    epay_shop: EpayShop, set_limits: Any
+    epay_shop: EpayShop,
 ) -> None:
     product = epay_shop.shop.create_product()["id"]
-    set_limits(limit_checkouts_per_minute=3)
-    epay_shop.place_order()
-    epay_shop.shop.create_session(product)
-    epay_shop.place_order()
-    assert "频繁" in epay_shop.mapi()["msg"]
-    assert epay_shop.shop.post("/v1/checkouts", {"productId": product}).status_code == 429
-    assert epay_shop.call_api("query")["orders"] == 2
-    assert EpayShop(epay_shop.api_server, epay_shop.inbox).place_order()["code"] == 1
+    with epay_shop.api_server.limited(limit_checkouts_per_minute=3):
+        epay_shop.place_order()
+        epay_shop.shop.create_session(product)
+        epay_shop.place_order()
+        assert "频繁" in epay_shop.mapi()["msg"]
+        assert epay_shop.shop.post("/v1/checkouts", {"productId": product}).status_code == 429
+        assert epay_shop.call_api("query")["orders"] == 2
+        assert EpayShop(epay_shop.api_server, epay_shop.inbox).place_order()["code"] == 1
 
 
 @pytest.mark.parametrize("error", [Unavailable(reason="away"), ValueError("a defect")], ids=str)

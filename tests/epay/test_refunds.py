@@ -7,7 +7,6 @@ from typing import Any
 
 import asyncpg
 import httpx2
-import msgspec
 import pytest
 
 from opentill import merchants
@@ -415,13 +414,8 @@ def test_the_epay_gateway_reports_errors_as_unknown_and_limits_as_unreachable(
     outcome = refund_by_gateway(epay_shop, epay_order, "R-1")
     assert outcome.status == "UNKNOWN"
     assert "系统错误" in outcome.reason
-    app = epay_shop.api_server.app
-    before = app.settings
-    app.settings = msgspec.structs.replace(before, limit_ip_per_minute=1)
-    try:
+    with epay_shop.api_server.limited(limit_ip_per_minute=1):
         outcomes = [refund_by_gateway(epay_shop, epay_order, "R-2") for _ in range(2)]
-    finally:
-        app.settings = before
     assert outcomes[1].status == "UNREACHABLE", outcomes
 
 

@@ -1,7 +1,7 @@
 """The payment form is limited for each IP address and for each order (decision 0030)."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import httpx2
 import msgspec
@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 from opentill import checkouts, orders
 from opentill.checkouts.model import MAX_ATTEMPTS
 from opentill.core.errors import Invalid
+from opentill.db import rate_limits
 from opentill.db.database import Tx
 from support.page_server import OpenSession
 from support.world import report_payment, submit_attempt
@@ -23,9 +24,11 @@ TEXTS = {
 }
 
 
-@contextmanager
-def _limit_payments(page_server: Starlette, limit: int) -> Iterator[None]:
+@asynccontextmanager
+async def _limit_payments(page_server: Starlette, limit: int) -> AsyncIterator[None]:
     app = page_server.state.app
+    async with app.db.connection() as tx:
+        await rate_limits.forget(tx)
     before = app.settings
     app.settings = msgspec.structs.replace(before, limit_payments_per_minute=limit)
     try:
@@ -42,7 +45,7 @@ async def test_forms_over_the_limit_of_an_address_are_refused(
     pages = [f"{url}/checkout/{session.id}" for session in sessions]
     unknown = f"{url}/checkout/cs_00000000000000000000000000000000"
     async with httpx2.AsyncClient() as client:
-        with _limit_payments(page_server, 5):
+        async with _limit_payments(page_server, 5):
             statuses = [
                 (await client.post(page, data=FORM)).status_code
                 for page in (pages[0], pages[1], unknown, pages[0], pages[0], pages[0], unknown)
@@ -54,7 +57,7 @@ async def test_forms_over_the_limit_of_an_address_are_refused(
                 assert f"<h1>{title}</h1>" in refused.text
                 assert 1 <= int(refused.headers["retry-after"]) <= 61
             assert (await client.get(pages[0])).status_code == 200  # only forms are limited
-        with _limit_payments(page_server, 0):
+        async with _limit_payments(page_server, 0):
             assert (await client.post(pages[0], data=FORM)).status_code == 303
     attempts = "select count(*) from payment_attempts where merchant_id = $1"
     async with page_server.state.app.db.connection() as tx:

@@ -336,19 +336,15 @@ def _read_page_at(
 
 
 def test_a_visitor_with_too_many_unpaid_sessions_gets_a_page_with_instructions(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    shop: Shop,
 ) -> None:
-    import msgspec  # the settings are a struct
-
-    app, created = shop.api_server.app, create_link(shop, maxUses=3)
-    limited = msgspec.structs.replace(app.settings, limit_payments_per_minute=100)
-    monkeypatch.setattr(app, "settings", limited)
-    open_by_form(Visitor(shop.api_server), created)
-    path = urlsplit(created["url"]).path
-    response = Visitor(shop.api_server).post(path, {"lang": "en"})
+    created = create_link(shop, maxUses=3)
+    with shop.api_server.limited(limit_payments_per_minute=100):
+        open_by_form(Visitor(shop.api_server), created)
+        path = urlsplit(created["url"]).path
+        response = Visitor(shop.api_server).post(path, {"lang": "en"})
     assert response.status_code == 429
     assert "You have payments open already" in response.text
-    shop.api_server.tx(lambda tx: tx.execute("delete from rate_limit_windows"))
     assert read_link(shop, created)["openSessions"] == 1
 
 
@@ -476,19 +472,15 @@ def test_every_request_to_a_links_url_gets_a_page(shop: Shop) -> None:
 
 
 def test_forms_of_an_ip_address_have_a_rate_limit_of_their_own(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    shop: Shop,
 ) -> None:
-    import msgspec  # the settings are a struct
-
-    app, created = shop.api_server.app, create_link(shop)
-    limited = msgspec.structs.replace(
-        app.settings, limit_payments_per_minute=2, limit_checkouts_per_minute=1
-    )
-    monkeypatch.setattr(app, "settings", limited)
+    created = create_link(shop)
     path, visitor = urlsplit(created["url"]).path, Visitor(shop.api_server)
-    statuses = [visitor.post(path, {"lang": "en"}).status_code for _ in range(3)]
-    assert statuses == [303, 303, 429]
-    assert shop.post("/v1/checkouts", {"productId": shop.create_product()["id"]}).status_code == 201
+    body = {"productId": shop.create_product()["id"]}
+    with shop.api_server.limited(limit_payments_per_minute=2, limit_checkouts_per_minute=1):
+        statuses = [visitor.post(path, {"lang": "en"}).status_code for _ in range(3)]
+        assert statuses == [303, 303, 429]
+        assert shop.post("/v1/checkouts", body).status_code == 201
 
 
 def test_a_link_cannot_be_used_until_its_merchant_has_accepted_the_agreement(

@@ -23,6 +23,7 @@ from opentill import adjustments, disputes, merchants, orders, payouts, rates, r
 from opentill.app import create_app
 from opentill.context import App
 from opentill.core.settings import Settings
+from opentill.db import rate_limits
 from opentill.db.clock import now_ms
 from opentill.db.database import Tx
 from opentill.gateways.model import RefundOutcome
@@ -224,6 +225,17 @@ class ApiServer:
 
         return self.tx(read)
 
+    @contextlib.contextmanager
+    def limited(self, **limits: int) -> Iterator[None]:
+        """Set rate limits while the block runs. Requests before it do not count."""
+        unlimited = self.app.settings
+        self.tx(rate_limits.forget)
+        self.app.settings = msgspec.structs.replace(unlimited, **limits)
+        try:
+            yield
+        finally:
+            self.app.settings = unlimited
+
     def create_shop(self, **terms: Any) -> Shop:
         """Create a merchant with a key."""
         now = self.app.clock()
@@ -289,7 +301,7 @@ def assert_refused(response: httpx2.Response, field: str) -> str:
 
 @contextlib.contextmanager
 def serving(settings: Settings, **changes: Any) -> Iterator[ApiServer]:
-    """Serve the application on a free port while the block runs."""
+    """Serve the application on a free port while the block runs. No earlier request is counted."""
     listener = http_server.bind("127.0.0.1", free_port(), "OPENTILL_PORT")[0]
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     settings = msgspec.structs.replace(settings, public_url=url, **changes)
@@ -314,6 +326,7 @@ def serving(settings: Settings, **changes: Any) -> Iterator[ApiServer]:
     worker.start()
     try:
         api_server = ApiServer(app, url, started.result(20))
+        api_server.tx(rate_limits.forget)
         with api_server.http:
             yield api_server
     finally:
