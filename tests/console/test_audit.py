@@ -20,6 +20,8 @@ def test_the_audit_log_is_searched_paged_and_exported(shop: Shop) -> None:
             actor = Actor("grace", f"reason {number:02} of 100%")
             merchant_id = shop.id if number % 2 else other_shop.id
             await merchants.record_audit(tx, actor, "test act", merchant_id, "=1+1", now)
+        actor = Actor("heidi", "a reason of her own")
+        await merchants.record_audit(tx, actor, "test act", shop.id, "a subject", now)
 
     shop.api_server.tx(record_actions)
     filters = {"query": "OF 100%", "merchant": shop.id}
@@ -31,6 +33,9 @@ def test_the_audit_log_is_searched_paged_and_exported(shop: Shop) -> None:
     assert re.findall(r"reason (\d\d)", newest_page + older_page) == [
         f"{number:02}" for number in range(59, -1, -1)
     ]
+    for query in ("HEID", "her own", "a subj"):
+        rows = csv_rows(auditor.get("/console/audit.csv", params=filters | {"query": query}))
+        assert [row["who"] for row in rows] == ["heidi"]
     rows = csv_rows(auditor.get("/console/audit.csv", params=filters))
     assert [row["reason"][7:9] for row in rows] == [f"{number:02}" for number in range(59, 0, -2)]
     assert {row["subject"] for row in rows} == {"'=1+1"}

@@ -5,8 +5,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from db.test_row_locks import fill
+from opentill import mail
 from opentill.db.database import Tx
 from opentill.db.query import Command
+from opentill.disputes import jobs as dispute_jobs
+from opentill.epay import jobs as epay_jobs
+from opentill.orders import jobs as order_jobs
+from opentill.refunds import jobs as refund_jobs
+from opentill.webhooks import jobs as webhook_jobs
 from support import world
 from support.statements import EVERYWHERE
 from support.transactions import rolled_back
@@ -58,3 +64,17 @@ async def test_rows_due_in_the_future_become_due_and_others_stay(
             f"select array_agg(distinct {due}) from {table} where {due} is not null"
         ) == [after]
         assert await tx.fetch(f"select {key} from {table} where {due} is null order by 1") == idle
+
+
+async def test_the_jobs_make_all_their_rows_due(tx: Tx) -> None:
+    await fill(tx)
+    await tx.execute("delete from mails where status <> 'WAITING'")
+    for table, due in DUE_COLUMNS.values():
+        await tx.execute(f"update {table} set {due} = $1 where {due} is not null", world.NOW + 1)
+    for make_due in (
+        order_jobs.make_due, refund_jobs.make_due, dispute_jobs.make_due,
+        epay_jobs.make_due, webhook_jobs.make_due, mail.make_due,
+    ):  # fmt: skip
+        await make_due(tx, world.NOW)
+    for table, due in DUE_COLUMNS.values():
+        assert await tx.fetchval(f"select max({due}) from {table}") == world.NOW, table

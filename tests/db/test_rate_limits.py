@@ -1,7 +1,10 @@
 """Which requests a window of one minute counts, to the millisecond."""
 
+from typing import Any
+
 import pytest
 
+from opentill.core.errors import TooManyRequests
 from opentill.db import queries as db_queries
 from opentill.db import rate_limits
 from opentill.db.database import Tx
@@ -39,6 +42,27 @@ async def test_authentication_counts_in_the_same_window(tx: Tx, offset: int, cou
     )
     assert caller is not None
     assert (caller.allowed, caller.merchant_id) == (not counts, None)
+
+
+@pytest.mark.parametrize(
+    ("hit", "length_ms"),
+    [
+        (rate_limits.hit_hourly, db_queries.HOUR_MS),
+        (rate_limits.hit_daily, db_queries.DAY_MS),
+    ],
+)
+@pytest.mark.parametrize("action_leaves", [True, False])
+async def test_a_long_window_counts_the_actions_of_its_length(
+    tx: Tx, hit: Any, length_ms: int, action_leaves: bool
+) -> None:
+    action = "mail", "ann@example.com", 1
+    await hit(tx, *action, NOW)
+    if action_leaves:
+        await hit(tx, *action, NOW + length_ms)
+    else:
+        with pytest.raises(TooManyRequests) as refusal:
+            await hit(tx, *action, NOW + length_ms - 1)
+        assert refusal.value.retry_after_s == 1
 
 
 async def test_a_window_deletes_the_requests_that_no_longer_count(tx: Tx) -> None:
