@@ -8,6 +8,7 @@ from opentill.core.errors import TooManyRequests
 from opentill.db import queries as db_queries
 from opentill.db import rate_limits
 from opentill.db.database import Tx
+from opentill.http.responses import render_problem
 from opentill.merchants import queries
 from support.world import NOW
 
@@ -63,6 +64,8 @@ async def test_a_long_window_counts_the_actions_of_its_length(
         with pytest.raises(TooManyRequests) as refusal:
             await hit(tx, *action, NOW + length_ms - 1)
         assert refusal.value.retry_after_s == 1
+        policy = dict(render_problem(refusal.value)[2])[b"ratelimit-policy"]
+        assert policy == b'"default";q=1;w=%d' % (length_ms // 1000)
 
 
 async def test_a_window_deletes_the_requests_that_no_longer_count(tx: Tx) -> None:

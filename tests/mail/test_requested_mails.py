@@ -120,7 +120,7 @@ async def test_the_invitations_of_a_person_in_a_day_are_limited(db: Db) -> None:
         assert "a person may invite 50 times in 24 hours, and a merchant 200 times" in str(
             refused.value.reason
         )
-        assert 0 < refused.value.retry_after_s <= 24 * 3600
+        assert 0 < refused.value.retry_after_s <= refused.value.window_s == 24 * 3600
     assert await _invite(db, merchant_id, mallory, new_address(), NOW + 99)
     assert await _invite(db, other_merchant_id, mallory, new_address(), NOW + 99)
     assert await _invite(db, merchant_id, TESTER, new_address(), NOW + 99)  # TESTER is not a person

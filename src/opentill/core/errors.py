@@ -106,11 +106,12 @@ class TooManyRequests(Problem):
 
     status, code, message = 429, 42901, "Too many requests"
 
-    def __init__(self, limit: int, retry_after_s: int) -> None:
-        """``limit`` requests per minute are allowed."""
+    def __init__(self, limit: int, retry_after_s: int, window_s: int = 60) -> None:
+        """``limit`` requests are allowed in ``window_s`` seconds."""
         super().__init__()
         self.limit = limit
         self.retry_after_s = retry_after_s
+        self.window_s = window_s
 
 
 class TooManyAtOnce(TooManyRequests):

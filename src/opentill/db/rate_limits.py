@@ -61,7 +61,8 @@ async def hit_hourly(tx: Tx, scope: str, subject: str, limit: int, now: int) -> 
     window = {"scope": f"hourly {scope}", "subject": subject, "now": now}
     if await queries.HIT_HOURLY.first(tx, **window, limit=limit) is None:
         oldest = (await queries.WINDOW_HOURLY.one(tx, **window)).oldest
-        raise TooManyRequests(limit, _wait_s(oldest, queries.HOUR_MS, now))
+        wait = _wait_s(oldest, queries.HOUR_MS, now)
+        raise TooManyRequests(limit, wait, queries.HOUR_MS // 1000)
 
 
 async def hit_daily(tx: Tx, scope: str, subject: str, limit: int, now: int) -> None:
@@ -69,7 +70,8 @@ async def hit_daily(tx: Tx, scope: str, subject: str, limit: int, now: int) -> N
     window = {"scope": f"daily {scope}", "subject": subject, "now": now}
     if await queries.HIT_DAILY.first(tx, **window, limit=limit) is None:
         oldest = (await queries.WINDOW_DAILY.one(tx, **window)).oldest
-        raise TooManyRequests(limit, _wait_s(oldest, queries.DAY_MS, now))
+        wait = _wait_s(oldest, queries.DAY_MS, now)
+        raise TooManyRequests(limit, wait, queries.DAY_MS // 1000)
 
 
 async def retry_after_s(tx: Tx, scope: str, subject: str, now: int) -> int:

@@ -97,7 +97,7 @@ def render_problem(problem: Problem) -> tuple[int, bytes, Headers]:
         wait = problem.retry_after_s
         headers = [
             (b"retry-after", b"%d" % wait),
-            (b"ratelimit-policy", b'"default";q=%d;w=60' % problem.limit),
+            (b"ratelimit-policy", b'"default";q=%d;w=%d' % (problem.limit, problem.window_s)),
             (b"ratelimit", b'"default";r=0;t=%d' % wait),
         ]
     elif isinstance(problem, Unavailable):

@@ -39,7 +39,7 @@ class TooManyMails(TooManyRequests):
 
     def __init__(self, retry_after_s: int) -> None:
         """``retry_after_s``: seconds until another mail may be requested."""
-        super().__init__(REQUESTED_PER_HOUR, retry_after_s)
+        super().__init__(REQUESTED_PER_HOUR, retry_after_s, HOUR_MS // 1000)
         self.reason = (
             f"at most {REQUESTED_PER_HOUR} messages per hour can be requested for an address;"
             f" try again in {-(-retry_after_s // 60)} min"
@@ -51,7 +51,7 @@ class TooManyInvitations(TooManyRequests):
 
     def __init__(self, limit: int, retry_after_s: int) -> None:
         """``retry_after_s``: seconds until another invitation is possible."""
-        super().__init__(limit, retry_after_s)
+        super().__init__(limit, retry_after_s, DAY_MS // 1000)
         self.reason = (
             f"a person may invite {INVITATIONS_PER_DAY} times in 24 hours, and a merchant"
             f" {INVITATIONS_OF_MERCHANT_PER_DAY} times; another invitation is possible in"
