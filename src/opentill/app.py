@@ -117,7 +117,8 @@ async def openapi_json(request: Request) -> Response:
     """Serve the OpenAPI document, or 304 if the client has it."""
     encoded: bytes = request.app.state.openapi
     tag = _entity_tag(encoded)
-    headers = {"etag": tag, "cache-control": "no-cache"}  # cacheable, must be revalidated
+    # ``no-cache``: clients may store the document but must revalidate it.
+    headers = {"etag": tag, "cache-control": "no-cache"}
     if matches_etag(request, tag):
         return Response(status_code=304, headers=headers)
     return Response(encoded, media_type="application/json", headers=headers)
@@ -189,7 +190,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
             app.return_address = epay.return_address
             server.state.app = app
             server.state.confirmations = callbacks.Confirmations(app)
-            # Before the first migration there is no table; /readyz reports that.
+            # Before the first migration the tables do not exist yet; /readyz reports that.
             with contextlib.suppress(asyncpg.UndefinedTableError):
                 await retry_while_away(lambda: _check_epay(db, settings))
             working = _working(app) if run_worker else contextlib.nullcontext()

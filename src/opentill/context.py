@@ -26,8 +26,9 @@ class App(msgspec.Struct, kw_only=True):
     db: Db
     gateways: Mapping[str, Any]
     outgoing: Outgoing  # the HTTP client for merchants' URLs
-    clock: Callable[[], int]  # business time, Unix ms (db/clock.py)
-    # By merchant and order id: the URL to which the customer of a paid Epay order goes, None: none.
+    clock: Callable[[], int]  # returns business time, Unix ms (db/clock.py)
+    # Returns the URL to which the customer of a paid Epay order is sent, or None if the order has
+    # no such URL. Its arguments are the app, the merchant's id and the order's id.
     return_address: Callable[["App", str, str], Awaitable[str | None]] = _no_address
     read_from: Db | None = None
     exports: Exports = msgspec.field(default_factory=Exports)

@@ -26,7 +26,8 @@ from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import jobs as webhook_jobs
 
 _TIMEOUT_S: Final = 1.5
-_READ_S: Final = 8.0  # scrapers time out after ten seconds
+# Longest time to read the metrics, because scrapers time out after ten seconds.
+_READ_S: Final = 8.0
 _OVERDUE_MS: Final = 2 * 86_400_000
 Positions = deque[tuple[float, int]]
 _EVER: Final = 2**53 // 900_000 * 900_000  # the end of a quarter hour in the far future, Unix ms
@@ -51,7 +52,8 @@ async def readyz(request: Request) -> Response:
 async def _trouble(db: Db) -> str | None:
     try:
         async with asyncio.timeout(_TIMEOUT_S), db.connection() as tx:
-            await check(tx)  # a newer version may have migrated the schema
+            # A newer version of OpenTill may have migrated the schema since this process started.
+            await check(tx)
     except (Problem, TimeoutError):
         return "the database does not respond"
     except SchemaMismatch:
@@ -89,7 +91,9 @@ class Reader:
     def __init__(self, settings: Settings) -> None:
         """Create the reader without connecting."""
         self._settings = settings
-        self._positions: Positions | None = None  # the primary's, to measure the replica's lag
+        # Positions of the primary in its write-ahead log, by which the replica's lag is measured.
+        # None until a replica is read for the first time.
+        self._positions: Positions | None = None
 
     def read(self) -> list[Reading]:
         """Return the current readings. Thread-safe."""
@@ -109,7 +113,7 @@ class Reader:
                     return await readings(db, lambda: now, replica)
         except (Unavailable, TimeoutError):
             return [_database(up=False)]
-        except asyncpg.UndefinedTableError:  # not migrated yet
+        except asyncpg.UndefinedTableError:  # the database has not been migrated yet
             return [_database(up=True)]
         finally:
             await db.close()

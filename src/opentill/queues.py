@@ -14,7 +14,7 @@ from opentill.orders import jobs as order_jobs
 from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import jobs as webhook_jobs
 
-MOST: Final = 10_000  # the cap of a counted length
+MOST: Final = 10_000  # the rows of a queue are counted only up to this number
 
 
 class Source(NamedTuple):

@@ -52,7 +52,9 @@ class Job(msgspec.Struct, frozen=True):
     name: str
     rest_s: float
     run: Callable[[App], Awaitable[int]]
-    is_cancelled_on_stop: bool = False  # for long jobs that can be repeated: a stop cancels them
+    # A stop cancels the job instead of waiting for its end. This is for long jobs that can be
+    # repeated.
+    is_cancelled_on_stop: bool = False
 
 
 def _per_gateway(app: App) -> tuple[Job, ...]:
@@ -98,7 +100,7 @@ async def _expire_sessions(app: App) -> int:
 
 async def _note_uses(app: App) -> int:
     await payment_link_jobs.record_ended(app.db)
-    return 0  # pause, since nothing waits for these records
+    return 0  # 0 makes the job pause: nothing waits for these records
 
 
 async def _settle(app: App) -> int:
@@ -115,17 +117,17 @@ async def _find_forgotten(app: App) -> int:
 
 async def _roll_up(app: App) -> int:
     await list_count_jobs.roll_up(app.db)
-    return 0  # pause, since a roll-up is worth its cost only after many changes
+    return 0  # 0 makes the job pause: a roll-up is worth its cost only after many changes
 
 
 async def _index_orders(app: App) -> int:
     await indexing.index_orders(app.db)
-    return 0  # pause, for the same reason
+    return 0  # 0 makes the job pause: indexing is worth its cost only after many changes
 
 
 async def _count_figures(app: App) -> int:
     await figure_jobs.count_all(app.db)
-    return 0  # pause, since many entries together cost less than each alone
+    return 0  # 0 makes the job pause: many entries together cost less than each alone
 
 
 async def _end_factors(app: App) -> int:
@@ -223,7 +225,7 @@ async def work(app: App, stop: asyncio.Event) -> None:
 
     async def check_books(_: App) -> int:
         await check.turn()
-        return 0  # pause between parts, however much is left
+        return 0  # 0 makes the job pause after each part, even if more entries are unchecked
 
     books = Job("check_books", 5.0, check_books, is_cancelled_on_stop=True)
     mailer = Mailer(app.db, settings, app.clock) if settings.sends_mail else None

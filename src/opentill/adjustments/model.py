@@ -61,7 +61,8 @@ class AdjustmentRequest(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     reference: str
     account: Held = "available"
-    order_id: str | None = None  # the order that a correction is about; None for other kinds
+    # The order that a correction is about, None if it is about no order.
+    order_id: str | None = None
 
 
 class Quote(msgspec.Struct, frozen=True):
@@ -90,7 +91,7 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
     reference: str
     reason: str
     asked_by: str
-    decided_by: str | None  # None: no second operator was needed
+    decided_by: str | None  # None before the decision, and if no second operator was needed
     created_at: int
     decided_at: int | None
 

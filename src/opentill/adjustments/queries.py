@@ -8,7 +8,7 @@ BY_REFERENCE = Query(
     Adjustment,
     "select * from adjustments where merchant_id = :merchant_id and reference = :reference",
 )
-# For the operator, who has only the adjustment's id: one index lookup per merchant.
+# Operators give only the adjustment's id, so this statement does one index lookup per merchant.
 ANYWHERE = Query(
     Adjustment,
     """

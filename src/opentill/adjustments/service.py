@@ -120,7 +120,8 @@ async def _check(tx: Tx, merchant: Merchant, requested: AdjustmentRequest) -> No
 async def _post(tx: Tx, merchant: Merchant, adjustment: Adjustment, now: int) -> None:
     """Post an adjustment that is DONE. Raises Invalid if it goes below its floor."""
     floor = adjustment.move.floor
-    if floor == "frozen by operators":  # checked first: frozen may not go below zero
+    # Check this floor before posting, because a negative frozen balance violates a constraint.
+    if floor == "frozen by operators":
         left = await sum_frozen_manually(tx, adjustment.merchant_id, adjustment.currency)
         if left < 0:
             most = money.show(left + adjustment.amount_minor, adjustment.currency)
@@ -173,7 +174,7 @@ async def _decide(
         raise Invalid("movement", f"movement must be WAITING: this one is {adjustment.status}")
     if target == "DONE":
         await _check_open(tx, merchant, adjustment)
-    if reason is None:  # an approval has the reason of the request
+    if reason is None:  # an approval has no reason of its own: it keeps the reason of the request
         actor = Actor(
             operator_actions.check_second_operator(adjustment.asked_by, by), adjustment.reason
         )

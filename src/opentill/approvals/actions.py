@@ -19,7 +19,8 @@ from opentill.payouts import Payout
 from opentill.refunds import NewMadeAtGateway, Refund, RefundBody
 
 Done = Order | Refund | Dispute | Payout
-_LONGEST_ERROR: Final = 200  # characters of the reason why a refund failed
+# A reason is cut to this many characters when it becomes the error of a refund.
+_LONGEST_ERROR: Final = 200
 
 
 class Row(NamedTuple):
@@ -85,7 +86,7 @@ async def _measure_refund(
 async def _refund(tx: Tx, request: ActionRequest, _rules: Rules, now: int) -> Refund:
     details, merchant_id = request.refund, request.merchant_id
     if details is None:
-        raise AssertionError  # as in ``_body``
+        raise AssertionError  # a request for a refund always has ``refund``
     off = (await merchants.find(tx, merchant_id)).refund_off
     if not details.forced:
         await merchants.require(tx, merchant_id, "refund")
@@ -100,7 +101,7 @@ async def _refund(tx: Tx, request: ActionRequest, _rules: Rules, now: int) -> Re
 async def _refund_to_record(tx: Tx, request: ActionRequest) -> NewMadeAtGateway:
     """Return the refund made at the provider that a request records. Raises Invalid."""
     if request.refund is None:
-        raise AssertionError  # as in ``_body``
+        raise AssertionError  # a request to record a refund always has ``refund``
     order = await orders.lock(tx, request.merchant_id, request.subject)
     try:
         minor = money.parse(request.refund.amount, order.currency)

@@ -21,7 +21,7 @@ INSERT = Query(
     returning *
     """,
 )
-# For staff, who have only the id: one index lookup for each merchant.
+# Staff have only the request's id, so this statement does one index lookup per merchant.
 ANYWHERE = Query(
     WaitingAction,
     """

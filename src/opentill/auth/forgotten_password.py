@@ -44,7 +44,8 @@ async def request_link(request: PageRequest) -> Response:
     form = await request.form()
     email = form.get("email", "")
     subject = people.limit_subject(request.browser.address)
-    # Others behind the same address cannot lock out a browser that the person has logged in with.
+    # A browser in which the person has logged in is not limited, so that others behind the same IP
+    # address cannot lock it out.
     is_known_browser = login_cookies.has_logged_in(
         request.app.settings, request.headers, people.normalize_email(email)
     )

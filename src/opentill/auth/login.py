@@ -15,7 +15,7 @@ from opentill.portal.model import CONSOLE_PATH, FACTOR_PATH, Page
 from opentill.portal.request import PageRequest, safe_next
 from opentill.web.translations import N_
 
-_PASSKEYS_PER_MINUTE: Final = 30  # pages that ask a person for a passkey
+_PASSKEYS_PER_MINUTE: Final = 30  # at most this many pages ask one person for a passkey
 
 
 async def _home(request: PageRequest, person_id: str) -> str:

@@ -38,7 +38,8 @@ async def apply_event(
             case GatewayRefundEvent():
                 await refunds.apply_report(tx, merchant_id, gateway_event, now, gateway=gateway)
             case GatewayRefundsEvent():
-                raise AssertionError  # reading.resolve_events has expanded it
+                # ``resolve_events`` has replaced this event by the refunds that it stands for.
+                raise AssertionError
             case GatewayDisputeEvent():
                 await disputes.apply_outcome(tx, merchant_id, gateway_event, now, gateway=gateway)
 

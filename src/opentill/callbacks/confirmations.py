@@ -12,12 +12,13 @@ from opentill.db.batcher import Batcher
 from opentill.gateways.model import GatewayPaymentEvent
 from opentill.orders import Report
 
-# How many reports are applied individually at once. There are more connections, so that some are
-# left if all these reports wait for one merchant.
+# At most this many reports are applied individually at the same time. The pool has more connections
+# by default, so that some remain free if all these reports wait for one merchant.
 _APPLIED_AT_ONCE: Final = 4
 # While one batch waits for its commit or a merchant's balance, another is prepared.
 _BATCHES_AT_ONCE: Final = 2
-# How long a report that is applied by itself waits for a locked row; then the gateway repeats it.
+# A report that is applied individually waits this long for a locked row. After that it fails, and
+# the gateway sends it again.
 _PATIENCE: Final = "2s"
 
 

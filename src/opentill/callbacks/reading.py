@@ -50,7 +50,7 @@ async def _read_notice(
         pairs = parse_qsl(
             text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS
         )
-    except ValueError:  # includes UnicodeDecodeError
+    except ValueError:  # a UnicodeDecodeError is a ValueError too
         raise Invalid("body", "body must be a form in UTF-8") from None
     try:
         return await gateway.read_notice(dict(pairs))

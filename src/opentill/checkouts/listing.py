@@ -11,19 +11,21 @@ from opentill.db.database import Db, Tx
 from opentill.list_counts import FOREVER, Paginator
 from opentill.orders.model import PAID_STATUSES, PAYABLE, SessionStatus
 
-# The statuses that a session's order may have, by the session's status. An exception: an order that
-# was paid late has one of those for COMPLETE although its session is EXPIRED.
+# The statuses that a session's order may have, by the session's status. One exception: if an order
+# was paid late, its session remains EXPIRED although the order has a status of COMPLETE.
 ORDER_STATUSES: Final[Mapping[SessionStatus, tuple[orders.Status, ...]]] = {
     "OPEN": PAYABLE,
     "COMPLETE": (*PAID_STATUSES, "REFUNDED", "DISPUTED", "CHARGEBACK"),
     "EXPIRED": ("CLOSED", "FAILED", "REVOKED"),
 }
+# Number of sessions with a status = number of orders with its statuses above + this factor × number
+# of orders that were paid late.
 _LATE_FACTORS: Final[Mapping[SessionStatus, int]] = {
     "OPEN": 0,
     "COMPLETE": -1,
     "EXPIRED": 1,
-}  # sessions = orders with the statuses above + this factor × late payments
-Range = tuple[int, int]  # inclusive Unix ms
+}
+Range = tuple[int, int]  # the first and the last time, both inclusive, Unix ms
 
 
 class _Sessions(Paginator[Session]):

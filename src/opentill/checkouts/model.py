@@ -19,14 +19,14 @@ from opentill.products.model import Currency, Description, Image, Name, Price
 
 if TYPE_CHECKING:
     Locale = str
-else:  # the languages that customers can read pages in, for checks and the OpenAPI document
+else:  # at run time, checks and the OpenAPI document use the languages of customers' pages
     Locale = Literal[languages.offered("customer")]
 LIFETIME_MS: Final = 24 * 3600 * 1000
 MAX_DISPLAY_NAME: Final = 80
 MAX_CUSTOMER_NAME: Final = 200
 MAX_REFERENCE: Final = 200
 MIN_LIFETIME_MS: Final = 30 * 60 * 1000
-MAX_ATTEMPTS: Final = 50  # payment attempts of one order
+MAX_ATTEMPTS: Final = 50  # an order can have at most this many payment attempts
 
 
 class AmountOutOfBounds(Invalid):
@@ -234,7 +234,7 @@ class Session(msgspec.Struct, frozen=True):
     created_at: int
     updated_at: int
     method: Method | None  # the only method allowed; None: the customer chooses
-    quantity: int | None = None  # None: one
+    quantity: int | None = None  # None means 1
     methods: Sequence[Method] | None = None  # the allowed methods; None: all that are offered
     locale: Locale | None = None
     client_reference: str | None = None
@@ -252,7 +252,7 @@ class Session(msgspec.Struct, frozen=True):
 class PublicSession(Session, frozen=True, kw_only=True):
     """A session with the merchant's fields that its page shows."""
 
-    charge_off: str | None  # the reason for which the merchant may not charge, None while it may
+    charge_off: str | None  # why the merchant may not take payments; None if it may
     logo_sha256: str | None
     accent_color: str | None
     support_email: str | None
@@ -291,7 +291,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     allowed; None: any.
     """
 
-    order_id: str = ""  # given if the metadata contain it; "": a new id
+    # An id that the metadata already contain; "" if the order gets a new one.
+    order_id: str = ""
     name: str
     amount_minor: int  # per unit
     metadata: str | None = None  # JSON text; None: the request's metadata
@@ -344,7 +345,7 @@ class Offer(msgspec.Struct, frozen=True):
     dispute_fee_minor: int
     exchange_rate: Decimal | None
     usd_exchange_rate: Decimal | None
-    charge_off: str | None  # why the merchant may not charge, None while it may
+    charge_off: str | None  # why the merchant may not take payments; None if it may
 
 
 class _ContractFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -43,8 +43,8 @@ BY_ID = Query(Session, "select * from checkouts where merchant_id = :merchant_id
 _MERCHANT_FIELDS: Final = [
     name for name in PublicSession.__struct_fields__ if name not in Session.__struct_fields__
 ]
-# The data of a session's page in one statement: the page is loaded five times per order (decision
-# 0119).
+# Read everything that a session's page shows in one statement, because the page is loaded five
+# times per order (decision 0119).
 BY_PUBLIC_ID = Joined(
     PageView,
     f"""
@@ -113,9 +113,9 @@ OF_IDS = Query(
     Session, "select * from checkouts where merchant_id = :merchant_id and id = any (:ids::text[])"
 )
 # A session is created with its order, and its status follows from the order's unless the order was
-# paid late. The indexes of orders therefore serve lists of sessions (decision 0061). `:status` are
-# statuses of orders; `:late` adds the sessions of orders that were paid late. For a page, as many
-# rows of each status are read as the page could need if all came from this status.
+# paid late. Lists of sessions can therefore use the indexes of orders (decision 0061). `:status`
+# are statuses of orders; `:late` adds the sessions of orders that were paid late. From each status
+# a page reads as many rows as it would need if all its rows had this status.
 _OF_STATUSES = """
     select o.created_at, o.id, o.checkout_id
     from unnest(:status::text[]) as wanted (status)

@@ -133,7 +133,8 @@ async def open_session(
     new = _new_order(merchant_id, body, item, offer, now)
     if not await orders.place(tx, new, now):
         await merchants.require(tx, merchant_id, "charge")
-        raise Contended  # the capability was switched off and on again meanwhile
+        # The merchant could not take payments when the order was to be placed, but can now.
+        raise Contended
     return Session.from_order(new, now)
 
 
@@ -149,7 +150,8 @@ async def check_methods(
     currency = None if isinstance(body.item, msgspec.UnsetType) else body.item.currency
     if currency is None and is_id(body.product_id):
         currency = await queries.CURRENCY.get(tx, merchant_id=merchant_id, id=body.product_id)
-    if currency is not None:  # otherwise ``open_session`` refuses the product
+    # If the currency is unknown, ``open_session`` refuses the product.
+    if currency is not None:
         check_methods_offered(gateways, currency, body.payment_methods)
 
 

@@ -25,7 +25,7 @@ class _Commands(MutableMapping[str, Any]):
     def __init__(self) -> None:
         self._loaded: dict[str, Any] = {}
 
-    def __getitem__(self, name: str) -> Any:  # typer does not export its command's type
+    def __getitem__(self, name: str) -> Any:  # typer does not export the type of its commands
         if name not in self._loaded:
             part = typer.Typer(rich_markup_mode=None)
             importlib.import_module(f"opentill.cli.{commands.FILES[name]}").register(part)

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from opentill.people import Approver
 
 _COLUMNS = ("id", "kind", "merchantId", "amount", "currency", "about", "askedBy", "createdAt")
-_BY_APPROVALS = ("preq_", "areq_")  # prefixes of ids in ``approvals``; other ids are adjustments'
+# Ids with these prefixes are in ``approvals``, all others are ids of adjustments.
+_BY_APPROVALS = ("preq_", "areq_")
 
 
 def register(app: typer.Typer) -> None:

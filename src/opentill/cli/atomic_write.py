@@ -36,7 +36,7 @@ def closing(file: IO[bytes]) -> Iterator[IO[bytes]]:
     try:
         yield file
     except BaseException:
-        with suppress(OSError):  # closing flushes, which fails again on a full disk
+        with suppress(OSError):  # closing also flushes, which fails again on a full disk
             file.close()
         raise
     file.close()
@@ -49,7 +49,7 @@ def _locked(folder: Path) -> tuple[Path, IO[bytes]]:
         target = os.fdopen(descriptor, "wb")
         if not _lock(descriptor, wait=True) or os.fstat(descriptor).st_nlink:
             return Path(name), target
-        target.close()  # another process removed it before it was locked
+        target.close()  # another process removed the file before this one locked it
 
 
 def _remove_if_left(path: Path) -> None:

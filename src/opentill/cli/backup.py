@@ -249,7 +249,7 @@ def _restore_embedded(settings: Settings, source: IO[bytes]) -> "RowCounts":
 
     restoring = RestoreDirectory(settings.data_dir)
     try:
-        EmbeddedPostgres.discard(restoring.path)  # remove what a killed restore left
+        EmbeddedPostgres.discard(restoring.path)  # remove the files that a killed restore left
         with EmbeddedPostgres.start(restoring.path) as server:
             tools = dumps.Tools.embedded(restoring.path, server.url)
             ready = msgspec.structs.replace(settings, database_url=server.url)

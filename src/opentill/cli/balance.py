@@ -139,7 +139,7 @@ def approve(adjustment_id: str) -> output.Result:
         await adjustments.find_anywhere(tx, adjustment_id)
         adjustment = await approvals.approve(tx, adjustment_id, person, rules, now)
         if not isinstance(adjustment, adjustments.Adjustment):
-            raise TypeError  # the id is that of an adjustment
+            raise TypeError  # ``find_anywhere`` has found an adjustment with this id
         return adjustment
 
     return _shown_after(work)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-# A summary is the beginning of the command's own help.
+# Each summary repeats the beginning of the command's own help.
 SECTIONS: Final = {
     "Every day": (
         # name       file          summary

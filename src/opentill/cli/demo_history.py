@@ -38,7 +38,7 @@ _HOUR: Final = 3_600_000
 _DAY: Final = 24 * _HOUR
 _GATEWAY: Final = "sandbox"
 _CARD: Final = Card(brand="visa", last4="4242")
-_TO_RESPOND: Final = 14 * _DAY  # time to respond to a dispute
+_TO_RESPOND: Final = 14 * _DAY  # time until the deadline for responding to a dispute
 _OFFERS: Final = (
     #  name                 description                              price   weight
     ("Sencha, 100 g", "Green tea of the first flush.", "12.50", 9),

@@ -150,7 +150,7 @@ def deadline(
 
     respond_by = inputs.moment("until", until, end=True, ahead=True)
     if respond_by is None:
-        raise AssertionError  # only an omitted time is None
+        raise AssertionError  # ``moment`` returns None only for an omitted time
 
     async def work(tx: "Tx", now: int) -> "Dispute":
         merchant_id = (await disputes.find_anywhere(tx, dispute_id)).merchant_id

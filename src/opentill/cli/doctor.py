@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 OLDEST_PYTHON: Final = (3, 11)
 FREE_BYTES: Final = 1024**3
-_MARGIN: Final = 18  # cells of a finding's level and subject, before its text
+# Columns of the terminal that a finding's level and subject take before its text.
+_MARGIN: Final = 18
 Statements = Annotated[
     bool,
     typer.Option(
@@ -115,10 +116,11 @@ def _python() -> Finding:
 
 def _data_dir(settings: Settings) -> Finding:
     path = settings.data_dir.absolute()
-    if not path.exists():  # the operator's own database and real gateways need none
+    if not path.exists():
+        # A deployment with its own database and real gateways needs no data directory.
         return Finding("data dir", "ok", "not used")
     try:
-        prepare(path)  # also removes permissions of other users
+        prepare(path)  # this also removes the permissions of other users
     except ConfigurationError as error:
         return Finding("data dir", "fail", str(error))
     status = os.statvfs(path)

@@ -119,7 +119,7 @@ class _Facts(msgspec.Struct, frozen=True):
     clock_ahead_s: float  # how far this machine's clock is ahead of the database's
     ahead_ms: int  # how far business time is ahead of real time
     stuck: int  # number of stuck orders
-    epay_opens: bool  # whether the stored Epay keys can be decrypted
+    epay_opens: bool  # whether the stored Epay keys can be decrypted with the secret key
     lacking: list["MissingRate"]
     expiring: list["MissingRate"]
     newer: list[str]  # migrations of a newer OpenTill

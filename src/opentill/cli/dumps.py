@@ -20,7 +20,7 @@ from opentill.core.settings import Settings
 from opentill.server.embedded import sysuser
 from opentill.server.embedded.programs import Programs, find_programs
 
-OLDEST: Final = 10  # the first PostgreSQL whose major version is one number
+OLDEST: Final = 10  # the oldest PostgreSQL whose major version is a single number
 _FOLDERS: Final = (
     "/usr/lib/postgresql/*/bin",  # Debian, Ubuntu
     "/usr/pgsql-*/bin",  # the PostgreSQL project's packages for Red Hat
@@ -214,7 +214,7 @@ def _version(folder: Path) -> int | None:
     if shutil.which("pg_restore", path=str(folder)) is None:
         return None
     program = shutil.which("pg_dump", path=str(folder))
-    # The version that Debian's wrapper runs depends on the machine's clusters.
+    # Skip Debian's wrapper, because the version that it runs depends on the machine's clusters.
     if program is None or Path(program).resolve().name == "pg_wrapper":
         return None
     try:

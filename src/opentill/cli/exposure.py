@@ -11,8 +11,9 @@ import msgspec
 from opentill.core.settings import SANDBOX, Settings
 
 Level = Literal["ok", "warn", "fail"]
-_SHORTEST_PREFIX: Final = {4: 8, 6: 16}  # by IP version: no owner has a wider public network
-# sslmode (libpq §34.19) → its weakness. asyncpg's default is "prefer".
+# The shortest plausible prefix length, by IP version: no owner has a wider public network.
+_SHORTEST_PREFIX: Final = {4: 8, 6: 16}
+# Weaknesses of the modes of encryption, by sslmode (libpq §34.19). asyncpg's default is "prefer".
 _MODES: Final[Mapping[str, str]] = {
     "disable": "the connection is not encrypted",
     "allow": "the connection may be unencrypted",

@@ -158,7 +158,8 @@ def _copy_permissions(file: IO[bytes], path: Path) -> None:
         try:
             os.fchown(file.fileno(), -1, status.st_gid)
         except PermissionError:
-            mode &= ~stat.S_IRWXG  # the bits were meant for another group
+            # These permissions were meant for the group that ``file`` did not get.
+            mode &= ~stat.S_IRWXG
     with contextlib.suppress(PermissionError):  # on some mounts all files belong to another user
         os.fchmod(file.fileno(), mode)
 

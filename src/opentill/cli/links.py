@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from opentill.merchants import Actor
     from opentill.payment_links import LinkUpdate, PaymentLink
 
-_NONE = "none"  # as an option's text: removes the optional value
+_NONE = "none"  # an option with this text removes the optional value
 _COLUMNS = ("id", "merchantId", "status", "sells", "payments", "openSessions", "maxUses", "url")
 
 

@@ -52,7 +52,8 @@ async def _log_in(email: str, password: str, code: str) -> dict[str, Any]:
     async with session.database(settings) as db:
         credentials = Credentials(
             email=email, password=password, code=code, browser=Browser("127.0.0.1", device),
-            is_known_browser=True,  # a user of commands has the deployment's secrets already
+            # Whoever runs commands has the deployment's secrets already.
+            is_known_browser=True,
         )  # fmt: skip
         now = await session.now(db)
         try:

@@ -32,7 +32,7 @@ _Fee = Annotated[
         "settlement currency, and only payments in that have it."
     ),
 ]
-# The terms that `create` and `set` take as options of these names.
+# The terms that `create` and `set` take as options, by the options' names.
 _TERMS: Final[dict[str, Any]] = {
     "fee_rate": _text("Decimal fraction of each payment, 0.04, where no --fee fits."),
     "fee": _Fee,

@@ -27,9 +27,8 @@ def migrate(*, as_json: Json = False) -> None:
     from opentill.server.embedded.postgres import EmbeddedPostgres
 
     settings = session.settings(creates=True, keys=False)
-    signal.signal(
-        signal.SIGTERM, session.leave
-    )  # the first process of a container has no default handler
+    # The first process of a container ignores SIGTERM unless it has a handler for it.
+    signal.signal(signal.SIGTERM, session.leave)
     try:
         if settings.database_url is not None:
             session.wait_for(settings.database_url, prepared=False, patient=True, migrated=False)

@@ -59,7 +59,8 @@ def refund(
 
     quoted = session.transact(look)
     if not isinstance(quoted, _Seen):
-        return output.Result(RefundOut.from_refund(quoted))  # the refund with this number exists
+        # A refund with this refund number exists already.
+        return output.Result(RefundOut.from_refund(quoted))
     if not force:
         _check_on(quoted.merchant)
     output.say(_described(quoted))

@@ -53,7 +53,8 @@ def query_of(filters: dict[str, Any], **more: Any) -> "OrdersQuery":
     from opentill.http import strictjson
     from opentill.orders import OrdersQuery
 
-    for name, value in filters.items():  # `opentill export` does not get the check of ``add``
+    # ``add`` does not check the options of `opentill export`, so they are checked here.
+    for name, value in filters.items():
         if value == "":
             raise Invalid(name, f"{name} must not be empty: leave it out instead")
     start, end = inputs.period(filters["since"], filters["until"])

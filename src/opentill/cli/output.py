@@ -26,7 +26,7 @@ class Result(NamedTuple):
     """A command's result with columns or a note; other results are records or lists of them."""
 
     shown: object
-    columns: Sequence[str] = ()  # fields that people see, in this order; (): all, as in JSON
+    columns: Sequence[str] = ()  # fields that people see, in this order; () means all, as in JSON
     note: str = ""  # printed to standard error after the result
     empty: str = "nothing to show"  # printed to standard error for an empty list
 

@@ -154,7 +154,8 @@ def run(
 
     settings = session.settings()
     if settings.approval_above is not None:
-        identity.require_person("begin a run")  # another person may have to take its file
+        # The person must be known, because another person may have to take the run's file.
+        identity.require_person("begin a run")
     own_accounts = bankaccounts.parse_own_accounts(
         settings.payout_accounts, settings.operator_name, settings.payout_address
     )
@@ -257,7 +258,8 @@ def file(
     settings = session.settings()
     above = settings.approval_above
     if above is not None:
-        identity.require_person("take the file")  # perhaps another than who began the run
+        # The person must be known, because another person may have to have begun the run.
+        identity.require_person("take the file")
 
     async def work() -> "RunView":
         async with session.database(settings) as db:

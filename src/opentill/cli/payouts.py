@@ -114,7 +114,7 @@ def approve(request_id: str) -> dict[str, Any]:
         await payouts.find_request(tx, request_id)
         payout = await approvals.approve(tx, request_id, person, rules, now)
         if not isinstance(payout, payouts.Payout):
-            raise TypeError  # the id is that of a payout's request
+            raise TypeError  # ``find_request`` has found a payout's request with this id
         return payout
 
     return _shown(session.transact(work))

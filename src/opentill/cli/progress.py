@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-SILENT_S: Final = 1.0  # seconds; shorter operations show nothing
+SILENT_S: Final = 1.0  # seconds; nothing is shown about shorter operations
 _PAUSE_S: Final = 0.5
 _ERASE: Final = "\r\x1b[K"
 _lines: Final[list["_Line"]] = []  # empty, or the line of the outermost operation

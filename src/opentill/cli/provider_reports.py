@@ -19,7 +19,7 @@ class ReportKind(NamedTuple):
 
     package: str
     list_open: str
-    shown: str  # name of the struct as which a report is shown
+    shown: str  # name of the struct whose fields are shown of a report
     columns: Sequence[str]
     list_help: str
     dismiss_help: str

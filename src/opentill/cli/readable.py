@@ -12,7 +12,7 @@ from typing import Final, cast
 from opentill.cli import times
 from opentill.core import terminal
 
-# Field with an amount → the fields that may have its currency, or a fixed currency.
+# Maps a field with an amount to the fields that may have its currency, or to a fixed currency.
 _AMOUNTS: Final[dict[str, tuple[str, ...]]] = {
     name: fields
     for names, fields in (

@@ -31,7 +31,7 @@ from opentill.server.embedded.datadir import DataDirError, Lock, lock_serve, pre
 from opentill.server.supervisor import Child, Supervisor
 
 FINISH_GRACE_S = 5.0
-FOR_COMMANDS: Final = 10  # connections reserved for commands
+FOR_COMMANDS: Final = 10  # database connections that the servers leave to commands
 _log: Final = structlog.get_logger()
 PRIVATE = 0o077  # umask of long-running processes
 
@@ -59,7 +59,8 @@ class Deployment:
         signal.signal(signal.SIGTERM, session.leave)
         os.umask(PRIVATE)
         settings = self.settings
-        gateways.load(settings.gateways, settings)  # report errors in their settings immediately
+        # This reports errors in their settings before anything starts.
+        gateways.load(settings.gateways, settings)
         self._check_connections()
         if settings.database_read_url is not None:
             session.check_replica(settings.database_read_url)

@@ -39,7 +39,7 @@ def worker() -> None:
     from opentill.cli.running import ready_database, run_worker
 
     settings = session.settings(quiet=False)
-    gateways.load(settings.gateways, settings)  # errors in their settings are reported at once
+    gateways.load(settings.gateways, settings)  # this reports errors in their settings at once
     signal.signal(signal.SIGTERM, session.leave)
     with ready_database(settings, patient=True) as ready:
         run_worker(ready)

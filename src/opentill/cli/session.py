@@ -151,7 +151,7 @@ def check_replica(url: str, *, patience_s: float = 2.0) -> None:
     except connections.UNREADABLE as error:
         raise _unusable("reached", connections.why(error), setting="DATABASE_READ_URL") from None
     except (*AWAY, asyncpg.PostgresError, asyncpg.InterfaceError):
-        return  # an unavailable replica is used once it is available
+        return  # an unreachable replica is used once it responds
 
 
 @asynccontextmanager
@@ -241,7 +241,7 @@ async def _check_key(tx: "Tx", configured: Settings) -> None:
     from opentill.db import secret_key
 
     async def opens(tx: "Tx", secret_key: str) -> bool:
-        from opentill import epay  # a slow import, which is rarely needed
+        from opentill import epay  # imported late, because it is slow and rarely needed
 
         return await epay.key_decrypts(tx, secret_key)
 

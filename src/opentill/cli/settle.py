@@ -19,7 +19,8 @@ _NOTHING_DUE: Final = (
     "No order is due. The worker settles orders by itself as soon as they are; "
     "`opentill orders list` shows them."
 )
-MOST_SHOWN: Final = 1000  # orders; a merchant may have a million unsettled ones
+# At most this many orders are shown, since a merchant may have a million unsettled ones.
+MOST_SHOWN: Final = 1000
 
 
 def register(app: typer.Typer) -> None:
@@ -89,7 +90,7 @@ class _Settlements:
     def __init__(self) -> None:
         self.first: list[Settled] = []
         self.orders = 0
-        self._sums: dict[str, tuple[int, int]] = {}  # by currency: settled, reserve
+        self._sums: dict[str, tuple[int, int]] = {}  # by currency, in minor units: settled, reserve
 
     def add(self, order: "Settled") -> None:
         """Count an order."""

@@ -21,9 +21,9 @@ from opentill.db.query import NotOneRow, Statement
 if TYPE_CHECKING:
     from opentill.db.database import Tx
 
-LONGEST_S: Final = 20.0  # for a database that ignores statement timeouts
+LONGEST_S: Final = 20.0  # limits a statement if the database ignores its statement timeout
 _ABSENT: Final[Mapping[str, object]] = MappingProxyType({
-    # type → a value that matches no row
+    # Each type of a parameter, with a value that matches no row.
     "text": "survey",
     "varchar": "survey",
     "int2": 1,
@@ -47,8 +47,8 @@ class Failure(msgspec.Struct, frozen=True):
     """A failed statement or action, and the database's message."""
 
     name: str  # a statement such as orders.queries.LOCKED, or an action of the order
-    phase: str  # in which it failed: prepare, plan or run
-    sqlstate: str  # empty if the error is not the database's
+    phase: str  # the phase in which it failed: prepare, plan or run
+    sqlstate: str  # the error's code, "" if the error is not the database's
     message: str
 
 
@@ -58,7 +58,7 @@ class Feature(msgspec.Struct, frozen=True):
     feature: str
     statements: int
     prepared: int
-    ran: int  # to the end, or until a rule refused the values
+    ran: int  # how many ran to the end, or until a rule refused the values
     refused: int  # how many of ``ran`` were refused by a rule
     planned: int  # only planned, because the database has merchants
     failures: Sequence[Failure]
@@ -68,7 +68,7 @@ class Survey(msgspec.Struct, frozen=True):
     """Result of a survey: statements prepared, run and failed, per feature."""
 
     version: str
-    has_merchants: bool  # if so, some statements were not run
+    has_merchants: bool  # if it has merchants, some statements were not run
     features: Sequence[Feature]
     order: Sequence[Failure]  # failed actions of the paid order
     untouched: str | None  # names of tables whose triggers did not fire, None if all did

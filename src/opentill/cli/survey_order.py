@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from opentill.db.database import Tx
 
 _GATEWAY = "survey"
-_SECRET_KEY = "k" * 32  # encrypts only values that are rolled back
+_SECRET_KEY = "k" * 32  # this encrypts only values that are rolled back
 
 
 class PaidOrder:

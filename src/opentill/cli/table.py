@@ -18,7 +18,7 @@ class _Column(NamedTuple):
     heading: str
     texts: list[str]  # one for each row
     width: int
-    flush_right: bool  # all of its texts are numbers or amounts
+    flush_right: bool  # whether all of its texts are numbers or amounts
 
     def filled(self, text: str) -> str:
         """Pad a text to the column's width."""

@@ -15,7 +15,7 @@ _WRITTEN: Final = re.compile(
     r"(?:[T ](?P<time>\d\d:\d\d(?::\d\d(?:\.\d{3})?)?) ?(?P<zone>Z|UTC|[+-]\d\d:\d\d)?)?",
     re.ASCII,
 )
-_MILLIS: Final = re.compile(r"[0-9]{9,}")  # nine digits are Unix ms and not a year
+_MILLIS: Final = re.compile(r"[0-9]{9,}")  # nine or more digits are Unix ms and not a year
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -130,7 +130,7 @@ class AsyncDownload:
         self._sender = sender
         self._request = request
         self._open: tuple[RetriedRequest[File], httpx2.Response] | None = None
-        self.filename = ""  # the server's name for the file, once it is open
+        self.filename = ""  # the server's name for the file, "" until the file is open
 
     async def __aenter__(self) -> Self:
         """Request the file."""

@@ -131,7 +131,7 @@ class Download:
         self._sender = sender
         self._request = request
         self._open: tuple[RetriedRequest[File], httpx2.Response] | None = None
-        self.filename = ""  # the server's name for the file, once it is open
+        self.filename = ""  # the server's name for the file, "" until the file is open
 
     def __enter__(self) -> Self:
         """Request the file."""

@@ -23,7 +23,7 @@ USER_AGENT: Final = (
     f"opentill-python/{__version__} "
     f"(python {platform.python_version()}; httpx2 {httpx2.__version__})"
 )
-_MAX_SEEN: Final = 1000  # ids of a list: ten pages of the largest size
+_MAX_SEEN: Final = 1000  # remembered ids of a list: ten pages of the largest size
 _FILENAME: Final = re.compile(r'filename="([^"/\\]{1,200})"')
 
 
@@ -96,7 +96,7 @@ def http_options(
     if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment:
         message = "base_url must be the http or https address of a server, such as https://pay.example.com"
         raise ValueError(message)
-    api_key = api_key.strip(" \t\r\n")  # it may be read from a file, or copied with spaces
+    api_key = api_key.strip(" \t\r\n")  # a key read from a file or copied may have spaces around it
     if not re.fullmatch(r"[!-~]*", api_key):
         message = "api_key must be a key as `opentill keys create` prints it"
         raise ValueError(message)

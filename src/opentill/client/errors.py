@@ -21,9 +21,10 @@ class OpenTillError(Exception):
         super().__init__(message)
         self.status = status
         self.code = code
-        self.request_id = request_id  # finds the request in the server's log
-        self.field = ""  # the refused field, if the response has one
-        self.reason = ""  # why the field was refused, or what would be accepted
+        self.request_id = request_id  # by which the operator finds the request in the server's log
+        self.field = ""  # the refused field, "" if the response names none
+        # Why the field was refused, or what would be accepted; "" if the response does not say.
+        self.reason = ""
         self.maybe_done = maybe_done
         self.idempotency_key: str | None = None  # the key of a POST, None for other methods
 
@@ -51,7 +52,8 @@ class IdempotencyKeyReused(OpenTillError):
 class RateLimited(OpenTillError):
     """Too many requests (42901)."""
 
-    retry_after: float | None = None  # seconds until the next request, if the response has them
+    # Seconds until the next request; None if the response does not say.
+    retry_after: float | None = None
 
 
 class RequestRefused(OpenTillError):

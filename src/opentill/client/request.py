@@ -16,9 +16,8 @@ Method = Literal["GET", "POST", "PATCH", "DELETE"]
 Amount = str | Decimal | int  # never a float, which cannot hold 0.10
 Moment = int | dt.datetime  # Unix milliseconds, or an aware datetime
 
-_ID: Final = re.compile(
-    r"\w{1,100}", re.ASCII
-)  # an id or a trade_no, which need no escaping in a path
+# An id or a trade_no, neither of which needs escaping in a path.
+_ID: Final = re.compile(r"\w{1,100}", re.ASCII)
 _AMOUNTS: Final = frozenset({"price", "min_amount", "max_amount"})
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 

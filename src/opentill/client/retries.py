@@ -60,8 +60,10 @@ _ERRORS: Final[dict[int, type[OpenTillError]]] = {
 }
 _KEY: Final = re.compile(r"[ -~]{1,255}")
 _RETRIED: Final = frozenset({429, 502, 503, 504})
-_STILL_RUNNING: Final = 40901  # the first attempt is still running, and will soon have a response
-_LAST_BEGIN: Final = 0.9  # share of the total time after which no attempt has enough time left
+# The response code while an earlier attempt still runs, whose result will soon be known.
+_STILL_RUNNING: Final = 40901
+# No attempt begins after this share of the total time: too little time would be left.
+_LAST_BEGIN: Final = 0.9
 # Statuses that the server sends before it looks up the key, so that they reveal nothing about an
 # earlier attempt without a response.
 _UNDECIDED: Final = frozenset({401, 409, 429})
@@ -74,7 +76,8 @@ class Retries(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     attempts: int = 6
-    total_s: float = 150.0  # for all attempts and delays; more than two windows of the rate limit
+    # Seconds for all attempts and delays, which is more than two windows of the rate limit.
+    total_s: float = 150.0
     first_delay_s: float = 0.25
     longest_delay_s: float = 8.0
 
@@ -104,7 +107,7 @@ class RetriedRequest(Generic[T]):
         self._end = begun + retries.total_s
         self._last_begin = begun + _LAST_BEGIN * retries.total_s
         self._attempts = 0
-        self._uncertain = False  # an earlier attempt may have had its effect
+        self._uncertain = False  # whether an earlier attempt may have had its effect
 
     @property
     def timeout_s(self) -> float:
@@ -131,7 +134,8 @@ class RetriedRequest(Generic[T]):
         self._uncertain |= not never_sent and self.request.method != "GET"
         why = str(failure) or type(failure).__name__
         error = ConnectionFailed(f"{self._name} got no response: {why}")
-        if isinstance(failure, httpx2.LocalProtocolError):  # the request cannot be sent at all
+        # The request is invalid, so no attempt can send it.
+        if isinstance(failure, httpx2.LocalProtocolError):
             self._give_up(error)
         repeatable = never_sent or self.request.method != "PATCH"
         return self._delay(error, None) if repeatable else self._give_up(error)
@@ -143,7 +147,8 @@ class RetriedRequest(Generic[T]):
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             self._uncertain |= self.request.method != "GET"
         elif self.key is not None and problem is not None and status not in _UNDECIDED:
-            self._uncertain = False  # with one key, this is the response to all attempts
+            # All attempts had the same key, so this response applies to each of them.
+            self._uncertain = False
         running = problem is not None and problem.code == _STILL_RUNNING and self.key is not None
         again = running or status in _RETRIED
         if self.request.method == "PATCH" and status != HTTPStatus.TOO_MANY_REQUESTS:
@@ -164,7 +169,8 @@ class RetriedRequest(Generic[T]):
             envelope = msgspec.json.decode(body, type=_Body)
             if self.request.response is None:
                 return cast("T", None)
-            if self.request.response is Event:  # the type in the data decides on the class
+            # The type in the data decides which class it becomes.
+            if self.request.response is Event:
                 return cast("T", read(bytes(envelope.data)))
             return cast("T", msgspec.json.decode(envelope.data, type=self.request.response))
         except (*MALFORMED, WebhookInvalid) as reason:

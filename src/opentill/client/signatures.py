@@ -100,7 +100,7 @@ def _standard_signature(secret: str, signed: bytes) -> str:
     text = secret.removeprefix(_PREFIX)
     try:
         key = base64.b64decode(text, validate=True)
-    except binascii.Error:  # not base64: used as text, like on the server
+    except binascii.Error:  # a secret that is not base64 is used as text, as on the server
         key = text.encode()
     digest = hmac.new(key, signed, hashlib.sha256).digest()
     return "v1," + base64.b64encode(digest).decode()

@@ -26,7 +26,7 @@ from opentill.portal.request import PageRequest
 
 _FIELDS: Final = ("kind", "amount", "account", "order", "reference", "reason")
 _ACCOUNTS: Final[tuple[Held, ...]] = get_args(Held)
-_NEWEST: Final = 20  # adjustments in the list
+_NEWEST: Final = 20  # the list shows this many adjustments
 
 
 async def show_adjustments(request: PageRequest) -> Response:

@@ -21,7 +21,8 @@ from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-_REQUEST_PREFIXES: Final = ("preq_", "areq_")  # prefixes; other ids are of adjustments
+# Ids with these prefixes are in ``approvals``, all others are ids of adjustments.
+_REQUEST_PREFIXES: Final = ("preq_", "areq_")
 
 
 async def list_approvals(request: PageRequest) -> Response:

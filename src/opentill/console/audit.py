@@ -31,7 +31,7 @@ _COLUMNS: Final = (
     "reason",
     "hash",
 )
-_FILE_PAGE: Final = 1000  # rows that each query of the file reads
+_FILE_PAGE: Final = 1000  # each query for the file reads this many rows
 
 
 def _read_query(request: PageRequest) -> tuple[AuditQuery, Days, dict[str, str]]:

@@ -29,7 +29,8 @@ async def confirm_bank_account(request: PageRequest) -> Response:
     try:
         shown_state = int(form.get("version", "")), int(form.get("held", ""))
     except ValueError:
-        shown_state = 0, 0  # the form is not this page's; no account has these values
+        # The form is not from this page; no account is in this state, so it counts as outdated.
+        shown_state = 0, 0
     merchant_id, now = request.merchant_id, request.now
     try:
         await request.app.db.run(

@@ -13,7 +13,7 @@ from opentill.portal.request import PageRequest
 from opentill.web.language import Localizer
 from opentill.web.translations import N_
 
-_MOST_BALANCES: Final = 200  # balances in the list
+_MOST_BALANCES: Final = 200  # the list shows at most this many balances
 
 
 def _progress(localizer: Localizer, check: ledger.BalanceCheck) -> str:

@@ -25,7 +25,7 @@ from opentill.web import responses
 from opentill.web.translations import N_
 
 _LONGEST_REASON: Final = 255
-_LATEST_DEADLINE: Final = timedelta(days=366)  # the latest is so far from today
+_LATEST_DEADLINE: Final = timedelta(days=366)  # a deadline may be at most this far from today
 _FIELDS: Final = ("until", "reason", "note")
 
 
@@ -112,7 +112,7 @@ async def set_deadline(request: PageRequest) -> Response:
 
     try:
         await form_ids.run_once(request, work)
-    except (Invalid, KeyReused, _Stale):  # Invalid: the dispute is decided
+    except (Invalid, KeyReused, _Stale):  # ``Invalid`` means that the dispute has been decided
         error = N_(
             "The dispute has changed since this was shown, or this form "
             "was used already. Nothing was done by it. Look at the "
@@ -139,7 +139,8 @@ async def add_note(request: PageRequest) -> Response:
     actor = notes.author(request, text)
 
     async def work(tx: Tx) -> str:
-        # Lock the log before the dispute. It is written last, so that an invalid note fails first.
+        # Lock the audit log before the dispute. The log is written last, so that an invalid note
+        # fails before.
         await merchants.lock_audit_log(tx)
         await disputes.add_note(tx, *ids, text, actor.who, request.now)
         await merchants.record_audit(tx, actor, "disputes note", *ids, request.now)

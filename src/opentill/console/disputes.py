@@ -37,7 +37,7 @@ _COLUMNS: Final = (
     "gateway",
     *(column for name, _ in export.TIMES for column in (name, f"{name}Utc")),
 )
-_FILE_PAGE: Final = 1000  # rows that each query of the file reads
+_FILE_PAGE: Final = 1000  # each query for the file reads this many rows
 
 
 def _read_query(request: PageRequest) -> tuple[DisputeFilter, Days, str]:

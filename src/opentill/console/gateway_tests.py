@@ -36,7 +36,7 @@ class Row(msgspec.Struct, frozen=True):
     test: OpenedTest
     order: Order
     amount: str
-    gateway: str  # of the last attempt, "" if there is none
+    gateway: str  # the gateway of the last attempt, "" if there is no attempt
 
 
 async def _read_rows(tx: Tx, request: PageRequest) -> tuple[list[Row], str | None]:
@@ -153,7 +153,7 @@ _NO_RATE: Final = N_(
     "There is no exchange rate from this currency to the "
     "merchant's, or the amount is worth too little or too much in it"
 )
-# Field of the service → field of the form and error text.
+# Maps a field of the service to a field of the form and its error text.
 _ERRORS: Final = {
     "gateway": ("gateway", N_("Choose one of the gateways of this deployment")),
     "price": ("amount", N_("Enter an amount above 0, such as 1.00")),

@@ -28,7 +28,7 @@ _QUARTER_MS: Final = 900_000
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 _RESPONSE_MS: Final = 15_000  # an attempt without an outcome counts as unanswered after this time
-NEWEST: Final = 50  # attempts of each merchant in which the last refusal is searched
+NEWEST: Final = 50  # the last refusal is searched in this many attempts of each merchant
 
 
 class GatewayState(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,7 +30,7 @@ _COLUMNS: Final = (
     "createdAt",
     "createdAtUtc",
 )
-_FILE_PAGE: Final = 1000  # rows that each query of the file reads
+_FILE_PAGE: Final = 1000  # each query for the file reads this many rows
 
 
 async def list_merchants(request: PageRequest) -> Response:

@@ -32,7 +32,7 @@ from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.refunds import jobs as refund_jobs
 
-MOST: Final = 200  # items of a kind that are listed
+MOST: Final = 200  # the list shows at most this many items of a kind
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 SOON_MS: Final = 3 * _DAY_MS  # a dispute is listed for this time before its deadline
@@ -51,7 +51,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     page: str  # the path of its page below the merchant's dashboard
     at: int  # Unix ms; ``NEED_TIME`` says what happened then
     money: Money | None = None
-    detail: str = ""  # the text that a gateway or an endpoint has reported
+    detail: str = ""  # the text that a gateway or an endpoint has reported, "" if there is none
 
     @property
     def path(self) -> str:

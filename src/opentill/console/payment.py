@@ -109,7 +109,7 @@ async def perform_action(request: PageRequest, action: Action) -> Response:
     actor = people.actor_of(request.login, reason)
 
     async def work(tx: Tx) -> str:
-        # The order of locks: merchant, audit log, order.
+        # Take the locks in this order: merchant, audit log, order.
         await merchants.lock(tx, merchant_id)
         await merchants.lock_audit_log(tx)
         order = await orders.lock(tx, merchant_id, order_id)

@@ -57,7 +57,8 @@ class Action(msgspec.Struct, frozen=True):
 
     name: str
     command: str  # the command that does the same and needs the same permission
-    apply: Callable[[Tx, ActionCall], Awaitable[object]]  # raises Invalid if it is not allowed now
+    # Raises Invalid if the payment does not allow the action now.
+    apply: Callable[[Tx, ActionCall], Awaitable[object]]
 
     @property
     def permission(self) -> Permission:

@@ -43,7 +43,8 @@ async def create_refund(request: PageRequest) -> Response:
     rules = approvals.Rules.from_settings(request.app.settings)
 
     async def work(tx: Tx) -> str:
-        await merchants.lock(tx, merchant_id)  # lock order: merchant, audit log, order
+        # Locks are taken in this order: merchant, audit log, order.
+        await merchants.lock(tx, merchant_id)
         await merchants.lock_audit_log(tx)
         locked = await orders.lock(tx, merchant_id, order.id)
         await refund_form.check_figures(tx, locked, form, request.now)

@@ -27,7 +27,7 @@ _EVENTS: Final[Mapping[Status, tuple[str, ...]]] = {
     "PAID": ("returned",),
     "FAILED": (),
 }
-# Field of a refusal → field of the form; any other refusal is about the payout.
+# Maps the field of a refusal to a field of the form; all other refusals are about the payout.
 _FIELD_OF: Final = {"bank-reference": "reference", "reason": "reason"}
 
 

@@ -23,11 +23,12 @@ from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-_MOST_DUE: Final = 500  # merchants in the list of those who are due
-_PAGE_SIZE: Final = 100  # payouts on a page of a run
-_MOST_PAYOUTS: Final = 300  # created by one request; the next request continues the run
-_MOST_BYTES: Final = 2 * 1024 * 1024  # bytes of a bank report
-_MOST_LINES: Final = 1_000  # lines of a bank report
+_MOST_DUE: Final = 500  # the list shows at most this many merchants to whom payouts are due
+_PAGE_SIZE: Final = 100  # a page of a run shows this many payouts
+# One request creates at most this many payouts; the next request continues the run.
+_MOST_PAYOUTS: Final = 300
+_MOST_BYTES: Final = 2 * 1024 * 1024  # largest bank report, in bytes
+_MOST_LINES: Final = 1_000  # longest bank report, in lines
 _CHUNK: Final = 64 * 1024
 _FIELDS: Final = ("currency", "reference", "on", "reason")
 

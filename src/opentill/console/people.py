@@ -19,7 +19,7 @@ from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 _REASON: Final = "in the console"
-_KEY_CHOICES: Final = ("revoke", "keep")  # for the API keys of a person who is removed
+_KEY_CHOICES: Final = ("revoke", "keep")  # choices for the API keys of a person who is removed
 _NO_FACTOR: Final = N_("Nobody with this address has a second factor")
 _CHOOSE_ROLE: Final = N_("Choose one of the roles")
 _LAST_ADMIN: Final = N_("There is always an administrator: make somebody else one first")

@@ -27,7 +27,7 @@ from opentill.refunds import RefundCase
 from opentill.web import refund_failures
 from opentill.web.translations import N_
 
-MOST: Final = 200  # reports in a list
+MOST: Final = 200  # the list shows at most this many reports
 _LONGEST_REASON: Final = 255
 Report = Unmatched | RefundCase
 
@@ -38,7 +38,8 @@ class ReportKind(NamedTuple):
     name: str  # the name of its row in ``needs.NEEDS``
     place: str
     label: str  # the field whose value is a key of ``PROVIDER_REPORT``
-    command: str  # its permission and its name in the audit log apply to dismissing
+    # The command that dismisses a report; the form needs its permission and is logged as it.
+    command: str
     read: Permission
     list_open: Callable[[Tx], Awaitable[Sequence[Report]]]
     dismiss: Callable[[Tx, str, str, str, str, int], Awaitable[Report]]

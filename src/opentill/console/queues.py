@@ -12,8 +12,9 @@ from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-LATE_MS: Final = 300_000  # like the alert OpenTillQueueLate in deploy/prometheus/alerts.yml
-_MOST_EVENTS: Final = 50  # dead letters in the list
+# The threshold of the alert OpenTillQueueLate in deploy/prometheus/alerts.yml.
+LATE_MS: Final = 300_000
+_MOST_EVENTS: Final = 50  # the list shows at most this many dead letters
 _REREAD: Final = Markup("<code>opentill mail reread</code>")
 
 

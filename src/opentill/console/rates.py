@@ -20,7 +20,7 @@ from opentill.rates.model import DAY_MS
 from opentill.web.translations import N_
 
 _FIELDS: Final = ("base", "quote", "rate")
-_MOST_BYTES: Final = 8 * 1024 * 1024  # the file of all days since 1999 has about 3 MB
+_MOST_BYTES: Final = 8 * 1024 * 1024  # largest file; the file of all days since 1999 has about 3 MB
 _IMPORT_MS: Final = 90 * DAY_MS  # older days are skipped; `opentill rates import` imports all
 _RATE_ERROR: Final = N_("Enter a positive decimal number of at most 18 digits, such as 1.08")
 _CURRENCY_ERROR: Final = N_("Enter an ISO 4217 code such as USD")

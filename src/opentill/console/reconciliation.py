@@ -19,7 +19,7 @@ from opentill.portal.request import PageRequest
 from opentill.reconciliation import Report
 from opentill.web.translations import N_
 
-_MOST_ROWS: Final = 200  # differences, or bookings, in a list
+_MOST_ROWS: Final = 200  # a list shows at most this many differences or bookings
 _MOST_BYTES: Final = 2 * 1024 * 1024
 _FIELDS: Final = ("reason", "adjust", "amount", "merchant", "order")
 

@@ -32,7 +32,7 @@ _EVENTS: Final[Mapping[Status, tuple[StatusEvent, ...]]] = {
 }
 _BY_NAME: Final[Mapping[str, StatusEvent]] = {t.event: t.event for t in merchants.TRANSITIONS}
 _CAPABILITIES: Final[Mapping[str, Capability]] = {name: name for name in merchants.CAPABILITIES}
-_MOST_EVENTS: Final = 200  # newest events of the history
+_MOST_EVENTS: Final = 200  # the history shows this many of the newest events
 
 
 class FormInput(msgspec.Struct, frozen=True):

@@ -48,7 +48,7 @@ FIELDS: Final = (
     Field("payout_minimum_minor", "amount"),
     Field("ip_allowlist", "addresses"),
 )
-_LONGEST_DAYS: Final = 6  # digits of a number of days
+_LONGEST_DAYS: Final = 6  # a number of days has at most this many digits
 
 
 class _Stale(Exception):

@@ -17,7 +17,8 @@ from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-_MOST_BALANCES: Final = 200  # balances in the list; `opentill ledger accounts` lists all
+# The list shows at most this many balances; `opentill ledger accounts` lists all.
+_MOST_BALANCES: Final = 200
 
 
 async def show_trial_balance(request: PageRequest) -> Response:
@@ -26,8 +27,8 @@ async def show_trial_balance(request: PageRequest) -> Response:
     merchant_id, errors = filters.merchant_id(request)
     if errors:
         merchant_id = ""
-    # Of the page's two forms, only that of the general ledger has a first day. Errors are shown at
-    # the form that was sent.
+    # The page has two forms, and only the form of the general ledger has a first day (`from`).
+    # Errors are shown at the form that was sent.
     is_ledger_form = "from" in request.query
     prefix = "ledger-" if is_ledger_form else ""
     errors |= {prefix + name: text for name, text in days.errors.items()}

@@ -56,7 +56,7 @@ class PostalAddress(msgspec.Struct, frozen=True, kw_only=True):
     building: str = ""
     post_code: str = ""
     town: str
-    country: str  # ISO 3166-1, two capitals
+    country: str  # ISO 3166-1 code in two capital letters
 
 
 class BankAccount(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,10 +64,10 @@ class BankAccount(msgspec.Struct, frozen=True, kw_only=True):
 
     holder: str
     number: str
-    country: str  # ISO 3166-1, two capitals
+    country: str  # ISO 3166-1 code in two capital letters
     bic: str = ""
     bank_code: str = ""  # the bank's code in the country's clearing system: digits
-    address: PostalAddress | None = None  # the holder's; None if it is unknown
+    address: PostalAddress | None = None  # the holder's address, None if it is unknown
 
     @property
     def is_iban(self) -> bool:

@@ -13,7 +13,8 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 import idna
 
 _LONGEST_NAME: Final = 253  # RFC 1035 §2.3.4
-# Existing names have underscores and hyphens at any position, which IDNA would refuse.
+# Existing hosts have names with underscores, and with hyphens at any position, which IDNA would
+# refuse.
 _ASCII_LABEL: Final = re.compile(r"[a-z0-9_-]{1,63}")
 
 
@@ -21,7 +22,7 @@ class BadHost(ValueError):
     """A host name that cannot exist."""
 
 
-@functools.lru_cache(4096)  # few hosts are in most URLs and addresses
+@functools.lru_cache(4096)  # most URLs and addresses have one of few hosts
 def to_ascii(host: str) -> str:
     """Return a host name or an IPv4 address in lower-case ASCII. Raises BadHost.
 

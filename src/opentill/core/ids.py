@@ -43,7 +43,8 @@ Prefix = Literal[
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS: Final = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
 _DIGITS: Final = 26  # base32 digits of a UUID, which has 128 bits
-_NUMBERS_FROM_MS: Final = 1_704_067_200_000  # 2024-01-01 UTC: numbers are below 2**53 until 2093
+# Numbers of ids count from 2024-01-01 UTC, so that they stay below 2**53 until 2093.
+_NUMBERS_FROM_MS: Final = 1_704_067_200_000
 _RANDOM_BITS: Final = 12
 _SHAPE: Final = re.compile(r"[a-z]{2,5}_[0-9a-z]{16,40}", re.ASCII)
 
@@ -51,7 +52,8 @@ _SHAPE: Final = re.compile(r"[a-z]{2,5}_[0-9a-z]{16,40}", re.ASCII)
 # Maps a byte to the digit of its lowest five bits, for ``bytes.translate``.
 _DIGIT_TABLE: Final = bytes(_ALPHABET.encode()[byte & 31] for byte in range(256))
 LAST: Final = "zzzzzz"  # sorts after every id in any collation of natural languages
-_AT_ONCE: Final = 256  # tails per system call; a call for each id would be most of an id's cost
+# One system call makes this many tails. A call for each id would be most of the id's cost.
+_AT_ONCE: Final = 256
 _TAIL: Final = 12  # random digits at the end of an id
 _tails: Final[list[tuple[int, str]]] = []  # unused tails: two random bits and ``_TAIL`` digits
 os.register_at_fork(after_in_child=_tails.clear)
@@ -59,7 +61,7 @@ _last_millis = (0, "0" * 10)  # the millisecond of the last id, and its digits
 
 
 def _base32(number: int, pairs: int) -> str:
-    # A generator would take half as long again as this list.
+    # A generator expression would take 50 % longer than this list.
     return "".join([_PAIRS[number >> shift & 1023] for shift in range(10 * (pairs - 1), -1, -10)])
 
 
@@ -93,7 +95,7 @@ def new_id(prefix: Prefix) -> str:
         _last_millis = (millis, digits)
     fraction = (nanos << 12) // 1_000_000
     bits, tail = _tail()
-    # The version (7) and the variant (2) surround the fraction.
+    # In a UUID of version 7, the version and the variant (2) surround the fraction.
     return (
         f"{prefix}_{digits}{_PAIRS[7 << 6 | fraction >> 6]}"
         f"{_PAIRS[(fraction & 63) << 4 | 2 << 2 | bits]}{tail}"

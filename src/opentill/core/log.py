@@ -38,13 +38,13 @@ _SECRET_NAME: Final = re.compile(
     re.IGNORECASE,
 )
 _CARD: Final = re.compile(r"(?<![0-9A-Za-z])[0-9](?:[ -]?[0-9]){12,18}(?![0-9A-Za-z])")
-# Groups of digits in which a card number may be written, next to other numbers.
+# Groups of digits with separators, in which a card number may stand next to other numbers.
 _DIGITS: Final = re.compile(r"(?<![0-9A-Za-z])[0-9]+(?:[ ._-][0-9]+)*(?![0-9A-Za-z])")
 _SHORTEST_GROUP: Final = 3
 _SHORTEST_CARD: Final = 13
 _LONGEST_CARD: Final = 19
 _ENDS: Final = r"\s<>\"'(),:;=\[\]{}/"  # characters that may surround an e-mail address
-# (pattern, replacement); each takes linear time
+# Pairs of pattern and replacement. Each pattern takes time linear in the length of the text.
 _RULES: Final[Sequence[tuple[re.Pattern[str], str]]] = (
     (re.compile(r"svc_(live|stg)_[0-9A-Za-z]+"), rf"svc_\1_{REDACTED}"),
     (re.compile(r"\b(whsec|sk_live|sk_test|rk_live|rk_test)_[0-9A-Za-z+/=_-]+"), rf"\1_{REDACTED}"),
@@ -53,15 +53,15 @@ _RULES: Final[Sequence[tuple[re.Pattern[str], str]]] = (
     (re.compile(r"\?[^\s=?&'\"]+=[^\s'\"<>]*"), f"?{REDACTED}"),
     (
         re.compile(
-            # Starts only at the beginning of a word and extends to its last address: otherwise
-            # the time would be quadratic in the length of a word.
+            # The pattern starts only at the beginning of a word and extends to the last address in
+            # it: otherwise the time would be quadratic in the length of a word.
             rf"(?<![^@{_ENDS}])[^@{_ENDS}]+(?:@|%40)[\w.-]+\.\w+"
             rf"(?:[^{_ENDS}]*(?:@|%40)[\w.-]+\.\w+)?"
         ),
         REDACTED,
     ),
 )
-# A text without a match needs no redaction, so that most texts are searched only once.
+# A text that this does not match needs no redaction, so that most texts are searched only once.
 _SUSPECT: Final = re.compile(
     r"svc_|whsec|[sr]k_|bearer|://|[?@]|%40|[0-9](?:[ ._-]?[0-9]){12}", re.IGNORECASE
 )
@@ -69,10 +69,12 @@ _METHODS: Final = frozenset(("GET", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS"
 # The merchant whose request is being served, once it is known.
 merchant: Final[ContextVar[str | None]] = ContextVar("merchant", default=None)
 LONGEST: Final = 32 * 1024  # characters of a text; longer ones are cut
-LATEST_S: Final = 0.01  # the longest delay of a request's line after its response
+# The line about a request is written at most this long after the response.
+LATEST_S: Final = 0.01
 _MOST_BUFFERED: Final = 200
 _lines: Final = msgspec.json.Encoder().encode_lines
-# Loggers whose lines at level info contain URLs with query strings, or repeat the supervisor's.
+# Loggers whose lines at level info contain URLs with query strings, or repeat lines of the
+# supervisor.
 _QUIET: Final = ("httpx", "httpx2", "httpcore", "httpcore2", "uvicorn", "uvicorn.error", "asyncio")
 
 

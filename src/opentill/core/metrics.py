@@ -48,7 +48,8 @@ class Reading(NamedTuple):
 
 
 Read = Callable[[], Sequence[Reading]]
-_ReadFile = Callable[[str], Iterator[tuple[str, float, float, int]]]  # prometheus_client's reader
+# The type of the function that reads a file of prometheus_client; the library declares none.
+_ReadFile = Callable[[str], Iterator[tuple[str, float, float, int]]]
 
 
 @functools.cache

@@ -34,7 +34,8 @@ _AMOUNT: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,2}))?")
 
 
 _SHOWN: Final = 2  # decimals of every formatted amount
-MOST_MINOR: Final = 10**16  # largest order, in minor units: a wrong rate cannot overflow the ledger
+# The largest order in minor units, so that a wrong exchange rate cannot overflow the ledger.
+MOST_MINOR: Final = 10**16
 
 
 class Money(msgspec.Struct, frozen=True, order=True):
@@ -85,7 +86,7 @@ def show(minor: int, currency: str) -> str:
     """
     decimals = exponent(currency)
     hundredths = abs(minor)
-    if decimals != _SHOWN:  # the exponent of most currencies is 2
+    if decimals != _SHOWN:
         hundredths, rest = divmod(hundredths * 100, 10**decimals)
         if rest:
             msg = f"{minor} minor units of {currency} are no whole hundredths"

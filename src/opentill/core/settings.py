@@ -100,7 +100,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     routes: Annotated[
         str, values.routes, "another order for some methods, such as ALIPAY:epay|sandbox"
     ] = ""
-    gateway_options: Mapping[str, str] = {}  # the variables OPENTILL_GATEWAY_…, for gateways
+    # The environment variables OPENTILL_GATEWAY_…, which the gateways read.
+    gateway_options: Mapping[str, str] = {}
     sandbox_url: Annotated[_WebAddress, "a sandbox bank run elsewhere", "one is started along"] = (
         "http://127.0.0.1:8081"
     )
@@ -110,7 +111,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     sandbox_host: Annotated[_Host, "address the sandbox bank listens on"] = "127.0.0.1"
     sandbox_port: Annotated[_Port, "port the sandbox bank listens on", "PORT + 1"] = 8081
     sandbox_secret: Annotated[_Key, "shared with the sandbox bank", "made in DATA_DIR"] = ""
-    sandbox_elsewhere: bool = False  # OPENTILL_SANDBOX_URL is set: the bank runs separately
+    # Whether OPENTILL_SANDBOX_URL is set: the bank then runs separately.
+    sandbox_elsewhere: bool = False
     webhook_header_prefix: Annotated[
         str,
         values.header_prefix,

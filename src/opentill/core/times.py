@@ -6,7 +6,8 @@ from typing import Final
 EARLIEST_MS: Final = 946_684_800_000  # the year 2000
 LATEST_MS: Final = 4_102_444_800_000  # the year 2100
 _FIRST_SHOWN_MS: Final = 0
-# Still in the year 9999 in every time zone, of which the furthest is 14 hours ahead.
+# This time is still in the year 9999 in every time zone, because none is more than 14 hours ahead
+# of UTC.
 _LAST_SHOWN_MS: Final = 253_402_300_799_999 - 14 * 3_600_000
 
 

@@ -135,7 +135,8 @@ def record_statement(record: Any) -> None:
     """
     from opentelemetry import trace
 
-    # The current span may have ended, since asyncpg reports in the next iteration of the loop.
+    # The current span may have ended, because asyncpg reports a statement only in the next
+    # iteration of the event loop.
     context = trace.get_current_span().get_span_context()
     if _tracer is None or not (context.is_valid and context.trace_flags.sampled):
         return

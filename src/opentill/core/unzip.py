@@ -13,17 +13,19 @@ from typing import IO, Final, cast
 
 from opentill.core.errors import Invalid
 
-MAGIC: Final = (b"PK\x03\x04", b"PK\x05\x06")  # an empty archive begins with the second
+MAGIC: Final = (b"PK\x03\x04", b"PK\x05\x06")  # an empty archive begins with the second of these
 _CHUNK: Final = 64 * 1024
 _IN_MEMORY: Final = 8 * 1024 * 1024
 _RATIO: Final = 250  # limit of the compression ratio; a statement's XML has about 20
-_LEAST: Final = 1024 * 1024  # bytes to which an archive may unpack whatever its ratio
+_LEAST: Final = 1024 * 1024  # every archive may unpack to this many bytes, whatever its ratio
 _NAMED: Final = 5  # an error lists at most this many files
-# RuntimeError: encrypted; NotImplementedError: a compression method that Python lacks.
+# Python raises RuntimeError for an encrypted file, and NotImplementedError, a RuntimeError too, for
+# a compression method that it lacks.
 _ERRORS: Final = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError,
 )  # fmt: skip
-_ATTRIBUTES: Final = ("__MACOSX/",)  # macOS adds an entry here for each file of an archive
+# Below this folder, macOS adds an entry for each file of an archive.
+_ATTRIBUTES: Final = ("__MACOSX/",)
 
 
 @contextlib.contextmanager

@@ -202,7 +202,7 @@ async def movements_file(request: PageRequest) -> Response:
     """Send all pages of the list of movements as CSV."""
     merchant, zone = await _merchant(request)
     days = lists.days(request, zone)
-    if days.errors:  # the page shows the errors
+    if days.errors:  # redirect to the page, which shows the errors
         return page_helpers.redirect(request, "balance", **_filters(request))
     kind = lists.choice(request, "type", ledger.TYPES)
     db = request.app.replica.reading()

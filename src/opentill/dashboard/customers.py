@@ -16,7 +16,7 @@ from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-_NEWEST: Final = 500  # payments; their customers are listed if there is no search
+_NEWEST: Final = 500  # without a search, the customers of this many newest payments are listed
 _COLUMNS: Final = payments_columns.without("customer")
 
 

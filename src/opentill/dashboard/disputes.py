@@ -70,7 +70,7 @@ async def show_file(request: PageRequest) -> Response:
     """Send all pages of the list as CSV."""
     zone = await page_helpers.find_zone(request)
     days = lists.days(request, zone)
-    if days.errors:  # the page shows the errors
+    if days.errors:  # redirect to the page, which shows the errors
         return page_helpers.redirect(request, "disputes", **request.query)
     status = lists.choice(request, "status", disputes.STATUSES)
     chunks = disputes.export_csv(request.app.db, request.merchant_id, status, days.range, zone)

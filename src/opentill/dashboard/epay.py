@@ -19,7 +19,7 @@ from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 _REASON: Final = "on the page of Epay"
-_MOST: Final = 100  # notifications in the list
+_MOST: Final = 100  # the list shows at most this many notifications
 _STATES: Final[tuple[NoticeState, ...]] = get_args(NoticeState)
 _log: Final = structlog.get_logger()
 

@@ -16,7 +16,7 @@ from opentill.web.charts import Cell, Chart, Row, Series
 from opentill.web.language import Localizer
 from opentill.web.translations import N_
 
-_LARGEST_GROWTH: Final = 10  # above this factor, growth is not shown as a percentage
+_LARGEST_GROWTH: Final = 10  # growth above this factor is not shown as a percentage
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class CurrencyTexts(msgspec.Struct, frozen=True):
     currency: str
     cards: tuple[PeriodCard, ...]
     charts: tuple[Chart, ...]
-    balance: dict[str, str]  # by account
+    balance: dict[str, str]  # formatted amounts, by account
 
 
 class FigureTexts:
@@ -98,7 +98,8 @@ class FigureTexts:
                     row, N_("Lost to disputes"), now.disputed_minor, before.disputed_minor
                 )
                 measures.insert(2, lost)
-            if has_one_currency:  # failed attempts have no settlement currency
+            # This rate is not shown by currency, since failed attempts have no settlement currency.
+            if has_one_currency:
                 measures.append(self._rate(attempts.now, attempts.before))
             name = PERIOD[str(compared.period.days)]
             cards.append(PeriodCard(name, self._compared(compared.period), tuple(measures)))

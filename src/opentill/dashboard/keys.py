@@ -22,7 +22,7 @@ from opentill.web.translations import N_
 
 State = Literal["valid", "expired", "revoked"]
 _REASON: Final = "on the page of API keys"
-_SCOPE: Final = "scope:"  # begins the name of a checkbox
+_SCOPE: Final = "scope:"  # the name of a checkbox begins with this
 _STATES: Final[tuple[State, ...]] = ("valid", "expired", "revoked")
 _DAY: Final = "2026-01-31"
 _NAME_ERROR: Final = N_("Enter a name of 1 to 100 characters")
@@ -125,7 +125,7 @@ def _end_of_day(text: str, zone: ZoneInfo) -> int | None:
         day = date.fromisoformat(text)
     except ValueError:
         return None
-    # In other years, the time of midnight is out of range in some zones.
+    # At the edges of this range, the time of midnight is out of range in some time zones.
     fits = len(text) == len(_DAY) and 1970 < day.year < 9999  # noqa: PLR2004 - years
     return day_bounds(day, zone).until if fits else None
 

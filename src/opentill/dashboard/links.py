@@ -34,7 +34,7 @@ Entries = dict[str, str]  # the input of a form, by field
 
 _REASON: Final = "on the page of payment links"
 _PRICE: Final = re.compile(PRICE_PATTERN)
-_MOST_CHOICES: Final = 100  # products in the form
+_MOST_CHOICES: Final = 100  # the form offers at most this many products
 _ACTIVE: Final = {"on": True, "off": False}
 _FIELDS: Final = (
     "product", "name", "currency", "price", "least", "most", "quantity", "uses", "expires",
@@ -43,7 +43,7 @@ _FIELDS: Final = (
 _AMOUNT_ERROR: Final = N_(
     "Enter an amount from 0.01 to 99999999.99 with a point and at most two decimals, such as 9.99"
 )
-# field of the service → field of the form, and its error
+# Maps a field of the service to a field of the form and its error text.
 _ERRORS: Final = {
     "productId": ("product", N_("Choose one of your active products")),
     "item.name": ("name", N_("Enter a name of 1 to 200 characters")),
@@ -63,7 +63,7 @@ _ERRORS: Final = {
 _CHANGE_FIELDS: Final = ("name", "description", "quantity", "uses", "expires", "reference")
 _LONGEST_DESCRIPTION: Final = 1000
 _NUMBER: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
-_NEWEST: Final = 20  # payments on the page of a link
+_NEWEST: Final = 20  # the page of a link shows this many payments
 _COLUMNS: Final = payments_columns.without("product")
 
 

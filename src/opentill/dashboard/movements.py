@@ -11,7 +11,7 @@ from opentill.db.database import Tx
 from opentill.ledger import Entry
 from opentill.web.language import Localizer
 
-# The cause of an entry → its page; * stands for the id.
+# Maps the cause of an entry to its page; * stands for the cause's id.
 _PAGES: Final = {
     "order": "/payments/*",
     "refund": "/payments/*",

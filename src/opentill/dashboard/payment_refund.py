@@ -56,7 +56,7 @@ async def create(request: PageRequest) -> Response:
     except (refund_form.Stale, KeyReused, Invalid) as problem:
         refusal = refund_form.refusal_of(request, order, problem)
     except merchants.CapabilityOff:
-        refusal = Refusal(403, {})  # the page says why
+        refusal = Refusal(403, {})  # the page itself says why
     except (Conflict, Unavailable):
         return refund_form.unknown_page(request, form, _path(order))
     else:
@@ -100,5 +100,5 @@ def _needs_proof(request: PageRequest, order: Order, amount: str) -> bool:
     try:
         minor = money.parse(amount.strip(), order.currency)
     except ValueError:
-        return False  # the quote refuses the amount
+        return False  # the quote refuses an amount that cannot be parsed
     return limit is not None and Decimal(minor).scaleb(-money.exponent(order.currency)) > limit

@@ -14,7 +14,7 @@ from opentill.portal.request import PageRequest
 from opentill.web.language import Localizer
 
 _EMPTY: Final = "–"
-_LONGEST: Final = 160  # characters of metadata in a cell
+_LONGEST: Final = 160  # a cell shows at most this many characters of metadata
 
 
 class Cells:
@@ -73,7 +73,7 @@ class Cells:
         """The merchant's own keys and values."""
         try:
             values = msgspec.json.decode(self._order.metadata, type=dict[str, Any])
-        except msgspec.DecodeError:  # somebody has written another JSON value in SQL
+        except msgspec.DecodeError:  # somebody has stored another JSON value by SQL
             return self._order.metadata[:_LONGEST]
         pairs = (
             f"{key}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
@@ -136,7 +136,7 @@ class Row(NamedTuple):
     is_test: bool
 
 
-# In the order of the page. The amount, which links to the payment, is always shown.
+# These are in the order of the page. The amount, which links to the payment, is always shown.
 COLUMNS: Final = (
     Column("when", Cells.when, is_default=True),
     Column("status", Cells.status, is_default=True),
@@ -170,7 +170,7 @@ def rows(
     request: PageRequest, zone: ZoneInfo, columns: Sequence[Column], orders: Sequence[Order]
 ) -> list[Row]:
     """Return the rows of orders, whose ``livemode`` must be set."""
-    # A deployment in test mode has a banner on every page.
+    # In test mode every page has a banner, so that its payments need no mark.
     marks_tests = request.app.settings.livemode
 
     def row(order: Order) -> Row:

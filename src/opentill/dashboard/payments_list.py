@@ -45,7 +45,8 @@ _FIELDS: Final = (
 )
 _KEY, _VALUE = "metadata_key", "metadata_value"
 _NAMES: Final = (*(field.name for field in _FIELDS), _KEY, _VALUE)
-_FOLDED: Final = ("product", "email", "amount", _KEY, _VALUE)  # below "More filters"
+# These fields are below "More filters".
+_FOLDED: Final = ("product", "email", "amount", _KEY, _VALUE)
 
 
 class Search(msgspec.Struct, frozen=True):

@@ -34,7 +34,7 @@ _STATUSES: Final[tuple[products.Status, ...]] = get_args(products.Status)
 _COLUMNS: Final = payments_columns.without("product")
 _REASON: Final = "on the page of products"
 _VERSION: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
-# field of the service → its error
+# Maps a field of the service to its error text.
 _ERRORS: Final = {
     "name": N_("Enter a name of 1 to 200 characters"),
     "price": N_(

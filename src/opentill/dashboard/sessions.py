@@ -27,9 +27,10 @@ from opentill.products import Product, ProductsQuery
 from opentill.web.translations import N_
 
 _STATUSES: Final[tuple[SessionStatus, ...]] = get_args(SessionStatus)
-_MOST_CHOICES: Final = 100  # products; the page of an older one has a link to its sessions
+# The filter offers at most this many products; the page of an older product links to its sessions.
+_MOST_CHOICES: Final = 100
 _REASON: Final = "on the page of sessions"
-# field of the service → field of the form, and its error
+# Maps a field of the service to a field of the form and its error text.
 _ERRORS: Final = {
     "customerEmail": ("email", N_("Enter an e-mail address such as name@example.com")),
     "successUrl": (

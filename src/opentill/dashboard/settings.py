@@ -22,7 +22,8 @@ from opentill.web import accent
 from opentill.web.translations import N_
 
 _REASON: Final = "on the page of the settings"
-_NO_ZONES: Final = ("Factory", "localtime", "posixrules")  # not time zones
+# These names of the tz database are not time zones.
+_NO_ZONES: Final = ("Factory", "localtime", "posixrules")
 _STALE: Final = N_(
     "Somebody else has changed the settings since you opened this "
     "page. Nothing was saved: compare, and save again"

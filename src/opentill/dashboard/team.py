@@ -16,7 +16,7 @@ from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 _REASON: Final = "on the page of the team"
-_KEYS: Final = ("revoke", "keep")  # choices for the keys of a member who loses permissions
+_KEYS: Final = ("revoke", "keep")  # choices for the API keys of a member who loses permissions
 _LAST_OWNER: Final = N_("A merchant always has an owner: make somebody else one first")
 
 

@@ -35,8 +35,8 @@ from opentill.webhooks import (
 _STATUSES: Final[tuple[Literal["ENABLED", "DISABLED"], ...]] = ("ENABLED", "DISABLED")
 _DONE: Final = ("added", "changed", "enabled", "disabled", "rotated", "resent")
 _REFRESH_S: Final = 2
-_REFRESHED_MS: Final = 30_000  # for this long, the page reloads until a test has a result
-_DIGITS: Final = 18  # a number of so many digits fits a bigint
+_REFRESHED_MS: Final = 30_000  # the page reloads for at most this time, until a test has a result
+_DIGITS: Final = 18  # a number with this many digits fits into a bigint
 
 
 async def show(request: PageRequest) -> Response:

@@ -18,7 +18,7 @@ from opentill.webhooks import TYPES, EndpointFields, UrlCheck
 
 REASON: Final = "on the page of webhooks"
 PLACE: Final = f"{DASHBOARD_PATH}/developers/webhooks"
-# The stored reason for which an endpoint is disabled → its text.
+# Maps the stored reason for which an endpoint is disabled to its text.
 WHY_DISABLED: Final[Mapping[str, str]] = {
     webhooks.REASON_SWITCHED_OFF: N_("It was switched off"),
     webhooks.REASON_GONE: N_("It responded with 410 Gone"),

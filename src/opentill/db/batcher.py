@@ -16,7 +16,8 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-# This many items must wait before a second batch starts: a batch itself costs as much as they do.
+# A second batch starts only if this many items wait, because a batch has a fixed cost of about as
+# many items.
 MIN_BATCH: Final = 8
 # The callers of a batch often come back with another item. So the next batch waits while each pause
 # brings more items, for at most PAUSES pauses.
@@ -41,7 +42,8 @@ class Batcher(Generic[T, R]):
         self._waiting: deque[tuple[T, asyncio.Future[R]]] = deque()
         self._unfinished = 0  # items that wait or are in a running batch
         self._running = 0  # number of running batches
-        self._tasks: set[asyncio.Task[None]] = set()  # the event loop has only weak references
+        # Keeps references to the tasks, since the event loop has only weak ones.
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def do(self, item: T) -> R:
         """Run an item in a batch, and return or raise its result."""
@@ -91,7 +93,7 @@ class Batcher(Generic[T, R]):
             results = await self._run([item for item, _ in batch])
         except BaseException as error:  # noqa: BLE001 - raised to each caller
             for future in futures:
-                if not future.done():  # done if its caller was cancelled
+                if not future.done():  # it is done if its caller was cancelled
                     future.set_exception(error)
             return
         for future, result in zip(futures, results, strict=True):

@@ -15,7 +15,8 @@ from opentill.db.database import Db, Tx, retry_while_away
 from opentill.db.polling import poll_in_background
 
 POLL_S: Final = 0.5
-FURTHEST_MS: Final = 20 * 366 * 86_400_000  # so that years keep four digits
+# Business time may be 20 years ahead at most, so that years keep four digits.
+FURTHEST_MS: Final = 20 * 366 * 86_400_000
 
 
 def now_ms() -> int:

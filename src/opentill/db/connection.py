@@ -25,7 +25,7 @@ COLLIDED: Final = (
     asyncpg.DeadlockDetectedError,
     asyncpg.InvalidCachedStatementError,  # a migration of a later version ran in the meantime
 )
-# Errors of prepared statements behind a pooler in transaction mode.
+# Prepared statements raise these errors behind a pooler in transaction mode.
 _POOLED: Final = (asyncpg.DuplicatePreparedStatementError, asyncpg.InvalidSQLStatementNameError)
 _POOLER_CHECK_S: Final = 3.0
 _RETRY_S: Final = 10.0
@@ -184,7 +184,8 @@ async def loses_statements(url: str, first: asyncpg.Connection) -> bool:
         async with second.transaction():
             if await queries.SESSION.get(second) != session:
                 return False
-            # The second connection occupies that session, so the first gets another one.
+            # The second connection occupies that session, so the pooler must give the first one
+            # another session.
             await statement.fetchval(timeout=_POOLER_CHECK_S)
     except (*_POOLED, TimeoutError):
         return True

@@ -76,7 +76,7 @@ class PooledConnection:
             raise Unavailable(reason=_why(error)) from error
         if end is not None:
             # The timer closes the connection, which makes the running statement fail. It costs a
-            # sixth of asyncio.timeout.
+            # sixth of what asyncio.timeout costs.
             self._timer = loop.call_at(end, self._connection.terminate)
         return self._connection
 
@@ -96,7 +96,7 @@ class PooledConnection:
         if isinstance(error, _NO_WRITES):
             self._db.refuses_writes = True
         if isinstance(error, asyncpg.InsufficientResourcesError):
-            # The shortage may last and affect a single statement, which no other check reports.
+            # The shortage may last and affect a single statement, and no other check reports it.
             _log.error("the database has too little for a statement", error=str(error))
         if away and error is not None:
             raise Unavailable(reason=_why(error)) from error
@@ -156,7 +156,8 @@ class Db:
         # Whether PostgreSQL refused a write because its disk is full or it is a standby;
         # ``try_write`` resets it.
         self.refuses_writes = False
-        self._taken_at = 0.0  # when a connection was last taken, on the loop's clock
+        # When a connection was last borrowed, by the event loop's clock in seconds.
+        self._taken_at = 0.0
 
     @classmethod
     async def connect(
@@ -173,7 +174,8 @@ class Db:
         ``prepared``: keep prepared statements, which not every pooler supports.
         """
         session = {"application_name": "opentill", "timezone": "UTC"}
-        if not eager and prepared:  # a replica, which cannot run serializable transactions
+        if not eager and prepared:
+            # This is the pool of a replica, which cannot run serializable transactions.
             session["default_transaction_isolation"] = "read committed"
         open_ = functools.partial(
             asyncpg.connect,
@@ -193,7 +195,8 @@ class Db:
         if eager:
             try:
                 db.give_back(await db.borrow())
-            except (*AWAY, asyncpg.InterfaceError) as error:  # InterfaceError: a wrong address
+            except (*AWAY, asyncpg.InterfaceError) as error:
+                # A wrong address raises InterfaceError.
                 await db.close()
                 reason = f"the database does not respond: {connections.why(error)}"
                 raise Unavailable(reason=reason) from error
@@ -277,7 +280,7 @@ class Db:
         ):
             if other is not None:
                 snapshot_id = await queries.EXPORT_SNAPSHOT.get(other)
-                # This must be the first statement of the transaction.
+                # PostgreSQL accepts this only as the first statement of a transaction.
                 await connection.execute(queries.IMPORT_SNAPSHOT.format(snapshot_id))
             yield connection
 

@@ -17,7 +17,8 @@ from opentill.db import queries
 from opentill.db.connection import COLLIDED, Backoff
 from opentill.db.database import Tx
 
-MARK: Final = "-- concurrently"  # the first line of a file
+# The first line of a migration file that only creates or drops indexes concurrently.
+MARK: Final = "-- concurrently"
 _COMMENT: Final = re.compile(r"--[^\n]*")
 _STATEMENT: Final = re.compile(
     r"(?:create (?P<unique>unique )?index concurrently (?P<new>\w+) on (?P<table>\w+)"
@@ -86,8 +87,8 @@ async def _create(connection: Tx, index: IndexChange, name: str, table: str) -> 
     backoff = Backoff()
     while not await queries.IS_VALID_INDEX.get(connection, name=name):
         try:
-            # This waits for another session that still builds the index, such as that of a killed
-            # process, which continues without its client.
+            # Dropping waits for another session that still builds the index, such as the session of
+            # a killed process, which goes on without its client.
             await connection.execute(queries.DROP_INDEX.format(name))
             await connection.execute(index.create_sql(name, table))
         except (*COLLIDED, asyncpg.DuplicateTableError) as error:

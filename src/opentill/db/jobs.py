@@ -15,7 +15,8 @@ from opentill.core.errors import Unavailable
 
 R = TypeVar("R")
 
-AT_ONCE: Final = 16  # rows processed at once; leaves connections to the process's requests
+# At most this many rows are processed at once, so that connections remain for requests.
+AT_ONCE: Final = 16
 _log: Final = structlog.get_logger()
 
 

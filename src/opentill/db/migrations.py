@@ -39,12 +39,13 @@ _PACKAGED: Final = Path(__file__).parents[1] / "migrations"
 _CHECKOUT: Final = Path(__file__).parents[3] / "migrations"
 
 _COLLIDED: Final = (
-    asyncpg.DuplicateObjectError,  # a table comes with a type of the same name
+    asyncpg.DuplicateObjectError,  # creating a table also creates a type of its name
     asyncpg.DuplicateTableError,
     asyncpg.UniqueViolationError,
 )
 PATIENCE_S: Final = 600.0
-_LOCK_TIMEOUT: Final = "500ms"  # a file's longest wait for a lock; other sessions wait behind it
+# How long a file waits for a lock at most, because other sessions wait behind it.
+_LOCK_TIMEOUT: Final = "500ms"
 _LONGEST_PAUSE_S: Final = 10.0
 _NEEDS: Final = re.compile(r"_needs_(\d{4})$")
 _LOCK_FAILURES: Final = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
@@ -107,7 +108,8 @@ async def migrate(
     database needs a newer OpenTill, or a file fails.
     """
     files = migrations(directory)
-    connection = await connections.connect(url, prepared=False)  # ``url`` may lead to a pooler
+    # Behind a pooler, prepared statements may fail.
+    connection = await connections.connect(url, prepared=False)
     try:
         await _create_table(connection)
         return [
@@ -178,7 +180,7 @@ async def _apply_with_retries(
 
 async def _apply(url: str, connection: Tx, migration: Migration, files: list[Migration]) -> bool:
     """Apply one file; ``False`` if the database has it already, such as from another migrator."""
-    # Other isolation levels keep a snapshot, for which building an index would wait.
+    # Other isolation levels keep a snapshot, and building an index would wait for its end.
     async with connection.transaction(isolation="read_committed"):
         await connection.execute(queries.LOCK_MIGRATIONS)
         applied = await _read_applied(connection, files)

@@ -15,7 +15,8 @@ import asyncpg
 
 IDLE_S: Final = 300.0  # a connection that was not used for this long is closed
 Open = Callable[[], Awaitable[asyncpg.Connection]]
-# The future of a waiting caller. The result None means: there may be room for a new connection.
+# The future of a waiting caller. Its result is a connection, or None if there may be room for a new
+# one.
 Waiter = asyncio.Future[asyncpg.Connection | None]
 
 
@@ -65,7 +66,7 @@ class Pool:
         loop = asyncio.get_running_loop()
         waiter: Waiter = loop.create_future()
         self._waiters.append(waiter)
-        timer = loop.call_at(end, _time_out, waiter)  # a sixth of the cost of asyncio.timeout
+        timer = loop.call_at(end, _time_out, waiter)  # this costs a sixth of asyncio.timeout
         try:
             return await waiter
         except asyncio.CancelledError:

@@ -42,8 +42,8 @@ DAY_MS: Final = 24 * HOUR_MS
 
 
 def _live(window_ms: int) -> str:
-    # Clocks of servers differ a little. A time further ahead was stored before the clock was set
-    # back.
+    # A time up to a minute ahead counts, because the servers' clocks differ a little. A time
+    # further ahead was stored before the clock was set back, and does not count.
     return f"""unnest(w.hits, w.counts) as live (hit, count)
     where hit > :now::bigint - {window_ms} and hit <= :now::bigint + {MINUTE_MS}"""
 
@@ -92,8 +92,8 @@ PRUNE_WINDOWS: Final = Command(
         limit 1000 for update skip locked)
     """
 )
-# Eight kilobytes of random numbers, which cannot be compressed and so need a new page on the disk.
-# The caller rolls it back.
+# Tests whether PostgreSQL can write to its disk: eight kilobytes of random numbers cannot be
+# compressed, so that they need a new page. The caller rolls the insert back.
 WRITE_TO_DISK: Final = Command(
     """
     insert into rate_limit_windows (scope, subject, hits, counts, last_at)
@@ -195,7 +195,7 @@ RECORD_MIGRATION: Final = Command(
 CREATE_INDEX: Final = "create {unique}index {concurrently}{name} on {table} {definition}"
 DROP_INDEX: Final = "drop index concurrently if exists {}"
 DROP_PARTITIONED_INDEX: Final = "drop index {}"
-# Both are false for an index or a table that does not exist.
+# Each of these is false for an index or a table that does not exist.
 IS_VALID_INDEX: Final = Value(
     bool,
     "select exists (select from pg_index where indexrelid = to_regclass(:name) and indisvalid)",
@@ -211,7 +211,7 @@ IS_PARTITIONED: Final = Value(
 class Partition(msgspec.Struct, frozen=True):
     """A leaf partition, which contains rows."""
 
-    name: str  # quoted as statements need it
+    name: str  # already quoted if the name needs quotes
     oid: int
 
 

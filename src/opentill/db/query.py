@@ -17,7 +17,8 @@ S = TypeVar("S", bound=msgspec.Struct)
 V = TypeVar("V")
 Tx = asyncpg.Connection  # the connection on which a statement runs; see database.py
 _Picker = Callable[[Any], tuple[Any, ...]]
-# For statements that read a whole table of any size. To asyncpg, None means the connection's limit.
+# The time limit of statements that read a whole table of any size. It is not None, because asyncpg
+# would then use the connection's limit.
 WHOLE_TABLE_S: Final = 86_400.0
 
 # First the tokens of SQL that may contain a colon or a dollar without being a parameter, then
@@ -96,7 +97,7 @@ def _picker(names: tuple[str, ...]) -> _Picker:
     match names:
         case ():
             return lambda _: ()
-        case (name,):  # itemgetter of a single name returns no tuple
+        case (name,):  # itemgetter with a single name returns no tuple
             return lambda mapping: (mapping[name],)
         case _:
             return cast("_Picker", operator.itemgetter(*names))
@@ -140,7 +141,7 @@ class Statement:
             try:
                 return self._pick(values)
             except KeyError:
-                pass  # their number is right, but a name is not
+                pass  # the number of parameters is right, but a name is not
         raise self._parameter_error(params, named)
 
     def _parameter_error(

@@ -23,9 +23,11 @@ from opentill.db.polling import poll_in_background
 T = TypeVar("T")
 POLL_S: Final = 1.0
 _CHECK_TIMEOUT_S: Final = 2.0
-_POSITIONS: Final = 4000  # known positions of the primary: one a second for more than an hour
+# At most this many positions of the primary are kept: one a second for more than an hour.
+_POSITIONS: Final = 4000
 
-# No connection, a refused password, a schema that is not replayed yet: the primary is read instead.
+# After one of these errors (no connection, a refused password, a schema that is not replayed yet)
+# the primary is read instead.
 _FAILURES: Final = (Unavailable, asyncpg.PostgresError)
 _log: Final = structlog.get_logger()
 
@@ -35,10 +37,12 @@ class Replica(Db):
 
     primary: Db
     max_lag_s: float
-    primary_positions: deque[tuple[float, int]]  # times and positions at these times
-    lag_s: float | None = None  # None: unknown
-    follows: bool = False  # whether the replica responds and is one of this primary
-    same_cluster: bool = False  # whether it is known that it belongs to the primary's cluster
+    # Monotonic time in seconds, and the primary's position then.
+    primary_positions: deque[tuple[float, int]]
+    lag_s: float | None = None  # seconds; None if the lag is unknown
+    follows: bool = False  # whether the replica responds and follows this primary
+    # Whether the replica is known to belong to the primary's cluster.
+    same_cluster: bool = False
     foreign_position: int | None = None  # a replayed position that the primary had not reached
     why: str = ""  # why the replica did not respond to the last check; "" if it did
 
@@ -100,16 +104,17 @@ class Replica(Db):
         written = await self._primary_position()
         now = time.monotonic()
         if self.primary_positions and written < self.primary_positions[-1][1]:
-            self.primary_positions.clear()  # a new primary has its own log
+            self.primary_positions.clear()  # a new primary has a write-ahead log of its own
         self.primary_positions.append((now, written))
         previous_why, was_usable = self.why, self.usable
         replayed = await self._replayed_position()
         if (
             replayed is not None
             and written < replayed
-            and await self._primary_position() < replayed  # read again: it may have written
+            # The primary may have written meanwhile, so read again.
+            and await self._primary_position() < replayed
         ):
-            # The replica follows another primary, even if this one reaches the position later.
+            # The replica follows another primary, even if this primary reaches the position later.
             self.foreign_position = replayed
             self.primary_positions.clear()
         self._mark_unusable()

@@ -38,7 +38,7 @@ async def check(tx: Tx, secret_key: str, key_source: str, can_decrypt: CanDecryp
     stored_fingerprint = await queries.FINGERPRINT.get(tx)
     if stored_fingerprint is None and await can_decrypt(tx, secret_key):
         await queries.REMEMBER_KEY.run(tx, fingerprint=own_fingerprint)
-        # Another process may have stored one in between.
+        # Another process may have stored a fingerprint in between.
         stored_fingerprint = await queries.FINGERPRINT.get(tx)
     if stored_fingerprint != own_fingerprint:
         message = (

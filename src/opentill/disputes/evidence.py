@@ -66,7 +66,9 @@ async def add_evidence(
 
     try:
         return await db.run(work)
-    except _UploadedMeanwhile:  # rolled back with its audit entry; the file is found now
+    except _UploadedMeanwhile:
+        # The first try was rolled back together with its audit entry. The second one finds the
+        # file.
         return await db.run(work)
 
 

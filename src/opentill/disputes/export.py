@@ -20,7 +20,7 @@ _SHOWN: Final = (
     ("debitCurrency", "debit_currency"),
     ("reason", "reason"),
 )
-TIMES: Final = (  # columns, and the fields that they show
+TIMES: Final = (  # columns of times, and the dispute's fields that they show
     ("createdAt", "created_at"),
     ("respondBy", "respond_by"),
     ("closedAt", "closed_at"),

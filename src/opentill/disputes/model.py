@@ -38,7 +38,7 @@ TRANSITIONS: Final = (
     Transition("LOST", "recovered", "RECOVERED", "recovered", "dispute.closed"),
 )
 BY_EVENT: Final = {(row.source, row.event): row for row in TRANSITIONS}
-# The status of a dispute by the status that its gateway reports.
+# Maps the status that a gateway reports to the status of the dispute.
 REPORTED: Final[dict[DisputeStatus, Status]] = {
     "OPENED": "OPEN",
     "WON": "WON",
@@ -115,7 +115,8 @@ def recovered_at(dispute: Dispute, history: Sequence[orders.HistoryRow]) -> int:
     return next(times, dispute.updated_at)
 
 
-# Formats of `closed_by` for events that were closed automatically, with a dispute's id or a status.
+# Texts of `closed_by` for events that were closed automatically; {} stands for a dispute's id or a
+# reported status.
 CLOSED_AS_MATCHED: Final = "matched by {}"
 CLOSED_AS_UNDONE: Final = "{} at the gateway"
 _AUTOMATIC: Final = re.compile(r"matched by dp_\w+|(?:won|recovered) at the gateway", re.ASCII)
@@ -132,7 +133,7 @@ class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
     gateway_ref: str
     order_id: str
     attempt_id: str
-    status: DisputeStatus  # as the gateway last reported
+    status: DisputeStatus  # the status that the gateway has reported last
     amount_minor: int  # as reported, in minor units of ``currency``
     currency: str
     reason: str
@@ -144,7 +145,8 @@ class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
     closed_at: int | None
     closed_by: str | None
-    closed_before: str | None  # `closed_by` of an earlier event of this dispute
+    # `closed_by` of an earlier event of this dispute, None if there is none.
+    closed_before: str | None
 
     @property
     def was_closed(self) -> str | None:

@@ -24,7 +24,7 @@ BY_REF = Query(
 LOCKED = Query(
     Dispute, "select * from disputes where merchant_id = :merchant_id and id = :id for update"
 )
-# For the operator, who has only the dispute's id. One index lookup per merchant.
+# Operators have only the dispute's id, so this statement does one index lookup per merchant.
 ANYWHERE = Query(
     Dispute,
     """
@@ -59,8 +59,8 @@ OPEN = Value(
     ) open
     """,
 )
-# Open disputes of all merchants with a deadline until `:due`, that were opened in a range of time,
-# after the deadline and id of the last page.
+# A page of the open disputes of all merchants that have a deadline until `:due` and were opened in
+# a range of time. The page begins after the deadline and id of the previous page's last dispute.
 DUE = Query(
     Dispute,
     """
@@ -173,7 +173,7 @@ ADD_NOTE = Query(
     """,
 )
 
-# The columns of a file, without its content.
+# The columns that describe a file, without its content.
 _EVIDENCE = "merchant_id, id, dispute_id, number, name, kind, size, sha256, who, at"
 EVIDENCE = Query(
     Evidence,

@@ -23,7 +23,8 @@ from opentill.merchants import OPENTILL, Actor
 _log: Final = structlog.get_logger()
 _KEY_ALPHABET: Final = string.ascii_letters + string.digits
 _KEY_LENGTH: Final = 32
-_FIRST_PID, _PIDS = 100_000_000, 900_000_000  # nine digits fit clients' 32-bit integers
+# A pid has nine digits, so that it fits into a client's 32-bit integer.
+_FIRST_PID, _PIDS = 100_000_000, 900_000_000
 WRONG_KEY: Final = (
     "OPENTILL_SECRET_KEY is not the one that the Epay keys were encrypted with: set it back, or"
     " make new ones with `opentill epay rotate`"

@@ -116,7 +116,7 @@ def _param(text: str) -> str:
     if len(text) > _MAX_PARAM:
         raise Refused(BUSINESS, f"param 最多 {_MAX_PARAM} 个字符")
     if "\\" in text:
-        # Notices echo it unchanged, and some clients strip backslashes before they verify them.
+        # Notices repeat ``param`` unchanged, and some clients strip backslashes before they verify.
         raise Refused(BUSINESS, "param 不能含有反斜杠，部分客户端验签时会去掉它")
     return text
 
@@ -132,7 +132,7 @@ def _payer_ip(text: str) -> str:
     """Return the payer's IP address, the first one of a list that proxies append to."""
     first = text.split(",", maxsplit=1)[0].strip()
     try:
-        if "%" in first:  # an IPv6 address with a scope id
+        if "%" in first:  # refuse an IPv6 address with a scope id
             raise ValueError(first)  # noqa: TRY301 - refused like any other invalid address
         return str(ip_address(first))
     except ValueError:

@@ -23,12 +23,15 @@ from opentill.outgoing.client import Forbidden, NoResponse, Response, Unreachabl
 
 _log: Final = structlog.get_logger()
 TIMEOUT_S: Final = 5.0
-MAX_CONCURRENT: Final = 256  # notices in flight, per process
-MAX_PER_MERCHANT: Final = 8  # notices in flight, per process and merchant
-_LEASE_MS: Final = 60_000  # far longer than a try takes
+MAX_CONCURRENT: Final = 256  # at most this many notices are in flight per process
+MAX_PER_MERCHANT: Final = 8  # at most this many notices are in flight per process and merchant
+# A claimed notice is leased for this time, which is far longer than a try takes.
+_LEASE_MS: Final = 60_000
 _POLL_S: Final = 0.25  # interval between two queries for due notices
-_BATCH_S: Final = 0.05  # pause after a notice has ended, so that the next claim replaces several
-_MAX_CONNECTIONS: Final = 8  # concurrent database connections; requests need the rest of the pool
+# Pause after a notice has ended, so that one claim fills several free places.
+_BATCH_S: Final = 0.05
+# At most this many database connections are used at once: requests need the rest of the pool.
+_MAX_CONNECTIONS: Final = 8
 _MAX_RESULT_LENGTH: Final = 200  # characters
 _MINUTE_MS: Final = 60_000
 # The waits before the second and each later try; if the last one fails, the notice has failed.
@@ -93,7 +96,7 @@ class Notifier:
             _log.exception("job failed for a row", row=notice.order_id)
         finally:
             self._in_flight[notice.merchant_id] -= 1
-            self._in_flight += Counter()  # removes zero counts
+            self._in_flight += Counter()  # adding a Counter removes zero counts
 
     async def _send(self, notice: Notice, now: int) -> None:
         app, merchant_id, order_id = self._app, notice.merchant_id, notice.order_id
@@ -103,7 +106,8 @@ class Notifier:
                     tx, merchant_id, order_id, app.settings.secret_key
                 )
                 unpaid_orders = await service.find_unpaid_siblings(tx, order)
-        except encryption.WrongKey:  # no try is counted: the notice is sent once the key is back
+        except encryption.WrongKey:
+            # This is not counted as a try: the notice is sent once the right key is set again.
             self._log_unsigned()
             return
         for unpaid_order in unpaid_orders:
@@ -113,7 +117,8 @@ class Notifier:
             is_acknowledged, result = await _send_once(
                 app, notices.address(order.notify_url, params)
             )
-        else:  # the order was refunded or disputed meanwhile: the shop must not deliver
+        else:
+            # The order was refunded or disputed meanwhile, so the shop must not deliver.
             is_acknowledged, result = False, f"not sent: the order is {order.status}"
         async with self._db_slots, app.db.connection() as tx:
             if is_acknowledged:

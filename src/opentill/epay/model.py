@@ -24,8 +24,9 @@ TradeStatus = Literal["TRADE_SUCCESS", "WAIT_BUYER_PAY", "TRADE_CLOSED"]
 
 # Response codes.
 SUCCESS: Final = 1
-REFUNDED: Final = 0  # success of act=refund; a rainbow server as our client treats 1 as a failure
-BUSINESS: Final = -1  # a business rule or an internal error
+# The code of a successful act=refund. A rainbow server that is our client treats 1 as a failure.
+REFUNDED: Final = 0
+BUSINESS: Final = -1  # a business rule refused the request, or an internal error occurred
 NOT_ENABLED: Final = -2
 WRONG_KEY: Final = -3  # unknown pid, wrong key or wrong signature: the caller does not learn which
 MISSING: Final = -4
@@ -233,7 +234,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     state: NoticeState
     due_at: int | None
     tries: int
-    result: str = msgspec.field(name="answer")  # of the last try, such as "HTTP 200"
+    result: str = msgspec.field(name="answer")  # the result of the last try, such as "HTTP 200"
     created_at: int
     updated_at: int
 

@@ -62,7 +62,7 @@ def address(url: str, params: dict[str, str]) -> str:
 
 
 def _encoded(params: dict[str, str]) -> str:
-    return urlencode(params).replace("~", "%7E")  # PHP encodes it, Python does not
+    return urlencode(params).replace("~", "%7E")  # PHP encodes ~, Python does not
 
 
 def fits(submission: Submission) -> bool:

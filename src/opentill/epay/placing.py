@@ -48,7 +48,8 @@ async def place(app: App, caller: EpayCaller, submission: Submission, now: int) 
     offered_types = _offered_types(app, submission.money_type)
     if not offered_types or (submission.method and submission.type not in offered_types):
         raise Refused(BUSINESS, f"不支持的支付方式，可用的有：{', '.join(offered_types) or '无'}")
-    if caller.merchant.charge_off is not None:  # refuse it even if the order exists
+    # Refuse the submission even if its order exists already.
+    if caller.merchant.charge_off is not None:
         raise Refused(BUSINESS, _STOPPED)
     settings = app.settings
     try:

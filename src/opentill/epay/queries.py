@@ -13,7 +13,7 @@ from opentill.epay.model import (
     PaidTwice,
 )
 
-# The merchant of a pid; the id is pid_<number>.
+# `:id` is "pid_" and the number.
 MERCHANT_OF_PID = Query(
     EpayMerchant,
     """
@@ -97,7 +97,7 @@ _EPAY_ORDERS = """
     from epay_orders e
     join orders o on o.merchant_id = e.merchant_id and o.id = e.order_id
 """
-# The current order of a number: one that is paid, else one that was paid, else the newest.
+# The current order of an out_trade_no: one that is paid, else one that was paid, else the newest.
 BY_NUMBER = Query(
     EpayOrder,
     f"""
@@ -106,7 +106,7 @@ BY_NUMBER = Query(
     limit 1
     """,
 )
-# The orders under a number in the order of placing, which is also the lock order.
+# The orders of an out_trade_no, in the order in which they were placed and must be locked.
 ORDERS_OF_NUMBER = Query(
     NumberedOrder,
     """
@@ -115,7 +115,7 @@ ORDERS_OF_NUMBER = Query(
     order by submission
     """,
 )
-# Whether a payment of an order under a number is in progress, with an unknown outcome.
+# Whether a payment of an order with this out_trade_no is in progress, with an unknown outcome.
 IS_BEING_PAID = Value(
     bool,
     """
@@ -169,7 +169,7 @@ LIST = Query(
     order by e.created_at desc, e.order_id desc limit :limit offset :offset
     """,
 )
-# Sorted by the columns of `orders`, like its index over statuses. The row of an order in
+# Sorted by columns of `orders`, so that the index by status can be used. An order's row in
 # `epay_orders` has the same creation time.
 LIST_BY_STATUS = Query(
     EpayOrder,
@@ -179,7 +179,8 @@ LIST_BY_STATUS = Query(
     order by o.created_at desc, o.id desc limit :limit offset :offset
     """,
 )
-# `:yesterday` and `:today` are the starts of the days. The conditions match the partial index.
+# `:yesterday` and `:today` are the starts of the days. The conditions repeat those of the partial
+# index, so that PostgreSQL can use it.
 COUNTS = Query(
     PaidCounts,
     """
@@ -199,8 +200,8 @@ REFUND_OF_REQUEST = Value(
     where merchant_id = :merchant_id and request = :request and created_at > :after
     """,
 )
-# Record the refund of a request, replacing one that was recorded until `:stale_until`. Of two
-# concurrent statements one returns no row.
+# Record the refund that a request created. It replaces the refund of an identical request if that
+# was recorded at `:stale_until` or before. Of two concurrent statements one returns no row.
 RECORD_REQUEST = Value(
     str,
     """

@@ -24,7 +24,8 @@ from opentill.gateways.epay import signature
 from opentill.orders import Order
 from opentill.orders.model import PAID_STATUSES, PAYABLE, Status
 
-REPEATABLE_MS: Final = 86_400_000  # identical requests within this time are the same refund
+# An identical request within this time means the same refund.
+REPEATABLE_MS: Final = 86_400_000
 _NUMBER: Final = re.compile(r"[A-Za-z0-9._\-|]{1,64}", re.ASCII)
 _OWN_NUMBER: Final = re.compile(r"re[0-9a-z]{26}", re.ASCII)
 _PROOFS: Final = frozenset({"key", "sign", "sign_type"})

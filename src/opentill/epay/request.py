@@ -66,12 +66,12 @@ async def read_request(scope: Scope, receive: Receive) -> Request:
 def _decode_form(text: bytes) -> dict[str, str]:
     try:
         pairs = parse_qsl(
-            text.decode(),  # some old clients do not percent-encode UTF-8
+            text.decode(),  # some old clients send UTF-8 without percent-encoding
             keep_blank_values=True,
             errors="strict",
             max_num_fields=_MAX_FIELDS,
         )
-    except ValueError:  # a UnicodeDecodeError is one too
+    except ValueError:  # a UnicodeDecodeError is a ValueError too
         raise _unreadable() from None
     return dict(pairs)
 

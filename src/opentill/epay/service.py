@@ -34,15 +34,17 @@ from opentill.gateways.epay import signature
 from opentill.orders import Payer, PaymentAttempt, PaymentIntent
 
 _log: Final = structlog.get_logger()
-_START_S: Final = 8.0  # clients of mapi.php time out after about ten seconds
-NO_SUCH_ORDER: Final = "订单不存在"  # clients compare this text
+# Time limit for starting a payment; clients of mapi.php time out after about ten seconds.
+_START_S: Final = 8.0
+NO_SUCH_ORDER: Final = "订单不存在"  # clients compare the message with this text
 NOT_GENUINE: Final = "签名校验失败"
 TOO_MANY: Final = "请求过于频繁，请稍后再试"
 UNAVAILABLE: Final = "系统维护中，请稍后再试"
 # Every submission and every signed return_url has one of these fields; requests to api.php have
 # neither.
 _BROWSER_FIELDS: Final = frozenset({"notify_url", "trade_status"})
-_SIGNED_ACTS: Final = frozenset({"refund"})  # acts that the signature must cover
+# For these acts the signature must cover the field ``act``.
+_SIGNED_ACTS: Final = frozenset({"refund"})
 # Replaces the merchant of an unknown pid, so that such a pid is refused after the same work as a
 # wrong key: the response time does not reveal which pids exist.
 _UNKNOWN_PID_KEY: Final = secrets.token_hex(32)

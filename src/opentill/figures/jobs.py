@@ -19,8 +19,8 @@ from opentill.figures.model import Behind
 from opentill.orders import FailedAttempts
 
 _log: Final = structlog.get_logger()
-BATCH: Final = 5000  # entries or attempts per transaction, about 0.1 s
-_SCAN_LIMIT: Final = 200  # merchants or balances per statement
+BATCH: Final = 5000  # most entries or attempts in one transaction, which takes about 0.1 s
+_SCAN_LIMIT: Final = 200  # most merchants or balances that one statement returns
 
 
 async def count_all(

@@ -208,7 +208,7 @@ class Behind(msgspec.Struct, frozen=True):
 
     merchant_id: str
     currency: str
-    waiting: int  # number of these entries
+    waiting: int  # number of entries that are not counted yet
 
 
 class Comparison(msgspec.Struct, frozen=True):

@@ -90,8 +90,8 @@ LOCK_HEAD = Value(
     """,
 )
 # Count at most `:limit` entries of a balance after number `:after`; return how many. The caller
-# holds the head's lock, so each entry is counted once. Times never decrease along the numbers, so
-# only the last existing row may change.
+# holds the head's lock, so each entry is counted once. An entry with a higher number is never
+# earlier, so of the existing rows only the last one may change.
 COUNT = Value(
     int,
     f"""
@@ -285,8 +285,8 @@ FAILED_UNTIL = Query(
     ) f
     """,
 )
-# The amounts that become available before the first boundary (slot 0) and between boundaries. The
-# rest of the balance is due after the last one.
+# The amounts that become available before the first boundary (slot 0) and between two boundaries.
+# The rest of the balance is due after the last boundary.
 AWAITED = Query(
     Awaited,
     """
@@ -320,8 +320,8 @@ SUMS = Query(
         and number > :after and number <= :last
     """,  # noqa: S608 - constants of ours
 )
-# Changes that are in no figure: few entries, all made by operators. Everything except payouts and
-# recharges is a correction, unless it gets a reason of its own here.
+# Changes of balances that no figure counts: few entries, all made by operators. Everything except
+# payouts and recharges is a correction, unless it gets a reason of its own here.
 OTHERS = Query(
     Others,
     """

@@ -30,8 +30,8 @@ from opentill.figures.model import (
     quarter,
 )
 
-DAYS: Final = 30  # days up to today whose figures are shown separately
-COMING: Final = 14  # days from today on whose awaited money is shown separately
+DAYS: Final = 30  # figures are shown separately for this many days up to today
+COMING: Final = 14  # awaited money is shown separately for this many days from today on
 
 
 class _Counts:

@@ -20,7 +20,8 @@ Operation = Literal["pay", "find_payment", "expire", "refund"]
 Outcome = TypeVar("Outcome", PaymentOutcome, RefundOutcome)
 
 
-_ERROR: Final = "error"  # the adapter raised, which is a defect
+# The status in metrics if the adapter raised an exception, which is a defect.
+_ERROR: Final = "error"
 
 
 def initialize_metrics(gateways: Mapping[str, Gateway], ends: Iterable[str]) -> None:

@@ -131,10 +131,10 @@ class PaymentOutcome(msgspec.Struct, frozen=True, kw_only=True):
     action_url: str = ""
     qr_text: str = ""
     reason: str = ""  # a decline code such as "insufficient_funds", or why it is UNKNOWN
-    amount: Money | None = None  # the captured amount, if the provider reports it
-    method: Method | None = None  # the customer's method, if the provider reports it
-    clearing_currency: str | None = None  # ISO 4217, if the provider reports it
-    card: Card | None = None  # the customer's card, if the provider reports it
+    amount: Money | None = None  # the captured amount, None if the provider does not report it
+    method: Method | None = None  # the customer's method, None if the provider does not report it
+    clearing_currency: str | None = None  # ISO 4217 code, None if the provider does not report it
+    card: Card | None = None  # the customer's card, None if the provider does not report it
 
     def __post_init__(self) -> None:
         """Replace what PostgreSQL cannot store, so that no outcome is lost because of its texts."""

@@ -71,7 +71,8 @@ def _sandbox(settings: Settings) -> Gateway:
 
 
 def _stripe(settings: Settings) -> Gateway:
-    from opentill.gateways.stripe.configuration import make  # the library is slow to import
+    # Imported late, because the library is slow to import.
+    from opentill.gateways.stripe.configuration import make
 
     return make(settings.gateway_options)
 
@@ -81,7 +82,8 @@ def _manual(settings: Settings) -> Gateway:
 
 
 def _epay(settings: Settings) -> Gateway:
-    from opentill.gateways.epay.configuration import make  # not needed by most deployments
+    # Imported late, because most deployments do not need it.
+    from opentill.gateways.epay.configuration import make
 
     return make(settings.gateway_options)
 
@@ -129,5 +131,6 @@ def load(names: tuple[str, ...], settings: Settings) -> Gateways:
             msg = f"OPENTILL_GATEWAYS names {name!r}; available are: {available}."
             raise BadGateways(msg)
     options = dict(settings.gateway_options)
-    options.pop("epay_methods", None)  # the adapter reads it: it also has the server's types
+    # Only the adapter can read this option: besides our methods, it has the server's types.
+    options.pop("epay_methods", None)
     return build_gateways(gateways, options, settings.routes)

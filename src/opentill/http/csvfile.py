@@ -96,8 +96,9 @@ async def encode_rows(
 ) -> AsyncGenerator[bytes, None]:
     """Yield the file with its header row, in constant memory. The cells are already formatted."""
     buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer)  # its defaults are RFC 4180 with CRLF
-    length = writer.writerow(columns)  # writerow returns the number of characters
+    writer = csv.writer(buffer)  # the writer's defaults follow RFC 4180, with CRLF as line end
+    # ``writerow`` returns the number of characters that it has written.
+    length = writer.writerow(columns)
     async for row in rows:
         length += writer.writerow(row)
         if length > _CHUNK:

@@ -34,8 +34,9 @@ from opentill.http.incoming import bearer_token, idempotency_key, is_json, read_
 from opentill.http.operations import Admitted, ApiRequest, Nothing, Operation
 from opentill.http.responses import Download, send_json
 
-# The encryption purpose of stored responses that contain a secret, with merchant and idempotency
-# key. It must not change: stored responses can be decrypted only with this text.
+# The purpose with which stored responses that contain a secret are encrypted: {} stand for the
+# merchant's id and the idempotency key. It must not change, because stored responses can be
+# decrypted only with this text.
 _PURPOSE: Final = "answer {} {}"
 # Keys of the ASGI scope.
 ADMITTED: Final = "opentill_admitted"  # the person who may make the request
@@ -142,7 +143,7 @@ def _build_request(
 ) -> ApiRequest[Any, Any]:
     try:
         query = querystring.read(scope["query_string"], operation.query)
-    except Invalid:  # the response still names ignored fields, as a replay would
+    except Invalid:  # even the error response names the ignored fields, as a replay of it does
         if is_json(headers):
             scope[IGNORED] = ignored.parse_header(body, operation.body)
         raise
@@ -173,7 +174,8 @@ async def _run_idempotent(
     """Run a POST with an Idempotency-Key. Returns status, body and whether it is a replay."""
     path = scope["path"] + "?" + scope["query_string"].decode("latin-1")
     admitted: Admitted | None = scope.get(ADMITTED)
-    if admitted is not None:  # a response to one person must not be replayed to another
+    # The person is part of the path, so that a response to one person is not replayed to another.
+    if admitted is not None:
         path += f" {admitted.who}"
     digest = idempotency.fingerprint(operation.method, path, body)
     write = operation.write
@@ -195,7 +197,7 @@ async def _run_idempotent(
             request = _build_request(
                 operation, scope, app, merchant_id, now, dict(scope["headers"]), body
             )
-            async with tx.transaction():  # a refusal rolls back the operation but not the key
+            async with tx.transaction():  # a refusal undoes the operation but keeps the key
                 status, response = (
                     operation.status,
                     responses.encode_success(await write(request, tx)),

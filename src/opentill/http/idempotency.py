@@ -49,7 +49,8 @@ async def claim(tx: Tx, merchant_id: str, key: str, digest: bytes, now: int) -> 
     if is_claimed:
         return None
     stored = await queries.STORED.first(tx, merchant_id=merchant_id, key=key)
-    if stored is None:  # the other request rolled back, and a third one claimed the key meanwhile
+    if stored is None:
+        # The request that held the key was rolled back, and a third one has claimed the key since.
         raise Conflict
     if stored.fingerprint != digest:
         raise KeyReused

@@ -22,7 +22,8 @@ HEADER: Final = b"opentill-ignored-fields"
 MAX_BYTES: Final = 1024
 _LONGEST_NAME: Final = 64
 _CUT_ESCAPE: Final = re.compile("%[0-9A-F]?$")
-_COUNT_BYTES: Final = len(",+99999")  # a body of 64 KiB cannot have more names
+# Space for the number of names that do not fit; a body of 64 KiB cannot have more than 99,999.
+_COUNT_BYTES: Final = len(",+99999")
 Fields: TypeAlias = "Mapping[str, Fields | None]"
 
 

@@ -21,9 +21,9 @@ from opentill.http.queries import IgnoredFields
 from opentill.http.refused import truncate
 from opentill.http.write_buffer import WriteBuffer
 
-MOST: Final = 50  # rows per merchant
+MOST: Final = 50  # at most this many rows are kept per merchant
 KEEP_MS: Final = 7 * 24 * 3600 * 1000
-_MOST_IN_ALL: Final = 1000  # rows in the memory of a process
+_MOST_IN_ALL: Final = 1000  # at most this many rows wait in the memory of a process
 _LONGEST_METHOD: Final = 20
 _LONGEST_ROUTE: Final = 200
 _LONGEST_FIELDS: Final = 1024

@@ -9,8 +9,8 @@ from opentill.core.errors import Invalid, PayloadTooLarge
 from opentill.http import idempotency
 
 MAX_BODY: Final = 64 * 1024
-_MAX_DIGITS: Final = 19  # digits of a content length; int() would refuse over 4,300
-# Headers that must not be repeated, because a proxy might read another one of the values than we
+_MAX_DIGITS: Final = 19  # longest Content-Length in digits; int() refuses over 4,300
+# Headers that must not be repeated, because a proxy might use a different one of the values than we
 # do. A request with several x-api-key headers has no valid key (middleware.py).
 _UNIQUE: Final = {b"idempotency-key": "Idempotency-Key", b"content-type": "Content-Type"}
 

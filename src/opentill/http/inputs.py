@@ -17,8 +17,8 @@ MAX_KEY: Final = 64
 MAX_EMAIL: Final = 254  # RFC 5321 §4.5.3.1.3, less the angle brackets
 _UNSAFE: Final = re.compile(r"[\s\x00-\x20\x7f-\x9f\\<>\"`{}|^]")
 _SESSION_MARK: Final = "{CHECKOUT_SESSION_ID}"
-# The dot-atom of RFC 5322 without quoted forms, and a host name with at least one dot (RFC 1035),
-# in any script (RFC 6531). Consecutive and final dots are allowed, because some mailboxes of
+# Matches the dot-atom of RFC 5322 without quoted forms, and a host name with at least one dot (RFC
+# 1035), in any script (RFC 6531). Consecutive and final dots are allowed, because some mailboxes of
 # Japanese providers have them.
 _EMAIL: Final = re.compile(
     r"[^\s\x00-\x1f\x7f-\x9f()<>@,;:\\\"\[\].][^\s\x00-\x1f\x7f-\x9f()<>@,;:\\\"\[\]]*"
@@ -45,7 +45,8 @@ def check_url(field: str, text: str | None) -> str | None:
     if parts.username is not None or parts.password is not None:
         raise Invalid(field, f"{field} must be an http or https URL without user name and password")
     try:
-        if ":" not in host:  # not an IPv6 address, which urlsplit has checked
+        # ``urlsplit`` has already checked an IPv6 address.
+        if ":" not in host:
             hostnames.to_ascii(host)
     except hostnames.BadHost:
         raise Invalid(field, f"{field} must have a host that can exist: {host} cannot") from None

@@ -39,15 +39,18 @@ _HOP: Final = re.compile(
     r"\[(?P<six>[0-9a-fA-F:.]+)\](:[0-9]{1,5})?|(?P<four>[0-9.]+):[0-9]{1,5}|[0-9a-fA-F:.]+",
     re.ASCII,
 )
-_HEALTH_ROUTES: Final = ("/healthz", "/readyz")  # polled every few seconds, so logged at debug
+# Container engines request these routes every few seconds, so successes are logged at debug.
+_HEALTH_ROUTES: Final = ("/healthz", "/readyz")
 _UNTRACED: Final = (*_HEALTH_ROUTES, "/metrics")
 _ALWAYS: Final = ((b"x-content-type-options", b"nosniff"),)
 # RFC 6797 §6.1: browsers use only https for a year. Subdomains are not included.
 _HSTS: Final = (b"strict-transport-security", b"max-age=31536000")
-# Payments of this deployment may go through the sandbox bank, whose money is not real.
+# This header says that payments of this deployment may go through the sandbox bank, whose money is
+# not real.
 _TEST_MODE: Final = (b"opentill-test-mode", b"sandbox")
-_REFUSED: Final = int(HTTPStatus.BAD_REQUEST)  # a plain number compares fastest
-WARNING_INTERVAL_S: Final = 60.0  # least time between two warnings about an untrusted proxy
+# Statuses of errors begin here; a plain int is compared faster than an HTTPStatus.
+_REFUSED: Final = int(HTTPStatus.BAD_REQUEST)
+WARNING_INTERVAL_S: Final = 60.0  # shortest time between two warnings about an untrusted proxy
 
 
 def client_address(
@@ -108,7 +111,7 @@ def _label(scope: Scope) -> str:
     if "route" not in scope:
         return "other"
     path: str = scope["route"].path_format
-    return path.removesuffix("/{rest}")  # the catch-all route
+    return path.removesuffix("/{rest}")  # the path of the catch-all route ends with this parameter
 
 
 class RequestMiddleware:
@@ -238,7 +241,8 @@ class RequestMiddleware:
         peer = client[0] if client else ""
         if not lines:
             return peer
-        forwarded = b",".join(lines).decode("latin-1")  # RFC 9110 §5.3: several lines are one list
+        # By RFC 9110 §5.3, several lines form one list.
+        forwarded = b",".join(lines).decode("latin-1")
         if not is_inside(peer, self._trusted):
             self._warn_untrusted(peer)
         return client_address(peer, forwarded, self._trusted)

@@ -13,7 +13,7 @@ from opentill.http import schemas
 from opentill.http.operations import Nothing, Operation
 from opentill.http.responses import Done, Download, Failure, render_problem
 
-_EXAMPLE_URL: Final = "https://pay.example.com"  # the deployment in the operations' examples
+_EXAMPLE_URL: Final = "https://pay.example.com"  # the address of the server in examples of requests
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _COMMON: Final[tuple[errors.Problem, ...]] = (
     errors.TooManyRequests(100, 12),
@@ -39,7 +39,8 @@ _REPLAYED: Final = {
     "description": "There if this is the stored response to an earlier request with the same key.",
     "schema": {"const": "true", "type": "string"},
 }
-_STORED: Final = frozenset({400, 403, 404, 415})  # errors stored under an Idempotency-Key
+# Errors with these statuses are stored under an Idempotency-Key.
+_STORED: Final = frozenset({400, 403, 404, 415})
 _RATE_LIMIT_HEADER: Final = {
     "description": "Of a rate limit; not there where too many of a kind, such as exports, run at "
     "once."
@@ -67,7 +68,8 @@ def build_document(
             operation, by_kind, components
         )
     for query in {operation.query for operation in operations} - {Nothing}:
-        del components[schemas.component_name(by_kind[query])]  # its fields are parameters
+        # The document has its fields as parameters instead.
+        del components[schemas.component_name(by_kind[query])]
     return {
         "openapi": "3.1.0",
         "info": {
@@ -131,7 +133,7 @@ Take fields that you do not know, and values of a list that you do not know: lat
 some.
 """
 
-# A tag without a description is a KeyError at the start.
+# A tag that is missing here raises KeyError when the server starts.
 _TAGS: Final = {
     "Config": "What anyone may read, without a key.",
     "Products": "What is sold: a name, a price and a currency. A product is archived, never "
@@ -212,7 +214,7 @@ def _parameters(
                 "schema": shown,
                 "description": description,
             }
-            if "object" in schemas.types(shown):  # written as ``name[key]=value``
+            if "object" in schemas.types(shown):  # clients write an object as ``name[key]=value``
                 shown["description"] = description
                 parameter |= {
                     "style": "deepObject",
@@ -271,7 +273,7 @@ def _refusals(operation: Operation) -> list[errors.Problem]:
     takes_body = operation.write is not None or operation.act is not None
     field = next(iter(msgspec.structs.fields(operation.body)), None)
     name = field.encode_name if field else "page"
-    # Every operation has this refusal: it refuses at least unknown query parameters.
+    # Every operation can respond with this error, at least for unknown query parameters.
     problems.append(errors.Invalid(name, f"{name} must be …"))
     if operation.auth or operation.act is not None:
         is_for_persons = operation.permission or operation.act is not None

@@ -27,7 +27,8 @@ class ApiRequest(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
     query: Q
     body: B
     key_id: str = ""  # the id of the merchant's API key, "" if the request has none
-    access: Any = None  # the permissions of the logged-in person (people/model.py), if any
+    # The permissions of the logged-in person (people/model.py); None if nobody is logged in.
+    access: Any = None
     who: str = ""  # the logged-in person as the audit log names them, "" if there is none
     browser: tuple[str, str] = ("", "")  # the client's address and User-Agent
 
@@ -68,14 +69,15 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     read: Read | None = None
     write: Write | None = None
     act: Read | None = None
-    autocommit: bool = False  # ``write`` needs no transaction: only its last statement writes
+    # ``write`` runs without a transaction, since only its last statement writes.
+    autocommit: bool = False
     status: int = 200
     id_of: Callable[[str], str] | None = None  # converts a trade_no in the path to an id
     query: type[msgspec.Struct] = Nothing
     body: type[msgspec.Struct] = Nothing
     needs_body: bool = False  # a body must be sent even if none of its fields is required
     auth: bool = True
-    scope: str = ""  # not "" if the operation takes an API key
+    scope: str = ""  # the scope that an API key needs; "" if the operation takes no API key
     admit: Admit | None = None
     permission: str = ""
     per_merchant_limit: rate_limits.PerMerchant | None = None
@@ -84,4 +86,4 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     forbidden: str = ""  # what is refused with 40301 although the key is valid
     refusals: tuple[str, ...] = ()  # what is refused with 40001 besides malformed fields
     example: Any = None  # an example of the body
-    response_example: Any = None  # an example of ``data``
+    response_example: Any = None  # an example of ``data`` in the response

@@ -25,7 +25,7 @@ class RefusedRequest(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     path: str  # with the names of query parameters but without their values
     status: int
-    code: int  # the business code
+    code: int  # the business code of the response, such as 40001
     field: str  # "" if the response names none
     reason: str  # "" if the response gives none
     ignored: str  # ignored fields of the body, as ``ignored.py`` lists them

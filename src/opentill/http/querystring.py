@@ -18,7 +18,8 @@ from opentill.http import strictjson
 
 _FLAGS: Final = {"true": True, "false": False}
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
-_LONGEST_NAME: Final = 64  # characters of an unknown parameter's name that the response repeats
+# The response repeats at most this many characters of an unknown parameter's name.
+_LONGEST_NAME: Final = 64
 _ENTRY: Final = re.compile(r"(\w+)\[([^\x00]*)\]", re.ASCII | re.DOTALL)
 Q = TypeVar("Q", bound=msgspec.Struct)
 
@@ -54,7 +55,7 @@ def read(query_string: bytes, struct: type[Q]) -> Q:
             raise Invalid(name, f"{name} must stand only once")
         if not value:
             raise _empty(name, accepted[name])
-        if "\0" in value:  # PostgreSQL cannot hold it
+        if "\0" in value:  # PostgreSQL cannot store a NUL character
             raise Invalid(name, f"{name} must be {accepted[name]}")
         is_whole = name in _whole_numbers(struct) and _WHOLE.fullmatch(value)
         flag = _FLAGS.get(value) if name in _flags(struct) else None

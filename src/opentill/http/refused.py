@@ -26,16 +26,17 @@ from opentill.http.queries import RefusedRequest
 from opentill.http.responses import Failure
 from opentill.http.write_buffer import WriteBuffer
 
-MOST: Final = 200  # requests per merchant
+MOST: Final = 200  # at most this many requests are kept per merchant
 KEEP_MS: Final = 7 * 24 * 3600 * 1000
-_MOST_IN_ALL: Final = 1000  # requests in the memory of a process
-_LONGEST_BUFFERED: Final = 2000  # of each path, query, field and reason in memory
+_MOST_IN_ALL: Final = 1000  # at most this many requests wait in the memory of a process
+# At most this many characters of each path, query, field and reason wait in memory.
+_LONGEST_BUFFERED: Final = 2000
 _LONGEST_METHOD: Final = 20
 _LONGEST_PATH: Final = 500
 _LONGEST_FIELD: Final = 100
 _LONGEST_REASON: Final = 500
 _LONGEST_IGNORED: Final = 1024
-_MOST_NAMES: Final = 10  # names of query parameters that are stored
+_MOST_NAMES: Final = 10  # at most this many names of a request's query parameters are stored
 _NAME: Final = re.compile(r"[A-Za-z_][\w.\[\]-]{0,39}", re.ASCII)
 # Characters that a PostgreSQL text cannot hold or that would break a line.
 _UNFIT: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")

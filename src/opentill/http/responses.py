@@ -20,7 +20,7 @@ from opentill.core.errors import (
 )
 
 Headers = Sequence[tuple[bytes, bytes]]
-# Responses contain financial data, and errors may contain it too.
+# Caches must not store responses: they contain financial data, and errors may contain it too.
 _NO_STORE: Final = (b"cache-control", b"no-store")
 _log: Final = structlog.get_logger()
 encode: Final = msgspec.json.Encoder().encode
@@ -105,7 +105,7 @@ def render_problem(problem: Problem) -> tuple[int, bytes, Headers]:
     elif isinstance(problem, Unauthorized):
         headers = [(b"www-authenticate", problem.challenge)]
     elif isinstance(problem, MethodNotAllowed):
-        headers = [(b"allow", problem.allow.encode())]  # RFC 9110 §15.5.6
+        headers = [(b"allow", problem.allow.encode())]  # RFC 9110 §15.5.6 requires this header
     return problem.status, encode(Failure(problem.code, problem.message, detail)), headers
 
 
@@ -160,7 +160,8 @@ async def send_download(receive: Receive, send: Send, download: Download) -> Non
     }
     try:
         async with contextlib.aclosing(download.chunks) as chunks:
-            # The first chunk precedes the headers, so an immediate failure gets an error response.
+            # Get the first chunk before the headers are sent, so that a download that fails at once
+            # gets an error response.
             chunk = await anext(chunks, b"")
             await send(head)
             while chunk:

@@ -88,7 +88,8 @@ class PathRouter(Router):
             return route, {}
         shape = _shape(path)
         for candidate in self._shaped.get(shape, ()):
-            if match := candidate.path_regex.fullmatch(path):  # "$" alone would accept a line feed
+            # ``match`` with "$" would also accept a final line feed.
+            if match := candidate.path_regex.fullmatch(path):
                 return candidate, match.groupdict()
         route = self._below.get(shape[0])
         if route is not None and (match := route.path_regex.match(path)):

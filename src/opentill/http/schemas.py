@@ -17,8 +17,9 @@ from typing import Any, Final, cast, get_args, get_type_hints
 
 import msgspec
 
-# Keyword in the `extra_json_schema` of a field that is an alternative spelling of the named field.
-# It is accepted but not documented, since generators would give both fields the same name.
+# This keyword in the `extra_json_schema` of a field says that the field is an alternative spelling
+# of the field that it names. The alternative is accepted but not documented, since generators would
+# give both fields the same name.
 SPELLING_OF: Final = "x-spelling-of"
 
 Schema = dict[str, Any]
@@ -93,10 +94,10 @@ def component_name(referring: Schema) -> str:
 def rewrite(schema: Schema) -> Schema:
     """Rewrite a schema, and all schemas nested in it, for client generators."""
     rewritten = {keyword: _inside(keyword, value) for keyword, value in schema.items()}
-    rewritten.pop("title", None)  # repeats the component's name
+    rewritten.pop("title", None)  # the title only repeats the component's name
     rewritten = _nullable(rewritten)
     if rewritten.get("default", 0) is None:
-        del rewritten["default"]  # an omitted field needs no default
+        del rewritten["default"]  # null as a default only says that the field may be omitted
     if "$ref" in rewritten:
         rewritten |= reference(type_name(component_name(rewritten)))
     if "description" in rewritten:

@@ -15,7 +15,7 @@ import msgspec
 from opentill.core.errors import Invalid
 
 MAX_DEPTH: Final = 16
-_LONGEST_NAME: Final = 64  # characters of a key that the response repeats
+_LONGEST_NAME: Final = 64  # the response repeats at most this many characters of a key
 # The quantifier is possessive, and an unterminated string matches too: otherwise the time would be
 # quadratic.
 _TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
@@ -49,7 +49,7 @@ def _refuse_constant(name: str) -> NoReturn:
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_unique_pairs,
     parse_constant=_refuse_constant,
-    parse_int=len,  # values of numbers are not used, and converting huge ones is slow
+    parse_int=len,  # the numbers' values are not used, and converting huge ones is slow
     parse_float=len,
 )
 
@@ -131,7 +131,7 @@ def explain(error: msgspec.ValidationError, struct: type) -> Invalid:
     path = _PATH.search(text)
     if (missing := _MISSING.search(text)) and path is None:
         return Invalid(missing[1], f"{missing[1]} is required: {accepted[missing[1]]}")
-    if path is not None:  # path[1] is the field, for a nested value the outermost one
+    if path is not None:  # path[1] is the field; of a nested value, it is the outermost field
         return Invalid(path[1], f"{path[1]} must be {accepted[path[1]]}")
     return Invalid("body", "body must be a JSON object")
 

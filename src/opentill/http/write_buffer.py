@@ -27,7 +27,7 @@ _log: Final = structlog.get_logger()
 class WriteBuffer(ABC, Generic[Batch]):
     """Records that this process has not written yet; a ``Batch`` is the whole buffer at a time."""
 
-    label: ClassVar[str]  # names the records in the log
+    label: ClassVar[str]  # the name of these records in the log
 
     def __init__(self) -> None:
         """Start with an empty buffer."""

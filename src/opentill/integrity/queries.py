@@ -15,7 +15,7 @@ from opentill.ledger import Violation, rule_sql
 
 _OF_MERCHANT_S: Final = 3600.0  # time limit of a rule about one merchant, however many rows it has
 _UNPAID: Final = "('CREATING', 'PENDING', 'FAILED', 'CLOSED', 'REVOKED')"
-# The same as properties of orders.Order: whether an order's money is in pending, and how much is.
+# Properties of ``orders.Order`` in SQL: whether an order's money is in pending, and how much.
 _STANDS: Final = """(o.paid_at is not null and o.settled_at is null
     and (o.settle_at is not null or o.status not in ('REFUNDED', 'CHARGEBACK')))"""
 _UNSETTLED: Final = "(o.net_settled_minor - o.refund_debit_minor - o.charged_back_minor)"
@@ -163,7 +163,7 @@ _RULES: Final = {
         or (o.status in ('DISPUTED', 'CHARGEBACK') and d.unsettled <> (o.settled_at is null))
         or d.over > 0
     """,
-    # The order's own entries and those of its refunds and disputes, together.
+    # This sums the order's own entries and the entries of its refunds and disputes.
     "an order stands in pending until it is settled, and in reserve while that is held": f"""
     select o.merchant_id, o.id as subject,
         o.status || ', settled at ' || coalesce(o.settled_at::text, 'no time') || ', reserve '
@@ -245,7 +245,7 @@ _RULES: Final = {
         when 'COMPLETE' then o.status in {_UNPAID}
         else o.status in ('CREATING', 'PENDING') end
     """,  # noqa: S608 - constants of ours
-    # Compares the counts, plus changes not in them yet, with the rows: by hour, and by longer span.
+    # This compares the counts and the changes that they lack with the rows, by hour and longer.
     "the totals of lists are the numbers of their rows": """
     select merchant_id,
         list || ' ' || span as subject,
@@ -442,7 +442,7 @@ MERCHANT_EVENTS: Final = _rule(event_queries.HOLDS, event_queries.EVENTS, one_me
 # The rules about a merchant in their order: ``MERCHANT_RULES``, the history and the events.
 MERCHANT_HOLDS: Final = (*_ALL, _HISTORY_HOLDS, event_queries.HOLDS)
 
-# Whether a balance is a merchant's first. The rules about the merchant are checked after that one.
+# Whether a balance is the merchant's first: the rules about the merchant are checked after it.
 IS_FIRST: Final = Value(
     bool,
     "select not exists (select from balances"

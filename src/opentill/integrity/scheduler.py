@@ -25,8 +25,8 @@ from opentill.ledger.model import Progress
 REST_MS: Final = 3_600_000  # pause between two passes over a balance
 RULES_S: Final = 2.0  # time limit after which no further rule of the same merchant is begun
 _STORED_MS: Final = 60_000  # interval of storing progress while rules find nothing
-_BALANCES: Final = 50  # the most balances that a turn checks
-_LOGGED: Final = 100  # the most violations that are logged for a part or rule
+_BALANCES: Final = 50  # a turn checks at most this many balances
+_LOGGED: Final = 100  # at most this many violations are logged for a part or a rule
 _log: Final = structlog.get_logger()
 
 
@@ -39,7 +39,7 @@ class IncrementalCheck:
         self._rules_s = rules_s
         # Merchants with unchecked rules, the next one first. A key is the merchant's first balance.
         self._unfinished: dict[tuple[str, str], _MerchantCheck] = {}
-        self._rest_until = 0.0  # monotonic time until which other merchants have their turn
+        self._rest_until = 0.0  # monotonic time until which no merchant's rules are resumed
 
     async def turn(self, limit: int = incremental.RANGE) -> int:
         """Check up to ``limit`` entries from where the last turn stopped; return their number.

@@ -54,7 +54,7 @@ async def trial_balance_at(tx: Tx, at: int, merchant_id: str | None = None) -> l
     counts: dict[str, int] = {}
     async for balance in balances_at(tx, at, merchant_id):
         if balance.entries == 0:
-            continue  # no entry before that time
+            continue  # the balance has no entry before that time
         sums = sums_by_currency.setdefault(balance.currency, [0] * len(ACCOUNTS))
         for index, account in enumerate(ACCOUNTS):
             sums[index] += getattr(balance, account)

@@ -114,7 +114,7 @@ async def post_many(tx: Tx, books: Mapping[tuple[str, str], Sequence[Movement]],
         await queries.LOCK_MANY.all(tx, **keys)
     after = await queries.POST.all(tx, **_columns(books), now=now)
     if len(after) != len(balance_keys):
-        raise AssertionError  # all rows exist and are locked
+        raise AssertionError  # all rows exist and are locked, so each must have been updated
 
 
 def _columns(postings: Mapping[tuple[str, str], Sequence[Movement]]) -> dict[str, list[Any]]:

@@ -179,9 +179,9 @@ class EntryRange(msgspec.Struct, frozen=True):
     """The entries of a balance after ``first``, up to and including ``last``."""
 
     balance: Balance
-    first: Entry | None  # None: no entry precedes the range
+    first: Entry | None  # None if no entry precedes the range
     last: Entry | None  # equals ``first`` if the range has no entries
-    is_whole: bool  # the balance has no entries after the range
+    is_whole: bool  # whether the balance has no entries after the range
 
     @property
     def numbers(self) -> tuple[int, int]:

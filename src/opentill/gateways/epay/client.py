@@ -33,7 +33,7 @@ from opentill.gateways.model import (
 )
 from opentill.outgoing.client import Outgoing
 
-_TIMEOUT_S: Final = 10.0  # below the 15 s after which an attempt without a result is queried
+_TIMEOUT_S: Final = 10.0  # shorter than the 15 s after which an attempt without a result is queried
 _CACHE_S: Final = 2.0
 _FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
 _NO_CLIENT_IP: Final = "127.0.0.1"  # clientip is required, even if the address is unknown
@@ -52,8 +52,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     methods: dict[Method, str]  # each method's ``type`` at the server, the preferred method first
     currency: str
-    by_server: bool = True  # we place orders by mapi.php; otherwise the browser does by submit.php
-    query_by_post: bool = False  # query orders with the key in the body instead of the URL
+    # Whether we place orders, by mapi.php; otherwise the customer's browser does, by submit.php.
+    by_server: bool = True
+    # Whether queries of orders send the key in the body instead of the URL.
+    query_by_post: bool = False
 
     def __repr__(self) -> str:
         """Omit the key."""
@@ -242,7 +244,8 @@ class EpayGateway:
         reply = await self._cached_order(attempt_id)
         if isinstance(reply, _NoReply):
             raise Unavailable(None, reply.reason)
-        if reply.is_unprocessed:  # the notice may be genuine, but our settings are wrong
+        # The notice may be genuine: the server refused our query, so our settings are wrong.
+        if reply.is_unprocessed:
             _log.error("the Epay server refuses our query of an order: %s", reply.summary)
             raise Unavailable(None, reply.summary)
         status = self._order_status(reply, attempt_id)
@@ -382,7 +385,8 @@ def _error_text(error: Exception) -> str:
     the operating system (``strerror``) does not.
     """
     cause = error.__cause__
-    if cause is None:  # the message is our own, such as that of a forbidden address
+    # OpenTill wrote this message itself, such as the one about a forbidden address.
+    if cause is None:
         return f"{type(error).__name__}: {error}"[:200]
     message = getattr(cause, "strerror", None)
     name = type(cause).__name__

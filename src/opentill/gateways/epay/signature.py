@@ -15,8 +15,8 @@ from typing import Final
 SIGN_TYPE: Final = "MD5"
 _UNSIGNED: Final = frozenset({"sign", "sign_type"})
 _SIGN: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
-# Names of fields that no value may embed as ``&name=``: the signed text of the request would also
-# be the signed text of another message, such as a notification of a payment.
+# No value may contain ``&name=`` with one of these names: otherwise the signed text of the request
+# would also be the signed text of another message, such as a notification of a payment.
 PROTOCOL_FIELDS: Final = frozenset({
     "act", "addtime", "api_trade_no", "buyer", "channel_param", "clientip", "device",
     "display_merchant_name", "endtime", "key", "limit", "method", "money", "money_type", "name",

@@ -27,15 +27,17 @@ TYPES: Final[dict[Method, str]] = {
 DEFAULT_CURRENCY: Final = "CNY"
 SUCCESS: Final = 1
 WRONG_KEY: Final = -3
-_REFUND_DONE: Final = 0  # means success only if the message says that the refund was done
-# Codes of refusals before any effect: wrong key or signature, missing parameter, unknown act.
+_REFUND_DONE: Final = 0  # this code means success only if the message says that the refund was done
+# A response with one of these codes refuses the request before any effect: wrong key or signature,
+# missing parameter, unknown act.
 _NOT_DONE: Final = frozenset({WRONG_KEY, -4, -5})
 # -2 means "not enabled" only if the message says so: some servers return it for lost responses.
 _NOT_ENABLED: Final = -2
 _SAYS_NOT_ENABLED: Final = ("未开启", "未开通")
 TOO_MANY: Final = "请求过于频繁"
-# How messages begin by which the reference server, its forks and OpenTill refuse a refund before
-# any effect. "退款失败：…" is missing: it quotes a provider, which may have failed after refunding.
+# A message that begins like one of these, of the reference server, its forks or OpenTill, refuses a
+# refund before any effect. "退款失败：…" is missing, because it quotes a provider, which may have
+# failed after refunding.
 REFUSALS: Final = (
     "金额输入错误",
     "退款金额不",  # continues with 正确, 能大于订单金额 or 能超过该订单剩余可退款金额
@@ -114,9 +116,10 @@ def read(body: bytes) -> Reply | None:
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError:
-        text = body.decode("gb18030", "replace")  # a superset of GBK
+        text = body.decode("gb18030", "replace")  # GB 18030 is a superset of GBK
     try:
-        decoded: object = json.loads(text, parse_float=str)  # amounts keep their digits
+        # Reading numbers as text keeps the digits of amounts.
+        decoded: object = json.loads(text, parse_float=str)
     except (ValueError, RecursionError):
         return None
     if not isinstance(decoded, dict):

@@ -39,7 +39,7 @@ def _set_of(currencies: str) -> frozenset[str]:
     return frozenset(currencies.split())
 
 
-# The preferred method first. Wallets have the same currencies as at real acquirers.
+# In order of preference. Wallets have the same currencies as at real acquirers.
 _METHODS: Final[tuple[tuple[Method, frozenset[str]], ...]] = (
     ("CREDIT_CARD", _ANY),
     ("ALIPAY", _set_of("AUD CAD CNY EUR GBP HKD JPY MYR NZD SGD USD")),
@@ -53,8 +53,8 @@ _METHODS_BY_CURRENCY: Final[dict[str, tuple[Method, ...]]] = {
     for currency in EXPONENTS
 }
 
-# 4xx statuses that do not prove a refusal. For example, a wrong secret in this request does not
-# reveal whether an earlier request with the right secret was done.
+# 4xx statuses that do not prove a refusal. For example, if this request had a wrong secret, an
+# earlier request with the right secret may have had its effect.
 _UNDECIDED: Final = (401, 403, 407, 408, 421, 425, 429)
 _NOT_FOUND: Final = 404
 _CLIENT_ERRORS: Final = range(400, 500)

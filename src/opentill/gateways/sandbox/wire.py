@@ -121,7 +121,7 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
     currency: str
     status: BankRefundStatus
     error: str | None
-    by_bank: bool = False  # made at the bank, not requested by us
+    by_bank: bool = False  # whether the refund was made at the bank instead of requested by us
 
     @property
     def outcome(self) -> RefundOutcome:

@@ -37,7 +37,7 @@ def _set_of(currencies: str) -> frozenset[str]:
     return frozenset(currencies.split())
 
 
-# The preferred method first: our method, Stripe's payment method type, and its currencies
+# In order of preference: our method, Stripe's payment method type, and its currencies
 # (https://docs.stripe.com/payments/payment-methods/payment-method-support). An account may use a
 # subset that depends on its country; Stripe refuses the others without a charge.
 TYPES: Final[tuple[tuple[Method, str, frozenset[str]], ...]] = (

@@ -38,12 +38,13 @@ from opentill.gateways.stripe.transport import TIMEOUT_S, Transport
 from opentill.outgoing.client import Outgoing
 
 _TOLERANCE_S: Final = 300
-# Ranges of creation times in which an attempt's session is searched, in seconds after the attempt.
-# The request is sent within 4 s and takes up to 10 s. First comes the range for synchronized
-# clocks, then the minute after it and the minute before it.
+# A session is searched among those that were created in these ranges, in seconds after the attempt.
+# The request is sent within 4 s and takes up to 10 s. The first range suffices if the clocks are
+# synchronized; the others are the minute after it and the minute before it.
 _SEARCH_WINDOWS_S: Final = ((-2, 20), (21, 75), (-60, -3))
-_MAX_LIFETIME_S: Final = 25 * 3600  # a session lasts at most a day
-# Strict, so that the library and this adapter read the same timestamp from a header.
+_MAX_LIFETIME_S: Final = 25 * 3600  # a session lasts at most 24 hours; one hour is a margin
+# This pattern is strict, so that the library and this adapter read the same timestamp from a
+# header.
 _HEADER: Final = re.compile(r"t=([0-9]{1,12})(?:,v[0-9]=[0-9a-f]{1,200}){1,16}", re.ASCII)
 _PAYMENT: Final = "pi_"
 _CLEARING: Final = "latest_charge.balance_transaction"
@@ -299,7 +300,9 @@ class StripeGateway:
 
 
 def _is_signed(body: bytes, header: str, secret: str) -> bool:
-    try:  # this does not check the age: the caller compares it with ``now``, in both directions
+    try:
+        # The library does not check the signature's age here; the caller does, and also refuses a
+        # time in the future.
         stripe.WebhookSignature.verify_header(body, header, secret)  # pyright: ignore[reportUnknownMemberType] - its tolerance has no type
     except (stripe.SignatureVerificationError, UnicodeDecodeError):
         return False

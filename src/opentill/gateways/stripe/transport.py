@@ -10,11 +10,11 @@ import stripe
 from opentill.gateways.failures import MALFORMED
 from opentill.outgoing.client import NoResponse, Outgoing
 
-TIMEOUT_S: Final = 10.0  # below the 15 s after which an attempt without a result is queried
-MAX_BYTES: Final = 4 * 1024 * 1024  # enough for a page of a hundred sessions
-_NOTICE: Final = "stripe-notice"  # a header that the library would turn into a Python warning
+TIMEOUT_S: Final = 10.0  # shorter than the 15 s after which an attempt without a result is queried
+MAX_BYTES: Final = 4 * 1024 * 1024  # a page of a hundred sessions fits into this size
+_NOTICE: Final = "stripe-notice"  # the library turns this header into a Python warning
 
-# Log no requests and responses, and send Stripe no telemetry about this machine.
+# The library must log no requests and responses, and report nothing about this machine to Stripe.
 logging.getLogger("stripe").setLevel(logging.WARNING)
 stripe.enable_telemetry = False
 

@@ -29,8 +29,8 @@ REFUND: Final = "refund_id"
 Metadata = dict[str, str]
 T_co = TypeVar("T_co", covariant=True)
 
-# Statuses that are in neither table decide nothing: the refund is PENDING, and a callback about
-# the dispute has no event.
+# Stripe's statuses that are missing from these two tables decide nothing: such a refund is PENDING,
+# and a callback about such a dispute yields no event.
 REFUND_STATUSES: Final[dict[str, RefundStatus]] = {
     "succeeded": "SUCCEEDED",
     "pending": "PENDING",
@@ -38,7 +38,8 @@ REFUND_STATUSES: Final[dict[str, RefundStatus]] = {
     "failed": "REFUSED",
     "canceled": "REFUSED",
 }
-# "warning_…" are inquiries and "prevented" never became a dispute: neither takes money.
+# "warning_…" and "prevented" are missing because they take no money: a warning is an inquiry, and a
+# prevented dispute never became one.
 DISPUTE_STATUSES: Final[dict[str, DisputeStatus]] = {
     "needs_response": "OPENED",
     "under_review": "OPENED",
@@ -219,7 +220,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
                 return PaymentOutcome(
                     status="ACTION_REQUIRED", provider_ref=self.id, action_url=self.url
                 )
-            case "complete":  # the bank has declined, or has not decided yet
+            case "complete":  # not paid: the bank has declined the payment or has not decided yet
                 outcome = intent.outcome if intent else PaymentOutcome(status="PENDING")
                 return msgspec.structs.replace(outcome, provider_ref=self.id)
             case "expired":
@@ -340,8 +341,8 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
         ref = payment.id if isinstance(payment, Intent) else payment
         if status is None or not ref:
             return ()
-        # The dispute was lost, and the money then returned in full; after a partial return it
-        # remains LOST.
+        # The dispute was lost, and later Stripe returned the money in full. After a partial return
+        # the dispute remains LOST.
         moved = [entry.amount for entry in self.balance_transactions]
         if status == "LOST" and min(moved, default=0) < 0 <= sum(moved):
             status = "RECOVERED"
@@ -374,7 +375,8 @@ class Kind(msgspec.Struct, frozen=True):
     """The type of an event; the rest of the event is decoded only for known types."""
 
     type: str
-    account: str | None = None  # the connected account, if any
+    # The connected account, None if the event is about no connected account.
+    account: str | None = None
 
 
 class EventData(msgspec.Struct, Generic[T_co], frozen=True):
