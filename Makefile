@@ -135,7 +135,7 @@ php-shop:
 	@$(SHOP) php -S 127.0.0.1:3000 examples/php-shop/shop.php
 
 clients/javascript/dist/index.js: clients/javascript/package-lock.json $(wildcard clients/javascript/src/*.ts)
-	cd clients/javascript && npm ci --no-audit --no-fund --ignore-scripts && npm run build
+	cd clients/javascript && npm run prepare
 
 bench: .venv/stamp-dev .venv-bench/stamp
 	$(BIN)/python -m benchmarks $(ARGS)

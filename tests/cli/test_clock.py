@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -97,6 +98,30 @@ def test_an_advance_first_names_the_open_sessions_that_it_ends(deployment: Deplo
     first, *lines, last = process.stderr.splitlines()
     assert (first, last) == ("open sessions that expire:", "  and 2 more")
     assert len({line.removeprefix("  ") for line in lines} & set(sessions)) == 10
+
+
+@pytest.mark.usefixtures("reset_clock")
+def test_an_advance_ends_no_invitation(deployment: Deployment) -> None:
+    words = ("people", "invite", "ann@example.com", "--staff", "admin", "--json")
+    path = urlsplit(json.loads(deployment.run_checked(*words))["url"]).path
+
+    def status() -> int:
+        connection = HTTPConnection("127.0.0.1", deployment.port, timeout=60)
+        connection.request("GET", path)
+        response = connection.getresponse()
+        response.read()
+        connection.close()
+        return response.status
+
+    deployment.run_checked("clock", "advance", "180d", "--yes")
+    merchant = json.loads(deployment.run_checked("merchants", "create", "D", "--json"))["id"]
+    key = json.loads(deployment.run_checked("keys", "create", merchant, "--json"))["key"]
+    product = '{"name":"Tea","price":"1.00","currency":"USD"}'
+    _until_follows(lambda: _created(deployment, key, product), 180 * DAY)
+    assert status() == 200
+    deployment.run_checked("clock", "reset")
+    _until_follows(lambda: _created(deployment, key, product), 0)
+    assert status() == 200
 
 
 @pytest.mark.parametrize("words", [("show",), ("advance", "8d"), ("reset",)])

@@ -63,14 +63,17 @@ async def test_a_month_has_orders_of_every_kind(module_database_url: str) -> Non
         await db.close()
 
 
-def test_the_sandbox_bank_has_the_payments(tmp_path: Path) -> None:
-    from opentill.cli.demo_history import BankPayment
+def test_the_sandbox_bank_has_the_payments_and_refunds(tmp_path: Path) -> None:
+    from opentill.cli.demo_history import BankPayment, BankRefund
 
     history = History("mer_1")
     history.bank["att_1"] = BankPayment("att_1", 1250, "USD", "ALIPAY", world.NOW, 500)
+    history.bank_refunds.append(BankRefund("re_1", "att_1", 500, "USD", world.NOW + DAY_MS))
     settings = Settings(data_dir=tmp_path, public_url="http://127.0.0.1:1")
     asyncio.run(history.record_at_bank(settings))
     with sqlite3.connect(tmp_path / "sandbox.sqlite3") as bank:
         rows = bank.execute("select id, status, amount_minor, refunded_minor from payments")
         assert rows.fetchall() == [("att_1", "succeeded", 1250, 500)]
+        rows = bank.execute("select id, payment_id, status, amount_minor from refunds")
+        assert rows.fetchall() == [("re_1", "att_1", "succeeded", 500)]
     bank.close()

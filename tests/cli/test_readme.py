@@ -1,5 +1,6 @@
 """The examples of the README and of linked documents run, also a second time."""
 
+import asyncio
 import csv
 import io
 import json
@@ -20,9 +21,13 @@ import pytest
 import typer
 
 from opentill.cli import build
+from opentill.cli import demo as demonstration
+from opentill.client import AsyncClient
+from opentill.core.settings import Settings
 from support.commands import ForkServer, running_fork_server
 from support.deployment import TIMEOUT_S, Deployment
 from support.examples import is_night
+from support.webhook_receiver import receiving
 
 TOP: Final = Path(__file__).parents[2]
 README: Final = (TOP / "README.md").read_text()
@@ -130,6 +135,45 @@ def test_the_readme_shows_the_output_of_the_demonstration(demo: Demo) -> None:
     for prefix in ("cs_", "svc_live_", "/invite/"):
         printed = re.sub(rf"{prefix}[\w-]+", f"{prefix}…", printed)
     assert printed == demo.ports(example[1])
+
+
+def test_the_sandbox_bank_reports_the_same_payments_and_refunds(demo: Demo) -> None:
+    process = demo.deployment.run("reconcile", "sandbox")
+    assert (process.returncode, process.stdout) == (0, "")
+    assert process.stderr.endswith(", 0 differences\n")
+
+
+def test_the_demonstration_sends_webhooks_to_a_shop_on_this_machine(demo: Demo) -> None:
+    key = json.loads((demo.deployment.directory / "data/demo.json").read_bytes())["key"]
+
+    async def receive_event() -> None:
+        url = f"http://127.0.0.1:{demo.deployment.port}"
+        async with receiving() as receiver, AsyncClient(url, key, trust_env=False) as client:
+            endpoint = await client.webhook_endpoints.create(receiver.url)
+            await client.webhook_endpoints.send_test_event(endpoint.id)
+            async with asyncio.timeout(TIMEOUT_S):
+                while not receiver.accepted:
+                    await asyncio.sleep(0.05)
+            await client.webhook_endpoints.delete(endpoint.id)
+
+    asyncio.run(receive_event())
+
+
+@pytest.mark.parametrize(
+    ("settings", "allows"),
+    [
+        (Settings(), True),
+        (Settings(host="::1", public_url="http://localhost:8080"), True),
+        (Settings(host="0.0.0.0"), False),
+        (Settings(public_url="https://demo.example.com"), False),
+    ],
+)
+def test_only_a_demonstration_for_this_machine_sends_webhooks_to_it(
+    settings: Settings, allows: bool
+) -> None:
+    allowed = demonstration.with_webhooks_to_loopback(settings)
+    assert allowed.outgoing_http is allows
+    assert bool(allowed.outgoing_allow) is allows
 
 
 def test_the_demonstration_has_exchange_rates(demo: Demo) -> None:

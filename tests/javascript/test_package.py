@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ from tools import javascript_client as maker
 import opentill
 from opentill import app
 from opentill.core.settings import Settings
-from support.javascript import SOURCE, TOP, run
+from support.javascript import SOURCE, TOP, require_programs, run
 
 TEXT: Final = {"type": "string"}
 TIME: Final = {"type": "integer", "format": "int64", "description": "When, Unix ms."}
@@ -68,6 +69,26 @@ def test_the_package_has_this_version_and_no_dependencies() -> None:
     assert package["version"] == opentill.__version__
     assert "dependencies" not in package
     assert (SOURCE / "LICENSE").read_text() == (TOP / "LICENSE").read_text()
+
+
+@pytest.mark.parametrize("form", ["folder", "tarball"])
+def test_the_package_installs_from_a_checkout(tmp_path: Path, form: str) -> None:
+    require_programs("node", "npm")
+    package, project = tmp_path / "client", tmp_path / "shop"
+    shutil.copytree(SOURCE, package, ignore=shutil.ignore_patterns("node_modules", "dist"))
+    project.mkdir()
+    (project / "package.json").write_text('{"type": "module"}')
+    offline = {"npm_config_prefer_offline": "true", "npm_config_audit": "false"}
+    target = str(package)
+    if form == "tarball":
+        run(["npm", "pack", package], project, **offline)
+        (tarball,) = project.glob("*.tgz")
+        target = f"./{tarball.name}"
+    run(["npm", "install", target], project, **offline)
+    (project / "shop.js").write_text(
+        'import { Client } from "@opentill/client";\nconsole.log(typeof Client);\n'
+    )
+    assert run(["node", "shop.js"], project) == "function\n"
 
 
 def test_the_package_contains_the_built_files(javascript_client: Path) -> None:

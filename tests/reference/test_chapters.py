@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, get_args
 
+import msgspec
 import playwright
 
 from opentill import app
@@ -25,6 +26,7 @@ from opentill.db.clock import now_ms
 from opentill.http.inputs import MAX_KEY, MAX_KEYS, MAX_METADATA, MAX_URL
 from opentill.orders.model import Status
 from opentill.reference import chapters
+from opentill.reference.book import Book
 from opentill.reference.chapters import ADVICE, BY_NAME, CHAPTERS, Texts
 from opentill.sandbox.cards import TEST_CARDS
 from opentill.webhooks import signing
@@ -100,6 +102,15 @@ def test_chapters_show_the_values_of_this_deployment() -> None:
     assert "takes real money" in _text("testing", gateways=("manual",))
     assert "No real money is taken here" in _text("testing")
     assert "1 minute, 5 minutes, 30 minutes, 2 hours" in _text("webhooks")
+
+
+def test_the_search_finds_how_to_install_the_clients() -> None:
+    book = Book(SETTINGS, msgspec.json.encode(app.openapi_document(SETTINGS)))
+    assert "/docs/guides/clients#install" in book.search_page("install")
+    text = _text("clients")
+    for path in ("pip install ../opentill/clients/python", "npm install ../opentill/clients/"):
+        assert path in text
+    assert "opentill webhooks listen mer_… --forward-to http" in _text("webhooks")
 
 
 def test_python_examples_compile() -> None:

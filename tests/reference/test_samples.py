@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +15,7 @@ from typing import Any, Final
 import playwright
 import pytest
 
-from opentill.client import Client
+from opentill import client
 from opentill.reference.document import EVENTS, Document, Operation
 from opentill.reference.python_calls import CALLS
 from support.api_server import ApiServer, Shop
@@ -110,6 +111,7 @@ def test_curl_samples_run(samples: Any, shop: Shop, tmp_path: Path) -> None:
 def test_python_samples_run(
     samples: Any, shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(sys.modules, "opentill_client", client)  # the same source
     monkeypatch.setenv("OPENTILL_KEY", shop.key)
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.chdir(tmp_path)
@@ -152,13 +154,13 @@ def test_javascript_samples_run(samples: Any, shop: Shop, tmp_path: Path) -> Non
 def test_samples_use_the_python_client_for_every_operation_that_it_has(
     document: Document,
 ) -> None:
-    with Client("http://127.0.0.1:9", "svc_live_x") as client:
+    with client.Client("http://127.0.0.1:9", "svc_live_x") as api:
         for call in CALLS.values():
             resource, method = call.split(".")
-            assert callable(getattr(getattr(client, resource), method)), call
+            assert callable(getattr(getattr(api, resource), method)), call
         methods = {
             f"{name}.{method}"
-            for name, resource in vars(client).items()
+            for name, resource in vars(api).items()
             if not name.startswith("_")
             for method, _ in inspect.getmembers(resource, callable)
             if not method.startswith("_")

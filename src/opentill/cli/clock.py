@@ -86,8 +86,9 @@ def advance(
     """Move business time ahead; servers and workers follow within a second.
 
     Lists the open checkout sessions that will have expired by then and, on a terminal, asks for
-    confirmation.
+    confirmation. Invitations and links to a new password stay valid as long as before.
     """
+    from opentill import people
     from opentill.core.errors import Invalid
     from opentill.db import clock
 
@@ -95,6 +96,7 @@ def advance(
     by_ms = duration(by)
 
     async def move(tx: "Tx") -> output.Result:
+        await people.postpone_links(tx, await session.now(tx), by_ms)
         if not await clock.advance(tx, by_ms):
             raise Invalid("by", "by must not lead further than twenty years ahead in all")
         return await _state(tx)
@@ -129,7 +131,7 @@ def reset() -> output.Result:
     Queries of unknown outcomes, retries of unmatched disputes and refunds, deliveries and mails are
     due at once, and rate limits start from zero.
     """
-    from opentill import mail
+    from opentill import mail, people
     from opentill.db import clock, rate_limits
     from opentill.disputes import jobs as dispute_jobs
     from opentill.epay import jobs as epay_jobs
@@ -148,6 +150,7 @@ def reset() -> output.Result:
         await epay_jobs.make_due(tx, now)
         await webhook_jobs.make_due(tx, now)
         await mail.make_due(tx, now)
+        await people.shorten_links(tx, now)
         await rate_limits.forget(tx)
         return await _state(tx)
 

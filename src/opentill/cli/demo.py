@@ -9,6 +9,7 @@ import sys
 import threading
 from decimal import Decimal
 from http import HTTPStatus
+from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -28,6 +29,7 @@ EMAIL = "customer@example.com"
 OWNER = "owner@example.com"
 ADMIN = "admin@example.com"
 CARD = "4242 4242 4242 4242"
+LOOPBACK: Final = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 # Approximate value of one unit of each currency in USD.
 RATES: Final = {
     "EUR": Decimal("1.08"),
@@ -85,7 +87,24 @@ def demo(
     def in_the_background(ready: Settings) -> None:
         threading.Thread(target=_show_or_say, args=(ready,), name="demo", daemon=True).start()
 
+    settings = with_webhooks_to_loopback(settings)
     sys.exit(Deployment(settings, workers=workers, on_ready=in_the_background).run())
+
+
+def with_webhooks_to_loopback(settings: Settings) -> Settings:
+    """Allow webhooks to this machine by http, so that the example shops receive them.
+
+    The settings are unchanged if other machines can reach the server: their users could send
+    requests to programs that listen on loopback only.
+    """
+    from opentill import config
+    from opentill.server.client_address import is_loopback_host
+
+    # The URL of a wildcard host has loopback in place of it, so the host is checked by itself.
+    if not is_loopback_host(settings.host) or not config.is_loopback(settings.public_url):
+        return settings
+    allowed = (*settings.outgoing_allow, *LOOPBACK)
+    return msgspec.structs.replace(settings, outgoing_http=True, outgoing_allow=allowed)
 
 
 def _show_or_say(settings: Settings) -> None:

@@ -2,7 +2,7 @@
 
 The ordinary services create the history in chronological order, with the business time of each
 action, in one transaction. Each run makes the same random choices. The sandbox bank gets the
-payments too, so that they can be refunded.
+payments and refunds too, so that payments can be refunded and the bank's report has both.
 """
 
 import heapq
@@ -71,20 +71,34 @@ class BankPayment(msgspec.Struct, frozen=True):
     refunded_minor: int = 0
 
 
+class BankRefund(msgspec.Struct, frozen=True):
+    """A refund to be stored in the sandbox bank. Amounts are minor units, times Unix ms."""
+
+    id: str
+    payment_id: str
+    amount_minor: int
+    currency: str
+    refunded_at: int
+
+
 class History:
-    """The history of one merchant; ``bank`` has the sandbox bank's payments by attempt id."""
+    """The history of one merchant.
+
+    ``bank`` has the sandbox bank's payments by attempt id, ``bank_refunds`` its refunds.
+    """
 
     def __init__(self, merchant_id: str) -> None:
         """Start without history."""
         self.bank: dict[str, BankPayment] = {}
+        self.bank_refunds: list[BankRefund] = []
         self.merchant_id = merchant_id
         self._chance = random.Random(7)  # noqa: S311 - reproducible
         self._happenings: list[tuple[int, int, Happening]] = []
         self._numbers = itertools.count()
 
     async def record_at_bank(self, settings: Settings) -> None:
-        """Store the payments in the sandbox bank of the data directory."""
-        from opentill.sandbox import PastPayment, add_past
+        """Store payments and refunds in the sandbox bank of the data directory."""
+        from opentill.sandbox import PastPayment, PastRefund, add_past
 
         url = orders.callback_url(settings.public_url, _GATEWAY)
         await add_past(
@@ -103,6 +117,10 @@ class History:
                     paid_at=paid.paid_at,
                 )
                 for paid in self.bank.values()
+            ],
+            [
+                PastRefund(**msgspec.structs.asdict(refund), callback_url=url)
+                for refund in self.bank_refunds
             ],
         )
 
@@ -207,6 +225,9 @@ class History:
         payment = self.bank[refund.attempt_id]
         self.bank[payment.id] = msgspec.structs.replace(
             payment, refunded_minor=payment.refunded_minor + refund.amount_minor
+        )
+        self.bank_refunds.append(
+            BankRefund(refund.id, payment.id, refund.amount_minor, refund.currency, now + 3000)
         )
 
     async def _dispute(self, order_id: str, status: str, tx: "Tx", now: int) -> None:

@@ -44,6 +44,7 @@ from opentill.people.model import (
     named,
     person_named,
 )
+from opentill.people.moved_clock import postpone_links, shorten_links
 from opentill.people.new_passwords import FactorNeeded, NewPassword, choose_password
 from opentill.people.passkeys import Site
 from opentill.people.permissions import (
@@ -174,6 +175,7 @@ __all__ = [
     "offer_new_password",
     "offer_requested_password",
     "person_named",
+    "postpone_links",
     "prove",
     "prove_code",
     "prune",
@@ -181,6 +183,7 @@ __all__ = [
     "remove",
     "remove_staff",
     "security_of",
+    "shorten_links",
     "staff_invitations",
     "staff_may",
     "trusted_browser",

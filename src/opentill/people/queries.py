@@ -384,6 +384,14 @@ WAS_LET_IN = Value(
         select from let_in where person_id = :person_id)
     """,  # noqa: S608 - constants of ours
 )
+# When business time is moved. An expired link stays expired.
+POSTPONE_LINKS = Command(
+    "update person_links set expires_at = expires_at + :by_ms"
+    " where used_at is null and expires_at > :now"
+)
+SHORTEN_LINKS = Command(
+    "update person_links set expires_at = :latest where used_at is null and expires_at > :latest"
+)
 PRUNE_LINKS = Command("delete from person_links where expires_at < :before")
 
 # ── limits ──

@@ -6,7 +6,7 @@ The server does not import the client; a test compares the names with it.
 from collections.abc import Mapping
 from typing import Final
 
-# operationId → method of `opentill.client.Client`
+# operationId → method of `opentill_client.Client`
 CALLS: Final[Mapping[str, str]] = {
     "getMerchantServicesAgreement": "agreement.get",
     "createProduct": "products.create",

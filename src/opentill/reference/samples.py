@@ -102,7 +102,7 @@ def _with_client(request: Request, call: str) -> str:
     key = f', os.environ["{request.credential.variable}"]' if request.credential else ""
     lines = ["import os", ""] if key else []
     lines += [
-        "from opentill.client import Client",
+        "from opentill_client import Client",
         "",
         f'with Client("{request.server}"{key}) as client:',
     ]

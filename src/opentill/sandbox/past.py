@@ -1,11 +1,11 @@
-"""Adding past payments to the bank, which can be refunded like all others."""
+"""Adding past payments and refunds to the bank. The payments can be refunded like all others."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from opentill.sandbox.model import Method, Payment
+from opentill.sandbox.model import Method, Payment, Refund
 from opentill.sandbox.storage import FILE, Store, Tx
 
 
@@ -24,10 +24,23 @@ class PastPayment(msgspec.Struct, frozen=True, kw_only=True):
     paid_at: int
 
 
-async def add_past(data_dir: Path, payments: Sequence[PastPayment]) -> None:
-    """Add payments to the bank of a data directory, without callbacks. The bank may be running.
+class PastRefund(msgspec.Struct, frozen=True, kw_only=True):
+    """A refund that succeeded; minor units, Unix ms. ``refunded_minor`` of its payment has it."""
 
-    Raises OSError or sqlite3.Error if the bank's storage cannot be written.
+    id: str
+    payment_id: str
+    amount_minor: int
+    currency: str
+    callback_url: str
+    refunded_at: int
+
+
+async def add_past(
+    data_dir: Path, payments: Sequence[PastPayment], refunds: Sequence[PastRefund]
+) -> None:
+    """Add payments and refunds to the bank of a data directory, without callbacks.
+
+    The bank may be running. Raises OSError or sqlite3.Error if its storage cannot be written.
     """
 
     def work(tx: Tx) -> None:
@@ -54,6 +67,20 @@ async def add_past(data_dir: Path, payments: Sequence[PastPayment]) -> None:
             )
             row = msgspec.structs.asdict(payment)
             tx.insert("payments", {**row, "settled_at": past.paid_at})
+        for past_refund in refunds:
+            refund = Refund(
+                id=past_refund.id,
+                payment_id=past_refund.payment_id,
+                amount_minor=past_refund.amount_minor,
+                currency=past_refund.currency,
+                callback_url=past_refund.callback_url,
+                status="succeeded",
+                error=None,
+                created_at=past_refund.refunded_at,
+                updated_at=past_refund.refunded_at,
+            )
+            refund_row = msgspec.structs.asdict(refund)
+            tx.insert("refunds", {**refund_row, "succeeded_at": past_refund.refunded_at})
 
     store = Store(data_dir / FILE, lambda _: None)
     await store.open()
