@@ -190,7 +190,8 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
             app.return_address = epay.return_address
             server.state.app = app
             server.state.confirmations = callbacks.Confirmations(app)
-            # Before the first migration the tables do not exist yet; /readyz reports that.
+            # This fails before the first migration, because its tables do not exist; /readyz
+            # reports that.
             with contextlib.suppress(asyncpg.UndefinedTableError):
                 await retry_while_away(lambda: _check_epay(db, settings))
             working = _working(app) if run_worker else contextlib.nullcontext()

@@ -26,7 +26,7 @@ from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import jobs as webhook_jobs
 
 _TIMEOUT_S: Final = 1.5
-# Longest time to read the metrics, because scrapers time out after ten seconds.
+# Reading the metrics may take this long, because scrapers time out after ten seconds.
 _READ_S: Final = 8.0
 _OVERDUE_MS: Final = 2 * 86_400_000
 Positions = deque[tuple[float, int]]
@@ -62,7 +62,7 @@ async def _trouble(db: Db) -> str | None:
 
 
 async def _refused_writes(db: Db) -> str | None:
-    """Try to write, after the database refused a write; return why it still does, else None."""
+    """Try a write after the database has refused one; return why it is refused again, or None."""
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             await db.try_write()
@@ -72,7 +72,7 @@ async def _refused_writes(db: Db) -> str | None:
 
 
 async def metrics_page(request: Request) -> Response:
-    """Serve the metrics to a bearer of the token; not found if no token is set."""
+    """Serve the metrics to clients that send the token. Raises NotFound if no token is set."""
     app = context.app_of(request.scope)
     token = app.settings.metrics_token
     if not token:

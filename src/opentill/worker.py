@@ -191,7 +191,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
 
 async def _connected(settings: Settings, stop: asyncio.Event) -> Db | None:
-    """Connect to the database, retrying until ``stop`` is set; then return None."""
+    """Connect to the database, retrying while it is away. Return None if ``stop`` is set first."""
     pause_s = _FIRST_PAUSE_S
     while not stop.is_set():
         try:
@@ -248,9 +248,9 @@ def _for_mail(mailer: Mailer | None) -> tuple[Job, ...]:
 async def _repeat(job: Job, app: App, stop: asyncio.Event) -> None:
     while not stop.is_set():
         started = time.perf_counter()
-        done, outcome = 0, "done"
+        processed_rows, outcome = 0, "done"
         try:
-            done = await _run(job, app, stop)
+            processed_rows = await _run(job, app, stop)
         except Unavailable as error:
             outcome = "unavailable"
             _log.warning("job waits for the database", job=job.name, reason=error.reason)
@@ -260,7 +260,7 @@ async def _repeat(job: Job, app: App, stop: asyncio.Event) -> None:
         metrics.count_job(job.name, outcome, time.perf_counter() - started)
         if outcome != "done":
             await _rest(stop, max(1.0, job.rest_s))
-        elif not done:
+        elif not processed_rows:
             await _rest(stop, job.rest_s)
 
 

@@ -122,9 +122,9 @@ async def _post(tx: Tx, merchant: Merchant, adjustment: Adjustment, now: int) ->
     floor = adjustment.move.floor
     # Check this floor before posting, because a negative frozen balance violates a constraint.
     if floor == "frozen by operators":
-        left = await sum_frozen_manually(tx, adjustment.merchant_id, adjustment.currency)
-        if left < 0:
-            most = money.show(left + adjustment.amount_minor, adjustment.currency)
+        remaining_minor = await sum_frozen_manually(tx, adjustment.merchant_id, adjustment.currency)
+        if remaining_minor < 0:
+            most = money.show(remaining_minor + adjustment.amount_minor, adjustment.currency)
             reason = f"amount must be at most what operators froze: {most} {adjustment.currency}"
             raise Invalid("amount", reason)
     # The balance after the posting is read under its lock, so it includes concurrent postings.
@@ -138,8 +138,8 @@ async def _post(tx: Tx, merchant: Merchant, adjustment: Adjustment, now: int) ->
 
 
 def _check_floor(after: Balance, adjustment: Adjustment, floor: int) -> None:
-    left = after.pending if adjustment.account == "pending" else after.available
-    if left < floor:
+    balance_minor = after.pending if adjustment.account == "pending" else after.available
+    if balance_minor < floor:
         least = f"{money.show(floor, adjustment.currency)} {adjustment.currency}"
         reason = f"amount must leave the {adjustment.account} balance at or above {least}"
         raise Invalid("amount", reason)

@@ -45,7 +45,7 @@ async def _record(tx: Tx, request: ActionRequest, action: str, now: int, suffix:
 async def _measure_confirmation(
     tx: Tx, request: ActionRequest, _rules: Rules, _now: int
 ) -> tuple[int, str]:
-    """Return the merchant's credit; 0 if the customer says that they have sent the money."""
+    """Return the amount credited to the merchant; 0 if the customer has reported the transfer."""
     order = await orders.lock(tx, request.merchant_id, request.subject)
     if not orders.can(order, "confirmed"):
         raise Invalid("orderId", f"an order that is {order.status} cannot be confirmed")

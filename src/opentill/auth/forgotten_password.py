@@ -17,7 +17,7 @@ from opentill.portal.model import Page
 from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-_PER_MINUTE: Final = 5  # requests from one IP address
+_PER_MINUTE: Final = 5  # at most this many requests are accepted from one IP address
 
 
 async def show(request: PageRequest) -> Response:

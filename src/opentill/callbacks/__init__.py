@@ -67,7 +67,7 @@ async def _acknowledge(gateway: Gateway, scope: Scope, receive: Receive, send: S
 async def _apply_or_log(
     app: App, confirmations: Confirmations, gateway: str, gateway_event: GatewayEvent
 ) -> None:
-    """Apply a gateway event; one about another gateway's or an unknown payment is only logged.
+    """Apply a gateway event. If it is about an unknown or another gateway's payment, only log it.
 
     Successful payments are applied in one transaction with those of other callbacks. A payment
     attempt is committed before its gateway is called. An event about an unknown attempt therefore

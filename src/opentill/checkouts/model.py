@@ -294,8 +294,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     # An id that the metadata already contain; "" if the order gets a new one.
     order_id: str = ""
     name: str
-    amount_minor: int  # per unit
-    metadata: str | None = None  # JSON text; None: the request's metadata
+    amount_minor: int  # the price of one unit
+    metadata: str | None = None  # JSON text; None if the order gets the request's metadata
     source: Source = "API"
     method: Method | None = None
     currency: str = ""

@@ -187,7 +187,7 @@ COUNT_EXPIRED = Value(
     """,
 )
 OLDEST_EXPIRY = Value(int, "select min(expires_at) from checkouts where status = 'OPEN'")
-# Sessions that staff opened to verify a gateway.
+# Record that staff opened a session to verify a gateway.
 INSERT_GATEWAY_TEST = Command(
     """
     insert into gateway_tests (merchant_id, order_id, gateway, who, created_at)
@@ -202,7 +202,7 @@ IS_GATEWAY_TEST = Value(
     )
     """,
 )
-# For staff: test payments of all merchants, newest first.
+# Test payments of all merchants, newest first, for staff.
 GATEWAY_TESTS = Query(
     OpenedTest,
     """

@@ -113,11 +113,11 @@ async def open_session(
     item: Item | None = None,
     agreement_required: bool = False,
 ) -> Session:
-    """Open a session and place its order, PENDING; ``item`` is sold in place of the product.
+    """Open a session and place its PENDING order; ``item`` is sold in place of the product.
 
     Price, product, terms and exchange rates are frozen on the order; the fee is that of the default
     rate until the payment method is known. Imported rates that are older than
-    ``rates_max_age_days`` are ignored (0: none are). No rate is needed if both currencies are
+    ``rates_max_age_days`` are ignored (0: no limit). No rate is needed if both currencies are
     equal. Raises Invalid, and NotPermitted for a merchant that has not accepted a required
     agreement or may not charge (decision 0082): that is checked with the offer, and again by the
     statement that places the order, so that none is placed after the merchant was suspended.
@@ -223,7 +223,7 @@ def _reference(body: SessionBody) -> str | None:
 async def _offer(
     tx: Tx, merchant_id: str, product_id: str, item: Item | None, now: int, oldest: int
 ) -> Offer:
-    """Return the offer of a product or item; rates are valid from ``oldest`` (Unix ms).
+    """Return the offer of a product or item; rates older than ``oldest`` (Unix ms) are not used.
 
     Raises Invalid and CapabilityOff.
     """

@@ -185,13 +185,13 @@ async def _links(settings: Settings, merchant_id: str) -> list[tuple[str, str]]:
     actor = merchants.Actor("opentill demo", "the demonstration was shown")
     db = await Db.connect(settings.database_url or "", 1, prepared=settings.db_prepared)
 
-    async def invited(email: str, what: str, **place: Any) -> tuple[str, str]:
+    async def invited(email: str, role_text: str, **place: Any) -> tuple[str, str]:
         now = await session.now(db)
         try:
             new_link = await db.run(lambda tx: people.invite(tx, email, now, actor=actor, **place))
         except Invalid:  # the person is a member or staff already
             return f"{base}/login", f"log in as {email}, with the password that you chose"
-        return base + new_link.path, f"choose a name and a password: you are {what}, {email}"
+        return base + new_link.path, f"choose a name and a password: you are {role_text}, {email}"
 
     try:
         return [

@@ -118,11 +118,11 @@ class _Facts(msgspec.Struct, frozen=True):
     version: int  # PostgreSQL's version as a number, such as 170002
     clock_ahead_s: float  # how far this machine's clock is ahead of the database's
     ahead_ms: int  # how far business time is ahead of real time
-    stuck: int  # number of stuck orders
+    stuck: int  # orders that are stuck in CREATING
     epay_opens: bool  # whether the stored Epay keys can be decrypted with the secret key
     lacking: list["MissingRate"]
     expiring: list["MissingRate"]
-    newer: list[str]  # migrations of a newer OpenTill
+    newer: list[str]  # migrations of the database that only a newer OpenTill has
     collation: "Collation"
 
 

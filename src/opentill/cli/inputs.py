@@ -136,10 +136,10 @@ def _can_be_replaced(path: Path) -> bool:
         status = path.lstat()
     except FileNotFoundError:
         return True
-    ours = status.st_uid == os.geteuid() and (
+    is_own = status.st_uid == os.geteuid() and (
         os.geteuid() == 0 or status.st_gid in (os.getegid(), *os.getgroups())
     )
-    return stat.S_ISREG(status.st_mode) and ours
+    return stat.S_ISREG(status.st_mode) and is_own
 
 
 def _copy_permissions(file: IO[bytes], path: Path) -> None:

@@ -154,7 +154,8 @@ def run(
 
     settings = session.settings()
     if settings.approval_above is not None:
-        # The person must be known, because another person may have to take the run's file.
+        # The person must be known, since whoever begins a run above the limit may not take its
+        # file.
         identity.require_person("begin a run")
     own_accounts = bankaccounts.parse_own_accounts(
         settings.payout_accounts, settings.operator_name, settings.payout_address
@@ -258,7 +259,7 @@ def file(
     settings = session.settings()
     above = settings.approval_above
     if above is not None:
-        # The person must be known, because another person may have to have begun the run.
+        # The person must be known, since whoever began a run above the limit may not take its file.
         identity.require_person("take the file")
 
     async def work() -> "RunView":

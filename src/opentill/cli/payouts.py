@@ -39,14 +39,14 @@ def register(app: typer.Typer) -> None:
 def _shown(payout: "Payout") -> dict[str, Any]:
     from opentill.payouts import PayoutOut
 
-    own = {
+    added_fields = {
         "merchantId": payout.merchant_id,
         "reference": payout.reference,
         "reason": payout.reason,
         "createdBy": payout.created_by,
         "approvedBy": payout.approved_by,
     }
-    return {**output.plain(PayoutOut.from_payout(payout)), **own}
+    return {**output.plain(PayoutOut.from_payout(payout)), **added_fields}
 
 
 @acting()

@@ -51,8 +51,8 @@ class _Line:
         self._began = time.monotonic()
         self.over = threading.Event()
 
-    def advance(self, more: int) -> None:
-        self._done += more
+    def advance(self, count: int) -> None:
+        self._done += count
 
     def keep(self) -> None:
         if self.over.wait(SILENT_S):

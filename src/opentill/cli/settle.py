@@ -90,7 +90,8 @@ class _Settlements:
     def __init__(self) -> None:
         self.first: list[Settled] = []
         self.orders = 0
-        self._sums: dict[str, tuple[int, int]] = {}  # by currency, in minor units: settled, reserve
+        # By currency: the settled and the reserved minor units.
+        self._sums: dict[str, tuple[int, int]] = {}
 
     def add(self, order: "Settled") -> None:
         """Count an order."""

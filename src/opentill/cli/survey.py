@@ -60,7 +60,7 @@ class Feature(msgspec.Struct, frozen=True):
     prepared: int
     ran: int  # how many ran to the end, or until a rule refused the values
     refused: int  # how many of ``ran`` were refused by a rule
-    planned: int  # only planned, because the database has merchants
+    planned: int  # how many were only planned, because the database has merchants
     failures: Sequence[Failure]
 
 
@@ -68,7 +68,7 @@ class Survey(msgspec.Struct, frozen=True):
     """Result of a survey: statements prepared, run and failed, per feature."""
 
     version: str
-    has_merchants: bool  # if it has merchants, some statements were not run
+    has_merchants: bool  # if so, some statements were only planned
     features: Sequence[Feature]
     order: Sequence[Failure]  # failed actions of the paid order
     untouched: str | None  # names of tables whose triggers did not fire, None if all did
@@ -132,7 +132,8 @@ async def _try(connection: "Tx", statement: Statement, *, runs: bool) -> _Tried:
     try:
         await transaction.start()
         await _bound(connection)
-        # Behind a pooler that loses prepared statements the name is empty, so that none remains.
+        # Behind a pooler that loses prepared statements, the statement gets no name, so that it
+        # does not remain in the database's session.
         name = "" if isinstance(connection, Unprepared) else None
         prepared = await connection.prepare(statement.sql, name=name, timeout=LONGEST_S)
         values = [_value(kind.name) for kind in prepared.get_parameters()]

@@ -57,8 +57,8 @@ def register(app: typer.Typer) -> None:
 def _shown(endpoint: "Endpoint", secret: str | None = None) -> dict[str, Any]:
     from opentill.webhooks.wire import EndpointOut
 
-    own = {"merchantId": endpoint.merchant_id} | ({"secret": secret} if secret else {})
-    return {**output.plain(EndpointOut.from_endpoint(endpoint)), **own}
+    added_fields = {"merchantId": endpoint.merchant_id} | ({"secret": secret} if secret else {})
+    return {**output.plain(EndpointOut.from_endpoint(endpoint)), **added_fields}
 
 
 def _url_check() -> "UrlCheck":

@@ -23,7 +23,8 @@ USER_AGENT: Final = (
     f"opentill-python/{__version__} "
     f"(python {platform.python_version()}; httpx2 {httpx2.__version__})"
 )
-_MAX_SEEN: Final = 1000  # remembered ids of a list: ten pages of the largest size
+# At most this many ids of a list are remembered: ten pages of the largest size.
+_MAX_SEEN: Final = 1000
 _FILENAME: Final = re.compile(r'filename="([^"/\\]{1,200})"')
 
 
@@ -107,7 +108,7 @@ def http_options(
         "base_url": url,
         "headers": {**own, **(headers or {})},
         "timeout": timeout_s,
-        "follow_redirects": False,  # the key is sent to no other URL
+        "follow_redirects": False,  # the key must not be sent to another URL
     }
 
 

@@ -21,7 +21,8 @@ class OpenTillError(Exception):
         super().__init__(message)
         self.status = status
         self.code = code
-        self.request_id = request_id  # by which the operator finds the request in the server's log
+        # The operator finds the request in the server's log by this id.
+        self.request_id = request_id
         self.field = ""  # the refused field, "" if the response names none
         # Why the field was refused, or what would be accepted; "" if the response does not say.
         self.reason = ""

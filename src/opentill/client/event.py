@@ -11,7 +11,7 @@ import msgspec
 from .errors import WebhookInvalid
 
 T = TypeVar("T")
-# Raised by decoding for invalid JSON, too deep nesting or another type.
+# Decoding raises these for invalid JSON, too deep nesting or another type.
 MALFORMED: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 

@@ -39,9 +39,10 @@ from .request import Request
 
 T = TypeVar("T")
 E = TypeVar("E", bound=OpenTillError)
-Failure = httpx2.RequestError | httpx2.StreamError  # raised without a complete response
+# httpx2 raises these without a complete response.
+Failure = httpx2.RequestError | httpx2.StreamError
 
-# Raised before any part of the request was sent.
+# These are raised before any part of the request was sent.
 _NEVER_SENT: Final = (
     httpx2.ConnectError,
     httpx2.ConnectTimeout,
@@ -169,17 +170,17 @@ class RetriedRequest(Generic[T]):
             envelope = msgspec.json.decode(body, type=_Body)
             if self.request.response is None:
                 return cast("T", None)
-            # The type in the data decides which class it becomes.
+            # The type of the event decides its class.
             if self.request.response is Event:
                 return cast("T", read(bytes(envelope.data)))
             return cast("T", msgspec.json.decode(envelope.data, type=self.request.response))
         except (*MALFORMED, WebhookInvalid) as reason:
             raise self.unexpected(response, f"is not in the API's form ({reason})") from None
 
-    def unexpected(self, response: httpx2.Response, what: str) -> UnexpectedResponse:
+    def unexpected(self, response: httpx2.Response, flaw: str) -> UnexpectedResponse:
         """Return the error for a response that the API does not define."""
         error = UnexpectedResponse(
-            f"the response to {self._name} {what}",
+            f"the response to {self._name} {flaw}",
             status=response.status_code,
             request_id=_request_id(response),
         )
@@ -222,9 +223,9 @@ class RetriedRequest(Generic[T]):
             kind = ServerError
         elif problem is None and status != HTTPStatus.TOO_MANY_REQUESTS:
             kind = UnexpectedResponse  # a 404 of another server says nothing about the resource
-        what = f"HTTP {status}" if problem is None else f"{problem.message} ({problem.code})"
+        summary = f"HTTP {status}" if problem is None else f"{problem.message} ({problem.code})"
         detail = problem.error if problem is not None else None
-        text = f"{what}: {detail.reason}" if detail is not None and detail.reason else what
+        text = f"{summary}: {detail.reason}" if detail is not None and detail.reason else summary
         error = kind(
             f"{self._name}: {text}",
             status=status,

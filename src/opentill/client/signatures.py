@@ -63,10 +63,10 @@ def _signature_times(
 ) -> Iterator[float]:
     """Yield the time (Unix seconds) of each set of headers with a valid signature."""
     prefix = header_prefix.lower()
-    own, millis = headers.get(f"{prefix}signature", ""), headers.get(f"{prefix}timestamp", "")
+    signature, millis = headers.get(f"{prefix}signature", ""), headers.get(f"{prefix}timestamp", "")
     old = headers.get(f"{prefix}signature-old", "").split()
     if _MILLIS.fullmatch(millis) and _matches_any(
-        [own, *old], [_svc_signature(key, millis, raw) for key in keys]
+        [signature, *old], [_svc_signature(key, millis, raw) for key in keys]
     ):
         yield int(millis) / 1000
     seconds = headers.get("webhook-timestamp", "")

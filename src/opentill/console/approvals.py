@@ -58,7 +58,7 @@ async def _page(
 
 
 def approver(request: PageRequest) -> Approver:
-    """Return the person as approver, with a check of who else has logged in in the browser."""
+    """Return the approver: the person, and a check of who has logged in with the browser."""
     knows = partial(login_cookies.has_logged_in, request.app.settings, request.headers)
     return Approver(people.actor_of(request.login, "").who, knows)
 

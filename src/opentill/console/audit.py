@@ -35,7 +35,7 @@ _FILE_PAGE: Final = 1000  # each query for the file reads this many rows
 
 
 def _read_query(request: PageRequest) -> tuple[AuditQuery, Days, dict[str, str]]:
-    """Read the filters and the cursor; also the days, and the errors of the filters by field."""
+    """Return the query with its filters and cursor, the days, and the filters' errors by field."""
     days, (merchant_id, errors) = lists.days(request, ZONE), filters.merchant_id(request)
     query = AuditQuery(
         text=lists.text(request, "query"),

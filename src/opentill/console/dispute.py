@@ -139,8 +139,8 @@ async def add_note(request: PageRequest) -> Response:
     actor = notes.author(request, text)
 
     async def work(tx: Tx) -> str:
-        # Lock the audit log before the dispute. The log is written last, so that an invalid note
-        # fails before.
+        # The audit log must be locked before the dispute. It is written last, so that an invalid
+        # note is refused before.
         await merchants.lock_audit_log(tx)
         await disputes.add_note(tx, *ids, text, actor.who, request.now)
         await merchants.record_audit(tx, actor, "disputes note", *ids, request.now)

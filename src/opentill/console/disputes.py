@@ -41,7 +41,7 @@ _FILE_PAGE: Final = 1000  # each query for the file reads this many rows
 
 
 def _read_query(request: PageRequest) -> tuple[DisputeFilter, Days, str]:
-    """Read the filters and the cursor; also the days with their errors, and the status' choice."""
+    """Return the filter with its cursor, the days with their errors, and the chosen status."""
     days = lists.days(request, ZONE)
     choice = lists.choice(request, "status", tuple(_CHOICES)) or ""
     query = DisputeFilter(

@@ -28,7 +28,7 @@ _QUARTER_MS: Final = 900_000
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 _RESPONSE_MS: Final = 15_000  # an attempt without an outcome counts as unanswered after this time
-NEWEST: Final = 50  # the last refusal is searched in this many attempts of each merchant
+NEWEST: Final = 50  # the newest attempts of each merchant, in which the last refusal is searched
 
 
 class GatewayState(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,8 +36,10 @@ class GatewayState(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     is_unreachable: bool
-    periods: list[tuple[str, str, str]]  # text of the period, attempts, success rate
-    calls: list[tuple[str, str, str]]  # operation, number of calls, mean duration in ms
+    # The text of each period, its number of attempts and its success rate.
+    periods: list[tuple[str, str, str]]
+    # Each operation, its number of calls and their mean duration in ms.
+    calls: list[tuple[str, str, str]]
     unanswered: UnansweredAttempts | None
     refusal: PaymentAttempt | None
 

@@ -36,8 +36,9 @@ MOST: Final = 200  # the list shows at most this many items of a kind
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 SOON_MS: Final = 3 * _DAY_MS  # a dispute is listed for this time before its deadline
-GIVE_BACK_MS: Final = _HOUR_MS  # within this time the worker gives a second payment back
-REPORT_MS: Final = _DAY_MS  # within this time a gateway reports a refund
+# A second payment is listed if it was not given back within this time.
+GIVE_BACK_MS: Final = _HOUR_MS
+REPORT_MS: Final = _DAY_MS  # a refund is listed if its gateway has not reported it within this time
 RETURNED_MS: Final = 90 * _DAY_MS  # a returned payout is listed for this time
 NOTICES_MS: Final = 14 * _DAY_MS  # a failed notification is listed for this time
 TWICE_MS: Final = 90 * _DAY_MS  # an Epay number that was paid twice is listed for this time
@@ -47,7 +48,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     """A matter that needs attention."""
 
     merchant_id: str
-    subject: str  # an id or a name
+    subject: str  # the id or the name of the object that needs attention
     page: str  # the path of its page below the merchant's dashboard
     at: int  # Unix ms; ``NEED_TIME`` says what happened then
     money: Money | None = None

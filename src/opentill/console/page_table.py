@@ -42,7 +42,7 @@ from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.portal import Portal
 from opentill.portal.request import PageRequest
 
-# The menu has this order.
+# The menu lists the pages in this order.
 PAGES: Final[tuple[Page[PageRequest], ...]] = (
     *home.pages,
     *needs.pages,

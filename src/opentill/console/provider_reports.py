@@ -38,7 +38,8 @@ class ReportKind(NamedTuple):
     name: str  # the name of its row in ``needs.NEEDS``
     place: str
     label: str  # the field whose value is a key of ``PROVIDER_REPORT``
-    # The command that dismisses a report; the form needs its permission and is logged as it.
+    # The command that dismisses a report: the form needs its permission and writes its name to the
+    # audit log.
     command: str
     read: Permission
     list_open: Callable[[Tx], Awaitable[Sequence[Report]]]

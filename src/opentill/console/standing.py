@@ -50,7 +50,7 @@ class _Invitation(msgspec.Struct, frozen=True):
     """The invitation of the applicant whose application was approved."""
 
     email: str
-    path: str  # "" if the link is mailed
+    path: str  # the path of the invitation's link, "" if the link is mailed
 
 
 class _Refused(Exception):

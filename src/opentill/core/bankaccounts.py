@@ -35,7 +35,7 @@ class Clearing(msgspec.Struct, frozen=True):
     called: str
 
 
-# Accounts in other countries are identified by BIC.
+# The clearing systems of countries with bank codes. Accounts in other countries have a BIC.
 CLEARING: Final[dict[str, Clearing]] = {
     "AU": Clearing("AUBSB", 6, "BSB"),
     "CA": Clearing("CACPA", 9, "routing number"),

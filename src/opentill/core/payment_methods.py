@@ -16,9 +16,14 @@ def by_method(text: str) -> dict[Method, tuple[str, ...]]:
     for part in text.split(","):
         name, colon, words = part.strip().partition(":")
         method = BY_NAME.get(name)
-        own = tuple(word.strip() for word in words.split("|")) if colon else ()
-        if method is None or method in values or "" in own or len(set(own)) != len(own):
+        method_values = tuple(word.strip() for word in words.split("|")) if colon else ()
+        if (
+            method is None
+            or method in values
+            or "" in method_values
+            or len(set(method_values)) != len(method_values)
+        ):
             message = f"different methods of {', '.join(METHODS)}, each at most once"
             raise ValueError(message)
-        values[method] = own
+        values[method] = method_values
     return values

@@ -304,9 +304,9 @@ def parse(
             try:
                 values[row.field] = row.parse(variables[row.name])
             except ValueError as error:
-                shown = "is not acceptable" if row.secret else f"is {variables[row.name]!r}"
+                value_text = "is not acceptable" if row.secret else f"is {variables[row.name]!r}"
                 where = f", in {files[row.name]}," if row.name in files else ""
-                message = f"{row.name}{where} {shown}; it must be {error}"
+                message = f"{row.name}{where} {value_text}; it must be {error}"
                 raise SettingError(message) from None
     return values
 

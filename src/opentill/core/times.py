@@ -21,6 +21,6 @@ def moment(time_ms: int, zone: tzinfo = UTC) -> datetime:
 
     Clamping keeps an implausible time from breaking a page.
     """
-    shown = min(max(time_ms, _FIRST_SHOWN_MS), _LAST_SHOWN_MS)
-    seconds, millis = divmod(shown, 1000)
+    shown_ms = min(max(time_ms, _FIRST_SHOWN_MS), _LAST_SHOWN_MS)
+    seconds, millis = divmod(shown_ms, 1000)
     return datetime.fromtimestamp(seconds, zone).replace(microsecond=millis * 1000)

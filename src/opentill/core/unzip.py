@@ -16,7 +16,7 @@ from opentill.core.errors import Invalid
 MAGIC: Final = (b"PK\x03\x04", b"PK\x05\x06")  # an empty archive begins with the second of these
 _CHUNK: Final = 64 * 1024
 _IN_MEMORY: Final = 8 * 1024 * 1024
-_RATIO: Final = 250  # limit of the compression ratio; a statement's XML has about 20
+_RATIO: Final = 250  # limit of the compression ratio; the XML of a bank statement has about 20
 _LEAST: Final = 1024 * 1024  # every archive may unpack to this many bytes, whatever its ratio
 _NAMED: Final = 5  # an error lists at most this many files
 # Python raises RuntimeError for an encrypted file, and NotImplementedError, a RuntimeError too, for
@@ -71,8 +71,8 @@ def _only(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     ]
     if len(files) != 1:
         names = ", ".join(repr(info.filename[:100]) for info in files[:_NAMED]) or "none"
-        more = ", …" if len(files) > _NAMED else ""
-        raise _refusal(f"it has {names}{more}")  # noqa: EM102, TRY003 - likewise
+        ellipsis = ", …" if len(files) > _NAMED else ""
+        raise _refusal(f"it has {names}{ellipsis}")  # noqa: EM102, TRY003 - likewise
     return files[0]
 
 

@@ -113,7 +113,7 @@ async def _todo(tx: Tx, request: PageRequest) -> list[Todo]:
 async def _tasks_before_first_payment(
     tx: Tx, request: PageRequest, newest: list[Order]
 ) -> list[Todo]:
-    """Return the tasks up to the first payment; ``number`` is 1 for a task that is done."""
+    """Return the tasks up to the first payment; ``number`` is 1 if a task is done, else 0."""
     access, merchant_id = request.access, request.access.merchant_id
     product = await products.find_newest_active(tx, merchant_id)
     has_product = product is not None or await products.has_any(tx, merchant_id)

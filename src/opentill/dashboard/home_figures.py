@@ -98,7 +98,8 @@ class FigureTexts:
                     row, N_("Lost to disputes"), now.disputed_minor, before.disputed_minor
                 )
                 measures.insert(2, lost)
-            # This rate is not shown by currency, since failed attempts have no settlement currency.
+            # With several currencies the rate is omitted, since failed attempts have no settlement
+            # currency.
             if has_one_currency:
                 measures.append(self._rate(attempts.now, attempts.before))
             name = PERIOD[str(compared.period.days)]

@@ -125,7 +125,7 @@ def _end_of_day(text: str, zone: ZoneInfo) -> int | None:
         day = date.fromisoformat(text)
     except ValueError:
         return None
-    # At the edges of this range, the time of midnight is out of range in some time zones.
+    # Midnight in the years 1970 and 9999 is out of range in some time zones.
     fits = len(text) == len(_DAY) and 1970 < day.year < 9999  # noqa: PLR2004 - years
     return day_bounds(day, zone).until if fits else None
 

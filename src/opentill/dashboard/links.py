@@ -302,7 +302,7 @@ async def change(request: PageRequest) -> Response:
     entries = {name: form.get(name, "").strip() for name in _CHANGE_FIELDS}
     entries["description"] = entries["description"].replace("\r\n", "\n")
     version = form.get("version", "")
-    seen = int(version) if _NUMBER.fullmatch(version) else 0
+    shown_version = int(version) if _NUMBER.fullmatch(version) else 0
     actor = people.actor_of(request.login, _REASON)
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
@@ -311,7 +311,7 @@ async def change(request: PageRequest) -> Response:
         body = _update(entries, link, ZoneInfo(merchant.time_zone))
         await request.app.db.run(
             lambda tx: payment_links.update(
-                tx, merchant.id, link_id, body, request.now, seen=seen, actor=actor
+                tx, merchant.id, link_id, body, request.now, seen=shown_version, actor=actor
             )
         )
     except payment_links.Outdated:

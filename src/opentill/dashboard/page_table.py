@@ -33,7 +33,7 @@ from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.portal import Portal
 from opentill.portal.request import PageRequest
 
-# The menu has the order of this table.
+# The menu lists the pages in this order.
 PAGES: Final[tuple[Page[PageRequest], ...]] = (
     *home.pages,
     *payments_list.pages,

@@ -22,7 +22,8 @@ from opentill.portal.request import PageRequest
 from opentill.web import responses
 from opentill.web.translations import NC_
 
-_LONGEST: Final = 2000  # characters of a field; every filter accepts fewer
+# At most this many characters of a field are read; every filter accepts fewer.
+_LONGEST: Final = 2000
 
 
 class _Field(NamedTuple):

@@ -250,14 +250,20 @@ async def change(request: PageRequest) -> Response:
     """Change a product, unless somebody else has changed it since the form was shown."""
     form = await request.form()
     entries, version = _entries(form), form.get("version", "")
-    seen = int(version) if _VERSION.fullmatch(version) else 0
+    shown_version = int(version) if _VERSION.fullmatch(version) else 0
     actor = people.actor_of(request.login, _REASON)
     product_id = request.ids["product"]
     try:
         body = _body(entries, ProductUpdate)
         await request.app.db.run(
             lambda tx: products.update(
-                tx, request.merchant_id, product_id, body, request.now, seen=seen, actor=actor
+                tx,
+                request.merchant_id,
+                product_id,
+                body,
+                request.now,
+                seen=shown_version,
+                actor=actor,
             )
         )
     except products.Outdated:

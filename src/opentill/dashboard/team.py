@@ -101,7 +101,7 @@ async def invite(request: PageRequest) -> Response:
 
 
 async def change_role(request: PageRequest) -> Response:
-    """Change a member's role, after a choice about the API keys that may do more than it."""
+    """Change a member's role, after a choice about the API keys that exceed the new role."""
     form, role = await request.form(), _role(await request.form())
     if role is None:
         return await _team(request, 400, {"members": N_("Choose one of the roles")})

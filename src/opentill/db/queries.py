@@ -176,7 +176,8 @@ create table if not exists schema_migrations (
     applied_at bigint not null
 )
 """
-# Not "access exclusive": /readyz of running servers reads the table at the same time.
+# The mode is not "access exclusive", because /readyz of running servers reads the table at the same
+# time.
 LOCK_MIGRATIONS: Final = "lock table schema_migrations in exclusive mode"
 # For a transaction that stays open while another connection builds an index. As plain text it also
 # releases the snapshot of the previous statement, for which the index would wait.

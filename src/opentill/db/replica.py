@@ -37,13 +37,15 @@ class Replica(Db):
 
     primary: Db
     max_lag_s: float
-    # Monotonic time in seconds, and the primary's position then.
+    # Times (monotonic, in seconds), each with the primary's position in its log at that time.
     primary_positions: deque[tuple[float, int]]
     lag_s: float | None = None  # seconds; None if the lag is unknown
     follows: bool = False  # whether the replica responds and follows this primary
     # Whether the replica is known to belong to the primary's cluster.
     same_cluster: bool = False
-    foreign_position: int | None = None  # a replayed position that the primary had not reached
+    # A position that the replica had replayed before the primary reached it, None if there was
+    # none.
+    foreign_position: int | None = None
     why: str = ""  # why the replica did not respond to the last check; "" if it did
 
     @classmethod

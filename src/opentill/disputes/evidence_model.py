@@ -31,8 +31,9 @@ class _Form(NamedTuple):
     endings: tuple[str, ...]
 
 
-# ISO 32000-1: header and end-of-file marker. PNG: signature, IHDR and IEND. ITU-T T.81: the markers
-# SOI and EOI. A PDF must begin at the first byte, so that no other format can precede it.
+# The marks at both ends of a file: of PDF the header and the end-of-file marker (ISO 32000-1), of
+# PNG the signature, IHDR and IEND, of JPEG the markers SOI and EOI (ITU-T T.81). A PDF must begin
+# at the first byte, so that no other format can precede it.
 _FORMS: Final = (
     _Form("application/pdf", b"%PDF-", b"%%EOF", (".pdf",)),
     _Form("image/png", b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", b"IEND\xaeB`\x82", (".png",)),

@@ -44,8 +44,8 @@ def chunks(
 
 def cells(dispute: Dispute) -> list[str]:
     """Return the cells of ``COLUMNS``."""
-    shown = DisputeOut.from_dispute(dispute)
-    return [csvfile.format_cell(getattr(shown, field)) for _, field in _SHOWN]
+    dispute_out = DisputeOut.from_dispute(dispute)
+    return [csvfile.format_cell(getattr(dispute_out, field)) for _, field in _SHOWN]
 
 
 async def _rows(

@@ -174,24 +174,26 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     who: str
     note: str
-    by_merchant: bool  # written by a member of the merchant, not by the operator
+    by_merchant: bool  # whether a member of the merchant wrote it instead of the operator
 
 
 def debit(order: orders.Order, amount_minor: int) -> int:
-    """Return what losing a dispute about a part of an order debits, in the settled currency.
+    """Return the debit if a dispute about a part of an order is lost, in the settled currency.
 
-    For all that is not refunded, this is exactly the payment's gross less the share of refunds:
-    their debits, and the part of the fee that was returned with them.
+    If the dispute is about everything that is not refunded, this is exactly the payment's gross
+    amount minus the debits of the refunds and the part of the fee that was returned with them.
     """
-    left = order.amount_minor - order.refund_held_minor
-    gross_left = order.gross_settled_minor - order.refund_debit_minor
+    remaining_minor = order.amount_minor - order.refund_held_minor
+    remaining_gross_minor = order.gross_settled_minor - order.refund_debit_minor
     currency = order.settled_currency
     if order.refund_fee_policy == "RETURNED":
-        fee = order.gross_settled_minor - order.net_settled_minor
-        gross_left -= money.share(fee, order.refund_held_minor, order.amount_minor, currency)
-    if amount_minor == left:
-        return max(0, gross_left)
-    return money.share(max(0, gross_left), amount_minor, left, currency)
+        fee_minor = order.gross_settled_minor - order.net_settled_minor
+        remaining_gross_minor -= money.share(
+            fee_minor, order.refund_held_minor, order.amount_minor, currency
+        )
+    if amount_minor == remaining_minor:
+        return max(0, remaining_gross_minor)
+    return money.share(max(0, remaining_gross_minor), amount_minor, remaining_minor, currency)
 
 
 def opened(dispute: Dispute) -> list[Movement]:

@@ -111,7 +111,7 @@ async def add_note(
 async def set_deadline(
     tx: Tx, merchant_id: str, dispute_id: str, respond_by: int, now: int
 ) -> Dispute:
-    """Set the deadline for evidence (Unix ms). Raises NotFound, and Invalid for an ended one."""
+    """Set the deadline for evidence (Unix ms). Raises NotFound, Invalid if the dispute ended."""
     dispute = await find(tx, merchant_id, dispute_id)
     changed = await queries.SET_RESPOND_BY.first(
         tx, merchant_id=merchant_id, id=dispute_id, respond_by=respond_by, now=now
@@ -153,7 +153,7 @@ async def open_manually(
     now: int,
     amount_minor: int | None = None,
 ) -> Dispute:
-    """Open a dispute that the operator reports; if no amount is given, of all that no refund holds.
+    """Open a dispute that the operator reports; by default about all that no refund holds.
 
     Raises NotFound, and Invalid for an order that cannot be disputed or an amount that exceeds the
     remaining one.
@@ -161,9 +161,9 @@ async def open_manually(
     order = await orders.lock(tx, merchant_id, order_id)
     if refusal := _refusal(order):
         raise Invalid("orderId", refusal)
-    left = order.amount_minor - order.refund_held_minor
-    if amount_minor is not None and not 0 < amount_minor <= left:
-        most = money.show(left, order.currency)
+    disputable_minor = order.amount_minor - order.refund_held_minor
+    if amount_minor is not None and not 0 < amount_minor <= disputable_minor:
+        most = money.show(disputable_minor, order.currency)
         raise Invalid("amount", f"amount must be from 0.01 to {most}, what is left of the order")
     attempt = await orders.find_attempt(tx, merchant_id, order.paid_attempt_id or "")
     dispute, _ = await _open(tx, order, attempt, _Report(reason, who, None, amount_minor), now)
@@ -313,8 +313,8 @@ def _took_too_little(order: Order, dispute: Dispute, gateway_event: GatewayDispu
     """
     reported = gateway_event.amount
     is_more = reported.currency != order.currency or dispute.amount_minor < _round(reported)
-    taken = dispute.amount_minor + order.refunded_minor
-    return dispute.status == "LOST" and is_more and taken < order.amount_minor
+    taken_minor = dispute.amount_minor + order.refunded_minor
+    return dispute.status == "LOST" and is_more and taken_minor < order.amount_minor
 
 
 def _round(amount: Money) -> int:
@@ -356,9 +356,9 @@ async def _open(
     tx: Tx, order: Order, attempt: PaymentAttempt, report: _Report, now: int
 ) -> tuple[Dispute, Order]:
     """Open a dispute of a locked order, of at most the part that no refund holds."""
-    amount = left = order.amount_minor - order.refund_held_minor
+    amount = disputable_minor = order.amount_minor - order.refund_held_minor
     if report.amount_minor is not None:
-        amount = max(0, min(_round(Money(report.amount_minor, order.currency)), left))
+        amount = max(0, min(_round(Money(report.amount_minor, order.currency)), disputable_minor))
     dispute = await queries.INSERT.one(
         tx,
         merchant_id=order.merchant_id,
@@ -435,8 +435,9 @@ def _loss(order: Order, dispute: Dispute, cause: str) -> Change:
 
 
 async def _recovery(tx: Tx, order: Order, dispute: Dispute, cause: str, now: int) -> Change:
-    """Return the order's transition by a recovery, after carrying over what it has in pending."""
-    if order.settle_at is not None:  # empty pending first, since the recovery pays to available
+    """Return the order's transition by a recovery, after settling the order's pending money."""
+    # Settle the pending money first, since the recovery pays to available.
+    if order.settle_at is not None:
         await orders.settle_one(tx, order.merchant_id, order.id, now, dispute.id)
         order = await orders.lock(tx, order.merchant_id, order.id)
     offset = dispute.offset_minor

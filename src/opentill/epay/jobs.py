@@ -75,7 +75,7 @@ class Notifier:
         return len(claimed_notices)
 
     async def run_once(self) -> int:
-        """Claim due notices and wait until one ends; return 0 only if none was claimed or runs."""
+        """Claim due notices and wait until one ends; return 0 only if none is in flight."""
         claimed = await self.claim(self._app.clock())
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_POLL_S, return_when=asyncio.FIRST_COMPLETED)

@@ -13,7 +13,7 @@ from opentill.epay.model import (
     PaidTwice,
 )
 
-# `:id` is "pid_" and the number.
+# The merchant of a pid; `:id` is "pid_" followed by the pid.
 MERCHANT_OF_PID = Query(
     EpayMerchant,
     """

@@ -19,8 +19,9 @@ from opentill.figures.model import Behind
 from opentill.orders import FailedAttempts
 
 _log: Final = structlog.get_logger()
-BATCH: Final = 5000  # most entries or attempts in one transaction, which takes about 0.1 s
-_SCAN_LIMIT: Final = 200  # most merchants or balances that one statement returns
+# At most this many entries or attempts are counted in a transaction, in about 0.1 s.
+BATCH: Final = 5000
+_SCAN_LIMIT: Final = 200  # one statement returns at most this many merchants or balances
 
 
 async def count_all(
@@ -117,7 +118,7 @@ def _by_gateway(changed: Sequence[FailedAttempts]) -> dict[str, list[Any]]:
 
 
 async def repair_by_gateway(db: Db) -> bool:
-    """Recount by gateway if the sums differ from those of merchants; return whether it did.
+    """Recount by gateway if the sums differ from those of merchants; return whether it recounted.
 
     A worker of the previous version does not count by gateway.
     """

@@ -85,7 +85,7 @@ class GatewaySums(msgspec.Struct, frozen=True):
 
     @property
     def success_rate(self) -> float | None:
-        """The share of attempts that paid, 0 to 1; None where there was none."""
+        """The share of attempts that paid, 0 to 1; None if there was no attempt."""
         return Attempts(self.payments, self.failed).success_rate
 
 
@@ -287,7 +287,7 @@ class Attempts(msgspec.Struct, frozen=True):
 
     @property
     def success_rate(self) -> float | None:
-        """The share of attempts that paid, 0 to 1; None where there was none."""
+        """The share of attempts that paid, 0 to 1; None if there was no attempt."""
         tries = self.payments + self.failed
         return self.payments / tries if tries else None
 

@@ -46,16 +46,16 @@ def parse_header(body: bytes, struct: type[msgspec.Struct]) -> tuple[tuple[bytes
 
 def _listed(names: list[str]) -> str:
     """Join the names that fit, and the number of those that do not."""
-    shown: list[str] = []
+    fitting_names: list[str] = []
     room = MAX_BYTES - _COUNT_BYTES
     for name in names:
         text = name or '""'
         room -= len(text) + 1
         if room < 0:
             break
-        shown.append(text)
-    omitted = len(names) - len(shown)
-    return ",".join([*shown, f"+{omitted}"] if omitted else shown)
+        fitting_names.append(text)
+    omitted = len(names) - len(fitting_names)
+    return ",".join([*fitting_names, f"+{omitted}"] if omitted else fitting_names)
 
 
 def _encode_name(name: str) -> str:

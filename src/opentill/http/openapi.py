@@ -68,7 +68,7 @@ def build_document(
             operation, by_kind, components
         )
     for query in {operation.query for operation in operations} - {Nothing}:
-        # The document has its fields as parameters instead.
+        # The document has the fields of this struct as parameters instead.
         del components[schemas.component_name(by_kind[query])]
     return {
         "openapi": "3.1.0",

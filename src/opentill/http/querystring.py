@@ -84,8 +84,8 @@ def _empty(name: str, accepts: str) -> Invalid:
 
 def _unknown(name: str, parameters: list[str]) -> Invalid:
     """Build the refusal of an unknown parameter. Its unprintable characters are replaced."""
-    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
-    field = shown[:_LONGEST_NAME].strip() or "query"
+    printable_name = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
+    field = printable_name[:_LONGEST_NAME].strip() or "query"
     if not parameters:
         return Invalid(field, f"{field} must be left out: this operation has no query parameters")
 

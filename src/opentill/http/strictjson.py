@@ -33,11 +33,11 @@ class _DuplicateKey(ValueError):
 def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     unique = dict(pairs)
     if len(unique) != len(pairs):
-        seen: set[str] = set()
+        earlier_keys: set[str] = set()
         for key, _ in pairs:
-            if key in seen:
+            if key in earlier_keys:
                 raise _DuplicateKey(key)
-            seen.add(key)
+            earlier_keys.add(key)
     return unique
 
 

@@ -245,7 +245,7 @@ _RULES: Final = {
         when 'COMPLETE' then o.status in {_UNPAID}
         else o.status in ('CREATING', 'PENDING') end
     """,  # noqa: S608 - constants of ours
-    # This compares the counts and the changes that they lack with the rows, by hour and longer.
+    # The counts plus the changes that they lack must equal the numbers of rows, for each span.
     "the totals of lists are the numbers of their rows": """
     select merchant_id,
         list || ' ' || span as subject,

@@ -24,7 +24,7 @@ from opentill.ledger.model import Progress
 
 REST_MS: Final = 3_600_000  # pause between two passes over a balance
 RULES_S: Final = 2.0  # time limit after which no further rule of the same merchant is begun
-_STORED_MS: Final = 60_000  # interval of storing progress while rules find nothing
+_STORED_MS: Final = 60_000  # progress is stored at this interval while rules find nothing
 _BALANCES: Final = 50  # a turn checks at most this many balances
 _LOGGED: Final = 100  # at most this many violations are logged for a part or a rule
 _log: Final = structlog.get_logger()

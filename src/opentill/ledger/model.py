@@ -229,7 +229,10 @@ class BalanceCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PassesSum(msgspec.Struct, frozen=True):
-    """How many balances exist and have no finished pass, and when the oldest last pass ended."""
+    """How many balances exist, how many lack a finished pass, and when the oldest last pass ended.
+
+    ``oldest`` is real time, Unix ms; None if no pass is finished.
+    """
 
     balances: int
     unfinished: int

@@ -306,7 +306,8 @@ CHECKED = Query(
     from ledger_checks
     """,
 )
-# Merchants without entries are included; merchants created after `:since` are not.
+# The number of balances whose last pass ended before `:since`. Merchants without entries are
+# included; merchants created after `:since` are not.
 OVERDUE = Value(
     int,
     f"""

@@ -372,7 +372,7 @@ class EpayGateway:
 
 
 def _lost_reason(refund_id: str) -> str:
-    """Return the reason, with the command to run next; a duplicate payment's refund has its own."""
+    """Return the reason and the command to run next; duplicate payments have another command."""
     commands = "`opentill refunds done` or `failed`"
     is_duplicate = refund_id.startswith("att_")
     return _LOST.format("`opentill orders given-back`" if is_duplicate else commands)

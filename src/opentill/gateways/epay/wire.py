@@ -31,7 +31,8 @@ _REFUND_DONE: Final = 0  # this code means success only if the message says that
 # A response with one of these codes refuses the request before any effect: wrong key or signature,
 # missing parameter, unknown act.
 _NOT_DONE: Final = frozenset({WRONG_KEY, -4, -5})
-# -2 means "not enabled" only if the message says so: some servers return it for lost responses.
+# -2 means "not enabled" only if the message says so: some servers return it when they have lost a
+# response.
 _NOT_ENABLED: Final = -2
 _SAYS_NOT_ENABLED: Final = ("未开启", "未开通")
 TOO_MANY: Final = "请求过于频繁"
@@ -116,7 +117,8 @@ def read(body: bytes) -> Reply | None:
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError:
-        text = body.decode("gb18030", "replace")  # GB 18030 is a superset of GBK
+        # Servers that do not write UTF-8 write GBK, which GB 18030 includes.
+        text = body.decode("gb18030", "replace")
     try:
         # Reading numbers as text keeps the digits of amounts.
         decoded: object = json.loads(text, parse_float=str)

@@ -39,7 +39,8 @@ def _set_of(currencies: str) -> frozenset[str]:
     return frozenset(currencies.split())
 
 
-# In order of preference. Wallets have the same currencies as at real acquirers.
+# The methods in order of preference, with their currencies. Wallets have the same currencies as at
+# real acquirers.
 _METHODS: Final[tuple[tuple[Method, frozenset[str]], ...]] = (
     ("CREDIT_CARD", _ANY),
     ("ALIPAY", _set_of("AUD CAD CNY EUR GBP HKD JPY MYR NZD SGD USD")),

@@ -37,7 +37,7 @@ def _set_of(currencies: str) -> frozenset[str]:
     return frozenset(currencies.split())
 
 
-# In order of preference: our method, Stripe's payment method type, and its currencies
+# The methods in order of preference: our name, Stripe's payment method type, and its currencies
 # (https://docs.stripe.com/payments/payment-methods/payment-method-support). An account may use a
 # subset that depends on its country; Stripe refuses the others without a charge.
 TYPES: Final[tuple[tuple[Method, str, frozenset[str]], ...]] = (

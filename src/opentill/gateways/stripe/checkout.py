@@ -9,7 +9,7 @@ from opentill.gateways.stripe.wire import ATTEMPT
 if TYPE_CHECKING:
     from stripe.params.checkout import SessionCreateParams
 
-# Stripe keeps a session open for 30 minutes to 24 hours; the minute of distance to both limits
+# Stripe keeps a session open for 30 minutes to 24 hours. The margin of a minute at both limits
 # allows for the duration of the request.
 _MIN_LIFETIME_MS: Final = 31 * 60_000
 _MAX_LIFETIME_MS: Final = 24 * 3_600_000 - 60_000

@@ -97,8 +97,8 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
         Empty if the payment is not ours, or was only authorized.
         """
         attempt_id = (self.metadata or {}).get(ATTEMPT, "")
-        done = self.status == "succeeded" and self.captured
-        if not attempt_id or not done or self.payment_intent is None:
+        is_captured = self.status == "succeeded" and self.captured
+        if not attempt_id or not is_captured or self.payment_intent is None:
             return ()
         outcome = PaymentOutcome(
             status="SUCCEEDED",
