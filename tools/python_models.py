@@ -155,7 +155,10 @@ def _type(schema: Json) -> str:
 
 
 class Field(NamedTuple):
-    """A field of a struct: its type, its default if it is absent, and a comment."""
+    """A field of a struct: its type, its default if it is absent, and the values of an enum.
+
+    ``note`` has these values, separated by spaces; "" if the field may have any value.
+    """
 
     name: str
     type: str
@@ -165,7 +168,7 @@ class Field(NamedTuple):
     def line(self) -> str:
         """Return the field's line in the struct, with the comment if it fits."""
         text = f"    {self.name}: {self.type}{'' if self.default is None else f' = {self.default}'}"
-        commented = f"{text}  # {self.note}"
+        commented = f"{text}  # one of {', '.join(self.note.split())}"
         return commented if self.note and len(commented) <= _WIDTH else text
 
 

@@ -16,7 +16,7 @@ _NUMBER: Final = re.compile(r"-?[0-9][0-9.]*( [A-Z]{3})?")
 
 class _Column(NamedTuple):
     heading: str
-    texts: list[str]  # one for each row
+    texts: list[str]  # one text for each row
     width: int
     flush_right: bool  # whether all of its texts are numbers or amounts
 

@@ -36,13 +36,13 @@ class OrderRefundedData(msgspec.Struct, frozen=True, kw_only=True):
     order_id: str
     product_id: str = ""
     refund_id: str
-    refund_status: str  # FULL PARTIAL
+    refund_status: str  # one of FULL, PARTIAL
     amount: Decimal
     refunded_amount: Decimal
     original_amount: Decimal
     currency: str
     reason: str
-    source: str | None = None  # GATEWAY REQUEST
+    source: str | None = None  # one of GATEWAY, REQUEST
     livemode: bool | None = None
     metadata: Metadata
 
@@ -54,7 +54,7 @@ class OrderClosedData(msgspec.Struct, frozen=True, kw_only=True):
     product_id: str
     amount: Decimal
     currency: str
-    status: str  # CLOSED FAILED REVOKED
+    status: str  # one of CLOSED, FAILED, REVOKED
     reason: str
     closed_at: int
     livemode: bool | None = None
@@ -102,7 +102,7 @@ class DisputeData(msgspec.Struct, frozen=True, kw_only=True):
 
     dispute_id: str
     order_id: str
-    status: str  # LOST OPEN RECOVERED WON
+    status: str  # one of LOST, OPEN, RECOVERED, WON
     amount: Decimal
     currency: str
     debit: Decimal
@@ -140,7 +140,7 @@ class PayoutData(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     payout_id: str
-    status: str  # PAID FAILED
+    status: str  # one of PAID, FAILED
     amount: Decimal
     fee: Decimal
     currency: str

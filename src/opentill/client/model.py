@@ -41,7 +41,7 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     image: str | None = None
     price: Decimal
     currency: str
-    status: str  # ACTIVE ARCHIVED
+    status: str  # one of ACTIVE, ARCHIVED
     metadata: Metadata
     created_at: int
     updated_at: int
@@ -57,13 +57,13 @@ class NewCheckout(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     product_id: str
     amount: Decimal
     currency: str
-    status: str  # COMPLETE EXPIRED OPEN
+    status: str  # one of COMPLETE, EXPIRED, OPEN
     url: str
     expires_at: int
     created_at: int
     quantity: int = 1
     payment_methods: list[str] | None = None
-    locale: str | None = None  # de en zh-Hans zh-Hant
+    locale: str | None = None  # one of de, en, zh-Hans, zh-Hant
     client_reference: str | None = None
 
 
@@ -98,7 +98,7 @@ class PaymentLink(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     id: str
     url: str
-    status: str  # ACTIVE EXPIRED INACTIVE USED_UP
+    status: str  # one of ACTIVE, EXPIRED, INACTIVE, USED_UP
     active: bool
     product_id: str | None = None
     item: PaymentLinkItem | None = None
@@ -110,7 +110,7 @@ class PaymentLink(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     sales: list[PaymentLinkSales]
     success_url: str | None = None
     payment_methods: list[str] | None = None
-    locale: str | None = None  # de en zh-Hans zh-Hant
+    locale: str | None = None  # one of de, en, zh-Hans, zh-Hant
     client_reference: str | None = None
     metadata: Metadata
     created_at: int
@@ -151,13 +151,13 @@ class OrderDetail(Order, frozen=True, kw_only=True, rename="camel"):
 
     base_amount: Decimal
     payable_amount: Decimal
-    refund_status: str  # FULL NONE PARTIAL
+    refund_status: str  # one of FULL, NONE, PARTIAL
     refunded_amount: Decimal
     payer_ip: str
     updated_at: int
     rolling_reserve_rate: Decimal
     rolling_reserve_amount: Decimal
-    rolling_reserve_status: str  # HELD NONE OFFSET RELEASED
+    rolling_reserve_status: str  # one of HELD, NONE, OFFSET, RELEASED
     rolling_reserve_release_at: int | None = None
     card_brand: str | None = None
     card_last4: str | None = None
@@ -170,8 +170,8 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     merchant_id: str
     order_id: str
     refund_no: str | None = None
-    status: str  # FAILED PROCESSING SUCCEEDED
-    source: str  # GATEWAY REQUEST
+    status: str  # one of FAILED, PROCESSING, SUCCEEDED
+    source: str  # one of GATEWAY, REQUEST
     amount: Decimal
     currency: str
     user_refund_amount_usd: Decimal
@@ -189,7 +189,7 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     id: str
     order_id: str
-    status: str  # LOST OPEN RECOVERED WON
+    status: str  # one of LOST, OPEN, RECOVERED, WON
     amount: Decimal
     currency: str
     debit: Decimal
@@ -219,7 +219,7 @@ class Payout(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Money sent to the merchant's bank."""
 
     id: str
-    status: str  # FAILED PAID PENDING
+    status: str  # one of FAILED, PAID, PENDING
     amount: Decimal
     fee: Decimal
     currency: str
@@ -264,7 +264,7 @@ class WebhookEndpointWithSecret(msgspec.Struct, frozen=True, kw_only=True, renam
     url: str
     description: str
     events: list[str]
-    status: str  # DISABLED ENABLED
+    status: str  # one of DISABLED, ENABLED
     disabled_reason: str | None = None
     old_secret_until: int | None = None
     created_at: int
@@ -279,7 +279,7 @@ class WebhookEndpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     url: str
     description: str
     events: list[str]
-    status: str  # DISABLED ENABLED
+    status: str  # one of DISABLED, ENABLED
     disabled_reason: str | None = None
     old_secret_until: int | None = None
     created_at: int
@@ -292,7 +292,7 @@ class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     number: int
     at: int
     duration_ms: int
-    outcome: str  # delivered forbidden no_answer refused unreachable
+    outcome: str  # one of delivered, forbidden, no_answer, refused, unreachable
     http_status: int | None = None
     request: str
     response: str = msgspec.field(name="answer")
@@ -304,7 +304,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     event_id: str
     type: str
-    status: str  # FAILED PENDING SUCCEEDED
+    status: str  # one of FAILED, PENDING, SUCCEEDED
     next_attempt_at: int | None = None
     attempts: list[DeliveryAttempt]
     created_at: int

@@ -31,7 +31,7 @@ _RESEND_REASON: Final = "on the page of a payment"
 class FormInput(msgspec.Struct, frozen=True):
     """The input of one form of the page, and its error texts by field."""
 
-    form: str = ""  # the anchor of the form
+    form: str = ""  # the anchor of the form; "" if none was sent
     reason: str = ""
     amount: str = ""
     note: str = ""

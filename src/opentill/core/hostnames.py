@@ -22,7 +22,7 @@ class BadHost(ValueError):
     """A host name that cannot exist."""
 
 
-@functools.lru_cache(4096)  # most URLs and addresses have one of few hosts
+@functools.lru_cache(4096)  # a cache pays, because most URLs and addresses have one of few hosts
 def to_ascii(host: str) -> str:
     """Return a host name or an IPv4 address in lower-case ASCII. Raises BadHost.
 

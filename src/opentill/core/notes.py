@@ -10,7 +10,7 @@ from opentill.core.errors import Invalid
 
 # Characters; percent-encoded they take at most 60,000 bytes of a form's 64 KiB.
 LONGEST_NOTE: Final = 5_000
-MOST_NOTES: Final = 100  # per order, and per dispute
+MOST_NOTES: Final = 100  # an order or a dispute has at most this many notes
 # Control characters except line feeds and tabs, and lone surrogates.
 _UNPRINTABLE: Final = re.compile("[\u0000-\u0008\u000b-\u001f\u007f-\u009f\ud800-\udfff]")
 

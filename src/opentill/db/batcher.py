@@ -41,7 +41,7 @@ class Batcher(Generic[T, R]):
         self._at_once = at_once
         self._waiting: deque[tuple[T, asyncio.Future[R]]] = deque()
         self._unfinished = 0  # items that wait or are in a running batch
-        self._running = 0  # number of running batches
+        self._running = 0
         # Keeps references to the tasks, since the event loop has only weak ones.
         self._tasks: set[asyncio.Task[None]] = set()
 

@@ -183,7 +183,7 @@ async def _cluster_id(db: Db) -> int | None:
     try:
         async with db.connection(_CHECK_TIMEOUT_S) as tx:
             return await queries.CLUSTER.get(tx)
-    except asyncpg.PostgresError:  # such as a missing permission
+    except asyncpg.PostgresError:  # the database's user may lack the permission
         return None
 
 

@@ -10,7 +10,7 @@ from opentill.core.errors import Invalid
 Kind = Literal["application/pdf", "image/png", "image/jpeg"]
 Reason = Literal["missing", "kind", "size", "many", "closed"]
 
-MAX_BYTES: Final = 5 * 1024 * 1024  # largest file in bytes
+MAX_BYTES: Final = 5 * 1024 * 1024  # a file has at most this many bytes
 MAX_FILES: Final = 10  # a dispute has at most this many files
 _MAX_NAME: Final = 120
 _ACCEPTED: Final[dict[Reason, str]] = {

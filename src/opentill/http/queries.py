@@ -26,8 +26,8 @@ class RefusedRequest(msgspec.Struct, frozen=True, kw_only=True):
     path: str  # with the names of query parameters but without their values
     status: int
     code: int  # the business code of the response, such as 40001
-    field: str  # "" if the response names none
-    reason: str  # "" if the response gives none
+    field: str  # the refused field, "" if the response names none
+    reason: str  # why the field was refused, "" if the response does not say
     ignored: str  # ignored fields of the body, as ``ignored.py`` lists them
 
 

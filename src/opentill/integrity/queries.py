@@ -15,7 +15,7 @@ from opentill.ledger import Violation, rule_sql
 
 _OF_MERCHANT_S: Final = 3600.0  # time limit of a rule about one merchant, however many rows it has
 _UNPAID: Final = "('CREATING', 'PENDING', 'FAILED', 'CLOSED', 'REVOKED')"
-# Properties of ``orders.Order`` in SQL: whether an order's money is in pending, and how much.
+# These are two properties of ``orders.Order``: whether its money is in pending, and how much is.
 _STANDS: Final = """(o.paid_at is not null and o.settled_at is null
     and (o.settle_at is not null or o.status not in ('REFUNDED', 'CHARGEBACK')))"""
 _UNSETTLED: Final = "(o.net_settled_minor - o.refund_debit_minor - o.charged_back_minor)"

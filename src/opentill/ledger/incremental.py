@@ -16,7 +16,7 @@ from opentill.ledger.postings import ACCOUNTS
 from opentill.ledger.service import known_moves
 
 RANGE: Final = 50_000
-MAX_STORED: Final = 100  # at most this many violations of a pass are stored for people
+MAX_STORED: Final = 100  # at most this many violations of a pass are stored
 
 
 class CheckedRange(msgspec.Struct, frozen=True):
