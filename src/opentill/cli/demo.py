@@ -67,7 +67,8 @@ def demo(
     from opentill.server.embedded.datadir import ServerRunning, lock_serve
 
     settings = session.settings(creates=True)
-    if settings.livemode:  # the merchant and the administrator would be real, and the rates wrong
+    # In a live deployment the merchant and the administrator would be real, and the rates wrong.
+    if settings.livemode:
         message = (
             "the demonstration is with the sandbox bank only; OPENTILL_GATEWAYS has"
             f" {','.join(settings.gateways)}. To run this deployment: opentill serve"

@@ -74,9 +74,9 @@ def _print(finding: Finding) -> None:
     level = typer.style(f"{finding.level:4}", fg=_COLOURS[finding.level])
     text = terminal.escape(finding.text)
     room = (output.width() or _MARGIN + len(text)) - _MARGIN
-    first, *rest = table.wrap(text, room)
+    first, *other_lines = table.wrap(text, room)
     typer.echo(f"{level}  {finding.subject:11} {first}")
-    for line in rest:
+    for line in other_lines:
         typer.echo(" " * _MARGIN + line)
 
 

@@ -63,8 +63,8 @@ def _has_bytes(text: str) -> bool:
 
 
 def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.title() for word in rest)
+    first, *other_words = name.split("_")
+    return first + "".join(word.title() for word in other_words)
 
 
 def show(result: object, *, as_json: bool) -> None:

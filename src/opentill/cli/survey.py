@@ -21,7 +21,7 @@ from opentill.db.query import NotOneRow, Statement
 if TYPE_CHECKING:
     from opentill.db.database import Tx
 
-LONGEST_S: Final = 20.0  # limits a statement if the database ignores its statement timeout
+LONGEST_S: Final = 20.0  # ends a statement if the database ignores its statement timeout
 _ABSENT: Final[Mapping[str, object]] = MappingProxyType({
     # Each type of a parameter, with a value that matches no row.
     "text": "survey",
@@ -34,8 +34,8 @@ _ABSENT: Final[Mapping[str, object]] = MappingProxyType({
     "bytea": b"survey",
     "jsonb": "{}",
 })  # fmt: skip
-# The statement ran but its values were refused: data exceptions, violated constraints, and errors
-# raised by functions and triggers (PostgreSQL, appendix A).
+# A statement with one of these error codes ran, but its values were refused: data exceptions,
+# violated constraints, and errors raised by functions and triggers (PostgreSQL, appendix A).
 _REFUSED: Final = ("22", "23", "P0001")
 _UTILITY: Final = ("set ", "lock ")  # beginnings of statements that have no plan
 _FAILS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, NotOneRow, Problem)

@@ -81,8 +81,8 @@ def record(pairs: Sequence[tuple[str, str]], width: int | None) -> list[str]:
         if width is None:
             lines.append((begin + value).rstrip())
         elif max(map(cells, value.split(" "))) <= width - margin:
-            first, *rest = wrap(value, width - margin)
-            lines += [(begin + first).rstrip(), *(" " * margin + line for line in rest)]
+            first, *other_lines = wrap(value, width - margin)
+            lines += [(begin + first).rstrip(), *(" " * margin + line for line in other_lines)]
         else:
             lines += [label, *(_INDENT + line for line in wrap(value, width - len(_INDENT)))]
     return lines
@@ -131,7 +131,7 @@ def _packed(texts: list[str], width: int) -> list[str]:
         if extended_line and cells(extended_line) <= width:
             lines[-1] = extended_line
         else:
-            first, *rest = wrap(text, width - 2 * len(_INDENT))
-            lines += [_INDENT + first, *(2 * _INDENT + line for line in rest)]
-            full = bool(rest)
+            first, *other_lines = wrap(text, width - 2 * len(_INDENT))
+            lines += [_INDENT + first, *(2 * _INDENT + line for line in other_lines)]
+            full = bool(other_lines)
     return lines

@@ -101,12 +101,12 @@ def http_options(
     if not re.fullmatch(r"[!-~]*", api_key):
         message = "api_key must be a key as `opentill keys create` prints it"
         raise ValueError(message)
-    own = {"user-agent": USER_AGENT, "accept": "application/json"}
+    default_headers = {"user-agent": USER_AGENT, "accept": "application/json"}
     if api_key:
-        own["x-api-key"] = api_key
+        default_headers["x-api-key"] = api_key
     return {
         "base_url": url,
-        "headers": {**own, **(headers or {})},
+        "headers": {**default_headers, **(headers or {})},
         "timeout": timeout_s,
         "follow_redirects": False,  # the key must not be sent to another URL
     }

@@ -124,8 +124,8 @@ def millis(moment: Moment | None) -> int | None:
 
 def _camel(name: str) -> str:
     """Return the name in the API: ``product_id`` is ``productId``."""
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+    first, *other_words = name.split("_")
+    return first + "".join(word.capitalize() for word in other_words)
 
 
 def _json(fields: Mapping[str, Any]) -> bytes:

@@ -202,8 +202,8 @@ def parse_own_accounts(text: str, holder: str, address: str = "") -> dict[str, B
     accounts: dict[str, BankAccount] = {}
     holders_address = parse_own_address(address)
     for part in filter(None, (item.strip() for item in text.split(","))):
-        currency, _, rest = part.partition(":")
-        number, _, bank = (piece.strip() for piece in rest.partition(":"))
+        currency, _, account_text = part.partition(":")
+        number, _, bank = (piece.strip() for piece in account_text.partition(":"))
         has_bank_code = bank[2:].isdecimal()
         try:
             account = check_account(

@@ -226,15 +226,15 @@ class _Output:
 
     def _put_in_file(self, text: str) -> int:
         """Write lines; return how many could not be written."""
-        rest = text.encode(self._stream.encoding, "backslashreplace")
+        unwritten = text.encode(self._stream.encoding, "backslashreplace")
         try:
-            while rest:
-                written = os.write(self._stream.fileno(), rest)
-                self._is_cut = rest[written - 1 : written] != b"\n"
-                rest = rest[written:]
+            while unwritten:
+                written = os.write(self._stream.fileno(), unwritten)
+                self._is_cut = unwritten[written - 1 : written] != b"\n"
+                unwritten = unwritten[written:]
         except (OSError, ValueError) as error:  # ValueError: the stream is closed
             self._record_reason(error)
-        return rest.count(b"\n")
+        return unwritten.count(b"\n")
 
     def _put_in_memory(self, text: str) -> int:
         try:

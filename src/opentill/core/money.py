@@ -87,8 +87,8 @@ def show(minor: int, currency: str) -> str:
     decimals = exponent(currency)
     hundredths = abs(minor)
     if decimals != _SHOWN:
-        hundredths, rest = divmod(hundredths * 100, 10**decimals)
-        if rest:
+        hundredths, remainder = divmod(hundredths * 100, 10**decimals)
+        if remainder:
             msg = f"{minor} minor units of {currency} are no whole hundredths"
             raise ValueError(msg)
     return f"{'-' if minor < 0 else ''}{hundredths // 100}.{hundredths % 100:02}"

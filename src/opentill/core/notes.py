@@ -8,7 +8,8 @@ from typing import Final
 
 from opentill.core.errors import Invalid
 
-# Characters; percent-encoded they take at most 60,000 bytes of a form's 64 KiB.
+# A note has at most this many characters: percent-encoded, they take at most 60,000 bytes of a
+# form's 64 KiB.
 LONGEST_NOTE: Final = 5_000
 MOST_NOTES: Final = 100  # an order or a dispute has at most this many notes
 # Control characters except line feeds and tabs, and lone surrogates.

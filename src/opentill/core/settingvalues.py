@@ -205,7 +205,7 @@ def database(text: str) -> str:
 def _names_hosts(parts: SplitResult) -> bool:
     """Whether the part before the path is an optional user and hosts with optional ports."""
     user, at, hosts = parts.netloc.rpartition("@")
-    if "@" in user or (not at and "@" in parts.path):  # a password with an unencoded @ or slash
+    if "@" in user or (not at and "@" in parts.path):  # the password has an unencoded @ or slash
         return False
     return not hosts or all(map(_is_place, hosts.split(",")))
 

@@ -94,10 +94,10 @@ class FigureTexts:
                 self._count(N_("Payments"), now.payments, before.payments),
             ]
             if now.disputed_minor or before.disputed_minor:
-                lost = self._money(
+                lost_measure = self._money(
                     row, N_("Lost to disputes"), now.disputed_minor, before.disputed_minor
                 )
-                measures.insert(2, lost)
+                measures.insert(2, lost_measure)
             # With several currencies the rate is omitted, since failed attempts have no settlement
             # currency.
             if has_one_currency:

@@ -173,9 +173,8 @@ class Query(Statement, Generic[S]):
         self.timeout_s = timeout_s
         self._fields = struct.__struct_fields__
         self._cells = _picker(self._fields)
-        self._is_positional = (
-            struct.__match_args__ == self._fields
-        )  # whether no field is keyword-only
+        # Whether no field is keyword-only.
+        self._is_positional = struct.__match_args__ == self._fields
 
     def _struct_of(self, record: asyncpg.Record) -> S:
         cells = self._cells(record)

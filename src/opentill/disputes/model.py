@@ -29,7 +29,7 @@ class Transition(msgspec.Struct, frozen=True):
     emits: webhooks.Type
 
 
-# contract.md#dispute-transitions, contract.md#event-emitted. No other transition is possible.
+# No other transition is possible (contract.md#dispute-transitions, contract.md#event-emitted).
 TRANSITIONS: Final = (
     #    source  event        target       the order is    emits
     Transition(None, "opened", "OPEN", "disputed", "dispute.created"),

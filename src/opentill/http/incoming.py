@@ -20,9 +20,9 @@ def read_headers(lines: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     headers = dict(lines)
     if len(headers) != len(lines):
         names = [name for name, _ in lines]
-        for name, shown in _UNIQUE.items():
+        for name, display_name in _UNIQUE.items():
             if names.count(name) > 1:
-                raise Invalid(shown, f"{shown} must stand only once")
+                raise Invalid(display_name, f"{display_name} must stand only once")
     return headers
 
 

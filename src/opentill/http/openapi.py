@@ -205,21 +205,22 @@ def _parameters(
     if operation.query is not Nothing:
         name = schemas.component_name(by_kind[operation.query])
         for field, schema in components[name]["properties"].items():
-            shown = _not_empty(schemas.without_null(schema))
-            description = shown.pop("description", "")
+            parameter_schema = _not_empty(schemas.without_null(schema))
+            description = parameter_schema.pop("description", "")
             parameter = {
                 "name": field,
                 "in": "query",
                 "required": False,
-                "schema": shown,
+                "schema": parameter_schema,
                 "description": description,
             }
-            if "object" in schemas.types(shown):  # clients write an object as ``name[key]=value``
-                shown["description"] = description
+            # Clients write an object as ``name[key]=value``.
+            if "object" in schemas.types(parameter_schema):
+                parameter_schema["description"] = description
                 parameter |= {
                     "style": "deepObject",
                     "explode": True,
-                    "schema": _filter(field, shown, components),
+                    "schema": _filter(field, parameter_schema, components),
                 }
             parameters.append(parameter)
     if _is_idempotent(operation):
@@ -353,10 +354,10 @@ def _envelope(data: schemas.Schema, components: dict[str, Any]) -> schemas.Schem
     """Add the schema of a response with this ``data`` to the components, and return it."""
     inner = schemas.component_name(data)
     name = f"{inner}Response"
-    done = components[Done.__name__]
-    components[name] = done | {
+    base_schema = components[Done.__name__]
+    components[name] = base_schema | {
         "description": f"The envelope of a response whose `data` is `{inner}`.",
-        "properties": done["properties"] | {"data": data},
-        "required": [*done["required"], "data"],
+        "properties": base_schema["properties"] | {"data": data},
+        "required": [*base_schema["required"], "data"],
     }
     return schemas.reference(name)

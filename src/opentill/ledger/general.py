@@ -116,10 +116,10 @@ async def _entries(db: Db, merchant_id: str, start: int, end: int) -> AsyncItera
 
 
 def _line(entry: Entry, account: Account, minor: int) -> list[str]:
-    shown = money.show(abs(minor), entry.currency)
+    amount_text = money.show(abs(minor), entry.currency)
     return [
         str(entry.created_at), format_utc(entry.created_at), entry.merchant_id, entry.currency,
-        str(entry.number), entry.id, account, shown if minor < 0 else "",
-        shown if minor > 0 else "", money.show(minor, entry.currency), entry.type,
+        str(entry.number), entry.id, account, amount_text if minor < 0 else "",
+        amount_text if minor > 0 else "", money.show(minor, entry.currency), entry.type,
         entry.source_type, format_cell(entry.source_id), format_cell(entry.description),
     ]  # fmt: skip

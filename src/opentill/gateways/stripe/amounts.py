@@ -65,8 +65,8 @@ def to_stripe(money: Money) -> int:
         msg = f"Stripe does not take {money.currency}"
         raise ValueError(msg)
     shift = decimals - EXPONENTS[money.currency]
-    amount, rest = _scaled(money.minor, shift)
-    if rest or amount % 10 ** max(0, decimals - 2):
+    amount, remainder = _scaled(money.minor, shift)
+    if remainder or amount % 10 ** max(0, decimals - 2):
         msg = f"Stripe does not take so small a fraction of {money.currency}"
         raise ValueError(msg)
     return amount
@@ -83,8 +83,8 @@ def from_stripe(amount: int, currency: str) -> Money:
     if decimals is None:
         msg = f"{currency!r} is no currency of Stripe's that is known here"
         raise ValueError(msg)
-    minor, rest = _scaled(amount, EXPONENTS[code] - decimals)
-    if rest:
+    minor, remainder = _scaled(amount, EXPONENTS[code] - decimals)
+    if remainder:
         msg = f"{amount} is no whole amount of {code}"
         raise ValueError(msg)
     return Money(minor, code)

@@ -189,7 +189,7 @@ class StripeGateway:
             return await self._refunds.list_async(params)
 
         response = await search(
-            wire.Refund, refund_id, [fetch_page], lambda one: one.refund_id, self._timeout_s
+            wire.Refund, refund_id, [fetch_page], lambda refund: refund.refund_id, self._timeout_s
         )
         return _refund(response)
 
@@ -270,7 +270,7 @@ class StripeGateway:
             for first, last in _SEARCH_WINDOWS_S
         ]
         response = await search(
-            wire.Session, attempt_id, lists, lambda one: one.attempt_id, self._timeout_s
+            wire.Session, attempt_id, lists, lambda session: session.attempt_id, self._timeout_s
         )
         if response.reason == TOO_MANY and time.time() > created_s + _MAX_LIFETIME_S:
             return ProviderResponse(status="NOT_FOUND", reason="expired")

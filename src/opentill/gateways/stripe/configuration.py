@@ -17,8 +17,8 @@ def make(options: Mapping[str, str]) -> StripeGateway:
 
     Raises ConfigurationError, which names the variable and the accepted values.
     """
-    key, *more = _needed(options, "stripe_secret_key")
-    if more or not key.startswith(_KEYS):
+    key, *extra_keys = _needed(options, "stripe_secret_key")
+    if extra_keys or not key.startswith(_KEYS):
         _refuse("stripe_secret_key", "is not acceptable; it must be one key, sk_… or rk_…")
     secrets = tuple(_needed(options, "stripe_webhook_secret"))
     base = options.get("stripe_api_base", stripe.DEFAULT_API_BASE)
