@@ -105,7 +105,7 @@ MEMORY_BYTES: Final = 4 << 30  # more than a whole run needs
 DAY_S: Final = 86_400
 _numbers: Final = itertools.count(1)
 _BASETEMP: Final = pytest.StashKey[Path]()
-pytest.register_assert_rewrite("exploration")  # so that its assertions show the values
+pytest.register_assert_rewrite("exploration")  # failed assertions in this module show their values
 
 
 # `make test` always runs the same examples, `make test-nightly` more and new ones. There is no
@@ -134,8 +134,8 @@ structlog.configure(
 )
 _LOG: Final = structlog.get_config()
 
-# A client reads the system's certificates for 20 ms of CPU time, and tests create thousands: here
-# all clients of a process share one context.
+# Each client takes 20 ms of CPU time to read the system's certificates, and tests create thousands
+# of clients: here all clients of a process share one context.
 httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 
 cluster.SETTINGS = dict(  # type: ignore[misc] # of each server that a test starts in this process
@@ -180,7 +180,7 @@ def _has_room(folder: Path) -> bool:
 def _remove_directories_of_killed_runs() -> None:
     """Free the memory of directories that are older than a day."""
     for directory in MEMORY.glob("opentill-test*"):
-        with suppress(OSError):  # the directory is another user's, or was just removed
+        with suppress(OSError):  # another user owns the directory, or it was just removed
             if directory.stat().st_mtime < time.time() - DAY_S:
                 shutil.rmtree(directory, ignore_errors=True)
 
@@ -193,7 +193,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         shutil.rmtree(basetemp, ignore_errors=True)
 
 
-@pytest.hookimpl(trylast=True)  # after pytest-asyncio, which moves asynchronous tests to the front
+# Runs after pytest-asyncio, which moves asynchronous tests to the front.
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order tests by file: the long ones first, or all of them randomly.
 
@@ -257,7 +258,8 @@ def postgres_url(postgres_files: Path) -> Iterator[str]:
 
     It does not sync its writes. Tests that kill servers start an ``EmbeddedPostgres`` of their own.
     """
-    # Not in pytest's directory, which only its owner can search: PostgreSQL may be another user.
+    # The files are not in pytest's directory, because PostgreSQL may run as another user, who
+    # cannot search it.
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
         copy_directory(postgres_files, Path(directory) / "postgres")
         with (
@@ -277,7 +279,8 @@ def _make_template(folder: Path) -> None:
             url = server.url
             if not POSTGRES_FILES:
                 _sql(url, f"create database {TEMPLATE}")
-            # In a thread: a browser test may have left a running event loop in this one.
+            # A thread is needed, because a browser test may have left a running event loop in this
+            # one.
             with ThreadPoolExecutor(1) as executor:
                 executor.submit(
                     asyncio.run, migrations.migrate(database_address(url, TEMPLATE))

@@ -71,7 +71,7 @@ async def create_order_with_balance(tx: Tx) -> Order:
 
 
 ADJUSTMENTS = (
-    # kind, account, amount, posting: type, from, to, amount
+    # Each row: kind, account, amount, and the posting's type, source, target and amount.
     ("freeze", "available", 500, ("FREEZE", "available", "frozen", 500)),
     ("unfreeze", "available", 2_000, ("UNFREEZE", "frozen", "available", 2_000)),
     ("recharge", "available", 500, ("ADMIN_RECHARGE", "bank", "available", 500)),
@@ -122,7 +122,7 @@ def test_the_cases_above_are_all_adjustments_that_the_code_allows() -> None:
 
 
 REFUSED = (
-    # kind, amount, fields, the field that is refused, text in the reason
+    # Each row: kind, amount, other fields, refused field, part of the reason.
     ("freeze", 8_001, {}, "amount", "available balance at or above 0.00 USD"),
     ("fee", 8_001, {}, "amount", "available balance at or above 0.00 USD"),
     ("unfreeze", 2_001, {}, "amount", "at most what operators froze: 20.00 USD"),

@@ -69,7 +69,7 @@ FORGED = (
 )
 COLUMNS = ("id", "at", "who", "action", "merchant_id", "subject", "reason", "hash")
 TAMPERED = (
-    # statements of the intruder, reported breaks
+    # Each row: the SQL of an intruder, and the breaks that the check must report.
     *(
         ([f"update audit_log set {column} = {value} where number = 3"], [(3, "altered")])
         for column, value in zip(
@@ -94,7 +94,7 @@ TAMPERED = (
     (["delete from audit_log"], [(1, "removed")]),
     (["truncate audit_log"], [(1, "removed")]),
     (
-        [  # the newest rows deleted, and the head set back
+        [  # the newest rows are deleted, and the head is set back to match
             "delete from audit_log where number > 4",
             "update audit_head set number = 4",
         ],
@@ -117,7 +117,7 @@ TAMPERED = (
         [(3, "inserted")],
     ),
     (
-        [  # two rows swapped
+        [  # two rows are swapped
             "update audit_log set number = 99 where number = 3",
             "update audit_log set number = 3 where number = 4",
             "update audit_log set number = 4 where number = 99",
@@ -131,7 +131,8 @@ TAMPERED = (
 async def test_tampering_with_the_audit_log_is_reported(tx: Tx, statements, findings) -> None:
     await write_rows(tx)
     await tamper(tx, *statements)
-    if "drop index" in statements[0]:  # two rows have the number 3, in either order
+    # Both rows have the number 3, and the check may read either first.
+    if "drop index" in statements[0]:
         assert (3, "inserted") in await find_breaks(tx)
     else:
         assert await find_breaks(tx) == findings

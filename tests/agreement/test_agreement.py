@@ -82,7 +82,7 @@ def test_the_highest_version_in_the_folder_is_current(tmp_path: Path) -> None:
     )
 
 
-# template, text in the error message
+# Each row: a template of an agreement, and part of the error about it.
 BROKEN = [
     ("", "must begin with fields"),
     ("# Terms\n", "must begin with fields"),

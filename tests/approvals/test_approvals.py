@@ -21,7 +21,7 @@ from support import world
 from support.world import NOW
 
 HOUR: Final = 3_600_000
-LIMIT: Final = Decimal(10)  # above the price of one order, 9.99, and below that of two
+LIMIT: Final = Decimal(10)  # above the price of one order (9.99 USD), below the price of two
 RULES: Final = Rules(LIMIT, True, frozenset())
 ANN: Final = Actor("ann", "the bank says so")
 BOB: Final = Approver("bob", lambda _account: False)
@@ -173,7 +173,8 @@ async def test_splitting_an_amount_does_not_avoid_the_limit(tx: Tx) -> None:
         kind="recharge", amount_minor=2, reference="R", reason="sent", by="Ann"
     )
     adjustment = await adjustments.request(tx, first_order.merchant_id, recharge, LIMIT, NOW)
-    assert adjustment.status == "WAITING"  # all kinds of movements count: 9.99 + 0.02 > 10
+    # The adjustment counts with the first order: 9.99 + 0.02 > 10.
+    assert adjustment.status == "WAITING"
     assert not await confirm_waits(tx, third_order, Actor("bob", "another person"))
 
 

@@ -22,8 +22,8 @@ TRANSITIONS: Final = {
     ("payouts", "fail"),
     ("payouts", "record_return"),
 }
-# The modules that may take a transition without a second person, because it gives the merchant no
-# money: it ends a refund as SUCCEEDED, whose money is frozen already, or a dispute as lost.
+# Modules that may take such a transition without a second person, because it gives the merchant no
+# money: it ends a refund, whose money is already frozen, as SUCCEEDED, or a dispute as lost.
 EXEMPT: Final = {
     ("cli/refunds.py", "refunds.end_manually"),
     ("cli/disputes.py", "disputes.decide"),
@@ -52,7 +52,7 @@ def test_only_approvals_takes_manual_transitions_that_move_money() -> None:
         (path.relative_to(SOURCE).as_posix(), name)
         for path in SOURCE.rglob("*.py")
         for name in _find_uses(ast.parse(path.read_text()))
-        # A package may use its own functions.
+        # A package may call its own functions.
         if path.relative_to(SOURCE).parts[0] != name.partition(".")[0]
     }
     assert {use for use in uses if use[0] != "approvals/actions.py"} == EXEMPT

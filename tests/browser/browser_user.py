@@ -27,7 +27,8 @@ class BrowserUser:
         page.on("response", lambda response: self._record_status(response.url, response.status))
 
     def _record_message(self, text: str) -> None:
-        if "status of 4" not in text:  # browsers log each refused form as an error
+        # Browsers log each refused form as an error, which is no problem.
+        if "status of 4" not in text:
             self.problems.append(text)
 
     def _record_status(self, url: str, status: int) -> None:

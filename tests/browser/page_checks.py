@@ -11,8 +11,8 @@ from playwright.async_api import Page
 Scheme = Literal["light", "dark"]
 SCHEMES: Final[tuple[Scheme, ...]] = ("light", "dark")
 DEVICES = {"phone": (390, 844), "small": (320, 568), "desktop": (1280, 800)}
-# Both phones show the same elements, so each is checked in one colour scheme only. The order needs
-# the fewest changes of size and scheme.
+# Both phones show the same elements, so each is checked in one colour scheme only. In this order,
+# size and scheme change as rarely as possible.
 DISPLAYS: Final[tuple[tuple[str, Scheme], ...]] = (
     ("phone", "light"),
     ("small", "dark"),

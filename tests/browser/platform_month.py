@@ -18,7 +18,7 @@ from opentill.db.clock import now_ms
 from support.cluster import CARD, eventually
 from support.people import TESTER
 
-PAYMENTS: Final = 20  # per merchant
+PAYMENTS: Final = 20  # number of payments of each merchant
 _REDIRECT: Final = 300
 
 

@@ -38,8 +38,8 @@ _AXE: Final = Path(__file__).parent / "axe"
 _RULES: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 # Slow rules of axe-core, which `browser/page_checks.py` checks in all sizes and schemes.
 _SLOW_RULES: Final = ["color-contrast", "target-size"]
-# Device and scheme for axe-core, with the rules that it skips. The nightly run checks a desktop
-# too, where the layout differs, and skips no rule on a phone.
+# For each device and colour scheme, the rules that axe-core skips. The nightly run skips no rule on
+# a phone, and also checks a desktop, which has another layout.
 _SKIPPED_RULES: Final[dict[tuple[str, str], list[str]]] = (
     {("phone", "light"): [], ("desktop", "dark"): [*_SLOW_RULES, "link-in-text-block"]}
     if is_night()
@@ -68,8 +68,8 @@ _UNFOLD: Final = """() => {
   return hrefs;
 }"""
 _ID: Final = re.compile(r"(?<=/)[a-z]+_[0-9a-z]{20,}")
-# Pages without a link: those for people who are not logged in, parts of a form, and files. Another
-# test visits all but the files.
+# Pages to which no page links: pages for people who are not logged in, parts of forms, and files.
+# Another test visits all of them except the files.
 _UNLINKED: Final = {
     "/apply",
     "/login",
@@ -83,11 +83,12 @@ _UNLINKED: Final = {
     "/security/authenticator",
     "/security/authenticator.svg",
     "/security/passkeys",
-    "/dashboard/*/disputes/*/evidence/*",  # a file
-    "/console/disputes/*/evidence/*",  # a file
-    "/console/trial-balance/ledger.csv",  # a file, sent by a form
+    "/dashboard/*/disputes/*/evidence/*",  # a file, not a page
+    "/console/disputes/*/evidence/*",  # a file, not a page
+    "/console/trial-balance/ledger.csv",  # a file that a form downloads
 }
-# These lists have the layout of the list of disputes. The list of unmatched disputes has forms.
+# Lists that need no visit, because their layout is that of the list of disputes. The list of
+# unmatched disputes is visited, because it has forms.
 _SAME_LAYOUT: Final = re.compile(r"/console/needs/(?!(disputes|unmatched)$)")  # fmt: skip
 
 

@@ -62,7 +62,7 @@ async def test_pages_of_links_hide_the_field_for_password_managers(
     url = _url(page_server)
     db = page_server.state.app.db
     read_size = "e => [e.getBoundingClientRect().width, e.getBoundingClientRect().height]"
-    username = "input[autocomplete=username]"  # only its border has a size
+    username = "input[autocomplete=username]"  # the field is hidden: only its border has a size
     async with _page(browser, viewport=PHONE) as page:
         await page.goto(url + link.path)
         assert max(await page.locator(username).evaluate(read_size)) <= 8
@@ -139,12 +139,12 @@ async def test_a_passkey_logs_in_without_a_password(
         assert await page.get_by_text("Test key").first.is_visible()
         await page.context.clear_cookies()
         await page.goto(f"{url}/login")
-        for _ in range(2):  # first on the login page, then on the page that follows
+        for _ in range(2):  # the button on the login page opens a page with the same button
             await page.get_by_role("button", name="Log in with a passkey").click()
             await page.wait_for_load_state()
         await page.wait_for_url(f"{url}/dashboard/{shop}/")
         await page.context.clear_cookies()
-        await page.goto(f"{url}/login")  # after a password, a second factor is required
+        await page.goto(f"{url}/login")  # a login with a password requires the second factor too
         await page.get_by_label("E-mail").fill(link.link.email)
         await page.get_by_label("Password").fill(PASSWORD)
         await page.get_by_role("button", name="Log in", exact=True).click()

@@ -117,7 +117,7 @@ async def test_an_invoice_link_can_be_paid_after_its_first_session_has_expired(
     await expect(page.locator("body")).to_contain_text("发票 INV-2026-7")
     first_session_url = page.url
     await asyncio.to_thread(run_command, "clock", "advance", "2d", "--yes")
-    for _ in range(150):  # until the server has read the clock and expired the session
+    for _ in range(150):  # repeat until the server has expired the session
         await page.goto(first_session_url)
         if await page.locator("button[type=submit]").count() == 0:
             break

@@ -127,7 +127,7 @@ async def _refund_despite_lost_responses(month: Month) -> None:
     assert "Harbour Books" in await fin.main_text()
     await month.check_trial_balance()
     await month.call_bank("DELETE", "/faults")
-    await month.advance_clock(2 * HOUR)  # longer than the longest pause between two attempts
+    await month.advance_clock(2 * HOUR)  # the longest pause between two attempts is shorter
     await month.wait_for_needs_attention("Refunds that", is_shown=False)
 
     async def is_returned() -> bool:
@@ -210,7 +210,8 @@ async def _resolve_differences(month: Month) -> None:
     assert "You asked for this" in await fin.main_text()
     assert await page.locator('form[action$="/approve"]').count() == 0
     await gus.open_page("/console/approvals")
-    await month.advance_clock(11 * 60_000)  # the approval needs a new step-up
+    # After more than ten minutes, the approval needs a new step-up.
+    await month.advance_clock(11 * 60_000)
     assert "Approved." in await gus.submit_form('form[action$="/approve"]')
     await month.check_trial_balance()
     late_row = [row for row in await _read_report(month) if row["reference"] == late_attempt]

@@ -71,8 +71,8 @@ def _collect_problems(page: Page, host: str) -> list[str]:
 
 
 async def test_every_page_is_readable_and_fits_the_window(browser: Browser, host: str) -> None:
-    # Each page is loaded once for all sizes and schemes. Reduced motion switches off transitions of
-    # colours, which could still run when a page is checked.
+    # Each page is loaded once for all sizes and schemes. Reduced motion switches off colour
+    # transitions, so that no colour is changing while a page is checked.
     context = await browser.new_context(reduced_motion="reduce")
     page = await context.new_page()
     problems = _collect_problems(page, host)

@@ -70,9 +70,9 @@ async def _enter_card(page: Page, number: str) -> None:
     await page.click("button")
 
 
-# tests/sandbox/test_cards.py has all cards.
+# tests/sandbox/test_cards.py tests all cards.
 CARDS = [
-    # card, text of the page after the payment, status of the order
+    # Each row: card, text of the page after the payment, status of the order.
     ("4242 4242 4242 4242", "Payment received", "PAID"),
     ("4000 0000 0000 9987", "The payment was refused", "FAILED"),
     ("4000 0000 0000 0119", "Waiting for the bank", "PENDING"),
@@ -137,9 +137,9 @@ async def test_the_3d_secure_page_decides_the_payment(
     await expect(page.locator("main")).to_contain_text(text, timeout=60_000)
 
 
-# tests/pages/test_render.py has all methods.
+# tests/pages/test_render.py tests all methods.
 WALLETS = [
-    # method, currency, price, amount on the receipt
+    # Each row: method, currency, price, amount on the receipt.
     ("ALIPAY", "USD", "9.99", "$9.99 USD"),
     ("WECHAT_PAY", "JPY", "1000", "¥1,000 JPY"),
     pytest.param("PAYNOW", "SGD", "5.00", "SGD", marks=pytest.mark.stress),

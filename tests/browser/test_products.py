@@ -114,7 +114,7 @@ async def test_pages_of_products_and_sessions_fit_every_device(
         await page.evaluate("document.querySelectorAll('main details').forEach(e => e.open = 1)")
         violations += await problems_on_all_displays(page)
     assert violations == []
-    assert messages == [  # ``_add_tea`` submits a wrong price first
+    assert messages == [  # the server refuses the wrong price that ``_add_tea`` submits first
         "Failed to load resource: the server responded with a status of 400 (Bad Request)"
     ]
     await context.close()

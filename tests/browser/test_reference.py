@@ -15,7 +15,7 @@ from opentill.db.clock import now_ms
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
-# One page of each kind.
+# One page of each kind in the reference.
 PATHS: Final = ("", "/guides/webhooks", "/guides/errors", "/checkouts", "/search?q=refund")
 # Returns the text of every place where a page could store a key.
 READ_STORAGE: Final = """() => [location.href, document.cookie, JSON.stringify({...localStorage}),
@@ -126,7 +126,8 @@ async def test_an_operation_is_tried_with_a_key_that_is_stored_nowhere(
 
     await create_form.locator("summary").click()
     await create_form.locator("[data-key]").fill(key)
-    await expect(create_form.locator("[data-send]")).to_be_disabled()  # the box is not ticked yet
+    # Sending is possible only after the box is ticked.
+    await expect(create_form.locator("[data-send]")).to_be_disabled()
     await create_form.locator("[data-agreed]").check()
     await create_form.locator("[data-send]").click()
     await expect(create_form.locator(".outcome .status")).to_have_text("201")

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 INSTRUCTIONS = "IBAN XX00 1234 5678\nOpenTill & <script>alert(1)</script> Ltd"
 LOOKS = [
-    # language, colour scheme, size, text
+    # Each row: language, colour scheme, size of the window, text on the page.
     ("en-US", "light", (1280, 800), "Payment reference"),
     ("zh-CN", "dark", (390, 844), "付款附言"),
     ("zh-TW", "light", (320, 568), "轉帳備註"),
@@ -74,7 +74,7 @@ async def test_a_transfer_shows_instructions_and_is_paid_when_the_operator_confi
     assert await page.evaluate(overflow) <= 0
     instructions_url = page.url
     await page.goto(url)
-    await page.goto(instructions_url)  # the instructions can be opened again
+    await page.goto(instructions_url)  # customers may open the instructions again
     await expect(page.locator(".instructions")).to_be_visible()
     db = manual_server.state.app.db
     await db.run(

@@ -14,7 +14,7 @@ from support.people import CHEAP_HASH, PASSWORD, TESTER
 class Colleague(Commands):
     """Runs commands as a member of staff."""
 
-    audit_name: str  # the actor in the audit log
+    audit_name: str  # the name by which the audit log calls this person
     email: str
 
 

@@ -62,7 +62,7 @@ def test_a_refund_by_staff_waits_and_is_rejected(limited: Commands) -> None:
     small = ann.json("orders", "refund", order, "--amount", "1.00", "--yes", *WHY)
     assert small["status"] == "PROCESSING"
     request = ann.json("orders", "refund", order, "--amount", "4.01", "--yes", *WHY)
-    assert request["status"] == "WAITING"  # both refunds, 5.01 in total, exceed the limit
+    assert request["status"] == "WAITING"  # both refunds together (5.01) exceed the limit
     rejected = bob.json("approvals", "reject", request["id"], "--reason", "not torn")
     assert rejected["status"] == "REJECTED"
     assert limited.json("approvals", "list") == []
@@ -114,4 +114,5 @@ def test_a_recorded_refund_waits_and_is_recorded_once(limited: Commands) -> None
     assert "somebody who has logged in" in limited.refusal(*record)
     bob.json("approvals", "approve", request["id"])
     assert status_of(limited, order) == "REFUNDED"
-    assert ann.json(*record)["status"] == "SUCCEEDED"  # the command returns the recorded refund
+    # Repeated, the command returns the same refund.
+    assert ann.json(*record)["status"] == "SUCCEEDED"

@@ -31,7 +31,7 @@ AUDITED: Final = (
     "webhooks rotate",
     "webhooks remove",
 )
-# By reason: the other commands, which change none of these objects.
+# All other commands, which change none of these objects, grouped by the reason.
 OTHERS: Final = {
     "run processes": "serve worker sandbox demo migrate",
     "copy a whole database; tests/deploy/test_backup.py runs them": "backup restore",
@@ -62,7 +62,7 @@ OTHERS: Final = {
     "change the deployment; their own tests check the audit log": "secret-key:replace"
     " skip-messages",
 }
-# Operations of the API that change such objects, with their action in the audit log.
+# Operations of the API that change such objects, and the action that each writes to the audit log.
 OPERATIONS_AUDITED: Final = {
     "POST /v1/webhook-endpoints": "webhooks add",
     "PATCH /v1/webhook-endpoints/{id}": "webhooks set",
@@ -93,7 +93,7 @@ def _commands(group: Any, before: tuple[str, ...] = ()) -> Iterator[str]:
 
 
 def _others() -> Iterator[str]:
-    yield from (f"balance {kind}" for kind in KINDS)  # each also writes the audit log
+    yield from (f"balance {kind}" for kind in KINDS)  # adjustments are in the audit log too
     for words in OTHERS.values():
         for word in words.split():
             group, _, names = word.partition(":")
@@ -187,7 +187,8 @@ def test_changes_by_merchants_over_the_api_are_in_the_audit_log(api_server: Any)
     shop.post("/v1/webhook-endpoints", body, key="once")  # a replay creates nothing
     path = f"/v1/webhook-endpoints/{hook['id']}"
     shop.data("PATCH", path, json={"description": "the shop's"})
-    shop.data("PATCH", path, json={"description": "the shop's"})  # the description is the same
+    # Setting the same description changes nothing.
+    shop.data("PATCH", path, json={"description": "the shop's"})
     new = shop.data("POST", f"{path}/rotate-secret")
     assert shop.call("PATCH", path, json={"status": "LOST"}).status_code == 400
     assert shop.call("DELETE", path).status_code == 200

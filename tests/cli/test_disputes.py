@@ -44,7 +44,7 @@ def test_any_amount_is_listed_and_dismissed(
         await disputes.apply_outcome(tx, order.merchant_id, event, world.NOW, gateway="sandbox")
         return order.merchant_id
 
-    opentill.json("merchants", "create", "Harbour Books")  # creates the schema
+    opentill.json("merchants", "create", "Harbour Books")  # the first command creates the tables
     shop = in_database(opentill, report_dispute)
     (row,) = opentill.json("disputes", "unmatched", "--merchant", shop)
     assert (row["amount"], row["currency"]) == (text, amount.currency)

@@ -12,7 +12,8 @@ from support.epay_gateway_server import KEY, PID
 
 __all__ = ["opentill"]
 
-# the part of a request that the server reads, settings, level and a part of doctor's finding
+# Each row: the part of a request that the server reads, changed settings, level and part of the
+# text of the finding.
 RESPONSES = [
     ("query", {}, "ok", "epay accepts queries of your account"),
     ("body", {}, "fail", "set OPENTILL_GATEWAY_EPAY_QUERY=post"),

@@ -49,7 +49,7 @@ def test_the_sandbox_with_an_external_database_needs_a_setting(opentill: Command
         assert "OPENTILL_SANDBOX=yes" in line, words
 
 
-# gateways, livemode, note
+# Each row: gateways of the deployment, livemode of a new key, part of the note ("": no note).
 GATEWAYS = [
     ("sandbox", False, "The money is not real"),
     ("manual", True, ""),

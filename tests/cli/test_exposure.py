@@ -25,7 +25,7 @@ EXTERNAL = {
 HTTPS = {"OPENTILL_PUBLIC_URL": "https://pay.example"}
 
 PROXIES = [
-    # environment, level, part of the text
+    # Each row: environment, level of the finding, part of its text.
     ({}, "ok", "none"),
     (HTTPS, "warn", "share one rate limit"),
     (HTTPS | {"OPENTILL_TRUSTED_PROXIES": "10.0.0.7"}, "ok", "believed of 10.0.0.7"),
@@ -46,7 +46,7 @@ def test_missing_or_too_wide_trusted_proxies_are_reported(
 
 
 TEST_MODE = [
-    # environment, level ("": no finding)
+    # Each row: environment, level of the finding ("": no finding).
     ({}, ""),
     (EXTERNAL, "fail"),
     (HTTPS, "fail"),
@@ -64,7 +64,7 @@ def test_test_mode_is_reported(environ: dict[str, str], level: str) -> None:
 
 
 TLS = [
-    # address, PGSSLMODE, level, part of the text
+    # Each row: address of the database, PGSSLMODE, level and part of the text of the finding.
     ("postgresql://u:canary@db.example/x", "", "warn", "sslmode prefer: the connection may be"),
     ("postgresql://u:canary@db.example/x?sslmode=disable", "", "warn", "is not encrypted"),
     ("postgresql://u:canary@db.example/x?sslmode=require", "", "warn", "can pose as"),
@@ -96,7 +96,7 @@ def test_the_encryption_of_the_database_connection_is_checked(
     assert [each.level for each in exposure.database_tls(config.load(both))] == ["ok", level]
 
 
-# peer, X-Forwarded-For, whether it is logged
+# Each row: address of the peer, X-Forwarded-For, whether the peer is logged.
 PEERS = [
     ("10.0.0.9", None, False),
     ("10.0.0.7", "198.51.100.1", False),
@@ -129,7 +129,7 @@ async def test_an_untrusted_proxy_is_logged_once_a_minute(
     assert "198.51.100.1" not in lines.getvalue()
 
 
-# settings, findings by doctor: subject and level
+# Each row: settings, and the level of doctor's finding by subject.
 FINDINGS = [
     (HTTPS, {"proxies": "warn", "test mode": "warn", "tls": "ok"}),
     ({"OPENTILL_TRUSTED_PROXIES": "0.0.0.0/0"}, {"proxies": "fail"}),
@@ -146,7 +146,7 @@ def test_doctor_reports_all_of_these_findings(
 
 
 def test_serve_warns_that_every_client_is_a_trusted_proxy(opentill: Commands) -> None:
-    with socket.socket() as other:  # takes the port, so that serve fails after its checks
+    with socket.socket() as other:  # occupies the port, so that serve fails after its checks
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = str(other.getsockname()[1])

@@ -10,6 +10,7 @@ __all__ = ["opentill"]
 def test_entries_and_attempts_are_counted_once(opentill: Commands) -> None:
     for status in ("SETTLED", "FAILED"):
         in_database(opentill, lambda tx, status=status: create_order_in(tx, status))
-    assert opentill.json("figures", "count") == {"counted": 4}  # three entries and one attempt
+    # Three entries and one attempt are counted.
+    assert opentill.json("figures", "count") == {"counted": 4}
     assert opentill.json("figures", "count") == {"counted": 0}
     assert opentill.json("ledger", "check")["violations"] == []

@@ -60,10 +60,12 @@ def test_the_audit_log_names_the_person_who_has_logged_in(opentill: Commands) ->
 def test_a_login_that_cannot_be_stored_is_refused(opentill: Commands, tmp_path: Path) -> None:
     ann = create_staff(opentill, "ann")
     (tmp_path / "file").touch()
-    ann.environ["XDG_CONFIG_HOME"] = str(tmp_path / "file")  # the path is not a directory
+    # A file, in which no directory can be created.
+    ann.environ["XDG_CONFIG_HOME"] = str(tmp_path / "file")
     count = "select count(*) from logins"
     before = in_database(opentill, lambda tx: tx.fetchval(count))
-    refused = ann.refusal("login", "--email", ann.email)  # fails before it asks for a password
+    # The command fails before it asks for a password.
+    refused = ann.refusal("login", "--email", ann.email)
     assert f"{tmp_path}/file/opentill/logins.json cannot be written" in refused
     assert "XDG_CONFIG_HOME" in refused
     assert in_database(opentill, lambda tx: tx.fetchval(count)) == before
@@ -111,7 +113,7 @@ def test_resending_events_needs_a_permission(opentill: Commands) -> None:
 
 def test_commands_need_a_login_with_real_money(opentill: Commands) -> None:
     opentill.environ |= REAL
-    opentill.json("merchants", "create", "First")  # allowed, because there is no staff yet
+    opentill.json("merchants", "create", "First")  # without staff, no login is needed
     ann = _create_staff_with_authenticator(opentill, "ann")
     assert "must have logged in" in opentill.refusal("merchants", "create", "Second")
     opentill.json("merchants", "create", "Second", "--as-root")
@@ -159,10 +161,11 @@ def test_the_owner_of_the_machine_cannot_approve(opentill: Commands) -> None:
     assert opentill.run(*approve, "--as-root").returncode == 2
     ann = create_staff(opentill, "ann")
     for sql in (
-        "update logins set proved_at = proved_at - 660000",  # an old login
-        "update staff set role = 'support'",  # a person with another role
-        "delete from staff",  # a person who has left
-        "delete from logins",  # an ended login
+        # The last proof of identity is 11 minutes old.
+        "update logins set proved_at = proved_at - 660000",
+        "update staff set role = 'support'",  # the person has lost the role
+        "delete from staff",  # the person has left
+        "delete from logins",  # the login has ended
     ):
         in_database(opentill, lambda tx, sql=sql: tx.execute(sql))
         assert "opentill" in ann.refusal(*approve), sql
@@ -194,7 +197,7 @@ def test_a_request_above_the_limit_needs_a_login(opentill: Commands) -> None:
     assert opentill.json("balance", "waiting", shop) == []
     assert opentill.json("payouts", "waiting") == []
     ann = create_staff(opentill, "ann")
-    # An older version accepted such requests of root.
+    # The owner of the machine (root) made this request with an older version, which allowed it.
     request_id = ann.json("balance", "recharge", shop, "5", *WHY)["id"]
     sql = f"update adjustments set asked_by = 'root ({USER})' where id = '{request_id}'"
     in_database(opentill, lambda tx: tx.execute(sql))

@@ -27,7 +27,8 @@ def test_dead_letters_are_listed_and_retried(opentill: Commands) -> None:
         (shop, "evt_7", "KeyError: x"), (None, "audit 1", "KeyError: x"),
     ]  # fmt: skip
     assert "mail must be set up" in opentill.refusal("mail", "reread")
-    result = opentill.json("mail", "reread", **MAIL)  # no mail, because the event does not exist
+    # The event does not exist, so no mail is queued.
+    result = opentill.json("mail", "reread", **MAIL)
     assert result == {"read": 2, "mails": 0, "putAside": 1}
     (letter,) = opentill.json("mail", "aside")
     assert (letter["eventId"], letter["reason"]) == (

@@ -110,7 +110,8 @@ def test_a_refund_shows_its_cost_and_is_in_the_audit_log(
     assert "Refund of 2.00 USD to ann@example.com" in output
     assert "7.99 will be left to refund" in output
     assert "2.00 USD: the pending balance goes from 9.59 to 7.59" in output
-    refund = opentill.json(*command, *WHY)  # the same number returns the same refund
+    # The refund number makes a repetition return the same refund.
+    refund = opentill.json(*command, *WHY)
     assert (refund["orderId"], refund["status"], refund["amount"]) == (
         sale["order"], "PROCESSING", "2.00",
     )  # fmt: skip
@@ -156,14 +157,14 @@ def test_a_duplicate_payment_that_the_gateway_does_not_refund_is_recorded_as_ret
         await orders.apply_duplicate_return(tx, duplicate, outcome, world.NOW)
         return duplicate
 
-    opentill.json("merchants", "create", "Harbour Books")  # creates the schema
+    opentill.json("merchants", "create", "Harbour Books")  # the first command creates the tables
     refundable = in_database(opentill, pay_twice)
     refused_attempt = in_database(opentill, refuse_return)
     command = ("orders", "given-back")
     assert "must be a second payment that its gateway refused" in opentill.refusal(
         *command, refundable.id, *WHY
     )
-    assert opentill.refusal(*command, refused_attempt.id)  # the reason is missing
+    assert opentill.refusal(*command, refused_attempt.id)  # the command needs a reason
     assert opentill.json(*command, refused_attempt.id, *WHY)["id"] == refused_attempt.order_id
     assert "must be a second payment that its gateway refused" in opentill.refusal(
         *command, refused_attempt.id, *WHY

@@ -51,7 +51,7 @@ def test_a_row_in_a_pipe_is_one_line() -> None:
     head, *lines = _table(None)
     assert len(lines) == len(ROWS)
     assert head.split("  ")[0] == "id"
-    assert "currency" not in head  # amounts contain their currency
+    assert "currency" not in head  # no column is needed: each amount contains its currency
 
 
 @pytest.mark.parametrize("width", [80, 40])
@@ -151,7 +151,7 @@ def sold(opentill: Commands) -> dict[str, str]:
     return {"shop": shop, "order": order.id, "payout": payout, "key": key, "hook": hook["id"]}
 
 
-# Commands, and the ids that must be complete in their output.
+# Commands, and the ids that their output must show in full.
 SHOWN: Final = {
     "merchants list": ("shop",),
     "merchants show {shop}": ("shop",),
@@ -204,7 +204,7 @@ def test_progress_is_shown_on_a_terminal_and_erased() -> None:
             stderr=stderr, stdout=subprocess.PIPE, check=True,
         )  # fmt: skip
         assert (process.stdout, process.stderr or b"") == (b"", b"")
-    os.set_blocking(reader, False)  # the read must not wait for missing output
+    os.set_blocking(reader, False)  # without output, the read must fail and not wait
     output = re.sub(r"\d+ s\b", "n s", os.read(reader, 1000).decode())
     assert output == "\r\x1b[Kchecking … 1,234 of 9,000, n s\r\x1b[K"
     os.close(reader)

@@ -110,7 +110,8 @@ def test_a_week_of_payouts(opentill: Commands, tmp_path: Path) -> None:
     by_merchant = opentill.json("ledger", "accounts", "--by-merchant")
     assert sorted(row["merchantId"] for row in by_merchant) == sorted(shops)
     lines = opentill.text("ledger", "export").splitlines()
-    assert len(lines) == 1 + 2 * 5  # two recharges, two payouts, one return
+    # The header, and two lines for each of two recharges, two payouts and a return.
+    assert len(lines) == 1 + 2 * 5
     assert opentill.json("ledger", "check")["violations"] == []
 
 

@@ -19,7 +19,7 @@ def test_people_are_invited_listed_and_removed(opentill: Commands) -> None:
     assert len(token) == 43
     other = opentill.json("people", "invite", "bob@example.com", "--staff", "auditor", *why)
     assert other["url"] != invitation["url"]
-    assert opentill.json("people", "list") == []  # no invitation is accepted
+    assert opentill.json("people", "list") == []  # nobody has accepted the invitation yet
     rows = opentill.json("audit", "list")
     invited = [row for row in rows if row["action"] == "people invite"]
     assert {(row["who"], row["reason"]) for row in invited} == {(USER, "agreed on the phone")}

@@ -44,8 +44,9 @@ SHELL: Final = examples(README, "sh")
 PYTHON: Final = examples((DOCS / "python-quickstart.md").read_text(), "python")
 MONEY: Final = examples(LIFECYCLE, "sh")
 EPAY: Final = examples((DOCS / "epay-shops.md").read_text(), "sh")
-# The first command of each group imports its modules itself, as in a new interpreter. At night the
-# examples run again with imported modules.
+# Commands run in an interpreter that has imported only libraries, so that the first command of each
+# group imports its modules as a new process does. At night they also run in one that has imported
+# all modules.
 FORKS: Final = ["libraries", "fork_server"] if is_night() else ["libraries"]
 CARD: Final = {"number": "4242424242424242", "exp": "12/40", "csc": "123"}
 
@@ -195,7 +196,7 @@ def test_the_first_payment_by_curl(demo: Demo, time_of_day: str) -> None:
     output = demo.shell(order + 'echo "CART=$CART ORDER=$ORDER"\n')
     url, variables = output.splitlines()[-2:]
     demo.pay(url)
-    # A user's terminal keeps its variables and functions.
+    # Each ``shell`` is a new process, but in a user's terminal the variables and functions remain.
     functions = order.partition("CART=")[0]
     output = demo.shell(f"{functions}export {variables}\n{payment}")
     assert '"status":"PAID"' in output
@@ -238,7 +239,8 @@ def test_the_money_after_the_payment_and_an_epay_shop(
     ids = re.search(r"KEY (\S+) SHOP_KEY (\S+) MERCHANT (\S+) ORDER (\S+)", output)
     assert ids is not None
     demo_key, shop_key, merchant, order = ids.groups()
-    assert demo_key in demo.printed  # KEY is still the demo's, so the first example can run again
+    # The example leaves KEY unchanged, so the first example can run again.
+    assert demo_key in demo.printed
     assert demo_key != shop_key
     statement = demo.shell(
         f"opentill statement {merchant}\nopentill orders show {order} --json", folder

@@ -26,7 +26,7 @@ from support.commands import ForkedProcess, ForkServer, without_settings
 from support.deployment import copy_directory
 from support.ports import free_port
 
-TIMEOUT_S = 180.0  # limit for operations that take seconds on an idle machine
+TIMEOUT_S = 180.0  # limit for operations that take some seconds on an idle machine
 MAX_RSS_MB = 150
 LATER = (
     "insert into schema_migrations (version, name, sha256, applied_at)"
@@ -196,7 +196,7 @@ def test_dead_children_are_restarted_even_if_the_log_cannot_be_written(
     process = site.start("serve", "--workers", "2", stderr_to=Path("/dev/full"))
     supervisor = psutil.Process(process.pid)
     before = {child.pid for child in supervisor.children()}
-    _listener(supervisor, site.sandbox_port).kill()  # the supervisor logs it
+    _listener(supervisor, site.sandbox_port).kill()  # the supervisor tries to log this death
     _until(lambda: _responds(site.sandbox_port))
     assert len({child.pid for child in supervisor.children()} & before) == len(before) - 1
     assert site.get("/readyz")[0] == 200
@@ -310,7 +310,7 @@ def test_an_old_schema_is_not_served(site: Site, empty_database_url: str) -> Non
     migrated = site.run("migrate", **external)
     assert migrated.stdout.startswith("applied 0001_schema\n")
     assert json.loads(site.run("migrate", "--json", **external).stdout) == {"applied": []}
-    # The schema is newer after a downgrade and during an upgrade.
+    # The schema is newer than the program after a downgrade, and during an upgrade.
     asyncio.run(_execute(empty_database_url, LATER))
     assert site.run("migrate", **external).stdout == "nothing to do\n"
     checked = site.run("ledger", "check", **external)
@@ -410,7 +410,7 @@ def test_health_imports_no_heavy_module(site: Site) -> None:
 
 
 REFUSED = [
-    # name, environment, text in the error
+    # Each row: name, environment, part of the error.
     ("bad value", {"OPENTILL_PORT": "http"}, "a whole number from 1 to 65535"),
     ("data directory", {"OPENTILL_DATA_DIR": "/proc/nowhere"}, "OPENTILL_DATA_DIR"),
     ("test mode", {"OPENTILL_PUBLIC_URL": "https://pay.example"}, "OPENTILL_SANDBOX=yes"),

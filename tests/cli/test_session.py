@@ -24,7 +24,7 @@ UNREADABLE = [
     "postgresql://u@h1,/hunter2",
 ]
 
-# Invalid parameters, and the error of asyncpg.
+# Each row: an invalid parameter of a URL, and asyncpg's error about it.
 PARAMETERS = [
     ("sslmode=hunter2", "`sslmode` parameter must be one of: disable, allow, prefer,"),
     ("ssl_min_protocol_version=hunter2", "No such TLS version"),
@@ -63,13 +63,14 @@ def test_a_missing_certificate_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pat
 def test_an_invalid_url_is_not_quoted(url: str) -> None:
     with pytest.raises(ConfigurationError, match="cannot be reached") as caught:
         session.wait_for(url, prepared=True, patient=False)
-    assert type(caught.value) is ConfigurationError  # commands do not wait after this error
+    # Commands wait after other errors, but not after this one.
+    assert type(caught.value) is ConfigurationError
     assert "hunter2" not in str(caught.value)
     assert "OPENTILL_DATABASE_PASSWORD" in str(caught.value)
 
 
-# Refusals of a connection: code, text, whether the refusal is temporary. PgBouncer uses 08P01 for
-# all its refusals.
+# Each row: the code and text of a refused connection, and whether the refusal is temporary.
+# PgBouncer uses the code 08P01 for all its refusals.
 REFUSALS = [
     ("53300", "sorry, too many clients already", True),
     ("53200", "out of memory", True),

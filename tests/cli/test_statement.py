@@ -135,7 +135,8 @@ def test_a_file_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
     file.chmod(0o640)
     killed = tmp_path / ".opentill-killed.part"
     killed.write_text("half a")
-    with inputs.target(file) as outer:  # the inner command must not change the outer one's part
+    # The inner command must not touch the file that the outer one is writing.
+    with inputs.target(file) as outer:
         with suppress(KeyboardInterrupt), inputs.target(file) as inner:
             inner.write(b"half a")
             raise KeyboardInterrupt

@@ -17,7 +17,7 @@ from support.statements import EVERYWHERE
 
 __all__ = ["opentill"]
 
-# Statements with the errors that another database engine may report.
+# Statements that fail as they might on another database engine.
 FAILING = {
     "products.queries.RUNS": Value(int, "select count(*) from products where id = :id"),
     "products.queries.REFUSED": Command("insert into products (merchant_id) values (:merchant_id)"),
@@ -38,7 +38,7 @@ def test_every_statement_runs_on_an_empty_database_and_leaves_no_rows(
     count = len({id(statement) for statement in STATEMENTS.values()})
     for kind in ("statements", "prepared", "ran"):
         assert sum(feature[kind] for feature in report["features"]) == count, kind
-    # Most inserts need rows of the order; few other statements may be refused.
+    # Only few statements may be refused because the survey's values violate a constraint.
     assert sum(feature["refused"] for feature in report["features"]) < count / 10
     assert "entries" not in (report["untouched"] or "")
     assert opentill.json("merchants", "list") == []

@@ -21,10 +21,10 @@ __all__ = ["opentill"]
 ODD = "\u202e\x1b[2J\x07"
 METADATA = '{"note": "\u202e\\u001b[2J\\u0007"}'
 SHOWN = "\\u202e\\u001b[2J\\u0007"
-# The line that a command of more than a second rewrites and erases (cli/progress.py).
+# Commands rewrite this line if they take over a second, and erase it (cli/progress.py).
 _PROGRESS: Final = re.compile(r"\r\x1b\[K([^\r\n]* \d+ s)?")
 
-# Commands; {merchant} and {order} are ids of an order with control characters in its fields.
+# Commands to run; {merchant} and {order} are ids of an order with control characters in its fields.
 WORDS = [
     ("export", "{merchant}"),
     ("orders", "show", "{order}", "--json"),

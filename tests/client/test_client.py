@@ -184,7 +184,8 @@ def test_a_forbidden_request_has_field_and_reason(
     error = failure.value
     assert (error.status, error.code, error.field) == (403, 40301, "charge")
     assert ann.reason in error.reason
-    assert isinstance(error, RequestRefused)  # earlier versions raised this class
+    # Programs that were written for earlier versions catch this class.
+    assert isinstance(error, RequestRefused)
 
 
 def test_the_error_of_a_restricted_key_has_the_missing_scope(

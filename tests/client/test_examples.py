@@ -70,7 +70,7 @@ def test_the_example_verifies_webhooks() -> None:
             (
                 [signing.new_secret(), signing.new_secret(), secret],
                 204,
-            ),  # the secret was rotated twice
+            ),  # the secret was rotated twice: the new secrets sign first
             ([signing.new_secret(), signing.new_secret()], 400),
         ]:
             headers = dict(signing.headers(keys, "evt_1", now, body))

@@ -60,7 +60,7 @@ def test_a_refund_is_made_once_wherever_the_connection_is_cut(
         refund = client.refunds.create(order["id"], amount="1.00")
         assert [row.id for row in client.refunds.list(order["id"])] == [refund.id]
     keys = sent_idempotency_keys(proxy)
-    assert len(keys) >= 3  # more if the server is slower than the client's timeout
+    assert len(keys) >= 3  # a slow response makes the client send more requests
     assert len(set(keys)) == 1
     shop.api_server.check_books()
 
@@ -199,7 +199,8 @@ def test_concurrent_requests_with_one_idempotency_key_create_one_refund(
     assert len(set(refund_ids)) == 1
 
 
-# HTTP method, response status, attempts, maybe_done of the last attempt's error
+# Each row: HTTP method, status of the responses, number of attempts, `maybe_done` of the last
+# error.
 FAILED_RESPONSES: Final = [
     ("POST", 500, 1, True),
     ("POST", 502, 3, True),

@@ -46,7 +46,8 @@ def test_an_adjustment_is_quoted_and_then_made_once(shop: Shop) -> None:
     assert "Available $0.00 before, $25.00 after" in visible_text(quote.text)
     assert read_available_and_frozen(shop) == (0, 0)
     form = confirmation_form(quote)
-    result_urls = [finance.post(path, form).headers["location"] for _ in range(2)]  # a double click
+    # A double click submits the form twice.
+    result_urls = [finance.post(path, form).headers["location"] for _ in range(2)]
     assert result_urls[0] == result_urls[1]
     assert read_available_and_frozen(shop) == (2500, 0)
     assert "Recharge of $25.00: done." in visible_text(finance.get(result_urls[0]).text)

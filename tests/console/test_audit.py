@@ -64,5 +64,5 @@ def test_the_chain_is_verified_and_an_altered_row_is_named(shop: Shop) -> None:
     page = admin.get(f"/console/audit/verify?now=1&expect={another_head}").text
     assert f"Row {head.partition(':')[0]} was altered" in page
     assert "Enter it as NUMBER:HASH" in admin.get("/console/audit/verify?now=1&expect=7").text
-    form = admin.get("/console/audit/verify").text  # the form alone verifies nothing
+    form = admin.get("/console/audit/verify").text  # showing the form verifies nothing
     assert "as they were written" not in form

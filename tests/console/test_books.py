@@ -47,7 +47,8 @@ def test_a_payout_run_goes_from_due_merchants_to_the_bank_report_and_its_differe
     page = finance.get("/console/payouts")
     assert "···· 3000" in page.text
     form = {"currency": "EUR", "reference": "W-48 <b>", "on": "", **REASON}
-    responses = [finance.post("/console/payouts/run", form) for _ in range(2)]  # a double click
+    # A double click submits the form twice.
+    responses = [finance.post("/console/payouts/run", form) for _ in range(2)]
     # The first location's query may name accounts of other tests, which cannot be decrypted here.
     (path,) = {response.headers["location"].partition("?")[0] for response in responses}
     page = finance.get(path)
@@ -167,7 +168,8 @@ def test_staff_record_the_result_of_a_transfer_and_see_returned_payouts(
     assert payout.id not in finance.get(needs_path).text
     form = {"event": "returned", "reason": "AC04 <closed>"}
     assert finance.post(path, form).status_code == 303
-    assert "has another status meanwhile" in finance.post(path, form).text  # submitted again
+    # The same form is sent again.
+    assert "has another status meanwhile" in finance.post(path, form).text
     assert _payout_status(shop, payout.id) == "FAILED"
     page = finance.get(path).text
     assert "The bank returned it after it was paid." in page

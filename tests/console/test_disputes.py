@@ -42,7 +42,7 @@ def test_staff_set_the_deadline_of_a_dispute_which_then_needs_attention(shop: Sh
         refusal = agent.post(f"{path}/deadline", form | {"until": until, "reason": reason})
         assert (refusal.status_code, error in refusal.text) == (400, True), until
         assert f'value="{until}"' in refusal.text
-    for _ in range(2):  # a double click
+    for _ in range(2):  # a double click submits the form twice
         response = agent.post(f"{path}/deadline", form | {"until": day})
         assert response.headers["location"].endswith(f"{path}?done=deadline")
     stored_dispute = shop.api_server.tx(lambda tx: disputes.find(tx, shop.id, dispute.id))

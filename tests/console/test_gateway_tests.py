@@ -29,7 +29,8 @@ def test_a_test_payment_is_an_ordinary_session_that_is_opened_once(shop: Shop) -
     assert f'href="{PATH}?gateway=sandbox"' in finance.get("/console/gateways").text
     (form_id,) = re.findall(r'name="form_id" value="(\w+)"', finance.get(PATH).text)
     form = form_values(shop, form_id=form_id)
-    result_urls = [finance.post(PATH, form).headers["location"] for _ in range(2)]  # a double click
+    # A double click submits the form twice.
+    result_urls = [finance.post(PATH, form).headers["location"] for _ in range(2)]
     assert result_urls[0] == result_urls[1]
     page = finance.get(result_urls[0])
     (session_id,) = re.findall(r'href="[^"]*/checkout/(cs_\w+)"', page.text)
@@ -47,7 +48,8 @@ def test_a_test_payment_is_an_ordinary_session_that_is_opened_once(shop: Shop) -
     assert re.search(r"sandbox (→ \w+ )?Harbour Books \$1\.50 Paid", text), text
     merchants_session = shop.create_session(metadata={"testPayment": "sandbox"})
     page = finance.get(f"{PATH}?opened={merchants_session['id']}")
-    assert "/checkout/cs_" not in page.text  # a merchant opened this session
+    # The page hides this session, because a merchant opened it.
+    assert "/checkout/cs_" not in page.text
 
 
 def test_test_payments_are_listed_even_if_the_audit_log_has_many_other_rows(shop: Shop) -> None:
@@ -93,7 +95,7 @@ def test_an_invalid_test_payment_is_refused_at_its_field(shop: Shop) -> None:
         ("amount", {"amount": "0"}),
         ("amount", {"amount": "1.005"}),
         ("currency", {"currency": "XYZ"}),
-        ("currency", {"currency": "MAD"}),  # it has no exchange rate
+        ("currency", {"currency": "MAD"}),  # MAD has no exchange rate
         ("method", {"method": "CASH"}),
     ):
         refusal = finance.post(PATH, form_values(shop, **changes))

@@ -118,7 +118,7 @@ def test_a_payment_is_confirmed_once_with_a_reason(shop: Shop) -> None:
     refusal = agent.post(f"{path}/confirm", form | {"reason": " "})
     assert (refusal.status_code, 'id="confirm-reason-error"' in refusal.text) == (400, True)
     assert read_status(shop, order["id"]) == "PENDING"
-    for _ in range(2):  # a double click
+    for _ in range(2):  # a double click submits the form twice
         response = agent.post(f"{path}/confirm", form | REASON)
         assert response.headers["location"] == f"{path}?done=confirm"
     assert "The payment is confirmed" in agent.get(response.headers["location"]).text
@@ -138,7 +138,7 @@ def test_an_unpaid_payment_is_revoked(shop: Shop) -> None:
     assert read_status(shop, order["id"]) == "REVOKED"
     assert (
         agent.post(f"{path}/revoke", REASON).status_code == 409
-    )  # the hidden field with the order's state is missing
+    )  # the form lacks the hidden field with the order's state
     assert read_audit_rows(shop, agent) == [("orders revoke", REASON["reason"])]
 
 
@@ -173,7 +173,7 @@ def test_a_form_whose_commit_was_not_confirmed_can_be_submitted_again(
 
     async def lose_connection(request: Any, work: Any) -> str:
         await run_once(request, work)
-        raise Unavailable  # the connection ended before the commit was confirmed
+        raise Unavailable  # as if the connection had ended before the commit was confirmed
 
     monkeypatch.setattr(form_ids, "run_once", lose_connection)
     response = agent.post(path, form)
@@ -332,7 +332,8 @@ def test_staff_record_the_return_of_a_duplicate_payment_that_the_gateway_refused
     duplicate = server.tx(pay_twice)
     path = f"{PATH}/{order_id}"
     assert duplicate.status == "DUPLICATE"
-    assert "given-back" not in forms(visitor.get(path))  # first, the worker tries to return it
+    # Until the worker has tried to return the payment, there is no form.
+    assert "given-back" not in forms(visitor.get(path))
     outcome = RefundOutcome(status="REFUSED", reason="closed account")
     server.tx(lambda tx: orders.apply_duplicate_return(tx, duplicate, outcome, now))
     form = forms(visitor.get(path))["given-back"]
@@ -343,7 +344,7 @@ def test_staff_record_the_return_of_a_duplicate_payment_that_the_gateway_refused
         f"{PATH}/{other_order_id}/given-back", form_of_another_order | {"subject": duplicate.id}
     )
     assert refusal.status_code == 404
-    for _ in range(2):  # a double click
+    for _ in range(2):  # a double click submits the form twice
         response = visitor.post(f"{path}/given-back", form | REASON)
         assert response.headers["location"].endswith("?done=given-back")
     after = server.tx(lambda tx: orders.find_attempt(tx, shop.id, duplicate.id))

@@ -22,7 +22,7 @@ def test_an_administrator_invites_a_person_changes_their_role_logs_them_out_and_
     admin, email = create_person(shop.api_server, None, staff_role="admin"), new_address()
     page = admin.post(f"{PATH}/invite", {"email": email, "role": "finance"})
     (link,) = re.findall(r"<code>(http\S+)</code>", page.text)
-    assert link not in admin.get(PATH).text  # the link is shown once
+    assert link not in admin.get(PATH).text  # the link is shown only once
     bob = Visitor(shop.api_server, email)
     joined = bob.post(link.removeprefix(shop.api_server.url), {"name": "Bob", "password": PASSWORD})
     assert joined.headers["location"] == "/console"

@@ -22,7 +22,7 @@ def test_a_rate_is_set_once_and_shown(shop: Shop) -> None:
     page = finance.get("/console/rates")
     (form_id,) = re.findall(r'name="form_id" value="([0-9a-f]{32})"', page.text)
     form = {"base": "nok", "quote": "SEK", "rate": "1.0725", "form_id": form_id}
-    for _ in range(2):  # a double click
+    for _ in range(2):  # a double click submits the form twice
         response = finance.post("/console/rates/set", form)
         assert response.headers["location"] == "/console/rates?currency=NOK&done=1"
     assert "1.0725" in finance.get("/console/rates?currency=NOK").text
@@ -69,7 +69,8 @@ def test_the_recent_days_of_a_file_of_reference_rates_are_imported(shop: Shop) -
         "select rate from exchange_rates where base = 'EUR' and quote = 'USD' and rate > 1.19"
         " and rate < 1.23 order by valid_from"
     )
-    assert [str(row["rate"]) for row in rows] == ["1.21", "1.20"]  # the day 200 days ago is skipped
+    # The rate of 200 days ago is skipped.
+    assert [str(row["rate"]) for row in rows] == ["1.21", "1.20"]
     assert "7.925" in finance.get("/console/rates?currency=USD").text  # the cross rate, 9.51 / 1.20
     for content, sentence in ((b"", "Choose the file"), (b"Name\nTea\n", "Choose a file of refer")):
         refusal = upload(content)

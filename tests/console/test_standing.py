@@ -117,7 +117,8 @@ def test_an_application_is_approved_and_its_link_is_shown_once(shop: Shop, admin
     assert "Quay &lt;i&gt;" in applications
     assert "Applications that wait" in admin.get("/console").text
     approval = {"event": "approved", "reason": "known", "form_id": "a" * 32}
-    responses = [admin.post(path, approval) for _ in range(2)]  # a double click
+    # A double click submits the form twice.
+    responses = [admin.post(path, approval) for _ in range(2)]
     links = [re.findall(r"/invite/[\w-]+", response.text) for response in responses]
     assert responses[0].status_code == 200
     assert links[0] == links[1] != []

@@ -51,7 +51,7 @@ def test_every_term_is_changed_and_the_reason_is_stored(shop: Shop) -> None:
         "ip_allowlist": "192.0.2.0/24\n2001:db8::/32",
         "reason": "a year without disputes",
     }
-    for _ in range(2):  # a double click
+    for _ in range(2):  # a double click submits the form twice
         response = admin.post(path, form)
         assert response.headers["location"] == f"/console/merchants/{shop.id}"
     merchant = find_merchant(shop)

@@ -45,7 +45,7 @@ def test_by_default_everything_listens_on_loopback() -> None:
 
 
 GOOD = [
-    # variable, text, field, value
+    # Each row: variable, text, field of the settings, its value.
     ("PORT", "65535", "port", 65535),
     ("HOST", "[::1]", "host", "::1"),
     ("HOST", "fe80::1%eth0", "host", "fe80::1%eth0"),
@@ -64,7 +64,7 @@ GOOD = [
     ("PUBLIC_URL", "https://pay.example/", "public_url", "https://pay.example"),
     ("PUBLIC_URL", "HTTPS://pay.example", "public_url", "https://pay.example"),
     ("PUBLIC_URL", "https://example.com/pay", "public_url", "https://example.com/pay"),
-    # Browsers write origins in this form, and passkeys are bound to an origin.
+    # The URL is stored as browsers write origins, because passkeys are bound to an origin.
     ("PUBLIC_URL", "https://Pay.Example:443/Till/", "public_url", "https://pay.example/Till"),
     ("PUBLIC_URL", "http://Pay.Example:80", "public_url", "http://pay.example"),
     ("PUBLIC_URL", "https://pay.example:80", "public_url", "https://pay.example:80"),
@@ -113,7 +113,7 @@ def test_valid_values_are_accepted(variable: str, text: str, field: str, value: 
 
 
 BAD = [
-    # variable, text, what the error says is accepted
+    # Each row: variable, text, what the error says is accepted.
     ("WEBHOOK_HEADER_PREFIX", "X Acme-", "characters of a header's name"),
     ("WEBHOOK_HEADER_PREFIX", "X-Acme:", "characters of a header's name"),
     ("WEBHOOK_HEADER_PREFIX", "X-Acmé-", "characters of a header's name"),
@@ -201,7 +201,7 @@ def test_invalid_values_are_refused_with_what_is_accepted(
 
 
 CONTRADICTORY = [
-    # environment, the error
+    # Each row: environment, part of the error.
     ({"OPENTILL_DATABASE_URL": "postgresql://db/x"}, "OPENTILL_SECRET_KEY must be set when"),
     ({"OPENTILL_DATABASE_READ_URL": "postgresql://db/x"}, "needs OPENTILL_DATABASE_URL"),
     ({"OPENTILL_DATABASE_PASSWORD": "x"}, "needs OPENTILL_DATABASE_URL"),
@@ -222,7 +222,7 @@ def test_contradictory_settings_are_refused(environ: dict[str, str], text: str) 
 
 
 IN_FILES = [
-    # variable, content of the file, field, value
+    # Each row: variable, content of the file, field of the settings, its value.
     ("SECRET_KEY", KEY + "\n", "secret_key", KEY),
     ("SANDBOX_SECRET", KEY, "sandbox_secret", KEY),
     ("METRICS_TOKEN", KEY + "\n\n", "metrics_token", KEY),
@@ -271,7 +271,7 @@ def test_every_secret_setting_can_be_read_from_a_file() -> None:
 
 
 NO_SECRET_FILES = [
-    # the problem of OPENTILL_SECRET_KEY_FILE, the error
+    # Each row: what is wrong with OPENTILL_SECRET_KEY_FILE, part of the error.
     ("does not exist", "which cannot be read: No such file"),
     ("is a directory", "which cannot be read: Is a directory"),
     ("is a FIFO", "which is no regular file, nor a link to one"),
@@ -352,7 +352,7 @@ def test_a_separate_password_may_have_any_character(url: str) -> None:
 
 
 READABLE = [
-    # URLs that asyncpg accepts
+    # asyncpg accepts each of these URLs
     "postgresql://db",
     "postgresql://db/x",
     "postgres://u:pw@db:5432/x",
@@ -396,7 +396,8 @@ def test_separators_without_parameters_are_removed_from_a_database_url(
 
 
 UNESCAPED = [
-    # URLs whose password needs encoding, and the part of it that must not be shown
+    # Each row: a URL whose password needs percent-encoding, and a part of the password that must
+    # not be shown.
     ("postgresql://opentill:s3cr/etpw@db:5432/opentill", "s3cr"),
     ("postgresql://opentill:1234/etpw@db:5432/opentill", "etpw"),
     ("postgresql://opentill:/etpw@db:5432/opentill", "etpw"),
@@ -438,7 +439,7 @@ def test_a_misspelt_variable_causes_a_warning() -> None:
 
 ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
 TRACING = [
-    # environment, whether tracing is on, the reason if not
+    # Each row: environment, whether tracing is on, why it is off.
     ({}, False, ""),
     (ENDPOINT, True, ""),
     ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318/v1/traces"}, True, ""),
@@ -473,7 +474,7 @@ def test_errors_never_repeat_a_secret() -> None:
 
 
 DERIVED = [
-    # environment, public_url, sandbox_port, sandbox_url, sandbox_public_url
+    # Each row: environment, public_url, sandbox_port, sandbox_url, sandbox_public_url.
     ({"PORT": "9000"}, "http://127.0.0.1:9000", 9001, "http://127.0.0.1:9001", None),
     ({"PORT": "65535"}, "http://127.0.0.1:65535", 65534, "http://127.0.0.1:65534", None),
     ({"HOST": "localhost", "PORT": "80"}, "http://localhost", 81, "http://127.0.0.1:81", None),
@@ -559,7 +560,7 @@ def test_every_option_that_a_recipe_names_is_listed_for_its_gateway() -> None:
 
 
 SANDBOX = [
-    # environment without OPENTILL_, a part of the error; "": none
+    # Each row: environment without the prefix OPENTILL_, part of the error ("": no error).
     ({}, ""),
     ({"PORT": "9000", "DATA_DIR": "/data"}, ""),
     ({"HOST": "::1"}, ""),

@@ -7,7 +7,8 @@ import pytest
 
 from opentill.core import hostnames
 
-# The forms of browsers and registries; IDNA 2003 converts the first four to other domains.
+# Each row: a host name, and the form in which browsers and registries use it. IDNA 2003 converts
+# the first four to other domains.
 NAMES = [
     ("faß.de", "xn--fa-hia.de"),
     ("FAẞ.de", "xn--fa-hia.de"),

@@ -39,9 +39,9 @@ def test_an_id_is_a_uuid_of_version_7(monkeypatch: pytest.MonkeyPatch) -> None:
         for digit in ids.new_id("order").removeprefix("order_"):
             number = number << 5 | "0123456789abcdefghjkmnpqrstvwxyz".index(digit)
         assert number >> 80 == time_ms
-        assert number >> 76 & 15 == 7  # RFC 9562 §4.2
+        assert number >> 76 & 15 == 7  # the version (RFC 9562 §4.2)
         assert number >> 64 & 4095 == int(0.4 * 4096)
-        assert number >> 62 & 3 == 2  # RFC 9562 §4.1
+        assert number >> 62 & 3 == 2  # the variant (RFC 9562 §4.1)
         numbers.add(number & 2**62 - 1)
     assert len(numbers) == 600
     for bit in range(62):  # each of the 62 bits takes both values
@@ -60,7 +60,7 @@ print(*(new_id("req")[-12:] for _ in range(100)), flush=True)
 
 
 def test_a_forked_process_creates_different_ids() -> None:
-    # In a separate process, because this one has threads and must not fork.
+    # The fork happens in another process, because this one has threads.
     process = subprocess.run([sys.executable, "-c", _FORKED], check=True, capture_output=True)
     assert len(set(process.stdout.split())) == 200
 
@@ -89,7 +89,7 @@ def test_session_ids_are_160_random_bits() -> None:
     session_ids = {ids.new_session_id() for _ in range(1_000)}
     assert len(session_ids) == 1_000
     assert all(re.fullmatch("cs_[0-9a-hjkmnp-tv-z]{32}", each) for each in session_ids)
-    for place in range(3, 35):  # every digit takes many values
+    for place in range(3, 35):  # each character takes many values
         assert len({each[place] for each in session_ids}) > 20
 
 

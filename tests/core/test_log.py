@@ -49,7 +49,7 @@ def _lines(stream: io.StringIO) -> list[dict[str, Any]]:
 
 
 CANARIES = [
-    # the logged text, what must be redacted, what remains
+    # Each row: the logged text, the part that must be redacted, the part that remains.
     ("key svc_live_0123456789abcdefABCDEF here", "0123456789", "svc_live_"),
     ("key svc_stg_0123456789abcdefABCDEF here", "0123456789", "svc_stg_"),
     ("card 4242424242424242 declined", "4242", "declined"),
@@ -106,7 +106,7 @@ def test_an_address_is_redacted_wherever_it_begins(text: str) -> None:
 
 
 LONG = {
-    # texts that could cause quadratic time
+    # Each function returns a text of about n characters that could cause quadratic time.
     "letters": lambda n: "a" * n + " sk_",
     "an address to the end": lambda n: "a" * n + "@b.c",
     "an address without an end": lambda n: "a" * n + "@!",
@@ -133,7 +133,7 @@ def test_redaction_takes_linear_time(name: str, monkeypatch: pytest.MonkeyPatch)
 
 
 CUT = [
-    # text, the longest remainder, what must not remain
+    # Each row: text, start of the redacted text, part that must not remain ("": any may remain).
     ("word " * 10_000, "word word", ""),
     ("a" * 200_000, "", "a" * 20),
     ("x " * ((log.LONGEST - 12) // 2) + "4242 4242 4242 4242", "x x", "4242"),
@@ -259,11 +259,11 @@ async def test_buffered_lines_are_written_before_any_other_line(stream: io.Strin
         "req_4",
     ]
     stamps = [line["timestamp"] for line in lines]
-    assert stamps == sorted(stamps)  # the lines have the times of the requests, not of writing
+    assert stamps == sorted(stamps)  # lines have the times of their requests, not of writing
 
 
 async def test_the_buffer_is_bounded_while_the_loop_is_busy(stream: io.StringIO) -> None:
-    for number in range(450):  # the loop runs no timer meanwhile
+    for number in range(450):  # meanwhile, the event loop runs no timer
         _log_request(number)
     written = len(_lines(stream))
     assert 400 <= written < 450

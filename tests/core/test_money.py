@@ -23,7 +23,7 @@ def test_exponents_are_those_of_iso_4217() -> None:
     assert {"USD", "CNY", "HKD"} <= set(EXPONENTS)
 
 
-# text, currency, minor units
+# Each row: text, currency, minor units.
 PARSED: Final = (
     ("0", "USD", 0),
     ("0.01", "USD", 1),
@@ -208,7 +208,8 @@ def test_100_000_random_partial_refunds_and_fee_splits_do_not_drift() -> None:
             amount = remainder if is_full else rng.randint(1, remainder // grain) * grain
             share = share_of(order, amount)
             assert share.debit_minor >= 0
-            money.show(share.debit_minor, order.settled_currency)  # raises if it has three decimals
+            # Raises an error if the amount has three decimals.
+            money.show(share.debit_minor, order.settled_currency)
             debits += share.debit_minor
             order.refund_held_minor += amount
             order.refund_debit_minor += share.debit_minor

@@ -13,7 +13,7 @@ from opentill.cli import inputs, output
 from opentill.core.terminal import Terminal, escape
 
 ODD = [
-    # text, its escaped form
+    # Each row: a text, and the form in which a terminal shows it.
     ("Ada Løvelace 茶 😀", "Ada Løvelace 茶 😀"),
     ("a\nb", "a\nb"),
     ("\x1b[2J\x07", "\\u001b[2J\\u0007"),

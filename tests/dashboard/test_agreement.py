@@ -70,7 +70,7 @@ def test_members_see_who_accepted_the_agreement_and_when(shop: Shop) -> None:
     assert "Tick the box" in unticked.text
     assert acceptance_rows(shop) == []
 
-    for _ in range(2):  # a double click
+    for _ in range(2):  # a double click submits the form twice
         response = accept(ada, shop, form_fields(page))
         assert (response.status_code, response.headers["location"]) == (
             303, f"/dashboard/{shop.id}/agreement",
@@ -155,7 +155,7 @@ def test_a_required_agreement_blocks_payments_until_it_is_accepted(
         assert "Until it is accepted you cannot take payments" in read_page(ada, shop)
         accept(ada, shop, form_fields(read_page(ada, shop)))
         assert shop.post("/v1/checkouts", {"productId": product}).status_code == 201
-        other_shop = shop.api_server.create_shop()  # this merchant has not accepted
+        other_shop = shop.api_server.create_shop()  # this merchant has not accepted the agreement
         other_product = other_shop.create_product()["id"]
         assert other_shop.post("/v1/checkouts", {"productId": other_product}).status_code == 403
     folder = write_new_version(tmp_path)

@@ -197,7 +197,7 @@ def test_the_export_of_a_statement_has_the_days_of_the_page_that_links_it(
     )  # fmt: skip
     name, todays_types = export_by_link()
     assert name == "statement_2027-01-01_2027-01-01.csv"
-    all_days = {"from": "", "to": ""}  # a form whose days are empty
+    all_days = {"from": "", "to": ""}  # the form is sent with empty days
     assert export_by_link(**all_days) == ("statement_all_all.csv", december[1] + todays_types)
     html = read_page(owner, busy_shop, "balance/statement", **all_days)
     assert "Payouts, less those that came back -$50.00" in text_of(html)

@@ -68,7 +68,7 @@ def test_a_former_address_of_an_order_is_not_listed_as_a_customer(shop: Shop) ->
         create_person(shop.api_server, shop.id, "owner"),
         f"/dashboard/{shop.id}/customers",
     )
-    for _ in range(2):  # before and after the changed order is indexed
+    for _ in range(2):  # the second time, the changed order is indexed
         assert table_rows(owner.get(path, params={"email": "old"}).text) == []
         assert len(table_rows(owner.get(path, params={"email": "new"}).text)) == 1
         not_found = owner.get(f"{path}/one", params={"email": "old@example.com"})
@@ -87,7 +87,7 @@ def test_a_prefix_of_too_many_addresses_shows_an_error_at_the_field(
         create_person(shop.api_server, shop.id, "owner"),
         f"/dashboard/{shop.id}/customers",
     )
-    for _ in range(2):  # before and after the orders are indexed
+    for _ in range(2):  # the second time, the orders are indexed
         page = owner.get(path, params={"email": "x"}).text
         assert 'aria-invalid="true"' in page
         assert "enter more of it" in page
@@ -112,7 +112,7 @@ def test_a_customers_totals_are_exact_in_each_currency(shop: Shop) -> None:
         create_person(shop.api_server, shop.id, "owner"),
         f"/dashboard/{shop.id}/customers/one",
     )
-    for _ in range(2):  # before and after the newest orders are indexed
+    for _ in range(2):  # the second time, the newest orders are indexed
         page = owner.get(path, params={"email": "ada@EXAMPLE.com"}).text
         sums = [row for row in table_rows(page) if row[:3] in {"JPY", "USD"}]
         assert sums == ["JPY 2 0 1 ¥1,000 ¥0", "USD 2 1 0 $19.98 $1.23"]

@@ -118,7 +118,7 @@ def test_a_note_on_a_dispute_is_added_once_and_shown_as_entered(shop: Shop) -> N
     dispute = open_dispute(shop)
     path = page_path(shop, dispute.id)
     form = {"note": " Delivered.\r\n<b>Signed</b> ", "form_id": new_form_id(ada, path)}
-    for _ in range(2):  # a double click
+    for _ in range(2):  # a double click submits the form twice
         response = ada.post(f"{path}/notes", form)
         assert (response.status_code, response.headers["location"]) == (303, f"{path}?done=note")
     refusal = ada.post(f"{path}/notes", form | {"note": "More"})  # the form was used already
@@ -289,7 +289,7 @@ def test_uploads_without_permission_do_not_count_towards_the_limit(shop: Shop, s
         uploads = [pool.submit(upload_slowly) for _ in range(AT_ONCE)]
         for _ in range(AT_ONCE):
             assert started.acquire(timeout=30)
-        time.sleep(0.2)  # time for the server to read the first parts
+        time.sleep(0.2)  # the server gets time to read the first parts
         assert not shop.api_server.app.uploads._by_person
         assert upload(ada, path, PDF).status_code == 303
         released.set()

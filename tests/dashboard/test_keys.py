@@ -213,9 +213,10 @@ def test_the_last_use_is_written_once_a_minute(shop: Shop, clock: Callable[[int]
     assert first_use[0] == start
     assert use_key(start + MINUTE - 1) == first_use  # a use in the same minute is not written
     assert use_key(start + MINUTE)[0] == start + MINUTE
-    assert use_key(start + MINUTE - 1)[0] == start + MINUTE  # another process's clock is behind
+    # As if another process's clock were behind.
+    assert use_key(start + MINUTE - 1)[0] == start + MINUTE
     assert use_key(start + 90 * MINUTE)[0] == start + 90 * MINUTE
-    assert use_key(start)[0] == start  # the clock was set back
+    assert use_key(start)[0] == start  # as if the clock had been set back
     clock(start + 91 * MINUTE)
     assert "Never" not in viewer.get(page_path(shop, shop.key_id)).text
     (key,) = server.tx(lambda tx: merchants.keys(tx, shop.id))

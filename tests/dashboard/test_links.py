@@ -25,7 +25,8 @@ def test_submitting_a_form_twice_creates_one_payment_link(shop: Shop) -> None:
     entries = link_form(
         support, shop, product=product, uses="3", expires="2099-12-31", quantity="2"
     )
-    responses = [support.post(page_path(shop), entries) for _ in range(2)]  # a double click
+    # A double click submits the form twice.
+    responses = [support.post(page_path(shop), entries) for _ in range(2)]
     assert responses[0].status_code == 303
     link_path = responses[0].headers["location"]
     assert responses[1].headers["location"] == link_path
@@ -126,7 +127,8 @@ def test_a_link_can_be_changed_and_lists_its_payments(shop: Shop) -> None:
         assert refusal.status_code == 400, field
         assert f'id="{field}-error"' in refusal.text, field
         assert 'value="9"' in refusal.text or field == "uses"
-    locations = [owner.post(path, entries).headers["location"] for _ in range(2)]  # a double click
+    # A double click submits the form twice.
+    locations = [owner.post(path, entries).headers["location"] for _ in range(2)]
     assert locations == [f"{path}?done=saved"] * 2
     conflict = owner.post(path, entries | {"name": "Something else"})
     assert conflict.status_code == 409
@@ -144,6 +146,6 @@ def test_a_link_can_be_changed_and_lists_its_payments(shop: Shop) -> None:
     session = urlsplit(response.headers["location"]).path.removeprefix("/checkout/")
     order = shop.data("GET", f"/v1/checkouts/{session}")["orderId"]
     shop.confirm(order)
-    for _ in range(2):  # before and after the worker records that the session has ended
+    for _ in range(2):  # the second time, the worker has recorded that the session has ended
         assert set(re.findall(r"payments/(order_\w+)", owner.get(path).text)) == {order}
         shop.api_server.run(jobs.record_ended(shop.api_server.app.db))

@@ -63,7 +63,8 @@ def test_mail_is_listed_and_resent_once_for_each_form(mailing: ApiServer, shop: 
     assert order["id"] in page
     assert order["id"] not in support.get(f"{path}?status=FAILED&email=ann@example.com").text
     (mail,) = _mails(mailing, order_id=order["id"])
-    assert support.post(f"{path}/{mail.id}/resend").status_code == 409  # the mail is not sent yet
+    # The mail has not been sent yet, so it cannot be resent.
+    assert support.post(f"{path}/{mail.id}/resend").status_code == 409
 
     async def mark_unknown(tx: Any) -> None:
         now = mailing.app.clock()

@@ -312,7 +312,8 @@ def test_a_refund_is_quoted_confirmed_and_created_once(shop: Shop) -> None:
         responses = list(
             pool.map(lambda _: owner.post(page_path(shop, order["id"], "refund"), form), range(2))
         )
-    responses.append(owner.post(page_path(shop, order["id"], "refund"), form))  # submitted again
+    # The same form is sent again.
+    responses.append(owner.post(page_path(shop, order["id"], "refund"), form))
     (refund,) = list_refunds(shop, order["id"])
     location = f"{page_path(shop, order['id'])}?refund={refund['id']}"
     assert [(response.status_code, response.headers["location"]) for response in responses] == [
@@ -347,7 +348,7 @@ def test_a_refund_in_another_tab_makes_the_form_stale(shop: Shop) -> None:
     assert "Left to refund after it $4.00" in text_of(conflict)
     assert 'value="broken lid"' in conflict.text
     assert len(list_refunds(shop, order["id"])) == 1
-    # A form that has created a refund creates no second one if its input is changed.
+    # A form that has created a refund cannot create another one, even with changed input.
     assert owner.post(path, form | {"reason": "another"}).status_code == 409
     assert len(list_refunds(shop, order["id"])) == 1
     assert owner.post(path, hidden_fields(conflict, path) | {"confirm": "3.00"}).status_code == 303
@@ -412,7 +413,7 @@ def test_a_refund_whose_commit_was_not_confirmed_can_be_submitted_again(
 
     async def lose_connection(request: Any, work: Any) -> str:
         await run_once(request, work)
-        raise Unavailable  # the connection ended before the commit was confirmed
+        raise Unavailable  # as if the connection had ended before the commit was confirmed
 
     monkeypatch.setattr(form_ids, "run_once", lose_connection)
     response = owner.post(page_path(shop, order["id"], "refund"), form)
@@ -505,5 +506,6 @@ def test_a_refund_above_the_setting_needs_a_step_up(
     assert len(list_refunds(shop, order["id"])) == 1
     assert visitor.post(path, form | {"proof_password": "wrong"}).status_code == 403
     assert visitor.post(path, form | {"proof_password": PASSWORD}).status_code == 303
-    assert visitor.post(path, form).status_code == 303  # the form has refunded already
+    # Repeated after its refund, the form needs no proof.
+    assert visitor.post(path, form).status_code == 303
     assert len(list_refunds(shop, order["id"])) == 2

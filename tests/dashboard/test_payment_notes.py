@@ -21,7 +21,7 @@ def test_a_note_is_added_once_to_the_timeline_of_a_payment(shop: Shop) -> None:
     order = shop.create_order()["id"]
     path = f"/dashboard/{shop.id}/payments/{order}"
     form = {"note": " Rang:\r\n<b>Monday</b> ", "form_id": new_form_id(ada, path)}
-    for _ in range(2):  # a double click
+    for _ in range(2):  # a double click submits the form twice
         response = ada.post(f"{path}/notes", form)
         assert (response.status_code, response.headers["location"]) == (303, f"{path}?noted=1")
     refusal = ada.post(f"{path}/notes", form | {"note": "More"})  # the form was used already

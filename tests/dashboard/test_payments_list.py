@@ -160,7 +160,8 @@ async def move_to_kathmandu(tx: Any, shop: Shop) -> None:
 
 def test_a_search_for_the_id_of_one_payment_redirects_to_its_page(shop: Shop) -> None:
     order = shop.create_paid_order(metadata={"cart": "77"})
-    shop.create_order(metadata={"cart": order["id"]})  # found by the other order's id, too
+    # The search finds this order too, by its metadata.
+    shop.create_order(metadata={"cart": order["id"]})
     refund = shop.refund(order["id"], refundNo="R-77", amount="1")
     payments = PaymentsList(shop)
     for text in (refund["id"], "R-77", order["checkoutSessionId"], f" {refund['id']} "):
@@ -168,7 +169,7 @@ def test_a_search_for_the_id_of_one_payment_redirects_to_its_page(shop: Shop) ->
         assert response.status_code == 303, text
         assert response.headers["location"] == f"{payments.path}/{order['id']}"
     assert len(payments.rows(query=order["id"])) == 2
-    assert len(payments.rows(query="77")) == 1  # a value of the metadata does not redirect
+    assert len(payments.rows(query="77")) == 1  # a match in the metadata does not redirect
     assert len(payments.rows(query=refund["id"], status="PAID")) == 1
 
 

@@ -129,7 +129,7 @@ def test_a_stale_form_does_not_overwrite_the_product(shop: Shop) -> None:
     assert shop.data("GET", f"/v1/products/{product['id']}")["price"] == "8.00"
 
     form |= hidden_field(conflict, "version")
-    for _ in range(2):  # a double click
+    for _ in range(2):  # a double click submits the form twice
         assert owner.post(path, form).headers["location"] == f"{path}?done=saved"
     saved = shop.data("GET", f"/v1/products/{product['id']}")
     assert (saved["price"], saved["metadata"]) == ("9.99", {"sku": "T-1"})

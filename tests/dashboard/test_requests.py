@@ -55,7 +55,7 @@ def test_a_refused_request_is_shown_with_its_reason_but_not_its_content(shop: Sh
     assert "name is required" in text
     assert "Unknown fields: nmae" in text
     assert "customerEmail=…&amp;size=…&amp;…" in html
-    assert shop.key[-4:] in text  # the key is shown by its last characters
+    assert shop.key[-4:] in text  # only the key's last characters are shown
     for secret in ("example.com", "b.example", "9007199", "hunter2", "abcdefgh", shop.key):
         assert secret not in html
 
@@ -185,7 +185,7 @@ def test_ignored_fields_are_listed_once_with_the_number_of_requests(shop: Shop) 
         shop.call("POST", "/v1/products", json=body, headers=key),
         shop.call(
             "POST", "/v1/products", json=body, headers=key
-        ),  # replayed, because it has the idempotency key of the request before
+        ),  # the key of the previous request makes this a replay
         shop.call("POST", "/v1/products", json={**body, "svc_live_abcdefgh": 1}),
     ]
     assert {response.status_code for response in responses} == {201}

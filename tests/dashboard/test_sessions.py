@@ -35,7 +35,8 @@ def test_submitting_a_form_twice_opens_one_session_that_can_be_paid(shop: Shop) 
     form = session_form(
         support, path, email="Ada@example.com", success="https://shop.example.com/ok"
     )
-    responses = [support.post(f"{path}/sessions", form) for _ in range(2)]  # a double click
+    # A double click submits the form twice.
+    responses = [support.post(f"{path}/sessions", form) for _ in range(2)]
     assert [response.status_code for response in responses] == [303, 303]
     session_path = responses[0].headers["location"]
     assert responses[1].headers["location"] == session_path

@@ -91,7 +91,7 @@ def test_customers_see_the_saved_profile(shop: Shop) -> None:
     assert customers_page.headers["content-security-policy"].count("unsafe") == 0
     assert (
         "Quay Press" not in customers_page.text
-    )  # a session keeps the merchant's name from its opening
+    )  # a session keeps the name that it was opened with
     assert "Quay Press" in read_payment_page(shop, shop.create_session()).text
     stylesheet = ada.get(accent.address("#ffff00"))
     assert stylesheet.headers["cache-control"].endswith("immutable")
@@ -142,7 +142,7 @@ def test_a_stale_form_shows_the_stored_settings_next_to_its_input(shop: Shop) ->
     ada, bob = (create_person(shop.api_server, shop.id, "owner") for _ in range(2))
     adas_page, bobs_page = read_page(ada, shop), read_page(bob, shop)
     changes = {"display_name": "Of Ada", "time_zone": "Asia/Tokyo"}
-    for _ in range(2):  # a double click
+    for _ in range(2):  # a double click submits the form twice
         assert save(ada, shop, adas_page, **changes).status_code == 303
     conflict = save(bob, shop, bobs_page, display_name="Of Bob")
     assert conflict.status_code == 409
@@ -166,7 +166,7 @@ def test_a_stale_form_shows_the_stored_settings_next_to_its_input(shop: Shop) ->
 
 def test_each_version_of_a_logo_has_its_own_url(shop: Shop) -> None:
     ada, session = create_person(shop.api_server, shop.id, "owner"), shop.create_session()
-    for _ in range(2):  # a double click
+    for _ in range(2):  # a double click submits the form twice
         assert upload(ada, shop, PICTURE, seen="").status_code == 303
     (path,) = re.findall(r'<img class="shop-logo" src="([^"]+)" alt="">',
                          read_payment_page(shop, session).text)  # fmt: skip

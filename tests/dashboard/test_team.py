@@ -91,10 +91,11 @@ def test_lowering_a_role_lists_the_keys_beyond_it_and_offers_to_revoke_them(shop
         assert text in response.text
     assert 'name="keys" value="revoke"' in response.text
     assert 'name="role" value="viewer"' in response.text
-    assert secrets["Orders"][-4:] not in response.text  # the new role may have this key
-    assert "Shelves" not in response.text  # another member's key
+    assert secrets["Orders"][-4:] not in response.text  # this key does not exceed the new role
+    assert "Shelves" not in response.text  # this key belongs to another member
     assert demoted_member.get(f"/dashboard/{shop.id}/developers/keys").status_code == 200
-    assert key_status(shop, secrets["Warehouse"]) == 403  # lacks the scope, but is still valid
+    # 403: the key is valid, but lacks the scope.
+    assert key_status(shop, secrets["Warehouse"]) == 403
 
     assert owner.post(f"{path}/role", {**form, "keys": "revoke"}).status_code == 303
     assert key_status(shop, secrets["Warehouse"]) == 401

@@ -86,7 +86,7 @@ def test_submitting_a_form_twice_adds_one_endpoint(shop: Shop) -> None:
     path = path_of(shop, "webhooks")
     form = {"form_id": new_form_id(owner, path), "url": URL, "description": "Fulfilment",
             "type_order.paid": "on"}  # fmt: skip
-    responses = [owner.post(path, form) for _ in range(2)]  # a double click
+    responses = [owner.post(path, form) for _ in range(2)]  # a double click submits the form twice
     assert responses[0].status_code == 303
     endpoint_path = responses[0].headers["location"]
     assert responses[1].headers["location"] == endpoint_path
@@ -96,7 +96,8 @@ def test_submitting_a_form_twice_adds_one_endpoint(shop: Shop) -> None:
     page = owner.get(endpoint_path)
     assert "The endpoint was added" in page.text
     assert "whsec_" not in page.text
-    # After the browser went back, the used form with another URL is refused and shown again.
+    # If the browser goes back and sends the used form with another URL, the form is refused and
+    # shown again.
     refusal = owner.post(path, form | {"url": f"{URL}/2"})
     assert refusal.status_code == 409
     assert "has added an endpoint already" in refusal.text
@@ -263,7 +264,7 @@ def test_deliveries_and_events_are_shown_and_can_be_resent(sending_server: ApiSe
             ({"form_id": ids[0], "endpoint": endpoint_id}, 1),
             ({"form_id": ids[1]}, 2),
         ):
-            for _ in range(2):  # a double click resends the event once
+            for _ in range(2):  # a double click submits the form twice
                 response = support.post(f"{event_path}/resend", form)
                 assert response.headers["location"].endswith("resent")
             attempts += deliveries

@@ -37,12 +37,13 @@ from support.epay_shop import Inbox
 from support.sandbox_bank import SECRET
 from support.statements import EVERYWHERE, LOCKS, without_comments
 
-# Tables without copies: their rows belong to no merchant, or are read by an id that is unique over
-# all merchants.
+# Tables whose rows are not copied for a twin: they belong to no merchant, or are read by an id that
+# is unique over all merchants.
 EXCLUDED_TABLES: Final = (
     "directory", "api_keys", "audit_log", "members", "person_links", "staff_visits",
 )  # fmt: skip
-# A twin's rows are due later, so that claims over all merchants do not take them.
+# Columns with the time at which a row is due. A twin's rows are due later, so that claims over all
+# merchants do not take them.
 DUE_COLUMNS: Final = frozenset(
     {
         "check_at",
@@ -56,7 +57,8 @@ DUE_COLUMNS: Final = frozenset(
     }
 )
 DELAY_MS: Final = 2**53
-# Tables that a merchant may have in several currencies, with the columns that identify a row.
+# Tables in which a merchant may have rows in several currencies, with the columns that identify a
+# row within a currency.
 BOOKS: Final = {
     "balances": (),
     "entries": ("source_id",),
@@ -80,21 +82,21 @@ NUMBERED: Final = frozenset({
     ("entries", "number"), ("events", "number"), ("mail_events_put_aside", "number"),
 })  # fmt: skip
 ID_PATTERN: Final = re.compile(r"(?!mer_)[a-z]{2,6}_[0-9a-z]{12,}")
-# Statements that an id among their parameters does not limit to the row with this id.
+# Statements with an id among their parameters that does not limit them to the row with this id.
 RANGES: Final = frozenset({
-    # the id is the position to continue from, or that of an event for all endpoints
+    # the id is a position to continue from, or an event to deliver to all endpoints
     "orders.export.queries.EXPORT", "orders.export.queries.EXPORT_EDGES",
     "orders.export.queries.LOCAL_EXPORT",
     "webhooks.queries.RESEND_RANGE",
     "webhooks.queries.EMIT",
-    # these search the bodies of events, and the copies of events have the same bodies
+    # these search the bodies of events, which copies of events share
     "webhooks.queries.OF_ORDER",
     "integrity.queries.MERCHANT_EVENTS",
-    # the ids are those of orders to leave out or to add
+    # the ids are those of orders to exclude or to add
     *(name for name in EVERYWHERE if name.startswith("orders.search.queries.BY_")),
     *(name for name in EVERYWHERE if name.startswith("orders.customers.queries.")),
 })  # fmt: skip
-# A statement without these words only reads: none calls a function that writes.
+# A statement without these words only reads, because no statement calls a function that writes.
 _WRITES: Final = re.compile(r"\b(insert|update|delete|merge)\b")
 NAMES: Final = {id(statement): name for name, statement in EVERYWHERE.items()}
 
@@ -106,7 +108,8 @@ class Outcome(NamedTuple):
     digest: str
 
 
-# Whether the examined statement writes. Concurrent requests are examined in tasks of their own.
+# Whether the examined statement may write. A context variable is needed because concurrent requests
+# are examined in separate tasks.
 _may_write: Final = contextvars.ContextVar("may_write", default=True)
 
 
@@ -116,7 +119,7 @@ class Examiner:
     def __init__(self, url: str, times: int = 1) -> None:
         """``url`` opens another connection for statements in read-only transactions."""
         self.merchant = ""
-        self.examined: Counter[str] = Counter()  # statements that returned or changed rows
+        self.examined: Counter[str] = Counter()  # how often each statement returned or changed rows
         self.problems: list[str] = []
         self._url = url
         self._times = times
@@ -172,7 +175,7 @@ class Examiner:
         if not has_merchant and not claims:
             return
         if await tx.fetchval("select current_setting('transaction_read_only')") == "on":
-            async with self._connection_lock:  # concurrent requests share the connection
+            async with self._connection_lock:  # concurrent requests share this connection
                 writable = await self._writable_connection()
                 await self._compare_worlds(
                     writable, name, statement.sql, values, has_merchant=has_merchant
@@ -200,7 +203,7 @@ class Examiner:
                 async with tx.transaction():
                     baseline = await self._run(tx, sql, values)
             except asyncpg.PostgresError:
-                return  # the statement fails, which the test expects
+                return  # the tested code will get the same error: there is nothing to compare
             if not any(map(any, baseline.rows)) and baseline.digest == digest_before:
                 return
         self.examined[name] += 1
@@ -251,7 +254,7 @@ class Examiner:
                 async with tx.transaction():
                     twin_outcome = await self._run(tx, sql, _replaced(values, self.merchant, twin))
             except asyncpg.UniqueViolationError:
-                twin_outcome = None  # an inserted id is unique over all merchants
+                twin_outcome = None  # the statement inserts an id that is unique over all merchants
             if twin_outcome is not None and name not in ROWS_WITHOUT_COPIES:
                 rows = [_replaced(row, twin, self.merchant) for row in twin_outcome.rows]
                 self._check(name, "as the twin", _sorted(rows) == _sorted(baseline.rows))
@@ -369,7 +372,7 @@ async def prepare_database(url: str) -> None:
             await connection.execute(f"{trigger['drop']}; {trigger['create']}")
         for row in await connection.fetch(_REFERRING):
             await connection.execute(row[0])
-        # Each statement runs about six times: plan it once.
+        # Each statement runs about six times, so it is planned once.
         name = await connection.fetchval("select current_database()")
         await connection.execute(f"alter database {name} set plan_cache_mode = force_generic_plan")
     finally:
@@ -534,7 +537,8 @@ def examined(
 ) -> Iterator[tuple[ApiServer, Examiner]]:
     """A server, and the examiner of its statements."""
     with cloned_database(postgres_url, template) as url:
-        with ThreadPoolExecutor(1) as thread:  # an earlier test may still run a loop in this one
+        # An earlier test may have left a running event loop in this thread.
+        with ThreadPoolExecutor(1) as thread:
             thread.submit(asyncio.run, prepare_database(url)).result()
         settings = Settings(
             database_url=pooler_url(url),

@@ -33,7 +33,8 @@ async def test_a_running_process_follows_an_advance_within_a_second(db: Db) -> N
         await _advance(db, 8 * DAY)
         begin = time.monotonic()
         while not (_is_ahead(first.now(), 8 * DAY) and _is_ahead(second.now(), 8 * DAY)):
-            assert time.monotonic() - begin < 100 * clock.POLL_S  # the machine may be busy
+            # A hundred times as long, because the machine may be busy.
+            assert time.monotonic() - begin < 100 * clock.POLL_S
             await asyncio.sleep(0.05)
 
 

@@ -17,7 +17,7 @@ from support import world
 from support.statements import EVERYWHERE
 from support.transactions import rolled_back
 
-# Statement: the table that it changes, and the column that says when a row is due.
+# For each statement: the table that it changes, and the column that says when a row is due.
 DUE_COLUMNS = {
     "orders.payments.queries.MAKE_DUE": ("payment_attempts", "check_at"),
     "refunds.queries.MAKE_DUE": ("refunds", "try_at"),

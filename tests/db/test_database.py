@@ -57,7 +57,7 @@ async def test_waiting_for_a_connection_counts_towards_the_time_of_the_loan(db: 
 
 async def test_the_timeout_of_a_loan_ends_with_the_loan(db: Db) -> None:
     async with db.connection(30):
-        pass  # open the connection
+        pass  # opens the pool's connection before the short loan
     async with db.connection(0.6) as tx:
         first = tx
     async with db.connection() as tx:
@@ -121,7 +121,8 @@ class _Single(msgspec.Struct, frozen=True):
     ("struct", "sql", "expected"),
     [
         (_Positional, "select 1 as a, 'x' as b", _Positional(1, "x")),
-        (_Positional, "select 'x' as b, 1 as a", _Positional(1, "x")),  # columns in another order
+        # The columns are in another order.
+        (_Positional, "select 'x' as b, 1 as a", _Positional(1, "x")),
         # ``later`` is a column that a later version adds
         (_Positional, "select null as b, 2 as later, 1 as a", _Positional(1, None)),
         (_KeywordOnly, "select 'x' as b, 1 as a", _KeywordOnly(a=1, b="x")),

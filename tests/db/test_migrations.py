@@ -283,7 +283,7 @@ def test_the_previous_version_serves_requests_during_and_after_a_migration(
     later = f"{len(list(folder().glob('*.sql'))) + 1:04}_later"
     (tmp_path / f"{later}.sql").write_text(NEXT_MIGRATION)
     order = shop.create_paid_order()
-    shop.refund(order["id"], amount="1.00")  # prepares the statements
+    shop.refund(order["id"], amount="1.00")  # makes the server prepare the statements
     stop = threading.Event()
 
     def pay_orders() -> int:

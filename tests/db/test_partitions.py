@@ -16,14 +16,15 @@ from opentill.db import connection
 from support.api_server import SECRETS, ApiServer, serving
 
 DAY_S: Final = 86_400
-# Partitioned by the time in an id that is part of every unique key.
+# These tables can be partitioned by the time in an id, because the id is part of each unique key.
 BY_TIME: Final = (
-    #  table           column      prefix of its ids
+    # table           column      prefix of its ids
     ("orders", "id", "order"),
     ("order_history", "order_id", "order"),
     ("payment_attempts", "id", "att"),
 )
-BY_MERCHANT: Final = ("entries", "refunds", "idempotency_keys")  # by a hash of the merchant's id
+# These can be partitioned by a hash of the merchant's id.
+BY_MERCHANT: Final = ("entries", "refunds", "idempotency_keys")
 _CONSTRAINTS: Final = """
     select string_agg(text, ';' order by text)
     from pg_constraint, pg_get_constraintdef(oid) as text
@@ -133,7 +134,8 @@ def _use_tables(api_server: ApiServer) -> None:
     for statement in ("update entries set description = 'x'", "delete from order_history"):
         with pytest.raises(asyncpg.IntegrityConstraintViolationError):
             api_server.sql(statement)
-    with pytest.raises(asyncpg.UniqueViolationError):  # an object posts each type of movement once
+    # The ledger accepts each type of movement of an object once.
+    with pytest.raises(asyncpg.UniqueViolationError):
         api_server.sql(
             "insert into entries select merchant_id, currency, number + 1000, id, type,"
             " from_account, to_account, amount_minor, shown_minor, pending_after,"

@@ -68,7 +68,8 @@ async def test_prepared_statements_behind_a_pooler_are_refused_with_a_hint(
         with pytest.raises(Unavailable) as refused:
             async with db.connection() as first, db.connection() as other:
                 await first.fetchval("select 2")
-                async with other.transaction():  # occupies the session with the statement
+                # Occupies the session that has prepared the statement.
+                async with other.transaction():
                     await other.fetchval("select 1")
                     await first.fetchval("select 2")
         assert refused.value.reason == connection.POOLER_HINT

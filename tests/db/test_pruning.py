@@ -23,7 +23,8 @@ class PrunedTable(NamedTuple):
     """A table, how to insert or renew a row of it, and how to prune it."""
 
     name: str
-    upsert: Callable[[Tx, str, str, int], Awaitable[Any]]  # (tx, merchant id, refund id, time)
+    # Parameters: tx, merchant id, refund id, time in ms.
+    upsert: Callable[[Tx, str, str, int], Awaitable[Any]]
     prune: Callable[[Tx, int], Awaitable[int]]
 
 

@@ -49,7 +49,7 @@ TOKENS: Final = st.one_of(
 @given(
     st.lists(
         st.one_of(
-            st.tuples(st.just(True), NAMES),  # a parameter
+            st.tuples(st.just(True), NAMES),  # the text is the name of a parameter
             st.tuples(st.just(False), TOKENS),
         )
     )
@@ -72,13 +72,14 @@ def test_parameters_are_replaced_and_other_tokens_are_not(parts: list[tuple[bool
         ("any(:ids::text[])", "any($1::text[])"),
         ("f(a => :id, b := :now)", "f(a => $1, b := $2)"),
         ("days[:first]", "days[$1]"),
-        ("days[1:last]", "days[1:last]"),  # a slice up to a column; [1: :last] has a parameter
+        # `last` is a column here; `[1: :last]` would have a parameter.
+        ("days[1:last]", "days[1:last]"),
         ("days[1 : 2]", "days[1 : 2]"),
         ("days[f(1):n]", "days[f(1):n]"),
         ("a=:id", "a=$1"),
         ("'it''s :id' || :id", "'it''s :id' || $1"),
         ("e'\\' :id' || :id", "e'\\' :id' || $1"),
-        ("'\\' || :id", "'\\' || $1"),  # a backslash is an escape only in a text after E
+        ("'\\' || :id", "'\\' || $1"),  # a backslash escapes only in a text with the prefix E
         ('select ":id" as "a"":b", :id', 'select ":id" as "a"":b", $1'),
         ("select 1 -- :id\n, :id", "select 1 -- :id\n, $1"),
         ("/* /* :id */ :id */ :id", "/* /* :id */ :id */ $1"),
@@ -103,7 +104,7 @@ def test_positional_parameters_and_unterminated_tokens_are_refused(text: str) ->
         Statement(text)
 
 
-# ── values ─────────────────────────────────────────────────────────────────────────────────────
+# ── converting rows to values ──────────────────────────────────────────────────────────────────
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -180,7 +181,7 @@ def test_structs_become_arrays_by_field() -> None:
     assert columns(Pair, []) == {"a": [], "b": []}
 
 
-# ── running ────────────────────────────────────────────────────────────────────────────────────
+# ── running statements ─────────────────────────────────────────────────────────────────────────
 
 
 @pytest.fixture

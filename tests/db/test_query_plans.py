@@ -16,7 +16,7 @@ from support import filled_database
 from support.databases import cloned_database
 from test_queries import CHECKS_AND_COUNTS, STATEMENTS
 
-MANY_ORDERS: Final = 10_000  # number of the busy merchant's orders
+MANY_ORDERS: Final = 10_000  # how many orders the busy merchant has
 BIG_TABLES: Final = frozenset(
     {
         "orders",

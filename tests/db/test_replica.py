@@ -98,14 +98,16 @@ def test_lists_come_from_the_replica_while_its_lag_is_small(
     try:
         new = shop.create_product()["id"]
         assert _ids(shop) == {old}  # a list may be older by the allowed lag
-        assert shop.get(f"/v1/products/{new}").status_code == 200  # reads by id use the primary
+        # Reads by id always use the primary.
+        assert shop.get(f"/v1/products/{new}").status_code == 200
         order = shop.create_paid_order(new)
         for path, query in (
             ("/v1/orders", {"productId": new}),
             ("/v1/disputes", {"orderId": order["id"]}),
             (f"/v1/orders/{order['id']}/refunds", {}),
         ):
-            response = shop.get(path, **query)  # the replica lacks these ids: the primary is asked
+            # The replica lacks these ids, so the server reads the primary.
+            response = shop.get(path, **query)
             assert response.status_code == 200, response.text
         reader.max_lag_s = SOON_S
         _until(lambda: _state(api_server) == "behind")
@@ -119,7 +121,7 @@ def test_lists_come_from_the_replica_while_its_lag_is_small(
         reader.max_lag_s = LAG_S
         standby.sql(standby.url, "select pg_wal_replay_resume()")
     _until(lambda: _state(api_server) == "used")
-    _until(lambda: _ids(shop) == {old, new})  # the replica is used while it replays changes
+    _until(lambda: _ids(shop) == {old, new})  # the replica is used again while it replays changes
 
 
 def _create_objects(shop: Shop) -> dict[str, str]:
@@ -205,7 +207,7 @@ async def test_a_replica_with_unknown_lag_at_start_is_not_read(
     primary_url, standby = pair
     standby.sql(standby.url, "select pg_wal_replay_pause()")
     try:
-        _write(standby, primary_url)  # a new process does not know when this was written
+        _write(standby, primary_url)  # a newly started process does not know the age of this change
         async with _new_reader(primary_url, standby.url) as reader:
             for _ in range(3):
                 await reader.check()
@@ -281,7 +283,7 @@ def test_pages_of_balances_read_the_primary(
     for page in ("balance", "payouts"):
         shop = api_server.create_shop()
         owner = create_person(api_server, shop.id, "owner")
-        shop.create_paid_order()  # no worker adds this order to the figures
+        shop.create_paid_order()  # without a worker, the figures lack this order
         _until(partial(_has_entry, standby, shop.id))
         standby.sql(standby.url, "select pg_wal_replay_pause()")
         try:
@@ -381,7 +383,7 @@ async def test_reads_that_fail_on_the_replica_run_on_the_primary(
     try:
         other.lag_s = 0.0
         result = await READS[name](other.reading(), order.merchant_id)
-        assert not other.usable  # because the read has failed on the replica
+        assert not other.usable  # the failed read has made the replica unusable
         assert result == await READS[name](db, order.merchant_id)
         assert result
     finally:
@@ -393,7 +395,7 @@ async def test_a_database_that_replays_nothing_is_not_used_as_a_replica(
 ) -> None:
     db = await Db.connect(database_url, 2, acquire_timeout_s=20)
     settings = Settings(database_url=database_url, database_read_url=empty_database_url)
-    other = await Replica.open(db, settings)  # a primary, not a replica of ``db``
+    other = await Replica.open(db, settings)  # this database is a primary, not a replica of ``db``
     try:
         other.lag_s = 0.0
         assert await other.read(lambda tx: tx.fetchval("select count(*) from orders")) == 0

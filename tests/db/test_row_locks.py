@@ -41,7 +41,8 @@ class Case(NamedTuple):
     change: str = "updated_at = updated_at + 1"
     changed_column: str | None = "updated_at"  # a column of the result that shows the change
     where: str = "true"
-    allows_references: bool = False  # other sessions may insert rows that refer to the locked one
+    # Whether other sessions may insert rows that refer to the locked one.
+    allows_references: bool = False
 
 
 def ids(row: Row) -> dict[str, Any]:
@@ -259,7 +260,7 @@ def test_no_sql_outside_of_statements_locks_rows() -> None:
                     assert any(text in sql for sql in statements), f"{path.name}: {text[:60]}"
 
 
-# ── the database ───────────────────────────────────────────────────────────────────────────────
+# ── how cases change a row ─────────────────────────────────────────────────────────────────────
 
 
 @pytest.fixture(scope="module")
@@ -485,7 +486,7 @@ async def is_locked(sessions: Sessions, case: Case, row: Row, strength: str) -> 
     return False
 
 
-# ── the second session ─────────────────────────────────────────────────────────────────────────
+# ── what a second session has to wait for ──────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("name", WAITING)

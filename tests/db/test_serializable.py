@@ -21,7 +21,8 @@ from support.concurrent_movements import run_movements
 @pytest.fixture
 async def db(postgres_url: str, database_url: str) -> AsyncIterator[Db]:
     """A database whose default isolation is serializable; its books are checked at the end."""
-    admin = await connection.connect(postgres_url)  # not a pooler, whose sessions keep old settings
+    # Connects without a pooler, whose sessions would keep old settings.
+    admin = await connection.connect(postgres_url)
     name = urlsplit(database_url).path[1:]
     await admin.execute(f"alter database {name} set default_transaction_isolation = 'serializable'")
     await admin.close()

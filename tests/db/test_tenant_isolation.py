@@ -75,37 +75,37 @@ EXCLUDED: Final = (
     "ledger.queries.RULES",
     "ledger.queries.UNKNOWN",
 )
-# Statements that this test need not run: the reason, and the tests that run them.
+# Statements that this test need not run. The comments say why, or which tests run them.
 EXPLAINED: Final = frozenset(
     f"{feature}.{name}"
     for feature, names in {
-        # over all merchants, or by an id that is unique over all merchants
+        # these read rows of all merchants, or one row by an id that is unique over all merchants
         "checkouts.queries": "BY_PUBLIC_ID DUE COUNT_DUE GATEWAY_TESTS",
         "disputes.queries": "ANYWHERE SEARCH OF_ALL CHANGE_REFUSAL",
         "payment_links.queries": "BY_SLUG ANYWHERE SEARCH NOTE_ENDED",
         "adjustments.queries": "ANYWHERE",
-        # tests/payouts, test_locks.py, tests/console/test_books.py
+        # run in tests/payouts, tests/db/test_row_locks.py and tests/console/test_books.py
         "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE RETURNED",
         "reconciliation.queries": "BETWEEN NAMED ADD_DIFFERENCES SUMS_OF_PAYOUTS ADD_BOOKING",
-        # over all merchants: tests/payouts/test_returned_accounts.py
+        # these read rows of all merchants: tests/payouts/test_returned_accounts.py
         "payouts.queries   ": "HELD_SINCE CONFIRM_ACCOUNT",
-        # of a run with payouts of many merchants: tests/payouts/test_runs.py
+        # these process a run with payouts of many merchants: tests/payouts/test_runs.py
         "payouts.queries  ": "DUE_AFTER PUT_IN_FILE RUN_SUMS IN_RUN TRANSFERS ADD_TRANSFER"
         " IS_IN_RUN ACCOUNT ADD_ACCOUNT REQUEST_ANYWHERE WAITING_OF_RUN RUN_EXCEEDS MOVED_BY_RUN",
-        # tests/approvals; each is limited to a merchant, except for the search by an id
+        # run in tests/approvals; all but the search by an id are limited to a merchant
         "approvals.queries": "ANYWHERE WAITING WAITING_OF_SUBJECT INSERT BY_ID DECIDE",
-        # over all merchants: tests/ledger/test_general.py
+        # these read rows of all merchants: tests/ledger/test_general.py
         "ledger.queries ": "BALANCES_AT MERCHANTS_AFTER",
         "list_counts.queries": "CHANGED",
         "figures.queries": "BEHIND BEHIND_OF",
-        # run by the worker for all or several merchants: tests/mail
+        # the worker runs these for all or several merchants: tests/mail
         "mail.queries": "ANYWHERE NEWEST CLAIM EXPIRE_LEASES GIVE_UP PRUNE UNREAD_MERCHANTS"
         " AUDIT_ENTRIES NEW_LOGINS DIGEST_MERCHANTS"
         " DEAD_LETTERS PRUNE_DEAD_LETTERS DEAD_LETTERS_AFTER"
         " SKIP_UNREAD NEAR_DEADLINES"
         " QUEUE HEAD LOCK_HEAD HAS_CAUSE",  # the last four return 0 or no row here
         "people.queries  ": "INSERT_LOGIN LOGIN LOGIN_BY_ID LOGIN_OF_API LOCK_REFRESHED LOGINS",
-        # only the pages after the thousandth are read from the oldest row
+        # long lists use these for pages after the thousandth, read from the oldest row
         "checkouts.queries  ": " ".join(
             f"PAGES{filters}{index}"
             for filters in (
@@ -116,16 +116,17 @@ EXPLAINED: Final = frozenset(
             )
             for index in (1, 2)
         ),
-        # by the person who acts, at any merchant: tests/approvals, tests/dashboard/test_team.py
+        # these look for a person's rows at any merchant: tests/approvals,
+        # tests/dashboard/test_team.py
         "merchants.queries      ": "SOLO_SUMS RECORD_SOLO_MOVEMENTS KEYS_MADE_BY",
-        # batches for several merchants: tests/dashboard/test_requests.py
+        # these process rows of several merchants at once: tests/dashboard/test_requests.py
         "http.queries": "PRUNE INSERT_REFUSED TRIM_REFUSED PRUNE_REFUSED"
         " UPSERT_IGNORED TRIM_IGNORED PRUNE_IGNORED",
         "products.queries": "MERCHANT_OF",
-        # run by commands: tests/cli/test_accounting.py
+        # commands run these: tests/cli/test_accounting.py
         "ledger.queries": "OVERDUE TRIAL_BALANCE",
         "figures.queries ": "RANGE_SUMS",
-        # run by staff: tests/console
+        # staff run these: tests/console
         "figures.gateway_queries": "DIFFER RECOUNT",
         "ledger.queries   ": "VIOLATED PASSES CHECKS",
         "orders.payments.queries ": "LAST_REFUSED",
@@ -133,58 +134,58 @@ EXPLAINED: Final = frozenset(
         "merchants.queries  ": "SEARCH_AUDIT",
         "people.queries   ": "STAFF_INVITATIONS WITHDRAW_OF_STAFF",
         "payouts.queries ": "DUE",
-        # of applicants, who have no rows yet: tests/merchants/test_standing.py
+        # these are about applicants, who have no rows yet: tests/merchants/test_standing.py
         "merchants.queries   ": "INSERT_APPLICATION APPLICATION COUNT_APPLIED APPLIED_BY WAITING"
         " APPLIED_FROM WAITS_FROM",
-        # tests/cli/test_orders.py
+        # run in tests/cli/test_orders.py
         "merchants.queries ": "OF_KEY",
-        # the number of matches decides which of them runs: tests/orders/search/test_search.py
+        # the number of matches decides which of these runs: tests/orders/search/test_search.py
         "orders.search.queries": "WAITING BY_TERM1 BY_TERM3 BY_TERM_AND_MORE1"
         " BY_COLUMNS_BY_PRODUCT_ID0 BY_COLUMNS_BY_PRODUCT_ID1 BY_COLUMNS_BY_PRODUCT_ID2"
         " BY_COLUMNS_BY_PRODUCT_ID3 BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID0"
         " BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID1 BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID3",
         "merchants.queries": "INSERT_KEY REVOKE_KEY AUTHENTICATE_LIMITED AUTHENTICATE"
         " INSERT_AUDIT AUDIT_CHAIN NEWEST_AUDIT",
-        # of a closed merchant: tests/onboarding
+        # this is about a closed merchant: tests/onboarding
         "merchants.queries    ": "CLOSED_AT",
         "webhooks.queries": "ANYWHERE SEARCH PRUNE_ATTEMPTS PRUNE_DELIVERIES PRUNE_ENDPOINTS"
         " PRUNE_EVENTS DISABLE",
         "webhooks.dispatch_queries": "OLDEST",
-        # deletes the oldest of many attempts: tests/webhooks/test_dispatch.py
+        # this deletes the oldest of many attempts: tests/webhooks/test_dispatch.py
         "webhooks.dispatch_queries ": "FORGET_ATTEMPTS",
-        # lists of thousands of rows: tests/webhooks/test_delivery_log.py, test_catchup.py
+        # lists of thousands of rows use these: tests/webhooks/test_delivery_log.py, test_catchup.py
         "webhooks.queries ": "DELIVERIES_SCANNED_TO EVENTS_SCANNED_TO",
         "webhooks.catchup_queries": "EVENTS_READ_TO",
         "refunds.queries": "ANYWHERE",
-        # sums that are 0 here
+        # these return 0 here
         "adjustments.queries ": "FROZEN",
         "checkouts.queries ": "ATTEMPTS",
-        # setup of Epay, before the merchant has rows: tests/epay/test_placing_orders.py
+        # Epay is set up with these before the merchant has rows: tests/epay/test_placing_orders.py
         "epay.queries": "MERCHANT_OF_PID LIST_PID INSERT ALL SET_TYPE",
-        # repeated requests, and pruning: tests/epay/test_refunds.py
+        # these are for repeated requests, and for pruning: tests/epay/test_refunds.py
         "epay.queries ": "REFUND_OF_REQUEST PRUNE_REQUESTS",
-        # false for a number that nobody is paying, as here: tests/epay/test_numbers_again.py
+        # false here, because nobody is paying the number: tests/epay/test_numbers_again.py
         "epay.queries   ": "IS_BEING_PAID",
-        # a query that comes before its time: tests/gateways/test_query_frequency.py
+        # a gateway may be queried before it is due: tests/gateways/test_query_frequency.py
         "orders.payments.queries  ": "QUERY_SOON",
-        # of members, tested role by role: tests/portal/test_permissions.py
+        # these are about members; tests/portal/test_permissions.py tests each role
         "people.queries": "MEMBERS MEMBER SET_ROLE WITHDRAW ALL_MEMBERS SET_MEMBER REMOVE_MEMBER"
         " OTHER_OWNERS WORKPLACES NOTE_VISIT INSERT_LINK LINK USE_LINK OPEN_RESET INVITATIONS",
-        # tests/agreement/test_acceptance.py
+        # run in tests/agreement/test_acceptance.py
         "agreement.queries": "INSERT ACCEPTED ANY ALL",
-        # run by commands: tests/cli/test_rates.py
+        # commands run this: tests/cli/test_rates.py
         "rates.queries": "MISSING",
-        # long exports: tests/orders/export/test_export.py
+        # long exports use this: tests/orders/export/test_export.py
         "orders.export.queries": "EXPORT_EDGES",
-        # a card that is reported after its payment: tests/orders/test_cards.py
+        # for a card that is reported after its payment: tests/orders/test_cards.py
         "orders.queries   ": "STORE_CARD REINDEX",
-        # payments confirmed in a batch: tests/orders/payments/test_confirmation.py
+        # for payments confirmed in a batch: tests/orders/payments/test_confirmation.py
         "orders.payments.queries": "ATTEMPTS_OF_GATEWAYS",
-        # tests/pages, tests/ledger
+        # run in tests/pages and tests/ledger
         "orders.queries": "MERCHANT_OF ANYWHERE FORGOTTEN OLD_HISTORY PRUNE_HISTORY LAST_ATTEMPT",
         "orders.settlement.queries": "DUE_MERCHANTS",
         "orders.payments.queries   ": "UNCOUNTED_MERCHANTS QUERY_NOW SCHEDULE_CHECK SET_CUSTOMER",
-        # errors in the books: tests/ledger/test_incremental.py
+        # these find errors in the books: tests/ledger/test_incremental.py
         "ledger.incremental_queries": "NEXT WRONG UNKNOWN",
     }.items()
     for feature, names in [(feature.strip(), names)]
@@ -213,7 +214,7 @@ class Business:
         self.shop: Shop = self.epay_shop.shop
         self.id = self.shop.id
         examiner.merchant = self.id
-        self.shop.create_payout(500_000)  # leaves money for refunds
+        self.shop.create_payout(500_000)
         self.product = self.shop.create_product()["id"]
 
     def advance(self, by_ms: int = 1000) -> int:
@@ -247,7 +248,7 @@ class Business:
         for gateway in loaded_gateways.values():
             self.api_server.run(gateway.close())
 
-    # ── areas ──────────────────────────────────────────────────────────────────────────────────
+    # ── one method for each area of the product ──
 
     def use_products(self) -> None:
         """Create, read, change, list and archive products."""
@@ -355,7 +356,8 @@ class Business:
         self._query_attempt()
 
     def _confirm_batch(self) -> None:
-        self._send_to_gateway(self.place_order())  # stays unpaid: no report is about it
+        # No report is about this order, so it stays unpaid.
+        self._send_to_gateway(self.place_order())
         reports = [self._report(self.place_order()) for _ in range(2)]
         confirmed = self.api_server.tx(lambda tx: confirmation.confirm_many(tx, reports, self.now))
         assert confirmed == {report.key for report in reports}
@@ -521,7 +523,8 @@ class Business:
         api_server.tx(
             lambda tx: world.report_refund_event(tx, order, "SUCCEEDED", self.now, ref="rf_2")
         )
-        api_server.tx(  # the reason why the refund is unmatched changes: the order is refunded now
+        # The order is refunded now, which changes the reason why the refund is unmatched.
+        api_server.tx(
             lambda tx: world.report_refund_event(
                 tx, order, "SUCCEEDED", self.now, minor=10**6, ref="rf_1"
             )

@@ -12,13 +12,13 @@ from opentill.core.errors import Unavailable
 from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
 
-# statement, parameters
+# Each row: a statement, and its parameters.
 DEFECTS = [
-    ("select $1::int", ()),  # a value is missing
-    ("select 1", (2,)),  # a value too many
-    ("select $1::int", ("two",)),  # a value of another type
-    ("select $1::smallint", (2**40,)),  # too large for the type
-    ("select $1::text[]", ("ab",)),  # not a list
+    ("select $1::int", ()),  # one value is missing
+    ("select 1", (2,)),  # there is one value too many
+    ("select $1::int", ("two",)),  # the value has another type
+    ("select $1::smallint", (2**40,)),  # the value is too large for the type
+    ("select $1::text[]", ("ab",)),  # the value is not a list
     ("select nothing", ()),
 ]
 
@@ -50,7 +50,8 @@ async def test_a_lost_connection_means_that_the_database_is_unavailable(db: Db) 
         assert await tx.fetchval("select 1") == 1
 
 
-# The disk, the memory or the connections are used up, or a configured limit is exceeded.
+# These codes mean that the disk, the memory or the connections are used up, or that a configured
+# limit is exceeded.
 @pytest.mark.parametrize("code", ["53100", "53200", "53300", "53400"])
 async def test_exhausted_resources_mean_that_the_database_is_unavailable(db: Db, code: str) -> None:
     with structlog.testing.capture_logs() as log, pytest.raises(Unavailable):
