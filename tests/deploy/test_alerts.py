@@ -98,7 +98,8 @@ async def test_every_metric_has_a_help_text_and_is_on_the_board(db: Db) -> None:
     names = set(re.findall(r"^# HELP (\w+) \S", text, re.MULTILINE))
     assert set(re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE)) - names == set()
     expressions = " ".join(EXPRESSIONS)
-    # Metrics without alert and panel: other tools use them, or another metric shows the same.
+    # These metrics need neither an alert nor a panel: other tools use them, or another metric shows
+    # the same.
     exceptions = {
         "opentill_webhook_queue_age_seconds",
         "opentill_job_seconds",

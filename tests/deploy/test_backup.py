@@ -142,7 +142,8 @@ class Buyers:
             product = client.post("/v1/products", json=tea).json()["data"]["id"]
             while not self._stop.is_set():
                 session = client.post("/v1/checkouts", json={"productId": product}).json()["data"]
-                expired = client.post(f"/v1/checkouts/{session['id']}/expire")  # writes two events
+                # The expiry writes two events.
+                expired = client.post(f"/v1/checkouts/{session['id']}/expire")
                 assert expired.status_code == 200, expired.text
                 self.acknowledged.append(session["id"])
 
@@ -180,7 +181,8 @@ async def test_a_backup_under_load_is_restored_and_sends_no_event_twice(
             before = list(buyers.acknowledged)
             await asyncio.to_thread(old.sh, BACK_UP[0])
         assert (backup / "opentill.dump").stat().st_mode & 0o077 == 0
-        old.worker.start()  # only now, so that the backup contains events that are not sent
+        # The worker starts after the backup, which therefore contains events that are not sent.
+        old.worker.start()
 
         async def all_are_sent() -> bool:
             return len(hook.accepted_event_ids()) >= 2 * len(buyers.acknowledged)
@@ -280,7 +282,7 @@ def test_the_error_about_a_file_is_one_line(tmp_path: Path, deployment: Deployme
     for words in (
         ("backup", str(tmp_path / "missing" / "one.dump")),
         ("backup", "/proc/one.dump"),
-        ("restore", "/proc/self/mem"),  # unreadable
+        ("restore", "/proc/self/mem"),  # this file cannot be read
         ("restore", str(tmp_path / "missing" / "one.dump")),
     ):
         refused = deployment.run(*words)
@@ -305,7 +307,7 @@ async def test_a_backup_that_is_terminated_leaves_no_file_and_no_program(
 
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
             async with db.transaction() as tx:
-                await tx.execute("lock table products")  # pg_dump waits for it
+                await tx.execute("lock table products")  # pg_dump has to wait for this lock
                 words = [sys.executable, "-m", "opentill", "backup", str(tmp_path / "one.dump")]
                 process = await asyncio.create_subprocess_exec(*words, env=deployment.environ)
                 assert await eventually(count_dumps)
@@ -314,9 +316,9 @@ async def test_a_backup_that_is_terminated_leaves_no_file_and_no_program(
                 assert await process.wait() == code
                 files = [path.name for path in tmp_path.iterdir()]
                 assert len(files) == (number == signal.SIGKILL), files
-                if files:  # after SIGKILL, pg_dump still runs and its file is left
+                if files:  # SIGKILL leaves the file, and pg_dump goes on running
                     assert await count_dumps() == 1
-                else:  # PostgreSQL notices the end of its client with a delay
+                else:  # PostgreSQL takes a moment to notice that its client has ended
                     assert await eventually(no_dump_runs)
 
         assert await eventually(no_dump_runs)
@@ -403,7 +405,8 @@ def test_the_recipe_writes_nothing_without_the_url_of_the_database(tmp_path: Pat
         "BACKUP": str(tmp_path), "PATH": f"{programs}:{os.environ['PATH']}"
     }  # fmt: skip
     for block in (EXTERNAL_DUMP, EXTERNAL_FILES, EXTERNAL_RESTORE):
-        process = subprocess.run(  # an operator's shell has no option -e either
+        # Like an operator's shell, this bash has no option -e.
+        process = subprocess.run(
             ["bash", "-c", block], env=environ, cwd=tmp_path, capture_output=True, text=True,
             check=False,
         )  # fmt: skip

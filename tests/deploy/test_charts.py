@@ -245,7 +245,7 @@ for manifest in yaml.safe_load_all(open("deploy/kubernetes/opentill.yaml")):
 @deploy
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_systemd_accepts_the_units_and_rates_them_secure(unit: Path, tmp_path: Path) -> None:
-    for other in UNITS:  # replace the program by one that exists on this machine
+    for other in UNITS:  # replace the units' program, which does not exist on this machine
         text = other.read_text().replace("/opt/opentill/.venv/bin/opentill", sys.executable)
         (tmp_path / other.name).write_text(text)
     words = ["verify", "--man=no", "--recursive-errors=no", str(tmp_path / unit.name)]

@@ -28,7 +28,8 @@ RULES: Final[list[dict[str, Any]]] = [
     rule for group in yaml.safe_load(RULES_FILE.read_text())["groups"] for rule in group["rules"]
 ]
 BY_CARD: Final = "'stripe', 'CREDIT_CARD'"
-# By alert: a call that counts a failure. The test repeats its effect every minute.
+# For each alert, a call that counts a failure. The test repeats the effect of the call every
+# minute.
 COUNTED_FAILURES: Final = {
     "OpenTillServerErrors": "metrics.count_request('/v1/orders', 'GET', 503, 0.01)",
     "OpenTillSlow": "metrics.count_request('/v1/orders', 'GET', 200, 3.0)",
@@ -40,9 +41,9 @@ COUNTED_FAILURES: Final = {
     "OpenTillForeignGatewayEvents": "metrics.count_foreign_gateway_event('stripe', 'epay')",
     "OpenTillWebhooksFail": "metrics.count_delivery('unreachable', 0.1)",
 }
-# Alerts for which a single failure is enough.
+# Alerts that a single failure must raise.
 SINGLE: Final = {"OpenTillForeignGatewayEvents"}
-# Metrics that are read at each scrape, with their values in the failure.
+# Metrics that are read at each scrape, and their values during the failure.
 FAILING_READINGS: Final = {
     "OpenTillDown": {"up": 0},
     "OpenTillDatabaseAway": {"opentill_database_up": 0},

@@ -13,7 +13,8 @@ UNSETTLED = "an order stands in pending until it is settled, and in reserve whil
 EVENTS = event_queries.HOLDS
 BALANCE = "each balance is what orders, refunds, disputes and the operator keep there"
 
-# order status before the dispute, reported dispute status, corrupting statement, violated rules
+# Each row: order status before the dispute, reported dispute status, SQL that corrupts the rows,
+# violated rules.
 BROKEN = [
     ("SETTLED", "OPENED", "update disputes set debit_minor = 998", {DISPUTE, BALANCE}),
     ("SETTLED", "OPENED", "update disputes set status = 'WON', closed_at = 1",

@@ -29,7 +29,7 @@ def run(database_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> R
     """Run a command in this process; return its JSON output or raise its exception."""
     monkeypatch.setenv("OPENTILL_DATABASE_URL", database_url)
     monkeypatch.setenv("OPENTILL_SANDBOX", "yes")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))  # an empty folder, without a stored login
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))  # an empty folder contains no stored login
     monkeypatch.setenv("OPENTILL_DB_PREPARED", pooler.prepared_setting(database_url))
     monkeypatch.setenv("OPENTILL_SECRET_KEY", "test-secret-key-test-secret-key-0123")
 
@@ -104,7 +104,7 @@ def test_the_operator_sets_a_deadline_and_reads_evidence(
     order = create_order(tx, "SETTLED")
     dispute_id = run("disputes", "open", order.id, *REASON)["id"]
     dispute = run("disputes", "deadline", dispute_id, "2031-01-31", *REASON)
-    assert dispute["respondBy"] == 1_927_670_399_999  # the last millisecond of that day
+    assert dispute["respondBy"] == 1_927_670_399_999  # the last millisecond of 2031-01-31 (UTC)
     actor = Actor("ada@example.com (per_1)", "on the page of a dispute")
     files = {"letter.pdf": b"%PDF-1 %%EOF", "../receipt.jpg": b"\xff\xd8\xff x \xff\xd9"}
 
@@ -187,7 +187,8 @@ def test_an_invalid_command_is_refused_in_one_line_and_changes_nothing(run: Run,
 
 
 def test_orders_are_settled_by_command(run: Run, tx: Any) -> None:
-    # The orders were paid long ago and are due. Holding the reserve is a movement of its own.
+    # The orders were paid long ago, so their settlement is due. The reserve is held by a movement
+    # of its own.
     order, other_order = create_order(tx, "PAID", reserve_rate="0.1"), create_order(tx, "PAID")
     planned = run("settle", "--merchant", order.merchant_id, "--dry-run")
     assert planned == [

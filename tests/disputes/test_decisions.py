@@ -88,7 +88,8 @@ async def test_a_dispute_of_an_unpaid_order_posts_nothing_until_the_payment_is_k
     )
     assert (await find_order(tx, order)).status == "CREATING"
     assert await read_entries(tx, order.merchant_id) == []
-    # A report after the payment is applied, unless the dispute was won or recovered by then.
+    # A dispute that is reported after the payment is applied, unless it is already won or
+    # recovered.
     await report_payment(tx, attempt, "SUCCEEDED")
     dispute = await report_dispute(tx, order, reported_status)
     assert (dispute and dispute.status) == {"OPENED": "OPEN", "LOST": "LOST"}.get(reported_status)
@@ -99,7 +100,8 @@ async def test_a_dispute_of_a_duplicate_payment_does_not_affect_the_order(tx: Tx
     attempt = await submit_attempt(tx, order)
     await report_payment(tx, attempt, "DECLINED")
     await pay_order(tx, order)
-    await report_payment(tx, attempt, "SUCCEEDED")  # a duplicate payment, which will be returned
+    # The order is paid already, so this duplicate payment will be returned.
+    await report_payment(tx, attempt, "SUCCEEDED")
     assert await report_dispute(tx, order, "OPENED", attempt_id=attempt.id) is None
     assert (await find_order(tx, order)).status == "PAID"
     assert "must be paid by the disputed attempt" in (await read_history(tx, order))[-1].cause
@@ -167,7 +169,8 @@ async def test_a_reference_of_another_orders_dispute_is_refused(tx: Tx) -> None:
     assert "of another order" in (await read_history(tx, other_order))[-1].cause
 
 
-# Of 100.00 USD, 60.00 are refunded: reported amount, disputed amount, debit in HKD (minor units)
+# Each row: reported amount, disputed amount, debit in HKD, all in minor units. Of the order's
+# 100.00 USD, 60.00 are refunded.
 AMOUNTS = [(4000, 4000, 31200), (1000, 1000, 7800), (1, 1, 8), (9999, 4000, 31200), (0, 0, 0)]
 
 
@@ -299,7 +302,7 @@ async def test_staff_open_a_partial_dispute(tx: Tx) -> None:
     dispute = await open_manually(tx, order, amount_minor=2500)
     assert (dispute.debit_minor, dispute.gateway_ref, dispute.gateway) == (2500, None, "sandbox")
     assert (await read_history(tx, order))[-1].cause == f"{dispute.id} by ann: a letter"
-    await report_dispute(tx, order, "LOST", ref="mail")  # another dispute, reported by the gateway
+    await report_dispute(tx, order, "LOST", ref="mail")  # the gateway reports another dispute
     assert (await find_order(tx, order)).status == "DISPUTED"
 
 

@@ -18,7 +18,7 @@ PDF: Final = b"%PDF-1.7\n1 0 obj\n<<>>\nendobj\ntrailer\n<<>>\n%%EOF\n"
 PNG: Final = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + b"\0" * 17 + b"\x00\x00\x00\x00IEND\xaeB`\x82"
 JPEG: Final = b"\xff\xd8\xff\xe0\x00\x10JFIF" + b"\0" * 20 + b"\xff\xd9"
 ANN: Final = merchants.Actor("ann@example.com (per_1)", "for a test")
-# Files of other types, some of them disguised as an accepted type.
+# These files have other types, and some of them imitate an accepted type.
 REJECTED: Final = {
     "an HTML page": b"<!doctype html><script>alert(1)</script>",
     "an SVG drawing": b'<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>',
@@ -156,9 +156,8 @@ async def test_concurrent_uploads_never_exceed_the_maximum(db: Db) -> None:
         numbers = [file.number for file in await disputes.list_evidence(tx, dispute)]
     assert numbers == [*range(1, MAX_FILES + 1)]
     assert len(await read_audit_subjects(db, dispute)) == MAX_FILES
-    assert (
-        await add_file(db, dispute, PDF + bytes([0]))
-    ).number == 1  # the same content is stored as this file
+    # The same content was stored as file 1.
+    assert (await add_file(db, dispute, PDF + bytes([0]))).number == 1
 
 
 async def test_a_decided_dispute_accepts_notes_but_no_files(db: Db) -> None:
@@ -208,7 +207,7 @@ async def test_the_deadline_is_the_last_one_that_the_gateway_or_operator_set(db:
         return reported_dispute.respond_by
 
     assert await report_deadline(world.NOW + world.DAY) == world.NOW + world.DAY
-    assert await report_deadline(None) == world.NOW + world.DAY  # the event has no deadline
+    assert await report_deadline(None) == world.NOW + world.DAY  # the last event had no deadline
     changed_dispute = await db.run(lambda tx: disputes.set_deadline(tx, *key, 7, world.NOW))
     assert changed_dispute.respond_by == 7
     assert await report_deadline(world.NOW + world.DAY) == world.NOW + world.DAY

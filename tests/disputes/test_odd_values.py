@@ -130,7 +130,7 @@ def test_a_callback_of_a_dispute_with_an_impossible_amount_is_refused(
 def test_a_stored_unmatched_dispute_with_impossible_values_breaks_no_page(
     shop: Shop, impossible: int
 ) -> None:
-    attempt_id = _start_attempt(shop)  # the order is not paid, so it cannot be disputed
+    attempt_id = _start_attempt(shop)  # the order is not paid, so the dispute stays unmatched
     _send_callback(shop.api_server, "dispute.opened", _dispute_data(attempt_id, 1))
     (unmatched_dispute,) = shop.api_server.sql(
         "update unmatched_disputes set amount_minor = $2, respond_by = $2, currency = 'no currency'"

@@ -24,7 +24,7 @@ from support.world import (
     settle_order,
 )
 
-FEE, LOSS_FEE = 400, 1500  # 4 percent of 100.00, and the fee of a lost dispute
+FEE, LOSS_FEE = 400, 1500  # 4 percent of 100.00 USD, and the fee of a lost dispute
 AMOUNT = 10_000
 NET = AMOUNT - FEE
 ORDER_STATUS = {"open": "DISPUTED", "lost": "CHARGEBACK", "recovered": "SETTLED"}
@@ -39,7 +39,8 @@ async def find_order(tx: Tx, order: Order) -> Order:
     return await orders.find(tx, order.merchant_id, order.id)
 
 
-# order status before the dispute and dispute status → postings: type, from, to, minor units
+# For each status of the order before the dispute and of the dispute, the postings: type, source,
+# target, minor units.
 POSTINGS = {
     ("PAID", "open"): [],
     ("PAID", "won"): [],
@@ -47,7 +48,7 @@ POSTINGS = {
         ("CHARGEBACK", "pending", "gateway", AMOUNT),
         ("CHARGEBACK_FEE", "pending", "platform", LOSS_FEE),
     ],
-    ("PAID", "recovered"): [  # first, available covers the negative pending balance
+    ("PAID", "recovered"): [  # the first two move available money to the negative pending balance
         ("FREEZE", "available", "frozen", FEE + LOSS_FEE),
         ("UNFREEZE", "frozen", "pending", FEE + LOSS_FEE),
         ("CHARGEBACK_RECOVERY", "gateway", "available", AMOUNT),
@@ -94,11 +95,12 @@ async def test_each_transition_has_its_postings(tx: Tx, origin: str, status: str
 CASES = list(
     itertools.product(
         ("PAID", "SETTLED"),
-        (0, 2000),  # amount refunded before the dispute
-        (None, "open", "SUCCEEDED", "REFUSED"),  # result of a further refund; None: there is none
+        (0, 2000),  # the amount refunded before the dispute
+        # The result of a further refund; None: there is no such refund.
+        (None, "open", "SUCCEEDED", "REFUSED"),
         ("before", "after"),  # whether the further refund ends before or after the dispute
-        ("0", "0.1"),  # rate of the rolling reserve
-        ("open", "won", "lost", "recovered"),  # last status of the dispute
+        ("0", "0.1"),  # the rate of the rolling reserve
+        ("open", "won", "lost", "recovered"),  # the last status of the dispute
     ),
 )
 
@@ -129,7 +131,7 @@ async def test_balances_add_up_to_the_cent_in_every_combination(tx: Tx, case: tu
     refunded = refunded_before + (3000 if refund_result in {"open", "SUCCEEDED"} else 0)
     debit = AMOUNT - refunded_before - (3000 if refund_result else 0)
     cost = {"lost": debit + LOSS_FEE, "recovered": LOSS_FEE}.get(status, 0)
-    # The sum of the merchant's balances. A refund in progress is still part of it, as frozen money.
+    # The sum of the merchant's balances, which includes the frozen money of a refund in progress.
     total = NET - refunded - cost + in_progress
     reserve = 0 if status == "lost" else reserve_minor
     frozen = in_progress + (debit if (origin, status) == ("SETTLED", "open") else 0)
@@ -138,7 +140,7 @@ async def test_balances_add_up_to_the_cent_in_every_combination(tx: Tx, case: tu
     assert await read_balances(tx, order) == expected
     assert after.unsettled_minor == NET - refunded - (cost if status == "lost" else 0)
 
-    # When the order is due, its pending money settles, unless the order is disputed.
+    # When the order is due, its pending money is settled, unless the order is disputed.
     await settlement.settle_batch(tx, order.merchant_id, NOW + 7 * DAY)
     is_disputed = origin == "PAID" and status == "open"
     assert (await read_balances(tx, order))[0] == (pending if is_disputed else 0)
@@ -157,7 +159,7 @@ def test_disputes_have_exactly_these_transitions() -> None:
     ]
 
 
-# reported status, current status → transitions; None if the statuses contradict each other
+# For each reported and current status, the transitions; None if the statuses contradict each other.
 REPORTED_TRANSITIONS = [
     ("OPEN", None, ["opened"]), ("WON", None, ["opened", "won"]),
     ("LOST", None, ["opened", "lost"]), ("RECOVERED", None, ["opened", "lost", "recovered"]),

@@ -83,7 +83,8 @@ async def test_a_dispute_that_is_reported_before_the_payment_waits_for_it(db: Db
         assert await read_balances(tx, order) == (959 - 999 - 1500, 0, 0, 0)
 
 
-@pytest.mark.parametrize("minutes", [0, 30])  # minutes from the dispute to its payment
+# The number of minutes from the dispute to its payment.
+@pytest.mark.parametrize("minutes", [0, 30])
 async def test_a_dispute_that_overtook_its_payment_is_applied_right_after_it(
     db: Db, minutes: int
 ) -> None:
@@ -98,7 +99,7 @@ async def test_a_dispute_that_overtook_its_payment_is_applied_right_after_it(
             await retry(db, now)
         assert await list_open_unmatched(tx, order) == unmatched == [("dispute-1", "OPENED")]
         assert await jobs.match(db, now + 1) == 0
-        # The clock of the server that records the payment may be behind.
+        # The server that records the payment may have a clock that is behind.
         await report_payment(tx, attempt, "SUCCEEDED", now + 5 if minutes else now - 2_000)
         assert await jobs.match(db, now + 5) == 1
         assert await list_open_unmatched(tx, order) == []
@@ -134,9 +135,11 @@ async def test_an_unmatched_loss_is_counted_until_it_is_dismissed(tx: Tx) -> Non
     assert await disputes.count_unmatched(tx) == 1
     dismissed = await disputes.dismiss(tx, order.merchant_id, "sandbox", "b", "ann", NOW)
     assert (dismissed.closed_by, await disputes.count_unmatched(tx)) == ("ann", 0)
-    await report_dispute(tx, order, "LOST", ref="b")  # the dismissed report is repeated
+    # The repeated report of the dismissed loss has no effect.
+    await report_dispute(tx, order, "LOST", ref="b")
     assert await disputes.count_unmatched(tx) == 0
-    await report_dispute(tx, order, "RECOVERED", ref="b")  # the dismissed loss is recovered
+    # The dismissed loss was recovered, so staff must look at it.
+    await report_dispute(tx, order, "RECOVERED", ref="b")
     assert await list_open_unmatched(tx, order) == [("b", "RECOVERED")]
     with pytest.raises(NotFound):
         await disputes.dismiss(tx, order.merchant_id, "sandbox", "c", "ann", NOW)
@@ -164,7 +167,8 @@ async def test_a_loss_whose_amount_a_refund_held_is_unmatched_if_the_refund_fail
         dispute = await report_dispute(tx, order, "OPENED", minor=999)
         assert (dispute.amount_minor, await list_open_unmatched(tx, order)) == (0, [])
         await report_refund(tx, refund, "REFUSED", reason="charge_disputed")
-        assert await list_open_unmatched(tx, order) == []  # the dispute is still open
+        # The refund fails while the dispute is still open.
+        assert await list_open_unmatched(tx, order) == []
         capsys.readouterr()
         await report_dispute(tx, order, "LOST", minor=999)
         assert await list_open_unmatched(tx, order) == [("dispute-1", "LOST")]
@@ -274,7 +278,8 @@ async def test_a_loss_that_staff_have_corrected_is_not_posted(db: Db, repeated_r
         await report_dispute(tx, order, "WON")
         await assert_ignored(db, tx, order, repeated_reports)
         assert (await order_status(tx, order), await disputes.count_unmatched(tx)) == ("PAID", 0)
-        for reported_status in ("WON", "RECOVERED"):  # the loss came back: staff must decide
+        # The reported loss has been returned, so staff must decide.
+        for reported_status in ("WON", "RECOVERED"):
             await report_dispute(tx, order, reported_status, ref="b")
             assert await list_open_unmatched(tx, order) == [("b", reported_status)]
 
@@ -318,7 +323,7 @@ async def test_a_dispute_that_was_won_while_unmatched_is_not_opened_afterwards(d
         await report_dispute(tx, order, "WON")
         await assert_ignored(db, tx, order, ["OPENED", "WON"])
         assert await order_status(tx, order) == "PAID"
-        await report_dispute(tx, order, "LOST", ref="b")  # contradicts the earlier report
+        await report_dispute(tx, order, "LOST", ref="b")  # this report contradicts the earlier one
         await retry(db)
         assert await list_open_unmatched(tx, order) == [("b", "LOST")]
         assert await order_status(tx, order) == "PAID"
@@ -335,7 +340,7 @@ async def test_a_second_dispute_is_applied_by_its_next_report_unless_dismissed(
         dispute = await report_dispute(tx, order, next_report, ref="b")
         assert dispute is not None
         assert (await list_open_unmatched(tx, order), dispute.gateway_ref) == ([], "b")
-        with pytest.raises(NotFound):  # it is applied, so nothing is left to dismiss
+        with pytest.raises(NotFound):  # the dispute is applied, so nothing can be dismissed
             await dismiss(tx, order)
 
 
@@ -359,7 +364,8 @@ async def test_a_reopened_dispute_needs_attention(tx: Tx, decision: str) -> None
     await report_dispute(tx, order, "OPENED", respond_by=NOW + 1000)
     await report_dispute(tx, order, decision, NOW + 500)
     before = await read_entries(tx, order.merchant_id)
-    await report_dispute(tx, order, "OPENED", NOW + 600, respond_by=NOW + 1000)  # a late report
+    # With the deadline of the first report, this is a late repetition and reopens nothing.
+    await report_dispute(tx, order, "OPENED", NOW + 600, respond_by=NOW + 1000)
     assert await disputes.list_unmatched(tx, order.merchant_id) == []
     for _ in range(2):
         await report_dispute(tx, order, "OPENED", NOW + 700, respond_by=NOW + 9_000)

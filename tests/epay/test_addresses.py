@@ -69,7 +69,7 @@ def build_form_with_query(
     return form
 
 
-# Queries that widespread shop systems use.
+# Widespread shop systems use these queries.
 ACCEPTED: Final = [
     "order_id=9&out_trade_no={number}&status=success",
     "wc-api=wc_gateway_epay&key=wc_order_a1B2c3&order_id=9",
@@ -83,7 +83,7 @@ ACCEPTED: Final = [
     "a=1&sign_type=MD5",
     "x=1&timestamp=1700000000&limit=9&offset=0&page=2&buyer=me",
     "x=1&addtime=1&endtime=2&refund_no=3&api_trade_no=4&device=pc&clientip=1",
-    "trade_no=1",  # harmless, because no & precedes the name
+    "trade_no=1",  # without a preceding &, this name is harmless
     "x=1&order_trade_no=1&x_trade_status=1",
 ]
 REFUSED: Final = [

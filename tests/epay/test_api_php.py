@@ -125,7 +125,7 @@ def test_query_counts_epay_orders_only(epay_shop: EpayShop) -> None:
     assert epay_shop.call_api("query")["orders"] == 4
     epay_shop.api_server.run(
         roll_up(epay_shop.api_server.app.db, at_least=1)
-    )  # the number is exact before and after the worker has counted
+    )  # the number stays exact when the worker has counted a part of the orders
     epay_shop.place_order(money_type="USD")
     assert epay_shop.call_api("query")["orders"] == 5
 
@@ -176,9 +176,8 @@ def test_an_order_is_shown_from_its_submission_to_its_refund(epay_shop: EpayShop
         "payurl": epay_order["payurl"],
     }
     epay_shop.pay(epay_order)
-    row = epay_shop.call_api(
-        "order", out_trade_no="wrong", trade_no=epay_order["trade_no"]
-    )  # trade_no takes precedence over out_trade_no
+    # An order is found by trade_no, even if out_trade_no is wrong.
+    row = epay_shop.call_api("order", out_trade_no="wrong", trade_no=epay_order["trade_no"])
     assert (row["status"], row["trade_status"], row["payurl"]) == (1, "TRADE_SUCCESS", "")
     assert len(row["endtime"]) == len("2026-01-31 12:34:56")
     body = epay_shop.call_api("refund", out_trade_no=epay_order["out_trade_no"], money="10.5")
@@ -240,7 +239,7 @@ def set_zone(api_server: ApiServer) -> Iterator[Callable[[str], None]]:
     api_server.app.settings = before
 
 
-# time zone, Unix ms, the same time in that zone
+# Each row: time zone, a time in Unix ms, the same time in that zone.
 MOMENTS = [
     ("Asia/Shanghai", 1_767_225_600_000, "2026-01-01 08:00:00"),
     ("UTC", 1_767_225_600_000, "2026-01-01 00:00:00"),
@@ -287,7 +286,7 @@ def test_times_are_in_the_zone_of_shanghai_by_default(epay_shop: EpayShop) -> No
     ("name", "now", "yesterday", "today"),
     [
         ("Asia/Shanghai", 1_767_225_600_000, 1_767_110_400_000, 1_767_196_800_000),
-        # Yesterday has 23 hours in this row, and 25 in the next one.
+        # In this row, yesterday has 23 hours; in the next row, it has 25.
         ("Europe/Berlin", 1_774_864_800_000, 1_774_738_800_000, 1_774_821_600_000),
         ("Europe/Berlin", 1_793_012_400_000, 1_792_879_200_000, 1_792_969_200_000),
     ],

@@ -79,7 +79,7 @@ def test_trailing_zeros_of_an_amount_are_ignored(
     epay_shop.pay(epay_order)
     epay_shop.send_notices()
     notification = _find_notification(epay_shop, epay_order)
-    assert notification["money"] == money  # the text that the shop submitted
+    assert notification["money"] == money  # the notification repeats the shop's text
     body = epay_shop.call_api(
         "refund", trade_no=epay_order["trade_no"], money=money + "0" * ("." in money)
     )
@@ -136,10 +136,10 @@ def test_a_refused_browser_gets_a_page_with_the_same_code_and_message(
             assert f"<code>{refusal['code']}</code>" in response.text
             assert refusal["msg"].replace("&", "&amp;") in response.text
             assert "<script" not in response.text
-            assert (
-                '<aside class="test-mode"' in response.text
-            )  # the sandbox bank takes no real money
-            assert "?lang=" not in response.text  # following such a link would lose the submission
+            # The sandbox bank takes no real money.
+            assert '<aside class="test-mode"' in response.text
+            # A link to another language would lose the submission.
+            assert "?lang=" not in response.text
     # Clients that prefer no HTML, and clients of mapi.php, get JSON.
     for accept in ("*/*", "application/json", "text/html;q=0, */*", ""):
         response = epay_shop.post("submit", form, headers={"accept": accept})
@@ -157,7 +157,8 @@ def test_the_page_about_a_refusal_is_in_the_browsers_language(
     headers = {"accept": HTML, "accept-language": accepted}
     page = epay_shop.post("submit", {}, headers=headers).text
     assert f'<html lang="{language}"' in page
-    assert '<dd lang="zh-Hans"' in page  # the message, which is for the shop, stays Chinese
+    # The message, which is for the shop, stays Chinese.
+    assert '<dd lang="zh-Hans"' in page
 
 
 @pytest.mark.parametrize("changes", REFUSALS, ids=str)
@@ -187,9 +188,8 @@ def test_messages_of_refused_refunds_are_chinese_and_name_the_limit(epay_shop: E
 def test_a_refund_above_the_balance_is_refused_with_the_usual_message(
     epay_shop: EpayShop,
 ) -> None:
-    shop_without_overdraft = EpayShop(
-        epay_shop.api_server, epay_shop.inbox, overdraft_minor=0
-    )  # its balance is less than its payment, by the fee
+    # The fee makes the balance smaller than the payment.
+    shop_without_overdraft = EpayShop(epay_shop.api_server, epay_shop.inbox, overdraft_minor=0)
     body = shop_without_overdraft.call_api(
         "refund", trade_no=shop_without_overdraft.place_paid_order()["trade_no"], money="10.5"
     )

@@ -15,7 +15,7 @@ NOTIFIED = "an Epay order has a notification exactly when it was paid"
 SUBMITTED = "an Epay order is what was submitted, and what was submitted an Epay order"
 SAME_NUMBER = "orders under one Epay number ask for the same, and only the last can still be paid"
 
-# Statements that corrupt a paid Epay order ($1 merchant, $2 order), and the violated rules.
+# Each row: SQL that corrupts a paid Epay order ($1 merchant, $2 order), and the violated rules.
 BROKEN = [
     ("delete from epay_notifications where merchant_id = $1 and order_id = $2", {NOTIFIED}),
     ("update orders set source = 'API' where merchant_id = $1 and id = $2", {NOTIFIED, SUBMITTED}),
@@ -38,7 +38,7 @@ def test_corrupted_epay_orders_are_reported(epay_shop: EpayShop, statement, rule
     assert {violation.merchant_id for violation in violations} == {epay_shop.id}
 
 
-# Statements that corrupt the second order of a number ($1 merchant, $2 order).
+# SQL that corrupts the second order of a number ($1 merchant, $2 order).
 BROKEN_SECOND_ORDERS = [
     "update epay_orders set submission = 3 where merchant_id = $1 and order_id = $2",
     "update epay_orders set name = 'other' where merchant_id = $1 and order_id = $2",

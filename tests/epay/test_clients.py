@@ -37,9 +37,8 @@ def test_the_python_client_places_queries_and_verifies_an_order(epay_shop: EpayS
         sitename="My Shop",
         param="uid=7",
     )
-    page = client.create_order(
-        order
-    )  # the client follows the redirect, and raises unless the payment page's status is 200
+    # The client follows the redirect, and raises an error unless the payment page has status 200.
+    page = client.create_order(order)
     assert "VIP会员 &amp; more" in page
     assert "SDK-1" in client.create_order_url(order)
     query = QueryOrderRequest(out_trade_no="SDK-1")

@@ -14,7 +14,8 @@ def test_the_example_shop_is_notified_of_its_paid_order(epay_shop: EpayShop) -> 
         epay_shop.shop.confirm(order_id)
         epay_shop.send_notices()
         output_line = read_line(process)
-        while output_line and not output_line.startswith("paid: "):  # lines about other requests
+        # Skip lines about other requests.
+        while output_line and not output_line.startswith("paid: "):
             output_line = read_line(process)
         assert output_line.strip().endswith(" 10.50"), output_line
         assert process.wait(timeout=30) == 0

@@ -11,7 +11,7 @@ from opentill.core.errors import Unavailable
 from opentill.db.database import Db
 from support.epay_shop import EpayShop
 
-CANARY = "canaryquerytext"  # this text must not be in the log
+CANARY = "canaryquerytext"  # the log must not contain this text
 CARD = "4242424242424242"
 
 

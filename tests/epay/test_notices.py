@@ -172,7 +172,7 @@ def test_a_notification_whose_worker_was_killed_is_sent_again(
     worker.cancel()
     may_respond.set()
     epay_shop.inbox.before_answer = lambda: None
-    assert epay_shop.send_notices(now) == 0  # the killed worker still has the lease
+    assert epay_shop.send_notices(now) == 0  # the killed worker's lease has not ended
     assert epay_shop.notice(epay_order)["tries"] == 0
     assert epay_shop.send_notices(now + MINUTE_MS) == 1
     first_notification, repeated_notification = epay_shop.inbox.received
@@ -223,7 +223,7 @@ def test_ten_thousand_notices_of_one_merchant_do_not_delay_another_merchant(
     async def insert_notices(tx: Tx) -> None:
         await tx.execute(
             "set local session_replication_role = replica"
-        )  # disables foreign keys, because the notices have no orders
+        )  # without foreign keys, the notices need no orders
         await tx.execute(
             """
             insert into epay_notifications select $1, 'order_crowd' || n, 'WAITING', n, 0, '', n, n
@@ -274,7 +274,7 @@ def test_merchants_with_fewer_notices_in_flight_come_first(epay_shop: EpayShop) 
             notices=[7],
         )
     )
-    assert len(own_notices) == 1  # with seven in flight, only one more may be sent
+    assert len(own_notices) == 1  # seven notices are in flight and eight are allowed
 
 
 def test_a_notification_is_sent_while_another_merchants_server_hangs(
@@ -428,7 +428,7 @@ def test_with_a_wrong_deployment_key_notices_wait(epay_shop: EpayShop) -> None:
         with structlog.testing.capture_logs() as log_lines:
             assert epay_shop.send_notices() == 2
         events = [line["event"] for line in log_lines if "notice" in line["event"]]
-        assert events == ["notices cannot be signed"]  # one line for both notices
+        assert events == ["notices cannot be signed"]  # one line reports both notices
         assert epay_shop.notice(epay_order)["tries"] == 0
         assert not epay_shop.api_server.tx(lambda tx: epay.check_key(tx, app.settings.secret_key))
     finally:

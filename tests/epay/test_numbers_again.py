@@ -54,9 +54,8 @@ def test_an_invoice_is_paid_two_days_after_its_first_submission(
         epay_shop.call_api("order", trade_no=first_order["trade_no"])["trade_status"]
         == "TRADE_CLOSED"
     )
-    assert (
-        submit(epay_shop, form)["trade_no"] == second_order["trade_no"]
-    )  # another submission on the same day gets the same order
+    # A second submission on the same day leads to the same order.
+    assert submit(epay_shop, form)["trade_no"] == second_order["trade_no"]
     epay_shop.pay(second_order)
     epay_shop.send_notices()
     (message,) = epay_shop.inbox.received
@@ -218,7 +217,7 @@ def test_a_late_payment_pays_the_old_order_and_closes_the_new_one(
         first_order["trade_no"]
     ]
     assert order_statuses(epay_shop, first_order, second_order) == ["PAID", "CLOSED"]
-    with pytest.raises(Invalid):  # the second order is closed already
+    with pytest.raises(Invalid):  # the second order is already closed
         epay_shop.api_server.tx(
             lambda tx: orders.revoke_manually(
                 tx, epay_shop.id, epay_shop.order_id(second_order), "ann", "test", now_ms()
@@ -329,9 +328,10 @@ def test_refunds_of_a_number_that_was_paid_twice_refund_its_orders_one_by_one(
     first_order, second_order = pay_twice(epay_shop, clock, form)
     params = {"out_trade_no": form["out_trade_no"], "money": "10.5"}
     refund = epay_shop.call_api("refund", refund_no="R-1", **params)
-    assert refund["trade_no"] == second_order["trade_no"]  # the newest paid order comes first
+    assert refund["trade_no"] == second_order["trade_no"]  # the newest paid order is refunded first
     epay_shop.shop.report_refund(refund_id(epay_shop, refund))
-    assert epay_shop.call_api("refund", refund_no="R-1", **params) == refund  # the same refund
+    # A repeated request returns the same refund.
+    assert epay_shop.call_api("refund", refund_no="R-1", **params) == refund
     assert (
         epay_shop.call_api("order", out_trade_no=form["out_trade_no"])["trade_no"]
         == (first_order["trade_no"])
@@ -342,7 +342,7 @@ def test_refunds_of_a_number_that_was_paid_twice_refund_its_orders_one_by_one(
     refusal = epay_shop.call_api(
         "refund", refund_no="R-1", trade_no=first_order["trade_no"], money="10.5"
     )
-    assert refusal["code"] == -1  # R-1 is a refund of the second order
+    assert refusal["code"] == -1  # the number R-1 is already used by the second order's refund
     assert order_statuses(epay_shop, first_order, second_order) == ["REFUNDED", "REFUNDED"]
     epay_shop.api_server.check_books()
 

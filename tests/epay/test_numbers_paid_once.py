@@ -58,7 +58,8 @@ def report_paid_in_batch(epay_shop: EpayShop, attempt: orders.PaymentAttempt) ->
     now = epay_shop.api_server.app.clock()
     try:
         applied = epay_shop.api_server.tx(lambda tx: orders.confirm_many(tx, [report], now))
-    except Contended:  # another payment of the number held the locks for half a second
+    # Another payment of the number has held the locks for half a second.
+    except Contended:
         applied = set()
     if not applied:
         report_paid(epay_shop, attempt)
@@ -104,7 +105,7 @@ def test_a_payment_of_a_second_order_under_a_paid_number_is_returned(
     stored_attempt = epay_shop.api_server.tx(
         lambda tx: orders.find_attempt(tx, epay_shop.id, late_attempt.id)
     )
-    assert stored_attempt.check_at is not None  # the worker will return the payment
+    assert stored_attempt.check_at is not None  # the worker is due to return the payment
     history = read_history(epay_shop, orders_of_number[other_age])
     assert ("duplicate_payment", True) in [
         (event, epay_shop.order_id(orders_of_number[first_paid]) in cause)

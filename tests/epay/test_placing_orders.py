@@ -136,7 +136,7 @@ def test_an_epay_order_is_readable_through_the_api(epay_shop: EpayShop) -> None:
     assert other_order["productId"] == order["productId"]
 
 
-# changed parameters, code, text in the message
+# Each row: changed parameters, code, part of the message.
 REFUSED_CHANGES: list[tuple[dict[str, Any], int, str]] = [
     ({"pid": None}, -4, "pid"),
     ({"pid": ""}, -4, "pid"),
@@ -152,7 +152,7 @@ REFUSED_CHANGES: list[tuple[dict[str, Any], int, str]] = [
     ({"type": "a b"}, -1, "type"),
     ({"type": "a\\b"}, -1, "type"),
     ({"type": "x" * 33}, -1, "type"),
-    ({"type": "paynow"}, -1, "alipay"),  # a method that no gateway offers in CNY
+    ({"type": "paynow"}, -1, "alipay"),  # no gateway offers this method in CNY
     ({"out_trade_no": "a b"}, -1, "out_trade_no"),
     ({"out_trade_no": "x" * 65}, -1, "out_trade_no"),
     ({"out_trade_no": "号"}, -1, "out_trade_no"),
@@ -168,7 +168,7 @@ REFUSED_CHANGES: list[tuple[dict[str, Any], int, str]] = [
     ({"money": "123456789"}, -1, "money"),
     ({"money_type": "XXX"}, -1, "money_type"),
     ({"money_type": "JPY", "money": "10.5"}, -1, "JPY"),
-    ({"money_type": "EUR", "type": "creditcard"}, -1, "EUR"),  # no exchange rate
+    ({"money_type": "EUR", "type": "creditcard"}, -1, "EUR"),  # EUR has no exchange rate
     ({"notify_url": "ftp://shop.example/n"}, -1, "notify_url"),
     ({"notify_url": "https://u:p@shop.example/n"}, -1, "notify_url"),
     ({"notify_url": "shop.example/n"}, -1, "notify_url"),

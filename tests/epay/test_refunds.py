@@ -72,7 +72,8 @@ def test_a_rainbow_server_gets_code_0_for_an_accepted_refund(
         epay_shop, epay_shop.place_paid_order(), money="3.00", refund_no=number or None
     )
     form = authenticate(epay_shop, form, proof)
-    responses = [post_refund(epay_shop, form) for _ in range(2)]  # the first response was lost
+    # The shop sends the request again, as if it had not received the first response.
+    responses = [post_refund(epay_shop, form) for _ in range(2)]
     assert responses[0] == responses[1]
     assert (responses[0]["code"], responses[0]["msg"]) == (code, "退款成功")
     assert responses[0]["money"] == "3.00"
@@ -130,7 +131,7 @@ def test_a_request_with_the_key_and_an_identical_signed_one_create_one_refund(
     assert len(list_refunds(epay_shop)) == 1
 
 
-# Parameters in which a second request for a refund differs from the first.
+# A second request for a refund differs from the first in these parameters.
 CHANGES = [{"refund_no": "R-2"}, {"timestamp": "1700000001"}, {"money": "1.01"}]
 
 
@@ -154,7 +155,7 @@ def test_identical_requests_within_a_day_create_one_refund(
 ) -> None:
     form = epay_shop.sign(refund_params(epay_shop, epay_shop.place_paid_order()))
     now = epay_shop.api_server.app.clock()
-    # ms since the first request, number of refunds after this request
+    # Each row: ms since the first request, and the number of refunds after this request.
     requests = [(0, 1), (DAY_MS - 1, 1), (DAY_MS, 2), (2 * DAY_MS - 1, 2), (2 * DAY_MS, 3)]
     for elapsed_ms, refunds in requests:
         clock(now + elapsed_ms)
@@ -386,14 +387,15 @@ def test_the_epay_gateway_reports_refusals_as_refused(
     epay_shop.shop.report_refund(list_refunds(epay_shop)[0]["id"], "REFUSED", "card closed")
     shop_without_overdraft = EpayShop(epay_shop.api_server, epay_shop.inbox, overdraft_minor=0)
     for shop, order, refund_id, minor in (
-        (epay_shop, epay_order, "R-1", 100),  # this refund has failed
-        (epay_shop, epay_order, "R-2", 9999),  # more than was paid
+        (epay_shop, epay_order, "R-1", 100),  # the refund R-1 has already failed
+        (epay_shop, epay_order, "R-2", 9999),  # the amount is more than was paid
+        # The amount is more than the balance.
         (
             shop_without_overdraft,
             shop_without_overdraft.place_paid_order(),
             "R-4",
             1050,
-        ),  # above the balance
+        ),
     ):
         outcome = refund_by_gateway(shop, order, refund_id, minor)
         assert outcome.status == "REFUSED", outcome

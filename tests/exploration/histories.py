@@ -22,7 +22,7 @@ from opentill.payouts import PayoutRequest
 from support import world
 from support.world import new_reference
 
-PATHS: Final = {  # reported status: the dispute's statuses up to it
+PATHS: Final = {  # for each reported status, the statuses that the dispute passes through.
     "OPENED": ("OPEN",),
     "WON": ("OPEN", "WON"),
     "LOST": ("OPEN", "LOST"),
@@ -64,7 +64,7 @@ class Histories(OrderRules):
         if percent is not None:
             unit = reference_model.smallest_amount(order.currency)
             amount = max(unit, order.price * percent // 100 // unit * unit)
-        ref = world.new_reference()  # unique, even if the dispute is ignored
+        ref = world.new_reference()  # this stays unique even if the dispute is ignored
         work = world.report_dispute(
             self.tx, self.find(tracked), report, self.now, ref=ref, minor=amount
         )
@@ -226,7 +226,7 @@ class Histories(OrderRules):
         if is_allowed:
             tracked.status = "DONE" if approved else "REJECTED"
 
-    # ── the end ──
+    # ── checks at the end ──
 
     def teardown(self) -> None:
         try:

@@ -26,7 +26,7 @@ from support.list_connection import SingleTransactionDb
 T = TypeVar("T")
 CURRENCIES: Final = sorted(reference_model.EXPONENTS)
 SETTLEMENT_CURRENCIES: Final = ("USD", "JPY", "KWD", "HKD")
-RATES: Final = {  # (base, quote): the price of a unit of base in quote
+RATES: Final = {  # for each pair of base and quote, the price of one unit of base in quote.
     ("EUR", "USD"): "1.0837",
     ("JPY", "USD"): "0.006693",
     ("USD", "KWD"): "0.30756",
@@ -35,7 +35,7 @@ RATES: Final = {  # (base, quote): the price of a unit of base in quote
     ("EUR", "HKD"): "8.4671",
 }
 CHOICES: Final = st.integers(0, 10**6)
-FEES: Final = (  # method, currency (None: all), rate, fixed part
+FEES: Final = (  # each row: method, currency (None: all), rate, fixed part
     ("CREDIT_CARD", None, "0.029", "1"),
     ("CREDIT_CARD", "USD", "0.034", "0.30"),
     ("CREDIT_CARD", "KWD", "0.01", "0.25"),
@@ -61,7 +61,7 @@ TERMS: Final = {
 class TrackedRow:
     """A row of the database and its counterpart in the model."""
 
-    # Each kind of row has only some of these attributes.
+    # Each kind of row uses only some of these attributes.
     order: Any
     ref: Any
     row: Any
@@ -100,7 +100,7 @@ class HistoryState(RuleBasedStateMachine):
         self.run(self.transaction.start())
         self.db: Any = SingleTransactionDb(self.tx)
 
-    # ── steps ──
+    # ── running steps ──
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         self.is_consistent = False

@@ -112,7 +112,7 @@ class Shop:
     def adjust(self, kind: str, amount: int, account: str) -> bool:
         """Adjust a balance as the operator, within the limits of decision 0013."""
         balance, limit = self.accounts[account], -self.terms["overdraft_minor"]
-        moves = {  # kind: source, target, whether the adjustment is allowed
+        moves = {  # for each kind: source, target, whether the adjustment is allowed
             "freeze": ("available", "frozen", amount <= balance),
             "unfreeze": ("frozen", "available", amount <= self.sum_frozen_manually),
             "recharge": ("bank", "available", True),
@@ -330,7 +330,8 @@ class Order:
             shop.move(self.account, "platform", dispute.fee)
             loss = dispute.debit + dispute.fee
             if self.reserve_status == "HELD" and loss:
-                # All of the reserve becomes available; ``offset`` is the part that covers the loss.
+                # All of the reserve becomes available; ``offset`` is the part of it that covers the
+                # loss.
                 dispute.offset = min(self.reserve, loss)
                 shop.move("reserve", "available", self.reserve)
                 self.reserve_status = "OFFSET"
@@ -364,7 +365,8 @@ class Order:
                 gateway = platform = 0
             case "SETTLED":
                 gateway, platform = -self.gross + refund_debits, self.fee + fees
-            case "REFUNDED":  # if the fee is returned, refunds debit the net instead of the gross
+            # If the merchant gets the fee back, refunds debit the net amount instead of the gross.
+            case "REFUNDED":
                 gateway, platform = (0 if keeps_fee else -self.fee), self.fee + fees
             case _:
                 lost = next(d for d in self.disputes if d.status == "LOST")

@@ -15,7 +15,7 @@ from opentill.db import connection
 from support import pooler
 from support.examples import examples
 
-# The long version must cause every event, and for these steps both the event and a refusal.
+# The long run must cause every event, and each of these steps must both succeed and be refused.
 _REFUSABLE_STEPS = (
     "open", "submit", "confirm", "revoke", "expire", "refund", "settle", "dispute opened manually",
     "dispute won manually", "dispute lost manually", "dispute recovered manually", "payout",
@@ -50,7 +50,8 @@ def histories_in(url: str) -> Iterator[None]:
     """Prepare histories in a database, on one event loop and one connection."""
     with asyncio.Runner() as runner:
         Histories.url, Histories.loop, Histories.tally = url, runner.get_loop(), {}
-        # There are few rows: a single plan is enough, and compiling it would take longer.
+        # There are few rows, so a generic plan suffices, and compiling a plan (jit) would take
+        # longer than running it.
         server_settings = {"jit": "off", "plan_cache_mode": "force_generic_plan"}
         Histories.tx = runner.run(
             asyncpg.connect(url, statement_cache_size=1000, server_settings=server_settings)
@@ -75,7 +76,8 @@ def explore(url: str, number: int, steps: int, *, fixed: bool) -> dict[str, int]
                 max_examples=number,
                 stateful_step_count=steps,
                 derandomize=fixed,
-                # Each step queries a database: shrinking would take minutes.
+                # Hypothesis does not shrink examples, which would take minutes because each step
+                # queries a database.
                 phases=[Phase.generate],
                 suppress_health_check=list(HealthCheck),
             ),

@@ -36,8 +36,8 @@ def to_unix_ms(zone: str, *moment: int) -> int:
         ("America/St_Johns", date(2026, 11, 1), 25),
         ("Australia/Lord_Howe", date(2026, 4, 5), 24.5),
         ("Australia/Lord_Howe", date(2026, 10, 4), 23.5),
-        ("America/Havana", date(2026, 3, 8), 23),  # the clocks skip midnight
-        ("Pacific/Apia", date(2011, 12, 30), 0),  # the calendar skipped this date
+        ("America/Havana", date(2026, 3, 8), 23),  # on this day, the clocks skip midnight
+        ("Pacific/Apia", date(2011, 12, 30), 0),  # the calendar of Samoa skipped this day
     ],
 )
 def test_consecutive_days_have_no_gap_and_the_quarter_hours_of_their_date(
@@ -79,7 +79,7 @@ def test_the_last_days_and_the_next_days_include_today() -> None:
         ((2026, 10, 26, 14, 20), 1, (26, 0, 0), (25, 0, 0), (25, 14, 15)),
         ((2026, 10, 25, 14, 20), 1, (25, 0, 0), (24, 0, 0), (24, 14, 15)),
         ((2026, 10, 28, 0, 5), 7, (22, 0, 0), (15, 0, 0), (21, 0, 0)),
-        # The clocks change within the period, which still ends at the same time of day.
+        # The clocks change within the period, but it ends at the same time of day.
         ((2026, 10, 28, 9, 59), 7, (22, 0, 0), (15, 0, 0), (21, 9, 45)),
     ],
 )
@@ -96,7 +96,8 @@ def test_a_period_is_compared_with_the_previous_one_until_the_same_time_of_day(
 
 def test_a_time_of_day_that_yesterday_did_not_have_ends_within_yesterday() -> None:
     zone = ZoneInfo("Europe/Berlin")
-    now = to_unix_ms("Europe/Berlin", 2026, 3, 30, 2, 30)  # the day before, 2:30 was skipped
+    # The clocks skipped 2:30 on the day before.
+    now = to_unix_ms("Europe/Berlin", 2026, 3, 30, 2, 30)
     (period,) = periods(now, zone, [1])
     assert period.before_since < period.before_until <= period.since
 

@@ -22,7 +22,8 @@ from support.transactions import rolled_back
 from support.world import DAY, HOUR, NOW
 
 KATHMANDU: Final = ZoneInfo("Asia/Kathmandu")
-# By type of entry: the figure that it changes, and the sign. Written without the code's table.
+# For each type of entry, the figure that it changes, and the sign. The table of the code is not
+# used.
 FIGURE_OF_TYPE: Final = {
     "PAYMENT": ("paid_minor", 1),
     "REFUND": ("refunded_minor", 1),
@@ -32,7 +33,7 @@ FIGURE_OF_TYPE: Final = {
     "CHARGEBACK_FEE": ("fees_minor", 1),
 }
 
-# These transactions would fail in runs whose default isolation level is serializable.
+# In a run whose default isolation level is serializable, these transactions would fail.
 READ_COMMITTED: Final = "set transaction isolation level read committed"
 
 
@@ -109,9 +110,8 @@ async def test_pending_money_is_listed_by_the_day_it_becomes_available(tx: Tx) -
     assert balance is not None
     for account, minor in ((usd.pending, balance.pending), (usd.reserve, balance.reserve)):
         assert account.held + sum(account.days) + account.later == minor > 0
-    assert (
-        usd.pending.held != 0
-    )  # money of disputed orders, and of unsettled orders with refunds or losses
+    # Held money belongs to disputed orders, and to unsettled orders with refunds or losses.
+    assert usd.pending.held != 0
     assert usd.pending.days[5] - pending_before == 2000 - 80 - 500
     assert not any(usd.pending.days[6:])
     await world.report_refund(tx, refund, "REFUSED", NOW)
@@ -189,7 +189,7 @@ async def test_an_attempt_that_is_committed_late_is_counted(module_database_url:
         async with db.transaction() as tx:
             order = await world.create_order(tx)
             other_order = await create_another_order(tx, order, NOW)
-        await jobs.count_all(db)  # first, count the rows of other tests
+        await jobs.count_all(db)  # the rows of other tests are counted first
         async with db.transaction() as slow_tx:
             await slow_tx.execute(READ_COMMITTED)
             await world.report_payment(

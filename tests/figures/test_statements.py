@@ -23,7 +23,8 @@ from support.transactions import rolled_back
 from support.world import DAY, NOW
 
 KATHMANDU: Final = ZoneInfo("Asia/Kathmandu")
-# By type of entry: the line of the statement that it changes. Written without the code's table.
+# For each type of entry, the line of the statement that it changes. The table of the code is not
+# used.
 LINE_OF_TYPE: Final = {
     "PAYMENT": "payments",
     "REFUND": "refunds",

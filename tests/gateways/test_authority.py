@@ -46,7 +46,7 @@ class Subject(msgspec.Struct, frozen=True):
     refund_id: str = ""
 
 
-# ── payments and refunds that gateways report about ──
+# ── the payments and refunds that gateways report about ──
 
 
 async def create_payment_in_progress(tx: Tx, gateway: str, order: Order | None = None) -> Subject:
@@ -88,9 +88,9 @@ async def create_disputed_payment(tx: Tx, gateway: str) -> Subject:
     return subject
 
 
-# ── reports of gateways ──
+# ── what gateways report ──
 
-Report = tuple[str, Any]  # the reported object (payment, refund or dispute) and its status
+Report = tuple[str, Any]  # the reported object (payment, refund or dispute), and its status
 
 
 def create_epay_notification(epay: epay_gateway_server.EpayServer, number: str) -> dict[str, str]:
@@ -210,11 +210,12 @@ def reporter(deployment: GatewayDeployment) -> Reporter:
     return Reporter(deployment)
 
 
-# ── every reporting gateway with every owner ──
+# ── each gateway reports on the payments of all gateways ──
 
 _PAID = "SUCCEEDED"
 EVENTS: Final = (
-    # subject, report, statuses of order, attempt and refund if the report counts
+    # Each row: function that creates the subject, report, then the statuses of order, attempt and
+    # refund if the report counts
     (create_payment_in_progress, ("payment", "succeeded"), ("PAID", _PAID, "")),
     (create_payment_in_progress, ("payment", "declined"), ("PENDING", "DECLINED", "")),
     (create_payment_in_progress, ("payment", "voided"), ("REVOKED", "VOIDED", "")),
@@ -223,11 +224,12 @@ EVENTS: Final = (
     (create_duplicate, ("refund", "succeeded"), ("PAID", "GIVEN_BACK", "")),
     (create_duplicate, ("refund", "failed"), ("PAID", "DUPLICATE", "")),
     (create_paid_payment, ("dispute", "opened"), ("DISPUTED", _PAID, "")),
+    # The dispute is only stored, until the payment succeeds.
     (
         create_payment_in_progress,
         ("dispute", "opened"),
         ("CREATING", "SUBMITTED", ""),
-    ),  # the dispute is stored until the payment succeeds
+    ),
     (create_disputed_payment, ("dispute", "won"), ("PAID", _PAID, "")),
     (create_disputed_payment, ("dispute", "lost"), ("CHARGEBACK", _PAID, "")),
 )
@@ -253,11 +255,11 @@ def test_only_the_gateway_of_a_payment_may_report_on_it(
         if owner == gateway:
             own_content = response.content
             if (gateway, report[1]) == ("stripe", "voided"):
-                continue  # Stripe reports a voided session like a declined one
+                continue  # Stripe reports a voided session in the same way as a declined one
             assert reporter.dump_rows() != before
             assert reporter.statuses(subject) == expected
             continue
-        assert response.content == own_content  # the gateway sees no difference
+        assert response.content == own_content  # the gateway cannot see that its report was ignored
         assert reporter.dump_rows() == before
         assert _warnings(lines) == [(gateway, owner, subject.attempt.id)]
         assert _read_counter(gateway, owner) == count + 1

@@ -35,7 +35,8 @@ from support.cluster import (
 from support.commands import ForkServer
 from support.world import NOW, create_merchant, create_product, create_refund, create_session
 
-PUBLIC = "http://127.0.0.1:9"  # no server listens there: tests apply the bank's events themselves
+# No server listens at this address: tests apply the bank's events themselves.
+PUBLIC = "http://127.0.0.1:9"
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ class World:
         self.db, self.cluster, self.now = db, cluster, NOW
         self.client = httpx2.AsyncClient(timeout=60, trust_env=False)
         self.gateways = {"sandbox": SandboxGateway(cluster.bank.url, SECRET, timeout_s=10.0)}
-        # These have a short timeout, for requests whose responses are lost anyway.
+        # Requests whose responses are lost use these gateways, because their timeout is short.
         self.impatient_gateways = {
             "sandbox": SandboxGateway(cluster.bank.url, SECRET, timeout_s=0.4)
         }
@@ -179,8 +180,10 @@ async def test_a_payment_whose_response_is_lost_is_resolved(world: World, fault:
     attempt = await world.pay(order)
     assert (attempt.status, (await world.find_order(order)).status) == ("SUBMITTED", "CREATING")
     repeated = await world.pay(order)
-    assert repeated.id == attempt.id  # no second attempt while the first one's outcome is unknown
-    await world.type_card(attempt)  # this pays if the payment has reached the bank
+    # No second attempt is made while the outcome of the first is unknown.
+    assert repeated.id == attempt.id
+    # This pays only if the bank has received the payment.
+    await world.type_card(attempt)
     await world.run_jobs()
     if fault in {"timeout_before", "error_500", "reset"}:
         assert (await world.find_order(order)).status == "PENDING"
@@ -236,7 +239,7 @@ async def test_attempts_stay_open_while_the_bank_is_unreachable(world: World) ->
         assert page.last_attempt is not None
         assert page.last_attempt.status == "ACTION_REQUIRED"
         new_order = await world.create_order()
-        assert (await world.pay(new_order)).status == "DECLINED"  # the connection was refused
+        assert (await world.pay(new_order)).status == "DECLINED"  # the bank refuses the connection
     finally:
         world.cluster.bank.start()
         wait_until_ready(world.cluster.bank)
@@ -335,7 +338,7 @@ async def test_a_row_that_cannot_be_processed_does_not_delay_others(world: World
     for order in (failing_order, good_order):
         await world.type_card(await world.pay(order))
     async with world.db.transaction() as tx:
-        # The database refuses each change of the status of the two failing orders.
+        # The database refuses to change the status of the two failing orders.
         await tx.execute(
             "create function fail() returns trigger language plpgsql as"
             " $$ begin raise exception 'no'; end $$"
@@ -358,9 +361,8 @@ async def test_a_row_that_cannot_be_processed_does_not_delay_others(world: World
         await order_jobs.check_attempts(world.db, world.gateways, PUBLIC, world.now, batch=1)
     for _ in range(2):
         assert await checkout_jobs.expire_due(world.db, world.now, batch=1) <= 1
-    assert (
-        await checkout_jobs.expire_due(world.db, world.now, batch=1) == 0
-    )  # only the session that cannot be processed is still due
+    # Only the session that cannot be processed is still due.
+    assert await checkout_jobs.expire_due(world.db, world.now, batch=1) == 0
     assert (await world.find_order(good_order)).status == "PAID"
     assert (await world.find_order(good_expired_order)).status == "CLOSED"
     assert (await world.find_order(failing_order)).status == "PENDING"

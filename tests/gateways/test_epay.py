@@ -112,11 +112,12 @@ async def test_orders_are_queried_by_post_if_the_server_ignores_the_query_string
     assert [method for method, _, _ in server.requests] == ["GET", "POST"]
     notice = server.pay(ATTEMPT)
     assert len(await gateway.read_notice(notice)) == 1
+    # The gateway has remembered that this server needs POST.
     assert [method for method, _, _ in server.requests] == [
         "GET",
         "POST",
         "POST",
-    ]  # the gateway remembers that this server needs POST
+    ]
 
 
 async def test_an_error_of_the_server_does_not_cause_a_query_by_post(
@@ -141,7 +142,8 @@ async def test_a_notification_that_cannot_be_verified_must_be_sent_again(
     assert KEY not in caplog.text
 
 
-# Options, the server's fault when an unknown order is queried, and the problem that is reported.
+# Each row: options, the server's fault when an unknown order is queried, and the reported problem
+# (None: no problem).
 CHECKS: Final = [
     ({}, "", None),
     ({"reads": "query"}, "", None),
@@ -263,7 +265,7 @@ async def test_a_server_that_refuses_connections_is_unreachable(server: EpayServ
     await gateway.close()
 
 
-# Fields that act=order adds or changes, and the status of the outcome.
+# Each row: fields that the response of act=order adds or changes, and the status of the outcome.
 ORDERS: Final = [
     ({"status": "1"}, "SUCCEEDED"),
     ({"status": 1, "money": 9.99}, "SUCCEEDED"),
@@ -298,9 +300,8 @@ async def test_a_refused_order_is_declined_and_may_be_retried(server: EpayServer
     gateway = create_gateway(server, key="another-key-of-somebody")
     outcome = await gateway.pay(REQUEST)
     assert (outcome.status, outcome.reason) == ("DECLINED", "-3: 签名校验失败")
-    assert (
-        await gateway.refund(REFUND)
-    ).status == "UNREACHABLE"  # retried, because the operator can correct the key
+    # The refund is retried later, because the operator can correct the key.
+    assert (await gateway.refund(REFUND)).status == "UNREACHABLE"
     await gateway.close()
 
 
@@ -332,7 +333,8 @@ async def test_a_partial_refund_whose_response_was_lost_waits_for_the_operator(
         outcome = await gateway.refund(repeated)
         assert outcome.status == "UNKNOWN"
         assert "opentill refunds" in outcome.reason
-    duplicate = msgspec.structs.replace(repeated, refund_id=ATTEMPT)  # the return of a duplicate
+    # This request returns a duplicate payment.
+    duplicate = msgspec.structs.replace(repeated, refund_id=ATTEMPT)
     assert "opentill orders given-back" in (await gateway.refund(duplicate)).reason
     assert len(server.refunds) == refunds_at_server <= 1
 
@@ -341,7 +343,8 @@ async def test_a_refund_is_refused_only_if_the_order_is_still_paid(
     server: EpayServer, gateway: EpayGateway
 ) -> None:
     await gateway.pay(REQUEST)
-    outcome = await gateway.refund(REFUND)  # the order is not paid, so a refusal proves nothing
+    # The order is not paid, so the server's refusal proves nothing.
+    outcome = await gateway.refund(REFUND)
     assert outcome.status == "UNKNOWN"
     server.pay(ATTEMPT)
     server.refund_response = {"code": -1, "msg": "商户余额不足，请先充值"}
@@ -350,7 +353,8 @@ async def test_a_refund_is_refused_only_if_the_order_is_still_paid(
     assert (outcome.status, outcome.reason) == ("REFUSED", "-1: 商户余额不足，请先充值")
 
 
-# Code and message of a reply to a refund whose order stays paid, and the status of the outcome.
+# Each row: code and message with which the server answers a refund, and the status of the outcome.
+# The order stays paid.
 REFUND_REPLIES: Final = [
     (-1, "退款金额不能大于订单金额", "REFUSED"),
     (-1, "退款金额不能超过该订单剩余可退款金额！", "REFUSED"),
@@ -391,9 +395,8 @@ async def test_code_0_with_the_message_of_success_is_a_successful_refund(
     outcome = await gateway.refund(partial_refund)
     assert (outcome.status, outcome.provider_ref) == ("SUCCEEDED", "2026")
     server.refund_response["money"] = "2.00"
-    assert (
-        await gateway.refund(partial_refund)
-    ).status == "UNKNOWN"  # the reply is about another amount
+    # The response is about another amount than the refund.
+    assert (await gateway.refund(partial_refund)).status == "UNKNOWN"
 
 
 async def test_a_notification_counts_only_if_the_server_confirms_it(
@@ -404,9 +407,8 @@ async def test_a_notification_counts_only_if_the_server_confirms_it(
     await gateway.pay(REQUEST)
     order = server.orders[ATTEMPT]
     with pytest.raises(BadCallback, match="otherwise"):
-        await gateway.read_notice(
-            server.notice(order)
-        )  # the signature is valid, but the order is not paid
+        # The signature is valid, but the order is not paid.
+        await gateway.read_notice(server.notice(order))
     genuine = server.pay(ATTEMPT)
     forged = [
         {**genuine, "money": "0.01"},

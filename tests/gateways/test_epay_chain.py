@@ -158,7 +158,7 @@ def test_a_payment_and_its_refunds_are_booked_by_both_servers(
             browser = Browser()
             with browser.http:
                 pay_by_card(browser, session.url, upstream)
-                # Before the customer returns, the notification alone pays the order.
+                # The notification alone pays the order, before the customer returns.
                 order_id = client.checkouts.get(session.id).order_id
                 wait_for(lambda: client.orders.get(order_id).status == "PAID")
                 browser.open(browser.button())

@@ -231,7 +231,7 @@ async def test_a_customer_can_pay_after_a_crash_lost_the_payment_page(
     assert (await deployment.send_notification(upstream.pay(lost_id))).status_code == 200
     async with deployment.db.connection() as tx:
         attempt = await orders.find_attempt(tx, deployment.merchant_id, lost_id)
-    assert attempt.status == "DUPLICATE"  # the worker will return it
+    assert attempt.status == "DUPLICATE"  # a duplicate payment will be returned by the worker
 
 
 async def test_a_forged_notification_pays_nothing_and_is_not_acknowledged(
@@ -241,7 +241,8 @@ async def test_a_forged_notification_pays_nothing_and_is_not_acknowledged(
     attempt = await deployment.start_payment(session)
     order = deployment.upstream.orders[attempt.id]
     forged = [
-        (deployment.upstream.notice(order), 400),  # the signature is valid, but the order is unpaid
+        # The signature is valid, but the order is not paid.
+        (deployment.upstream.notice(order), 400),
         (deployment.upstream.notice(order, key="another-key-of-somebody"), 400),
         (deployment.upstream.notice(order, pid="1002"), 400),
         ({}, 400),
@@ -262,7 +263,8 @@ async def test_a_notification_that_cannot_be_confirmed_is_not_acknowledged(
     attempt = await deployment.start_payment(session)
     deployment.upstream.faults = [("order", "html")]
     response = await deployment.send_notification(deployment.upstream.pay(attempt.id))
-    assert response.status_code == 503  # the Epay server sends it again
+    # The status makes the Epay server send the notification again.
+    assert response.status_code == 503
     assert (await deployment.find_order(session)).status == "PENDING"
 
 

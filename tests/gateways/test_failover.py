@@ -90,7 +90,8 @@ async def read_order_and_attempts(db: Db, order: Order) -> tuple[Order, list[Pay
 
 
 FAILOVERS = [
-    # statuses of the first and second gateway, calls, statuses of the attempts, status of the order
+    # Each row: statuses of the first and second gateway, number of calls of each, statuses of the
+    # attempts, status of the order.
     ("UNREACHABLE", "ACTION_REQUIRED", (1, 1), ["DECLINED", "ACTION_REQUIRED"], "PENDING"),
     ("UNREACHABLE", "SUCCEEDED", (1, 1), ["DECLINED", "SUCCEEDED"], "PAID"),
     ("UNREACHABLE", "UNREACHABLE", (1, 1), ["DECLINED", "DECLINED"], "PENDING"),
@@ -260,7 +261,7 @@ async def test_attempts_of_a_gateway_that_is_not_configured_any_more_are_process
 
 
 INTERVALS = [
-    # status, gateway, age of the attempt, time until the next query
+    # Each row: status, gateway, age of the attempt in ms, ms until the next query.
     ("ACTION_REQUIRED", "sandbox", 0, 60_000),
     ("ACTION_REQUIRED", "sandbox", 2 * DAY, 3_600_000),
     ("ACTION_REQUIRED", "sandbox", 2 * DAY + 1, DAY),

@@ -38,7 +38,7 @@ def test_returning_customers_query_the_gateway_once_in_two_seconds(
         with ThreadPoolExecutor(8) as threads:
             assert set(threads.map(visit, range(40))) == {303}
         assert count_queries() == 1
-        # The worker's next query is due after the two seconds, and none is made before.
+        # The worker's next query is due after the two seconds, and nothing queries earlier.
         select_check_at = "select check_at from payment_attempts where id = $1"
         assert api_server.sql(select_check_at, attempt["id"])[0]["check_at"] == now + 2000
         app = api_server.app
@@ -50,7 +50,7 @@ def test_returning_customers_query_the_gateway_once_in_two_seconds(
         for _ in range(3):
             assert api_server.http.get(return_url).status_code == 303
         assert count_queries() == 2
-        now -= 86_400_000  # the clock was set back
+        now -= 86_400_000  # as if the clock had been set back
         assert api_server.http.get(return_url).status_code == 303
     finally:
         api_server.app.clock = now_ms

@@ -179,9 +179,8 @@ async def test_a_timeout_after_sending_is_unknown(shop: Shop) -> None:
     impatient_gateway, gateway = (
         SandboxGateway(shop.bank_url, SECRET, timeout_s=s) for s in (0.5, 60)
     )
-    await wait_for_payment_status(
-        impatient_gateway, "att_none", "NOT_FOUND"
-    )  # opens the connection, so that only the response can time out
+    # This opens the connection, so that only the response can time out.
+    await wait_for_payment_status(impatient_gateway, "att_none", "NOT_FOUND")
     request = payment_request(shop)
     shop.inject_fault("pay", "timeout_after", match=request.attempt_id)
     assert (await impatient_gateway.pay(request)).status == "UNKNOWN"
@@ -215,7 +214,7 @@ async def test_with_a_wrong_secret_everything_is_unknown(shop: Shop) -> None:
     await gateway.close()
 
 
-# status and body of a response
+# Each row: status and body of a response.
 INVALID_RESPONSES: Final = [
     (200, b"not json"),
     (200, b"{}"),

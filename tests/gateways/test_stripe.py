@@ -97,7 +97,7 @@ async def create_payment(gateway: StripeGateway, bank: StripeServer) -> tuple[st
 
 def attempt_id_at(created_s: int) -> str:
     """Return an id that an attempt of this time (Unix s) would have."""
-    length = len("att_") + 10  # the part of an id that encodes its time
+    length = len("att_") + 10  # this many characters of an id encode its time
     return first_id("att", created_s * 1000)[:length] + new_id("att")[length:]
 
 
@@ -243,10 +243,11 @@ async def test_a_different_captured_amount_is_reported(
 async def test_an_attempt_without_a_session_is_not_found(
     gateway: StripeGateway, bank: StripeServer
 ) -> None:
-    for _ in range(102):  # more than a page of other attempts' sessions in the same minutes
+    for _ in range(102):  # more sessions of other attempts in the same minutes than a page has
         await gateway.pay(payment_request())
     assert (await gateway.find_payment(new_id("att"))).status == "NOT_FOUND"
-    assert bank.count("list") == 4  # two pages with sessions, and an empty one before and after
+    # Two pages have sessions; the pages before and after them are empty.
+    assert bank.count("list") == 4
     assert (await gateway.find_payment("att_1")).status == "UNKNOWN"
     first_attempt_id = next(iter(bank.sessions.values()))["client_reference_id"]
     assert (await gateway.find_payment(first_attempt_id)).status == "ACTION_REQUIRED"
@@ -260,7 +261,7 @@ async def test_a_session_is_found_among_those_of_a_busy_hour(
     created_s = bank.find_session(request.attempt_id)["created"]
     bank.open_other_sessions(18_000, created_s - 300, created_s + 600)
     assert (await gateway.find_payment(request.attempt_id)).status == "ACTION_REQUIRED"
-    assert bank.count("list") <= 5  # although each second has 20 other sessions
+    assert bank.count("list") <= 5  # each second has 20 other sessions, but few pages are read
 
 
 async def test_a_search_for_a_session_has_a_time_limit_until_the_session_has_expired(
@@ -269,7 +270,7 @@ async def test_a_search_for_a_session_has_a_time_limit_until_the_session_has_exp
     gateway = create_gateway(bank.url, timeout_s=0.8)
     await gateway.pay(payment_request())
     now_s, day_s = int(time.time()), 86_400
-    # time at which the attempt was created (Unix s) → status of the outcome
+    # For each time at which an attempt was created (Unix s), the status of the outcome.
     attempts = {
         now_s: "UNKNOWN",
         now_s - day_s + 60: "UNKNOWN",
@@ -308,7 +309,7 @@ async def test_a_lost_response_is_unknown_until_the_next_query(
     assert (await gateway.find_payment(request.attempt_id)).status == "UNKNOWN"
     expected = "ACTION_REQUIRED" if fault.endswith("_after") else "NOT_FOUND"
     assert (await gateway.find_payment(request.attempt_id)).status == expected
-    assert bank.count("open") == 1  # Stripe's library does not retry
+    assert bank.count("open") == 1  # Stripe's library has not retried
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, *(f"{fault}_after" for fault in FAULTS)])
@@ -319,19 +320,21 @@ async def test_a_lost_response_to_a_refund_causes_no_second_refund(
     request = refund_request(attempt_id, intent, 400)
     bank.inject_faults("refund", fault)
     assert (await gateway.refund(request)).status == "UNKNOWN"
-    bank.forget_keys()  # as Stripe does after a day
+    bank.forget_keys()  # Stripe forgets keys after a day
     repeated = await gateway.refund(request)
     assert repeated.status == "SUCCEEDED"
     assert [refund["amount"] for refund in bank.refunds.values()] == [400]
     assert await gateway.find_refund(request.refund_id, intent) == repeated
     bank.inject_faults("refunds", "500")
     assert (await gateway.refund(refund_request(attempt_id, intent, 100))).status == "UNKNOWN"
-    assert len(bank.refunds) == 1  # none is created while the earlier ones cannot be listed
+    # No refund is created while the earlier ones cannot be listed.
+    assert len(bank.refunds) == 1
 
 
 async def test_a_timeout_after_sending_is_unknown(bank: StripeServer) -> None:
     gateway = create_gateway(bank.url, timeout_s=2.0)
-    await gateway.trace("pi_none")  # opens the connection, so that only the response can time out
+    # This opens the connection, so that only the response can time out.
+    await gateway.trace("pi_none")
     request = payment_request()
     bank.inject_faults("open", "hang_after")
     assert (await gateway.pay(request)).status == "UNKNOWN"
@@ -588,11 +591,12 @@ async def test_events_about_other_payments_are_ignored(
     attempt_id, intent = await create_payment(gateway, bank)
     session = bank.find_session(attempt_id)
     refund = {"id": "re_1", "object": "refund", "status": "succeeded", "metadata": {}}
+    # This refund is of a charge without a payment intent.
     refund |= {
         "amount": 1,
         "currency": "usd",
         "payment_intent": None,
-    }  # a refund of a charge without a payment intent
+    }
     for event_type, stripe_object in [
         ("checkout.session.completed", session | {"metadata": {"other": "thing"}}),
         ("checkout.session.completed", session | {"metadata": None}),

@@ -11,12 +11,12 @@ from opentill.gateways.stripe.amounts import STRIPE_EXPONENTS, from_stripe, to_s
 @pytest.mark.parametrize(("minor", "currency", "amount"), [
     (999, "USD", 999),
     (500, "JPY", 500),
-    (5, "ISK", 500),  # documented: "to charge 5 ISK, provide an amount value of 500"
-    (5, "UGX", 500),  # documented in the same way as ISK
-    (500, "MGA", 5),  # two decimals in ISO 4217, none at Stripe
-    (1045, "HUF", 1045),  # Stripe pays it out without decimals, but charges it with two
-    (80045, "TWD", 80045),  # the same as for HUF
-    (5120, "KWD", 5120),  # Stripe requires that the last digit is 0
+    (5, "ISK", 500),  # Stripe's documentation: "to charge 5 ISK, provide an amount value of 500"
+    (5, "UGX", 500),  # Stripe documents UGX in the same way as ISK
+    (500, "MGA", 5),  # MGA has two decimals in ISO 4217, but none at Stripe
+    (1045, "HUF", 1045),  # Stripe charges HUF with two decimals, but pays it out without
+    (80045, "TWD", 80045),  # Stripe charges TWD with two decimals too, but pays it out without
+    (5120, "KWD", 5120),  # Stripe requires that the last digit of KWD is 0
     (1, "XCG", 1),
 ])  # fmt: skip
 def test_amounts_match_stripes_documentation(minor: int, currency: str, amount: int) -> None:

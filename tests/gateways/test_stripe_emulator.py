@@ -100,7 +100,7 @@ async def test_a_payment_is_found_traced_and_refunded_in_parts(
         assert (await gateway.find_refund(request.refund_id, intent)).status == "NOT_FOUND"
         refund = await gateway.refund(request)
         assert refund.status == "SUCCEEDED"
-        # The emulator has no idempotency keys: the gateway searches for the refund first.
+        # The emulator ignores idempotency keys, so the gateway must search for the refund first.
         assert await gateway.refund(request) == refund
         assert await gateway.find_refund(request.refund_id, intent) == refund
     stripe_refunds = emulator.get("/v1/refunds", params={"payment_intent": intent}).json()["data"]

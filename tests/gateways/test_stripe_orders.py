@@ -188,7 +188,7 @@ async def test_orders_are_paid_refunded_and_disputed_through_stripe(api_server: 
     bank, (session_id, order_id) = api_server.bank, answered_order
     await api_server.wait_for_status(order_id, "PENDING")
     attempt_id = next(iter(bank.sessions.values()))["client_reference_id"]
-    bank.pay(attempt_id)  # no event is sent: the customer's return causes a query
+    bank.pay(attempt_id)  # without an event, only the customer's return causes a query
     response = await api_server.http.get(f"/checkout/{session_id}/return/{attempt_id}")
     assert response.status_code == 303
     await api_server.wait_for_status(order_id, "PAID")
@@ -246,9 +246,10 @@ async def test_refunds_made_in_stripes_dashboard_are_refunds_of_their_order(
     order_id, _, intent = await pay_order(api_server)
     own_refund = await api_server.api("POST", f"/v1/orders/{order_id}/refunds", {"amount": "2.00"})
     (stripe_refund,) = await wait_for(lambda: _list_values(bank.refunds))
-    await api_server.send_event_twice("refund.created", stripe_refund)  # creates no second refund
+    # The event creates no second refund.
+    await api_server.send_event_twice("refund.created", stripe_refund)
 
-    bank.inject_faults("intent", "500")  # at first, the refund cannot be traced to its payment
+    bank.inject_faults("intent", "500")  # the first event cannot be traced to its payment
     refund = bank.refund_in_dashboard(intent, 300)
     assert await api_server.send_event("refund.created", refund) == 503
     await api_server.send_event_twice("refund.created", refund)
@@ -257,7 +258,7 @@ async def test_refunds_made_in_stripes_dashboard_are_refunds_of_their_order(
     order = await api_server.api("GET", f"/v1/orders/{order_id}")
     assert order["refundedAmount"] == "5.00"
     pending_refund["status"] = "succeeded"
-    # This event reports all refunds to an endpoint that does not get ``refund.…`` events.
+    # Endpoints that do not get ``refund.…`` events learn of all refunds from this event.
     await api_server.send_event_twice("charge.refunded", bank.charge(intent))
     order = await api_server.api("GET", f"/v1/orders/{order_id}")
     assert (order["refundedAmount"], order["refundStatus"]) == ("6.00", "PARTIAL")
@@ -274,7 +275,7 @@ async def test_refunds_made_in_stripes_dashboard_are_refunds_of_their_order(
     order = await api_server.api("GET", f"/v1/orders/{order_id}")
     assert order["refundedAmount"] == "3.00"
 
-    excessive_refund = bank.refund_in_dashboard(intent, 800)  # more than the remaining 6.99
+    excessive_refund = bank.refund_in_dashboard(intent, 800)  # only 6.99 USD remain to be refunded
     await api_server.send_event_twice("refund.updated", excessive_refund)
     cases = await api_server.command("refunds", "cases")
     assert [(case["kind"], case["amount"]) for case in cases] == [
@@ -339,7 +340,8 @@ async def pay_refund_and_charge_back(api_server: Deployment) -> None:
     await api_server.send_event_twice("refund.updated", stripe_refund)
     assert (await api_server.api("GET", f"/v1/refunds/{refund['id']}"))["status"] == "SUCCEEDED"
 
-    # A dispute of another deployment on the same account, in an unsupported currency.
+    # This dispute belongs to another deployment on the same account, and its currency is not
+    # supported.
     bank.intents["pi_other"] = bank.intents[intent] | {"id": "pi_other", "metadata": {}}
     await api_server.send_event_twice(
         "charge.dispute.created", bank.dispute("pi_other", "lost", currency="ang")
@@ -347,9 +349,8 @@ async def pay_refund_and_charge_back(api_server: Deployment) -> None:
 
     dispute_object = bank.dispute(intent, "needs_response", amount=599)
     bank.inject_faults("intent", "500")
-    assert (
-        await api_server.send_event("charge.dispute.created", dispute_object) == 503
-    )  # without its payment intent, the dispute cannot be traced
+    # Without its payment intent, the dispute cannot be traced to a payment.
+    assert await api_server.send_event("charge.dispute.created", dispute_object) == 503
     await api_server.send_event_twice("charge.dispute.created", dispute_object)
     await api_server.wait_for_status(order_id, "DISPUTED")
     (dispute,) = (await api_server.api("GET", "/v1/disputes"))["items"]

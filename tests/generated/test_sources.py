@@ -13,7 +13,7 @@ from opentill.http.fields import is_decimal
 from support.api_server import ApiServer, Shop
 
 pytestmark = pytest.mark.clients
-# The pattern of a model's field, with its type and name.
+# For each language, the pattern of a model's field, with its type and name.
 FIELDS: Final = {
     "java": r"private (\w+) (\w+);",
     "csharp": r"public (\w+)\?? (\w+)\s*\{",
@@ -67,7 +67,7 @@ def test_a_client_in_java_compiles_and_lists_orders_by_metadata(
     copy_files(folder, *(f"java/{name}" for name in names))
     generated = [str(path) for path in (folder / "src/main").rglob("*.java")]
     (folder / "sources").write_text("\n".join([*generated, *names]))
-    # The generator's jar contains the libraries of the client.
+    # The jar of the generator also contains the libraries that the client needs.
     run("javac", "-nowarn", "-d", "built", "-cp", jar(), "@sources", cwd=folder)
     order, _ = (shop.create_order(metadata={"cart": cart}) for cart in ("17 & 4", "18"))
     environment = {"TILL_URL": api_server.url, "TILL_KEY": shop.key}

@@ -15,7 +15,7 @@ VENV: Final = Path(__file__).parents[2] / ".venv-clients"
 PYTHON: Final = VENV / "bin" / "python"
 _ENVIRONMENT: Final = {
     "NO_PROXY": "*",
-    "GOPROXY": "off",  # the generated client needs only Go's own library
+    "GOPROXY": "off",  # the generated client needs only Go's standard library
     "GOFLAGS": "-mod=mod",
     "GOTOOLCHAIN": "local",
     "REDOCLY_TELEMETRY": "off",

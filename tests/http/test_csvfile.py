@@ -9,7 +9,7 @@ import pytest
 from opentill.http import csvfile
 
 CELLS = [
-    # text, cell
+    # Each row: text, and the cell that contains it.
     ("Ada", "Ada"),
     ("ada@example.com", "ada@example.com"),
     ("a=b, c+d - e", "a=b, c+d - e"),

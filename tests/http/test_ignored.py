@@ -58,7 +58,7 @@ def test_the_header_has_a_bounded_length_and_safe_characters(tree: Any) -> None:
             'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~%,+"'
         )
         for name in value.decode().split(","):
-            unquote(name, errors="strict")  # a cut name has no partial characters
+            unquote(name, errors="strict")  # raises an error if a name was cut within a character
             assert not re.search("%(?![0-9A-F]{2})", name)
 
 

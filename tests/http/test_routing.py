@@ -10,7 +10,7 @@ from support.api_server import ApiServer, error_of
 _ID = "cs_" + "0" * 32
 PATHS = [
     ("/v1/orders", "/v1/orders"),
-    ("/v1/orders/export", "/v1/orders/export"),  # a fixed path comes before a parameter
+    ("/v1/orders/export", "/v1/orders/export"),  # a fixed path takes precedence over a parameter
     ("/v1/orders/ord_1", "/v1/orders/{id}"),
     ("/v1/orders/ord_1/refunds", "/v1/orders/{id}/refunds"),
     (f"/checkout/{_ID}", "/checkout/{session}"),

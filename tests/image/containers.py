@@ -18,7 +18,8 @@ TOP: Final = Path(__file__).parents[2]
 BUILD_S: Final = 1800.0
 TIMEOUT_S: Final = 120.0
 QUICKLY_S: Final = (
-    10.0  # after this time engines kill a container; on an idle machine it stops within 2 s
+    # Engines kill a container after this time; on an idle machine it stops within 2 s.
+    10.0
 )
 
 Call = Callable[..., str]

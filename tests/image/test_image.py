@@ -13,7 +13,7 @@ RESTRICTED: Final = (
     "--read-only", "--tmpfs=/tmp", "--cap-drop=ALL", "--security-opt=no-new-privileges",
 )  # fmt: skip
 USERS: Final = [
-    # description, options of the container
+    # Each row: description, options of the container.
     ("the image's user", RESTRICTED),
     ("an arbitrary user id", ("--user=43210", *RESTRICTED)),
     ("an arbitrary user and group id", ("--user=43210:54321", *RESTRICTED)),

@@ -26,8 +26,9 @@ SOURCE = "every entry of an order or refund has one"
 SESSION = "a session is open as long as its order can be paid"
 HISTORY = "the history leads to the status, by transitions of the table"
 
-# They run on a paid order (entries 1 PAYMENT, 2 FEE) with three refunds: 1.00 failed (FREEZE 3,
-# UNFREEZE 6), 2.00 succeeded (FREEZE 4, REFUND 7), 3.00 processing (FREEZE 5).
+# SQL that corrupts the books of a paid order with three refunds, and the violated rules. Before,
+# the entries are 1 PAYMENT and 2 FEE; the refund of 1.00 failed (3 FREEZE, 6 UNFREEZE), that of
+# 2.00 succeeded (4 FREEZE, 7 REFUND), that of 3.00 is in progress (5 FREEZE).
 ORDER_CORRUPTIONS: Final = (
     ("update entries set amount_minor = 1000 where number = 1", {RUNNING, SUM, PAYMENT}),
     ("update entries set amount_minor = 1, shown_minor = -1 where number = 2", {RUNNING, SUM, FEE}),
@@ -107,7 +108,7 @@ FAILED = "failed attempts are counted in the quarter hour that they name"
 EVENTS = event_queries.HOLDS
 
 _REVERSED: Final = "status = 'FAILED' and succeeded_at is not null"
-_AFFECTED: Final = (  # orders with a reversed refund
+_AFFECTED: Final = (  # the condition selects orders with a reversed refund
     "(merchant_id, id) in (select merchant_id, order_id from refunds "
     "where status = 'FAILED' and succeeded_at is not null)"
 )
@@ -126,7 +127,7 @@ _WITHOUT_KEY: Final = "alter table entries drop constraint entries_once;"
 _OUT: Final = "r.source = 'GATEWAY' and e.to_account = 'gateway'"
 _BACK: Final = "e.from_account = 'gateway'"
 
-# Refunds that a provider reversed, and refunds that were made at the provider.
+# SQL that corrupts refunds that a provider reversed or that were made at the provider.
 _OF_REFUNDS: Final = (
     # the posting of the reversal is missing, has another amount, or is repeated
     ("delete from entries where type = 'REFUND' and from_account = 'gateway'", REFUND),
@@ -137,7 +138,7 @@ _OF_REFUNDS: Final = (
     # the reversal went to an account that does not hold the order's money
     (("update entries set to_account = 'pending' where type = 'REFUND' "
      "and from_account = 'gateway' and to_account = 'available'"), STANDS),
-    # a refund made at the provider is not posted, is posted twice, or from frozen money
+    # a refund made at the provider is not posted, is posted twice, or is posted from frozen money
     (("delete from entries where type = 'REFUND' and to_account = 'gateway' "
      "and from_account <> 'frozen'"), REFUND),
     (_REPEAT.format("'frozen'", "e.to_account", _OUT), REFUND),
@@ -150,7 +151,7 @@ _OF_REFUNDS: Final = (
     # the refund lacks its failure or its success
     (f"update refunds set status = 'SUCCEEDED' where {_REVERSED}", REFUND),
     (f"update refunds set succeeded_at = null where {_REVERSED}", REFUND),
-    # the order still counts the reversed refund, or does not count the provider's
+    # the order still counts the reversed refund, or does not count the provider's refund
     (f"update orders set refunded_minor = refunded_minor + 200 where {_AFFECTED}", COUNTS),
     (f"update orders set refund_held_minor = refund_held_minor + 200 where {_AFFECTED}", COUNTS),
     (f"update orders set refund_debit_minor = refund_debit_minor + 200 where {_AFFECTED}", COUNTS),

@@ -73,7 +73,8 @@ async def _create_providers_refunds(tx: Tx) -> None:
     refund = await report_refund(tx, await create_refund(tx, order, "2.00"), "SUCCEEDED")
     await report_refund_event(tx, order, "REFUSED", refund=refund)
     order = await create_order_in(tx, "PAID")
-    for status in ("SUCCEEDED", "REFUSED"):  # refunds the full amount; then the order is PAID again
+    # The refund of the full amount is reversed, so that the order is PAID again.
+    for status in ("SUCCEEDED", "REFUSED"):
         await report_refund_event(tx, order, status, ref="rf_reversed")
 
 

@@ -62,7 +62,7 @@ async def test_the_general_ledger_has_a_debit_and_a_credit_per_entry(db: Db) -> 
         assert credit["debit"] == ""
         assert Decimal(debit["amount"]) + Decimal(credit["amount"]) == 0
     assert len(rows) == 2 * len(await _list_entries(db, shops))
-    assert await _read_file(db, None, 0) == []  # 0 means 1970, not no limit
+    assert await _read_file(db, None, 0) == []  # 0 means 1970; None would mean no limit
     rows = await _read_file(db, NOW + 10, NOW + 10, shops[1])
     assert [(row["type"], row["account"]) for row in rows] == [
         ("PAYMENT", "gateway"), ("PAYMENT", "pending"), ("FEE", "pending"), ("FEE", "platform"),

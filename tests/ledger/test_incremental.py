@@ -168,7 +168,7 @@ async def test_each_entry_is_checked_in_ranges_of_any_length(tx: Tx, limit: int)
     await tx.execute("begin")
 
 
-# An order whose fee (gross minus net) overflows bigint: computing it ends with an error.
+# Computing the fee (gross minus net) of such an order overflows bigint and ends with an error.
 _UNCOMPUTABLE = (
     "update orders set gross_settled_minor = 9223372036854775807, net_settled_minor = -5"
     " where merchant_id = $1"
@@ -250,7 +250,8 @@ async def test_a_failing_rule_does_not_stop_other_rules_or_merchants(damaged_db:
             await scheduler.IncrementalCheck(damaged_db).turn()
     failures = [line for line in log if line["event"] == "rule not checked"]
     assert {line["merchant"] for line in failures} == {first}
-    assert len(failures) == len({line["rule"] for line in failures}) > 0  # one line per rule
+    # Each failing rule is logged once.
+    assert len(failures) == len({line["rule"] for line in failures}) > 0
     assert {line["merchant"] for line in log if line["event"] == "books wrong"} == {first, second}
     checks = await _read_checks(damaged_db)
     assert checks[first][0] > 0
@@ -271,7 +272,8 @@ async def test_a_rule_that_times_out_is_postponed_and_the_pass_stays_open(
     assert "rule not checked" in {line["event"] for line in log}
     assert await _read_checks(damaged_db) == {first: (0, False)}
     assert [await _count_overdue(damaged_db, days) for days in (1, 3)] == [0, 1]
-    assert (await _read_gauges(damaged_db))[1] == 4  # all four entries are checked nevertheless
+    # All four entries were checked despite the timeout.
+    assert (await _read_gauges(damaged_db))[1] == 4
     second = await _create_payments(damaged_db)
     await _execute(
         damaged_db, "delete from order_history where number = 3 and merchant_id = $1", second
@@ -335,17 +337,20 @@ async def test_slow_rules_are_checked_between_other_merchants(damaged_db: Db) ->
     first = await _create_payments(damaged_db)
     second = await _create_payments(damaged_db)
     await _execute(damaged_db, "delete from order_history where number = 3")
-    check = scheduler.IncrementalCheck(damaged_db, rules_s=0)  # one rule at a time per merchant
+    # rules_s=0 lets a turn check one rule per merchant.
+    check = scheduler.IncrementalCheck(damaged_db, rules_s=0)
     turns = 0
     while not all(
         done for _, done in (await _read_checks(damaged_db) or {"": (0, False)}).values()
     ):
         await check.turn()
         turns += 1
-        assert set(await _read_checks(damaged_db)) == {first, second}  # each turn checks both
+        # Each turn has checked both merchants.
+        assert set(await _read_checks(damaged_db)) == {first, second}
     checks = await _read_checks(damaged_db)
     assert checks[first][0] == checks[second][0] > 0
-    assert turns >= len(rules.merchant_rules(first))  # a turn may check a rule of each merchant
+    # A turn may check one rule of each merchant.
+    assert turns >= len(rules.merchant_rules(first))
 
 
 async def test_rules_are_checked_even_if_a_check_takes_longer_than_the_interval(
@@ -355,7 +360,8 @@ async def test_rules_are_checked_even_if_a_check_takes_longer_than_the_interval(
     monkeypatch.setattr(scheduler, "REST_MS", 0)
     shops = [await _create_payments(damaged_db) for _ in range(3)]
     check = scheduler.IncrementalCheck(damaged_db, rules_s=0)
-    # The duration of the last rule decides how many rules a turn checks.
+    # The number of rules in a turn depends on the duration of the last rule, so the number of turns
+    # is not fixed.
     for _ in range(100 * len(rules.merchant_rules(shops[0]))):
         await check.turn()
         if await _read_checks(damaged_db) == dict.fromkeys(shops, (0, True)):
@@ -372,7 +378,7 @@ async def test_a_rules_violations_are_stored_before_the_next_rule_is_checked(
     while (await _read_checks(damaged_db) or {shop: (0, False)})[shop] == (0, False):
         await check.turn()
     assert (await _read_checks(damaged_db))[shop][0] > 0
-    assert not (await _read_checks(damaged_db))[shop][1]  # other rules are not checked yet
+    assert not (await _read_checks(damaged_db))[shop][1]  # the other rules are not checked yet
 
 
 async def test_a_worker_that_lost_its_lease_stores_nothing(damaged_db: Db) -> None:
@@ -393,7 +399,7 @@ async def test_unreadable_entries_do_not_stop_other_merchants(
     damaged_db: Db, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
     first = await _create_payments(damaged_db)
-    await scheduler.IncrementalCheck(damaged_db).turn(2)  # checks two of four entries
+    await scheduler.IncrementalCheck(damaged_db).turn(2)  # this checks two of the four entries
     monkeypatch.setattr(incremental_queries.SUMS, "timeout_s", 0.2)
     with structlog.testing.capture_logs() as log:
         async with damaged_db.transaction() as tx:
@@ -441,7 +447,7 @@ async def test_shutdown_does_not_wait_for_a_rule(database_url: str) -> None:
             async with asyncio.timeout(10):
                 while (
                     await find_waiting_session(tx) is not None
-                ):  # PostgreSQL ends the statement a moment later
+                ):  # PostgreSQL ends the statement a moment after its client
                     await asyncio.sleep(0.05)
     finally:
         await db.close()

@@ -104,7 +104,8 @@ INSERT = """
 async def test_the_database_refuses_movements_outside_the_table(tx: Tx) -> None:
     shop = await create_merchant(tx)
     await fund(tx, shop.id)
-    await tx.execute("set local session_replication_role = replica")  # disables triggers
+    # Replica mode disables triggers.
+    await tx.execute("set local session_replication_role = replica")
     numbers = itertools.count(10)
     refused = 0
     for (kind, source, target), sign in itertools.product(MOVES, (100, -100)):

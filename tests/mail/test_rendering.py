@@ -116,7 +116,7 @@ def test_every_topic_is_rendered_in_every_language(name: str, language: Language
     content = msgspec.convert(CONTENT[name], topic.content)
     area: Area = "customer" if topic.is_for_customers else "merchant"
     context = _context(language, area)
-    language = context.localizer.language  # English if the area lacks the language
+    language = context.localizer.language  # an area without this language uses English
     message = topic.template(content, context)
     draft = rendering.Draft(
         mail=_mail(name, language=language), message=message, context=context, is_test_mode=True
@@ -157,7 +157,7 @@ def test_a_returned_payout_has_another_subject_than_a_failed_one(language: Langu
         for is_returned in (False, True)
     )
     assert failed.subject != returned.subject
-    account_notice = failed.paragraphs[1:]  # what to do, because AC04 means a closed account
+    account_notice = failed.paragraphs[1:]  # AC04 means a closed account: the mail says what to do
     assert returned.paragraphs[1:] == account_notice
     assert len(account_notice) == 1
     low_funds = model.PayoutContent(

@@ -57,7 +57,7 @@ async def test_requesting_a_password_link_does_not_replace_a_link_created_by_sta
     async with db.connection() as tx:
         link, _ = await people.read_link(tx, staff_link.token, NOW + 1)
         assert link.created_by == TESTER.who
-    for age_ms in (LINK_MS, LINK_MS + 1):  # the staff's link has expired
+    for age_ms in (LINK_MS, LINK_MS + 1):  # the link created by staff has expired
         assert b"/reset/" in await rendering.render(db, SETTINGS, requested_mail, NOW + age_ms)
 
 
@@ -123,7 +123,8 @@ async def test_the_invitations_of_a_person_in_a_day_are_limited(db: Db) -> None:
         assert 0 < refused.value.retry_after_s <= refused.value.window_s == 24 * 3600
     assert await _invite(db, merchant_id, mallory, new_address(), NOW + 99)
     assert await _invite(db, other_merchant_id, mallory, new_address(), NOW + 99)
-    assert await _invite(db, merchant_id, TESTER, new_address(), NOW + 99)  # TESTER is not a person
+    # The limit does not apply to TESTER, who is not a person.
+    assert await _invite(db, merchant_id, TESTER, new_address(), NOW + 99)
     assert await _invite(db, merchant_id, eve, new_address(), NOW + 99, has_applied=True)
     async with db.connection() as tx:
         await rate_limits.prune(tx, NOW + 23 * HOUR_MS)

@@ -32,7 +32,7 @@ class Clock:
     """Business time that a test moves."""
 
     def __init__(self) -> None:
-        self.now = now_ms() + MINUTE_MS  # mails that a test queues now are due
+        self.now = now_ms() + MINUTE_MS  # makes mails due that a test queues now
 
     def __call__(self) -> int:
         return self.now
@@ -54,7 +54,8 @@ async def test_each_mail_is_sent_once_and_connections_are_reused(db: Db) -> None
     with MailServer() as server:
         settings = mail_settings(server.url)
         await queue_mails(db, settings, 40)
-        await queue_mails(db, settings, 40)  # no new mails: causes and recipients are the same
+        # No mail is added, because causes and recipients are the same.
+        await queue_mails(db, settings, 40)
         mailer = Mailer(db, settings, now_ms, QUICK)
         await _drain(mailer)
         await mailer.finish()
@@ -117,7 +118,8 @@ async def test_an_unusual_address_is_mailed_or_the_mail_fails_with_a_reason(
         stored = await _only_mail(db)
         assert result in stored.result
         is_sent = result == "250"
-        mailbox = hostnames.mailbox_in_ascii(recipient)  # the server removes quotes
+        # The server removes quotes around the mailbox.
+        mailbox = hostnames.mailbox_in_ascii(recipient)
         assert stored.status == ("SENT" if is_sent else "FAILED")
         assert [to for to, _ in server.accepted] == ([mailbox] if is_sent else [])
 
@@ -161,7 +163,8 @@ async def test_a_mail_whose_worker_was_killed_is_unknown_and_is_sent_again_only_
     with MailServer() as server:
         settings, clock = mail_settings(server.url), Clock()
         await queue_mails(db, settings, 1)
-        async with db.connection() as tx:  # claim the mail, like a worker that is then killed
+        # A worker claims the mail and is then killed.
+        async with db.connection() as tx:
             await queries.CLAIM.all(tx, now=clock.now, lease_until=clock.now + 1000, limit=1)
         mailer = Mailer(db, settings, clock, QUICK)
         await _drain(mailer)
@@ -180,7 +183,8 @@ async def test_a_mail_whose_worker_was_killed_is_unknown_and_is_sent_again_only_
         assert len(resent_ids - {mail.id}) == 1
         await _drain(mailer)
         await mailer.finish()
-        # The Message-ID stays, so that the recipient's mail program recognises a repetition.
+        # The Message-ID stays the same, so that the recipient's mail program can recognise the
+        # repetition.
         assert [message["Message-ID"] for _, message in server.accepted] == [mail.message_id]
 
 
@@ -212,7 +216,7 @@ async def test_a_failure_of_encryption_or_login_costs_no_attempt(db: Db, tmp_pat
             (f"smtp+starttls://shop:other@{host_and_port}", trusting_options),
             (f"smtp+starttls://{host_and_port}", trusting_options),  # the server requires a login
             (f"smtp://{host_and_port}", trusting_options),  # the server requires encryption
-            (good_url, QUICK),  # the certificate is not trusted
+            (good_url, QUICK),  # QUICK does not trust the server's certificate
         ):
             mailer = Mailer(db, mail_settings(url), now_ms, options)
             await mailer.turn()
@@ -223,13 +227,14 @@ async def test_a_failure_of_encryption_or_login_costs_no_attempt(db: Db, tmp_pat
         await _drain(mailer)
         await mailer.finish()
         assert len(server.accepted) == 1
-    with MailServer(ssl=tls.server) as server:  # TLS from the start, without STARTTLS
+    # The connection uses TLS from its start, without STARTTLS.
+    with MailServer(ssl=tls.server) as server:
         settings = mail_settings(f"smtps://127.0.0.1:{server.port}")
         await queue_mails(db, settings, 2)
         mailer = Mailer(db, settings, now_ms, trusting_options)
         await _drain(mailer)
         await mailer.finish()
-        assert len(server.accepted) == 1  # the other mail was sent before
+        assert len(server.accepted) == 1  # the first of the two mails was sent before
 
 
 async def test_no_mail_is_queued_without_a_mail_server(db: Db) -> None:

@@ -180,7 +180,8 @@ async def test_members_get_mails_about_refunds_reversed_or_made_at_the_provider(
             lambda tx, report=report: refunds.apply_report(tx, shop, report, NOW, gateway="sandbox")
         )
     refund = await db.run(lambda tx: world.create_refund(tx, paid, "1.00"))
-    await db.run(lambda tx: world.report_refund(tx, refund, "REFUSED"))  # this causes no mail
+    # A refused refund causes no mail.
+    await db.run(lambda tx: world.report_refund(tx, refund, "REFUSED"))
     for _ in range(2):
         await _queue_mails(db)
     async with db.connection() as tx:
@@ -228,11 +229,12 @@ async def test_a_login_from_a_new_device_or_network_is_mailed_once(db: Db) -> No
         await db.run(create_data)
 
     await log_in("192.0.2.1", "Testfox/1.0")
-    await log_in("192.0.2.1", "Testfox/2.5")  # the same browser in a newer version
+    await log_in("192.0.2.1", "Testfox/2.5")  # the same browser has a newer version
     await log_in("203.0.113.5", "Testfox/1.0")
     assert await jobs.queue_login_mails(db, SETTINGS, NOW + 2) == 2
     assert await jobs.queue_login_mails(db, SETTINGS, NOW + 3) == 0
-    await log_in("203.0.113.6", "Testfox/1.0", logs_out=True)  # before the mails are queued
+    # The person logs out before the mails are queued.
+    await log_in("203.0.113.6", "Testfox/1.0", logs_out=True)
     assert await jobs.queue_login_mails(db, SETTINGS, NOW + 4) == 1
     async with db.connection() as tx:
         assert await queries.NEW_LOGINS.all(tx, since=NOW, limit=10) == []
@@ -275,7 +277,8 @@ async def test_a_digest_waits_until_its_whole_day_is_counted(db: Db) -> None:
     shop = await db.run(prepare)
     morning = NOW - NOW % (24 * HOUR_MS) + 32 * HOUR_MS
     async with db.connection() as tx:
-        await tx.execute("update balances set entries = 0")  # as if nothing of the day were counted
+        # As if no entry of the day had been counted.
+        await tx.execute("update balances set entries = 0")
         assert await figures.behind_since(tx, shop) == NOW
     assert await jobs.queue_digests(db, SETTINGS, morning) == 0
     async with db.connection() as tx:
@@ -365,7 +368,7 @@ async def test_mails_that_ended_90_days_ago_are_pruned(db: Db) -> None:
         lambda tx: mail.send_receipt(tx, SETTINGS, paid.merchant_id, paid.id, "one", NOW)
     )
     async with db.connection() as tx:
-        assert await jobs.prune(tx, NOW + 91 * 24 * HOUR_MS) == 0  # the mail is not sent yet
+        assert await jobs.prune(tx, NOW + 91 * 24 * HOUR_MS) == 0  # the mail has not been sent
         await queries.CLAIM.all(tx, now=NOW, lease_until=NOW, limit=1)
         await queries.EXPIRE_LEASES.run(tx, now=NOW, result="unknown", limit=1)
         assert (await outbox.find(tx, paid.merchant_id, receipt.id)).status == "UNKNOWN"
@@ -472,7 +475,7 @@ async def test_a_merchant_whose_events_cannot_be_read_is_skipped_until_the_next_
     assert await _queue_mails(db) == 0
     for order in (bad_order, good_order):
         await db.run(lambda tx, order=order: _pay(tx, order))
-    async with db.connection() as tx:  # the stored position lies after the last event
+    async with db.connection() as tx:  # the position is after the last event
         await tx.execute("insert into mail_heads values ($1, $2, 0)", bad_order.merchant_id, 2**60)
     with pytest.raises(jobs.UnreadMerchants, match="1 merchants"):
         await _queue_mails(db)

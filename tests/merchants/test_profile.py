@@ -64,7 +64,7 @@ async def test_a_change_from_a_stale_version_is_refused(tx: Tx) -> None:
     shop = await world.create_merchant(tx)
     stale_version = merchants.version_of(shop)
     changes = {"accent_color": "#112233", "time_zone": "Asia/Tokyo"}
-    for _ in range(2):  # repeating the change has no effect
+    for _ in range(2):  # the second change is a repetition without effect
         changed_shop = await merchants.change_profile(
             tx, shop.id, changes, world.NOW, actor=ADA, version=stale_version
         )

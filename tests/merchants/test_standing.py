@@ -173,7 +173,7 @@ async def test_an_operation_whose_capability_is_off_is_refused(tx: Tx) -> None:
     assert shop not in {payout.merchant_id for payout in await payouts.list_due(tx, 100)}
 
 
-# ── Concurrent requests ──
+# ── concurrent requests ──
 
 
 async def test_a_session_opens_before_a_concurrent_suspension_or_is_refused(db: Db) -> None:
@@ -241,7 +241,7 @@ async def test_no_session_opens_after_the_commit_of_a_suspension(db: Db, databas
         assert await tx.fetchval(count, merchant.id) == count_after_suspension
 
 
-# ── Applications ──
+# ── applications ──
 
 
 async def test_an_applicant_cannot_take_payments(tx: Tx) -> None:
@@ -283,7 +283,8 @@ async def test_one_network_cannot_fill_the_list_of_applications(
             return refused.retry_after_s
 
     day = 24 * 3_600_000
-    addresses = [f"2001:db8::{number}" for number in range(applications.A_DAY)]  # one /64 network
+    # All addresses are in one /64 network.
+    addresses = [f"2001:db8::{number}" for number in range(applications.A_DAY)]
     for number, address in enumerate(addresses):
         assert isinstance(await apply(f"a{number}", address, NOW + number * 1000), str)
     assert await apply("more", addresses[0], NOW + 5000) == day // 1000 - 5
@@ -302,7 +303,8 @@ async def test_one_network_cannot_fill_the_list_of_applications(
 
 async def test_concurrent_applications_are_counted_exactly(db: Db) -> None:
     async def apply(number: int) -> str | None:
-        form = changed(FORM, email=f"{number % 9}@example.com")  # each address applies twice
+        # Nine e-mail addresses apply, each twice.
+        form = changed(FORM, email=f"{number % 9}@example.com")
         try:
             return await db.run(lambda tx: merchants.apply(tx, form, NOW, address="192.0.2.1"))
         except TooManyRequests:

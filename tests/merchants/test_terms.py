@@ -80,7 +80,7 @@ async def test_versions_cannot_be_changed(tx: Tx) -> None:
 
 
 INVALID_TERMS = (
-    # term, value, field that the error names
+    # Each row: term, value, field that the error names.
     ("reason", "  ", "reason"),
     ("name", "", "name"),
     ("name", "n" * 201, "name"),
@@ -142,7 +142,7 @@ async def test_defaults_are_in_the_settlement_currency(
 
 
 SCHEDULES = (
-    # schedule before, changes, settlement currency, schedule after
+    # Each row: schedule before, changes, settlement currency, schedule after.
     ((), ("CREDIT_CARD=0.029+0.30",), "USD", ["CREDIT_CARD=0.029+0.30"]),
     ((), ("CREDIT_CARD=0.0290+0.3",), "USD", ["CREDIT_CARD=0.029+0.30"]),
     ((), ("CREDIT_CARD=0+0",), "USD", ["CREDIT_CARD=0"]),

@@ -109,7 +109,7 @@ async def test_a_request_from_before_closing_can_only_be_rejected(tx: Tx) -> Non
     shop = (await world.create_merchant(tx)).id
     earlier_request = await adjustments.request(tx, shop, _recharge(), LIMIT, NOW)
     await _suspend(tx, shop)
-    # Versions that closed merchants with pending requests have left such rows.
+    # Earlier versions closed merchants with pending requests, so such rows exist.
     await merchants.change_status(tx, shop, "closed", ANN, NOW + 1)
     with pytest.raises(Invalid, match="merchant must not be CLOSED"):
         async with tx.transaction():
@@ -141,7 +141,7 @@ async def test_closing_and_a_concurrent_request_are_serialized(db: Db, first: st
     if first == "request":
         with pytest.raises(NotClosable):
             await waiting_task
-    else:  # a recharge may be requested after the closing
+    else:  # a recharge may be requested even after the closing
         await waiting_task
         pending = await db.read(lambda tx: adjustments.list_waiting(tx, shop))
         assert (await db.run(lambda tx: adjustments.approve(tx, pending[0].id, "bob", NOW + 2))).id

@@ -40,7 +40,8 @@ async def pay_with(tx: Tx, order: Order, card: Card | None, *, in_batch: bool) -
         (VISA, VISA),
         (Card(brand="Mastercard", last4="0069"), Card(brand="mastercard", last4="0069")),
         (Card(brand="<b>\x00", last4="4242"), Card(brand="", last4="4242")),
-        (Card(brand="visa", last4="4242424242424242"), None),  # a full card number is never stored
+        # The digits of a full card number are never stored.
+        (Card(brand="visa", last4="4242424242424242"), None),
         (Card(brand="visa", last4="٤٢٤٢"), None),
         (None, None),
     ],
@@ -70,7 +71,8 @@ async def test_a_later_report_adds_a_missing_card_but_changes_none(tx: Tx) -> No
 async def test_an_order_is_found_by_its_cards_digits_as_soon_as_it_is_paid(
     tx: Tx, is_indexed: bool
 ) -> None:
-    order = await world.create_order(tx, price="4242.00")  # equals the card's search term
+    # The amount has the same digits as the card.
+    order = await world.create_order(tx, price="4242.00")
     cheap_session = await world.create_session(tx, order.merchant_id, order.product_id)
     cheap_order = await orders.find(tx, order.merchant_id, cheap_session.order_id)
     if is_indexed:
@@ -88,7 +90,7 @@ async def test_an_order_is_found_by_its_cards_digits_as_soon_as_it_is_paid(
             assert {row.id for row in page} == ids
             assert total == len(ids)
         page, _ = await filters.list_page(db, order.merchant_id, OrdersQuery(amount="4242"))
-        assert len(page) == 2  # both orders have this amount
+        assert len(page) == 2  # the amount of both orders is 4242.00
         await indexing._index(tx, order.merchant_id, 1000, 2)
     assert not await search_queries.PENDING.all(tx, merchant_id=order.merchant_id)
     rows = await tx.fetch(

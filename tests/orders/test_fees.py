@@ -43,7 +43,8 @@ FEES = (
     ("9.99", "USD", PAYNOW, "0", "0.00", "9.99", 999, 999),
     ("9.99", "USD", BANK, "0.04", "0.40", "9.59", 999, 959),
     ("9.99", "EUR", CARD, "0.035", "0.60", "9.39", 1249, 1174),
-    ("9.99", "CNY", CARD, "0.029", "0.29", "9.70", 140, 136),  # the fixed part applies only in USD
+    # The fixed part of the fee applies only in USD.
+    ("9.99", "CNY", CARD, "0.029", "0.29", "9.70", 140, 136),
     ("9.99", "CNY", "ALIPAY", "0.012", "0.12", "9.87", 140, 138),
     ("0.20", "USD", CARD, "0.029", "0.20", "0.00", 20, 0),  # the fee never exceeds the amount
     ("0.31", "USD", CARD, "0.029", "0.31", "0.00", 31, 0),
@@ -79,7 +80,8 @@ async def test_the_payment_method_decides_the_fee(
     tx: Tx, amount, currency, method, rate, fee, net, gross, settled
 ) -> None:
     order = await create_order(tx, amount, currency, fee_changes=SCHEDULE)
-    assert order.platform_fee_rate == Decimal("0.04")  # the default, until the method is known
+    # The default applies until the method is known.
+    assert order.platform_fee_rate == Decimal("0.04")
     paid_order = await pay_by(tx, order, method)
     detail = OrderDetail.from_order(paid_order)
     assert (detail.platform_fee_rate, detail.platform_fee, detail.net_amount) == (rate, fee, net)
@@ -142,10 +144,11 @@ async def test_an_order_keeps_the_terms_of_its_opening(tx: Tx) -> None:
 
 
 HKD = (
-    # order's currency, payment's clearing currency, expected rate of the order to HKD
+    # Each row: currency of the order, clearing currency of the payment, expected rate of the order
+    # to HKD.
     ("USD", "HKD", "7.8"),
     ("HKD", "HKD", "1"),
-    ("EUR", "HKD", None),  # there is no rate from EUR to HKD
+    ("EUR", "HKD", None),  # no rate from EUR to HKD exists
     ("USD", "USD", None),
     ("USD", None, None),
 )
@@ -158,7 +161,7 @@ async def test_an_order_has_the_rate_to_hkd_if_its_payment_clears_in_hkd(
 ) -> None:
     order = await create_order(tx, "10.00", currency)
     assert order.hkd_exchange_rate is None
-    await rates.put(tx, "USD", "HKD", Decimal(9), NOW + 1)  # newer than the order
+    await rates.put(tx, "USD", "HKD", Decimal(9), NOW + 1)  # this rate is newer than the order
     attempt = await submit_attempt(tx, order, NOW + 2)
     await report_payment(tx, attempt, "SUCCEEDED", NOW + 2, clearing_currency=clearing)
     paid_order = await orders.find(tx, order.merchant_id, order.id)
@@ -168,7 +171,8 @@ async def test_an_order_has_the_rate_to_hkd_if_its_payment_clears_in_hkd(
 @pytest.mark.usefixtures("exchange_rates")
 async def test_an_order_that_settles_in_hkd_shows_the_rate_of_its_settlement(tx: Tx) -> None:
     order = await create_order(tx, "10.00", "USD", settlement_currency="HKD")
-    await rates.put(tx, "USD", "HKD", Decimal(9), NOW)  # replaces the rate from the opening
+    # Replaces the rate that applied when the session was opened.
+    await rates.put(tx, "USD", "HKD", Decimal(9), NOW)
     attempt = await submit_attempt(tx, order, NOW + 2)
     await report_payment(tx, attempt, "SUCCEEDED", NOW + 2, clearing_currency="HKD")
     detail = OrderDetail.from_order(await orders.find(tx, order.merchant_id, order.id))
@@ -312,7 +316,8 @@ async def test_any_partial_refunds_that_make_up_the_amount_debit_the_full_credit
             debit = share_of(order, part).debit_minor
             assert debit >= 0
             accepted.append((part, debit))
-            if len(accepted) > 1 and data.draw(st.integers(0, 5)) == 0:  # one of the refunds fails
+            # As if one of the refunds had failed.
+            if len(accepted) > 1 and data.draw(st.integers(0, 5)) == 0:
                 accepted.pop(data.draw(st.integers(0, len(accepted) - 1)))
             held_amounts, debited = (sum(column) for column in zip(*accepted, strict=True))
             assert debited <= full_debit

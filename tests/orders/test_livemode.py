@@ -15,7 +15,8 @@ from opentill.orders.model import Order
 from support import world
 from support.export_lines import export_line
 
-# Way of payment ("": unpaid; +: in a batch), the deployment's present livemode, the expected one.
+# Each row: way of payment ("": unpaid; +: in a batch), the deployment's present livemode, the
+# expected livemode.
 PAID = [
     ("", True, True),
     ("", False, False),
@@ -23,12 +24,12 @@ PAID = [
     ("sandbox", False, False),
     ("sandbox+", True, False),
     ("stripe", True, True),
-    ("stripe", False, True),  # paid before the deployment became a test deployment
+    ("stripe", False, True),  # the deployment became a test deployment after the payment
     ("stripe+", False, True),
     ("manual", True, True),
     ("manual", False, False),
     ("manual, test", False, False),
-    ("manual, live", False, True),  # confirmed before the deployment became a test deployment
+    ("manual, live", False, True),  # the deployment became a test deployment after the confirmation
 ]
 
 
@@ -60,7 +61,8 @@ async def test_responses_and_files_say_whether_money_is_real(
     """Orders that were paid before the column ``livemode`` existed also say it."""
     order = await create_order(tx, payment)
     if not is_stored:
-        if payment.startswith("manual"):  # without the column, only the deployment's mode is known
+        # Without the stored value, only the deployment's mode tells.
+        if payment.startswith("manual"):
             expected = deployment
         await tx.execute("update orders set livemode = null where id = $1", order.id)
         order = await orders.find(tx, order.merchant_id, order.id)
@@ -106,7 +108,7 @@ async def test_events_of_paid_orders_say_whether_money_is_real(
     """Orders that were paid before the column ``livemode`` existed also say it."""
     order = await create_order(tx, payment)
     after = ""
-    if not is_stored:  # skip the payment's events, which lack the field too
+    if not is_stored:  # the payment's own events lack the field, so they are skipped
         await tx.execute("update orders set livemode = null where id = $1", order.id)
         after = await tx.fetchval("select max(id) from events")
     await world.report_refund(tx, await world.create_refund(tx, order, "1.00"), "SUCCEEDED")

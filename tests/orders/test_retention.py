@@ -59,7 +59,7 @@ async def test_old_history_is_deleted_except_the_last_row(db: Db) -> None:
     _, young_id = await db.run(lambda tx: _create_old_order(tx, YEAR_MS + 60_000))
     before = await _history_numbers(db, young_id)
     assert len(before) > 2
-    assert await _prune(db, 0) == 0  # the default deletes nothing
+    assert await _prune(db, 0) == 0  # by default (0 days), nothing is deleted
     assert await _prune(db, 730) == len(before) - 1
     assert await _history_numbers(db, old_id) == before[-1:]
     assert await _history_numbers(db, young_id) == before
@@ -196,7 +196,7 @@ async def test_a_gap_in_young_history_is_still_found(db: Db) -> None:
         await tx.execute("delete from order_history where order_id = $1 and number = 1", order_id)
         with pytest.raises(AssertionError):
             await assert_books(tx)
-        raise LookupError  # rolls the deletion back
+        raise LookupError  # ends the transaction, which restores the deleted rows
 
     with pytest.raises(LookupError):
         await db.run(check)
@@ -229,7 +229,8 @@ async def test_a_rate_limit_window_in_the_future_blocks_nobody_and_is_pruned(db:
         assert await rate_limits.hit(tx, "ip", "a", 5, now) is not None
         await rate_limits.hit(tx, "ip", "b", 5, now + 9 * 86_400_000)
         assert await rate_limits.prune(tx, now) == 1
-        for _ in range(4):  # a server whose clock is 3 s ahead counts in the same window
+        # Requests of a server whose clock is 3 s ahead count in the same window.
+        for _ in range(4):
             await rate_limits.hit(tx, "ip", "a", 5, now + 3000)
         assert await rate_limits.hit(tx, "ip", "a", 5, now) is None
         assert 1 <= await rate_limits.retry_after_s(tx, "ip", "a", now) <= 61

@@ -27,7 +27,8 @@ from support.world import (
 LATER = NOW + 5_000
 PAID = [("PAYMENT", "gateway", "pending", 999), ("FEE", "pending", "platform", 40)]
 
-# Transitions up to the payment (contract.md#order-transitions), and the session's status then.
+# The transitions of an order up to its payment (contract.md#order-transitions), and the status of
+# its session afterwards.
 TABLE = (
     # from        event               to          postings  session
     ("PENDING", "submitted", "CREATING", [], "OPEN"),
@@ -43,7 +44,7 @@ TABLE = (
     ("CLOSED", "confirmed", "PAID", PAID, "EXPIRED"),
     ("FAILED", "confirmed", "PAID", PAID, "EXPIRED"),
 )
-# Transitions of paid orders; tested in tests/refunds, test_settlement.py and tests/disputes.
+# The transitions of paid orders, which tests/refunds, test_settlement.py and tests/disputes test.
 AFTER_PAYMENT = {
     ("PAID", "settled"): {"SETTLED"},
     ("REFUNDED", "carried_over"): {"REFUNDED"},

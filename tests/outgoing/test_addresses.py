@@ -8,7 +8,7 @@ from opentill.outgoing.addresses import Forbidden, Policy
 
 OPEN = Policy(allow_http=True)
 
-# Spellings of hosts whose address is not public.
+# Spellings of hosts whose addresses are not public.
 HOSTS = """
     0.0.0.0 0.1.2.3 10.0.0.1 10.255.255.255 100.64.0.1 100.100.100.200 100.127.255.255
     127.0.0.1 127.0.0.2 127.255.255.254 168.63.129.16 169.254.0.1 169.254.169.254

@@ -56,7 +56,8 @@ async def test_forms_over_the_limit_of_an_address_are_refused(
                 assert refused.status_code == 429
                 assert f"<h1>{title}</h1>" in refused.text
                 assert 1 <= int(refused.headers["retry-after"]) <= 61
-            assert (await client.get(pages[0])).status_code == 200  # only forms are limited
+            # Only forms count towards the limit.
+            assert (await client.get(pages[0])).status_code == 200
         async with _limit_payments(page_server, 0):
             assert (await client.post(pages[0], data=FORM)).status_code == 303
     attempts = "select count(*) from payment_attempts where merchant_id = $1"
@@ -81,8 +82,9 @@ async def test_attempts_over_the_limit_of_an_order_are_refused(
         await app.db.run(create_declined_attempt)
     page = f"{page_server.state.settings.public_url}/checkout/{session.id}"
     async with httpx2.AsyncClient() as client:
-        assert (await client.post(page, data=FORM)).status_code == 303  # the last allowed attempt
-        repeated = await client.post(page, data=FORM)  # leads to the attempt under way
+        # This is the last allowed attempt.
+        assert (await client.post(page, data=FORM)).status_code == 303
+        repeated = await client.post(page, data=FORM)  # the response leads to the attempt under way
         assert "/continue/att_" in repeated.headers["location"]
         for lang, (_, text) in TEXTS.items():
             refused = await client.post(page, data={**FORM, "method": "ALIPAY", "lang": lang})

@@ -11,7 +11,7 @@ from support.page_server import OpenSession
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 COOKIE_OF_CHOICE = f"{language.COOKIE}=zh-Hant; Path=/; Max-Age=31536000; HttpOnly; SameSite=Lax"
 
-# method, path, headers, status, whether a browser gets a page
+# Each row: method, path, headers, status, whether a browser gets a page.
 ERRORS = [
     ("GET", "/nowhere", BROWSER, 404, True),
     ("HEAD", "/nowhere", BROWSER, 404, True),
@@ -57,7 +57,8 @@ async def test_a_chosen_language_is_remembered_on_every_page(
     address = f"{url}/checkout/{(await open_session()).id}"
     english = {"accept-language": "en-GB"}
     async with httpx2.AsyncClient(headers=english) as client:
-        for query in ("", "?lang=en", "?lang=xx"):  # no choice, the same language, an unknown one
+        # No choice, the same language, and an unknown language change nothing.
+        for query in ("", "?lang=en", "?lang=xx"):
             response = await client.get(f"{address}{query}")
             assert "set-cookie" not in response.headers, query
         response = await client.get(f"{address}?lang=zh-Hant")

@@ -25,7 +25,8 @@ def test_every_payment_method_page_state_error_and_decline_has_a_text() -> None:
     assert set(labels.TROUBLE_TITLE) == set(labels.TROUBLE_TEXT) == set(get_args(Trouble))
 
 
-# requested language, Accept-Language, language of the page, and how it shows 9.99 USD and 1000 JPY
+# Each row: requested language, Accept-Language, language of the page, and how it shows 9.99 USD and
+# 1000 JPY.
 LANGUAGE_CASES = [
     (None, None, "en", "$9.99", "¥1,000"),
     (None, "", "en", "$9.99", "¥1,000"),

@@ -22,7 +22,7 @@ def _url(page_server: Starlette, session: checkouts.Session) -> str:
 FORM = {"email": "maria@example.com", "name": "", "method": "CREDIT_CARD", "lang": "en"}
 FORM_TYPE = "application/x-www-form-urlencoded"
 
-# headers, form, status
+# Each row: headers, form, status.
 POSTS = [
     ({}, FORM, 303),
     ({"sec-fetch-site": "same-origin"}, FORM, 303),
@@ -78,7 +78,7 @@ async def test_concurrent_copies_of_the_form_start_one_payment(
         assert await tx.fetchval(attempts, session.merchant_id) == 1
 
 
-# method, path, status
+# Each row: method, path, status.
 PATHS = [
     ("GET", "/checkout", 404),
     ("GET", "/checkout/", 404),

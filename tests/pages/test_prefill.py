@@ -72,10 +72,11 @@ async def test_after_a_decline_only_the_payers_own_browser_shows_the_input_again
             assert await read_fields(eve) == (email, name)
             response = await ann.post(address, data=ANN)
             assert response.status_code == 303
+            # The bank has not decided yet.
             assert await read_fields(ann) == (
                 ANN["email"],
                 ANN["name"],
-            )  # while the bank has not decided
+            )
             assert await read_fields(eve) == (email, name)
             await _decline_last_attempt(page_server, session)
             assert await read_fields(ann) == (ANN["email"], ANN["name"])
@@ -130,7 +131,7 @@ async def test_the_cookie_is_limited_to_its_session_and_unreadable_by_scripts(
         assert cookie["path"] == urlsplit(f"{url}/checkout/{session.id}").path
         assert cookie["httponly"] is True
         assert cookie["samesite"] == "Lax"
-        assert cookie["secure"] == ""  # because the public URL is http here
+        assert cookie["secure"] == ""  # the public URL of this server is http
         assert 86_000 < int(cookie["max-age"]) <= 86_400
         assert len(cookie.value) >= 43
         assert "ann" not in lines[0].lower()

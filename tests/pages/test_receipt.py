@@ -136,8 +136,8 @@ def test_a_receipt_whose_characters_no_font_has_is_shown_without_a_pdf(
     assert "There is no PDF of this receipt" in response.text
 
 
-# A worker that hangs if the sheet is the path of a file. Before that it appends a line to the file:
-# its process id, and how many earlier workers are running. Other sheets are drawn immediately.
+# This worker hangs if the sheet is the path of a file, after it has appended a line to the file:
+# its process id, and how many earlier workers are still running. It draws other sheets immediately.
 FAKE_WORKER = """
 import os, pathlib, sys, time
 source, target = sys.stdin.buffer, sys.stdout.buffer
@@ -167,7 +167,8 @@ async def test_a_worker_that_hangs_is_killed_and_sheets_over_the_limit_are_refus
     results = await asyncio.gather(*draws, return_exceptions=True)
     assert [type(result) for result in results] == [Unavailable] * 5
     assert sum("too many receipts" in str(result) for result in results) == 2
-    # The third sheet gets a worker if it times out a moment later than the first two.
+    # The first two sheets take all workers. The third gets one only if it times out a moment later
+    # than they do.
     runs = [line.split() for line in pids.read_text().splitlines()]
     assert runs
     assert {other_workers for _, other_workers in runs} <= {"0", "1"}, (
@@ -190,7 +191,7 @@ async def test_a_worker_is_reused_and_replaced_if_it_was_closed_or_killed() -> N
     workers.close()
     second_pid = await workers.draw("cs_3", b"three")
     assert second_pid != first_pid
-    os.kill(int(second_pid[1]), signal.SIGKILL)  # like the kernel when memory runs out
+    os.kill(int(second_pid[1]), signal.SIGKILL)  # the kernel does this when memory runs out
     async with asyncio.timeout(10):
         while workers._idle[0].is_running():
             await asyncio.sleep(0.01)
@@ -231,10 +232,10 @@ def test_the_cache_drops_the_least_recently_used_pdfs() -> None:
     cache.add("cs_2", b"x", b"1234")
     assert cache.find("cs_1", b"\x02") == b"123"
     cache.add("cs_3", b"y", b"1")
-    assert cache.find("cs_2", b"x") is None  # the least recently used PDF
+    assert cache.find("cs_2", b"x") is None  # cs_2 was the least recently used
     assert cache.find("cs_1", b"\x02") == b"123"
     cache.add("cs_4", b"z", b"12345678901")
-    assert cache.find("cs_4", b"z") is None  # larger than the cache
+    assert cache.find("cs_4", b"z") is None  # the PDF is larger than the cache
 
 
 def test_a_receipt_is_drawn_once_until_its_order_changes(
@@ -245,7 +246,7 @@ def test_a_receipt_is_drawn_once_until_its_order_changes(
     assert drawn.status_code == 200
     with monkeypatch.context() as broken:
         broken.setattr(pdf, "_WORKERS", PdfWorkers([sys.executable], Limits(most=0)))
-        for _ in range(40):  # cached PDFs do not count towards the limit
+        for _ in range(40):  # the limit does not apply to cached PDFs
             assert api_server.http.get(_path(order) + ".pdf").content == drawn.content
         shop.report_refund(shop.refund(order["id"], amount="1.00")["id"])
         assert api_server.http.get(_path(order) + ".pdf").status_code == 503

@@ -103,7 +103,8 @@ def test_every_page_has_valid_markup_in_its_language(name: str, language: Langua
     assert "{" not in reader.text
     current_languages = [attrs["hreflang"] for attrs in reader.all("a") if "aria-current" in attrs]
     language_links = [attrs["href"] for attrs in reader.all("a") if "hreflang" in attrs]
-    if name == "submission-refused":  # a link to another language would lose the submission
+    # Following a link to another language would lose the submission.
+    if name == "submission-refused":
         assert (current_languages, language_links) == ([], [])
     else:
         assert current_languages == [language]
@@ -179,7 +180,7 @@ def test_errors_are_shown_on_top_and_at_the_field() -> None:
     assert email["aria-describedby"] == "email-error email-hint"
 
 
-# page, seconds until it refreshes (None: never), address to which it refreshes
+# Each row: page, seconds until it refreshes (None: never), address to which it refreshes.
 REFRESHES = [
     ("continue", 0, "https://bank.example/pay/abc"),
     ("waiting", 2, f"/checkout/{PAYMENT.session_id}?lang=en&amp;n=1"),
@@ -216,7 +217,7 @@ def test_the_waiting_page_reloads_less_and_less_often() -> None:
 
 
 PICTURES = [
-    # image, public URL, the image's origin in the policy
+    # Each row: image, public URL, the image's origin in the content security policy.
     (None, "https://pay.example", ""),
     ("https://cdn.example/a.png", "https://pay.example", " https://cdn.example"),
     ("https://CDN.example:8443/a.png?x=1", "https://pay.example", " https://cdn.example:8443"),
@@ -258,7 +259,8 @@ def test_the_content_security_policy_allows_only_the_origin_of_the_picture(
     assert "permissions-policy" in response.headers
 
 
-# statuses of order and session, minutes until the session expires, attempt's status, page
+# Each row: statuses of order and session, minutes until the session expires, status of the attempt
+# (None: no attempt), page.
 STATES = [
     ("PENDING", "OPEN", 1, None, "open"),
     ("PENDING", "OPEN", 1, "ACTION_REQUIRED", "open"),

@@ -65,7 +65,7 @@ def test_an_export_takes_the_filters_of_the_list() -> None:
     assert paging == {"page", "size"}
 
 
-# SQL that sets the other columns with text of users to up to 64 characters of $3.
+# SQL that sets the other columns with users' text to up to 64 characters of $3.
 USER_TEXT = "".join(
     f"{column.sql} = nullif(left($3, 64), ''), "
     for column in export_queries.COLUMNS
@@ -161,7 +161,7 @@ async def test_an_export_that_is_closed_early_returns_its_connections(
 
 
 LONG_TEXTS = [
-    # metadata of each order, maximum size of its line in bytes
+    # Each row: metadata of each order, maximum size of its line in bytes.
     ('{"a": "' + "x" * 16_000 + '"}', 17_000),
     ('{"a": "' + "ü" * 8_000 + '"}', 17_000),
     ("{" + ", ".join(f'"{n:03}": ""' for n in range(1_500)) + "}", 24_000),
@@ -197,7 +197,8 @@ async def test_one_merchant_cannot_take_all_exports_or_statements() -> None:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         with exports.turn("another") as readers:
-            # The queued SQL statements of the greedy merchant do not delay this merchant's.
+            # The queued SQL statements of the greedy merchant do not delay this merchant's
+            # statements.
             async with asyncio.timeout(10), readers:
                 assert sum(task.done() for task in entered) == STATEMENTS_EACH
         for task in entered:

@@ -287,12 +287,13 @@ async def test_a_merchant_with_a_locked_balance_delays_no_other_merchant(
                 "select from balances where merchant_id = $1 for update", stuck[0][0].merchant_id
             )
             waits = [asyncio.create_task(server.confirm(gateway_event(a))) for _, a in stuck]
-            await asyncio.sleep(1.5)  # all of them are applied individually by now
+            await asyncio.sleep(1.5)  # by now, each of them is applied individually
             for _, attempt in free:
                 await asyncio.wait_for(server.confirm(gateway_event(attempt)), 20)
         results = await asyncio.gather(*waits, return_exceptions=True)
         assert {type(result) for result in results} <= {type(None), Contended}
-        for _, attempt in stuck:  # gateways repeat a report whose response was not 200
+        # A gateway repeats its report, because the response was not 200.
+        for _, attempt in stuck:
             await server.confirm(gateway_event(attempt))
     finally:
         await pool.close()
@@ -302,13 +303,13 @@ async def test_a_cancelled_caller_does_not_affect_the_others(db: Db) -> None:
     payments = await _start_payments(db, 12)
     server = Server(db)
     calls = [asyncio.create_task(server.confirm(gateway_event(a))) for _, a in payments]
-    await asyncio.sleep(0.01)  # the first batch runs, the others wait for it
+    await asyncio.sleep(0.01)  # by now, the first batch runs and the others wait for it
     for call in calls[::3]:
         call.cancel()
     results = await asyncio.gather(*calls, return_exceptions=True)
     assert {type(result) for result in results[::3]} <= {asyncio.CancelledError, type(None)}
     assert [result for n, result in enumerate(results) if n % 3] == [None] * 8
-    await server.confirm(gateway_event(payments[0][1]))  # the batcher still works
+    await server.confirm(gateway_event(payments[0][1]))  # the batcher accepts further events
     async with db.connection() as tx:
         for order, _ in payments:
             assert (await orders.find(tx, order.merchant_id, order.id)).status == "PAID"
@@ -339,7 +340,8 @@ async def test_a_connection_that_dies_during_a_batch_is_reported_to_each_caller(
                 assert (after.status, stored_attempt.status) == (
                     ("PAID", "SUCCEEDED") if is_paid else ("CREATING", "SUBMITTED")
                 )
-        for _, attempt in payments:  # a gateway repeats a report whose response was not 200
+        # A gateway repeats its report, because the response was not 200.
+        for _, attempt in payments:
             await server.confirm(gateway_event(attempt))
         async with db.connection() as tx:
             assert await tx.fetchval("select count(*) from entries where type = 'PAYMENT'") == 8

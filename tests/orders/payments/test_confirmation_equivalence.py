@@ -35,7 +35,8 @@ from support.world import (
 
 LATER: Final = NOW + 5_000
 CURRENCIES: Final = {"USD": "9.99", "EUR": "20.01", "JPY": "1050"}
-# Reported outcomes of an order's attempts; after most of them the order can still be paid.
+# Each row: the outcomes that are reported for an order's attempts. After most rows the order can
+# still be paid.
 HISTORIES: Final = (
     ("SUBMITTED",), ("ACTION_REQUIRED",), ("PENDING",), ("SUCCEEDED",), ("REFUSED",), ("VOIDED",),
     ("ACTION_REQUIRED", "SUBMITTED"), ("ACTION_REQUIRED", "PENDING"), ("DECLINED", "PENDING"),
@@ -147,7 +148,8 @@ async def _apply(tx: Tx, event: GatewayPaymentEvent) -> None:
 
 async def _read_rows(tx: Tx) -> dict[str, list[str]]:
     rows = await dump_rows(tx)
-    del rows["list_changes"]  # its rows depend on the number of statements; assert_books sums them
+    # These rows depend on the number of statements; assert_books compares their sums.
+    del rows["list_changes"]
     return {
         table: sorted(_RANDOM_IDS.sub("id", line) for line in lines)
         for table, lines in rows.items()

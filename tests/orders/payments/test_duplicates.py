@@ -71,7 +71,7 @@ async def test_only_a_return_that_may_have_arrived_is_sent_again_as_a_repetition
     assert attempt.status == other_duplicate.status == "DUPLICATE"
     before = await _reread(db, other_duplicate)
     assert (await _return(db, provider, attempt)).reason == ""
-    provider.status = "UNKNOWN"  # the request may have arrived
+    provider.status = "UNKNOWN"  # the provider may have received the request
     assert (await _return(db, provider, attempt)).reason == "giving_back"
     provider.status = "UNREACHABLE"
     assert (await _return(db, provider, attempt)).reason == "giving_back"
@@ -89,7 +89,8 @@ async def test_a_payment_that_was_returned_meanwhile_stays_returned(
     provider.status = "SUCCEEDED"
     returned = await _return(db, provider, attempt)
     assert returned.status == "GIVEN_BACK"
-    provider.status = "UNREACHABLE"  # for another worker, which claimed the attempt earlier
+    # The request of another worker, which had claimed the attempt earlier, fails.
+    provider.status = "UNREACHABLE"
     assert await _return(db, provider, attempt) == returned
     assert [request.repeated for request in provider.requests] == [False, True]
     async with db.connection() as tx:

@@ -79,7 +79,7 @@ async def test_an_attempt_that_becomes_due_during_its_query_stays_due(tx: Tx) ->
     (claimed,) = await attempt_queries.CLAIM_ATTEMPTS.all(
         tx, now=LATER + 2 * HOUR, lease_until=lease, limit=50, gateways=None, included=True
     )
-    await expire(tx, order)  # while the gateway is queried
+    await expire(tx, order)  # the session expires while the gateway is queried
     await attempt_queries.SCHEDULE_CHECK.run(
         tx, merchant_id=order.merchant_id, id=claimed.id, status=claimed.status,
         check_at=LATER + 9 * HOUR, claimed_until=claimed.check_at,

@@ -25,10 +25,10 @@ from support.world import (
     submit_attempt,
 )
 
-QUERIED_AT = NOW + LATE  # from then on, NOT_FOUND ends a SUBMITTED attempt
+QUERIED_AT = NOW + LATE  # at this time, NOT_FOUND ends a SUBMITTED attempt
 REPORTING_GATEWAYS = frozenset({"sandbox"})
 
-# The outcomes that lead from SUBMITTED to a status.
+# For each status, the outcomes that lead to it from SUBMITTED.
 PATHS = {
     "SUBMITTED": (),
     "ACTION_REQUIRED": ("ACTION_REQUIRED",),
@@ -38,7 +38,7 @@ PATHS = {
     "REFUSED": ("REFUSED",),
     "VOIDED": ("VOIDED",),
 }
-# Abbreviations that keep each row of the table on one line.
+# These abbreviations keep each row of the table on one line.
 A, P = "ACTION_REQUIRED", "PENDING"
 TABLE = (
     # attempt    outcome           attempt becomes   order becomes

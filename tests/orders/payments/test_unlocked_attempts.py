@@ -50,7 +50,8 @@ async def test_an_order_that_changed_since_it_was_read_starts_no_attempt(tx: Tx)
     order = await create_order(tx)
     first = await submit_attempt(tx, order)
     assert await start(tx, order) is None
-    await report_payment(tx, first, "DECLINED")  # the order is PENDING again, but has an attempt
+    # The order is PENDING again, but already has an attempt.
+    await report_payment(tx, first, "DECLINED")
     before = await dump_rows(tx)
     assert await start(tx, order) is None
     assert await dump_rows(tx) == before

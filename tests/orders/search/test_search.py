@@ -248,7 +248,7 @@ async def test_workers_index_each_order_once_and_only_if_enough_have_changed(db:
     assert await indexing.index_orders(db) == 0
     async with db.transaction() as tx:
         assert await search_queries.LOCK_HEAD.get(tx, merchant_id=order.merchant_id)
-        assert await indexing.index_orders(db, at_least=1) == 0  # another worker has the lock
+        assert await indexing.index_orders(db, at_least=1) == 0  # another worker holds the lock
     assert await indexing.index_orders(db, at_least=1) == 31
     order_filters = search.OrderFilters(
         merchant_id=order.merchant_id,

@@ -5,7 +5,7 @@ import pytest
 from opentill.orders.search import terms
 
 EQUAL_TEXTS = [
-    # text of an order, search text
+    # Each row: text of an order, search text that finds it.
     ("Ada@Example.COM", "ada@example.com"),
     (" ada@example.com ", "ADA@EXAMPLE.COM"),
     ("42", "42.00"),
@@ -19,7 +19,7 @@ DIFFERENT_TEXTS = [
     ("42.001", "42.00"),
     ("1e3", "1000"),
     ("-5", "5"),
-    ("É", "é"),  # case is ignored for ASCII letters only
+    ("É", "é"),  # only ASCII letters are compared without case
     ("x" * 101, "x" * 102),
     ("٤٢", "42"),
 ]

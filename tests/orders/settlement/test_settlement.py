@@ -104,7 +104,8 @@ async def test_an_order_settles_once_when_it_is_due(tx: Tx) -> None:
 
 
 REFUNDS = [
-    # refunded amount, outcome before settlement, outcome after it, (pending, available, frozen)
+    # Each row: refunded amount, outcome before the settlement, outcome after it, (pending,
+    # available, frozen) in minor units.
     ("4.00", "SUCCEEDED", None, (0, 559, 0)),
     ("4.00", "REFUSED", None, (0, 959, 0)),
     ("4.00", None, "SUCCEEDED", (0, 559, 0)),
@@ -261,7 +262,7 @@ async def test_a_reserve_is_released_when_its_holding_period_ends(db: Db) -> Non
             "ROLLING_RESERVE_RELEASE", "reserve", "available", 96,
         )  # fmt: skip
         assert [line.event for line in await read_history(tx, order)].count("reserve_released") == 1
-        await report_dispute(tx, order, "LOST")  # no reserve is left to cover the loss
+        await report_dispute(tx, order, "LOST")  # no reserve is left that could cover the loss
         assert await read_balances(tx, order) == (0, 959 - 999 - 1500, 0, 0)
         assert (await reread(tx, order)).reserve_status == "RELEASED"
 
@@ -315,7 +316,7 @@ async def test_settling_an_order_that_was_read_before_its_settlement_posts_nothi
 ) -> None:
     order = await create_order_in(tx, "PAID")
     other_order = await create_order_in(tx, "PAID")
-    await settle_order(tx, order)  # ``order`` is stale from here: its status is still PAID
+    await settle_order(tx, order)  # the status of this object is still PAID afterwards
     before = await dump_rows(tx)
     with pytest.raises(AssertionError, match="only 0 of 1 locked orders of .* settled"):
         async with tx.transaction():
