@@ -97,7 +97,7 @@ async def test_the_limit_and_the_peer_respond_with_the_fields_of_the_api(
     product = {"price_minor": 999, "currency": "USD"}
     session = bare.build_session_response(product, {"session": "cs_1", "product": "prod_1"})
     assert set(session["data"]) == created
-    # The peer may omit fields that are null, which spares it work.
+    # Unlike OpenTill, the peer may omit fields that are null.
     order_fields = {field.encode_name for field in fields(OrderDetail)}
     peer_fields = _declared_fields(bodies, "OrderOut")
     assert peer_fields <= order_fields
@@ -121,7 +121,7 @@ async def test_the_limit_and_the_peer_respond_with_the_fields_of_the_api(
     [
         (RATIO, {"ours": [4.0], "theirs": [2.0]}, True, 2.0),
         (RATIO, {"ours": [3.9], "theirs": [2.0]}, False, 1.95),
-        # the median of the ratios, not the ratio of the medians
+        # The result is the median of the ratios, not the ratio of the medians.
         (RATIO, {"ours": [10.0, 2.0, 9.0], "theirs": [4.0, 1.0, 3.0]}, True, 2.5),
         (TIME, {"ours": [1.0, 2.0, 9.0]}, True, 2.0),
         (TIME, {"ours": [2.5]}, False, 2.5),

@@ -107,7 +107,8 @@ def test_filters_of_orders() -> None:
 
 def test_ids_that_the_order_search_accepts() -> None:
     documented = [row[1].strip("`") for row in rows("order-search") if row[1].endswith("_`")]
-    documented.remove("prod_")  # products have a filter of their own, not a form in ``FORMS``
+    # Products have their own filter, and no form in ``FORMS``.
+    documented.remove("prod_")
     readers = [form.reads for form in FORMS]
     prefixes = [p for p in PREFIXED if any(read(f"{p}{'0' * 26}") for read in readers[:7])]
     assert sorted(documented) == sorted(prefixes)

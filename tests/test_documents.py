@@ -21,7 +21,7 @@ _REFERENCE: Final = re.compile(rf"(?<![\w/.]){_FOLDERS}/[\w./-]*\w(?:::\w+)?")
 _SNIPPET: Final = re.compile(
     r"^`([^`\n]+)`[^\n]*\n+```python\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )
-# A file that a recipe creates: its diff only adds lines.
+# A file that a recipe creates has a diff that only adds lines.
 _NEW_FILE: Final = re.compile(r"^`([^`\n]+)`[^\n]*\n+```diff\n(?:\+.*\n)+^```$", re.MULTILINE)
 _LINK: Final = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 

@@ -20,8 +20,8 @@ import pytest
 
 TOP: Final = Path(__file__).parents[1]
 PAGES: Final = ("README", "ARCHITECTURE", "CONTRIBUTING", "SECURITY", "CHANGELOG")
-# Exceptions: (file or folder, words with their context): reason. The word has another sense, or
-# clients or the schema depend on the name.
+# For each file or folder and words with their context, the reason why they are allowed: a word has
+# another sense here, or clients or the schema depend on the name.
 _NOTICE: Final = "a column of epay_notifications, and a column that a command prints"
 _ATTEMPT: Final = "a column of delivery_attempts, and a column of the API"
 EXCEPTIONS: Final = {
@@ -43,7 +43,8 @@ EXCEPTIONS: Final = {
     ("tools/plain_names.py", '"told"'): "one of the names that it bans",
     ("tests/cli/test_balance.py", '"frozen by hand"'): "the command prints it",
 }
-# Columns with a banned name: (package whose identifiers and SQL contain it, column): reason.
+# For each package whose identifiers and SQL contain it, a column with a banned name, and the
+# reason.
 COLUMNS: Final = {
     ("webhooks", "step"): "a column of webhook_deliveries",
     ("", "step"): "the same column, in the benchmark of deliveries",

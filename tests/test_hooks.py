@@ -17,7 +17,7 @@ TOP: Final = Path(__file__).parents[1]
 MAKEFILE: Final = (TOP / "Makefile").read_text()
 CONFIG: Final = yaml.safe_load((TOP / ".pre-commit-config.yaml").read_text())
 EVERY_HOOK: Final = [hook for repo in CONFIG["repos"] for hook in repo["hooks"]]
-# The hook of stage commit-msg checks the commit message, not the files.
+# The hook of the stage commit-msg checks the message and not the files.
 HOOKS: Final = [hook for hook in EVERY_HOOK if hook["stages"] != ["commit-msg"]]
 WORKFLOWS: Final = sorted((TOP / ".github" / "workflows").iterdir())
 
@@ -65,7 +65,8 @@ def test_every_workflow_is_checked() -> None:
     assert command[3:] == [str(path.relative_to(TOP)) for path in WORKFLOWS]
 
 
-# Replacements in ci.yml that violate the schema of workflows, and those that zizmor must report.
+# INVALID has replacements in ci.yml that violate the schema of workflows, and UNSAFE those that
+# zizmor must report.
 INVALID: Final = (("timeout-minutes: 20", "timeout: 20"), ("pull_request:", "pull_requests:"))
 UNSAFE: Final = (
     ("permissions: {}", "permissions: write-all"),

@@ -22,7 +22,7 @@ def test_wheel_and_image_contain_the_notice() -> None:
     assert project["license-files"] == ["LICENSE", "NOTICE"]
     assert "LICENSE NOTICE" in (TOP / "Dockerfile").read_text()
     first, *later = (TOP / ".dockerignore").read_text().splitlines()
-    assert first == "*"  # the last pattern that matches a file decides
+    assert first == "*"  # this line ignores all files, and the later ones make exceptions
     assert "!NOTICE" in later
 
 

@@ -25,7 +25,7 @@ requires = []
 build-backend = "backend"
 backend-path = ["."]
 """
-# Like hatchling for the real project, it installs a path to the source and a program.
+# Like hatchling for the real project, this backend installs a path to the source, and a program.
 BACKEND: Final = """
 import os, zipfile
 def build_editable(folder, config_settings=None, metadata_directory=None):
@@ -85,7 +85,7 @@ def _assert_runs(checkout: Path, source: Path | None = None) -> None:
     assert process.stdout.strip() == str(expected)
 
 
-# The first file of each stage of an installation.
+# For each stage of an installation, the first file that it creates.
 STAGES: Final = {
     "the environment is being created": ".venv/bin",
     "pip is being installed": ".venv/lib/*/site-packages/pip",
@@ -105,7 +105,7 @@ def test_the_next_make_repairs_an_interrupted_one(checkout: Path, stage: str) ->
         assert process.poll() is None
         assert time.monotonic() < end
         time.sleep(0.005)
-    os.killpg(process.pid, signal.SIGINT)  # Ctrl-C in a terminal does this
+    os.killpg(process.pid, signal.SIGINT)  # Ctrl-C in a terminal sends this signal
     process.wait(TIMEOUT_S)
     _make(checkout, ".venv/stamp")
     _assert_runs(checkout)
@@ -125,7 +125,8 @@ def test_make_in_a_moved_or_copied_checkout_installs_its_own_code(checkout: Path
     _make(checkout, ".venv/stamp-dev")
     copy = checkout.with_name("copy")
     shutil.copytree(checkout, copy, symlinks=True)
-    _assert_runs(copy, checkout)  # the copy runs the original's source until `make` repairs it
+    # Until `make` repairs it, the copy runs the original's source.
+    _assert_runs(copy, checkout)
     output = _make(copy, ".venv/stamp-dev")
     assert "was moved or copied" in output
     _assert_runs(copy)

@@ -17,7 +17,7 @@ from opentill.web.translations import NC_
 
 AREAS = list(messages.AREAS)
 CATALOGUES = [(area, language) for area in AREAS for language in messages.languages(area)]
-# A call that translates a computed text.
+# Matches a call that translates a computed text.
 _COMPUTED = re.compile(r"(?<!\w)(?:_|N_|\w*gettext)\(\s*(?:f\"|\"[^\"]*\" ?[~+])")
 
 

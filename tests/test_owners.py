@@ -14,12 +14,12 @@ import pytest
 from support.statements import EVERYWHERE
 from support.tables import TABLES
 
-# Statements that write a table of another feature.
+# These statements write a table of another feature.
 EXCEPTIONS: Final = {
-    # The payment of an order queues the Epay shop's notification.
+    # The transition that pays an order queues the notification for its Epay shop.
     ("orders.transition_queries.TRANSITION", "epay_notifications"),
     ("orders.transition_queries.CONFIRMATIONS", "epay_notifications"),
-    # Every request looks up its caller and its rate limit: one statement does both.
+    # For every request, one statement looks up both its caller and its rate limit.
     ("merchants.queries.AUTHENTICATE_LIMITED", "rate_limit_windows"),
 }
 
@@ -72,6 +72,6 @@ def test_every_owner_writes_its_table(written_tables: dict[str, set[str]]) -> No
     writers = {
         (table, name.split(".")[0]) for name in written_tables for table in written_tables[name]
     }
-    # Migrations and triggers write these tables.
+    # Only migrations and triggers write these tables.
     without_statement = {"schema_migrations", "late_payments", "payment_link_sales"}
     assert {table for table, _ in owners - writers} <= without_statement

@@ -21,7 +21,8 @@ from support.sources import nodes
 from support.statements import EVERYWHERE
 from support.tables import TENANT_TABLES
 
-# Modules with statements other than the features' `queries` modules, with what they contain.
+# Modules with statements other than the features' `queries` modules, and what their statements are
+# about.
 OTHER_MODULES: Final = {
     "opentill.cli.doctor_queries": "catalogues of PostgreSQL, which belong to no feature",
     "opentill.figures.gateway_queries": "figures by gateway, over all merchants",
@@ -32,7 +33,7 @@ OTHER_MODULES: Final = {
     "opentill.webhooks.catchup_queries": "numbering events, and reading them by number",
     "opentill.webhooks.dispatch_queries": "the statements of the dispatcher",
 }
-# Prefixes of the checks of all books and of the counts for metrics.
+# Prefixes of the statements that check all books or count for metrics.
 CHECKS_AND_COUNTS: Final = (
     "integrity.queries.RULES",
     "integrity.queries.HISTORY",
@@ -57,7 +58,7 @@ CHECKS_AND_COUNTS: Final = (
     "epay.queries.COUNT_NOTICES",
     "epay.queries.OLDEST_NOTICE",
 )
-# PostgreSQL's types, and the types to which asyncpg converts them.
+# For each type of PostgreSQL, the type to which asyncpg converts its values.
 PYTHON: Final[dict[str, type]] = {
     "text": str,
     "int2": int,
@@ -164,11 +165,11 @@ def _misfits(statement: Any, columns: list[tuple[str, str]]) -> list[str]:
             return list(kinds)
 
 
-# Statements on merchants' rows without the merchant as a parameter.
+# Statements about merchants' rows that do not have the merchant as a parameter.
 ACROSS_MERCHANTS: Final = frozenset(
     f"{feature.strip()}.{name}"
     for feature, names in {
-        # run by the operator, staff and the worker, over all merchants
+        # the operator, staff and the worker run these for all merchants
         "adjustments.queries": "ANYWHERE",
         "approvals.queries": "ANYWHERE WAITING",
         "checkouts.queries": "COUNT_DUE DUE GATEWAY_TESTS",
@@ -201,13 +202,13 @@ ACROSS_MERCHANTS: Final = frozenset(
         "webhooks.dispatch_queries": "OLDEST TAKE_LEASES WAITING",
         "webhooks.queries": "ANYWHERE DISABLED MAKE_DUE PRUNE_ATTEMPTS PRUNE_DELIVERIES"
         " PRUNE_ENDPOINTS PRUNE_EVENTS SKIP_WAITING",
-        # by a public id, through the directory
+        # these find a row by a public id, through the directory
         "checkouts.queries ": "BY_PUBLIC_ID",
         "epay.queries ": "MERCHANT_OF_PID",
         "products.queries": "MERCHANT_OF",
-        # by pairs of gateway and attempt, in one batch for several merchants
+        # this finds attempts by pairs of gateway and id, in one batch for several merchants
         "orders.payments.queries ": "ATTEMPTS_OF_GATEWAYS",
-        # by a person, who may be a member of several merchants, or by a token
+        # these find rows by a token, or by a person, who may be a member of several merchants
         "people.queries": "ALL_MEMBERS LINK LOCK_REFRESHED LOGIN LOGINS LOGIN_BY_ID LOGIN_OF_API"
         " OPEN_RESET STAFF_INVITATIONS USE_LINK WITHDRAW_OF_STAFF WORKPLACES",
     }.items()
@@ -258,7 +259,8 @@ def _statement(module: ModuleType, expression: ast.expr) -> Statement | None:
     try:
         value = eval(ast.unparse(expression), dict(vars(module)))  # noqa: S307 - our own source
     except (NameError, AttributeError, SyntaxError):
-        return None  # the name is a function's variable, or the value is awaited
+        # The expression contains a local variable of a function, or an awaited value.
+        return None
     return value if isinstance(value, Statement) else None
 
 

@@ -19,8 +19,9 @@ TOP: Final = Path(__file__).parents[1]
 RECIPES: Final = sorted((TOP / "docs" / "recipes").glob("add-*.md"))
 CHANGING: Final = [path for path in RECIPES if "```diff" in path.read_text()]
 COPIED: Final = ("src", "migrations", "tests", "docs", "benchmarks", "tools", "clients")
-NEXT: Final = "NNNN"  # the number of a new migration
-# Files of quick tests that recipes name. Single tests that they name are quick, except for SLOW.
+NEXT: Final = "NNNN"  # stands for the number of a new migration
+# Files with quick tests that recipes name. If a recipe names a single test, it is quick unless it
+# is in SLOW.
 QUICK: Final = frozenset(
     {
         "tests/core/test_config.py",
@@ -31,8 +32,8 @@ QUICK: Final = frozenset(
     }
 )
 SLOW: Final = frozenset({"tests/cli/test_merchants.py::test_all_terms_are_set_shown_and_stored"})
-# The numbers of files and places that each recipe changes. They may fall, not rise. A place with
-# nothing but an import does not count, because the linters report a missing import.
+# For each recipe, how many files and places it changes. The numbers may fall, but not rise. A place
+# with nothing but an import does not count, because the linters report a missing import.
 MOST: Final = {
     "add-a-command": (6, 6),
     "add-a-fee-rule": (12, 18),
@@ -44,8 +45,8 @@ MOST: Final = {
     "add-a-role": (10, 17),
     "add-a-setting": (7, 8),
 }
-# Packages that the recipes change. `make stress` runs all their tests, because those that a recipe
-# names may miss a defect.
+# Packages that the recipes change. `make stress` runs all their tests, because the tests that a
+# recipe names may miss a defect.
 CHANGED_PACKAGES: Final = (
     "adjustments", "portal", "console", "dashboard", "disputes", "figures", "gateways",
     "ledger", "mail", "merchants", "orders",
@@ -180,7 +181,7 @@ def test_all_changes_together_work(selection: str, tmp_path: Path, postgres_file
     for recipe in CHANGING:
         apply_recipe(recipe, top)
     environment = environ() | {"PYTHONPATH": str(top / "src")}
-    # The programs of `make client`.
+    # `make client` runs the same programs.
     for tool in ("python_client", "blocking_client", "javascript_client", "contract_tables"):
         command = [sys.executable, "-m", f"tools.{tool}"]
         subprocess.run(command, cwd=top, env=environment, check=True)

@@ -14,7 +14,7 @@ import pytest
 
 TOP: Final = Path(__file__).parents[1]
 CONTRACT: Final = TOP / "docs" / "contract.md"
-LONGEST_RECORD: Final = 60  # lines: one screen
+LONGEST_RECORD: Final = 60  # lines that fit on one screen
 RECORDS: Final = sorted((TOP / "docs" / "decisions").glob("*.md"))
 FOLDERS: Final = (
     "src", "docs", "tests", "migrations", "mutants", "benchmarks", "clients", "examples",
@@ -56,11 +56,11 @@ def _find_all(pattern: re.Pattern[str]) -> list[tuple[Path, re.Match[str]]]:
     ]
 
 
-# The contract.
+# ── the contract ──
 
 _ANCHOR: Final = re.compile(r'<a id="([a-z0-9]+(?:-[a-z0-9]+)*)"></a>')
 _CITATION: Final = re.compile(r"\bcontract\.md(?:#([\w-]*))?")
-# Files that may cite the contract without an anchor.
+# These files may cite the contract without an anchor.
 WITHOUT_ANCHOR: Final = frozenset((*PAGES, TOP / "tests" / "test_contract.py"))
 _HEADING: Final = re.compile(r"^(#{2,4}) (.*)$", re.MULTILINE)
 
@@ -86,7 +86,7 @@ def test_each_rule_that_is_cited_is_in_the_contract() -> None:
     assert unknown == []
 
 
-# Sources outside of the repository.
+# ── sources outside of the repository ──
 
 _OUTSIDE: Final = re.compile(
     r"""
@@ -96,10 +96,12 @@ _OUTSIDE: Final = re.compile(
     """,
     re.VERBOSE,
 )
-# Published standards, whose sections may be cited.
+# Sections of these published standards may be cited.
 _PUBLISHED: Final = re.compile(r"RFC \d|draft-ietf|WHATWG|OpenAPI 3|libpq|PostgreSQL protocol|NIST")
-_DISTANCE: Final = 120  # characters between a standard and its section: "RFC 8259 §4, §8.2"
-WITH_SECTION_SIGNS: Final = ("schemas.py", "test_document_forms.py")  # files that remove or ban §
+# How many characters may be between a standard and its section, as in "RFC 8259 §4, §8.2".
+_DISTANCE: Final = 120
+# These files remove or ban section signs.
+WITH_SECTION_SIGNS: Final = ("schemas.py", "test_document_forms.py")
 
 
 def test_no_source_outside_of_the_repository_is_cited() -> None:
@@ -116,7 +118,7 @@ def test_only_sections_of_published_standards_are_cited() -> None:
     assert stray == []
 
 
-# Links between documents.
+# ── links between documents ──
 
 _FENCED: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _CODE: Final = re.compile(r"`[^`\n]*`")
@@ -155,10 +157,10 @@ def test_each_link_has_a_target() -> None:
     assert dead == []
 
 
-# Decision records.
+# ── decision records ──
 
 _NUMBER: Final = re.compile(r"\b(?:[Dd]ecisions?[ /]|decisions/)(\d{4})\b")
-_SHORT: Final = re.compile(r"\b(00\d\d)\b")  # a number without "decision", as in the records
+_SHORT: Final = re.compile(r"\b(00\d\d)\b")  # records cite a number without the word "decision" too
 _TITLE: Final = re.compile(r"# (\d{4})\. \w")
 _SUPERSEDED: Final = re.compile(r"^Superseded (?:in part )?by (?:.*\n)+?\n", re.MULTILINE)
 _SUPERSEDES: Final = re.compile(r"^Supersedes (?:.*\n)+?\n", re.MULTILINE)
@@ -167,7 +169,7 @@ _RECORD: Final = re.compile(r"\[(\d{4})\]\((\d{4})-[\w-]+\.md\)")
 
 def test_each_record_has_its_number() -> None:
     numbers = [path.name[:4] for path in RECORDS]
-    assert len(set(numbers)) == len(numbers)  # there may be gaps
+    assert len(set(numbers)) == len(numbers)  # numbers need not be consecutive
     titles = [_TITLE.match(path.read_text()) for path in RECORDS]
     assert [title and title[1] for title in titles] == numbers
 
@@ -227,12 +229,12 @@ def test_superseded_records_are_marked_in_one_form() -> None:
     assert others == []
 
 
-# Files that documents name.
+# ── files that documents name ──
 
 _SUFFIX: Final = re.compile(r"\.(?:py|md|sql|toml|lock|yaml|svg|html|css|json|in)$")
 _PATH: Final = re.compile(r"`([\w.*<>-]+(?:/[\w.*<>-]+)*/?)`")
 _ROOTS: Final = (TOP, TOP / "src" / "opentill", TOP / "tests")
-# Names that look like files of this project, with their meaning.
+# Names that look like files of this project, and what they are.
 EXCEPTIONS: Final = {
     "opentill_piggy.py": "the made-up gateway of a recipe",
     "migrations/NNNN_order_reference.sql": "the migration of a recipe",

@@ -28,7 +28,7 @@ from support.transactions import module_database_url
 
 __all__ = ["catalogue", "module_database_url"]
 
-# Partial or small indexes over all merchants, for the worker and for staff.
+# Partial or small indexes over all merchants, which the worker and staff need.
 GLOBAL_INDEXES: Final = {
     "checkouts_due",
     "payment_attempts_due",
@@ -136,7 +136,7 @@ def test_no_column_is_a_float_and_times_are_bigint(catalogue: Any) -> None:
             assert row["data_type"] == "bigint", column
 
 
-# table, column, the Literal of the values that the code writes
+# Each row: table, column, the Literal with the values that the code writes.
 LITERALS: Final = (
     ("products", "status", products.Status),
     ("checkouts", "status", orders.SessionStatus),
@@ -179,14 +179,15 @@ LITERALS: Final = (
 )
 
 
-# Tables whose rules are a function (decision 0110).
+# Tables whose rules are a function of the database (decision 0110).
 RULES: Final = {
     "orders": "order_keeps_rules",
     "payment_attempts": "attempt_keeps_rules",
     "checkouts": "session_keeps_rules",
     "entries": "entry_keeps_rules",
 }
-# Columns of entries that its list of postings restricts, with their position in a posting.
+# The columns of entries that the database's list of postings restricts, and their position in a
+# posting.
 POSITIONS: Final = {"type": 0, "from_account": 1, "to_account": 2}
 
 
@@ -236,7 +237,7 @@ def test_a_check_constraint_holds_exactly_the_words_of_the_code(
     assert values == [set(get_args(literal))]
 
 
-# Statements that the database refuses; each runs in a transaction that is rolled back.
+# ── statements that the database refuses; each runs in a transaction that is rolled back ──
 
 
 @pytest.fixture(scope="module")
@@ -263,13 +264,14 @@ def refuses(books: str) -> Callable[[str], str]:
         try:
             await connection.execute("begin")
             await connection.execute(statement)
-            await connection.execute("set constraints all immediate")  # a commit checks them too
+            # A commit would check these constraints too.
+            await connection.execute("set constraints all immediate")
         except asyncpg.PostgresError as error:
             return type(error).__name__
         else:
             return ""
         finally:
-            await connection.close()  # closing rolls back
+            await connection.close()  # closing the connection rolls the transaction back
 
     return lambda statement: asyncio.run(run(statement))
 
@@ -326,7 +328,8 @@ REFUSED: Final = (
     ("delete from merchants", "ForeignKeyViolationError"),
     ("delete from balances", _IMMUTABLE),
     ("update balances set currency = 'EUR'", _IMMUTABLE),
-    (_entry(), "ForeignKeyViolationError"),  # the stored balance differs from the entry's
+    # The entry leads to another balance than the stored one.
+    (_entry(), "ForeignKeyViolationError"),
     ("update balances set entries = 2; " + _entry(pending=2), "ForeignKeyViolationError"),
     ("update balances set entries = 3; " + _entry(), "ForeignKeyViolationError"),
     ("update balances set entries = 2, last_at = 2; " + _entry(), "ForeignKeyViolationError"),

@@ -49,7 +49,8 @@ def test_no_module_has_a_generic_name(path: Path) -> None:
 
 @files
 def test_a_file_has_a_bounded_length(path: Path) -> None:
-    if "\nGenerated from " in path.read_text():  # people edit the generator instead
+    # A generated file may be longer: people edit its generator instead.
+    if "\nGenerated from " in path.read_text():
         return
     assert len(path.read_text().splitlines()) <= LONGEST
 
@@ -61,7 +62,7 @@ def test_a_module_has_a_docstring(path: Path) -> None:
     assert docstring.splitlines()[0].endswith((".", "!", "?", ":", ","))
 
 
-# Modules that may read the environment besides config.py, with the variables.
+# Other modules than config.py that may read the environment, with the variables.
 ENVIRONMENT: Final = {
     "cli/identity.py": "XDG_CONFIG_HOME, the folder of the user's saved login",
     "cli/exposure.py": "PGSSLMODE, which asyncpg reads",
@@ -76,13 +77,14 @@ ENVIRONMENT: Final = {
 @files
 def test_only_the_settings_read_the_environment(path: Path) -> None:
     text = path.read_text()
-    if NAMES[path].startswith(("cli/", "healthcheck")):  # these may pass os.environ to config.py
+    # These modules may pass os.environ to config.py.
+    if NAMES[path].startswith(("cli/", "healthcheck")):
         text = re.sub(r"config\.\w+\(os\.environ\)", "", text)
     reads = re.search(r"os\.(environ|getenv|putenv)\b|from os import .*environ", text)
     assert reads is None or NAMES[path] in ENVIRONMENT | {"config.py": ""}
 
 
-# Modules that compute with money, where no amount or rate may be a float.
+# These modules compute with money, so no amount or rate in them may be a float.
 MONEY: Final = re.compile(
     r"^(core/money|(ledger|orders|refunds|checkouts|products|disputes|payouts|merchants)/(?!.*test))"
 )
@@ -102,12 +104,12 @@ def test_no_float_is_used_with_money(path: Path) -> None:
 
 DIVISIONS: Final = {"refunds/shares.py": "divides one Decimal rate by another"}
 
-# Modules with SQL other than `queries` modules, with the reason.
+# Modules other than `queries` modules that may contain SQL, and why.
 SQL_ELSEWHERE: Final = {
     "server/embedded/cluster.py": "creates the database in single-user mode, without a connection",
     "reconciliation/report.py": "uses a temporary SQLite file",
 }
-_SQL: Final = re.compile(  # this project writes SQL in lower case
+_SQL: Final = re.compile(  # matches SQL, which this project writes in lower case
     r"^\s*(select\s|insert\s+into\s|update\s+\w+\s+\w*\s*set\s|delete\s+from\s|with\s+\w+\s+as\s*\("
     r"|(create|alter|drop|lock)\s+(table|database|index)\s|set\s+(local|session|transaction)\s)"
 )
@@ -117,7 +119,7 @@ _SQL: Final = re.compile(  # this project writes SQL in lower case
 def test_only_queries_modules_contain_sql(path: Path) -> None:
     name = NAMES[path]
     if path.stem.endswith("queries") or name in SQL_ELSEWHERE or name.startswith("sandbox/"):
-        return  # the sandbox bank is an application with its own SQLite file
+        return  # the sandbox bank is a separate application, with its own SQLite file
     for node in nodes(path):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             assert not _SQL.match(node.value), f"line {node.lineno}: {node.value[:60]}"
@@ -156,7 +158,7 @@ def test_no_feature_imports_the_queries_of_another(path: Path) -> None:
             assert not (is_other and ("queries" in names or parts[-1] == "queries")), node.module
 
 
-# Modules that may read a clock, with what they need it for. Others have the time as a parameter.
+# Modules that may read a clock, and what for. All others get the time as a parameter.
 CLOCKS: Final = {
     "http/operations.py": "now_ms, the clock of requests",
     "core/ids.py": "the time in an id",

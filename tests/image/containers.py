@@ -17,10 +17,8 @@ from typing import Final
 TOP: Final = Path(__file__).parents[2]
 BUILD_S: Final = 1800.0
 TIMEOUT_S: Final = 120.0
-QUICKLY_S: Final = (
-    # Engines kill a container after this time; on an idle machine it stops within 2 s.
-    10.0
-)
+# Engines kill a container after this many seconds; on an idle machine it stops within 2 s.
+QUICKLY_S: Final = 10.0
 
 Call = Callable[..., str]
 Start = Callable[..., str]

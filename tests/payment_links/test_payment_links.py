@@ -89,7 +89,8 @@ def test_an_invalid_link_is_refused_with_its_field(
     [
         ("item", {"item": {"name": " "}}),
         ("item", {"item": {"description": "x" * 1001}}),
-        ("maxQuantity", {"maxQuantity": 2}),  # not if the customer enters the amount
+        # maxQuantity is invalid if the customer enters the amount.
+        ("maxQuantity", {"maxQuantity": 2}),
         ("maxQuantity", {"maxQuantity": None}),
         ("maxUses", {"maxUses": 0}),
         ("expiresAt", {"expiresAt": 1}),
@@ -220,7 +221,8 @@ def test_one_visitor_never_holds_all_uses_of_a_link(
     if uses == 5:
         assert server.run(open_session("192.0.2.2")) is not None
         shop.confirm(sessions[0].order_id)
-        assert server.run(open_session("192.0.2.1")) is not None  # a paid use is not held any more
+        # The session is paid, so it no longer counts as held by the visitor.
+        assert server.run(open_session("192.0.2.1")) is not None
         assert server.run(open_session("192.0.2.1")) is None
         shop.confirm(sessions[1].order_id)
         server.run(jobs.record_ended(server.app.db))
@@ -273,14 +275,13 @@ def test_an_idle_session_gives_its_use_to_the_next_customer(
     assert read_link(shop, created)["openSessions"] == 3
     assert open_session("192.0.2.10", now + 7 * MINUTE - 1) is None
     shop.data("PATCH", f"/v1/payment-links/{created['id']}", json={"maxUses": 2})
-    assert (
-        open_session("192.0.2.10", now + 20 * MINUTE) is None
-    )  # the new maximum is two, and three uses are taken
+    # The new maximum is two uses, but three are taken.
+    assert open_session("192.0.2.10", now + 20 * MINUTE) is None
 
 
-# The request and the lock for which it waits while the idle session ends. The form waits for the
-# order, which the worker has locked. The page waits for the table of attempts, which it reads after
-# it has counted the uses.
+# Each row: the customer's request, and the lock for which it waits while the idle session ends. The
+# form waits for the order, which the worker has locked. The page waits for the table of attempts,
+# which it reads after it has counted the uses.
 SCHEDULES: Final = (
     pytest.param("post", "select from orders where merchant_id = $1 for update", id="form"),
     pytest.param("get", "lock table payment_attempts in access exclusive mode", id="page"),
@@ -319,7 +320,7 @@ def test_a_customer_waits_for_an_idle_session_that_is_ending_and_gets_its_use(
 
         response = server.tx(end_session).result()
     usable = 303 if method == "post" else 200
-    # A page that is read in one snapshot shows the state before the session ended.
+    # In a serializable transaction, the page still shows the state before the session ended.
     is_snapshot = os.environ.get("OPENTILL_TEST_ISOLATION") == "serializable" and method == "get"
     assert response.status_code == (usable if ends or is_snapshot else 410), response.text
     assert read_link(shop, created)["openSessions"] == (0 if ends and method == "get" else 1)
@@ -366,7 +367,7 @@ def test_an_expired_session_returns_its_use_and_a_paid_one_keeps_it(
     api_server.run(checkout_jobs.expire_due(api_server.app.db, now + HALF_AN_HOUR))
     second_session = open_by_form(Visitor(api_server), created)
     shop.confirm(order_of(shop, second_session))
-    for is_recorded in (False, True):  # before and after the worker has recorded the payment
+    for is_recorded in (False, True):  # the second time, the worker has recorded the payment
         if is_recorded:
             api_server.run(jobs.record_ended(api_server.app.db))
         assert Visitor(api_server).get(path).status_code == 410
@@ -389,7 +390,7 @@ def test_concurrent_copies_of_the_form_open_one_session(shop: Shop) -> None:
     assert read_link(shop, created)["openSessions"] == 1
     changed_form = visitor.post(path, form | {"quantity": "3"})
     assert changed_form.headers["location"] != responses[0].headers["location"]
-    # Once the session has ended, the same form leads to the link's page.
+    # After the session has ended, the same form leads to the link's page.
     session = urlsplit(responses[0].headers["location"]).path.removeprefix("/checkout/")
     shop.data("POST", f"/v1/checkouts/{session}/expire")
     assert visitor.post(path, form).headers["location"].startswith(path)
@@ -486,7 +487,7 @@ def test_forms_of_an_ip_address_have_a_rate_limit_of_their_own(
 def test_a_link_cannot_be_used_until_its_merchant_has_accepted_the_agreement(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import msgspec  # the settings are a struct
+    import msgspec
 
     app, created = shop.api_server.app, create_link(shop)
     strict = msgspec.structs.replace(app.settings, agreement_required=True)

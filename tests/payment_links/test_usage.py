@@ -20,7 +20,8 @@ async def test_sales_of_a_link_are_exact_and_read_without_reading_its_uses(tx: T
         " values ($1, $2, repeat('a', 32), true, $3, '', 1, '{}', 0, 1, 1)",
         order.merchant_id, LINK, order.product_id,
     )  # fmt: skip
-    foreign_key = "payment_link_uses_merchant_id_order_id_fkey"  # removed: there are no such orders
+    # The rows below refer to orders that do not exist.
+    foreign_key = "payment_link_uses_merchant_id_order_id_fkey"
     await tx.execute(f"alter table payment_link_uses drop constraint {foreign_key}")
     await tx.execute(
         "insert into payment_link_uses select $1, $2, 'order_' || n, 'cs_' || n, 'OPEN', n,"

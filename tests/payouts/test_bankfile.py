@@ -32,14 +32,16 @@ from support.payout_runs import (
 )
 from support.world import DAY, NOW, new_reference
 
-# The characters of EPC217-08. A text has no slash at either end, and no two slashes in a row.
+# The characters that EPC217-08 allows. A text has no slash at either end, and no two slashes in a
+# row.
 TEXT = r"(?!/)(?!.*//)[A-Za-z0-9/\-?:().,'+ ]{1,140}(?<!/)"
 ID = TEXT.replace("140", "35")
 NUMBER = r"[0-9]{1,15}"
 DECIMAL = r"[0-9]{1,13}(\.[0-9]{1,5})?"
 BIC = r"[A-Z0-9]{4}[A-Z]{2}[A-Z0-9]{2}([A-Z0-9]{3})?"
-# The elements of each type in order. The suffixes ? and + mean the same as in regular expressions;
-# without one an element occurs once. A value is the name of a type or the pattern of a text.
+# For each type, its elements in order. The suffixes ? and + mean the same as in regular
+# expressions; an element without a suffix occurs once. A value is the name of a type or the pattern
+# of a text.
 AGENT = {"FinInstnId": "Institution"}
 RULES = {
     "Document": {"CstmrCdtTrfInitn": "Initiation"},
@@ -126,7 +128,7 @@ async def test_the_file_has_the_structure_of_the_schema(db: Db, currency: str, t
     holders = [name.text for name in root.findall(".//p:Cdtr/p:Nm", names)]
     assert holders.count("Muller + Sohne .GmbH.") == 2
     assert root.findtext(".//p:DbtrAcct/p:Id/p:IBAN", "", names) == SOURCE_ACCOUNT.number
-    # The bank must book each transfer separately.
+    # With false, the bank books each transfer separately.
     assert root.findtext(".//p:BtchBookg", "", names) == "false"
     sepa_transfers = root.findall(".//p:SvcLvl", names)
     assert len(sepa_transfers) == (2 if currency == "EUR" else 0)
@@ -178,7 +180,7 @@ async def test_a_change_of_only_the_address_does_not_delay_payouts(db: Db) -> No
     other_account = msgspec.structs.replace(NATIONAL, address=WITH_ADDRESS.address)
     changed = await change(other_account, NOW + 3)
     assert (changed.version, changed.usable_from) == (3, NOW + 3 + 3 * DAY)
-    # A change of the address does not end a hold: a thief could make one.
+    # A change of the address does not end the hold of an account, because a thief could make one.
     without_address = await change(NATIONAL, NOW + 4)
     assert (without_address.version, without_address.address) == (4, None)
     assert without_address.usable_from == changed.usable_from

@@ -19,7 +19,7 @@ RULES = {
 }  # fmt: skip
 
 CORRUPTIONS = (
-    # change                                                             violated rules
+    # SQL that corrupts payouts                                          violated rules
     ("update payouts set amount_minor = amount_minor + 1", {PAYOUT}),
     ("update payouts set fee_minor = fee_minor - 1", {PAYOUT}),
     ("update payouts set currency = 'EUR'", {PAYOUT}),

@@ -104,7 +104,7 @@ async def test_a_return_does_not_hold_an_account_that_was_entered_before_it(db: 
     await db.run(lambda tx: payouts.pay(tx, payout.id, "TRN-1", "sent", "ann", NOW + 1))
     await db.run(lambda tx: payouts.change_account(tx, shop.id, NATIONAL, ANN, HOLD_RULE, NOW + 2))
     await db.run(lambda tx: payouts.record_return(tx, payout.id, "AC04 closed", "ann", LATER))
-    # The returned payout was made to the account before this one.
+    # The returned payout went to the previous account, not to this one.
     assert await waits_for(db, shop, NOW + 2 + 3 * DAY) is None
 
 

@@ -41,8 +41,9 @@ async def _read_payouts(db: Db, shops: list[Merchant]) -> list[Payout]:
     return rows
 
 
-# A run for three merchants has seven transactions: the run, a payout for each merchant, READY,
-# SENT and the file's digest. The process is killed before or after the commit of one of them.
+# Each row: the last of the seven transactions of a run that is reached, and whether it is committed
+# before the process is killed. A run for three merchants has these transactions: the run, a payout
+# for each merchant, READY, SENT and the file's digest.
 INTERRUPTIONS = [(last, committed) for last in range(1, 8) for committed in (False, True)]
 
 
@@ -93,7 +94,8 @@ async def test_a_run_skips_merchants_that_cannot_be_paid(db: Db) -> None:
     payable = await db.run(create_payee)
     without_account = await db.run(lambda tx: create_payee(tx, account=None))
     below_minimum = await db.run(lambda tx: create_payee(tx, payout_minimum_minor=10_001))
-    fee_only = await db.run(lambda tx: create_payee(tx, minor=150))  # the fee leaves nothing
+    # The fee takes the whole amount.
+    fee_only = await db.run(lambda tx: create_payee(tx, minor=150))
     in_usd = await db.run(lambda tx: create_payee(tx, account=NATIONAL, settlement_currency="USD"))
     changed = await db.run(create_payee)
     await db.run(lambda tx: payouts.change_account(tx, changed.id, NATIONAL, ANN, HOLD_RULE, NOW))
@@ -112,7 +114,8 @@ async def test_a_run_skips_merchants_that_cannot_be_paid(db: Db) -> None:
         without_account.id: "no account", below_minimum.id: "below minimum",
         changed.id: "account changed", fee_only.id: None, in_usd.id: None, unreadable.id: None,
     }  # fmt: skip
-    # The next run has no fee, and pays the account that was changed three days before.
+    # The next run has no fee. It pays the account that was changed three days before, which is no
+    # longer held.
     later = await complete_run(db, new_reference(), NOW + 3 * DAY)
     rows = await db.read(lambda tx: payouts.list_payouts_of_run(tx, later.run.id))
     assert {row.merchant_id for row in rows} == {changed.id, fee_only.id}
@@ -126,7 +129,7 @@ async def test_a_payout_that_failed_before_the_file_is_not_in_it(db: Db) -> None
     content = await download_run(db, view.run.id)
     assert charset.reference(failing_payout.id).encode() not in content
     assert charset.reference(sent_payout.id).encode() in content
-    # A payout that fails afterwards remains in the file: the bank has it.
+    # A payout that fails later remains in the file, because the bank has the file already.
     await db.run(lambda tx: payouts.fail(tx, sent_payout.id, "came back", "ann", NOW))
     assert await download_run(db, view.run.id) == content
 
@@ -141,7 +144,7 @@ async def test_a_merchant_that_was_suspended_after_the_run_is_not_in_its_file(db
     assert charset.reference(held_payout.id).encode() not in content
     assert content.count(b"<CdtTrfTxInf>") == 1
     assert content.count(charset.reference(sent_payout.id).encode()) == 3
-    # The payout is still PENDING until an operator fails it; the file does not change.
+    # The payout stays PENDING until an operator fails it. The file does not change.
     await db.run(lambda tx: merchants.change_status(tx, shops[0].id, "resumed", ANN, NOW))
     await db.run(lambda tx: payouts.fail(tx, held_payout.id, "suspended", "ann", NOW))
     assert await download_run(db, view.run.id) == content
@@ -166,7 +169,7 @@ async def test_a_payout_whose_account_was_changed_after_the_run_fails(db: Db) ->
     assert (failed.status, sent_payout.status) == ("FAILED", "PENDING")
     assert failed.failure_reason == "the bank account was changed after this payout was made"
     assert await download_run(db, view.run.id) == content
-    # The money is available again, but held because the account was changed recently.
+    # The money is available again, but it is held because the account was changed recently.
     due = await db.read(lambda tx: payouts.list_due(tx, 100))
     assert [(row.merchant_id, row.available, row.waits_for(NOW)) for row in due] == [
         (shops[0].id, 10_000, "account changed")
@@ -289,7 +292,8 @@ async def test_accounts_are_encrypted_versioned_and_audited(db: Db) -> None:
         "DE ···· 3000",
     )
     assert b"37040044" not in stored_account.number
-    assert await change(IBAN, 0) == stored_account  # entering the same account changes nothing
+    # Entering the same account again changes nothing.
+    assert await change(IBAN, 0) == stored_account
     with pytest.raises(merchants.Stale):
         await change(NATIONAL, 0)
     changed_account = await change(NATIONAL, 1)

@@ -90,7 +90,7 @@ POSTINGS_BACK = [
     ("BALANCE_CORRECTION", "platform", "available", 150),
 ]
 TABLE = (
-    # from, event, to, postings, available balance afterwards
+    # Each row: from, event, to, postings, available balance afterwards (minor units).
     ("PENDING", "paid", "PAID", [], 7_350),
     ("PENDING", "failed", "FAILED", POSTINGS_BACK, 10_000),
     ("PAID", "returned", "FAILED", POSTINGS_BACK, 10_000),
@@ -152,7 +152,7 @@ async def test_a_payout_that_has_ended_does_not_end_again(tx: Tx, before, event)
 
 PAID = "paid_at = 1, bank_reference = 'B'"
 STATEMENTS = (
-    # earlier events, columns that a statement sets, part of the constraint's name
+    # Each row: earlier events, columns that a statement sets, part of the constraint's name.
     (["paid"], "status = 'PENDING', paid_at = null, bank_reference = ''", "transitions"),
     (["failed"], "status = 'PENDING', failed_at = null, failure_reason = ''", "transitions"),
     (["failed"], f"status = 'PAID', failed_at = null, failure_reason = '', {PAID}", "transitions"),
@@ -294,7 +294,7 @@ async def test_the_reference_of_a_failed_payout_returns_that_payout(tx: Tx) -> N
 
 
 APPROVALS = (
-    # limit, amount, fee, approved by, whether the payout is refused
+    # Each row: limit, amount, fee, who approved the payout (None: nobody), whether it is refused.
     (None, 9_000, 0, None, False),
     ("50", 5_000, 0, None, False),
     ("50", 5_001, 0, None, True),

@@ -116,7 +116,8 @@ def test_an_access_token_ends_after_ten_minutes_and_is_refreshed(
     assert fresh["refreshToken"] != body["refreshToken"]
     caller.tokens = fresh
     assert caller.data("GET", "/profile")["merchantId"] == shop.id
-    # A second use of a refresh token ends the session, because one of the two uses is a thief's.
+    # A refresh token that is used twice ends the session, because one of the two users must be a
+    # thief.
     assert _is_unauthorized(caller.api_server.http.post(f"{SESSIONS}/refresh", json=body))
     assert _is_unauthorized(caller.call("GET", "/profile"))
     body = {"refreshToken": fresh["refreshToken"]}
@@ -163,7 +164,8 @@ def test_a_forged_token_is_refused(shop: Shop, change: str) -> None:
     response = shop.api_server.http.get("/v1/merchant/profile", headers=lines)
     assert _is_unauthorized(response)
     visitor.set_token(caller.tokens["refreshToken"].split(".")[0])
-    assert visitor.get("/security").status_code == 303  # a refresh token is no cookie
+    # A refresh token is not accepted as a cookie.
+    assert visitor.get("/security").status_code == 303
 
 
 @pytest.mark.parametrize(
@@ -207,7 +209,7 @@ def _status(caller: Caller, operation: Operation) -> int:
     path = operation.path.removeprefix("/v1/merchant").replace(
         "{id}", "key_0000000000000000000000000a"
     )
-    # The body has scopes, because only an owner may create a key without scopes.
+    # The body has scopes, because only an owner may create a key without them.
     return caller.call(operation.method, path, json={"x": 1, "scopes": ["orders:read"]}).status_code
 
 
@@ -383,7 +385,7 @@ def test_a_profile_update_changes_only_its_fields_and_needs_the_current_version(
 def test_an_owner_sets_and_removes_the_logo(shop: Shop) -> None:
     visitor, caller = _create_caller(shop)
     content = base64.b64encode(PICTURE).decode()
-    for _ in range(2):  # uploading the same picture again changes nothing
+    for _ in range(2):  # the second upload of the same picture changes nothing
         url = caller.data("PUT", "/logo", json={"content": content})["logoUrl"]
     assert url == f"{shop.api_server.url}/logos/{shop.id}/{hashlib.sha256(PICTURE).hexdigest()}"
     assert shop.api_server.http.get(url).content == PICTURE

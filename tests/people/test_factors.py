@@ -113,7 +113,7 @@ def test_adding_the_first_passkey_returns_recovery_codes(shop: Shop) -> None:
     visitor = Visitor(shop.api_server, ada.email)
     assert visitor.log_in(code=codes[0]).headers["location"] == "/dashboard"
     other_visitor = Visitor(shop.api_server, ada.email)
-    assert other_visitor.log_in(code=codes[0]).status_code == 401  # the code is used up
+    assert other_visitor.log_in(code=codes[0]).status_code == 401  # each recovery code works once
     other_visitor.log_in()
     assert other_visitor.post(FACTOR, {"code": "aaaa bbbb cccc dddd"}).status_code == 401
     assert _location(other_visitor.post(FACTOR, {"code": codes[1]})) == (303, "/dashboard")

@@ -76,7 +76,7 @@ async def test_the_turn_of_a_waiter_that_is_cancelled_before_it_runs_goes_to_the
         cancelled_task = asyncio.create_task(_turn(queue, "trusted"))
         next_task = asyncio.create_task(_turn(queue, "trusted"))
         await asyncio.sleep(0)
-    cancelled_task.cancel()  # the task has its turn, but has not run since
+    cancelled_task.cancel()  # the task has got its turn, but has not run since
     await asyncio.wait_for(next_task, 1)
     assert cancelled_task.cancelled() or cancelled_task.done()
 
@@ -97,7 +97,7 @@ async def test_a_login_refused_by_a_full_queue_is_not_counted(db: Db) -> None:
         for _ in range(3):
             with pytest.raises(TooManyAtOnce):
                 await logins.log_in(db, credentials, "key", NOW)
-    for _ in range(6):  # the sixth attempt is the first that starts a delay
+    for _ in range(6):  # no attempt was counted above: only the sixth one here starts a delay
         await limits.count(db, email, "192.0.2.55", NOW)
 
 

@@ -79,7 +79,7 @@ def test_a_refused_form_keeps_its_input_and_explains_what_is_accepted(shop: Shop
         assert sentence in refused.text
         assert f'value="{form["name"]}"' in refused.text
         assert form["password"] not in refused.text
-    assert visitor.get(link.path).status_code == 200  # the link is not used up
+    assert visitor.get(link.path).status_code == 200  # the refused form has not used up the link
 
 
 def test_a_link_that_is_followed_concurrently_creates_one_person(shop: Shop) -> None:
@@ -189,7 +189,7 @@ def test_the_last_owner_cannot_be_removed(shop: Shop) -> None:
     outcomes = api_server.run(remove_both())
     assert sum(isinstance(outcome, Invalid) for outcome in outcomes) == 1
     statuses = sorted(owner.get(f"/dashboard/{shop.id}/").status_code for owner in (ada, bob))
-    assert statuses == [200, 404]  # not 303: the removed owner is still logged in
+    assert statuses == [200, 404]  # 404 and not 303: the removed owner is still logged in
 
 
 def _create_link(creator: Visitor, shop: Shop, **role: Any) -> NewLink:
@@ -248,7 +248,8 @@ async def test_accepting_an_invitation_waits_for_the_removal_of_its_creator(
     async def invite_person(actor: Actor) -> NewLink:
         return await db.run(lambda tx: people.invite(tx, new_address(), NOW, actor=actor, **role))
 
-    await join(await invite_person(TESTER))  # the last owner or administrator could not be removed
+    # The last owner or administrator cannot be removed, so there are two.
+    await join(await invite_person(TESTER))
     creator = (await join(await invite_person(TESTER))).person
     link = await invite_person(Actor(f"{creator.email} ({creator.id})", "as agreed"))
     async with db.transaction() as tx:
@@ -263,7 +264,7 @@ async def test_accepting_an_invitation_waits_for_the_removal_of_its_creator(
         await acceptance
 
 
-# ── accounts that a stranger may have created with a link that was meant for the person ──
+# ── accounts that a stranger may have created with a link meant for the person ──
 
 NEW_PASSWORD: Final = "seven slow rivers sing"
 
@@ -378,7 +379,8 @@ def test_a_merchants_owner_cannot_take_over_an_account_by_inviting_its_person(sh
     assert eve.post(link, form).status_code == 404
     device = add_passkey(ada)
     assert "Somebody else may have seen" in ada.get(link).text
-    assert ada.post(link, {"name": "Ada"}).status_code == 400  # a new password is required
+    # The person has to choose a new password.
+    assert ada.post(link, {"name": "Ada"}).status_code == 400
     assert ada.post(link, form).headers["location"] == f"/dashboard/{second_shop.id}/"
     assert ada.get(f"/dashboard/{shop.id}/").status_code == 200
     assert log_in_by_passkey(Visitor(api_server), device).status_code == 401

@@ -27,7 +27,8 @@ HOUR: Final = 60 * MINUTE_MS
 
 def test_a_login_leads_to_the_requested_page_and_ends_by_logging_out(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
-    visitor = Visitor(shop.api_server, ada.email.upper())  # case is ignored in e-mail addresses
+    # E-mail addresses are compared without case.
+    visitor = Visitor(shop.api_server, ada.email.upper())
     assert visitor.get(f"/dashboard/{shop.id}/").headers["location"] == (
         f"/login?next=%2Fdashboard%2F{shop.id}%2F"
     )
@@ -45,14 +46,14 @@ def test_a_login_leads_to_the_requested_page_and_ends_by_logging_out(shop: Shop)
     assert visitor.get(f"/dashboard/{shop.id}/").status_code == 200
     token = visitor.token
     assert visitor.post("/logout").headers["location"] == "/login"
-    visitor.set_token(token)  # like a thief who has copied the token
+    visitor.set_token(token)  # as a thief would use a copied token
     assert visitor.get(f"/dashboard/{shop.id}/").status_code == 303
 
 
 def test_a_token_is_stored_as_its_digest_only(shop: Shop) -> None:
     ada = create_person(shop.api_server, shop.id, "owner")
     token = ada.token
-    assert len(token) == 43  # 256 bits in base64
+    assert len(token) == 43  # 43 characters of base64 are 256 bits
     rows = shop.api_server.sql("select * from logins where person_id = $1", ada.person_id)
     assert [row["token_sha256"] for row in rows] == [digest(token)]
     assert token not in str(rows)
@@ -259,7 +260,7 @@ def test_a_login_ends_when_it_is_unused_or_old(
     assert bob.get(path).status_code == 303
 
 
-# ── limits ──
+# ── limits of login attempts ──
 
 
 async def _fail(db: Db, account: str, address: str, now: int, *, is_known: bool = False) -> int:
@@ -278,7 +279,7 @@ async def test_delays_double_with_each_failure_and_delayed_attempts_do_not_count
         while wait := await _fail(db, account, "192.0.2.1", now):
             waits.append(wait)
             now += wait * 1000
-    assert waits == [1, 2, 4, 8, 16, 32]  # the first six attempts do not wait
+    assert waits == [1, 2, 4, 8, 16, 32]  # the other six attempts did not have to wait
 
 
 async def test_attempts_of_others_do_not_lock_out_a_known_browser(db: Db) -> None:
@@ -287,7 +288,8 @@ async def test_attempts_of_others_do_not_lock_out_a_known_browser(db: Db) -> Non
         await _fail(db, account, f"198.51.100.{number}", NOW + number * MINUTE_MS)
     later = NOW + 200 * MINUTE_MS
     assert await _fail(db, account, "192.0.2.1", later, is_known=True) == 0
-    # A new address has one free attempt. After it, unknown browsers share one attempt in 30 s.
+    # Each new address has one free attempt. After that, all unknown browsers share one attempt in
+    # 30 s.
     assert await _fail(db, account, "203.0.113.5", later) == 0
     assert await _fail(db, account, "203.0.113.5", later) == 0
     assert 0 < await _fail(db, account, "203.0.113.5", later) <= 30
@@ -297,7 +299,7 @@ async def test_failures_at_a_shared_address_do_not_lock_out_a_known_browser(db: 
     office = "203.0.113.200"
     for _ in range(60):
         await _fail(db, new_address(), office, NOW)
-    assert await _fail(db, new_address(), office, NOW) > 0  # unknown browsers have to wait
+    assert await _fail(db, new_address(), office, NOW) > 0  # an unknown browser has to wait
     assert await _fail(db, new_address(), office, NOW, is_known=True) == 0
 
 
@@ -314,7 +316,8 @@ async def test_a_new_address_may_try_an_account_at_which_sixty_addresses_failed(
         for _ in range(4):
             await _fail(db, account, f"198.51.100.{number}", NOW)
     assert await _fail(db, account, "203.0.113.7", NOW) == 0
-    assert 0 < await _fail(db, account, "203.0.113.7", NOW) <= 30  # a second attempt is not free
+    # The address has used its free attempt.
+    assert 0 < await _fail(db, account, "203.0.113.7", NOW) <= 30
     assert await _fail(db, account, "203.0.113.8", NOW) == 0
     assert await _fail(db, account, "2001:db8:77::1", NOW) == 0
 
@@ -342,7 +345,8 @@ async def test_only_one_of_an_addresss_concurrent_first_attempts_is_free(db: Db)
     account = new_address()
     for number in range(60):
         await _fail(db, account, f"198.51.100.{number}", NOW)
-    await _fail(db, account, "198.51.100.1", NOW)  # starts the delay of attempts that are not free
+    # This starts the delay of attempts that are not free.
+    await _fail(db, account, "198.51.100.1", NOW)
     waits = await asyncio.gather(*(_fail(db, account, "192.0.2.123", NOW) for _ in range(10)))
     assert waits.count(0) == 1
 
@@ -351,7 +355,8 @@ async def test_one_address_cannot_try_many_accounts(db: Db) -> None:
     waits = [await _fail(db, new_address(), "2001:db8::1", NOW) for _ in range(30)]
     assert waits[:21] == [0] * 21
     assert all(waits[21:])
-    assert await _fail(db, new_address(), "2001:db8::ffff", NOW) > 0  # in the same /64 network
+    # This address is in the same /64 network.
+    assert await _fail(db, new_address(), "2001:db8::ffff", NOW) > 0
     assert await _fail(db, new_address(), "2001:db8:0:1::1", NOW) == 0
 
 
@@ -383,7 +388,7 @@ def test_too_many_attempts_are_refused_with_a_page_that_keeps_the_address(
     assert ada.email in responses[-1].text
     assert "1 second" in responses[-1].text
     assert heading_of(responses[-1]) == "Log in"
-    assert visitor.log_in().status_code == 429  # even the right password has to wait
+    assert visitor.log_in().status_code == 429  # an attempt with the right password has to wait too
 
 
 async def test_old_counts_of_attempts_are_pruned(db: Db) -> None:

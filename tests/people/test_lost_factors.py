@@ -188,7 +188,7 @@ def test_the_confirming_administrator_must_be_independent_of_the_requesting_one(
     confirmation = {"id": _request_reset(shop, grace, judy).id}
     refused = puppet.post(path, confirmation)
     assert (refused.status_code, "has invited this person" in refused.text) == (400, True)
-    olga.http.cookies.clear()  # Olga logs in with Grace's browser
+    olga.http.cookies.clear()  # with these cookies, Olga logs in in Grace's browser
     grace.post("/logout")
     grace.log_in()
     grace.post("/logout")
@@ -243,7 +243,8 @@ def test_a_new_password_keeps_the_factors_if_one_is_proved(
     codes = re.findall(r"<code>([a-z2-7 ]+)</code>", owner.post("/security/codes").text)
     link, visitor = _reset_link(shop, owner), Visitor(shop.api_server, owner.email)
     for form, status in (
-        ({"password": NEW_PASSWORD}, 400),  # neither a factor, nor the statement that all are lost
+        # The form neither proves a factor nor says that all are lost.
+        ({"password": NEW_PASSWORD}, 400),
         ({"password": NEW_PASSWORD, "code": "aaaa bbbb cccc dddd"}, 401),
         ({"password": NEW_PASSWORD, "code": "aaaa bbbb cccc dddd", "lost": "yes"}, 401),
     ):
@@ -290,7 +291,8 @@ def test_a_new_password_without_a_factor_closes_the_account_until_the_factors_en
     assert log_in_by_passkey(Visitor(shop.api_server), device).status_code == 401
     body = {"email": owner.email, "password": NEW_PASSWORD, "code": codes[0]}
     assert shop.api_server.http.post("/v1/merchant/sessions", json=body).status_code == 401
-    clock(start + HOUR_MS)  # a second reset does not restart the waiting time, even with a factor
+    # A second reset does not restart the waiting time, even if it proves a factor.
+    clock(start + HOUR_MS)
     response = visitor.post(_reset_link(shop, owner), {"password": NEW_PASSWORD, "code": codes[0]})
     assert response.headers["location"] == "/login?changed=later"
     clock(start + DAY_MS)

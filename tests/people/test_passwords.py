@@ -26,7 +26,7 @@ REFUSED_PASSWORDS = (
     ("letmein letmein", "common"),
     ("admin-password", "common"),
     ("correct horse battery staple", "common"),
-    ("lovelace1815!!", "common"),  # the person's own name and year
+    ("lovelace1815!!", "common"),  # the password consists of the person's own name and year
 )
 
 
@@ -69,7 +69,7 @@ def _hash_of_an_older_version(password: str) -> str:
     return kdf.derive_phc_encoded(password.encode())
 
 
-# Each row is one password in two Unicode encodings.
+# Each row: one password in two Unicode encodings.
 ENCODINGS = [
     ("b\u00fccher im regen lesen", "bu\u0308cher im regen lesen"),
     ("nine purple lanterns hum", "nine\u3000purple\u00a0lanterns hum"),

@@ -10,7 +10,8 @@ from opentill.people import totp
 from support.api_server import Shop
 from support.people import PASSWORD, Visitor, create_person, heading_of
 
-SECRET: Final = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"  # RFC 6238 Appendix B: "12345678901234567890"
+# The secret of RFC 6238 Appendix B, "12345678901234567890", in base32.
+SECRET: Final = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
 
 
 @pytest.mark.parametrize(
@@ -71,11 +72,12 @@ def test_a_login_with_an_authenticator_needs_an_unused_code(shop: Shop) -> None:
     ]
     assert [response.status_code for response in wrong] == [401] * 3
     assert wrong[0].text == wrong[1].text == wrong[2].text
-    code = _code(secret, 1)  # the authenticator's clock is fast
+    code = _code(secret, 1)  # the authenticator's clock is one period ahead
     assert visitor.log_in(code=f"{code[:3]} {code[3:]}").status_code == 303
-    assert visitor.log_in(code=code).status_code == 401  # this code has been used
+    assert visitor.log_in(code=code).status_code == 401  # the code has been used
     assert visitor.log_in(code=codes[0].upper()).status_code == 303
-    assert visitor.log_in(code=codes[0]).status_code == 401  # this recovery code has been used
+    # This recovery code has been used.
+    assert visitor.log_in(code=codes[0]).status_code == 401
     assert "Recovery codes left: 9" in visitor.get("/security").text
     stored = str(shop.api_server.sql("select * from persons where id = $1", ada.person_id))
     assert secret not in stored
@@ -159,7 +161,8 @@ def test_a_step_up_requires_the_password_and_keeps_the_form(shop: Shop, clock: o
     assert ada.token != previous_token
     other_browser = Visitor(shop.api_server)
     other_browser.set_token(previous_token)
-    assert other_browser.get("/security").status_code == 303  # the previous token is void
+    # The previous token is void after a step-up.
+    assert other_browser.get("/security").status_code == 303
     assert heading_of(ada.post(path, {"email": "eve@example.com", "role": "viewer"})) == "Team"
     clock(later + 10 * 60_000)  # type: ignore[operator]
     assert heading_of(ada.post(path, form)) == "Please confirm that it is you"
@@ -176,14 +179,14 @@ def test_a_repeated_form_is_recognised_with_and_without_a_step_up(shop: Shop) ->
         return ada.post(f"{path}/rotate", form).headers["location"]
 
     form_id = "ab" * 16
-    for code in codes[:2]:  # the form is sent again, as if its first response was lost
+    # The second time, the form is repeated as if its first response had been lost.
+    for code in codes[:2]:
         shop.api_server.sql(
             "update logins set proved_at = 0 where person_id = $1 returning 1", ada.person_id
         )
         assert rotate(form_id, code) == f"{path}?done=rotated"
-    assert (
-        rotate(form_id, codes[1]) == f"{path}?done=rotated"
-    )  # the proof is recent, so the used code is ignored
+    # The used code is ignored, because the previous proof is recent enough.
+    assert rotate(form_id, codes[1]) == f"{path}?done=rotated"
     ada.log_in(code=codes[2])
     assert rotate(form_id) == f"{path}?done=rotated"
     count = "select count(*) from audit_log where merchant_id = $1 and action = 'webhooks rotate'"
@@ -194,7 +197,8 @@ def test_a_repeated_form_is_recognised_with_and_without_a_step_up(shop: Shop) ->
         shop.id,
     )
     assert len(stored) == 2
-    assert stored[0] == stored[1]  # the fields of the step-up are not in the fingerprint
+    # The fingerprint of the form does not include the fields of the step-up.
+    assert stored[0] == stored[1]
 
 
 def test_a_kept_form_does_not_contain_the_step_up(shop: Shop) -> None:
@@ -205,10 +209,10 @@ def test_a_kept_form_does_not_contain_the_step_up(shop: Shop) -> None:
     assert 'name="role" value="viewer"' in page
     assert "proof_" not in page
     assert PASSWORD not in page
-    assert "not kept" not in page  # the login is also a step-up, so the form is complete
+    assert "not kept" not in page  # logging in is a step-up too, so nothing of the form is missing
 
 
-# ── the person's own account ──
+# ── a person's own account ──
 
 
 def test_a_changed_password_ends_the_other_logins(shop: Shop) -> None:

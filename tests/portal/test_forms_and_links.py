@@ -77,7 +77,7 @@ def test_forms_with_a_password_name_the_person_for_password_managers(shop: Shop)
     (field,) = username_fields(ada, "/security")
     assert f'value="{ada.email}"' in field
     assert 'class="hidden"' in field
-    assert 'type="hidden"' not in field  # password managers ignore hidden fields
+    assert 'type="hidden"' not in field  # password managers ignore fields of the type hidden
     assert 'tabindex="-1" aria-hidden="true"' in field
 
 

@@ -57,7 +57,7 @@ def test_a_kept_form_is_accepted_after_a_login_on_its_page(shop: Shop) -> None:
 
     valid_form = kept_form | {"login_email": ada.email, "login_password": PASSWORD}
     accepted = ada.post(f"{team_path(shop)}/invite", valid_form)
-    assert f"{email} is invited" in accepted.text  # the login is recent: no step-up is needed
+    assert f"{email} is invited" in accepted.text  # the login is recent, so no step-up is needed
     assert open_invitations(shop) == [email]
     assert ada.get(team_path(shop)).status_code == 200
 

@@ -23,7 +23,7 @@ from support.people import Visitor, create_person, heading_of
 PAGES: Final = [page for portal in PORTALS for page in portal.pages]
 MERCHANT_PAGES: Final = [page for page in PAGES if page.path.startswith("/dashboard/{")]
 CONSOLE_PAGES: Final = [page for page in PAGES if page.in_console]
-READ_SUFFIXES: Final = (".read", ".export")  # the permissions with these suffixes change nothing
+READ_SUFFIXES: Final = (".read", ".export")  # permissions with these suffixes change nothing
 
 
 def _path(page: Page[Any], merchant_id: str) -> str:
@@ -45,9 +45,9 @@ def test_every_permission_has_one_row_with_known_roles() -> None:
 
 def test_dangerous_permissions_need_a_step_up() -> None:
     assert {rule.permission for rule in RULES if rule.proof} == {
-        "payouts.account",  # bank accounts
+        "payouts.account",  # changes bank accounts
         "keys.manage",
-        "endpoints.manage",  # webhook addresses
+        "endpoints.manage",  # changes the URLs of webhooks
         "endpoints.secrets",
         "epay.manage",
         "team.manage",
@@ -57,7 +57,7 @@ def test_dangerous_permissions_need_a_step_up() -> None:
         "payouts.manage",
         "balance.adjust",
         "orders.decide",
-        "orders.refund",  # of staff; members need it only above the limit of a setting
+        "orders.refund",  # applies to staff; members need a step-up only above a configured amount
         "disputes.decide",
         "approvals.decide",
         "people.manage",
@@ -81,7 +81,7 @@ def test_viewers_only_read_and_owners_have_every_permission() -> None:
     for rule in member_rules:
         changes = not rule.permission.endswith(READ_SUFFIXES)
         assert not (changes and member_may("viewer", rule.permission)), rule
-        assert not (changes and rule.staff), rule  # staff change nothing in a merchant's pages
+        assert not (changes and rule.staff), rule  # staff change nothing on a merchant's pages
         if rule.permission.endswith(".read"):
             assert member_may("viewer", rule.permission), rule
             assert rule.staff.split() == list(STAFF_ROLES), rule
@@ -184,7 +184,7 @@ def test_pages_need_a_login(shop: Shop) -> None:
             response = visitor.get(path)
             assert response.status_code == 303, page.path
             assert response.headers["location"].startswith("/login?next=%2F"), page.path
-        else:  # the form is kept: test_kept_forms.py
+        else:  # test_kept_forms.py tests that the page keeps the form
             response = visitor.post(path)
             assert (response.status_code, heading_of(response)) == (401, "Please log in again"), (
                 path

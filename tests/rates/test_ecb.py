@@ -50,7 +50,7 @@ def day(text: str) -> int:
 
 
 FILES = (
-    # file, rates by day, skipped currencies
+    # Each row: file, rates by day, skipped currencies.
     (DAILY, {"2024-01-26": USD_JPY | {"HKD": "8.4978"}}, ()),
     (b"\xef\xbb\xbf" + DAILY, {"2024-01-26": USD_JPY | {"HKD": "8.4978"}}, ()),
     (DAILY.replace(b"\n", b"\r\n"), {"2024-01-26": USD_JPY | {"HKD": "8.4978"}}, ()),
@@ -86,7 +86,7 @@ ENTITY_BOMB = b"""<?xml version="1.0"?>
 EXTERNAL_ENTITY = b'<!DOCTYPE x [<!ENTITY file SYSTEM "file:///etc/hostname">]><x>&file;</x>'
 
 INVALID_FILES = (
-    # file, expected part of the error
+    # Each row: file, part of the error.
     (b"", "line 1: a header"),
     (b"\x00\x01\x02", "header"),
     (b"\xff\xfe\xfd", "text"),
@@ -149,10 +149,11 @@ def test_cross_rates_are_rounded_half_up_to_twelve_significant_digits() -> None:
         (rate.base, rate.quote): rate.rate for rate in crosses("EUR", Day(7, rates_of_euro))
     }
     assert len(cross_rates) == 4 * 3
-    assert cross_rates["EUR", "JPY"] == Decimal("160.62")  # the rate of the file
-    assert cross_rates["USD", "JPY"] == Decimal("147.750896882")  # 147.75089688161…
-    assert cross_rates["JPY", "USD"] == Decimal("0.00676814842485")  # 0.006768148424853…
-    assert cross_rates["USD", "EUR"] == Decimal("0.919878576028")  # 0.91987857602796…
+    assert cross_rates["EUR", "JPY"] == Decimal("160.62")  # the file contains this rate
+    assert cross_rates["USD", "JPY"] == Decimal("147.750896882")  # not rounded: 147.75089688161…
+    # Not rounded: 0.006768148424853…
+    assert cross_rates["JPY", "USD"] == Decimal("0.00676814842485")
+    assert cross_rates["USD", "EUR"] == Decimal("0.919878576028")  # not rounded: 0.91987857602796…
 
 
 rate_values = st.decimals("0.0001", "99999", places=5)

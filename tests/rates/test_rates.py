@@ -27,7 +27,8 @@ JUNE_13 = 1_749_772_800_000
 JUNE_12 = JUNE_13 - DAY
 
 LOOKUPS = (
-    # rates (base, quote, rate, days ago, "file" if imported); pair; greatest age in days; expected
+    # Each row: stored rates (base, quote, rate, days ago, "file" if imported); requested pair;
+    # greatest age in days (0: any); expected rate.
     ([], ("USD", "USD"), 0, "1"),
     ([], ("EUR", "USD"), 0, None),
     ([("EUR", "USD", "1.25", 1)], ("EUR", "USD"), 0, "1.25"),
@@ -35,7 +36,7 @@ LOOKUPS = (
     ([("EUR", "USD", "3", 1)], ("USD", "EUR"), 0, "0.333333333333"),
     ([("USD", "IDR", "15821.5", 1)], ("IDR", "USD"), 0, "0.0000632051322567"),
     ([("KWD", "USD", "0.0015", 1)], ("USD", "KWD"), 0, "666.666666667"),
-    ([("EUR", "USD", "1.25", -1)], ("EUR", "USD"), 0, None),  # valid from tomorrow
+    ([("EUR", "USD", "1.25", -1)], ("EUR", "USD"), 0, None),  # the rate applies from tomorrow
     ([("EUR", "USD", "1.2", 2), ("EUR", "USD", "1.25", 1)], ("EUR", "USD"), 0, "1.25"),
     ([("EUR", "USD", "1.25", 2), ("USD", "EUR", "0.5", 1)], ("EUR", "USD"), 0, "2"),
     ([("EUR", "USD", "1.25", 1), ("USD", "EUR", "0.5", 1)], ("EUR", "USD"), 0, "1.25"),
@@ -52,7 +53,8 @@ LOOKUPS = (
     ([("USD", "EUR", "2", 9), ("EUR", "USD", "1.25", 8, "file")], ("EUR", "USD"), 7, None),
     ([("EUR", "USD", "1.25", 8, "file"), ("EUR", "USD", "2", 7)], ("EUR", "USD"), 7, "2"),
     ([("EUR", "USD", "1.25", 8, "file"), ("EUR", "USD", "2", 8)], ("EUR", "USD"), 7, "2"),
-    # An imported rate ends with a later imported day that lacks its currency, in any import order.
+    # An imported rate ends on a later imported day that lacks its currency, in any order of the
+    # imports.
     ([("EUR", "RUB", "90", 2, "file"), ("EUR", "USD", "1", 1, "file")], ("EUR", "RUB"), 7, None),
     ([("EUR", "RUB", "90", 2, "file"), ("EUR", "USD", "1", 1, "file")], ("RUB", "EUR"), 0, None),
     ([("EUR", "USD", "1", 1, "file"), ("EUR", "RUB", "90", 2, "file")], ("EUR", "RUB"), 7, None),
@@ -198,7 +200,8 @@ async def test_an_order_is_refunded_at_its_own_rate_even_if_that_is_too_old(tx: 
     body = SessionBody(product_id=product.id)
     opened = await checkouts.open_session(tx, shop.id, body, NOW, rates_max_age_days=7)
     order = await pay_order(tx, await orders.find(tx, shop.id, opened.order_id))
-    await set_rates(tx, [("EUR", "USD", "1.1", 0, "file")])  # this day has no rouble rate
+    # The file of this day has no rouble rate.
+    await set_rates(tx, [("EUR", "USD", "1.1", 0, "file")])
     with pytest.raises(Invalid, match="RUB to EUR, or it is too old") as refused:
         await checkouts.open_session(tx, shop.id, body, NOW + DAY, rates_max_age_days=7)
     assert refused.value.field == "productId"

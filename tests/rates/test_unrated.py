@@ -77,7 +77,8 @@ async def test_an_outdated_rate_does_not_stop_a_session_that_settles_in_its_curr
 
 
 LATER_RATES = (
-    # rates set after the order was placed: base, quote, rate, valid from; 10.00 CNY in USD
+    # Each row: rates that are set after the order was placed (base, quote, rate, valid from), and
+    # the value of 10.00 CNY in USD.
     ([("CNY", "USD", "0.14", NOW)], "1.40"),
     ([("USD", "CNY", "8", NOW)], "1.25"),
     ([("CNY", "USD", "0.14", LONG_AGO)], "1.40"),
@@ -123,7 +124,7 @@ async def test_a_rate_from_the_opening_is_kept_for_the_refund(tx: Tx) -> None:
 
 async def test_a_refund_without_any_rate_is_refused_with_instructions(tx: Tx) -> None:
     order = await pay_order(tx, await create_order(tx, "100.00", "CNY", settlement_currency="CNY"))
-    await rates.put(tx, "CNY", "USD", Decimal("0.14"), NOW + DAY)  # valid from tomorrow
+    await rates.put(tx, "CNY", "USD", Decimal("0.14"), NOW + DAY)  # the rate applies from tomorrow
     with pytest.raises(Invalid, match="opentill rates set CNY USD") as refused:
         await create_refund(tx, order, "10.00")
     assert refused.value.field == "orderId"
@@ -149,7 +150,8 @@ def _usd(refund: Refund) -> tuple[str, str]:
 
 
 MISSING_RATES = (
-    # product's and settlement currency, rates, currencies to which a rate is missing
+    # Each row: currencies of the product and of the settlement, known rates, currencies to which a
+    # rate is missing.
     ("USD", "USD", [], []),
     ("CNY", "CNY", [], ["USD"]),
     ("CNY", "CNY", [("CNY", "USD")], []),

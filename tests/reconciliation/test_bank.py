@@ -98,7 +98,7 @@ async def test_a_statement_ends_payouts(db: Db) -> None:
 
 
 MISMATCHES = (
-    # entry about a pending payout of 100.00                              discrepancy
+    # entry about a pending payout of 100.00                              kind of difference
     (lambda id_: entry(id_, "99.99"), "different"),
     (lambda id_: entry(id_, "100.00", currency="USD"), "different"),
     (lambda id_: entry(id_, "1e2"), "different"),
@@ -125,10 +125,10 @@ UNRELATED = (
     entry("", "12.00").replace("DBIT", "CRDT"),
 )
 RELATED = (
-    entry("po_01m7y0m0jzefzv5n8efcf1hqw5", "80.00"),  # an unknown id in OpenTill's form
-    entry("po_01m7y0m0jzefzv5n8efcf1", "80.00"),  # an id that the bank has truncated
-    entry("RENT-2026-11", "100.00"),  # has the amount of a pending payout
-    entry("", "80.00", credit=True),  # a returned payment
+    entry("po_01m7y0m0jzefzv5n8efcf1hqw5", "80.00"),  # the id has OpenTill's form, but is unknown
+    entry("po_01m7y0m0jzefzv5n8efcf1", "80.00"),  # the bank has truncated the id
+    entry("RENT-2026-11", "100.00"),  # a pending payout has this amount
+    entry("", "80.00", credit=True),  # a credit may be a returned payment
     entry("", "80.00").replace("<Sts>", "<RvslInd>true</RvslInd><Sts>"),
     entry("", "1e2"),
 )
@@ -152,7 +152,7 @@ async def test_bookings_that_concern_no_payout_need_no_attention(db: Db) -> None
     assert await db.read(lambda tx: reconciliation.list_differences(tx, resolved=True)) == []
     repeated = await apply(db, content)
     assert (repeated.is_new, repeated.in_inbox, repeated.unrelated) == (False, 0, len(UNRELATED))
-    await apply(db, statement(UNRELATED[0]))  # the same booking in another file
+    await apply(db, statement(UNRELATED[0]))  # this other file contains the same booking
     assert len(await db.read(reconciliation.list_bookings)) == len(UNRELATED)
 
 
@@ -193,7 +193,7 @@ async def test_a_return_of_a_paid_payout_counts_once(db: Db) -> None:
     assert (payout.status, payout.bank_reference, payout.is_returned) == ("FAILED", "B-1", True)
     assert payout.failure_reason == "AC04 closed (bank reference B-2)"
     assert await _available(db, sent_payout) == 10_000
-    # The monthly statement repeats the lines of daily ones, in either order.
+    # The monthly statement repeats the lines of the daily ones, in either order.
     for lines in ((debit, credit), (credit, debit)):
         result = await apply(db, statement(*lines))
         assert (result.sent, result.returned, result.repeated, result.in_inbox) == (0, 0, 2, 0)
@@ -363,7 +363,7 @@ async def test_equal_lines_of_a_file_are_separate_differences(db: Db) -> None:
     content = statement(rent, payout, payout, rent, payout, rent)
     with pytest.raises(Killed):
         await apply(DyingDatabase(db, 5, committed=True), content)
-    for file in (content, statement(rent, rent)):  # another file with the same lines
+    for file in (content, statement(rent, rent)):  # the second file contains the same lines
         await apply(db, file)
         assert sorted(await _read_inbox(db)) == [
             ("double in report", "100.00 EUR PAID", "100.00 EUR debit"),
@@ -470,7 +470,7 @@ async def test_a_second_booking_of_a_whole_file_adds_each_payout_to_the_inbox(db
 
 
 OTHER_BOOKINGS = (
-    # sum      number  fields                                                    discrepancy
+    # sum      number  fields                                                    kind of difference
     ("299.99", "", {}, "different"),
     ("300.00", "2", {}, "different"),
     ("300.00", "three", {}, "different"),
@@ -506,7 +506,8 @@ async def test_a_booking_of_a_whole_file_adds_a_failed_payout_to_the_inbox(db: D
 async def test_an_interrupted_booking_of_a_whole_file_continues(db: Db) -> None:
     sent_payouts = await _create_sent_payouts(db)
     content = statement(run_booking(await _find_run_id(db, sent_payouts[0]), "300.00"))
-    for last in (2, 3):  # the process is killed after the first and after the second payout
+    # The process is killed after the first payout, then after the second.
+    for last in (2, 3):
         with pytest.raises(Killed):
             await apply(DyingDatabase(db, last, committed=True), content)
     assert {status for status, _ in await _read_results(db, sent_payouts)} == {"PENDING", "PAID"}

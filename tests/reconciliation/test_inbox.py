@@ -32,7 +32,7 @@ async def _list_open(db: Db) -> list[OpenDifference]:
 async def test_a_missing_item_is_stored_once_and_resolved_by_a_later_report(db: Db) -> None:
     order = await db.run(lambda tx: world.create_order_in(tx, "PAID"))
     attempt = order.paid_attempt_id
-    for _ in range(2):  # the same file twice
+    for _ in range(2):  # the same file is compared twice
         result = await _compare(db, f"payment,att_x,5.00,USD,{NOW}")
         assert result.difference_count == 2
     differences = await _list_open(db)
@@ -54,7 +54,7 @@ async def test_equal_rows_are_separate_differences(db: Db) -> None:
     order = await db.run(lambda tx: world.create_order_in(tx, "PAID"))
     rows = [f"payment,{order.paid_attempt_id},9.99,USD,{NOW}"] * 4
     rows += [f"payment,att_x,5.00,USD,{NOW}"] * 2
-    for _ in range(2):  # the same file twice
+    for _ in range(2):  # the same file is compared twice
         assert (await _compare(db, *rows)).difference_count == 5
         assert len(await _list_open(db)) == 5
 
@@ -81,7 +81,8 @@ async def test_a_difference_is_resolved_once_by_an_adjustment(db: Db) -> None:
     assert balance is not None
     assert balance.available == 500
     assert await _list_open(db) == []
-    await _compare(db, f"payment,att_x,5.00,USD,{NOW}", "")  # another file with the same difference
+    # Another file contains the same difference.
+    await _compare(db, f"payment,att_x,5.00,USD,{NOW}", "")
     assert await _list_open(db) == []
     rows = await db.read(lambda tx: merchants.audit_log(tx, limit=3))
     assert "reconcile resolve" in [row.action for row in rows]
@@ -110,7 +111,8 @@ async def test_a_difference_is_reopened_when_its_adjustment_is_rejected(db: Db) 
         ids = (adjustment.id, "bob", reason, NOW + 9)
         await db.run(lambda tx: reconciliation.reject_adjustment(tx, *ids))
 
-    for number, minor in ((1, 500), (2, 500), (3, 400)):  # a request after a rejection is a new one
+    # After a rejection, the next resolution requests a new adjustment.
+    for number, minor in ((1, 500), (2, 500), (3, 400)):
         adjustment = await resolve(NOW + number, minor)
         assert adjustment is not None
         assert (adjustment.status, await _list_open(db)) == ("WAITING", [])
@@ -123,7 +125,7 @@ async def test_a_difference_is_reopened_when_its_adjustment_is_rejected(db: Db) 
         assert len(reopened.resolutions) == number
     rows = [row.action for row in await db.read(lambda tx: merchants.audit_log(tx, limit=4))]
     assert rows[:2] == ["reconcile reopen", "balance reject"]
-    # Rejecting an adjustment that did not resolve the difference does not reopen it.
+    # If an adjustment has not resolved the difference, its rejection does not reopen it.
     await db.run(lambda tx: reconciliation.resolve(tx, difference.id, BOB, NOW + 20))
     other = msgspec.structs.replace(adjust, reference=f"{difference.id}-9", by="ann")
     waiting = await db.run(lambda tx: adjustments.request(tx, shop.id, other, Decimal(1), NOW + 20))

@@ -57,7 +57,7 @@ async def test_a_return_above_the_limit_waits_for_an_approval(db: Db) -> None:
     assert (request.action, request.asked_by) == ("payout-returned", "ann")
     assert request.report == approvals.ReportLine(file_id=result.file_id, line=1)
     assert (await _read_results(db, [payout]))[0] == ("PAID", "B-1")
-    # Neither the same file nor another one with the same booking creates another request.
+    # Neither the same file nor another file with the same booking creates a second request.
     repeated = await apply(db, content, above=Decimal(5), actor=ANN)
     assert (repeated.is_new, repeated.waiting) == (False, [line])
     other = await apply(db, content + b"\n", above=Decimal(5), actor=ANN)
@@ -78,7 +78,7 @@ async def test_a_failure_of_a_pending_payout_above_the_limit_waits_for_an_approv
     assert result.returned == 0
     (request,) = await list_requests(db)
     assert request.action == "payout-failed"
-    # The bank has sent the payout meanwhile, so the request can no longer be performed.
+    # The bank has sent the payout meanwhile, so nobody can approve that it failed.
     await db.run(lambda tx: payouts.pay(tx, payout.id, "B-4", "sent", "ann", NOW + 11))
     with pytest.raises(Invalid, match="must be PENDING"):
         await approve(db, request.id)

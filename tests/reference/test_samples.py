@@ -21,7 +21,7 @@ from opentill.reference.python_calls import CALLS
 from support.api_server import ApiServer, Shop
 
 NODE: Final = shutil.which("node") or str(Path(playwright.__file__).parent / "driver" / "node")
-# These operations run last, because they end objects that other samples need.
+# These operations end objects that other samples need, so they run last.
 CALLED_LAST: Final = ("archiveProduct", "deleteWebhookEndpoint")
 
 
@@ -35,7 +35,7 @@ def _operations(document: Document) -> Iterator[tuple[str, Operation]]:
     runnable = [
         (group.name, operation)
         for group in document.groups
-        if group.name not in {EVENTS, "People"}  # people have their own credentials
+        if group.name not in {EVENTS, "People"}  # operations of people need a person's tokens
         for operation in document.operations(group)
         if operation.credential is None or operation.credential.variable == "OPENTILL_KEY"
     ]
@@ -127,7 +127,7 @@ def test_python_samples_run(
 
 
 def test_javascript_samples_run(samples: Any, shop: Shop, tmp_path: Path) -> None:
-    # One process runs all samples, each as a separate module.
+    # One process runs all samples, each as a module of its own.
     names = []
     for number, text in enumerate(samples["JavaScript"].values()):
         path = tmp_path / f"sample{number}.mjs"

@@ -16,7 +16,7 @@ def test_a_page_can_be_compressed_and_revalidated_by_etag(api_server: ApiServer,
     assert int(compressed.headers["content-length"]) * 2 < int(
         uncompressed.headers["content-length"]
     )
-    assert uncompressed.content == compressed.content  # the client has decompressed it
+    assert uncompressed.content == compressed.content  # the client has decompressed the content
     assert "accept-encoding" in uncompressed.headers["vary"].lower()
     uncompressed = get(path, headers={"accept-encoding": "br, gzip;q=0"})
     assert "content-encoding" not in uncompressed.headers

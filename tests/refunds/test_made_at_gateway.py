@@ -96,7 +96,8 @@ async def test_partial_refunds_made_at_the_provider_refund_the_whole_order(tx: T
     own_refund = await create_refund(tx, order, "3.33")
     for number, minor in enumerate((300, 366)):
         assert await report(tx, order, minor, ref=f"rf_{number}") is not None
-    assert (await find(tx, order)).status == "SETTLED"  # our own refund is still in progress
+    # A refund that was made here is still in progress.
+    assert (await find(tx, order)).status == "SETTLED"
     await report_refund(tx, own_refund, "SUCCEEDED", LATER)
     after = await find(tx, order)
     assert (after.status, after.refunded_minor) == ("REFUNDED", 999)
@@ -136,7 +137,7 @@ async def test_a_refund_of_ours_is_not_recorded_again_as_made_at_the_provider(tx
     await report(tx, order, 400, refund_id=own_refund.id, ref="rf_7")
     rows = await refunds.list_for_order(tx, order.merchant_id, order.id, 9)
     assert [row.id for row in rows] == [own_refund.id]
-    # A later report of the provider may name only the provider's id.
+    # A later report of the provider may contain only the provider's id.
     await report(tx, order, 400, ref="rf_7", at=LATER + 1)
     assert (await find(tx, order)).refunded_minor == 400
 
@@ -162,7 +163,7 @@ async def test_reports_of_another_gateway_are_refused(tx: Tx) -> None:
 
 
 UNMATCHED = (
-    # status          minor  currency  reason
+    # status          minor  currency  part of the reason
     ("PAID", 1000, "USD", "at most what is left to refund, 9.99 USD"),
     ("PAID", 0, "USD", "at most what is left to refund, 9.99 USD"),
     ("PAID", 400, "EUR", "the refund is in EUR, but the order is in USD"),
@@ -249,7 +250,7 @@ async def test_a_refund_made_at_the_provider_can_be_reversed(tx: Tx) -> None:
     assert await read_balances(tx, order) == before
     assert (await find(tx, order)).status == "SETTLED"
     rows = await dump_rows(tx)
-    await report(tx, order, 999)  # a late report that the refund succeeded
+    await report(tx, order, 999)  # this late report says that the refund succeeded
     assert await dump_rows(tx) == rows
 
 

@@ -25,7 +25,7 @@ from support.examples import is_night
 from support.world import DAY, NOW
 
 CONNECTIONS: Final = 16
-# A change is refused with one of these fields if a concurrent change was faster.
+# If a concurrent change was faster, a change is refused with one of these fields.
 FIELDS: Final = {"orderId", "amount"}
 Change = Callable[[Tx], Awaitable[object]]
 
@@ -127,7 +127,8 @@ async def test_concurrent_reversals_refunds_disputes_and_settlements_leave_right
             for contest, permutation in zip(contests, permutations, strict=True):
                 for index in permutation:
                     tasks.create_task(contest.run(pool, concurrent_changes(contest)[index]))
-                # Providers repeat reports, and a loss may overtake the other changes.
+                # Providers repeat reports, and the report of a lost dispute may overtake the other
+                # changes.
                 for change in (contest.reverse, contest.refund_at_provider, contest.refund_again):
                     tasks.create_task(contest.run(pool, change))
                 if permutation[0] % 2:
@@ -157,7 +158,7 @@ async def _check(db: Db, contests: list[Contest]) -> None:
     _, violations = await check_all(db)
     assert violations == []
     statuses = {await _check_order(db, contest) for contest in contests}
-    assert len(statuses) > 1, statuses  # the order of the changes decides the status
+    assert len(statuses) > 1, statuses  # the order in which the changes run decides the status
     async with db.transaction() as tx:
         open_disputes = await tx.fetch(
             "select order_id from disputes where merchant_id = $1 and status = 'OPEN'", shop_id
@@ -201,12 +202,12 @@ async def _check_order(db: Db, contest: Contest) -> str:
             shop_id, contest.refund.id,
         )  # fmt: skip
     by_id = {refund.id: refund for refund in rows}
-    # The reversal was applied once, and staff have its case.
+    # The reversal was applied once, and there is one case of it for staff.
     assert by_id[contest.refund.id].was_reversed
     assert reversals == 1
     kinds = [(row["kind"], row["refund_id"]) for row in cases]
     assert kinds.count(("REVERSED", contest.refund.id)) == 1
-    # The refund at the provider is recorded once, or is one case for staff.
+    # The refund made at the provider is recorded once, or there is one case of it for staff.
     at_provider = [refund for refund in rows if refund.source == "GATEWAY"]
     unmatched = [kind for kind, _ in kinds if kind == "UNMATCHED"]
     assert len(at_provider) + len(unmatched) == 1

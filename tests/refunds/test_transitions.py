@@ -127,11 +127,12 @@ async def test_a_refund_number_of_another_order_is_refused(tx: Tx) -> None:
         await refunds.create(tx, order.merchant_id, other_order.id, body, NOW)
     assert refused.value.field == "refundNo"
     assert await dump_rows(tx) == before
-    foreign_order = await create_order_in(tx, "PAID")  # each merchant has its own numbers
+    # Each merchant has its own refund numbers.
+    foreign_order = await create_order_in(tx, "PAID")
     await refunds.create(tx, foreign_order.merchant_id, foreign_order.id, body, NOW)
 
 
-# A full refund of 9.99 takes the fee of 0.40 from the balance too.
+# A full refund of 9.99 USD also takes the fee of 0.40 USD from the merchant's balance.
 @pytest.mark.parametrize(("overdraft_minor", "accepted"), [(40, True), (39, False), (0, False)])
 async def test_a_refund_takes_the_balance_down_to_the_overdraft_limit_and_no_further(
     tx: Tx, overdraft_minor, accepted

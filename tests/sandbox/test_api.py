@@ -149,7 +149,7 @@ def test_the_health_check_responds(shop: Shop) -> None:
 
 
 BAD_REQUESTS = (
-    # method, path, body, expected status, expected header Allow
+    # Each row: method, path, body, status, header Allow (None: no such header).
     ("GET", "/nothing/here", b"", 404, None),
     ("GET", "/payments/a/b", b"", 404, None),
     ("GET", "/payments/", b"", 404, None),

@@ -46,7 +46,8 @@ def test_a_callback_is_signed_and_sent_at_once(shop: Shop) -> None:
     started = time.monotonic()
     shop.type_card(payment_id, "4242424242424242")
     callback = shop.receiver.wait_for(payment_id, "payment.succeeded")
-    assert time.monotonic() - started < MAX_WAIT_S / 4  # polling would take longer
+    # A bank that polls for due callbacks would take longer.
+    assert time.monotonic() - started < MAX_WAIT_S / 4
     assert callback["id"].startswith("cb_")
     headers, body = next(
         (headers, body)
@@ -67,7 +68,7 @@ def test_a_callback_is_repeated_until_it_is_acknowledged(shop: Shop) -> None:
     finally:
         shop.receiver.status = 200
     wait_until(lambda: 200 in shop.receiver.statuses(payment_id))
-    time.sleep(0.5)  # longer than the longest pause between two attempts
+    time.sleep(0.5)  # the longest pause between two attempts is shorter
     *failed_statuses, last_status = shop.receiver.statuses(payment_id)
     assert len(failed_statuses) >= 2
     assert (set(failed_statuses), last_status) == ({503}, 200)
@@ -76,12 +77,12 @@ def test_a_callback_is_repeated_until_it_is_acknowledged(shop: Shop) -> None:
 
 def test_an_unreachable_receiver_does_not_delay_others(shop: Shop) -> None:
     silent = free_socket()
-    silent.listen(200)  # accepts connections and never responds
+    silent.listen(200)  # this receiver accepts connections and never responds
     for _ in range(20):
         shop.create_paid_payment(callback_url=f"{url_of(silent)}/callback")
     started = time.monotonic()
     shop.receiver.wait_for(shop.create_paid_payment(), "payment.succeeded")
-    # If callbacks were sent one after the other, the first 20 would each take a whole timeout.
+    # If callbacks were sent one after another, each of the first 20 would take a whole timeout.
     assert time.monotonic() - started < 20 * FAST_TIMING.callback_timeout_s / 2
     silent.close()
 
@@ -105,7 +106,7 @@ def start_bank(fork_server: ForkServer, tmp_path: Path) -> Any:
 def test_a_killed_bank_sends_its_callbacks_after_a_restart(
     start_bank: Callable[[int], ForkedProcess],
 ) -> None:
-    receiver_socket = free_socket()  # the receiver does not listen yet
+    receiver_socket = free_socket()  # the receiver does not listen before the restart
     receiver = Receiver()
     receiver.url = url_of(receiver_socket)
     sock = free_socket()

@@ -109,7 +109,8 @@ def test_a_slow_callback_arrives_after_its_delay(shop: Shop) -> None:
     shop.inject_fault("callback", "slow", delay_s=0.4)
     started = time.monotonic()
     shop.receiver.wait_for(shop.create_paid_payment(), "payment.succeeded")
-    assert time.monotonic() - started >= 0.39  # the bank counts in whole milliseconds
+    # The bank counts in whole milliseconds, so 0.4 s may be a little less.
+    assert time.monotonic() - started >= 0.39
 
 
 def test_a_dropped_callback_never_arrives_but_the_payment_can_be_queried(shop: Shop) -> None:

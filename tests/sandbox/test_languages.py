@@ -13,7 +13,7 @@ from opentill.web import language as page_language
 from support.sandbox_bank import Shop
 
 LATIN = re.compile(r">([^<]*[A-Za-z]{2,}[^<]*)<")
-# Chinese pages contain these words in Latin letters.
+# Chinese pages may contain these words in Latin letters.
 NAMES = ("3-D Secure", "PayNow", "MM/YY", "QR", "Mugs", "EUR")
 
 
@@ -44,7 +44,7 @@ def test_the_shops_locale_decides_before_the_browsers(
 
 
 AMOUNTS = [
-    # locale of the payment page, Accept-Language of the browser
+    # Each pair: locale of the payment page, Accept-Language of the browser.
     ("en", "en-GB,en;q=0.9"), ("en", "en-US"), ("en", "en"), ("en", "fr"), ("en", "de-GB, en-AU"),
     ("en", "en, en-GB;q=0.9"), ("en", "zh-HK"), ("zh-Hans", "zh-CN"), ("zh-Hans", "zh-SG, en-GB"),
     ("zh-Hant", "zh-HK"), ("zh-Hant", "zh-TW"), ("zh-Hant", "en-GB"),

@@ -29,8 +29,8 @@ from opentill.server.embedded.datadir import (
 from opentill.server.embedded.postgres import EmbeddedPostgres
 
 COMPOSE = Path(__file__).parents[2] / "compose.yaml"
-PR_CAPBSET_DROP = 24  # linux/prctl.h
-CAP_SYS_PTRACE = 19  # linux/capability.h
+PR_CAPBSET_DROP = 24  # the number is defined in linux/prctl.h
+CAP_SYS_PTRACE = 19  # the number is defined in linux/capability.h
 _PRCTL = ctypes.CDLL(None).prctl
 
 
@@ -103,7 +103,7 @@ async def test_committed_data_survives_kill_9_of_all_processes(existing: Path) -
 async def test_a_server_orphaned_by_a_killed_process_is_adopted_and_stopped(
     existing: Path, *, is_linked: bool
 ) -> None:
-    if is_linked:  # operators may move the files to another disk
+    if is_linked:  # an operator may have moved the files to another disk
         EmbeddedPostgres.start(existing, durable=False).release()
         (existing / "postgres").rename(existing.with_name("moved"))
         (existing / "postgres").symlink_to(existing.with_name("moved"))
@@ -199,7 +199,7 @@ async def test_a_start_that_was_killed_can_be_repeated(data_dir: Path) -> None:
 
 
 UNUSABLE = [
-    # name, content of {data_dir}/postgres, text in the error
+    # Each row: name, content of {data_dir}/postgres, part of the error.
     ("foreign content", {"notes.txt": "mine"}, "holds something else than a PostgreSQL"),
     ("newer", {"PG_VERSION": "99\n"}, "made by PostgreSQL 99, this OpenTill brings 18"),
     ("older", {"PG_VERSION": "15\n"}, "made by PostgreSQL 15, this OpenTill brings 18"),
@@ -433,7 +433,7 @@ def _kill_cluster(pid: int) -> None:
 
 
 MODES = [
-    # existing path, its mode before, its mode after
+    # Each row: existing path ("": the data directory), its mode before, its mode after.
     ("", 0o755, 0o700),
     ("", 0o2775, 0o2700),
     ("secret.key", 0o644, 0o600),
@@ -456,7 +456,7 @@ def test_an_existing_path_is_closed_to_other_users(
         path.mkdir()
     elif name:
         path.write_text("x" * 64)
-    (data_dir / "serve.lock").touch(0o600)  # the lock file marks a data directory
+    (data_dir / "serve.lock").touch(0o600)  # this file marks a data directory
     path.chmod(before)
     datadir.prepare(data_dir)
     assert path.stat().st_mode & 0o7777 == after
@@ -489,7 +489,7 @@ def test_another_user_s_open_directory_is_refused(
 ) -> None:
     data_dir.mkdir()
     monkeypatch.setattr(os, "geteuid", lambda: data_dir.stat().st_uid + 1)
-    data_dir.chmod(0o770)  # the volume of a container may have this mode
+    data_dir.chmod(0o770)  # a container's volume may have this mode
     datadir.prepare(data_dir)
     data_dir.chmod(0o777)
     with pytest.raises(DataDirError, match="open to every user .*chmod o-rwx"):
@@ -507,7 +507,8 @@ def test_a_restore_that_ends_while_another_begins_keeps_its_database(data_dir: P
     (restoring.path / "postgres").mkdir()
     (restoring.path / "postgres" / "PG_VERSION").touch()
     gate = Lock(data_dir / "postgres.start.lock")
-    gate.take()  # simulates another restore, which holds this lock while it checks for a database
+    # Another restore would hold this lock while it checks for a database.
+    gate.take()
     ending = threading.Thread(target=restoring.finish)
     ending.start()
     ending.join(0.3)

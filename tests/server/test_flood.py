@@ -31,7 +31,7 @@ def body(size: int) -> bytes:
 
 
 PIPELINED = [
-    # input that is sent at once, statuses of the responses
+    # Each row: input that is sent at once, statuses of the responses.
     (GET * (1 + MAX_QUEUED), [200] * (1 + MAX_QUEUED)),
     (GET * (2 + MAX_QUEUED), [200] * (1 + MAX_QUEUED) + [429]),
     (GET * 20_000, [200] * (1 + MAX_QUEUED) + [429]),
@@ -127,7 +127,8 @@ async def test_long_input_is_parsed_in_slices() -> None:
         await until(lambda: bool(running.server_state.connections))
         (connection,) = running.server_state.connections
         before = loop_turns
-        connection.data_received(chunked)  # simulates that one read of the socket returned all
+        # Simulates that a single read of the socket returned the whole body.
+        connection.data_received(chunked)
         assert connection.flow.read_paused
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
         assert head.startswith(b"HTTP/1.1 200")
@@ -138,7 +139,7 @@ async def test_long_input_is_parsed_in_slices() -> None:
         writer.close()
 
 
-# Connections
+# ── connections ──
 
 
 async def connect(stack: AsyncExitStack, port: int, data: bytes = b"", source: str = "") -> Wire:
@@ -164,7 +165,8 @@ async def test_the_longest_idle_connection_of_an_address_over_its_share_is_evict
         for _ in range(4):
             connections.append(await connect(stack, port, GET))
             await connections[-1][0].readuntil(b"\r\n\r\n0")
-        connections[0][1].write(GET)  # now the second connection has been idle for the longest time
+        # Now the second connection has been idle for the longest time.
+        connections[0][1].write(GET)
         await connections[0][0].readuntil(b"\r\n\r\n0")
         fifth = await connect(stack, port, GET)
         await asyncio.wait_for(fifth[0].readuntil(b"\r\n\r\n0"), 10)
@@ -190,7 +192,8 @@ async def test_a_full_server_evicts_the_longest_idle_connection_of_any_address()
 BUSY = GET.replace(b"echo", b"held")
 LATE_BODY = POST + b"Content-Length: 9\r\n\r\na"
 BUSY_CASES = [
-    # path, sources of the busy connections, source of the new one, its status and code
+    # Each row: path, sources of the busy connections, source of the new one, its status and
+    # business code (None: success).
     (b"/echo", ["127.0.0.1"] * 4, "127.0.0.1", 429, 42901),
     (b"/echo", ["127.0.0.1"] * 4, "127.0.0.2", 200, None),
     (b"/readyz", ["127.0.0.1"] * 4, "127.0.0.1", 200, None),
@@ -225,7 +228,7 @@ async def test_a_full_server_evicts_an_incomplete_request(
     incomplete: bytes, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server evicts a connection of the address that has the most."""
-    monkeypatch.setattr(connection_limits, "LATE_S", 60.0)  # no request is overdue at first
+    monkeypatch.setattr(connection_limits, "LATE_S", 60.0)  # no request counts as late at first
     async with serving(FULL) as (running, port), AsyncExitStack() as stack:
         few = [await connect(stack, port, incomplete, "127.0.0.2") for _ in range(3)]
         many = [await connect(stack, port, incomplete, "127.0.0.1") for _ in range(4)]
@@ -237,7 +240,8 @@ async def test_a_full_server_evicts_an_incomplete_request(
         await asyncio.sleep(LATE_S + 0.2)
         reader, _ = await connect(stack, port, GET, source)
         assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 200")
-        # Any of the four may be evicted: they are equally late within one tick of the clock.
+        # Any of the four may be evicted, because they are equally late within one tick of the
+        # clock.
         reads = [asyncio.create_task(each.read()) for each, _ in (*many, *few, *busy)]
         done, pending = await asyncio.wait(reads, timeout=10, return_when=asyncio.FIRST_COMPLETED)
         for read in pending:
@@ -255,7 +259,7 @@ async def test_a_body_in_progress_and_a_queued_request_are_not_late() -> None:
 
 async def _is_body_in_progress_kept() -> bool:
     """Return False if this machine sent data too late for the test to prove anything."""
-    queued = BUSY + GET[:9]  # the second request has no deadline before the first response
+    queued = BUSY + GET[:9]  # until the first response, the second request has no deadline
     async with serving(FULL) as (running, port), AsyncExitStack() as stack:
         busy = [await connect(stack, port, queued, f"127.0.0.{2 + n // 4}") for n in range(9)]
         slow = POST + b"Content-Length: 20\r\n\r\n"
@@ -337,13 +341,13 @@ class Stub:
 
 
 SHARES = [
-    # connected peers, the new peer, its refusal
+    # Each row: peers that are connected, the new peer, its refusal (None: accepted).
     (["192.0.2.1", "192.0.2.1"], "192.0.2.1", too_many()),
     (["192.0.2.1", "::ffff:192.0.2.1"], "192.0.2.1", too_many()),
     (["192.0.2.1", "192.0.2.1"], "192.0.2.2", None),
     (["2001:db8::1", "2001:db8::2"], "2001:db8::3", too_many()),
     (["2001:db8::1", "2001:db8::2"], "2001:db8:0:1::3", None),
-    (["10.0.0.1"] * 5, "10.0.0.1", None),  # a trusted proxy serves many clients
+    (["10.0.0.1"] * 5, "10.0.0.1", None),  # this peer is a trusted proxy, which serves many clients
     (["10.0.0.1"] * 6, "10.0.0.1", full()),
     (["10.0.0.1"] * 6, "192.0.2.1", full()),
 ]

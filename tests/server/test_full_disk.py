@@ -64,7 +64,8 @@ def test_a_server_with_a_full_disk_is_not_ready_until_space_is_freed(
             ready = client.get("/readyz")
             assert ready.status_code == 503
             assert "takes no writes" in ready.json()["reason"]
-            assert client.get(f"/v1/products/{product}").status_code == 200  # reads are served
+            # The server still serves reads.
+            assert client.get(f"/v1/products/{product}").status_code == 200
             filler.unlink()
             end = time.monotonic() + 5
             while client.get("/readyz").status_code != 200:

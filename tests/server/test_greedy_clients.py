@@ -29,9 +29,11 @@ from support import filled_database, pooler
 from support.api_server import SECRETS
 from support.ports import free_port
 
-WAIT_S = 20.0  # contract.md#promise-robustness: 1 s; usually 0.1 s, but the machine may be busy
+# Seconds for a response. contract.md#promise-robustness promises 1 s, and usually it takes 0.1 s,
+# but the machine may be busy.
+WAIT_S = 20.0
 GROWTH = 60 * 1024 * 1024
-TEXT = 16_000  # characters of an order's metadata
+TEXT = 16_000  # the number of characters of an order's metadata
 GET = b"GET %s HTTP/1.1\r\nHost: x\r\nX-Api-Key: %s\r\n\r\n"
 
 
@@ -80,7 +82,7 @@ class Cluster:
     def measured(self) -> Iterator[None]:
         """Send a bystander's requests during the block; then check their times and the memory."""
         bystander = Bystander(self.port, self.keys[-1], self.order_id)
-        bystander.send_request()  # opens the server's database connections
+        bystander.send_request()  # the first request opens the server's database connections
         bystander.send_request()
         before, peak, stop = self.resident(), 0, threading.Event()
 
@@ -207,7 +209,8 @@ def flood(cluster: Cluster, size: int) -> int:
 
         def read() -> None:
             nonlocal responses
-            with contextlib.suppress(OSError):  # the server closes the connection while we send
+            # The server closes the connection while the client sends.
+            with contextlib.suppress(OSError):
                 while part := wire.recv(1 << 16):
                     responses += part.count(b"HTTP/1.1 ")
 
@@ -240,7 +243,7 @@ def stall_exports(cluster: Cluster, count: int) -> None:
             key = cluster.keys[number % (len(cluster.keys) - 1)]
             wire.sendall(GET % (b"/v1/orders/export", key.encode()))
             assert wire.recv(12) == b"HTTP/1.1 200"
-        until(lambda: is_quiet(cluster))  # the server stops producing output
+        until(lambda: is_quiet(cluster))  # after this, the server produces no more output
         assert export(cluster, cluster.keys[-1])[0] == 200
         if count >= EXPORTS_EACH * (len(cluster.keys) - 1):
             assert export(cluster, cluster.keys[0]) == (429, "5")
@@ -271,7 +274,8 @@ def test_greedy_clients_do_not_delay_others(database_url: str, tmp_path: Path) -
             open_idle_connections(cluster, 300)
         with cluster.measured():
             stall_exports(cluster, 8)
-        assert export(cluster, cluster.keys[0])[0] == 200  # disconnected exports no longer count
+        # Disconnected exports no longer count towards the limit.
+        assert export(cluster, cluster.keys[0])[0] == 200
 
 
 @pytest.mark.stress

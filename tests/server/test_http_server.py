@@ -21,7 +21,8 @@ from opentill.server.http_server import ServeError, Server, bind, create_server
 from opentill.server.protocol import ALLOW_BODY_S, Phase
 from support.commands import ForkServer
 
-# Long deadlines for input, and a short idle timeout so that reading to the end takes little time.
+# Long deadlines, so that no input of a test misses them, and a short idle timeout, so that reading
+# to the end of a connection takes little time.
 PATIENT = Settings(
     header_timeout_s=60.0,
     body_timeout_s=60.0,
@@ -30,7 +31,7 @@ PATIENT = Settings(
     drain_timeout_s=60.0,
     connection_limit=20,
 )
-# Short deadlines, for tests of the deadlines themselves.
+# Short deadlines, for the tests of deadlines.
 HASTY = Settings(
     header_timeout_s=0.8,
     body_timeout_s=0.8,
@@ -69,7 +70,7 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
             return
         size, more = size + len(message["body"]), message["more_body"]
     if path == "/held":
-        await receive()  # returns when the client disconnects
+        await receive()  # this call returns when the client disconnects
         return
     if path == "/slow" or scope["query_string"] == b"slow":
         await asyncio.sleep(0.5)
@@ -144,7 +145,7 @@ def test_a_server_that_waits_for_its_database_can_be_stopped(
         stderr.seek(0)
         output = stderr.read()
     assert code == 0, output
-    assert duration_s < 10, output  # without the signal, the process would retry for 30 s
+    assert duration_s < 10, output  # a process that ignored the signal would retry for 30 s
     assert "Traceback" not in output
     assert "failed" not in output
 
@@ -156,7 +157,7 @@ async def talk(port: int, *parts: bytes, pause_s: float = 0.0, timeout_s: float 
         for number, part in enumerate(parts):
             if number:
                 await asyncio.sleep(pause_s)
-            if writer.is_closing():  # the server closed the connection
+            if writer.is_closing():  # the server has closed the connection
                 break
             writer.write(part)
             try:
@@ -178,7 +179,7 @@ def parse(response: bytes) -> tuple[int, dict[bytes, bytes], bytes]:
     return int(status.split()[1]), headers, body
 
 
-_DATA_SEGMENTS_IN = 152  # offset of `tcpi_data_segs_in` in Linux's `struct tcp_info`
+_DATA_SEGMENTS_IN = 152  # the offset in bytes of `tcpi_data_segs_in` in Linux's `struct tcp_info`
 
 
 async def test_a_small_response_is_one_packet() -> None:
@@ -198,7 +199,8 @@ async def test_a_response_without_a_body_is_sent_immediately() -> None:
     head = GET.replace(b"GET", b"HEAD", 1)
     async with serving() as (_, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        for _ in range(2):  # the connection stays open: its end would also send the response
+        # The connection stays open, because its end would also flush the response.
+        for _ in range(2):
             writer.write(head)
             head_received = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
             assert head_received.startswith(b"HTTP/1.1 200 ")
@@ -208,7 +210,7 @@ async def test_a_response_without_a_body_is_sent_immediately() -> None:
 
 
 MALFORMED = [
-    # name, request, field that the error names
+    # Each row: name, request, field that the error names.
     ("no HTTP at all", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "request"),
     ("words", b"hello there\r\n\r\n", "request"),
     ("unknown version", b"GET / HTTP/9.9\r\n" + HOST + b"\r\n", "request"),
@@ -332,7 +334,7 @@ async def test_expect_100_gets_a_response_before_the_body() -> None:
 
 
 SLOW = [
-    # name, parts, seconds between them, whether there is a response
+    # Each row: name, parts of the request, seconds between them, whether there is a response.
     ("sends nothing", [], 0.0, False),
     ("headers byte by byte", [bytes([byte]) for byte in GET * 3][:40], 0.05, False),
     (
@@ -370,7 +372,7 @@ async def test_slow_clients_are_disconnected() -> None:
             for (name, *_), response in zip(SLOW, responses, strict=True)
         }
         assert has_response == {name: expected for name, _, _, expected in SLOW}
-        # Only the requests with a response reached the application.
+        # The application got only the requests that have a response.
         assert running.server_state.total_requests == sum(has_response.values())
 
 
@@ -409,7 +411,8 @@ async def test_a_response_before_the_end_of_a_large_body_is_readable() -> None:
 
 
 async def test_an_unread_body_does_not_block_later_requests() -> None:
-    body = b"a" * 3_000_000  # more than the buffer, so that reading pauses before the response
+    # The body is larger than the buffer, so the server stops reading it before the response.
+    body = b"a" * 3_000_000
     head = b"POST /early?slow HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
     async with serving() as (_, port):
         responses = await talk(port, head + body + GET)
@@ -439,7 +442,8 @@ async def test_connections_over_the_limit_are_refused_and_others_continue() -> N
     async with serving(settings) as (running, port):
         connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
         for _, writer in connections:
-            writer.write(GET[:9])  # otherwise the connection would be idle and be evicted
+            # A connection without a part of a request would be idle, and be evicted.
+            writer.write(GET[:9])
         await until(
             lambda: (
                 all(c.phase is Phase.HEADERS for c in running.server_state.connections)
@@ -497,7 +501,7 @@ def test_bind_listens_on_all_addresses_of_a_name() -> None:
 
 
 FILES = [
-    # soft limit, hard limit, needed files, resulting soft limit
+    # Each row: soft limit, hard limit, number of files needed, soft limit afterwards.
     (256, 1024, 500, 500),
     (256, 1024, 5000, 1024),
     (256, 1024, 100, 256),

@@ -8,7 +8,7 @@ from support.cluster import Client, Shop, create_shop, eventually, wait_until_re
 from support.commands import ForkServer
 from support.crash_load import CrashLoad, running_crash_load
 
-LONG_S = 12  # longer than the timeout of calls to the bank
+LONG_S = 12  # seconds; the timeout of calls to the bank is shorter
 
 
 async def test_no_acknowledged_work_is_lost_when_processes_are_killed(
@@ -22,7 +22,8 @@ async def test_no_acknowledged_work_is_lost_when_processes_are_killed(
             await _kill_servers_during_payments(load, client, shop)
         load.cluster.worker.start()
         await load.assert_consistent()
-        for _ in range(20):  # one round may be too short on a busy machine
+        # On a busy machine, one round may be too short.
+        for _ in range(20):
             await load.run(seconds=2, pause_s=0.3)
             if load.kills.total() >= 4 and len(load.opened_orders) > 5:
                 break

@@ -32,7 +32,7 @@ from support.webhook_receiver import Receiver, receiving
 TOKEN: Final = "a token for the metrics"
 TRACE: Final = "0af7651916cd43dd8448eb211c80319c"
 PARENT: Final = "b7ad6b7169203331"
-SERVER, CLIENT = 2, 3  # kinds of spans, as OTLP numbers them
+SERVER, CLIENT = 2, 3  # OTLP gives these numbers to the kinds of spans
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ async def _check_metrics(cluster: Cluster, db: Db, worker_metrics: str) -> None:
 
     async def server_has_counted() -> bool:
         nonlocal figures
-        await count_all(db)  # otherwise the worker counts only every 30 s
+        await count_all(db)  # the worker itself counts only every 30 s
         figures = await read_metrics(cluster)
         return all(figures.value(name, **labels) == value for name, labels, value in EXPECTED)
 
@@ -245,7 +245,7 @@ def test_without_its_variables_opentelemetry_is_not_imported_and_spans_cost_litt
         [sys.executable, "-c", OFF], capture_output=True, text=True, check=False, timeout=120
     )
     assert process.returncode == 0, process.stderr
-    assert float(process.stdout) < 20e-6  # usually 1 µs; a payment has two spans
+    assert float(process.stdout) < 20e-6  # a span usually takes 1 µs, and a payment has two
 
 
 def test_missing_packages_are_logged_with_the_extra_to_install(

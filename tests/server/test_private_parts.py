@@ -21,7 +21,8 @@ from uvicorn.server import ServerState
 from opentill.server.refusals import Refusal, too_many
 
 PARTS = [
-    # object, first digits of the SHA-256 of its source, what server/ relies on
+    # Each row: a private object, the first digits of the SHA-256 of its source, how server/ relies
+    # on it.
     (HttpToolsProtocol.__init__, "4f0899941034", "creates parser, pipeline and cycle"),
     (
         HttpToolsProtocol.connection_made,
@@ -96,6 +97,6 @@ AMBIGUOUS = [
 def test_the_parser_refuses_more_than_one_length_or_coding(headers: bytes) -> None:
     """``check_framing`` leaves these cases to the parser."""
     parser = httptools.HttpRequestParser(object())
-    parser.set_dangerous_leniencies(lenient_data_after_close=True)  # uvicorn sets this too
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)  # uvicorn sets this leniency too
     with pytest.raises(httptools.HttpParserError):
         parser.feed_data(b"POST / HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n0\r\n\r\n")

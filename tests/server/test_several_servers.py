@@ -55,7 +55,8 @@ async def test_three_servers_and_three_workers_act_as_one_service(
     balancer = Balancer([server.port for server in cluster.servers])
     shop = await create_shop(db, settlement_delay_days=1)
     async with balancer.listening() as port:
-        balanced = Cluster(Path("/nonexistent"), "", servers=1)  # only its URL is used
+        # The test uses only this cluster's URL.
+        balanced = Cluster(Path("/nonexistent"), "", servers=1)
         balanced.bank = cluster.bank
         balanced.servers[0].port = port
         async with PatientClient(balanced, shop.key) as client:
@@ -136,7 +137,7 @@ async def _check_settlement(db: Db, client: Client, orders: list[str]) -> None:
 
 
 async def test_a_worker_waits_for_its_database(fork_server: ForkServer, tmp_path: Path) -> None:
-    port = free_port()  # no server listens on it
+    port = free_port()  # no server listens on this port
     unreachable = f"postgresql://opentill@127.0.0.1:{port}/opentill"
     cluster = Cluster(tmp_path, unreachable, servers=1, fork_server=fork_server)
     cluster.worker.start()

@@ -12,8 +12,8 @@ from server.test_http_server import CLOSE, GET, HASTY, POST, serving, until
 
 PAGE = GET.replace(b"/echo", b"/page")
 LAST_INPUTS = [
-    # the client's last input before it stops reading
-    b"",  # the connection stays open and becomes idle
+    # Each row: the client's last input before it stops reading.
+    b"",  # without input, the connection stays open and becomes idle
     PAGE[:-2] + CLOSE + b"\r\n",
     PAGE.replace(b"HTTP/1.1", b"HTTP/1.0"),
     b"nonsense\r\n\r\n",

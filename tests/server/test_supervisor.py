@@ -20,7 +20,7 @@ import pytest
 from opentill.server.supervisor import Child
 from support import supervised
 
-SOON_S = 20.0  # shorter than the supervisor's timeouts for a child's start and end
+SOON_S = 20.0  # the supervisor's timeouts for a child's start and end are longer
 TESTS = Path(__file__).parents[1]
 
 
@@ -92,7 +92,7 @@ def test_a_stop_while_a_successor_starts_stops_both(running: Supervised) -> None
     running.wait_for_pids("server-1", 2)
     running.process.send_signal(signal.SIGTERM)
     running.check_end()
-    assert len(running.pids("server-2")) == 1  # the replacement of server-2 has not started
+    assert len(running.pids("server-2")) == 1  # the replacement of server-2 was never started
 
 
 def test_a_stop_while_a_predecessor_ends_stops_the_others_immediately(running: Supervised) -> None:
@@ -103,7 +103,8 @@ def test_a_stop_while_a_predecessor_ends_stops_the_others_immediately(running: S
     for name in ("server-2", "sandbox"):
         running.wait_for_pids(name, 1, "stopping")
     running.wait_for_pids("server-1", 2, "stopping")
-    assert running.process.poll() is None  # the supervisor waits for running requests
+    # The supervisor waits for requests that are being processed.
+    assert running.process.poll() is None
     (running.folder / "busy").unlink()
     running.check_end()
 

@@ -25,7 +25,8 @@ from support.people import PASSWORD, create_person, new_address
 
 DOCUMENT: Final = openapi_document(Settings())
 
-# Rules that no schema can express, so that a valid case may violate them: field and reason.
+# Each row: a field, and the reason with which a case that is valid according to the schema may be
+# refused, because no schema can express the rule.
 RULES: Final = (
     ("currency", "currency must be an active ISO 4217"),
     ("price", "price must be at least 0.01"),
@@ -34,10 +35,11 @@ RULES: Final = (
     ("successUrl", "successUrl must be an (absolute )?http or https URL"),
     ("cancelUrl", "cancelUrl must be an (absolute )?http or https URL"),
     ("customerEmail", "customerEmail must be an e-mail address"),
+    # \\s in a pattern matches other characters in Python than in the server.
     (
         "customerEmail",
         "customerEmail must be the whole e-mail address",
-    ),  # in a pattern, \\s matches other characters in Python than in the server
+    ),
     ("name", "name must be text of 1 to [12]00"),
     ("displayMerchantName", "displayMerchantName must be text of 1 to 80"),
     ("metadata", "metadata must be at most 16 KiB"),
@@ -56,15 +58,17 @@ RULES: Final = (
     ("id", "id must be an endpoint that is ENABLED"),
     ("eventId", "eventId must be the id of one of your"),
     ("since", "since must say from when on"),
+    # JSON Schema accepts 1.0 as an integer.
     (
         "since|until|expiresAt",
         "(since|until|expiresAt) must be a time in Unix mil",
-    ),  # JSON Schema accepts 1.0 as an integer
+    ),
     ("expiresAt", "expiresAt must be in the future"),
+    # JSON Schema accepts 1.0 as an integer.
     (
         "expiresIn|quantity|maxQuantity|maxUses",
         "(expiresIn|quantity|maxQuantity|maxUses) must be a whole number",
-    ),  # JSON Schema accepts 1.0 as an integer
+    ),
     ("expiresAt", "expiresAt must be a time to come"),
     ("maxQuantity", "maxQuantity must be 1"),
     ("quantity", "quantity must be (less|at most)"),
@@ -83,12 +87,15 @@ RULES: Final = (
     ("body", "body must not nest deeper"),
 )
 
-SCHEMA: Final = schemathesis.openapi.from_dict(copy.deepcopy(DOCUMENT))  # schemathesis changes it
+# Schemathesis changes the document that it gets.
+SCHEMA: Final = schemathesis.openapi.from_dict(copy.deepcopy(DOCUMENT))
 SCHEMA.config.generation.with_security_parameters = False  # test_keys.py tests keys
-# A value that is too long for its field may make the body too long for any operation: 413.
+# A value that is too long for its field may also make the body too long for any operation, which
+# results in the status 413.
 SCHEMA.config.checks.negative_data_rejection.expected_statuses.append("413")
 SCHEMA_OPERATIONS: Final = [operation.ok() for operation in SCHEMA.get_all_operations()]
-# An archived product stays readable (contract.md#product-archive).
+# Checks of schemathesis that are left out, for instance because an archived product stays readable
+# (contract.md#product-archive).
 EXCLUDED: Final = {
     "positive_data_acceptance",  # test_document.py has a stricter check
     "use_after_free",
@@ -164,7 +171,7 @@ class Caller:
 
 
 VALID_FIELDS: Final[dict[str, Callable[[Caller], dict[str, Any]]]] = {
-    # Scopes that every role with the permission for keys may grant.
+    # Every role that may create keys may grant these scopes.
     "/v1/merchant/keys": lambda _: {"scopes": ["orders:read", "products:write"]},
     "/v1/merchant/sessions": lambda caller: {
         "email": caller.email,
@@ -177,14 +184,15 @@ VALID_FIELDS: Final[dict[str, Callable[[Caller], dict[str, Any]]]] = {
     "/v1/merchant/logo": lambda _: {"content": EXAMPLE_LOGO},
     "/v1/merchant/profile": Caller._profile,
 }
-# How to create the object of {id}, by path. Each case gets a new object, since most cases end it.
+# For each path with {id}, a function that creates the object. Each case gets a new object, because
+# most cases end it.
 OBJECTS: Final[dict[str, Callable[[Caller], str]]] = {
     "/v1/merchant/keys/{id}": Caller.create_key,
     "/v1/merchant/keys/{id}/regenerate": Caller.create_key,
     "/v1/merchant/team/{id}": Caller.create_member,
     "/v1/merchant/team/invitations/{id}": Caller.create_invitation,
 }
-# Operations that use up or revoke tokens, so that each case needs a new login.
+# These operations use up or revoke tokens, so each case needs a new login.
 TOKEN_OPERATIONS: Final = {"/v1/merchant/sessions", "/v1/merchant/sessions/refresh"}
 
 
@@ -222,5 +230,5 @@ def http_session() -> Iterator[requests.Session]:
     """A persistent connection for all requests."""
     with requests.Session() as session:
         session.trust_env = False
-        session.headers.clear()  # so that only the headers of the case are sent
+        session.headers.clear()  # without these defaults, only the headers of the case are sent
         yield session

@@ -62,7 +62,7 @@ def test_the_list_can_be_filtered_by_every_type(shop: Shop, type_: str) -> None:
     assert [item["type"] for item in items] == ([type_] if type_ in {"PAYMENT", "FEE"} else [])
 
 
-# ── Every list ──
+# ── every list ──
 
 LIST_PATHS = ("/v1/products", "/v1/orders", "/v1/orders/{id}/refunds", "/v1/balance/transactions")
 

@@ -151,7 +151,8 @@ async def test_a_replaced_key_is_refused_once_the_new_one_is_committed(
     shop = await create_shop(db)
     for _ in range(5):
         async with PatientClient(cluster, shop.key) as client:
-            statuses: list[tuple[float, int]] = []  # (time of the request, status)
+            # Each pair: time of the request, status of the response.
+            statuses: list[tuple[float, int]] = []
 
             async def send(client: PatientClient = client, statuses=statuses) -> None:
                 started = time.monotonic()
@@ -237,8 +238,9 @@ async def test_the_second_of_two_concurrent_payments_is_returned(cluster: Cluste
 
 async def test_the_books_are_right_after_a_random_load(cluster: Cluster, db: Db) -> None:
     shop = await create_shop(db, overdraft_minor=10**9)
-    counts: collections.Counter[int] = collections.Counter()  # statuses of requests for refunds
-    orders: list[tuple[str, str]] = []  # (order id, number of its card)
+    # Number of requests for refunds by status.
+    counts: collections.Counter[int] = collections.Counter()
+    orders: list[tuple[str, str]] = []  # each pair: order id, number of its card
     refunded_cards: set[str] = set()
     started = time.monotonic()
 
@@ -305,7 +307,7 @@ async def test_rate_limits_are_exact_over_all_processes(limited) -> None:
         await db.close()
 
 
-# Makes every third time in a window a minute older.
+# Makes every third time of a window a minute older, so that it leaves the window.
 AGE_REQUESTS = """
     update rate_limit_windows set hits = (
         select array_agg(case when n % 3 = 0 then h - 60000 else h end order by n)
@@ -331,7 +333,8 @@ async def check_limits(db: Db, start: Callable[..., Cluster]) -> None:
         assert {response.status_code for response in responses} == {200, 429}
         limited = next(response for response in responses if response.status_code == 429)
         assert limited.json()["code"] == 42901
-        # 61, because a request may be counted a moment after it has read the clock.
+        # The limit may be 61, because a request may be counted a moment after it has read the
+        # clock.
         assert 1 <= int(limited.headers["retry-after"]) <= 61
         client.http.headers["X-Forwarded-For"] = "192.0.2.2"
         stranger = PatientClient(cluster, "svc_live_nobody")
@@ -341,7 +344,7 @@ async def check_limits(db: Db, start: Callable[..., Cluster]) -> None:
         assert {response.status_code for response in responses} == {401, 429}
         assert (await client.call("GET", "/v1/balance")).status_code == 429
         await stranger.close()
-        # Exactly as many requests are available again as have left the sliding window.
+        # As many requests are possible again as have left the sliding window.
         async with db.connection() as tx:
             await tx.execute(AGE_REQUESTS)
             available_count = await tx.fetchval(COUNT_AGED_REQUESTS)
@@ -349,7 +352,8 @@ async def check_limits(db: Db, start: Callable[..., Cluster]) -> None:
             (client.call("GET", "/v1/balance") for _ in range(100)), available_count
         )
         responses, repeated_before = [], client.repeated
-        for address in ("192.0.2.3", "192.0.2.4"):  # the merchant's limit covers all addresses
+        # The limit of a merchant covers all its addresses.
+        for address in ("192.0.2.3", "192.0.2.4"):
             client.http.headers["X-Forwarded-For"] = address
             request = ("POST", "/v1/checkouts", {"productId": shop.product_id})
             responses += await asyncio.gather(*(client.call(*request) for _ in range(40)))

@@ -164,7 +164,8 @@ def test_closed_database_connections_are_503_and_recover(
     assert api_server.http.get("/healthz").status_code == 200
     database.set_closed(closed=False)
     _wait_until_recovered(shop, 5)
-    response = shop.post(calls[2][1], {}, key="key")  # the 503 was not stored
+    # The server has not stored the 503 under this key.
+    response = shop.post(calls[2][1], {}, key="key")
     assert response.status_code == 201
     assert "idempotent-replayed" not in response.headers
 
@@ -202,7 +203,7 @@ def test_a_server_with_a_read_only_database_is_not_ready(
     url = api_server.settings.database_url or ""
     asyncio.run(_set_read_only(url, "set default_transaction_read_only = on"))
     try:
-        database.set_closed(closed=True)  # new sessions have the setting
+        database.set_closed(closed=True)  # only new sessions of the database get the setting
         database.set_closed(closed=False)
         end = time.monotonic() + 10 + _allowance_s(api_server)
         while api_server.http.get("/readyz").status_code != 503:

@@ -31,7 +31,7 @@ from support.people import reset_login_limits
 
 __all__ = ["http_session", "reset_login_limits"]
 
-# How many examples of an operation are generated: in `make test`, and in `make stress`.
+# The number of examples that are generated for an operation: in `make test`, and in `make stress`.
 EXAMPLES: Final = (
     examples(3, at_night=120),
     pytest.param(200, marks=pytest.mark.stress),
@@ -97,14 +97,15 @@ def test_nullable_fields_of_a_change_describe_null(body: str) -> None:
 def test_the_server_serves_this_document(api_server: ApiServer) -> None:
     response = api_server.http.get("/openapi.json")
     assert response.headers["content-type"] == "application/json"
-    document = openapi_document(Settings(public_url=api_server.url))  # examples contain the URL
+    # The examples in the document contain the URL.
+    document = openapi_document(Settings(public_url=api_server.url))
     assert response.json() == document
     assert document["servers"] == [{"url": api_server.url}]
     assert document.keys() == DOCUMENT.keys()
 
 
 CONDITIONS = [
-    # If-None-Match ({tag} is the document's tag), whether it matches
+    # Each row: If-None-Match, in which {tag} stands for the document's tag, and whether it matches.
     ("{tag}", True),
     ("W/{tag}", True),
     ('"other", {tag}', True),
@@ -259,7 +260,7 @@ def test_the_server_conforms_to_its_document(
     shop, ids = shop_with_objects
     if mode is GenerationMode.NEGATIVE and not (operation.query or operation.body):
         return
-    if operation.method == "delete":  # cases create endpoints: a new merchant has none yet
+    if operation.method == "delete":  # earlier cases created endpoints, but a new merchant has none
         shop = shop.api_server.create_shop()
     path = operation.path
     owner = Caller(shop) if path.startswith("/v1/merchant/") else None

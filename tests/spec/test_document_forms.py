@@ -14,7 +14,7 @@ from opentill.http.fields import is_decimal
 
 DOCUMENT: Final = openapi_document(Settings())
 OPERATION_IDS: Final = {
-    # operations of people
+    # people call these operations
     "logIn",
     "logOut",
     "refreshTokens",
@@ -44,7 +44,7 @@ OPERATION_IDS: Final = {
     "listMerchantDeliveries",
     "resendMerchantEvents",
     "testMerchantEndpoint",
-    # operations of merchants
+    # merchants call these operations
     "archiveProduct",
     "createCheckoutSession",
     "createPaymentLink",
@@ -102,7 +102,7 @@ def _schemas(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
                 yield from _schemas(child, f"{path}/{name}")
 
 
-# The paths of amounts and rates.
+# The paths of amounts and rates end in this way.
 AMOUNT: Final = re.compile(
     "([aA]mount|[pP]rice|[fF]ee|Rate|Usd|debit|After|/available|/pending|/frozen)$"
 )
@@ -168,11 +168,11 @@ def test_a_nullable_schema_has_null_in_its_type() -> None:
     }
     assert documented["customerName"] == {"type": ["string", "null"]}
     assert documented["paidAt"] == {"type": ["integer", "null"], "format": "int64"}
-    # schemas.py explains why this is no list of types.
+    # The source, schemas.py, explains why this is no list of types.
     methods, null = order["paymentMethod"]["anyOf"]
     assert (methods["type"], null) == ("string", {"type": "null"})
     error = DOCUMENT["components"]["schemas"]["Failure"]["properties"]["error"]
-    assert error == {"$ref": "#/components/schemas/Detail"}  # absent, never null
+    assert error == {"$ref": "#/components/schemas/Detail"}  # the field is absent rather than null
 
 
 def test_every_default_satisfies_its_schema() -> None:

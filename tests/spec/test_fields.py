@@ -28,7 +28,7 @@ def pinned(schema: str, **kinds: str) -> Fields:
 
 SCHEMAS: Final = openapi_document(Settings())["components"]["schemas"]
 
-# The contract's types as they appear in JSON; "?" means "or null".
+# For each type of the contract, whether a JSON value has it; "?" means "or null".
 KINDS: Final[dict[str, Any]] = {
     "text": lambda value: type(value) is str,
     "decimal": lambda value: type(value) is str and re.fullmatch(r"-?\d+\.\d{2}", value),
@@ -280,7 +280,7 @@ def _create_event(shop: Shop) -> str:
 
 
 RESOURCES: Final[tuple[Any, ...]] = (
-    # resource, function that creates one and returns its path, fields
+    # Each row: resource, function that creates one and returns its path, fields.
     ("product", lambda shop: f"/v1/products/{shop.create_product()['id']}", PRODUCT),
     ("session", lambda shop: f"/v1/checkouts/{shop.create_session()['id']}", SESSION),
     ("unpaid order", lambda shop: f"/v1/orders/{shop.create_order()['id']}", DETAIL),
@@ -360,7 +360,8 @@ def test_creating_a_resource_is_201_with_its_fields(shop: Shop) -> None:
         "locale": "en",
         "clientReference": "INV-7",
     }
-    for name, value in extensions.items():  # a field is in the response only if the request had it
+    # A response has such a field only if the request had it.
+    for name, value in extensions.items():
         created = shop.create_session(product.json()["data"]["id"], **{name: value})
         assert created[name] == value
         assert created.keys() & extensions.keys() == {name}

@@ -44,7 +44,7 @@ TEXTS: Final = {
     "empty": "",
     "blank": " \t\n",
 }
-# JSON values of other types, as text because Python cannot encode some of them.
+# JSON values of other types. They are text, because Python cannot encode some of them.
 VALUES: Final = (
     "null", "true", "false", "0", "-1", "1.5", "1e400", "-1e400", "9" * 400, "1" + "0" * 5000,
     "-0", "[]", "{}", "[null]", '["a"]', '{"a":1}', '[["a"]]', '{"a":{"a":{"a":1}}}',
@@ -86,7 +86,7 @@ def _path(operation: Operation, shop: Shop) -> str:
     return operation.path.replace("{id}", shop.create_product()["id"])
 
 
-# Valid values of fields that are not text.
+# Values that are valid in fields whose type is not text.
 VALID_VALUES: Final[dict[str, tuple[Any, ...]]] = {
     "since": (7,), "until": (7,), "failedOnly": (True,), "events": ([],),
     "quantity": (7,), "maxQuantity": (7,), "maxUses": (7,), "active": (True,),
@@ -121,7 +121,8 @@ def test_any_value_of_a_field_is_accepted_or_refused(
     start = json.dumps(valid_body)[:-1] + (", " if valid_body else "")
     values = [json.dumps(text).encode() for text in TEXTS.values()]
     values += [text.encode() for text in VALUES]
-    if _is_first_field(FIELDS, operation, field):  # for other fields, parsing fails in the same way
+    # For all other fields, parsing fails in the same way.
+    if _is_first_field(FIELDS, operation, field):
         values += [_encode_wtf8(json.dumps(text, ensure_ascii=False)) for text in TEXTS.values()]
         values += [text.encode() for text in INVALID_JSON]
     with persistent_connection(shop) as connection:
@@ -180,7 +181,7 @@ def test_a_malformed_query_is_refused(shop: Shop, operation: Operation) -> None:
         ("%00=1", 400),
         (f"{field}=1&{field}=1", 400),
         (f"{field}=1&{field}=", 400),
-        (f"{field}=", 400),  # an empty variable of a program must not list all objects
+        (f"{field}=", 400),  # a client's empty variable must not list all objects
         (field, 400),
         (f"{field}=%ff", 400),
         ("x=%ff", 400),
@@ -206,7 +207,8 @@ def test_an_invalid_id_is_not_found(shop: Shop, operation: Operation) -> None:
             response = connection.call(
                 operation.method, operation.path.replace("{id}", segment), b"{}"
             )
-            # An empty id results in the path of another operation, which may be 405.
+            # An empty id results in the path of another operation, where the method may be missing
+            # (405).
             assert response.status_code in {404, 405}, text[:80]
 
 

@@ -30,7 +30,7 @@ ID: Final = "prod_01m7y0m0jzefzv5n8efcf1hqw1"
 URLENCODED: Final = "application/x-www-form-urlencoded"
 MULTIPART: Final = "multipart/form-data; boundary=b"
 PART: Final = b'--b\r\ncontent-disposition: form-data; name="%b"%b\r\n\r\n%b\r\n'
-# Bodies that are invalid for any form.
+# These bodies are invalid for any form.
 INVALID_FORMS: Final = {
     "NUL in a text": (URLENCODED, b"email=a%00b&password=x&note=a%00"),
     "NUL in a name": (URLENCODED, b"a%00=1"),
@@ -163,7 +163,7 @@ def test_a_login_returns_to_a_page_with_any_characters(shop: Shop) -> None:
     assert response.headers["location"] == f"{encoded_page}&other_person=1"
 
 
-# ── Passkeys ──
+# ── passkeys ──
 
 
 class Authenticator:
@@ -212,8 +212,8 @@ def encode(content: bytes) -> str:
 def test_an_invalid_passkey_is_refused(shop: Shop) -> None:
     authenticator = Authenticator(shop.api_server, create_person(shop.api_server, shop.id, "owner"))
     key = bytes.fromhex("a5010203262001215820") + bytes(32) + bytes.fromhex("225820") + bytes(32)
-    assert authenticator.register(key) == 200  # the response is the page with recovery codes
-    assert authenticator.register(key) == 400  # the passkey is already registered
+    assert authenticator.register(key) == 200  # the response is a page with recovery codes
+    assert authenticator.register(key) == 400  # this passkey is already registered
     for invalid in (b"", b"\x01", b"\x80", b"\xa0", b"\xa1\x01\x02", b"\xff", b"\x81" * 500):
         assert authenticator.register(invalid) == 400, invalid
     nested = encode(b"[" * 5000)

@@ -86,7 +86,8 @@ def test_a_refusal_is_stored_and_replayed(shop: Shop) -> None:
     assert_refused(shop.post(path, {}, key="r"), "orderId")
     shop.confirm(order["id"])
     assert_refused(shop.post(path, {}, key="r"), "orderId")
-    assert shop.post(path, {}, key="r2").status_code == 201  # under a new key it has a new effect
+    # With a new key, the same request has an effect.
+    assert shop.post(path, {}, key="r2").status_code == 201
     missing = "/v1/orders/order_01m7y0m0jzefzv5n8efcf1hqw2/refunds"
     assert [shop.post(missing, {}, key="m").status_code for _ in range(2)] == [404, 404]
 

@@ -56,7 +56,7 @@ def stranger(api_server: ApiServer) -> tuple[Shop, Objects]:
     return shop, _create_objects(shop)
 
 
-# The kind of the id in a path, by the first segment after /v1.
+# For each first segment of a path after /v1, the kind of object that the id in the path identifies.
 KINDS_BY_SEGMENT: Final = {
     "products": "product",
     "checkouts": "session",
@@ -68,7 +68,7 @@ KINDS_BY_SEGMENT: Final = {
     "webhook-endpoints": "endpoint",
     "events": "event",
 }
-# Bodies that would be valid from the owner.
+# These bodies would be valid if the owner sent them.
 BODIES: Final[dict[str, Any]] = {
     "PATCH /v1/products/{id}": {"name": "Mine now"},
     "POST /v1/orders/{id}/refunds": {"amount": "1.00"},
@@ -76,7 +76,7 @@ BODIES: Final[dict[str, Any]] = {
     "PATCH /v1/webhook-endpoints/{id}": {"description": "Mine now"},
     "POST /v1/webhook-endpoints/{id}/resend": {"since": 0},
 }
-# Fields of bodies and queries that contain an id, and the kind of the id.
+# For each field of a body or query that contains an id, the kind of object that the id identifies.
 ID_FIELDS: Final = {
     ("POST /v1/checkouts", "productId"): "product",
     ("POST /v1/payment-links", "productId"): "product",
@@ -87,7 +87,7 @@ ID_FIELDS: Final = {
     ("GET /v1/orders/export", "query"): "order",
     ("GET /v1/disputes", "orderId"): "order",
 }
-# Fields with the id of an object that belongs to the object in the path.
+# These fields contain the id of an object that must belong to the object in the path.
 SUB_FIELDS: Final = {
     ("GET /v1/webhook-endpoints/{id}/deliveries", "eventId"): "event",
     ("POST /v1/webhook-endpoints/{id}/resend", "eventId"): "event",
@@ -204,7 +204,7 @@ def _assert_not_found(response: Any, field: str) -> None:
     if response.request.method == "POST":
         assert_refused(response, field)
     elif response.headers["content-type"].startswith("text/csv"):
-        assert response.text.count("\r\n") == 1  # the file has only the header row
+        assert response.text.count("\r\n") == 1  # the file has only a header
     else:
         assert response.json()["data"]["items"] == []
         assert response.json()["data"]["pagination"]["total"] == 0
@@ -225,7 +225,7 @@ def test_another_merchants_id_under_an_own_object_gets_the_response_for_an_unkno
 
     response = send(getattr(foreign_objects, kind))
     assert response.json() == send(UNKNOWN_IDS[kind]).json()
-    if field != "after":  # an id in ``after`` is only a position in the list of events
+    if field != "after":  # an id in ``after`` only marks a position in the list of events
         _assert_not_found(response, field)
     assert send(getattr(own_objects, kind)).is_success
 

@@ -16,7 +16,7 @@ from support.people import create_person, reset_login_limits
 __all__ = ["reset_login_limits"]
 
 WITH_KEY: Final = [operation for operation in OPERATIONS if operation.auth]
-# The scope that each operation needs, written independently of the code.
+# The scope that each operation needs. The table of the code is not used.
 NEEDED_SCOPES: Final = {
     "POST /v1/products": "products:write",
     "GET /v1/products": "products:read",
@@ -56,9 +56,10 @@ NEEDED_SCOPES: Final = {
     "GET /v1/events": "events:read",
     "GET /v1/events/{id}": "events:read",
 }
-# Roles that the table below has. A new role need not be in it.
+# The roles in the table below. A new role need not be added.
 LISTED_ROLES: Final = ("owner", "finance", "support", "developer", "viewer")
-# Roles that may give a key a scope: O owner, F finance, S support, D developer, V viewer.
+# For each scope, the roles that may give it to a key: O owner, F finance, S support, D developer, V
+# viewer.
 GRANTING_ROLES: Final = {
     "orders:read": "OFSDV",
     "refunds:read": "OFSDV",
@@ -138,7 +139,7 @@ def test_a_refused_request_of_a_restricted_key_changes_nothing(shop: Shop) -> No
     assert refund(reader, **idempotency) == 403
     assert shop.read_order(order["id"])["refundStatus"] == "NONE"
     assert refund(refunder, **idempotency) == 201
-    # The response that is stored for the other API key is not replayed.
+    # The first key's stored response is not replayed for another key.
     assert refund(reader, **idempotency) == 403
 
 
@@ -200,7 +201,7 @@ def test_a_member_cannot_obtain_a_key_with_more_permissions_than_the_own_role(sh
     assert refused.status_code == 403
     owners_key = owner.call("POST", "/keys", {"name": "everything"}).json()["data"]
     assert owners_key["scopes"] is None
-    # A developer may not replace or rename an owner's key, but may revoke it.
+    # A developer may revoke an owner's key, but not replace or rename it.
     for method, path, body in (
         ("POST", f"/keys/{owners_key['id']}/regenerate", {}),
         ("PATCH", f"/keys/{owners_key['id']}", {"name": "mine"}),
@@ -264,7 +265,7 @@ def test_keys_that_exceed_a_lowered_role_are_revoked_on_request(shop: Shop) -> N
         )
         changed = owner.call("PATCH", f"/team/{developer.visitor.person_id}", body)
         assert changed.json()["data"]["role"] == "viewer"
-        # A valid key that lacks the scope gets 403.
+        # The status 403 shows that a key is valid, but lacks the scope.
         statuses = [
             shop.call("GET", "/v1/products", headers={"x-api-key": key}).status_code
             for key in (exceeding_key, permitted_key)

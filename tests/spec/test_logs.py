@@ -58,7 +58,8 @@ def _send_canaries(shop: Shop, api_server: ApiServer, monkeypatch: pytest.Monkey
         msg = f"key {shop.key} of {EMAIL}, card {CARD}, at https://u:p@x.example/?{QUERY}=1"
         raise ValueError(msg)
 
-    with monkeypatch.context() as patch:  # an exception whose text contains secrets
+    # The request fails with an exception whose text contains secrets.
+    with monkeypatch.context() as patch:
         patch.setattr(Db, "run", fail)
         assert shop.post("/v1/products", TEA).status_code == 500
 

@@ -12,7 +12,7 @@ import pytest
 from support.api_server import ApiServer, Shop, assert_refused
 
 NOW: Final = 1_795_233_600_000  # 2026-11-21T04:00:00Z
-# The first columns of the export; tests/orders/export/test_export.py checks all columns.
+# These are the first columns of the export; tests/orders/export/test_export.py checks all columns.
 COLUMNS: Final = (
     "id,checkoutSessionId,productId,customerEmail,customerName,amount,currency,platformFeeRate,"
     "platformFee,netAmount,settledAmount,settledCurrency,exchangeRate,hkdExchangeRate,"
@@ -23,7 +23,7 @@ STATUSES: Final = (
     "CREATING PENDING PAID SETTLED REFUNDED DISPUTED CHARGEBACK FAILED CLOSED REVOKED"
 ).split()
 
-FEES: Final = (  # price, fee rate, fee, net
+FEES: Final = (  # each row: price, fee rate, fee, net
     ("9.99", "0.04", "0.40", "9.59"),
     ("0.01", "0.04", "0.00", "0.01"),
     ("0.12", "0.04", "0.00", "0.12"),
@@ -52,8 +52,8 @@ def test_the_fee_is_rounded_half_up(
 
 
 CONVERSIONS: Final[tuple[tuple[Any, ...], ...]] = (
-    # currency and price of the product, settlement currency, rates,
-    # exchangeRate, platformFee, netAmount, settledAmount, pending of the balance
+    # Each row: currency and price of the product, settlement currency, rates, exchangeRate,
+    # platformFee, netAmount, settledAmount, pending balance.
     ("EUR", "10.00", "USD", {"EUR USD": "1.1"}, "1.1", "0.40", "9.60", "10.56", "10.56"),
     ("JPY", "1000", "USD", {"USD JPY": "160"}, "0.00625", "40.00", "960.00", "6.00", "6.00"),
     ("JPY", "999", "USD", {"USD JPY": "160"}, "0.00625", "40.00", "959.00", "5.99", "5.99"),
@@ -96,7 +96,8 @@ def test_a_conversion_uses_the_rate_of_the_session(
     order = shop.create_order(shop.create_product(currency=currency, price=price)["id"])
     for pair in rates:
         base, quote = pair.split()
-        api_server.set_rate(base, quote, Decimal(7))  # a later rate has no effect
+        # A rate that is set after the order was placed has no effect on it.
+        api_server.set_rate(base, quote, Decimal(7))
     shop.confirm(order["id"])
     order = shop.read_order(order["id"])
     assert order["exchangeRate"] == rate
@@ -219,7 +220,7 @@ def test_an_unknown_order_is_not_found(shop: Shop, order_id: str) -> None:
     assert (response.status_code, response.json()) == (404, {"code": 40401, "message": "Not Found"})
 
 
-# ── Export ──
+# ── export ──
 
 
 def _read_export(shop: Shop, **query: Any) -> list[dict[str, str]]:
@@ -320,7 +321,8 @@ def test_a_formula_is_escaped(shop: Shop, text: str) -> None:
     shop.create_order(customerName="x" + text)
     shop.create_order(customerName=text)
     rows = _read_export(shop)
-    escaped_tabs = "x" + text.replace("\t", "\t'")  # a program may split cells at tabs
+    # A spreadsheet may split cells at tabs, so the text after one is escaped too.
+    escaped_tabs = "x" + text.replace("\t", "\t'")
     assert rows[0]["customerName"] == escaped_tabs
     assert rows[1]["customerName"] == "'" + text.strip()
 

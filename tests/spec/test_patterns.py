@@ -17,7 +17,7 @@ from support.people import reset_login_limits
 
 __all__ = ["reset_login_limits"]
 
-# A valid text for each pattern of a parameter or of a field of a body.
+# For each pattern of a parameter or of a field of a body, a text that matches it.
 VALID_TEXTS: Final = {
     r"\S": "Tea",
     r"^[A-Z]{3}$": "USD",

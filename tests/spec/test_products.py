@@ -16,7 +16,7 @@ def _body(changes: dict[str, Any]) -> dict[str, Any]:
 
 
 VALID_FIELDS: Final[tuple[tuple[str, Any, Any], ...]] = (
-    # field, value in the request, value in the response
+    # Each row: field, value in the request, value in the response.
     ("name", "T", "T"),
     ("name", "T" * 200, "T" * 200),
     ("name", "茶" * 200, "茶" * 200),
@@ -108,11 +108,11 @@ INVALID_FIELDS: Final[tuple[tuple[str, Any], ...]] = (
     ("currency", "USDT"),
     ("currency", "USD\n"),
     ("currency", "ＵＳＤ"),
-    ("currency", "DEM"),  # withdrawn in 2002
-    ("currency", "HRK"),  # withdrawn in 2023
-    ("currency", "XXX"),  # ISO 4217's code for "no currency"
-    ("currency", "XTS"),  # ISO 4217's code for tests
-    ("currency", "XAU"),  # gold
+    ("currency", "DEM"),  # this currency was withdrawn in 2002
+    ("currency", "HRK"),  # this currency was withdrawn in 2023
+    ("currency", "XXX"),  # in ISO 4217, this code means "no currency"
+    ("currency", "XTS"),  # in ISO 4217, this code is for tests
+    ("currency", "XAU"),  # this code means gold
     ("currency", 840),
     ("metadata", "text"),
     ("metadata", []),

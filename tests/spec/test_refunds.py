@@ -123,7 +123,8 @@ def test_an_order_with_a_full_refund_in_progress_cannot_be_refunded_again(shop: 
     shop.refund(order["id"])
     assert_refused(shop.post(_path(order), {}), "amount")
     assert_refused(shop.post(_path(order), {"amount": "0.01"}), "amount")
-    assert shop.read_order(order["id"])["refundStatus"] == "NONE"  # no refund has succeeded
+    # The status changes only when a refund has succeeded.
+    assert shop.read_order(order["id"])["refundStatus"] == "NONE"
 
 
 def test_partial_refunds_add_up_to_a_full_refund(shop: Shop) -> None:
@@ -152,7 +153,8 @@ def test_a_failed_refund_restores_balance_and_order(shop: Shop) -> None:
     assert failed["succeededAt"] is None
     after = shop.data("GET", "/v1/balance")
     assert after | {"updatedAt": 0} == before | {"updatedAt": 0}
-    shop.report_refund(refund["id"])  # a late event has no effect
+    # A late report of success has no effect.
+    shop.report_refund(refund["id"])
     assert shop.data("GET", f"/v1/refunds/{refund['id']}") == failed
     assert shop.refund(order["id"])["amount"] == "9.99"
 
@@ -190,7 +192,8 @@ def test_another_refund_with_the_same_number_is_refused(shop: Shop, api_server: 
     )
 
 
-POLICIES: Final = (  # fee policy, amounts of the partial refunds, debit of the merchant for each
+# Each row: fee policy, amounts of the partial refunds, the merchant's debit for each.
+POLICIES: Final = (
     ("KEPT", ("9.99",), ("9.99",)),
     ("KEPT", ("3.33", "3.33", "3.33"), ("3.33", "3.33", "3.33")),
     ("RETURNED", ("9.99",), ("9.59",)),

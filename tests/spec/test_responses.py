@@ -31,7 +31,7 @@ def _path(operation: Operation) -> str:
     return operation.path.replace("{id}", "prod_01m7y0m0jzefzv5n8efcf1hqw1")
 
 
-# ── Routes, methods, bodies ──
+# ── routes, methods, bodies ──
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_every_response_has_a_unique_request_id(shop: Shop) -> None:
     assert re.fullmatch("req_[0-9a-z]{26}", response.headers["x-request-id"])
 
 
-# ── Rate limits ──
+# ── rate limits ──
 # The tests distinguish clients by X-Forwarded-For, which a trusted proxy sets.
 
 _addresses: Final = itertools.count(1)
@@ -213,7 +213,7 @@ def test_the_address_limit_of_an_operation_is_checked_first(
     caller: Any, operation: Operation
 ) -> None:
     shop, address, _ = caller
-    for _ in range(5):  # failed authentications count towards the limit
+    for _ in range(5):  # failed authentications count towards the limit too
         response = shop.api_server.http.get("/v1/balance", headers=address)
         assert response.status_code == 401
     for headers in (address, address | {"x-api-key": shop.key}):
@@ -263,11 +263,11 @@ def test_the_session_limit_of_a_merchant_covers_all_its_addresses(caller: Any) -
 
     assert open_session(shop, "203.0.113.1", product).status_code == 201
     advance(30_000)
-    assert_refused(open_session(shop, "203.0.113.2", "unknown"), "productId")  # counts as well
+    # A refused session counts towards the limit as well.
+    assert_refused(open_session(shop, "203.0.113.2", "unknown"), "productId")
     _assert_limited(open_session(shop, "203.0.113.3", product), 2, 30)
-    _assert_limited(
-        open_session(shop, "203.0.113.4", ""), 2, 30
-    )  # the limit is checked before the body
+    # The limit is checked before the body.
+    _assert_limited(open_session(shop, "203.0.113.4", ""), 2, 30)
     assert_refused(open_session(other_shop, "203.0.113.5", product), "productId")
     advance(60_000)
     assert open_session(shop, "203.0.113.6", product).status_code == 201
@@ -298,7 +298,7 @@ def test_x_forwarded_for_of_an_untrusted_peer_is_ignored(api_server: ApiServer) 
     assert statuses == [200, 200, 200, 429]
 
 
-# ── Order of the checks ──
+# ── order of the checks ──
 
 _NO_KEY: Final = {"x-api-key": None}
 
@@ -316,16 +316,18 @@ def test_checks_run_in_the_documented_order(caller: Any) -> None:
         response = shop.call("POST", "/v1/checkouts", content=b"\xff", headers=all_headers)
         return int(error_of(response)["code"])
 
-    assert error_code(**_NO_KEY) == 401  # checked before the merchant's limit and the body
+    # The key is checked before the merchant's limit and the body.
+    assert error_code(**_NO_KEY) == 401
     assert error_code() == 42901  # the merchant's limit is checked before the body
     assert error_code(**_NO_KEY) == 401
-    assert error_code(**_NO_KEY) == 42901  # the address's limit is checked first
+    # The address's limit is checked before the key.
+    assert error_code(**_NO_KEY) == 42901
     advance(121_000)
     assert error_code() == 40001
 
 
 def test_an_invalid_body_is_refused_before_business_rules(shop: Shop) -> None:
-    order = shop.create_order()  # PENDING: not refundable
+    order = shop.create_order()  # a PENDING order cannot be refunded
     path = f"/v1/orders/{order['id']}/refunds"
     assert_refused(shop.post(path, {"amount": "x"}), "amount")
     assert_refused(shop.post(path, {"amount": "99"}), "orderId")
@@ -391,7 +393,7 @@ def test_a_body_designed_to_be_slow_is_refused_quickly(shop: Shop) -> None:
         b'{"a":1e' + b"9" * 65_000 + b"}",
         b'{"metadata":{' + b",".join(b'"%d":1' % n for n in range(6000)) + b"}}",
     ):
-        started = time.process_time()  # other processes do not influence it
+        started = time.process_time()  # process_time() ignores the load of other processes
         response = shop.call("POST", "/v1/products", content=body[: 64 * 1024], headers=_JSON)
         assert response.status_code == 400
         assert time.process_time() - started < 1

@@ -22,7 +22,8 @@ from support.people import reset_login_limits
 
 __all__ = ["http_session", "reset_login_limits"]
 
-# Roles that may call; all others get 403. O owner, F finance, S support, D developer, V viewer.
+# For each operation, the roles that may call it; all others get 403. O owner, F finance, S support,
+# D developer, V viewer.
 MATRIX: Final = {
     "DELETE /sessions": "OFSDV",
     "GET /profile": "OFSDV",
@@ -106,7 +107,8 @@ def test_each_role_gets_the_documented_response_or_403_without_effect(
 
         run()
 
-    for label in sorted(MATRIX, key=lambda label: label == LOG_OUT):  # the last call logs out
+    # Logging out comes last, because it ends the tokens.
+    for label in sorted(MATRIX, key=lambda label: label == LOG_OUT):
         check(label)
     for label, codes in statuses.items():
         assert (codes == {403}) != _is_allowed(label, role), (label, codes)

@@ -153,7 +153,7 @@ def test_an_invalid_search_is_refused(shop: Shop, query: dict[str, Any], field: 
         assert_refused(shop.get(path, **query), field)
 
 
-# ── Lists of sessions ──────────────────────────────────────────────────────────────────────────
+# ── lists of sessions ──────────────────────────────────────────────────────────────────────────
 
 
 def test_sessions_are_listed_and_filtered(shop: Shop, clock: Callable[[int], None]) -> None:
@@ -171,7 +171,8 @@ def test_sessions_are_listed_and_filtered(shop: Shop, clock: Callable[[int], Non
     shop.revoke(orders[1])
     for n in (2, 3):
         shop.data("POST", f"/v1/checkouts/{session_ids[n]}/expire")
-    shop.confirm(orders[2])  # paid after the session has expired, which stays EXPIRED
+    # This session has expired before it is paid, and stays EXPIRED.
+    shop.confirm(orders[2])
 
     def list_positions(**query: Any) -> list[int]:
         data = shop.data("GET", "/v1/checkouts", params=query)

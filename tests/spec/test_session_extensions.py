@@ -41,7 +41,7 @@ INVALID_FIELDS: Final[tuple[tuple[str, Any], ...]] = (
     ("paymentMethods", []),
     ("paymentMethods", ["CASH"]),
     ("paymentMethods", "CREDIT_CARD"),
-    ("paymentMethods", ["PAYNOW"]),  # PayNow is only for SGD
+    ("paymentMethods", ["PAYNOW"]),  # PayNow takes only SGD
     ("locale", "fr"),
     ("locale", ""),
     ("clientReference", ""),
@@ -49,7 +49,7 @@ INVALID_FIELDS: Final[tuple[tuple[str, Any], ...]] = (
     ("clientReference", "r" * 201),
     ("clientReference", 7),
     ("customer_name", "n" * 201),
-    ("item", CART),  # a session has a product or an item, not both
+    ("item", CART),  # a session has either a product or an item
 )
 INVALID_ITEM_FIELDS: Final[tuple[dict[str, Any], ...]] = (
     {"name": " "},
@@ -141,7 +141,8 @@ def test_the_page_has_the_methods_language_and_reference_of_the_session(shop: Sh
     session = shop.create_session(
         paymentMethods=["ALIPAY"], locale="zh-Hant", clientReference="<b>7</b>", quantity=2
     )
-    http = Visitor(shop.api_server).http  # a separate client, because it remembers the language
+    # A separate client is needed, because a client remembers the language.
+    http = Visitor(shop.api_server).http
     page = http.get(session["url"], headers={"accept-language": "en"}).text
     assert '<html lang="zh-Hant"' in page
     assert page.count('name="method"') == 1
@@ -169,7 +170,7 @@ def test_an_item_is_sold_without_a_product(shop: Shop) -> None:
     assert shop.data("GET", f"/v1/products/{stand_in}")["status"] == "ARCHIVED"
     active = shop.data("GET", "/v1/products", params={"status": "ACTIVE"})["items"]
     assert [product["id"] for product in active] == [product["id"]]
-    # A retry corrects a previous change of the product.
+    # After somebody has changed the stand-in product, the next session corrects it.
     shop.data("PATCH", f"/v1/products/{stand_in}", json={"currency": "EUR", "price": "7.00"})
     assert shop.data("POST", "/v1/checkouts", json={"item": CART})["currency"] == "USD"
 

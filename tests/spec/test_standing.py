@@ -68,7 +68,7 @@ def test_epay_reports_a_suspended_merchant_in_its_own_format(shop: Shop) -> None
         epay = EpayShop(shop.api_server, inbox)
         assert epay.mapi(out_trade_no="A-1", money_type="USD")["code"] == 1
         apply_event(epay.shop, "suspended")
-        for number in ("A-1", "A-2"):  # an existing order and a new one
+        for number in ("A-1", "A-2"):  # the first number has an order, the second is new
             response = epay.mapi(out_trade_no=number, money_type="USD")
             assert (response["code"], response["msg"]) == (-1, "商户暂时不能收款")
 
@@ -90,7 +90,7 @@ def test_open_sessions_of_a_suspended_merchant_show_a_message_and_refuse_forms(
     page = http.get(path, headers={"accept-language": accept})
     assert (page.status_code, heading_of(page)) == (200, message)
     assert "<form" not in page.text
-    assert OPERATOR.reason not in page.text  # the reason is not for customers
+    assert OPERATOR.reason not in page.text  # customers do not see the reason
     response = http.post(path, data=FORM, headers={"origin": shop.api_server.url})
     assert response.status_code == 303
     sql = "select count(*) from payment_attempts where merchant_id = $1"
@@ -105,7 +105,7 @@ def test_payments_in_progress_are_booked_and_can_be_refunded_after_a_suspension(
     shop.confirm(order["id"])
     assert shop.read_order(order["id"])["status"] == "PAID"
     refund = shop.refund(order["id"], amount="1.00")
-    assert refund["status"] == "PROCESSING"  # a suspended merchant can still refund
+    assert refund["status"] == "PROCESSING"  # a suspended merchant may still refund
     shop.api_server.check_books()
 
 
@@ -115,7 +115,8 @@ def test_every_new_refund_is_refused_while_refund_is_off(shop: Shop) -> None:
     set_capability(shop, "refund", on=False)
     path = f"/v1/orders/{order['id']}/refunds"
     _assert_not_permitted(shop.post(path, {"amount": "1.00"}), "refund")
-    repeated = shop.post(path, {"amount": "1.00", "refundNo": "R-1"})  # this refund exists already
+    # The refund R-1 exists already, so it is returned.
+    repeated = shop.post(path, {"amount": "1.00", "refundNo": "R-1"})
     assert repeated.json()["data"]["id"] == refund["id"]
     path_of_form = f"/dashboard/{shop.id}/payments/{order['id']}/refund"
     form_page = owner.get(path_of_form, params={"amount": "1.00"})

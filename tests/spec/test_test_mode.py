@@ -23,7 +23,7 @@ def _responses(shop: Shop) -> Iterator[Any]:
     yield shop.get("/v1")
     yield shop.call("PUT", "/v1/orders")
     yield shop.post("/v1/products", {})
-    yield shop.api_server.http.get("/v1/orders")  # a request without a key: 401
+    yield shop.api_server.http.get("/v1/orders")  # without a key, the response is 401
     yield shop.api_server.http.get("/v1/config/legal/merchant-services-agreement")
 
 
@@ -58,7 +58,8 @@ class RecordedResponse:
             self.headers = dict(message["headers"])
 
 
-HEADERS = [  # public URL, gateways, whether HTTPS is required, whether it is test mode
+# Each row: public URL, gateways, whether HTTPS is required, whether the deployment is in test mode.
+HEADERS = [
     ("https://pay.example", ("sandbox",), True, True),
     ("https://pay.example/till", ("sandbox", "manual"), True, True),
     ("https://pay.example", ("manual",), True, False),
@@ -136,7 +137,7 @@ def test_a_receipt_of_the_sandbox_is_marked_in_a_live_deployment(
         assert live_server.settings.livemode
         shop = live_server.create_shop()
         order = shop.create_paid_order()
-        # Simulate that the sandbox confirmed the payment.
+        # Pretend that the sandbox confirmed the payment.
         livemode, order_id = False if is_recorded else None, order["id"]
         set_gateway = "update payment_attempts set gateway = 'sandbox' where order_id = $1"
         live_server.tx(lambda tx: tx.execute(set_gateway, order_id))

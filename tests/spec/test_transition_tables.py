@@ -79,7 +79,7 @@ async def assert_refused(tx: Tx, operation: Any, field: str) -> None:
     assert await dump_rows(tx) == before
 
 
-# ── Orders after payment ──
+# ── orders after their payment ──
 
 
 @pytest.mark.parametrize(("status", "origin"), ORDER_CASES)
@@ -138,9 +138,8 @@ async def test_a_due_reserve_is_released_once(tx: Tx, status, origin, now) -> No
     await settlement.release_reserves(SingleTransactionDb(tx), now)
     if is_held and status != "DISPUTED" and now == NOW + 3 * DAY:
         assert (await read_order(tx, order)).reserve_status == "RELEASED"
-        await settlement.release_reserves(
-            SingleTransactionDb(tx), now
-        )  # a repetition has no effect
+        # The second release has no effect.
+        await settlement.release_reserves(SingleTransactionDb(tx), now)
         posted_types = [entry[0] for entry in await read_entries(tx, order.merchant_id)]
         assert posted_types.count("ROLLING_RESERVE_RELEASE") == 1
     else:
@@ -160,7 +159,7 @@ async def test_only_a_paid_or_settled_order_can_be_disputed(tx: Tx, status, orig
     assert (dispute.status, dispute.disputed_from) == ("OPEN", status)
 
 
-# ── Refunds ──
+# ── refunds ──
 
 
 @pytest.mark.parametrize("origin", ORIGINS)
@@ -211,7 +210,7 @@ async def test_a_failed_refund_returns_to_the_order_s_account(
         assert last_entry == ("UNFREEZE", "frozen", expected_account, 4_000)
 
 
-# ── Disputes ──
+# ── disputes ──
 
 DECISIONS = {("OPENED", "won"), ("OPENED", "lost"), ("LOST", "recovered")}
 
@@ -260,7 +259,7 @@ async def test_events_of_a_dispute_have_the_effect_in_the_table(
     )
 
 
-# ── Adjustments ──
+# ── adjustments ──
 
 
 async def create_funded_merchant(tx: Tx) -> str:
@@ -314,7 +313,7 @@ async def test_only_a_waiting_adjustment_can_be_decided(tx: Tx, kind, initial, d
     assert new_entries == (decision == "approve")
 
 
-# ── Postings ──
+# ── postings ──
 
 TYPES = sorted({kind for kind, _, _ in BY_MOVE})
 

@@ -166,7 +166,7 @@ def test_ignored_fields_are_named_in_refusals_and_replays(shop: Shop) -> None:
         ("/v1/checkouts", misspelt, {}, 400, "prodctId"),
         ("/v1/products", extended, {}, 201, "sku"),
         ("/v1/products?page=1", extended, {}, 400, "sku"),  # the query is refused, not the body
-        ("/v1/products", extended, plain_text, 415, None),  # the body was not parsed
+        ("/v1/products", extended, plain_text, 415, None),  # the server has not parsed the body
     ]
     for number, (path, body, headers, status, expected) in enumerate(rows):
         all_headers = {"x-api-key": shop.key, "content-type": "application/json"}

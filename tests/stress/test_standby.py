@@ -66,7 +66,7 @@ async def test_a_promoted_standby_has_everything_that_was_acknowledged() -> None
             for client in clients:
                 await client.close()
             await storm.assert_consistent(120)
-            # No process was restarted: they connected to the new primary themselves.
+            # No process was restarted: the processes have connected to the new primary themselves.
             assert processes == [p._popen.pid for p in cluster.processes if p._popen]
             before, seconds = failover.result()
             paid = sum(map(len, storm.paid_orders.values()))

@@ -55,7 +55,7 @@ class Upgrade:
         self.cluster, self.url, self.load, self.mail = cluster, url, load, mail
         self.receiver = receiver
         self.customers: list[asyncio.Task[None]] = []
-        self.replaced_at = 0.0  # time.time() at which the new worker was started
+        self.replaced_at = 0.0  # time.time() when the new worker was started (0.0: not yet)
         self.new = {
             "PYTHONPATH": str(NEW),
             "OPENTILL_SMTP_URL": mail.url,
@@ -80,7 +80,7 @@ class Upgrade:
             self.cluster.servers[number] = server.copy(f"{server.name}+", **environ)
             self.cluster.servers[number].start()
             await asyncio.to_thread(wait_until_ready, self.cluster.servers[number])
-            await asyncio.sleep(1)  # until the balancer has checked the new server
+            await asyncio.sleep(1)  # the balancer needs this time to check the new server
 
     async def end(self) -> None:
         """Assert that no request failed, all events arrived and the books are right."""
@@ -108,7 +108,7 @@ def _version_before(folder: Path) -> Path:
     current = _git("ls-tree", "HEAD", "migrations/").decode().splitlines()
     for commit in _git("log", "--format=%H", "--", "migrations").decode().split():
         files = _git("ls-tree", commit, "migrations/").decode().splitlines()
-        # Commits of branches may have other migrations.
+        # Skip commits of branches, which may have other migrations.
         if len(files) < len(current) and files == current[: len(files)]:
             break
     else:
@@ -171,7 +171,8 @@ async def _migrate(upgrade: Upgrade) -> None:
 async def test_an_upgrade_by_the_recipe_fails_no_request() -> None:
     async with old_deployment() as upgrade:
         await _migrate(upgrade)
-        await asyncio.sleep(SECONDS)  # the previous version serves on the migrated schema
+        # The previous version serves for some seconds on the migrated schema.
+        await asyncio.sleep(SECONDS)
         await upgrade.replace(upgrade.new)
         await asyncio.sleep(SECONDS)
         sys.stderr.write(await run(upgrade.command("doctor")))
@@ -207,7 +208,8 @@ async def _kill_waiting_migration(upgrade: Upgrade, table: str, lock: str, condi
             async with asyncio.timeout(120):
                 while migrating.is_running and not await observer.fetchval(condition):
                     await asyncio.sleep(0.01)
-            await asyncio.sleep(3)  # requests wait until the migration stops waiting for its lock
+            # Meanwhile, requests wait behind the migration, which waits for its lock.
+            await asyncio.sleep(3)
             await asyncio.to_thread(migrating.kill)
             await asyncio.sleep(1)
     finally:

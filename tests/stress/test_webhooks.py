@@ -82,7 +82,7 @@ async def test_a_dead_and_a_slow_endpoint_do_not_delay_others(
         owners = [await harness.create_merchant() for _ in range(18)]
         for owner in owners:
             await harness.create_endpoint(owner, good.url)
-        # All endpoints have the same host here, so its limit must not apply.
+        # All endpoints are on one host here, so the limit per host is lifted.
         async with harness.dispatching(
             timeout_s=30.0, drain_s=0.1, lease_s=20.0, host_limit=HostLimit(512, 0)
         ):
@@ -114,11 +114,11 @@ async def test_many_dead_endpoints_do_not_delay_others(
             for number in range(15):
                 await harness.create_endpoint(failing_merchant, f"{url}/{number}")
             await harness.emit(failing_merchant, 40)
-        # All endpoints have the same host here, so its limit must not apply.
+        # All endpoints are on one host here, so the limit per host is lifted.
         async with harness.dispatching(
             timeout_s=30.0, drain_s=0.1, lease_s=20.0, host_limit=HostLimit(512, 0)
         ):
-            # The dispatcher notices hanging endpoints when their first requests time out.
+            # The dispatcher recognises hanging endpoints when their first requests time out.
             await asyncio.sleep(80 if hangs else 8)
             for number in range(4):
                 started = time.monotonic()

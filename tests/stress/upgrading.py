@@ -11,16 +11,16 @@ import httpx2
 
 from support.cluster import CARD, Process, eventually
 
-PAUSE_S: Final = 0.15  # pause of a customer between two requests
+PAUSE_S: Final = 0.15  # how many seconds a customer waits between two requests
 
 
 class Request(NamedTuple):
     """A request and its outcome."""
 
     name: str
-    started_at: float  # time.time()
+    started_at: float  # in seconds, by time.time()
     duration_s: float
-    error: str  # "" if the response was as expected
+    error: str  # "" if the response was as expected, else the problem
 
 
 class Load:
@@ -35,7 +35,8 @@ class Load:
         self._product = ""
         self.over = False
         self.requests: list[Request] = []
-        self.paid: dict[str, float] = {}  # order id → time at which it was read as PAID
+        # For each order id, the time at which the order was read as PAID.
+        self.paid: dict[str, float] = {}
         self.refunds: set[str] = set()
 
     async def close(self) -> None:

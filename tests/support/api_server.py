@@ -283,7 +283,8 @@ def error_of(response: httpx2.Response) -> dict[str, Any]:
         assert set(body["error"]) == {"field", "reason"}
         assert all(type(text) is str and text for text in body["error"].values())
     elif response.status_code == 404 and "error" in body:
-        assert body["error"]["field"] == "path"  # the path has an additional slash
+        # The path is not found because of an additional slash.
+        assert body["error"]["field"] == "path"
     elif response.status_code != 403:
         assert "error" not in body
     return body

@@ -12,7 +12,7 @@ from opentill.db.database import Tx
 from opentill.integrity import rules
 from opentill.ledger import Violation
 
-_MAX_CHARACTERS: Final = 15 * 1024  # asyncpg does not cache longer prepared statements
+_MAX_CHARACTERS: Final = 15 * 1024  # asyncpg does not cache prepared statements that are longer
 
 
 @cache
@@ -42,7 +42,7 @@ async def assert_books(tx: Tx) -> int:
     statements = list(rules.statements())
     values = [value for rule, named in statements for value in rule.values(None, named)]
     violations: list[Violation] = []
-    # Mutation tests change the statements, so they are read each time.
+    # The statements are read each time, because mutation tests change them.
     for sql, count in _combine(tuple(rule.sql for rule, _ in statements)):
         rows = await tx.fetch(sql, *values[:count])
         violations += [Violation(**row) for row in rows]

@@ -349,7 +349,8 @@ class Client:
         attempt_id = await self.start_payment(session_id)
         assert attempt_id
         await self.type_card(attempt_id, number)
-        await self.return_from_bank(session_id, attempt_id)  # makes the server query the bank once
+        # The customer's return makes the server query the bank once.
+        await self.return_from_bank(session_id, attempt_id)
 
         async def is_paid() -> bool:
             return (await self.read_order(order_id))["status"] == "PAID"
@@ -381,8 +382,9 @@ class PatientClient(Client):
     def __init__(self, cluster: Cluster, key: str = "") -> None:
         """``key``: the merchant's API key."""
         super().__init__(cluster, key)
-        self.resubmitted: set[str] = set()  # ids of sessions whose payment page was submitted again
-        self.repeated = 0  # the number of responses with 503
+        # The sessions whose payment page was submitted again, by id.
+        self.resubmitted: set[str] = set()
+        self.repeated = 0  # counts responses with 503
 
     async def call(
         self, method: str, path: str, body: Any = None, idempotency: str = "", server: str = ""

@@ -23,10 +23,10 @@ import pytest
 from support import in_process_command, pooler
 
 REFUSED = 2
-# The actor of commands without a login.
+# The name of the actor when a command runs without a login.
 USER: Final = pwd.getpwuid(os.geteuid()).pw_name
 SOURCE: Final = Path(__file__).parents[2] / "src"
-# Environment variable with the socket of the fork server that all workers of a run share.
+# This environment variable has the socket of the fork server that all workers of a run share.
 SHARED: Final = "OPENTILL_TEST_FORK_SERVER"
 _CLIENT: Final = """#!{python} -IS
 import json, os, socket, sys
@@ -203,7 +203,7 @@ class Commands:
     def __init__(self, fork_server: ForkServer, database_url: str, directory: Path) -> None:
         """Tests get an instance from the fixture ``opentill``."""
         self._fork_server = fork_server
-        self.runs_in_process = False  # whether commands run in the test's process if possible
+        self.runs_in_process = False  # whether commands run in the test's own process if possible
         self.directory = directory
         self.environ = {
             **without_settings(os.environ),

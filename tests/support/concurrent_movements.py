@@ -41,8 +41,8 @@ from support.books import assert_books
 from support.world import new_reference
 
 CONNECTIONS: Final = 16
-SERVERS: Final = 3  # they receive callbacks; each has its own connection pool
-DAY_S: Final = 0.5  # seconds in which the business clock advances by a day
+SERVERS: Final = 3  # each server has its own connection pool and receives callbacks
+DAY_S: Final = 0.5  # in this many seconds, the business clock advances by a day
 _random: Final = random.Random(3)
 
 
@@ -70,7 +70,7 @@ class RandomGateway:
         return RefundOutcome(status=status)
 
 
-# Names of the methods that move money; each must have run once.
+# Names of the methods that move money. Each of them must run at least once.
 MOVEMENTS: Final = {
     "buy", "confirm_old_attempt", "refund", "report_dispute", "dispute_manually", "settle",
     "pay_out", "end_payout", "adjust_balance", "change_terms", "buy_from_other_shop",
@@ -190,7 +190,8 @@ class ConcurrentMovements:
     async def dispute_manually(self, tx: Tx) -> None:
         event = _random.choice(("opened", "won", "lost", "recovered"))
         status = {"recovered": "'LOST'"}.get(event, "'OPEN'")
-        order_id = self.pick_order_id()  # before the snapshot, which would lack an order made later
+        # The order is chosen before the transaction's snapshot exists, which might lack the order.
+        order_id = self.pick_order_id()
         dispute_id = await self.pick_row_id(tx, "disputes", f"status = {status}")
         await self.record_audit(tx, f"disputes {event}")
         if event == "opened":
@@ -290,7 +291,7 @@ class ConcurrentMovements:
                     await self.run_movement(movement)
             except Invalid:
                 self.refused[movement.__name__] += 1
-            except Contended:  # the API returns 503 for it
+            except Contended:  # the API returns 503 for this error
                 self.refused["contended"] += 1
 
     async def check_books(self, end: float) -> int:
@@ -354,7 +355,7 @@ async def run_movements(db: Db, database_url: str, seconds: float) -> Concurrent
             checks = tasks.create_task(run.check_books(end))
         assert checks.result() >= 1
         if working.done():
-            working.result()  # raises the error that ended the worker
+            working.result()  # if an error has ended the worker, this raises it
         await _wait_until_finished(run)
     finally:
         stop.set()

@@ -36,8 +36,8 @@ from support.commands import ForkServer
 CARD_NUMBERS: Final = (CARD, CARD, CARD, REFUNDS_FAIL, DECLINED, "4000000000000119")
 EXPECTED_STATUSES: Final = {200, 201, 303, 400, 503}
 
-# Errors that customers get while servers are killed. AttributeError: anyio reads the peer's address
-# of a connection that was reset while it was opened.
+# Errors that customers may get while servers are killed. anyio raises AttributeError if it reads
+# the peer's address of a connection that was reset while it was being opened.
 EXPECTED_ERRORS: Final = (httpx2.HTTPError, AssertionError, KeyError, AttributeError)
 
 
@@ -52,10 +52,9 @@ class CrashLoad:
         self.postgres = [] if postgres is None else [postgres]
         self.shops: list[Shop] = []
         self.opened_orders: set[str] = set()
-        self.paid_orders: dict[
-            str, list[str]
-        ] = {}  # merchant id → ids of orders that it read as PAID
-        self.accepted_refunds: dict[str, str] = {}  # refund id → order id
+        # For each merchant id, the ids of the orders that the merchant has read as PAID.
+        self.paid_orders: dict[str, list[str]] = {}
+        self.accepted_refunds: dict[str, str] = {}  # for each refund id, its order id
         self.statuses: collections.Counter[int] = collections.Counter()
         self.unexpected_responses: list[str] = []
         self.kills: collections.Counter[str] = collections.Counter()
@@ -146,12 +145,14 @@ class CrashLoad:
         for process in self.cluster.processes:
             process.restart_if_ended()
         for process in self.cluster.processes:
-            if process.port:  # start it again if it ended while the database was in recovery
+            # A process may have ended while the database was in recovery: start it again.
+            if process.port:
                 await asyncio.to_thread(wait_until_ready, process, keep=True)
 
     async def finish_due_work(self) -> bool:
         """Make all work of the worker's jobs due, wait, and return whether it is finished."""
-        for process in self.cluster.processes:  # a process ends if it starts without a database
+        # A process that was started without a database has ended.
+        for process in self.cluster.processes:
             process.restart_if_ended()
         try:
             await self.db.run(_make_due)

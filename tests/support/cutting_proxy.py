@@ -15,11 +15,11 @@ from support.ports import free_port
 
 Cut = Literal[
     "pass",
-    "before",  # the request is read but not forwarded
-    "after",  # the server's response is not forwarded
+    "before",  # the proxy reads the request and does not forward it
+    "after",  # the proxy does not forward the server's response
     "half",  # the client gets half of the response
-    "silent_before",  # like "before", but the connection stays open
-    "silent_after",  # like "after", but the connection stays open
+    "silent_before",  # like "before", but the proxy keeps the connection open
+    "silent_after",  # like "after", but the proxy keeps the connection open
 ]
 
 
@@ -29,7 +29,7 @@ class Proxy:
     def __init__(self, host: str, port: int) -> None:
         """Use ``running_proxy``."""
         self.plan: list[Cut] = []
-        self.requests: list[bytes] = []  # headers and bodies
+        self.requests: list[bytes] = []  # each item contains the headers and the body
         self.url = ""
         self._target = host, port
         self._waiting: set[asyncio.Task[None]] = set()
@@ -73,7 +73,7 @@ class Proxy:
         writer.write(request.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n", 1))
         response = await reader.read()
         writer.close()
-        # The server closes its connection, but the client's stays open.
+        # The server closes its connection, but the client's connection stays open.
         return response.replace(b"connection: close\r\n", b"", 1)
 
 

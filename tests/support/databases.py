@@ -20,7 +20,7 @@ from support.books import assert_books
 
 T = TypeVar("T")
 _TIMEOUT_S: Final = 120
-_MAX_USES: Final = 40  # after so many uses, deleted rows make a database slow
+_MAX_USES: Final = 40  # after more uses, deleted rows would make a database slow
 _OF_DATABASE: Final = (
     " where setdatabase = (select oid from pg_database where datname = current_database())"
 )
@@ -32,9 +32,9 @@ _CATALOGS: Final = {
     "pg_trigger": "",
     "pg_proc": "",
     "pg_namespace": "",
-    "pg_db_role_setting": _OF_DATABASE,  # the catalog has the settings of all databases
+    "pg_db_role_setting": _OF_DATABASE,  # this catalog contains the settings of all databases
 }
-# For each catalog, the number of rows, and the number of rows newer than transaction $1.
+# Counts the rows of each catalog, and those that are newer than transaction $1.
 SCHEMA: Final = " union all ".join(
     f"select count(*), count(*) filter (where xmin::text::bigint > $1) from {catalog}{only}"
     for catalog, only in _CATALOGS.items()
@@ -47,8 +47,8 @@ _TERMINATE_OTHERS: Final = """
     select pg_terminate_backend(pid, 10000) from pg_stat_activity
     where datname = current_database() and pid <> pg_backend_pid()
 """
-# Settings of the connection: no foreign keys, and no triggers that protect entries. They apply to
-# the whole session, because each change discards all plans.
+# Settings of the connection, which switch off foreign keys and the triggers that protect entries.
+# They apply to the whole session, because each change would discard all plans.
 _SESSION: Final = {"session_replication_role": "replica", "plan_cache_mode": "force_generic_plan"}
 
 
@@ -69,7 +69,7 @@ class Database:
         self.name = name
         self.connection = connection
         self.uses = 0
-        self.created_by = 0  # id of a transaction after the migrations
+        self.created_by = 0  # the id of a transaction that ran after the migrations
         self.schema: list[Any] = []
 
 
@@ -84,7 +84,8 @@ class Databases:
         self._free: list[Database] = []
         self._lent: dict[str, Database] = {}
         self._tables: list[str] = []
-        self._seeds: dict[str, str] = {}  # table → rows that migrations insert, as quoted JSON
+        # For each table, the rows that migrations insert, as quoted JSON.
+        self._seeds: dict[str, str] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="databases")
 
@@ -124,7 +125,7 @@ class Databases:
         takes longer than running them.
         """
         connection = self._lent[database_name(url)].connection
-        if connection.is_closed():  # the test has terminated the connection
+        if connection.is_closed():  # the test has ended this connection
             connection = await asyncpg.connect(url)
             await assert_books(connection)
             await connection.close()

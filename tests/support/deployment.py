@@ -138,7 +138,8 @@ def running_deployment(
     fork_server: ForkServer, migrated: Path, **environ: str
 ) -> Iterator[Deployment]:
     """Serve a copy of a data directory while the block runs, with forked processes."""
-    # Not in pytest's directory, which only its owner can search: PostgreSQL may be another user.
+    # The files are not in pytest's directory, because PostgreSQL may run as another user, who
+    # cannot search it.
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
         deployment = Deployment(Path(directory), fork_server)
         deployment.environ |= environ

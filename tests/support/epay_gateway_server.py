@@ -29,14 +29,15 @@ class EpayServer:
         self.orders: dict[str, dict[str, Any]] = {}
         self._numbers = itertools.count()
         self.refunds: list[tuple[str, str]] = []
-        self.requests: list[tuple[str, str, dict[str, str]]] = []  # method, operation, query
-        self.faults: list[tuple[str, str]] = []  # (operation, kind)
-        self.order_changes: dict[str, Any] = {}  # changes the response of act=order
-        self.payurl: str | None = None  # replaces the address of the cashier page
-        self.refund_response: dict[str, Any] | None = None  # replaces the response of act=refund
-        self.reads: Literal["either", "query", "body"] = (
-            "either"  # the place from which act=order reads its parameters
-        )
+        # Each item: method, operation, query.
+        self.requests: list[tuple[str, str, dict[str, str]]] = []
+        self.faults: list[tuple[str, str]] = []  # each item: operation, kind of the fault
+        self.order_changes: dict[str, Any] = {}  # these fields change the response of act=order
+        self.payurl: str | None = None  # replaces the URL of the cashier page (None: unchanged)
+        # Replaces the response of act=refund (None: unchanged).
+        self.refund_response: dict[str, Any] | None = None
+        # Says from which part of the request act=order reads its parameters.
+        self.reads: Literal["either", "query", "body"] = "either"
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve a request."""
@@ -52,7 +53,7 @@ class EpayServer:
         if fault not in ("500 before", "html"):
             text = json.dumps(self.run_operation(operation, params), ensure_ascii=False).encode()
         match fault:
-            case "held":  # the operation is done, but gets no response
+            case "held":  # the operation is performed, but gets no response
                 while (await receive())["type"] != "http.disconnect":
                     pass
                 return
@@ -68,7 +69,8 @@ class EpayServer:
                 text = b"\xef\xbb\xbf" + text
             case _:
                 pass
-        length = len(text) + (100 if status == 0 else 0)  # fault "cut": less is sent than announced
+        # The fault "cut" (status 0) announces more bytes than it sends.
+        length = len(text) + (100 if status == 0 else 0)
         headers = [(b"content-type", b"text/html"), (b"content-length", b"%d" % length)]
         await send({"type": "http.response.start", "status": status or 200, "headers": headers})
         await send({"type": "http.response.body", "body": text[:10] if status == 0 else text})

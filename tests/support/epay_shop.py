@@ -17,7 +17,8 @@ from support.api_server import ApiServer, Shop
 from support.ports import free_port
 
 _numbers: Final = itertools.count(1)
-# Latin words that reasons may contain: fields, files, acts and types of the convention, and codes.
+# Latin words that the Chinese reasons may contain: fields, files, operations and types of the Epay
+# API, and codes.
 _LATIN_WORDS: Final = signature.PROTOCOL_FIELDS | frozenset("""
     alipay wxpay creditcard crypto paynow bank whatever
     epay submit mapi api php query settle order orders refund GET POST

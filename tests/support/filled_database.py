@@ -11,7 +11,7 @@ from opentill.orders import Order
 from support import world
 
 HOUR: Final = 3_600_000
-# Columns in which a copy differs from the original; n is the copy's number.
+# For each table, the columns in which a copy differs from its original; n is the copy's number.
 _ID: Final = "lpad(n::text, 26, '0')"
 _COPIED: Final = {
     "checkouts": {"id": f"'cs_' || {_ID}", "order_id": f"'order_' || {_ID}"},

@@ -32,7 +32,7 @@ from typing import NoReturn
 
 COMMAND_TIMEOUT_S = 60
 MAX_REQUEST_BYTES = 1 << 18
-FIRST_DESCRIPTOR = 3  # the first file descriptor after the standard streams
+FIRST_DESCRIPTOR = 3  # file descriptors 0 to 2 are the standard streams
 
 
 def load(imports: str) -> None:
@@ -48,7 +48,9 @@ def load(imports: str) -> None:
         for name in [name for name in sys.modules if name.partition(".")[0] == "opentill"]:
             del sys.modules[name]
     gc.collect()
-    gc.freeze()  # so that garbage collection in a fork does not copy all objects
+    # Frozen objects are not touched by the garbage collection of a fork, so their memory is not
+    # copied.
+    gc.freeze()
 
 
 def _prepare_command_line() -> None:
@@ -61,7 +63,7 @@ def _prepare_command_line() -> None:
     command = typer.main.get_command(cli.build())
     for name in command.commands:  # type: ignore[attr-defined] # a look-up builds each of them
         command.commands[name]  # type: ignore[attr-defined]
-    command.make_context("opentill", ["settings"])  # parsing imports pydantic
+    command.make_context("opentill", ["settings"])  # parsing any command imports pydantic
     cli.build = lambda: command
     supervisor._spawn = _ForkContext()
 
@@ -70,7 +72,7 @@ def serve(listener: socket.socket, imports: str) -> None:
     """Fork a process for each request, until the standard input ends."""
     if _has_request(listener):
         load(imports)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks send their exit codes themselves
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks report their exit codes themselves
     while _has_request(listener):
         connection, _ = listener.accept()
         if os.fork() == 0:
@@ -99,7 +101,7 @@ def _run_request(connection: socket.socket) -> NoReturn:
     sys.stdin = os.fdopen(0, "r", closefd=False)
     os.environ.clear()
     os.environ.update(environ)
-    # An interpreter does this at its start.
+    # An interpreter does the same when it starts.
     folders = environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:0] = [folder for folder in folders if folder and folder not in sys.path]
     os.chdir(directory)

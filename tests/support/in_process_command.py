@@ -26,7 +26,7 @@ from opentill import cli
 from opentill.__main__ import main
 from opentill.core import log
 
-# Commands that handle signals, start processes or serve.
+# These commands handle signals, start processes or serve, so they need a process of their own.
 OWN_PROCESS: Final = frozenset(
     "serve worker sandbox demo migrate health doctor backup restore webhooks:listen".split()
 )
@@ -70,7 +70,7 @@ def _process_state(
         _restored_logging(),
         contextlib.chdir(directory),
     ):
-        warnings.simplefilter("ignore")  # pytest shows warnings that an interpreter ignores
+        warnings.simplefilter("ignore")  # pytest would show warnings that an interpreter ignores
         command_line = _command_line()
         patch.setattr(cli, "build", lambda: command_line)
         patch.setattr(sys, "argv", ["opentill", *words])

@@ -15,7 +15,7 @@ class SingleTransactionDb(Db):
 
     def __init__(self, tx: Tx) -> None:
         self._tx = tx
-        self._lock = asyncio.Lock()  # a job may use several connections at a time
+        self._lock = asyncio.Lock()  # a job may use several connections at once
 
     @asynccontextmanager
     async def connection(self, within_s: float | None = None) -> AsyncIterator[Tx]:

@@ -73,7 +73,8 @@ async def send_with_killed_mailers(
     end = loop.time() + 60 + count / 20
     try:
         for kill in range(1, kills + 1):
-            target = count * kill // (kills + 1) * 2 // 3  # two thirds: the server refuses some
+            # The server refuses some mails, so all kills come before it has accepted two thirds.
+            target = count * kill // (kills + 1) * 2 // 3
             while len(server.accepted) < target:
                 assert loop.time() < end, await count_statuses(db)
                 await asyncio.sleep(0.01)

@@ -16,7 +16,8 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None
     """
     shared = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent  # each worker has a directory in this one
+        # The directory of each worker is within this one.
+        shared = shared.parent
     path = shared / name
     with (shared / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -35,7 +35,8 @@ async def serving(application: Any, listener: socket.socket) -> AsyncIterator[No
         application, log_level="error", lifespan="on", timeout_graceful_shutdown=2
     )
     server = uvicorn.Server(config)
-    server.capture_signals = contextlib.nullcontext  # keep pytest's signal handlers
+    # Replaces the signal handlers of uvicorn, so that pytest keeps its own.
+    server.capture_signals = contextlib.nullcontext
     task = asyncio.create_task(server.serve(sockets=[listener]))
     while not server.started:
         if task.done():

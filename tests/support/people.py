@@ -30,7 +30,8 @@ class Visitor:
         self.person_id = person_id
         self.http = httpx2.Client(
             base_url=api_server.url,
-            transport=api_server.http._transport,  # shares the connections of ``api_server.http``
+            # This client shares the connections of ``api_server.http``.
+            transport=api_server.http._transport,
             headers={"origin": api_server.url, "user-agent": "Testfox/1.0"},
         )
 

@@ -22,7 +22,7 @@ def jpeg(width: int = 64, height: int = 48, frame: int = 0xC0) -> bytes:
     start = b"\xff\xd8\xff\xe0\x00\x10JFIF\0\1\1\0\0\1\0\1\0\0"
     size = b"\xff" + bytes([frame]) + struct.pack(">HBHHB", 11, 8, height, width, 1) + b"\1\x11\0"
     scan = b"\xff\xda\x00\x08\1\1\0\0\x3f\0" + b"\x12\x34\xff\x00\x56"
-    return start + b"\xff" + size + scan + b"\xff\xd9"  # 0xff before ``size`` is a fill byte
+    return start + b"\xff" + size + scan + b"\xff\xd9"  # the 0xff before ``size`` is a fill byte
 
 
 def _riff(kind: bytes, data: bytes) -> bytes:

@@ -19,7 +19,8 @@ import pytest
 
 from opentill.server.embedded import sysuser
 
-POOLED: Final = os.environ.get("OPENTILL_TEST_PGBOUNCER") == "1"  # set by `make test-pooled`
+# `make test-pooled` sets this variable.
+POOLED: Final = os.environ.get("OPENTILL_TEST_PGBOUNCER") == "1"
 PROGRAM: Final = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
 PORT: Final = 6432
 requires_pgbouncer: Final = pytest.mark.skipif(

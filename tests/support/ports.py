@@ -7,8 +7,9 @@ import threading
 from collections.abc import Iterator
 from typing import Final
 
-# Below the ports that the kernel gives to outgoing connections (net.ipv4.ip_local_port_range): one
-# of those could take the port before the server listens.
+# These ports are below those that the kernel gives to outgoing connections
+# (net.ipv4.ip_local_port_range), because an outgoing connection could take a port before the server
+# listens.
 _RANGE: Final = range(10_000, 32_000)
 _BLOCK: Final = 100
 _lock: Final = threading.Lock()
@@ -21,11 +22,12 @@ def _unused() -> Iterator[int]:
     for block in itertools.cycle(blocks):
         name = socket.socket(socket.AF_UNIX)
         try:
-            name.bind(f"\0opentill-test-ports-{block}")  # reserves the block
+            # The name reserves the block for this process.
+            name.bind(f"\0opentill-test-ports-{block}")
         except OSError:
             name.close()
             continue
-        name.detach()  # it stays open until this process ends
+        name.detach()  # the socket stays open until this process ends
         yield from range(block, block + _BLOCK)
 
 
@@ -44,7 +46,7 @@ def free_port() -> int:
         try:
             with socket.create_server(("127.0.0.1", port)):
                 return port
-        except OSError:  # another program uses it
+        except OSError:  # another program uses the port
             continue
 
 

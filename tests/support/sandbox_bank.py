@@ -26,7 +26,7 @@ FAST_TIMING: Final = Timing(
     retry_s=(0.05, 0.1, 0.2),
     callback_timeout_s=3.0,
 )
-# Payments stay "processing" long enough for a test to see it on a busy machine.
+# With these times, payments stay "processing" long enough for a test to see it on a busy machine.
 SLOW_TIMING: Final = msgspec.structs.replace(FAST_TIMING, processing_s=3600)
 _TIMEOUT_S: Final = 120.0
 _numbers = count(1)
@@ -39,7 +39,7 @@ def serving(app: Any, sock: socket.socket) -> Iterator[None]:
         app,
         log_level="critical",
         timeout_graceful_shutdown=1,
-        timeout_keep_alive=60,  # longer than any client keeps a connection
+        timeout_keep_alive=60,  # no client keeps a connection for as long
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([sock],), daemon=True)
@@ -71,7 +71,8 @@ class Receiver:
         self.url = ""
         self.status = 200
         self.received: list[tuple[dict[str, str], bytes]] = []
-        self.response_statuses: list[int] = []  # statuses of the responses, like ``received``
+        # The status of the response to each request in ``received``.
+        self.response_statuses: list[int] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve a request."""
@@ -92,7 +93,7 @@ class Receiver:
     def callbacks_about(self, payment_id: str) -> list[dict[str, Any]]:
         """Return the callbacks about a payment."""
         bodies = [json.loads(body) for _, body in list(self.received)]
-        # Late callbacks for an earlier server may arrive at the port.
+        # Late callbacks to an earlier server may arrive at the same port.
         return [body for body in bodies if body["data"].get("payment", {}).get("id") == payment_id]
 
     def statuses(self, payment_id: str) -> list[int]:

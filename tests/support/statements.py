@@ -11,7 +11,7 @@ from opentill.cli.survey_statements import enumerate_variants
 from opentill.db.query import Command, Query, Value
 from opentill.list_counts.queries import Lists
 
-# A clause that locks rows.
+# Matches the clause of a statement that locks rows.
 LOCKS: Final = re.compile(
     r"\bfor\s+(no\s+key\s+)?(update|share|key\s+share)(\s+of\s+\w+)?(\s+skip\s+locked)?\b",
     re.IGNORECASE,
@@ -41,8 +41,8 @@ def _everywhere() -> dict[str, Any]:
     return statements
 
 
-EVERYWHERE: Final = _everywhere()  # statements by their names, such as orders.queries.LOCKED
-# The statements of each list of a merchant's rows, by the filters of a request.
+EVERYWHERE: Final = _everywhere()  # all statements by their names, such as orders.queries.LOCKED
+# For each list of a merchant's rows, its statements by the filters of a request.
 LISTS: Final[dict[str, Lists[Any]]] = {
     name: value for name, value in _values() if name.endswith(".LISTS") and isinstance(value, dict)
 }

@@ -22,9 +22,10 @@ from support.ports import free_port
 
 KEY: Final = "sk_test_of_the_test_server"
 SECRET: Final = "whsec_of_the_test_server"
-# https://docs.stripe.com/currencies, "Minimum and maximum charge amounts", in Stripe's units
+# The smallest charge in Stripe's units: https://docs.stripe.com/currencies, "Minimum and maximum
+# charge amounts".
 MINIMUM: Final = {"usd": 50, "eur": 50, "gbp": 30, "jpy": 50, "hkd": 400, "sgd": 50}
-# Fields of version 2026-10-28.endive, which no longer has payment_method_types.
+# Fields of Stripe's API version 2026-10-28.endive, which no longer has payment_method_types.
 SESSION_FIELDS: Final = {
     "adaptive_pricing",
     "allowed_payment_method_types",
@@ -77,8 +78,9 @@ class StripeServer:
         self.calls: list[tuple[str, str, dict[str, str]]] = []
         self.clearing = "usd"
         self.refund_status = "succeeded"
-        self.delay_s = 0.0  # the time before each response
-        self.after_read: Callable[[], Any] = lambda: None  # called between two calls of the adapter
+        self.delay_s = 0.0  # seconds before each response
+        # The server calls this function between two calls of the adapter.
+        self.after_read: Callable[[], Any] = lambda: None
         self._faults: list[tuple[str, str]] = []
         self._stored_responses: dict[str, tuple[str, int, str]] = {}
         self._numbers = count(1)
@@ -120,7 +122,7 @@ class StripeServer:
         """Return how often an operation was called."""
         return sum(name == operation for name, _, _ in self.calls)
 
-    # Actions of customers, their banks and Stripe's staff
+    # ── what customers, their banks and Stripe's staff do ──
 
     def find_session(self, attempt_id: str) -> dict[str, Any]:
         """Return the only session of an attempt."""
@@ -256,7 +258,7 @@ class StripeServer:
         mac = hmac.new(secret.encode(), b"%d." % timestamp + body, hashlib.sha256).hexdigest()
         return {"stripe-signature": f"t={timestamp},v1={mac},v0={'0' * 64}"}, body
 
-    # Operations of the API
+    # ── operations of the API ──
 
     def _new_id(self, prefix: str) -> str:
         return f"{prefix}_test_{next(self._numbers)}"
@@ -321,7 +323,8 @@ class StripeServer:
                     raise Refused(400, "", message, "idempotency_error")
                 return status, text
             stripe_object = work(request, parse_form(pairs))
-        except Refused as error:  # Stripe does not store a refused request under its key
+        # Stripe does not store the response to a refused request under its idempotency key.
+        except Refused as error:
             body = {"type": error.kind, "code": error.code, "message": error.message}
             return error.status, json.dumps({"error": body})
         shown = {name: value for name, value in stripe_object.items() if not name.startswith("_")}

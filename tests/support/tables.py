@@ -2,17 +2,18 @@
 
 from typing import Final, Literal, NamedTuple
 
-# Rows of a merchant move with it to another server, shared tables are the same on all servers, and
-# the others belong to the server that wrote them (decision 0116).
+# Where a table's rows are if merchants move to other servers (decision 0116). Rows of a merchant
+# move with it, shared rows are the same on all servers, and other rows belong to the server that
+# wrote them.
 Place = Literal["merchant", "shared", "server"]
 
 
 class Table(NamedTuple):
     """A table's owner, its place, and why its keys do not begin with the merchant."""
 
-    owner: str  # the feature that alone writes it (decision 0049); "" for the directory
+    owner: str  # the only feature that writes the table (decision 0049); "" for the directory
     place: Place
-    other_key: str = ""  # the reason; "" if all keys begin with merchant_id
+    other_key: str = ""  # why some key does not begin with merchant_id; "" if all keys do
 
 
 TABLES: Final = {
@@ -29,10 +30,10 @@ TABLES: Final = {
     "bank_accounts": Table("payouts", "merchant"),
     "begun_logins": Table("people", "shared", "about persons"),
     "business_clock": Table("db", "shared", "about the deployment, one row"),
-    # a session is created with its order, and its status follows the order's
+    # orders write sessions: a session is created with its order, and its status follows the order's
     "checkouts": Table("orders", "merchant"),
     "delivery_attempts": Table("webhooks", "merchant"),
-    # each feature lists the public ids that it creates
+    # several features write it: each adds the public ids that it creates
     "directory": Table("", "server", "finds the merchant of a public id"),
     "dispute_evidence": Table("disputes", "merchant"),
     "dispute_notes": Table("disputes", "merchant"),
@@ -110,7 +111,7 @@ TABLES: Final = {
     "webhook_deliveries": Table("webhooks", "merchant"),
     "webhook_endpoints": Table("webhooks", "merchant"),
 }
-# Tables whose keys all begin with the merchant.
+# Tables all of whose keys begin with the merchant.
 TENANT_TABLES: Final = {name for name, table in TABLES.items() if not table.other_key}
 # Tables whose rows move with their merchant.
 MERCHANT_TABLES: Final = {name for name, table in TABLES.items() if table.place == "merchant"}

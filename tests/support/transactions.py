@@ -15,7 +15,7 @@ from support.databases import Databases, cloned_database
 
 Step = Callable[[Tx], Awaitable[None]]
 RunRolledBack = Callable[[Step], None]
-_PREPARED: Final = 1000  # at most this many statements stay prepared on a worker's connection
+_PREPARED: Final = 1000  # how many statements at most stay prepared on a worker's connection
 
 
 @pytest.fixture(scope="session")

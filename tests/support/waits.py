@@ -4,8 +4,8 @@ from typing import Final
 
 from opentill.db.database import Tx
 
-# pg_stat_activity is constant within a transaction, so it is of no use. The awaited lock of a row
-# has no database, but other locks of the waiting session do.
+# pg_stat_activity cannot be used, because it does not change within a transaction. A lock on a row
+# that a session waits for has no database, but other locks of the same session have one.
 _WAITING: Final = """
     select pid from pg_locks where not granted and pid in (
         select pid from pg_locks where database = (

@@ -17,7 +17,7 @@ class ReceivedRequest(msgspec.Struct, frozen=True):
     path: str
     headers: dict[str, str]
     body: bytes
-    at: float  # Unix seconds
+    at: float  # Unix time in seconds
 
     @property
     def event_id(self) -> str:
@@ -25,8 +25,8 @@ class ReceivedRequest(msgspec.Struct, frozen=True):
         return self.headers["webhook-id"]
 
 
-# Returns the reaction to a request: an HTTP status, "reset", "hang", "late" (200 after 0.2 s),
-# "slow" (200 after 0.5 s) or "slowly gone" (410 once ``gone`` is set).
+# Returns how the receiver reacts to a request: an HTTP status, "reset", "hang", "late" (200 after
+# 0.2 s), "slow" (200 after 0.5 s) or "slowly gone" (410 once ``gone`` is set).
 Behaviour = Callable[[ReceivedRequest], int | str]
 
 
@@ -36,7 +36,7 @@ class Receiver:
     def __init__(self) -> None:
         self.url = ""
         self.received: list[ReceivedRequest] = []
-        self.accepted: list[ReceivedRequest] = []  # requests with response 200
+        self.accepted: list[ReceivedRequest] = []  # the requests that got the response 200
         self.behave: Behaviour = lambda _: 200
         self.gone = asyncio.Event()
         self.open_requests = 0
@@ -109,7 +109,8 @@ async def receiving(behave: Behaviour | None = None) -> AsyncIterator[Receiver]:
         task = asyncio.current_task()
         if task is not None:
             tasks.add(task)
-        with suppress(asyncio.CancelledError):  # a hanging request is cancelled at the end
+        # A hanging request is cancelled when the receiver stops.
+        with suppress(asyncio.CancelledError):
             await receiver.handle(reader, writer)
 
     server = await asyncio.start_server(serve, "127.0.0.1", free_port(), backlog=1000)

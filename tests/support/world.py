@@ -30,8 +30,8 @@ NOW: Final = 1_750_000_000_000
 _numbers: Final = itertools.count(1)
 HOUR: Final = 3_600_000
 DAY: Final = 24 * HOUR
-LATE: Final = outcomes.FIRST_CHECK_MS  # after this time, no call to a gateway is running any more
-_tables: Final[list[str]] = []  # cached names of all tables: all databases have the same schema
+LATE: Final = outcomes.FIRST_CHECK_MS  # in ms; no call to a gateway runs longer
+_tables: Final[list[str]] = []  # the names of all tables, which are the same in all databases
 
 
 def new_reference() -> str:

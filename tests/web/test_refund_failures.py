@@ -5,7 +5,7 @@ import pytest
 from opentill.core.languages import Language, offered
 from opentill.web import refund_failures
 
-# https://docs.stripe.com/api/refunds/object#refund_object-failure_reason
+# Stripe's list: https://docs.stripe.com/api/refunds/object#refund_object-failure_reason
 STRIPES_CODES = {
     "charge_for_pending_refund_disputed",
     "declined",

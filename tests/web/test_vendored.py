@@ -9,7 +9,8 @@ import pytest
 from opentill.web import assets
 
 STATIC: Final = Path(assets.__file__).parent / "static"
-# uPlot 1.6.32 (decision 0067) and htmx 2.0.11 (decision 0068), from the npm registry.
+# SHA-256 of the files of uPlot 1.6.32 (decision 0067) and htmx 2.0.11 (decision 0068) in the npm
+# registry.
 PUBLISHED: Final = {
     "htmx.js": "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717",
     "uplot.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",

@@ -126,7 +126,8 @@ def test_each_endpoint_lists_and_counts_its_own_deliveries(shop: Shop) -> None:
 
 def test_one_event_or_a_range_of_events_can_be_resent(shop: Shop) -> None:
     orders = [shop.create_paid_order() for _ in range(3)]
-    endpoint = shop.create_endpoint(events=["order.paid"])["id"]  # it is created after the events
+    # The endpoint is created after the events.
+    endpoint = shop.create_endpoint(events=["order.paid"])["id"]
     path = f"/v1/webhook-endpoints/{endpoint}"
     events = shop.data("GET", "/v1/events", params={"type": "order.paid"})["items"]
     assert [event["data"]["order_id"] for event in events] == [order["id"] for order in orders]
@@ -220,7 +221,7 @@ def test_an_order_emits_the_events_of_the_contract(api_server: ApiServer) -> Non
         "product_id": revoked_order["productId"],
         **money,
         "status": "REVOKED",
-        "reason": "fraud",  # the operator's name is left out
+        "reason": "fraud",  # the event does not contain the operator's name
         "closed_at": items[5]["created_at"],
         "metadata": metadata,
     }

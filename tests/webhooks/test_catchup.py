@@ -30,7 +30,7 @@ async def test_an_event_that_commits_late_gets_a_later_number(harness: WebhookHa
     merchant_id = await harness.create_merchant()
     async with harness.db.transaction() as tx:
         await webhooks.emit(tx, [Event(merchant_id, "order.paid", {}, harness.now())])
-        await harness.emit(merchant_id, 3)  # created later, but committed earlier
+        await harness.emit(merchant_id, 3)  # these events are created later, but committed earlier
         early_ids, cursor = await _read_all(harness, merchant_id, 0, 10)
         assert len(early_ids) == 3
     late_ids, cursor = await _read_all(harness, merchant_id, cursor, 10)
@@ -95,7 +95,7 @@ async def test_one_read_scans_a_limited_number_of_events(
 ) -> None:
     monkeypatch.setattr(catchup, "_MAX_SCANNED", 20)
     merchant_id = await harness.create_merchant()
-    for _ in range(5):  # numbered in five batches, with gaps between them
+    for _ in range(5):  # the events are numbered in five batches, with gaps between them
         await harness.emit(merchant_id, 9)
         await webhooks.newest_cursor(harness.db, merchant_id)
     await harness.emit(merchant_id, kind="payout.paid")
@@ -117,14 +117,15 @@ async def test_numbers_are_unique_ascending_and_derived_from_the_time(
     before = clock.now_ms()
     await harness.emit(merchant_id, 2500)
     end = await webhooks.newest_cursor(harness.db, merchant_id)
-    assert await webhooks.newest_cursor(harness.db, merchant_id) == end  # there are no new events
+    # The cursor does not change without new events.
+    assert await webhooks.newest_cursor(harness.db, merchant_id) == end
     rows = await harness.rows("select id, number from events order by number")
     numbers = [row["number"] for row in rows]
     assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
     assert len(set(numbers)) == 2500
     assert catchup.number_at(before) < numbers[0]
     assert end == numbers[-1] <= catchup.number_at(clock.now_ms() + 1)
-    assert numbers[999] - numbers[0] == 999  # a batch has no gaps
+    assert numbers[999] - numbers[0] == 999  # the numbers of a batch have no gaps
     assert catchup.number_at(clock.now_ms() + 200 * 365 * 86_400_000) < 2**53
 
 
@@ -135,7 +136,8 @@ async def test_a_clock_that_is_set_back_repeats_no_number(
     await harness.emit(merchant_id, 3)
     first_ids, cursor = await _read_all(harness, merchant_id, 0, 10)
     now_ms = clock.now_ms
-    for back_ms in (86_400_000, 40 * 365 * 86_400_000):  # the second is before the time of number 1
+    # The second time is before the time of the number 1.
+    for back_ms in (86_400_000, 40 * 365 * 86_400_000):
         monkeypatch.setattr(clock, "now_ms", lambda back_ms=back_ms: now_ms() - back_ms)
         await harness.emit(merchant_id, 2)
         ids, after = await _read_all(harness, merchant_id, cursor, 10)
@@ -154,7 +156,7 @@ async def test_a_cursor_from_before_a_restore_precedes_all_later_events(
     backup = await harness.rows("select number from event_heads")
     await harness.emit(merchant_id, 5)
     _, cursor = await _read_all(harness, merchant_id, 0, 10)
-    async with harness.db.connection() as tx:  # restore the backup's state
+    async with harness.db.connection() as tx:  # restores the state of the backup
         await tx.execute("delete from events where number > $1", backup[0]["number"])
         await tx.execute("update event_heads set number = $1", backup[0]["number"])
     assert await _read_all(harness, merchant_id, cursor, 10) == ([], cursor)
@@ -184,7 +186,8 @@ async def test_numbers_counted_from_one_precede_numbers_derived_from_the_time(
     ids, cursor = await _read_all(harness, merchant_id, 4, 2)
     assert len(ids) == 5
     await harness.emit(merchant_id)
-    async with harness.db.connection() as tx:  # as a process of that version does
+    # A process of the earlier version numbers an event.
+    async with harness.db.connection() as tx:
         await tx.execute("update event_heads set number = number + 1")
         await tx.execute("update events set number = $1 where number is null", cursor + 1)
     ids, after = await _read_all(harness, merchant_id, cursor, 2)
@@ -198,7 +201,8 @@ async def test_a_cursor_from_the_future_is_refused(harness: WebhookHarness) -> N
         cursor = catchup.number_at(clock.now_ms() + ahead_ms)
         with pytest.raises(Invalid):
             await webhooks.read(harness.db, merchant_id, cursor, None, 1)
-    cursor = catchup.number_at(clock.now_ms() + 1000)  # another machine's clock may be ahead
+    # Another machine's clock may be ahead, so this cursor is accepted.
+    cursor = catchup.number_at(clock.now_ms() + 1000)
     assert await _read_all(harness, merchant_id, cursor, 10) == ([], cursor)
 
 
@@ -225,7 +229,7 @@ async def test_old_deliveries_events_and_endpoints_are_pruned_in_batches(
         await harness.db.run(
             lambda tx, id_=row["id"]: webhooks.resend(tx, merchant_id, endpoint.id, id_, later)
         )
-    assert await jobs.prune(harness.db, later) == 0  # the old events are due to be sent
+    assert await jobs.prune(harness.db, later) == 0  # the resent events are old, but still due
     assert await harness.count_statuses() == {"PENDING": 3}
     later = now + jobs.KEEP_EVENTS_MS + 60_000
     assert await jobs.prune(harness.db, later) == 503

@@ -48,7 +48,8 @@ async def test_a_failing_endpoint_is_disabled_and_resumes_when_it_is_enabled(
         request_count = len(receiver.received)
         harness.ahead_ms += DAY
         await harness.emit(merchant_id)
-        assert await harness.count_statuses() == {"PENDING": 1}  # the second event has no delivery
+        # The second event gets no delivery, because the endpoint is disabled.
+        assert await harness.count_statuses() == {"PENDING": 1}
         await asyncio.sleep(0.5)
         assert len(receiver.received) == request_count
         receiver.behave = lambda _: 200

@@ -77,7 +77,8 @@ async def test_an_event_goes_to_the_endpoints_that_subscribe_to_its_type(
 
 
 FAILURES: Any = (
-    # behaviour of the receiver, outcome of the stored attempt, HTTP status (None: no response)
+    # Each row: behaviour of the receiver, outcome of the stored attempt, HTTP status (None: no
+    # response).
     (500, "refused", 500),
     (302, "refused", 302),
     (404, "refused", 404),
@@ -91,7 +92,8 @@ FAILURES: Any = (
 async def test_an_attempt_without_a_2xx_response_is_retried_on_schedule(
     harness: WebhookHarness, behaviour: Any, outcome: str, status: int | None
 ) -> None:
-    # Only a hanging receiver gets a short timeout, in which a busy machine may fail to connect.
+    # The timeout is short only for a hanging receiver, because a busy machine may need longer to
+    # connect.
     options = {"timeout_s": 2.0} if behaviour == "hang" else {}
     async with receiving(lambda _: behaviour) as receiver, harness.dispatching(**options):
         merchant_id = await harness.create_merchant()
@@ -109,7 +111,8 @@ async def test_an_attempt_without_a_2xx_response_is_retried_on_schedule(
         assert (delivery["status"], delivery["attempts"], delivery["step"]) == ("PENDING", 1, 1)
         assert 0.9 * MINUTE <= delivery["try_at"] - attempt["at"] <= 1.1 * MINUTE + 60_000
         assert attempt["at"] >= before
-        assert {request.path for request in receiver.received} == {"/"}  # no redirect was followed
+        # The dispatcher has followed no redirect.
+        assert {request.path for request in receiver.received} == {"/"}
         receiver.behave = lambda _: 200
         harness.ahead_ms += 2 * MINUTE
         await wait_until(lambda: receiver.accepted)
@@ -297,7 +300,7 @@ async def test_a_deployment_may_change_the_prefix_of_signature_headers(
         assert event.type == "order.paid"
         with pytest.raises(WebhookInvalid):
             verify_webhook(request.body, own_headers, secret)
-        # The headers of Standard Webhooks keep their names.
+        # The prefix does not apply to the headers of Standard Webhooks.
         assert verify_webhook(request.body, request.headers, secret).type == "order.paid"
 
 
@@ -413,8 +416,8 @@ async def test_an_endpoint_gets_at_most_32_concurrent_attempts(harness: WebhookH
     async with receiving(lambda _: "late") as receiver, harness.dispatching():
         merchant_id = await harness.create_merchant()
         await harness.create_endpoint(merchant_id, receiver.url)
-        await harness.emit(merchant_id, 120)  # more events than may be sent concurrently
-        async with harness.dispatching():  # a second worker does not double the limit
+        await harness.emit(merchant_id, 120)  # more events than the dispatcher may send at once
+        async with harness.dispatching():  # a second worker must not double the limit
             await wait_until(lambda: len(receiver.accepted_event_ids()) == 120)
         assert receiver.max_open_requests <= 32
         assert len(receiver.received) == 120
@@ -450,7 +453,7 @@ async def test_unsigned_deliveries_keep_their_attempts_until_the_key_is_restored
                 await wait_until(lambda: _are_paused_for_long(harness, ids))
         (error,) = [
             line for line in log_lines if "webhook" in line["event"]
-        ]  # one line for all endpoints
+        ]  # one line reports all endpoints
         assert (error["event"], error["log_level"]) == ("webhooks cannot be signed", "error")
         assert "OPENTILL_SECRET_KEY" in error["reason"]
         assert await harness.count_statuses() == {"PENDING": 40}
@@ -459,7 +462,8 @@ async def test_unsigned_deliveries_keep_their_attempts_until_the_key_is_restored
         assert (leases, receiver.received) == ([], [])
 
         async with harness.db.connection() as tx:
-            await tx.execute("update endpoint_leases set until = 0")  # ends the pause
+            # Ends the pause of the endpoints.
+            await tx.execute("update endpoint_leases set until = 0")
         async with harness.dispatching():
             await wait_until(
                 lambda: len(receiver.accepted_event_ids()) == 20 and len(receiver.accepted) == 40

@@ -31,7 +31,7 @@ async def test_the_concurrency_limit_of_a_host_holds_across_workers(
 ) -> None:
     limit = HostLimit(at_once=8, per_second=0)
     async with receiving(lambda _: "late") as receiver:
-        await _create_endpoints(harness, receiver.url, 2, 2)  # 64 deliveries
+        await _create_endpoints(harness, receiver.url, 2, 2)  # these endpoints have 64 deliveries
         async with harness.dispatching(host_limit=limit), harness.dispatching(host_limit=limit):
             await wait_until(lambda: len(receiver.accepted) == 64)
         assert receiver.max_open_requests <= 8
@@ -40,11 +40,11 @@ async def test_the_concurrency_limit_of_a_host_holds_across_workers(
 
 async def test_the_rate_limit_of_a_host_holds(harness: WebhookHarness) -> None:
     async with receiving() as receiver:
-        await _create_endpoints(harness, receiver.url, 2, 4)  # 128 deliveries
+        await _create_endpoints(harness, receiver.url, 2, 4)  # these endpoints have 128 deliveries
         started = time.monotonic()
         async with harness.dispatching(host_limit=HostLimit(at_once=32, per_second=40)):
             await wait_until(lambda: len(receiver.accepted) == 128)
-        # The limit allows 40 deliveries a second, a burst of 40, and the first delivery.
+        # The limit allows a burst of 40 deliveries, 40 more in each second, and the first delivery.
         assert 40 * (time.monotonic() - started + 1) + 1 >= 128
         assert len(receiver.received) == 128
 
@@ -114,7 +114,7 @@ async def test_an_endpoint_with_a_new_url_is_served_by_the_worker_of_its_new_hos
         other_merchant = await harness.create_merchant()
         await harness.create_endpoint(other_merchant, "https://127.0.0.9:8443/hook")
         await harness.emit(other_merchant)
-        assert await take_hosts("two", 50) == []  # worker "one" has the host's lease
+        assert await take_hosts("two", 50) == []  # the worker "one" has the lease of this host
         fields, check = (
             webhooks.EndpointFields(url="http://127.0.0.8/"),
             webhooks.UrlCheck(harness.outgoing.check),
@@ -202,7 +202,7 @@ async def test_leases_from_before_the_clock_was_set_back_delay_nothing(
 
 
 CONFIGURED_LIMITS = [
-    # settings, behaviour of the receiver, number of events
+    # Each row: settings, behaviour of the receiver, number of events.
     ({"webhook_host_at_once": 2, "webhook_host_per_second": 0}, "slow", 8),
     ({"webhook_host_at_once": 32, "webhook_host_per_second": 1}, 200, 4),
 ]

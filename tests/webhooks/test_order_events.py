@@ -11,7 +11,7 @@ from opentill.webhooks import Type
 from support import world
 
 ORDER: Final = "ord_of_this_test"
-OTHER_EVENTS: Final = 700  # more than the first query reads
+OTHER_EVENTS: Final = 700  # the first query reads fewer events
 
 
 async def emit(tx: Tx, merchant_id: str, *types: Type, order_id: str = ORDER) -> int:
@@ -42,7 +42,7 @@ async def test_events_are_found_if_the_clocks_of_two_machines_differ(tx: Tx) -> 
     merchant_id = (await world.create_merchant(tx)).id
     paid = await emit(tx, merchant_id, "order.paid")
     assert await find_types(tx, merchant_id, [paid + 3_000]) == ["order.paid"]
-    # A job takes the time once, up to a minute before it writes an event.
+    # A job reads the clock once, up to a minute before it writes an event.
     assert await find_types(tx, merchant_id, [paid - 60_000]) == ["order.paid"]
 
 

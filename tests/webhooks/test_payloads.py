@@ -44,7 +44,7 @@ def test_the_document_describes_every_field_of_every_type() -> None:
             assert schema["required"]
             for name, field in schema["properties"].items():
                 if field is event["properties"]["data"]:
-                    continue  # its fields are checked below
+                    continue  # the fields of `data` are checked below
                 assert field.get("description"), f"{type_}: {name}"
                 if name.endswith("_at"):
                     assert "int64" in str(field), f"{type_}: {name}"
@@ -102,7 +102,7 @@ def test_every_event_has_exactly_the_fields_of_its_schema(
         fields = _resolve(_resolve(_schema(type_))["properties"]["data"])["properties"]
         for event in events:
             jsonschema_rs.validate(schema, event)
-            # These fields occur only in some events; see tests/spec/test_session_extensions.py.
+            # Only some events have these fields; see tests/spec/test_session_extensions.py.
             optional = {"livemode", "quantity", "client_reference", "payment_link_id"}
             assert {*event["data"]} | optional == {*fields} | optional
 

@@ -9,7 +9,7 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 NOW = 1_737_000_000_000
 WAITS = (
-    # number of the failed attempt, ms until the next attempt
+    # Each row: number of the failed attempt, ms until the next attempt.
     (1, MINUTE),
     (2, 5 * MINUTE),
     (3, 30 * MINUTE),
@@ -26,7 +26,7 @@ WAITS = (
 def test_a_retry_is_within_ten_percent_of_the_schedule(attempt: int, wait: int) -> None:
     moments = [schedule.next_try(attempt, NOW) or 0 for _ in range(200)]
     assert all(abs(moment - NOW - wait) <= wait // 10 for moment in moments)
-    assert len(set(moments)) > 100  # random times, so that retries are spread
+    assert len(set(moments)) > 100  # the times are random, so that retries are spread
 
 
 def test_no_retry_follows_the_last_attempt() -> None:

@@ -24,7 +24,7 @@ async def test_a_test_event_arrives_signed_at_its_endpoint_only(harness: Webhook
         delivery = await harness.db.run(
             lambda tx: webhooks.send_test(tx, merchant_id, endpoint.id, now)
         )
-        await harness.emit(merchant_id)  # an event for the other endpoint
+        await harness.emit(merchant_id)  # this event is for the other endpoint
         await wait_until(lambda: len(receiver.accepted) == 2)
         (request,) = [row for row in receiver.accepted if row.event_id == delivery.event_id]
         assert request.path == "/payouts"
