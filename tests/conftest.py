@@ -101,7 +101,7 @@ LONG_TESTS: Final = (
 # A run creates and removes tens of thousands of files. On most file systems that takes longer than
 # the tests, so the files are in memory if there is enough.
 MEMORY: Final = Path("/dev/shm")  # noqa: S108 - the directories in it have random names
-MEMORY_BYTES: Final = 4 << 30  # more than a whole run needs
+MEMORY_BYTES: Final = 4 << 30  # a whole run needs less
 DAY_S: Final = 86_400
 _numbers: Final = itertools.count(1)
 _BASETEMP: Final = pytest.StashKey[Path]()

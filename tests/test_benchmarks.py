@@ -127,7 +127,7 @@ async def test_the_limit_and_the_peer_respond_with_the_fields_of_the_api(
         (TIME, {"ours": [2.5]}, False, 2.5),
     ],
 )
-def test_a_target_is_met_or_not(
+def test_the_median_of_the_figures_decides_whether_a_target_is_met(
     target: Target, figures: dict[str, list[float]], met: bool, value: float
 ) -> None:
     verdict = judge(target, figures)

@@ -53,7 +53,7 @@ def _problems() -> set[tuple[str, str, str]]:
     }
 
 
-def test_error_codes() -> None:
+def test_the_contract_has_every_error_code() -> None:
     assert {tuple(row[:3]) for row in rows("error-codes")} == _problems()
 
 
@@ -66,7 +66,7 @@ def _accounts(cell: str) -> list[tuple[str, str]]:
     return moves
 
 
-def test_postings() -> None:
+def test_the_contract_has_every_posting() -> None:
     documented = {(row[0], *move) for row in rows("postings") for move in _accounts(row[1])}
     assert documented == {(posting.type, posting.source, posting.target) for posting in POSTINGS}
     signs = {"+": {1}, "−": {-1}, "− ; +": {-1, 1}, "±": {-1, 1}}
@@ -78,7 +78,7 @@ def _find_words(words: frozenset[str] | tuple[str, ...], cell: str) -> list[str]
     return [word for word in re.findall("[A-Z_]+", cell) if word in words]
 
 
-def test_adjustments() -> None:
+def test_the_contract_has_every_adjustment() -> None:
     documented = {
         (re.findall("`balance ([a-z]+)", command)[0], *_find_words(POSTING_TYPES, posting))
         for command, posting, _ in rows("adjustments")
@@ -97,7 +97,7 @@ def test_tables_of_fields_agree_with_the_api_document() -> None:
     assert contract_tables.update_tables(TEXT) == TEXT, "run `make client`"
 
 
-def test_filters_of_orders() -> None:
+def test_the_contract_has_every_filter_of_orders_and_sessions() -> None:
     documented = re.findall("`([A-Za-z]+)`", section("order-filters"))
     assert sorted(documented) == sorted(_names(OrdersQuery) - PAGING)
     assert set(documented) == set(_names(ExportQuery))
@@ -105,7 +105,7 @@ def test_filters_of_orders() -> None:
     assert sorted(documented) == sorted(_names(SessionsQuery) - PAGING)
 
 
-def test_ids_that_the_order_search_accepts() -> None:
+def test_the_contract_has_every_id_that_the_order_search_accepts() -> None:
     documented = [row[1].strip("`") for row in rows("order-search") if row[1].endswith("_`")]
     # Products have their own filter, and no form in ``FORMS``.
     documented.remove("prod_")
@@ -114,7 +114,7 @@ def test_ids_that_the_order_search_accepts() -> None:
     assert sorted(documented) == sorted(prefixes)
 
 
-def test_transitions_of_orders() -> None:
+def test_the_contract_has_every_transition_of_orders() -> None:
     documented = {
         (source, target, *sorted(_find_words(POSTING_TYPES, row[3])))
         for row in rows("order-transitions")
@@ -125,11 +125,11 @@ def test_transitions_of_orders() -> None:
     assert documented == steps
 
 
-def test_statuses_of_orders() -> None:
+def test_the_contract_has_every_status_of_orders() -> None:
     assert {row[0].strip("`") for row in rows("order-statuses")} == set(STATUSES)
 
 
-def test_transitions_of_refunds_and_payouts() -> None:
+def test_the_contract_has_every_transition_of_refunds_and_payouts() -> None:
     statuses = {row[2] for row in rows("refund-transitions") if row[0] != "–"}
     assert statuses == set(refunds.model.TRANSITIONS.values())
     documented = {
@@ -139,7 +139,7 @@ def test_transitions_of_refunds_and_payouts() -> None:
     assert documented == {(s.source, s.target, *s.postings) for s in payouts.model.TRANSITIONS}
 
 
-def test_retries_of_deliveries() -> None:
+def test_the_contract_has_the_schedule_of_retries() -> None:
     minutes = {"min": 1, "h": 60}
     documented = [
         int(number) * minutes[unit] * 60_000
@@ -148,7 +148,7 @@ def test_retries_of_deliveries() -> None:
     assert tuple(documented) == WAITS_MS
 
 
-def test_epay() -> None:
+def test_the_contract_has_the_acts_types_and_codes_of_epay() -> None:
     assert [row[0].strip("`") for row in rows("epay-api")] == list(epay_api._ACTS)
     methods = re.findall("`([a-z]+)` ([A-Z_]+)", section("epay-types"))
     assert dict(methods) == epay.METHODS
@@ -159,12 +159,12 @@ def test_epay() -> None:
     ]  # fmt: skip
 
 
-def test_the_sandbox_banks_cards() -> None:
+def test_the_contract_has_the_sandbox_banks_cards() -> None:
     documented = re.findall(r"\b\d{4}\b(?= *[|,])", section("sandbox-bank"))
     assert sorted(documented) == sorted(card.number[-4:] for card in TEST_CARDS)
 
 
-def test_prefixes_of_keys() -> None:
+def test_the_contract_has_every_prefix_of_keys() -> None:
     assert set(re.findall("`(svc_[a-z]+_)`", section("api-keys"))) == set(PREFIXES.values())
 
 

@@ -364,7 +364,9 @@ REFUSED: Final = (
 
 
 @pytest.mark.parametrize(("statement", "error"), REFUSED, ids=[row[0][:60] for row in REFUSED])
-def test_the_database_refuses(refuses: Callable[[str], str], statement: str, error: str) -> None:
+def test_the_database_refuses_a_statement_that_breaks_a_rule(
+    refuses: Callable[[str], str], statement: str, error: str
+) -> None:
     assert refuses(statement) == error
 
 

@@ -38,7 +38,7 @@ def test_every_unique_key_of_a_merchants_table_contains_the_merchant(catalogue: 
         assert not row["computed"], row["index"]
 
 
-def test_no_exclusion_constraint_and_no_inheritance(catalogue: Any) -> None:
+def test_the_schema_has_no_exclusion_constraint_and_no_inheritance(catalogue: Any) -> None:
     assert catalogue("select 1 from pg_constraint where contype = 'x'") == []
     assert catalogue("select inhrelid::regclass from pg_inherits") == []
 

@@ -12,7 +12,7 @@ from typing import Final
 import opentill
 
 SOURCE: Final = Path(opentill.__file__).parent
-# The functions by which staff take a transition that no gateway or bank reported, by package.
+# Functions that take a transition which no gateway or bank has reported: (package, function).
 TRANSITIONS: Final = {
     ("orders", "confirm_manually"),
     ("refunds", "end_manually"),

@@ -10,7 +10,7 @@ from browser.page_checks import problems_on_all_displays
 from browser.page_members import create_merchant, join
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
-UNREACHABLE: Final = "https://shop.invalid/hook"  # RFC 2606: this host never exists
+UNREACHABLE: Final = "https://shop.invalid/hook"  # this host never exists (RFC 2606)
 
 
 async def test_the_result_of_a_test_event_appears_on_a_page_that_fits_every_device(

@@ -21,7 +21,7 @@ def limited(opentill: Commands) -> Commands:
 
 
 def order_in(opentill: Commands, status: str) -> str:
-    """Create an order of 9.99 of a new merchant; return its id."""
+    """Create an order of 9.99 USD with a new merchant; return the order's id."""
     return in_database(opentill, lambda tx: create_order_in(tx, status)).id
 
 

@@ -24,7 +24,9 @@ def _accounts(opentill: Commands, shop: str) -> tuple[str, ...]:
     return tuple(balance[name] for name in ("pending", "available", "frozen", "frozenByHand"))
 
 
-def test_every_kind_of_adjustment(opentill: Commands, sold: tuple[str, str]) -> None:
+def test_every_kind_of_adjustment_changes_the_balance(
+    opentill: Commands, sold: tuple[str, str]
+) -> None:
     shop, order = sold
     assert _accounts(opentill, shop) == ("9.59", "100.00", "0.00", "0.00")
     frozen = opentill.json("balance", "freeze", shop, "40", "--reference", "F-1", *WHY)

@@ -64,7 +64,9 @@ def test_all_payouts_of_a_run_are_paid_by_one_command(opentill: Commands, tmp_pa
     assert opentill.json("ledger", "check")["violations"] == []
 
 
-def test_a_week_of_payouts(opentill: Commands, tmp_path: Path) -> None:
+def test_a_week_of_payouts_is_paid_reported_and_in_the_ledger(
+    opentill: Commands, tmp_path: Path
+) -> None:
     opentill.environ["OPENTILL_PAYOUT_ACCOUNTS"] = "EUR:GB29NWBK60161331926819:NWBKGB2L"
     shops = [_shop(opentill) for _ in range(2)]
     assert opentill.json("payouts", "account", shops[0])["account"] == "DE ···· 3000"

@@ -191,7 +191,7 @@ def test_every_shell_example_except_the_first_is_run() -> None:
 
 
 @pytest.mark.parametrize("time_of_day", ["first", "again"])
-def test_the_first_payment_by_curl(demo: Demo, time_of_day: str) -> None:
+def test_the_example_of_a_first_payment_by_curl_runs(demo: Demo, time_of_day: str) -> None:
     order, payment = SHELL[1:3]
     output = demo.shell(order + 'echo "CART=$CART ORDER=$ORDER"\n')
     url, variables = output.splitlines()[-2:]
@@ -206,7 +206,7 @@ def test_the_first_payment_by_curl(demo: Demo, time_of_day: str) -> None:
 
 
 @pytest.mark.parametrize("time_of_day", ["first", "again"])
-def test_the_first_payment_by_python(demo: Demo, time_of_day: str) -> None:
+def test_the_example_of_a_first_payment_by_python_runs(demo: Demo, time_of_day: str) -> None:
     names: dict[str, Any] = {}
     key = re.search(r"KEY=(\S+)", (demo.deployment.directory / "data/demo.env").read_text())
     assert key is not None
@@ -224,7 +224,7 @@ def test_the_first_payment_by_python(demo: Demo, time_of_day: str) -> None:
 
 
 @pytest.mark.parametrize("forks", FORKS, ids=["first", "again"][: len(FORKS)])
-def test_the_money_after_the_payment_and_an_epay_shop(
+def test_the_examples_of_balances_and_of_an_epay_shop_run(
     demo: Demo, request: pytest.FixtureRequest, tmp_path: Path, forks: str
 ) -> None:
     folder = request.getfixturevalue(forks).command(tmp_path).parent

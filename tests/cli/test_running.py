@@ -447,7 +447,7 @@ def test_more_connections_than_the_embedded_database_has_are_refused(
 
 
 def test_a_misspelt_setting_is_a_warning(site: Site) -> None:
-    """It is not an error, because orchestrators set variables named after services."""
+    """It cannot be an error, because orchestrators set variables that are named after services."""
     process = site.run("settings", OPENTILL_PROT="1")
     assert process.returncode == 0
     assert process.stderr == (

@@ -64,7 +64,8 @@ async def test_each_failure_is_reported_with_the_error_of_the_engine(database_ur
     assert unknown.sqlstate == asyncpg.UndefinedFunctionError.sqlstate
     unable, ends = rates.failures
     assert (unable.phase, unable.sqlstate) == ("run", asyncpg.UndefinedObjectError.sqlstate)
-    assert ends.name == "rates.queries.ENDS"  # it ends its connection; the next one has another
+    # This statement ends its connection; the next one gets a new connection.
+    assert ends.name == "rates.queries.ENDS"
     assert [(failure.name, failure.message) for failure in report.order] == [
         ("pay", "amount: amount must be less")
     ]
@@ -79,7 +80,7 @@ async def test_each_failure_is_reported_with_the_error_of_the_engine(database_ur
 async def test_statements_over_all_merchants_are_not_run_on_a_database_in_use(
     database_url: str,
 ) -> None:
-    """They would lock or read all rows."""
+    """Such statements would lock or read all rows."""
     prepared = pooler.supports_prepared(database_url)
     connection = await connections.connect(database_url, prepared=prepared)
     try:

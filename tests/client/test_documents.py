@@ -33,7 +33,7 @@ def test_the_blocking_examples_run(
     assert "send the customer to" in output
     assert "3 products" in output  # two products, and the stand-in product of items
     assert "statement_all_all.csv" in output
-    assert Path("orders.csv").read_text().count("\n") == 4  # the header and three orders
+    assert Path("orders.csv").read_text().count("\n") == 4  # the file has a header and three orders
 
 
 def test_the_asynchronous_example_runs(api_server: ApiServer, shop: Shop) -> None:

@@ -18,9 +18,9 @@ NATIONAL = (
 )
 REFUSED = (
     # input                                                      field that the error names
-    ({"number": "DE89370400440532013001"}, "account"),  # wrong check digits
-    ({"number": "DE8937040044053201300"}, "account"),  # too short
-    ({"number": "XX89370400440532013000"}, "account"),  # no such country
+    ({"number": "DE89370400440532013001"}, "account"),  # the check digits are wrong
+    ({"number": "DE8937040044053201300"}, "account"),  # the number is too short
+    ({"number": "XX89370400440532013000"}, "account"),  # the country does not exist
     ({"number": "12"}, "account"),
     ({"number": "<1234567>"}, "account"),
     ({"number": "123456789"}, "country"),

@@ -164,7 +164,7 @@ BAD = [
     ("SANDBOX_SECRET", "k" * 31, "32 to 256 printable characters, such as"),
     ("METRICS_TOKEN", "x" * 15, "16 to 256 visible ASCII characters"),
     ("METRICS_TOKEN", "x" * 257, "16 to 256 visible ASCII characters"),
-    # Values that no client can send in a header unchanged.
+    # No client can send these values in a header unchanged.
     ("METRICS_TOKEN", "x" * 16 + "é", "16 to 256 visible ASCII characters"),
     ("METRICS_TOKEN", "x" * 16 + "\n", "16 to 256 visible ASCII characters"),
     ("METRICS_TOKEN", "x" * 16 + " ", "16 to 256 visible ASCII characters"),
@@ -494,7 +494,7 @@ DERIVED = [
 
 
 @pytest.mark.parametrize(("environ", "public", "port", "bank", "bank_public"), DERIVED)
-def test_defaults_that_depend_on_other_settings(
+def test_defaults_follow_the_settings_on_which_they_depend(
     environ: dict[str, str], public: str, port: int, bank: str, bank_public: str | None
 ) -> None:
     settings = load({f"OPENTILL_{name}": text for name, text in environ.items()})

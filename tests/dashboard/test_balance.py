@@ -99,7 +99,7 @@ def test_the_list_of_movements_and_its_export_have_the_same_filters(busy_shop: S
         movement_cells(read_page(owner, busy_shop)),
         movement_cells(read_page(owner, busy_shop, **today)),
     )
-    assert len(todays_rows) == len(all_rows) - 2  # without yesterday's recharge and payout
+    assert len(todays_rows) == len(all_rows) - 2  # a recharge and a payout were made yesterday
     assert [
         row[1] for row in movement_cells(read_page(owner, busy_shop, type="PAYMENT", **today))
     ] == ["Payment customer → pending"] * 2
@@ -111,7 +111,8 @@ def test_the_list_of_movements_and_its_export_have_the_same_filters(busy_shop: S
     empty_list = text_of(read_page(owner, busy_shop, type="CHARGEBACK_RECOVERY"))
     assert "Nothing matches. Change or clear the filters." in empty_list
     wrong_day = text_of(read_page(owner, busy_shop, to="31.12.2026"))
-    assert wrong_day.count("Enter a day as 2026-01-31") == 2  # on top of the page and at the field
+    # The error is on top of the page and at the field.
+    assert wrong_day.count("Enter a day as 2026-01-31") == 2
     response = owner.get(f"/dashboard/{busy_shop.id}/balance.csv?to=soon")
     assert response.headers["location"] == f"/dashboard/{busy_shop.id}/balance?to=soon"
 
@@ -122,7 +123,8 @@ def to_minor(text: str) -> int:
 
 def test_a_statement_adds_up_on_the_page_and_in_its_export(busy_shop: Shop) -> None:
     owner = create_person(busy_shop.api_server, busy_shop.id, "viewer")
-    html = read_page(owner, busy_shop, "balance/statement")  # by default, this month until today
+    # By default, the statement is about this month.
+    html = read_page(owner, busy_shop, "balance/statement")
     assert "From Fri, Jan 1, 2027 to Fri, Jan 1, 2027." in text_of(html)
     table = re.findall(
         r"<t[dh][^>]*>(.*?)</t[dh]>", html[html.index('class="sums"') :].split("</table>")[0]

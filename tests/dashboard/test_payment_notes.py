@@ -120,7 +120,7 @@ def test_the_timeline_shows_the_notification_of_an_epay_shop(shop: Shop) -> None
         order_id,
     )
     assert "The shop did not take the Epay notification" in text_of(ada.get(path))
-    finance = create_person(server, epay_shop.id, "finance")  # this role may not read events
+    finance = create_person(server, epay_shop.id, "finance")  # the role finance may not read events
     assert "Epay notification" not in text_of(finance.get(path))
     response = ada.post(f"/dashboard/{epay_shop.id}/developers/epay/resend", {"order": order_id})
     assert response.status_code == 303

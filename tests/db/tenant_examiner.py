@@ -323,7 +323,7 @@ async def _rolled_back(tx: Tx) -> AsyncIterator[None]:
         await transaction.rollback()
 
 
-# Copies and digests run hundreds of times: as functions of the database they are planned once.
+# Copies and digests run hundreds of times, so they are functions, which are planned only once.
 # Triggers do nothing while `examiner.copying` is set; a change of `session_replication_role`
 # would discard all plans.
 _FUNCTION: Final = """
@@ -546,7 +546,7 @@ def examined(
             limit_ip_per_minute=0,
             limit_checkouts_per_minute=0,
             limit_payments_per_minute=0,
-            db_pool_size=1,  # so that no other transaction changes the compared rows
+            db_pool_size=1,  # with one connection, no other transaction changes rows
             outgoing_http=True,
             outgoing_allow=(ip_network("127.0.0.0/8"),),
             sandbox_url=bank_url,

@@ -46,7 +46,7 @@ async def test_concurrent_batches_share_the_waiting_items() -> None:
     await _settle()
     later_callers = [asyncio.create_task(batcher.do(item)) for item in range(32, 40)]
     await _settle()
-    assert work.batches[2:] == [list(range(32, 40))]  # so few items are not split into batches
+    assert work.batches[2:] == [list(range(32, 40))]  # so few items run in a single batch
     assert len(work.batches[2]) == MIN_BATCH
     for _ in range(2):
         work.gate.release()

@@ -50,7 +50,7 @@ async def test_waiting_for_a_connection_counts_towards_the_time_of_the_loan(db: 
         with pytest.raises(Unavailable):
             async with db.connection(0.2):
                 pass
-        assert time.monotonic() - started < 9  # less than acquire_timeout_s
+        assert time.monotonic() - started < 9  # acquire_timeout_s is longer
     async with db.connection(30) as tx:
         assert await tx.fetchval("select 1") == 1
 
@@ -87,7 +87,7 @@ async def test_a_connection_for_a_cancelled_caller_goes_to_the_next_one(pool: Po
     lent = await pool.take(10)
     first, second = (asyncio.create_task(pool.take(30)) for _ in range(2))
     await asyncio.sleep(0)
-    pool.give_back(lent)  # for the first caller, which is cancelled before it runs again
+    pool.give_back(lent)  # the first caller gets it, but is cancelled before it runs
     first.cancel()
     assert await second is lent
     with pytest.raises(asyncio.CancelledError):

@@ -87,5 +87,5 @@ async def test_a_row_that_is_being_renewed_is_not_pruned(db: Db, table: PrunedTa
             await asyncio.wait([pruning], timeout=0.5)
         await pruning
         assert await count_rows(tx) == 1
-    await db.run(lambda tx: table.prune(tx, 2 * NOW))  # without a concurrent renewal
+    await db.run(lambda tx: table.prune(tx, 2 * NOW))  # nobody renews the row meanwhile
     assert await db.run(count_rows) == 0

@@ -219,7 +219,9 @@ async def test_every_method_that_runs_a_query_accepts_names(db: Db) -> None:
 
 
 @pytest.mark.parametrize(("count", "problem"), [(0, "0 rows"), (3, "2 rows")])
-async def test_one_refuses_no_row_and_several_rows(db: Db, count: int, problem: str) -> None:
+async def test_the_method_one_refuses_no_row_and_several_rows(
+    db: Db, count: int, problem: str
+) -> None:
     async with db.connection() as tx:
         with pytest.raises(NotOneRow, match=rf"{problem} instead of one:\s+select n as a, :word"):
             await ROWS.one(tx, word="x", count=count, but=2)

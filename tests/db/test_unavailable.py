@@ -97,7 +97,7 @@ async def _cut_connection(tx: Tx) -> None:
 async def test_a_connection_cut_after_preparing_means_that_the_database_is_unavailable(
     db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The timeout of ``Db.connection`` may do this; asyncpg raises no error of its own then."""
+    """The timeout of ``Db.connection`` may cut it there, and asyncpg raises no error of its own."""
     prepare = asyncpg.Connection._get_statement
 
     async def prepare_and_cut(connection: Tx, *statement: Any, **options: Any) -> Any:

@@ -174,7 +174,7 @@ def test_a_command_that_root_runs_has_the_settings_of_the_units(tmp_path: Path) 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_restarting_the_migration_stops_no_other_unit(unit: Path) -> None:
-    """With ``Requires`` instead of ``Wants`` it would stop the server."""
+    """With ``Requires`` instead of ``Wants``, restarting the migration would stop the server."""
     lines = unit.read_text().splitlines()
     directives = {line.partition("=")[0] for line in lines if "opentill-migrate.service" in line}
     assert directives == (set() if unit.stem == "opentill-migrate" else {"After", "Wants"})

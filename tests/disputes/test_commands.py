@@ -209,7 +209,7 @@ def test_orders_are_settled_by_command(run: Run, tx: Any) -> None:
 def test_settling_many_orders_lists_the_first_and_sums_all(
     run: Run, tx: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All settlements of a year would not fit into memory."""
+    """The command does not list all of them: the settlements of a year may not fit into memory."""
     monkeypatch.setattr(settle, "MOST_SHOWN", 1)
     due_orders = [create_order(tx, "PAID", reserve_rate="0.1") for _ in range(3)]
     messages: list[str] = []

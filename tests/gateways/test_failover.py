@@ -175,7 +175,7 @@ async def test_an_unreachable_gateway_comes_last_for_a_while(db: Db) -> None:
 async def test_an_attempt_whose_commit_took_too_long_is_not_sent(
     db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The worker could query it meanwhile, get NOT_FOUND, and end it before it is sent."""
+    """Meanwhile the worker could query the attempt, get NOT_FOUND, and end the attempt."""
     ahead_ns, real_ns = 0, time.monotonic_ns
     monkeypatch.setattr(time, "monotonic_ns", lambda: real_ns() + ahead_ns)
     first_provider, second_provider = Provider("one", "SUCCEEDED"), Provider("two", "SUCCEEDED")

@@ -80,7 +80,7 @@ def test_a_replayed_notification_is_verified_once_in_two_seconds(
         return response.status_code, response.content
 
     epay.orders[subject.attempt.id]["status"] = (
-        0  # not paid: the server contradicts the notification
+        0  # 0 means not paid, which contradicts the notification
     )
     started_at = time.monotonic()
     with ThreadPoolExecutor(8) as threads:

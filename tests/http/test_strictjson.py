@@ -15,14 +15,14 @@ from opentill.http import querystring, strictjson
 
 
 class Body(msgspec.Struct):
-    """A body."""
+    """The fields that these tests accept in a body."""
 
     name: Annotated[str, Meta(max_length=5, description="text")]
     count: Annotated[int, Meta(ge=1, description="a whole number from 1")] | None = None
 
 
 class Search(msgspec.Struct):
-    """A query."""
+    """The parameters that these tests accept in a query."""
 
     page: Annotated[int, Meta(ge=1, description="a whole number from 1")] = 1
     text: Annotated[str, Meta(description="text")] | None = None

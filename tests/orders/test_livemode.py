@@ -58,10 +58,10 @@ async def create_order(tx: Tx, payment: str) -> Order:
 async def test_responses_and_files_say_whether_money_is_real(
     tx: Tx, payment: str, deployment: bool, expected: bool, is_stored: bool
 ) -> None:
-    """Orders that were paid before the column ``livemode`` existed also say it."""
+    """This includes orders that were paid before the column ``livemode`` existed."""
     order = await create_order(tx, payment)
     if not is_stored:
-        # Without the stored value, only the deployment's mode tells.
+        # Without the stored value, only the deployment's mode is known.
         if payment.startswith("manual"):
             expected = deployment
         await tx.execute("update orders set livemode = null where id = $1", order.id)
@@ -105,7 +105,7 @@ async def _events(tx: Tx, order: Order, after: str = "") -> dict[str, object]:
 async def test_events_of_paid_orders_say_whether_money_is_real(
     tx: Tx, payment: str, is_stored: bool, live: bool
 ) -> None:
-    """Orders that were paid before the column ``livemode`` existed also say it."""
+    """This includes orders that were paid before the column ``livemode`` existed."""
     order = await create_order(tx, payment)
     after = ""
     if not is_stored:  # the payment's own events lack the field, so they are skipped

@@ -184,7 +184,7 @@ async def test_a_worker_that_hangs_is_killed_and_sheets_over_the_limit_are_refus
 
 
 async def test_a_worker_is_reused_and_replaced_if_it_was_closed_or_killed() -> None:
-    """The fake worker draws its process id."""
+    """The PDF of the fake worker consists of its process id."""
     workers = PdfWorkers(COMMAND)
     first_pid = await workers.draw("cs_1", b"one")
     assert await workers.draw("cs_2", b"two") == first_pid

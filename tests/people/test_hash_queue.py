@@ -17,7 +17,7 @@ from support.people import PASSWORD, Visitor, create_person, heading_of, new_add
 NOW: Final = 1_790_000_000_000
 
 
-async def test_a_full_group_refuses_immediately() -> None:
+async def test_a_full_group_of_the_queue_refuses_immediately() -> None:
     queue = HashQueue(at_once=2, most=4, each=4)
     with ExitStack() as places:
         for number in range(4):

@@ -123,8 +123,7 @@ def test_an_order_with_a_full_refund_in_progress_cannot_be_refunded_again(shop: 
     shop.refund(order["id"])
     assert_refused(shop.post(_path(order), {}), "amount")
     assert_refused(shop.post(_path(order), {"amount": "0.01"}), "amount")
-    # The status changes only when a refund has succeeded.
-    assert shop.read_order(order["id"])["refundStatus"] == "NONE"
+    assert shop.read_order(order["id"])["refundStatus"] == "NONE"  # no refund has succeeded
 
 
 def test_partial_refunds_add_up_to_a_full_refund(shop: Shop) -> None:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.stress
 MINUTES = float(os.environ.get("STRESS_MINUTES", "5"))
 
 
-def test_deep_random_histories(rollback_database_url: str) -> None:
+def test_deep_random_histories_agree_with_the_model(rollback_database_url: str) -> None:
     """Run forty histories for each minute, and more until each event has occurred."""
     events: collections.Counter[str] = collections.Counter()
     rounds = max(1, round(MINUTES))
@@ -26,7 +26,9 @@ def test_deep_random_histories(rollback_database_url: str) -> None:
     assert events.keys() >= EVENTS, EVENTS - events.keys()
 
 
-async def test_concurrent_movements_for_minutes(db: Db, database_url: str) -> None:
+async def test_concurrent_movements_for_minutes_leave_the_books_consistent(
+    db: Db, database_url: str
+) -> None:
     run = await run_movements(db, database_url, seconds=MINUTES * 12)
     print(dict(run.done), dict(run.refused))  # noqa: T201
 
